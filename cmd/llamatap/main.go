@@ -1,0 +1,84 @@
+// Command llamatap runs GGUF models with llama.cpp and records what happens inside.
+//
+// This file is the door: it picks the subcommand and turns its error into one line and an exit status. Each subcommand has a
+// file of its own.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus sets the
+// process's exit status.
+type command struct {
+	name    string
+	summary string
+	run     func(args []string) error
+}
+
+// commands lists every subcommand in the order in which help shows them.
+func commands() []command {
+	return []command{}
+}
+
+// exitStatus is an error that ends the process with Code. A nil Err means that everything worth saying has been said.
+type exitStatus struct {
+	Code int
+	Err  error
+}
+
+func (e exitStatus) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e exitStatus) Unwrap() error { return e.Err }
+
+func main() { os.Exit(dispatch(os.Args[1:])) }
+
+// dispatch runs one subcommand and returns the exit status: 0 done, 1 failed, 2 used wrongly.
+func dispatch(args []string) int {
+	if len(args) == 0 {
+		printUsage(os.Stderr)
+		return 2
+	}
+	switch args[0] {
+	case "help", "-h", "--help":
+		printUsage(os.Stdout)
+		return 0
+	}
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return report(c.run(args[1:]))
+		}
+	}
+	fmt.Fprintf(os.Stderr, "llamatap: unknown command %q; 'llamatap help' lists the commands\n", args[0])
+	return 2
+}
+
+// report prints err as one line and returns the exit status that it asks for.
+func report(err error) int {
+	if err == nil {
+		return 0
+	}
+	var status exitStatus
+	if !errors.As(err, &status) {
+		status = exitStatus{Code: 1, Err: err}
+	}
+	if status.Err != nil {
+		fmt.Fprintf(os.Stderr, "llamatap: %v\n", status.Err)
+	}
+	return status.Code
+}
+
+func printUsage(out *os.File) {
+	fmt.Fprint(out, "llamatap: llama.cpp with a tap\n\nusage: llamatap COMMAND [ARGUMENTS]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(out, "  %-10s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(out, "\n'llamatap COMMAND --help' tells more of one.\n")
+}
