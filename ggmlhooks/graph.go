@@ -1,0 +1,78 @@
+package ggmlhooks
+
+// RowKind says what the rows of a node stand for.
+type RowKind uint8
+
+// The row kinds. The numbers are shared with cgo/tap and stand in index files.
+const (
+	RowsNone    RowKind = iota // no dimension of the node runs over tokens
+	RowsTokens                 // one row per token of the micro-batch
+	RowsOutputs                // one row per output token (behind the last layer's GET_ROWS by inp_out_ids)
+)
+
+var rowKindNames = [...]string{"none", "tokens", "outputs"}
+
+// String returns the row kind's name as it stands in files.
+func (k RowKind) String() string { return rowKindNames[k] }
+
+// MarshalText writes the row kind's name.
+func (k RowKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// Node is one node of a graph, in graph order.
+type Node struct {
+	Name       string // ggml's name; "node_24" for one that llama.cpp left unnamed
+	Op         string // ggml's op name: MUL_MAT, ROPE, SET_ROWS …; for UNARY and GLU the function: SILU, SWIGLU …
+	Occurrence int    // 1 for the first node of that name in the graph, in graph order
+	Layer      int    // NoLayer where the node belongs to none
+	Component  Component
+	Rows       RowKind
+	RowDim     int // first dimension that runs over rows; meaningless with RowsNone
+	Type       int // ggml type number
+	NE         [4]int64
+	NB         [4]uint64 // strides in bytes
+	View       bool      // computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE
+	Wanted     bool      // the tap captures it
+	Inferred   InferredFrom
+	Src        []int32 // index into Graph.Nodes, or -1-i for Graph.Leafs[i]
+	OpParams   [16]int32
+}
+
+// InferredFrom says where a node's layer and component come from.
+type InferredFrom uint8
+
+// Where a layer and component come from. The numbers are shared with cgo/tap.
+const (
+	FromNothing  InferredFrom = iota
+	FromWeight                // the GGUF name of a weight that the node reads
+	FromOp                    // the op itself: cache writes, flash attention
+	FromName                  // the node's own name
+	FromConsumer              // the node that reads it
+	FromSource                // the node that it reads
+)
+
+// Leaf is a tensor that a graph reads and does not compute: weight, cache or input.
+type Leaf struct {
+	Name  string
+	Type  int
+	NE    [4]int64
+	NB    [4]uint64
+	Input bool // filled anew for each execution
+}
+
+// Graph describes one graph of one context, as llama.cpp built it. It may be executed many times.
+type Graph struct {
+	ID    uint64 // counts up per process
+	Ctx   uint32 // number of the context, by first graph
+	Nodes []Node
+	Leafs []Leaf
+}
+
+// Row is one token of a micro-batch.
+type Row struct {
+	Index  int64 // number in the run, prompt included, from 0
+	Token  int32 // vocabulary id, -1 for an embedding input
+	Pos    int32
+	Seqs   []int32 // sequences; empty when the program's batch could not be seen
+	Phase  Phase
+	Output bool // logits or embeddings were asked for
+}

@@ -1,0 +1,34 @@
+package ggmlhooks
+
+// AttentionMode is how attention maps are recorded.
+type AttentionMode uint8
+
+// The attention modes. The numbers are shared with cgo/tap.
+const (
+	AttentionNone  AttentionMode = iota // no attention maps
+	AttentionKeep                       // flash attention stays: post-RoPE Q and written K rows, mask and cells; readers recompute the map
+	AttentionExact                      // flash attention is turned off: the soft-max of the run itself
+)
+
+var attentionNames = [...]string{"", "keep", "exact"}
+
+// String returns "", "keep" or "exact".
+func (m AttentionMode) String() string { return attentionNames[m] }
+
+// MarshalText writes the mode's name.
+func (m AttentionMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// Selection says which tensors of a run are captured. The zero value selects every computed node of every token.
+type Selection struct {
+	Granularity Granularity
+	Layers      LayerSet // empty: every layer, and what belongs to none
+	// Tensors are globs on node names (*, ?, [a-z]), without the layer suffix or with it: "l_out", "l_out-3", "ffn_*".
+	// A name that a glob matches is honoured on a view too. Empty: every computed node.
+	Tensors   []string
+	Tokens    TokenRule
+	Attention AttentionMode
+	// SamplingRate is the share of elements that SampledSlices keeps, in (0, 1].
+	SamplingRate float64
+	// Seed makes the choice of SampledSlices reproducible.
+	Seed uint64
+}
