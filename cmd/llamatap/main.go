@@ -20,7 +20,9 @@ type command struct {
 
 // commands lists every subcommand in the order in which help shows them.
 func commands() []command {
-	return []command{}
+	return []command{
+		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
+	}
 }
 
 // exitStatus is an error that ends the process with Code. A nil Err means that everything worth saying has been said.

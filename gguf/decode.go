@@ -1,0 +1,215 @@
+package gguf
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// decoder reads little-endian fields from a stream and knows where it is. Its first error sticks; after it every read gives
+// zero.
+type decoder struct {
+	r    *bufio.Reader
+	pos  int64 // bytes read so far
+	size int64 // of the file, -1 when unknown
+	err  error
+	buf  [8]byte
+}
+
+// fail keeps the first error.
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+func (d *decoder) malformed(format string, args ...any) {
+	d.fail(fmt.Errorf("%w: at byte %d: "+format, append([]any{ErrMalformed, d.pos}, args...)...))
+}
+
+// full reads exactly len(p) bytes.
+func (d *decoder) full(p []byte) bool {
+	if d.err != nil {
+		return false
+	}
+	n, err := io.ReadFull(d.r, p)
+	d.pos += int64(n)
+	if err == nil {
+		return true
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: it ends at byte %d inside the header", ErrTruncated, d.pos)
+	}
+	d.fail(err)
+	return false
+}
+
+func (d *decoder) u8() uint8 {
+	d.full(d.buf[:1])
+	return d.pick(d.buf[:1])[0]
+}
+
+func (d *decoder) u16() uint16 {
+	d.full(d.buf[:2])
+	return binary.LittleEndian.Uint16(d.pick(d.buf[:2]))
+}
+
+func (d *decoder) u32() uint32 {
+	d.full(d.buf[:4])
+	return binary.LittleEndian.Uint32(d.pick(d.buf[:4]))
+}
+
+func (d *decoder) u64() uint64 {
+	d.full(d.buf[:8])
+	return binary.LittleEndian.Uint64(d.pick(d.buf[:8]))
+}
+
+// pick is p, cleared after an error.
+func (d *decoder) pick(p []byte) []byte {
+	if d.err != nil {
+		clear(p)
+	}
+	return p
+}
+
+// count reads a number of things of at least each bytes and refuses one that the rest of the file cannot hold.
+func (d *decoder) count(what string, each int64) int64 {
+	at := d.pos
+	n := d.u64()
+	switch {
+	case d.err != nil:
+		return 0
+	case n > math.MaxInt64/16:
+		d.malformed("%s %d is not a possible number", what, n)
+		return 0
+	case d.size >= 0 && int64(n) > (d.size-d.pos)/each:
+		d.fail(fmt.Errorf("%w: %s %d at byte %d needs more than the %d bytes that are left",
+			ErrTruncated, what, n, at, d.size-d.pos))
+		return 0
+	}
+	return int64(n)
+}
+
+// stringChunk bounds what is allocated on the word of a length field alone.
+const stringChunk = 64 << 10
+
+func (d *decoder) str() string {
+	n := d.count("string length", 1)
+	if d.err != nil {
+		return ""
+	}
+	p := make([]byte, min(n, stringChunk))
+	if !d.full(p) {
+		return ""
+	}
+	for int64(len(p)) < n && d.err == nil {
+		at := len(p)
+		p = append(p, make([]byte, min(n-int64(at), int64(at)))...)
+		d.full(p[at:])
+	}
+	if d.err != nil {
+		return ""
+	}
+	return string(p)
+}
+
+func (d *decoder) boolean() bool {
+	b := d.u8()
+	if b > 1 {
+		d.malformed("bool with value %d", b)
+	}
+	return b == 1
+}
+
+func (d *decoder) value(key string) Value {
+	t := ValueType(d.u32())
+	if t == Array {
+		return d.array(key)
+	}
+	v := d.scalar(t)
+	if v.Data == nil {
+		d.malformed("key %q has unknown %v", key, t)
+	}
+	return v
+}
+
+// scalar reads one value; the result is empty for an unknown type.
+func (d *decoder) scalar(t ValueType) Value {
+	switch t {
+	case Uint8:
+		return Value{d.u8()}
+	case Int8:
+		return Value{int8(d.u8())}
+	case Uint16:
+		return Value{d.u16()}
+	case Int16:
+		return Value{int16(d.u16())}
+	case Uint32:
+		return Value{d.u32()}
+	case Int32:
+		return Value{int32(d.u32())}
+	case Uint64:
+		return Value{d.u64()}
+	case Int64:
+		return Value{int64(d.u64())}
+	case Float32:
+		return Value{math.Float32frombits(d.u32())}
+	case Float64:
+		return Value{math.Float64frombits(d.u64())}
+	case Bool:
+		return Value{d.boolean()}
+	case String:
+		return Value{d.str()}
+	}
+	return Value{}
+}
+
+func (d *decoder) array(key string) Value {
+	elem := ValueType(d.u32())
+	if elem == Array || int64(elem) >= int64(len(valueTypes)) {
+		d.malformed("key %q is an array of %v; only arrays of numbers, bools and strings are known", key, elem)
+		return Value{}
+	}
+	n := d.count(fmt.Sprintf("array length of key %q", key), valueTypes[elem].bytes)
+	switch elem {
+	case Uint8:
+		return many(d, n, d.u8)
+	case Int8:
+		return many(d, n, func() int8 { return int8(d.u8()) })
+	case Uint16:
+		return many(d, n, d.u16)
+	case Int16:
+		return many(d, n, func() int16 { return int16(d.u16()) })
+	case Uint32:
+		return many(d, n, d.u32)
+	case Int32:
+		return many(d, n, func() int32 { return int32(d.u32()) })
+	case Uint64:
+		return many(d, n, d.u64)
+	case Int64:
+		return many(d, n, func() int64 { return int64(d.u64()) })
+	case Float32:
+		return many(d, n, func() float32 { return math.Float32frombits(d.u32()) })
+	case Float64:
+		return many(d, n, func() float64 { return math.Float64frombits(d.u64()) })
+	case Bool:
+		return many(d, n, d.boolean)
+	default:
+		return many(d, n, d.str)
+	}
+}
+
+// arrayChunk bounds the elements that are allocated on the word of a length field alone.
+const arrayChunk = 4096
+
+// many reads n values; memory grows with what has been read, not with n.
+func many[T any](d *decoder, n int64, one func() T) Value {
+	out := make([]T, 0, min(n, arrayChunk))
+	for i := int64(0); i < n && d.err == nil; i++ {
+		out = append(out, one())
+	}
+	return Value{out}
+}
