@@ -10,6 +10,8 @@ import (
 type arch struct {
 	// file is general.architecture where it is not the name itself.
 	file string
+	// label stands for the name in general.name where llama.cpp would draw conclusions from the name.
+	label string
 	// shape changes a preset to suit the architecture.
 	shape func(c *Config)
 	// keys sets the keys of the architecture beyond those of attention.
@@ -34,7 +36,7 @@ var archs = map[string]arch{
 	"qwen3moe":   {shape: moeShape, keys: expertKeys, layer: qwen3moeLayer},
 	"gemma2":     {keys: gemma2Keys, layer: gemma2Layer, ends: tiedEnds},
 	"gemma3":     {keys: gemma3Keys, layer: gemma3Layer, ends: tiedEnds},
-	"phi3":       {layer: phi3Layer},
+	"phi3":       {label: "phi", layer: phi3Layer}, // a model named phi3 must have Phi-3's special tokens
 	"gpt2":       {shape: gpt2Shape, layer: gpt2Layer, ends: gpt2Ends, attentionKeys: gpt2Keys},
 	"starcoder2": {layer: starcoder2Layer, ends: layerNormEnds, attentionKeys: layerNormKeys},
 	"gpt-oss":    {shape: moeShape, keys: gptossKeys, layer: gptossLayer},

@@ -1,6 +1,10 @@
 package synth
 
-import "math"
+import (
+	"math"
+
+	"github.com/llamatap/llamatap/gguf"
+)
 
 func llamaLayer(b *builder, _ int) {
 	b.norm("attn_norm", b.Width)
@@ -29,16 +33,23 @@ func phi3Layer(b *builder, _ int) {
 	b.matrix("ffn_down", b.FF, b.Width)
 }
 
-// tiedEnds use the embedding as output matrix too, and llama.cpp multiplies it by √Width on the way in. It is kept small
-// beside what the layers add, or every token would predict itself.
+// tiedEnds use the embedding as output matrix too; llama.cpp multiplies it by √Width on the way in.
 func tiedEnds(b *builder) {
-	b.table("token_embd", b.Width, b.vocab, 0.3/math.Sqrt(float64(b.Width)))
+	b.table("token_embd", b.Width, b.vocab, b.tiedScale()/math.Sqrt(float64(b.Width)))
 	b.norm("output_norm", b.Width)
 }
 
+// tiedScale is how large an embedding enters the residual stream, to which every layer adds about one. Where input and output
+// share a matrix a larger one makes every token predict itself, a smaller one makes all positions alike.
+func (c *Config) tiedScale() float64 {
+	return 1.5 * math.Sqrt(float64(c.Layers)/float64(c.Width))
+}
+
+// gemma2Layer has norms behind attention and feed-forward network too. That behind attention lets through as much as an
+// embedding brings: random attention is nearly a mean over all tokens and would drown the difference between them.
 func gemma2Layer(b *builder, i int) {
 	llamaLayer(b, i)
-	b.norm("post_attention_norm", b.Width)
+	b.add("post_attention_norm.weight", gguf.F32, normal(b.tiedScale(), 0.1*b.tiedScale()), b.Width)
 	b.norm("post_ffw_norm", b.Width)
 }
 

@@ -86,7 +86,7 @@ func (m *Model) setKeys(donor *gguf.Metadata) {
 	name := c.ggufArch()
 	m.Meta.Set("general.architecture", name)
 	m.Meta.Set("general.type", "model")
-	m.Meta.Set("general.name", "synth-"+c.Arch+"-"+c.Preset)
+	m.Meta.Set("general.name", "synth-"+c.label()+"-"+c.Preset)
 	m.Meta.Set("general.size_label", sizeLabel(m.Parameters()))
 	m.Meta.Set("general.description", "random weights made by llamatap synth; not trained")
 	m.Meta.Set("general.file_type", uint32(fileType(c.Type)))
@@ -108,6 +108,14 @@ func (m *Model) setKeys(donor *gguf.Metadata) {
 		a.keys(c, set)
 	}
 	copyTokenizer(&m.Meta, donor, c.Vocab)
+}
+
+// label is the architecture's part of the model's name.
+func (c *Config) label() string {
+	if label := archs[c.Arch].label; label != "" {
+		return label
+	}
+	return c.Arch
 }
 
 // fileType is the general.file_type of a file whose matrices have type t.
