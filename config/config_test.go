@@ -1,0 +1,120 @@
+package config
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+//go:generate go test -run TestGolden -update .
+
+var update = flag.Bool("update", false, "rewrite golden files and docs/FLAGS.md")
+
+func TestGoldenHelp(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteTapHelp(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(b.String(), "\n") {
+		if len(line) > helpWidth {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	compareGolden(t, "testdata/tap_help.txt", b.Bytes())
+}
+
+func TestGoldenReference(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteTapReference(&b); err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "../docs/FLAGS.md", b.Bytes())
+}
+
+func compareGolden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the option table generates: go generate ./config", name)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"0": 0, "17": 17, "17B": 17, "1K": 1024, "1k": 1024, "1KiB": 1024, "1Ki": 1024, "1KB": 1000, "256M": 256 << 20, "1.5G": 3 << 29,
+		"24GB": 24e9, "24 GB": 24e9, " 2g ": 2 << 30, "1T": 1 << 40, "0.5K": 512,
+	} {
+		got, err := ParseBytes(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+		if back, err := ParseBytes(got.String()); err != nil || back != got {
+			t.Errorf("%q writes as %v and reads as %d, %v", text, got, back, err)
+		}
+	}
+	for _, text := range []string{"", "M", "-1M", "1Q", "1.2.3M", "1e3", "99999999T", "0x10", "1M2", "∞"} {
+		if got, err := ParseBytes(text); err == nil {
+			t.Errorf("%q read as %d", text, got)
+		}
+	}
+}
+
+func TestFamily(t *testing.T) {
+	for arch, want := range map[string]string{
+		"qwen2": "qwen", "qwen3": "qwen", "qwen3moe": "qwen", "Qwen2VL": "qwen", "llama": "llama", "llama4": "llama", "mixtral": "llama",
+		"gpt2": "gpt", "gptneox": "gpt", "gpt-oss": "gpt", "gemma3": "gemma", "phi3": "phi", "mamba2": "mamba", "falcon-mamba": "mamba",
+		"falcon": "falcon", "jamba": "jamba", "rwkv7": "rwkv", "": "unknown",
+	} {
+		if got := Family(arch); got != want {
+			t.Errorf("%q: family %s, want %s", arch, got, want)
+		}
+	}
+}
+
+func TestSuggest(t *testing.T) {
+	for _, c := range []struct {
+		arch    string
+		purpose Purpose
+		preset  string
+		codec   string
+		ceiling Bytes
+	}{
+		{"qwen3moe", Interpretability, "attention_analysis", "lz4", 16 * GB},
+		{"mamba", Interpretability, "balanced", "lz4", 24 * GB},
+		{"jamba", Interpretability, "attention_analysis", "lz4", 16 * GB},
+		{"llama", Debugging, "fast_capture", "none", 32 * GB},
+		{"gpt2", PerformanceAnalysis, "balanced", "zstd", 16 * GB},
+		{"llama", PerformanceAnalysis, "balanced", "zstd", 16 * GB},
+		{"qwen3", PerformanceAnalysis, "balanced", "zstd", 16 * GB},
+		{"gemma3", PerformanceAnalysis, "balanced", "lz4", 24 * GB},
+		{"", PerformanceAnalysis, "balanced", "lz4", 24 * GB},
+		{"llama", FullCapture, "balanced", "lz4", 24 * GB},
+	} {
+		got, why := Suggest(c.arch, c.purpose)
+		if got.Name != c.preset || got.Codec != c.codec || got.MemoryCeiling != c.ceiling || why == "" {
+			t.Errorf("%s on %q: %+v (%s)", c.purpose, c.arch, got, why)
+		}
+	}
+	if balanced, _ := ParsePreset("balanced"); balanced.Codec != "lz4" || balanced.MemoryCeiling != 24*GB {
+		t.Errorf("a suggestion changed the preset itself: %+v", balanced)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	words := []string{"layers", "tensors", "tokens", "out"}
+	for name, want := range map[string]string{"layer": "layers", "token": "tokens", "tensor": "tensors", "o": "", "outt": "out", "memory": "", "": ""} {
+		if got := nearest(name, words); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}

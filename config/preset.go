@@ -1,0 +1,52 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Preset is a named set of settings. Names and values are those of STRAP-LLM (COMPAT A-02).
+type Preset struct {
+	Name        string
+	Granularity ggmlhooks.Granularity
+	Codec       string
+	// Throughput in GB/s (decimal) is the rate of captured bytes below which a run's summary says what held it back.
+	Throughput float64
+	// MemoryCeiling is the most that --tap-memory may ask for.
+	MemoryCeiling Bytes
+}
+
+// DefaultPreset is what --tap-out alone means.
+const DefaultPreset = "balanced"
+
+var presets = []Preset{
+	{"fast_capture", ggmlhooks.FullTensor, "none", 4, 32 * GB},
+	{DefaultPreset, ggmlhooks.FullTensor, "lz4", 2, 24 * GB},
+	{"max_compression", ggmlhooks.FullTensor, "zstd", 1, 16 * GB},
+	{"max", ggmlhooks.FullTensor, "zstd", 6, 64 * GB},
+	{"attention_analysis", ggmlhooks.AttentionOnly, "lz4", 2, 16 * GB},
+	{"mlp_analysis", ggmlhooks.MLPOnly, "lz4", 2, 16 * GB},
+}
+
+// Presets returns every preset, in the order in which help shows them.
+func Presets() []Preset { return append([]Preset(nil), presets...) }
+
+// ParsePreset finds a preset by name.
+func ParsePreset(name string) (Preset, error) {
+	for _, p := range presets {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return Preset{}, fmt.Errorf("unknown preset %q: use one of %s", name, strings.Join(presetNames(), ", "))
+}
+
+func presetNames() []string {
+	var names []string
+	for _, p := range presets {
+		names = append(names, p.Name)
+	}
+	return names
+}

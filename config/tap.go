@@ -1,0 +1,136 @@
+package config
+
+import (
+	"flag"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Recorder names one of the things that can be recorded.
+type Recorder string
+
+// The recorders.
+const (
+	Activations Recorder = "activations" // tensors of the graph, to activations.stream
+)
+
+// Overflow is what happens when the model computes faster than captured tensors can be packed.
+type Overflow string
+
+// The overflow policies.
+const (
+	OverflowBlock Overflow = "block" // the model waits: nothing is lost
+	OverflowDrop  Overflow = "drop"  // the tensor is left out, counted, and the run is marked lossy
+)
+
+// Tap is everything that the --tap-… settings say. Fill it with Parse or a registered FlagSet, then call Resolve; the exported
+// fields are valid after that. The zero value has no flag given. A Tap is not for concurrent use.
+type Tap struct {
+	Preset       string  // "" when none was chosen
+	Purpose      Purpose // "" when none was given
+	Reason       string  // with Purpose: one sentence on what it chose and why
+	Granularity  ggmlhooks.Granularity
+	SamplingRate float64 // share of elements that sampled_slices keeps, in (0, 1]
+	Seed         uint64  // makes the choice of sampled_slices reproducible
+	Layers       ggmlhooks.LayerSet
+	Tensors      []string // globs on node names; empty: every computed node
+	Tokens       ggmlhooks.TokenRule
+	Attention    ggmlhooks.AttentionMode
+
+	Codec         string  // none, lz4 or zstd
+	DType         string  // what F32 tensors are stored as: f32, f16 or bf16
+	Throughput    float64 // GB/s below which the summary says what held the capture back; 0: not stated
+	Memory        Bytes   // bound of the memory that the capture takes
+	MemoryCeiling Bytes   // what the preset allows for Memory; 0: no preset, no ceiling
+	Overflow      Overflow
+	Workers       int    // codec workers; 0: as many as the machine suggests
+	Out           string // folder in which run directories are made
+	ConfigFile    string // "" when none was given
+
+	flags     map[string]string // name → text, as given on the command line
+	origins   map[string]origin
+	recorders []Recorder
+}
+
+// Recording reports whether anything is recorded: a run directory exists exactly when it is true.
+func (t *Tap) Recording() bool { return len(t.recorders) > 0 }
+
+// Records reports whether the recorder runs.
+func (t *Tap) Records(r Recorder) bool {
+	for _, running := range t.recorders {
+		if running == r {
+			return true
+		}
+	}
+	return false
+}
+
+// NeedsArchitecture reports whether a resolved Tap depends on the model's architecture. Call Resolve again with it as soon as the
+// model is known, and before the first graph.
+func (t *Tap) NeedsArchitecture() bool { return t.Purpose != "" }
+
+// Selection returns which tensors are captured.
+func (t *Tap) Selection() ggmlhooks.Selection {
+	return ggmlhooks.Selection{
+		Granularity:  t.Granularity,
+		Layers:       t.Layers,
+		Tensors:      append([]string(nil), t.Tensors...),
+		Tokens:       t.Tokens,
+		Attention:    t.Attention,
+		SamplingRate: t.SamplingRate,
+		Seed:         t.Seed,
+	}
+}
+
+// Register adds every --tap-… flag to fs. A FlagSet cannot read the form "--tap-attention exact"; pass the arguments through
+// SplitTapArgs first, which writes it as "--tap-attention=exact", or use Parse.
+func (t *Tap) Register(fs *flag.FlagSet) {
+	for i := range tapOptions {
+		o := &tapOptions[i]
+		fs.Var(&flagValue{tap: t, option: o}, o.flag()[len("--"):], o.help)
+	}
+}
+
+// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were. It is SplitTapArgs for callers
+// that need no FlagSet.
+func (t *Tap) Parse(args []string) (rest []string, err error) {
+	tap, rest, err := SplitTapArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	for _, arg := range tap {
+		o, value, _ := cutTapArg(arg)
+		t.give(o, value)
+	}
+	return rest, nil
+}
+
+func (t *Tap) give(o *option, value string) {
+	if t.flags == nil {
+		t.flags = make(map[string]string)
+	}
+	t.flags[o.name] = value
+}
+
+// flagValue stores a flag's text in a Tap; Resolve parses it, so that a flag and a line of a file fail with the same words.
+type flagValue struct {
+	tap    *Tap
+	option *option
+}
+
+// String returns the text given so far; the flag package calls it on a zero flagValue too.
+func (v *flagValue) String() string {
+	if v.tap == nil {
+		return ""
+	}
+	return v.tap.flags[v.option.name]
+}
+
+// Set keeps the flag's text.
+func (v *flagValue) Set(text string) error {
+	v.tap.give(v.option, text)
+	return nil
+}
+
+// IsBoolFlag says that the flag may stand without a value.
+func (v *flagValue) IsBoolFlag() bool { return v.option != nil && v.option.bare != "" }

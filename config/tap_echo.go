@@ -1,0 +1,50 @@
+package config
+
+import "fmt"
+
+// Echo is a resolved Tap as metadata.json shows it.
+type Echo struct {
+	Recorders []Recorder         `json:"recorders"`
+	Settings  map[string]Setting `json:"settings"` // by YAML key; a setting without value and default is left out
+	// MemoryCeiling in bytes is what the preset allows for memory; absent without a preset.
+	MemoryCeiling Bytes  `json:"memory_ceiling,omitempty"`
+	Reason        string `json:"reason,omitempty"` // what a purpose chose, and why
+}
+
+// Setting is one value and where it came from.
+type Setting struct {
+	Value  any    `json:"value"`
+	Source string `json:"source"`          // default, preset, file, environment or flag
+	Where  string `json:"where,omitempty"` // --tap-codec, LLAMATAP_CODEC, tap.yaml:3:5, preset balanced; absent for a default
+}
+
+// Echo returns every setting that has a value, with its source. It is empty of recorders when nothing is recorded.
+func (t *Tap) Echo() Echo {
+	e := Echo{
+		Recorders:     append([]Recorder{}, t.recorders...),
+		Settings:      make(map[string]Setting),
+		MemoryCeiling: t.MemoryCeiling,
+		Reason:        t.Reason,
+	}
+	for i := range tapOptions {
+		o := &tapOptions[i]
+		value := o.get(t)
+		if value == nil {
+			continue
+		}
+		s := Setting{Value: value, Source: t.origins[o.name].source.String()}
+		if t.origins[o.name].source != FromDefault {
+			s.Where = t.origins[o.name].where
+		}
+		e.Settings[o.key()] = s
+	}
+	return e
+}
+
+// CheckLayers refuses a layer list that names no layer of a model with n layers, or one beyond them.
+func (t *Tap) CheckLayers(n int) error {
+	if last := t.Layers.Max(); last >= n {
+		return fmt.Errorf("%s names layer %d, and the model has layers 0 to %d: shorten the list", t.origins["layers"].where, last, n-1)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestErrors holds every message that a user can meet: one line, cause and remedy.
+func TestErrors(t *testing.T) {
+	const codecRemedy = `use none, lz4, zstd`
+	cases := []struct {
+		name string
+		line string // split at blanks
+		w    world
+		want string
+	}{
+		{"modifier alone", "--tap-codec lz4", world{},
+			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
+				"--tap-tensors, --tap-attention, or --tap-out DIR for the preset balanced"},
+		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
+			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
+		{"config that sets a modifier only", "--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}},
+			"f:1:14, --tap-config record nothing without a recorder: add one of "},
+		{"unknown granularity", "--tap-granularity half", world{},
+			`--tap-granularity: unknown granularity "half": use one of [full_tensor sampled_slices attention_only mlp_only]`},
+		{"unknown preset", "--tap-preset turbo", world{},
+			`--tap-preset: unknown preset "turbo": use one of fast_capture, balanced, max_compression, max, attention_analysis, mlp_analysis`},
+		{"unknown purpose", "--tap-purpose fun", world{},
+			`--tap-purpose: unknown purpose "fun": use one of interpretability, debugging, performance_analysis, full_capture`},
+		{"unknown codec", "--tap-layers 1 --tap-codec gzip", world{}, `--tap-codec: unknown codec "gzip": ` + codecRemedy},
+		{"unknown dtype", "--tap-layers 1 --tap-dtype f64", world{}, `--tap-dtype: unknown dtype "f64": use f16, f32, bf16`},
+		{"unknown overflow", "--tap-layers 1 --tap-overflow spill", world{}, `--tap-overflow: unknown overflow policy "spill": use block, drop`},
+		{"unknown attention mode", "--tap-attention=all", world{}, `--tap-attention: unknown attention mode "all": use keep, exact or off`},
+		{"layers", "--tap-layers 3-1", world{},
+			`--tap-layers: layer list "3-1": "3-1" is neither a layer nor a range such as 0-3 (layers go from 0 to 1023)`},
+		{"tokens", "--tap-layers 1 --tap-tokens some", world{}, `--tap-tokens: token rule "some": use all, last, A:B or every:N`},
+		{"glob", "--tap-tensors l_[out", world{}, `--tap-tensors: tensor glob "l_[out": a [ is not closed or a \ ends it; use *, ? and [a-z]`},
+		{"empty glob", "--tap-tensors l_out,,x", world{},
+			`--tap-tensors: tensor list "l_out,,x" has an empty name: write GLOB[,GLOB] such as l_out,ffn_*`},
+		{"rate of zero", "--tap-granularity sampled_slices --tap-sampling-rate 0", world{},
+			`--tap-sampling-rate: rate "0": write a share above 0 and at most 1, such as 0.1`},
+		{"rate above one", "--tap-granularity sampled_slices --tap-sampling-rate 1.01", world{}, `--tap-sampling-rate: rate "1.01": write a share`},
+		{"rate that is no number", "--tap-granularity sampled_slices --tap-sampling-rate NaN", world{}, `--tap-sampling-rate: rate "NaN": write a share`},
+		{"rate without sampling", "--tap-preset balanced --tap-sampling-rate 0.5", world{},
+			"--tap-sampling-rate works on sampled_slices only, and the granularity is full_tensor (preset balanced): " +
+				"add --tap-granularity sampled_slices, or drop it"},
+		{"seed without sampling", "--tap-layers 1 --tap-seed 3", world{},
+			"--tap-seed works on sampled_slices only, and the granularity is full_tensor (default): add --tap-granularity sampled_slices, or drop it"},
+		{"seed", "--tap-granularity sampled_slices --tap-seed=-1", world{},
+			`--tap-seed: seed "-1": write a whole number from 0 to 18446744073709551615`},
+		{"attention on the MLP", "--tap-attention --tap-granularity mlp_only", world{},
+			"--tap-attention and mlp_only (--tap-granularity) contradict each other: drop one, or take --tap-granularity full_tensor"},
+		{"attention on an MLP preset", "--tap-attention --tap-preset mlp_analysis", world{},
+			"--tap-attention and mlp_only (preset mlp_analysis) contradict each other: drop one, or take --tap-granularity full_tensor"},
+		{"attention of samples", "--tap-attention --tap-granularity sampled_slices", world{},
+			"--tap-attention needs whole rows of Q and K, and sampled_slices (--tap-granularity) keeps a share: drop one"},
+		{"preset and purpose", "--tap-preset max --tap-purpose debugging", world{},
+			"--tap-preset and --tap-purpose contradict each other, for a purpose picks the preset: drop one"},
+		{"memory above the ceiling", "--tap-preset max_compression --tap-memory 20GB", world{},
+			"--tap-memory asks for 20GB, and the ceiling of preset max_compression is 16GB: ask for less, or take a preset with a higher one " +
+				"(fast_capture: 32GB, balanced: 24GB, max: 64GB)"},
+		{"memory above every ceiling", "--tap-preset max --tap-memory 100GB", world{},
+			"--tap-memory asks for 100GB, and the ceiling of preset max is 64GB: ask for less, or take a preset with a higher one (none has)"},
+		{"too little memory", "--tap-layers 1 --tap-memory 10K", world{},
+			`--tap-memory: memory "10K" is too little to capture with: give at least 1M`},
+		{"no size", "--tap-layers 1 --tap-memory lots", world{},
+			`--tap-memory: size "lots": write a number and a unit such as 256M, 1.5G, 512KiB or 24GB`},
+		{"workers", "--tap-layers 1 --tap-workers 9999", world{},
+			`--tap-workers: workers "9999": write a whole number from 1 to 256, or 0 for the machine's own choice`},
+		{"throughput", "--tap-layers 1 --tap-throughput fast", world{},
+			`--tap-throughput: throughput "fast": write a number of GB/s above 0, such as 2.0`},
+		{"empty value", "--tap-out=", world{}, "--tap-out: the value is empty: give DIR"},
+		{"invalid UTF-8", "--tap-tensors=l_\xff", world{}, `--tap-tensors: "l_\xff" is not valid UTF-8: write it in UTF-8`},
+		{"environment", "--tap-layers 1", world{env: map[string]string{"LLAMATAP_CODEC": "gzip"}},
+			`LLAMATAP_CODEC: unknown codec "gzip": ` + codecRemedy},
+		{"an overridden value is checked too", "--tap-layers 1 --tap-codec lz4", world{env: map[string]string{"LLAMATAP_CODEC": "gzip"}},
+			`LLAMATAP_CODEC: unknown codec "gzip": ` + codecRemedy},
+		{"file", "--tap-config f", world{files: map[string]string{"f": "tap:\n  preset: max\n  codec: gzip\n"}},
+			`f:3:10: unknown codec "gzip": ` + codecRemedy},
+		{"unknown flag", "--tap-granularty mlp_only", world{}, "unknown flag --tap-granularty: did you mean --tap-granularity?"},
+		{"unknown flag with value", "--tap-layer=3", world{}, "unknown flag --tap-layer: did you mean --tap-layers?"},
+		{"unknown flag far from all", "--tap-quux", world{}, "unknown flag --tap-quux: the tap's flags are --tap-preset --tap-purpose "},
+		{"no name", "--tap-", world{}, "unknown flag --tap-: the tap's flags are "},
+		{"no value at the end", "--tap-layers", world{}, "--tap-layers needs a value: --tap-layers=LIST"},
+		{"a flag in the value's place", "--tap-out -m x", world{}, `--tap-out needs a value, and "-m" looks like another flag: write --tap-out=DIR`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := resolve(c.w, strings.Fields(c.line)...)
+			if err == nil {
+				t.Fatalf("no error; want %q", c.want)
+			}
+			whole := !strings.HasSuffix(c.want, " ") && !strings.HasSuffix(c.want, "share")
+			if got := err.Error(); !strings.HasPrefix(got, c.want) || whole && got != c.want || strings.Contains(got, "\n") {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, codec, dtype, memory, overflow, " +
+		"throughput, workers, out"
+	for _, c := range []struct{ name, yaml, want string }{
+		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
+		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
+		{"other top key", "tap:\n  preset: max\nrun:\n  n: 3\n", `f:3:1: unknown key "run": settings stand below the key tap:`},
+		{"settings at the top", "preset: max\n", `f:1:1: unknown key "preset": settings stand below the key tap:`},
+		{"misspelt", "tap:\n  sampling_rat: 0.5\n", `f:2:3: unknown setting "sampling_rat": did you mean sampling_rate?`},
+		{"dash", "tap:\n  sampling-rate: 0.5\n", `f:2:3: unknown setting "sampling-rate": did you mean sampling_rate?`},
+		{"unlike any", "tap:\n  zzzzzzzz: 1\n", `f:2:3: unknown setting "zzzzzzzz": use one of ` + all},
+		{"config in the file", "tap:\n  config: g\n", `f:2:3: unknown setting "config": use one of ` + all},
+		{"no value", "tap:\n  codec:\n", "f:2:3: codec has no value: write one behind the colon, or delete the line"},
+		{"mapping as value", "tap:\n  codec:\n    name: lz4\n", "f:3:9: codec: write one plain value or a list of them"},
+		{"list in list", "tap:\n  tensors: [[a]]\n", "f:2:13: tensors: write one plain value or a list of them"},
+		{"alias", "tap:\n  out: &a x\n  tensors: *a\n", "f:2:8: out: write one plain value or a list of them"},
+		{"tap is a list", "tap:\n  - preset\n", "f:2:3: expected settings such as preset: balanced"},
+		{"top is a list", "- tap\n", "f:1:1: expected tap:"},
+		{"twice", "tap:\n  codec: lz4\n  codec: zstd\n", "f:3:3: not valid YAML: mapping key \"codec\" already defined at [2:3]"},
+		{"two documents", "tap: {preset: max}\n---\ntap: {preset: max}\n", "f:2:1: a second document begins here: put everything into one"},
+		{"merge key", "tap:\n  <<: {codec: lz4}\n", "f:2:3: merge keys are not read: write the settings out"},
+		{"broken", "tap: {preset: max\n", "f:1:6: not valid YAML: could not find flow mapping end token '}'"},
+		{"binary", "\x00\x01\x02", "f:1:1: expected tap:"},
+		{"invalid UTF-8", "tap:\n  out: x\xffy\n", "f:2:9: byte 0xff is not valid UTF-8: write the file in UTF-8"},
+		{"too large", strings.Repeat("#", maxFileSize+1), "f is larger than 1M: give a YAML file with settings"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := resolve(world{files: map[string]string{"f": c.yaml}}, "--tap-config=f")
+			if err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}

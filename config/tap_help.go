@@ -1,0 +1,173 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// helpWidth is the number of columns that help fits into.
+const helpWidth = 100
+
+// helpGroups are the sections of help, by role.
+var helpGroups = []struct {
+	role  role
+	title string
+}{
+	{roleRecorder, "Capture of activations (each of these starts it, and a run directory is made):"},
+	{roleModifier, "How activations are captured (these record nothing by themselves):"},
+	{roleRun, "The run directory and the settings themselves:"},
+}
+
+// WriteTapHelp writes the help text of every --tap-… flag.
+func WriteTapHelp(w io.Writer) error {
+	var b strings.Builder
+	for i, group := range helpGroups {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(group.title + "\n")
+		for j := range tapOptions {
+			if tapOptions[j].role == group.role {
+				writeOption(&b, &tapOptions[j])
+			}
+		}
+	}
+	b.WriteString("\n" + wrap("Each flag is also an environment variable, such as LLAMATAP_SAMPLING_RATE, and a key of the YAML file, "+
+		"such as sampling_rate. A flag beats the environment, which beats the file, which beats the preset.", "", ""))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeOption(b *strings.Builder, o *option) {
+	const column = 34
+	head := "  " + o.usage()
+	help := o.help
+	if o.byDef != "" {
+		help += " (default " + o.byDef + ")"
+	}
+	indent := strings.Repeat(" ", column)
+	if len(head)+2 > column {
+		b.WriteString(head + "\n")
+		head = ""
+	}
+	b.WriteString(wrap(help, head+indent[len(head):], indent))
+}
+
+// usage is the flag with its value form.
+func (o *option) usage() string {
+	if o.bare != "" {
+		return o.flag() + o.form
+	}
+	return o.flag() + " " + o.form
+}
+
+// wrap breaks text into lines of at most helpWidth columns; the first begins with first, the others with indent.
+func wrap(text, first, indent string) string {
+	var b strings.Builder
+	line, empty := first, true
+	for _, word := range strings.Fields(text) {
+		switch {
+		case empty:
+			line += word
+		case len(line)+1+len(word) > helpWidth:
+			b.WriteString(line + "\n")
+			line = indent + word
+		default:
+			line += " " + word
+		}
+		empty = false
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}
+
+// WriteTapReference writes docs/FLAGS.md: every flag in all its spellings, the presets and the purposes.
+func WriteTapReference(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	for i := range tapOptions {
+		o := &tapOptions[i]
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.usage()), o.env(), o.keyCell(), o.kind(), o.defaultCell(), cell(o.help))
+	}
+	b.WriteString(presetHead)
+	for _, p := range presets {
+		fmt.Fprintf(&b, "| `%s` | %v | %s | %g | %v |\n", p.Name, p.Granularity, p.Codec, p.Throughput, p.MemoryCeiling)
+	}
+	b.WriteString(purposeHead)
+	for _, purpose := range purposes {
+		for _, arch := range []string{"qwen3", "gemma3", "mamba"} {
+			p, _ := Suggest(arch, Purpose(purpose))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %v |\n", purpose, arch, Family(arch), p.Name, p.Codec, p.MemoryCeiling)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (o *option) keyCell() string {
+	if o.name == "config" {
+		return ""
+	}
+	return "`" + o.key() + "`"
+}
+
+func (o *option) defaultCell() string {
+	if o.byDef == "" {
+		return ""
+	}
+	return "`" + o.byDef + "`"
+}
+
+// kind is the column that tells what an option starts or modifies.
+func (o *option) kind() string {
+	switch o.role {
+	case roleRecorder:
+		return "recorder: " + string(o.recorder)
+	case roleModifier:
+		return "modifier of " + string(o.recorder)
+	}
+	return "run"
+}
+
+// cell makes text safe in a Markdown table.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+const referenceHead = `# The --tap-… flags
+
+Generated from the option table of package config: ` + "`go generate ./config`" + `. Do not edit.
+
+Whatever records is spelt ` + "`--tap-…`" + `, with the same meaning on ` + "`llamatap run`" + `, on llama.cpp's own front ends and on ` + "`llamatap exec`" + `; as
+an environment variable; and in the YAML file of ` + "`--tap-config`" + `, below the key ` + "`tap:`" + `. A flag beats the environment, the environment
+beats the file, the file beats the preset, the preset beats the default. ` + "`metadata.json`" + ` lists each value with its source.
+
+- A recorder runs exactly when one of its own flags is given, and a run directory exists exactly when a recorder runs.
+- ` + "`--tap-out DIR`" + ` alone means ` + "`--tap-preset balanced`" + `. A modifier alone is an error.
+- ` + "`--tap-attention`" + ` with neither preset, granularity nor tensors captures ` + "`attention_only`" + `.
+- A flag given twice counts as last written. A value that begins with a dash is written ` + "`--tap-name=value`" + `.
+- Sizes: K, M, G and T (also KiB, MiB …) are powers of 1024; KB, MB, GB and TB are powers of 1000.
+- An environment variable that is empty counts as not set. In YAML, lists may be written as lists.
+- Behind an argument ` + "`--`" + ` every argument belongs to the program.
+
+| flag | environment | YAML key | kind | default | meaning |
+|---|---|---|---|---|---|
+`
+
+const presetHead = `
+## Presets
+
+Names and values are those of STRAP-LLM. The memory figure is a ceiling for ` + "`--tap-memory`" + `, not a reservation; the rate is the one below
+which the summary of a run says what held the capture back.
+
+| preset | granularity | codec | GB/s | memory ceiling |
+|---|---|---|---|---|
+`
+
+const purposeHead = `
+## Purposes
+
+` + "`--tap-purpose`" + ` picks a preset from the model's GGUF ` + "`general.architecture`" + `, normalised to a family. Three examples of each:
+
+| purpose | architecture | family | preset | codec | memory ceiling |
+|---|---|---|---|---|---|
+`

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// DefaultOut is the folder in which run directories are made unless --tap-out says otherwise.
+const DefaultOut = "./llamatap-runs"
+
+// role says what an option does to the question whether something is recorded.
+type role uint8
+
+const (
+	roleRecorder role = iota // giving it starts the recorder
+	roleModifier             // it changes a recorder, and means nothing without one
+	roleRun                  // it belongs to the whole run
+)
+
+// option is one row of the table behind every spelling of a setting.
+type option struct {
+	name     string // sampling-rate: --tap-sampling-rate, LLAMATAP_SAMPLING_RATE, key sampling_rate
+	form     string // the value's form in help
+	bare     string // the value that the flag means when it stands alone; "" when it must have one
+	role     role
+	recorder Recorder // which one it starts or modifies; "" with roleRun
+	byDef    string   // the default, as a user would write it; "" when there is none
+	help     string
+	set      func(*Tap, string) error
+	get      func(*Tap) any // for Echo; nil result: nothing to say
+}
+
+func (o *option) flag() string { return "--tap-" + o.name }
+func (o *option) env() string {
+	return "LLAMATAP_" + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+}
+func (o *option) key() string { return strings.ReplaceAll(o.name, "-", "_") }
+
+// tapOptions is the table, in the order of help.
+var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions())
+
+func recorderOptions() []option {
+	return []option{
+		{name: "preset", form: "NAME", recorder: Activations,
+			help: "capture with a named set of settings: " + strings.Join(presetNames(), ", "),
+			set:  setPreset,
+			get:  func(t *Tap) any { return text(t.Preset) }},
+		{name: "purpose", form: "NAME", recorder: Activations,
+			help: "capture with the preset that suits this purpose and the model's architecture: " + strings.Join(purposes, ", "),
+			set:  func(t *Tap, s string) (err error) { t.Purpose, err = ParsePurpose(s); return err },
+			get:  func(t *Tap) any { return text(string(t.Purpose)) }},
+		{name: "granularity", form: "NAME", recorder: Activations, byDef: "full_tensor",
+			help: "how much of the graph: full_tensor, sampled_slices, attention_only, mlp_only",
+			set:  func(t *Tap, s string) (err error) { t.Granularity, err = ggmlhooks.ParseGranularity(s); return err },
+			get:  func(t *Tap) any { return t.Granularity }},
+		{name: "layers", form: "LIST", recorder: Activations, byDef: "all",
+			help: "only these layers, such as 0-3,7",
+			set:  setLayers,
+			get:  func(t *Tap) any { return orAll(t.Layers.String()) }},
+		{name: "tensors", form: "GLOB[,GLOB]", recorder: Activations, byDef: "all",
+			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; all is every computed one",
+			set:  setTensors,
+			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
+		{name: "attention", form: "[=keep|exact]", bare: "keep", recorder: Activations, byDef: "off",
+			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K rows; " +
+				"exact turns it off, which changes the model's numbers; off records none",
+			set: setAttention,
+			get: func(t *Tap) any { return orOff(t.Attention.String()) }},
+	}
+}
+
+func modifierOptions() []option {
+	return []option{
+		{name: "sampling-rate", form: "RATE", role: roleModifier, recorder: Activations, byDef: "0.1",
+			help: "with sampled_slices: the share of elements to keep, above 0 and at most 1",
+			set:  func(t *Tap, s string) (err error) { t.SamplingRate, err = parseRate(s); return err },
+			get:  func(t *Tap) any { return t.SamplingRate }},
+		{name: "seed", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
+			help: "with sampled_slices: the seed of the choice",
+			set:  func(t *Tap, s string) (err error) { t.Seed, err = parseSeed(s); return err },
+			get:  func(t *Tap) any { return t.Seed }},
+		{name: "tokens", form: "RULE", role: roleModifier, recorder: Activations, byDef: "all",
+			help: "which tokens: all, last, A:B (from A, before B), every:N",
+			set:  func(t *Tap, s string) (err error) { t.Tokens, err = ggmlhooks.ParseTokenRule(s); return err },
+			get:  func(t *Tap) any { return t.Tokens }},
+		{name: "codec", form: "none|lz4|zstd", role: roleModifier, recorder: Activations, byDef: "lz4",
+			help: "how packets are compressed",
+			set:  func(t *Tap, s string) (err error) { t.Codec, err = oneOf("codec", s, codecs); return err },
+			get:  func(t *Tap) any { return t.Codec }},
+		{name: "dtype", form: "f16|f32|bf16", role: roleModifier, recorder: Activations, byDef: "f16",
+			help: "what F32 tensors are stored as; values that saturate or vanish are counted",
+			set:  func(t *Tap, s string) (err error) { t.DType, err = oneOf("dtype", s, dtypes); return err },
+			get:  func(t *Tap) any { return t.DType }},
+		{name: "memory", form: "SIZE", role: roleModifier, recorder: Activations, byDef: "256M",
+			help: "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
+			set:  func(t *Tap, s string) (err error) { t.Memory, err = parseMemory(s); return err },
+			get:  func(t *Tap) any { return t.Memory }},
+		{name: "overflow", form: "block|drop", role: roleModifier, recorder: Activations, byDef: "block",
+			help: "when that memory is full: let the model wait, or leave tensors out and count them",
+			set:  setOverflow,
+			get:  func(t *Tap) any { return t.Overflow }},
+		{name: "throughput", form: "GB/S", role: roleModifier, recorder: Activations,
+			help: "the rate, in GB/s of captured bytes, below which the summary says what held the capture back; a preset sets it",
+			set:  func(t *Tap, s string) (err error) { t.Throughput, err = parseThroughput(s); return err },
+			get:  func(t *Tap) any { return number(t.Throughput) }},
+		{name: "workers", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
+			help: "codec workers, at nice 19; 0 is as many as the machine suggests",
+			set:  func(t *Tap, s string) (err error) { t.Workers, err = parseWorkers(s); return err },
+			get:  func(t *Tap) any { return t.Workers }},
+	}
+}
+
+func runOptions() []option {
+	return []option{
+		{name: "out", form: "DIR", role: roleRun, byDef: DefaultOut,
+			help: "folder in which run directories are made; given alone it means --tap-preset " + DefaultPreset,
+			set:  func(t *Tap, s string) error { t.Out = s; return nil },
+			get:  func(t *Tap) any { return t.Out }},
+		{name: "config", form: "FILE", role: roleRun,
+			help: "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
+			set:  func(t *Tap, s string) error { t.ConfigFile = s; return nil },
+			get:  func(t *Tap) any { return text(t.ConfigFile) }},
+	}
+}
+
+// findOption returns the option of that name, or nil.
+func findOption(name string) *option {
+	for i := range tapOptions {
+		if tapOptions[i].name == name {
+			return &tapOptions[i]
+		}
+	}
+	return nil
+}
+
+// recorderFlags lists the flags that start a recorder.
+func recorderFlags() []string {
+	var flags []string
+	for i := range tapOptions {
+		if tapOptions[i].role == roleRecorder {
+			flags = append(flags, tapOptions[i].flag())
+		}
+	}
+	return flags
+}

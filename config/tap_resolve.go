@@ -1,0 +1,318 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Source is where a setting's value came from, by rising precedence.
+type Source uint8
+
+// The sources.
+const (
+	FromDefault Source = iota
+	FromPreset         // a preset, a purpose, or implied by another setting
+	FromFile
+	FromEnvironment
+	FromFlag
+)
+
+var sourceNames = [...]string{"default", "preset", "file", "environment", "flag"}
+
+// String returns the source's name as Echo writes it.
+func (s Source) String() string { return sourceNames[s] }
+
+// given is one value as somebody wrote it.
+type given struct {
+	text  string
+	where string // --tap-codec, LLAMATAP_CODEC, tap.yaml:3:5, preset balanced
+}
+
+// origin remembers where a value came from.
+type origin struct {
+	source Source
+	where  string
+}
+
+// ResolveOptions says what Resolve may look at. Its zero value reads the process's environment and the file system.
+type ResolveOptions struct {
+	LookupEnv func(string) (string, bool)              // default os.LookupEnv
+	Open      func(name string) (io.ReadCloser, error) // default os.Open
+	// Architecture is the model's general.architecture, which --tap-purpose depends on; "" if it is not known yet.
+	Architecture string
+}
+
+// Resolve gathers every source by precedence, parses and checks all values, and fills t's fields. Every value is parsed, also one
+// that a higher source overrides. It may be called again, for example with the architecture. Errors are one line with cause and
+// remedy, and are usage errors.
+func (t *Tap) Resolve(o ResolveOptions) error {
+	if o.LookupEnv == nil {
+		o.LookupEnv = os.LookupEnv
+	}
+	if o.Open == nil {
+		o.Open = func(name string) (io.ReadCloser, error) { return os.Open(name) }
+	}
+	*t = Tap{flags: t.flags}
+	sources, err := t.gather(o)
+	if err != nil {
+		return err
+	}
+	if err := sources.choosePreset(); err != nil {
+		return err
+	}
+	if err := t.apply(sources, o.Architecture); err != nil {
+		return err
+	}
+	return t.check(sources)
+}
+
+// sources holds the given values of each source, by option name.
+type sources [FromFlag + 1]map[string]given
+
+// top returns the highest source from FromFile up that gives the option.
+func (s *sources) top(name string) (Source, given, bool) {
+	for source := FromFlag; source >= FromFile; source-- {
+		if g, ok := s[source][name]; ok {
+			return source, g, true
+		}
+	}
+	return FromDefault, given{}, false
+}
+
+func (s *sources) has(name string) bool {
+	_, _, found := s.top(name)
+	return found
+}
+
+// drop removes what every user source says of an option.
+func (s *sources) drop(name string) {
+	for source := FromFile; source <= FromFlag; source++ {
+		delete(s[source], name)
+	}
+}
+
+func (t *Tap) gather(o ResolveOptions) (*sources, error) {
+	var s sources
+	for i := range s {
+		s[i] = make(map[string]given)
+	}
+	for i := range tapOptions {
+		opt := &tapOptions[i]
+		if opt.byDef != "" {
+			s[FromDefault][opt.name] = given{opt.byDef, "default"}
+		}
+		if value, ok := o.LookupEnv(opt.env()); ok && value != "" {
+			s[FromEnvironment][opt.name] = given{value, opt.env()}
+		}
+		if value, ok := t.flags[opt.name]; ok {
+			s[FromFlag][opt.name] = given{value, opt.flag()}
+		}
+	}
+	if _, file, ok := s.top("config"); ok {
+		var err error
+		if s[FromFile], err = openFile(file, o.Open); err != nil {
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
+func openFile(file given, open func(string) (io.ReadCloser, error)) (map[string]given, error) {
+	f, err := open(file.text)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: there is no file %q: give an existing YAML file", file.where, file.text)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: give a readable YAML file", file.where, err)
+	}
+	defer f.Close()
+	return loadFile(file.text, f)
+}
+
+// choosePreset settles between preset and purpose, and supplies what some settings imply when they stand alone.
+func (s *sources) choosePreset() error {
+	presetSource, preset, hasPreset := s.top("preset")
+	purposeSource, purpose, hasPurpose := s.top("purpose")
+	switch {
+	case hasPreset && hasPurpose && presetSource == purposeSource:
+		return fmt.Errorf("%s and %s contradict each other, for a purpose picks the preset: drop one", preset.where, purpose.where)
+	case hasPreset && hasPurpose && presetSource > purposeSource:
+		s.drop("purpose")
+	case hasPreset && hasPurpose:
+		s.drop("preset")
+	}
+	if _, out, ok := s.top("out"); ok && len(s.recorders()) == 0 {
+		s[FromPreset]["preset"] = given{DefaultPreset, "implied by " + out.where}
+	}
+	return nil
+}
+
+// recorders lists the recorders that a user source starts.
+func (s *sources) recorders() []Recorder {
+	var running []Recorder
+	for i := range tapOptions {
+		o := &tapOptions[i]
+		_, g, ok := s.top(o.name)
+		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
+			continue
+		}
+		if o.name == "attention" && (g.text == "off" || g.text == "false") {
+			continue
+		}
+		running = append(running, o.recorder)
+	}
+	return running
+}
+
+// apply parses all values in the order of precedence.
+func (t *Tap) apply(s *sources, arch string) error {
+	t.recorders = s.recorders()
+	if _, implied := s[FromPreset]["preset"]; implied {
+		t.recorders = []Recorder{Activations}
+	}
+	if err := t.applyPreset(s, arch); err != nil {
+		return err
+	}
+	t.origins = make(map[string]origin)
+	for source := FromDefault; source <= FromFlag; source++ {
+		for i := range tapOptions {
+			o := &tapOptions[i]
+			g, ok := s[source][o.name]
+			if !ok {
+				continue
+			}
+			if err := o.setText(t, g.text); err != nil {
+				return fmt.Errorf("%s: %w", g.where, err)
+			}
+			t.origins[o.name] = origin{source, g.where}
+		}
+	}
+	return nil
+}
+
+// applyPreset turns a preset, a purpose or --tap-attention alone into values of rank FromPreset.
+func (t *Tap) applyPreset(s *sources, arch string) error {
+	set := s[FromPreset]
+	if _, g, ok := s.top("purpose"); ok {
+		purpose, err := ParsePurpose(g.text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.where, err)
+		}
+		var p Preset
+		p, t.Reason = Suggest(arch, purpose)
+		t.MemoryCeiling = p.MemoryCeiling
+		p.fill(set, "purpose "+g.text)
+		return nil
+	}
+	_, g, ok := s.top("preset")
+	if !ok {
+		g, ok = set["preset"]
+	}
+	if ok {
+		p, err := ParsePreset(g.text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.where, err)
+		}
+		t.MemoryCeiling = p.MemoryCeiling
+		where := g.where
+		p.fill(set, "preset "+p.Name)
+		set["preset"] = given{p.Name, where}
+		return nil
+	}
+	if _, g, ok := s.top("attention"); ok && t.Recording() && !s.has("granularity") && !s.has("tensors") {
+		set["granularity"] = given{"attention_only", "implied by " + g.where}
+	}
+	return nil
+}
+
+// fill states the preset's settings as somebody would write them.
+func (p Preset) fill(set map[string]given, where string) {
+	set["preset"] = given{p.Name, where}
+	set["granularity"] = given{p.Granularity.String(), where}
+	set["codec"] = given{p.Codec, where}
+	set["throughput"] = given{fmt.Sprint(p.Throughput), where}
+}
+
+// check refuses what contradicts itself or records nothing.
+func (t *Tap) check(s *sources) error {
+	if !t.Recording() {
+		return checkNothing(s)
+	}
+	if err := t.checkSampling(s); err != nil {
+		return err
+	}
+	if t.Attention != ggmlhooks.AttentionNone {
+		if err := t.checkAttention(); err != nil {
+			return err
+		}
+	}
+	if t.MemoryCeiling > 0 && t.Memory > t.MemoryCeiling {
+		return fmt.Errorf("%s asks for %v, and the ceiling of preset %s is %v: ask for less, or take a preset with a higher one (%s)",
+			t.origins["memory"].where, t.Memory, t.Preset, t.MemoryCeiling, ceilings(t.Memory))
+	}
+	return nil
+}
+
+// checkNothing refuses settings that record nothing by themselves.
+func checkNothing(s *sources) error {
+	var alone []string
+	for i := range tapOptions {
+		if _, g, ok := s.top(tapOptions[i].name); ok {
+			alone = append(alone, g.where)
+		}
+	}
+	if len(alone) == 0 {
+		return nil
+	}
+	verb := "records"
+	if len(alone) > 1 {
+		verb = "record"
+	}
+	return fmt.Errorf("%s %s nothing without a recorder: add one of %s, or --tap-out DIR for the preset %s",
+		strings.Join(alone, ", "), verb, strings.Join(recorderFlags(), ", "), DefaultPreset)
+}
+
+func (t *Tap) checkSampling(s *sources) error {
+	if t.Granularity == ggmlhooks.SampledSlices {
+		return nil
+	}
+	for _, name := range []string{"sampling-rate", "seed"} {
+		if _, g, ok := s.top(name); ok {
+			return fmt.Errorf("%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity sampled_slices, or drop it",
+				g.where, t.Granularity, t.origins["granularity"].where)
+		}
+	}
+	return nil
+}
+
+func (t *Tap) checkAttention() error {
+	attention, granularity := t.origins["attention"].where, t.origins["granularity"].where
+	switch t.Granularity {
+	case ggmlhooks.MLPOnly:
+		return fmt.Errorf("%s and mlp_only (%s) contradict each other: drop one, or take --tap-granularity full_tensor", attention, granularity)
+	case ggmlhooks.SampledSlices:
+		return fmt.Errorf("%s needs whole rows of Q and K, and sampled_slices (%s) keeps a share: drop one", attention, granularity)
+	}
+	return nil
+}
+
+// ceilings lists the presets whose ceiling admits a size.
+func ceilings(size Bytes) string {
+	var names []string
+	for _, p := range presets {
+		if p.MemoryCeiling >= size {
+			names = append(names, fmt.Sprintf("%s: %v", p.Name, p.MemoryCeiling))
+		}
+	}
+	if len(names) == 0 {
+		return "none has"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,350 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// world is a fake environment and file system.
+type world struct {
+	env   map[string]string
+	files map[string]string
+	arch  string
+}
+
+func (w world) options() ResolveOptions {
+	return ResolveOptions{
+		LookupEnv: func(name string) (string, bool) { v, ok := w.env[name]; return v, ok },
+		Open: func(name string) (io.ReadCloser, error) {
+			data, ok := w.files[name]
+			if !ok {
+				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+			}
+			return io.NopCloser(strings.NewReader(data)), nil
+		},
+		Architecture: w.arch,
+	}
+}
+
+// resolve reads a command line in a world.
+func resolve(w world, line ...string) (*Tap, error) {
+	var t Tap
+	if _, err := t.Parse(line); err != nil {
+		return nil, err
+	}
+	return &t, t.Resolve(w.options())
+}
+
+func mustResolve(t *testing.T, w world, line ...string) *Tap {
+	t.Helper()
+	tap, err := resolve(w, line...)
+	if err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return tap
+}
+
+func TestNothingGivenRecordsNothing(t *testing.T) {
+	tap := mustResolve(t, world{})
+	if tap.Recording() || tap.Records(Activations) || len(tap.Echo().Recorders) != 0 {
+		t.Fatal("something is recorded without a flag")
+	}
+}
+
+func TestRecorderFlags(t *testing.T) {
+	for _, line := range [][]string{
+		{"--tap-preset", "max"}, {"--tap-purpose=debugging"}, {"--tap-granularity", "mlp_only"}, {"--tap-layers", "0-3,7"},
+		{"--tap-tensors", "l_out"}, {"--tap-attention"}, {"--tap-attention", "exact"}, {"--tap-out", "d"},
+	} {
+		tap := mustResolve(t, world{}, line...)
+		if !tap.Recording() || !tap.Records(Activations) || tap.Records("kv") {
+			t.Errorf("%q: activations are not recorded, or something else is", line)
+		}
+	}
+}
+
+func TestDefaultsOfARecorder(t *testing.T) {
+	got := mustResolve(t, world{}, "--tap-layers", "0-3,7")
+	if got.Codec != "lz4" || got.DType != "f16" || got.Memory != 256*MiB || got.Overflow != OverflowBlock || got.Workers != 0 ||
+		got.Out != "./llamatap-runs" || got.Preset != "" || got.MemoryCeiling != 0 || got.Throughput != 0 {
+		t.Errorf("defaults are %+v", got)
+	}
+	sel := got.Selection()
+	if sel.Layers.String() != "0-3,7" || sel.Granularity != ggmlhooks.FullTensor || sel.Tensors != nil ||
+		sel.Tokens != (ggmlhooks.TokenRule{}) || sel.Attention != ggmlhooks.AttentionNone {
+		t.Errorf("selection is %+v", sel)
+	}
+}
+
+func TestOutAloneMeansBalanced(t *testing.T) {
+	got := mustResolve(t, world{}, "--tap-out", "somewhere")
+	if got.Preset != "balanced" || got.Codec != "lz4" || got.Throughput != 2 || got.MemoryCeiling != 24*GB || got.Out != "somewhere" {
+		t.Errorf("got %+v", got)
+	}
+	if where := got.Echo().Settings["preset"]; where.Where != "implied by --tap-out" || where.Source != "preset" {
+		t.Errorf("the preset's origin is %+v", where)
+	}
+	if got := mustResolve(t, world{}, "--tap-out", "d", "--tap-layers", "1"); got.Preset != "" {
+		t.Errorf("--tap-out beside a recorder implies preset %q", got.Preset)
+	}
+}
+
+func TestPresetsAreThoseOfA02(t *testing.T) {
+	const a02 = `fast_capture full_tensor none 4 32GB
+balanced full_tensor lz4 2 24GB
+max_compression full_tensor zstd 1 16GB
+max full_tensor zstd 6 64GB
+attention_analysis attention_only lz4 2 16GB
+mlp_analysis mlp_only lz4 2 16GB`
+	lines := strings.Split(a02, "\n")
+	if len(lines) != len(Presets()) {
+		t.Fatalf("there are %d presets", len(Presets()))
+	}
+	for _, line := range lines {
+		f := strings.Fields(line)
+		got := mustResolve(t, world{}, "--tap-preset", f[0])
+		throughput, _ := json.Marshal(got.Throughput)
+		if got.Granularity.String() != f[1] || got.Codec != f[2] || string(throughput) != f[3] || got.MemoryCeiling.String() != f[4] {
+			t.Errorf("%s: %v %s %v %v", f[0], got.Granularity, got.Codec, got.Throughput, got.MemoryCeiling)
+		}
+		if got.Memory != 256*MiB {
+			t.Errorf("%s: the ceiling became a reservation of %v", f[0], got.Memory)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	w := world{files: map[string]string{"f.yaml": "tap:\n  preset: max\n  codec: none\n"}, env: map[string]string{}}
+	steps := []struct {
+		name   string
+		change func(*[]string)
+		codec  string
+		source string
+		where  string
+	}{
+		{"default", func(l *[]string) { *l = []string{"--tap-layers", "1"} }, "lz4", "default", ""},
+		{"preset", func(l *[]string) { *l = append(*l, "--tap-preset", "max_compression") }, "zstd", "preset", "preset max_compression"},
+		{"file", func(l *[]string) { *l = append(*l, "--tap-config", "f.yaml") }, "none", "file", "f.yaml:3:10"},
+		{"environment", func(*[]string) { w.env["LLAMATAP_CODEC"] = "zstd" }, "zstd", "environment", "LLAMATAP_CODEC"},
+		{"flag", func(l *[]string) { *l = append(*l, "--tap-codec=lz4") }, "lz4", "flag", "--tap-codec"},
+	}
+	var line []string
+	for _, step := range steps {
+		step.change(&line)
+		got := mustResolve(t, w, line...)
+		want := Setting{Value: step.codec, Source: step.source, Where: step.where}
+		if echo := got.Echo().Settings["codec"]; got.Codec != step.codec || echo != want {
+			t.Errorf("%s: codec %s, echoed as %+v", step.name, got.Codec, echo)
+		}
+	}
+	if got := mustResolve(t, w, line...); got.Preset != "max_compression" {
+		t.Errorf("the file's preset %s beat the flag's", got.Preset)
+	}
+}
+
+func TestEveryOptionInEverySpelling(t *testing.T) {
+	values := map[string]string{
+		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7", "tensors": "l_out,ffn_*",
+		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4", "codec": "zstd", "dtype": "bf16",
+		"memory": "64M", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere",
+	}
+	for i := range tapOptions {
+		o := &tapOptions[i]
+		if o.name == "config" {
+			continue
+		}
+		value, ok := values[o.name]
+		if !ok {
+			t.Errorf("no test value for %s", o.flag())
+			continue
+		}
+		var context []string
+		switch o.name {
+		case "sampling-rate", "seed":
+			context = []string{"--tap-granularity", "sampled_slices"}
+		default:
+			if o.role == roleModifier {
+				context = []string{"--tap-preset", "balanced"}
+			}
+		}
+		byFlag := mustResolve(t, world{}, append(context, o.flag()+"="+value)...)
+		byEnv := mustResolve(t, world{env: map[string]string{o.env(): value}}, context...)
+		w := world{files: map[string]string{"f": "tap:\n  " + o.key() + ": " + value + "\n"}}
+		byFile := mustResolve(t, w, append(context, "--tap-config=f")...)
+		want := byFlag.Echo().Settings[o.key()].Value
+		if byDefault := o.get(mustResolve(t, world{}, context...)); o.name != "preset" && reflect.DeepEqual(want, byDefault) {
+			t.Errorf("%s: the flag changed nothing from %v", o.name, byDefault)
+		}
+		for spelling, got := range map[string]*Tap{"environment": byEnv, "file": byFile} {
+			echo := got.Echo().Settings[o.key()]
+			if !reflect.DeepEqual(echo.Value, want) || echo.Source != spelling {
+				t.Errorf("%s: by flag %v, by %s %+v", o.name, want, spelling, echo)
+			}
+		}
+	}
+}
+
+func TestAttentionForms(t *testing.T) {
+	for _, c := range []struct {
+		line []string
+		want ggmlhooks.AttentionMode
+		rest []string
+	}{
+		{[]string{"--tap-attention"}, ggmlhooks.AttentionKeep, nil},
+		{[]string{"--tap-attention", "-m", "x"}, ggmlhooks.AttentionKeep, []string{"-m", "x"}},
+		{[]string{"--tap-attention", "model.gguf"}, ggmlhooks.AttentionKeep, []string{"model.gguf"}},
+		{[]string{"--tap-attention", "exact", "x"}, ggmlhooks.AttentionExact, []string{"x"}},
+		{[]string{"--tap-attention=exact"}, ggmlhooks.AttentionExact, nil},
+		{[]string{"--tap-attention", "keep"}, ggmlhooks.AttentionKeep, nil},
+		{[]string{"--tap-layers=1", "--tap-attention=off"}, ggmlhooks.AttentionNone, nil},
+	} {
+		var tap Tap
+		rest, err := tap.Parse(c.line)
+		if err == nil {
+			err = tap.Resolve(world{}.options())
+		}
+		if err != nil || tap.Attention != c.want || !slices.Equal(rest, c.rest) {
+			t.Errorf("%q: attention %v, rest %q, error %v", c.line, tap.Attention, rest, err)
+		}
+	}
+}
+
+func TestAttentionAloneImpliesItsComponent(t *testing.T) {
+	got := mustResolve(t, world{}, "--tap-attention", "--tap-layers=2")
+	if echo := got.Echo().Settings["granularity"]; got.Granularity != ggmlhooks.AttentionOnly || echo.Where != "implied by --tap-attention" {
+		t.Errorf("granularity %v, echoed %+v", got.Granularity, echo)
+	}
+	for _, line := range [][]string{
+		{"--tap-attention", "--tap-tensors=l_out"}, {"--tap-attention", "--tap-granularity=full_tensor"}, {"--tap-attention", "--tap-preset=max"},
+	} {
+		if got := mustResolve(t, world{}, line...); got.Granularity != ggmlhooks.FullTensor {
+			t.Errorf("%q: granularity %v", line, got.Granularity)
+		}
+	}
+}
+
+func TestRegisteredFlagSet(t *testing.T) {
+	tapArgs, rest, err := SplitTapArgs([]string{"-m", "x", "--tap-attention", "exact", "--tap-layers", "0-1", "-n", "3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tap Tap
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	model, n := flags.String("m", "", ""), flags.Int("n", 0, "")
+	tap.Register(flags)
+	if err := flags.Parse(append(tapArgs, rest...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tap.Resolve(world{}.options()); err != nil {
+		t.Fatal(err)
+	}
+	if *model != "x" || *n != 3 || tap.Attention != ggmlhooks.AttentionExact || tap.Layers.String() != "0-1" {
+		t.Errorf("got -m %q -n %d attention %v layers %v", *model, *n, tap.Attention, tap.Layers)
+	}
+	bare := Tap{}
+	flags = flag.NewFlagSet("run", flag.ContinueOnError)
+	bare.Register(flags)
+	if err := flags.Parse([]string{"--tap-attention"}); err != nil || bare.Resolve(world{}.options()) != nil || bare.Attention != ggmlhooks.AttentionKeep {
+		t.Errorf("bare --tap-attention through a FlagSet: %v, %v", bare.Attention, err)
+	}
+}
+
+func TestResolveAgainWithArchitecture(t *testing.T) {
+	tap := mustResolve(t, world{}, "--tap-purpose", "performance_analysis")
+	if !tap.NeedsArchitecture() || tap.Codec != "lz4" {
+		t.Fatalf("before the model is known: codec %s", tap.Codec)
+	}
+	if err := tap.Resolve(world{arch: "qwen3"}.options()); err != nil {
+		t.Fatal(err)
+	}
+	if tap.Codec != "zstd" || tap.MemoryCeiling != 16*GB || tap.Preset != "balanced" {
+		t.Errorf("for qwen3: %s, %v, %s", tap.Codec, tap.MemoryCeiling, tap.Preset)
+	}
+	if !strings.Contains(tap.Echo().Reason, "family qwen") {
+		t.Errorf("the reason is %q", tap.Echo().Reason)
+	}
+	if got := mustResolve(t, world{arch: "qwen3"}, "--tap-purpose=performance_analysis", "--tap-codec=none"); got.Codec != "none" {
+		t.Errorf("the purpose's codec %s beat the flag's", got.Codec)
+	}
+}
+
+func TestHigherSourceDecidesBetweenPresetAndPurpose(t *testing.T) {
+	w := world{env: map[string]string{"LLAMATAP_PURPOSE": "debugging"}}
+	if got := mustResolve(t, w, "--tap-preset", "max"); got.Preset != "max" || got.Purpose != "" {
+		t.Errorf("preset flag against purpose in the environment: %q, %q", got.Preset, got.Purpose)
+	}
+	w = world{env: map[string]string{"LLAMATAP_PRESET": "max"}}
+	if got := mustResolve(t, w, "--tap-purpose", "debugging"); got.Preset != "fast_capture" || got.Purpose != Debugging {
+		t.Errorf("purpose flag against preset in the environment: %q, %q", got.Preset, got.Purpose)
+	}
+}
+
+func TestEchoIsJSON(t *testing.T) {
+	tap := mustResolve(t, world{}, "--tap-preset=balanced", "--tap-tokens=2:", "--tap-memory=1GiB")
+	data, err := json.Marshal(tap.Echo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"recorders":["activations"]`, `"memory":{"value":1073741824,"source":"flag","where":"--tap-memory"}`,
+		`"tokens":{"value":"2:","source":"flag","where":"--tap-tokens"}`, `"layers":{"value":"all","source":"default"}`,
+		`"granularity":{"value":"full_tensor","source":"preset","where":"preset balanced"}`, `"memory_ceiling":24000000000`,
+		`"attention":{"value":"off","source":"default"}`, `"preset":{"value":"balanced","source":"flag","where":"--tap-preset"}`,
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s is missing in %s", want, data)
+		}
+	}
+	if strings.Contains(string(data), `"purpose"`) || strings.Contains(string(data), `"config"`) {
+		t.Errorf("an absent value is echoed: %s", data)
+	}
+}
+
+func TestCheckLayers(t *testing.T) {
+	tap := mustResolve(t, world{}, "--tap-layers", "0-3,7")
+	if err := tap.CheckLayers(8); err != nil {
+		t.Errorf("8 layers: %v", err)
+	}
+	want := "--tap-layers names layer 7, and the model has layers 0 to 6: shorten the list"
+	if err := tap.CheckLayers(7); err == nil || err.Error() != want {
+		t.Errorf("7 layers: %v", err)
+	}
+}
+
+func TestMissingConfigFile(t *testing.T) {
+	_, err := resolve(world{}, "--tap-config", "no.yaml")
+	if want := `--tap-config: there is no file "no.yaml": give an existing YAML file`; err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	var tap Tap
+	dir := t.TempDir()
+	if _, err := tap.Parse([]string{"--tap-config=" + dir}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tap.Resolve(ResolveOptions{}); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a folder as configuration: %v", err)
+	}
+	file := dir + "/tap.yaml"
+	if err := os.WriteFile(file, []byte("tap: {preset: max}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LLAMATAP_CONFIG", file)
+	var real Tap
+	if err := real.Resolve(ResolveOptions{}); err != nil || real.Preset != "max" || real.ConfigFile != file {
+		t.Errorf("by LLAMATAP_CONFIG: preset %q, file %q, %v", real.Preset, real.ConfigFile, err)
+	}
+	unreadable := ResolveOptions{Open: func(string) (io.ReadCloser, error) { return nil, errors.New("permission denied") }}
+	if err := real.Resolve(unreadable); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("an unreadable file: %v", err)
+	}
+}

@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// MinMemory is the least that --tap-memory accepts: a pool smaller than this has too few slots for any model.
+const MinMemory = 1 * MiB
+
+// MaxWorkers bounds --tap-workers.
+const MaxWorkers = 256
+
+var (
+	codecs = []string{"none", "lz4", "zstd"}
+	dtypes = []string{"f16", "f32", "bf16"}
+)
+
+// setText parses one value of the option into t.
+func (o *option) setText(t *Tap, value string) error {
+	switch {
+	case !utf8.ValidString(value):
+		return fmt.Errorf("%q is not valid UTF-8: write it in UTF-8", value)
+	case value == "":
+		return fmt.Errorf("the value is empty: give %s", o.form)
+	}
+	return o.set(t, value)
+}
+
+func setPreset(t *Tap, s string) error {
+	p, err := ParsePreset(s)
+	if err == nil {
+		t.Preset = p.Name
+	}
+	return err
+}
+
+func setLayers(t *Tap, s string) (err error) {
+	t.Layers = ggmlhooks.LayerSet{}
+	if s != "all" {
+		t.Layers, err = ggmlhooks.ParseLayerSet(s)
+	}
+	return err
+}
+
+func setTensors(t *Tap, s string) error {
+	t.Tensors = nil
+	if s == "all" {
+		return nil
+	}
+	for _, glob := range strings.Split(s, ",") {
+		glob = strings.TrimSpace(glob)
+		if glob == "" {
+			return fmt.Errorf("tensor list %q has an empty name: write GLOB[,GLOB] such as l_out,ffn_*", s)
+		}
+		if _, err := path.Match(glob, ""); err != nil {
+			return fmt.Errorf("tensor glob %q: a [ is not closed or a \\ ends it; use *, ? and [a-z]", glob)
+		}
+		t.Tensors = append(t.Tensors, glob)
+	}
+	return nil
+}
+
+// setAttention also reads true and false, which is what a FlagSet passes for a flag that stands alone and what YAML users write.
+func setAttention(t *Tap, s string) error {
+	modes := map[string]ggmlhooks.AttentionMode{
+		"keep": ggmlhooks.AttentionKeep, "true": ggmlhooks.AttentionKeep,
+		"exact": ggmlhooks.AttentionExact,
+		"off":   ggmlhooks.AttentionNone, "false": ggmlhooks.AttentionNone,
+	}
+	mode, known := modes[s]
+	if !known {
+		return fmt.Errorf("unknown attention mode %q: use keep, exact or off", s)
+	}
+	t.Attention = mode
+	return nil
+}
+
+func setOverflow(t *Tap, s string) error {
+	policy, err := oneOf("overflow policy", s, []string{string(OverflowBlock), string(OverflowDrop)})
+	t.Overflow = Overflow(policy)
+	return err
+}
+
+func oneOf(what, s string, words []string) (string, error) {
+	if slices.Contains(words, s) {
+		return s, nil
+	}
+	return "", fmt.Errorf("unknown %s %q: use %s", what, s, strings.Join(words, ", "))
+}
+
+func parseRate(s string) (float64, error) {
+	rate, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(rate > 0 && rate <= 1) {
+		return 0, fmt.Errorf("rate %q: write a share above 0 and at most 1, such as 0.1", s)
+	}
+	return rate, nil
+}
+
+func parseThroughput(s string) (float64, error) {
+	rate, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(rate > 0 && rate <= 1e6) {
+		return 0, fmt.Errorf("throughput %q: write a number of GB/s above 0, such as 2.0", s)
+	}
+	return rate, nil
+}
+
+func parseSeed(s string) (uint64, error) {
+	seed, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("seed %q: write a whole number from 0 to 18446744073709551615", s)
+	}
+	return seed, nil
+}
+
+func parseWorkers(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > MaxWorkers {
+		return 0, fmt.Errorf("workers %q: write a whole number from 1 to %d, or 0 for the machine's own choice", s, MaxWorkers)
+	}
+	return n, nil
+}
+
+func parseMemory(s string) (Bytes, error) {
+	size, err := ParseBytes(s)
+	if err == nil && size < MinMemory {
+		err = fmt.Errorf("memory %q is too little to capture with: give at least %v", s, MinMemory)
+	}
+	return size, err
+}
+
+func orAll(s string) string {
+	if s == "" {
+		return "all"
+	}
+	return s
+}
+
+func orOff(s string) string {
+	if s == "" {
+		return "off"
+	}
+	return s
+}
+
+// text and number turn an absent value into nil, so that Echo leaves it out.
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func number(f float64) any {
+	if f == 0 {
+		return nil
+	}
+	return f
+}
