@@ -1,0 +1,303 @@
+// tap.h: the tap's insides. One C object without Go: it is linked into the Go runner and built as a preloadable library.
+#ifndef LLAMATAP_TAP_H
+#define LLAMATAP_TAP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "llama.h"
+#include "tap_shm.h"
+
+// ---- entry points of llama.cpp --------------------------------------------------------------------------------------
+
+// Every function of ggml and llama.cpp that the tap calls or stands before, looked up at start. A missing one is a null
+// pointer and costs only the evidence that needs it.
+#define TAP_REAL_FUNCTIONS(X)                                                                                               \
+    X(int, ggml_graph_n_nodes, (struct ggml_cgraph *))                                                                      \
+    X(struct ggml_tensor *, ggml_graph_node, (struct ggml_cgraph *, int))                                                   \
+    X(const char *, ggml_op_desc, (const struct ggml_tensor *))                                                             \
+    X(size_t, ggml_type_size, (enum ggml_type))                                                                             \
+    X(int64_t, ggml_blck_size, (enum ggml_type))                                                                            \
+    X(bool, ggml_backend_buffer_is_host, (ggml_backend_buffer_t))                                                           \
+    X(void, ggml_backend_tensor_get, (const struct ggml_tensor *, void *, size_t, size_t))                                  \
+    X(void, ggml_backend_load_all, (void))                                                                                  \
+    X(void, ggml_backend_load_all_from_path, (const char *))                                                                \
+    X(size_t, ggml_backend_reg_count, (void))                                                                               \
+    X(bool, ggml_backend_sched_alloc_graph, (ggml_backend_sched_t, struct ggml_cgraph *))                                   \
+    X(enum ggml_status, ggml_backend_sched_graph_compute_async, (ggml_backend_sched_t, struct ggml_cgraph *))               \
+    X(void, ggml_backend_sched_set_eval_callback, (ggml_backend_sched_t, ggml_backend_sched_eval_callback, void *))         \
+    X(void, ggml_backend_sched_free, (ggml_backend_sched_t))                                                                \
+    X(int32_t, llama_decode, (struct llama_context *, struct llama_batch))                                                  \
+    X(int32_t, llama_encode, (struct llama_context *, struct llama_batch))                                                  \
+    X(int32_t, llama_process, (struct llama_context *, enum llama_process_type, struct llama_batch_ext *))                  \
+    X(struct llama_batch_ext *, llama_batch_ext_init, (struct llama_context *))                                             \
+    X(void, llama_batch_ext_free, (struct llama_batch_ext *))                                                               \
+    X(void, llama_batch_ext_clear, (struct llama_batch_ext *))                                                              \
+    X(int32_t, llama_batch_ext_add, (struct llama_batch_ext *, llama_seq_id))                                               \
+    X(int32_t, llama_batch_ext_add_token, (struct llama_batch_ext *, llama_seq_id, llama_token))                            \
+    X(int32_t, llama_batch_ext_add_embd, (struct llama_batch_ext *, llama_seq_id, struct llama_embd))                       \
+    X(bool, llama_batch_ext_add_seq, (struct llama_batch_ext *, int32_t, llama_seq_id))                                     \
+    X(bool, llama_batch_ext_set_pos, (struct llama_batch_ext *, int32_t, const llama_pos *))                                \
+    X(bool, llama_batch_ext_set_output_logits, (struct llama_batch_ext *, int32_t, bool))                                   \
+    X(bool, llama_batch_ext_set_output_embd, (struct llama_batch_ext *, int32_t, bool))                                     \
+    X(struct llama_context *, llama_init_from_model, (struct llama_model *, struct llama_context_params))                   \
+    X(void, llama_free, (struct llama_context *))                                                                           \
+    X(struct llama_model *, llama_model_load_from_file, (const char *, struct llama_model_params))                          \
+    X(struct llama_model *, llama_model_load_from_file_ptr, (FILE *, struct llama_model_params))                            \
+    X(struct llama_model *, llama_model_load_from_splits, (const char **, size_t, struct llama_model_params))               \
+    X(void, llama_memory_clear, (llama_memory_t, bool))                                                                     \
+    X(void, llama_sampler_accept, (struct llama_sampler *, llama_token))                                                    \
+    X(void, llama_synchronize, (struct llama_context *))                                                                    \
+    X(float *, llama_get_logits, (struct llama_context *))                                                                  \
+    X(float *, llama_get_logits_ith, (struct llama_context *, int32_t))                                                     \
+    X(float *, llama_get_embeddings, (struct llama_context *))                                                              \
+    X(float *, llama_get_embeddings_ith, (struct llama_context *, int32_t))                                                 \
+    X(float *, llama_get_embeddings_seq, (struct llama_context *, llama_seq_id))                                            \
+    X(llama_token, llama_get_sampled_token_ith, (struct llama_context *, int32_t))                                          \
+    X(llama_memory_t, llama_get_memory, (const struct llama_context *))                                                     \
+    X(const struct llama_model *, llama_get_model, (const struct llama_context *))                                          \
+    X(const struct llama_vocab *, llama_model_get_vocab, (const struct llama_model *))                                      \
+    X(int32_t, llama_vocab_n_tokens, (const struct llama_vocab *))                                                          \
+    X(uint32_t, llama_n_ctx, (const struct llama_context *))                                                                \
+    X(uint32_t, llama_n_batch, (const struct llama_context *))                                                              \
+    X(uint32_t, llama_n_ubatch, (const struct llama_context *))                                                             \
+    X(uint32_t, llama_n_seq_max, (const struct llama_context *))                                                            \
+    X(int32_t, llama_model_n_layer, (const struct llama_model *))                                                           \
+    X(int32_t, llama_model_n_embd, (const struct llama_model *))                                                            \
+    X(int32_t, llama_model_n_head, (const struct llama_model *))                                                            \
+    X(int32_t, llama_model_n_head_kv, (const struct llama_model *))                                                         \
+    X(uint64_t, llama_model_size, (const struct llama_model *))                                                             \
+    X(uint64_t, llama_model_n_params, (const struct llama_model *))                                                         \
+    X(enum llama_ftype, llama_model_ftype, (const struct llama_model *))                                                    \
+    X(bool, llama_model_is_recurrent, (const struct llama_model *))                                                         \
+    X(bool, llama_model_is_hybrid, (const struct llama_model *))                                                            \
+    X(int32_t, llama_model_desc, (const struct llama_model *, char *, size_t))                                              \
+    X(int32_t, llama_model_meta_val_str, (const struct llama_model *, const char *, char *, size_t))
+
+struct tap_real {
+#define TAP_REAL_FIELD(ret, name, params) ret (*name) params;
+    TAP_REAL_FUNCTIONS(TAP_REAL_FIELD)
+#undef TAP_REAL_FIELD
+};
+
+// The real functions. Filled by tap_real_init, on first use of any of them.
+extern struct tap_real tap_real;
+
+// tap_real_init looks every entry point up, once, and writes the names of the missing ones to missing (may be NULL).
+void tap_real_init(char * missing, size_t missing_size);
+
+// ---- shared memory, queue, pool -------------------------------------------------------------------------------------
+
+// The tap of this process. header is NULL while nothing is recorded; every interposed function looks at that first.
+struct tap {
+    struct tap_header * header;
+    uint8_t *           base; // start of the shared memory
+    pthread_mutex_t     lock; // of queue_head, of the pool's bit map and of the tables of contexts and schedulers
+    uint64_t *          used; // bit map of slots in use, one bit per slot
+    size_t              used_words;
+    size_t              first_free_word; // no free slot stands before this word
+    uint64_t            n_used;
+    bool                recording; // cleared when the collector is gone
+};
+
+extern struct tap tap;
+
+// tap_attach maps the shared memory behind fd, checks it and starts recording. fd is closed. Returns 0, or an errno value.
+int tap_attach(int fd);
+
+// tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
+void tap_detach(void);
+
+int64_t tap_now(void); // CLOCK_MONOTONIC in nanoseconds
+
+static inline bool tap_on(void) { return __builtin_expect(tap.header != NULL && tap.recording, 0); }
+
+static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+// tap_queue_put writes one record: head (its tap_record filled with the type alone), then up to three parts. It waits for room
+// under policy block and returns false where the record was lost. The caller does not hold the lock.
+struct tap_part {
+    const void * data;
+    size_t       bytes;
+};
+bool tap_queue_put(struct tap_record * head, size_t head_bytes, const struct tap_part * parts, int n_parts);
+
+// tap_queue_largest is the largest record that the queue takes.
+size_t tap_queue_largest(void);
+
+// tap_pool_reserve takes n neighbouring slots and returns the first one's number, or -1 where policy drop or a dead collector
+// forbids waiting. wait_ns grows by the time spent waiting.
+int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);
+
+// tap_pool_cancel gives slots back that were reserved and not published.
+void tap_pool_cancel(uint64_t first, uint64_t n);
+
+static inline uint8_t * tap_slot(uint64_t number) {
+    return tap.base + tap.header->slots_offset + number * tap.header->slot_bytes;
+}
+
+void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes);
+
+// ---- graphs ---------------------------------------------------------------------------------------------------------
+
+// One node of a described graph.
+struct tap_graph_node {
+    const struct ggml_tensor * tensor;
+    int32_t  layer;      // -1: none
+    uint16_t occurrence; // of (name, op) in this graph, from 1
+    uint8_t  component, rows, row_dim, inferred;
+    bool     layer_known;
+    bool     view, computed, wanted, host;
+    bool     written_rows;  // SET_ROWS: what is captured is src[0]
+    int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
+    int32_t  first_consumer; // -1: none
+    int8_t   glob;           // first matching glob, -1 = none
+};
+
+// One tensor that a graph reads and does not compute.
+struct tap_graph_leaf {
+    const struct ggml_tensor * tensor;
+    bool    input, wanted;
+    uint8_t rows, row_dim;
+};
+
+// A slot of the pointer → number table.
+struct tap_map_slot {
+    const void * key;
+    int32_t      value;
+};
+
+// The description of the graph that a scheduler holds at present.
+struct tap_graph {
+    struct ggml_cgraph *    cgraph;
+    uint64_t                id;
+    bool                    described; // cgraph was looked at since its last allocation
+    bool                    sent;      // the collector has the description
+    int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
+    int                     cap_nodes, cap_leafs;
+    struct tap_graph_node * nodes;
+    struct tap_graph_leaf * leafs;
+    struct tap_map_slot *   map;
+    size_t                  map_size; // power of two
+    const struct ggml_tensor * tokens; // inp_tokens, or NULL
+    const struct ggml_tensor * embd;   // inp_embd, or NULL
+    const struct ggml_tensor * pos;
+    const struct ggml_tensor * out_ids;
+    int32_t                 n_tokens;  // 0: a maintenance graph
+    int32_t                 n_outputs; // -1: no output ids
+    bool                    flash;     // has FLASH_ATTN_EXT
+};
+
+// tap_graph_describe reads cgraph into g: nodes, leafs, layers, components, rows. Returns false without memory.
+bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph);
+
+// tap_graph_select marks the nodes and inputs that config wants. hits[i] counts the nodes that glob i matched; may be NULL.
+void tap_graph_select(struct tap_graph * g, const struct tap_config * config, _Atomic uint32_t * hits);
+
+// tap_graph_send writes the description to the queue.
+bool tap_graph_send(struct tap_graph * g, uint32_t ctx);
+
+void tap_graph_release(struct tap_graph * g);
+
+// tap_graph_find returns the number of a node (≥ 0), -1-i for leaf i, or INT32_MIN.
+int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t);
+
+// tap_graph_finish notes, after allocation, where the bytes of each node lie.
+void tap_graph_finish(struct tap_graph * g);
+
+// tap_infer fills layer, component and rows of every node of a graph whose tables are complete.
+void tap_infer(struct tap_graph * g);
+
+// tap_name_layer returns the N of a name such as l_out-N or cache_k_lN, or -1. The suffix must end the name.
+int32_t tap_name_layer(const char * name);
+
+// tap_glob_match reports whether pattern (*, ?, [set]) matches text of n bytes.
+bool tap_glob_match(const char * pattern, const char * text, size_t n);
+
+// ---- contexts, schedulers, executions -------------------------------------------------------------------------------
+
+// A llama_context that has been seen.
+struct tap_context {
+    struct llama_context * ptr;
+    llama_memory_t         memory;
+    uint32_t               number;
+    int32_t                flash_attn;
+    bool                   announced;
+    bool                   provisional; // nothing yet tells its decodes from a warm-up
+    bool                   pending;     // has provisional executions
+    uint64_t               batch_hash;  // of the first provisional call
+    int64_t                pending_tokens;
+    int64_t                pending_first;
+    uint32_t               flags;       // enum tap_call_flag, since the last call
+    uint64_t               last_exec;
+};
+
+// A run of neighbouring rows that are captured together.
+struct tap_run {
+    int32_t row;   // first row in the tensor
+    int32_t token; // first token row of the micro-batch
+    int32_t count;
+};
+
+// A ggml scheduler, the place where a context's graphs are computed.
+struct tap_sched {
+    ggml_backend_sched_t             ptr;
+    ggml_backend_sched_eval_callback user_callback; // the program's own
+    void *                           user_data;
+    bool                             installed; // our callback is set
+    struct tap_context *             context;
+    struct tap_graph                 graph;
+    uint64_t                         exec;
+    int                              cursor;    // next node that ggml should ask for
+    int                              at;        // node whose data phase comes next
+    bool                             user_wants;
+    bool                             time_asks;
+    uint32_t                         lost;
+    uint64_t                         wait_ns;
+    int32_t *                        scratch; // tokens, positions, output ids of the execution
+    size_t                           scratch_size;
+    struct tap_run *                 runs; // runs of token rows, then of output rows
+    size_t                           cap_runs;
+    int                              n_token_runs, n_output_runs;
+};
+
+// The call that this thread is inside of.
+struct tap_call {
+    struct tap_context * context;
+    uint64_t             number;
+};
+extern _Thread_local struct tap_call tap_current_call;
+
+struct tap_context * tap_context_of(struct llama_context * ptr);
+void tap_context_forget(struct llama_context * ptr);
+void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_data);
+
+// tap_context_number gives a context its number, once, and tells the collector of it.
+void tap_context_number(struct tap_context * c);
+void tap_context_announce(struct tap_context * c);
+struct tap_sched *   tap_sched_of(ggml_backend_sched_t ptr, bool make);
+
+// tap_context_resolve decides what a provisional context's executions were: the run, or (discarded) set-up.
+void tap_context_resolve(struct tap_context * c, bool discarded);
+
+// tap_resolve_all settles what is still open when the process ends: nothing was thrown away, so it was the run.
+void tap_resolve_all(void);
+
+// tap_exec_begin and tap_exec_end frame one execution of s's graph.
+void tap_exec_begin(struct tap_sched * s);
+void tap_exec_end(struct tap_sched * s, enum ggml_status status);
+
+// tap_capture_node copies what is wanted of node i into slots and publishes it.
+void tap_capture_node(struct tap_sched * s, int i);
+
+// tap_capture_inputs copies the wanted inputs at graph entry: their memory is used again during the graph.
+void tap_capture_inputs(struct tap_sched * s);
+
+// tap_copy copies count[0..3] elements from start[0..3] of t, in logical order, to dst.
+bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count);
+
+#endif

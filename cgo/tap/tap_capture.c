@@ -1,0 +1,471 @@
+// tap_capture.c: one execution of a graph: its token rows at entry, the wanted tensors in their data phase.
+//
+// Hot path: budget at graph entry 2 µs for a graph seen before; per unwanted node one comparison and a bit; per wanted node one
+// copy. No allocation in steady state.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t tap_next_exec = 1;
+static int64_t          tap_next_token; // guarded by tap.lock
+
+// ---- copying --------------------------------------------------------------------------------------------------------
+
+static void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n) {
+    if (host) {
+        memcpy(dst, (const uint8_t *) t->data + offset, n);
+    } else {
+        tap_real.ggml_backend_tensor_get(t, dst, offset, n);
+    }
+}
+
+bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count) {
+    const size_t type_size = tap_real.ggml_type_size(t->type);
+    const int64_t block = tap_real.ggml_blck_size(t->type);
+    size_t chunk = type_size; // bytes that lie together, and the dimensions that they span
+    int inner = 0;
+    if (t->nb[0] == type_size) {
+        chunk = type_size * (size_t) (count[0] / block);
+        inner = 1;
+        // The next dimension joins while everything below it is taken whole and it follows without a gap.
+        while (inner < TAP_MAX_DIMS && count[inner - 1] == t->ne[inner - 1] && (t->nb[inner] == chunk || count[inner] == 1)) {
+            chunk *= (size_t) count[inner];
+            inner++;
+        }
+    } else if (block != 1) {
+        return false;
+    }
+    size_t base = 0;
+    for (int d = 0; d < TAP_MAX_DIMS; d++) {
+        base += (size_t) (d == 0 ? start[0] / block : start[d]) * t->nb[d];
+    }
+    int64_t at[TAP_MAX_DIMS] = {0};
+    for (;;) {
+        size_t offset = base;
+        for (int d = inner; d < TAP_MAX_DIMS; d++) {
+            offset += (size_t) at[d] * t->nb[d];
+        }
+        tap_copy_bytes(dst, t, host, offset, chunk);
+        dst += chunk;
+        int d = inner;
+        while (d < TAP_MAX_DIMS && ++at[d] == count[d]) {
+            at[d++] = 0;
+        }
+        if (d >= TAP_MAX_DIMS) {
+            return true;
+        }
+    }
+}
+
+// ---- publishing -----------------------------------------------------------------------------------------------------
+
+// A piece of a tensor on its way to the pool.
+struct tap_piece {
+    const struct ggml_tensor * tensor;
+    bool     host;
+    int32_t  node;
+    int64_t  start[TAP_MAX_DIMS];
+    int64_t  count[TAP_MAX_DIMS];
+    int32_t  row_first, row_count;
+    uint32_t block, blocks;
+    int64_t  block_start;
+};
+
+static int64_t tap_piece_elements(const struct tap_piece * p) { return p->count[0] * p->count[1] * p->count[2] * p->count[3]; }
+
+static size_t tap_piece_bytes(const struct tap_piece * p) {
+    const enum ggml_type type = p->tensor->type;
+    return (size_t) (tap_piece_elements(p) / tap_real.ggml_blck_size(type)) * tap_real.ggml_type_size(type);
+}
+
+static void tap_piece_lost(struct tap_sched * s, const struct tap_piece * p, enum tap_loss cause) {
+    s->lost++;
+    tap_loss_add(cause, 1, tap_piece_bytes(p));
+}
+
+static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) {
+    const size_t bytes = tap_piece_bytes(p);
+    if (bytes == 0) {
+        return;
+    }
+    const uint64_t n = (bytes + tap.header->slot_bytes - 1) / tap.header->slot_bytes;
+    enum tap_loss cause = TAP_LOSS_POOL_FULL;
+    const int64_t slot = tap_pool_reserve(n, &s->wait_ns, &cause);
+    if (slot < 0) {
+        tap_piece_lost(s, p, cause);
+        return;
+    }
+    if (!tap_copy(tap_slot((uint64_t) slot), p->tensor, p->host, p->start, p->count)) {
+        tap_pool_cancel((uint64_t) slot, n);
+        tap_piece_lost(s, p, TAP_LOSS_STRIDES);
+        return;
+    }
+    struct tap_rec_capture rec = {
+        .h.type = TAP_REC_CAPTURE, .exec = s->exec, .graph = s->graph.id, .mono_ns = (uint64_t) tap_now(), .node = p->node,
+        .slot = (uint32_t) slot, .n_slots = (uint32_t) n, .type = (uint32_t) p->tensor->type, .bytes = bytes,
+        .ne = {p->count[0], p->count[1], p->count[2], p->count[3]}, .row_first = p->row_first, .row_count = p->row_count,
+        .block = p->block, .blocks = p->blocks, .block_start = p->block_start,
+    };
+    if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
+        tap_pool_cancel((uint64_t) slot, n);
+        tap_piece_lost(s, p, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
+        return;
+    }
+    tap_add(&tap.header->stats.copies, 1);
+    tap_add(&tap.header->stats.copied_bytes, bytes);
+}
+
+// tap_piece_split publishes a piece, cut in blocks where it is larger than a quarter of the pool. Cut along rows, each block is
+// a packet with fewer rows; cut along another dimension, blocks are numbered.
+static void tap_piece_split(struct tap_sched * s, struct tap_piece * p, int row_dim) {
+    const size_t most = tap.header->n_slots * tap.header->slot_bytes / 4;
+    if (tap_piece_bytes(p) <= most) {
+        tap_piece_publish(s, p);
+        return;
+    }
+    const enum ggml_type type = p->tensor->type;
+    const int64_t unit = tap_real.ggml_blck_size(type);
+    int64_t slice = 1; // elements of one step along dim
+    int dim = 0;
+    while (dim < TAP_MAX_DIMS - 1 && (size_t) (slice * p->count[dim] / unit) * tap_real.ggml_type_size(type) <= most) {
+        slice *= p->count[dim++];
+    }
+    const size_t slice_bytes = dim == 0 ? tap_real.ggml_type_size(type) : (size_t) (slice / unit) * tap_real.ggml_type_size(type);
+    const int64_t per = (int64_t) (most / slice_bytes) * (dim == 0 ? unit : 1);
+    int64_t outer = 1;
+    for (int d = dim + 1; d < TAP_MAX_DIMS; d++) {
+        outer *= p->count[d];
+    }
+    const int64_t cuts = (p->count[dim] + per - 1) / per;
+    const bool by_rows = dim == row_dim && outer == 1;
+    const struct tap_piece whole = *p;
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t rest = o;
+        for (int d = dim + 1; d < TAP_MAX_DIMS; d++) {
+            p->start[d] = whole.start[d] + rest % whole.count[d];
+            rest /= whole.count[d];
+            p->count[d] = 1;
+        }
+        for (int64_t c = 0; c < cuts; c++) {
+            p->start[dim] = whole.start[dim] + c * per;
+            p->count[dim] = whole.count[dim] - c * per < per ? whole.count[dim] - c * per : per;
+            if (by_rows) {
+                p->row_first = whole.row_first + (int32_t) (c * per);
+                p->row_count = (int32_t) p->count[dim];
+            } else {
+                p->block = (uint32_t) (o * cuts + c);
+                p->blocks = (uint32_t) (outer * cuts);
+                p->block_start = (o * whole.count[dim] + c * per) * slice;
+            }
+            tap_piece_publish(s, p);
+        }
+    }
+}
+
+// tap_capture_tensor publishes the selected rows of one tensor.
+static void tap_capture_tensor(struct tap_sched * s, struct tap_piece * p, uint8_t rows, uint8_t row_dim) {
+    const struct tap_graph * g = &s->graph;
+    const struct ggml_tensor * t = p->tensor;
+    for (int d = 0; d < TAP_MAX_DIMS; d++) {
+        p->start[d] = 0;
+        p->count[d] = t->ne[d];
+    }
+    p->blocks = 1;
+    const int64_t all = rows == TAP_ROWS_OUTPUTS ? g->n_outputs : g->n_tokens;
+    const struct tap_run * runs = rows == TAP_ROWS_OUTPUTS ? s->runs + s->n_token_runs : s->runs;
+    const int n_runs = rows == TAP_ROWS_OUTPUTS ? s->n_output_runs : s->n_token_runs;
+    if (rows == TAP_ROWS_NONE || t->ne[row_dim] != all) {
+        if (s->n_token_runs == 0) {
+            return;
+        }
+        p->row_first = 0;
+        p->row_count = g->n_tokens;
+        tap_piece_split(s, p, -1);
+        return;
+    }
+    for (int i = 0; i < n_runs; i++) {
+        struct tap_piece piece = *p;
+        piece.start[row_dim] = runs[i].row;
+        piece.count[row_dim] = runs[i].count;
+        piece.row_first = runs[i].token;
+        piece.row_count = runs[i].count;
+        tap_piece_split(s, &piece, row_dim);
+    }
+}
+
+void tap_capture_node(struct tap_sched * s, int i) {
+    const int64_t began = tap_now();
+    const struct tap_graph_node * n = &s->graph.nodes[i];
+    const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
+    struct tap_piece piece = {.tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i};
+    s->wait_ns = 0;
+    tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+    tap_add(&tap.header->stats.copy_ns, (uint64_t) (tap_now() - began) - s->wait_ns);
+}
+
+void tap_capture_inputs(struct tap_sched * s) {
+    const struct tap_graph * g = &s->graph;
+    for (int i = 0; i < g->n_leafs; i++) {
+        const struct tap_graph_leaf * l = &g->leafs[i];
+        if (!l->wanted) {
+            continue;
+        }
+        const struct ggml_tensor * t = l->tensor;
+        ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+        struct tap_piece piece = {
+            .tensor = t, .host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer), .node = -1 - i,
+        };
+        tap_capture_tensor(s, &piece, l->rows, l->row_dim);
+    }
+}
+
+// ---- the eval callback ----------------------------------------------------------------------------------------------
+
+// tap_ask answers whether ggml shall stop behind node t.
+static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
+    const struct tap_graph * g = &s->graph;
+    int i = s->cursor;
+    if (__builtin_expect(i >= g->n_nodes || g->nodes[i].tensor != t, 0)) {
+        i = tap_graph_find(g, t); // ggml went on elsewhere
+        if (i < 0) {
+            tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, 0, 0);
+            i = -1;
+        }
+    }
+    s->at = i;
+    s->cursor = i + 1;
+    const bool wanted = i >= 0 && g->nodes[i].wanted;
+    s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
+    return wanted || s->user_wants;
+}
+
+static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
+    struct tap_sched * s = user_data;
+    if (ask) {
+        return tap_ask(s, t);
+    }
+    if (s->at >= 0 && s->graph.nodes[s->at].wanted) {
+        tap_capture_node(s, s->at);
+    }
+    return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
+}
+
+// tap_eval_timed is tap_eval for every 16th execution: it measures what an ask costs.
+static bool tap_eval_timed(struct ggml_tensor * t, bool ask, void * user_data) {
+    if (!ask) {
+        return tap_eval(t, false, user_data);
+    }
+    const int64_t began = tap_now();
+    const bool want = tap_ask(user_data, t);
+    tap_add(&tap.header->stats.asks_timed_ns, (uint64_t) (tap_now() - began));
+    tap_add(&tap.header->stats.asks_timed, 1);
+    return want;
+}
+
+// ---- one execution --------------------------------------------------------------------------------------------------
+
+static void tap_read_input(int32_t * dst, const struct ggml_tensor * t, int64_t n) {
+    ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    const bool host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
+    tap_copy_bytes((uint8_t *) dst, t, host, 0, (size_t) n * sizeof(int32_t));
+}
+
+static bool tap_is_i32(const struct ggml_tensor * t, int64_t n) {
+    return t != NULL && t->type == GGML_TYPE_I32 && t->ne[0] >= n && (t->data != NULL || t->buffer != NULL);
+}
+
+static bool tap_grow(void ** p, size_t * have, size_t want) {
+    if (want <= *have) {
+        return true;
+    }
+    void * q = realloc(*p, want * 2);
+    if (q == NULL) {
+        return false;
+    }
+    *p = q;
+    *have = want * 2;
+    return true;
+}
+
+// tap_token_selected applies the token rule to the token with number index in the run.
+static bool tap_token_selected(const struct tap_config * config, int64_t index, bool last) {
+    switch (config->token_kind) {
+        case TAP_TOKENS_LAST:  return last;
+        case TAP_TOKENS_RANGE: return index >= config->token_first && (config->token_end < 0 || index < config->token_end);
+        case TAP_TOKENS_EVERY: return config->token_step > 0 && index % config->token_step == 0;
+        default:               return true;
+    }
+}
+
+static void tap_run_add(struct tap_run * runs, int * n, int32_t row, int32_t token) {
+    if (*n > 0) {
+        struct tap_run * last = &runs[*n - 1];
+        if (last->row + last->count == row && last->token + last->count == token) {
+            last->count++;
+            return;
+        }
+    }
+    runs[(*n)++] = (struct tap_run) {row, token, 1};
+}
+
+static bool tap_is_output(const int32_t * out, int32_t n_outputs, int32_t row, int32_t n_tokens) {
+    if (n_outputs < 0) {
+        return row == n_tokens - 1; // a graph without output ids: the last token stands for the batch
+    }
+    for (int32_t i = 0; i < n_outputs; i++) {
+        if (out[i] == row) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// tap_make_runs turns the token rule into runs of rows: first those of token rows, behind them those of output rows.
+static bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t token_first) {
+    const struct tap_graph * g = &s->graph;
+    const struct tap_config * config = &tap.header->config;
+    const int32_t n_outputs = g->n_outputs > 0 ? g->n_outputs : 0;
+    size_t bytes = s->cap_runs;
+    if (!tap_grow((void **) &s->runs, &bytes, (size_t) (g->n_tokens + n_outputs) * sizeof(s->runs[0]))) {
+        return false;
+    }
+    s->cap_runs = bytes;
+    s->n_token_runs = s->n_output_runs = 0;
+    if (config->token_kind == TAP_TOKENS_ALL) {
+        s->runs[s->n_token_runs++] = (struct tap_run) {0, 0, g->n_tokens};
+    } else {
+        for (int32_t r = 0; r < g->n_tokens; r++) {
+            const bool last = config->token_kind == TAP_TOKENS_LAST && tap_is_output(out, g->n_outputs, r, g->n_tokens);
+            if (tap_token_selected(config, token_first + r, last)) {
+                tap_run_add(s->runs, &s->n_token_runs, r, r);
+            }
+        }
+    }
+    struct tap_run * runs = s->runs + s->n_token_runs;
+    for (int32_t i = 0; i < n_outputs; i++) {
+        if (tap_token_selected(config, token_first + out[i], true)) {
+            tap_run_add(runs, &s->n_output_runs, i, out[i]);
+        }
+    }
+    return true;
+}
+
+static int64_t tap_take_tokens(struct tap_context * c, int32_t n) {
+    pthread_mutex_lock(&tap.lock);
+    const int64_t first = tap_next_token;
+    tap_next_token += n;
+    if (c->provisional && n > 0) {
+        if (!c->pending) {
+            c->pending_first = first;
+            c->pending_tokens = 0;
+        }
+        c->pending = true;
+        c->pending_tokens += n;
+    }
+    pthread_mutex_unlock(&tap.lock);
+    return first;
+}
+
+void tap_context_resolve(struct tap_context * c, bool discarded) {
+    if (!c->pending) {
+        return;
+    }
+    struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = c->number, .discarded = discarded, .exec = c->last_exec};
+    tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
+    pthread_mutex_lock(&tap.lock);
+    if (discarded && c->pending_first + c->pending_tokens == tap_next_token) {
+        tap_next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
+    }
+    pthread_mutex_unlock(&tap.lock);
+    c->pending = false;
+    c->batch_hash = 0;
+    if (!discarded) {
+        c->provisional = false;
+    }
+}
+
+static void tap_install(struct tap_sched * s, bool want) {
+    if (want) {
+        s->time_asks = s->exec % 16 == 0;
+        tap_real.ggml_backend_sched_set_eval_callback(s->ptr, s->time_asks ? tap_eval_timed : tap_eval, s);
+        s->installed = true;
+    } else if (s->installed) {
+        tap_real.ggml_backend_sched_set_eval_callback(s->ptr, s->user_callback, s->user_data);
+        s->installed = false;
+    }
+}
+
+void tap_exec_begin(struct tap_sched * s) {
+    struct tap_graph * g = &s->graph;
+    struct tap_context * c = s->context;
+    const bool reused = g->sent;
+    s->exec = atomic_fetch_add_explicit(&tap_next_exec, 1, memory_order_relaxed);
+    s->lost = 0;
+    s->cursor = 0;
+    s->at = -1;
+    c->last_exec = s->exec;
+    const int32_t n = g->n_tokens;
+    const int32_t n_out = g->n_outputs > 0 ? g->n_outputs : 0;
+    size_t have = s->scratch_size;
+    bool ok = tap_grow((void **) &s->scratch, &have, (size_t) (2 * n + n_out) * sizeof(int32_t));
+    s->scratch_size = have;
+    struct tap_rec_exec rec = {
+        .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) tap_now(),
+        .token_first = -1, .ctx = c->number, .reused = reused,
+    };
+    struct tap_part part = {NULL, 0};
+    if (ok && n > 0) {
+        rec.token_first = tap_take_tokens(c, n);
+        rec.provisional = c->provisional;
+        rec.n_tokens = (uint32_t) n;
+        int32_t * at = s->scratch;
+        if (tap_is_i32(g->tokens, n)) {
+            tap_read_input(at, g->tokens, n);
+        } else {
+            memset(at, 0xff, (size_t) n * sizeof(int32_t)); // embeddings: no ids
+        }
+        at += n;
+        if (tap_is_i32(g->pos, n)) {
+            tap_read_input(at, g->pos, n);
+            at += n;
+            rec.n_pos = (uint32_t) n;
+        }
+        if (n_out > 0 && tap_is_i32(g->out_ids, n_out)) {
+            tap_read_input(at, g->out_ids, n_out);
+            rec.n_outputs = (uint32_t) n_out;
+        }
+        ok = tap_make_runs(s, at, rec.token_first);
+        part = (struct tap_part) {s->scratch, (size_t) (rec.n_tokens + rec.n_pos + rec.n_outputs) * sizeof(int32_t)};
+    }
+    bool capture = ok && n > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0) && s->n_token_runs + s->n_output_runs > 0;
+    rec.captured = capture;
+    const bool known = reused || tap_graph_send(g, c->number);
+    if (!known || !tap_queue_put(&rec.h, sizeof(rec), &part, 1)) {
+        if (capture) {
+            s->lost += (uint32_t) g->n_wanted;
+            tap_loss_add(tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE, (uint64_t) g->n_wanted, 0);
+        }
+        capture = false;
+    }
+    if (!ok) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
+    }
+    if (capture && g->n_inputs_wanted > 0) {
+        tap_capture_inputs(s);
+    }
+    tap_install(s, capture && g->n_wanted > 0);
+    if (s->installed) {
+        tap_add(&tap.header->stats.asks, (uint64_t) g->n_nodes);
+    }
+    tap_add(&tap.header->stats.executions, 1);
+    tap_add(&tap.header->stats.reused, reused);
+}
+
+void tap_exec_end(struct tap_sched * s, enum ggml_status status) {
+    struct tap_rec_exec_end rec = {
+        .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) tap_now(), .status = (int32_t) status, .lost = s->lost,
+    };
+    tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
+}

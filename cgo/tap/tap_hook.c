@@ -1,0 +1,214 @@
+// tap_hook.c: the functions of ggml that the tap stands before, and the tables of contexts and schedulers.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAP_MAX_SCHEDS = 64, TAP_MAX_CONTEXTS = 64 };
+
+static struct tap_sched *   tap_scheds[TAP_MAX_SCHEDS];
+static struct tap_context * tap_contexts[TAP_MAX_CONTEXTS];
+static uint32_t             tap_n_contexts;
+static _Atomic uint64_t     tap_next_graph = 1;
+
+_Thread_local struct tap_call tap_current_call;
+
+// tap_sched_of finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program fail.
+struct tap_sched * tap_sched_of(ggml_backend_sched_t ptr, bool make) {
+    struct tap_sched * s = NULL;
+    pthread_mutex_lock(&tap.lock);
+    int free_at = -1;
+    for (int i = 0; i < TAP_MAX_SCHEDS && s == NULL; i++) {
+        if (tap_scheds[i] == NULL) {
+            free_at = free_at < 0 ? i : free_at;
+        } else if (tap_scheds[i]->ptr == ptr) {
+            s = tap_scheds[i];
+        }
+    }
+    if (s == NULL && make && free_at >= 0 && (s = calloc(1, sizeof(*s))) != NULL) {
+        s->ptr = ptr;
+        tap_scheds[free_at] = s;
+    }
+    pthread_mutex_unlock(&tap.lock);
+    return s;
+}
+
+static void tap_sched_forget(ggml_backend_sched_t ptr) {
+    pthread_mutex_lock(&tap.lock);
+    for (int i = 0; i < TAP_MAX_SCHEDS; i++) {
+        struct tap_sched * s = tap_scheds[i];
+        if (s != NULL && s->ptr == ptr) {
+            tap_graph_release(&s->graph);
+            free(s->scratch);
+            free(s->runs);
+            free(s);
+            tap_scheds[i] = NULL;
+        }
+    }
+    pthread_mutex_unlock(&tap.lock);
+}
+
+struct tap_context * tap_context_of(struct llama_context * ptr) {
+    struct tap_context * c = NULL;
+    pthread_mutex_lock(&tap.lock);
+    int free_at = -1;
+    for (int i = 0; i < TAP_MAX_CONTEXTS && c == NULL; i++) {
+        if (tap_contexts[i] == NULL) {
+            free_at = free_at < 0 ? i : free_at;
+        } else if (tap_contexts[i]->ptr == ptr) {
+            c = tap_contexts[i];
+        }
+    }
+    if (c == NULL && free_at >= 0 && (c = calloc(1, sizeof(*c))) != NULL) {
+        c->ptr = ptr;
+        c->provisional = true;
+        c->flash_attn = -2;
+        c->number = UINT32_MAX; // given at the first graph
+        tap_contexts[free_at] = c;
+    }
+    pthread_mutex_unlock(&tap.lock);
+    return c;
+}
+
+void tap_context_forget(struct llama_context * ptr) {
+    pthread_mutex_lock(&tap.lock);
+    for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
+        struct tap_context * c = tap_contexts[i];
+        if (c == NULL || c->ptr != ptr) {
+            continue;
+        }
+        for (int k = 0; k < TAP_MAX_SCHEDS; k++) {
+            if (tap_scheds[k] != NULL && tap_scheds[k]->context == c) {
+                tap_scheds[k]->context = NULL;
+            }
+        }
+        free(c);
+        tap_contexts[i] = NULL;
+    }
+    pthread_mutex_unlock(&tap.lock);
+}
+
+void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_data) {
+    for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
+        if (tap_contexts[i] != NULL) {
+            fn(tap_contexts[i], user_data);
+        }
+    }
+}
+
+void tap_context_number(struct tap_context * c) {
+    pthread_mutex_lock(&tap.lock);
+    const bool first = !c->announced;
+    if (first) {
+        c->number = tap_n_contexts++;
+        c->announced = true;
+    }
+    pthread_mutex_unlock(&tap.lock);
+    if (first) {
+        tap_context_announce(c);
+    }
+}
+
+// tap_sched_context says whose graph is about to run: the context of the call that this thread is in, else the scheduler's
+// last one, else one that stands for the scheduler alone (a vision encoder, a program that uses ggml directly).
+static struct tap_context * tap_sched_context(struct tap_sched * s) {
+    if (tap_current_call.context != NULL) {
+        s->context = tap_current_call.context;
+    } else if (s->context == NULL) {
+        s->context = tap_context_of((struct llama_context *) s->ptr);
+    }
+    if (s->context != NULL) {
+        tap_context_number(s->context);
+    }
+    return s->context;
+}
+
+static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
+    const int64_t began = tap_now();
+    const bool ok = tap_graph_describe(&s->graph, cgraph);
+    if (ok) {
+        s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
+        tap_graph_select(&s->graph, &tap.header->config, tap.header->glob_hits);
+        tap_add(&tap.header->stats.graphs, 1);
+    } else {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
+    }
+    tap_add(&tap.header->stats.describe_ns, (uint64_t) (tap_now() - began));
+    return ok;
+}
+
+// ---- interposed -----------------------------------------------------------------------------------------------------
+
+// Before allocation a node's sources still are the tensors that llama.cpp built; the scheduler then puts copies on devices in
+// their place. After it, addresses and buffers are final.
+bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    if (!tap_on()) {
+        return tap_real.ggml_backend_sched_alloc_graph(sched, graph);
+    }
+    struct tap_sched * s = tap_sched_of(sched, true);
+    const bool described = s != NULL && tap_describe(s, graph);
+    const bool ok = tap_real.ggml_backend_sched_alloc_graph(sched, graph);
+    if (described && ok) {
+        tap_graph_finish(&s->graph);
+    }
+    return ok;
+}
+
+enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    if (!tap_on()) {
+        return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+    }
+    const int64_t began = tap_now();
+    struct tap_sched * s = tap_sched_of(sched, true);
+    const uint64_t described_before = atomic_load_explicit(&tap.header->stats.describe_ns, memory_order_relaxed);
+    bool seen = s != NULL && tap_sched_context(s) != NULL;
+    if (seen && (!s->graph.described || s->graph.cgraph != graph)) {
+        seen = tap_describe(s, graph);
+        if (seen) {
+            tap_graph_finish(&s->graph);
+        }
+    }
+    if (!seen) {
+        return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+    }
+    const uint64_t waited_before = atomic_load_explicit(&tap.header->stats.wait_ns, memory_order_relaxed);
+    tap_exec_begin(s);
+    const int64_t entered = tap_now();
+    const uint64_t other = atomic_load_explicit(&tap.header->stats.describe_ns, memory_order_relaxed) - described_before +
+                           atomic_load_explicit(&tap.header->stats.wait_ns, memory_order_relaxed) - waited_before;
+    const enum ggml_status status = tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+    const int64_t left = tap_now();
+    tap_exec_end(s, status);
+    const uint64_t own = (uint64_t) (entered - began) + (uint64_t) (tap_now() - left);
+    tap_add(&tap.header->stats.hook_ns, own > other ? own - other : 0);
+    return status;
+}
+
+void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void * user_data) {
+    if (tap_on()) {
+        struct tap_sched * s = tap_sched_of(sched, true);
+        if (s != NULL) {
+            s->user_callback = callback;
+            s->user_data = user_data;
+            s->installed = false;
+        }
+    }
+    tap_real.ggml_backend_sched_set_eval_callback(sched, callback, user_data);
+}
+
+void ggml_backend_sched_free(ggml_backend_sched_t sched) {
+    if (tap.header != NULL) {
+        tap_sched_forget(sched);
+    }
+    tap_real.ggml_backend_sched_free(sched);
+}
+
+// The tools of llama.cpp search a compiled-in system folder for their CPU backends; on a machine without one they would find none.
+void ggml_backend_load_all(void) {
+    if (tap.header != NULL && tap.header->config.backends[0] != 0) {
+        tap_real.ggml_backend_load_all_from_path(tap.header->config.backends);
+        return;
+    }
+    tap_real.ggml_backend_load_all();
+}

@@ -1,0 +1,154 @@
+// tap_init.c: finding llama.cpp's entry points, joining the shared memory, leaving it.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct tap_real tap_real;
+struct tap      tap = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// ---- entry points ---------------------------------------------------------------------------------------------------
+
+// tap_find looks a function up behind this object; a library that the program opened by itself is asked last.
+static void * tap_find(const char * name) {
+    void * found = dlsym(RTLD_NEXT, name);
+    static const char * const libraries[] = {"libllama.so.0", "libggml.so.0", "libggml-base.so.0", "libllama.so", "libggml-base.so"};
+    for (size_t i = 0; found == NULL && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+        void * library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library != NULL) {
+            found = dlsym(library, name);
+            dlclose(library);
+        }
+    }
+    return found;
+}
+
+void tap_real_init(char * missing, size_t missing_size) {
+    if (missing != NULL && missing_size > 0) {
+        missing[0] = 0;
+    }
+#define TAP_REAL_FIND(ret, name, params)                                                                                    \
+    if (tap_real.name == NULL) {                                                                                            \
+        tap_real.name = (ret(*) params) tap_find(#name);                                                                    \
+    }                                                                                                                       \
+    if (tap_real.name == NULL && missing != NULL && strlen(missing) + sizeof(#name) + 1 < missing_size) {                   \
+        strcat(missing, missing[0] == 0 ? "" : " ");                                                                        \
+        strcat(missing, #name);                                                                                             \
+    }
+    TAP_REAL_FUNCTIONS(TAP_REAL_FIND)
+#undef TAP_REAL_FIND
+}
+
+// ---- joining and leaving --------------------------------------------------------------------------------------------
+
+// tap_layout_ok checks that the header describes memory that is there, so that a wrong file cannot make the program fail later.
+static bool tap_layout_ok(const struct tap_header * h, uint64_t bytes) {
+    const uint64_t slots = h->n_slots * h->slot_bytes;
+    return h->magic == TAP_SHM_MAGIC && h->version == TAP_SHM_VERSION && h->header_bytes == sizeof(*h) && h->total_bytes == bytes &&
+           h->queue_bytes >= 65536 && (h->queue_bytes & (h->queue_bytes - 1)) == 0 && h->queue_offset + h->queue_bytes <= bytes &&
+           (h->ring_entries & (h->ring_entries - 1)) == 0 && h->ring_entries >= h->n_slots &&
+           h->ring_offset + h->ring_entries * sizeof(uint64_t) <= bytes && h->slot_bytes >= 64 && h->n_slots >= 4 &&
+           h->n_slots < UINT32_MAX && slots / h->slot_bytes == h->n_slots && h->slots_offset + slots <= bytes;
+}
+
+static void tap_hello(uint32_t type) {
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    struct tap_rec_hello rec = {
+        .h.type = type, .pid = getpid(), .mono_ns = (uint64_t) tap_now(),
+        .unix_ns = (uint64_t) ts.tv_sec * 1000000000u + (uint64_t) ts.tv_nsec,
+    };
+    tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
+}
+
+// A forked child shares the memory and must not write to it.
+static void tap_in_child(void) {
+    tap.recording = false;
+    tap.header = NULL;
+}
+
+static int tap_map(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        return errno;
+    }
+    if (st.st_size < (off_t) sizeof(struct tap_header)) {
+        return EINVAL;
+    }
+    void * base = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        return errno;
+    }
+    struct tap_header * h = base;
+    const size_t words = (size_t) (h->n_slots + 63) / 64;
+    uint64_t * used = tap_layout_ok(h, (uint64_t) st.st_size) ? calloc(words, sizeof(uint64_t)) : NULL;
+    if (used == NULL) {
+        munmap(base, (size_t) st.st_size);
+        return EINVAL;
+    }
+    for (uint64_t i = h->n_slots; i < words * 64; i++) {
+        used[i / 64] |= 1ull << (i % 64); // bits behind the last slot are never free
+    }
+    tap.base = base;
+    tap.used = used;
+    tap.used_words = words;
+    tap.first_free_word = 0;
+    tap.n_used = 0;
+    tap.header = h;
+    return 0;
+}
+
+int tap_attach(int fd) {
+    if (tap.header != NULL) {
+        return EALREADY;
+    }
+    const int err = tap_map(fd);
+    close(fd);
+    if (err != 0) {
+        return err;
+    }
+    tap_real_init(tap.header->missing, sizeof(tap.header->missing));
+    pthread_atfork(NULL, NULL, tap_in_child);
+    tap.recording = true;
+    tap_hello(TAP_REC_HELLO);
+    atomic_store_explicit(&tap.header->attached, 1, memory_order_release);
+    return 0;
+}
+
+void tap_detach(void) {
+    struct tap_header * h = tap.header;
+    if (h == NULL || atomic_load_explicit(&h->attached, memory_order_acquire) != 1) {
+        return;
+    }
+    tap_resolve_all();
+    tap_hello(TAP_REC_GOODBYE);
+    atomic_store_explicit(&h->attached, 2, memory_order_release);
+    tap.recording = false;
+}
+
+// Looks the entry points up before the program's own code runs, and joins where the collector passed a file descriptor on.
+__attribute__((constructor)) static void tap_start(void) {
+    tap_real_init(NULL, 0);
+    const char * fd = getenv("LLAMATAP_TAP_FD");
+    if (fd == NULL) {
+        return;
+    }
+    char * end;
+    const long n = strtol(fd, &end, 10);
+    if (*end != 0 || n < 3 || tap_attach((int) n) != 0) {
+        static const char text[] = "llamatap: the tap could not join its collector; nothing is recorded\n";
+        ssize_t unused = write(STDERR_FILENO, text, sizeof(text) - 1);
+        (void) unused;
+    }
+    unsetenv("LLAMATAP_TAP_FD"); // programs that this one starts are not tapped
+}
+
+__attribute__((destructor)) static void tap_stop(void) { tap_detach(); }

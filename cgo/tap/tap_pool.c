@@ -1,0 +1,250 @@
+// tap_pool.c: the slot pool and the record queue.
+//
+// Hot path: one lock and a bit scan per reservation, one lock and a copy of some 100 bytes per record; no allocation, no
+// system call except the futex wait on a full pool.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t tap_now(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes) {
+    tap_add(&tap.header->stats.loss[cause].packets, packets);
+    tap_add(&tap.header->stats.loss[cause].bytes, bytes);
+}
+
+// ---- waiting --------------------------------------------------------------------------------------------------------
+
+static void tap_futex_wake(_Atomic uint32_t * word) {
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+// tap_wake_collector wakes the collector, if it sleeps, because room is short.
+static void tap_wake_collector(void) {
+    struct tap_header * h = tap.header;
+    if (atomic_load_explicit(&h->collector_sleeps, memory_order_acquire)) {
+        atomic_fetch_add_explicit(&h->work, 1, memory_order_release);
+        tap_futex_wake(&h->work);
+    }
+}
+
+// tap_wait_room waits until the collector has made room since seen was read, or 100 ms. Returns false, and ends recording,
+// when the collector is gone. The caller holds the lock, which is given up meanwhile.
+static bool tap_wait_room(uint32_t seen) {
+    struct tap_header * h = tap.header;
+    pthread_mutex_unlock(&tap.lock);
+    tap_wake_collector();
+    struct timespec timeout = {.tv_sec = 0, .tv_nsec = 100 * 1000 * 1000};
+    long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    bool timed_out = rc != 0 && errno == ETIMEDOUT;
+    pthread_mutex_lock(&tap.lock);
+    if (timed_out && getppid() != h->config.collector_pid) {
+        tap.recording = false; // the collector started this process; a new parent means that it died
+    }
+    return tap.recording;
+}
+
+// tap_must_wait says whether a shortage holds the model up (policy block) and, if not, why not.
+static bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
+    if (!tap.recording) {
+        *cause = TAP_LOSS_COLLECTOR_GONE;
+        return false;
+    }
+    *cause = shortage;
+    return tap.header->config.overflow == TAP_OVERFLOW_BLOCK;
+}
+
+// ---- pool -----------------------------------------------------------------------------------------------------------
+
+static void tap_pool_clear(uint64_t first, uint64_t n) {
+    for (uint64_t i = first; i < first + n; i++) {
+        tap.used[i / 64] &= ~(1ull << (i % 64));
+    }
+    tap.n_used -= n;
+    if (first / 64 < tap.first_free_word) {
+        tap.first_free_word = first / 64;
+    }
+}
+
+// tap_pool_take_back clears the slots that the collector has returned. An entry of the ring is (first << 32 | count).
+static void tap_pool_take_back(void) {
+    struct tap_header * h = tap.header;
+    uint64_t tail = atomic_load_explicit(&h->ring_tail, memory_order_relaxed);
+    const uint64_t head = atomic_load_explicit(&h->ring_head, memory_order_acquire);
+    const uint64_t * ring = (const uint64_t *) (tap.base + h->ring_offset);
+    for (; tail != head; tail++) {
+        const uint64_t entry = ring[tail & (h->ring_entries - 1)];
+        const uint64_t first = entry >> 32, n = entry & 0xffffffffu;
+        if (n <= h->n_slots && first <= h->n_slots - n) {
+            tap_pool_clear(first, n);
+        }
+    }
+    atomic_store_explicit(&h->ring_tail, tail, memory_order_release);
+}
+
+// tap_pool_scan finds the lowest run of n free slots, or returns -1. Low numbers first keep the memory in use small and warm.
+static int64_t tap_pool_scan(uint64_t n) {
+    uint64_t run = 0;
+    bool seen_free = false;
+    for (size_t w = tap.first_free_word; w < tap.used_words; w++) {
+        const uint64_t word = tap.used[w];
+        if (word == UINT64_MAX) {
+            run = 0;
+            continue;
+        }
+        if (!seen_free) {
+            tap.first_free_word = w;
+            seen_free = true;
+        }
+        if (word == 0 && run + 64 < n) {
+            run += 64;
+            continue;
+        }
+        for (int b = 0; b < 64; b++) {
+            run = word >> b & 1 ? 0 : run + 1;
+            if (run == n) {
+                return (int64_t) (w * 64 + (size_t) b + 1 - n);
+            }
+        }
+    }
+    if (!seen_free) {
+        tap.first_free_word = tap.used_words;
+    }
+    return -1;
+}
+
+int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
+    struct tap_header * h = tap.header;
+    int64_t first;
+    int64_t since = 0;
+    pthread_mutex_lock(&tap.lock);
+    for (;;) {
+        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
+        tap_pool_take_back();
+        first = tap.recording ? tap_pool_scan(n) : -1;
+        if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
+            break;
+        }
+        if (since == 0) {
+            since = tap_now();
+        }
+        // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back at once.
+        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
+        if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed)) {
+            tap_wait_room(seen);
+        }
+        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+    }
+    if (first >= 0) {
+        for (uint64_t i = (uint64_t) first; i < (uint64_t) first + n; i++) {
+            tap.used[i / 64] |= 1ull << (i % 64);
+        }
+        tap.n_used += n;
+    }
+    const bool low = tap.n_used * 4 > h->n_slots * 3;
+    pthread_mutex_unlock(&tap.lock);
+    if (low) {
+        tap_wake_collector();
+    }
+    if (since != 0) {
+        const uint64_t waited = (uint64_t) (tap_now() - since);
+        *wait_ns += waited;
+        tap_add(&h->stats.wait_ns, waited);
+        tap_add(&h->stats.waits, 1);
+    }
+    return first;
+}
+
+void tap_pool_cancel(uint64_t first, uint64_t n) {
+    pthread_mutex_lock(&tap.lock);
+    tap_pool_clear(first, n);
+    pthread_mutex_unlock(&tap.lock);
+}
+
+// ---- queue ----------------------------------------------------------------------------------------------------------
+
+size_t tap_queue_largest(void) { return tap.header->queue_bytes / 4; }
+
+// tap_queue_room waits until bytes fit at head. The caller holds the lock.
+static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
+    struct tap_header * h = tap.header;
+    int64_t since = 0;
+    bool fits;
+    for (;;) {
+        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
+        const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+        const uint64_t tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
+        fits = tap.recording && h->queue_bytes - (head - tail) >= bytes;
+        if (fits || !tap_must_wait(TAP_LOSS_QUEUE_FULL, cause)) {
+            break;
+        }
+        if (since == 0) {
+            since = tap_now();
+        }
+        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
+        if (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) == tail) {
+            tap_wait_room(seen);
+        }
+        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+    }
+    if (since != 0) {
+        tap_add(&h->stats.wait_ns, (uint64_t) (tap_now() - since));
+        tap_add(&h->stats.waits, 1);
+    }
+    return fits;
+}
+
+bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct tap_part * parts, int n_parts) {
+    struct tap_header * h = tap.header;
+    size_t bytes = record_bytes;
+    for (int i = 0; i < n_parts; i++) {
+        bytes += parts[i].bytes;
+    }
+    bytes = (bytes + 7) & ~(size_t) 7;
+    record->bytes = (uint32_t) bytes;
+    enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
+    pthread_mutex_lock(&tap.lock);
+    bool ok = bytes <= tap_queue_largest();
+    const uint64_t mask = h->queue_bytes - 1;
+    uint64_t head = 0, pad = 0;
+    // A wait gives the lock up: another thread may have written meanwhile, so the place is found anew.
+    while (ok) {
+        head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+        const uint64_t left = h->queue_bytes - (head & mask);
+        pad = left < bytes ? left : 0;
+        ok = tap_queue_room(bytes + pad, &cause);
+        if (atomic_load_explicit(&h->queue_head, memory_order_relaxed) == head) {
+            break;
+        }
+    }
+    if (ok) {
+        uint8_t * queue = tap.base + h->queue_offset;
+        if (pad != 0) {
+            const struct tap_record skip = {.bytes = (uint32_t) pad, .type = TAP_REC_PAD};
+            memcpy(queue + (head & mask), &skip, sizeof(skip));
+            head += pad;
+        }
+        uint8_t * at = queue + (head & mask);
+        memcpy(at, record, record_bytes);
+        at += record_bytes;
+        for (int i = 0; i < n_parts; i++) {
+            memcpy(at, parts[i].data, parts[i].bytes);
+            at += parts[i].bytes;
+        }
+        atomic_store_explicit(&h->queue_head, head + bytes, memory_order_release);
+    } else {
+        tap_loss_add(cause, 0, bytes);
+    }
+    pthread_mutex_unlock(&tap.lock);
+    return ok;
+}
