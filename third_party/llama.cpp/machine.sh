@@ -1,0 +1,40 @@
+# What fetch and link know about this machine. Sourced, not run; $here is this folder.
+
+os_id() { (. /etc/os-release 2>/dev/null && printf '%s\n' "${ID:-unknown}") || echo unknown; }
+
+# know_machine: sets $arch (Debian's name), $triplet, $loader_name, $host_loader, $cache.
+know_machine() {
+	case "$(uname -s)-$(uname -m)" in
+	Linux-x86_64) arch=amd64 triplet=x86_64-linux-gnu loader_name=ld-linux-x86-64.so.2 host_loader=/lib64/ld-linux-x86-64.so.2 ;;
+	Linux-aarch64) arch=arm64 triplet=aarch64-linux-gnu loader_name=ld-linux-aarch64.so.1 host_loader=/lib/ld-linux-aarch64.so.1 ;;
+	*) return 1 ;;
+	esac
+	if [ -n "${XDG_CACHE_HOME:-}" ]; then
+		cache=$XDG_CACHE_HOME/llamatap
+	elif [ -n "${HOME:-}" ]; then
+		cache=$HOME/.cache/llamatap
+	else
+		cache=$here/../../build/cache
+	fi
+}
+
+# glibc_locked: version (2.43) of the C library that the locked packages come with.
+glibc_locked() { awk -v a="$arch" '$1 == a && $2 == "libc6" { sub(/[-+].*/, "", $3); print $3 }' "$here/llama.lock"; }
+
+# host_libc: is the machine's own C library new enough for the packages? Then it is used.
+host_libc() {
+	host=$(getconf GNU_LIBC_VERSION 2>/dev/null | awk '{ print $2 }')
+	[ -n "$host" ] && [ -e "$host_loader" ] || return 1
+	[ "$(printf '%s\n%s\n' "$host" "$(glibc_locked)" | sort -V | head -n 1)" = "$(glibc_locked)" ]
+}
+
+# loader_of DIST: the dynamic loader that programs linked with DIST start with.
+loader_of() {
+	if host_libc; then readlink -f "$host_loader"; else printf '%s\n' "$1/glibc/usr/lib/$triplet/$loader_name"; fi
+}
+
+# library_path DIST: where that loader finds the libraries.
+library_path() {
+	host_libc || printf '%s:' "$1/glibc/usr/lib/$triplet"
+	printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama"
+}
