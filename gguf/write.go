@@ -28,7 +28,9 @@ func NewWriter(out io.Writer, meta *Metadata, tensors []Tensor) (*Writer, error)
 		return nil, fmt.Errorf("lay out GGUF file: %w", err)
 	}
 	w := &Writer{out: out, file: f}
-	if w.put(head); w.err != nil {
+	w.put(head)
+	w.fill(f.DataOffset)
+	if w.err != nil {
 		return nil, fmt.Errorf("write GGUF header: %w", w.err)
 	}
 	return w, nil
@@ -89,10 +91,13 @@ func (w *Writer) current() *Tensor {
 	return nil
 }
 
+// zeros is what padding is made of.
+var zeros [4096]byte
+
 // fill writes zeros up to the offset to.
 func (w *Writer) fill(to int64) {
-	if w.pos < to {
-		w.put(make([]byte, to-w.pos))
+	for w.pos < to && w.err == nil {
+		w.put(zeros[:min(to-w.pos, int64(len(zeros)))])
 	}
 }
 
@@ -108,7 +113,7 @@ func (w *Writer) put(p []byte) {
 	w.err = err
 }
 
-// layout computes every place of the file and the bytes of its header, padding included.
+// layout computes every place of the file and the bytes of its header, without the padding behind it.
 func layout(meta *Metadata, tensors []Tensor) (*File, []byte, error) {
 	f := &File{Version: 3, Alignment: DefaultAlignment, Metadata: *meta, byName: make(map[string]int, len(tensors))}
 	if v, ok := meta.Value(alignmentKey); ok {
@@ -133,7 +138,7 @@ func layout(meta *Metadata, tensors []Tensor) (*File, []byte, error) {
 	if err := f.place(int64(len(head))); err != nil {
 		return nil, nil, err
 	}
-	return f, append(head, make([]byte, f.DataOffset-int64(len(head)))...), nil
+	return f, head, nil
 }
 
 // adopt copies the tensors and gives them sizes and offsets within the data section.

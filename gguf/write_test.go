@@ -116,16 +116,16 @@ func TestRoundTrip(t *testing.T) {
 	rewrite(t, f)
 }
 
-// rewrite writes file's header again and compares. Data that would be too large for a test is left out.
+// rewrite writes file's header again, zeros as data, and compares. Files that would be too large for a test are left out.
 func rewrite(t *testing.T, file *File) {
 	t.Helper()
+	if file.TensorBytes() > 1<<20 || file.Alignment > 1<<16 {
+		return
+	}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, &file.Metadata, file.Tensors)
 	if err != nil {
 		t.Fatalf("write what was read: %v", err)
-	}
-	if w.File().TensorBytes() > 1<<20 {
-		return
 	}
 	if _, err := w.Write(make([]byte, w.File().TensorBytes())); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func (f *failing) Write(p []byte) (int, error) {
 // TestWriterPassesErrorsOn: whichever write fails, the error comes out at once or at Close.
 func TestWriterPassesErrorsOn(t *testing.T) {
 	tensors := []Tensor{{Name: "t", Type: F32, Shape: []int64{4}}, {Name: "u", Type: I8, Shape: []int64{5}}}
-	for n := range 160 { // the file has 160
+	for n := range 160 { // the length of the file
 		w, err := NewWriter(&failing{n}, &Metadata{}, tensors)
 		if err == nil {
 			_, err = w.Write(make([]byte, 21))
