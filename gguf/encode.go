@@ -55,11 +55,7 @@ const belowHalf = 0x3effffff
 
 // appendQ8 writes 34 bytes: f16 scale d = max|x|/127, then 32 signed bytes x/d, halves away from zero.
 func appendQ8(dst []byte, x *[32]float32) []byte {
-	var top float32
-	for _, v := range x {
-		top = max(top, abs32(v))
-	}
-	d := top / 127
+	d := abs32(extreme(x)) / 127
 	inv := inverse(d)
 	dst = binary.LittleEndian.AppendUint16(dst, F16FromFloat32(d))
 	var q [32]byte

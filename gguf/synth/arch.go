@@ -29,9 +29,9 @@ type setKey func(name string, data any)
 
 var archs = map[string]arch{
 	"llama":      {layer: llamaLayer},
-	"mixtral":    {file: "llama", shape: mixtralShape, keys: expertKeys, layer: mixtralLayer},
+	"mixtral":    {file: "llama", shape: oneWidthShape, keys: expertKeys, layer: mixtralLayer},
 	"qwen2":      {layer: qwen2Layer},
-	"qwen2moe":   {shape: moeShape, keys: qwen2moeKeys, layer: qwen2moeLayer},
+	"qwen2moe":   {shape: oneWidthShape, keys: qwen2moeKeys, layer: qwen2moeLayer},
 	"qwen3":      {layer: qwen3Layer},
 	"qwen3moe":   {shape: moeShape, keys: expertKeys, layer: qwen3moeLayer},
 	"gemma2":     {keys: gemma2Keys, layer: gemma2Layer, ends: tiedEnds},

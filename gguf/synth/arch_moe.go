@@ -6,14 +6,14 @@ import "github.com/llamatap/llamatap/gguf"
 // multiple of 256 wide, so that Q4_K fits.
 func moeShape(c *Config) {
 	c.Experts, c.ExpertsUsed = 8, 2
-	if c.Layers < 6 {
+	if c.FF < 2048 {
 		c.Experts = 4
 	}
 	c.ExpertFF = (c.FF/c.Experts + 255) / 256 * 256
 }
 
-// mixtralShape: all experts are as wide as the file's feed-forward length.
-func mixtralShape(c *Config) {
+// oneWidthShape: feed_forward_length is the width of an expert too.
+func oneWidthShape(c *Config) {
 	moeShape(c)
 	c.FF = c.ExpertFF
 }

@@ -61,8 +61,7 @@ func stateDecay(dst []float32, _ uint64, first int64) {
 
 // jambaShape: one layer in eight has attention (the last but one of four in small models), every second one has experts.
 func jambaShape(c *Config) {
-	moeShape(c)
-	c.FF = c.ExpertFF
+	oneWidthShape(c)
 }
 
 // jambaAttends tells whether layer i has attention instead of a state space.
