@@ -22,7 +22,7 @@ func (k RowKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil 
 type Node struct {
 	Name       string // ggml's name; "node_24" for one that llama.cpp left unnamed
 	Op         string // ggml's op name: MUL_MAT, ROPE, SET_ROWS …; for UNARY and GLU the function: SILU, SWIGLU …
-	Occurrence int    // 1 for the first node of that name in the graph, in graph order
+	Occurrence int    // 1 for the first node of that name and op in the graph, in graph order
 	Layer      int    // NoLayer where the node belongs to none
 	Component  Component
 	Rows       RowKind
@@ -31,10 +31,12 @@ type Node struct {
 	NE         [4]int64
 	NB         [4]uint64 // strides in bytes
 	View       bool      // computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE
+	Computed   bool      // the graph computes it: not a view, and not one of the nodes that llama.cpp builds and never runs
 	Wanted     bool      // the tap captures it
+	Alias      int       // view whose name and shape the tap stores for this unnamed node, -1 = none
 	Inferred   InferredFrom
-	Src        []int32 // index into Graph.Nodes, or -1-i for Graph.Leafs[i]
-	OpParams   [16]int32
+	Src        []int32  // index into Graph.Nodes, or -1-i for Graph.Leafs[i]
+	OpParams   [8]int32 // the op's first parameters, as ggml stores them
 }
 
 // InferredFrom says where a node's layer and component come from.
@@ -61,10 +63,13 @@ type Leaf struct {
 
 // Graph describes one graph of one context, as llama.cpp built it. It may be executed many times.
 type Graph struct {
-	ID    uint64 // counts up per process
-	Ctx   uint32 // number of the context, by first graph
-	Nodes []Node
-	Leafs []Leaf
+	ID      uint64 // counts up per process
+	Ctx     uint32 // number of the context, by first graph
+	Tokens  int    // tokens of the micro-batch, 0 = a maintenance graph
+	Outputs int    // output tokens, -1 = the graph has no output ids
+	Wanted  int    // nodes that the tap captures
+	Nodes   []Node
+	Leafs   []Leaf
 }
 
 // Row is one token of a micro-batch.

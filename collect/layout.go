@@ -1,0 +1,106 @@
+package collect
+
+import "github.com/llamatap/llamatap/ggmlhooks"
+
+// The layout of the shared memory: Go's mirror of cgo/tap/tap_shm.h. TestLayout compares the two.
+
+const (
+	shmMagic   = 0x314d485350415401
+	shmVersion = 1
+
+	maxGlobs    = 64
+	globSize    = 128
+	pathSize    = 1024
+	layerWords  = ggmlhooks.MaxLayers / 64
+	maxLosses   = 8
+	missingSize = 1024
+)
+
+// recordActivations asks the tap for tensors; recordGraphs for graph descriptions and executions alone.
+const (
+	recordActivations = 1 << 0
+	recordGraphs      = 1 << 1
+)
+
+type shmConfig struct {
+	Record       uint32
+	Overflow     uint32
+	Granularity  uint32
+	Attention    uint32
+	Layers       [layerWords]uint64
+	LayersSet    uint32
+	TokenKind    uint32
+	TokenFirst   int64
+	TokenEnd     int64
+	TokenStep    int64
+	NGlobs       uint32
+	CollectorPID int32
+	Globs        [maxGlobs][globSize]byte
+	Backends     [pathSize]byte
+}
+
+type shmCount struct {
+	Packets uint64
+	Bytes   uint64
+}
+
+type shmStats struct {
+	Graphs, Executions, Reused, Calls uint64
+	Asks, AsksTimed, AsksTimedNS      uint64
+	Copies, CopiedBytes               uint64
+	DescribeNS, HookNS, CopyNS        uint64
+	WaitNS, Waits, APINS              uint64
+	Loss                              [maxLosses]shmCount
+}
+
+type shmHeader struct {
+	Magic       uint64
+	Version     uint32
+	HeaderBytes uint32
+	TotalBytes  uint64
+	QueueOffset uint64
+	QueueBytes  uint64
+	RingOffset  uint64
+	RingEntries uint64
+	SlotsOffset uint64
+	SlotBytes   uint64
+	NSlots      uint64
+	Config      shmConfig
+	_           [56]byte // to the next cache line
+	QueueHead   uint64
+	_           [56]byte
+	QueueTail   uint64
+	_           [56]byte
+	RingHead    uint64
+	_           [56]byte
+	RingTail    uint64
+	_           [56]byte
+	Room        uint32
+	Waiting     uint32
+	Sleeps      uint32
+	Work        uint32
+	Attached    uint32
+	GlobHits    [maxGlobs]uint32
+	_           [44]byte
+	Stats       shmStats
+	Missing     [missingSize]byte
+	_           [8]byte
+}
+
+// Record types.
+const (
+	recPad = iota
+	recHello
+	recContext
+	recCall
+	recCallEnd
+	recGraph
+	recNodes
+	recLeafs
+	recExec
+	recExecEnd
+	recCapture
+	recResolve
+	recGoodbye
+	recContextEnd
+)

@@ -1,0 +1,72 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Overflow is what happens when the pool is full.
+type Overflow uint8
+
+// The overflow policies. The numbers are shared with cgo/tap.
+const (
+	Block Overflow = iota // the model waits; nothing is lost
+	Drop                  // the tensor is not recorded; the loss is counted
+)
+
+// Options says what the tap shall record and how much memory may be used for it.
+type Options struct {
+	Selection ggmlhooks.Selection
+	Overflow  Overflow
+	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
+	MemoryBytes int64
+	// Backends is the folder that holds ggml's backends, for programs that would search a system folder. Empty: as they do.
+	Backends string
+}
+
+// DefaultMemoryBytes is the size of the shared memory when none is asked for. With the collector's own memory it stays under
+// the 256 MiB that --tap-memory defaults to.
+const DefaultMemoryBytes = 160 << 20
+
+// SlotBytes is the size of one slot: a page, so that small tensors waste little and large ones take many.
+const SlotBytes = 4096
+
+// MinMemoryBytes is the smallest shared memory that works.
+const MinMemoryBytes = 4 << 20
+
+// ErrMemory occurs when the memory asked for is too small to hold the queue and a useful pool.
+var ErrMemory = errors.New("too little memory for the tap")
+
+// plan places queue, ring and slots.
+type plan struct {
+	queueOffset, queueBytes  uint64
+	ringOffset, ringEntries  uint64
+	slotsOffset, slots, size uint64
+}
+
+func (o *Options) plan() (plan, error) {
+	total := o.MemoryBytes
+	if total == 0 {
+		total = DefaultMemoryBytes
+	}
+	if total < MinMemoryBytes {
+		return plan{}, fmt.Errorf("%w: %d bytes, at least %d are needed; give --tap-memory a larger size", ErrMemory, total, MinMemoryBytes)
+	}
+	var p plan
+	p.queueOffset = pageAlign(headerBytes)
+	p.queueBytes = min(max(floorPower(uint64(total)/16), 1<<20), 8<<20)
+	slots := (uint64(total) - p.queueOffset - p.queueBytes) / (SlotBytes + 16)
+	p.ringOffset = p.queueOffset + p.queueBytes
+	p.ringEntries = ceilPower(slots)
+	p.slotsOffset = pageAlign(p.ringOffset + p.ringEntries*8)
+	p.slots = slots
+	p.size = p.slotsOffset + p.slots*SlotBytes
+	return p, nil
+}
+
+func pageAlign(n uint64) uint64  { return (n + 4095) &^ 4095 }
+func floorPower(n uint64) uint64 { return 1 << (bits.Len64(n) - 1) }
+func ceilPower(n uint64) uint64  { return 1 << bits.Len64(n-1) }

@@ -1,0 +1,238 @@
+package collect
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"golang.org/x/sys/unix"
+)
+
+// Hot path: one decode per record, no allocation per capture in steady state.
+
+// ErrQueue occurs when the queue holds something that no tap of this version writes.
+var ErrQueue = errors.New("the tap's queue is damaged")
+
+// Hello is the tap's first word, or its last.
+type Hello struct {
+	PID    int
+	MonoNS int64
+	UnixNS int64
+	Last   bool
+}
+
+// Reader decodes the queue of one Region and hands what it finds to a sink. It is for one goroutine.
+type Reader struct {
+	region  *Region
+	sink    ggmlhooks.Sink
+	graphs  map[uint64]*ggmlhooks.Graph // descriptions that are still arriving, or in use
+	latest  map[uint32]uint64           // newest graph of each context
+	left    map[uint64]int              // nodes and leafs that are still to come
+	call    ggmlhooks.Call
+	exec    ggmlhooks.Exec
+	capture ggmlhooks.Capture
+	leases  leasePool
+	Hellos  []Hello
+}
+
+// NewReader makes a reader of r that reports to sink.
+func NewReader(r *Region, sink ggmlhooks.Sink) *Reader {
+	reader := &Reader{region: r, sink: sink, graphs: map[uint64]*ggmlhooks.Graph{}, latest: map[uint32]uint64{}, left: map[uint64]int{}}
+	reader.leases.region = r
+	return reader
+}
+
+// Drain reads everything that the queue holds now and returns the number of records.
+func (r *Reader) Drain() (int, error) {
+	h := r.region.header
+	queue := r.region.mem[h.QueueOffset : h.QueueOffset+h.QueueBytes]
+	n := 0
+	tail := h.QueueTail
+	for head := atomic.LoadUint64(&h.QueueHead); tail != head; n++ {
+		if head-tail > h.QueueBytes {
+			return n, fmt.Errorf("%w: %d bytes are said to be unread in a queue of %d", ErrQueue, head-tail, h.QueueBytes)
+		}
+		at := tail & (h.QueueBytes - 1)
+		size := uint64(binary.LittleEndian.Uint32(queue[at:]))
+		kind := binary.LittleEndian.Uint32(queue[at+4:])
+		if size < 8 || size%8 != 0 || size > h.QueueBytes-at || size > head-tail {
+			return n, fmt.Errorf("%w: a record of %d bytes at %d", ErrQueue, size, tail)
+		}
+		err := r.record(kind, queue[at:at+size])
+		tail += size
+		atomic.StoreUint64(&h.QueueTail, tail)
+		r.region.madeRoom()
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Sleep waits until the tap wants room, or for d.
+func (r *Reader) Sleep(d time.Duration) {
+	h := r.region.header
+	word := atomic.LoadUint32(&h.Work)
+	atomic.StoreUint32(&h.Sleeps, 1)
+	timeout := unix.NsecToTimespec(int64(d))
+	futex(&h.Work, futexWait, word, &timeout)
+	atomic.StoreUint32(&h.Sleeps, 0)
+}
+
+func (r *Reader) record(kind uint32, b []byte) error {
+	d := decoder{b: b[8:]}
+	switch kind {
+	case recPad:
+		return nil
+	case recHello, recGoodbye:
+		r.Hellos = append(r.Hellos, Hello{PID: int(int32(d.u64())), MonoNS: int64(d.u64()), UnixNS: int64(d.u64()), Last: kind == recGoodbye})
+		return d.err(kind)
+	case recContext:
+		return r.context(&d)
+	case recCall:
+		return r.readCall(&d)
+	case recCallEnd:
+		e := ggmlhooks.CallEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Ctx: d.u32()}
+		return d.then(kind, func() error { return r.sink.CallEnd(e) })
+	case recGraph:
+		return r.graph(&d)
+	case recNodes, recLeafs:
+		return r.nodes(&d, kind == recLeafs)
+	case recExec:
+		return r.readExec(&d)
+	case recExecEnd:
+		e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Lost: int(d.u32())}
+		return d.then(kind, func() error { return r.sink.ExecEnd(e) })
+	case recCapture:
+		return r.readCapture(&d)
+	case recResolve:
+		e := ggmlhooks.Resolve{Ctx: d.u32(), Discarded: d.u32() != 0, Exec: d.u64()}
+		return d.then(kind, func() error { return r.sink.Resolve(e) })
+	}
+	return fmt.Errorf("%w: record type %d", ErrQueue, kind)
+}
+
+func (r *Reader) context(d *decoder) error {
+	c := ggmlhooks.Context{Number: d.u32(), Model: int(d.i32()), ModelBytes: d.u64(), ModelParams: d.u64()}
+	c.NCtx, c.NBatch, c.NUBatch, c.NSeqMax = d.u32(), d.u32(), d.u32(), d.u32()
+	c.NLayer, c.NEmbd, c.NHead, c.NHeadKV, c.NVocab = int(d.i32()), int(d.i32()), int(d.i32()), int(d.i32()), int(d.i32())
+	c.FileType = int(d.i32())
+	memory := d.i32()
+	c.Recurrent, c.Hybrid = memory == 1, memory == 2
+	c.FlashAttn = int(d.i32())
+	desc, path, arch, name := int(d.u16()), int(d.u16()), int(d.u16()), int(d.u16())
+	c.Desc, c.Path, c.Arch, c.Name = d.text(desc), d.text(path), d.text(arch), d.text(name)
+	return d.then(recContext, func() error { return r.sink.Context(&c) })
+}
+
+// readCall joins the chunks of a long call and reports it when its last row is there.
+func (r *Reader) readCall(d *decoder) error {
+	number, mono := d.u64(), int64(d.u64())
+	ctx, kind, flags := d.u32(), d.u32(), d.u32()
+	total, first, rows, extras := int(d.u32()), int(d.u32()), int(d.u32()), int(d.u32())
+	d.u32()
+	c := &r.call
+	if first == 0 {
+		*c = ggmlhooks.Call{Number: number, Ctx: ctx, Kind: ggmlhooks.CallKind(kind), MonoNS: mono, Read: flags&1 != 0, Accepts: flags&2 != 0, Rows: c.Rows[:0]}
+	}
+	if !d.has(rows*16 + extras*4) {
+		return d.err(recCall)
+	}
+	extra := decoder{b: d.b[rows*16:]}
+	for i := 0; i < rows; i++ {
+		row := ggmlhooks.CallRow{Token: d.i32(), Pos: d.i32()}
+		row.Seqs = append(row.Seqs, d.i32())
+		more := int(d.u16()) - 1
+		row.Output = d.u16() != 0
+		for ; more > 0 && len(extra.b) >= 4; more-- {
+			row.Seqs = append(row.Seqs, extra.i32())
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	if first+rows < total {
+		return nil
+	}
+	return r.sink.Call(c)
+}
+
+func (r *Reader) graph(d *decoder) error {
+	g := &ggmlhooks.Graph{ID: d.u64(), Ctx: d.u32()}
+	nodes, leafs := int(d.u32()), int(d.u32())
+	g.Wanted, g.Tokens, g.Outputs = int(d.u32()), int(d.i32()), int(d.i32())
+	if d.bad || nodes > 1<<24 || leafs > 1<<24 {
+		return d.err(recGraph)
+	}
+	if old, ok := r.latest[g.Ctx]; ok {
+		delete(r.graphs, old)
+		delete(r.left, old)
+	}
+	r.latest[g.Ctx] = g.ID
+	g.Nodes = make([]ggmlhooks.Node, 0, nodes)
+	g.Leafs = make([]ggmlhooks.Leaf, 0, leafs)
+	r.graphs[g.ID] = g
+	r.left[g.ID] = nodes + leafs
+	return nil
+}
+
+func (r *Reader) nodes(d *decoder, leafs bool) error {
+	id, _, count := d.u64(), d.u32(), int(d.u32())
+	g := r.graphs[id]
+	if g == nil {
+		return nil // its head was dropped, and counted
+	}
+	for i := 0; i < count && !d.bad; i++ {
+		if leafs {
+			g.Leafs = append(g.Leafs, d.leaf())
+		} else {
+			g.Nodes = append(g.Nodes, d.node())
+		}
+	}
+	r.left[id] -= count
+	if r.left[id] != 0 {
+		return d.err(recNodes)
+	}
+	return d.then(recNodes, func() error { return r.sink.Graph(g) })
+}
+
+func (r *Reader) readExec(d *decoder) error {
+	e := &r.exec
+	tokens, pos, outputs := e.Tokens[:0], e.Pos[:0], e.Outputs[:0]
+	*e = ggmlhooks.Exec{Number: d.u64(), Graph: d.u64(), Call: d.u64(), MonoNS: int64(d.u64()), TokenFirst: int64(d.u64()), Ctx: d.u32()}
+	e.Reused, e.Provisional, e.Captured = d.u32() != 0, d.u32() != 0, d.u32() != 0
+	nTokens, nPos, nOutputs := int(d.u32()), int(d.u32()), int(d.u32())
+	d.u32()
+	e.Tokens = d.i32s(tokens, nTokens)
+	e.Pos = d.i32s(pos, nPos)
+	e.Outputs = d.i32s(outputs, nOutputs)
+	if d.bad {
+		return d.err(recExec)
+	}
+	return r.sink.Exec(e)
+}
+
+func (r *Reader) readCapture(d *decoder) error {
+	c := &r.capture
+	*c = ggmlhooks.Capture{Exec: d.u64(), Graph: d.u64(), MonoNS: int64(d.u64()), Node: int(d.i32())}
+	run := slotRun{d.u32(), d.u32()}
+	c.Type = int(d.u32())
+	bytes := d.u64()
+	for i := range c.NE {
+		c.NE[i] = int64(d.u64())
+	}
+	c.RowFirst, c.RowCount = int(d.i32()), int(d.i32())
+	c.Block, c.Blocks = int(d.u32()), int(d.u32())
+	c.BlockStart = int64(d.u64())
+	if d.bad {
+		return d.err(recCapture)
+	}
+	data, ok := r.region.slots(run, bytes)
+	if !ok {
+		return fmt.Errorf("%w: a tensor in %d slots from %d on, of %d", ErrQueue, run.count, run.first, r.region.header.NSlots)
+	}
+	c.Data = data
+	c.Release = r.leases.take(run)
+	return r.sink.Capture(c)
+}

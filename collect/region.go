@@ -1,0 +1,182 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const headerBytes = uint64(unsafe.Sizeof(shmHeader{}))
+
+// Region is the memory shared with one model process. Its methods may be called from several goroutines.
+type Region struct {
+	file   *os.File
+	mem    []byte
+	header *shmHeader
+	lanes  returnLane
+}
+
+// NewRegion makes the memory and writes down what the tap shall record. The caller closes it.
+func NewRegion(o Options) (*Region, error) {
+	p, err := o.plan()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("llamatap", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make shared memory: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "llamatap-shm")
+	if err := file.Truncate(int64(p.size)); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("size shared memory to %d bytes: %w (a smaller --tap-memory may fit)", p.size, err)
+	}
+	mem, err := unix.Mmap(fd, 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("map shared memory of %d bytes: %w (a smaller --tap-memory may fit)", p.size, err)
+	}
+	r := &Region{file: file, mem: mem, header: (*shmHeader)(unsafe.Pointer(&mem[0]))}
+	h := r.header
+	h.HeaderBytes = uint32(headerBytes)
+	h.TotalBytes = p.size
+	h.QueueOffset, h.QueueBytes = p.queueOffset, p.queueBytes
+	h.RingOffset, h.RingEntries = p.ringOffset, p.ringEntries
+	h.SlotsOffset, h.SlotBytes, h.NSlots = p.slotsOffset, SlotBytes, p.slots
+	if err := fillConfig(&h.Config, o); err != nil {
+		r.Close()
+		return nil, err
+	}
+	h.Version = shmVersion
+	h.Magic = shmMagic
+	return r, nil
+}
+
+func fillConfig(c *shmConfig, o Options) error {
+	s := o.Selection
+	c.Record = recordActivations
+	c.Overflow = uint32(o.Overflow)
+	c.Granularity = uint32(s.Granularity)
+	c.Attention = uint32(s.Attention)
+	c.Layers = s.Layers.Words()
+	if !s.Layers.Empty() {
+		c.LayersSet = 1
+	}
+	c.TokenKind = uint32(s.Tokens.Kind)
+	c.TokenFirst, c.TokenEnd, c.TokenStep = s.Tokens.First, s.Tokens.End, s.Tokens.Step
+	if len(s.Tensors) > maxGlobs {
+		return fmt.Errorf("%d tensor globs: at most %d can be given; join some with * or [..]", len(s.Tensors), maxGlobs)
+	}
+	for i, glob := range s.Tensors {
+		if len(glob) >= globSize {
+			return fmt.Errorf("tensor glob %.20q… has %d bytes: at most %d can be given", glob, len(glob), globSize-1)
+		}
+		copy(c.Globs[i][:], glob)
+	}
+	c.NGlobs = uint32(len(s.Tensors))
+	c.CollectorPID = int32(os.Getpid())
+	if len(o.Backends) >= pathSize {
+		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
+	}
+	copy(c.Backends[:], o.Backends)
+	return nil
+}
+
+// File is the memfd to pass on to the model's process. It stays the Region's.
+func (r *Region) File() *os.File { return r.file }
+
+// PoolBytes is the size of the slot pool.
+func (r *Region) PoolBytes() int64 { return int64(r.header.NSlots * r.header.SlotBytes) }
+
+// Size is the size of the whole shared memory.
+func (r *Region) Size() int64 { return int64(len(r.mem)) }
+
+// Close unmaps the memory. No lease may be in use.
+func (r *Region) Close() error {
+	if r.mem == nil {
+		return nil
+	}
+	err := unix.Munmap(r.mem)
+	r.mem, r.header = nil, nil
+	return errors.Join(err, r.file.Close())
+}
+
+// Attached tells whether the tap has joined (1) and said goodbye (2).
+func (r *Region) Attached() int { return int(atomic.LoadUint32(&r.header.Attached)) }
+
+// ModelWaits reports whether a thread of the model waits for room.
+func (r *Region) ModelWaits() bool { return atomic.LoadUint32(&r.header.Waiting) > 0 }
+
+// Missing lists the entry points of llama.cpp that the tap did not find.
+func (r *Region) Missing() []string {
+	return strings.Fields(cString(r.header.Missing[:]))
+}
+
+// GlobHits tells how many nodes each tensor glob has matched so far.
+func (r *Region) GlobHits(i int) int { return int(atomic.LoadUint32(&r.header.GlobHits[i])) }
+
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
+
+// LossCauses names why tensors were not recorded, in the order of the tap's counters.
+var LossCauses = [...]string{"pool_full", "queue_full", "collector_gone", "no_memory", "graph_mismatch", "strides"}
+
+// Loss is what was not recorded, for one cause.
+type Loss struct {
+	Cause   string
+	Packets uint64
+	Bytes   uint64
+}
+
+// Stats is the tap's account of itself. Times are measured on the model's threads, in nanoseconds.
+type Stats struct {
+	Graphs, Executions, Reused, Calls uint64
+	Asks                              uint64 // nodes that ggml asked for
+	AsksTimed, AsksTimedNS            uint64 // a sixteenth of the executions times its asks
+	Copies, CopiedBytes               uint64
+	DescribeNS, HookNS, CopyNS, APINS uint64
+	WaitNS, Waits                     uint64
+	Losses                            []Loss
+}
+
+// Stats reads the tap's counters.
+func (r *Region) Stats() Stats {
+	s := &r.header.Stats
+	load := atomic.LoadUint64
+	out := Stats{
+		Graphs: load(&s.Graphs), Executions: load(&s.Executions), Reused: load(&s.Reused), Calls: load(&s.Calls),
+		Asks: load(&s.Asks), AsksTimed: load(&s.AsksTimed), AsksTimedNS: load(&s.AsksTimedNS),
+		Copies: load(&s.Copies), CopiedBytes: load(&s.CopiedBytes),
+		DescribeNS: load(&s.DescribeNS), HookNS: load(&s.HookNS), CopyNS: load(&s.CopyNS), APINS: load(&s.APINS),
+		WaitNS: load(&s.WaitNS), Waits: load(&s.Waits),
+	}
+	for i, cause := range LossCauses {
+		if l := (Loss{cause, load(&s.Loss[i].Packets), load(&s.Loss[i].Bytes)}); l.Packets != 0 || l.Bytes != 0 {
+			out.Losses = append(out.Losses, l)
+		}
+	}
+	return out
+}
+
+// Own is the time that the tap spent on the model's threads, without waiting for room: graph entry and end, descriptions,
+// copies, calls. The asks are not part of it: see AsksTimed.
+func (s Stats) Own() uint64 { return s.DescribeNS + s.HookNS + s.CopyNS + s.APINS }
+
+// LostPackets is the number of tensors that were not recorded, over all causes.
+func (s Stats) LostPackets() (n uint64) {
+	for _, l := range s.Losses {
+		n += l.Packets
+	}
+	return n
+}

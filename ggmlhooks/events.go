@@ -1,0 +1,116 @@
+package ggmlhooks
+
+// Context describes a llama_context, numbered by its first call. Fields that the tap could not learn are zero.
+type Context struct {
+	Number                         uint32
+	Model                          int // number of the model in the process, -1 = unknown
+	ModelBytes, ModelParams        uint64
+	NCtx, NBatch, NUBatch, NSeqMax uint32
+	NLayer, NEmbd, NHead, NHeadKV  int
+	NVocab                         int
+	FileType                       int // llama_ftype, -1 = unknown
+	Recurrent, Hybrid              bool
+	FlashAttn                      int // as the program asked: -1 auto, 0 off, 1 on; -2 unknown
+	Desc, Path, Arch, Name         string
+}
+
+// CallKind is the function of llama.h that a call came through. The numbers are shared with cgo/tap.
+type CallKind uint8
+
+// The call kinds.
+const (
+	CallDecode  CallKind = iota // llama_decode
+	CallEncode                  // llama_encode, or llama_process as encoder
+	CallProcess                 // llama_process as decoder
+)
+
+// Call is one call of a program: the batch that llama.cpp then cuts into micro-batches.
+type Call struct {
+	Number  uint64
+	Ctx     uint32
+	Kind    CallKind
+	MonoNS  int64
+	Read    bool // logits or embeddings were read, or the context synchronised, since the context's call before
+	Accepts bool // a sampler accepted a token since the context's call before
+	Rows    []CallRow
+}
+
+// CallRow is one token of a call's batch, in the program's order.
+type CallRow struct {
+	Token  int32 // -1: an embedding
+	Pos    int32 // PosAuto: left to llama.cpp
+	Seqs   []int32
+	Output bool
+}
+
+// PosAuto is the position of a row that the program left to llama.cpp.
+const PosAuto = -1 << 31
+
+// CallEnd tells how a call ended: 0, or llama.h's error number.
+type CallEnd struct {
+	Number uint64
+	Ctx    uint32
+	MonoNS int64
+	Status int
+}
+
+// Exec is one execution of a graph: one micro-batch, or work on the memory.
+type Exec struct {
+	Number      uint64 // counts up per process
+	Graph       uint64
+	Call        uint64 // 0 = outside of a call
+	Ctx         uint32
+	MonoNS      int64
+	TokenFirst  int64 // number of the first token in the run, -1 = no tokens
+	Reused      bool
+	Provisional bool // whether it is the run or a warm-up before it is decided later, by a Resolve
+	Captured    bool // tensors of it may follow
+	Tokens      []int32
+	Pos         []int32 // empty where the graph has no positions
+	Outputs     []int32 // token rows whose logits or embeddings are computed
+}
+
+// ExecEnd tells how an execution ended.
+type ExecEnd struct {
+	Number uint64
+	MonoNS int64
+	Status int
+	Lost   int // tensors of it that were dropped
+}
+
+// Resolve decides what the provisional executions of a context were, up to number Exec.
+type Resolve struct {
+	Ctx       uint32
+	Exec      uint64
+	Discarded bool // set-up, thrown away; false: the run
+}
+
+// Capture is one captured piece of a tensor. Data is borrowed: it is valid until Release is called, which must happen exactly
+// once, from any goroutine.
+type Capture struct {
+	Exec, Graph uint64
+	MonoNS      int64
+	Node        int // index into Graph.Nodes, or -1-i for Graph.Leafs[i]
+	Type        int // ggml type of Data
+	NE          [4]int64
+	RowFirst    int // first token row of the micro-batch, -1 = no rows
+	RowCount    int
+	Block       int // number of this piece of Blocks, for a tensor that is larger than a quarter of the pool
+	Blocks      int
+	BlockStart  int64 // first element of this piece
+	Data        []byte
+	Release     func()
+}
+
+// Sink takes what the tap reports, in the order in which it happened per context. Nothing that is handed over by pointer or
+// slice may be kept, except a Graph, which does not change, and a Capture's Data until its Release.
+type Sink interface {
+	Context(*Context) error
+	Graph(*Graph) error
+	Call(*Call) error
+	CallEnd(CallEnd) error
+	Exec(*Exec) error
+	Capture(*Capture) error
+	ExecEnd(ExecEnd) error
+	Resolve(Resolve) error
+}
