@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+)
+
+func TestSynthWritesWhatWasAskedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	err := runSynth([]string{"-o", path, "--arch", "qwen3moe", "--params", "tiny", "--type", "Q8_0", "--seed", "7", "--layers", "2",
+		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100", "--quiet"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := gguf.Identify(f, path)
+	want := gguf.Identity{Name: "synth-qwen3moe-tiny", Architecture: "qwen3moe", FileType: "Q8_0", SizeLabel: id.SizeLabel, Layers: 2,
+		Width: 128, Vocab: 2100, Context: 2048, Heads: 8, KVHeads: 4, FF: 96, Experts: 3, ExpertsUsed: 2,
+		Parameters: id.Parameters, TensorBytes: id.TensorBytes}
+	if id != want {
+		t.Errorf("got  %+v\nwant %+v", id, want)
+	}
+	if up, _ := f.Tensor("blk.1.ffn_up_exps.weight"); up.Type != gguf.Q8_0 || up.Values() != 128*96*3 {
+		t.Errorf("experts are %v", up)
+	}
+}
+
+func TestSynthRefuses(t *testing.T) {
+	folder := t.TempDir()
+	out := filepath.Join(folder, "m.gguf")
+	for _, c := range []struct {
+		say    string
+		status int
+		args   []string
+	}{
+		{"no output file", 2, nil},
+		{"unexpected argument", 2, []string{"-o", out, "more"}},
+		{"not defined", 2, []string{"-o", out, "--colour"}},
+		{`unknown architecture "gpt9"`, 2, []string{"-o", out, "--arch", "gpt9"}},
+		{`unknown size "2b"`, 2, []string{"-o", out, "--params", "2b"}},
+		{`unknown tensor type "q9"`, 2, []string{"-o", out, "--type", "q9"}},
+		{"cannot be made as iq4_nl", 2, []string{"-o", out, "--type", "iq4_nl"}},
+		{"llama has none", 2, []string{"-o", out, "--experts", "4"}},
+		{"vocabulary of 5", 2, []string{"-o", out, "--vocab", "5"}},
+		{"is a folder", 1, []string{"-o", folder}},
+		{"no such file or directory", 1, []string{"-o", filepath.Join(folder, "none", "m.gguf")}},
+	} {
+		err := runSynth(c.args)
+		if err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: got %v, want one line with %q", c.args, err, c.say)
+			continue
+		}
+		var status exitStatus
+		if errors.As(err, &status); c.status == 2 && status.Code != 2 {
+			t.Errorf("%q: status %d", c.args, status.Code)
+		}
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
