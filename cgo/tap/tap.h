@@ -110,6 +110,8 @@ int tap_attach(int fd);
 // tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
 void tap_detach(void);
 
+bool tap_recording(void); // whether this process has joined a collector
+
 int64_t tap_now(void); // CLOCK_MONOTONIC in nanoseconds
 
 static inline bool tap_on(void) { return __builtin_expect(tap.header != NULL && tap.recording, 0); }

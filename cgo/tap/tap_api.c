@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_api.c: the functions of llama.h that the tap stands before: who asked for a graph, with which tokens of which sequences,
 // and what tells a run from the warm-up before it.
 #define _GNU_SOURCE

@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_capture.c: one execution of a graph: its token rows at entry, the wanted tensors in their data phase.
 //
 // Hot path: budget at graph entry 2 µs for a graph seen before; per unwanted node one comparison and a bit; per wanted node one

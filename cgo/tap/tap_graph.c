@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_graph.c: what a graph is made of: nodes, leafs, who reads whom, what is wanted; and its description for the collector.
 //
 // Runs once per new graph, on the model's thread. Tables grow and are kept.

@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_hook.c: the functions of ggml that the tap stands before, and the tables of contexts and schedulers.
 #define _GNU_SOURCE
 #include "tap.h"

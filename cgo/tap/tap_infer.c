@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_infer.c: layer, component and row dimension of every node, inferred from the graph.
 //
 // Names of nodes differ between architectures and are often missing; the GGUF names of weights are stable. So a node takes its

@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_init.c: finding llama.cpp's entry points, joining the shared memory, leaving it.
 #define _GNU_SOURCE
 #include "tap.h"
@@ -133,6 +135,8 @@ void tap_detach(void) {
     atomic_store_explicit(&h->attached, 2, memory_order_release);
     tap.recording = false;
 }
+
+bool tap_recording(void) { return tap_on(); }
 
 // Looks the entry points up before the program's own code runs, and joins where the collector passed a file descriptor on.
 __attribute__((constructor)) static void tap_start(void) {

@@ -1,3 +1,5 @@
+//go:build llama
+
 // tap_pool.c: the slot pool and the record queue.
 //
 // Hot path: one lock and a bit scan per reservation, one lock and a copy of some 100 bytes per record; no allocation, no

@@ -1,0 +1,18 @@
+// Package tap is the tap: one C object, without Go, that stands before functions of llama.h and ggml-backend.h and reports what
+// they do through shared memory. It joins its collector by itself, before main, where the environment passes a file descriptor
+// on (LLAMATAP_TAP_FD); otherwise every function of it is one branch and a call.
+//
+// The same C is built as a preloadable library for programs that are not ours (make build: bin/libllamatap.so).
+//
+// # Data flow
+//
+// ggml_backend_sched_alloc_graph: the graph is read, its nodes get layer, component and rows (tap_infer.c), the wanted ones are
+// marked (tap_graph.c). ggml_backend_sched_graph_compute_async: inputs are copied, the eval callback is set where data is wanted
+// (tap_capture.c). Eval callback, data phase: one copy into slots, one record (tap_pool.c). llama_decode and its kin frame all
+// that with the program's batch (tap_api.c).
+//
+// # Promises
+//
+// No call into Go, no allocation in steady state, no system call but the futex wait on a full pool. What is dropped is counted
+// by cause. Tensor data is never changed.
+package tap

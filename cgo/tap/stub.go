@@ -1,0 +1,12 @@
+//go:build !llama
+
+package tap
+
+// Recording reports whether this process has joined a collector: never, without llama.cpp.
+func Recording() bool { return false }
+
+// Detach does nothing without llama.cpp.
+func Detach() {}
+
+// Layout is empty without llama.cpp.
+func Layout() []int { return nil }

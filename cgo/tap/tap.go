@@ -1,0 +1,44 @@
+//go:build llama
+
+package tap
+
+// #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror
+// #cgo LDFLAGS: -ldl -lpthread
+// #include "tap_shm.h"
+// #include <stdbool.h>
+// #include <stddef.h>
+// void tap_detach(void);
+// bool tap_recording(void);
+//
+// #define TAP_OFFSET(f) (int) offsetof(struct tap_header, f)
+// static int tap_layout(int i) {
+//     const int v[] = {
+//         sizeof(struct tap_header), sizeof(struct tap_config), sizeof(struct tap_stats),
+//         TAP_OFFSET(config), TAP_OFFSET(queue_head), TAP_OFFSET(queue_tail), TAP_OFFSET(ring_head), TAP_OFFSET(ring_tail),
+//         TAP_OFFSET(room), TAP_OFFSET(waiting), TAP_OFFSET(collector_sleeps), TAP_OFFSET(work), TAP_OFFSET(attached),
+//         TAP_OFFSET(glob_hits), TAP_OFFSET(stats), TAP_OFFSET(missing),
+//         TAP_OFFSET(config.layers_set), TAP_OFFSET(config.globs), TAP_OFFSET(config.backends),
+//         TAP_OFFSET(stats.loss), TAP_OFFSET(stats.wait_ns),
+//     };
+//     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;
+// }
+import "C"
+
+// Recording reports whether this process has joined a collector.
+func Recording() bool { return bool(C.tap_recording()) }
+
+// Detach says goodbye to the collector. A Go program that ends with os.Exit runs no C destructors, so the runner calls it last.
+func Detach() { C.tap_detach() }
+
+// Layout lists the sizes and offsets of the shared structures, in the order of tap_layout, for the test that compares them with
+// the collector's.
+func Layout() []int {
+	var out []int
+	for i := 0; ; i++ {
+		v := int(C.tap_layout(C.int(i)))
+		if v < 0 {
+			return out
+		}
+		out = append(out, v)
+	}
+}

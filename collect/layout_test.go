@@ -1,0 +1,35 @@
+package collect
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/llamatap/llamatap/cgo/tap"
+)
+
+// TestLayout compares Go's mirror of the shared structures with the C compiler's.
+func TestLayout(t *testing.T) {
+	want := tap.Layout()
+	if want == nil {
+		t.Log("built without llama.cpp: nothing to compare with; make test builds with it")
+		return
+	}
+	var h shmHeader
+	got := []uintptr{
+		unsafe.Sizeof(h), unsafe.Sizeof(h.Config), unsafe.Sizeof(h.Stats),
+		unsafe.Offsetof(h.Config), unsafe.Offsetof(h.QueueHead), unsafe.Offsetof(h.QueueTail), unsafe.Offsetof(h.RingHead), unsafe.Offsetof(h.RingTail),
+		unsafe.Offsetof(h.Room), unsafe.Offsetof(h.Waiting), unsafe.Offsetof(h.Sleeps), unsafe.Offsetof(h.Work), unsafe.Offsetof(h.Attached),
+		unsafe.Offsetof(h.GlobHits), unsafe.Offsetof(h.Stats), unsafe.Offsetof(h.Missing),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.LayersSet) - 0, unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Globs),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends),
+		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Loss), unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.WaitNS),
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d values to compare with %d", len(got), len(want))
+	}
+	for i := range got {
+		if int(got[i]) != want[i] {
+			t.Errorf("value %d of tap_layout: Go has %d, C has %d", i, got[i], want[i])
+		}
+	}
+}

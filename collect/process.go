@@ -1,0 +1,159 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// FDVariable tells the tap in which file descriptor the shared memory is passed on.
+const FDVariable = "LLAMATAP_TAP_FD"
+
+// Process is a model's process under the tap.
+type Process struct {
+	Region *Region
+	cmd    *exec.Cmd
+	done   chan struct{}
+	err    error
+}
+
+// Start starts cmd with the shared memory of region passed on, then gives this whole process the lowest priority: from here on
+// every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model; TERM and HUP are passed on.
+func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
+	cmd.ExtraFiles = append(cmd.ExtraFiles, region.File())
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, FDVariable+"="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	p := &Process{Region: region, cmd: cmd, done: make(chan struct{})}
+	if err := lowerPriority(); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return nil, err
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTERM, unix.SIGHUP)
+	go p.forward(signals)
+	go func() {
+		p.err = cmd.Wait()
+		signal.Stop(signals)
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// forward passes TERM and HUP on. The terminal sends the others to the model too: here they are only kept from killing us.
+func (p *Process) forward(signals chan os.Signal) {
+	for {
+		select {
+		case s := <-signals:
+			if s == unix.SIGTERM || s == unix.SIGHUP {
+				p.cmd.Process.Signal(s)
+			}
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// lowerPriority gives every thread of this process nice 19; threads that they start inherit it.
+func lowerPriority() error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("lower own priority: %w", err)
+	}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil {
+			continue
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, tid, 19); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("lower own priority to 19: %w", err)
+		}
+	}
+	return nil
+}
+
+// PID is the model's process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Stop asks the model's process to end.
+func (p *Process) Stop(s syscall.Signal) { p.cmd.Process.Signal(s) }
+
+// Exited is closed when the model's process is gone.
+func (p *Process) Exited() <-chan struct{} { return p.done }
+
+// Usage is what the model's process used; valid once it has exited.
+func (p *Process) Usage() *syscall.Rusage {
+	if p.cmd.ProcessState == nil {
+		return nil
+	}
+	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return usage
+}
+
+// Exit says how a process ended.
+type Exit struct {
+	Status int            // exit status, or 128 + signal
+	Signal syscall.Signal // 0 = none
+}
+
+// Exit waits for the model's process.
+func (p *Process) Exit() Exit {
+	<-p.done
+	state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && state.Signaled() {
+		return Exit{Status: 128 + int(state.Signal()), Signal: state.Signal()}
+	}
+	return Exit{Status: p.cmd.ProcessState.ExitCode()}
+}
+
+// Polling: the tap never makes a system call to say that there is something to read, so the collector looks. It looks less often
+// while nothing comes, and the tap wakes it when room gets short.
+const (
+	pollBusy = time.Millisecond
+	pollIdle = 10 * time.Millisecond
+)
+
+// Pump reads the queue until the model's process is gone and everything that it published is read. onIdle, where given, is called
+// whenever the queue was found empty. The first error of the sink is returned at once; the process is left running then.
+func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error) error {
+	pause := pollBusy
+	for {
+		gone := false
+		select {
+		case <-p.done:
+			gone = true
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+		n, err := reader.Drain()
+		if err != nil {
+			return err
+		}
+		if onIdle != nil {
+			if err := onIdle(); err != nil {
+				return err
+			}
+		}
+		if gone {
+			return nil
+		}
+		if pause = min(pause*2, pollIdle); n > 0 {
+			pause = pollBusy
+		}
+		reader.Sleep(pause)
+	}
+}

@@ -1,0 +1,146 @@
+package ggmlhooks
+
+// llama.cpp cuts a call's batch into micro-batches and may put the rows of several sequences in another order. The graph's inputs
+// tell each row's token and position exactly; which sequence it belongs to only the program's batch tells. RowMatcher joins the
+// two.
+//
+// A micro-batch that equals the next rows of the batch is those rows. Otherwise llama.cpp has grouped rows by sequence: then each
+// row takes the first unused row of the batch with its token and position, one that continues the sequence of the row before it
+// going first.
+type RowMatcher struct {
+	rows   []CallRow
+	used   []bool
+	cursor int
+	places map[rowKey][]int32 // made when a micro-batch does not follow the batch's order
+}
+
+type rowKey struct{ token, pos int32 }
+
+// Reset starts a new call. rows is copied, its sequence lists are not.
+func (m *RowMatcher) Reset(rows []CallRow) {
+	m.rows = append(m.rows[:0], rows...)
+	m.used = append(m.used[:0], make([]bool, len(rows))...)
+	m.cursor = 0
+	m.places = nil
+}
+
+// Row returns row i of the call.
+func (m *RowMatcher) Row(i int32) *CallRow { return &m.rows[i] }
+
+// Match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be empty.
+func (m *RowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
+	if m.follows(tokens, pos) {
+		for range tokens {
+			m.used[m.cursor] = true
+			dst = append(dst, int32(m.cursor))
+			m.cursor++
+		}
+		return dst
+	}
+	m.index()
+	before := int32(-1)
+	for i, token := range tokens {
+		before = m.pick(token, at(pos, i), before)
+		dst = append(dst, before)
+	}
+	return dst
+}
+
+func at(pos []int32, i int) int32 {
+	if i < len(pos) {
+		return pos[i]
+	}
+	return PosAuto
+}
+
+// follows reports whether the micro-batch is the next rows of the batch, in its order.
+func (m *RowMatcher) follows(tokens, pos []int32) bool {
+	if m.cursor+len(tokens) > len(m.rows) {
+		return false
+	}
+	for i, token := range tokens {
+		row := &m.rows[m.cursor+i]
+		if m.used[m.cursor+i] || row.Token != token || !samePos(row.Pos, at(pos, i)) {
+			return false
+		}
+	}
+	return true
+}
+
+func samePos(a, b int32) bool { return a == b || a == PosAuto || b == PosAuto }
+
+func (m *RowMatcher) index() {
+	if m.places != nil {
+		return
+	}
+	m.places = make(map[rowKey][]int32, len(m.rows))
+	for i, row := range m.rows {
+		if !m.used[i] {
+			key := rowKey{row.Token, row.Pos}
+			m.places[key] = append(m.places[key], int32(i))
+		}
+	}
+}
+
+// pick takes a row with token and position out of the index.
+func (m *RowMatcher) pick(token, pos, before int32) int32 {
+	key := rowKey{token, pos}
+	if len(m.places[key]) == 0 {
+		key.pos = PosAuto
+	}
+	places := m.places[key]
+	if len(places) == 0 {
+		return -1
+	}
+	chosen := 0
+	if before >= 0 {
+		for i, place := range places {
+			if continues(&m.rows[before], &m.rows[place]) {
+				chosen = i
+				break
+			}
+		}
+	}
+	row := places[chosen]
+	m.places[key] = append(places[:chosen:chosen], places[chosen+1:]...)
+	m.used[row] = true
+	return row
+}
+
+// continues reports whether b is the next token of a's first sequence.
+func continues(a, b *CallRow) bool {
+	return len(a.Seqs) > 0 && len(b.Seqs) > 0 && a.Seqs[0] == b.Seqs[0] && (b.Pos == PosAuto || b.Pos == a.Pos+1)
+}
+
+// PhaseTracker tells prompt tokens from generated ones. A token is one that was generated when its sequence brings nothing else in
+// this call, it is not the sequence's first, the sequence's token before it was an output token, and the program has looked at
+// results in between. (llama.h knows no phases: a prompt's last token alone in a batch differs from a generated one only in that
+// nobody could have chosen it.)
+type PhaseTracker struct {
+	output map[int32]bool // per sequence: its last token was an output token
+	count  map[int32]int  // per sequence: tokens in this call
+	read   bool
+}
+
+// Reset starts a new call of the context.
+func (t *PhaseTracker) Reset(c *Call) {
+	if t.output == nil {
+		t.output, t.count = map[int32]bool{}, map[int32]int{}
+	}
+	clear(t.count)
+	t.read = c.Read || c.Accepts
+	for i := range c.Rows {
+		t.count[c.Rows[i].Seqs[0]]++
+	}
+}
+
+// Phase returns the phase of a row at pos and notes it.
+func (t *PhaseTracker) Phase(row *CallRow, pos int32) Phase {
+	seq := row.Seqs[0]
+	phase := PhasePrefill
+	if t.read && t.count[seq] == 1 && pos > 0 && t.output[seq] {
+		phase = PhaseDecode
+	}
+	t.output[seq] = row.Output
+	return phase
+}

@@ -1,0 +1,75 @@
+package ggmlhooks
+
+import (
+	"slices"
+	"testing"
+)
+
+func callRows(rows ...[3]int32) []CallRow { // token, pos, seq
+	var out []CallRow
+	for _, r := range rows {
+		out = append(out, CallRow{Token: r[0], Pos: r[1], Seqs: []int32{r[2]}})
+	}
+	return out
+}
+
+func TestRowMatcher(t *testing.T) {
+	interleaved := callRows([3]int32{7, 0, 0}, [3]int32{7, 0, 1}, [3]int32{8, 1, 0}, [3]int32{8, 1, 1})
+	tests := []struct {
+		name    string
+		rows    []CallRow
+		batches [][2][]int32 // tokens, positions
+		want    [][]int32
+	}{
+		{"in order, cut in two", callRows([3]int32{1, 0, 0}, [3]int32{2, 1, 0}, [3]int32{3, 2, 0}),
+			[][2][]int32{{{1, 2}, {0, 1}}, {{3}, {2}}}, [][]int32{{0, 1}, {2}}},
+		{"equal prompts, taken as they come", interleaved,
+			[][2][]int32{{{7, 7, 8, 8}, {0, 0, 1, 1}}}, [][]int32{{0, 1, 2, 3}}},
+		{"equal prompts, grouped by sequence", interleaved,
+			[][2][]int32{{{7, 8, 7, 8}, {0, 1, 0, 1}}}, [][]int32{{0, 2, 1, 3}}},
+		{"positions left to llama.cpp", callRows([3]int32{5, PosAuto, 0}, [3]int32{6, PosAuto, 0}),
+			[][2][]int32{{{5, 6}, {40, 41}}}, [][]int32{{0, 1}}},
+		{"a token that the batch does not hold", callRows([3]int32{5, 0, 0}),
+			[][2][]int32{{{9}, {0}}}, [][]int32{{-1}}},
+		{"embeddings", callRows([3]int32{-1, 0, 0}, [3]int32{-1, 1, 0}),
+			[][2][]int32{{{-1, -1}, {0, 1}}}, [][]int32{{0, 1}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var m RowMatcher
+			m.Reset(test.rows)
+			for i, b := range test.batches {
+				if got := m.Match(nil, b[0], b[1]); !slices.Equal(got, test.want[i]) {
+					t.Errorf("micro-batch %d: rows %v, want %v", i, got, test.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestPhaseTracker(t *testing.T) {
+	var p PhaseTracker
+	step := func(read bool, rows ...CallRow) (out []Phase) {
+		p.Reset(&Call{Rows: rows, Read: read})
+		for i := range rows {
+			out = append(out, p.Phase(&rows[i], rows[i].Pos))
+		}
+		return out
+	}
+	row := func(pos, seq int32, output bool) CallRow {
+		return CallRow{Pos: pos, Seqs: []int32{seq}, Output: output}
+	}
+	check := func(name string, got []Phase, want ...Phase) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	check("prompt", step(false, row(0, 0, false), row(1, 0, true)), PhasePrefill, PhasePrefill)
+	check("rest of a prompt, nothing read", step(false, row(2, 0, true)), PhasePrefill)
+	check("generated", step(true, row(3, 0, true)), PhaseDecode)
+	check("a second prompt beside it", step(true, row(4, 0, true), row(0, 1, false), row(1, 1, false)), PhaseDecode, PhasePrefill, PhasePrefill)
+	check("its one-token rest was no output", step(true, row(5, 0, true), row(2, 1, true)), PhaseDecode, PhasePrefill)
+	check("both generate", step(true, row(6, 0, true), row(3, 1, true)), PhaseDecode, PhaseDecode)
+	check("started anew", step(true, row(0, 0, true)), PhasePrefill)
+}
