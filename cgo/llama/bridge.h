@@ -1,0 +1,56 @@
+// What package llama needs in C: llama.cpp's log, flags that its callbacks read, a file in memory, threads, and one step of sampling.
+// Nothing here calls Go.
+#ifndef LLAMATAP_BRIDGE_H
+#define LLAMATAP_BRIDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "llama.h"
+
+// bridge_signal is shared between Go and a callback. Both sides access its fields atomically.
+struct bridge_signal {
+	int32_t  stop;     // not 0: the callback asks llama.cpp to stop
+	uint32_t fraction; // how much of the model is loaded, bits of a float
+};
+
+// bridge_log_init routes the log of llama.cpp and ggml, and the message of a failed assertion, through this file.
+void bridge_log_init(void);
+// bridge_log_level sets the lowest level that is written to stderr.
+void bridge_log_level(int level);
+// bridge_log_collect starts or stops keeping errors for bridge_log_take in place of writing them.
+void bridge_log_collect(bool on);
+// bridge_log_take moves the collected errors into buf as a string and returns its length.
+size_t bridge_log_take(char * buf, size_t size);
+
+// bridge_backends_load loads the backends of a folder and returns whether there is one for the CPU then.
+bool bridge_backends_load(const char * dir);
+// bridge_rpc_add loads the RPC backend from path (may be NULL), and registers the devices of a server.
+// 0: done, 1: there is no RPC backend, 2: the server does not answer as one.
+int bridge_rpc_add(const char * path, const char * endpoint);
+
+// bridge_model_params sets the progress callback of params to one that reads and writes signal.
+void bridge_model_params(struct llama_model_params * params, struct bridge_signal * signal);
+// bridge_context_signal lets signal->stop end a running decode.
+void bridge_context_signal(struct llama_context * ctx, struct bridge_signal * signal);
+
+// bridge_memory_file makes a file in memory that holds size bytes of data. NULL: errno says why. The caller closes it.
+FILE * bridge_memory_file(const char * name, const void * data, size_t size);
+
+// bridge_threads are the thread pools of a context; batch is NULL where one serves both.
+struct bridge_threads {
+	struct ggml_threadpool * single;
+	struct ggml_threadpool * batch;
+};
+// bridge_threads_attach makes the pools and attaches them to ctx. false: the CPU backend makes none, and ggml makes its own per graph.
+bool bridge_threads_attach(struct llama_context * ctx, int n, int n_batch, struct bridge_threads * out);
+// bridge_threads_free frees the pools; after llama_free of their context.
+void bridge_threads_free(struct bridge_threads * threads);
+
+// bridge_sample fills candidates (n_vocab of them) with the logits of output i, applies the chain and returns the chosen token;
+// -2: there are no logits, -3: the chain chose none.
+llama_token bridge_sample(struct llama_sampler * chain, struct llama_context * ctx, int32_t i, llama_token_data * candidates, int32_t n_vocab);
+
+#endif

@@ -1,0 +1,134 @@
+//go:build llama
+
+package llama
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+)
+
+// Context is what one or several sequences of a model are decoded in: its memory, buffers and threads. It belongs to one goroutine
+// at a time, which should be locked to its thread; only Interrupt may be called from anywhere.
+type Context struct {
+	c       *C.struct_llama_context
+	model   *Model
+	signal  *signal
+	threads C.struct_bridge_threads
+}
+
+// DefaultContextParams returns llama.cpp's defaults.
+func DefaultContextParams() ContextParams {
+	d := C.llama_context_default_params()
+	return ContextParams{
+		Size: int(d.n_ctx), Batch: int(d.n_batch), MicroBatch: int(d.n_ubatch), Sequences: int(d.n_seq_max),
+		Threads: int(d.n_threads), BatchThreads: int(d.n_threads_batch),
+		FlashAttention: FlashAttention(d.flash_attn_type), TypeK: CacheType(d.type_k), TypeV: CacheType(d.type_v), NoPerf: bool(d.no_perf),
+	}
+}
+
+// NewContext makes a context. The error is ErrContext with llama.cpp's reason.
+func (m *Model) NewContext(params ContextParams) (*Context, error) {
+	if m.c == nil {
+		return nil, fmt.Errorf("make a context: the model is %w", ErrClosed)
+	}
+	why, stop := collectErrors()
+	defer stop()
+	c := C.llama_init_from_model(m.c, params.c())
+	if c == nil {
+		return nil, why(ErrContext)
+	}
+	x := &Context{c: c, model: m, signal: newSignal()}
+	C.bridge_context_signal(c, x.signal.c)
+	C.bridge_threads_attach(c, C.int(params.Threads), C.int(params.BatchThreads), &x.threads)
+	m.contexts.Add(1)
+	return x, nil
+}
+
+func (p *ContextParams) c() C.struct_llama_context_params {
+	c := C.llama_context_default_params()
+	c.n_ctx, c.n_batch, c.n_ubatch = C.uint32_t(p.Size), C.uint32_t(p.Batch), C.uint32_t(p.MicroBatch)
+	c.n_seq_max = C.uint32_t(p.Sequences)
+	c.n_threads, c.n_threads_batch = C.int32_t(p.Threads), C.int32_t(p.BatchThreads)
+	c.flash_attn_type = int32(p.FlashAttention)
+	c.type_k, c.type_v = uint32(p.TypeK), uint32(p.TypeV)
+	c.no_perf = C.bool(p.NoPerf)
+	return c
+}
+
+// Close frees the context and its threads.
+func (x *Context) Close() {
+	if x.c == nil {
+		return
+	}
+	C.llama_free(x.c)
+	C.bridge_threads_free(&x.threads)
+	x.signal.free()
+	x.c = nil
+	x.model.contexts.Add(-1)
+}
+
+// Size is the length of the context in tokens, as llama.cpp rounded it.
+func (x *Context) Size() int { return int(C.llama_n_ctx(x.c)) }
+
+// Batch is the most tokens per Decode.
+func (x *Context) Batch() int { return int(C.llama_n_batch(x.c)) }
+
+// MicroBatch is the most tokens per graph.
+func (x *Context) MicroBatch() int { return int(C.llama_n_ubatch(x.c)) }
+
+// Decode computes a batch. It blocks until the work is handed over; Synchronize or Logits waits for the result. Errors: ErrNoSlot and
+// ErrBatch leave the context as it was, ErrInterrupted and ErrDecode keep the micro-batches that were computed.
+func (x *Context) Decode(b *Batch) error {
+	if x.c == nil || b.capacity == 0 {
+		return fmt.Errorf("decode: context or batch is %w", ErrClosed)
+	}
+	rc := C.llama_decode(x.c, b.c)
+	switch {
+	case rc == 0:
+		return nil
+	case x.signal.stopped():
+		return fmt.Errorf("decode: %w", ErrInterrupted)
+	case rc == 1:
+		return fmt.Errorf("decode %d tokens: %w", b.Len(), ErrNoSlot)
+	case rc == -1:
+		return fmt.Errorf("decode %d tokens: %w", b.Len(), ErrBatch)
+	}
+	return fmt.Errorf("decode %d tokens: %w (status %d)", b.Len(), ErrDecode, int(rc))
+}
+
+// Interrupt ends a running Decode within an operation of its graph, on the CPU, and lets those that follow fail with ErrInterrupted
+// until Resume. Any goroutine may call it, until Close.
+func (x *Context) Interrupt() { x.signal.stop() }
+
+// Resume takes Interrupt back.
+func (x *Context) Resume() { x.signal.clear() }
+
+// Synchronize waits until all work is done.
+func (x *Context) Synchronize() { C.llama_synchronize(x.c) }
+
+// Logits are the logits of output i of the last batch: its index in the batch, or -1 for the last output. The slice is C memory, one
+// value per token of the vocabulary, and valid until the next call on this context. It waits for the result.
+func (x *Context) Logits(i int) ([]float32, error) {
+	p := C.llama_get_logits_ith(x.c, C.int32_t(i))
+	if p == nil {
+		return nil, fmt.Errorf("read logits %d: %w", i, ErrNoLogits)
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(p)), x.model.vocab.n), nil
+}
+
+// Perf is what llama.cpp measured.
+func (x *Context) Perf() Perf {
+	p := C.llama_perf_context(x.c)
+	ms := func(v C.double) time.Duration { return time.Duration(float64(v) * float64(time.Millisecond)) }
+	return Perf{
+		Load: ms(p.t_load_ms), Prompt: ms(p.t_p_eval_ms), Eval: ms(p.t_eval_ms),
+		PromptTokens: int(p.n_p_eval), EvalTokens: int(p.n_eval), GraphsReused: int(p.n_reused),
+	}
+}
+
+// PerfReset starts llama.cpp's measuring again.
+func (x *Context) PerfReset() { C.llama_perf_context_reset(x.c) }

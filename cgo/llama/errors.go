@@ -1,0 +1,27 @@
+package llama
+
+import "errors"
+
+// Errors of this package, wrapped with what was being done; test with errors.Is.
+var (
+	// ErrNoBackend: no compute backend for the CPU was found where this build looks for them.
+	ErrNoBackend = errors.New("llama.cpp found no CPU backend")
+	// ErrLoad: llama.cpp refused the model.
+	ErrLoad = errors.New("llama.cpp cannot load the model")
+	// ErrContext: llama.cpp could not make a context, mostly for want of memory.
+	ErrContext = errors.New("llama.cpp cannot make a context")
+	// ErrNoSlot: the memory of the context has no room for the batch.
+	ErrNoSlot = errors.New("no room in the context for this batch")
+	// ErrInterrupted: Context.Interrupt, or the end of LoadModel's context.Context, stopped the work.
+	ErrInterrupted = errors.New("interrupted")
+	// ErrBatch: the batch is empty, too long, or holds tokens or positions that do not exist.
+	ErrBatch = errors.New("invalid batch")
+	// ErrDecode: computing the batch failed; llama.cpp's log says why.
+	ErrDecode = errors.New("llama.cpp cannot decode the batch")
+	// ErrNoLogits: the batch has no output at the index asked for.
+	ErrNoLogits = errors.New("no logits at this index")
+	// ErrDevice: a device or server of this name does not exist.
+	ErrDevice = errors.New("no such device")
+	// ErrClosed: the object was closed.
+	ErrClosed = errors.New("already closed")
+)

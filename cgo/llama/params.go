@@ -1,0 +1,196 @@
+package llama
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Token is the number of a token in a model's vocabulary.
+type Token int32
+
+// NoToken is the token that a vocabulary does not have.
+const NoToken Token = -1
+
+// Pos is a position in a sequence, counted from 0.
+type Pos int32
+
+// Seq is the number of a sequence in a context.
+type Seq int32
+
+// RandomSeed, as a seed, takes one from the system.
+const RandomSeed uint32 = 0xFFFFFFFF
+
+// AllPositions, as from or to of a range, leaves that side of it open; AllSequences means every sequence.
+const (
+	AllPositions Pos = -1
+	AllSequences Seq = -1
+)
+
+// Installation says where this build's llama.cpp is. Fields are empty where there is nothing: no loader of its own where the
+// machine's is used, no backends folder where backends are built in.
+type Installation struct {
+	LibDir   string // folder of libllama.so
+	LibPath  string // library path of programs that are linked with it
+	Backends string // folder of the loadable ggml backends
+	Bin      string // folder of llama.cpp's own programs
+	Loader   string // dynamic loader that they need
+}
+
+// LoadMode says how a model's weights come into memory.
+type LoadMode int32
+
+// Load modes, numbered as llama.h does.
+const (
+	LoadAuto    LoadMode = iota - 1 // mapped, unless a device cannot
+	LoadRead                        // read
+	LoadMap                         // mapped
+	LoadLock                        // read and locked in RAM
+	LoadMapLock                     // mapped and locked in RAM
+	LoadDirect                      // read past the page cache
+)
+
+var loadModes = []string{"auto", "none", "mmap", "mlock", "mmap+mlock", "dio"}
+
+// ParseLoadMode reads a load mode as llama.cpp's --load-mode spells it.
+func ParseLoadMode(s string) (LoadMode, error) {
+	for i, name := range loadModes {
+		if s == name {
+			return LoadMode(i - 1), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown load mode %q: take %s", s, strings.Join(loadModes, ", "))
+}
+
+// FlashAttention says whether attention is computed as one fused operation.
+type FlashAttention int32
+
+// Flash attention settings, numbered as llama.h does.
+const (
+	FlashAttentionAuto FlashAttention = iota - 1
+	FlashAttentionOff
+	FlashAttentionOn
+)
+
+// ParseFlashAttention reads "on", "off" or "auto".
+func ParseFlashAttention(s string) (FlashAttention, error) {
+	switch s {
+	case "auto":
+		return FlashAttentionAuto, nil
+	case "off":
+		return FlashAttentionOff, nil
+	case "on":
+		return FlashAttentionOn, nil
+	}
+	return 0, fmt.Errorf("unknown flash attention setting %q: take on, off or auto", s)
+}
+
+// CacheType is the type of the values in a KV cache.
+type CacheType int32
+
+// Types of KV caches, numbered as ggml.h's ggml_type.
+const (
+	CacheF32   CacheType = 0
+	CacheF16   CacheType = 1
+	CacheQ4_0  CacheType = 2
+	CacheQ4_1  CacheType = 3
+	CacheQ5_0  CacheType = 6
+	CacheQ5_1  CacheType = 7
+	CacheQ8_0  CacheType = 8
+	CacheIQ4NL CacheType = 20
+	CacheBF16  CacheType = 30
+)
+
+var cacheTypes = map[string]CacheType{
+	"f32": CacheF32, "f16": CacheF16, "bf16": CacheBF16, "q8_0": CacheQ8_0, "q4_0": CacheQ4_0, "q4_1": CacheQ4_1,
+	"iq4_nl": CacheIQ4NL, "q5_0": CacheQ5_0, "q5_1": CacheQ5_1,
+}
+
+// ParseCacheType reads a type as llama.cpp's --cache-type-k spells it.
+func ParseCacheType(s string) (CacheType, error) {
+	if t, ok := cacheTypes[s]; ok {
+		return t, nil
+	}
+	return 0, fmt.Errorf("unknown cache type %q: take f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1", s)
+}
+
+// ModelParams says how a model is loaded. DefaultModelParams gives llama.cpp's defaults.
+type ModelParams struct {
+	// GPULayers is how many layers devices other than the CPU hold; negative: all.
+	GPULayers int
+	// Load is how weights come into memory.
+	Load LoadMode
+	// Devices are the names of the devices to use; nil: all that there are; empty, not nil: none but the CPU.
+	Devices []string
+	// CheckTensors has llama.cpp look for invalid numbers in the weights.
+	CheckTensors bool
+	// Progress, if not nil, is called a few times per second while the model loads, with the fraction that is done, on a goroutine
+	// of its own. No call comes after LoadModel has returned.
+	Progress func(fraction float64)
+}
+
+// ContextParams says how a context is made. DefaultContextParams gives llama.cpp's defaults.
+type ContextParams struct {
+	// Size is the length of the context in tokens; 0: what the model was trained for.
+	Size int
+	// Batch and MicroBatch are the most tokens per Decode and per graph.
+	Batch, MicroBatch int
+	// Sequences is the most sequences that are decoded at a time.
+	Sequences int
+	// Threads decode single tokens, BatchThreads decode batches; at least 1.
+	Threads, BatchThreads int
+	// FlashAttention says whether attention is one fused operation.
+	FlashAttention FlashAttention
+	// TypeK and TypeV are the types of the KV cache; a quantised V cache needs flash attention.
+	TypeK, TypeV CacheType
+	// NoPerf leaves llama.cpp's own clocks off; Perf then counts, but times are zero.
+	NoPerf bool
+}
+
+// LogitBias is added to a token's logit before anything else looks at it.
+type LogitBias struct {
+	Token Token
+	Bias  float32
+}
+
+// Perf is what llama.cpp itself measured in a context since it was made or PerfReset was called.
+type Perf struct {
+	Load         time.Duration // loading the model
+	Prompt       time.Duration // decoding batches of more than one token
+	Eval         time.Duration // decoding single tokens
+	PromptTokens int
+	EvalTokens   int
+	GraphsReused int
+}
+
+// DeviceKind is what a device is.
+type DeviceKind int32
+
+// Kinds of devices, numbered as ggml-backend.h does.
+const (
+	DeviceCPU DeviceKind = iota
+	DeviceGPU
+	DeviceIGPU
+	DeviceAccel
+	DeviceMeta
+)
+
+// Device is one place that can compute.
+type Device struct {
+	Name, Description string
+	Kind              DeviceKind
+	FreeBytes         uint64
+	TotalBytes        uint64
+}
+
+// LogLevel is how much of llama.cpp's log reaches stderr.
+type LogLevel int32
+
+// Log levels, numbered as ggml.h does.
+const (
+	LogDebug LogLevel = 1
+	LogInfo  LogLevel = 2
+	LogWarn  LogLevel = 3
+	LogError LogLevel = 4
+	LogNone  LogLevel = 6
+)

@@ -1,0 +1,136 @@
+//go:build !llama
+
+package llama
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// errNoLlama is what every call that can fail returns in a build without llama.cpp.
+var errNoLlama = fmt.Errorf("built without llama.cpp: %w: build with 'make build', which fetches it and sets the build tag llama", errors.ErrUnsupported)
+
+// Installed returns an error: this build has no llama.cpp.
+func Installed() (Installation, error) { return Installation{}, errNoLlama }
+
+// Version is empty: this build has no llama.cpp.
+func Version() string { return "" }
+
+// Init returns an error: this build has no llama.cpp.
+func Init() error { return errNoLlama }
+
+// SetLog does nothing in this build.
+func SetLog(LogLevel) {}
+
+// Devices is empty in this build.
+func Devices() []Device { return nil }
+
+// AddRPC returns an error: this build has no llama.cpp.
+func AddRPC(string) error { return errNoLlama }
+
+// Model cannot be made in this build.
+type Model struct{ vocab Vocab }
+
+// DefaultModelParams returns the zero value in this build.
+func DefaultModelParams() ModelParams { return ModelParams{} }
+
+// LoadModel returns an error: this build has no llama.cpp.
+func LoadModel(context.Context, string, ModelParams) (*Model, error) { return nil, errNoLlama }
+
+// LoadModelBytes returns an error: this build has no llama.cpp.
+func LoadModelBytes(context.Context, string, []byte, ModelParams) (*Model, error) {
+	return nil, errNoLlama
+}
+
+// The methods of objects that this build cannot make. What they return is the zero value.
+
+func (*Model) Close() error                               { return nil }
+func (m *Model) Vocab() *Vocab                            { return &m.vocab }
+func (*Model) Description() string                        { return "" }
+func (*Model) Meta(string) (string, bool)                 { return "", false }
+func (*Model) Size() uint64                               { return 0 }
+func (*Model) Parameters() uint64                         { return 0 }
+func (*Model) Layers() int                                { return 0 }
+func (*Model) Width() int                                 { return 0 }
+func (*Model) TrainedContext() int                        { return 0 }
+func (*Model) HasEncoder() bool                           { return false }
+func (*Model) HasDecoder() bool                           { return false }
+func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }
+
+// Vocab cannot be had in this build.
+type Vocab struct{}
+
+func (*Vocab) Tokens() int                                    { return 0 }
+func (*Vocab) Tokenize(string, bool, bool) ([]Token, error)   { return nil, errNoLlama }
+func (*Vocab) AppendPiece(dst []byte, _ Token, _ bool) []byte { return dst }
+func (*Vocab) Detokenize([]Token, bool, bool) string          { return "" }
+func (*Vocab) Begin() Token                                   { return NoToken }
+func (*Vocab) End() Token                                     { return NoToken }
+func (*Vocab) EndsGeneration(Token) bool                      { return false }
+func (*Vocab) IsControl(Token) bool                           { return false }
+func (*Vocab) AddsBegin() bool                                { return false }
+func (*Vocab) AddsEnd() bool                                  { return false }
+func (*Vocab) Suppressed() []Token                            { return nil }
+
+// Batch cannot be made in this build.
+type Batch struct{}
+
+// NewBatch returns an error: this build has no llama.cpp.
+func NewBatch(int, int) (*Batch, error) { return nil, errNoLlama }
+
+func (*Batch) Add(Token, Pos, bool, ...Seq) error { return errNoLlama }
+func (*Batch) Len() int                           { return 0 }
+func (*Batch) Reset()                             {}
+func (*Batch) Close()                             {}
+
+// Context cannot be made in this build.
+type Context struct{}
+
+// DefaultContextParams returns the zero value in this build.
+func DefaultContextParams() ContextParams { return ContextParams{} }
+
+func (*Context) Close()                        {}
+func (*Context) Size() int                     { return 0 }
+func (*Context) Batch() int                    { return 0 }
+func (*Context) MicroBatch() int               { return 0 }
+func (*Context) Decode(*Batch) error           { return errNoLlama }
+func (*Context) Interrupt()                    {}
+func (*Context) Resume()                       {}
+func (*Context) Synchronize()                  {}
+func (*Context) Logits(int) ([]float32, error) { return nil, errNoLlama }
+func (*Context) Perf() Perf                    { return Perf{} }
+func (*Context) PerfReset()                    {}
+func (*Context) Memory() Memory                { return Memory{} }
+
+// Memory cannot be had in this build.
+type Memory struct{}
+
+func (Memory) Clear(bool)                {}
+func (Memory) Remove(Seq, Pos, Pos) bool { return false }
+func (Memory) Copy(_, _ Seq, _, _ Pos)   {}
+func (Memory) Keep(Seq)                  {}
+func (Memory) Shift(Seq, Pos, Pos, Pos)  {}
+func (Memory) Divide(Seq, Pos, Pos, int) {}
+func (Memory) Range(Seq) (low, high Pos) { return -1, -1 }
+func (Memory) CanShift() bool            { return false }
+
+// Sampler does nothing in this build.
+type Sampler struct{}
+
+// NewSampler returns a sampler that chooses nothing.
+func NewSampler(*Vocab) *Sampler { return &Sampler{} }
+
+func (*Sampler) Close()                              {}
+func (*Sampler) AddLogitBias([]LogitBias)            {}
+func (*Sampler) AddPenalties(_ int, _, _, _ float32) {}
+func (*Sampler) AddTopK(int)                         {}
+func (*Sampler) AddTopP(float32, int)                {}
+func (*Sampler) AddMinP(float32, int)                {}
+func (*Sampler) AddTemperature(_, _, _ float32)      {}
+func (*Sampler) AddDist(uint32)                      {}
+func (*Sampler) AddGreedy()                          {}
+func (*Sampler) Sample(*Context, int) (Token, error) { return NoToken, errNoLlama }
+func (*Sampler) Accept(Token)                        {}
+func (*Sampler) Reset()                              {}
+func (*Sampler) Seed() uint32                        { return RandomSeed }
