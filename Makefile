@@ -1,0 +1,76 @@
+# make demo   on a fresh machine with Go: sets up, builds, runs the main job on the embedded model
+# make test   the same set-up, then every check and test; under 15 minutes on two cores
+#
+# LLAMA_PREFIX=/path links with a llama.cpp of your own (CUDA, Metal, newer) instead of Debian's.
+
+GO           ?= go
+CC           ?= cc
+LLAMA_PREFIX ?=
+
+llama   := third_party/llama.cpp
+link     = $(llama)/link
+goflags  = $(shell $(link) --env $(LLAMA_PREFIX))
+cflags   = $(shell $(link) --cflags $(LLAMA_PREFIX))
+novcs   := $(shell git rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
+tap_c   := $(wildcard cgo/tap/*.c)
+tap_h   := $(wildcard cgo/tap/*.h)
+C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
+
+.PHONY: build demo test nightly bench bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
+.DEFAULT_GOAL := build
+
+build: bin/llamatap tap
+
+demo: build
+	bin/llamatap demo
+
+test nightly: export LLAMATAP_NIGHTLY = $(if $(filter nightly,$@),1)
+test nightly:
+	scripts/setup test
+	$(MAKE) --no-print-directory build
+	scripts/test
+
+# setup installs what is missing to build, or says what to install by hand.
+setup:
+	@scripts/setup build
+
+# llama makes llama.cpp ready to link with and writes the git-ignored cgo/*/zflags.go.
+llama: setup
+	@$(if $(LLAMA_PREFIX),,$(llama)/fetch)
+	@$(link) $(LLAMA_PREFIX)
+
+bin/llamatap: llama FORCE
+	GOFLAGS="$(goflags)" $(GO) build $(novcs) -o $@ ./cmd/llamatap
+
+# tap is the tap as an object to preload into any program that runs llama.cpp.
+tap: $(if $(tap_c),bin/libllamatap.so)
+
+bin/libllamatap.so: $(tap_c) $(tap_h) Makefile | llama
+	@mkdir -p bin
+	$(CC) $(C_FLAGS) -fPIC -shared $(cflags) -o $@.new $(tap_c) -ldl -pthread
+	@mv $@.new $@
+
+bench: build
+	bin/llamatap bench
+
+# bench-smoke runs every benchmark once: it proves that they work, not how fast.
+bench-smoke: llama
+	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+fuzz-smoke: llama
+	scripts/test fuzz
+
+lint: llama
+	scripts/test lint
+
+# env prints what a shell needs for go build and go test by hand: eval "$(make -s env)"
+env: llama
+	@printf 'export GOFLAGS="%s"\n' "$(goflags)"
+
+update-llama:
+	$(llama)/fetch --update
+
+clean:
+	rm -rf bin build $(llama)/dist $(llama)/dist.* cgo/*/zflags.go
+
+FORCE:

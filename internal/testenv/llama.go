@@ -1,0 +1,38 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// NeedLlama returns the absolute path of third_party/llama.cpp/dist, the fetched llama.cpp.
+func NeedLlama(t testing.TB) string {
+	t.Helper()
+	dist := filepath.Join(Root(t), "third_party", "llama.cpp", "dist")
+	if _, err := os.Stat(filepath.Join(dist, ".stamp")); err != nil {
+		llama.miss(t, err.Error())
+	}
+	return dist
+}
+
+// A Tool is a program of the fetched llama.cpp, unmodified.
+type Tool struct {
+	// Path starts the program: a script that runs it with the fetched loader, libraries and CPU
+	// backends.
+	Path string
+}
+
+// NeedTool asks for a program of llama.cpp by its name, such as llama-completion.
+func NeedTool(t testing.TB, name string) *Tool {
+	t.Helper()
+	path := filepath.Join(NeedLlama(t), "run", name)
+	if _, err := os.Stat(path); err != nil {
+		llama.miss(t, err.Error())
+	}
+	return &Tool{Path: path}
+}
+
+// Command returns the command that runs the tool; the script execs, so signals reach the program.
+func (tool *Tool) Command(args ...string) *exec.Cmd { return exec.Command(tool.Path, args...) }

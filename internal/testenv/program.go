@@ -1,0 +1,66 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// NeedBinary returns the path of bin/llamatap, which make build makes beside bin/libllamatap.so.
+func NeedBinary(t testing.TB) string {
+	t.Helper()
+	bin := filepath.Join(Root(t), "bin")
+	for _, name := range []string{"llamatap", "libllamatap.so"} {
+		// The stat also makes a cached test result depend on the file.
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			binary.miss(t, err.Error())
+		}
+	}
+	return filepath.Join(bin, "llamatap")
+}
+
+// NeedPython returns the interpreter of the oracle tests' environment, in which modules import.
+func NeedPython(t testing.TB, modules ...string) string {
+	t.Helper()
+	interpreter := filepath.Join(Root(t), "build", "venv", "bin", "python")
+	if _, err := os.Stat(interpreter); err != nil {
+		python.miss(t, err.Error())
+	}
+	imports := "pass"
+	if len(modules) > 0 {
+		imports = "import " + strings.Join(modules, ", ")
+	}
+	if out, err := exec.Command(interpreter, "-c", imports).CombinedOutput(); err != nil {
+		python.miss(t, strings.TrimSpace(string(out)))
+	}
+	return interpreter
+}
+
+// NeedStrace returns the path of a strace that may trace a child here.
+func NeedStrace(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("strace")
+	if err != nil {
+		strace.miss(t, err.Error())
+	}
+	if out, err := exec.Command(path, "-o", os.DevNull, "true").CombinedOutput(); err != nil {
+		need{what: "strace"}.miss(t, strings.TrimSpace(string(out)))
+	}
+	return path
+}
+
+// NeedCC returns the path of a C compiler.
+func NeedCC(t testing.TB) string {
+	t.Helper()
+	name := os.Getenv("CC")
+	if name == "" {
+		name = "cc"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		cc.miss(t, err.Error())
+	}
+	return path
+}

@@ -1,0 +1,97 @@
+package testenv
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// RPCBackend returns the environment entry that makes any llama.cpp program load the RPC backend,
+// which is kept apart because it is wanted only here.
+func RPCBackend(t testing.TB) string {
+	t.Helper()
+	return "GGML_BACKEND_PATH=" + filepath.Join(NeedLlama(t), "backends-rpc", "libggml-rpc.so")
+}
+
+// NeedRPC serves the CPU as an RPC device on loopback until the test ends, and returns its endpoint
+// (host:port, for --rpc). Programs that use it need [RPCBackend] in their environment.
+func NeedRPC(t testing.TB) string {
+	t.Helper()
+	dist, endpoint := NeedLlama(t), freeEndpoint(t)
+	server := exec.Command(buildRPCServer(t, dist),
+		filepath.Join(dist, "run"), filepath.Join(dist, "backends-rpc", "libggml-rpc.so"), endpoint)
+	server.Stderr = os.Stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- server.Wait() }()
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		<-exited
+	})
+	awaitServing(t, endpoint, exited)
+	return endpoint
+}
+
+// buildRPCServer compiles cgo/rpcserver against dist.
+func buildRPCServer(t testing.TB, dist string) string {
+	t.Helper()
+	libs := glob1(t, filepath.Join(dist, "usr", "lib", "*-linux-gnu"))
+	glibc := glob1(t, filepath.Join(dist, "glibc", "usr", "lib", "*-linux-gnu"))
+	program := filepath.Join(t.TempDir(), "rpcserver")
+	args := []string{
+		"-Wall", "-Wextra", "-Werror", "-O2", "-o", program,
+		filepath.Join(Root(t), "cgo", "rpcserver", "rpcserver.c"),
+		"-I" + filepath.Join(dist, "usr", "include"), "-L" + libs,
+		"-Wl,--allow-shlib-undefined", "-lggml", "-lggml-base",
+		"-Wl,--disable-new-dtags", "-Wl,-rpath," + glibc + ":" + libs,
+		"-Wl,--dynamic-linker," + glob1(t, filepath.Join(glibc, "ld-linux-*")),
+	}
+	if out, err := exec.Command(NeedCC(t), args...).CombinedOutput(); err != nil {
+		t.Fatalf("compile rpcserver: %v\n%s", err, out)
+	}
+	return program
+}
+
+// glob1 returns the one path that pattern matches.
+func glob1(t testing.TB, pattern string) string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%s matches %d files, want 1 (%v)", pattern, len(paths), err)
+	}
+	return paths[0]
+}
+
+// freeEndpoint returns a loopback address that nobody listens on now.
+func freeEndpoint(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// awaitServing returns when something answers at endpoint, and fails when the server ends instead.
+func awaitServing(t testing.TB, endpoint string, exited chan error) {
+	t.Helper()
+	for {
+		conn, err := net.Dial("tcp", endpoint)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case err := <-exited:
+			exited <- err
+			t.Fatalf("rpc server ended early: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Package testenv says what a test needs from the machine.
+//
+// A test asks with a Need function. Where the thing is missing the test is skipped, with the way to
+// get it; under LLAMATAP_CI=1 a thing that CI is known to have is a failure instead. What no
+// installation can bring (a GPU, a PMU) stays a skip everywhere.
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Words of skip texts that even CI accepts, see [Excused].
+const (
+	beyondMachine = "this machine cannot have it"
+	nightlyOnly   = "runs in make nightly"
+	notWithRace   = "not under the race detector"
+)
+
+// A need is one thing that tests ask for.
+type need struct {
+	what   string // as it stands after "needs"
+	remedy string // how to get it; empty when no installation brings it
+}
+
+// The needs that tests may have. Those with a remedy are there in CI.
+var (
+	llama  = need{"llama.cpp in third_party/llama.cpp/dist", "make llama"}
+	binary = need{"bin/llamatap", "make build"}
+	root   = need{"root", "run the tests as root"}
+	python = need{"Python modules of scripts/oracles.txt", "scripts/setup test"}
+	cc     = need{"a C compiler", "scripts/setup build"}
+	strace = need{"strace", "scripts/setup test"}
+)
+
+// CI tells whether this run is one where every need with a remedy must be met.
+func CI() bool { return os.Getenv("LLAMATAP_CI") == "1" }
+
+// miss ends the test: as a failure where CI should have had n, else as a skip.
+func (n need) miss(t testing.TB, why string) {
+	t.Helper()
+	switch {
+	case n.remedy == "":
+		t.Skipf("needs %s: %s; %s", n.what, why, beyondMachine)
+	case CI():
+		t.Fatalf("needs %s: %s; CI must have it: %s", n.what, why, n.remedy)
+	default:
+		t.Skipf("needs %s: %s; get it: %s", n.what, why, n.remedy)
+	}
+}
+
+// Excused tells whether a skip with this text is accepted in CI.
+func Excused(reason string) bool {
+	for _, word := range []string{beyondMachine, nightlyOnly, notWithRace} {
+		if strings.Contains(reason, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// Slow skips the test unless make nightly runs it.
+func Slow(t testing.TB) {
+	t.Helper()
+	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
+		t.Skip("slow: " + nightlyOnly)
+	}
+}
+
+// NotWithRace skips a test of what the race detector changes, such as allocation counts.
+func NotWithRace(t testing.TB) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("measures what the race detector changes: " + notWithRace)
+	}
+}
+
+// NeedRoot asks for root.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		root.miss(t, "this process is not root")
+	}
+}
+
+// Model returns the path of the default model's file.
+func Model(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(Root(t), "models", "gopher-6m-q8_0.gguf")
+}
+
+// Root returns the root of the repository.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the working folder")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
