@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // WriteFile makes the model as the file path: under a temporary name in the same folder, synced, then renamed. After an error
@@ -29,7 +30,7 @@ func (m *Model) WriteFile(ctx context.Context, path string, progress func(done, 
 	}()
 	buffered := bufio.NewWriterSize(out, 1<<20)
 	if err := m.Write(ctx, buffered, progress); err != nil {
-		return fmt.Errorf("write %s: %w", path, reason(err))
+		return m.writeError(path, err)
 	}
 	for _, step := range []func() error{
 		buffered.Flush,
@@ -39,7 +40,7 @@ func (m *Model) WriteFile(ctx context.Context, path string, progress func(done, 
 		func() error { return os.Rename(out.Name(), path) },
 	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("write %s: %w", path, reason(err))
+			return m.writeError(path, err)
 		}
 	}
 	return syncFolder(folder)
@@ -59,6 +60,13 @@ func replaceable(path string) error {
 		return fmt.Errorf("%s is no ordinary file: a model cannot be written there", path)
 	}
 	return nil
+}
+
+func (m *Model) writeError(path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("write %s: %w: the model needs %d MB there", path, reason(err), m.dataBytes()/1e6+1)
+	}
+	return fmt.Errorf("write %s: %w", path, reason(err))
 }
 
 // reason is what went wrong without the temporary file's name.

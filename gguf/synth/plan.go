@@ -69,6 +69,17 @@ func (m *Model) Parameters() int64 {
 	return n
 }
 
+// dataBytes is the size of all tensors in the file.
+func (m *Model) dataBytes() int64 {
+	var n int64
+	for i := range m.parts {
+		t := &m.parts[i].tensor
+		row, _ := t.Type.RowBytes(t.RowValues()) // fallback has seen to it that the row fits
+		n += row * (t.Values() / t.RowValues())
+	}
+	return n
+}
+
 // Fallbacks counts, for each type other than the one asked for, the matrices that have it because their rows are no whole
 // number of blocks.
 func (m *Model) Fallbacks() map[gguf.Type]int {

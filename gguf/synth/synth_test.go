@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
@@ -407,6 +408,10 @@ func TestWriteFileRefuses(t *testing.T) {
 		t.Errorf("a missing folder: %v", err)
 	}
 	alone(t, folder)
+	err := m.writeError("m.gguf", &os.PathError{Op: "write", Path: "x.part", Err: syscall.ENOSPC})
+	if err.Error() != "write m.gguf: no space left on device: the model needs 14 MB there" {
+		t.Errorf("a full disk: %v", err)
+	}
 }
 
 // TestEveryTensorIsFinite: no NaN or infinity is written, and matrices have the variance that they should.
