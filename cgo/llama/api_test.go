@@ -2,7 +2,6 @@ package llama
 
 import (
 	"context"
-	"errors"
 	"testing"
 )
 
@@ -93,25 +92,6 @@ var (
 	_ func(context.Context, string, ModelParams) (*Model, error)         = LoadModel
 	_ func(context.Context, string, []byte, ModelParams) (*Model, error) = LoadModelBytes
 )
-
-func TestWithoutLlama(t *testing.T) {
-	if _, err := Installed(); err == nil {
-		t.Skip("built with llama.cpp, so the stub is not in this test")
-	}
-	for name, err := range map[string]error{
-		"Init":           Init(),
-		"AddRPC":         AddRPC("localhost:1"),
-		"LoadModel":      second(LoadModel(context.Background(), "x.gguf", ModelParams{})),
-		"LoadModelBytes": second(LoadModelBytes(context.Background(), "x", []byte("x"), ModelParams{})),
-		"NewBatch":       second(NewBatch(1, 1)),
-		"Tokenize":       second(new(Vocab).Tokenize("x", true, true)),
-		"Decode":         new(Context).Decode(nil),
-	} {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v does not wrap errors.ErrUnsupported", name, err)
-		}
-	}
-}
 
 func second[T any](_ T, err error) error { return err }
 

@@ -79,6 +79,15 @@ fail:;
 	return NULL;
 }
 
+int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch) {
+	bridge_log_collect(true);
+	int32_t rc = llama_decode(ctx, batch);
+	if (rc == 0) {
+		bridge_log_collect(false);
+	}
+	return rc;
+}
+
 typedef struct ggml_threadpool * (*threadpool_new_t)(struct ggml_threadpool_params *);
 typedef void (*threadpool_free_t)(struct ggml_threadpool *);
 

@@ -20,7 +20,8 @@ struct bridge_signal {
 void bridge_log_init(void);
 // bridge_log_level sets the lowest level that is written to stderr.
 void bridge_log_level(int level);
-// bridge_log_collect starts or stops keeping errors for bridge_log_take in place of writing them.
+// bridge_log_collect starts or stops keeping errors for bridge_log_take in place of writing them. What nobody took is written when
+// it stops.
 void bridge_log_collect(bool on);
 // bridge_log_take moves the collected errors into buf as a string and returns its length.
 size_t bridge_log_take(char * buf, size_t size);
@@ -38,6 +39,9 @@ void bridge_context_signal(struct llama_context * ctx, struct bridge_signal * si
 
 // bridge_memory_file makes a file in memory that holds size bytes of data. NULL: errno says why. The caller closes it.
 FILE * bridge_memory_file(const char * name, const void * data, size_t size);
+
+// bridge_decode is llama_decode. Where it fails, the errors that it logged wait for bridge_log_take and a bridge_log_collect(false).
+int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch);
 
 // bridge_threads are the thread pools of a context; batch is NULL where one serves both.
 struct bridge_threads {

@@ -63,6 +63,9 @@ void bridge_log_level(int level) {
 
 void bridge_log_collect(bool on) {
 	pthread_mutex_lock(&log_lock);
+	if (!on && log_shown == GGML_LOG_LEVEL_ERROR) {
+		fwrite(log_errors, 1, log_errors_len, stderr);
+	}
 	log_collecting = on;
 	log_errors_len = 0;
 	pthread_mutex_unlock(&log_lock);

@@ -6,6 +6,7 @@ package llama
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -26,7 +27,7 @@ func DefaultContextParams() ContextParams {
 	return ContextParams{
 		Size: int(d.n_ctx), Batch: int(d.n_batch), MicroBatch: int(d.n_ubatch), Sequences: int(d.n_seq_max),
 		Threads: int(d.n_threads), BatchThreads: int(d.n_threads_batch),
-		FlashAttention: FlashAttention(d.flash_attn_type), TypeK: CacheType(d.type_k), TypeV: CacheType(d.type_v), NoPerf: bool(d.no_perf),
+		FlashAttention: FlashAttention(d.flash_attn_type), TypeK: CacheType(d.type_k), TypeV: CacheType(d.type_v), NoPerf: bool(d.no_perf), Unified: bool(d.kv_unified),
 	}
 }
 
@@ -55,7 +56,7 @@ func (p *ContextParams) c() C.struct_llama_context_params {
 	c.n_threads, c.n_threads_batch = C.int32_t(p.Threads), C.int32_t(p.BatchThreads)
 	c.flash_attn_type = int32(p.FlashAttention)
 	c.type_k, c.type_v = uint32(p.TypeK), uint32(p.TypeV)
-	c.no_perf = C.bool(p.NoPerf)
+	c.no_perf, c.kv_unified = C.bool(p.NoPerf), C.bool(p.Unified)
 	return c
 }
 
@@ -86,18 +87,28 @@ func (x *Context) Decode(b *Batch) error {
 	if x.c == nil || b.capacity == 0 {
 		return fmt.Errorf("decode: context or batch is %w", ErrClosed)
 	}
-	rc := C.llama_decode(x.c, b.c)
-	switch {
-	case rc == 0:
+	rc := C.bridge_decode(x.c, b.c)
+	if rc == 0 {
 		return nil
-	case x.signal.stopped():
-		return fmt.Errorf("decode: %w", ErrInterrupted)
-	case rc == 1:
-		return fmt.Errorf("decode %d tokens: %w", b.Len(), ErrNoSlot)
-	case rc == -1:
-		return fmt.Errorf("decode %d tokens: %w", b.Len(), ErrBatch)
 	}
-	return fmt.Errorf("decode %d tokens: %w (status %d)", b.Len(), ErrDecode, int(rc))
+	defer C.bridge_log_collect(false)
+	err := withLog(x.decodeError(int(rc)))
+	if errors.Is(err, ErrInterrupted) {
+		err = ErrInterrupted // llama.cpp's words are about a failure that is none
+	}
+	return fmt.Errorf("decode %d tokens: %w", b.Len(), err)
+}
+
+func (x *Context) decodeError(rc int) error {
+	switch {
+	case x.signal.stopped():
+		return ErrInterrupted
+	case rc == 1:
+		return ErrNoSlot
+	case rc == -1:
+		return ErrBatch
+	}
+	return fmt.Errorf("%w (status %d)", ErrDecode, rc)
 }
 
 // Interrupt ends a running Decode within an operation of its graph, on the CPU, and lets those that follow fail with ErrInterrupted

@@ -252,7 +252,7 @@ func TestBatchLimits(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	x := newContext(t, loadDefault(t), func(p *ContextParams) { p.Sequences = 2; p.Size = 512 })
+	x := newContext(t, loadDefault(t), func(p *ContextParams) { p.Sequences, p.Unified = 2, true })
 	mem := x.Memory()
 	if low, high := mem.Range(0); low != -1 || high != -1 {
 		t.Errorf("empty: %d to %d", low, high)

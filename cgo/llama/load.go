@@ -52,22 +52,23 @@ func SetLog(level LogLevel) { C.bridge_log_level(C.int(level)) }
 // collectErrors keeps what llama.cpp logs as errors until stop is called; why adds that to an error.
 func collectErrors() (why func(error) error, stop func()) {
 	C.bridge_log_collect(true)
-	why = func(err error) error {
-		var buf [2049]C.char
-		C.bridge_log_take(&buf[0], C.size_t(len(buf)))
-		lines := strings.FieldsFunc(C.GoString(&buf[0]), func(r rune) bool { return r == '\n' })
-		for i := range lines {
-			_, text, named := strings.Cut(lines[i], ": ") // llama.cpp puts the function's name first
-			if named && !strings.Contains(strings.TrimSpace(lines[i][:len(lines[i])-len(text)-2]), " ") {
-				lines[i] = text
-			}
+	return withLog, func() { C.bridge_log_collect(false) }
+}
+
+// withLog adds what llama.cpp logged as errors to an error, on one line.
+func withLog(err error) error {
+	var buf [2049]C.char
+	C.bridge_log_take(&buf[0], C.size_t(len(buf)))
+	lines := strings.FieldsFunc(C.GoString(&buf[0]), func(r rune) bool { return r == '\n' })
+	for i, line := range lines {
+		if name, text, found := strings.Cut(line, ": "); found && !strings.Contains(strings.TrimSpace(name), " ") {
+			lines[i] = text // llama.cpp puts the function's name first
 		}
-		if len(lines) == 0 {
-			return err
-		}
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(strings.Join(lines, "; ")))
 	}
-	return why, func() { C.bridge_log_collect(false) }
+	if len(lines) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(strings.Join(lines, "; ")))
 }
 
 // Devices lists what can compute. Init must have been called.

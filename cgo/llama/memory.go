@@ -24,7 +24,7 @@ func (m Memory) Copy(src, dst Seq, from, to Pos) {
 	C.llama_memory_seq_cp(m.c, C.llama_seq_id(src), C.llama_seq_id(dst), C.llama_pos(from), C.llama_pos(to))
 }
 
-// Keep forgets every sequence but one.
+// Keep forgets every sequence but one; without ContextParams.Unified, only of those in the same part of the buffer.
 func (m Memory) Keep(seq Seq) { C.llama_memory_seq_keep(m.c, C.llama_seq_id(seq)) }
 
 // Shift adds delta to positions from ≤ p < to of a sequence; CanShift must hold.

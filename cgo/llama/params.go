@@ -137,6 +137,8 @@ type ContextParams struct {
 	Batch, MicroBatch int
 	// Sequences is the most sequences that are decoded at a time.
 	Sequences int
+	// Unified has all sequences share one KV buffer; otherwise each has its own part of it.
+	Unified bool
 	// Threads decode single tokens, BatchThreads decode batches; at least 1.
 	Threads, BatchThreads int
 	// FlashAttention says whether attention is one fused operation.

@@ -1,0 +1,26 @@
+//go:build !llama
+
+package llama
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+func TestWithoutLlama(t *testing.T) {
+	for name, err := range map[string]error{
+		"Installed":      second(Installed()),
+		"Init":           Init(),
+		"AddRPC":         AddRPC("localhost:1"),
+		"LoadModel":      second(LoadModel(context.Background(), "x.gguf", ModelParams{})),
+		"LoadModelBytes": second(LoadModelBytes(context.Background(), "x", []byte("x"), ModelParams{})),
+		"NewBatch":       second(NewBatch(1, 1)),
+		"Tokenize":       second(new(Vocab).Tokenize("x", true, true)),
+		"Decode":         new(Context).Decode(nil),
+	} {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v does not wrap errors.ErrUnsupported", name, err)
+		}
+	}
+}
