@@ -1,0 +1,27 @@
+package tensors
+
+import "testing"
+
+func TestMatchName(t *testing.T) {
+	for _, c := range []struct {
+		glob, name, node string
+		want             bool
+	}{
+		{"l_out", "l_out-3", "l_out-3", true},
+		{"l_out-3", "l_out-3", "l_out-3", true},
+		{"l_out-*", "l_out-3", "l_out-3", true},
+		{"l_out", "ffn_out-3", "ffn_out-3", false},
+		{"Qcur", "Qcur-0#2", "Qcur-0", true},
+		{"Qcur-0", "Qcur-0#2", "Qcur-0", true},
+		{"Qcur-0#2", "Qcur-0#2", "Qcur-0", true},
+		{"Qcur-0#3", "Qcur-0#2", "Qcur-0", false},
+		{"ffn_*", "ffn_gate-11", "ffn_gate-11", true},
+		{"result_output", "result_output", "result_output", true},
+		{"result", "result-", "result-", false},
+		{"[a-c]*", "b", "b", true},
+	} {
+		if got := matchName(c.glob, c.name, c.node); got != c.want {
+			t.Errorf("%s on %s: %v", c.glob, c.name, got)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package tensors
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Summary is what a run directory or a stream holds, computed from the index alone.
+type Summary struct {
+	Path    string `json:"path"`
+	Kind    Kind   `json:"kind"`
+	Sealed  bool   `json:"sealed"`            // a manifest stands in the run directory; a directory without one is no result
+	Assumed string `json:"assumed,omitempty"` // what was assumed because no index says it
+	Model   string `json:"model,omitempty"`
+	Arch    string `json:"arch,omitempty"`
+
+	Totals
+	Tokens          int64            `json:"tokens"`                    // distinct token rows; 0 when nothing says which
+	TokensByPhase   map[string]int64 `json:"tokens_by_phase,omitempty"` // the same by prefill, decode …
+	PacketsPerToken float64          `json:"packets_per_token,omitempty"`
+	BytesPerToken   float64          `json:"bytes_per_token,omitempty"` // stored bytes
+
+	Lossy      bool    `json:"lossy"`
+	Losses     []Loss  `json:"losses"` // empty, never null, when nothing was lost
+	Saturated  uint64  `json:"saturated"`
+	Underflown uint64  `json:"underflown"`
+	Layers     []Layer `json:"layers"` // by layer number; -1 is what belongs to none
+}
+
+// Kind says what a path turned out to be.
+type Kind string
+
+// The kinds of a path.
+const (
+	KindRun     Kind = "run"     // a run directory
+	KindStream  Kind = "stream"  // a stream with its index
+	KindForeign Kind = "foreign" // a stream without index, as STRAP-LLM writes them
+)
+
+// Totals counts packets and their bytes.
+type Totals struct {
+	Packets     int64   `json:"packets"`
+	BytesSource int64   `json:"bytes_source,omitempty"` // taken from the tensors; absent when no index says it
+	BytesRaw    int64   `json:"bytes_raw"`              // after conversion, before the codec
+	BytesStored int64   `json:"bytes_stored"`           // payloads on disk
+	Ratio       float64 `json:"ratio"`                  // raw / stored; 0 when nothing is stored
+}
+
+func (t *Totals) add(o Totals) {
+	t.Packets += o.Packets
+	t.BytesSource += o.BytesSource
+	t.BytesRaw += o.BytesRaw
+	t.BytesStored += o.BytesStored
+	t.Ratio = 0
+	if t.BytesStored > 0 {
+		t.Ratio = float64(t.BytesRaw) / float64(t.BytesStored)
+	}
+}
+
+// Loss is a cause for which something was not recorded, and how much.
+type Loss struct {
+	Cause   string `json:"cause"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Layer is one layer of the model.
+type Layer struct {
+	Layer int `json:"layer"`
+	Totals
+	Components []Component `json:"components"`
+	Tensors    []Tensor    `json:"tensors"`
+}
+
+// Component is one component of a layer.
+type Component struct {
+	Component ggmlhooks.Component `json:"component"`
+	Tensors   int                 `json:"tensors"`
+	Totals
+}
+
+// Tensor is everything captured under one name in one context.
+type Tensor struct {
+	Name      string              `json:"name"`
+	Ctx       uint32              `json:"ctx"`
+	Op        string              `json:"op,omitempty"`
+	Component ggmlhooks.Component `json:"component"`
+	DType     string              `json:"dtype"` // as stored
+	Codec     string              `json:"codec"`
+	Shape     []int64             `json:"shape"` // ggml order, fastest first; 0 where executions differ
+	Rows      ggmlhooks.RowKind   `json:"rows"`  // what the dimension RowDim runs over
+	RowDim    int                 `json:"row_dim"`
+	Tokens    int64               `json:"tokens"` // token rows captured
+	Totals
+	Stats *Stats `json:"stats,omitempty"`
+}
+
+// sortTensors puts tensors into graph order as far as their first packets show it.
+func sortTensors(tensors []Tensor, first map[tensorKey]int) {
+	slices.SortStableFunc(tensors, func(a, b Tensor) int {
+		return cmp.Compare(first[a.key()], first[b.key()])
+	})
+}
+
+type tensorKey struct {
+	ctx  uint32
+	name string
+}
+
+func (t Tensor) key() tensorKey { return tensorKey{t.Ctx, t.Name} }
