@@ -1,0 +1,61 @@
+// Package codec turns tensor elements into stored bytes and back: conversion of the element type, and compression.
+//
+// An [Encoder] or [Decoder] belongs to one goroutine and allocates nothing per call once its buffers have grown. Every
+// function appends to the slice that it is given and returns it.
+package codec
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ID names a compression. The numbers stand in index files; never renumber them.
+type ID uint8
+
+// The compressions.
+const (
+	None ID = iota // element bytes as they are
+	LZ4            // one LZ4 frame, level 1, content size stored
+	Zstd           // one Zstandard frame, level 3, content size stored, no checksum
+)
+
+var idNames = [...]string{"none", "lz4", "zstd"}
+
+// ErrUnknown is returned for a codec or element type that this version does not know.
+var ErrUnknown = errors.New("unknown codec or element type")
+
+// ErrCorrupt is returned for bytes that do not decode to what they claim to be.
+var ErrCorrupt = errors.New("corrupt compressed data")
+
+// String returns the codec's name as flags and files spell it.
+func (id ID) String() string {
+	if int(id) < len(idNames) {
+		return idNames[id]
+	}
+	return fmt.Sprintf("codec(%d)", uint8(id))
+}
+
+// Known reports whether this version can decode the codec.
+func (id ID) Known() bool { return int(id) < len(idNames) }
+
+// Parse is the inverse of String.
+func Parse(s string) (ID, error) {
+	for i, name := range idNames {
+		if name == s {
+			return ID(i), nil
+		}
+	}
+	return None, fmt.Errorf("codec %q: %w; use one of %v", s, ErrUnknown, idNames)
+}
+
+// MarshalText writes the codec's name.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the codec's name.
+func (id *ID) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err == nil {
+		*id = parsed
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package rundir
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// MetadataName is the file of a run's [Metadata].
+const MetadataName = "metadata.json"
+
+// MetadataVersion is the version of the metadata that this package writes.
+const MetadataVersion = 1
+
+// Metadata is metadata.json: what ran, where, how, and what it cost. A field that is not known is absent, never zero;
+// therefore figures that may truly be zero are pointers.
+type Metadata struct {
+	Version  int       `json:"version"`
+	Llamatap string    `json:"llamatap,omitempty"` // version of the program
+	RunID    string    `json:"run_id,omitempty"`
+	Created  time.Time `json:"created"`
+	Ended    time.Time `json:"ended,omitzero"`
+	SealedBy string    `json:"sealed_by,omitempty"` // what sealed the run: "collector", or the command that did it afterwards
+	Command  []string  `json:"command,omitempty"`
+
+	Model    Model     `json:"model,omitzero"` // the first context's
+	Contexts []Context `json:"contexts,omitempty"`
+	Llama    Llama     `json:"llama,omitzero"`
+	Host     Host      `json:"host,omitzero"`
+	Config   any       `json:"config,omitempty"` // echo of what was asked for
+	Clock    Clock     `json:"clock,omitzero"`
+
+	Phases  map[string]PhaseUse `json:"phases,omitempty"`
+	Tokens  *Tokens             `json:"tokens,omitempty"`
+	Losses  []Loss              `json:"losses"` // empty, never null, when nothing was lost
+	Lossy   bool                `json:"lossy"`
+	Tap     *Tap                `json:"tap,omitempty"`
+	Streams []Stream            `json:"streams,omitempty"`
+	Exit    *Exit               `json:"exit,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
+}
+
+// Model is the model of a run.
+type Model struct {
+	Path      string `json:"path,omitempty"`
+	Name      string `json:"name,omitempty"`
+	ID        string `json:"id,omitempty"` // path-safe; the directory's name
+	Arch      string `json:"arch,omitempty"`
+	FileType  string `json:"file_type,omitempty"`
+	SizeBytes int64  `json:"size_bytes,omitempty"`
+	SHA256    string `json:"sha256,omitempty"`
+	NParams   uint64 `json:"n_params,omitempty"`
+	NLayer    int    `json:"n_layer,omitempty"`
+	NEmbd     int    `json:"n_embd,omitempty"`
+	NHead     int    `json:"n_head,omitempty"`
+	NHeadKV   int    `json:"n_head_kv,omitempty"`
+	NVocab    int    `json:"n_vocab,omitempty"`
+}
+
+// Context is one llama_context of the run.
+type Context struct {
+	Ctx       uint32 `json:"ctx"`
+	Model     Model  `json:"model,omitzero"`
+	NCtx      uint32 `json:"n_ctx,omitempty"`
+	NBatch    uint32 `json:"n_batch,omitempty"`
+	NUBatch   uint32 `json:"n_ubatch,omitempty"`
+	NSeqMax   uint32 `json:"n_seq_max,omitempty"`
+	FlashAttn string `json:"flash_attn,omitempty"` // on, off or auto, as asked
+	Type      string `json:"type,omitempty"`       // generation, embedding, recurrent, hybrid …
+}
+
+// Llama is the llama.cpp that ran.
+type Llama struct {
+	Version  string   `json:"version,omitempty"`
+	GGML     string   `json:"ggml,omitempty"`
+	Prefix   string   `json:"prefix,omitempty"`
+	Backends []string `json:"backends,omitempty"`
+}
+
+// Host is the machine of the run.
+type Host struct {
+	OS          string `json:"os,omitempty"`
+	Kernel      string `json:"kernel,omitempty"`
+	CPU         string `json:"cpu,omitempty"`
+	Cores       int    `json:"cores,omitempty"`
+	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+}
+
+// Clock is one reading of both clocks at the start of the run; it converts one into the other.
+type Clock struct {
+	UnixNS int64 `json:"unix_ns"`
+	MonoNS int64 `json:"mono_ns"`
+}
+
+// PhaseUse is what one phase of the run took.
+type PhaseUse struct {
+	Graphs int64 `json:"graphs"`
+	Tokens int64 `json:"tokens"`
+	NS     int64 `json:"ns"` // time in graphs
+}
+
+// Tokens counts token rows.
+type Tokens struct {
+	Prompt    int64 `json:"prompt"`
+	Generated int64 `json:"generated"`
+	Setup     int64 `json:"setup"` // computed and thrown away before the run proper
+}
+
+// Loss is a cause for which something was not recorded, and how much.
+type Loss struct {
+	Cause   string `json:"cause"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Tap is what the tap itself cost on the model's threads, all measured there.
+type Tap struct {
+	OwnNS      *int64            `json:"own_ns,omitempty"`  // all of the following but waiting
+	HookNS     *int64            `json:"hook_ns,omitempty"` // entries of graphs
+	AskNS      *int64            `json:"ask_ns,omitempty"`  // deciding about nodes
+	CopyNS     *int64            `json:"copy_ns,omitempty"` // copying tensors
+	WaitNS     *int64            `json:"wait_ns,omitempty"` // waiting for a free slot
+	NodesAsked *uint64           `json:"nodes_asked,omitempty"`
+	Copies     *uint64           `json:"copies,omitempty"`
+	CopyBytes  *uint64           `json:"copy_bytes,omitempty"`
+	Source     string            `json:"source,omitempty"`  // weakest tag of these figures: measured, computed or estimated
+	Sources    map[string]string `json:"sources,omitempty"` // figures whose tag differs
+}
+
+// Stream is what one stream file holds.
+type Stream struct {
+	Name        string `json:"name"`
+	Packets     uint64 `json:"packets"`
+	BytesSource uint64 `json:"bytes_source"`
+	BytesRaw    uint64 `json:"bytes_raw"`
+	BytesStored uint64 `json:"bytes_stored"`
+	Saturated   uint64 `json:"saturated"`
+	Underflow   uint64 `json:"underflow"`
+	Codec       string `json:"codec"`
+	DType       string `json:"dtype"`
+}
+
+// Exit is how the model's process ended.
+type Exit struct {
+	Status int    `json:"status"`
+	Signal string `json:"signal,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}

@@ -1,0 +1,21 @@
+package stream
+
+import "github.com/llamatap/llamatap/store/codec"
+
+// Options say how a stream is written. The zero value writes F16, uncompressed, with as many workers as there are CPUs.
+type Options struct {
+	Workers int         // goroutines that convert and compress; 0 = GOMAXPROCS
+	Codec   codec.ID    // compression of every packet
+	DType   codec.DType // element type for F32 tensors: F32, F16 or BF16; Raw (zero) = F16. Other types are stored as they are
+
+	// Queue is how many packets may wait for a worker before Append blocks; 0 = 1024. Their data stays the caller's.
+	Queue int
+	// MemoryBound is how many bytes the writer may hold in buffers of packed packets; 0 = 64 MiB. One packet that needs more
+	// passes alone.
+	MemoryBound int64
+
+	RunID [16]byte // identity of the run, repeated in the index; zero = random
+	// OnWorkerStart is called on each worker's goroutine, locked to its thread, before the first packet: the place to lower
+	// its priority.
+	OnWorkerStart func()
+}
