@@ -1,0 +1,134 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Run is everything that llamatap run takes from llama.cpp's own vocabulary: the flags of llama-completion, with its names, defaults
+// and environment variables. What records is in Tap.
+//
+// NewRun gives the defaults; Register and ResolveEnv fill it, Validate checks it. Its zero value is not valid.
+type Run struct {
+	Model      string // GGUF file; "" is the embedded model
+	Prompt     string // as given; escapes are not processed yet
+	PromptFile string // file with the prompt, "-" for stdin
+	Escape     bool   // process \n, \t, \", \\, \xHH in the prompt
+
+	Predict    int // tokens to generate; -1: no limit, -2: until the context is full
+	Context    int // tokens; 0: what the model was trained for
+	Batch      int // most tokens per decode
+	MicroBatch int // most tokens per graph
+
+	Threads      int // for single tokens; 0: one per core
+	BatchThreads int // for batches; 0: as Threads
+
+	GPULayers      int      // layers on devices; -1: all
+	Devices        []string // names; nil: all there are; empty, not nil: none
+	RPC            []string // host:port of RPC servers
+	CacheTypeK     string
+	CacheTypeV     string
+	FlashAttention string // on, off, auto
+	LoadMode       string // auto, none, mmap, mlock, mmap+mlock, dio
+
+	Sampling
+
+	Warmup  bool // decode once before the run, as llama.cpp does
+	Verbose bool // show llama.cpp's log
+
+	given map[string]bool // names of the settings that a flag or the environment set
+}
+
+// Sampling is how tokens are chosen.
+type Sampling struct {
+	Seed             uint32 // RandomSeed: one from the system
+	Temperature      float32
+	TopK             int
+	TopP             float32
+	MinP             float32
+	RepeatLastN      int
+	RepeatPenalty    float32
+	PresencePenalty  float32
+	FrequencyPenalty float32
+	IgnoreEOS        bool
+}
+
+// RandomSeed, as a seed, takes one from the system.
+const RandomSeed uint32 = math.MaxUint32
+
+// NewRun returns llama.cpp's defaults.
+func NewRun() *Run {
+	return &Run{
+		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
+		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
+		Sampling: Sampling{Seed: RandomSeed, Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, RepeatLastN: 64, RepeatPenalty: 1},
+	}
+}
+
+// Register defines the flags on fs, under every name that llama.cpp gives them. Values go into r as they are parsed.
+func (r *Run) Register(fs *flag.FlagSet) {
+	for i := range llamaOptions {
+		o := &llamaOptions[i]
+		for _, name := range o.names {
+			fs.Var(&runValue{run: r, option: o}, name, o.help)
+		}
+		for _, name := range o.negative {
+			fs.Var(&runValue{run: r, option: o, negative: true}, name, o.help)
+		}
+	}
+}
+
+// ResolveEnv takes every setting that no flag gave from llama.cpp's environment variables, such as LLAMA_ARG_CTX_SIZE. lookup is
+// os.LookupEnv. It comes after the flags were parsed.
+func (r *Run) ResolveEnv(lookup func(string) (string, bool)) error {
+	for i := range llamaOptions {
+		o := &llamaOptions[i]
+		if o.env == "" || r.given[o.key] {
+			continue
+		}
+		value, ok := lookup(o.env)
+		if !ok {
+			continue
+		}
+		if err := r.set(o, value); err != nil {
+			return fmt.Errorf("environment variable %s=%q: %w", o.env, value, err)
+		}
+	}
+	return nil
+}
+
+// Given reports whether a flag or the environment gave a setting, by its first long name, such as "top-k".
+func (r *Run) Given(name string) bool { return r.given[name] }
+
+func (r *Run) set(o *llamaOption, value string) error {
+	if err := o.set(r, value); err != nil {
+		return err
+	}
+	if r.given == nil {
+		r.given = make(map[string]bool)
+	}
+	r.given[o.key] = true
+	return nil
+}
+
+// Validate checks what the flags say together. The error is one line with cause and remedy.
+func (r *Run) Validate() error {
+	switch {
+	case !r.given["prompt"] && !r.given["file"]:
+		return errors.New("no prompt: give -p TEXT, -f FILE, or -f - to read it from stdin")
+	case r.given["prompt"] && r.given["file"]:
+		return errors.New("-p and -f both give the prompt: leave one out")
+	case r.given["ubatch-size"] && r.given["batch-size"] && r.MicroBatch > r.Batch:
+		return fmt.Errorf("-ub %d is larger than -b %d: a micro-batch is a part of a batch; raise -b or lower -ub", r.MicroBatch, r.Batch)
+	case r.FlashAttention == "off" && slices.Contains(quantisedCacheTypes, r.CacheTypeV):
+		return fmt.Errorf("-ctv %s needs flash attention: leave -fa off out, or take -ctv f16", r.CacheTypeV)
+	case r.Devices != nil && len(r.Devices) == 0 && r.given["gpu-layers"] && r.GPULayers > 0:
+		return fmt.Errorf("-dev none and -ngl %d contradict each other: leave one out", r.GPULayers)
+	case r.Devices != nil && len(r.Devices) == 0 && len(r.RPC) > 0:
+		return errors.New("-dev none and --rpc contradict each other: leave one out")
+	}
+	return nil
+}

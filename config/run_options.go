@@ -1,0 +1,271 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// llamaOption is one row of the table behind the flags that llama.cpp has too.
+type llamaOption struct {
+	section  string   // heading of help that begins here
+	key      string   // its name in Run.Given
+	names    []string // flags, without dashes
+	negative []string // flags that turn a switch off
+	form     string   // the value's form in help; "" for a switch
+	env      string   // llama.cpp's environment variable
+	byDef    string   // the default, as a user would write it
+	help     string
+	set      func(*Run, string) error
+}
+
+// shortNames are the names that llama.cpp writes behind one dash though they have several letters.
+var shortNames = map[string]bool{
+	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
+}
+
+// llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
+// and --mlock, which older versions had.
+var llamaOptions = slices.Concat(inputOptions(), computeOptions(), samplingOptions(), otherOptions())
+
+func inputOptions() []llamaOption {
+	return []llamaOption{
+		{section: "input and length", key: "model", names: []string{"m", "model"}, form: "FNAME", env: "LLAMA_ARG_MODEL", byDef: "the embedded model",
+			help: "GGUF file of the model", set: setModel},
+		{key: "prompt", names: []string{"p", "prompt"}, form: "PROMPT", help: "text to continue",
+			set: func(r *Run, s string) error { r.Prompt = s; return nil }},
+		{key: "file", names: []string{"f", "file"}, form: "FNAME", help: "file with the text to continue, without its last newline; - is stdin",
+			set: setPromptFile},
+		{key: "escape", names: []string{"e", "escape"}, negative: []string{"no-escape"}, byDef: "on",
+			help: `process escapes in the prompt: \n \r \t \' \" \\ \xHH`, set: boolean(func(r *Run) *bool { return &r.Escape })},
+		{key: "predict", names: []string{"n", "predict", "n-predict"}, form: "N", env: "LLAMA_ARG_N_PREDICT", byDef: "-1",
+			help: "tokens to generate; -1: until the model ends the text, -2: until the context is full, 0: only decode the prompt",
+			set:  integer(func(r *Run) *int { return &r.Predict }, -2, "-1 for no limit, -2 for until the context is full, or a number of tokens")},
+		{key: "ctx-size", names: []string{"c", "ctx-size"}, form: "N", env: "LLAMA_ARG_CTX_SIZE", byDef: "0",
+			help: "length of the context in tokens; 0: what the model was trained for",
+			set:  integer(func(r *Run) *int { return &r.Context }, 0, "0 for the model's own length, or a number of tokens")},
+	}
+}
+
+func computeOptions() []llamaOption {
+	return []llamaOption{
+		{section: "computing", key: "batch-size", names: []string{"b", "batch-size"}, form: "N", env: "LLAMA_ARG_BATCH", byDef: "2048",
+			help: "most tokens per call of llama_decode", set: integer(func(r *Run) *int { return &r.Batch }, 1, "a number of tokens, at least 1")},
+		{key: "ubatch-size", names: []string{"ub", "ubatch-size"}, form: "N", env: "LLAMA_ARG_UBATCH", byDef: "512",
+			help: "most tokens per graph", set: integer(func(r *Run) *int { return &r.MicroBatch }, 1, "a number of tokens, at least 1")},
+		{key: "threads", names: []string{"t", "threads"}, form: "N", env: "LLAMA_ARG_THREADS", byDef: "one per core",
+			help: "threads that generate", set: threads(func(r *Run) *int { return &r.Threads })},
+		{key: "threads-batch", names: []string{"tb", "threads-batch"}, form: "N", byDef: "as --threads",
+			help: "threads that decode the prompt", set: threads(func(r *Run) *int { return &r.BatchThreads })},
+		{key: "gpu-layers", names: []string{"ngl", "gpu-layers", "n-gpu-layers"}, form: "N", env: "LLAMA_ARG_N_GPU_LAYERS", byDef: "auto",
+			help: "layers that devices hold: a number, auto or all", set: setGPULayers},
+		{key: "device", names: []string{"dev", "device"}, form: "DEV1,DEV2,..", env: "LLAMA_ARG_DEVICE", byDef: "all",
+			help: "devices to use; none: the CPU only", set: setDevices},
+		{key: "rpc", names: []string{"rpc"}, form: "SERVERS", env: "LLAMA_ARG_RPC",
+			help: "RPC servers whose devices are used too: host:port,host:port", set: setRPC},
+		{key: "cache-type-k", names: []string{"ctk", "cache-type-k"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K", byDef: "f16",
+			help: "type of the K cache: " + strings.Join(allCacheTypes, ", "), set: word(func(r *Run) *string { return &r.CacheTypeK }, allCacheTypes)},
+		{key: "cache-type-v", names: []string{"ctv", "cache-type-v"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_V", byDef: "f16",
+			help: "type of the V cache, the same ones", set: word(func(r *Run) *string { return &r.CacheTypeV }, allCacheTypes)},
+		{key: "flash-attn", names: []string{"fa", "flash-attn"}, form: "on|off|auto", env: "LLAMA_ARG_FLASH_ATTN", byDef: "auto",
+			help: "attention as one fused operation", set: setFlashAttention},
+		{key: "load-mode", names: []string{"lm", "load-mode"}, form: "MODE", env: "LLAMA_ARG_LOAD_MODE", byDef: "auto",
+			help: "how weights come into memory: " + strings.Join(loadModes, ", "), set: setLoadMode},
+		{key: "load-mode", names: []string{"no-mmap"}, help: "the same as --load-mode none", set: loadSwitch("none")},
+		{key: "load-mode", names: []string{"mlock"}, help: "the same as --load-mode mmap+mlock", set: loadSwitch("mmap+mlock")},
+	}
+}
+
+func samplingOptions() []llamaOption {
+	return []llamaOption{
+		{section: "sampling", key: "seed", names: []string{"s", "seed"}, form: "SEED", byDef: "-1", help: "seed of the random numbers; -1: a random one", set: setSeed},
+		{key: "temp", names: []string{"temp", "temperature"}, form: "N", env: "LLAMA_ARG_TEMPERATURE", byDef: "0.80",
+			help: "temperature; 0: always the likeliest token", set: number32(func(r *Run) *float32 { return &r.Temperature }, math.Inf(-1), math.Inf(1))},
+		{key: "top-k", names: []string{"top-k"}, form: "N", env: "LLAMA_ARG_TOP_K", byDef: "40",
+			help: "keep the N likeliest tokens; 0: all", set: integer(func(r *Run) *int { return &r.TopK }, math.MinInt32, "a whole number")},
+		{key: "top-p", names: []string{"top-p"}, form: "N", env: "LLAMA_ARG_TOP_P", byDef: "0.95",
+			help: "keep the likeliest tokens that together have this probability; 1: all", set: number32(func(r *Run) *float32 { return &r.TopP }, 0, 1)},
+		{key: "min-p", names: []string{"min-p"}, form: "N", env: "LLAMA_ARG_MIN_P", byDef: "0.05",
+			help: "keep tokens with at least this share of the likeliest one's probability; 0: all", set: number32(func(r *Run) *float32 { return &r.MinP }, 0, 1)},
+		{key: "repeat-last-n", names: []string{"repeat-last-n"}, form: "N", byDef: "64",
+			help: "how many last tokens the penalties look at; 0: none", set: integer(func(r *Run) *int { return &r.RepeatLastN }, 0, "0 for none, or a number of tokens")},
+		{key: "repeat-penalty", names: []string{"repeat-penalty"}, form: "N", env: "LLAMA_ARG_REPEAT_PENALTY", byDef: "1.00",
+			help: "penalty of repeated tokens, above 0; 1: none", set: number32(func(r *Run) *float32 { return &r.RepeatPenalty }, math.SmallestNonzeroFloat32, math.Inf(1))},
+		{key: "presence-penalty", names: []string{"presence-penalty"}, form: "N", env: "LLAMA_ARG_PRESENCE_PENALTY", byDef: "0.00",
+			help: "penalty of tokens that occurred; 0: none", set: number32(func(r *Run) *float32 { return &r.PresencePenalty }, math.Inf(-1), math.Inf(1))},
+		{key: "frequency-penalty", names: []string{"frequency-penalty"}, form: "N", env: "LLAMA_ARG_FREQUENCY_PENALTY", byDef: "0.00",
+			help: "penalty for each time that a token occurred; 0: none", set: number32(func(r *Run) *float32 { return &r.FrequencyPenalty }, math.Inf(-1), math.Inf(1))},
+		{key: "ignore-eos", names: []string{"ignore-eos"}, help: "never generate a token that ends the text", set: boolean(func(r *Run) *bool { return &r.IgnoreEOS })},
+	}
+}
+
+func otherOptions() []llamaOption {
+	return []llamaOption{
+		{section: "other", key: "warmup", names: []string{"warmup"}, negative: []string{"no-warmup"}, byDef: "on",
+			help: "decode an empty text once before the run", set: boolean(func(r *Run) *bool { return &r.Warmup })},
+		{key: "verbose", names: []string{"v", "verbose", "log-verbose"}, help: "show llama.cpp's own log on stderr", set: boolean(func(r *Run) *bool { return &r.Verbose })},
+	}
+}
+
+var (
+	quantisedCacheTypes = []string{"q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
+	allCacheTypes       = append([]string{"f32", "f16", "bf16"}, quantisedCacheTypes...)
+	loadModes           = []string{"auto", "none", "mmap", "mlock", "mmap+mlock", "dio"}
+)
+
+func setModel(r *Run, s string) error {
+	if s == "" {
+		return errors.New("no file name: give a GGUF file, or leave the flag out for the embedded model")
+	}
+	r.Model = s
+	return nil
+}
+
+func setPromptFile(r *Run, s string) error {
+	if s == "" {
+		return errors.New("no file name: give a file, or - for stdin")
+	}
+	r.PromptFile = s
+	return nil
+}
+
+func boolean(field func(*Run) *bool) func(*Run, string) error {
+	return func(r *Run, s string) (err error) {
+		*field(r), err = strconv.ParseBool(s)
+		return err
+	}
+}
+
+func integer(field func(*Run) *int, lowest int, want string) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		n, err := strconv.ParseInt(s, 10, 32) // llama.cpp counts in 32 bits
+		if err != nil || int(n) < lowest {
+			return fmt.Errorf("give %s", want)
+		}
+		*field(r) = int(n)
+		return nil
+	}
+}
+
+// threads accepts llama.cpp's words for one thread per core, 0 and negative numbers.
+func threads(field func(*Run) *int) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n > 512 {
+			return errors.New("give a number of threads, at most 512, or 0 for one per core")
+		}
+		*field(r) = max(int(n), 0)
+		return nil
+	}
+}
+
+func number32(field func(*Run) *float32, low, high float64) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		f, err := strconv.ParseFloat(s, 32)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return errors.New("give a number")
+		}
+		if f < low || f > high {
+			if math.IsInf(high, 1) {
+				return errors.New("give a number above 0")
+			}
+			return fmt.Errorf("give a number from %g to %g", low, high)
+		}
+		*field(r) = float32(f)
+		return nil
+	}
+}
+
+func word(field func(*Run) *string, words []string) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("take one of %s", strings.Join(words, ", "))
+		}
+		*field(r) = s
+		return nil
+	}
+}
+
+func setLoadMode(r *Run, s string) error {
+	if r.given["load-mode"] && r.LoadMode != s {
+		return fmt.Errorf("this contradicts load mode %s, which another flag asked for: leave one out", r.LoadMode)
+	}
+	return word(func(r *Run) *string { return &r.LoadMode }, loadModes)(r, s)
+}
+
+// loadSwitch is a flag of older versions that stands for one load mode.
+func loadSwitch(mode string) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		if s != "true" {
+			return errors.New("this is a switch: give it without a value")
+		}
+		return setLoadMode(r, mode)
+	}
+}
+
+// setFlashAttention also takes the words that llama.cpp takes for on and off.
+func setFlashAttention(r *Run, s string) error {
+	switch s {
+	case "on", "enabled", "true", "1":
+		r.FlashAttention = "on"
+	case "off", "disabled", "false", "0":
+		r.FlashAttention = "off"
+	case "auto", "-1":
+		r.FlashAttention = "auto"
+	default:
+		return errors.New("take on, off or auto")
+	}
+	return nil
+}
+
+func setGPULayers(r *Run, s string) error {
+	if s == "auto" || s == "all" {
+		r.GPULayers = -1
+		return nil
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return errors.New("give a number of layers, auto or all")
+	}
+	r.GPULayers = max(int(n), -1)
+	return nil
+}
+
+func setSeed(r *Run, s string) error {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < -1 || n > math.MaxUint32 {
+		return fmt.Errorf("give a number from 0 to %d, or -1 for a random seed", uint32(math.MaxUint32))
+	}
+	r.Seed = uint32(n)
+	return nil
+}
+
+func setDevices(r *Run, s string) error {
+	r.Devices = []string{}
+	if s == "none" {
+		return nil
+	}
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return errors.New("a device name is empty: give DEV1,DEV2 or none")
+		}
+		r.Devices = append(r.Devices, name)
+	}
+	return nil
+}
+
+func setRPC(r *Run, s string) error {
+	r.RPC = nil
+	for server := range strings.SplitSeq(s, ",") {
+		server = strings.TrimSpace(server)
+		host, port, ok := strings.Cut(server, ":")
+		if n, err := strconv.ParseUint(port, 10, 16); !ok || host == "" || err != nil || n == 0 {
+			return fmt.Errorf("%q is no server: give host:port,host:port", server)
+		}
+		r.RPC = append(r.RPC, server)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// parseRun does what 'llamatap run' does with its arguments and environment.
+func parseRun(args []string, env map[string]string) (*Run, error) {
+	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	r := NewRun()
+	r.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, ExplainFlagError(fs, err)
+	}
+	if err := r.ResolveEnv(func(key string) (string, bool) { v, ok := env[key]; return v, ok }); err != nil {
+		return nil, err
+	}
+	return r, r.Validate()
+}
+
+func TestRunFlags(t *testing.T) {
+	tests := []struct {
+		name string
+		args string
+		want func(*Run)
+	}{
+		{"defaults", "", func(*Run) {}},
+		{"short", "-m a.gguf -n 5 -c 100 -b 64 -ub 32 -t 3 -tb 4 -ngl 9 -ctk q8_0 -ctv f32 -fa on -s 7 -lm mlock -v", func(r *Run) {
+			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads, r.GPULayers = "a.gguf", 5, 100, 64, 32, 3, 4, 9
+			r.CacheTypeK, r.CacheTypeV, r.FlashAttention, r.Seed, r.LoadMode, r.Verbose = "q8_0", "f32", "on", 7, "mlock", true
+		}},
+		{"long", "--model a.gguf --n-predict -2 --ctx-size 100 --batch-size 64 --ubatch-size 32 --threads 3 --threads-batch 4 --n-gpu-layers all --seed -1", func(r *Run) {
+			r.Model, r.Predict, r.Context, r.Batch, r.MicroBatch, r.Threads, r.BatchThreads = "a.gguf", -2, 100, 64, 32, 3, 4
+		}},
+		{"equals", "--temp=0 --top-k=0 --predict=3", func(r *Run) { r.Temperature, r.TopK, r.Predict = 0, 0, 3 }},
+		{"sampling", "--temperature 1.5 --top-k -1 --top-p 0.5 --min-p 0 --repeat-last-n 0 --repeat-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 --ignore-eos", func(r *Run) {
+			r.Sampling = Sampling{Seed: RandomSeed, Temperature: 1.5, TopK: -1, TopP: 0.5, RepeatPenalty: 1.1, PresencePenalty: -0.5, FrequencyPenalty: 0.25, IgnoreEOS: true}
+		}},
+		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
+		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
+		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
+		{"threads as llama.cpp", "-t -1 -tb 0", func(*Run) {}},
+		{"flash attention words", "-fa disabled", func(r *Run) { r.FlashAttention = "off" }},
+		{"devices", "--device CUDA0,CUDA1", func(r *Run) { r.Devices = []string{"CUDA0", "CUDA1"} }},
+		{"no devices", "-dev none", func(r *Run) { r.Devices = []string{} }},
+		{"rpc", "--rpc 127.0.0.1:50052,host:1", func(r *Run) { r.RPC = []string{"127.0.0.1:50052", "host:1"} }},
+		{"old load flags", "--no-mmap", func(r *Run) { r.LoadMode = "none" }},
+		{"last wins", "-n 1 --predict 2", func(r *Run) { r.Predict = 2 }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := parseRun(append(strings.Fields(test.args), "-p", "-x y"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := NewRun()
+			want.Prompt = "-x y"
+			test.want(want)
+			got.given = nil
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestRunEnvironment(t *testing.T) {
+	env := map[string]string{"LLAMA_ARG_CTX_SIZE": "99", "LLAMA_ARG_TOP_K": "7", "LLAMA_ARG_FLASH_ATTN": "off", "LLAMA_ARG_MODEL": "m.gguf"}
+	r, err := parseRun([]string{"-p", "x", "--top-k", "3"}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Context != 99 || r.TopK != 3 || r.FlashAttention != "off" || r.Model != "m.gguf" {
+		t.Errorf("got %+v", r)
+	}
+	if !r.Given("ctx-size") || !r.Given("top-k") || r.Given("min-p") {
+		t.Error("Given does not tell what was given")
+	}
+	if _, err := parseRun([]string{"-p", "x"}, map[string]string{"LLAMA_ARG_BATCH": "no"}); err == nil || !strings.Contains(err.Error(), "LLAMA_ARG_BATCH") {
+		t.Errorf("bad variable: %v", err)
+	}
+}
+
+// TestRunErrors checks that every wrong use is one line that says what and what to do.
+func TestRunErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want string // part of the message
+	}{
+		{"no prompt", []string{"-n", "1"}, "give -p TEXT"},
+		{"two prompts", []string{"-p", "a", "-f", "b"}, "leave one out"},
+		{"empty file name", []string{"-f", ""}, "- for stdin"},
+		{"empty model", []string{"-p", "a", "-m", ""}, "embedded model"},
+		{"invalid UTF-8", []string{"-p", "a\xff"}, "UTF-8"},
+		{"invalid UTF-8 in a name", []string{"-p", "a", "-m", "\xff.gguf"}, "UTF-8"},
+		{"unknown", []string{"--pormpt", "a"}, "did you mean --prompt?"},
+		{"unknown, nothing near", []string{"--xyzzy", "a"}, "unknown flag --xyzzy"},
+		{"no value", []string{"-n"}, "-n needs a value"},
+		{"not a number", []string{"-p", "a", "-n", "many"}, `-n "many": give -1`},
+		{"overflow", []string{"-p", "a", "-n", "99999999999"}, "give -1"},
+		{"predict", []string{"-p", "a", "-n", "-3"}, "-n"},
+		{"context", []string{"-p", "a", "-c", "-1"}, "-c"},
+		{"batch", []string{"-p", "a", "-b", "0"}, "at least 1"},
+		{"ubatch above batch", []string{"-p", "a", "-b", "8", "-ub", "16"}, "lower -ub"},
+		{"threads", []string{"-p", "a", "-t", "1000"}, "at most 512"},
+		{"top-p", []string{"-p", "a", "--top-p", "1.5"}, "from 0 to 1"},
+		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},
+		{"infinite", []string{"-p", "a", "--temp", "1e99"}, "give a number"},
+		{"repeat-penalty", []string{"-p", "a", "--repeat-penalty", "0"}, "above 0"},
+		{"seed", []string{"-p", "a", "-s", "-2"}, "-1 for a random seed"},
+		{"cache type", []string{"-p", "a", "-ctk", "q2_k"}, "take one of f32"},
+		{"V cache without flash attention", []string{"-p", "a", "-ctv", "q8_0", "-fa", "off"}, "needs flash attention"},
+		{"flash attention", []string{"-p", "a", "-fa", "maybe"}, "on, off or auto"},
+		{"load mode", []string{"-p", "a", "-lm", "x"}, "take one of auto"},
+		{"load modes", []string{"-p", "a", "-lm", "dio", "--mlock"}, "contradicts"},
+		{"load modes, other order", []string{"-p", "a", "--mlock", "-lm", "dio"}, "contradicts"},
+		{"old load flags", []string{"-p", "a", "--no-mmap", "--mlock"}, "contradicts"},
+		{"devices", []string{"-p", "a", "-dev", "a,,b"}, "empty"},
+		{"devices and layers", []string{"-p", "a", "-dev", "none", "-ngl", "5"}, "leave one out"},
+		{"devices and rpc", []string{"-p", "a", "-dev", "none", "--rpc", "a:1"}, "leave one out"},
+		{"rpc", []string{"-p", "a", "--rpc", "localhost"}, "host:port"},
+		{"rpc port", []string{"-p", "a", "--rpc", "localhost:99999"}, "host:port"},
+		{"switch with a value", []string{"-p", "a", "--warmup=maybe"}, "without a value"},
+		{"long value", []string{"-p", "a", "-n", strings.Repeat("long ", 99)}, "…"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := parseRun(test.args, nil)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "\n") || len(text) > 240 {
+				t.Errorf("%q does not contain %q, or is not one short line", text, test.want)
+			}
+		})
+	}
+	if _, err := parseRun([]string{"-h"}, nil); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+}
+
+// TestRunDefaultsInHelp checks that what help calls the default is the default.
+func TestRunDefaultsInHelp(t *testing.T) {
+	for i := range llamaOptions {
+		o := &llamaOptions[i]
+		value, skip := o.byDef, map[string]bool{"": true, "the embedded model": true, "all": true}[o.byDef]
+		switch value {
+		case "on":
+			value = "true"
+		case "one per core", "as --threads":
+			value = "0"
+		}
+		if skip {
+			continue
+		}
+		r := NewRun()
+		if err := o.set(r, value); err != nil {
+			t.Errorf("%s: its default %q: %v", o.names[0], value, err)
+		}
+		if !reflect.DeepEqual(r, NewRun()) {
+			t.Errorf("%s: help says that the default is %q, and NewRun says otherwise", o.names[0], o.byDef)
+		}
+	}
+}
+
+func TestRunHelp(t *testing.T) {
+	var got bytes.Buffer
+	if err := RunHelp(&got); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "run_help.txt")
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("help differs from %s; run the test with -update and look at the difference", golden)
+	}
+}
