@@ -1,0 +1,121 @@
+package capture
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Attention tells readers which packets of a layer make up its attention map, and with which constants: flash attention computes
+// softmax(scale · Q Kᵀ, soft-capped, + mask, with sinks) and never stores it.
+type Attention struct {
+	Ctx     uint32  `json:"ctx"`
+	Layer   int     `json:"layer"`
+	Q       string  `json:"q"`               // packets of the post-RoPE queries, [head_dim, n_head, n_tokens]
+	K       string  `json:"k"`               // packets of the written keys, [head_dim · n_head_kv, n_tokens]
+	Cells   string  `json:"cells"`           // packets that say into which cell of the cache each key row went
+	Mask    string  `json:"mask"`            // packets of the mask, [n_kv, n_tokens]
+	Sinks   string  `json:"sinks,omitempty"` // packets of the attention sinks, [n_head]
+	Map     string  `json:"map,omitempty"`   // packets of the map itself, where flash attention was off; then the others are empty
+	NKV     int     `json:"n_head_kv"`
+	HeadDim int     `json:"head_dim"`
+	Scale   float32 `json:"scale"`
+	MaxBias float32 `json:"max_bias,omitempty"`
+	SoftCap float32 `json:"soft_cap,omitempty"`
+	KType   int     `json:"k_type"` // ggml type that the cache keeps keys in: they were rounded to it
+}
+
+// noteAttention finds the attention of each layer of a graph that it is captured of.
+func (r *Recorder) noteAttention(g *ggmlhooks.Graph) {
+	if r.o.Selection.Attention == ggmlhooks.AttentionNone {
+		return
+	}
+	names := r.graphs[g.ID].names
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		a := Attention{Ctx: g.Ctx, Layer: n.Layer}
+		switch {
+		case n.Op == "FLASH_ATTN_EXT" && len(n.Src) >= 4 && r.o.Selection.Attention == ggmlhooks.AttentionKeep:
+			a = flashAttention(g, names, i)
+		case n.Op == "SOFT_MAX" && n.Component == ggmlhooks.ComponentAttention && n.Wanted:
+			a.Map = names[i]
+			a.Scale = math.Float32frombits(uint32(n.OpParams[0]))
+		default:
+			continue
+		}
+		if a.Q == "" && a.Map == "" {
+			continue
+		}
+		if !slices.Contains(r.use.Attached, a) {
+			r.use.Attached = append(r.use.Attached, a)
+		}
+	}
+}
+
+func flashAttention(g *ggmlhooks.Graph, names []string, i int) Attention {
+	n := &g.Nodes[i]
+	a := Attention{
+		Ctx: g.Ctx, Layer: n.Layer,
+		Scale:   math.Float32frombits(uint32(n.OpParams[0])),
+		MaxBias: math.Float32frombits(uint32(n.OpParams[1])),
+		SoftCap: math.Float32frombits(uint32(n.OpParams[2])),
+	}
+	if q := root(g, n.Src[0]); q >= 0 {
+		a.Q = names[q]
+	}
+	a.Mask = leafOrNode(g, names, root(g, n.Src[3]))
+	if len(n.Src) > 4 {
+		a.Sinks = leafOrNode(g, names, n.Src[4])
+	}
+	k := view(g, n.Src[1])
+	if k != nil {
+		a.HeadDim, a.NKV = int(k.NE[0]), int(k.NE[2])
+	}
+	cache := cacheOf(g, n.Src[1])
+	for j := range g.Nodes {
+		w := &g.Nodes[j]
+		if w.Op == "SET_ROWS" && len(w.Src) >= 2 && strings.HasPrefix(w.Name, cache+" ") && cache != "" {
+			a.K, a.KType = names[j], w.Type
+			a.Cells = leafOrNode(g, names, w.Src[1])
+		}
+	}
+	return a
+}
+
+// root follows views to the node or leaf whose bytes they show.
+func root(g *ggmlhooks.Graph, at int32) int32 {
+	for at >= 0 && g.Nodes[at].View && len(g.Nodes[at].Src) > 0 {
+		at = g.Nodes[at].Src[0]
+	}
+	return at
+}
+
+func view(g *ggmlhooks.Graph, at int32) *ggmlhooks.Node {
+	if at < 0 {
+		return nil
+	}
+	return &g.Nodes[at]
+}
+
+// cacheOf is the name of the cache behind a view.
+func cacheOf(g *ggmlhooks.Graph, at int32) string {
+	if at = root(g, at); at < 0 && int(-1-at) < len(g.Leafs) {
+		return g.Leafs[-1-at].Name
+	}
+	if at >= 0 { // the view shows what SET_ROWS returned: the cache itself
+		return strings.TrimSuffix(g.Nodes[at].Name, " (view)")
+	}
+	return ""
+}
+
+func leafOrNode(g *ggmlhooks.Graph, names []string, at int32) string {
+	switch {
+	case at >= 0:
+		return names[at]
+	case int(-1-at) < len(g.Leafs):
+		return g.Leafs[-1-at].Name
+	}
+	return ""
+}

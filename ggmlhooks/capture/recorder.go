@@ -1,0 +1,373 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Hot path: one packet per captured tensor, no allocation in steady state, no copy (sampling excepted).
+
+// Stream is where packets go: a stream.Writer.
+type Stream interface {
+	Append(p *stream.Packet, data []byte, release func()) error
+	AppendExecution(e *stream.Execution) error
+	AppendResolution(r stream.Resolution) error
+	Commit() error
+}
+
+// Tokens is where token rows go that are known to be of the run, in order.
+type Tokens interface {
+	Append(ctx uint32, row *ggmlhooks.Row) error
+}
+
+// Options says how a Recorder works.
+type Options struct {
+	Selection ggmlhooks.Selection
+	Stream    Stream
+	Tokens    Tokens
+	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
+	UnixOffset int64
+	// HoldBytes bounds what is held back undecided; 0 = no bound.
+	HoldBytes int64
+}
+
+// ErrDesync occurs when the tap reports something of a graph or an execution that it did not announce.
+var ErrDesync = errors.New("the tap's reports do not fit together")
+
+// Recorder is a ggmlhooks.Sink that writes a stream. It is for one goroutine.
+type Recorder struct {
+	o       Options
+	graphs  map[uint64]*graph
+	newest  map[uint32]uint64 // newest graph of each context
+	ctxs    map[uint32]*context
+	open    map[uint64]*execution // begun and not ended
+	use     Use
+	free    []*execution
+	packet  stream.Packet
+	scratch []int64
+}
+
+// graph is a description with what each packet of a node repeats.
+type graph struct {
+	*ggmlhooks.Graph
+	names []string
+}
+
+// execution is one micro-batch with its rows.
+type execution struct {
+	stream.Execution
+	g        *graph
+	phase    ggmlhooks.Phase
+	ns       int64 // graph entry to graph end
+	held     bool  // undecided, and nothing of it was written yet
+	packets  []heldPacket
+	heldSize int64
+}
+
+// heldPacket is a packet that waits in the tap's slots.
+type heldPacket struct {
+	packet  stream.Packet
+	data    []byte
+	release func()
+}
+
+// context is what is known of a llama_context.
+type context struct {
+	match   ggmlhooks.RowMatcher
+	phases  ggmlhooks.PhaseTracker
+	call    uint64
+	rows    []int32
+	pending []*execution // undecided, in order
+}
+
+// Use is what a run did, by phase.
+type Use struct {
+	Graphs   map[ggmlhooks.Phase]int64
+	Rows     map[ggmlhooks.Phase]int64
+	NS       map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
+	Held     int64                     // bytes held back now
+	FirstNS  int64                     // monotonic time of the run's first graph entry, 0 = none
+	LastNS   int64                     // monotonic time of the run's last graph end
+	Dropped  int64                     // tensors that the tap reported as lost
+	Attached []Attention               // what readers need to recompute attention maps
+}
+
+// NewRecorder makes a recorder.
+func NewRecorder(o Options) *Recorder {
+	return &Recorder{
+		o: o, graphs: map[uint64]*graph{}, newest: map[uint32]uint64{}, ctxs: map[uint32]*context{}, open: map[uint64]*execution{},
+		use: Use{Graphs: map[ggmlhooks.Phase]int64{}, Rows: map[ggmlhooks.Phase]int64{}, NS: map[ggmlhooks.Phase]int64{}},
+	}
+}
+
+// Use returns what the run did so far. Its maps are the recorder's.
+func (r *Recorder) Use() Use { return r.use }
+
+// Context notes nothing: whoever keeps metadata listens for itself.
+func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
+
+// Graph keeps a description until its context has a newer one and nothing of it is open.
+func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
+	if old, ok := r.newest[g.Ctx]; ok {
+		delete(r.graphs, old)
+	}
+	r.newest[g.Ctx] = g.ID
+	r.graphs[g.ID] = &graph{Graph: g, names: packetNames(g)}
+	r.noteAttention(g)
+	return nil
+}
+
+func (r *Recorder) context(number uint32) *context {
+	c := r.ctxs[number]
+	if c == nil {
+		c = &context{}
+		r.ctxs[number] = c
+	}
+	return c
+}
+
+// Call notes the program's batch.
+func (r *Recorder) Call(c *ggmlhooks.Call) error {
+	ctx := r.context(c.Ctx)
+	ctx.call = c.Number
+	ctx.match.Reset(c.Rows)
+	ctx.phases.Reset(c)
+	return nil
+}
+
+// CallEnd ends nothing: micro-batches are framed by themselves.
+func (r *Recorder) CallEnd(ggmlhooks.CallEnd) error { return nil }
+
+// Exec begins a micro-batch.
+func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
+	g := r.graphs[e.Graph]
+	if g == nil {
+		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ErrDesync, e.Number, e.Graph)
+	}
+	x := r.execution()
+	x.g = g
+	x.Execution.Exec, x.Execution.Graph, x.Execution.Ctx = e.Number, e.Graph, e.Ctx
+	x.MonoNS, x.TimeNS = e.MonoNS, e.MonoNS+r.o.UnixOffset
+	x.TokenFirst = e.TokenFirst
+	ctx := r.context(e.Ctx)
+	r.joinRows(ctx, x, e)
+	x.held = e.Provisional
+	r.open[e.Number] = x
+	if x.held {
+		ctx.pending = append(ctx.pending, x)
+		return nil
+	}
+	return r.begin(x)
+}
+
+func (r *Recorder) execution() *execution {
+	if n := len(r.free); n > 0 {
+		x := r.free[n-1]
+		r.free = r.free[:n-1]
+		rows, packets := x.Rows[:0], x.packets[:0]
+		*x = execution{packets: packets}
+		x.Rows = rows
+		return x
+	}
+	return &execution{}
+}
+
+// joinRows makes the token rows of a micro-batch: ids and positions from the graph's inputs, sequences from the program's batch.
+func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
+	x.phase = ggmlhooks.PhaseMaintenance
+	if len(e.Tokens) == 0 {
+		x.Phase = x.phase
+		return
+	}
+	ctx.rows = ctx.rows[:0]
+	if ctx.call == e.Call {
+		ctx.rows = ctx.match.Match(ctx.rows, e.Tokens, e.Pos)
+	}
+	x.phase = ggmlhooks.PhaseDecode
+	for i, token := range e.Tokens {
+		row := ggmlhooks.Row{Index: e.TokenFirst + int64(i), Token: token, Pos: int32(ggmlhooks.PosAuto), Phase: ggmlhooks.PhasePrefill}
+		if i < len(e.Pos) {
+			row.Pos = e.Pos[i]
+		}
+		if i < len(ctx.rows) && ctx.rows[i] >= 0 {
+			from := ctx.match.Row(ctx.rows[i])
+			row.Seqs = from.Seqs
+			row.Phase = ctx.phases.Phase(from, row.Pos)
+			if row.Pos == ggmlhooks.PosAuto {
+				row.Pos = from.Pos
+			}
+		}
+		if row.Phase == ggmlhooks.PhasePrefill {
+			x.phase = ggmlhooks.PhasePrefill
+		}
+		x.Rows = append(x.Rows, row)
+	}
+	for _, i := range e.Outputs {
+		if int(i) < len(x.Rows) && i >= 0 {
+			x.Rows[i].Output = true
+		}
+	}
+	x.Phase = x.phase
+}
+
+// begin writes an execution's rows.
+func (r *Recorder) begin(x *execution) error {
+	x.held = false
+	if err := r.o.Stream.AppendExecution(&x.Execution); err != nil {
+		return err
+	}
+	for i := range x.packets {
+		p := &x.packets[i]
+		r.use.Held -= int64(len(p.data))
+		if err := r.o.Stream.Append(&p.packet, p.data, p.release); err != nil {
+			r.dropHeld(x.packets[i+1:])
+			return err
+		}
+	}
+	clear(x.packets)
+	x.packets = x.packets[:0]
+	return nil
+}
+
+// settle counts an execution as what it was, and hands on its tokens.
+func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
+	r.use.Graphs[phase]++
+	r.use.NS[phase] += x.ns
+	if phase == ggmlhooks.PhaseSetup {
+		r.use.Rows[phase] += int64(len(x.Rows))
+		return nil
+	}
+	if len(x.Rows) > 0 && r.use.FirstNS == 0 {
+		r.use.FirstNS = x.MonoNS
+	}
+	r.use.LastNS = x.MonoNS + x.ns
+	for i := range x.Rows {
+		r.use.Rows[x.Rows[i].Phase]++
+		if r.o.Tokens == nil {
+			continue
+		}
+		if err := r.o.Tokens.Append(x.Execution.Ctx, &x.Rows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExecEnd ends a micro-batch.
+func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
+	x := r.open[e.Number]
+	if x == nil {
+		return nil // its beginning was dropped, and counted
+	}
+	delete(r.open, e.Number)
+	r.use.Dropped += int64(e.Lost)
+	x.ns = e.MonoNS - x.MonoNS
+	if r.pending(x) {
+		return nil
+	}
+	err := r.settle(x, x.phase)
+	r.free = append(r.free, x)
+	return errors.Join(err, r.o.Stream.Commit())
+}
+
+func (r *Recorder) pending(x *execution) bool {
+	for _, p := range r.context(x.Execution.Ctx).pending {
+		if p == x {
+			return true
+		}
+	}
+	return false
+}
+
+// Resolve decides about everything that a context's executions up to e.Exec have left open.
+func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
+	ctx := r.context(e.Ctx)
+	n := 0
+	for n < len(ctx.pending) && ctx.pending[n].Execution.Exec <= e.Exec {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	decided := ctx.pending[:n]
+	var errs []error
+	written := stream.Resolution{Ctx: e.Ctx, Phase: ggmlhooks.PhaseSetup}
+	for _, x := range decided {
+		if e.Discarded {
+			r.discard(x, &written)
+		} else if x.held {
+			errs = append(errs, r.begin(x))
+		}
+		if r.open[x.Execution.Exec] == nil { // else it is settled when it ends
+			errs = append(errs, r.settle(x, x.phase))
+			r.free = append(r.free, x)
+		}
+	}
+	if written.FirstExec != 0 {
+		errs = append(errs, r.o.Stream.AppendResolution(written))
+	}
+	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
+	return errors.Join(append(errs, r.o.Stream.Commit())...)
+}
+
+// discard makes an execution set-up: what is held of it is dropped, what was written is marked.
+func (r *Recorder) discard(x *execution, written *stream.Resolution) {
+	x.phase = ggmlhooks.PhaseSetup
+	if x.held {
+		r.dropHeld(x.packets)
+		x.packets = x.packets[:0]
+		return
+	}
+	if written.FirstExec == 0 {
+		written.FirstExec = x.Execution.Exec
+	}
+	written.LastExec = x.Execution.Exec
+}
+
+func (r *Recorder) dropHeld(packets []heldPacket) {
+	for i := range packets {
+		r.use.Held -= int64(len(packets[i].data))
+		packets[i].release()
+		packets[i] = heldPacket{}
+	}
+}
+
+// Relieve writes what is held back, because the model waits for its slots or too much is held. It stays undecided.
+func (r *Recorder) Relieve(modelWaits bool) error {
+	if r.use.Held == 0 || !modelWaits && (r.o.HoldBytes == 0 || r.use.Held <= r.o.HoldBytes) {
+		return nil
+	}
+	for _, ctx := range r.ctxs {
+		for _, x := range ctx.pending {
+			if x.held {
+				if err := r.begin(x); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Finish decides about what is still open when the model is gone: nothing was thrown away, so it was the run. An execution that
+// did not end, because the model was killed, keeps what was captured of it.
+func (r *Recorder) Finish() error {
+	var errs []error
+	for number, ctx := range r.ctxs {
+		if n := len(ctx.pending); n > 0 {
+			last := ctx.pending[n-1].Execution.Exec
+			errs = append(errs, r.Resolve(ggmlhooks.Resolve{Ctx: number, Exec: last}))
+		}
+	}
+	for number, x := range r.open {
+		if x.held {
+			continue
+		}
+		errs = append(errs, r.settle(x, x.phase))
+		delete(r.open, number)
+	}
+	return errors.Join(append(errs, r.o.Stream.Commit())...)
+}
