@@ -67,8 +67,7 @@ func TestRPCDeviceGeneratesTheSameText(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	want, _ := generate(t, "")
 	got, log := generate(t, testenv.RPCBackend(t), "--rpc", endpoint, "-ngl", "99")
-	t.Log(log)
-	if !strings.Contains(log, "RPC") {
+	if !strings.Contains(log, "RPC0["+endpoint+"] model buffer size") {
 		t.Errorf("the model was not on the RPC device:\n%s", log)
 	}
 	if want == "" || got != want {

@@ -51,6 +51,12 @@ func (n need) miss(t testing.TB, why string) {
 	}
 }
 
+// Beyond skips a test that needs what no installation brings to this machine, such as a GPU.
+func Beyond(t testing.TB, what, why string) {
+	t.Helper()
+	need{what: what}.miss(t, why)
+}
+
 // Excused tells whether a skip with this text is accepted in CI.
 func Excused(reason string) bool {
 	for _, word := range []string{beyondMachine, nightlyOnly, notWithRace} {

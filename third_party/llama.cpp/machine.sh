@@ -1,6 +1,9 @@
 # What fetch and link know about this machine. Sourced, not run; $here is this folder.
 
-os_id() { (. /etc/os-release 2>/dev/null && printf '%s\n' "${ID:-unknown}") || echo unknown; }
+# sysroot stands before paths of the machine that tests replace.
+sysroot=${LLAMATAP_TEST_SYSROOT:-}
+
+os_id() { (. "$sysroot/etc/os-release" 2>/dev/null && printf '%s\n' "${ID:-unknown}") || echo unknown; }
 
 # know_machine: sets $arch (Debian's name), $triplet, $loader_name, $host_loader, $cache.
 know_machine() {
