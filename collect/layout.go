@@ -46,7 +46,7 @@ type shmCount struct {
 
 type shmStats struct {
 	Graphs, Executions, Reused, Calls uint64
-	Asks, AsksTimed, AsksTimedNS      uint64
+	Asks, AskNS                       uint64
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS        uint64
 	WaitNS, Waits, APINS              uint64
@@ -80,11 +80,12 @@ type shmHeader struct {
 	Sleeps      uint32
 	Work        uint32
 	Attached    uint32
+	Closed      uint32
 	GlobHits    [maxGlobs]uint32
-	_           [44]byte
+	_           [40]byte
 	Stats       shmStats
 	Missing     [missingSize]byte
-	_           [8]byte
+	_           [16]byte
 }
 
 // Record types.

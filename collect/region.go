@@ -109,6 +109,13 @@ func (r *Region) Close() error {
 // Attached tells whether the tap has joined (1) and said goodbye (2).
 func (r *Region) Attached() int { return int(atomic.LoadUint32(&r.header.Attached)) }
 
+// Stop tells the tap that nothing is recorded any more. A model that waits for room goes on.
+func (r *Region) Stop() {
+	atomic.StoreUint32(&r.header.Closed, 1)
+	atomic.AddUint32(&r.header.Room, 1)
+	futex(&r.header.Room, futexWake, 1<<30, nil)
+}
+
 // ModelWaits reports whether a thread of the model waits for room.
 func (r *Region) ModelWaits() bool { return atomic.LoadUint32(&r.header.Waiting) > 0 }
 
@@ -142,8 +149,7 @@ type Loss struct {
 // Stats is the tap's account of itself. Times are measured on the model's threads, in nanoseconds.
 type Stats struct {
 	Graphs, Executions, Reused, Calls uint64
-	Asks                              uint64 // nodes that ggml asked for
-	AsksTimed, AsksTimedNS            uint64 // a sixteenth of the executions times its asks
+	Asks, AskNS                       uint64 // nodes that ggml asked for; ggml's loop over them is part of the time
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS, APINS uint64
 	WaitNS, Waits                     uint64
@@ -156,7 +162,7 @@ func (r *Region) Stats() Stats {
 	load := atomic.LoadUint64
 	out := Stats{
 		Graphs: load(&s.Graphs), Executions: load(&s.Executions), Reused: load(&s.Reused), Calls: load(&s.Calls),
-		Asks: load(&s.Asks), AsksTimed: load(&s.AsksTimed), AsksTimedNS: load(&s.AsksTimedNS),
+		Asks: load(&s.Asks), AskNS: load(&s.AskNS),
 		Copies: load(&s.Copies), CopiedBytes: load(&s.CopiedBytes),
 		DescribeNS: load(&s.DescribeNS), HookNS: load(&s.HookNS), CopyNS: load(&s.CopyNS), APINS: load(&s.APINS),
 		WaitNS: load(&s.WaitNS), Waits: load(&s.Waits),
@@ -170,8 +176,8 @@ func (r *Region) Stats() Stats {
 }
 
 // Own is the time that the tap spent on the model's threads, without waiting for room: graph entry and end, descriptions,
-// copies, calls. The asks are not part of it: see AsksTimed.
-func (s Stats) Own() uint64 { return s.DescribeNS + s.HookNS + s.CopyNS + s.APINS }
+// copies, asks, calls.
+func (s Stats) Own() uint64 { return s.DescribeNS + s.HookNS + s.CopyNS + s.AskNS + s.APINS }
 
 // LostPackets is the number of tensors that were not recorded, over all causes.
 func (s Stats) LostPackets() (n uint64) {

@@ -2,7 +2,7 @@
 
 package tap
 
-// #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -std=gnu11 -O2 -Wall
 // #cgo LDFLAGS: -ldl -lpthread
 // #include "tap_shm.h"
 // #include <stdbool.h>

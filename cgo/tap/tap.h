@@ -257,7 +257,8 @@ struct tap_sched {
     int                              cursor;    // next node that ggml should ask for
     int                              at;        // node whose data phase comes next
     bool                             user_wants;
-    bool                             time_asks;
+    bool                             asking; // inside of a range of asks, which began at ask_began
+    int64_t                          ask_began;
     uint32_t                         lost;
     uint64_t                         wait_ns;
     int32_t *                        scratch; // tokens, positions, output ids of the execution

@@ -3,7 +3,7 @@
 // tap_capture.c: one execution of a graph: its token rows at entry, the wanted tensors in their data phase.
 //
 // Hot path: budget at graph entry 2 µs for a graph seen before; per unwanted node one comparison and a bit; per wanted node one
-// copy. No allocation in steady state.
+// copy and four clock readings. No allocation in steady state.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -236,10 +236,18 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
             i = -1;
         }
     }
+    if (!s->asking) {
+        s->asking = true;
+        s->ask_began = tap_now();
+    }
     s->at = i;
     s->cursor = i + 1;
     const bool wanted = i >= 0 && g->nodes[i].wanted;
     s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
+    if (wanted || s->user_wants || s->cursor == g->n_nodes) { // the range ends here: ggml computes it next
+        s->asking = false;
+        tap_add(&tap.header->stats.ask_ns, (uint64_t) (tap_now() - s->ask_began));
+    }
     return wanted || s->user_wants;
 }
 
@@ -252,18 +260,6 @@ static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
         tap_capture_node(s, s->at);
     }
     return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
-}
-
-// tap_eval_timed is tap_eval for every 16th execution: it measures what an ask costs.
-static bool tap_eval_timed(struct ggml_tensor * t, bool ask, void * user_data) {
-    if (!ask) {
-        return tap_eval(t, false, user_data);
-    }
-    const int64_t began = tap_now();
-    const bool want = tap_ask(user_data, t);
-    tap_add(&tap.header->stats.asks_timed_ns, (uint64_t) (tap_now() - began));
-    tap_add(&tap.header->stats.asks_timed, 1);
-    return want;
 }
 
 // ---- one execution --------------------------------------------------------------------------------------------------
@@ -390,9 +386,10 @@ void tap_context_resolve(struct tap_context * c, bool discarded) {
 
 static void tap_install(struct tap_sched * s, bool want) {
     if (want) {
-        s->time_asks = s->exec % 16 == 0;
-        tap_real.ggml_backend_sched_set_eval_callback(s->ptr, s->time_asks ? tap_eval_timed : tap_eval, s);
-        s->installed = true;
+        if (!s->installed) {
+            tap_real.ggml_backend_sched_set_eval_callback(s->ptr, tap_eval, s);
+            s->installed = true;
+        }
     } else if (s->installed) {
         tap_real.ggml_backend_sched_set_eval_callback(s->ptr, s->user_callback, s->user_data);
         s->installed = false;
@@ -407,6 +404,7 @@ void tap_exec_begin(struct tap_sched * s) {
     s->lost = 0;
     s->cursor = 0;
     s->at = -1;
+    s->asking = false;
     c->last_exec = s->exec;
     const int32_t n = g->n_tokens;
     const int32_t n_out = g->n_outputs > 0 ? g->n_outputs : 0;

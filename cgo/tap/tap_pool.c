@@ -50,8 +50,8 @@ static bool tap_wait_room(uint32_t seen) {
     long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
     bool timed_out = rc != 0 && errno == ETIMEDOUT;
     pthread_mutex_lock(&tap.lock);
-    if (timed_out && getppid() != h->config.collector_pid) {
-        tap.recording = false; // the collector started this process; a new parent means that it died
+    if (atomic_load_explicit(&h->closed, memory_order_acquire) || (timed_out && getppid() != h->config.collector_pid)) {
+        tap.recording = false; // it said so; or, since it started this process, a new parent means that it died
     }
     return tap.recording;
 }

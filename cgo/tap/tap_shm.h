@@ -86,8 +86,7 @@ struct tap_stats {
     _Atomic uint64_t reused;        // of these, graphs seen before
     _Atomic uint64_t calls;         // llama_decode, llama_encode, llama_process
     _Atomic uint64_t asks;          // nodes that ggml asked for
-    _Atomic uint64_t asks_timed;    // of these, timed (every 16th execution)
-    _Atomic uint64_t asks_timed_ns; // time of the timed ones
+    _Atomic uint64_t ask_ns;        // from the first ask of each range to its last, ggml's loop over the nodes included
     _Atomic uint64_t copies;        // data phases that copied
     _Atomic uint64_t copied_bytes;
     _Atomic uint64_t describe_ns; // new graphs: reading, inferring, selecting
@@ -122,6 +121,7 @@ struct tap_header {
     _Atomic uint32_t collector_sleeps;        // the collector is in a futex wait on work
     _Atomic uint32_t work;                    // futex: changes when the tap wants the collector awake
     _Atomic uint32_t attached;                // 1 once the tap runs, 2 after it has said goodbye
+    _Atomic uint32_t closed;                  // set by the collector when it records no more: the model goes on without it
     _Atomic uint32_t glob_hits[TAP_MAX_GLOBS];
     _Alignas(64) struct tap_stats stats;
     char missing[TAP_MISSING_SIZE]; // entry points that were not found, separated by spaces
