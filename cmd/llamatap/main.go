@@ -21,6 +21,7 @@ type command struct {
 // commands lists every subcommand in the order in which help shows them.
 func commands() []command {
 	return []command{
+		{"run", "generate text with a model, and record what you ask for", runRun},
 		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
 	}
 }

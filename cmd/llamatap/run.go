@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/runner"
+)
+
+// runRun generates text with a model.
+func runRun(args []string) error {
+	cfg, err := parseRun(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	return runModel(cfg)
+}
+
+// parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.
+func parseRun(args []string) (*config.Run, error) {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	cfg := config.NewRun()
+	cfg.Register(flags)
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, errors.Join(flag.ErrHelp, runHelp(os.Stdout))
+		}
+		return nil, config.ExplainFlagError(flags, err)
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q: a prompt is given with -p, in quotes", flags.Arg(0))
+	}
+	if err := cfg.ResolveEnv(os.LookupEnv); err != nil {
+		return nil, err
+	}
+	return cfg, cfg.Validate()
+}
+
+func runHelp(out io.Writer) error {
+	fmt.Fprint(out, `llamatap run: continue a text with a model
+
+usage: llamatap run [-m MODEL.gguf] -p TEXT [flags]
+
+Flags, defaults and text are llama-completion's with -no-cnv --no-display-prompt. The generated text goes to stdout and nothing
+else does; what there is to tell goes to stderr. Ctrl-C ends the run within a token, a second one at once.
+
+  llamatap run -p 'func main() {' -n 100
+  llamatap run -m model.gguf -f prompt.txt --temp 0
+`)
+	return config.RunHelp(out)
+}
+
+// signalCause is why a run was interrupted.
+type signalCause struct{ signal syscall.Signal }
+
+func (s signalCause) Error() string {
+	if s.signal == syscall.SIGINT {
+		return "by Ctrl-C (SIGINT)"
+	}
+	return fmt.Sprintf("by %v", s.signal)
+}
+
+// status is the exit status of a program that this signal ended.
+func (s signalCause) status() int { return 128 + int(s.signal) }
+
+// untilSignal returns a context that SIGINT or SIGTERM ends, with a signalCause. A second signal ends the process at once.
+func untilSignal() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			cause := signalCause{s.(syscall.Signal)}
+			if ctx.Err() != nil {
+				os.Exit(cause.status())
+			}
+			cancel(cause)
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); close(signals); cancel(nil) }
+}
+
+// runModel is what the process that holds the model does: one run on this process's stdin, stdout and stderr, with its exit status.
+func runModel(cfg *config.Run) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	result, err := runner.Run(ctx, runner.Options{
+		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Progress: term.IsTerminal(int(os.Stderr.Fd())),
+	})
+	if result.Finish != "" {
+		if term.IsTerminal(int(os.Stdout.Fd())) {
+			fmt.Fprintln(os.Stdout) // the prompt of a shell begins a line of its own
+		}
+		if writeErr := result.WriteSummary(os.Stderr); err == nil {
+			err = writeErr
+		}
+	}
+	var cause signalCause
+	switch {
+	case errors.As(err, &cause) && result.Finish != "":
+		return exitStatus{Code: cause.status()} // the summary says it
+	case errors.As(err, &cause):
+		return exitStatus{Code: cause.status(), Err: err}
+	}
+	return err
+}

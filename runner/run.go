@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
+)
+
+// contextMargin is how many tokens of the context a prompt must leave free; llama-completion's number.
+const contextMargin = 4
+
+// Run loads a model, decodes the prompt and generates text. It blocks until the text ends.
+//
+// When ctx ends it stops within one token: the result says so and holds what was done until then, and the error wraps ErrInterrupted
+// and the cause of ctx. Without llama.cpp in this build the error wraps errors.ErrUnsupported.
+func Run(ctx context.Context, o Options) (result Result, err error) {
+	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
+	defer runtime.UnlockOSThread()
+	if o.Stderr == nil {
+		o.Stderr = io.Discard
+	}
+	if err := CheckModel(o.Config.Model); err != nil {
+		return result, err
+	}
+	prompt, err := ReadPrompt(ctx, o.Config, o.Stdin)
+	if err != nil {
+		return result, err
+	}
+	r := &run{Options: o, ctx: ctx, text: text{out: o.Stdout}}
+	defer r.close()
+	if err := r.load(); err != nil {
+		return r.result, err
+	}
+	err = r.complete(prompt)
+	if flushErr := r.text.flush(); err == nil {
+		err = flushErr
+	}
+	if errors.Is(err, llama.ErrInterrupted) || err == nil && r.result.Finish == FinishInterrupted {
+		r.result.Finish = FinishInterrupted
+		err = fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx))
+	}
+	return r.result, err
+}
+
+// run is the state of one Run.
+type run struct {
+	Options
+	ctx      context.Context
+	model    *llama.Model
+	llama    *llama.Context
+	batch    *llama.Batch
+	sampler  *llama.Sampler
+	sampling config.Sampling
+	unwatch  func()
+	text     text
+	pos      llama.Pos // where the next token goes
+	result   Result
+}
+
+// load brings the model into memory and makes what decoding needs.
+func (r *run) load() (err error) {
+	begin := time.Now()
+	llama.SetLog(logLevel(r.Config.Verbose))
+	bar := r.progress("loading the model")
+	r.model, err = loadModel(r.ctx, r.Config, bar.set)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	r.result.Model = describe(r.model)
+	params, err := contextParams(r.Config)
+	if err != nil {
+		return err
+	}
+	if r.llama, err = r.model.NewContext(params); err != nil {
+		return fmt.Errorf("%w: lower -c or -ub, or take a smaller -ctk and -ctv", err)
+	}
+	r.unwatch = interruptWith(r.ctx, r.llama)
+	r.result.ContextSize = r.llama.Size()
+	if r.batch, err = llama.NewBatch(r.llama.Batch(), 1); err != nil {
+		return err
+	}
+	r.sampling = modelSampling(r.Config, r.model, r.Stderr)
+	r.sampler = newSampler(r.model.Vocab(), r.sampling)
+	r.result.SamplesChance = r.sampling.Temperature > 0
+	r.result.Seed = r.sampler.Seed()
+	r.result.Load = time.Since(begin)
+	return nil
+}
+
+func logLevel(verbose bool) llama.LogLevel {
+	if verbose {
+		return llama.LogDebug
+	}
+	return llama.LogError
+}
+
+func (r *run) progress(what string) *progress {
+	if !r.Progress {
+		return newProgress(nil, what)
+	}
+	return newProgress(r.Stderr, what)
+}
+
+// interruptWith passes the end of ctx on to x until stop is called; after that x may be closed.
+func interruptWith(ctx context.Context, x *llama.Context) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+			x.Interrupt()
+		case <-done:
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+func (r *run) close() {
+	if r.sampler != nil {
+		r.sampler.Close()
+	}
+	if r.batch != nil {
+		r.batch.Close()
+	}
+	if r.unwatch != nil {
+		r.unwatch()
+	}
+	if r.llama != nil {
+		r.llama.Close()
+	}
+	if r.model != nil {
+		r.model.Close()
+	}
+}

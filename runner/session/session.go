@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"golang.org/x/sys/unix"
+)
+
+// Options says what to run and what to record of it.
+type Options struct {
+	Tap *config.Tap // resolved
+	// Command is the model's process, not started. Its environment and files are completed.
+	Command *exec.Cmd
+	// Backends is the folder of ggml's backends that the process shall load; empty: as it does by itself.
+	Backends string
+	// Echo is the command line as the user typed it.
+	Echo []string
+	// Llama describes the llama.cpp that runs, for the metadata.
+	Llama LlamaInfo
+	// Version is llamatap's.
+	Version string
+	// Summary is where the short summary goes; nil: nowhere.
+	Summary io.Writer
+}
+
+// LlamaInfo describes a llama.cpp.
+type LlamaInfo struct {
+	Version, GGML, Prefix string
+}
+
+// Result says how a run ended.
+type Result struct {
+	Exit    collect.Exit
+	Dir     string // the run directory, "" if none was made
+	Summary Summary
+}
+
+// ErrRecording occurs when the model ran and the recording failed. What was recorded stays in the run directory, unsealed.
+var ErrRecording = errors.New("the recording failed")
+
+// Run runs the model's process to its end and records it. A context that ends stops the process. The Result is valid with an
+// error too, as far as the process was started.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if err := checkOut(o.Tap.Out); err != nil {
+		return Result{}, err
+	}
+	budget := split(int64(o.Tap.Memory))
+	region, err := collect.NewRegion(collect.Options{
+		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	defer region.Close()
+	debug.SetMemoryLimit(budget.heap)
+	s := newSink(o, region, budget)
+	process, err := collect.Start(o.Command, region)
+	if err != nil {
+		return Result{}, err
+	}
+	if o.Tap.Attention == ggmlhooks.AttentionExact {
+		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
+	}
+	recording := s.pump(ctx, process)
+	if recording != nil {
+		region.Stop()
+		process.Stop(unix.SIGTERM)
+		kill := time.AfterFunc(5*time.Second, func() { process.Stop(unix.SIGKILL) })
+		defer kill.Stop()
+	}
+	exit := process.Exit()
+	recording = errors.Join(recording, s.finish(process, exit, recording == nil))
+	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(process)}
+	if recording == nil && o.Summary != nil {
+		result.Summary.Write(o.Summary, result.Dir)
+	}
+	return result, recording
+}
+
+// pump reads until the process is gone or the recording fails.
+func (s *sink) pump(ctx context.Context, process *collect.Process) error {
+	reader := collect.NewReader(s.region, s)
+	err := process.Pump(ctx, reader, func() error {
+		if s.recorder == nil {
+			return nil
+		}
+		return s.recorder.Relieve(s.region.ModelWaits())
+	})
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		process.Stop(unix.SIGTERM)
+		<-process.Exited()
+		_, err = reader.Drain()
+	}
+	s.hellos = reader.Hellos
+	return err
+}
+
+func overflow(o config.Overflow) collect.Overflow {
+	if o == config.OverflowDrop {
+		return collect.Drop
+	}
+	return collect.Block
+}
+
+// budget says how --tap-memory is shared out.
+type budget struct {
+	shared  int64 // queue and slots
+	buffers int64 // packed packets that wait to be written
+	heap    int64 // soft limit of Go's heap
+}
+
+// split keeps a quarter, at most 40 MiB, for packed packets, and as much again for the collector itself where there is enough.
+func split(memory int64) budget {
+	b := budget{buffers: min(memory/4, 40<<20)}
+	b.heap = b.buffers + 24<<20
+	b.shared = max(memory-b.buffers-min(memory/4, 48<<20), collect.MinMemoryBytes)
+	return b
+}
+
+// checkOut refuses an output folder that cannot be written before the model is loaded.
+func checkOut(out string) error {
+	if err := os.MkdirAll(out, 0o700); err != nil {
+		return fmt.Errorf("output folder %s: %w; choose another with --tap-out", out, cause(err))
+	}
+	if err := unix.Access(out, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("output folder %s cannot be written: %w; choose another with --tap-out", out, err)
+	}
+	return nil
+}
+
+// cause takes the path out of an error that is to stand beside it.
+func cause(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// explain makes an error of the disk one that tells what to do.
+func explain(err error, path string) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: the disk of %s is full; free room there, choose another folder with --tap-out, or capture less (--tap-layers, --tap-tokens)", ErrRecording, path)
+	}
+	return err
+}
+
+// globNames lists what a tensor glob could have meant: the names of a graph without layer numbers, each once.
+func globNames(g *ggmlhooks.Graph) string {
+	var names []string
+	seen := map[string]bool{}
+	for i := range g.Nodes {
+		name := g.Nodes[i].Name
+		if at := strings.LastIndexByte(name, '-'); at > 0 && g.Nodes[i].Layer >= 0 {
+			name = name[:at]
+		}
+		if strings.HasPrefix(name, "node_") || strings.ContainsAny(name, " (") || name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}

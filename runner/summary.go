@@ -1,0 +1,47 @@
+package runner
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// WriteSummary writes what a run measured, in three lines.
+func (r *Result) WriteSummary(out io.Writer) error {
+	seed := ""
+	if r.SamplesChance {
+		seed = fmt.Sprintf(", seed %d", r.Seed)
+	}
+	_, err := fmt.Fprintf(out, `llamatap: %s, context %d%s, loaded in %s, warmed up in %s
+llamatap: prompt %s, generation %s
+llamatap: %s
+`, r.Model, r.ContextSize, seed, milliseconds(r.Load), milliseconds(r.WarmUp),
+		perSecond(r.PromptTokens, r.Prompt, r.PromptRate()), perSecond(r.Tokens, r.Generation, r.GenerationRate()), r.ending())
+	return err
+}
+
+func (r *Result) ending() string {
+	switch r.Finish {
+	case FinishStop:
+		return "the model ended the text"
+	case FinishLength:
+		return fmt.Sprintf("ended after %d tokens, as asked for", r.Tokens)
+	case FinishContext:
+		return fmt.Sprintf("ended because the context of %d tokens is full: -c makes it longer", r.ContextSize)
+	}
+	return fmt.Sprintf("interrupted after %d tokens", r.Tokens)
+}
+
+func perSecond(tokens int, d time.Duration, rate float64) string {
+	if rate == 0 {
+		return fmt.Sprintf("%d tokens in %s", tokens, milliseconds(d))
+	}
+	return fmt.Sprintf("%d tokens in %s (%.1f tokens/s)", tokens, milliseconds(d), rate)
+}
+
+func milliseconds(d time.Duration) string {
+	if d >= 10*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+}
