@@ -15,7 +15,7 @@ import (
 )
 
 // maxPromptBytes bounds what is read as a prompt. No context holds as much; it stops a device or the wrong file.
-const maxPromptBytes = 256 << 20
+const maxPromptBytes = 64 << 20
 
 // ReadPrompt returns the text that a run continues: -p, or the file without its last newline, or stdin; with escapes processed as
 // llama.cpp does. Where llama.cpp replaces invalid UTF-8 silently, it is an error here. The error wraps ErrPrompt, and ErrInterrupted
