@@ -1,90 +1,70 @@
 package tensors
 
 import (
-	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// Array is a tensor's values with the shape in C order: last dimension fastest.
-type Array struct {
-	Shape  []int64
-	Values []float32
-}
-
 // cornerEdge is how many values text shows at either end of a dimension.
 const cornerEdge = 3
 
-// WriteCorners writes an array as nested lists; of a dimension longer than six only its first and last three entries, as numpy and
-// llama.cpp's tools print arrays.
-func WriteCorners(w io.Writer, a Array) error {
-	var b strings.Builder
-	writeCorners(&b, a.Shape, a.Values, "")
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func writeCorners(b *strings.Builder, shape []int64, values []float32, indent string) {
+// writeCorners writes an array in C order as nested lists; of a dimension longer than six only its first and last three entries, as
+// numpy and llama.cpp's tools print arrays. bits is the size of the float type whose shortest text tells a value from every other.
+func writeCorners(b *strings.Builder, shape []int64, values []float64, indent string, bits int) {
 	if len(shape) == 0 {
-		fmt.Fprintf(b, "%s%s\n", indent, valueText(values[0]))
+		b.WriteString(indent + valueText(values[0], bits) + "\n")
 		return
 	}
 	if len(shape) == 1 {
-		b.WriteString(indent + "[")
-		eachCorner(shape[0], func(i int64, first bool) {
-			if !first {
-				b.WriteString(", ")
-			}
+		var texts []string
+		for _, i := range corners(shape[0]) {
 			if i < 0 {
-				b.WriteString("…")
-				return
+				texts = append(texts, "…")
+			} else {
+				texts = append(texts, valueText(values[i], bits))
 			}
-			b.WriteString(valueText(values[i]))
-		})
-		b.WriteString("]\n")
+		}
+		b.WriteString(indent + "[" + strings.Join(texts, ", ") + "]\n")
 		return
 	}
 	stride := int64(len(values)) / max(shape[0], 1)
 	b.WriteString(indent + "[\n")
-	eachCorner(shape[0], func(i int64, _ bool) {
+	for _, i := range corners(shape[0]) {
 		if i < 0 {
 			b.WriteString(indent + " …\n")
-			return
+		} else {
+			writeCorners(b, shape[1:], values[i*stride:(i+1)*stride], indent+" ", bits)
 		}
-		writeCorners(b, shape[1:], values[i*stride:(i+1)*stride], indent+" ")
-	})
+	}
 	b.WriteString(indent + "]\n")
 }
 
-// eachCorner calls fn with the indices to show, and with -1 in place of those left out.
-func eachCorner(n int64, fn func(i int64, first bool)) {
+// corners returns the indices of n entries to show, with -1 in place of those left out.
+func corners(n int64) []int64 {
+	var indices []int64
 	for i := int64(0); i < n; i++ {
 		if n > 2*cornerEdge && i == cornerEdge {
-			fn(-1, false)
+			indices = append(indices, -1)
 			i = n - cornerEdge
 		}
-		fn(i, i == 0)
+		indices = append(indices, i)
 	}
+	return indices
 }
 
-// valueText writes a value with as many digits as tell it from every other float32.
-func valueText(v float32) string { return strconv.FormatFloat(float64(v), 'g', -1, 32) }
+// valueText writes a value with as many digits as tell it from every other of its type.
+func valueText(v float64, bits int) string { return strconv.FormatFloat(v, 'g', -1, bits) }
 
-// jsonFloat is a float32 that JSON can carry: NaN and infinities become the strings "NaN", "Infinity" and "-Infinity".
-type jsonFloat float32
-
-// MarshalJSON writes the value.
-func (f jsonFloat) MarshalJSON() ([]byte, error) {
-	x := float64(f)
+// appendJSONValue appends a value as JSON can carry it: NaN and infinities become the strings "NaN", "Infinity" and "-Infinity".
+func appendJSONValue(dst []byte, v float64, bits int) []byte {
 	switch {
-	case math.IsNaN(x):
-		return []byte(`"NaN"`), nil
-	case math.IsInf(x, 1):
-		return []byte(`"Infinity"`), nil
-	case math.IsInf(x, -1):
-		return []byte(`"-Infinity"`), nil
+	case math.IsNaN(v):
+		return append(dst, `"NaN"`...)
+	case math.IsInf(v, 1):
+		return append(dst, `"Infinity"`...)
+	case math.IsInf(v, -1):
+		return append(dst, `"-Infinity"`...)
 	}
-	return strconv.AppendFloat(nil, x, 'g', -1, 32), nil
+	return strconv.AppendFloat(dst, v, 'g', -1, bits)
 }

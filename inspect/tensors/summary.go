@@ -1,11 +1,6 @@
 package tensors
 
-import (
-	"cmp"
-	"slices"
-
-	"github.com/llamatap/llamatap/ggmlhooks"
-)
+import "github.com/llamatap/llamatap/ggmlhooks"
 
 // Summary is what a run directory or a stream holds, computed from the index alone.
 type Summary struct {
@@ -85,6 +80,7 @@ type Component struct {
 type Tensor struct {
 	Name      string              `json:"name"`
 	Ctx       uint32              `json:"ctx"`
+	Layer     int                 `json:"layer"`
 	Op        string              `json:"op,omitempty"`
 	Component ggmlhooks.Component `json:"component"`
 	DType     string              `json:"dtype"` // as stored
@@ -97,13 +93,7 @@ type Tensor struct {
 	Stats *Stats `json:"stats,omitempty"`
 }
 
-// sortTensors puts tensors into graph order as far as their first packets show it.
-func sortTensors(tensors []Tensor, first map[tensorKey]int) {
-	slices.SortStableFunc(tensors, func(a, b Tensor) int {
-		return cmp.Compare(first[a.key()], first[b.key()])
-	})
-}
-
+// tensorKey tells tensors of the same name in several contexts apart.
 type tensorKey struct {
 	ctx  uint32
 	name string

@@ -1,0 +1,226 @@
+package tensors
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/llamatap/llamatap/store/codec"
+)
+
+// npyTypes are NumPy's names of the element types. NumPy has no bfloat16; it is widened to float32, which is exact.
+var npyTypes = map[codec.DType]string{
+	codec.Raw: "|u1", codec.F32: "<f4", codec.F16: "<f2", codec.BF16: "<f4", codec.F64: "<f8",
+	codec.I8: "|i1", codec.I16: "<i2", codec.I32: "<i4", codec.I64: "<i8",
+}
+
+// WriteNPY writes the slice as a NumPy file: token axis first, C order, elements as they are stored.
+func (s *Slice) WriteNPY(w io.Writer) error {
+	descr, known := npyTypes[s.DType]
+	if !known {
+		return fmt.Errorf("tensor %s: NumPy has no type for %v: use --format json", s.Name, s.DType)
+	}
+	header, err := AppendNPYHeader(nil, descr, s.Shape)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	var wide []byte
+	return s.eachBytes(func(data []byte) error {
+		if s.DType == codec.BF16 {
+			wide = appendWidened(wide[:0], data)
+			data = wide
+		}
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// appendWidened appends bfloat16 values as float32.
+func appendWidened(dst, bf16 []byte) []byte {
+	for i := 0; i+1 < len(bf16); i += 2 {
+		dst = append(dst, 0, 0, bf16[i], bf16[i+1])
+	}
+	return dst
+}
+
+// WriteText writes name, type, shape and row numbers in one line, then the corners of the array.
+func (s *Slice) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %v  %s  %s\n", s.Name, s.DType, cShapeText(s.Shape), s.labelsText())
+	shown := corners(s.Shape[0])
+	var kept []float64 // the shown rows, with a row of zeros in place of those left out
+	blank := make([]float64, s.rowBytes()/int64(s.DType.Size()))
+	next := 0
+	err := s.eachRow(func(i int64, row []float64) error {
+		if next < len(shown) && shown[next] < 0 {
+			kept = append(kept, blank...)
+			next++
+		}
+		if next < len(shown) && shown[next] == i {
+			kept = append(kept, row...)
+			next++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	writeCorners(&b, append([]int64{int64(len(shown))}, s.Shape[1:]...), kept, "", s.bits())
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// cShapeText writes a C-order shape as NumPy does.
+func cShapeText(shape []int64) string {
+	return strings.NewReplacer(" ", ", ", "[", "(", "]", ")").Replace(fmt.Sprint(shape))
+}
+
+// labelsText names the rows: tokens 0-6, executions 3,9.
+func (s *Slice) labelsText() string {
+	var runs []string
+	for i := 0; i < len(s.parts); {
+		first, next := s.parts[i].label, s.parts[i].label+s.parts[i].rows
+		for i++; i < len(s.parts) && s.parts[i].label == next; i++ {
+			next += s.parts[i].rows
+		}
+		if next == first+1 {
+			runs = append(runs, fmt.Sprint(first))
+		} else {
+			runs = append(runs, fmt.Sprintf("%d-%d", first, next-1))
+		}
+	}
+	const most = 8
+	if len(runs) > most {
+		runs = append(runs[:most-1], "…", runs[len(runs)-1])
+	}
+	plural := ""
+	if s.Shape[0] != 1 {
+		plural = "s"
+	}
+	return fmt.Sprintf("%s%s %s", s.Axis, plural, strings.Join(runs, ","))
+}
+
+// WriteJSON writes one object: name, ctx, dtype, shape, axis, the number of every row, and the values as nested lists, row by row.
+// NaN and infinities are the strings "NaN", "Infinity" and "-Infinity".
+func (s *Slice) WriteJSON(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	head, err := json.Marshal(struct {
+		Name  string  `json:"name"`
+		Ctx   uint32  `json:"ctx"`
+		DType string  `json:"dtype"`
+		Shape []int64 `json:"shape"`
+		Axis  Axis    `json:"axis"`
+		Rows  []int64 `json:"rows"`
+	}{s.Name, s.Ctx, s.DType.String(), s.Shape, s.Axis, s.Labels()})
+	if err != nil {
+		return err
+	}
+	out.Write(head[:len(head)-1])
+	out.WriteString(`,"values":[`)
+	err = s.eachRow(func(i int64, row []float64) error {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteByte('\n')
+		s.writeNested(out, s.Shape[1:], row)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	out.WriteString("\n]}\n")
+	return out.Flush()
+}
+
+func (s *Slice) writeNested(out *bufio.Writer, shape []int64, values []float64) {
+	if len(shape) == 0 {
+		out.Write(appendJSONValue(out.AvailableBuffer(), values[0], s.bits()))
+		return
+	}
+	out.WriteByte('[')
+	stride := int64(len(values)) / max(shape[0], 1)
+	for i := int64(0); i < shape[0]; i++ {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		s.writeNested(out, shape[1:], values[i*stride:(i+1)*stride])
+	}
+	out.WriteByte(']')
+}
+
+// bits is the size of the float type that values are written for.
+func (s *Slice) bits() int {
+	switch s.DType {
+	case codec.F32, codec.F16, codec.BF16:
+		return 32
+	}
+	return 64
+}
+
+// eachRow calls fn with the values of every row, which are valid during the call.
+func (s *Slice) eachRow(fn func(i int64, row []float64) error) error {
+	size := s.rowBytes()
+	if size == 0 {
+		return nil
+	}
+	var pending []byte
+	var decoder valueDecoder
+	var row []float64
+	next := int64(0)
+	return s.eachBytes(func(data []byte) (err error) {
+		pending = append(pending, data...)
+		at := int64(0)
+		for ; int64(len(pending))-at >= size; at += size {
+			if row, err = decoder.append(row[:0], pending[at:at+size], s.DType); err != nil {
+				return err
+			}
+			if err := fn(next, row); err != nil {
+				return err
+			}
+			next++
+		}
+		pending = append(pending[:0], pending[at:]...)
+		return nil
+	})
+}
+
+// valueDecoder decodes elements of any type to float64.
+type valueDecoder struct{ narrow []float32 }
+
+// append appends the elements of data. Every type but I64 fits float64 exactly; Raw gives the bytes.
+func (v *valueDecoder) append(dst []float64, data []byte, d codec.DType) (_ []float64, err error) {
+	le := binary.LittleEndian
+	switch d {
+	case codec.Raw:
+		for _, b := range data {
+			dst = append(dst, float64(b))
+		}
+	case codec.F64:
+		for ; len(data) >= 8; data = data[8:] {
+			dst = append(dst, math.Float64frombits(le.Uint64(data)))
+		}
+	case codec.I32:
+		for ; len(data) >= 4; data = data[4:] {
+			dst = append(dst, float64(int32(le.Uint32(data))))
+		}
+	case codec.I64:
+		for ; len(data) >= 8; data = data[8:] {
+			dst = append(dst, float64(int64(le.Uint64(data))))
+		}
+	default:
+		if v.narrow, err = codec.AppendFloat32(v.narrow[:0], data, d); err != nil {
+			return dst, err
+		}
+		for _, x := range v.narrow {
+			dst = append(dst, float64(x))
+		}
+	}
+	return dst, nil
+}

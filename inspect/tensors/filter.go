@@ -1,0 +1,81 @@
+package tensors
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Filter selects packets. The zero value selects all.
+type Filter struct {
+	Layer  *int    // only this layer; ggmlhooks.NoLayer for what belongs to none
+	Tensor string  // glob on names, with or without layer suffix and occurrence; "" = all
+	Ctx    *uint32 // only this context
+}
+
+// Check reports a glob that cannot be read.
+func (f *Filter) Check() error {
+	if _, err := path.Match(f.Tensor, ""); err != nil {
+		return fmt.Errorf("tensor glob %q: a [ is not closed or a \\ ends it; use *, ? and [a-z]", f.Tensor)
+	}
+	return nil
+}
+
+// Match reports whether the filter selects the packet.
+func (f *Filter) Match(p *stream.Packet) bool {
+	switch {
+	case f.Layer != nil && int(p.Layer) != *f.Layer:
+		return false
+	case f.Ctx != nil && p.Ctx != *f.Ctx:
+		return false
+	}
+	return f.Tensor == "" || matchName(f.Tensor, p.Name, p.Node)
+}
+
+// maxNames bounds how many names an error lists.
+const maxNames = 40
+
+// Unknown is the error for a filter that selects nothing: it says which names exist.
+func (r *Run) Unknown(f Filter) error {
+	seen := make(map[string]bool)
+	var names []string
+	for _, p := range r.Stream.Packets() {
+		if f.Layer != nil && int(p.Layer) != *f.Layer {
+			continue
+		}
+		if name := generalName(p.Name, p.Node); !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	where := ""
+	if f.Layer != nil {
+		where = " in layer " + strconv.Itoa(*f.Layer)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("%s: nothing is captured%s: 'llamatap inspect %s' shows what is", r.Path, where, r.Path)
+	}
+	slices.Sort(names)
+	more := ""
+	if len(names) > maxNames {
+		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
+		names = names[:maxNames]
+	}
+	what := "nothing matches"
+	if f.Tensor != "" {
+		what = fmt.Sprintf("no tensor %q%s", f.Tensor, where)
+	}
+	return fmt.Errorf("%s: %s: there are %s%s", r.Path, what, strings.Join(names, ", "), more)
+}
+
+// generalName is a packet's name without its layer: Qcur#2 for Qcur-0#2.
+func generalName(name, node string) string {
+	if !strings.HasPrefix(name, node) {
+		return withoutLayer(name)
+	}
+	return withoutLayer(node) + name[len(node):]
+}

@@ -1,0 +1,206 @@
+package tensors
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// By is what one line of statistics stands for.
+type By string
+
+// What statistics are taken of.
+const (
+	ByTensor By = "tensor" // all packets of one name in one context
+	ByPacket By = "packet"
+	ByToken  By = "token" // one row of a packet: one tensor for one token
+)
+
+// Measure is one line of statistics: the counterpart of one row of STRAP-LLM's packet table (COMPAT A-46, A-47), with tokens as the
+// index states them.
+type Measure struct {
+	Packet     int     `json:"packet_index"` // the first of a tensor that was cut into pieces
+	Name       string  `json:"layer_name"`
+	Layer      int     `json:"layer"`
+	Ctx        uint32  `json:"ctx"`
+	Phase      string  `json:"phase,omitempty"`
+	TokenIndex *int64  `json:"token_index,omitempty"` // first token of the packet, or the row's; absent where no index tells
+	TokenCount int64   `json:"token_count,omitempty"`
+	TokenText  *string `json:"token_text,omitempty"` // for one token, where the tokens file has it
+	Stored     int64   `json:"compressed_bytes,omitempty"`
+	Raw        int64   `json:"uncompressed_bytes,omitempty"`
+	Ratio      float64 `json:"compression_ratio,omitempty"`
+	DType      string  `json:"dtype"`
+	Stats
+	Error string `json:"error,omitempty"` // why there are no statistics
+}
+
+// measureBatch is how many packets are decoded side by side before their results are handed on in order.
+const measureBatch = 256
+
+// Measure reads the selected packets on all CPUs and calls fn in stream order, packet by packet or token by token. Memory is bounded
+// by the packets in work, and the texts of the tokens. A packet that cannot be decoded has Error set; reading goes on. By token, a
+// packet that does not hold whole rows (a sample, a piece of a large tensor) is one line.
+func (r *Run) Measure(ctx context.Context, f Filter, by By, fn func(*Measure) error) error {
+	texts, err := r.tokenTexts()
+	if err != nil {
+		return err
+	}
+	return r.eachJob(ctx, f, by, func(j *job) error { return j.lines(texts, fn) })
+}
+
+// MeasureTensors puts statistics per tensor into a summary made with the same filter. Tensors of block-quantised type get none.
+func (r *Run) MeasureTensors(ctx context.Context, f Filter, s *Summary) error {
+	totals := make(map[tensorKey]*Accumulator)
+	err := r.eachJob(ctx, f, ByTensor, func(j *job) error {
+		key := tensorKey{j.packet.Ctx, j.packet.Name}
+		switch {
+		case errors.Is(j.err, errors.ErrUnsupported):
+			return nil
+		case j.err != nil:
+			return j.err
+		case totals[key] == nil:
+			totals[key] = new(Accumulator)
+		}
+		totals[key].Merge(&j.sums[0])
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range s.Layers {
+		for j := range s.Layers[i].Tensors {
+			t := &s.Layers[i].Tensors[j]
+			if a := totals[t.key()]; a != nil {
+				stats := a.Stats()
+				t.Stats = &stats
+			}
+		}
+	}
+	return nil
+}
+
+// eachJob sums the selected packets up in batches, side by side, and calls fn in stream order.
+func (r *Run) eachJob(ctx context.Context, f Filter, by By, fn func(*job) error) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
+	jobs := make([]job, 0, measureBatch)
+	flush := func() error {
+		r.compute(jobs, by)
+		for i := range jobs {
+			if err := fn(&jobs[i]); err != nil {
+				return err
+			}
+		}
+		jobs = jobs[:0]
+		return ctx.Err()
+	}
+	for i, p := range r.Stream.Packets() {
+		if !f.Match(p) {
+			continue
+		}
+		jobs = append(jobs, job{number: i, packet: *p})
+		if len(jobs) == measureBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// job is one packet and what was computed of it: one accumulator for all, or one per row.
+type job struct {
+	number int
+	packet stream.Packet
+	sums   []Accumulator
+	err    error
+}
+
+// compute decodes a batch's packets side by side.
+func (r *Run) compute(jobs []job, by By) {
+	workers := min(runtime.GOMAXPROCS(0), len(jobs))
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() {
+			var values []float32
+			for i := w; i < len(jobs); i += workers {
+				j := &jobs[i]
+				values, j.err = r.Stream.Float32(&j.packet, values)
+				if j.err == nil {
+					j.sum(values, by)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// sum takes all values together, or row by row where the packet holds whole rows.
+func (j *job) sum(values []float32, by By) {
+	p := &j.packet
+	dim := int(p.RowDim)
+	if by != ByToken || p.Rows == ggmlhooks.RowsNone || p.SampleTotal > 0 || p.Blocks > 1 || elements(p.NE) != int64(len(values)) {
+		j.sums = make([]Accumulator, 1)
+		j.sums[0].Add(values)
+		return
+	}
+	rows := int(p.NE[dim])
+	inner := 1
+	for d := range dim {
+		inner *= int(p.NE[d])
+	}
+	j.sums = make([]Accumulator, rows)
+	for at := 0; at < len(values); at += inner {
+		j.sums[at/inner%rows].Add(values[at : at+inner])
+	}
+}
+
+// lines calls fn for the packet, or for each of its rows.
+func (j *job) lines(texts tokenTexts, fn func(*Measure) error) error {
+	line := j.line()
+	if j.err != nil {
+		line.Error = j.err.Error()
+		if errors.Is(j.err, errors.ErrUnsupported) {
+			line.Error = "no statistics of type " + line.DType
+		}
+		return fn(&line)
+	}
+	first := j.packet.TokenFirst
+	for row := range j.sums {
+		if len(j.sums) > 1 {
+			token := first + int64(row)
+			line.TokenIndex, line.TokenCount = &token, 1
+			line.Stored, line.Raw, line.Ratio = 0, 0, 0 // a row has no bytes of its own in a compressed packet
+		}
+		if line.TokenCount == 1 {
+			line.TokenText = texts.of(*line.TokenIndex)
+		}
+		line.Stats = j.sums[row].Stats()
+		if err := fn(&line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line is what the index says of the packet.
+func (j *job) line() Measure {
+	p := &j.packet
+	line := Measure{Packet: j.number, Name: p.Name, Layer: int(p.Layer), Ctx: p.Ctx, Stored: p.Stored, Raw: p.RawBytes, DType: p.DType.String()}
+	if p.Stored > 0 {
+		line.Ratio = float64(p.RawBytes) / float64(p.Stored)
+	}
+	if p.Phase != ggmlhooks.PhaseUnknown {
+		line.Phase = p.Phase.String()
+	}
+	if first := p.TokenFirst; first >= 0 {
+		line.TokenIndex, line.TokenCount = &first, int64(p.TokenCount)
+	}
+	return line
+}

@@ -1,0 +1,145 @@
+package tensors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// The files of a run directory that hold tensors and tokens.
+const (
+	StreamName = "activations.stream"
+	TokensName = "activations_tokens.json"
+)
+
+// ErrNotARun is wrapped by Open's error for a path that holds no captured tensors.
+var ErrNotARun = errors.New("no captured tensors")
+
+// Run is an opened run directory or stream. Its methods may be called from several goroutines, except Close.
+type Run struct {
+	Path     string // as given to Open
+	Kind     Kind
+	Sealed   bool             // a run directory with a manifest
+	Metadata *rundir.Metadata // nil where there is none
+	Stream   *stream.Reader
+
+	tokensPath string // of the tokens file, which may not be there
+}
+
+// Open opens a run directory, a stream with its index, or a stream alone as STRAP-LLM writes it. The caller closes it.
+func Open(path string) (*Run, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a .stream file", path)
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return openDir(path)
+	}
+	return openStream(path)
+}
+
+func openDir(path string) (*Run, error) {
+	name := filepath.Join(path, StreamName)
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil, notARun(path)
+	}
+	r := &Run{Path: path, Kind: KindRun, tokensPath: filepath.Join(path, TokensName)}
+	if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); err == nil {
+		r.Sealed = true
+	}
+	var err error
+	if r.Metadata, err = readMetadata(path); err != nil {
+		return nil, err
+	}
+	if r.Stream, err = stream.Open(name); errors.Is(err, stream.ErrNoIndex) {
+		r.Stream, err = stream.OpenForeign(name)
+	}
+	return r, err
+}
+
+// notARun tells what to give instead; for a folder of runs, which of them is the newest.
+func notARun(path string) error {
+	for _, pattern := range []string{"run_*", "*/run_*"} {
+		runs, _ := filepath.Glob(filepath.Join(path, pattern, StreamName))
+		if newest := newestOf(runs); newest != "" {
+			return fmt.Errorf("%s: %w here, but in %d runs below it: give one of them, such as the newest, %s",
+				path, ErrNotARun, len(runs), filepath.Dir(newest))
+		}
+	}
+	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path, ErrNotARun, StreamName)
+}
+
+func newestOf(names []string) string {
+	newest := ""
+	for _, name := range names {
+		if newest == "" || filepath.Base(filepath.Dir(name)) > filepath.Base(filepath.Dir(newest)) {
+			newest = name
+		}
+	}
+	return newest
+}
+
+func openStream(path string) (*Run, error) {
+	path = strings.TrimSuffix(path, stream.IndexSuffix)
+	r := &Run{Path: path, Kind: KindStream, tokensPath: strings.TrimSuffix(path, ".stream") + "_tokens.json"}
+	var err error
+	if r.Stream, err = stream.Open(path); errors.Is(err, stream.ErrNoIndex) {
+		r.Kind = KindForeign
+		r.Stream, err = stream.OpenForeign(path)
+	}
+	return r, err
+}
+
+// readMetadata reads metadata.json; a directory whose run is still going, or was killed early, has none.
+func readMetadata(dir string) (*rundir.Metadata, error) {
+	name := filepath.Join(dir, rundir.MetadataName)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := new(rundir.Metadata)
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w): 'llamatap verify %s' tells more", name, err, dir)
+	}
+	return m, nil
+}
+
+// Close closes the files.
+func (r *Run) Close() error { return r.Stream.Close() }
+
+// Losses returns what was not recorded, by cause; never nil.
+func (r *Run) Losses() []Loss {
+	losses := []Loss{}
+	if r.Metadata != nil {
+		for _, l := range r.Metadata.Losses {
+			losses = append(losses, Loss(l))
+		}
+	}
+	for _, l := range r.Stream.Losses() {
+		if !hasCause(losses, l.Cause) {
+			losses = append(losses, Loss{l.Cause, l.Packets, l.Bytes})
+		}
+	}
+	return losses
+}
+
+func hasCause(losses []Loss, cause string) bool {
+	for _, l := range losses {
+		if l.Cause == cause {
+			return true
+		}
+	}
+	return false
+}

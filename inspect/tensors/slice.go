@@ -1,0 +1,243 @@
+package tensors
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Axis says what the first dimension of a Slice runs over.
+type Axis string
+
+// The axes.
+const (
+	AxisToken     Axis = "token"     // one row per token
+	AxisExecution Axis = "execution" // one row per micro-batch: no dimension of the tensor runs over tokens
+	AxisPacket    Axis = "packet"    // one row per packet: samples, block-quantised bytes, streams without index
+)
+
+// ErrRagged is wrapped when the rows of a tensor have different shapes, so that they are no array.
+var ErrRagged = errors.New("rows have different shapes")
+
+// Slice is one tensor of a run, or some tokens of it, as an array with the token axis first and the other dimensions in C order.
+// It holds places in the stream, not values.
+type Slice struct {
+	Name  string
+	Ctx   uint32
+	DType codec.DType // of the stored elements
+	Axis  Axis
+	Shape []int64 // Shape[0] is the number of rows
+
+	run   *Run
+	parts []part
+}
+
+// part is what one execution, or one packet, adds to a slice.
+type part struct {
+	packets []int   // stream order; several for a tensor that was cut into pieces
+	label   int64   // token, execution or packet number of the first row
+	skip    int64   // rows left out at the beginning
+	rows    int64   // rows taken
+	total   int64   // rows that are there
+	shape   []int64 // of one row, C order
+	outer   int64   // >1: the row dimension is not the slowest, so that the part is transposed
+}
+
+// SliceOptions says which tensor, and which of its tokens.
+type SliceOptions struct {
+	Tensor string // packet name, or with Layer the name without its layer suffix
+	Layer  *int
+	Ctx    *uint32 // needed only when several contexts have the tensor
+	// First and End select token indices First ≤ i < End; End -1 is no end. The zero value with End 0 selects all.
+	First, End int64
+}
+
+// Slice finds a tensor. A name that is not there is an error that lists those that are.
+func (r *Run) Slice(o SliceOptions) (*Slice, error) {
+	if o.End == 0 {
+		o.First, o.End = 0, -1
+	}
+	s := &Slice{run: r}
+	names := o.names()
+	found := false
+	b := sliceBuilder{slice: s, options: o}
+	for i, p := range r.Stream.Packets() {
+		if !slices.Contains(names, p.Name) || o.Layer != nil && int(p.Layer) != *o.Layer && r.Kind != KindForeign || o.Ctx != nil && p.Ctx != *o.Ctx {
+			continue
+		}
+		found = true
+		if err := b.add(i, p); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		return nil, r.Unknown(Filter{Layer: o.Layer, Tensor: o.Tensor})
+	}
+	if len(s.parts) == 0 {
+		return nil, fmt.Errorf("%s: tensor %s has no row for token %s: it has %s", r.Path, o.Tensor, tokenRange(o), b.have())
+	}
+	return s, b.finish()
+}
+
+// names returns the packet names that the options may mean.
+func (o SliceOptions) names() []string {
+	if o.Layer == nil {
+		return []string{o.Tensor}
+	}
+	node, occurrence, _ := strings.Cut(o.Tensor, "#")
+	if occurrence != "" {
+		occurrence = "#" + occurrence
+	}
+	return []string{o.Tensor, fmt.Sprintf("%s-%d%s", node, *o.Layer, occurrence)}
+}
+
+func tokenRange(o SliceOptions) string {
+	switch {
+	case o.End == o.First+1:
+		return fmt.Sprint(o.First)
+	case o.End < 0:
+		return fmt.Sprintf("%d and after", o.First)
+	}
+	return fmt.Sprintf("%d to %d", o.First, o.End-1)
+}
+
+// sliceBuilder gathers the parts of one slice in stream order.
+type sliceBuilder struct {
+	slice       *Slice
+	options     SliceOptions
+	open        bool  // the last part waits for more pieces
+	first, last int64 // tokens that exist
+	any         bool
+}
+
+func (b *sliceBuilder) add(i int, p *stream.Packet) error {
+	s := b.slice
+	if b.any && (p.Ctx != s.Ctx) {
+		return fmt.Errorf("%s: tensor %s is there in contexts %d and %d: choose one with --ctx", s.run.Path, p.Name, s.Ctx, p.Ctx)
+	}
+	if p.Block > 0 {
+		if b.open {
+			last := &s.parts[len(s.parts)-1]
+			last.packets = append(last.packets, i)
+		}
+		return nil
+	}
+	if b.any && p.DType != s.DType {
+		return fmt.Errorf("%s: tensor %s is stored as %v and as %v: choose tokens of one type with --token", s.run.Path, p.Name, s.DType, p.DType)
+	}
+	pt, axis := partOf(i, p)
+	if !b.any {
+		s.Name, s.Ctx, s.DType, s.Axis, b.first = p.Name, p.Ctx, p.DType, axis, p.TokenFirst
+	}
+	b.any, b.last = true, max(b.last, p.TokenFirst+int64(p.TokenCount)-1)
+	b.open = b.choose(&pt, p)
+	if b.open {
+		s.parts = append(s.parts, pt)
+	}
+	return nil
+}
+
+// partOf describes a packet that begins a part.
+func partOf(i int, p *stream.Packet) (part, Axis) {
+	pt := part{packets: []int{i}, rows: 1, total: 1, outer: 1, label: int64(i)}
+	shape := cOrder(p.NE)
+	switch {
+	case p.SampleTotal > 0 || p.DType == codec.Raw || elements(p.NE)*int64(p.DType.Size()) != p.RawBytes && p.Blocks <= 1:
+		pt.shape = []int64{p.RawBytes / int64(p.DType.Size())}
+		return pt, AxisPacket
+	case p.Rows == ggmlhooks.RowsNone:
+		pt.label, pt.shape = int64(p.Exec), shape
+		return pt, AxisExecution
+	}
+	dim := int(p.RowDim)
+	pt.label, pt.total = p.TokenFirst, p.NE[dim]
+	pt.rows = pt.total
+	pt.shape = rowShape(p.NE, dim)
+	for d := dim + 1; d < len(p.NE); d++ {
+		pt.outer *= p.NE[d]
+	}
+	return pt, AxisToken
+}
+
+// rowShape is the shape of one row in C order: the dimensions above the row dimension, less leading ones, and all below it.
+func rowShape(ne [4]int64, rowDim int) []int64 {
+	shape := []int64{}
+	for d := len(ne) - 1; d >= 0; d-- {
+		if d < rowDim || d > rowDim && (ne[d] > 1 || len(shape) > 0) {
+			shape = append(shape, ne[d])
+		}
+	}
+	return shape
+}
+
+func cOrder(ne [4]int64) []int64 {
+	shape := trimShape(ne)
+	slices.Reverse(shape)
+	return shape
+}
+
+func elements(ne [4]int64) int64 { return ne[0] * ne[1] * ne[2] * ne[3] }
+
+// choose cuts a part to the wanted tokens and reports whether anything is left.
+func (b *sliceBuilder) choose(pt *part, p *stream.Packet) bool {
+	first, end := b.options.First, b.options.End
+	if end < 0 {
+		end = math.MaxInt64
+	}
+	all := first == 0 && end == math.MaxInt64
+	if b.slice.Axis != AxisToken {
+		return all || p.TokenFirst < end && p.TokenFirst+int64(p.TokenCount) > first
+	}
+	pt.skip = max(first-pt.label, 0)
+	pt.rows = min(end-pt.label, pt.total) - pt.skip
+	pt.label += pt.skip
+	return pt.rows > 0
+}
+
+func (b *sliceBuilder) have() string {
+	if b.first < 0 {
+		return "no token numbers"
+	}
+	return fmt.Sprintf("tokens from %d to %d", b.first, b.last)
+}
+
+// finish sorts the parts by token and settles the shape.
+func (b *sliceBuilder) finish() error {
+	s := b.slice
+	slices.SortStableFunc(s.parts, func(a, b part) int {
+		switch {
+		case a.label < b.label:
+			return -1
+		case a.label > b.label:
+			return 1
+		}
+		return 0
+	})
+	rows := int64(0)
+	for _, pt := range s.parts {
+		if !slices.Equal(pt.shape, s.parts[0].shape) {
+			return fmt.Errorf("%s: tensor %s: %w, %v and %v: choose tokens of one shape with --token", s.run.Path, s.Name, ErrRagged,
+				s.parts[0].shape, pt.shape)
+		}
+		rows += pt.rows
+	}
+	s.Shape = append([]int64{rows}, s.parts[0].shape...)
+	return nil
+}
+
+// Labels returns the number of every row: its token, execution or packet.
+func (s *Slice) Labels() []int64 {
+	labels := make([]int64, 0, s.Shape[0])
+	for _, pt := range s.parts {
+		for i := int64(0); i < pt.rows; i++ {
+			labels = append(labels, pt.label+i)
+		}
+	}
+	return labels
+}

@@ -1,0 +1,142 @@
+package tensors
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Summarize reads the index, once, and returns what the selected packets are. Memory grows with the number of different tensors.
+func (r *Run) Summarize(f Filter) (*Summary, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Assumed: r.Stream.Assumed(), Losses: r.Losses()}
+	if r.Metadata != nil {
+		s.Model, s.Arch, s.Lossy = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
+	}
+	s.Lossy = s.Lossy || len(s.Losses) > 0
+	g := gatherer{byKey: make(map[tensorKey]*Tensor), order: make(map[tensorKey]int)}
+	for i, p := range r.Stream.Packets() {
+		if f.Match(p) {
+			g.add(i, p)
+			s.Saturated += p.Saturated
+			s.Underflown += p.Underflow
+		}
+	}
+	s.Layers = g.layers()
+	for i := range s.Layers {
+		s.Totals.add(s.Layers[i].Totals)
+	}
+	return s, r.countTokens(s)
+}
+
+// countTokens counts the run's token rows: the index states them; beside a foreign stream a tokens file may.
+func (r *Run) countTokens(s *Summary) error {
+	s.TokensByPhase = make(map[string]int64)
+	for e := range r.Stream.Executions() {
+		for i := range e.Rows {
+			if phase := e.Rows[i].Phase; phase != ggmlhooks.PhaseSetup {
+				s.Tokens++
+				s.TokensByPhase[phase.String()]++
+			}
+		}
+	}
+	if s.Tokens == 0 && r.Kind == KindForeign {
+		total, err := r.EachToken(nil)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		s.Tokens = total
+	}
+	if s.Tokens > 0 {
+		s.PacketsPerToken = float64(s.Packets) / float64(s.Tokens)
+		s.BytesPerToken = float64(s.BytesStored) / float64(s.Tokens)
+	}
+	return nil
+}
+
+// gatherer sums packets up by tensor.
+type gatherer struct {
+	byKey map[tensorKey]*Tensor
+	order map[tensorKey]int
+}
+
+func (g *gatherer) add(i int, p *stream.Packet) {
+	key := tensorKey{p.Ctx, p.Name}
+	t := g.byKey[key]
+	shape := trimShape(p.NE)
+	if t == nil {
+		t = &Tensor{Name: p.Name, Ctx: p.Ctx, Op: p.Op, Layer: int(p.Layer), Component: p.Component, DType: p.DType.String(),
+			Codec: p.Codec.String(), Shape: shape, Rows: p.Rows, RowDim: int(p.RowDim)}
+		g.byKey[key] = t
+		g.order[key] = i
+	}
+	t.Shape = commonShape(t.Shape, shape)
+	if p.Rows != ggmlhooks.RowsNone && p.Block == 0 {
+		t.Tokens += int64(p.TokenCount)
+	}
+	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored})
+}
+
+// trimShape drops trailing dimensions of one.
+func trimShape(ne [4]int64) []int64 {
+	n := len(ne)
+	for n > 1 && ne[n-1] == 1 {
+		n--
+	}
+	return append([]int64(nil), ne[:n]...)
+}
+
+// commonShape joins the shapes of two executions; 0 stands where they differ.
+func commonShape(a, b []int64) []int64 {
+	for len(a) < len(b) {
+		a = append(a, 1)
+	}
+	for i := range a {
+		other := int64(1)
+		if i < len(b) {
+			other = b[i]
+		}
+		if a[i] != other {
+			a[i] = 0
+		}
+	}
+	return a
+}
+
+// layers sorts tensors by the layer and, in it, by first packet, which is graph order.
+func (g *gatherer) layers() []Layer {
+	all := make([]*Tensor, 0, len(g.byKey))
+	for _, t := range g.byKey {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *Tensor) int {
+		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(g.order[a.key()], g.order[b.key()]))
+	})
+	layers := []Layer{}
+	for _, t := range all {
+		if len(layers) == 0 || layers[len(layers)-1].Layer != t.Layer {
+			layers = append(layers, Layer{Layer: t.Layer})
+		}
+		layers[len(layers)-1].add(t)
+	}
+	return layers
+}
+
+func (l *Layer) add(t *Tensor) {
+	l.Tensors = append(l.Tensors, *t)
+	l.Totals.add(t.Totals)
+	for i := range l.Components {
+		if c := &l.Components[i]; c.Component == t.Component {
+			c.Tensors++
+			c.Totals.add(t.Totals)
+			return
+		}
+	}
+	l.Components = append(l.Components, Component{Component: t.Component, Tensors: 1, Totals: t.Totals})
+}

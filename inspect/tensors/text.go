@@ -1,0 +1,166 @@
+package tensors
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// WriteText writes the summary as a head and a table per layer and component, 100 columns wide.
+func (s *Summary) WriteText(w io.Writer) error {
+	if err := s.writeHead(w); err != nil {
+		return err
+	}
+	t := newTable(column{"layer", false}, column{"component", true}, column{"tensors", false}, column{"packets", false},
+		column{"source", false}, column{"raw", false}, column{"stored", false}, column{"ratio", false})
+	for _, l := range s.Layers {
+		for _, c := range l.Components {
+			t.add(layerText(l.Layer), c.Component.String(), strconv.Itoa(c.Tensors), strconv.FormatInt(c.Packets, 10),
+				sourceText(c.BytesSource), bytesText(c.BytesRaw), bytesText(c.BytesStored), ratioText(c.Ratio))
+		}
+	}
+	return t.writeTo(w)
+}
+
+// WriteTensors writes the head and a table of every tensor.
+func (s *Summary) WriteTensors(w io.Writer) error {
+	if err := s.writeHead(w); err != nil {
+		return err
+	}
+	t := newTable(column{"tensor", true}, column{"op", true}, column{"component", true}, column{"type", true}, column{"shape", true},
+		column{"packets", false}, column{"tokens", false}, column{"raw", false}, column{"ratio", false})
+	for _, l := range s.Layers {
+		for i := range l.Tensors {
+			x := &l.Tensors[i]
+			t.add(s.nameText(x), x.Op, x.Component.String(), x.DType, shapeText(x.Shape), strconv.FormatInt(x.Packets, 10),
+				strconv.FormatInt(x.Tokens, 10), bytesText(x.BytesRaw), ratioText(x.Ratio))
+		}
+	}
+	return t.writeTo(w)
+}
+
+// WriteStats writes the head and a table of every tensor's statistics.
+func (s *Summary) WriteStats(w io.Writer) error {
+	if err := s.writeHead(w); err != nil {
+		return err
+	}
+	t := newTable(column{"tensor", true}, column{"elements", false}, column{"mean", false}, column{"std", false}, column{"min", false},
+		column{"max", false}, column{"l2", false}, column{"sparsity", false}, column{"nan", false}, column{"inf", false})
+	for _, l := range s.Layers {
+		for i := range l.Tensors {
+			t.add(s.statsRow(&l.Tensors[i])...)
+		}
+	}
+	return t.writeTo(w)
+}
+
+func (s *Summary) statsRow(x *Tensor) []string {
+	cells := []string{s.nameText(x), "-", "-", "-", "-", "-", "-", "-", "-", "-"}
+	if x.Stats == nil {
+		return cells
+	}
+	cells[1] = strconv.FormatUint(x.Stats.Elements, 10)
+	cells[7] = strconv.FormatFloat(x.Stats.Sparsity, 'f', 4, 64)
+	cells[8], cells[9] = strconv.FormatUint(x.Stats.NaN, 10), strconv.FormatUint(x.Stats.Inf, 10)
+	if m := x.Stats.Moments; m != nil {
+		for i, v := range []float64{m.Mean, m.Std, m.Min, m.Max, m.L2} {
+			cells[2+i] = strconv.FormatFloat(v, 'g', 4, 64)
+		}
+	}
+	return cells
+}
+
+func (s *Summary) writeHead(w io.Writer) error {
+	var b strings.Builder
+	line := func(key, format string, args ...any) { fmt.Fprintf(&b, "%-9s %s\n", key, fmt.Sprintf(format, args...)) }
+	line(string(s.Kind), "%s%s", s.Path, s.sealText())
+	if s.Model != "" {
+		line("model", "%s (%s)", s.Model, s.Arch)
+	}
+	line("packets", "%d", s.Packets)
+	line("tokens", "%s", s.tokensText())
+	line("bytes", "%s stored, %s raw, ratio %s%s", bytesText(s.BytesStored), bytesText(s.BytesRaw), ratioText(s.Ratio), s.takenText())
+	line("losses", "%s", s.lossText())
+	if s.Assumed != "" {
+		line("assumed", "%s", s.Assumed)
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (s *Summary) sealText() string {
+	switch {
+	case s.Kind != KindRun:
+		return ""
+	case s.Sealed:
+		return " (sealed)"
+	}
+	return " (NOT SEALED: still running, or cut off; not a result)"
+}
+
+func (s *Summary) takenText() string {
+	if s.BytesSource == 0 {
+		return ""
+	}
+	return ", " + bytesText(s.BytesSource) + " taken from tensors"
+}
+
+func (s *Summary) tokensText() string {
+	if s.Tokens == 0 {
+		return "not known"
+	}
+	var phases []string
+	for phase, n := range s.TokensByPhase {
+		phases = append(phases, fmt.Sprintf("%s %d", phase, n))
+	}
+	sort.Strings(phases)
+	text := strconv.FormatInt(s.Tokens, 10)
+	if len(phases) > 0 {
+		text += " (" + strings.Join(phases, ", ") + ")"
+	}
+	return text + fmt.Sprintf(", %.4g packets and %s stored per token", s.PacketsPerToken, bytesText(int64(s.BytesPerToken+0.5)))
+}
+
+func (s *Summary) lossText() string {
+	var parts []string
+	for _, l := range s.Losses {
+		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, bytesText(int64(l.Bytes)), l.Cause))
+	}
+	if s.Lossy && len(parts) == 0 {
+		parts = append(parts, "the run is marked lossy")
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "none")
+	}
+	if s.Saturated+s.Underflown > 0 {
+		parts = append(parts, fmt.Sprintf("%d values became infinite and %d became zero in conversion", s.Saturated, s.Underflown))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// nameText is the tensor's name, with its context where there are several.
+func (s *Summary) nameText(t *Tensor) string {
+	if t.Ctx == 0 {
+		return t.Name
+	}
+	return fmt.Sprintf("%s (ctx %d)", t.Name, t.Ctx)
+}
+
+func layerText(layer int) string {
+	if layer == ggmlhooks.NoLayer {
+		return "-"
+	}
+	return strconv.Itoa(layer)
+}
+
+func sourceText(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return bytesText(n)
+}

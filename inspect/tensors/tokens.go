@@ -1,0 +1,131 @@
+package tensors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Token is one entry of a tokens file (COMPAT A-40, with ours added).
+type Token struct {
+	Index int64   `json:"token_index"`
+	ID    int32   `json:"token_id"`
+	Text  string  `json:"token_text"`
+	Phase string  `json:"phase"` // absent in STRAP-LLM's files
+	Seqs  seqList `json:"seq"`
+	Pos   *int32  `json:"pos"`
+	Ctx   uint32  `json:"ctx"`
+}
+
+// seqList reads one sequence number or a list of them.
+type seqList []int32
+
+// UnmarshalJSON reads 3 and [3,4].
+func (s *seqList) UnmarshalJSON(data []byte) error {
+	var one int32
+	if json.Unmarshal(data, &one) == nil {
+		*s = seqList{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]int32)(s))
+}
+
+// ReadTokens reads a tokens file, one token at a time, and returns its total_tokens. fn may be nil.
+func ReadTokens(r io.Reader, fn func(*Token) error) (total int64, err error) {
+	total = -1
+	d := json.NewDecoder(r)
+	if err := expect(d, json.Delim('{')); err != nil {
+		return 0, err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return 0, err
+		}
+		switch key {
+		case "total_tokens":
+			err = d.Decode(&total)
+		case "tokens":
+			err = readTokenList(d, fn)
+		default:
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%v: %w", key, err)
+		}
+	}
+	if total < 0 {
+		return 0, errors.New("total_tokens is missing")
+	}
+	return total, expect(d, json.Delim('}'))
+}
+
+func readTokenList(d *json.Decoder, fn func(*Token) error) error {
+	if err := expect(d, json.Delim('[')); err != nil {
+		return err
+	}
+	for d.More() {
+		var t Token
+		if err := d.Decode(&t); err != nil {
+			return err
+		}
+		if fn != nil {
+			if err := fn(&t); err != nil {
+				return err
+			}
+		}
+	}
+	return expect(d, json.Delim(']'))
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	if err == nil && got != want {
+		return fmt.Errorf("%v stands where %v belongs", got, want)
+	}
+	return err
+}
+
+// EachToken reads the run's tokens file. Without one it returns fs.ErrNotExist, wrapped.
+func (r *Run) EachToken(fn func(*Token) error) (total int64, err error) {
+	f, err := os.Open(r.tokensPath)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if total, err = ReadTokens(f, fn); err != nil {
+		return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", r.tokensPath, err)
+	}
+	return total, nil
+}
+
+// tokenTexts holds the texts of a run's tokens by index.
+type tokenTexts map[int64]string
+
+func (t tokenTexts) of(index int64) *string {
+	text, ok := t[index]
+	if !ok {
+		return nil
+	}
+	return &text
+}
+
+// tokenTexts loads the texts; none when there is no tokens file.
+func (r *Run) tokenTexts() (tokenTexts, error) {
+	texts := make(tokenTexts)
+	_, err := r.EachToken(func(t *Token) error {
+		texts[t.Index] = t.Text
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return texts, err
+}

@@ -1,0 +1,225 @@
+package tensors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Verification is what Verify found about a run directory or a stream.
+type Verification struct {
+	Path     string    `json:"path"`
+	OK       bool      `json:"ok"` // nothing but notes was found
+	Sealed   bool      `json:"sealed"`
+	Files    int       `json:"files"`   // as the manifest says
+	Packets  int       `json:"packets"` // compared with the index
+	Tokens   int64     `json:"tokens"`  // compared with the index
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is one thing that Verify found.
+type Finding struct {
+	Kind FindingKind `json:"kind"`
+	What string      `json:"what"`
+}
+
+// FindingKind says how bad a finding is.
+type FindingKind string
+
+// The kinds of findings; all but a note make a verification fail.
+const (
+	Unsealed FindingKind = "unsealed" // no manifest: not a result
+	Damage   FindingKind = "damage"   // not what was written
+	Lost     FindingKind = "loss"     // never recorded
+	Note     FindingKind = "note"     // nothing wrong with what was recorded
+)
+
+// maxFindings bounds how many single tokens or packets are named; the rest is counted.
+const maxFindings = 20
+
+// Verify compares everything in a run directory with everything else that tells about it: files with the manifest, packets with the
+// index, tokens with the index; and reports every recorded loss. Of a stream outside a run directory it checks packets and losses.
+// The error is for a path that cannot be looked at; what is wrong with the data are findings.
+func Verify(path string) (*Verification, error) {
+	v := &Verification{Path: path, Findings: []Finding{}}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Path: path, Kind: KindStream}
+	name := path
+	if info.IsDir() {
+		name = filepath.Join(path, StreamName)
+		if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); errors.Is(err, fs.ErrNotExist) && !exists(name) {
+			return nil, notARun(path)
+		}
+		r.Kind, r.tokensPath = KindRun, filepath.Join(path, TokensName)
+		if err := v.checkDir(r); err != nil {
+			return nil, err
+		}
+	}
+	if exists(name) {
+		v.checkStream(r, name)
+	}
+	v.OK = true
+	for _, f := range v.Findings {
+		v.OK = v.OK && f.Kind == Note
+	}
+	return v, nil
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func (v *Verification) add(kind FindingKind, format string, args ...any) {
+	v.Findings = append(v.Findings, Finding{kind, fmt.Sprintf(format, args...)})
+}
+
+// checkDir compares the directory with its manifest and reads its metadata.
+func (v *Verification) checkDir(r *Run) error {
+	report, err := rundir.Verify(v.Path)
+	if err != nil {
+		v.add(Damage, "%v", err)
+	}
+	v.Sealed, v.Files = report.Sealed, report.Files
+	if !report.Sealed {
+		v.add(Unsealed, "there is no %s: the run is still going, or was cut off before it was sealed; this is not a result", rundir.ManifestName)
+	}
+	for _, name := range report.Missing {
+		v.add(Damage, "%s is in the manifest and not in the directory", name)
+	}
+	for _, name := range report.Changed {
+		v.add(Damage, "%s has another size or SHA-256 than the manifest says", name)
+	}
+	if report.Sealed {
+		for _, name := range report.Extra {
+			v.add(Note, "%s is not in the manifest: it came later", name)
+		}
+	}
+	r.Sealed = report.Sealed
+	if r.Metadata, err = readMetadata(v.Path); err != nil {
+		v.add(Damage, "%v", err)
+	}
+	return nil
+}
+
+// checkStream compares the stream with its index, and the tokens file with it.
+func (v *Verification) checkStream(r *Run, name string) {
+	var err error
+	r.Stream, err = stream.Open(name)
+	if err != nil && !errors.Is(err, stream.ErrNoIndex) {
+		v.add(Damage, "%v", err)
+		r.Stream, err = stream.OpenDamaged(name)
+	}
+	if err != nil {
+		v.add(Damage, "%v", err)
+		return
+	}
+	defer r.Close()
+	for _, err := range r.Stream.Damage() {
+		v.add(Damage, "%v", err)
+	}
+	faults := split(r.Stream.Verify())
+	for i, err := range faults {
+		if i == maxFindings {
+			v.add(Damage, "and %d more faults of packets", len(faults)-i)
+			break
+		}
+		v.add(Damage, "%v", err)
+	}
+	v.Packets = r.Stream.Len()
+	for _, l := range r.Losses() {
+		v.add(Lost, "%d packets (%d bytes) were not recorded: %s", l.Packets, l.Bytes, l.Cause)
+	}
+	if r.Metadata != nil && r.Metadata.Lossy && len(r.Losses()) == 0 {
+		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
+	}
+	if r.Kind == KindRun {
+		v.checkTokens(r)
+	}
+}
+
+// split takes joined errors apart.
+func split(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// checkTokens compares the tokens file with the rows of the index, both ways.
+func (v *Verification) checkTokens(r *Run) {
+	rows := make(map[int64]ggmlhooks.Row)
+	for e := range r.Stream.Executions() {
+		for _, row := range e.Rows {
+			if row.Phase != ggmlhooks.PhaseSetup && row.Index >= 0 {
+				row.Seqs = nil // valid during this step only
+				rows[row.Index] = row
+			}
+		}
+	}
+	faults := 0
+	fault := func(format string, args ...any) {
+		if faults++; faults <= maxFindings {
+			v.add(Damage, TokensName+": "+format, args...)
+		}
+	}
+	total, err := r.EachToken(func(t *Token) error {
+		row, ok := rows[t.Index]
+		delete(rows, t.Index)
+		v.Tokens++
+		switch {
+		case !ok:
+			fault("token %d is not in the index, or stands twice", t.Index)
+		case row.Token != t.ID:
+			fault("token %d has id %d, and the index says %d", t.Index, t.ID, row.Token)
+		case t.Pos != nil && *t.Pos != row.Pos:
+			fault("token %d has position %d, and the index says %d", t.Index, *t.Pos, row.Pos)
+		case t.Phase != "" && t.Phase != row.Phase.String():
+			fault("token %d has phase %s, and the index says %v", t.Index, t.Phase, row.Phase)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(rows) == 0:
+		return
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		fault("it ends in the middle: %v", err)
+	case err != nil:
+		fault("%v", err)
+	case total != v.Tokens:
+		fault("total_tokens is %d, and %d tokens are listed", total, v.Tokens)
+	}
+	if len(rows) > 0 {
+		fault("%d tokens of the index are missing, such as %d", len(rows), anyKey(rows))
+	}
+	if faults > maxFindings {
+		v.add(Damage, "%s: and %d more faults", TokensName, faults-maxFindings)
+	}
+}
+
+// anyKey returns the smallest token index.
+func anyKey(rows map[int64]ggmlhooks.Row) int64 {
+	least := int64(-1)
+	for index := range rows {
+		if least < 0 || index < least {
+			least = index
+		}
+	}
+	return least
+}
