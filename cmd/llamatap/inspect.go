@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/tensors"
+)
+
+const inspectHelp = `llamatap inspect: what a capture holds
+
+usage: llamatap inspect DIR|FILE.stream [--layer N] [--tensor GLOB] [--stats [--by tensor|packet|token]] [--json]
+
+Shows layers, tokens, shapes, bytes, ratio and losses. With --layer or --tensor it lists tensors, with --stats their mean, population
+standard deviation, minimum, maximum, L2 norm and share of exact zeros, all over finite values, and counts NaN and Inf.
+DIR is a run directory. A stream outside of one is read with its index, or as STRAP-LLM writes it, without; then what had to be
+assumed is said.
+
+  llamatap inspect llamatap-runs/MODEL/RUN
+  llamatap inspect RUN --layer 3
+  llamatap inspect RUN --stats --tensor 'l_out' --json
+  llamatap inspect RUN --stats --by token --tensor l_out-0    one JSON line per tensor and token
+
+flags:
+`
+
+// inspectArgs are the arguments of 'llamatap inspect'.
+type inspectArgs struct {
+	path        string
+	filter      tensors.Filter
+	json, stats bool
+	by          string
+}
+
+// runInspect shows what a run directory or a stream holds.
+func runInspect(args []string) error {
+	var a inspectArgs
+	flags := newFlags("inspect", inspectHelp)
+	layer := flags.String("layer", "", "only layer `N`; none for what belongs to no layer")
+	flags.StringVar(&a.filter.Tensor, "tensor", "", "only tensors that match `GLOB`, with or without layer suffix: l_out, ffn_*, Qcur-0#2")
+	flags.BoolVar(&a.json, "json", false, "write JSON")
+	flags.BoolVar(&a.stats, "stats", false, "read the tensors and show statistics")
+	flags.StringVar(&a.by, "by", "tensor", "statistics by `WHAT`: tensor, packet or token; packet and token write JSON lines")
+	paths, err := parseFlags(flags, args, 1)
+	if err != nil || paths == nil {
+		return err
+	}
+	a.path = paths[0]
+	if a.filter.Layer, err = parseLayerFlag(*layer); err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	if err := a.check(); err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	run, err := tensors.Open(a.path)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return a.show(ctx, run, os.Stdout)
+}
+
+func (a *inspectArgs) check() error {
+	switch tensors.By(a.by) {
+	case tensors.ByTensor:
+		return a.filter.Check()
+	case tensors.ByPacket, tensors.ByToken:
+		if a.stats {
+			return a.filter.Check()
+		}
+		return fmt.Errorf("--by %s says how statistics are taken: add --stats", a.by)
+	}
+	return fmt.Errorf("--by %q: use tensor, packet or token", a.by)
+}
+
+func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer) error {
+	buffered := bufio.NewWriter(out)
+	defer buffered.Flush()
+	if by := tensors.By(a.by); by != tensors.ByTensor {
+		lines := json.NewEncoder(buffered)
+		count := 0
+		err := run.Measure(ctx, a.filter, by, func(m *tensors.Measure) error { count++; return lines.Encode(m) })
+		if err == nil && count == 0 {
+			err = run.Unknown(a.filter)
+		}
+		return err
+	}
+	summary, err := run.Summarize(a.filter)
+	if err != nil {
+		return err
+	}
+	narrowed := a.filter.Layer != nil || a.filter.Tensor != ""
+	if narrowed && summary.Packets == 0 {
+		return run.Unknown(a.filter)
+	}
+	if a.stats {
+		if err := run.MeasureTensors(ctx, a.filter, summary); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.json:
+		return writeJSON(buffered, summary)
+	case a.stats:
+		return summary.WriteStats(buffered)
+	case narrowed:
+		return summary.WriteTensors(buffered)
+	}
+	return summary.WriteText(buffered)
+}
+
+func writeJSON(out io.Writer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// parseLayerFlag reads a layer number, or none; "" is no choice.
+func parseLayerFlag(text string) (*int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	layer, err := strconv.Atoi(text)
+	switch {
+	case text == "none":
+		layer = ggmlhooks.NoLayer
+	case err != nil || layer < 0:
+		return nil, fmt.Errorf("--layer %q: give a layer number from 0, or none for what belongs to no layer", text)
+	}
+	return &layer, nil
+}
+
+// newFlags makes a flag set whose help is text followed by the flags.
+func newFlags(name, text string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {
+		fmt.Fprint(os.Stdout, text)
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+		flags.SetOutput(io.Discard)
+	}
+	return flags
+}
+
+// parseFlags reads flags before, between and behind the arguments and returns those; it demands want of them. After --help it returns
+// nil and no error.
+func parseFlags(flags *flag.FlagSet, args []string, want int) ([]string, error) {
+	usage := flags.Usage
+	flags.Usage = func() {} // the flag package would show help on every error
+	var rest []string
+	for {
+		err := flags.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			usage()
+			return nil, nil
+		}
+		if err != nil {
+			return nil, exitStatus{Code: 2, Err: fmt.Errorf("%w; 'llamatap %s --help' lists the flags", err, flags.Name())}
+		}
+		args = flags.Args()
+		if len(args) == 0 {
+			break
+		}
+		rest, args = append(rest, args[0]), args[1:]
+	}
+	if len(rest) == want {
+		return rest, nil
+	}
+	err := fmt.Errorf("%d arguments where %d belong; 'llamatap %s --help' shows how", len(rest), want, flags.Name())
+	if len(rest) == 0 {
+		err = fmt.Errorf("no run directory: give one, as in 'llamatap %s llamatap-runs/MODEL/RUN'", flags.Name())
+	}
+	return nil, exitStatus{Code: 2, Err: err}
+}
