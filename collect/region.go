@@ -149,7 +149,7 @@ type Loss struct {
 // Stats is the tap's account of itself. Times are measured on the model's threads, in nanoseconds.
 type Stats struct {
 	Graphs, Executions, Reused, Calls uint64
-	Asks, AskNS                       uint64 // nodes that ggml asked for; ggml's loop over them is part of the time
+	Asks, AskNS                       uint64 // nodes that ggml asked for; their time is measured once per graph
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS, APINS uint64
 	WaitNS, Waits                     uint64

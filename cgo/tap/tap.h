@@ -257,8 +257,7 @@ struct tap_sched {
     int                              cursor;    // next node that ggml should ask for
     int                              at;        // node whose data phase comes next
     bool                             user_wants;
-    bool                             asking; // inside of a range of asks, which began at ask_began
-    int64_t                          ask_began;
+    uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
     uint32_t                         lost;
     uint64_t                         wait_ns;
     int32_t *                        scratch; // tokens, positions, output ids of the execution
@@ -296,6 +295,9 @@ void tap_exec_end(struct tap_sched * s, enum ggml_status status);
 
 // tap_capture_node copies what is wanted of node i into slots and publishes it.
 void tap_capture_node(struct tap_sched * s, int i);
+
+// tap_time_asks measures what the asks of one execution cost.
+void tap_time_asks(struct tap_sched * s);
 
 // tap_capture_inputs copies the wanted inputs at graph entry: their memory is used again during the graph.
 void tap_capture_inputs(struct tap_sched * s);

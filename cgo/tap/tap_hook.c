@@ -132,6 +132,9 @@ static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
     if (ok) {
         s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
         tap_graph_select(&s->graph, &tap.header->config, tap.header->glob_hits);
+        if (s->graph.n_wanted > 0) {
+            tap_time_asks(s);
+        }
         tap_add(&tap.header->stats.graphs, 1);
     } else {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);

@@ -86,7 +86,7 @@ struct tap_stats {
     _Atomic uint64_t reused;        // of these, graphs seen before
     _Atomic uint64_t calls;         // llama_decode, llama_encode, llama_process
     _Atomic uint64_t asks;          // nodes that ggml asked for
-    _Atomic uint64_t ask_ns;        // from the first ask of each range to its last, ggml's loop over the nodes included
+    _Atomic uint64_t ask_ns;        // asks of an execution = all asks of its graph, as timed once per graph
     _Atomic uint64_t copies;        // data phases that copied
     _Atomic uint64_t copied_bytes;
     _Atomic uint64_t describe_ns; // new graphs: reading, inferring, selecting
