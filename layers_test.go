@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"cmd/*": 6,
 
 	"intervene": 5, "mrm": 5, "bench": 5, // they stand on runner
-	"runner": 4, "inspect/server": 4,
+	"runner": 4, "runner/*": 4, "inspect/server": 4,
 
 	"config": 3, "collect": 3, "inspect/report": 3,
 
@@ -33,7 +33,7 @@ var layers = map[string]int{
 	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1,
 
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
-	"cgo/tap": 0, "cgo/nvml": 0, "cgo/rpcserver": 0, // C
+	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, // C
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
 	"internal/testenv": 0, "internal/testenv/*": 1, // for tests only

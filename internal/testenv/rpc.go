@@ -37,34 +37,15 @@ func NeedRPC(t testing.TB) string {
 	return endpoint
 }
 
-// buildRPCServer compiles cgo/rpcserver against dist.
+// buildRPCServer compiles cgo/oracle/rpcserver.c against dist.
 func buildRPCServer(t testing.TB, dist string) string {
 	t.Helper()
-	libs := glob1(t, filepath.Join(dist, "usr", "lib", "*-linux-gnu"))
-	glibc := glob1(t, filepath.Join(dist, "glibc", "usr", "lib", "*-linux-gnu"))
-	program := filepath.Join(t.TempDir(), "rpcserver")
-	args := []string{
-		"-Wall", "-Wextra", "-Werror", "-O2", "-o", program,
-		filepath.Join(Root(t), "cgo", "rpcserver", "rpcserver.c"),
-		"-I" + filepath.Join(dist, "usr", "include"), "-L" + libs,
+	libs, glibc := libraries(t, dist)
+	return compile(t, "rpcserver.c",
+		"-I"+filepath.Join(dist, "usr", "include"), "-L"+libs,
 		"-Wl,--allow-shlib-undefined", "-lggml", "-lggml-base",
-		"-Wl,--disable-new-dtags", "-Wl,-rpath," + glibc + ":" + libs,
-		"-Wl,--dynamic-linker," + glob1(t, filepath.Join(glibc, "ld-linux-*")),
-	}
-	if out, err := exec.Command(NeedCC(t), args...).CombinedOutput(); err != nil {
-		t.Fatalf("compile rpcserver: %v\n%s", err, out)
-	}
-	return program
-}
-
-// glob1 returns the one path that pattern matches.
-func glob1(t testing.TB, pattern string) string {
-	t.Helper()
-	paths, err := filepath.Glob(pattern)
-	if err != nil || len(paths) != 1 {
-		t.Fatalf("%s matches %d files, want 1 (%v)", pattern, len(paths), err)
-	}
-	return paths[0]
+		"-Wl,--disable-new-dtags", "-Wl,-rpath,"+glibc+":"+libs,
+		"-Wl,--dynamic-linker,"+glob1(t, filepath.Join(glibc, "ld-linux-*")))
 }
 
 // freeEndpoint returns a loopback address that nobody listens on now.

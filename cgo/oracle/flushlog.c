@@ -1,0 +1,45 @@
+// Makes a stock llama.cpp program write all of its text before it ends. Its text goes through the
+// queue of a logger thread that main does not wait for: on a busy machine the end of it, or all, is
+// lost though the exit status is 0. Preloaded by internal/testenv; changes nothing else.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef int (*main_fn)(int, char **, char **);
+typedef int (*start_main_fn)(main_fn, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+
+static main_fn real_main;
+
+// flush_log waits until llama.cpp's logger has written what it was given.
+static void flush_log(void) {
+    void * (*log_main)(void);
+    void (*log_flush)(void *);
+    void * main_address  = dlsym(RTLD_DEFAULT, "_Z15common_log_mainv");
+    void * flush_address = dlsym(RTLD_DEFAULT, "_Z16common_log_flushP10common_log");
+    if (main_address == NULL || flush_address == NULL) {
+        return;
+    }
+    memcpy(&log_main, &main_address, sizeof log_main);
+    memcpy(&log_flush, &flush_address, sizeof log_flush);
+    log_flush(log_main());
+}
+
+static int flushed_main(int argc, char ** argv, char ** env) {
+    int status = real_main(argc, argv, env);
+    flush_log();
+    return status;
+}
+
+// __libc_start_main takes the place of the C library's and has the log flushed after main.
+int __libc_start_main(main_fn program, int argc, char ** argv, void (*init)(void), void (*fini)(void),
+                      void (*rtld_fini)(void), void * stack_end);
+int __libc_start_main(main_fn program, int argc, char ** argv, void (*init)(void), void (*fini)(void),
+                      void (*rtld_fini)(void), void * stack_end) {
+    start_main_fn start;
+    void * address = dlsym(RTLD_NEXT, "__libc_start_main");
+    memcpy(&start, &address, sizeof start);
+    real_main = program;
+    return start(flushed_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
