@@ -18,6 +18,10 @@ func (r *run) complete(prompt string) error {
 			return err
 		}
 	}
+	if r.model.Vocab().EndsGeneration(tokens[len(tokens)-1]) {
+		r.result.Finish = FinishStop // so does llama-completion, and decodes nothing
+		return nil
+	}
 	begin := time.Now()
 	if err := r.prefill(tokens); err != nil {
 		return err

@@ -23,6 +23,9 @@ llamatap: %s
 func (r *Result) ending() string {
 	switch r.Finish {
 	case FinishStop:
+		if r.Tokens == 0 {
+			return "the prompt ends with a token that ends a text, so there was nothing to do: give more text"
+		}
 		return "the model ended the text"
 	case FinishLength:
 		return fmt.Sprintf("ended after %d tokens, as asked for", r.Tokens)

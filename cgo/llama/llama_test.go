@@ -184,6 +184,15 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
+func TestContextErrors(t *testing.T) {
+	p := DefaultContextParams()
+	p.FlashAttention, p.TypeV = FlashAttentionOff, CacheQ8_0
+	x, err := loadDefault(t).NewContext(p)
+	if !errors.Is(err, ErrContext) || !strings.Contains(err.Error(), "V cache") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, %v; want llama.cpp's reason on one line", x, err)
+	}
+}
+
 func TestDecodeErrors(t *testing.T) {
 	m := loadDefault(t)
 	x := newContext(t, m, func(p *ContextParams) { p.Size = 256 })
