@@ -22,6 +22,11 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "generate text with a model, and record what you ask for", runRun},
+		{"demo", "show the main job on the embedded model", runDemo},
+		{"exec", "run any llama.cpp program under the tap", runExec},
+		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
+		{"cat", "write one captured tensor as text, npy or JSON", runCat},
+		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
 		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
 	}
 }

@@ -7,25 +7,59 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/term"
 
+	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/runner"
 )
 
-// runRun generates text with a model.
+// runRun generates text with a model. With a recorder, the model runs in a child of this process, which is the collector then; the
+// child is the same program with the tap's flags taken out.
 func runRun(args []string) error {
-	cfg, err := parseRun(args)
+	recorders := &config.Tap{}
+	rest, err := recorders.Parse(args)
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	cfg, err := parseRun(rest)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
-	return runModel(cfg)
+	if tap.Recording() {
+		defer tap.Detach()
+		return runModel(cfg)
+	}
+	if err := resolveTap(recorders, cfg.Model); err != nil {
+		return err
+	}
+	if !recorders.Recording() {
+		return runModel(cfg)
+	}
+	return recordModel(recorders, cfg, args, rest)
+}
+
+// recordModel starts the child. What would make it fail at once is told before anything is made for it.
+func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) error {
+	if cfg.Model != "" {
+		if err := runner.CheckModel(cfg.Model); err != nil {
+			return err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, append([]string{"run"}, rest...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return record(recorders, cmd, append([]string{"run"}, args...))
 }
 
 // parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.
@@ -60,7 +94,11 @@ else does; what there is to tell goes to stderr. Ctrl-C ends the run within a to
   llamatap run -p 'func main() {' -n 100
   llamatap run -m model.gguf -f prompt.txt --temp 0
 `)
-	return config.RunHelp(out)
+	if err := config.RunHelp(out); err != nil {
+		return err
+	}
+	fmt.Fprint(out, "\nWhat to record (llamatap exec takes the same flags):\n\n")
+	return config.WriteTapHelp(out)
 }
 
 // signalCause is why a run was interrupted.

@@ -127,3 +127,20 @@ func checkProgram(path string) error {
 	}
 	return fmt.Errorf("program %s: %w: it is statically linked; use a build with shared libraries (-DBUILD_SHARED_LIBS=ON)", path, ErrCannotTap)
 }
+
+// Plain is how to become a program without the tap: the path and arguments for exec(2). llama.cpp's own programs find their CPU
+// backends in the folder of the loader that starts them.
+func Plain(name string, args []string) (path string, argv []string, err error) {
+	installation, err := llama.Installed()
+	if err == nil && !strings.Contains(name, "/") && isFile(filepath.Join(installation.Bin, name)) {
+		start := filepath.Join(installation.Bin, "..", "..", "run", name)
+		if installation.Loader == "" && !isFile(start) {
+			start = filepath.Join(installation.Bin, name)
+		}
+		return start, append([]string{name}, args...), nil
+	}
+	if path, err = exec.LookPath(name); err != nil {
+		return "", nil, fmt.Errorf("program %q: not found; give its path, or the name of one of llama.cpp's own programs", name)
+	}
+	return path, append([]string{name}, args...), nil
+}

@@ -194,9 +194,9 @@ type tokenSink struct{ s *sink }
 func (t tokenSink) Append(ctx uint32, row *ggmlhooks.Row) error {
 	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: row.Phase, Pos: row.Pos, Ctx: ctx}
 	if vocab := t.s.vocabs[ctx]; vocab != nil {
-		record.Text = vocab.Piece(row.Token)
+		record.SetPiece(vocab.Piece(row.Token))
 	}
-	record.Seqs = row.Seqs
+	record.SetSeqs(row.Seqs)
 	return t.s.tokens.Append(record)
 }
 
@@ -233,9 +233,9 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit, ok bool) erro
 		}
 		return explain(err, s.o.Tap.Out)
 	}
-	for name, sum := range s.stream.Sums() {
-		s.dir.AddSum(filepath.Base(name), sum.Size, sum.SHA256)
-	}
+	data, index := s.stream.Sums()
+	s.dir.AddSum(StreamName, data.Size, data.SHA256)
+	s.dir.AddSum(StreamName+stream.IndexSuffix, index.Size, index.SHA256)
 	if err := s.dir.WriteJSON(rundir.MetadataName, s.metadata(process, exit)); err != nil {
 		return explain(err, s.o.Tap.Out)
 	}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	demoPrompt = "// Reverse returns its argument string reversed rune-wise left to right.\nfunc Reverse(s string) string {\n"
+	demoTokens = "200"
+	demoPairs  = 5
+)
+
+// runDemo shows the main job on the embedded model: text, every layer's activations of every token, and what that cost.
+func runDemo(args []string) error {
+	if len(args) > 0 {
+		fmt.Print("llamatap demo: generate with the embedded model, capture every layer of every token, show the cost\n\nusage: llamatap demo\n")
+		if args[0] == "-h" || args[0] == "--help" {
+			return nil
+		}
+		return exitStatus{Code: 2}
+	}
+	fmt.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
+	var said bytes.Buffer
+	if err := demoRun(os.Stdout, io.MultiWriter(os.Stderr, &said), "--tap-preset", "balanced"); err != nil {
+		return err
+	}
+	dir := lastMatch(runPattern, said.String())
+	if dir == "" {
+		return fmt.Errorf("the run directory is not named in the summary above")
+	}
+	if err := demoCost(); err != nil {
+		return err
+	}
+	fmt.Printf(`
+Try next:
+  bin/llamatap inspect %[1]s
+  bin/llamatap cat %[1]s --tensor l_out-3 --token 20
+  bin/llamatap exec --tap-attention -- llama-completion -m models/gopher-6m-q8_0.gguf -p 'func main() {' -n 32 -no-cnv
+`, dir)
+	return nil
+}
+
+var (
+	runPattern  = regexp.MustCompile(`(?m)^ +run +(\S.*)$`)
+	ratePattern = regexp.MustCompile(`generation .*\(([0-9.]+) tokens/s\)`)
+)
+
+// lastMatch is the last text that the pattern's group matches.
+func lastMatch(pattern *regexp.Regexp, text string) string {
+	all := pattern.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return strings.TrimSpace(all[len(all)-1][1])
+}
+
+// demoRun runs this program's run in a process of its own, so that a recording does not lower the priority of the others.
+func demoRun(stdout, stderr io.Writer, tap ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, append([]string{"run", "-p", demoPrompt, "-n", demoTokens, "--temp", "0"}, tap...)...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("llamatap run: %w", err)
+	}
+	return nil
+}
+
+// demoCost measures what the recording costs: runs without and with it in turn, each timed by the model's process.
+func demoCost() error {
+	out, err := os.MkdirTemp("", "llamatap-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+	var ratios, extra, perToken []float64
+	for range demoPairs {
+		off, err := demoRate()
+		if err != nil {
+			return err
+		}
+		on, err := demoRate("--tap-preset", "balanced", "--tap-out", out)
+		if err != nil {
+			return err
+		}
+		ratios = append(ratios, on/off)
+		extra = append(extra, 1e6/on-1e6/off)
+		perToken = append(perToken, 1e3/off)
+	}
+	slices.Sort(ratios)
+	slices.Sort(extra)
+	slices.Sort(perToken)
+	fmt.Printf(`
+Cost, %d runs without and %d with the recording in turn: generation at %.2f of the untraced speed
+(median; %.2f to %.2f), %.0f µs more per token. The embedded model is tiny: untraced it makes a token in %.2f ms, and
+every single tensor of it is captured here. A larger model spends that time computing: make bench measures one of 1B.
+`, demoPairs, demoPairs, ratios[demoPairs/2], ratios[0], ratios[demoPairs-1], extra[demoPairs/2], perToken[demoPairs/2])
+	return nil
+}
+
+// demoRate is the generation rate of one run, in tokens per second, as it measured it.
+func demoRate(tap ...string) (float64, error) {
+	var said bytes.Buffer
+	if err := demoRun(io.Discard, &said, tap...); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	}
+	rate, err := strconv.ParseFloat(lastMatch(ratePattern, said.String()), 64)
+	if err != nil || rate <= 0 {
+		return 0, fmt.Errorf("no generation rate in: %s", strings.TrimSpace(said.String()))
+	}
+	return rate, nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/runner/host"
+)
+
+// runExec runs any dynamically linked llama.cpp program under the tap.
+func runExec(args []string) error {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+		fmt.Print(`llamatap exec: run a llama.cpp program under the tap
+
+usage: llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]
+
+PROGRAM is one of llama.cpp's own (llama-completion, llama-cli, llama-server, llama-bench …) or any other dynamically linked
+program that uses libllama. Its arguments, streams, signals and exit status are its own.
+
+  llamatap exec --tap-tensors 'l_out*' -- llama-completion -m model.gguf -p Hello -n 32
+
+`)
+		if err := config.WriteTapHelp(os.Stdout); err != nil || len(args) > 0 {
+			return err
+		}
+		return exitStatus{Code: 2}
+	}
+	own, program, err := cutProgram(args)
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	tap := &config.Tap{}
+	rest, err := tap.Parse(own)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("unexpected argument %q before the program: write llamatap exec [--tap-…] -- PROGRAM", rest[0])
+	}
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	if err := resolveTap(tap, modelArgument(program)); err != nil {
+		return err
+	}
+	if !tap.Recording() {
+		return plainly(program)
+	}
+	cmd, err := host.Command(program[0], program[1:])
+	if err != nil {
+		return err
+	}
+	return record(tap, cmd, append([]string{"exec"}, args...))
+}
+
+// cutProgram parts the tap's flags from the program, at -- or at the first argument that is no flag of the tap.
+func cutProgram(args []string) (own, program []string, err error) {
+	at := slices.Index(args, "--")
+	if at < 0 {
+		tap, rest, err := config.SplitTapArgs(args)
+		if err == nil && len(rest) == 0 {
+			err = errNoProgram
+		}
+		return tap, rest, err
+	}
+	if at == len(args)-1 {
+		return nil, nil, errNoProgram
+	}
+	return args[:at], args[at+1:], nil
+}
+
+var errNoProgram = errors.New("no program is given: write llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]")
+
+// plainly becomes the program: without a recorder nothing is preloaded and nothing stays behind.
+func plainly(program []string) error {
+	path, args, err := host.Plain(program[0], program[1:])
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, args, os.Environ()))
+}

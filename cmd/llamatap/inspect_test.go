@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseTokens(t *testing.T) {
+	for text, want := range map[string][2]int64{
+		"": {0, 0}, "0": {0, 1}, "7": {7, 8}, "2:5": {2, 5}, ":5": {0, 5}, "2:": {2, -1}, ":": {0, -1},
+	} {
+		if first, end, err := parseTokens(text); err != nil || first != want[0] || end != want[1] {
+			t.Errorf("%q: %d, %d, %v", text, first, end, err)
+		}
+	}
+	for _, text := range []string{"x", "-1", "5:5", "5:2", "1:x", "-1:3", "1:2:3"} {
+		if first, end, err := parseTokens(text); err == nil {
+			t.Errorf("%q was read as %d, %d", text, first, end)
+		}
+	}
+}
+
+// foreignStream writes a stream as STRAP-LLM does: layer1 = 1, -2, 0.5.
+func foreignStream(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "gen.stream")
+	if err := os.WriteFile(name, []byte("\x00\x06\x00\x00\x00\x06layer1\x00\x3c\x00\xc0\x00\x38"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestReadingCommandErrors holds the messages for wrong use of inspect, cat and verify, with their exit status.
+func TestReadingCommandErrors(t *testing.T) {
+	stream := foreignStream(t)
+	run := map[string]func([]string) error{"inspect": runInspect, "cat": runCat, "verify": runVerify}
+	for _, c := range []struct {
+		line string
+		code int
+		want string
+	}{
+		{"inspect", 2, "no run directory: give one, as in 'llamatap inspect llamatap-runs/MODEL/RUN'"},
+		{"verify a b", 2, "2 arguments where 1 belong; 'llamatap verify --help' shows how"},
+		{"inspect --what x", 2, "flag provided but not defined: -what; 'llamatap inspect --help' lists the flags"},
+		{"inspect x --layer two", 2, `--layer "two": give a layer number from 0, or none for what belongs to no layer`},
+		{"inspect x --by token", 2, "--by token says how statistics are taken: add --stats"},
+		{"inspect x --stats --by week", 2, `--by "week": use tensor, packet or token`},
+		{"inspect x --tensor [a", 2, `tensor glob "[a": a [ is not closed or a \ ends it; use *, ? and [a-z]`},
+		{"inspect /no/such/run", 1, "/no/such/run: there is no such file or folder: give a run directory or a .stream file"},
+		{"verify /no/such/run", 1, "/no/such/run: there is no such file or folder: give a run directory"},
+		{"cat x", 2, `no tensor: give its name with --tensor; 'llamatap inspect x --tensor "*"' lists them`},
+		{"cat x --tensor l --format csv", 2, `--format "csv": use text, npy or json`},
+		{"cat x --tensor l --token 3:1", 2, `--token "3:1": give a token index from 0, or A:B with B above A (B itself is left out)`},
+		{"cat x --tensor l --ctx -1", 2, `--ctx "-1": give the number of a context, from 0`},
+		{"cat " + stream + " --tensor layer2", 1, stream + `: no tensor "layer2": there are layer1`},
+		{"inspect " + stream + " --tensor layer2", 1, stream + `: no tensor "layer2": there are layer1`},
+		{"cat " + stream + " --tensor layer1 -o /no/such/folder/x", 1, "cannot write /no/such/folder/x: "},
+	} {
+		args := strings.Fields(c.line)
+		err := run[args[0]](args[1:])
+		if err == nil {
+			t.Errorf("%s: no error", c.line)
+			continue
+		}
+		if got := err.Error(); !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") || report(err) != c.code {
+			t.Errorf("%s:\ngot  %s (status %d)\nwant %s (status %d)", c.line, got, report(err), c.want, c.code)
+		}
+	}
+}
+
+func TestCatWritesFiles(t *testing.T) {
+	stream := foreignStream(t)
+	out := filepath.Join(t.TempDir(), "x.npy")
+	if err := runCat([]string{stream, "--tensor", "layer1", "--format", "npy", "-o", out}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil || !strings.HasPrefix(string(data), "\x93NUMPY") || !strings.HasSuffix(string(data), "\x00\x3c\x00\xc0\x00\x38") {
+		t.Errorf("%q %v", data, err)
+	}
+	if err := runCat([]string{"-o", "/dev/null", "--tensor", "layer1", stream}); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode().IsRegular() {
+		t.Errorf("/dev/null was replaced by a file: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

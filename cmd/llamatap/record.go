@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/runner/host"
+	"github.com/llamatap/llamatap/runner/session"
+)
+
+// version is llamatap's, set by the linker where the build knows one.
+var version = "devel"
+
+// resolveTap reads what the tap shall record. arch is the model's architecture, where a purpose needs it.
+func resolveTap(tap *config.Tap, model string) error {
+	if err := tap.Resolve(config.ResolveOptions{}); err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	if !tap.NeedsArchitecture() {
+		return nil
+	}
+	arch := "llama" // the embedded model
+	if model != "" {
+		arch = ""
+		if f, err := gguf.Open(model); err == nil {
+			arch, _ = f.Metadata.Text("general.architecture")
+		}
+	}
+	if err := tap.Resolve(config.ResolveOptions{Architecture: arch}); err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	return nil
+}
+
+// record runs a prepared program under the tap and ends as the program ended.
+func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
+	result, err := session.Run(context.Background(), session.Options{
+		Tap: tap, Command: cmd, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
+		Llama: llamaInfo(), Version: version, Summary: os.Stderr,
+	})
+	if err != nil {
+		code := 1
+		if result.Exit.Status > 1 && result.Exit.Signal == 0 {
+			code = result.Exit.Status
+		}
+		return exitStatus{Code: code, Err: err}
+	}
+	return endAs(result)
+}
+
+// endAs makes this process end as the model's did: with its status, or by its signal.
+func endAs(result session.Result) error {
+	if sig := result.Exit.Signal; sig != 0 && sig != syscall.SIGSTOP {
+		signal.Reset(sig)
+		syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // the core that tells something is the model's
+		syscall.Kill(os.Getpid(), sig)
+	}
+	if result.Exit.Status != 0 {
+		return exitStatus{Code: result.Exit.Status}
+	}
+	if len(result.Summary.Lost) > 0 {
+		return exitStatus{Code: 3, Err: errLossy}
+	}
+	return nil
+}
+
+// errLossy makes a run that lost something end with a status that a script sees.
+var errLossy = errors.New("some tensors were not recorded (above); --tap-overflow block loses nothing, --tap-memory gives more room")
+
+func llamaInfo() session.LlamaInfo {
+	info := session.LlamaInfo{Version: llama.Version()}
+	if in, err := llama.Installed(); err == nil {
+		info.Prefix = in.LibDir
+	}
+	return info
+}
+
+// modelArgument finds the model among a program's arguments, as llama.cpp's programs spell it.
+func modelArgument(args []string) string {
+	for i, arg := range args {
+		if (arg == "-m" || arg == "--model") && i+1 < len(args) {
+			return args[i+1]
+		}
+		if path, ok := strings.CutPrefix(arg, "--model="); ok {
+			return path
+		}
+	}
+	return ""
+}

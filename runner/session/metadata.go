@@ -1,0 +1,126 @@
+package session
+
+import (
+	"encoding/json"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
+	"golang.org/x/sys/unix"
+)
+
+// metadata is metadata.json of a run that ended.
+func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Metadata {
+	stats := s.region.Stats()
+	use := s.recorder.Use()
+	m := rundir.Metadata{
+		Version: rundir.MetadataVersion, Llamatap: s.o.Version, RunID: s.dir.ID(),
+		Created: s.started.UTC(), Ended: time.Now().UTC(), SealedBy: "collector", Command: s.o.Echo,
+		Contexts: s.contexts, Host: host(), Config: s.o.Tap.Echo(), Clock: s.clock,
+		Llama:  rundir.Llama{Version: s.o.Llama.Version, GGML: s.o.Llama.GGML, Prefix: s.o.Llama.Prefix},
+		Phases: map[string]rundir.PhaseUse{}, Losses: []rundir.Loss{},
+		Tap: tapUse(stats), Exit: &rundir.Exit{Status: exit.Status},
+	}
+	if len(s.contexts) > 0 {
+		m.Model = s.contexts[0].Model
+	}
+	if exit.Signal != 0 {
+		m.Exit.Signal = unix.SignalName(exit.Signal)
+	}
+	for phase, graphs := range use.Graphs {
+		p := m.Phases[phase.String()]
+		p.Graphs, p.NS = graphs, use.NS[phase]
+		m.Phases[phase.String()] = p
+	}
+	for phase, rows := range use.Rows {
+		p := m.Phases[phase.String()]
+		p.Tokens = rows
+		m.Phases[phase.String()] = p
+	}
+	m.Tokens = &rundir.Tokens{
+		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode], Setup: use.Rows[ggmlhooks.PhaseSetup],
+	}
+	for _, loss := range stats.Losses {
+		m.Losses = append(m.Losses, rundir.Loss{Cause: loss.Cause, Packets: loss.Packets, Bytes: loss.Bytes})
+	}
+	m.Lossy = len(m.Losses) > 0
+	written := s.stream.Stats()
+	m.Streams = []rundir.Stream{{
+		Name: StreamName, Packets: written.Packets, BytesSource: written.SrcBytes, BytesRaw: written.RawBytes, BytesStored: written.Stored,
+		Saturated: written.Saturated, Underflow: written.Underflow, Codec: s.o.Tap.Codec, DType: s.o.Tap.DType,
+	}}
+	m.Extra = map[string]json.RawMessage{}
+	s.extra(&m, "entry_points_missing", s.region.Missing())
+	s.extra(&m, "attention", use.Attached)
+	s.extra(&m, "collector", collectorUse(process))
+	return m
+}
+
+// extra adds what has no field of its own; an empty list is left out.
+func (s *sink) extra(m *rundir.Metadata, name string, v any) {
+	text, err := json.Marshal(v)
+	if err == nil && string(text) != "null" && string(text) != "[]" {
+		m.Extra[name] = text
+	}
+}
+
+func tapUse(s collect.Stats) *rundir.Tap {
+	own, hook, ask, copied, wait := int64(s.Own()), int64(s.HookNS+s.DescribeNS+s.APINS), int64(s.AskNS), int64(s.CopyNS), int64(s.WaitNS)
+	return &rundir.Tap{
+		OwnNS: &own, HookNS: &hook, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
+		NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes, Source: "measured",
+	}
+}
+
+// usage is what the two processes used, as the kernel counts it.
+type usage struct {
+	CollectorCPUNS    int64 `json:"collector_cpu_ns"`
+	CollectorPeakKiB  int64 `json:"collector_peak_rss_kib"`
+	ModelCPUNS        int64 `json:"model_cpu_ns"`
+	ModelPeakKiB      int64 `json:"model_peak_rss_kib"`
+	SharedMemoryBytes int64 `json:"shared_memory_bytes,omitempty"`
+}
+
+func collectorUse(process *collect.Process) usage {
+	var own unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &own)
+	u := usage{
+		CollectorCPUNS: own.Utime.Nano() + own.Stime.Nano(), CollectorPeakKiB: own.Maxrss, SharedMemoryBytes: process.Region.Size(),
+	}
+	if model := process.Usage(); model != nil {
+		u.ModelCPUNS = model.Utime.Nano() + model.Stime.Nano()
+		u.ModelPeakKiB = model.Maxrss
+	}
+	return u
+}
+
+// host describes the machine.
+func host() rundir.Host {
+	h := rundir.Host{OS: runtime.GOOS, Cores: runtime.NumCPU()}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		h.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		h.CPU = field(string(text), "model name")
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	}
+	return h
+}
+
+// field returns the value of the first line "name : value".
+func field(text, name string) string {
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,121 @@
+package session
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Summary is what a run did, in a few figures. All are measured.
+type Summary struct {
+	Prompt, Generated int64
+	PrefillNS         int64 // time in prompt graphs
+	DecodeNS          int64 // time in graphs that made one token each
+	WallNS            int64 // first graph entry to last graph end
+	Packets           uint64
+	SourceBytes       uint64 // taken from tensors
+	StoredBytes       uint64
+	Lost              []collect.Loss
+	OwnNS             int64 // the tap on the model's threads
+	WaitNS            int64 // the model waiting for the recording
+	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 = none.
+	Want float64
+	pack time.Duration
+	disk time.Duration
+}
+
+func (s *sink) summary(*collect.Process) Summary {
+	if s.recorder == nil {
+		return Summary{}
+	}
+	use, stats, written := s.recorder.Use(), s.region.Stats(), s.stream.Stats()
+	return Summary{
+		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
+		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,
+		Packets: written.Packets, SourceBytes: written.SrcBytes, StoredBytes: written.Stored, Lost: stats.Losses,
+		OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
+		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS),
+	}
+}
+
+// Write prints the summary; dir is the run directory.
+func (s Summary) Write(out io.Writer, dir string) {
+	if dir == "" {
+		fmt.Fprintln(out, "llamatap: nothing was recorded: the program computed no graph of a llama.cpp context")
+		return
+	}
+	tokens := s.Prompt + s.Generated
+	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(s.Prompt, s.PrefillNS), s.Generated, rate(s.Generated, s.DecodeNS))
+	fmt.Fprintf(out, "          captured  %d tensors, %s, stored as %s%s, %s\n",
+		s.Packets, size(s.SourceBytes), size(s.StoredBytes), ratio(s.SourceBytes, s.StoredBytes), lost(s.Lost))
+	if tokens > 0 && s.WallNS > 0 {
+		fmt.Fprintf(out, "          overhead  %.2f %% of the run, %.1f µs per token in the tap; %.1f µs per token waiting for the recording\n",
+			100*float64(s.OwnNS)/float64(s.WallNS), float64(s.OwnNS)/1e3/float64(tokens), float64(s.WaitNS)/1e3/float64(tokens))
+	}
+	s.heldBack(out)
+	fmt.Fprintf(out, "          run       %s\n", dir)
+}
+
+// heldBack says what kept the capture under the preset's rate, if anything did.
+func (s Summary) heldBack(out io.Writer) {
+	if s.Want == 0 || s.WallNS == 0 {
+		return
+	}
+	rate := float64(s.SourceBytes) / (float64(s.WallNS) / 1e9)
+	if rate >= s.Want {
+		return
+	}
+	why := "the model made no more"
+	if s.WaitNS > s.WallNS/20 {
+		why = "packing and compression"
+		if s.disk > s.pack {
+			why = "the disk"
+		}
+	}
+	fmt.Fprintf(out, "          rate      %.2f GB/s of tensors, the preset aims at %.1f: held back by %s\n", rate/1e9, s.Want/1e9, why)
+}
+
+func rate(n, ns int64) string {
+	if n == 0 || ns <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.1f tokens/s)", float64(n)/(float64(ns)/1e9))
+}
+
+func ratio(source, stored uint64) string {
+	if stored == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.2f×)", float64(source)/float64(stored))
+}
+
+func lost(losses []collect.Loss) string {
+	if len(losses) == 0 {
+		return "nothing lost"
+	}
+	text := "LOST"
+	for i, l := range losses {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %d to %s (%s)", l.Packets, l.Cause, size(l.Bytes))
+	}
+	return text
+}
+
+// size writes a number of bytes with a decimal unit.
+func size(n uint64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	v, i := float64(n), 0
+	for v >= 1000 && i < len(units)-1 {
+		v /= 1000
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}

@@ -1,0 +1,138 @@
+package rundir
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// TokensName is the file of a run's tokens.
+const TokensName = "activations_tokens.json"
+
+// TokenRecord is one token of activations_tokens.json. The first three keys are STRAP-LLM's (COMPAT A-40).
+type TokenRecord struct {
+	Index int64           `json:"token_index"` // from 0, prompt included
+	ID    int32           `json:"token_id"`
+	Text  string          `json:"token_text"` // as far as the token's bytes are UTF-8 by themselves
+	Phase ggmlhooks.Phase `json:"phase"`
+	Seq   *int32          `json:"seq,omitempty"`  // its sequence; absent when the program's batch could not be seen
+	Seqs  []int32         `json:"seqs,omitempty"` // all its sequences, where there are several
+	Pos   int32           `json:"pos"`
+	Ctx   uint32          `json:"ctx,omitempty"`
+	// Bytes are the token's bytes, base64, where Text cannot show them.
+	Bytes string `json:"token_bytes,omitempty"`
+}
+
+// SetPiece fills Text, and Bytes where the piece is not UTF-8 by itself.
+func (t *TokenRecord) SetPiece(piece []byte) {
+	t.Text, t.Bytes = string(piece), ""
+	if !utf8.Valid(piece) {
+		t.Text = strings.ToValidUTF8(t.Text, "\uFFFD")
+		t.Bytes = base64.StdEncoding.EncodeToString(piece)
+	}
+}
+
+// SetSeqs fills Seq and Seqs.
+func (t *TokenRecord) SetSeqs(seqs []int32) {
+	t.Seq, t.Seqs = nil, nil
+	if len(seqs) > 0 {
+		t.Seq = &seqs[0]
+	}
+	if len(seqs) > 1 {
+		t.Seqs = seqs
+	}
+}
+
+// TokensWriter writes activations_tokens.json in STRAP-LLM's layout (COMPAT A-41), however many tokens a run has: records go to a
+// nameless file as they come, and the finished file is put together by Close. It is for one goroutine.
+type TokensWriter struct {
+	dir   *Dir
+	spool *os.File
+	out   *bufio.Writer
+	line  bytes.Buffer
+	total int64
+	err   error
+}
+
+// NewTokensWriter makes a writer into d.
+func NewTokensWriter(d *Dir) (*TokensWriter, error) {
+	spool, err := os.CreateTemp(d.Path(), ".tokens-*")
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", TokensName, err)
+	}
+	os.Remove(spool.Name())
+	return &TokensWriter{dir: d, spool: spool, out: bufio.NewWriter(spool)}, nil
+}
+
+// Append adds a token.
+func (w *TokensWriter) Append(t TokenRecord) error {
+	if w.err != nil {
+		return w.err
+	}
+	w.line.Reset()
+	if w.total > 0 {
+		w.line.WriteByte(',')
+	}
+	w.line.WriteString("\n    ")
+	encoder := json.NewEncoder(&w.line)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("    ", "  ")
+	if w.err = encoder.Encode(t); w.err != nil {
+		return w.err
+	}
+	w.line.Truncate(w.line.Len() - 1) // the encoder's newline
+	w.total++
+	_, w.err = w.out.Write(w.line.Bytes())
+	return w.err
+}
+
+// Close puts the file together. duration is that of the capture.
+func (w *TokensWriter) Close(duration time.Duration) error {
+	if w.spool == nil {
+		return w.err
+	}
+	defer func() { w.spool.Close(); w.spool = nil }()
+	if w.err == nil {
+		w.err = w.out.Flush()
+	}
+	if w.err == nil {
+		w.err = w.assemble(duration)
+	}
+	if w.err != nil {
+		w.err = fmt.Errorf("write %s: %w", TokensName, w.err)
+	}
+	return w.err
+}
+
+func (w *TokensWriter) assemble(duration time.Duration) error {
+	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	file, err := w.dir.Create(TokensName)
+	if err != nil {
+		return err
+	}
+	end := "\n  ]"
+	if w.total == 0 {
+		end = "]"
+	}
+	fmt.Fprintf(file, "{\n  \"total_tokens\": %d,\n  \"tokens\": [", w.total)
+	_, err = io.Copy(file, w.spool)
+	if err == nil {
+		_, err = fmt.Fprintf(file, "%s,\n  \"capture_duration_seconds\": %.6f\n}\n", end, duration.Seconds())
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
