@@ -74,7 +74,7 @@ func (r *Run) Unknown(f Filter) error {
 
 // generalName is a packet's name without its layer: Qcur#2 for Qcur-0#2.
 func generalName(name, node string) string {
-	if !strings.HasPrefix(name, node) {
+	if node == "" || !strings.HasPrefix(name, node) {
 		return withoutLayer(name)
 	}
 	return withoutLayer(node) + name[len(node):]

@@ -3,7 +3,6 @@ package tensors
 import (
 	"fmt"
 	"io"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -115,10 +114,11 @@ func (s *Summary) tokensText() string {
 		return "not known"
 	}
 	var phases []string
-	for phase, n := range s.TokensByPhase {
-		phases = append(phases, fmt.Sprintf("%s %d", phase, n))
+	for phase := ggmlhooks.PhaseUnknown; phase <= ggmlhooks.PhaseTeardown; phase++ {
+		if n := s.TokensByPhase[phase.String()]; n > 0 {
+			phases = append(phases, fmt.Sprintf("%v %d", phase, n))
+		}
 	}
-	sort.Strings(phases)
 	text := strconv.FormatInt(s.Tokens, 10)
 	if len(phases) > 0 {
 		text += " (" + strings.Join(phases, ", ") + ")"

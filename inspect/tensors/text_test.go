@@ -1,0 +1,66 @@
+package tensors
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// summaryOfAll is a summary in which every cell has something to show.
+func summaryOfAll() *Summary {
+	stats := statsOf(0, 1, -2.5, 1e-9, 3e30)
+	tensor := Tensor{Name: "l_out-0", Op: "ADD", Component: ggmlhooks.ComponentResidual, DType: "f16", Codec: "lz4", Shape: []int64{128, 0},
+		Rows: ggmlhooks.RowsTokens, RowDim: 1, Tokens: 64, Totals: Totals{52, 32768, 16384, 15000, 1.0923}, Stats: &stats}
+	long := tensor
+	long.Name, long.Ctx, long.Stats = "blk.0.a_very_long_name_"+strings.Repeat("of_a_tensor_", 6)+"-0#12", 1, nil
+	output := tensor
+	output.Name, output.Layer, output.Component = "result_output", -1, ggmlhooks.ComponentOutput
+	return &Summary{
+		Path: "llamatap-runs/gopher/run_20260102_030405_abcd", Kind: KindRun, Sealed: true, Model: "gopher 6M", Arch: "llama",
+		Totals: Totals{156, 98304, 49152, 45000, 1.0923}, Tokens: 64, TokensByPhase: map[string]int64{"prefill": 12, "decode": 52},
+		PacketsPerToken: 2.4375, BytesPerToken: 703.125, Lossy: true, Losses: []Loss{{"pool full", 3, 4096}}, Saturated: 2, Underflown: 7,
+		Layers: []Layer{
+			{Layer: -1, Totals: output.Totals, Components: []Component{{ggmlhooks.ComponentOutput, 1, output.Totals}}, Tensors: []Tensor{output}},
+			{Layer: 0, Totals: tensor.Totals, Components: []Component{{ggmlhooks.ComponentResidual, 2, tensor.Totals}}, Tensors: []Tensor{tensor, long}},
+		},
+	}
+}
+
+func TestGoldenText(t *testing.T) {
+	foreign := &Summary{Path: "a.stream", Kind: KindForeign, Assumed: "elements are f16", Totals: Totals{Packets: 2, BytesRaw: 10, BytesStored: 10, Ratio: 1}}
+	unsealed := &Summary{Path: "run", Kind: KindRun}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"summary":  func(b *bytes.Buffer) error { return summaryOfAll().WriteText(b) },
+		"tensors":  func(b *bytes.Buffer) error { return summaryOfAll().WriteTensors(b) },
+		"stats":    func(b *bytes.Buffer) error { return summaryOfAll().WriteStats(b) },
+		"foreign":  func(b *bytes.Buffer) error { return foreign.WriteText(b) },
+		"unsealed": func(b *bytes.Buffer) error { return unsealed.WriteText(b) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(b.String(), "\n") {
+			if n := utf8.RuneCountInString(line); n > Width {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
+		}
+		file := "testdata/" + name + ".txt"
+		if *update {
+			if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(b.Bytes(), want) {
+			t.Errorf("%s differs from %s (%v); got\n%s", name, file, err, b.String())
+		}
+	}
+}
