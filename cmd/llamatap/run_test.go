@@ -211,7 +211,7 @@ func TestRunSecondSignal(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- status(t, cmd) }()
 	for last, same := -1, 0; same < 10; time.Sleep(20 * time.Millisecond) {
-		n, err := unix.IoctlGetInt(int(reader.Fd()), unix.FIONREAD)
+		n, err := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ)
 		if err != nil {
 			t.Fatal(err)
 		}
