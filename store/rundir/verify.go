@@ -1,0 +1,111 @@
+package rundir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Report is what Verify found.
+type Report struct {
+	Sealed  bool     // a manifest is there
+	Files   int      // recorded and as recorded
+	Missing []string // recorded, not there
+	Changed []string // other size or hash
+	Extra   []string // there, not recorded
+}
+
+// Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html) and the socket of a
+// run that goes on are left out. A directory without a manifest is not an error: Sealed is false then.
+func Verify(path string) (Report, error) {
+	var report Report
+	manifest, err := ReadManifest(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return report, nil
+	}
+	if err != nil {
+		return report, err
+	}
+	report.Sealed = true
+	known := map[string]bool{ManifestName: true, "derived": true, "derived.json": true, "report.html": true, "control.sock": true}
+	for _, f := range manifest.Files {
+		known[f.Name] = true
+		size, sum, err := hashFile(filepath.Join(path, f.Name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			report.Missing = append(report.Missing, f.Name)
+		case err != nil:
+			return report, fmt.Errorf("verify %s: %w", f.Name, err)
+		case size != f.Size || sum != f.SHA256:
+			report.Changed = append(report.Changed, f.Name)
+		default:
+			report.Files++
+		}
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return report, err
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			report.Extra = append(report.Extra, e.Name())
+		}
+	}
+	slices.Sort(report.Extra)
+	return report, nil
+}
+
+// ReadManifest reads manifest.json of a run directory. It refuses a newer version, and names that lead out of the directory.
+func ReadManifest(path string) (Manifest, error) {
+	var m Manifest
+	text, err := os.ReadFile(filepath.Join(path, ManifestName))
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("read %s: %w", ManifestName, err)
+	}
+	if m.Version != ManifestVersion {
+		return m, fmt.Errorf("read %s: version %d, this program reads %d; use the llamatap that wrote it, or a newer one", ManifestName, m.Version, ManifestVersion)
+	}
+	for _, f := range m.Files {
+		if !filepath.IsLocal(f.Name) {
+			return m, fmt.Errorf("read %s: the file name %q leads out of the run directory", ManifestName, f.Name)
+		}
+	}
+	return m, nil
+}
+
+// ReadMetadata reads metadata.json of a run directory.
+func ReadMetadata(path string) (Metadata, error) {
+	var m Metadata
+	text, err := os.ReadFile(filepath.Join(path, MetadataName))
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("read %s: %w", MetadataName, err)
+	}
+	if m.Version > MetadataVersion {
+		return m, fmt.Errorf("read %s: version %d, this program reads %d; use a newer llamatap", MetadataName, m.Version, MetadataVersion)
+	}
+	return m, nil
+}
+
+func hashFile(path string) (int64, string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	return size, hex.EncodeToString(sum.Sum(nil)), err
+}
