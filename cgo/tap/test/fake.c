@@ -1,0 +1,277 @@
+// fake.c: a ggml and a llama.cpp that do no arithmetic. A node's contents are a function of the execution, the node and the
+// offset, so that a test can say what must have been captured without keeping a copy.
+#define _GNU_SOURCE
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- types ----------------------------------------------------------------------------------------------------------
+
+static size_t fake_type_size(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_F32:
+        case GGML_TYPE_I32:  return 4;
+        case GGML_TYPE_F16:  return 2;
+        case GGML_TYPE_I64:  return 8;
+        case GGML_TYPE_I8:   return 1;
+        case GGML_TYPE_Q8_0: return 34;
+        case GGML_TYPE_Q4_0: return 18;
+        case GGML_TYPE_Q4_K: return 144;
+        default: MUST(!"a type that the fakes do not know"); return 0;
+    }
+}
+
+static int64_t fake_blck_size(enum ggml_type type) {
+    return type == GGML_TYPE_Q8_0 || type == GGML_TYPE_Q4_0 ? 32 : type == GGML_TYPE_Q4_K ? 256 : 1;
+}
+
+size_t type_bytes(enum ggml_type type, int64_t elements) {
+    return (size_t) (elements / fake_blck_size(type)) * fake_type_size(type);
+}
+
+static const char * fake_op_desc(const struct ggml_tensor * t) {
+    static const char * const names[GGML_OP_COUNT] = {
+        [GGML_OP_NONE] = "NONE", [GGML_OP_VIEW] = "VIEW", [GGML_OP_RESHAPE] = "RESHAPE", [GGML_OP_PERMUTE] = "PERMUTE",
+        [GGML_OP_MUL_MAT] = "MUL_MAT", [GGML_OP_ADD] = "ADD", [GGML_OP_SET_ROWS] = "SET_ROWS", [GGML_OP_ROPE] = "ROPE",
+    };
+    return names[t->op] != NULL ? names[t->op] : "OP";
+}
+
+// ---- buffers --------------------------------------------------------------------------------------------------------
+
+static bool fake_is_host(ggml_backend_buffer_t buffer) { return buffer->host; }
+
+static uint8_t * fake_place(const struct ggml_tensor * t, size_t offset, size_t n) {
+    struct ggml_backend_buffer * b = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    const size_t at = (size_t) ((uint8_t *) t->data - b->base) + offset;
+    MUST(at <= b->size && n <= b->size - at);
+    return b->bytes + at;
+}
+
+static void fake_tensor_get(const struct ggml_tensor * t, void * data, size_t offset, size_t n) {
+    struct ggml_backend_buffer * b = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    b->gets++;
+    memcpy(data, fake_place(t, offset, n), n);
+}
+
+void graph_write(struct graph * g, struct ggml_tensor * t, const void * bytes, size_t n) {
+    (void) g;
+    memcpy(fake_place(t, 0, n), bytes, n);
+}
+
+uint8_t fake_byte(uint64_t run, uint64_t id, uint64_t offset) {
+    uint64_t x = (run << 40 ^ id << 24 ^ offset) * 0x9e3779b97f4a7c15ull;
+    return (uint8_t) (x >> 56 ^ x >> 24);
+}
+
+// ---- the scheduler --------------------------------------------------------------------------------------------------
+
+static int     fake_n_nodes(struct ggml_cgraph * g) { return g->n_nodes; }
+static struct ggml_tensor * fake_node(struct ggml_cgraph * g, int i) { return g->nodes[i]; }
+
+struct ggml_backend_sched * sched_new(void) {
+    struct ggml_backend_sched * s = calloc(1, sizeof(*s));
+    MUST(s != NULL);
+    return s;
+}
+
+static size_t extent(const struct ggml_tensor * t) {
+    size_t n = type_bytes(t->type, t->ne[0]);
+    for (int d = 0; d < 4; d++) {
+        if (t->ne[d] == 0) {
+            return 0;
+        }
+        n += d > 0 ? (size_t) (t->ne[d] - 1) * t->nb[d] : 0;
+    }
+    return n;
+}
+
+static void fake_compute(struct ggml_backend_sched * s, struct ggml_tensor * t) {
+    s->computed++;
+    const bool view = t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+    if (view || t->view_src != NULL || !(t->flags & GGML_TENSOR_FLAG_COMPUTE)) {
+        return;
+    }
+    const size_t n = extent(t);
+    uint8_t * at = fake_place(t, 0, n);
+    for (size_t k = 0; k < n; k++) {
+        at[k] = fake_byte(s->run, (uintptr_t) t->extra, k);
+    }
+}
+
+// Inputs share memory with nodes in a real graph: once it runs, their contents are gone.
+static void fake_spoil_inputs(struct ggml_cgraph * g) {
+    for (int i = 0; i < g->n_nodes; i++) {
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            struct ggml_tensor * t = g->nodes[i]->src[k];
+            if (t != NULL && t->op == GGML_OP_NONE && (t->flags & GGML_TENSOR_FLAG_INPUT)) {
+                memset(fake_place(t, 0, extent(t)), 0xee, extent(t));
+            }
+        }
+    }
+}
+
+static void fake_split(struct ggml_backend_sched * s, struct ggml_cgraph * g, int first, int end) {
+    if (s->callback == NULL) {
+        for (int i = first; i < end; i++) {
+            fake_compute(s, g->nodes[i]);
+        }
+        s->ranges++;
+        return;
+    }
+    for (int i = first; i < end; i++) {
+        int to = i;
+        bool need = s->callback(g->nodes[to], true, s->callback_data);
+        while (!need && to < end - 1) {
+            need = s->callback(g->nodes[++to], true, s->callback_data);
+        }
+        for (int k = i; k <= to; k++) {
+            fake_compute(s, g->nodes[k]);
+        }
+        s->ranges++;
+        if (need && !s->callback(g->nodes[to], false, s->callback_data)) {
+            return;
+        }
+        i = to;
+    }
+}
+
+static bool fake_alloc_graph(ggml_backend_sched_t s, struct ggml_cgraph * g) {
+    (void) g;
+    s->is_alloc = !s->fail_alloc;
+    return s->is_alloc;
+}
+
+static enum ggml_status fake_compute_async(ggml_backend_sched_t s, struct ggml_cgraph * g) {
+    if (!s->is_alloc && !ggml_backend_sched_alloc_graph(s, g)) { // the libraries call themselves through the PLT
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    s->run++;
+    s->computed = s->ranges = 0;
+    if (s->before_compute != NULL) {
+        s->before_compute(s, g);
+    }
+    fake_spoil_inputs(g);
+    for (int k = 0, first = 0; k <= s->n_splits; k++) {
+        const int end = k < s->n_splits ? s->splits[k] : g->n_nodes;
+        fake_split(s, g, first, end);
+        first = end;
+    }
+    return s->status;
+}
+
+static void fake_set_eval_callback(ggml_backend_sched_t s, ggml_backend_sched_eval_callback callback, void * data) {
+    s->callback = callback;
+    s->callback_data = data;
+    s->callback_sets++;
+}
+
+static void fake_sched_free(ggml_backend_sched_t s) { free(s); }
+
+// ---- llama.cpp ------------------------------------------------------------------------------------------------------
+
+int fake_accepts;
+
+static int32_t fake_run(struct llama_context * ctx) {
+    ctx->decodes++;
+    if (ctx->graph == NULL) {
+        return 0;
+    }
+    if (ctx->fresh) {
+        ggml_backend_sched_alloc_graph(ctx->sched, &ctx->graph->cgraph);
+        ctx->fresh = false;
+    }
+    return (int32_t) ggml_backend_sched_graph_compute_async(ctx->sched, &ctx->graph->cgraph);
+}
+
+static int32_t fake_decode(struct llama_context * ctx, struct llama_batch b) { (void) b; return fake_run(ctx); }
+
+static int32_t fake_process(struct llama_context * ctx, enum llama_process_type type, struct llama_batch_ext * b) {
+    (void) type;
+    (void) b;
+    return fake_run(ctx);
+}
+
+static struct llama_batch_ext * fake_ext_init(struct llama_context * ctx) {
+    (void) ctx;
+    return calloc(1, sizeof(struct llama_batch_ext));
+}
+static void    fake_ext_free(struct llama_batch_ext * b) { free(b); }
+static void    fake_ext_clear(struct llama_batch_ext * b) { b->n = 0; }
+static int32_t fake_ext_add(struct llama_batch_ext * b, llama_seq_id seq) { return seq < 0 ? -2 : b->n++; }
+static int32_t fake_ext_add_token(struct llama_batch_ext * b, llama_seq_id seq, llama_token id) { (void) id; return fake_ext_add(b, seq); }
+static int32_t fake_ext_add_embd(struct llama_batch_ext * b, llama_seq_id seq, struct llama_embd e) { (void) e; return fake_ext_add(b, seq); }
+static bool    fake_ext_add_seq(struct llama_batch_ext * b, int32_t i, llama_seq_id seq) { return i < b->n && seq >= 0; }
+static bool    fake_ext_set_pos(struct llama_batch_ext * b, int32_t i, const llama_pos * pos) { return i < b->n && pos != NULL; }
+static bool    fake_ext_set_output(struct llama_batch_ext * b, int32_t i, bool v) { (void) v; return i < b->n; }
+
+static void    fake_memory_clear(llama_memory_t m, bool data) { (void) m; (void) data; }
+static void    fake_synchronize(struct llama_context * ctx) { (void) ctx; }
+static float * fake_logits(struct llama_context * ctx) { (void) ctx; return NULL; }
+static float * fake_logits_ith(struct llama_context * ctx, int32_t i) { (void) ctx; (void) i; return NULL; }
+static float * fake_embd_seq(struct llama_context * ctx, llama_seq_id i) { (void) ctx; (void) i; return NULL; }
+static llama_token fake_sampled(struct llama_context * ctx, int32_t i) { (void) ctx; return i; }
+static llama_memory_t fake_get_memory(const struct llama_context * ctx) { return (llama_memory_t) (uintptr_t) (ctx == NULL ? NULL : (const char *) ctx + 8); }
+static void    fake_free(struct llama_context * ctx) { free(ctx); }
+
+// A chain hands the token on to its member through the public function, as llama.cpp does.
+static void fake_accept(struct llama_sampler * s, llama_token token) {
+    fake_accepts++;
+    if (s->ctx != NULL) {
+        llama_sampler_accept(s->ctx, token);
+    }
+}
+
+static struct llama_model * fake_load(const char * path, struct llama_model_params p) {
+    (void) p;
+    return path[0] == 0 ? NULL : (struct llama_model *) malloc(1);
+}
+static struct llama_context * fake_init(struct llama_model * m, struct llama_context_params p) {
+    (void) m;
+    struct llama_context * ctx = calloc(1, sizeof(*ctx));
+    MUST(ctx != NULL);
+    ctx->decodes = -(int) p.flash_attn_type - 100; // tells a test what reached llama.cpp
+    return ctx;
+}
+
+void fake_real(void) {
+    struct tap_real * r = &tap_real;
+    r->ggml_graph_n_nodes = fake_n_nodes;
+    r->ggml_graph_node = fake_node;
+    r->ggml_op_desc = fake_op_desc;
+    r->ggml_type_size = fake_type_size;
+    r->ggml_blck_size = fake_blck_size;
+    r->ggml_backend_buffer_is_host = fake_is_host;
+    r->ggml_backend_tensor_get = fake_tensor_get;
+    r->ggml_backend_sched_alloc_graph = fake_alloc_graph;
+    r->ggml_backend_sched_graph_compute_async = fake_compute_async;
+    r->ggml_backend_sched_set_eval_callback = fake_set_eval_callback;
+    r->ggml_backend_sched_free = fake_sched_free;
+    r->llama_decode = fake_decode;
+    r->llama_encode = fake_decode;
+    r->llama_process = fake_process;
+    r->llama_batch_ext_init = fake_ext_init;
+    r->llama_batch_ext_free = fake_ext_free;
+    r->llama_batch_ext_clear = fake_ext_clear;
+    r->llama_batch_ext_add = fake_ext_add;
+    r->llama_batch_ext_add_token = fake_ext_add_token;
+    r->llama_batch_ext_add_embd = fake_ext_add_embd;
+    r->llama_batch_ext_add_seq = fake_ext_add_seq;
+    r->llama_batch_ext_set_pos = fake_ext_set_pos;
+    r->llama_batch_ext_set_output_logits = fake_ext_set_output;
+    r->llama_batch_ext_set_output_embd = fake_ext_set_output;
+    r->llama_memory_clear = fake_memory_clear;
+    r->llama_sampler_accept = fake_accept;
+    r->llama_synchronize = fake_synchronize;
+    r->llama_get_logits = fake_logits;
+    r->llama_get_logits_ith = fake_logits_ith;
+    r->llama_get_embeddings = fake_logits;
+    r->llama_get_embeddings_ith = fake_logits_ith;
+    r->llama_get_embeddings_seq = fake_embd_seq;
+    r->llama_get_sampled_token_ith = fake_sampled;
+    r->llama_get_memory = fake_get_memory;
+    r->llama_free = fake_free;
+    r->llama_model_load_from_file = fake_load;
+    r->llama_init_from_model = fake_init;
+}
