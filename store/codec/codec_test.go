@@ -59,8 +59,8 @@ func TestRoundTrip(t *testing.T) {
 					t.Fatalf("%q %v", packed[:2], err)
 				}
 				packed = packed[2:]
-				if len(packed) > encoder.Bound(len(src)) {
-					t.Errorf("%d bytes became %d, Bound says %d", len(src), len(packed), encoder.Bound(len(src)))
+				if len(packed) > id.Bound(len(src)) {
+					t.Errorf("%d bytes became %d, Bound says %d", len(src), len(packed), id.Bound(len(src)))
 				}
 				if size, ok := Size(packed, id); !ok || size != int64(len(src)) {
 					t.Errorf("Size is %d, %v; want %d", size, ok, len(src))

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -49,7 +50,7 @@ func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 	return dst, nil
 }
 
-// Size returns the content size that packed bytes state.
+// Size returns the content size that packed bytes state; for LZ4 and Zstd their first 32 bytes are enough.
 func Size(src []byte, id ID) (int64, bool) {
 	switch id {
 	case None:
@@ -76,7 +77,7 @@ func maxSize(id ID, n int) int {
 
 func zstdSize(src []byte) (int64, bool) {
 	var h zstd.Header
-	if err := h.Decode(src); err != nil || !h.HasFCS || h.FrameContentSize > uint64(maxSize(Zstd, len(src))) {
+	if err := h.Decode(src); err != nil || !h.HasFCS || h.FrameContentSize > math.MaxInt64 {
 		return 0, false
 	}
 	return int64(h.FrameContentSize), true
@@ -106,4 +107,17 @@ func (d *Decoder) decodeZstd(dst, src []byte, limit int) ([]byte, error) {
 		return dst, fmt.Errorf("zstd frame: %w: %d bytes instead of %d", ErrCorrupt, len(out)-start, size)
 	}
 	return dst[:len(out)], nil
+}
+
+// Detect guesses the codec of a payload from its first four bytes. A payload without compression may look like a frame.
+func Detect(src []byte) ID {
+	if len(src) >= 4 {
+		switch binary.LittleEndian.Uint32(src) {
+		case lz4Magic:
+			return LZ4
+		case 0xfd2fb528:
+			return Zstd
+		}
+	}
+	return None
 }

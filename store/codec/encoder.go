@@ -46,9 +46,9 @@ func (e *Encoder) Append(dst, src []byte) ([]byte, error) {
 	return append(dst, src...), nil
 }
 
-// Bound returns how many bytes Append needs at most for n source bytes.
-func (e *Encoder) Bound(n int) int {
-	switch e.id {
+// Bound returns how many bytes n source bytes become at most.
+func (id ID) Bound(n int) int {
+	switch id {
 	case LZ4:
 		return lz4FrameOverhead + n + 4*(n/lz4MaxBlock+1)
 	case Zstd:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -77,7 +78,7 @@ func lz4Size(src []byte) (int64, bool) {
 		return 0, false
 	}
 	size := binary.LittleEndian.Uint64(src[6:])
-	return int64(size), size <= uint64(len(src))*lz4MaxExpansion
+	return int64(size), size <= math.MaxInt64
 }
 
 // decodeLZ4 appends the content of the frame src, at most limit bytes. Frames without checksums and dictionary, which is all

@@ -50,6 +50,9 @@ type Packet struct {
 	SampleTotal int64
 }
 
+// Elements returns the number of elements stored, or of bytes where the element type is Raw.
+func (p *Packet) Elements() int64 { return p.RawBytes / int64(p.DType.Size()) }
+
 // Execution describes one execution of a graph, which is one micro-batch, and its token rows.
 type Execution struct {
 	Exec       uint64

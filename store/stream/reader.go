@@ -2,7 +2,14 @@ package stream
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"iter"
+	"os"
+	"slices"
+	"sort"
+	"sync"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -16,53 +23,191 @@ var (
 )
 
 // Reader reads a stream. All methods but Close may be called from several goroutines.
-type Reader struct{}
+type Reader struct {
+	stream  io.ReaderAt
+	size    int64
+	file    *os.File // nil if the caller's
+	index   *index   // nil for a foreign stream
+	foreign []Packet
+	assumed string
+	damage  []error
+	scratch sync.Pool // *scratch
+}
 
 // Open opens the stream at path and its index beside it. A stream without index is ErrNoIndex. Corruption in the middle of
 // the index is ErrCorrupt; a torn end, as a crash leaves it, is told by Damage.
-func Open(path string) (*Reader, error) { return nil, errors.ErrUnsupported }
-
-// OpenDamaged is Open that takes what it can get from a corrupt index; Damage tells what is missing.
-func OpenDamaged(path string) (*Reader, error) { return nil, errors.ErrUnsupported }
-
-// OpenForeign opens a stream without its index, as STRAP-LLM writes it. Packets have a name, an offset and sizes; see Assumed.
-func OpenForeign(path string) (*Reader, error) { return nil, errors.ErrUnsupported }
-
-// Assumed says in words what is assumed about a stream because no index says it; empty with an index.
-func (r *Reader) Assumed() string { return "" }
-
-// Damage returns what is wrong with the files as far as opening them showed: errors that wrap ErrTruncated or ErrCorrupt.
-func (r *Reader) Damage() []error { return nil }
-
-// Len returns the number of packets.
-func (r *Reader) Len() int { return 0 }
-
-// Packet fills p with packet i, in stream order.
-func (r *Reader) Packet(i int, p *Packet) error { return errors.ErrUnsupported }
-
-// Packets iterates over all packets in stream order. The pointer is valid during one step.
-func (r *Reader) Packets() iter.Seq2[int, *Packet] { return nil }
-
-// ReadInto appends the packet's element bytes, decoded, to dst[:0] and returns it. Checksum and header are verified.
-func (r *Reader) ReadInto(p *Packet, dst []byte) ([]byte, error) { return nil, errors.ErrUnsupported }
-
-// Float32 appends the packet's elements as float32 to dst[:0]: F32, F16, BF16, F64 and integers; a Raw packet is
-// errors.ErrUnsupported.
-func (r *Reader) Float32(p *Packet, dst []float32) ([]float32, error) {
-	return nil, errors.ErrUnsupported
+func Open(path string) (*Reader, error) {
+	r, err := OpenDamaged(path)
+	if err != nil {
+		return nil, err
+	}
+	if r.index.corrupt {
+		return nil, errors.Join(fmt.Errorf("%s%s: %w: llamatap verify tells what is left", path, IndexSuffix, r.damage[0]), r.Close())
+	}
+	return r, nil
 }
 
-// Executions iterates over the executions in the order of the index, phases resolved. The pointer is valid during one step.
-func (r *Reader) Executions() iter.Seq[*Execution] { return nil }
+// OpenDamaged is Open that takes what it can get from a corrupt index; Damage tells what is missing.
+func OpenDamaged(path string) (*Reader, error) {
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path + IndexSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %w: %s%s is not there", path, ErrNoIndex, path, IndexSuffix)
+	}
+	var r *Reader
+	if err == nil {
+		if r, err = NewReader(f, size, data); err != nil {
+			err = fmt.Errorf("%s%s: %w", path, IndexSuffix, err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	r.file = f
+	return r, nil
+}
 
-// Rows returns the token rows of an execution.
-func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) { return nil, false }
+func openFile(path string) (*os.File, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open stream: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open stream: %s is not a file", path)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// NewReader returns a reader of a stream of that size and its index, which it keeps. Like OpenDamaged it takes what it can get.
+func NewReader(stream io.ReaderAt, size int64, index []byte) (*Reader, error) {
+	x, err := scan(index)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{stream: stream, size: size, index: x, damage: x.damage}
+	switch end := x.totals.StreamBytes; {
+	case size < end:
+		missing := sort.Search(len(x.packets), func(i int) bool {
+			var p Packet
+			return x.packet(i, &p) != nil || p.Offset+packetHeader+int64(len(p.Name))+p.Stored > size
+		})
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes, and the index tells of %d: the last %d packets are missing",
+			ErrTruncated, size, end, len(x.packets)-missing))
+	case size > end && x.footer == nil:
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated, size-end))
+	case size > end:
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes that the index does not know", ErrCorrupt, size-end))
+	}
+	return r, nil
+}
+
+// Assumed says in words what is assumed about a stream because no index says it; empty with an index.
+func (r *Reader) Assumed() string { return r.assumed }
+
+// Damage returns what is wrong with the files as far as opening them showed: errors that wrap ErrTruncated or ErrCorrupt.
+func (r *Reader) Damage() []error { return slices.Clone(r.damage) }
+
+// Header returns the head of the index; zero for a foreign stream.
+func (r *Reader) Header() Header {
+	if r.index == nil {
+		return Header{}
+	}
+	return r.index.header
+}
+
+// Totals returns the sums over what can be read.
+func (r *Reader) Totals() Totals {
+	if r.index != nil {
+		return r.index.totals
+	}
+	var t Totals
+	for i := range r.foreign {
+		t.addPacket(&r.foreign[i])
+	}
+	return t
+}
+
+// Len returns the number of packets.
+func (r *Reader) Len() int {
+	if r.index == nil {
+		return len(r.foreign)
+	}
+	return len(r.index.packets)
+}
+
+// Packet fills p with packet i, in stream order. It allocates nothing.
+func (r *Reader) Packet(i int, p *Packet) error {
+	if i < 0 || i >= r.Len() {
+		return fmt.Errorf("packet %d of %d: there is none", i, r.Len())
+	}
+	if r.index == nil {
+		*p = r.foreign[i]
+		return nil
+	}
+	return r.index.packet(i, p)
+}
+
+// Packets iterates over all packets in stream order. The pointer is valid during one step.
+func (r *Reader) Packets() iter.Seq2[int, *Packet] {
+	return func(yield func(int, *Packet) bool) {
+		var p Packet
+		for i := range r.Len() {
+			if r.Packet(i, &p) != nil || !yield(i, &p) { // each was read before: there is no error
+				return
+			}
+		}
+	}
+}
+
+// Executions iterates over the executions by their number, phases resolved. The pointer is valid during one step; the rows may
+// be kept.
+func (r *Reader) Executions() iter.Seq[*Execution] {
+	return func(yield func(*Execution) bool) {
+		if r.index == nil {
+			return
+		}
+		for i := range r.index.executions {
+			if e := r.index.execution(i); !yield(&e) {
+				return
+			}
+		}
+	}
+}
+
+// Rows returns the token rows of an execution; false if the index does not tell of it.
+func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) {
+	if r.index == nil {
+		return nil, false
+	}
+	all := r.index.executions
+	i := sort.Search(len(all), func(i int) bool { return all[i].exec >= exec })
+	if i == len(all) || all[i].exec != exec {
+		return nil, false
+	}
+	return r.index.execution(i).Rows, true
+}
 
 // Losses returns what was not recorded, one entry per cause.
-func (r *Reader) Losses() []Loss { return nil }
+func (r *Reader) Losses() []Loss {
+	if r.index == nil {
+		return nil
+	}
+	return slices.Clone(r.index.losses)
+}
 
-// Verify reads the whole stream and compares every packet with the index. It returns all faults joined.
-func (r *Reader) Verify() error { return errors.ErrUnsupported }
-
-// Close closes the files.
-func (r *Reader) Close() error { return nil }
+// Close closes the stream if Open opened it. It may be called again.
+func (r *Reader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	f := r.file
+	r.file = nil
+	return f.Close()
+}

@@ -1,0 +1,120 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/llamatap/llamatap/store/codec"
+)
+
+// scratch is what one goroutine needs to read packets.
+type scratch struct {
+	packed  []byte
+	raw     []byte
+	decoder codec.Decoder
+}
+
+func (r *Reader) borrow() *scratch {
+	if s, ok := r.scratch.Get().(*scratch); ok {
+		return s
+	}
+	return new(scratch)
+}
+
+// ReadInto appends the packet's element bytes, decoded, to dst[:0] and returns it. Header and checksum are verified. It makes
+// one read of the file, and no allocation once dst is large enough.
+func (r *Reader) ReadInto(p *Packet, dst []byte) ([]byte, error) {
+	s := r.borrow()
+	defer r.scratch.Put(s)
+	return r.read(p, dst[:0], s)
+}
+
+// Float32 appends the packet's elements as float32 to dst[:0]: F32, F16, BF16, F64 and integers; a Raw packet is
+// errors.ErrUnsupported.
+func (r *Reader) Float32(p *Packet, dst []float32) ([]float32, error) {
+	s := r.borrow()
+	defer r.scratch.Put(s)
+	var err error
+	if s.raw, err = r.read(p, s.raw[:0], s); err != nil {
+		return dst[:0], err
+	}
+	raw := s.raw
+	if r.index == nil {
+		raw = raw[:len(raw)/2*2] // as STRAP-LLM's reader drops an odd last byte
+	}
+	if dst, err = codec.AppendFloat32(dst[:0], raw, p.DType); err != nil {
+		return dst, r.at(p, err)
+	}
+	return dst, nil
+}
+
+// read appends the decoded payload to dst.
+func (r *Reader) read(p *Packet, dst []byte, s *scratch) ([]byte, error) {
+	payload, err := r.payload(p, s)
+	if err != nil {
+		return dst, r.at(p, err)
+	}
+	dst, err = s.decoder.Append(dst, payload, p.Codec, int(p.RawBytes))
+	if err != nil {
+		return dst, r.at(p, fmt.Errorf("%w: %w", ErrCorrupt, err))
+	}
+	return dst, nil
+}
+
+// payload reads the stored packet and compares it with what the index says. It is valid until the scratch is used again.
+func (r *Reader) payload(p *Packet, s *scratch) ([]byte, error) {
+	head := packetHeader + len(p.Name)
+	size := int64(head) + p.Stored
+	if p.Offset < 0 || p.Stored < 0 || size > r.size-p.Offset {
+		return nil, fmt.Errorf("%w: the stream ends at byte %d", ErrTruncated, r.size)
+	}
+	s.packed = slices.Grow(s.packed[:0], int(size))[:size]
+	if _, err := r.stream.ReadAt(s.packed, p.Offset); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: %w", ErrTruncated, err)
+		}
+		return nil, err
+	}
+	payload := s.packed[head:]
+	switch {
+	case int(binary.BigEndian.Uint16(s.packed)) != len(p.Name) || int64(binary.BigEndian.Uint32(s.packed[2:])) != p.Stored ||
+		string(s.packed[packetHeader:head]) != p.Name:
+		return nil, fmt.Errorf("%w: its header is not what the index says", ErrCorrupt)
+	case r.index != nil && checksum(payload) != p.CRC:
+		return nil, fmt.Errorf("%w: checksum of the payload", ErrCorrupt)
+	}
+	return payload, nil
+}
+
+// at says which packet an error is about.
+func (r *Reader) at(p *Packet, err error) error {
+	return fmt.Errorf("tensor %q at byte %d of the stream: %w", p.Name, p.Offset, err)
+}
+
+// maxFaults is how many faults Verify tells one by one.
+const maxFaults = 20
+
+// Verify reads the whole stream and compares every packet with the index, and the payloads' own sizes too. It returns all
+// faults joined, those of Damage first; of many only the first, and their number.
+func (r *Reader) Verify() error {
+	faults := r.Damage()
+	s := r.borrow()
+	defer r.scratch.Put(s)
+	bad := 0
+	for _, p := range r.Packets() {
+		_, err := r.read(p, s.raw[:0], s)
+		if err == nil {
+			continue
+		}
+		if bad++; bad <= maxFaults {
+			faults = append(faults, err)
+		}
+	}
+	if bad > maxFaults {
+		faults = append(faults, fmt.Errorf("%w: %d more packets", ErrCorrupt, bad-maxFaults))
+	}
+	return errors.Join(faults...)
+}

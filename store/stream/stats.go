@@ -1,0 +1,16 @@
+package stream
+
+// Stats says what a writer did so far.
+type Stats struct {
+	Packets   uint64 // written
+	SrcBytes  uint64 // taken from tensors
+	RawBytes  uint64 // after conversion
+	Stored    uint64 // payload bytes
+	Saturated uint64
+	Underflow uint64
+	Lost      uint64 // packets that AppendLoss told of
+	Pending   uint64 // packets and other records that wait for a worker
+	WaitNS    int64  // time that Append and its like waited for room in the queue
+	PackNS    int64  // time of all workers in conversion, compression and checksums
+	WriteNS   int64  // time in hashing and in write calls
+}

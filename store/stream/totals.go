@@ -1,0 +1,152 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Totals are the sums over a stream.
+type Totals struct {
+	StreamBytes int64 // size of the stream file
+	Packets     uint64
+	Executions  uint64
+	Rows        uint64 // token rows of executions, set-up included
+	Commits     uint64
+	SrcBytes    uint64
+	RawBytes    uint64
+	Stored      uint64 // payload bytes
+	Saturated   uint64
+	Underflow   uint64
+}
+
+func (t *Totals) addPacket(p *Packet) {
+	t.StreamBytes = p.Offset + packetHeader + int64(len(p.Name)) + p.Stored
+	t.Packets++
+	t.SrcBytes += uint64(p.SrcBytes)
+	t.RawBytes += uint64(p.RawBytes)
+	t.Stored += uint64(p.Stored)
+	t.Saturated += p.Saturated
+	t.Underflow += p.Underflow
+}
+
+// NodeTotals are the sums over the packets of one node of one context.
+type NodeTotals struct {
+	Packet   Packet // only what all packets of the node have in common: Name to SrcType
+	Packets  uint64
+	SrcBytes uint64
+	RawBytes uint64
+	Stored   uint64
+}
+
+// Seek is a place in the middle of an index at which reading can begin: a packet record.
+type Seek struct {
+	Packet uint64 // number of the packet, from 0
+	Index  int64  // offset of its record in the index
+	Stream int64  // its offset in the stream
+	Exec   uint64
+	chain  uint32 // checksum that the record continues
+	record uint64 // its number
+}
+
+// Footer is the end record of a complete index: what a summary needs, without a look at the packets.
+type Footer struct {
+	Records uint64 // records before the end record
+	Totals  Totals
+	Losses  []Loss
+	Nodes   []NodeTotals
+	Seeks   []Seek // every so many packets, the first packet included
+}
+
+func (f *Footer) append(dst []byte) []byte {
+	start := len(dst)
+	t := &f.Totals
+	for _, v := range []uint64{f.Records, uint64(t.StreamBytes), t.Packets, t.Executions, t.Rows, t.Commits,
+		t.SrcBytes, t.RawBytes, t.Stored, t.Saturated, t.Underflow} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(f.Losses)))
+	for i := range f.Losses {
+		dst = f.Losses[i].append(dst)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(f.Nodes)))
+	for i := range f.Nodes {
+		n := nodeOf(&f.Nodes[i].Packet)
+		dst = n.append(dst)
+		for _, v := range []uint64{f.Nodes[i].Packets, f.Nodes[i].SrcBytes, f.Nodes[i].RawBytes, f.Nodes[i].Stored} {
+			dst = binary.AppendUvarint(dst, v)
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(f.Seeks)))
+	for _, s := range f.Seeks {
+		for _, v := range []uint64{s.Packet, uint64(s.Index), uint64(s.Stream), s.Exec, s.record} {
+			dst = binary.AppendUvarint(dst, v)
+		}
+		dst = binary.LittleEndian.AppendUint32(dst, s.chain)
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(recordHeader+len(dst)-start+8))
+	return append(dst, endMagic...)
+}
+
+// readFooter reads an end record's payload.
+func readFooter(payload []byte) (*Footer, error) {
+	n := len(payload) - endTrailer
+	if n < 0 || string(payload[n+8:]) != endMagic || binary.LittleEndian.Uint32(payload[n+4:]) != uint32(recordHeader+len(payload)) ||
+		binary.LittleEndian.Uint32(payload[n:]) != checksum(payload[:n]) {
+		return nil, fmt.Errorf("%w: trailer", errField)
+	}
+	c := cursor{b: payload[:n]}
+	f := &Footer{Records: c.uint()}
+	t := &f.Totals
+	t.StreamBytes = c.size(math.MaxInt64)
+	for _, v := range []*uint64{&t.Packets, &t.Executions, &t.Rows, &t.Commits, &t.SrcBytes, &t.RawBytes, &t.Stored, &t.Saturated, &t.Underflow} {
+		*v = c.uint()
+	}
+	for range c.size(uint64(len(c.b))) {
+		f.Losses = append(f.Losses, readLoss(&c))
+	}
+	for range c.size(uint64(len(c.b))) {
+		var n NodeTotals
+		node := readNode(&c)
+		node.fill(&n.Packet)
+		n.Packets, n.SrcBytes, n.RawBytes, n.Stored = c.uint(), c.uint(), c.uint(), c.uint()
+		f.Nodes = append(f.Nodes, n)
+	}
+	for range c.size(uint64(len(c.b))) {
+		f.Seeks = append(f.Seeks, Seek{
+			Packet: c.uint(), Index: c.size(math.MaxInt64), Stream: c.size(math.MaxInt64), Exec: c.uint(), record: c.uint(), chain: c.uint32(),
+		})
+	}
+	return f, c.done()
+}
+
+// ReadFooter reads the end record of an index of that size in two reads, without the records before it. An index without one,
+// as a crash leaves it, is ErrTruncated.
+func ReadFooter(index io.ReaderAt, size int64) (*Footer, error) {
+	var trailer [endTrailer]byte
+	if size < headerSize+recordHeader+int64(endTrailer) {
+		return nil, fmt.Errorf("index of %d bytes: %w: no end record", size, ErrTruncated)
+	}
+	if _, err := index.ReadAt(trailer[:], size-int64(endTrailer)); err != nil {
+		return nil, fmt.Errorf("read end of index: %w", err)
+	}
+	length := int64(binary.LittleEndian.Uint32(trailer[4:]))
+	if string(trailer[8:]) != endMagic || length < recordHeader+int64(endTrailer) || length > min(size-headerSize, recordHeader+maxRecord) {
+		return nil, fmt.Errorf("index: %w: no end record, its writer was stopped", ErrTruncated)
+	}
+	b := make([]byte, length)
+	if _, err := index.ReadAt(b, size-length); err != nil {
+		return nil, fmt.Errorf("read end record of index: %w", err)
+	}
+	r, ok := parseRecord(b)
+	if !ok || r.kind != recordEnd || r.size() != len(b) {
+		return nil, fmt.Errorf("end record of index: %w", ErrCorrupt)
+	}
+	f, err := readFooter(r.payload)
+	if err != nil {
+		return nil, fmt.Errorf("end record of index: %w: %w", ErrCorrupt, err)
+	}
+	return f, nil
+}
