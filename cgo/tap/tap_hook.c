@@ -51,23 +51,32 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
     pthread_mutex_unlock(&tap.lock);
 }
 
-struct tap_context * tap_context_of(struct llama_context * ptr) {
-    struct tap_context * c = NULL;
-    pthread_mutex_lock(&tap.lock);
-    int free_at = -1;
-    for (int i = 0; i < TAP_MAX_CONTEXTS && c == NULL; i++) {
-        if (tap_contexts[i] == NULL) {
-            free_at = free_at < 0 ? i : free_at;
-        } else if (tap_contexts[i]->ptr == ptr) {
-            c = tap_contexts[i];
+// tap_context_at finds a context, or an entry for a new one where make says so. Entries are used again and never freed, so that a
+// thread that walks the table meets no freed memory. The caller holds the lock.
+static struct tap_context * tap_context_at(struct llama_context * ptr, bool make) {
+    struct tap_context * unused = NULL;
+    for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
+        if (tap_contexts[i] == NULL && unused == NULL && make) {
+            unused = tap_contexts[i] = calloc(1, sizeof(*unused));
+        }
+        struct tap_context * c = tap_contexts[i];
+        if (c != NULL && c->ptr == ptr) {
+            return c;
+        }
+        if (c != NULL && c->ptr == NULL && unused == NULL) {
+            unused = c;
         }
     }
-    if (c == NULL && free_at >= 0 && (c = calloc(1, sizeof(*c))) != NULL) {
-        c->ptr = ptr;
-        c->provisional = true;
-        c->flash_attn = -2;
-        c->number = UINT32_MAX; // given at the first graph
-        tap_contexts[free_at] = c;
+    return make ? unused : NULL;
+}
+
+struct tap_context * tap_context_of(struct llama_context * ptr) {
+    pthread_mutex_lock(&tap.lock);
+    struct tap_context * c = tap_context_at(ptr, true);
+    if (c != NULL && c->ptr == NULL) {
+        *c = (struct tap_context) {
+            .ptr = ptr, .provisional = true, .flash_attn = -2, .number = UINT32_MAX, // the number is given at the first graph
+        };
     }
     pthread_mutex_unlock(&tap.lock);
     return c;
@@ -75,27 +84,30 @@ struct tap_context * tap_context_of(struct llama_context * ptr) {
 
 void tap_context_forget(struct llama_context * ptr) {
     pthread_mutex_lock(&tap.lock);
-    for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
-        struct tap_context * c = tap_contexts[i];
-        if (c == NULL || c->ptr != ptr) {
-            continue;
+    struct tap_context * c = ptr != NULL ? tap_context_at(ptr, false) : NULL;
+    for (int k = 0; c != NULL && k < TAP_MAX_SCHEDS; k++) {
+        if (tap_scheds[k] != NULL && tap_scheds[k]->context == c) {
+            tap_scheds[k]->context = NULL;
         }
-        for (int k = 0; k < TAP_MAX_SCHEDS; k++) {
-            if (tap_scheds[k] != NULL && tap_scheds[k]->context == c) {
-                tap_scheds[k]->context = NULL;
-            }
-        }
-        free(c);
-        tap_contexts[i] = NULL;
+    }
+    if (c != NULL) {
+        c->ptr = NULL;
     }
     pthread_mutex_unlock(&tap.lock);
 }
 
 void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_data) {
+    struct tap_context * found[TAP_MAX_CONTEXTS];
+    int n = 0;
+    pthread_mutex_lock(&tap.lock);
     for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
-        if (tap_contexts[i] != NULL) {
-            fn(tap_contexts[i], user_data);
+        if (tap_contexts[i] != NULL && tap_contexts[i]->ptr != NULL) {
+            found[n++] = tap_contexts[i];
         }
+    }
+    pthread_mutex_unlock(&tap.lock);
+    for (int i = 0; i < n; i++) {
+        fn(found[i], user_data);
     }
 }
 
@@ -124,6 +136,20 @@ static struct tap_context * tap_sched_context(struct tap_sched * s) {
         tap_context_number(s->context);
     }
     return s->context;
+}
+
+// tap_stand_in_forget ends the context that stood for a scheduler alone: the next scheduler may lie at the same address.
+static void tap_stand_in_forget(ggml_backend_sched_t sched) {
+    struct llama_context * ptr = (struct llama_context *) sched;
+    pthread_mutex_lock(&tap.lock);
+    struct tap_context * c = tap_context_at(ptr, false);
+    pthread_mutex_unlock(&tap.lock);
+    if (c != NULL) {
+        if (tap_on()) {
+            tap_context_resolve(c, false);
+        }
+        tap_context_forget(ptr);
+    }
 }
 
 static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
@@ -175,6 +201,7 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
         }
     }
     if (!seen) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 1, 0); // a graph without a place in the tables, or without memory to describe it
         return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
     }
     const uint64_t waited_before = atomic_load_explicit(&tap.header->stats.wait_ns, memory_order_relaxed);
@@ -205,6 +232,7 @@ void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backe
 void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (tap.header != NULL) {
         tap_sched_forget(sched);
+        tap_stand_in_forget(sched);
     }
     tap_real.ggml_backend_sched_free(sched);
 }

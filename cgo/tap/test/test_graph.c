@@ -104,11 +104,382 @@ static void test_model(int n_tokens, int n_outputs, int experts, bool flash, boo
     bed_end(&b);
 }
 
+// ---- selection ------------------------------------------------------------------------------------------------------
+
+// A wish, and the independent rule that says which nodes it means.
+struct wish {
+    const char *  name;
+    const char *  globs[4];
+    uint32_t      granularity, attention;
+    const char *  layers; // one digit per layer
+    wanted_fn     wanted;
+    const char *  arg;
+    bool          nothing;  // nothing is wanted: no callback may be set
+};
+
+static bool want_component(const struct graph * g, int i, void * arg) {
+    const struct known * k = &g->known[g->nodes[i] - g->tensors];
+    return computed(g, i) && k->component == (uintptr_t) arg;
+}
+
+static bool want_layers(const struct graph * g, int i, void * arg) {
+    const struct known * k = &g->known[g->nodes[i] - g->tensors];
+    return computed(g, i) && k->layer >= 0 && strchr(arg, '0' + k->layer) != NULL;
+}
+
+// Names in arg, separated by spaces: of computed nodes, +name of views, ~name of the node right before a view of that name.
+static bool want_names(const struct graph * g, int i, void * arg) {
+    char text[512];
+    snprintf(text, sizeof(text), "%s", (const char *) arg);
+    for (char * at = text, * word; (word = strtok_r(at, " ", &at)) != NULL;) {
+        if (strcmp(word, g->nodes[i]->name) == 0 && computed(g, i)) {
+            return true;
+        }
+        if (word[0] == '+' && strcmp(word + 1, g->nodes[i]->name) == 0 && is_view(g->nodes[i])) {
+            return true; // a view that is stored itself
+        }
+        if (word[0] == '~' && i + 1 < g->cgraph.n_nodes && strcmp(word + 1, g->nodes[i + 1]->name) == 0) {
+            return true; // the node behind a named view
+        }
+    }
+    return false;
+}
+
+static bool want_attention(const struct graph * g, int i, void * arg) {
+    const struct ggml_tensor * t = g->nodes[i];
+    const bool keys = t->op == GGML_OP_SET_ROWS && strncmp(t->name, "cache_k", 7) == 0;
+    const bool query = t->op == GGML_OP_ROPE && strncmp(t->name, "Qcur", 4) == 0;
+    return arg != NULL ? keys || query : t->op == GGML_OP_SOFT_MAX && t->src[1] != NULL;
+}
+
+static bool want_writes(const struct graph * g, int i, void * arg) {
+    return g->nodes[i]->op == GGML_OP_SET_ROWS && strncmp(g->nodes[i]->name, arg, strlen(arg)) == 0;
+}
+
+static bool want_nothing(const struct graph * g, int i, void * arg) {
+    (void) g; (void) i; (void) arg;
+    return false;
+}
+
+static void wish_fill(struct tap_config * c, const struct wish * w) {
+    c->granularity = w->granularity;
+    c->attention = w->attention;
+    for (; c->n_globs < 4 && w->globs[c->n_globs] != NULL; c->n_globs++) {
+        snprintf(c->globs[c->n_globs], TAP_GLOB_SIZE, "%s", w->globs[c->n_globs]);
+    }
+    for (const char * l = w->layers; l != NULL && *l != 0; l++) {
+        c->layers_set = 1;
+        c->layers[0] |= 1ull << (*l - '0');
+    }
+}
+
+static void test_wish(const struct wish * w, bool flash) {
+    test_case("select: %s, flash attention %s", w->name, flash ? "on" : "off");
+    static const int32_t outs[2] = {3, 5};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4, .flash = flash};
+    model_graph(&b.graph, &o, tokens, positions, outs);
+    wish_fill(&b.shm.h->config, w);
+    bed_join(&b);
+    bed_run(&b, true);
+    bed_run(&b, false);
+    log_drain(&b.log);
+    size_t packets = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const struct expected e = bed_expect(&b, i, w->wanted, (void *) (uintptr_t) w->arg);
+        packets += expect_exec(&e);
+    }
+    CHECK((packets == 0) == w->nothing, "%zu packets", packets);
+    CHECK((b.sched->callback_sets == 0) == w->nothing, "the callback was set %lu times", (unsigned long) b.sched->callback_sets);
+    no_losses(&b);
+    bed_end(&b);
+}
+
+static void test_wishes(void) {
+    static const struct wish wishes[] = {
+        {.name = "attention_only", .granularity = TAP_ATTENTION_ONLY, .wanted = want_component, .arg = (const char *) TAP_ATTENTION},
+        {.name = "mlp_only", .granularity = TAP_MLP_ONLY, .wanted = want_component, .arg = (const char *) TAP_MLP},
+        {.name = "layers 0 and 2", .layers = "02", .wanted = want_layers, .arg = "02"},
+        {.name = "layer 9, which is not there", .layers = "9", .wanted = want_nothing, .nothing = true},
+        {.name = "l_out", .globs = {"l_out"}, .wanted = want_names, .arg = "l_out-0 l_out-1 l_out-2"},
+        {.name = "l_out-1", .globs = {"l_out-1"}, .wanted = want_names, .arg = "l_out-1"},
+        {.name = "l_out of layer 1", .globs = {"l_out"}, .layers = "1", .wanted = want_names, .arg = "l_out-1"},
+        {.name = "two globs", .globs = {"ffn_moe_u?", "*_norm-[1-2]"}, .wanted = want_names,
+         .arg = "ffn_moe_up-0 ffn_moe_up-1 ffn_moe_up-2 attn_norm-1 attn_norm-2 ffn_norm-1 ffn_norm-2"},
+        {.name = "a strided view by name", .globs = {"ffn_moe_topk"}, .wanted = want_names, .arg = "+ffn_moe_topk-0 +ffn_moe_topk-1 +ffn_moe_topk-2"},
+        {.name = "a permuted view by name", .globs = {"q-1"}, .wanted = want_names, .arg = "+q-1"},
+        {.name = "a cache by name: its written rows alone", .globs = {"cache_v_l1*"}, .wanted = want_writes, .arg = "cache_v_l1"},
+        {.name = "a name that no node has", .globs = {"nothing*"}, .wanted = want_nothing, .nothing = true},
+        {.name = "a node that is never run", .globs = {"never_run"}, .wanted = want_nothing, .nothing = true},
+        {.name = "three nodes of one name", .globs = {"Qcur-0"}, .wanted = want_names, .arg = "Qcur-0 +Qcur-0"},
+    };
+    for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+        test_wish(&wishes[i], i % 2 == 0);
+    }
+    test_wish(&(struct wish) {.name = "an unnamed node behind a named view", .globs = {"kqv_out*"}, .wanted = want_names,
+              .arg = "~kqv_out-0 ~kqv_out-1 ~kqv_out-2"}, true);
+    test_wish(&(struct wish) {.name = "the node of that name", .globs = {"kqv_out*"}, .wanted = want_names, .arg = "kqv_out-0 kqv_out-1 kqv_out-2"}, false);
+    test_wish(&(struct wish) {.name = "attention kept", .attention = TAP_ATTENTION_KEEP, .wanted = want_attention, .arg = "flash"}, true);
+    test_wish(&(struct wish) {.name = "attention exact", .attention = TAP_ATTENTION_EXACT, .wanted = want_attention}, false);
+}
+
+// What --tap-attention takes of the inputs: mask and row indices, as they were at entry.
+static void test_attention_inputs(void) {
+    test_case("select: mask and row indices as they were at graph entry");
+    static const int32_t outs[1] = {5};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    const struct model_options o = {.n_layer = 1, .n_tokens = 6, .n_outputs = 1, .n_kv = 32, .flash = true};
+    model_graph(&b.graph, &o, tokens, positions, outs);
+    b.shm.h->config.attention = TAP_ATTENTION_KEEP;
+    bed_join(&b);
+    struct ggml_tensor * mask = NULL, * rows = NULL;
+    for (int i = 0; i < b.graph.n_tensors; i++) {
+        struct ggml_tensor * t = &b.graph.tensors[i];
+        mask = strcmp(t->name, "attn_inp_kq_mask") == 0 ? t : mask;
+        rows = strcmp(t->name, "attn_inp_k_idxs") == 0 ? t : rows;
+    }
+    uint16_t mask_bytes[32 * 6];
+    int64_t row_numbers[6];
+    for (int i = 0; i < 32 * 6; i++) {
+        mask_bytes[i] = (uint16_t) (i * 77);
+    }
+    for (int i = 0; i < 6; i++) {
+        row_numbers[i] = 10 + i;
+    }
+    graph_write(&b.graph, mask, mask_bytes, sizeof(mask_bytes));
+    graph_write(&b.graph, rows, row_numbers, sizeof(row_numbers));
+    bed_run(&b, true);
+    log_drain(&b.log);
+    int found = 0;
+    for (size_t i = 0; i < log_count(&b.log, TAP_REC_CAPTURE); i++) {
+        const struct event * e = log_find(&b.log, TAP_REC_CAPTURE, i);
+        const struct tap_rec_capture * c = (const struct tap_rec_capture *) e->record;
+        if (c->node >= 0) {
+            continue;
+        }
+        found++;
+        CHECK((c->bytes == sizeof(mask_bytes) && memcmp(e->data, mask_bytes, c->bytes) == 0) ||
+              (c->bytes == sizeof(row_numbers) && memcmp(e->data, row_numbers, c->bytes) == 0), "leaf %d: %lu other bytes", c->node, (unsigned long) c->bytes);
+        CHECK(c->row_first == 0 && c->row_count == 6, "rows %d+%d", c->row_first, c->row_count);
+    }
+    CHECK(found == 2, "%d inputs, not mask and row indices", found);
+    no_losses(&b);
+    bed_end(&b);
+}
+
+// ---- token rules ----------------------------------------------------------------------------------------------------
+
+static void test_rule(uint32_t kind, int64_t first, int64_t end, int64_t step) {
+    test_case("tokens: rule %u %ld %ld %ld over four micro-batches", kind, (long) first, (long) end, (long) step);
+    static const int32_t outs[3] = {1, 2, 6};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    const struct model_options o = {.n_layer = 2, .n_tokens = 7, .n_outputs = 3, .n_kv = 32, .n_experts = 4, .flash = true};
+    model_graph(&b.graph, &o, tokens, positions, outs);
+    struct tap_config * c = &b.shm.h->config;
+    c->token_kind = kind;
+    c->token_first = first;
+    c->token_end = end;
+    c->token_step = step;
+    bed_join(&b);
+    const uint64_t before = b.sched->callback_sets;
+    for (int i = 0; i < 4; i++) {
+        bed_run(&b, i == 0);
+    }
+    CHECK(b.sched->callback_sets > before, "nothing was wanted in any micro-batch");
+    log_drain(&b.log);
+    int64_t number = -1;
+    for (size_t i = 0; i < 4; i++) {
+        const struct tap_rec_exec * x = (const struct tap_rec_exec *) log_find(&b.log, TAP_REC_EXEC, i)->record;
+        CHECK(number < 0 || x->token_first == number + 7, "tokens are numbered from %ld on, not %ld", (long) x->token_first, (long) number + 7);
+        number = x->token_first;
+        const struct expected e = bed_expect(&b, i, want_computed, NULL);
+        const size_t packets = expect_exec(&e);
+        CHECK(packets != 0 || !x->captured, "an execution is said to be captured and has no packet");
+    }
+    no_losses(&b);
+    bed_end(&b);
+}
+
+// The number that the next token will get: the rules count tokens of the run.
+static int64_t next_token(void) {
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 1, .n_outputs = 1, .n_kv = 32}, tokens, positions, tokens);
+    static const int32_t zero[1] = {0};
+    b.graph.out_ids = zero;
+    bed_join(&b);
+    bed_run(&b, true);
+    log_drain(&b.log);
+    const int64_t n = ((const struct tap_rec_exec *) log_find(&b.log, TAP_REC_EXEC, 0)->record)->token_first + 1;
+    test_case("tokens: where the numbers stand");
+    bed_end(&b);
+    return n;
+}
+
+static void test_rules(void) {
+    test_rule(TAP_TOKENS_LAST, 0, 0, 0);
+    test_rule(TAP_TOKENS_EVERY, 0, 0, 1);
+    test_rule(TAP_TOKENS_EVERY, 0, 0, 3);
+    test_rule(TAP_TOKENS_EVERY, 0, 0, 10); // some micro-batches have none
+    int64_t n = next_token();
+    test_rule(TAP_TOKENS_RANGE, n + 5, n + 10, 0); // across a border
+    n = next_token();
+    test_rule(TAP_TOKENS_RANGE, n + 9, -1, 0);
+    n = next_token();
+    test_rule(TAP_TOKENS_RANGE, n + 3, n + 4, 0);
+}
+
+// ---- shapes, strides, types, sizes ----------------------------------------------------------------------------------
+
+// shape_graph makes rows of n elements, a view of them in four dimensions with the axes in another order, a window on them, and
+// a dense tensor in the view's shape, of any type.
+static void shape_graph(struct graph * g, const int64_t * n, int n_tokens, const int * axis, enum ggml_type type, bool device) {
+    const int64_t all = n[0] * n[1] * n[2];
+    graph_init(g, (size_t) (all * n_tokens) * 4 + 64, (size_t) all * 64 + 65536, device);
+    g->n_tokens = n_tokens;
+    g->n_outputs = -1;
+    g->tokens = tokens;
+    g->pos = positions;
+    g->leaf_tokens = graph_leaf(g, GGML_TYPE_I32, NE(n_tokens, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "inp_tokens");
+    g->leaf_pos = graph_leaf(g, GGML_TYPE_I32, NE(n_tokens, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "inp_pos");
+    struct ggml_tensor * table = graph_leaf(g, GGML_TYPE_F32, NE(all, 8, 1, 1), 0, "token_embd.weight");
+    struct ggml_tensor * rows = graph_node(g, GGML_OP_GET_ROWS, GGML_TYPE_F32, NE(all, n_tokens, 1, 1), "embd", table, g->leaf_tokens, NULL);
+    graph_know(g, rows, -1, TAP_INPUT, TAP_ROWS_TOKENS, 1);
+    const size_t nb[4] = {4, 4 * (size_t) all, 4 * (size_t) (all * n_tokens), 4 * (size_t) (all * n_tokens)};
+    const int64_t skip = all / 3;
+    struct ggml_tensor * window = graph_view(g, GGML_OP_VIEW, rows, NE(all - skip, n_tokens, 1, 1), nb, 4 * (size_t) skip, "window-0");
+    graph_know(g, window, 0, TAP_OTHER, TAP_ROWS_TOKENS, 1);
+    struct ggml_tensor * cube = graph_reshape(g, rows, NE(n[0], n[1], n[2], n_tokens), "cube");
+    struct ggml_tensor * turned = graph_permute(g, cube, axis[0], axis[1], axis[2], axis[3], "turned-0");
+    graph_know(g, turned, 0, TAP_OTHER, TAP_ROWS_TOKENS, (uint8_t) axis[3]);
+    struct ggml_tensor * dense = graph_node(g, GGML_OP_SCALE, type, NE(turned->ne[0], turned->ne[1], turned->ne[2], turned->ne[3]), "dense-0", turned, NULL, NULL);
+    graph_know(g, dense, 0, TAP_OTHER, TAP_ROWS_TOKENS, (uint8_t) axis[3]);
+}
+
+static void random_axes(uint64_t * rng, int * axis, bool keep_first) {
+    for (int d = 0; d < 4; d++) {
+        axis[d] = d;
+    }
+    for (int d = 3; d > (keep_first ? 1 : 0); d--) {
+        const int o = (keep_first ? 1 : 0) + (int) rng_below(rng, (uint64_t) d + (keep_first ? 0 : 1));
+        const int t = axis[d];
+        axis[d] = axis[o];
+        axis[o] = t;
+    }
+}
+
+static void random_rule(uint64_t * rng, struct tap_config * c) {
+    c->token_kind = (uint32_t) rng_below(rng, 4);
+    c->token_step = 1 + (int64_t) rng_below(rng, 4);
+    c->token_first = 0;
+    c->token_end = c->token_kind == TAP_TOKENS_RANGE ? 1000000 : -1;
+}
+
+// One tensor of any shape through a pool of any size: larger than a slot, a quarter of the pool, the whole pool.
+static void test_shape(uint64_t seed) {
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I8, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_I64};
+    uint64_t rng = seed;
+    const enum ggml_type type = types[rng_below(&rng, 6)];
+    const int64_t unit = type == GGML_TYPE_Q8_0 ? 32 : type == GGML_TYPE_Q4_K ? 256 : 1;
+    int64_t n[3] = {unit * (1 + (int64_t) rng_below(&rng, unit > 1 ? 4 : 40)), 1 + (int64_t) rng_below(&rng, 6), 1 + (int64_t) rng_below(&rng, 4)};
+    const int n_tokens = 1 + (int) rng_below(&rng, 9);
+    int axis[4];
+    random_axes(&rng, axis, unit > 1);
+    struct bed b;
+    const struct shm_options o = {.slots = 32 + rng_below(&rng, 100), .slot_bytes = 64ull << rng_below(&rng, 5), .queue_bytes = 65536};
+    bed_make(&b, &o);
+    shape_graph(&b.graph, n, n_tokens, axis, type == GGML_TYPE_I64 ? GGML_TYPE_F32 : type, rng_below(&rng, 3) == 0);
+    const char * name = unit > 1 ? "dense-0" : rng_below(&rng, 2) ? "turned-0" : rng_below(&rng, 2) ? "window-0" : "dense-0";
+    snprintf(b.shm.h->config.globs[0], TAP_GLOB_SIZE, "%s", name);
+    b.shm.h->config.n_globs = 1;
+    random_rule(&rng, &b.shm.h->config);
+    const struct ggml_tensor * t = graph_named(&b.graph, name, 1);
+    const uint64_t bytes = type_bytes(t->type, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
+    test_case("shape %lu: %s, type %d, %ldx%ldx%ldx%ld, %lu bytes through %lu", (unsigned long) seed, name, t->type, (long) t->ne[0], (long) t->ne[1],
+              (long) t->ne[2], (long) t->ne[3], (unsigned long) bytes, (unsigned long) (b.shm.h->n_slots * b.shm.h->slot_bytes));
+    bed_join(&b);
+    log_start(&b.log);
+    bed_run(&b, true);
+    log_finish(&b.log);
+    char arg[32];
+    snprintf(arg, sizeof(arg), "%s%s", name[0] == 'd' ? "" : "+", name);
+    const struct expected e = bed_expect(&b, 0, want_names, arg);
+    expect_exec(&e);
+    no_losses(&b);
+    bed_end(&b);
+}
+
+static void test_bad_strides(int64_t n) {
+    test_case("shape: a quantised tensor with its blocks cut or apart (%ld in a row) is counted as a loss, its slots are free again", (long) n);
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {.slots = 64, .slot_bytes = 256});
+    struct graph * g = &b.graph;
+    shape_graph(g, (int64_t[]) {n, 2, 2}, 3, (int[]) {0, 1, 2, 3}, GGML_TYPE_Q8_0, false);
+    struct ggml_tensor * t = graph_permute(g, graph_named(g, "dense-0", 1), 1, 0, 2, 3, "apart-0");
+    graph_know(g, t, 0, TAP_OTHER, TAP_ROWS_TOKENS, 3);
+    snprintf(b.shm.h->config.globs[0], TAP_GLOB_SIZE, "apart-0");
+    b.shm.h->config.n_globs = 1;
+    bed_join(&b);
+    bed_run(&b, true);
+    log_drain(&b.log);
+    const struct tap_stats * st = &b.shm.h->stats;
+    CHECK(st->loss[TAP_LOSS_STRIDES].packets == 1, "%lu losses", (unsigned long) st->loss[TAP_LOSS_STRIDES].packets);
+    CHECK(st->loss[TAP_LOSS_STRIDES].bytes == (uint64_t) (34 * n / 32 * 2 * 2 * 3), "%lu bytes", (unsigned long) st->loss[TAP_LOSS_STRIDES].bytes);
+    CHECK(log_count(&b.log, TAP_REC_CAPTURE) == 0 && tap.n_used == 0, "%lu slots in use", (unsigned long) tap.n_used);
+    const struct event * end = log_find(&b.log, TAP_REC_EXEC_END, 0);
+    CHECK(end != NULL && ((const struct tap_rec_exec_end *) end->record)->lost == 1, "the execution does not tell of its loss");
+    bed_end(&b);
+}
+
+// A graph without tokens moves memory about: it is described and framed, and nothing of it is captured.
+static void test_maintenance(void) {
+    test_case("graph: maintenance");
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    struct graph * g = &b.graph;
+    graph_init(g, 4096, 65536, false);
+    struct ggml_tensor * cache = graph_leaf(g, GGML_TYPE_F32, NE(16, 32, 1, 1), 0, "cache_k_l0");
+    g->leaf_tokens = graph_leaf(g, GGML_TYPE_I32, NE(0, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "unused");
+    g->leaf_pos = g->leaf_tokens;
+    struct ggml_tensor * shift = graph_leaf(g, GGML_TYPE_I32, NE(32, 1, 1, 1), GGML_TENSOR_FLAG_INPUT, "k_shift");
+    graph_node(g, GGML_OP_ROPE, GGML_TYPE_F32, NE(16, 32, 1, 1), NULL, cache, shift, NULL);
+    bed_join(&b);
+    bed_run(&b, true);
+    bed_run(&b, false);
+    log_drain(&b.log);
+    CHECK(log_count(&b.log, TAP_REC_CAPTURE) == 0, "captured");
+    CHECK(b.sched->callback_sets == 0, "the callback was set");
+    struct seen s;
+    CHECK(seen_read(&s, &b.log, 0), "not described");
+    CHECK(s.head.n_tokens == 0 && s.n_nodes == 1 && s.nodes[0].head.component == TAP_CACHE, "described as something else");
+    seen_free(&s);
+    for (size_t i = 0; i < 2; i++) {
+        const struct tap_rec_exec * x = (const struct tap_rec_exec *) log_find(&b.log, TAP_REC_EXEC, i)->record;
+        CHECK(x->token_first == -1 && x->n_tokens == 0 && !x->captured && !x->provisional, "execution %zu has tokens", i);
+    }
+    no_losses(&b);
+    bed_end(&b);
+}
+
 int main(void) {
     for (int k = 0; k < 8; k++) {
         test_model(7, 2, k & 1 ? 4 : 0, k & 2, k & 4);
         test_model(1, 1, k & 1 ? 4 : 0, k & 2, k & 4);
     }
     test_model(5, -1, 0, true, false);
+    test_model(7, 0, 4, true, false);
+    test_model(7, 0, 0, false, true);
+    test_wishes();
+    test_attention_inputs();
+    test_rules();
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        test_shape(seed);
+    }
+    test_bad_strides(32);
+    test_bad_strides(64);
+    test_maintenance();
     return test_done();
 }
