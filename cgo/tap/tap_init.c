@@ -51,14 +51,23 @@ void tap_real_init(char * missing, size_t missing_size) {
 
 // ---- joining and leaving --------------------------------------------------------------------------------------------
 
+// tap_inside says whether n things of size bytes lie at offset, behind the header and before the end.
+static bool tap_inside(uint64_t offset, uint64_t n, uint64_t size, uint64_t end) {
+    return offset >= sizeof(struct tap_header) && offset % 8 == 0 && offset <= end && n <= (end - offset) / size;
+}
+
+static bool tap_is_power(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
 // tap_layout_ok checks that the header describes memory that is there, so that a wrong file cannot make the program fail later.
+// A quarter of the pool holds the largest block of any quantised type: tensors are cut no finer.
 static bool tap_layout_ok(const struct tap_header * h, uint64_t bytes) {
-    const uint64_t slots = h->n_slots * h->slot_bytes;
+    enum { LARGEST_BLOCK = 512 };
     return h->magic == TAP_SHM_MAGIC && h->version == TAP_SHM_VERSION && h->header_bytes == sizeof(*h) && h->total_bytes == bytes &&
-           h->queue_bytes >= 65536 && (h->queue_bytes & (h->queue_bytes - 1)) == 0 && h->queue_offset + h->queue_bytes <= bytes &&
-           (h->ring_entries & (h->ring_entries - 1)) == 0 && h->ring_entries >= h->n_slots &&
-           h->ring_offset + h->ring_entries * sizeof(uint64_t) <= bytes && h->slot_bytes >= 64 && h->n_slots >= 4 &&
-           h->n_slots < UINT32_MAX && slots / h->slot_bytes == h->n_slots && h->slots_offset + slots <= bytes;
+           h->queue_bytes >= 65536 && tap_is_power(h->queue_bytes) && tap_inside(h->queue_offset, h->queue_bytes, 1, bytes) &&
+           h->ring_entries >= h->n_slots && tap_is_power(h->ring_entries) &&
+           tap_inside(h->ring_offset, h->ring_entries, sizeof(uint64_t), bytes) && h->slot_bytes >= 64 && h->slot_bytes % 8 == 0 &&
+           h->n_slots >= 4 && h->n_slots < UINT32_MAX && tap_inside(h->slots_offset, h->n_slots, h->slot_bytes, bytes) &&
+           h->n_slots * h->slot_bytes / 4 >= LARGEST_BLOCK;
 }
 
 static void tap_hello(uint32_t type) {
