@@ -26,6 +26,9 @@ static void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool hos
 bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count) {
     const size_t type_size = tap_real.ggml_type_size(t->type);
     const int64_t block = tap_real.ggml_blck_size(t->type);
+    if (block != 1 && (t->nb[0] != type_size || start[0] % block != 0 || count[0] % block != 0)) {
+        return false; // blocks that are cut, or lie apart
+    }
     size_t chunk = type_size; // bytes that lie together, and the dimensions that they span
     int inner = 0;
     if (t->nb[0] == type_size) {
@@ -36,8 +39,6 @@ bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int6
             chunk *= (size_t) count[inner];
             inner++;
         }
-    } else if (block != 1) {
-        return false;
     }
     size_t base = 0;
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
