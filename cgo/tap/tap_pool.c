@@ -240,7 +240,9 @@ bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct
         memcpy(at, record, record_bytes);
         at += record_bytes;
         for (int i = 0; i < n_parts; i++) {
-            memcpy(at, parts[i].data, parts[i].bytes);
+            if (parts[i].bytes != 0) { // a maintenance graph has no tokens, and no memory for them
+                memcpy(at, parts[i].data, parts[i].bytes);
+            }
             at += parts[i].bytes;
         }
         atomic_store_explicit(&h->queue_head, head + bytes, memory_order_release);
