@@ -50,6 +50,7 @@ type Tap struct {
 	flags     map[string]string // name → text, as given on the command line
 	origins   map[string]origin
 	recorders []Recorder
+	alone     bool // no flag asks for activations but --tap-attention
 }
 
 // Recording reports whether anything is recorded: a run directory exists exactly when it is true.
@@ -63,6 +64,11 @@ func (t *Tap) Records(r Recorder) bool {
 		}
 	}
 	return false
+}
+
+// AttentionAlone reports whether attention maps are all that was asked for: then nothing but what they need is captured.
+func (t *Tap) AttentionAlone() bool {
+	return t.Attention != ggmlhooks.AttentionNone && t.alone
 }
 
 // NeedsArchitecture reports whether a resolved Tap depends on the model's architecture. Call Resolve again with it as soon as the

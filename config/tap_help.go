@@ -143,7 +143,7 @@ beats the file, the file beats the preset, the preset beats the default. ` + "`m
 
 - A recorder runs exactly when one of its own flags is given, and a run directory exists exactly when a recorder runs.
 - ` + "`--tap-out DIR`" + ` alone means ` + "`--tap-preset balanced`" + `. A modifier alone is an error.
-- ` + "`--tap-attention`" + ` with neither preset, granularity nor tensors captures ` + "`attention_only`" + `.
+- ` + "`--tap-attention`" + ` as the only recorder flag captures what attention maps need, and nothing else.
 - A flag given twice counts as last written. A value that begins with a dash is written ` + "`--tap-name=value`" + `.
 - Sizes: K, M, G and T (also KiB, MiB …) are powers of 1024; KB, MB, GB and TB are powers of 1000.
 - An environment variable that is empty counts as not set. In YAML, lists may be written as lists.

@@ -177,6 +177,7 @@ func (t *Tap) apply(s *sources, arch string) error {
 	if _, implied := s[FromPreset]["preset"]; implied {
 		t.recorders = []Recorder{Activations}
 	}
+	t.alone = !slices.ContainsFunc([]string{"preset", "purpose", "granularity", "layers", "tensors"}, s.has)
 	if err := t.applyPreset(s, arch); err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (t *Tap) apply(s *sources, arch string) error {
 	return nil
 }
 
-// applyPreset turns a preset, a purpose or --tap-attention alone into values of rank FromPreset.
+// applyPreset turns a preset or a purpose into values of rank FromPreset.
 func (t *Tap) applyPreset(s *sources, arch string) error {
 	set := s[FromPreset]
 	if _, g, ok := s.top("purpose"); ok {
@@ -225,9 +226,6 @@ func (t *Tap) applyPreset(s *sources, arch string) error {
 		p.fill(set, "preset "+p.Name)
 		set["preset"] = given{p.Name, where}
 		return nil
-	}
-	if _, g, ok := s.top("attention"); ok && t.Recording() && !s.has("granularity") && !s.has("tensors") {
-		set["granularity"] = given{"attention_only", "implied by " + g.where}
 	}
 	return nil
 }

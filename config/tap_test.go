@@ -219,16 +219,18 @@ func TestAttentionForms(t *testing.T) {
 	}
 }
 
-func TestAttentionAloneImpliesItsComponent(t *testing.T) {
-	got := mustResolve(t, world{}, "--tap-attention", "--tap-layers=2")
-	if echo := got.Echo().Settings["granularity"]; got.Granularity != ggmlhooks.AttentionOnly || echo.Where != "implied by --tap-attention" {
-		t.Errorf("granularity %v, echoed %+v", got.Granularity, echo)
+func TestAttentionAlone(t *testing.T) {
+	for _, line := range []string{"--tap-attention", "--tap-attention=exact --tap-tokens=last --tap-out=d"} {
+		if got := mustResolve(t, world{}, strings.Fields(line)...); !got.AttentionAlone() || got.Granularity != ggmlhooks.FullTensor || got.Preset != "" {
+			t.Errorf("%s: alone is %v, granularity %v, preset %q", line, got.AttentionAlone(), got.Granularity, got.Preset)
+		}
 	}
-	for _, line := range [][]string{
-		{"--tap-attention", "--tap-tensors=l_out"}, {"--tap-attention", "--tap-granularity=full_tensor"}, {"--tap-attention", "--tap-preset=max"},
+	for _, line := range []string{
+		"--tap-attention --tap-tensors=l_out", "--tap-attention --tap-granularity=full_tensor", "--tap-attention --tap-preset=max",
+		"--tap-attention --tap-layers=2", "--tap-attention --tap-purpose=debugging", "--tap-preset=max",
 	} {
-		if got := mustResolve(t, world{}, line...); got.Granularity != ggmlhooks.FullTensor {
-			t.Errorf("%q: granularity %v", line, got.Granularity)
+		if got := mustResolve(t, world{}, strings.Fields(line)...); got.AttentionAlone() {
+			t.Errorf("%s: attention counts as alone", line)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func (f *fixture) writeTokens(t testing.TB, d *rundir.Dir) {
 		}
 		tokens = append(tokens, token{Index: i, ID: int32(100 + i), Text: string(rune('a' + i)), Phase: phase, Pos: i})
 	}
-	check(t, d.WriteJSON(TokensName, map[string]any{"total_tokens": 5, "tokens": tokens, "capture_duration_seconds": 0.5}))
+	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": 5, "tokens": tokens, "capture_duration_seconds": 0.5}))
 }
 
 // open opens a fixture's run and closes it at the end of the test.

@@ -13,11 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// The files of a run directory that hold tensors and tokens.
-const (
-	StreamName = "activations.stream"
-	TokensName = "activations_tokens.json"
-)
+// StreamName is the file of a run directory that holds tensors.
+const StreamName = "activations.stream"
 
 // ErrNotARun is wrapped by Open's error for a path that holds no captured tensors.
 var ErrNotARun = errors.New("no captured tensors")
@@ -52,7 +49,7 @@ func openDir(path string) (*Run, error) {
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		return nil, notARun(path)
 	}
-	r := &Run{Path: path, Kind: KindRun, tokensPath: filepath.Join(path, TokensName)}
+	r := &Run{Path: path, Kind: KindRun, tokensPath: filepath.Join(path, rundir.TokensName)}
 	if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); err == nil {
 		r.Sealed = true
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -310,9 +311,15 @@ func TestForeignStream(t *testing.T) {
 	if r.Kind != KindForeign || s.Packets != 3 || s.BytesStored != 12 || s.Assumed == "" || s.Tokens != 2 || s.PacketsPerToken != 1.5 {
 		t.Errorf("%+v", s)
 	}
+	if s.BytesSource != 0 {
+		t.Errorf("%d bytes are said to come from tensors, and nothing tells", s.BytesSource)
+	}
 	_, _, flat := sliceJSON(t, r, SliceOptions{Tensor: "layer1"})
 	if fmt.Sprint(flat) != "[1 -2 0.5]" {
 		t.Errorf("layer1 holds %v", flat)
+	}
+	if _, rows, _ := sliceJSON(t, r, SliceOptions{Tensor: "blk.0.attn_norm"}); fmt.Sprint(rows) != "[2]" {
+		t.Errorf("the third packet has the number %v", rows)
 	}
 	lines := 0
 	check(t, r.Measure(context.Background(), Filter{}, ByPacket, func(m *Measure) error {
@@ -350,7 +357,7 @@ func TestVerify(t *testing.T) {
 	}
 	tokens := func(change func(list []any) []any) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			rewrite(t, filepath.Join(dir, TokensName), func(v map[string]any) { v["tokens"] = change(v["tokens"].([]any)) })
+			rewrite(t, filepath.Join(dir, rundir.TokensName), func(v map[string]any) { v["tokens"] = change(v["tokens"].([]any)) })
 		}
 	}
 	for _, c := range []struct {
@@ -376,6 +383,7 @@ func TestVerify(t *testing.T) {
 		{"token twice", nil, tokens(func(l []any) []any { l[4] = l[3]; return l }), Damage, "token 3 is not in the index, or stands twice"},
 		{"token id", nil, tokens(func(l []any) []any { l[1].(map[string]any)["token_id"] = 7; return l }), Damage, "token 1 has id 7, and the index says 101"},
 		{"token position", nil, tokens(func(l []any) []any { l[1].(map[string]any)["pos"] = 7; return l }), Damage, "token 1 has position 7, and the index says 1"},
+		{"token sequence", nil, tokens(func(l []any) []any { l[1].(map[string]any)["seq"] = 7; return l }), Damage, "token 1 has sequence 7, and the index says [0]"},
 		{"token phase", nil, tokens(func(l []any) []any { l[1].(map[string]any)["phase"] = "decode"; return l }), Damage, "token 1 has phase decode, and the index says prefill"},
 		{"later file", nil, func(t *testing.T, dir string) { check(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600)) }, Note, "notes.txt is not in the manifest"},
 	} {

@@ -132,6 +132,9 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 		return fmt.Errorf("%s: tensor %s is stored as %v and as %v: choose tokens of one type with --token", s.run.Path, p.Name, s.DType, p.DType)
 	}
 	pt, axis := partOf(i, p)
+	if s.run.Stream.Assumed() != "" { // executions have no numbers
+		pt.label, axis = int64(i), AxisPacket
+	}
 	if !b.any {
 		s.Name, s.Ctx, s.DType, s.Axis, b.first = p.Name, p.Ctx, p.DType, axis, p.TokenFirst
 	}

@@ -65,14 +65,14 @@ func TestGeneralName(t *testing.T) {
 func TestReadTokens(t *testing.T) {
 	const file = `{"total_tokens": 2, "tokens": [
   {"token_index": 0, "token_id": 5, "token_text": "é", "phase": "prefill", "seq": 0, "pos": 0},
-  {"token_index": 1, "token_id": 6, "token_text": "\"", "seq": [0, 3]}
+  {"token_index": 1, "token_id": 6, "token_text": "\"", "seqs": [0, 3]}
 ], "capture_duration_seconds": 1.5}`
 	var got []string
 	total, err := ReadTokens(strings.NewReader(file), func(tok *Token) error {
-		got = append(got, fmt.Sprintf("%d %d %s %q %v %v", tok.Index, tok.ID, tok.Text, tok.Phase, tok.Seqs, tok.Pos != nil))
+		got = append(got, fmt.Sprintf("%d %d %s %q %v %v", tok.Index, tok.ID, tok.Text, tok.Phase, tok.Seq != nil, tok.Pos != nil))
 		return nil
 	})
-	want := []string{`0 5 é "prefill" [0] true`, `1 6 " "" [0 3] false`}
+	want := []string{`0 5 é "prefill" true true`, `1 6 " "" false false`}
 	if err != nil || total != 2 || !slices.Equal(got, want) {
 		t.Errorf("%d %q %v", total, got, err)
 	}

@@ -28,6 +28,9 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 			s.Underflown += p.Underflow
 		}
 	}
+	if s.Assumed != "" {
+		g.forgetSource()
+	}
 	s.Layers = g.layers()
 	for i := range s.Layers {
 		s.Totals.add(s.Layers[i].Totals)
@@ -81,6 +84,13 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 		t.Tokens += int64(p.TokenCount)
 	}
 	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored})
+}
+
+// forgetSource removes what a stream without index cannot tell: what the elements were before conversion.
+func (g *gatherer) forgetSource() {
+	for _, t := range g.byKey {
+		t.BytesSource = 0
+	}
 }
 
 // trimShape drops trailing dimensions of one.

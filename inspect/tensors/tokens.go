@@ -11,26 +11,13 @@ import (
 
 // Token is one entry of a tokens file (COMPAT A-40, with ours added).
 type Token struct {
-	Index int64   `json:"token_index"`
-	ID    int32   `json:"token_id"`
-	Text  string  `json:"token_text"`
-	Phase string  `json:"phase"` // absent in STRAP-LLM's files
-	Seqs  seqList `json:"seq"`
-	Pos   *int32  `json:"pos"`
-	Ctx   uint32  `json:"ctx"`
-}
-
-// seqList reads one sequence number or a list of them.
-type seqList []int32
-
-// UnmarshalJSON reads 3 and [3,4].
-func (s *seqList) UnmarshalJSON(data []byte) error {
-	var one int32
-	if json.Unmarshal(data, &one) == nil {
-		*s = seqList{one}
-		return nil
-	}
-	return json.Unmarshal(data, (*[]int32)(s))
+	Index int64  `json:"token_index"`
+	ID    int32  `json:"token_id"`
+	Text  string `json:"token_text"`
+	Phase string `json:"phase"` // absent in STRAP-LLM's files
+	Seq   *int32 `json:"seq"`
+	Pos   *int32 `json:"pos"`
+	Ctx   uint32 `json:"ctx"`
 }
 
 // ReadTokens reads a tokens file, one token at a time, and returns its total_tokens. fn may be nil.

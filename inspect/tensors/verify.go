@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -63,7 +64,7 @@ func Verify(path string) (*Verification, error) {
 		if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); errors.Is(err, fs.ErrNotExist) && !exists(name) {
 			return nil, notARun(path)
 		}
-		r.Kind, r.tokensPath = KindRun, filepath.Join(path, TokensName)
+		r.Kind, r.tokensPath = KindRun, filepath.Join(path, rundir.TokensName)
 		if err := v.checkDir(r); err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func (v *Verification) checkTokens(r *Run) {
 	for e := range r.Stream.Executions() {
 		for _, row := range e.Rows {
 			if row.Phase != ggmlhooks.PhaseSetup && row.Index >= 0 {
-				row.Seqs = nil // valid during this step only
+				row.Seqs = slices.Clone(row.Seqs) // valid during this step only
 				rows[row.Index] = row
 			}
 		}
@@ -176,7 +177,7 @@ func (v *Verification) checkTokens(r *Run) {
 	faults := 0
 	fault := func(format string, args ...any) {
 		if faults++; faults <= maxFindings {
-			v.add(Damage, TokensName+": "+format, args...)
+			v.add(Damage, rundir.TokensName+": "+format, args...)
 		}
 	}
 	total, err := r.EachToken(func(t *Token) error {
@@ -190,6 +191,8 @@ func (v *Verification) checkTokens(r *Run) {
 			fault("token %d has id %d, and the index says %d", t.Index, t.ID, row.Token)
 		case t.Pos != nil && *t.Pos != row.Pos:
 			fault("token %d has position %d, and the index says %d", t.Index, *t.Pos, row.Pos)
+		case t.Seq != nil && (len(row.Seqs) == 0 || *t.Seq != row.Seqs[0]):
+			fault("token %d has sequence %d, and the index says %v", t.Index, *t.Seq, row.Seqs)
 		case t.Phase != "" && t.Phase != row.Phase.String():
 			fault("token %d has phase %s, and the index says %v", t.Index, t.Phase, row.Phase)
 		}
@@ -209,7 +212,7 @@ func (v *Verification) checkTokens(r *Run) {
 		fault("%d tokens of the index are missing, such as %d", len(rows), anyKey(rows))
 	}
 	if faults > maxFindings {
-		v.add(Damage, "%s: and %d more faults", TokensName, faults-maxFindings)
+		v.add(Damage, "%s: and %d more faults", rundir.TokensName, faults-maxFindings)
 	}
 }
 
