@@ -45,7 +45,11 @@ bin/llamatap: llama FORCE
 # tap is the tap as an object to preload into any program that runs llama.cpp.
 tap: $(if $(tap_c),bin/libllamatap.so)
 
-bin/libllamatap.so: $(tap_c) $(tap_h) Makefile | llama
+# link rewrites this only when its flags change, and then the object is made anew.
+cgo/tap/zflags.go: llama
+	@:
+
+bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 	@mkdir -p bin
 	$(CC) $(C_FLAGS) -fPIC -shared $(cflags) -o $@.new $(tap_c) -ldl -pthread
 	@mv $@.new $@
