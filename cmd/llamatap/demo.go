@@ -8,8 +8,9 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/bench"
 )
 
 const (
@@ -48,10 +49,7 @@ Try next:
 	return nil
 }
 
-var (
-	runPattern  = regexp.MustCompile(`(?m)^ +run +(\S.*)$`)
-	ratePattern = regexp.MustCompile(`generation .*\(([0-9.]+) tokens/s\)`)
-)
+var runPattern = regexp.MustCompile(`(?m)^ +run +(\S.*)$`)
 
 // lastMatch is the last text that the pattern's group matches.
 func lastMatch(pattern *regexp.Regexp, text string) string {
@@ -114,9 +112,6 @@ func demoRate(tap ...string) (float64, error) {
 	if err := demoRun(io.Discard, &said, tap...); err != nil {
 		return 0, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
 	}
-	rate, err := strconv.ParseFloat(lastMatch(ratePattern, said.String()), 64)
-	if err != nil || rate <= 0 {
-		return 0, fmt.Errorf("no generation rate in: %s", strings.TrimSpace(said.String()))
-	}
-	return rate, nil
+	_, rate, err := bench.ParseRates(said.Bytes())
+	return rate, err
 }

@@ -18,12 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 func needLlama(t *testing.T) {
 	t.Helper()
+	testenv.NeedLlama(t)
 	if err := llama.Init(); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
+		t.Skip(err) // llama.cpp is here, and this build leaves it out
 	} else if err != nil {
 		t.Fatal(err)
 	}

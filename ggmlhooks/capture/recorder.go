@@ -92,6 +92,7 @@ type Use struct {
 	FirstNS  int64                     // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64                     // monotonic time of the run's last graph end
 	Dropped  int64                     // tensors that the tap reported as lost
+	Setup    int64                     // captured tensors of set-up, thrown away
 	Attached []Attention               // what readers need to recompute attention maps
 }
 
@@ -317,6 +318,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 func (r *Recorder) discard(x *execution, written *stream.Resolution) {
 	x.phase = ggmlhooks.PhaseSetup
 	if x.held {
+		r.use.Setup += int64(len(x.packets))
 		r.dropHeld(x.packets)
 		x.packets = x.packets[:0]
 		return

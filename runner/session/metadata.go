@@ -56,7 +56,8 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	m.Extra = map[string]json.RawMessage{}
 	s.extra(&m, "entry_points_missing", s.region.Missing())
 	s.extra(&m, "attention", use.Attached)
-	s.extra(&m, "collector", collectorUse(process))
+	s.extra(&m, "processes", processUse(process))
+	s.extra(&m, "setup_packets", use.Setup)
 	return m
 }
 
@@ -76,16 +77,16 @@ func tapUse(s collect.Stats) *rundir.Tap {
 	}
 }
 
-// usage is what the two processes used, as the kernel counts it.
+// usage is what the two processes used, as the kernel counts it. Pages of the shared memory count in both peaks.
 type usage struct {
 	CollectorCPUNS    int64 `json:"collector_cpu_ns"`
 	CollectorPeakKiB  int64 `json:"collector_peak_rss_kib"`
 	ModelCPUNS        int64 `json:"model_cpu_ns"`
 	ModelPeakKiB      int64 `json:"model_peak_rss_kib"`
-	SharedMemoryBytes int64 `json:"shared_memory_bytes,omitempty"`
+	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
 }
 
-func collectorUse(process *collect.Process) usage {
+func processUse(process *collect.Process) usage {
 	var own unix.Rusage
 	unix.Getrusage(unix.RUSAGE_SELF, &own)
 	u := usage{

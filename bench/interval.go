@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Interval is a median with its 95 % bootstrap interval.
+type Interval struct {
+	Median, Low, High float64
+	Pairs             int
+}
+
+// resamples is the number of bootstrap samples.
+const resamples = 4000
+
+// MedianInterval estimates the median of values and its 95 % interval by resampling with a fixed seed (percentile bootstrap,
+// Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13). values must not be empty.
+func MedianInterval(values []float64) Interval {
+	random := rand.New(rand.NewPCG(1, uint64(len(values))))
+	medians := make([]float64, resamples)
+	sample := make([]float64, len(values))
+	for i := range medians {
+		for k := range sample {
+			sample[k] = values[random.IntN(len(values))]
+		}
+		medians[i] = median(sample)
+	}
+	slices.Sort(medians)
+	return Interval{
+		Median: median(slices.Clone(values)), Pairs: len(values),
+		Low: medians[resamples*25/1000], High: medians[resamples*975/1000],
+	}
+}
+
+// median sorts values.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return (values[n/2-1] + values[n/2]) / 2
+}
+
+// Verdict is what an interval says of a gate.
+type Verdict string
+
+// The verdicts.
+const (
+	Passed     Verdict = "passed"
+	Failed     Verdict = "failed"
+	Unresolved Verdict = "not resolved on this machine"
+)
+
+// AtLeast judges a gate that the ratio must reach. Fewer than six pairs resolve nothing.
+func (i Interval) AtLeast(gate float64) Verdict {
+	switch {
+	case i.Pairs < 6:
+		return Unresolved
+	case i.Low >= gate:
+		return Passed
+	case i.High < gate:
+		return Failed
+	}
+	return Unresolved
+}
+
+// String writes the median and the interval.
+func (i Interval) String() string {
+	return fmt.Sprintf("%.3f [%.3f, %.3f] of %d pairs", i.Median, i.Low, i.High, i.Pairs)
+}

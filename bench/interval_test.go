@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func noisy(center, spread float64, n int) []float64 {
+	random := rand.New(rand.NewPCG(7, 7))
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = center + spread*random.NormFloat64()
+	}
+	return out
+}
+
+func TestVerdicts(t *testing.T) {
+	tests := []struct {
+		name   string
+		values []float64
+		gate   float64
+		want   Verdict
+	}{
+		{"clearly above", noisy(1.0, 0.01, 20), 0.97, Passed},
+		{"clearly below", noisy(0.9, 0.01, 20), 0.97, Failed},
+		{"in the noise", noisy(0.97, 0.05, 20), 0.97, Unresolved},
+		{"too few", []float64{1, 1, 1, 1, 1}, 0.9, Unresolved},
+		{"all equal", []float64{1, 1, 1, 1, 1, 1}, 0.9, Passed},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			i := MedianInterval(test.values)
+			if got := i.AtLeast(test.gate); got != test.want {
+				t.Errorf("%v: %s, want %s", i, got, test.want)
+			}
+			if i.Low > i.Median || i.High < i.Median {
+				t.Errorf("%v does not hold its median", i)
+			}
+		})
+	}
+}
+
+// TestCoverage checks that the interval holds the true median about as often as it says.
+func TestCoverage(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 9))
+	const rounds = 300
+	hits := 0
+	for range rounds {
+		values := make([]float64, 20)
+		for i := range values {
+			values[i] = 1 + 0.1*random.NormFloat64()
+		}
+		if i := MedianInterval(values); i.Low <= 1 && i.High >= 1 {
+			hits++
+		}
+	}
+	if hits < rounds*88/100 {
+		t.Errorf("the true median lay in %d of %d intervals", hits, rounds)
+	}
+}

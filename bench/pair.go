@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Pair compares two sides.
+type Pair struct {
+	Base, Test Side
+	Gates      []Gate
+	// Before is called before each run of Test and returns what ends it again; nil: nothing.
+	Before func(ctx context.Context) (stop func(), err error)
+}
+
+// Gate is a ratio that Test must reach of Base.
+type Gate struct {
+	Name    string
+	AtLeast float64 // 0: none, the ratio is printed
+	Of      func(Sample) float64
+}
+
+// Decode and Prefill say what a gate compares.
+func Decode(s Sample) float64  { return s.Decode }
+func Prefill(s Sample) float64 { return s.Prefill }
+
+// Outcome is what a pair's runs gave.
+type Outcome struct {
+	Ratios []Interval // one per gate
+	Base   []Sample
+	Test   []Sample
+}
+
+// Limits says how long a pair may be run.
+type Limits struct {
+	MinPairs int
+	Time     time.Duration // until when pairs are added to resolve the gates
+}
+
+// Run runs pairs in random order, at least l.MinPairs, until every gate is resolved or the time is up.
+func (p Pair) Run(ctx context.Context, l Limits, random *rand.Rand, progress func(string)) (Outcome, error) {
+	var o Outcome
+	end := time.Now().Add(l.Time)
+	for {
+		if err := p.once(ctx, &o, random); err != nil {
+			return o, err
+		}
+		o.Ratios = o.Ratios[:0]
+		resolved := true
+		for _, gate := range p.Gates {
+			ratios := make([]float64, len(o.Base))
+			for i := range ratios {
+				ratios[i] = gate.Of(o.Test[i]) / gate.Of(o.Base[i])
+			}
+			interval := MedianInterval(ratios)
+			o.Ratios = append(o.Ratios, interval)
+			resolved = resolved && (gate.AtLeast == 0 || interval.AtLeast(gate.AtLeast) != Unresolved)
+		}
+		progress(fmt.Sprintf("%s / %s: %d pairs, %v", p.Test.Name, p.Base.Name, len(o.Base), o.Ratios))
+		if len(o.Base) >= l.MinPairs && (resolved || time.Now().After(end)) {
+			return o, nil
+		}
+	}
+}
+
+func (p Pair) once(ctx context.Context, o *Outcome, random *rand.Rand) error {
+	var base, test Sample
+	run := []func() error{
+		func() (err error) { base, err = p.Base.Run(ctx); return err },
+		func() (err error) { test, err = p.test(ctx); return err },
+	}
+	if random.IntN(2) == 1 {
+		run[0], run[1] = run[1], run[0]
+	}
+	for _, f := range run {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	o.Base, o.Test = append(o.Base, base), append(o.Test, test)
+	return nil
+}
+
+func (p Pair) test(ctx context.Context) (Sample, error) {
+	if p.Before != nil {
+		stop, err := p.Before(ctx)
+		if err != nil {
+			return Sample{}, err
+		}
+		defer stop()
+	}
+	return p.Test.Run(ctx)
+}

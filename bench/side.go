@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Sample is what one run of one side measured.
+type Sample struct {
+	Decode  float64 // generated tokens per second
+	Prefill float64 // prompt tokens per second; 0 where the side does not tell
+	// Recorded is the metadata of what the run recorded; nil: nothing was.
+	Recorded *rundir.Metadata
+	PeakKiB  int64 // peak resident memory of the process; with a recording, of the model's process
+}
+
+// Side is one of the two configurations of a pair.
+type Side struct {
+	Name string
+	Run  func(ctx context.Context) (Sample, error)
+}
+
+// Model is what both sides of every pair run.
+type Model struct {
+	Path    string
+	Threads int
+	Prompt  string
+	Tokens  int // to generate
+}
+
+// ratesPattern reads the summary of llamatap run.
+var ratesPattern = regexp.MustCompile(`prompt [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\), generation [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\)`)
+
+// ParseRates reads the rates that llamatap run prints, in tokens per second.
+func ParseRates(stderr []byte) (prefill, decode float64, err error) {
+	match := ratesPattern.FindSubmatch(stderr)
+	if match == nil {
+		return 0, 0, fmt.Errorf("no rates in what the run printed: %s", bytes.TrimSpace(stderr))
+	}
+	prefill, err = strconv.ParseFloat(string(match[1]), 64)
+	if err != nil {
+		return 0, 0, err
+	}
+	decode, err = strconv.ParseFloat(string(match[2]), 64)
+	return prefill, decode, err
+}
+
+// run runs a command and returns what it printed.
+func run(cmd *exec.Cmd) (stdout, stderr []byte, peakKiB int64, err error) {
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, nil, 0, fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
+	}
+	return out.Bytes(), said.Bytes(), peakOf(cmd), nil
+}
+
+// Run is llamatap run of this binary, with what tap asks for recorded.
+func (m Model) Run(name string, tap ...string) Side {
+	return Side{name, func(ctx context.Context) (Sample, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return Sample{}, err
+		}
+		args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "-c", "512",
+			"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
+		out := ""
+		if len(tap) > 0 {
+			if out, err = os.MkdirTemp(filepath.Dir(m.Path), "bench-"); err != nil {
+				return Sample{}, err
+			}
+			defer os.RemoveAll(out)
+			args = append(append(args, tap...), "--tap-out", out)
+		}
+		_, stderr, peak, err := run(exec.CommandContext(ctx, self, args...))
+		if err != nil {
+			return Sample{}, err
+		}
+		s := Sample{PeakKiB: peak}
+		if s.Prefill, s.Decode, err = ParseRates(stderr); err != nil || out == "" {
+			return s, err
+		}
+		return s, s.readRecorded(out)
+	}}
+}
+
+func (s *Sample) readRecorded(out string) error {
+	dirs, err := filepath.Glob(filepath.Join(out, "*", "run_*"))
+	if err == nil && len(dirs) != 1 {
+		err = fmt.Errorf("%d run directories in %s, expected one", len(dirs), out)
+	}
+	if err != nil {
+		return err
+	}
+	metadata, err := rundir.ReadMetadata(dirs[0])
+	s.Recorded = &metadata
+	return err
+}
+
+// LlamaBench is llama.cpp's llama-bench, started by path.
+func (m Model) LlamaBench(path string) Side {
+	return Side{"llama-bench", func(ctx context.Context) (Sample, error) {
+		stdout, _, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-p", "0",
+			"-n", strconv.Itoa(m.Tokens), "-r", "1", "-o", "json"))
+		if err != nil {
+			return Sample{}, err
+		}
+		var rows []struct {
+			Generated int     `json:"n_gen"`
+			Rate      float64 `json:"avg_ts"`
+		}
+		if err := json.Unmarshal(stdout, &rows); err != nil {
+			return Sample{}, fmt.Errorf("read llama-bench's JSON: %w", err)
+		}
+		for _, row := range rows {
+			if row.Generated > 0 {
+				return Sample{Decode: row.Rate, PeakKiB: peak}, nil
+			}
+		}
+		return Sample{}, errors.New("llama-bench told no generation rate")
+	}}
+}
+
+// completionPattern reads the evaluation time of llama-completion --perf.
+var completionPattern = regexp.MustCompile(`  eval time = +[0-9.]+ ms / +[0-9]+ runs +\( +[0-9.]+ ms per token, +([0-9.]+) tokens per second`)
+
+// LlamaCompletion is llama.cpp's llama-completion, started by path. Its rate leaves sampling out.
+func (m Model) LlamaCompletion(path string) Side {
+	return Side{"llama-completion", func(ctx context.Context) (Sample, error) {
+		for range 5 { // its log is written by a thread that it does not wait for
+			_, stderr, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-c", "512", "-no-cnv",
+				"-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "--perf"))
+			if err != nil {
+				return Sample{}, err
+			}
+			if match := completionPattern.FindSubmatch(stderr); match != nil {
+				rate, err := strconv.ParseFloat(string(match[1]), 64)
+				return Sample{Decode: rate, PeakKiB: peak}, err
+			}
+		}
+		return Sample{}, errors.New("llama-completion told no rate in five runs")
+	}}
+}

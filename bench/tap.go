@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Tap is the table of what the tap costs: issue gates on one model.
+type Tap struct {
+	Model       Model
+	LlamaBench  string // path that starts llama-bench, "" = leave it out
+	Completion  string // path that starts llama-completion, "" = leave it out
+	OffCost     func(rounds int) (through, direct float64)
+	Limits      Limits
+	MemoryBound int64 // --tap-memory's default
+	Out         io.Writer
+	Progress    func(string)
+}
+
+// Run measures and prints the table. It returns an error when a gate failed.
+func (t Tap) Run(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	failed := 0
+	row := func(name, figure, gate string, verdict Verdict) {
+		if verdict == Failed {
+			failed++
+		}
+		fmt.Fprintf(t.Out, "%-58s %-44s %-10s %s\n", name, figure, gate, verdict)
+	}
+	fmt.Fprintf(t.Out, "%-58s %-44s %-10s %s\n", "what", "figure (median [95 % interval])", "gate", "verdict")
+	t.off(row)
+	plain := t.Model.Run("run")
+	pairs := t.pairs(plain)
+	for _, p := range pairs {
+		outcome, err := p.Run(ctx, t.Limits, random, t.Progress)
+		if err != nil {
+			return err
+		}
+		for i, gate := range p.Gates {
+			printGate(row, gate, outcome.Ratios[i])
+		}
+		t.details(row, p.Test.Name, outcome)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d gates failed", failed)
+	}
+	return nil
+}
+
+// pairs lists the comparisons: each Test side against plain, or plain against other people's programs.
+func (t Tap) pairs(plain Side) []Pair {
+	var pairs []Pair
+	if t.LlamaBench != "" {
+		pairs = append(pairs, Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: plain, Gates: []Gate{{"(a) run / llama-bench, decode", 0, Decode}}})
+	}
+	if t.Completion != "" {
+		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain, Gates: []Gate{{"(a) run / llama-completion, decode", 0, Decode}}})
+	}
+	load := func(nice int) func(context.Context) (func(), error) {
+		return func(ctx context.Context) (func(), error) { return StartLoad(ctx, nice) }
+	}
+	return append(pairs,
+		Pair{Base: plain, Test: t.Model.Run("l_out", "--tap-tensors", "l_out*"), Gates: []Gate{{"(b) residual stream to disk / off, decode", 0.97, Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("all nodes", "--tap-granularity", "full_tensor", "--tap-codec", "lz4", "--tap-dtype", "f16"),
+			Gates: []Gate{{"(c) all nodes, f16+lz4 / off, decode", 0.90, Decode}, {"(c) all nodes, f16+lz4 / off, prefill", 0.85, Prefill}}},
+		Pair{Base: plain, Test: t.Model.Run("load, nice 19"), Before: load(19), Gates: []Gate{{"(e) codec pool busy at nice 19 / idle, decode", 0.95, Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{"(e) the same at nice 0, for comparison", 0, Decode}}},
+	)
+}
+
+type rowFunc func(name, figure, gate string, verdict Verdict)
+
+func printGate(row rowFunc, gate Gate, ratio Interval) {
+	if gate.AtLeast == 0 {
+		row(gate.Name, ratio.String(), "", "")
+		return
+	}
+	row(gate.Name, ratio.String(), fmt.Sprintf("≥ %.2f", gate.AtLeast), ratio.AtLeast(gate.AtLeast))
+}
+
+func under(value, limit float64) Verdict {
+	if value <= limit {
+		return Passed
+	}
+	return Failed
+}
+
+// off measures the tap while nothing is recorded.
+func (t Tap) off(row rowFunc) {
+	through, direct := t.OffCost(2_000_000)
+	own := through - direct
+	row("(a) tap off: own time per token, all calls of a token", fmt.Sprintf("%.1f ns (%.1f with, %.1f without the tap)", own, through, direct), "≤ 1 µs", under(own, 1000))
+}
+
+// details prints what the recordings of a pair tell about themselves, the median over the runs.
+func (t Tap) details(row rowFunc, name string, o Outcome) {
+	var own, ask, copies, peak []float64
+	for i, s := range o.Test {
+		m := s.Recorded
+		if m == nil || m.Tap == nil || len(m.Streams) == 0 {
+			return
+		}
+		graphs := float64(m.Phases["decode"].NS + m.Phases["prefill"].NS)
+		own = append(own, float64(*m.Tap.OwnNS)/graphs)
+		ask = append(ask, float64(*m.Tap.AskNS)/float64(*m.Tap.NodesAsked))
+		copies = append(copies, float64(*m.Tap.Copies)/float64(m.Streams[0].Packets+extra[uint64](m, "setup_packets")))
+		p := extra[processes](m, "processes")
+		peak = append(peak, float64(p.Collector+p.Model-o.Base[i].PeakKiB)/1024)
+	}
+	ownGate, limit := "", Verdict("")
+	if name == "l_out" {
+		ownGate, limit = "≤ 1 %", under(median(own), 0.01)
+	}
+	row("    own time of the tap / time in graphs, "+name, fmt.Sprintf("%.3f %%", 100*median(own)), ownGate, limit)
+	row("(d) one ask of a node, "+name, fmt.Sprintf("%.1f ns", median(ask)), "≤ 15 ns", under(median(ask), 15))
+	row("(d) copies per captured tensor, "+name, fmt.Sprintf("%.3f", median(copies)), "1", under(median(copies), 1))
+	row("    memory: peak of both processes over untraced, "+name, fmt.Sprintf("%.0f MiB (shared pages counted twice)", median(peak)),
+		fmt.Sprintf("≤ %d MiB", t.MemoryBound>>20), under(median(peak), float64(t.MemoryBound>>20)))
+}
+
+// processes is what metadata.json says of the two processes' memory.
+type processes struct {
+	Collector int64 `json:"collector_peak_rss_kib"`
+	Model     int64 `json:"model_peak_rss_kib"`
+}
+
+// extra reads an entry of a run's metadata that has no field of its own; a missing one is zero.
+func extra[T any](m *rundir.Metadata, name string) (v T) {
+	_ = json.Unmarshal(m.Extra[name], &v)
+	return v
+}
