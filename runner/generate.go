@@ -23,11 +23,12 @@ func (r *run) complete(prompt string) error {
 		return nil
 	}
 	begin := time.Now()
-	if err := r.prefill(tokens); err != nil {
-		return err
-	}
+	err = r.prefill(tokens)
 	ready := time.Now()
 	r.result.Prompt = ready.Sub(begin)
+	if err != nil {
+		return err
+	}
 	err = r.generate()
 	r.result.Generation = time.Since(ready)
 	return err
@@ -49,7 +50,6 @@ func (r *run) tokenize(prompt string) ([]llama.Token, error) {
 	if most := r.llama.Size() - contextMargin; len(tokens) > most {
 		return nil, fmt.Errorf("%w: it has %d tokens, and a context of %d has room for %d: shorten it, or raise -c", ErrTooLong, len(tokens), r.llama.Size(), most)
 	}
-	r.result.PromptTokens = len(tokens)
 	return tokens, nil
 }
 
@@ -89,7 +89,8 @@ func (r *run) prefill(tokens []llama.Token) error {
 		if err := r.decode(part); err != nil {
 			return err
 		}
-		bar.set(float64(done) / float64(len(tokens)))
+		r.result.PromptTokens += len(part)
+		bar.set(float64(r.result.PromptTokens) / float64(len(tokens)))
 	}
 	r.llama.Synchronize()
 	return nil

@@ -47,10 +47,10 @@ const (
 
 // Result is what a run did. Times were measured with the monotonic clock.
 type Result struct {
-	Model         string // its name and size, for people
-	ContextSize   int    // tokens
-	Seed          uint32 // as really used
-	PromptTokens  int
+	Model         string        // its name and size, for people
+	ContextSize   int           // tokens
+	Seed          uint32        // as really used
+	PromptTokens  int           // decoded
 	Tokens        int           // generated, an ending one included
 	DecodeSteps   int           // generated tokens that were decoded too: the last one is not
 	Load          time.Duration // model and context
