@@ -20,5 +20,6 @@
 // # Units and errors
 //
 // Lengths are tokens or bytes as the names say, times are time.Duration by llama.cpp's own clock. Errors are those of errors.go,
-// wrapped with what was being done; where llama.cpp logged why, its words are part of the error.
+// wrapped with what was being done; where llama.cpp logged why, its words are part of the error. Its log is one per process: when
+// calls fail in several goroutines at a time, the reason of one may stand in the error of another, or on stderr.
 package llama
