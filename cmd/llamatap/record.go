@@ -46,12 +46,11 @@ func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 		Tap: tap, Command: cmd, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: llamaInfo(), Version: version, Summary: os.Stderr,
 	})
+	if errors.Is(err, session.ErrSelection) {
+		return exitStatus{Code: 2, Err: err}
+	}
 	if err != nil {
-		code := 1
-		if result.Exit.Status > 1 && result.Exit.Signal == 0 {
-			code = result.Exit.Status
-		}
-		return exitStatus{Code: code, Err: err}
+		return err
 	}
 	return endAs(result)
 }

@@ -50,6 +50,9 @@ type Result struct {
 // ErrRecording occurs when the model ran and the recording failed. What was recorded stays in the run directory, unsealed.
 var ErrRecording = errors.New("the recording failed")
 
+// ErrSelection occurs when the selection names tensors or layers that the model does not have. Nothing is recorded then.
+var ErrSelection = errors.New("nothing to record")
+
 // Run runs the model's process to its end and records it. A context that ends stops the process. The Result is valid with an
 // error too, as far as the process was started.
 func Run(ctx context.Context, o Options) (Result, error) {
@@ -76,9 +79,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	recording := s.pump(ctx, process)
 	if recording != nil {
 		region.Stop()
-		process.Stop(unix.SIGTERM)
-		kill := time.AfterFunc(5*time.Second, func() { process.Stop(unix.SIGKILL) })
-		defer kill.Stop()
+		defer s.end(process)()
 	}
 	exit := process.Exit()
 	recording = errors.Join(recording, s.finish(process, exit, recording == nil))
@@ -87,6 +88,18 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		result.Summary.Write(o.Summary, result.Dir)
 	}
 	return result, recording
+}
+
+// end ends the model's process after a failure: at once when nothing was recorded, for then the request itself was wrong, else
+// giving it five seconds to end by itself.
+func (s *sink) end(process *collect.Process) (stop func()) {
+	if s.recorded() == 0 {
+		process.Stop(unix.SIGKILL)
+		return func() {}
+	}
+	process.Stop(unix.SIGTERM)
+	kill := time.AfterFunc(5*time.Second, func() { process.Stop(unix.SIGKILL) })
+	return func() { kill.Stop() }
 }
 
 // pump reads until the process is gone or the recording fails.

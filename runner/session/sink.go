@@ -157,7 +157,7 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 	if g.Tokens > 0 && !s.judged {
 		s.firstRun = g
 		if err := s.o.Tap.CheckLayers(layers(g)); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", ErrSelection, err)
 		}
 		if err := s.judgeGlobs(); err != nil {
 			return err
@@ -180,13 +180,11 @@ func (s *sink) judgeGlobs() error {
 	s.judged = true
 	for i, glob := range s.o.Tap.Tensors {
 		if s.region.GlobHits(i) == 0 {
-			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", errUnknownTensor, glob, globNames(s.firstRun))
+			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection, glob, globNames(s.firstRun))
 		}
 	}
 	return nil
 }
-
-var errUnknownTensor = errors.New("unknown tensor")
 
 // tokenSink writes token rows into activations_tokens.json, with the text that the vocabulary gives them.
 type tokenSink struct{ s *sink }
@@ -198,6 +196,14 @@ func (t tokenSink) Append(ctx uint32, row *ggmlhooks.Row) error {
 	}
 	record.SetSeqs(row.Seqs)
 	return t.s.tokens.Append(record)
+}
+
+// recorded is the number of packets on disk.
+func (s *sink) recorded() uint64 {
+	if s.stream == nil {
+		return 0
+	}
+	return s.stream.Stats().Packets
 }
 
 func (s *sink) path() string {
@@ -227,8 +233,9 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit, ok bool) erro
 	}
 	err := errors.Join(errs...)
 	if !ok || err != nil {
-		if s.stream == nil || s.stream.Stats().Packets == 0 {
+		if s.recorded() == 0 {
 			os.RemoveAll(s.dir.Path())
+			os.Remove(filepath.Dir(s.dir.Path())) // the model's folder, if that was its only run
 			s.dir = nil
 		}
 		return explain(err, s.o.Tap.Out)
