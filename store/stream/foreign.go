@@ -59,7 +59,7 @@ func foreignPacket(stream io.ReaderAt, size, at int64) (p Packet, magic codec.ID
 	if size-at < packetHeader {
 		return p, codec.None, nil
 	}
-	if _, err := stream.ReadAt(head[:], at); err != nil {
+	if err := readAt(stream, head[:], at); err != nil {
 		return p, codec.None, err
 	}
 	nameLen, stored := int64(binary.BigEndian.Uint16(head[:])), int64(binary.BigEndian.Uint32(head[2:]))
@@ -67,7 +67,7 @@ func foreignPacket(stream io.ReaderAt, size, at int64) (p Packet, magic codec.ID
 		return p, codec.None, nil
 	}
 	body := make([]byte, nameLen+min(stored, 4))
-	if _, err := stream.ReadAt(body, at+packetHeader); err != nil {
+	if err := readAt(stream, body, at+packetHeader); err != nil {
 		return p, codec.None, err
 	}
 	p = Packet{
@@ -104,7 +104,7 @@ func (r *Reader) size16(id codec.ID) error {
 func (r *Reader) contentSize(p *Packet, s *scratch) (int64, error) {
 	var head [32]byte
 	n := min(p.Stored, int64(len(head)))
-	if _, err := r.stream.ReadAt(head[:n], p.Offset+packetHeader+int64(len(p.Name))); err != nil {
+	if err := readAt(r.stream, head[:n], p.Offset+packetHeader+int64(len(p.Name))); err != nil {
 		return 0, err
 	}
 	if size, ok := codec.Size(head[:n], p.Codec); ok {

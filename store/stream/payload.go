@@ -72,7 +72,7 @@ func (r *Reader) payload(p *Packet, s *scratch) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the stream ends at byte %d", ErrTruncated, r.size)
 	}
 	s.packed = slices.Grow(s.packed[:0], int(size))[:size]
-	if _, err := r.stream.ReadAt(s.packed, p.Offset); err != nil {
+	if err := readAt(r.stream, s.packed, p.Offset); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("%w: %w", ErrTruncated, err)
 		}
@@ -87,6 +87,14 @@ func (r *Reader) payload(p *Packet, s *scratch) ([]byte, error) {
 		return nil, fmt.Errorf("%w: checksum of the payload", ErrCorrupt)
 	}
 	return payload, nil
+}
+
+// readAt fills b; a reader that tells of the end of the file together with the last bytes is right, too.
+func readAt(r io.ReaderAt, b []byte, at int64) error {
+	if n, err := r.ReadAt(b, at); n < len(b) {
+		return err
+	}
+	return nil
 }
 
 // at says which packet an error is about.

@@ -182,10 +182,10 @@ func benchWriter(b *testing.B, size int, id codec.ID, workers int) {
 func BenchmarkOpen(b *testing.B) {
 	stream, index := newCapture(300, 30).files(b, Options{})
 	b.SetBytes(int64(len(index)))
-	b.ReportMetric(float64(len(index))/9000, "index-B/packet")
 	for b.Loop() {
 		if r := open(b, stream, index); r.Len() != 9000 {
 			b.Fatal(r.Len())
 		}
 	}
+	b.ReportMetric(float64(len(index))/9000, "index-B/packet")
 }

@@ -129,7 +129,7 @@ func ReadFooter(index io.ReaderAt, size int64) (*Footer, error) {
 	if size < headerSize+recordHeader+int64(endTrailer) {
 		return nil, fmt.Errorf("index of %d bytes: %w: no end record", size, ErrTruncated)
 	}
-	if _, err := index.ReadAt(trailer[:], size-int64(endTrailer)); err != nil {
+	if err := readAt(index, trailer[:], size-int64(endTrailer)); err != nil {
 		return nil, fmt.Errorf("read end of index: %w", err)
 	}
 	length := int64(binary.LittleEndian.Uint32(trailer[4:]))
@@ -137,7 +137,7 @@ func ReadFooter(index io.ReaderAt, size int64) (*Footer, error) {
 		return nil, fmt.Errorf("index: %w: no end record, its writer was stopped", ErrTruncated)
 	}
 	b := make([]byte, length)
-	if _, err := index.ReadAt(b, size-length); err != nil {
+	if err := readAt(index, b, size-length); err != nil {
 		return nil, fmt.Errorf("read end record of index: %w", err)
 	}
 	r, ok := parseRecord(b)
