@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner/host"
 	"github.com/llamatap/llamatap/runner/session"
 )
@@ -80,6 +82,21 @@ func llamaInfo() session.LlamaInfo {
 		info.Prefix = in.LibDir
 	}
 	return info
+}
+
+// layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not tell.
+func layersOf(model string) int {
+	var file *gguf.File
+	var err error
+	if model == "" {
+		file, err = gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	} else {
+		file, err = gguf.Open(model)
+	}
+	if err != nil {
+		return 0
+	}
+	return int(gguf.Identify(file, model).Layers)
 }
 
 // modelArgument finds the model among a program's arguments, as llama.cpp's programs spell it.

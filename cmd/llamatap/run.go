@@ -53,6 +53,11 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) er
 			return err
 		}
 	}
+	if n := layersOf(cfg.Model); n > 0 {
+		if err := recorders.CheckLayers(n); err != nil {
+			return exitStatus{Code: 2, Err: err}
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
