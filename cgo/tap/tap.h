@@ -28,6 +28,7 @@
     X(bool, ggml_backend_sched_alloc_graph, (ggml_backend_sched_t, struct ggml_cgraph *))                                   \
     X(enum ggml_status, ggml_backend_sched_graph_compute_async, (ggml_backend_sched_t, struct ggml_cgraph *))               \
     X(void, ggml_backend_sched_set_eval_callback, (ggml_backend_sched_t, ggml_backend_sched_eval_callback, void *))         \
+    X(void, ggml_backend_sched_reset, (ggml_backend_sched_t))                                                               \
     X(void, ggml_backend_sched_free, (ggml_backend_sched_t))                                                                \
     X(int32_t, llama_decode, (struct llama_context *, struct llama_batch))                                                  \
     X(int32_t, llama_encode, (struct llama_context *, struct llama_batch))                                                  \
@@ -99,7 +100,7 @@ struct tap {
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
     uint64_t            n_used;
-    bool                recording; // cleared when the collector is gone
+    _Atomic bool        recording; // cleared when the collector is gone
 };
 
 extern struct tap tap;
@@ -114,7 +115,9 @@ bool tap_recording(void); // whether this process has joined a collector
 
 int64_t tap_now(void); // CLOCK_MONOTONIC in nanoseconds
 
-static inline bool tap_on(void) { return __builtin_expect(tap.header != NULL && tap.recording, 0); }
+static inline bool tap_on(void) {
+    return __builtin_expect(tap.header != NULL && atomic_load_explicit(&tap.recording, memory_order_relaxed), 0);
+}
 
 static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -157,6 +160,7 @@ struct tap_graph_node {
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none
+    int32_t  before;         // while occurrences are counted: the node before it in its bucket, +1
     int8_t   glob;           // first matching glob, -1 = none
 };
 
@@ -222,20 +226,22 @@ bool tap_glob_match(const char * pattern, const char * text, size_t n);
 
 // ---- contexts, schedulers, executions -------------------------------------------------------------------------------
 
-// A llama_context that has been seen.
+// A llama_context that has been seen. It is used by one thread at a time, as llama.cpp wants it; what other threads may touch (a
+// sampler's accept looks at every context) is atomic, or guarded by tap.lock where it says so.
 struct tap_context {
-    struct llama_context * ptr;
-    llama_memory_t         memory;
-    uint32_t               number;
-    int32_t                flash_attn;
-    bool                   announced;
-    bool                   provisional; // nothing yet tells its decodes from a warm-up
-    bool                   pending;     // has provisional executions
-    uint64_t               batch_hash;  // of the first provisional call
-    int64_t                pending_tokens;
-    int64_t                pending_first;
-    uint32_t               flags;       // enum tap_call_flag, since the last call
-    uint64_t               last_exec;
+    struct llama_context *  ptr;        // guarded; NULL: the entry is free
+    _Atomic(llama_memory_t) memory;
+    _Atomic uint32_t        number;
+    int32_t                 flash_attn;
+    bool                    announced;  // guarded
+    _Atomic bool            provisional; // nothing yet tells its decodes from a warm-up
+    _Atomic bool            pending;     // has provisional executions; changes under the lock
+    uint64_t                batch_hash;  // of the first provisional call
+    int64_t                 pending_tokens; // guarded
+    int64_t                 pending_first;  // guarded
+    _Atomic uint32_t        flags;       // enum tap_call_flag, since the last call
+    _Atomic uint64_t        last_exec;
+    struct tap_rows_list *  rows;        // of the batch of the call that runs; kept for the next one
 };
 
 // A run of neighbouring rows that are captured together.
@@ -251,6 +257,7 @@ struct tap_sched {
     ggml_backend_sched_eval_callback user_callback; // the program's own
     void *                           user_data;
     bool                             installed; // our callback is set
+    bool                             computing; // inside of graph_compute_async
     struct tap_context *             context;
     struct tap_graph                 graph;
     uint64_t                         exec;

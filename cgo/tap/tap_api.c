@@ -306,23 +306,27 @@ bool llama_batch_ext_set_output_embd(struct llama_batch_ext * batch, int32_t i, 
     return ok;
 }
 
-// tap_rows_of_batch reads a llama_batch into a list of this thread.
-static struct tap_rows_list * tap_rows_of_batch(const struct llama_batch * b) {
-    static _Thread_local struct tap_rows_list list;
-    list.n = list.n_extra = 0;
+// tap_rows_of_batch reads a llama_batch into the list of its context. Returns NULL without memory.
+static struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct llama_batch * b) {
+    struct tap_context * c = tap_context_of(ctx);
+    if (c == NULL || (c->rows == NULL && (c->rows = calloc(1, sizeof(*c->rows))) == NULL)) {
+        return NULL;
+    }
+    struct tap_rows_list * list = c->rows;
+    list->n = list->n_extra = 0;
     for (int32_t i = 0; i < b->n_tokens; i++) {
         const int32_t n_seq = b->n_seq_id != NULL ? b->n_seq_id[i] : 1;
-        tap_row_add(&list, b->token != NULL ? b->token[i] : LLAMA_TOKEN_NULL, b->pos != NULL ? b->pos[i] : INT32_MIN,
+        tap_row_add(list, b->token != NULL ? b->token[i] : LLAMA_TOKEN_NULL, b->pos != NULL ? b->pos[i] : INT32_MIN,
                     b->seq_id != NULL && n_seq > 0 ? b->seq_id[i][0] : 0);
-        if (list.n != i + 1) {
+        if (list->n != i + 1) {
             break; // no memory: the rows that are known stay true
         }
-        list.rows[i].output = b->logits != NULL ? b->logits[i] != 0 : i == b->n_tokens - 1;
+        list->rows[i].output = b->logits != NULL ? b->logits[i] != 0 : i == b->n_tokens - 1;
         for (int32_t k = 1; b->seq_id != NULL && k < n_seq; k++) {
-            tap_row_extra(&list, i, b->seq_id[i][k]);
+            tap_row_extra(list, i, b->seq_id[i][k]);
         }
     }
-    return &list;
+    return list;
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
@@ -373,8 +377,9 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     const struct tap_call before = tap_current_call;
     const int64_t began = tap_now();
     struct tap_context * c = tap_context_of(ctx);
+    tap_current_call = (struct tap_call) {0};
     if (c == NULL) {
-        return before;
+        return before; // more contexts than the table holds: the call goes unseen
     }
     if (c->memory == NULL && tap_real.llama_get_memory != NULL) {
         c->memory = tap_real.llama_get_memory(ctx);
@@ -414,7 +419,7 @@ int32_t llama_decode(struct llama_context * ctx, struct llama_batch batch) {
     if (!tap_on()) {
         return tap_real.llama_decode(ctx, batch);
     }
-    const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(&batch), TAP_CALL_DECODE);
+    const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(ctx, &batch), TAP_CALL_DECODE);
     const int32_t status = tap_real.llama_decode(ctx, batch);
     tap_call_end(before, status);
     return status;
@@ -424,7 +429,7 @@ int32_t llama_encode(struct llama_context * ctx, struct llama_batch batch) {
     if (!tap_on()) {
         return tap_real.llama_encode(ctx, batch);
     }
-    const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(&batch), TAP_CALL_ENCODE);
+    const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(ctx, &batch), TAP_CALL_ENCODE);
     const int32_t status = tap_real.llama_encode(ctx, batch);
     tap_call_end(before, status);
     return status;

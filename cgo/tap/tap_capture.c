@@ -233,7 +233,7 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     if (__builtin_expect(i >= g->n_nodes || g->nodes[i].tensor != t, 0)) {
         i = tap_graph_find(g, t); // ggml went on elsewhere
         if (i < 0) {
-            tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, 0, 0);
+            tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, 1, 0);
             i = -1;
         }
     }
@@ -373,20 +373,19 @@ static int64_t tap_take_tokens(struct tap_context * c, int32_t n) {
 }
 
 void tap_context_resolve(struct tap_context * c, bool discarded) {
-    if (!c->pending) {
-        return;
-    }
-    struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = c->number, .discarded = discarded, .exec = c->last_exec};
-    tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     pthread_mutex_lock(&tap.lock);
-    if (discarded && c->pending_first + c->pending_tokens == tap_next_token) {
+    const bool pending = c->pending;
+    if (pending && discarded && c->pending_first + c->pending_tokens == tap_next_token) {
         tap_next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
     }
-    pthread_mutex_unlock(&tap.lock);
-    c->pending = false;
-    c->batch_hash = 0;
-    if (!discarded) {
+    if (pending && !discarded) {
         c->provisional = false;
+    }
+    c->pending = false;
+    pthread_mutex_unlock(&tap.lock);
+    if (pending) {
+        struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = c->number, .discarded = discarded, .exec = c->last_exec};
+        tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     }
 }
 

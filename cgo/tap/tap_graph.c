@@ -63,6 +63,24 @@ static bool tap_graph_grow(struct tap_graph * g, int n) {
     return true;
 }
 
+// tap_map_double keeps the table at most half full: every search ends at a free place.
+static bool tap_map_double(struct tap_graph * g) {
+    struct tap_map_slot * map = calloc(g->map_size * 2, sizeof(map[0]));
+    if (map == NULL) {
+        return false;
+    }
+    free(g->map);
+    g->map = map;
+    g->map_size *= 2;
+    for (int i = 0; i < g->n_nodes; i++) {
+        tap_map_put(g, g->nodes[i].tensor, i);
+    }
+    for (int i = 0; i < g->n_leafs; i++) {
+        tap_map_put(g, g->leafs[i].tensor, -1 - i);
+    }
+    return true;
+}
+
 static bool tap_leaf_add(struct tap_graph * g, const struct ggml_tensor * t) {
     if (g->n_leafs == g->cap_leafs) {
         const int cap = g->cap_leafs == 0 ? 256 : g->cap_leafs * 2;
@@ -73,8 +91,8 @@ static bool tap_leaf_add(struct tap_graph * g, const struct ggml_tensor * t) {
         g->leafs = leafs;
         g->cap_leafs = cap;
     }
-    if ((size_t) (g->n_nodes + g->n_leafs) * 2 > g->map_size) {
-        return false; // more leafs per node than any model has: refuse rather than loop in a full table
+    if ((size_t) (g->n_nodes + g->n_leafs) * 2 > g->map_size && !tap_map_double(g)) {
+        return false;
     }
     const struct tap_graph_leaf leaf = {.tensor = t, .input = (t->flags & GGML_TENSOR_FLAG_INPUT) != 0};
     g->leafs[g->n_leafs] = leaf;
@@ -117,39 +135,26 @@ static void tap_graph_inputs(struct tap_graph * g) {
     g->n_outputs = g->out_ids != NULL ? (int32_t) g->out_ids->ne[0] : -1;
 }
 
-// tap_count_occurrences numbers the nodes that share name and op. The map of names lives on the pointer map's scratch: names are
-// hashed, and equal hashes compared.
+// tap_count_occurrences numbers the nodes that share name and op. Names are hashed, and those of equal hashes compared.
 static void tap_count_occurrences(struct tap_graph * g) {
     enum { BUCKETS = 1024 };
-    static _Thread_local int32_t last[BUCKETS]; // newest node of each bucket, +1
-    static _Thread_local int32_t * before;      // per node: the bucket's node before it, +1
-    static _Thread_local int cap;
-    if (g->n_nodes > cap) {
-        free(before);
-        cap = g->n_nodes;
-        before = malloc((size_t) cap * sizeof(before[0]));
-    }
-    memset(last, 0, sizeof(last));
+    int32_t last[BUCKETS] = {0}; // newest node of each bucket, +1
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
         n->occurrence = 1;
-        if (before == NULL) {
-            cap = 0;
-            continue;
-        }
         uint32_t h = 2166136261u ^ (uint32_t) n->tensor->op;
         for (const char * c = n->tensor->name; *c != 0; c++) {
             h = (h ^ (uint8_t) *c) * 16777619u;
         }
         h = (h ^ h >> 15) & (BUCKETS - 1);
-        for (int32_t j = last[h]; j != 0; j = before[j - 1]) {
+        for (int32_t j = last[h]; j != 0; j = g->nodes[j - 1].before) {
             const struct tap_graph_node * o = &g->nodes[j - 1];
             if (o->tensor->op == n->tensor->op && strcmp(o->tensor->name, n->tensor->name) == 0) {
                 n->occurrence = (uint16_t) (o->occurrence + 1);
                 break;
             }
         }
-        before[i] = last[h];
+        n->before = last[h];
         last[h] = i + 1;
     }
 }

@@ -70,13 +70,25 @@ static struct tap_context * tap_context_at(struct llama_context * ptr, bool make
     return make ? unused : NULL;
 }
 
+// tap_context_init makes an entry new. Its list of rows stays: it is memory to be used again.
+static void tap_context_init(struct tap_context * c) {
+    c->memory = NULL;
+    c->number = UINT32_MAX; // given at the first graph
+    c->flash_attn = -2;
+    c->announced = false;
+    c->provisional = true;
+    c->pending = false;
+    c->batch_hash = 0;
+    c->flags = 0;
+    c->last_exec = 0;
+}
+
 struct tap_context * tap_context_of(struct llama_context * ptr) {
     pthread_mutex_lock(&tap.lock);
     struct tap_context * c = tap_context_at(ptr, true);
     if (c != NULL && c->ptr == NULL) {
-        *c = (struct tap_context) {
-            .ptr = ptr, .provisional = true, .flash_attn = -2, .number = UINT32_MAX, // the number is given at the first graph
-        };
+        tap_context_init(c);
+        c->ptr = ptr;
     }
     pthread_mutex_unlock(&tap.lock);
     return c;
@@ -178,7 +190,9 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
         return tap_real.ggml_backend_sched_alloc_graph(sched, graph);
     }
     struct tap_sched * s = tap_sched_of(sched, true);
-    const bool described = s != NULL && tap_describe(s, graph);
+    // Compute allocates by itself where the program did not; what it allocates has just been described.
+    const bool known = s != NULL && s->computing && s->graph.described && s->graph.cgraph == graph;
+    const bool described = known || (s != NULL && tap_describe(s, graph));
     const bool ok = tap_real.ggml_backend_sched_alloc_graph(sched, graph);
     if (described && ok) {
         tap_graph_finish(&s->graph);
@@ -209,7 +223,9 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     const int64_t entered = tap_now();
     const uint64_t other = atomic_load_explicit(&tap.header->stats.describe_ns, memory_order_relaxed) - described_before +
                            atomic_load_explicit(&tap.header->stats.wait_ns, memory_order_relaxed) - waited_before;
+    s->computing = true;
     const enum ggml_status status = tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+    s->computing = false;
     const int64_t left = tap_now();
     tap_exec_end(s, status);
     const uint64_t own = (uint64_t) (entered - began) + (uint64_t) (tap_now() - left);
@@ -227,6 +243,15 @@ void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backe
         }
     }
     tap_real.ggml_backend_sched_set_eval_callback(sched, callback, user_data);
+}
+
+// After a reset the graph that was described may be gone, and another one may lie in its memory.
+void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
+    struct tap_sched * s = tap.header != NULL ? tap_sched_of(sched, false) : NULL;
+    if (s != NULL && !s->computing) {
+        s->graph.described = false;
+    }
+    tap_real.ggml_backend_sched_reset(sched);
 }
 
 void ggml_backend_sched_free(ggml_backend_sched_t sched) {

@@ -169,11 +169,13 @@ static void fake_set_eval_callback(ggml_backend_sched_t s, ggml_backend_sched_ev
     s->callback_sets++;
 }
 
+static void fake_sched_reset(ggml_backend_sched_t s) { s->is_alloc = false; }
+
 static void fake_sched_free(ggml_backend_sched_t s) { free(s); }
 
 // ---- llama.cpp ------------------------------------------------------------------------------------------------------
 
-int fake_accepts;
+_Atomic int fake_accepts;
 
 static int32_t fake_run(struct llama_context * ctx) {
     ctx->decodes++;
@@ -249,6 +251,7 @@ void fake_real(void) {
     r->ggml_backend_sched_alloc_graph = fake_alloc_graph;
     r->ggml_backend_sched_graph_compute_async = fake_compute_async;
     r->ggml_backend_sched_set_eval_callback = fake_set_eval_callback;
+    r->ggml_backend_sched_reset = fake_sched_reset;
     r->ggml_backend_sched_free = fake_sched_free;
     r->llama_decode = fake_decode;
     r->llama_encode = fake_decode;

@@ -210,6 +210,6 @@ struct llama_context {
 };
 
 struct llama_batch_ext { int n; };
-extern int fake_accepts; // calls of the real llama_sampler_accept; a sampler's ctx is the member that it hands tokens on to
+extern _Atomic int fake_accepts; // calls of the real llama_sampler_accept; a sampler's ctx is the member that it hands tokens on to
 
 #endif

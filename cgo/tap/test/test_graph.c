@@ -464,7 +464,409 @@ static void test_maintenance(void) {
     bed_end(&b);
 }
 
-int main(void) {
+// ---- a callback of the program's own --------------------------------------------------------------------------------
+
+// What a program's callback saw: 'a' for an ask, 'd' for a data phase, and the node.
+struct witness {
+    const struct graph * g;
+    int      every, cancel_at; // wants every nth node; returns false in the data phase of one
+    int      n;
+    struct { char phase; int node; uint8_t byte; } saw[4 * GRAPH_MAX_TENSORS];
+};
+
+static bool witness_callback(struct ggml_tensor * t, bool ask, void * data) {
+    struct witness * w = data;
+    const int i = graph_number(w->g, t);
+    MUST(w->n < 4 * GRAPH_MAX_TENSORS);
+    w->saw[w->n].phase = ask ? 'a' : 'd';
+    w->saw[w->n].byte = ask || is_view(t) || t->view_src != NULL ? 0 : *(uint8_t *) t->data;
+    w->saw[w->n++].node = i;
+    return ask ? i % w->every == 0 : i != w->cancel_at;
+}
+
+static void witness_compare(const struct witness * got, const struct witness * want) {
+    CHECK(got->n == want->n, "the callback was called %d times, not %d", got->n, want->n);
+    for (int i = 0; i < got->n && i < want->n; i++) {
+        CHECK(got->saw[i].phase == want->saw[i].phase && got->saw[i].node == want->saw[i].node, "call %d: %c of node %d, not %c of node %d", i,
+              got->saw[i].phase, got->saw[i].node, want->saw[i].phase, want->saw[i].node);
+        CHECK(got->saw[i].byte == want->saw[i].byte, "call %d: node %d holds something else", i, got->saw[i].node);
+    }
+}
+
+// Asks may come earlier or later between data phases than without the tap, because ranges are cut more often. So asks and data
+// phases are compared each in their own order.
+static void witness_sort(struct witness * w) {
+    struct witness * o = calloc(1, sizeof(*o));
+    MUST(o != NULL);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < w->n; i++) {
+            if ((w->saw[i].phase == 'd') == pass) {
+                o->saw[o->n++] = w->saw[i];
+            }
+        }
+    }
+    memcpy(w->saw, o->saw, sizeof(o->saw));
+    free(o);
+}
+
+static void test_chain(int every, int cancel_at, const char * glob, bool split) {
+    test_case("chain: a program's callback wants every %dth node, cancels at %d, the tap wants %s, %d splits", every, cancel_at, glob, split ? 3 : 1);
+    static const int32_t outs[1] = {3};
+    struct witness * w = calloc(2, sizeof(*w));
+    MUST(w != NULL);
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 4, .n_outputs = 1, .n_kv = 32, .flash = true}, tokens, positions, outs);
+    if (split) {
+        b.sched->n_splits = 2;
+        b.sched->splits[0] = b.graph.cgraph.n_nodes / 3;
+        b.sched->splits[1] = b.graph.cgraph.n_nodes / 3 * 2;
+    }
+    snprintf(b.shm.h->config.globs[0], TAP_GLOB_SIZE, "%s", glob);
+    b.shm.h->config.n_globs = 1;
+    uint64_t computed_nodes[2], ranges[2];
+    for (int tapped = 0; tapped < 2; tapped++) {
+        fake_real();
+        if (tapped) {
+            bed_join(&b);
+        }
+        w[tapped] = (struct witness) {.g = &b.graph, .every = every, .cancel_at = cancel_at};
+        ggml_backend_sched_set_eval_callback(b.sched, witness_callback, &w[tapped]);
+        b.sched->run = 0;
+        bed_run(&b, true);
+        b.sched->run = 0;
+        bed_run(&b, false);
+        computed_nodes[tapped] = b.sched->computed;
+        ranges[tapped] = b.sched->ranges;
+        witness_sort(&w[tapped]);
+    }
+    witness_compare(&w[1], &w[0]);
+    CHECK(computed_nodes[1] == computed_nodes[0], "%lu nodes were computed, not %lu", (unsigned long) computed_nodes[1], (unsigned long) computed_nodes[0]);
+    log_drain(&b.log);
+    CHECK(glob[0] != 'n' || (ranges[1] == ranges[0] && b.sched->callback == witness_callback), "the tap came between without need");
+    CHECK(cancel_at >= 0 || log_count(&b.log, TAP_REC_CAPTURE) == (glob[0] == 'n' ? 0 : 4u), "%zu captures", log_count(&b.log, TAP_REC_CAPTURE));
+    no_losses(&b);
+    bed_end(&b);
+    free(w);
+}
+
+// A callback that is set before anything is recorded, or taken away later, is the one that counts.
+static void test_chain_changes(void) {
+    test_case("chain: a callback set, taken away and set again between executions");
+    static const int32_t outs[1] = {3};
+    struct witness * w = calloc(1, sizeof(*w));
+    MUST(w != NULL);
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32, .flash = true}, tokens, positions, outs);
+    bed_join(&b);
+    w->g = &b.graph;
+    w->every = 1;
+    w->cancel_at = -1;
+    bed_run(&b, true);
+    ggml_backend_sched_set_eval_callback(b.sched, witness_callback, w);
+    bed_run(&b, false);
+    CHECK(w->n == 2 * b.graph.cgraph.n_nodes, "%d calls", w->n);
+    ggml_backend_sched_set_eval_callback(b.sched, NULL, NULL);
+    bed_run(&b, false);
+    CHECK(w->n == 2 * b.graph.cgraph.n_nodes, "%d calls after it was taken away", w->n);
+    log_drain(&b.log);
+    for (size_t i = 0; i < 3; i++) {
+        const struct expected e = bed_expect(&b, i, want_computed, NULL);
+        CHECK(expect_exec(&e) > 0, "nothing captured in execution %zu", i);
+    }
+    bed_end(&b);
+    free(w);
+}
+
+// ---- graphs that change ---------------------------------------------------------------------------------------------
+
+static void test_rebuilt(void) {
+    test_case("graph: rebuilt for more keys, then for another batch, then one whose allocation fails");
+    static const int32_t outs[1] = {0}, outs2[2] = {1, 4};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 1, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    bed_join(&b);
+    bed_run(&b, true);
+    bed_run(&b, false);
+    size_t exec = 0;
+    for (int step = 0; step < 3; step++) {
+        log_drain(&b.log);
+        for (size_t end = log_count(&b.log, TAP_REC_EXEC); exec < end; exec++) {
+            const struct expected e = bed_expect(&b, exec, want_computed, NULL);
+            CHECK(expect_exec(&e) > 0, "nothing captured in execution %zu", exec);
+        }
+        graph_free(&b.graph);
+        model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = step == 1 ? 5 : 1, .n_outputs = step == 1 ? 2 : 1, .n_kv = 64},
+                    tokens, positions, step == 1 ? outs2 : outs);
+        b.sched->fail_alloc = step == 2;
+        if (step == 2) {
+            CHECK(!ggml_backend_sched_alloc_graph(b.sched, &b.graph.cgraph), "the failure was hidden");
+            b.sched->fail_alloc = false;
+            b.sched->is_alloc = true;
+        } else {
+            bed_run(&b, true);
+            bed_run(&b, false);
+        }
+    }
+    log_drain(&b.log);
+    CHECK(log_count(&b.log, TAP_REC_GRAPH) == 3, "%zu descriptions of three graphs", log_count(&b.log, TAP_REC_GRAPH));
+    CHECK(log_count(&b.log, TAP_REC_EXEC) == 6 && log_count(&b.log, TAP_REC_EXEC_END) == 6, "executions not framed");
+    no_losses(&b);
+    bed_end(&b);
+}
+
+// A program that leaves allocation to the scheduler: compute allocates by itself, through the tap.
+static void test_implicit_alloc(void) {
+    test_case("graph: allocated inside of compute");
+    static const int32_t outs[1] = {3};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    bed_join(&b);
+    bed_run(&b, false);
+    ggml_backend_sched_reset(b.sched);
+    bed_run(&b, false);
+    bed_run(&b, false);
+    log_drain(&b.log);
+    for (size_t i = 0; i < 3; i++) {
+        const struct expected e = bed_expect(&b, i, want_computed, NULL);
+        CHECK(expect_exec(&e) > 0, "nothing captured in execution %zu", i);
+        const struct tap_rec_exec * x = (const struct tap_rec_exec *) log_find(&b.log, TAP_REC_EXEC, i)->record;
+        bool described = false;
+        for (size_t k = 0; k < log_count(&b.log, TAP_REC_GRAPH); k++) {
+            described |= ((const struct tap_rec_graph *) log_find(&b.log, TAP_REC_GRAPH, k)->record)->graph == x->graph;
+        }
+        CHECK(described, "execution %zu is of graph %lu, which was not described", i, (unsigned long) x->graph);
+        CHECK(x->reused == (i == 2), "execution %zu is %sreused", i, x->reused ? "" : "not ");
+    }
+    no_losses(&b);
+    bed_end(&b);
+}
+
+// Every node reads leafs of its own: more leafs than any model has.
+static void test_many_leafs(void) {
+    test_case("graph: three hundred leafs for sixty nodes");
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    struct graph * g = &b.graph;
+    shape_graph(g, (int64_t[]) {4, 1, 1}, 2, (int[]) {0, 1, 2, 3}, GGML_TYPE_F32, false);
+    for (int i = 0; i < 60; i++) {
+        struct ggml_tensor * t = graph_node(g, GGML_OP_ADD, GGML_TYPE_F32, NE(4, 2, 1, 1), NULL, NULL, NULL, NULL);
+        for (int k = 0; k < 5; k++) {
+            t->src[k] = graph_leaf(g, GGML_TYPE_F32, NE(4, 1, 1, 1), 0, "blk.0.ffn_gate.weight");
+        }
+        graph_know(g, t, 0, TAP_MLP, TAP_ROWS_NONE, 0);
+    }
+    bed_join(&b);
+    bed_run(&b, true);
+    log_drain(&b.log);
+    struct seen s;
+    CHECK(seen_read(&s, &b.log, 0), "not described");
+    CHECK(s.n_leafs == 302, "%d leafs", s.n_leafs);
+    seen_free(&s);
+    const struct expected e = bed_expect(&b, 0, want_computed, NULL);
+    CHECK(expect_exec(&e) > 60, "not captured");
+    no_losses(&b);
+    bed_end(&b);
+}
+
+// More nodes than the graph announced, as a scheduler could show that rebuilds graphs: counted, not followed.
+static void strange_node(struct ggml_backend_sched * s, struct ggml_cgraph * g) {
+    (void) g;
+    static struct ggml_tensor strange;
+    if (s->callback != NULL) {
+        CHECK(!s->callback(&strange, true, s->callback_data), "a node that was never announced was wanted");
+    }
+}
+
+static void test_strange_node(void) {
+    test_case("graph: a node that was not announced is counted");
+    static const int32_t outs[1] = {3};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    bed_join(&b);
+    b.sched->before_compute = strange_node;
+    bed_run(&b, true);
+    log_drain(&b.log);
+    const struct expected e = bed_expect(&b, 0, want_computed, NULL);
+    CHECK(expect_exec(&e) > 0, "the others were not captured");
+    CHECK(b.shm.h->stats.loss[TAP_LOSS_GRAPH_MISMATCH].packets == 1, "%lu counted", (unsigned long) b.shm.h->stats.loss[TAP_LOSS_GRAPH_MISMATCH].packets);
+    bed_end(&b);
+}
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+static void test_globs(void) {
+    static const struct { const char * pattern, * text; bool match; } rows[] = {
+        {"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "abc", true}, {"a*", "a", true}, {"a*c", "abbc", true}, {"a*c", "abbd", false},
+        {"*b*", "abc", true}, {"**", "x", true}, {"*-1", "a-1-1", true}, {"?", "", false}, {"?", "x", true}, {"[abc]", "b", true},
+        {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false}, {"[^a]", "b", true}, {"[]]", "]", true}, {"[!]]", "]", false}, {"[a-]", "-", true},
+        {"[", "[", false}, {"[ab", "a", true}, {"l_out-[0-1]", "l_out-1", true}, {"l_out-[0-1]", "l_out-2", false}, {"a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+        {"*.weight", "blk.0.weight", true}, {"ffn_*-?", "ffn_out-10", false},
+    };
+    test_case("names: globs");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[64]; // of exactly its length, so that a read beyond it is seen
+        char * exact = malloc(strlen(rows[i].text) + 1);
+        MUST(exact != NULL);
+        strcpy(exact, rows[i].text);
+        snprintf(text, sizeof(text), "%s", rows[i].pattern);
+        CHECK(tap_glob_match(text, exact, strlen(exact)) == rows[i].match, "%s against %s", rows[i].pattern, rows[i].text);
+        free(exact);
+    }
+    test_end();
+    static const struct { const char * name; int32_t layer; } names[] = {
+        {"l_out-0", 0}, {"l_out-31", 31}, {"cache_k_l7", 7}, {"cache_k_l0 (view)", -1}, {"node_24", -1}, {"", -1}, {"7", -1}, {"-3", 3},
+        {"ffn_out-123456", -1}, {"a-1b", -1}, {"cache_l", -1}, {"x_l12", 12},
+    };
+    test_case("names: layers");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        CHECK(tap_name_layer(names[i].name) == names[i].layer, "%s: %d", names[i].name, tap_name_layer(names[i].name));
+    }
+    test_end();
+}
+
+// ---- threads --------------------------------------------------------------------------------------------------------
+
+enum { THREADS = 4, THREAD_RUNS = 20 };
+
+struct model_thread {
+    struct shm *                shm;
+    struct graph                graph;
+    struct ggml_backend_sched * sched;
+    struct llama_context *      ctx;
+    int32_t                     out;
+    pthread_t                   thread;
+};
+
+static void * model_main(void * arg) {
+    struct model_thread * m = arg;
+    for (int i = 0; i < THREAD_RUNS; i++) {
+        graph_inputs(&m->graph);
+        if (i % 7 == 0) {
+            m->ctx->fresh = true;
+        }
+        llama_decode(m->ctx, (struct llama_batch) {.n_tokens = m->graph.n_tokens, .token = (int32_t *) (uintptr_t) tokens});
+        llama_get_logits_ith(m->ctx, -1);
+        llama_sampler_accept(&(struct llama_sampler) {0}, i);
+    }
+    llama_free(m->ctx);
+    return NULL;
+}
+
+static void check_thread(const struct log * log, struct model_thread * m, uint32_t ctx) {
+    uint64_t run = 0;
+    size_t nth = 0;
+    for (const struct event * e = log->first; e != NULL; e = e->next) {
+        if (e->type != TAP_REC_EXEC) {
+            continue;
+        }
+        if (((const struct tap_rec_exec *) e->record)->ctx == ctx) {
+            const struct expected x = {.log = log, .graph = &m->graph, .config = &m->shm->h->config, .run = ++run, .exec = nth, .wanted = want_computed};
+            CHECK(expect_exec(&x) > 0, "execution %zu has no packets", nth);
+        }
+        nth++;
+    }
+    CHECK(run == THREAD_RUNS, "context %u has %lu executions", ctx, (unsigned long) run);
+}
+
+// Packets of one execution may stand behind the EXEC of another thread's: the log is put in order of executions.
+static void log_group(struct log * l) {
+    struct log grouped;
+    log_init(&grouped, l->shm);
+    for (struct event * e = l->first; e != NULL; e = e->next) {
+        if (e->type != TAP_REC_EXEC) {
+            continue;
+        }
+        const uint64_t exec = ((const struct tap_rec_exec *) e->record)->exec;
+        struct event * copy = malloc(sizeof(*copy));
+        MUST(copy != NULL);
+        *copy = *e;
+        *grouped.last = copy;
+        grouped.last = &copy->next;
+        for (struct event * c = e->next; c != NULL; c = c->next) {
+            if (c->type == TAP_REC_CAPTURE && ((const struct tap_rec_capture *) c->record)->exec == exec) {
+                copy = malloc(sizeof(*copy));
+                MUST(copy != NULL);
+                *copy = *c;
+                *grouped.last = copy;
+                grouped.last = &copy->next;
+            }
+        }
+    }
+    *grouped.last = NULL;
+    for (struct event * e = l->first, * next; e != NULL; e = next) {
+        next = e->next;
+        if (e->type != TAP_REC_EXEC && e->type != TAP_REC_CAPTURE) {
+            free(e->record);
+            free(e->data);
+        }
+        free(e);
+    }
+    l->first = grouped.first;
+    l->last = grouped.last;
+}
+
+static void test_threads(void) {
+    test_case("threads: %d contexts with a scheduler each, through a small pool", THREADS);
+    struct shm shm;
+    struct log log;
+    shm_make(&shm, &(struct shm_options) {.slots = 256, .slot_bytes = 256, .queue_bytes = 65536});
+    log_init(&log, &shm);
+    static struct model_thread m[THREADS];
+    tap_join(&shm);
+    log_start(&log);
+    for (int i = 0; i < THREADS; i++) {
+        const int n = 1 + i * 2;
+        m[i].out = n - 1;
+        m[i].shm = &shm;
+        model_graph(&m[i].graph, &(struct model_options) {.n_layer = 2, .n_tokens = n, .n_outputs = 1, .n_kv = 32, .n_experts = i % 2 * 4, .flash = i & 2},
+                    tokens, positions, &m[i].out);
+        m[i].sched = sched_new();
+        m[i].ctx = calloc(1, sizeof(*m[i].ctx));
+        MUST(m[i].ctx != NULL);
+        *m[i].ctx = (struct llama_context) {.sched = m[i].sched, .graph = &m[i].graph, .fresh = true};
+        MUST(pthread_create(&m[i].thread, NULL, model_main, &m[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(m[i].thread, NULL);
+    }
+    tap_detach();
+    log_finish(&log);
+    uint32_t ctx_of[THREADS];
+    for (int i = 0; i < THREADS; i++) { // contexts are numbered by first use: batches of different sizes tell them apart
+        ctx_of[i] = UINT32_MAX;
+        for (const struct event * e = log.first; e != NULL; e = e->next) {
+            const struct tap_rec_exec * x = (const struct tap_rec_exec *) e->record;
+            if (e->type == TAP_REC_EXEC && (int) x->n_tokens == m[i].graph.n_tokens) {
+                ctx_of[i] = x->ctx;
+            }
+        }
+    }
+    log_group(&log);
+    for (int i = 0; i < THREADS; i++) {
+        check_thread(&log, &m[i], ctx_of[i]);
+        ggml_backend_sched_free(m[i].sched);
+        graph_free(&m[i].graph);
+    }
+    for (int i = 0; i < TAP_MAX_LOSSES; i++) {
+        CHECK(shm.h->stats.loss[i].packets == 0, "loss of cause %d", i);
+    }
+    tap_leave();
+    log_clear(&log);
+    shm_free(&shm);
+    test_end();
+}
+
+int main(int argc, char ** argv) {
+    (void) argv;
+    if (argc > 1) { // the part for the thread sanitizer
+        test_threads();
+        return test_done();
+    }
     for (int k = 0; k < 8; k++) {
         test_model(7, 2, k & 1 ? 4 : 0, k & 2, k & 4);
         test_model(1, 1, k & 1 ? 4 : 0, k & 2, k & 4);
@@ -481,5 +883,16 @@ int main(void) {
     test_bad_strides(32);
     test_bad_strides(64);
     test_maintenance();
+    static const char * const globs[] = {"l_out", "nothing"};
+    for (int i = 0; i < 12; i++) {
+        test_chain(1 + i % 4 * 3, i % 3 == 0 ? 9 : -1, globs[i % 2], i % 2 == 0 || i % 3 == 1);
+    }
+    test_chain_changes();
+    test_rebuilt();
+    test_implicit_alloc();
+    test_many_leafs();
+    test_strange_node();
+    test_globs();
+    test_threads();
     return test_done();
 }
