@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
 	"internal/testenv": 0, "internal/testenv/*": 1, // for tests only
+	"oracle":        5, // tests of the finished program
 	"third_party/*": 0, // holds tests of the fetcher, no package
 }
 
