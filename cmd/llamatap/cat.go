@@ -50,10 +50,7 @@ func runCat(args []string) error {
 	if err != nil {
 		return err
 	}
-	if a.out == "" || a.out == "-" {
-		return a.write(slice, os.Stdout)
-	}
-	return writeWhole(a.out, func(out io.Writer) error { return a.write(slice, out) })
+	return writeTo(a.out, func(out io.Writer) error { return a.write(slice, out) })
 }
 
 func parseCat(args []string) (*catArgs, error) {
@@ -87,13 +84,8 @@ func (a *catArgs) settle(layer, token, ctx string) (err error) {
 	if a.slice.First, a.slice.End, err = parseTokens(token); err != nil {
 		return err
 	}
-	if ctx != "" {
-		number, err := strconv.ParseUint(ctx, 10, 32)
-		if err != nil {
-			return fmt.Errorf("--ctx %q: give the number of a context, from 0", ctx)
-		}
-		chosen := uint32(number)
-		a.slice.Ctx = &chosen
+	if a.slice.Ctx, err = parseCtx(ctx); err != nil {
+		return err
 	}
 	switch a.format {
 	case "text", "json":
@@ -105,6 +97,19 @@ func (a *catArgs) settle(layer, token, ctx string) (err error) {
 		return nil
 	}
 	return fmt.Errorf("--format %q: use text, npy or json", a.format)
+}
+
+// parseCtx reads the number of a context; nil for "".
+func parseCtx(text string) (*uint32, error) {
+	if text == "" {
+		return nil, nil
+	}
+	number, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("--ctx %q: give the number of a context, from 0", text)
+	}
+	ctx := uint32(number)
+	return &ctx, nil
 }
 
 // parseTokens reads I or A:B; End 0 is no choice, -1 no end.
@@ -130,17 +135,28 @@ func parseTokens(text string) (first, end int64, err error) {
 }
 
 func (a *catArgs) write(s *tensors.Slice, out io.Writer) error {
-	buffered := bufio.NewWriterSize(out, 1<<20)
-	var err error
 	switch a.format {
 	case "npy":
-		err = s.WriteNPY(buffered)
+		return s.WriteNPY(out)
 	case "json":
-		err = s.WriteJSON(buffered)
-	default:
-		err = s.WriteText(buffered)
+		return s.WriteJSON(out)
 	}
-	return errors.Join(err, buffered.Flush())
+	return s.WriteText(out)
+}
+
+// writeTo writes to a file, or to standard output for "" and -, buffered.
+func writeTo(name string, write func(io.Writer) error) error {
+	buffered := func(out io.Writer) error {
+		b := bufio.NewWriterSize(out, 1<<20)
+		if err := write(b); err != nil {
+			return err
+		}
+		return b.Flush()
+	}
+	if name == "" || name == "-" {
+		return buffered(os.Stdout)
+	}
+	return writeWhole(name, buffered)
 }
 
 // writeWhole writes a file that appears under its name only when it is complete. A device or pipe is written as it is.

@@ -19,16 +19,22 @@ import (
 const inspectHelp = `llamatap inspect: what a capture holds
 
 usage: llamatap inspect DIR|FILE.stream [--layer N] [--tensor GLOB] [--stats [--by tensor|packet|token]] [--json]
+       llamatap inspect DIR --attention --layer N --head H [--token I|A:B] [--json|--npy] [-o FILE]
 
 Shows layers, tokens, shapes, bytes, ratio and losses. With --layer or --tensor it lists tensors, with --stats their mean, population
 standard deviation, minimum, maximum, L2 norm and share of exact zeros, all over finite values, and counts NaN and Inf.
 DIR is a run directory. A stream outside of one is read with its index, or as STRAP-LLM writes it, without; then what had to be
 assumed is said.
 
+--attention shows the weights with which tokens attend to KV cells, of a run recorded with --tap-attention: recomputed from the captured
+Q, K and mask where flash attention ran, else as llama.cpp computed them. --json writes one line per token with all weights, and the
+token whose key lies in each cell; --npy a float32 array [tokens, cells].
+
   llamatap inspect llamatap-runs/MODEL/RUN
   llamatap inspect RUN --layer 3
   llamatap inspect RUN --stats --tensor 'l_out' --json
   llamatap inspect RUN --stats --by token --tensor l_out-0    one JSON line per tensor and token
+  llamatap inspect RUN --attention --layer 3 --head 0
 
 flags:
 `
@@ -39,6 +45,7 @@ type inspectArgs struct {
 	filter      tensors.Filter
 	json, stats bool
 	by          string
+	attention   attentionArgs
 }
 
 // runInspect shows what a run directory or a stream holds.
@@ -50,22 +57,37 @@ func runInspect(args []string) error {
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	flags.BoolVar(&a.stats, "stats", false, "read the tensors and show statistics")
 	flags.StringVar(&a.by, "by", "tensor", "statistics by `WHAT`: tensor, packet or token; packet and token write JSON lines")
+	flags.BoolVar(&a.attention.want, "attention", false, "show the attention of one head of one layer")
+	flags.StringVar(&a.attention.head, "head", "", "with --attention: head `H`")
+	flags.StringVar(&a.attention.token, "token", "", "with --attention: only token `I`, or A:B; default all")
+	flags.StringVar(&a.attention.ctx, "ctx", "", "with --attention: context `N`; default 0")
+	flags.BoolVar(&a.attention.npy, "npy", false, "with --attention: write a NumPy file")
+	flags.StringVar(&a.attention.out, "o", "-", "with --attention: `FILE` to write; - is standard output")
 	paths, err := parseFlags(flags, args, 1)
 	if err != nil || paths == nil {
 		return err
 	}
-	a.path = paths[0]
+	a.path, a.attention.json = paths[0], a.json
 	if a.filter.Layer, err = parseLayerFlag(*layer); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
 	if err := a.check(); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
+	var mapOptions tensors.MapOptions
+	if a.attention.want {
+		if mapOptions, err = a.attention.options(a.filter.Layer); err != nil {
+			return exitStatus{Code: 2, Err: err}
+		}
+	}
 	run, err := tensors.Open(a.path)
 	if err != nil {
 		return err
 	}
 	defer run.Close()
+	if a.attention.want {
+		return a.attention.write(run, mapOptions)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return a.show(ctx, run, os.Stdout)

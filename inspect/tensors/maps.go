@@ -1,0 +1,337 @@
+package tensors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// attentionNote is what metadata.json tells of one layer's attention: which packets make it up, and its constants.
+type attentionNote struct {
+	Ctx     uint32  `json:"ctx"`
+	Layer   int     `json:"layer"`
+	Q       string  `json:"q"`
+	K       string  `json:"k"`
+	Cells   string  `json:"cells"`
+	Mask    string  `json:"mask"`
+	Sinks   string  `json:"sinks"`
+	Map     string  `json:"map"` // the map itself, where flash attention was off
+	HeadsKV int     `json:"n_head_kv"`
+	HeadDim int     `json:"head_dim"`
+	Scale   float64 `json:"scale"`
+	MaxBias float64 `json:"max_bias"`
+	SoftCap float64 `json:"soft_cap"`
+	KType   int     `json:"k_type"`
+}
+
+// MapOptions choose an attention map.
+type MapOptions struct {
+	Layer, Head int
+	Ctx         uint32
+	First, End  int64 // token indices First ≤ i < End; End -1 is no end, 0 with First 0 is all
+}
+
+// MapRow is one token's attention in one head of one layer.
+type MapRow struct {
+	Token   int64     `json:"token"`
+	Weights []float32 `json:"weights"` // by KV cell
+	// CellTokens is the token whose key lies in each cell, -1 for none; absent where the capture does not tell (exact mode).
+	CellTokens []int64 `json:"cell_tokens,omitempty"`
+}
+
+// EachMapRow recomputes the attention of a head, or reads it where flash attention was off, and calls fn for each chosen token in
+// order. The row is valid during the call. Memory holds the layer's keys so far and one micro-batch.
+func (r *Run) EachMapRow(o MapOptions, fn func(*MapRow) error) error {
+	if o.End == 0 {
+		o.First, o.End = 0, -1
+	}
+	if o.End < 0 {
+		o.End = math.MaxInt64
+	}
+	note, err := r.attentionOf(o)
+	if err != nil {
+		return err
+	}
+	b := mapBuilder{run: r, note: note, options: o, fn: fn}
+	for i, p := range r.Stream.Packets() {
+		if p.Ctx != o.Ctx || !note.uses(p.Name) {
+			continue
+		}
+		if err := b.take(i, p); err != nil {
+			return err
+		}
+	}
+	if err := b.flush(); err != nil {
+		return err
+	}
+	if b.rows == 0 {
+		return fmt.Errorf("%s: no attention of the chosen tokens was captured: 'llamatap inspect %s --tensor %q' shows what was", r.Path, r.Path, note.shown())
+	}
+	return nil
+}
+
+// attentionOf finds the layer's note, or says which layers have one.
+func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
+	var notes []attentionNote
+	if r.Metadata != nil && r.Metadata.Extra["attention"] != nil {
+		if err := json.Unmarshal(r.Metadata.Extra["attention"], &notes); err != nil {
+			return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' tells more", r.Path, err)
+		}
+	}
+	if len(notes) == 0 {
+		return nil, fmt.Errorf("%s: no attention was captured: record with --tap-attention", r.Path)
+	}
+	var layers ggmlhooks.LayerSet
+	var found *attentionNote
+	for i := range notes {
+		if n := &notes[i]; n.Ctx == o.Ctx && n.Layer >= 0 && n.Layer < ggmlhooks.MaxLayers {
+			layers.Add(n.Layer)
+			if n.Layer == o.Layer {
+				if found != nil {
+					return nil, fmt.Errorf("%s: layer %d computed its attention in two ways, which this version cannot join: record a run without "+
+						"changes of settings", r.Path, o.Layer)
+				}
+				found = n
+			}
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%s: no attention of layer %d in context %d: there are layers %v", r.Path, o.Layer, o.Ctx, layers)
+	}
+	if found.MaxBias != 0 {
+		return nil, fmt.Errorf("%s: the attention of layer %d has position biases (ALiBi), which are not recomputed: record with --tap-attention exact",
+			r.Path, o.Layer)
+	}
+	return found, nil
+}
+
+func (n *attentionNote) uses(name string) bool {
+	return name != "" && (name == n.Q || name == n.K || name == n.Cells || name == n.Mask || name == n.Sinks || name == n.Map)
+}
+
+func (n *attentionNote) shown() string {
+	if n.Map != "" {
+		return n.Map
+	}
+	return n.Q
+}
+
+// errNotCaptured is for something that a map needs and the stream lacks.
+var errNotCaptured = errors.New("not captured")
+
+// mapBuilder gathers the packets of one execution after another.
+type mapBuilder struct {
+	run     *Run
+	note    *attentionNote
+	options MapOptions
+	fn      func(*MapRow) error
+	exec    uint64
+	open    map[string][]pieces // of the current execution, by packet name
+	keys    map[int64]key       // by cell
+	sinks   []float32
+	rows    int
+	buffer  []float32
+}
+
+// key is what lies in a KV cell.
+type key struct {
+	row   []float32 // [HeadDim, HeadsKV]
+	token int64
+}
+
+// pieces is one tensor of the execution, put together.
+type pieces struct {
+	packet stream.Packet
+	values []float32
+}
+
+// take adds a packet to the current execution.
+func (b *mapBuilder) take(i int, p *stream.Packet) error {
+	if p.Exec != b.exec {
+		if err := b.flush(); err != nil {
+			return err
+		}
+		b.exec, b.open = p.Exec, make(map[string][]pieces)
+	}
+	if p.Phase == ggmlhooks.PhaseSetup {
+		return nil
+	}
+	if p.SampleTotal > 0 {
+		return fmt.Errorf("%s: %s was captured as samples, and a map needs whole rows: record without sampled_slices", b.run.Path, p.Name)
+	}
+	values, err := b.run.Stream.Float32(p, b.buffer)
+	b.buffer = values
+	if err != nil {
+		return fmt.Errorf("packet %d: %w", i, err)
+	}
+	list := b.open[p.Name]
+	if p.Block > 0 && len(list) > 0 {
+		last := &list[len(list)-1]
+		last.values = append(last.values, values...)
+		return nil
+	}
+	b.open[p.Name] = append(list, pieces{*p, append([]float32(nil), values...)})
+	return nil
+}
+
+// flush computes the current execution.
+func (b *mapBuilder) flush() error {
+	if len(b.open) == 0 {
+		return nil
+	}
+	open := b.open
+	b.open = nil
+	if b.note.Map != "" {
+		return b.readMap(open[b.note.Map])
+	}
+	if s := open[b.note.Sinks]; b.note.Sinks != "" && len(s) > 0 {
+		b.sinks = s[0].values
+	}
+	if err := b.storeKeys(open[b.note.K], open[b.note.Cells]); err != nil {
+		return err
+	}
+	for _, q := range open[b.note.Q] {
+		if err := b.compute(q, open[b.note.Mask]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeKeys puts the written rows of K where the execution put them.
+func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
+	if len(rows) > 0 && len(cells) == 0 {
+		return b.missing("the cells that keys went into (%s)", b.note.Cells)
+	}
+	if b.keys == nil {
+		b.keys = make(map[int64]key)
+	}
+	width := b.note.HeadDim * b.note.HeadsKV
+	for _, k := range rows {
+		values, err := b.asKept(k)
+		if err != nil {
+			return err
+		}
+		first := int(k.packet.TokenFirst - cells[0].packet.TokenFirst)
+		for i := 0; i < len(values)/width; i++ {
+			if first+i >= len(cells[0].values) {
+				return fmt.Errorf("%s: execution %d writes more keys than it has cells for: 'llamatap verify' tells more", b.run.Path, b.exec)
+			}
+			b.keys[int64(cells[0].values[first+i])] = key{values[i*width : (i+1)*width], k.packet.TokenFirst + int64(i)}
+		}
+	}
+	return nil
+}
+
+// asKept rounds keys to the type that the cache keeps them in, as far as it is a plain one.
+func (b *mapBuilder) asKept(k pieces) ([]float32, error) {
+	kept := codec.DTypeOf(b.note.KType)
+	if kept != codec.F16 && kept != codec.BF16 || k.packet.DType == kept {
+		return k.values, nil
+	}
+	raw := make([]byte, 0, 4*len(k.values))
+	for _, v := range k.values {
+		bits := math.Float32bits(v)
+		raw = append(raw, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24))
+	}
+	narrow, _, err := codec.Convert(nil, raw, codec.F32, kept)
+	if err != nil {
+		return nil, err
+	}
+	return codec.AppendFloat32(nil, narrow, kept)
+}
+
+// compute calls fn for the chosen tokens of one packet of Q.
+func (b *mapBuilder) compute(q pieces, masks []pieces) error {
+	first := max(b.options.First, q.packet.TokenFirst)
+	end := min(b.options.End, q.packet.TokenFirst+int64(q.packet.TokenCount))
+	if first >= end {
+		return nil
+	}
+	if len(masks) == 0 {
+		return b.missing("the mask (%s)", b.note.Mask)
+	}
+	mask := masks[0]
+	if mask.packet.NE[2]*mask.packet.NE[3] > 1 {
+		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot tell apart: record with one sequence, or a unified cache",
+			b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
+	}
+	a := Attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1, Cells: int(mask.packet.NE[0]),
+		Scale: b.note.Scale, SoftCap: b.note.SoftCap, Sinks: b.sinks}
+	if b.options.Head < 0 || b.options.Head >= a.Heads {
+		return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head, b.options.Layer, a.Heads-1)
+	}
+	if b.note.Sinks != "" && b.sinks == nil {
+		return b.missing("the attention sinks (%s)", b.note.Sinks)
+	}
+	row := MapRow{CellTokens: make([]int64, a.Cells)}
+	for token := first; token < end; token++ {
+		at := int(token - mask.packet.TokenFirst)
+		a.Q = q.values[int(token-q.packet.TokenFirst)*a.HeadDim*a.Heads:][:a.HeadDim*a.Heads]
+		a.Mask = mask.values[at*a.Cells:][:a.Cells]
+		if err := b.fillKeys(&a, row.CellTokens, token); err != nil {
+			return err
+		}
+		var err error
+		if row.Weights, err = a.AppendRow(row.Weights[:0], b.options.Head, 0); err != nil {
+			return err
+		}
+		row.Token = token
+		b.rows++
+		if err := b.fn(&row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillKeys lays out the keys of the cells that a token sees.
+func (b *mapBuilder) fillKeys(a *Attention, tokens []int64, token int64) error {
+	width := a.HeadDim * a.KVHeads
+	if len(a.K) != width*a.Cells {
+		a.K = make([]float32, width*a.Cells)
+	}
+	for cell := range a.Cells {
+		k, written := b.keys[int64(cell)]
+		tokens[cell] = -1
+		if written {
+			tokens[cell] = k.token
+			copy(a.K[cell*width:], k.row)
+		} else if !math.IsInf(float64(a.Mask[cell]), -1) {
+			return b.missing("the key in cell %d, which token %d sees: it was computed before the capture, or left out by --tap-tokens; that key", cell, token)
+		}
+	}
+	return nil
+}
+
+// readMap hands on rows that llama.cpp itself computed: [cells, tokens, heads].
+func (b *mapBuilder) readMap(maps []pieces) error {
+	for _, m := range maps {
+		cells, tokens, heads := m.packet.NE[0], m.packet.NE[1], m.packet.NE[2]
+		if int64(b.options.Head) >= heads || b.options.Head < 0 {
+			return fmt.Errorf("%s: there is no head %d: layer %d has heads 0 to %d", b.run.Path, b.options.Head, b.options.Layer, heads-1)
+		}
+		for i := range min(tokens, int64(m.packet.TokenCount)) {
+			token := m.packet.TokenFirst + i
+			if token < b.options.First || token >= b.options.End {
+				continue
+			}
+			at := (int64(b.options.Head)*tokens + i) * cells
+			b.rows++
+			if err := b.fn(&MapRow{Token: token, Weights: m.values[at : at+cells]}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *mapBuilder) missing(format string, args ...any) error {
+	return fmt.Errorf("%s: execution %d: %s %w: record with --tap-attention and without --tap-tokens", b.run.Path, b.exec, fmt.Sprintf(format, args...),
+		errNotCaptured)
+}
