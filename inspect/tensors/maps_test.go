@@ -1,0 +1,127 @@
+package tensors
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// mapRun writes a run with the attention of layer 3: one head of one dimension, three cells, two executions. The second overwrites cell
+// 0. Logits are Q·K with Q = 1, so that the weights are those of the keys 0, ln 2, ln 4.
+func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet) bool) *Run {
+	t.Helper()
+	d, err := rundir.Create(t.TempDir(), "maps", time.Now())
+	check(t, err)
+	w, err := stream.Create(filepath.Join(d.Path(), StreamName), stream.Options{Workers: 1, DType: 1})
+	check(t, err)
+	ln2, hidden := float32(math.Log(2)), minusInf
+	put := func(exec uint64, name string, first, n int64, ne [4]int64, data []byte, srcType int) {
+		p := stream.Packet{Name: name, Node: name, Op: "ROPE", Occurrence: 1, Layer: 3, Exec: exec, NE: ne, Phase: ggmlhooks.PhasePrefill,
+			TokenFirst: first, TokenCount: int32(n), SrcType: srcType}
+		if change == nil || change(exec, name, &p) {
+			check(t, w.Append(&p, data, func() {}))
+		}
+	}
+	floats := func(values ...float32) (data []byte) {
+		for _, v := range values {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		}
+		return data
+	}
+	cells := func(values ...uint64) (data []byte) {
+		for _, v := range values {
+			data = binary.LittleEndian.AppendUint64(data, v)
+		}
+		return data
+	}
+	put(7, "mask", 0, 2, [4]int64{3, 2, 1, 1}, floats(0, hidden, hidden, 0, 0, hidden), 0)
+	put(7, "cells", 0, 2, [4]int64{2, 1, 1, 1}, cells(0, 1), 27)
+	put(7, "K", 0, 2, [4]int64{1, 2, 1, 1}, floats(0, ln2), 0)
+	put(7, "Q", 0, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
+	put(8, "mask", 2, 2, [4]int64{3, 2, 1, 1}, floats(hidden, 0, 0, 0, 0, 0), 0)
+	put(8, "cells", 2, 2, [4]int64{2, 1, 1, 1}, cells(2, 0), 27)
+	put(8, "K", 2, 2, [4]int64{1, 2, 1, 1}, floats(0, 2*ln2), 0)
+	put(8, "Q", 2, 2, [4]int64{1, 1, 2, 1}, floats(1, 1), 0)
+	check(t, w.Close())
+	notes, err := json.Marshal([]attentionNote{{Layer: 3, Q: "Q", K: "K", Cells: "cells", Mask: "mask", HeadsKV: 1, HeadDim: 1, Scale: 1},
+		{Layer: 5, Map: "soft"}, {Layer: 6, MaxBias: 8}})
+	check(t, err)
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Losses: []rundir.Loss{},
+		Extra: map[string]json.RawMessage{"attention": notes}}))
+	r, err := Open(d.Path())
+	check(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func TestMapRows(t *testing.T) {
+	r := mapRun(t, nil)
+	want := []struct {
+		weights []float64
+		cells   string
+	}{
+		{[]float64{1, 0, 0}, "[0 1 -1]"}, {[]float64{1.0 / 3, 2.0 / 3, 0}, "[0 1 -1]"},
+		{[]float64{0, 2.0 / 3, 1.0 / 3}, "[3 1 2]"}, {[]float64{4.0 / 7, 2.0 / 7, 1.0 / 7}, "[3 1 2]"},
+	}
+	next := 0
+	check(t, r.EachMapRow(MapOptions{Layer: 3}, func(m *MapRow) error {
+		closeTo(t, fmt.Sprint("token ", m.Token), m.Weights, want[next].weights...)
+		if m.Token != int64(next) || fmt.Sprint(m.CellTokens) != want[next].cells {
+			t.Errorf("row %d is of token %d, cells hold %v", next, m.Token, m.CellTokens)
+		}
+		next++
+		return nil
+	}))
+	if next != 4 {
+		t.Errorf("%d rows", next)
+	}
+	var b strings.Builder
+	check(t, r.WriteMapText(&b, MapOptions{Layer: 3, First: 2, End: 3}))
+	if b.String() != "2 attends to 0.667 1, 0.333 2\n" {
+		t.Errorf("text is %q", b.String())
+	}
+	b.Reset()
+	check(t, r.WriteMapNPY(&b, MapOptions{Layer: 3}))
+	if !strings.Contains(b.String(), "'shape': (4, 3)") || b.Len()%64 != 4*3*4 {
+		t.Errorf("npy of %d bytes: %q", b.Len(), b.String()[:80])
+	}
+}
+
+func TestMapErrors(t *testing.T) {
+	without := func(exec uint64, name string) *Run {
+		return mapRun(t, func(e uint64, n string, _ *stream.Packet) bool { return e != exec || n != name })
+	}
+	whole := mapRun(t, nil)
+	for _, c := range []struct {
+		run  *Run
+		o    MapOptions
+		want string
+	}{
+		{whole, MapOptions{Layer: 4}, "no attention of layer 4 in context 0: there are layers 3,5-6"},
+		{whole, MapOptions{Layer: 3, Ctx: 1}, "no attention of layer 3 in context 1"},
+		{whole, MapOptions{Layer: 3, Head: 1}, "there is no head 1: layer 3 has heads 0 to 0"},
+		{whole, MapOptions{Layer: 3, First: 9, End: 10}, "no attention of the chosen tokens was captured"},
+		{whole, MapOptions{Layer: 6}, "position biases (ALiBi), which are not recomputed: record with --tap-attention exact"},
+		{without(7, "K"), MapOptions{Layer: 3}, "the key in cell 0, which token 0 sees"},
+		{without(8, "mask"), MapOptions{Layer: 3}, "execution 8: the mask (mask) not captured"},
+		{without(8, "cells"), MapOptions{Layer: 3}, "the cells that keys went into (cells) not captured"},
+	} {
+		err := c.run.EachMapRow(c.o, func(*MapRow) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: %v; want %q", c.o, err, c.want)
+		}
+	}
+	f := fixture{}
+	if err := f.open(t).EachMapRow(MapOptions{}, nil); err == nil || !strings.Contains(err.Error(), "no attention was captured: record with --tap-attention") {
+		t.Errorf("a run without attention: %v", err)
+	}
+}
