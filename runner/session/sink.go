@@ -190,7 +190,7 @@ func (s *sink) judgeGlobs() error {
 type tokenSink struct{ s *sink }
 
 func (t tokenSink) Append(ctx uint32, row *ggmlhooks.Row) error {
-	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: row.Phase, Pos: row.Pos, Ctx: ctx}
+	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx}
 	if vocab := t.s.vocabs[ctx]; vocab != nil {
 		record.SetPiece(vocab.Piece(row.Token))
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -24,11 +25,20 @@ const ManifestName = "manifest.json"
 // ManifestVersion is the version of the manifests that this package writes.
 const ManifestVersion = 1
 
+// The errors of writing a run.
+var (
+	ErrName   = errors.New("not a name for a file of a run") // leads out of the directory, or has a meaning of its own
+	ErrOpen   = errors.New("a file of the run is still being written")
+	ErrSealed = errors.New("run directory is sealed")
+)
+
 // Dir is a run directory that is being written. Its methods may be called from several goroutines.
 type Dir struct {
-	path  string
-	mu    sync.Mutex
-	files []File
+	path   string
+	mu     sync.Mutex
+	files  []File
+	open   int // files of Create that are not closed
+	sealed bool
 }
 
 // File is a recorded file as the manifest lists it.
@@ -46,9 +56,10 @@ type Manifest struct {
 	Files   []File    `json:"files"`
 }
 
-// Create makes <out>/<model_id>/run_YYYYMMDD_HHMMSS_xxxx, with permissions for its owner only: prompts are user data.
+// Create makes <out>/<model_id>/run_YYYYMMDD_HHMMSS_xxxx, xxxx being random, with permissions for its owner only: prompts are
+// user data. modelID is made path-safe.
 func Create(out, modelID string, now time.Time) (*Dir, error) {
-	parent := filepath.Join(out, modelID)
+	parent := filepath.Join(out, pathSafe(modelID))
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
 	}
@@ -73,12 +84,31 @@ func (d *Dir) Path() string { return d.path }
 // ID returns the directory's name, the run's id.
 func (d *Dir) ID() string { return filepath.Base(d.path) }
 
-// Create opens a file of the run for writing; it is hashed while it is written and appears under its name by Close.
+// Create opens a file of the run for writing; it is hashed while it is written and appears under its name by Close. After a
+// failed Write, Close removes it and returns that error.
 func (d *Dir) Create(name string) (io.WriteCloser, error) {
+	if name == ManifestName || !plainName(name) {
+		return nil, fmt.Errorf("make %q: %w", name, ErrName)
+	}
+	return d.create(name)
+}
+
+// plainName tells whether name is one of a visible file in the directory itself.
+func plainName(name string) bool {
+	return name != "" && name[0] != '.' && filepath.Base(name) == name && filepath.IsLocal(name)
+}
+
+func (d *Dir) create(name string) (io.WriteCloser, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sealed {
+		return nil, fmt.Errorf("make %s: %w", name, ErrSealed)
+	}
 	file, err := os.OpenFile(filepath.Join(d.path, "."+name+".part"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", name, err)
 	}
+	d.open++
 	return &hashedFile{dir: d, name: name, file: file, sum: sha256.New()}, nil
 }
 
@@ -108,6 +138,7 @@ func (f *hashedFile) Close() error {
 		return f.err
 	}
 	f.done = true
+	defer f.dir.closed()
 	temporary := f.file.Name()
 	if f.err == nil {
 		f.err = f.file.Sync()
@@ -130,6 +161,12 @@ func (f *hashedFile) Close() error {
 	return nil
 }
 
+func (d *Dir) closed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open--
+}
+
 // AddSum records a file that was hashed elsewhere.
 func (d *Dir) AddSum(name string, size int64, sha256 [32]byte) {
 	d.mu.Lock()
@@ -138,21 +175,23 @@ func (d *Dir) AddSum(name string, size int64, sha256 [32]byte) {
 	d.files = append(d.files, File{name, size, hex.EncodeToString(sha256[:])})
 }
 
-// WriteJSON writes v to a file of the run, indented.
+// WriteJSON writes v to a file of the run, indented. When it returns, the file is on the disk.
 func (d *Dir) WriteJSON(name string, v any) error {
-	text, err := encode(v)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
 	file, err := d.Create(name)
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(text); err != nil {
-		file.Close()
-		return err
+	return writeJSON(file, v)
+}
+
+func writeJSON(file io.WriteCloser, v any) error {
+	text, err := encode(v)
+	if err == nil {
+		_, err = file.Write(text)
+	} else if f, ok := file.(*hashedFile); ok {
+		f.err = err // keeps an empty file from its name
 	}
-	return file.Close()
+	return errors.Join(err, file.Close())
 }
 
 func encode(v any) ([]byte, error) {
@@ -164,22 +203,55 @@ func encode(v any) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// Seal writes the manifest, last: from then on the directory is a result.
+// Seal writes the manifest, last: from then on the directory is a result, and nothing can be added. A file that is still being
+// written is ErrOpen; one that was recorded and does not have its size is ErrChanged.
 func (d *Dir) Seal() error {
-	d.mu.Lock()
-	files := slices.Clone(d.files)
-	d.mu.Unlock()
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	for _, f := range files {
-		if err := syncFile(filepath.Join(d.path, f.Name)); err != nil {
-			return fmt.Errorf("seal %s: %w", d.path, err)
-		}
-	}
-	manifest := Manifest{Version: ManifestVersion, RunID: d.ID(), Sealed: time.Now().UTC(), Files: files}
-	if err := d.WriteJSON(ManifestName, manifest); err != nil {
+	if err := d.seal(); err != nil {
 		return fmt.Errorf("seal %s: %w", d.path, err)
 	}
+	return nil
+}
+
+func (d *Dir) seal() error {
+	d.mu.Lock()
+	files, open, sealed := slices.Clone(d.files), d.open, d.sealed
+	d.mu.Unlock()
+	if sealed {
+		return ErrSealed
+	}
+	if open > 0 {
+		return ErrOpen
+	}
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	for _, f := range files {
+		if err := d.settle(f); err != nil {
+			return err
+		}
+	}
+	file, err := d.create(ManifestName)
+	if err != nil {
+		return err
+	}
+	if err := writeJSON(file, Manifest{Version: ManifestVersion, RunID: d.ID(), Sealed: time.Now().UTC(), Files: files}); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.sealed = true
+	d.mu.Unlock()
 	return syncDir(filepath.Dir(d.path))
+}
+
+// settle makes sure that a recorded file is on the disk as it was recorded.
+func (d *Dir) settle(f File) error {
+	path := filepath.Join(d.path, f.Name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() != f.Size {
+		return fmt.Errorf("%s: %w: %d bytes, %d were recorded", f.Name, ErrChanged, info.Size(), f.Size)
+	}
+	return syncFile(path)
 }
 
 func syncFile(path string) error {
@@ -193,7 +265,7 @@ func syncFile(path string) error {
 // syncDir makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs it not.
 func syncDir(path string) error {
 	err := syncFile(path)
-	if err != nil && strings.Contains(err.Error(), "invalid argument") {
+	if errors.Is(err, syscall.EINVAL) {
 		return nil
 	}
 	return err
@@ -201,14 +273,16 @@ func syncDir(path string) error {
 
 // ModelID makes a path-safe model id from a model's name and file type: letters, digits, dots, dashes and underscores, no leading
 // dot, at most 128 bytes.
-func ModelID(name, fileType string) string {
-	id := strings.Map(func(r rune) rune {
+func ModelID(name, fileType string) string { return pathSafe(strings.Trim(name+"-"+fileType, "-")) }
+
+func pathSafe(id string) string {
+	id = strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-', r == '_':
 			return r
 		}
 		return '_'
-	}, strings.Trim(name+"-"+fileType, "-"))
+	}, id)
 	id = strings.TrimLeft(id, ".")
 	if len(id) > 128 {
 		id = id[:128]

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
 // TokensName is the file of a run's tokens.
@@ -20,17 +18,23 @@ const TokensName = "activations_tokens.json"
 
 // TokenRecord is one token of activations_tokens.json. The first three keys are STRAP-LLM's (COMPAT A-40).
 type TokenRecord struct {
-	Index int64           `json:"token_index"` // from 0, prompt included
-	ID    int32           `json:"token_id"`
-	Text  string          `json:"token_text"` // as far as the token's bytes are UTF-8 by themselves
-	Phase ggmlhooks.Phase `json:"phase"`
-	Seq   *int32          `json:"seq,omitempty"`  // its sequence; absent when the program's batch could not be seen
-	Seqs  []int32         `json:"seqs,omitempty"` // all its sequences, where there are several
-	Pos   int32           `json:"pos"`
-	Ctx   uint32          `json:"ctx,omitempty"`
+	Index int64   `json:"token_index"` // from 0, prompt included
+	ID    int32   `json:"token_id"`
+	Text  string  `json:"token_text"` // as far as the token's bytes are UTF-8 by themselves
+	Phase Phase   `json:"phase"`
+	Seq   *int32  `json:"seq,omitempty"`  // its sequence; absent when the program's batch could not be seen
+	Seqs  []int32 `json:"seqs,omitempty"` // all its sequences, where there are several
+	Pos   int32   `json:"pos"`
+	Ctx   uint32  `json:"ctx,omitempty"`
 	// Bytes are the token's bytes, base64, where Text cannot show them.
 	Bytes string `json:"token_bytes,omitempty"`
 }
+
+// Phase is the name of a phase, as ggmlhooks.Phase spells it.
+type Phase string
+
+// String returns the name.
+func (p Phase) String() string { return string(p) }
 
 // SetPiece fills Text, and Bytes where the piece is not UTF-8 by itself.
 func (t *TokenRecord) SetPiece(piece []byte) {

@@ -13,6 +13,9 @@ import (
 	"slices"
 )
 
+// ErrChanged is returned for files that are not what was recorded.
+var ErrChanged = errors.New("not what was recorded")
+
 // Report is what Verify found.
 type Report struct {
 	Sealed  bool     // a manifest is there
