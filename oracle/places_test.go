@@ -1,0 +1,89 @@
+package oracle
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// TestPlaces lets no computed node of any architecture be without component and layer, in graphs of a long prompt, a short one and
+// one token, with flash attention on and off.
+func TestPlaces(t *testing.T) {
+	for _, arch := range synth.Archs() {
+		for _, fa := range []string{"on", "off"} {
+			t.Run(arch+" fa "+fa, func(t *testing.T) {
+				model := synthetic(t, arch, gguf.F16, nil)
+				c := record(t, everything, "-m", model, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8", "-fa", fa)
+				layers := map[int32]bool{}
+				deepest := map[uint64]int32{}
+				for i := range c.packets {
+					p := &c.packets[i]
+					if wrong := misplaced(p); wrong != "" {
+						t.Errorf("%v: layer %d, component %v: %s", keyOf(p), p.Layer, p.Component, wrong)
+					}
+					layers[p.Layer] = true
+					if p.Rows == ggmlhooks.RowsNone {
+						continue // a graph fetches the state of the next recurrent layer early
+					}
+					if p.Layer >= 0 && p.Layer < deepest[p.Exec] {
+						t.Errorf("%v: layer %d after layer %d", keyOf(p), p.Layer, deepest[p.Exec])
+					}
+					deepest[p.Exec] = max(deepest[p.Exec], p.Layer)
+				}
+				if len(layers) != c.meta.Model.NLayer+1 {
+					t.Errorf("layers %v of a model with %d", layers, c.meta.Model.NLayer)
+				}
+			})
+		}
+	}
+}
+
+var layerSuffix = regexp.MustCompile(`(?:-|cache_[a-z]+_l)([0-9]+)(?: .*)?$`)
+
+// roles are nodes whose component their name, given by llama.cpp, leaves no doubt of. (Not ffn_inp: in jamba it stands on what is
+// added to the residual stream.)
+var roles = []struct {
+	pattern   *regexp.Regexp
+	component ggmlhooks.Component
+}{
+	{regexp.MustCompile(`^(Q|K|V)cur|^kq|^attn_out|^cache_[kv]_l`), ggmlhooks.ComponentAttention},
+	{regexp.MustCompile(`^ffn_(gate|up|out|norm|moe|swiglu|geglu)`), ggmlhooks.ComponentMLP},
+	{regexp.MustCompile(`^l_out-`), ggmlhooks.ComponentResidual},
+	{regexp.MustCompile(`^result_`), ggmlhooks.ComponentOutput},
+	{regexp.MustCompile(`^(embd|inp_scaled)$`), ggmlhooks.ComponentInput},
+	{regexp.MustCompile(`^cache_[rs]_l`), ggmlhooks.ComponentSSM},
+}
+
+// misplaced says what is wrong with a node's place.
+func misplaced(p *stream.Packet) string {
+	outside := p.Component == ggmlhooks.ComponentInput || p.Component == ggmlhooks.ComponentOutput
+	switch {
+	case p.Component == ggmlhooks.ComponentOther:
+		return "no component"
+	case p.Layer < 0 && !outside:
+		return "no layer"
+	case p.Component == ggmlhooks.ComponentCache:
+		return "this is no maintenance graph"
+	}
+	if m := layerSuffix.FindStringSubmatch(p.Node); m != nil {
+		if n, _ := strconv.Atoi(m[1]); int32(n) != p.Layer {
+			return fmt.Sprintf("its name says layer %d", n)
+		}
+	}
+	if strings.HasPrefix(p.Op, "SSM_") && p.Component != ggmlhooks.ComponentSSM {
+		return "its op is a recurrent mixer's"
+	}
+	for _, role := range roles {
+		if role.pattern.MatchString(p.Node) && p.Component != role.component {
+			return fmt.Sprintf("its name says %v", role.component)
+		}
+	}
+	return ""
+}
