@@ -111,6 +111,7 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 	defer buffered.Flush()
 	if by := tensors.By(a.by); by != tensors.ByTensor {
 		lines := json.NewEncoder(buffered)
+		lines.SetEscapeHTML(false)
 		count := 0
 		err := run.Measure(ctx, a.filter, by, func(m *tensors.Measure) error { count++; return lines.Encode(m) })
 		if err == nil && count == 0 {

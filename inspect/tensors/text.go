@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -18,7 +19,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 		column{"source", false}, column{"raw", false}, column{"stored", false}, column{"ratio", false})
 	for _, l := range s.Layers {
 		for _, c := range l.Components {
-			t.add(layerText(l.Layer), c.Component.String(), strconv.Itoa(c.Tensors), strconv.FormatInt(c.Packets, 10),
+			t.add(layerText(l.Layer), s.componentText(c.Component), strconv.Itoa(c.Tensors), strconv.FormatInt(c.Packets, 10),
 				sourceText(c.BytesSource), bytesText(c.BytesRaw), bytesText(c.BytesStored), ratioText(c.Ratio))
 		}
 	}
@@ -35,7 +36,7 @@ func (s *Summary) WriteTensors(w io.Writer) error {
 	for _, l := range s.Layers {
 		for i := range l.Tensors {
 			x := &l.Tensors[i]
-			t.add(s.nameText(x), x.Op, x.Component.String(), x.DType, shapeText(x.Shape), strconv.FormatInt(x.Packets, 10),
+			t.add(s.nameText(x), x.Op, s.componentText(x.Component), x.DType, shapeText(x.Shape), strconv.FormatInt(x.Packets, 10),
 				strconv.FormatInt(x.Tokens, 10), bytesText(x.BytesRaw), ratioText(x.Ratio))
 		}
 	}
@@ -73,9 +74,14 @@ func (s *Summary) statsRow(x *Tensor) []string {
 	return cells
 }
 
+// keyWidth is the column at which the head's values begin.
+const keyWidth = 10
+
 func (s *Summary) writeHead(w io.Writer) error {
 	var b strings.Builder
-	line := func(key, format string, args ...any) { fmt.Fprintf(&b, "%-9s %s\n", key, fmt.Sprintf(format, args...)) }
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(&b, "%-*s%s\n", keyWidth, key, fmt.Sprintf(format, args...))
+	}
 	line(string(s.Kind), "%s%s", s.Path, s.sealText())
 	if s.Model != "" {
 		line("model", "%s (%s)", s.Model, s.Arch)
@@ -85,7 +91,7 @@ func (s *Summary) writeHead(w io.Writer) error {
 	line("bytes", "%s stored, %s raw, ratio %s%s", bytesText(s.BytesStored), bytesText(s.BytesRaw), ratioText(s.Ratio), s.takenText())
 	line("losses", "%s", s.lossText())
 	if s.Assumed != "" {
-		line("assumed", "%s", s.Assumed)
+		line("assumed", "%s", strings.Join(wrapWords(s.Assumed, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
 	}
 	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())
@@ -134,7 +140,11 @@ func (s *Summary) lossText() string {
 	if s.Lossy && len(parts) == 0 {
 		parts = append(parts, "the run is marked lossy")
 	}
-	if len(parts) == 0 {
+	switch {
+	case len(parts) > 0:
+	case s.Assumed != "":
+		parts = append(parts, "not known")
+	default:
 		parts = append(parts, "none")
 	}
 	if s.Saturated+s.Underflown > 0 {
@@ -149,6 +159,27 @@ func (s *Summary) nameText(t *Tensor) string {
 		return t.Name
 	}
 	return fmt.Sprintf("%s (ctx %d)", t.Name, t.Ctx)
+}
+
+// componentText is the component's name; nothing tells it without an index.
+func (s *Summary) componentText(c ggmlhooks.Component) string {
+	if s.Assumed != "" {
+		return "-"
+	}
+	return c.String()
+}
+
+// wrapWords breaks text into lines of at most width runes.
+func wrapWords(text string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		if last := len(lines) - 1; last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 func layerText(layer int) string {
