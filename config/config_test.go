@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/store/codec"
 )
 
 //go:generate go test -run TestGolden -update .
@@ -65,6 +67,20 @@ func TestBytes(t *testing.T) {
 	for _, text := range []string{"", "M", "-1M", "1Q", "1.2.3M", "1e3", "99999999T", "0x10", "1M2", "∞"} {
 		if got, err := ParseBytes(text); err == nil {
 			t.Errorf("%q read as %d", text, got)
+		}
+	}
+}
+
+// TestStoreKnowsTheNames parses every codec and element type that the flags accept with the package that stores them.
+func TestStoreKnowsTheNames(t *testing.T) {
+	for _, name := range codecs {
+		if id, err := codec.Parse(name); err != nil || id.String() != name {
+			t.Errorf("codec %s: %v, %v", name, id, err)
+		}
+	}
+	for _, name := range dtypes {
+		if d, err := codec.ParseDType(name); err != nil || d.String() != name {
+			t.Errorf("element type %s: %v, %v", name, d, err)
 		}
 	}
 }

@@ -296,6 +296,26 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// TestTornStreamIsReadAndSaidToBe cuts a run's stream and index as a crash may.
+func TestTornStreamIsReadAndSaidToBe(t *testing.T) {
+	f := fixture{}
+	dir := f.build(t)
+	index := filepath.Join(dir, StreamName+stream.IndexSuffix)
+	info, err := os.Stat(index)
+	check(t, err)
+	check(t, os.Truncate(index, info.Size()*2/3))
+	s, err := f.open(t).Summarize(Filter{})
+	check(t, err)
+	if s.Packets == 0 || s.Packets >= 27 || len(s.Damage) == 0 {
+		t.Errorf("%d packets, damage %q", s.Packets, s.Damage)
+	}
+	v, err := Verify(dir)
+	check(t, err)
+	if v.OK {
+		t.Error("a torn index verifies")
+	}
+}
+
 // TestForeignStream reads A's test vectors (COMPAT A-30) without index.
 func TestForeignStream(t *testing.T) {
 	vectors := "\x00\x06\x00\x00\x00\x06layer1\x00\x3c\x00\xc0\x00\x38" + "\x00\x00\x00\x00\x00\x04\x00\x00\xff\x7b" +

@@ -20,6 +20,9 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 		s.Model, s.Arch, s.Lossy = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 	}
 	s.Lossy = s.Lossy || len(s.Losses) > 0
+	for _, err := range r.Stream.Damage() {
+		s.Damage = append(s.Damage, err.Error())
+	}
 	g := gatherer{byKey: make(map[tensorKey]*Tensor), order: make(map[tensorKey]int)}
 	for i, p := range r.Stream.Packets() {
 		if f.Match(p) {

@@ -17,6 +17,8 @@ type Summary struct {
 	PacketsPerToken float64          `json:"packets_per_token,omitempty"`
 	BytesPerToken   float64          `json:"bytes_per_token,omitempty"` // stored bytes
 
+	Damage []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify tells more
+
 	Lossy      bool    `json:"lossy"`
 	Losses     []Loss  `json:"losses"` // empty, never null, when nothing was lost
 	Saturated  uint64  `json:"saturated"`

@@ -90,6 +90,9 @@ func (s *Summary) writeHead(w io.Writer) error {
 	line("tokens", "%s", s.tokensText())
 	line("bytes", "%s stored, %s raw, ratio %s%s", bytesText(s.BytesStored), bytesText(s.BytesRaw), ratioText(s.Ratio), s.takenText())
 	line("losses", "%s", s.lossText())
+	for _, damage := range s.Damage {
+		line("DAMAGE", "%s", strings.Join(wrapWords(damage, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
+	}
 	if s.Assumed != "" {
 		line("assumed", "%s", strings.Join(wrapWords(s.Assumed, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
 	}

@@ -37,7 +37,7 @@ func TestGoldenText(t *testing.T) {
 	foreign := &Summary{Path: "a.stream", Kind: KindForeign, Totals: Totals{Packets: 2, BytesRaw: 10, BytesStored: 10, Ratio: 1},
 		Assumed: "no index: " + strings.Repeat("this and that is not known, and ", 6) + "elements are f16",
 		Layers:  []Layer{{Layer: -1, Components: []Component{{Tensors: 1, Totals: Totals{Packets: 2, BytesRaw: 10, BytesStored: 10, Ratio: 1}}}}}}
-	unsealed := &Summary{Path: "run", Kind: KindRun}
+	unsealed := &Summary{Path: "run", Kind: KindRun, Damage: []string{"stream: truncated: the last 17 bytes are no whole packet"}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"summary":  func(b *bytes.Buffer) error { return summaryOfAll().WriteText(b) },
 		"tensors":  func(b *bytes.Buffer) error { return summaryOfAll().WriteTensors(b) },
