@@ -1,0 +1,553 @@
+// test_pool.c: slot pool and queue against simple models, with several threads, with two processes of which one is killed.
+#define _GNU_SOURCE
+#include "harness.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void no_losses(const struct tap_header * h) {
+    for (int i = 0; i < TAP_MAX_LOSSES; i++) {
+        CHECK(h->stats.loss[i].packets == 0 && h->stats.loss[i].bytes == 0, "loss of cause %d: %lu packets, %lu bytes", i,
+              (unsigned long) h->stats.loss[i].packets, (unsigned long) h->stats.loss[i].bytes);
+    }
+}
+
+// ---- the pool against a model ---------------------------------------------------------------------------------------
+
+// The model: one byte per slot, and the runs that are out.
+struct pool_model {
+    uint64_t n;
+    uint8_t * used;
+    struct { uint64_t first, n; } out[4096];
+    int      n_out;
+};
+
+static int64_t model_scan(const struct pool_model * m, uint64_t n) {
+    uint64_t run = 0;
+    for (uint64_t i = 0; i < m->n; i++) {
+        run = m->used[i] ? 0 : run + 1;
+        if (run == n) {
+            return (int64_t) (i + 1 - n);
+        }
+    }
+    return -1;
+}
+
+static void model_set(struct pool_model * m, uint64_t first, uint64_t n, uint8_t value) { memset(m->used + first, value, n); }
+
+static void pool_step(struct shm * s, struct pool_model * m, uint64_t * rng) {
+    const uint64_t dice = rng_below(rng, 100);
+    if (m->n_out > 0 && (dice < 48 || m->n_out == 4096)) {
+        const int at = (int) rng_below(rng, (uint64_t) m->n_out);
+        const uint64_t first = m->out[at].first, n = m->out[at].n;
+        m->out[at] = m->out[--m->n_out];
+        model_set(m, first, n, 0);
+        if (dice < 8) {
+            tap_pool_cancel(first, n);
+        } else {
+            shm_give_back(s, first, n); // the tap sees it when it next reserves
+        }
+        return;
+    }
+    const uint64_t most = m->n / 4 > 0 ? m->n / 4 : 1;
+    const uint64_t n = dice < 60 ? 1 + rng_below(rng, most) : 1 + rng_below(rng, most < 4 ? most : 4);
+    uint64_t waited = 0;
+    enum tap_loss cause = TAP_LOSS_STRIDES;
+    const int64_t want = model_scan(m, n), got = tap_pool_reserve(n, &waited, &cause);
+    CHECK(got == want, "reserving %lu of %lu: slot %ld, not %ld", (unsigned long) n, (unsigned long) m->n, (long) got, (long) want);
+    CHECK(got >= 0 || cause == TAP_LOSS_POOL_FULL, "cause %d", cause);
+    CHECK(waited == 0, "waited under policy drop");
+    if (got >= 0) {
+        model_set(m, (uint64_t) got, n, 1);
+        m->out[m->n_out].first = (uint64_t) got;
+        m->out[m->n_out++].n = n;
+    }
+}
+
+static void test_pool_model(uint64_t slots, uint64_t steps, uint64_t seed) {
+    test_case("pool: %lu slots, %lu random steps against a model", (unsigned long) slots, (unsigned long) steps);
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = slots, .slot_bytes = 512, .queue_bytes = 65536, .overflow = TAP_OVERFLOW_DROP});
+    s.h->ring_head = s.h->ring_tail = UINT64_MAX - steps / 7; // the counters overflow on the way
+    tap_join(&s);
+    struct pool_model * m = calloc(1, sizeof(*m));
+    MUST(m != NULL);
+    m->n = slots;
+    m->used = calloc(slots, 1);
+    for (uint64_t i = 0; i < steps; i++) {
+        pool_step(&s, m, &seed);
+    }
+    uint64_t used = 0;
+    for (uint64_t i = 0; i < slots; i++) {
+        used += m->used[i];
+    }
+    uint64_t waited = 0;
+    enum tap_loss cause;
+    const int64_t probe = tap_pool_reserve(1, &waited, &cause); // takes back what was returned
+    CHECK(tap.n_used == used + (probe >= 0), "%lu slots in use, not %lu", (unsigned long) tap.n_used, (unsigned long) used);
+    no_losses(s.h);
+    tap_leave();
+    free(m->used);
+    free(m);
+    shm_free(&s);
+    test_end();
+}
+
+// ---- the queue against a model --------------------------------------------------------------------------------------
+
+enum { QUEUE = 65536 };
+
+static uint8_t queue_byte(uint64_t number, uint64_t at) { return (uint8_t) (number * 131 + at * 7 + (at >> 8)); }
+
+// put_numbered writes a record of its number, its payload size and so many bytes, in up to three parts.
+static bool put_numbered(uint64_t number, uint32_t payload, uint64_t * rng) {
+    struct { struct tap_record h; uint64_t number; uint64_t payload; } rec = {.h.type = TAP_REC_CALL, .number = number, .payload = payload};
+    uint8_t bytes[QUEUE];
+    for (uint32_t i = 0; i < payload; i++) {
+        bytes[i] = queue_byte(number, i);
+    }
+    const uint32_t a = (uint32_t) rng_below(rng, payload + 1u), b = a + (uint32_t) rng_below(rng, payload - a + 1u);
+    const struct tap_part parts[3] = {{bytes, a}, {bytes + a, b - a}, {bytes + b, payload - b}};
+    return tap_queue_put(&rec.h, sizeof(rec), parts, 3);
+}
+
+static void check_numbered(const struct tap_record * r, uint64_t number) {
+    uint64_t head[2];
+    memcpy(head, r + 1, sizeof(head));
+    CHECK(head[0] == number, "record %lu where %lu was due", (unsigned long) head[0], (unsigned long) number);
+    CHECK(r->bytes == ((24 + head[1] + 7) & ~7ull), "a record of %u bytes for a payload of %lu", r->bytes, (unsigned long) head[1]);
+    const uint8_t * payload = (const uint8_t *) (r + 1) + 16;
+    for (uint64_t i = 0; i < head[1]; i++) {
+        if (payload[i] != queue_byte(head[0], i)) {
+            CHECK(false, "byte %lu of record %lu", (unsigned long) i, (unsigned long) head[0]);
+            return;
+        }
+    }
+}
+
+static void test_queue_model(uint64_t steps, uint64_t seed) {
+    test_case("queue: %lu random records against a model, policy drop, exact losses", (unsigned long) steps);
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = 64, .queue_bytes = QUEUE, .overflow = TAP_OVERFLOW_DROP});
+    s.h->queue_head = s.h->queue_tail = UINT64_MAX - 1000 * 4096 + 1; // the counters overflow on the way
+    tap_join(&s);
+    const struct tap_record * hello = shm_next(&s);
+    MUST(hello != NULL && hello->type == TAP_REC_HELLO);
+    shm_read(&s, hello);
+    uint64_t * kept = calloc(steps, sizeof(*kept)); // numbers in the queue
+    uint64_t first = 0, last = 0, lost_bytes = 0, lost = 0;
+    MUST(kept != NULL);
+    for (uint64_t i = 0; i < steps; i++) {
+        if (rng_below(&seed, 100) < 55) {
+            const uint32_t payload = (uint32_t) rng_below(&seed, rng_below(&seed, 10) == 0 ? QUEUE / 4 + 64 : 600);
+            const uint64_t bytes = (24 + payload + 7) & ~7ull, at = s.h->queue_head & (QUEUE - 1);
+            const uint64_t pad = QUEUE - at < bytes ? QUEUE - at : 0, room = QUEUE - (s.h->queue_head - s.h->queue_tail);
+            const bool fits = bytes <= QUEUE / 4 && bytes + pad <= room;
+            CHECK(put_numbered(i, payload, &seed) == fits, "record %lu of %lu bytes, room for %lu", (unsigned long) i, (unsigned long) bytes, (unsigned long) room);
+            if (fits) {
+                kept[last++] = i;
+            } else {
+                lost_bytes += bytes;
+                lost++;
+            }
+        } else {
+            for (uint64_t k = rng_below(&seed, 6); k > 0; k--) {
+                const struct tap_record * r = shm_next(&s);
+                CHECK((r != NULL) == (first < last), "the queue is %s", r == NULL ? "empty" : "not empty");
+                if (r != NULL) {
+                    check_numbered(r, kept[first++]);
+                    shm_read(&s, r);
+                }
+            }
+        }
+    }
+    CHECK(lost > 0 && last > 1000, "the test lost %lu of %lu records: it does not test", (unsigned long) lost, (unsigned long) last);
+    CHECK(s.h->stats.loss[TAP_LOSS_QUEUE_FULL].bytes == lost_bytes, "%lu bytes lost, not %lu",
+          (unsigned long) s.h->stats.loss[TAP_LOSS_QUEUE_FULL].bytes, (unsigned long) lost_bytes);
+    CHECK(s.h->stats.waits == 0, "waited under policy drop");
+    free(kept);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
+// ---- producers and a consumer ---------------------------------------------------------------------------------------
+
+// A producer publishes captures whose bytes follow from its name and their number.
+struct producer {
+    struct shm * s;
+    uint64_t     name, seed;
+    uint64_t     count;     // captures to publish; 0: until killed
+    uint64_t     published, refused, refused_bytes;
+    pthread_t    thread;
+};
+
+static void fill(uint8_t * at, uint64_t bytes, uint64_t key) {
+    for (uint64_t i = 0; i < bytes; i++) {
+        at[i] = (uint8_t) ((key + i) * 0x9e3779b97f4a7c15ull >> 56);
+    }
+}
+
+static bool filled(const uint8_t * at, uint64_t bytes, uint64_t key) {
+    for (uint64_t i = 0; i < bytes; i++) {
+        if (at[i] != (uint8_t) ((key + i) * 0x9e3779b97f4a7c15ull >> 56)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t capture_key(uint64_t name, uint64_t number) { return name << 32 ^ number * 977; }
+
+static bool produce(struct producer * p, uint64_t number) {
+    const uint64_t slot_bytes = tap.header->slot_bytes, most = tap.header->n_slots / 4;
+    const uint64_t n = 1 + rng_below(&p->seed, rng_below(&p->seed, 5) == 0 ? most : most < 3 ? most : 3);
+    const uint64_t bytes = (n - 1) * slot_bytes + 1 + rng_below(&p->seed, slot_bytes);
+    uint64_t waited = 0;
+    enum tap_loss cause;
+    const int64_t slot = tap_pool_reserve(n, &waited, &cause);
+    if (slot < 0) {
+        p->refused++;
+        return false;
+    }
+    fill(tap_slot((uint64_t) slot), bytes, capture_key(p->name, number));
+    struct tap_rec_capture rec = {.h.type = TAP_REC_CAPTURE, .exec = p->name, .graph = number, .slot = (uint32_t) slot, .n_slots = (uint32_t) n, .bytes = bytes};
+    if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
+        tap_pool_cancel((uint64_t) slot, n);
+        p->refused++;
+        return false;
+    }
+    p->published++;
+    return true;
+}
+
+static void * producer_main(void * arg) {
+    struct producer * p = arg;
+    for (uint64_t i = 0; p->count == 0 || i < p->count; i++) {
+        produce(p, i);
+    }
+    return NULL;
+}
+
+// The consumer checks each capture and gives the slots back later and in another order, as codec workers do.
+struct consumer {
+    struct shm * s;
+    uint64_t     seed, next[8], taken, keep; // keep: captures that it holds at most
+    bool         gaps;                       // numbers may be missing (policy drop)
+    struct { uint64_t slot, n; } held[64];
+    int          n_held;
+};
+
+static void consumer_give(struct consumer * c) {
+    const int at = (int) rng_below(&c->seed, (uint64_t) c->n_held);
+    shm_give_back(c->s, c->held[at].slot, c->held[at].n);
+    c->held[at] = c->held[--c->n_held];
+}
+
+static void consumer_take(struct consumer * c, const struct tap_rec_capture * r) {
+    const struct tap_header * h = c->s->h;
+    CHECK(r->exec < 8 && r->slot + (uint64_t) r->n_slots <= h->n_slots && r->bytes <= r->n_slots * h->slot_bytes, "a capture outside of the pool");
+    if (r->exec >= 8 || r->slot + (uint64_t) r->n_slots > h->n_slots) {
+        return;
+    }
+    CHECK(c->gaps ? r->graph >= c->next[r->exec] : r->graph == c->next[r->exec], "producer %lu: capture %lu where %lu was due", (unsigned long) r->exec,
+          (unsigned long) r->graph, (unsigned long) c->next[r->exec]);
+    c->next[r->exec] = r->graph + 1;
+    CHECK(filled(c->s->base + h->slots_offset + r->slot * h->slot_bytes, r->bytes, capture_key(r->exec, r->graph)), "producer %lu: bytes of capture %lu",
+          (unsigned long) r->exec, (unsigned long) r->graph);
+    c->taken++;
+    c->held[c->n_held].slot = r->slot;
+    c->held[c->n_held++].n = r->n_slots;
+    while (c->n_held > (int) c->keep) {
+        consumer_give(c);
+    }
+}
+
+static uint64_t consumer_drain(struct consumer * c) {
+    uint64_t n = 0;
+    for (struct tap_record * r; (r = shm_next(c->s)) != NULL; n++) {
+        CHECK(r->bytes >= 8 && r->bytes % 8 == 0 && r->type <= TAP_REC_CONTEXT_END, "a record of %u bytes and type %u", r->bytes, r->type);
+        if (r->bytes < 8) {
+            return n;
+        }
+        if (r->type == TAP_REC_CAPTURE) {
+            CHECK(r->bytes == sizeof(struct tap_rec_capture), "a capture record of %u bytes", r->bytes);
+            consumer_take(c, (const struct tap_rec_capture *) r);
+        }
+        shm_read(c->s, r);
+    }
+    return n;
+}
+
+static void consumer_idle(struct consumer * c) {
+    while (c->n_held > 0) {
+        consumer_give(c);
+    }
+    shm_sleep(c->s, 1000000);
+}
+
+static void test_threads(int producers, uint64_t slots, uint64_t count, uint32_t overflow) {
+    test_case("threads: %d producers, %lu slots, policy %s", producers, (unsigned long) slots, overflow == TAP_OVERFLOW_BLOCK ? "block" : "drop");
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = slots, .slot_bytes = 128, .queue_bytes = 65536, .overflow = overflow});
+    tap_join(&s);
+    struct producer p[4];
+    struct consumer c = {.s = &s, .seed = 5, .keep = slots / 16, .gaps = overflow == TAP_OVERFLOW_DROP};
+    for (int i = 0; i < producers; i++) {
+        p[i] = (struct producer) {.s = &s, .name = (uint64_t) i, .seed = (uint64_t) i + 1, .count = count};
+        MUST(pthread_create(&p[i].thread, NULL, producer_main, &p[i]) == 0);
+    }
+    uint64_t want = 0, published = 0, refused = 0;
+    for (bool done = false; !done;) {
+        if (consumer_drain(&c) == 0) {
+            consumer_idle(&c);
+        }
+        if (overflow == TAP_OVERFLOW_BLOCK) {
+            done = c.taken == count * (uint64_t) producers;
+        } else if (rng_below(&c.seed, 50) == 0) { // under policy drop producers never wait for us
+            break;
+        }
+    }
+    for (int i = 0; i < producers; i++) {
+        pthread_join(p[i].thread, NULL);
+        published += p[i].published;
+        refused += p[i].refused;
+        want += count;
+    }
+    consumer_drain(&c);
+    CHECK(c.taken == published && published + refused == want, "%lu taken, %lu published, %lu refused of %lu", (unsigned long) c.taken,
+          (unsigned long) published, (unsigned long) refused, (unsigned long) want);
+    if (overflow == TAP_OVERFLOW_BLOCK) {
+        no_losses(s.h);
+        CHECK(refused == 0, "%lu refused", (unsigned long) refused);
+        CHECK(s.h->stats.waits > 0 && s.h->stats.wait_ns > 0, "nobody ever waited: the test does not test");
+    }
+    CHECK(s.h->waiting == 0, "%u threads are said to wait", s.h->waiting);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
+// ---- two processes --------------------------------------------------------------------------------------------------
+
+static void model_process(struct shm * s, uint64_t seed, uint64_t threads) {
+    tap_join(s);
+    struct producer p[4];
+    for (uint64_t i = 0; i < threads; i++) {
+        p[i] = (struct producer) {.s = s, .name = i, .seed = seed + i};
+        MUST(pthread_create(&p[i].thread, NULL, producer_main, &p[i]) == 0);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+static void test_killed_model(int rounds) {
+    test_case("two processes: the model killed at a random moment, %d rounds", rounds);
+    uint64_t seed = 42, taken = 0, died_waiting = 0;
+    for (int round = 0; round < rounds; round++) {
+        struct shm s;
+        shm_make(&s, &(struct shm_options) {.slots = 16 + rng_below(&seed, 100), .slot_bytes = 128, .queue_bytes = 65536});
+        s.h->config.collector_pid = getpid();
+        const pid_t pid = fork();
+        if (pid == 0) {
+            model_process(&s, rng_next(&seed), 1 + (uint64_t) round % 3);
+        }
+        struct consumer c = {.s = &s, .seed = seed, .keep = 1};
+        while (s.h->attached == 0) {
+            MUST(waitpid(pid, NULL, WNOHANG) == 0);
+            usleep(50);
+        }
+        const int64_t end = tap_now() + (int64_t) rng_below(&seed, 2000000);
+        const bool lazy = round % 4 == 0; // the model is killed while it waits
+        while (tap_now() < end) {
+            if (lazy || consumer_drain(&c) == 0) {
+                usleep(20);
+            }
+        }
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        died_waiting += s.h->waiting > 0;
+        consumer_drain(&c); // everything that was published is whole
+        consumer_idle(&c);
+        CHECK(shm_next(&s) == NULL, "the queue does not end");
+        taken += c.taken;
+        shm_free(&s);
+    }
+    CHECK(taken > (uint64_t) rounds * 10, "only %lu captures in all: the test does not test", (unsigned long) taken);
+    CHECK(died_waiting > 0, "no model died waiting: the test does not test");
+    test_end();
+}
+
+// What a model that lost its collector tells the test.
+struct orphan {
+    _Atomic int64_t ready_ns, waits_ns, done_ns;
+    _Atomic int32_t recording, model_pid;
+};
+
+static void on_alarm(int n) { (void) n; }
+
+static void orphan_process(struct shm * s, struct orphan * o, bool alarms) {
+    tap_join(s);
+    if (alarms) { // a profiler's timer cuts every wait short
+        sigaction(SIGALRM, &(struct sigaction) {.sa_handler = on_alarm}, NULL);
+        setitimer(ITIMER_REAL, &(struct itimerval) {{0, 20000}, {0, 20000}}, NULL);
+    }
+    o->ready_ns = tap_now();
+    struct producer p = {.s = s, .seed = 3};
+    for (uint64_t i = 0; i < 200; i++) {
+        produce(&p, i); // the collector never returns a slot: this waits
+    }
+    o->recording = tap_recording();
+    o->done_ns = tap_now();
+    _exit(0);
+}
+
+static void test_killed_collector(bool alarms) {
+    test_case("two processes: the collector killed while the model waits%s", alarms ? ", the model's waits cut short by signals" : "");
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = 16, .slot_bytes = 128, .queue_bytes = 65536});
+    struct orphan * o = mmap(NULL, sizeof(*o), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    MUST(o != MAP_FAILED);
+    prctl(PR_SET_CHILD_SUBREAPER, 1); // the orphan becomes ours
+    const pid_t collector = fork();
+    if (collector == 0) {
+        s.h->config.collector_pid = getpid();
+        const pid_t model = fork();
+        if (model == 0) {
+            orphan_process(&s, o, alarms);
+        }
+        o->model_pid = model;
+        for (;;) {
+            pause();
+        }
+    }
+    while (o->model_pid == 0 || s.h->waiting == 0) {
+        usleep(100);
+    }
+    usleep(250000); // while the collector lives, the model waits as long as it takes
+    CHECK(o->done_ns == 0, "the model did not wait for a collector that lives");
+    kill(collector, SIGKILL);
+    waitpid(collector, NULL, 0);
+    const int64_t died = tap_now();
+    while (o->done_ns == 0 && tap_now() - died < 5000000000) {
+        usleep(1000);
+    }
+    CHECK(o->done_ns != 0 && o->done_ns - died < 1000000000, "the model went on after %ld ms", o->done_ns == 0 ? -1 : (long) ((o->done_ns - died) / 1000000));
+    CHECK(!o->recording, "the model still records");
+    if (o->done_ns == 0) {
+        kill(o->model_pid, SIGKILL);
+    }
+    waitpid(o->model_pid, NULL, 0);
+    munmap(o, sizeof(*o));
+    shm_free(&s);
+    test_end();
+}
+
+// A program that collects in its own process has no collector as parent.
+static void * give_back_late(void * arg) {
+    struct shm * s = arg;
+    usleep(350000);
+    shm_give_back(s, 0, 4);
+    return NULL;
+}
+
+static void test_own_collector(void) {
+    test_case("one process: a wait longer than the look for the collector");
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = 8, .slot_bytes = 512, .queue_bytes = 65536});
+    s.h->config.collector_pid = getpid();
+    tap_join(&s);
+    uint64_t waited = 0;
+    enum tap_loss cause;
+    MUST(tap_pool_reserve(4, &waited, &cause) == 0 && tap_pool_reserve(4, &waited, &cause) == 4);
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, give_back_late, &s) == 0);
+    CHECK(tap_pool_reserve(4, &waited, &cause) == 0, "not waited for, cause %d", cause);
+    CHECK(waited >= 200000000, "waited for %lu ms", (unsigned long) waited / 1000000);
+    CHECK(tap_recording(), "recording has ended");
+    pthread_join(thread, NULL);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
+// ---- regions that are none ------------------------------------------------------------------------------------------
+
+static void spoil(struct tap_header * h, int how) {
+    switch (how) {
+        case 0:  h->magic++; break;
+        case 1:  h->version++; break;
+        case 2:  h->header_bytes -= 8; break;
+        case 3:  h->total_bytes += 4096; break;
+        case 4:  h->queue_bytes -= 8; break;
+        case 5:  h->queue_bytes = 0; break;
+        case 6:  h->queue_offset = h->total_bytes - 64; break;
+        case 7:  h->queue_offset = UINT64_MAX - 64; break; // the sum overflows
+        case 8:  h->ring_entries = 1ull << 61; break;      // the product overflows
+        case 9:  h->ring_entries = h->n_slots / 2; break;
+        case 10: h->ring_offset += 4; break;
+        case 11: h->slots_offset = UINT64_MAX - 4095; break;
+        case 12: h->n_slots = UINT64_MAX / h->slot_bytes + 2; break;
+        case 13: h->slot_bytes = 0; break;
+        case 14: h->n_slots = 0; break;
+        case 15: h->queue_offset = 0; break; // over the header
+        case 16: h->slot_bytes = 64; h->n_slots = 16; break; // no block of a quantised type fits a quarter
+        default: break;
+    }
+}
+
+static void test_regions(void) {
+    test_case("join: regions that are none");
+    for (int how = 0; how <= 17; how++) {
+        struct shm s;
+        shm_make(&s, &(struct shm_options) {.slots = 64});
+        spoil(s.h, how);
+        fake_real();
+        const int err = tap_attach(dup(s.fd));
+        CHECK(err == (how == 17 ? 0 : EINVAL), "spoilt in way %d: %s", how, strerror(err));
+        CHECK(how == 17 || tap.header == NULL, "way %d: joined", how);
+        CHECK(how != 17 || tap_attach(dup(s.fd)) == EALREADY, "joined twice"); // leaks the descriptor on purpose: it is the caller's
+        if (err == 0) {
+            tap_leave();
+        }
+        shm_free(&s);
+    }
+    int fd = memfd_create("short", 0);
+    MUST(fd >= 0 && ftruncate(fd, 100) == 0);
+    CHECK(tap_attach(fd) == EINVAL, "a file of 100 bytes was joined");
+    CHECK(tap_attach(-1) == EBADF, "no file was joined");
+    test_end();
+}
+
+int main(int argc, char ** argv) {
+    (void) argv;
+    if (argc > 1) { // the part for the thread sanitizer
+        test_threads(3, 64, 3000, TAP_OVERFLOW_BLOCK);
+        test_threads(3, 64, 3000, TAP_OVERFLOW_DROP);
+        return test_done();
+    }
+    static const uint64_t sizes[] = {4, 8, 63, 64, 65, 128, 129, 200};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        test_pool_model(sizes[i], 250000, 7 + i);
+    }
+    test_pool_model(1000, 100000, 99);
+    test_queue_model(300000, 1);
+    test_threads(1, 16, 20000, TAP_OVERFLOW_BLOCK);
+    test_threads(4, 64, 10000, TAP_OVERFLOW_BLOCK);
+    test_threads(4, 64, 10000, TAP_OVERFLOW_DROP);
+    test_killed_model(200);
+    test_killed_collector(false);
+    test_killed_collector(true);
+    test_own_collector();
+    test_regions();
+    return test_done();
+}
