@@ -54,11 +54,13 @@ static bool tap_wait_room(uint32_t seen) {
     pthread_mutex_unlock(&tap.lock);
     tap_wake_collector();
     struct timespec timeout = {.tv_sec = 0, .tv_nsec = 100 * 1000 * 1000};
-    long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
-    bool timed_out = rc != 0 && errno == ETIMEDOUT;
+    const int program_errno = errno;
+    const long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    const bool in_vain = rc != 0 && errno != EAGAIN; // too long, or cut short by a signal, which could happen every time
+    errno = program_errno;
     pthread_mutex_lock(&tap.lock);
-    if (atomic_load_explicit(&h->closed, memory_order_acquire) || (timed_out && getppid() != h->config.collector_pid)) {
-        tap.recording = false; // it said so; or, since it started this process, a new parent means that it died
+    if (atomic_load_explicit(&h->closed, memory_order_acquire) || (in_vain && !tap_collector_lives())) {
+        tap.recording = false;
     }
     return tap.recording;
 }
