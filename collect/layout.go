@@ -1,3 +1,5 @@
+//go:build linux
+
 package collect
 
 import "github.com/llamatap/llamatap/ggmlhooks"
@@ -20,6 +22,7 @@ const (
 const (
 	recordActivations = 1 << 0
 	recordGraphs      = 1 << 1
+	recordMapsAlone   = 1 << 2
 )
 
 type shmConfig struct {

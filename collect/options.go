@@ -1,3 +1,5 @@
+//go:build linux
+
 package collect
 
 import (
@@ -21,6 +23,8 @@ const (
 type Options struct {
 	Selection ggmlhooks.Selection
 	Overflow  Overflow
+	// MapsAlone leaves out everything but what Selection.Attention asks for.
+	MapsAlone bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// Backends is the folder that holds ggml's backends, for programs that would search a system folder. Empty: as they do.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package collect
 
 import (
@@ -60,6 +62,9 @@ func NewRegion(o Options) (*Region, error) {
 func fillConfig(c *shmConfig, o Options) error {
 	s := o.Selection
 	c.Record = recordActivations
+	if o.MapsAlone {
+		c.Record |= recordMapsAlone
+	}
 	c.Overflow = uint32(o.Overflow)
 	c.Granularity = uint32(s.Granularity)
 	c.Attention = uint32(s.Attention)

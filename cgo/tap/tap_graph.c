@@ -403,8 +403,7 @@ void tap_graph_select(struct tap_graph * g, const struct tap_config * config, _A
     if (!(config->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
         return;
     }
-    const bool only_attention = config->attention != TAP_ATTENTION_NONE && config->n_globs == 0 &&
-                                !config->layers_set && config->granularity == TAP_FULL_TENSOR;
+    const bool only_attention = (config->record & TAP_RECORD_MAPS_ALONE) != 0;
     tap_alias_views(g);
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];

@@ -26,6 +26,7 @@
 enum tap_record_flag {
     TAP_RECORD_ACTIVATIONS = 1u << 0,
     TAP_RECORD_GRAPHS      = 1u << 1, // graph descriptions and executions without tensors
+    TAP_RECORD_MAPS_ALONE  = 1u << 2, // of the activations, only what attention asks for
 };
 
 enum tap_overflow { TAP_OVERFLOW_BLOCK = 0, TAP_OVERFLOW_DROP = 1 };

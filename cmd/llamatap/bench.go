@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -94,16 +93,4 @@ func stockProgram(name string) string {
 		return ""
 	}
 	return path
-}
-
-// runLoad is the busy neighbour of comparison (e), in a process of its own.
-func runLoad(level string) error {
-	nice, err := strconv.Atoi(level)
-	if err != nil {
-		return err
-	}
-	return bench.Load(runtime.NumCPU(), func() {
-		runtime.LockOSThread()
-		syscall.Setpriority(syscall.PRIO_PROCESS, syscall.Gettid(), nice)
-	})
 }

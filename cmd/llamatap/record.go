@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -14,6 +16,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/models"
+	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/host"
 	"github.com/llamatap/llamatap/runner/session"
 )
@@ -40,6 +43,27 @@ func resolveTap(tap *config.Tap, model string) error {
 		return exitStatus{Code: 2, Err: err}
 	}
 	return nil
+}
+
+// recordModel starts the child. What would make it fail at once is told before anything is made for it.
+func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) error {
+	if cfg.Model != "" {
+		if err := runner.CheckModel(cfg.Model); err != nil {
+			return err
+		}
+	}
+	if n := layersOf(cfg.Model); n > 0 {
+		if err := recorders.CheckLayers(n); err != nil {
+			return exitStatus{Code: 2, Err: err}
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, append([]string{"run"}, rest...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return record(recorders, cmd, append([]string{"run"}, args...))
 }
 
 // record runs a prepared program under the tap and ends as the program ended.

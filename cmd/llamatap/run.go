@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -44,27 +43,6 @@ func runRun(args []string) error {
 		return runModel(cfg)
 	}
 	return recordModel(recorders, cfg, args, rest)
-}
-
-// recordModel starts the child. What would make it fail at once is told before anything is made for it.
-func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) error {
-	if cfg.Model != "" {
-		if err := runner.CheckModel(cfg.Model); err != nil {
-			return err
-		}
-	}
-	if n := layersOf(cfg.Model); n > 0 {
-		if err := recorders.CheckLayers(n); err != nil {
-			return exitStatus{Code: 2, Err: err}
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self, append([]string{"run"}, rest...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return record(recorders, cmd, append([]string{"run"}, args...))
 }
 
 // parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.

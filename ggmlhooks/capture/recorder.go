@@ -59,12 +59,11 @@ type graph struct {
 // execution is one micro-batch with its rows.
 type execution struct {
 	stream.Execution
-	g        *graph
-	phase    ggmlhooks.Phase
-	ns       int64 // graph entry to graph end
-	held     bool  // undecided, and nothing of it was written yet
-	packets  []heldPacket
-	heldSize int64
+	g       *graph
+	phase   ggmlhooks.Phase
+	ns      int64 // graph entry to graph end
+	held    bool  // undecided, and nothing of it was written yet
+	packets []heldPacket
 }
 
 // heldPacket is a packet that waits in the tap's slots.

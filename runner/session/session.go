@@ -1,3 +1,5 @@
+//go:build linux
+
 package session
 
 import (
@@ -62,6 +64,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	budget := split(int64(o.Tap.Memory))
 	region, err := collect.NewRegion(collect.Options{
 		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
+		MapsAlone: o.Tap.AttentionAlone(),
 	})
 	if err != nil {
 		return Result{}, err

@@ -1,3 +1,5 @@
+//go:build linux
+
 package session
 
 import (
@@ -17,6 +19,7 @@ type Summary struct {
 	WallNS            int64 // first graph entry to last graph end
 	Packets           uint64
 	SourceBytes       uint64 // taken from tensors
+	RawBytes          uint64 // of the same in the stored element type
 	StoredBytes       uint64
 	Lost              []collect.Loss
 	OwnNS             int64 // the tap on the model's threads
@@ -35,7 +38,7 @@ func (s *sink) summary(*collect.Process) Summary {
 	return Summary{
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,
-		Packets: written.Packets, SourceBytes: written.SrcBytes, StoredBytes: written.Stored, Lost: stats.Losses,
+		Packets: written.Packets, SourceBytes: written.SrcBytes, RawBytes: written.RawBytes, StoredBytes: written.Stored, Lost: stats.Losses,
 		OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS),
 	}
@@ -50,7 +53,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 	tokens := s.Prompt + s.Generated
 	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(s.Prompt, s.PrefillNS), s.Generated, rate(s.Generated, s.DecodeNS))
 	fmt.Fprintf(out, "          captured  %d tensors, %s, stored as %s%s, %s\n",
-		s.Packets, size(s.SourceBytes), size(s.StoredBytes), ratio(s.SourceBytes, s.StoredBytes), lost(s.Lost))
+		s.Packets, size(s.SourceBytes), size(s.StoredBytes), s.ratios(), lost(s.Lost))
 	if tokens > 0 && s.WallNS > 0 {
 		fmt.Fprintf(out, "          overhead  %.2f %% of the run, %.1f µs per token in the tap; %.1f µs per token waiting for the recording\n",
 			100*float64(s.OwnNS)/float64(s.WallNS), float64(s.OwnNS)/1e3/float64(tokens), float64(s.WaitNS)/1e3/float64(tokens))
@@ -68,7 +71,10 @@ func (s Summary) heldBack(out io.Writer) {
 	if rate >= s.Want {
 		return
 	}
-	why := "the model made no more"
+	why := "nothing: the model made no more"
+	if len(s.Lost) > 0 {
+		why = "a full pool: what was lost is not counted here"
+	}
 	if s.WaitNS > s.WallNS/20 {
 		why = "packing and compression"
 		if s.disk > s.pack {
@@ -85,11 +91,13 @@ func rate(n, ns int64) string {
 	return fmt.Sprintf(" (%.1f tokens/s)", float64(n)/(float64(ns)/1e9))
 }
 
-func ratio(source, stored uint64) string {
-	if stored == 0 {
+// ratios are both ratios that people mean: against the tensors as the model computed them, and against their stored element type,
+// which is the codec's own share.
+func (s Summary) ratios() string {
+	if s.StoredBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%.2f×)", float64(source)/float64(stored))
+	return fmt.Sprintf(" (ratio %.2f, the codec's share %.2f)", float64(s.SourceBytes)/float64(s.StoredBytes), float64(s.RawBytes)/float64(s.StoredBytes))
 }
 
 func lost(losses []collect.Loss) string {

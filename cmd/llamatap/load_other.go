@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func runLoad(string) error { return errNotHere }

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/llamatap/llamatap/config"
+)
+
+// errNotHere is what every command that records answers on other systems.
+var errNotHere = fmt.Errorf("recording needs Linux; captures can be read here: %w", errors.ErrUnsupported)
+
+func runExec([]string) error { return errNotHere }
+
+func resolveTap(tap *config.Tap, _ string) error {
+	return tap.Resolve(config.ResolveOptions{})
+}
+
+func recordModel(*config.Tap, *config.Run, []string, []string) error { return errNotHere }
