@@ -217,6 +217,8 @@ func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
 func (r *Recorder) begin(x *execution) error {
 	x.held = false
 	if err := r.o.Stream.AppendExecution(&x.Execution); err != nil {
+		r.dropHeld(x.packets)
+		x.packets = x.packets[:0]
 		return err
 	}
 	for i := range x.packets {
@@ -311,6 +313,16 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	}
 	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
 	return errors.Join(append(errs, r.o.Stream.Commit())...)
+}
+
+// Close gives back what is still held after a failure; nothing more is written.
+func (r *Recorder) Close() {
+	for _, ctx := range r.ctxs {
+		for _, x := range ctx.pending {
+			r.dropHeld(x.packets)
+			x.packets = x.packets[:0]
+		}
+	}
 }
 
 // discard makes an execution set-up: what is held of it is dropped, what was written is marked.

@@ -221,8 +221,10 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit, ok bool) erro
 		return nil
 	}
 	var errs []error
-	if s.recorder != nil {
+	if s.recorder != nil && ok {
 		errs = append(errs, s.recorder.Finish())
+	} else if s.recorder != nil {
+		s.recorder.Close()
 	}
 	for _, loss := range s.region.Stats().Losses {
 		errs = append(errs, s.stream.AppendLoss(stream.Loss{Cause: loss.Cause, Packets: loss.Packets, Bytes: loss.Bytes}))

@@ -1,0 +1,232 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// script is a stream and a token file that write down what they are told.
+type script struct {
+	events []string
+	fail   error
+}
+
+func (s *script) note(format string, args ...any) error {
+	s.events = append(s.events, fmt.Sprintf(format, args...))
+	return s.fail
+}
+
+func (s *script) Append(p *stream.Packet, data []byte, release func()) error {
+	release()
+	return s.note("packet %s exec %d tokens %d+%d %v", p.Name, p.Exec, p.TokenFirst, p.TokenCount, p.Phase)
+}
+
+func (s *script) AppendExecution(e *stream.Execution) error {
+	return s.note("exec %d rows %d %v", e.Exec, len(e.Rows), e.Phase)
+}
+
+func (s *script) AppendResolution(r stream.Resolution) error {
+	return s.note("resolve %d-%d %v", r.FirstExec, r.LastExec, r.Phase)
+}
+
+func (s *script) Commit() error { return nil }
+
+type tokens struct{ *script }
+
+func (t tokens) Append(ctx uint32, row *ggmlhooks.Row) error {
+	return t.note("token %d id %d %v", row.Index, row.Token, row.Phase)
+}
+
+// bench drives a recorder with one context whose graph has one captured node of one value per token.
+type bench struct {
+	*testing.T
+	script   *script
+	recorder *Recorder
+	call     uint64
+	exec     uint64
+	next     int64
+	open     int // captures that were not released
+}
+
+func newBench(t *testing.T, o Options) *bench {
+	b := &bench{T: t, script: &script{}}
+	o.Stream, o.Tokens = b.script, tokens{b.script}
+	b.recorder = NewRecorder(o)
+	b.check(b.recorder.Graph(&ggmlhooks.Graph{ID: 1, Tokens: 1, Nodes: []ggmlhooks.Node{
+		{Name: "l_out-0", Op: "ADD", Occurrence: 1, Wanted: true, Computed: true, Alias: -1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{1, 2, 1, 1}},
+	}}))
+	return b
+}
+
+func (b *bench) check(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// decode is one call of one micro-batch.
+func (b *bench) decode(provisional, read bool, ids ...int32) {
+	b.Helper()
+	b.call++
+	b.exec++
+	call := ggmlhooks.Call{Number: b.call, Read: read}
+	e := ggmlhooks.Exec{Number: b.exec, Graph: 1, Call: b.call, TokenFirst: b.next, Provisional: provisional, Captured: true, MonoNS: int64(b.exec) * 100}
+	for i, id := range ids {
+		pos := int32(b.next) + int32(i)
+		call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: id, Pos: pos, Seqs: []int32{0}, Output: i == len(ids)-1})
+		e.Tokens = append(e.Tokens, id)
+		e.Pos = append(e.Pos, pos)
+	}
+	b.next += int64(len(ids))
+	b.check(b.recorder.Call(&call))
+	b.check(b.recorder.Exec(&e))
+	b.open++
+	b.check(b.recorder.Capture(&ggmlhooks.Capture{
+		Exec: b.exec, Graph: 1, Node: 0, NE: [4]int64{1, int64(len(ids)), 1, 1}, RowCount: len(ids), Blocks: 1,
+		Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
+	}))
+	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: b.exec, MonoNS: int64(b.exec)*100 + 50}))
+}
+
+func (b *bench) resolve(discarded bool) {
+	b.Helper()
+	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: b.exec, Discarded: discarded}))
+}
+
+func (b *bench) want(events ...string) {
+	b.Helper()
+	if !slices.Equal(b.script.events, events) {
+		b.Errorf("written:\n%q\nwant:\n%q", b.script.events, events)
+	}
+	if b.open != 0 {
+		b.Errorf("%d captures were not released exactly once", b.open)
+	}
+}
+
+func TestWarmUpIsDropped(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(true, false, 9, 9)
+	if b.open != 1 {
+		t.Error("a warm-up's tensor did not stay in its slots")
+	}
+	b.resolve(true)
+	b.next = 0
+	b.decode(true, false, 5, 6)
+	b.resolve(false)
+	b.decode(false, true, 7)
+	b.check(b.recorder.Finish())
+	b.want("exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 0+2 prefill", "token 0 id 5 prefill", "token 1 id 6 prefill",
+		"exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
+	use := b.recorder.Use()
+	if use.Setup != 1 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 || use.Held != 0 {
+		t.Errorf("use %+v", use)
+	}
+}
+
+func TestWarmUpThatHadToBeWritten(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(true, false, 9)
+	b.check(b.recorder.Relieve(false))
+	if len(b.script.events) != 0 {
+		t.Errorf("written without need: %q", b.script.events)
+	}
+	b.check(b.recorder.Relieve(true))
+	b.resolve(true)
+	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "resolve 1-1 setup")
+}
+
+func TestHoldBound(t *testing.T) {
+	b := newBench(t, Options{HoldBytes: 4})
+	b.decode(true, false, 9)
+	b.check(b.recorder.Relieve(false))
+	if len(b.script.events) != 0 {
+		t.Errorf("written under the bound: %q", b.script.events)
+	}
+	b.decode(true, false, 9)
+	b.check(b.recorder.Relieve(false))
+	b.resolve(false)
+	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "exec 2 rows 1 prefill", "packet l_out-0 exec 2 tokens 1+1 prefill",
+		"token 0 id 9 prefill", "token 1 id 9 prefill")
+}
+
+func TestModelKilledUndecided(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(true, false, 9)
+	b.check(b.recorder.Finish())
+	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 9 prefill")
+}
+
+func TestMaintenance(t *testing.T) {
+	b := newBench(t, Options{})
+	b.check(b.recorder.Graph(&ggmlhooks.Graph{ID: 2}))
+	b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: 7, Graph: 2, TokenFirst: -1}))
+	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: 7}))
+	b.want("exec 7 rows 0 maintenance")
+	if use := b.recorder.Use(); use.Graphs[ggmlhooks.PhaseMaintenance] != 1 {
+		t.Errorf("use %+v", use)
+	}
+}
+
+func TestFailureReleasesEverything(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(true, false, 9)
+	b.decode(true, false, 9)
+	b.script.fail = errors.New("disk full")
+	if err := b.recorder.Resolve(ggmlhooks.Resolve{Exec: 2}); !errors.Is(err, b.script.fail) {
+		t.Errorf("error %v", err)
+	}
+	b.recorder.Close()
+	if b.open != 0 {
+		t.Errorf("%d captures were not released", b.open)
+	}
+}
+
+func TestUnannounced(t *testing.T) {
+	b := newBench(t, Options{})
+	if err := b.recorder.Exec(&ggmlhooks.Exec{Number: 1, Graph: 99}); !errors.Is(err, ErrDesync) {
+		t.Errorf("unknown graph: %v", err)
+	}
+	released := false
+	err := b.recorder.Capture(&ggmlhooks.Capture{Exec: 99, Release: func() { released = true }})
+	if !errors.Is(err, ErrDesync) || !released {
+		t.Errorf("unknown execution: %v, released %v", err, released)
+	}
+}
+
+func TestSampledSlices(t *testing.T) {
+	var kept []byte
+	var packet stream.Packet
+	b := newBench(t, Options{Selection: ggmlhooks.Selection{Granularity: ggmlhooks.SampledSlices, SamplingRate: 0.25, Seed: 11}})
+	b.recorder.o.Stream = &grab{b.script, &packet, &kept}
+	b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, TokenFirst: 0, Tokens: []int32{1}, Pos: []int32{0}}))
+	data := make([]byte, 40*4)
+	for i := range data {
+		data[i] = byte(i / 4)
+	}
+	b.check(b.recorder.Capture(&ggmlhooks.Capture{Exec: 1, Graph: 1, NE: [4]int64{40, 1, 1, 1}, RowCount: 1, Blocks: 1, Data: data, Release: func() {}}))
+	var want []byte
+	for _, i := range ggmlhooks.SampleIndices(nil, packet.SampleSeed, packet.SampleTotal, ggmlhooks.SampleSize(packet.SampleTotal, 0.25)) {
+		want = append(want, data[i*4:i*4+4]...)
+	}
+	if packet.SampleTotal != 40 || len(kept) != 40 || !slices.Equal(kept, want) {
+		t.Errorf("kept %v of %d, want %v", kept, packet.SampleTotal, want)
+	}
+}
+
+// grab is a script that keeps the last packet.
+type grab struct {
+	*script
+	packet *stream.Packet
+	data   *[]byte
+}
+
+func (g *grab) Append(p *stream.Packet, data []byte, release func()) error {
+	*g.packet, *g.data = *p, slices.Clone(data)
+	return g.script.Append(p, data, release)
+}
