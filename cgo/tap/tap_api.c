@@ -530,15 +530,37 @@ void llama_sampler_accept(struct llama_sampler * sampler, llama_token token) {
     depth--;
 }
 
-static void tap_cleared(struct tap_context * c, void * memory) {
-    if (c->memory == memory && c->provisional) {
-        tap_context_resolve(c, true);
+// tap_no_warmup says whether the program was told not to warm up, with the flag that llama.cpp's programs have for it.
+static bool tap_no_warmup(void) {
+    static const char flag[] = "--no-warmup";
+    char args[4096];
+    FILE * file = fopen("/proc/self/cmdline", "r");
+    const size_t n = file != NULL ? fread(args, 1, sizeof(args), file) : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return memmem(args, n, flag, sizeof(flag)) != NULL;
+}
+
+struct tap_clear {
+    llama_memory_t memory;
+    bool           data;
+};
+
+// What was computed and is thrown away unread was set-up. llama-bench does not wipe its cache (data is false), neither after the
+// warm-up nor between its timed runs, which nobody reads either: of those clears only a context's first ends set-up.
+static void tap_cleared(struct tap_context * c, void * user_data) {
+    const struct tap_clear * clear = user_data;
+    if (c->memory == clear->memory && c->provisional && c->pending) {
+        tap_context_resolve(c, clear->data || !tap_no_warmup());
+        c->provisional = clear->data;
     }
 }
 
 void llama_memory_clear(llama_memory_t memory, bool data) {
-    if (data && memory != NULL && tap_on()) {
-        tap_contexts_each(tap_cleared, memory);
+    if (memory != NULL && tap_on()) {
+        struct tap_clear clear = {memory, data};
+        tap_contexts_each(tap_cleared, &clear);
     }
     tap_real.llama_memory_clear(memory, data);
 }
