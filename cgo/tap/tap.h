@@ -266,6 +266,8 @@ struct tap_sched {
     bool                             user_wants;
     uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
     uint32_t                         lost;
+    bool                             untold; // the collector was not told of this execution: its packets are lost …
+    enum tap_loss                    untold_cause; // … for this cause
     uint64_t                         wait_ns;
     int32_t *                        scratch; // tokens, positions, output ids of the execution
     size_t                           scratch_size;

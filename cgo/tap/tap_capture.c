@@ -93,6 +93,10 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
     if (bytes == 0) {
         return;
     }
+    if (s->untold) {
+        tap_piece_lost(s, p, s->untold_cause);
+        return;
+    }
     const uint64_t n = (bytes + tap.header->slot_bytes - 1) / tap.header->slot_bytes;
     enum tap_loss cause = TAP_LOSS_POOL_FULL;
     const int64_t slot = tap_pool_reserve(n, &s->wait_ns, &cause);
@@ -244,12 +248,20 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     return wanted || s->user_wants;
 }
 
+// tap_ask_off answers once recording has ended, in a forked child too: the callback stays with the scheduler for a while, and the
+// graph that it is asked for need not be the one that was described.
+static bool tap_ask_off(struct tap_sched * s, struct ggml_tensor * t) {
+    s->at = -1;
+    s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
+    return s->user_wants;
+}
+
 static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
     struct tap_sched * s = user_data;
     if (ask) {
-        return tap_ask(s, t);
+        return tap_on() ? tap_ask(s, t) : tap_ask_off(s, t);
     }
-    if (s->at >= 0 && s->graph.nodes[s->at].wanted) {
+    if (s->at >= 0 && s->graph.nodes[s->at].wanted && tap.header != NULL) {
         tap_capture_node(s, s->at);
     }
     return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
@@ -333,6 +345,7 @@ static bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t tok
     const int32_t n_outputs = g->n_outputs > 0 ? g->n_outputs : 0;
     size_t bytes = s->cap_runs;
     if (!tap_grow((void **) &s->runs, &bytes, (size_t) (g->n_tokens + n_outputs) * sizeof(s->runs[0]))) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
         return false;
     }
     s->cap_runs = bytes;
@@ -401,6 +414,19 @@ static void tap_install(struct tap_sched * s, bool want) {
     }
 }
 
+// tap_exec_lost counts every packet of an execution of which the collector will not hear.
+static void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
+    s->untold = true;
+    s->untold_cause = cause;
+    for (int i = 0; i < s->graph.n_nodes; i++) {
+        if (s->graph.nodes[i].wanted) {
+            tap_capture_node(s, i);
+        }
+    }
+    tap_capture_inputs(s);
+    s->untold = false;
+}
+
 void tap_exec_begin(struct tap_sched * s) {
     struct tap_graph * g = &s->graph;
     struct tap_context * c = s->context;
@@ -414,6 +440,9 @@ void tap_exec_begin(struct tap_sched * s) {
     const int32_t n_out = g->n_outputs > 0 ? g->n_outputs : 0;
     size_t have = s->scratch_size;
     bool ok = tap_grow((void **) &s->scratch, &have, (size_t) (2 * n + n_out) * sizeof(int32_t));
+    if (!ok) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
+    }
     s->scratch_size = have;
     struct tap_rec_exec rec = {
         .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) tap_now(),
@@ -439,8 +468,11 @@ void tap_exec_begin(struct tap_sched * s) {
         if (n_out > 0 && tap_is_i32(g->out_ids, n_out)) {
             tap_read_input(at, g->out_ids, n_out);
             rec.n_outputs = (uint32_t) n_out;
+        } else if (n_out > 0) { // output rows whose tokens cannot be read
+            tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, (uint64_t) g->n_wanted, 0);
+            ok = false;
         }
-        ok = tap_make_runs(s, at, rec.token_first);
+        ok = ok && tap_make_runs(s, at, rec.token_first);
         part = (struct tap_part) {s->scratch, (size_t) (rec.n_tokens + rec.n_pos + rec.n_outputs) * sizeof(int32_t)};
     }
     bool capture = ok && n > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0) && s->n_token_runs + s->n_output_runs > 0;
@@ -448,13 +480,9 @@ void tap_exec_begin(struct tap_sched * s) {
     const bool known = reused || tap_graph_send(g, c->number);
     if (!known || !tap_queue_put(&rec.h, sizeof(rec), &part, 1)) {
         if (capture) {
-            s->lost += (uint32_t) g->n_wanted;
-            tap_loss_add(tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE, (uint64_t) g->n_wanted, 0);
+            tap_exec_lost(s, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         }
         capture = false;
-    }
-    if (!ok) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
     }
     if (capture && g->n_inputs_wanted > 0) {
         tap_capture_inputs(s);

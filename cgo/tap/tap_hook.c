@@ -200,8 +200,20 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     return ok;
 }
 
+// tap_retire takes our callback away from a scheduler when recording has ended.
+static void tap_retire(ggml_backend_sched_t sched) {
+    struct tap_sched * s = tap_sched_of(sched, false);
+    if (s != NULL && s->installed) {
+        tap_real.ggml_backend_sched_set_eval_callback(sched, s->user_callback, s->user_data);
+        s->installed = false;
+    }
+}
+
 enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     if (!tap_on()) {
+        if (tap.header != NULL) {
+            tap_retire(sched);
+        }
         return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
     }
     const int64_t began = tap_now();
@@ -226,6 +238,9 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     s->computing = true;
     const enum ggml_status status = tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
     s->computing = false;
+    if (tap.header == NULL) {
+        return status; // a child, forked inside of the graph
+    }
     const int64_t left = tap_now();
     tap_exec_end(s, status);
     const uint64_t own = (uint64_t) (entered - began) + (uint64_t) (tap_now() - left);
@@ -234,8 +249,8 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
 }
 
 void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void * user_data) {
-    if (tap_on()) {
-        struct tap_sched * s = tap_sched_of(sched, true);
+    if (tap.header != NULL) {
+        struct tap_sched * s = tap_sched_of(sched, tap_on());
         if (s != NULL) {
             s->user_callback = callback;
             s->user_data = user_data;

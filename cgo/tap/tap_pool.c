@@ -255,7 +255,7 @@ bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct
             at += parts[i].bytes;
         }
         atomic_store_explicit(&h->queue_head, head + bytes, memory_order_release);
-    } else {
+    } else if (record->type != TAP_REC_CAPTURE) { // a tensor is counted, with its own size, by who lost it
         tap_loss_add(cause, 0, bytes);
     }
     pthread_mutex_unlock(&tap.lock);

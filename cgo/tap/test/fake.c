@@ -175,12 +175,13 @@ static void fake_sched_free(ggml_backend_sched_t s) { free(s); }
 
 // ---- llama.cpp ------------------------------------------------------------------------------------------------------
 
-_Atomic int fake_accepts;
+_Atomic int  fake_accepts, fake_loads;
+const char * fake_loads_from;
 
 static int32_t fake_run(struct llama_context * ctx) {
     ctx->decodes++;
     if (ctx->graph == NULL) {
-        return 0;
+        return ctx->status;
     }
     if (ctx->fresh) {
         ggml_backend_sched_alloc_graph(ctx->sched, &ctx->graph->cgraph);
@@ -232,12 +233,20 @@ static struct llama_model * fake_load(const char * path, struct llama_model_para
     return path[0] == 0 ? NULL : (struct llama_model *) malloc(1);
 }
 static struct llama_context * fake_init(struct llama_model * m, struct llama_context_params p) {
-    (void) m;
     struct llama_context * ctx = calloc(1, sizeof(*ctx));
     MUST(ctx != NULL);
-    ctx->decodes = -(int) p.flash_attn_type - 100; // tells a test what reached llama.cpp
+    ctx->model = m;
+    ctx->flash_attn = (int32_t) p.flash_attn_type;
     return ctx;
 }
+static const struct llama_model * fake_get_model(const struct llama_context * ctx) { return ctx->model; }
+static int32_t fake_meta(const struct llama_model * m, const char * key, char * out, size_t size) {
+    (void) m;
+    return strcmp(key, "general.architecture") == 0 ? snprintf(out, size, "fake") : -1;
+}
+static int32_t fake_desc(const struct llama_model * m, char * out, size_t size) { (void) m; return snprintf(out, size, "a fake of %d B", 7); }
+static void    fake_load_all(void) { fake_loads++; }
+static void    fake_load_all_from(const char * folder) { fake_loads_from = folder; }
 
 void fake_real(void) {
     struct tap_real * r = &tap_real;
@@ -279,4 +288,9 @@ void fake_real(void) {
     r->llama_free = fake_free;
     r->llama_model_load_from_file = fake_load;
     r->llama_init_from_model = fake_init;
+    r->llama_get_model = fake_get_model;
+    r->llama_model_meta_val_str = fake_meta;
+    r->llama_model_desc = fake_desc;
+    r->ggml_backend_load_all = fake_load_all;
+    r->ggml_backend_load_all_from_path = fake_load_all_from;
 }

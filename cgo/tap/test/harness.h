@@ -207,9 +207,14 @@ struct llama_context {
     struct graph *              graph; // what a decode computes; NULL = nothing
     bool                        fresh; // allocate before computing
     int                         decodes;
+    struct llama_model *        model;
+    int32_t                     flash_attn; // as it reached llama.cpp
+    int32_t                     status;     // what a decode returns
 };
 
 struct llama_batch_ext { int n; };
+extern _Atomic int  fake_loads;      // calls of ggml_backend_load_all
+extern const char * fake_loads_from; // folder of the last ggml_backend_load_all_from_path
 extern _Atomic int fake_accepts; // calls of the real llama_sampler_accept; a sampler's ctx is the member that it hands tokens on to
 
 #endif

@@ -110,7 +110,7 @@ static void test_model(int n_tokens, int n_outputs, int experts, bool flash, boo
 struct wish {
     const char *  name;
     const char *  globs[4];
-    uint32_t      granularity, attention;
+    uint32_t      granularity, attention, record;
     const char *  layers; // one digit per layer
     wanted_fn     wanted;
     const char *  arg;
@@ -152,6 +152,10 @@ static bool want_attention(const struct graph * g, int i, void * arg) {
     return arg != NULL ? keys || query : t->op == GGML_OP_SOFT_MAX && t->src[1] != NULL;
 }
 
+static bool want_attention_and_out(const struct graph * g, int i, void * arg) {
+    return want_attention(g, i, arg) || strncmp(g->nodes[i]->name, "l_out", 5) == 0;
+}
+
 static bool want_writes(const struct graph * g, int i, void * arg) {
     return g->nodes[i]->op == GGML_OP_SET_ROWS && strncmp(g->nodes[i]->name, arg, strlen(arg)) == 0;
 }
@@ -164,6 +168,7 @@ static bool want_nothing(const struct graph * g, int i, void * arg) {
 static void wish_fill(struct tap_config * c, const struct wish * w) {
     c->granularity = w->granularity;
     c->attention = w->attention;
+    c->record |= w->record;
     for (; c->n_globs < 4 && w->globs[c->n_globs] != NULL; c->n_globs++) {
         snprintf(c->globs[c->n_globs], TAP_GLOB_SIZE, "%s", w->globs[c->n_globs]);
     }
@@ -220,8 +225,11 @@ static void test_wishes(void) {
     test_wish(&(struct wish) {.name = "an unnamed node behind a named view", .globs = {"kqv_out*"}, .wanted = want_names,
               .arg = "~kqv_out-0 ~kqv_out-1 ~kqv_out-2"}, true);
     test_wish(&(struct wish) {.name = "the node of that name", .globs = {"kqv_out*"}, .wanted = want_names, .arg = "kqv_out-0 kqv_out-1 kqv_out-2"}, false);
-    test_wish(&(struct wish) {.name = "attention kept", .attention = TAP_ATTENTION_KEEP, .wanted = want_attention, .arg = "flash"}, true);
-    test_wish(&(struct wish) {.name = "attention exact", .attention = TAP_ATTENTION_EXACT, .wanted = want_attention}, false);
+    test_wish(&(struct wish) {.name = "attention kept", .attention = TAP_ATTENTION_KEEP, .record = TAP_RECORD_MAPS_ALONE, .wanted = want_attention, .arg = "flash"}, true);
+    test_wish(&(struct wish) {.name = "attention exact", .attention = TAP_ATTENTION_EXACT, .record = TAP_RECORD_MAPS_ALONE,
+              .wanted = want_attention}, false);
+    test_wish(&(struct wish) {.name = "attention kept beside l_out", .attention = TAP_ATTENTION_KEEP, .globs = {"l_out"}, .wanted = want_attention_and_out,
+              .arg = "flash"}, true);
 }
 
 // What --tap-attention takes of the inputs: mask and row indices, as they were at entry.
@@ -697,6 +705,69 @@ static void test_strange_node(void) {
     bed_end(&b);
 }
 
+// ---- a pool that is too small ---------------------------------------------------------------------------------------
+
+static void count_captures(const struct log * l, uint64_t * packets, uint64_t * bytes) {
+    for (const struct event * e = l->first; e != NULL; e = e->next) {
+        if (e->type == TAP_REC_CAPTURE) {
+            *packets += 1;
+            *bytes += ((const struct tap_rec_capture *) e->record)->bytes;
+        }
+    }
+}
+
+// Policy drop: what is captured and what is counted as lost are together all that was wanted, in packets and in bytes.
+static void test_drop(uint64_t slots, bool drain) {
+    test_case("drop: %lu slots, %s, captured and lost are all that was wanted", (unsigned long) slots, drain ? "slots held" : "nothing read");
+    static const int32_t outs[2] = {1, 5};
+    uint64_t packets[2] = {0}, bytes[2] = {0}, lost[2] = {0};
+    for (int small = 0; small < 2; small++) {
+        struct bed b;
+        bed_make(&b, &(struct shm_options) {.slots = small ? slots : 16384, .slot_bytes = 4096, .queue_bytes = small && !drain ? 65536 : 1 << 20, .overflow = TAP_OVERFLOW_DROP});
+        model_graph(&b.graph, &(struct model_options) {.n_layer = 6, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4}, tokens, positions, outs);
+        b.log.hold = true;
+        bed_join(&b);
+        for (int i = 0; i < 5; i++) {
+            bed_run(&b, i == 0);
+            if (drain) {
+                log_drain(&b.log);
+            }
+        }
+        log_drain(&b.log);
+        count_captures(&b.log, &packets[small], &bytes[small]);
+        uint64_t told = 0, ends = 0;
+        for (const struct event * e = b.log.first; e != NULL; e = e->next) {
+            if (e->type == TAP_REC_EXEC_END) {
+                told += ((const struct tap_rec_exec_end *) e->record)->lost;
+                ends++;
+            }
+        }
+        const struct tap_count * loss = b.shm.h->stats.loss;
+        if (small) {
+            lost[0] = loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets;
+            lost[1] = loss[TAP_LOSS_POOL_FULL].bytes; // a lost record's own bytes count as queue_full
+            CHECK(lost[0] > 0, "nothing was lost: the test does not test");
+            CHECK(ends < 5 || told == lost[0], "the executions tell of %lu losses, not %lu", (unsigned long) told, (unsigned long) lost[0]);
+            CHECK(b.shm.h->stats.waits == 0, "the model waited");
+        } else {
+            CHECK(loss[TAP_LOSS_POOL_FULL].packets + loss[TAP_LOSS_QUEUE_FULL].packets == 0, "the large pool is too small for the test");
+        }
+        if (small) {
+            bed_end(&b);
+        } else {
+            log_clear(&b.log);
+            ggml_backend_sched_free(b.sched);
+            tap_leave();
+            graph_free(&b.graph);
+            shm_free(&b.shm);
+        }
+    }
+    test_case("drop: the sums of the case before");
+    CHECK(packets[1] + lost[0] == packets[0], "%lu captured and %lu lost of %lu", (unsigned long) packets[1], (unsigned long) lost[0], (unsigned long) packets[0]);
+    CHECK(!drain || bytes[1] + lost[1] == bytes[0], "%lu and %lu of %lu bytes", (unsigned long) bytes[1], (unsigned long) lost[1], (unsigned long) bytes[0]);
+    test_end();
+}
+
 // ---- names ----------------------------------------------------------------------------------------------------------
 
 static void test_globs(void) {
@@ -892,6 +963,9 @@ int main(int argc, char ** argv) {
     test_implicit_alloc();
     test_many_leafs();
     test_strange_node();
+    test_drop(50, true);
+    test_drop(300, true);
+    test_drop(16384, false);
     test_globs();
     test_threads();
     return test_done();
