@@ -316,10 +316,8 @@ static struct tap_row_place tap_rows_viewed(const struct ggml_tensor * to, const
 
 static struct tap_row_place tap_rows_gathered(const struct tap_graph * g, const struct ggml_tensor * t) {
     struct tap_row_place p = tap_rows_of(g, t->src[1]);
-    if (p.rows != TAP_ROWS_NONE) {
-        p.dim++;
-    }
-    return p;
+    p.dim++;
+    return p.rows != TAP_ROWS_NONE && p.dim < TAP_MAX_DIMS ? p : tap_no_rows;
 }
 
 static struct tap_row_place tap_rows_multiplied(const struct tap_graph * g, const struct ggml_tensor * t) {
