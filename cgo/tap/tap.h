@@ -100,6 +100,8 @@ struct tap {
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
     uint64_t            n_used;
+    uint64_t            reserved;   // reservations so far
+    uint64_t            queue_tail; // the collector's place in the queue, when last looked at
     _Atomic bool        recording; // cleared when the collector is gone
 };
 

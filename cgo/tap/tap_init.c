@@ -113,6 +113,8 @@ static int tap_map(int fd) {
     tap.used_words = words;
     tap.first_free_word = 0;
     tap.n_used = 0;
+    tap.reserved = 0;
+    tap.queue_tail = 0;
     tap.header = h;
     return 0;
 }

@@ -3,7 +3,8 @@
 // tap_pool.c: the slot pool and the record queue.
 //
 // Hot path: one lock and a bit scan per reservation, one lock and a copy of some 100 bytes per record; no allocation, no
-// system call except the futex wait on a full pool.
+// system call except the futex wait on a full pool. Words that the collector writes are read only now and then: each costs a
+// trip to its core's cache.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -75,6 +76,9 @@ static bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
     return tap.header->config.overflow == TAP_OVERFLOW_BLOCK;
 }
 
+// Slots are taken back from the collector once in so many reservations, and whenever none is free.
+enum { TAP_TAKE_BACK_EVERY = 16 };
+
 // ---- pool -----------------------------------------------------------------------------------------------------------
 
 static void tap_pool_clear(uint64_t first, uint64_t n) {
@@ -139,7 +143,11 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     int64_t first;
     int64_t since = 0;
     pthread_mutex_lock(&tap.lock);
-    for (;;) {
+    if (++tap.reserved % TAP_TAKE_BACK_EVERY == 0) {
+        tap_pool_take_back();
+    }
+    first = tap.recording ? tap_pool_scan(n) : -1;
+    while (first < 0) {
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         tap_pool_take_back();
         first = tap.recording ? tap_pool_scan(n) : -1;
@@ -190,11 +198,12 @@ size_t tap_queue_largest(void) { return tap.header->queue_bytes / 4; }
 static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     int64_t since = 0;
-    bool fits;
-    for (;;) {
+    const uint64_t start = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+    bool fits = tap.recording && h->queue_bytes - (start - tap.queue_tail) >= bytes; // as of the last look
+    while (!fits) {
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-        const uint64_t tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
+        const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
         fits = tap.recording && h->queue_bytes - (head - tail) >= bytes;
         if (fits || !tap_must_wait(TAP_LOSS_QUEUE_FULL, cause)) {
             break;
