@@ -24,7 +24,7 @@ type Attention struct {
 	Scale   float32 `json:"scale"`
 	MaxBias float32 `json:"max_bias,omitempty"`
 	SoftCap float32 `json:"soft_cap,omitempty"`
-	KType   int     `json:"k_type"` // ggml type that the cache keeps keys in: they were rounded to it
+	KType   int     `json:"k_type"` // ggml type of the keys that flash attention read: they were rounded to it
 }
 
 // noteAttention finds the attention of each layer of a graph that it is captured of.
@@ -32,15 +32,15 @@ func (r *Recorder) noteAttention(g *ggmlhooks.Graph) {
 	if r.o.Selection.Attention == ggmlhooks.AttentionNone {
 		return
 	}
-	names := r.graphs[g.ID].names
+	known := r.graphs[g.ID]
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		a := Attention{Ctx: g.Ctx, Layer: n.Layer}
 		switch {
 		case n.Op == "FLASH_ATTN_EXT" && len(n.Src) >= 4 && r.o.Selection.Attention == ggmlhooks.AttentionKeep:
-			a = flashAttention(g, names, i)
+			a = flashAttention(known, i)
 		case n.Op == "SOFT_MAX" && n.Component == ggmlhooks.ComponentAttention && n.Wanted:
-			a.Map = names[i]
+			a.Map = known.names[i]
 			a.Scale = math.Float32frombits(uint32(n.OpParams[0]))
 		default:
 			continue
@@ -54,7 +54,8 @@ func (r *Recorder) noteAttention(g *ggmlhooks.Graph) {
 	}
 }
 
-func flashAttention(g *ggmlhooks.Graph, names []string, i int) Attention {
+func flashAttention(known *graph, i int) Attention {
+	g := known.Graph
 	n := &g.Nodes[i]
 	a := Attention{
 		Ctx: g.Ctx, Layer: n.Layer,
@@ -63,22 +64,22 @@ func flashAttention(g *ggmlhooks.Graph, names []string, i int) Attention {
 		SoftCap: math.Float32frombits(uint32(n.OpParams[2])),
 	}
 	if q := root(g, n.Src[0]); q >= 0 {
-		a.Q = names[q]
+		a.Q = known.names[q]
 	}
-	a.Mask = leafOrNode(g, names, root(g, n.Src[3]))
+	a.Mask = packetName(known, root(g, n.Src[3]))
 	if len(n.Src) > 4 {
-		a.Sinks = leafOrNode(g, names, n.Src[4])
+		a.Sinks = packetName(known, n.Src[4])
 	}
 	k := view(g, n.Src[1])
 	if k != nil {
-		a.HeadDim, a.NKV = int(k.NE[0]), int(k.NE[2])
+		a.HeadDim, a.NKV, a.KType = int(k.NE[0]), int(k.NE[2]), k.Type
 	}
 	cache := cacheOf(g, n.Src[1])
 	for j := range g.Nodes {
 		w := &g.Nodes[j]
 		if w.Op == "SET_ROWS" && len(w.Src) >= 2 && strings.HasPrefix(w.Name, cache+" ") && cache != "" {
-			a.K, a.KType = names[j], w.Type
-			a.Cells = leafOrNode(g, names, w.Src[1])
+			a.K = known.names[j]
+			a.Cells = packetName(known, w.Src[1])
 		}
 	}
 	return a
@@ -99,9 +100,13 @@ func view(g *ggmlhooks.Graph, at int32) *ggmlhooks.Node {
 	return &g.Nodes[at]
 }
 
-// cacheOf is the name of the cache behind a view.
+// cacheOf is the name of the cache behind a view, or behind the copy that llama.cpp makes of an F32 cache for flash attention.
 func cacheOf(g *ggmlhooks.Graph, at int32) string {
-	if at = root(g, at); at < 0 && int(-1-at) < len(g.Leafs) {
+	at = root(g, at)
+	for at >= 0 && g.Nodes[at].Op == "CPY" && len(g.Nodes[at].Src) > 0 {
+		at = root(g, g.Nodes[at].Src[0])
+	}
+	if at < 0 && int(-1-at) < len(g.Leafs) {
 		return g.Leafs[-1-at].Name
 	}
 	if at >= 0 { // the view shows what SET_ROWS returned: the cache itself
@@ -110,12 +115,13 @@ func cacheOf(g *ggmlhooks.Graph, at int32) string {
 	return ""
 }
 
-func leafOrNode(g *ggmlhooks.Graph, names []string, at int32) string {
+// packetName is the name of the packets of a node or leaf.
+func packetName(g *graph, at int32) string {
 	switch {
 	case at >= 0:
-		return names[at]
-	case int(-1-at) < len(g.Leafs):
-		return g.Leafs[-1-at].Name
+		return g.names[at]
+	case int(-1-at) < len(g.leafs):
+		return g.leafs[-1-at]
 	}
 	return ""
 }

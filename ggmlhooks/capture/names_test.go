@@ -19,3 +19,14 @@ func TestPacketNames(t *testing.T) {
 		t.Errorf("names %q, want %q", got, want)
 	}
 }
+
+func TestLeafNames(t *testing.T) {
+	g := &ggmlhooks.Graph{Leafs: []ggmlhooks.Leaf{{Name: "inp_pos"}, {Name: "attn_inp_kq_mask"}, {Name: "blk.0.attn_q.weight"}, {Name: "attn_inp_kq_mask"}}}
+	names, occurrences := leafNames(g)
+	if want := []string{"inp_pos", "attn_inp_kq_mask", "blk.0.attn_q.weight", "attn_inp_kq_mask#2"}; !slices.Equal(names, want) {
+		t.Errorf("names %q, want %q", names, want)
+	}
+	if want := []int{1, 1, 1, 2}; !slices.Equal(occurrences, want) {
+		t.Errorf("occurrences %v, want %v", occurrences, want)
+	}
+}

@@ -47,8 +47,8 @@ func fill(p *stream.Packet, x *execution, c *ggmlhooks.Capture) error {
 		if leaf >= len(g.Leafs) {
 			return fmt.Errorf("%w: leaf %d of graph %d, which has %d", ErrDesync, leaf, g.ID, len(g.Leafs))
 		}
-		p.Name = g.Leafs[leaf].Name
-		p.Node, p.Op, p.Occurrence = p.Name, "NONE", 1
+		p.Name = g.leafs[leaf]
+		p.Node, p.Op, p.Occurrence = g.Leafs[leaf].Name, "NONE", g.leafOccurrences[leaf]
 		p.Layer, p.Component = int32(ggmlhooks.NoLayer), ggmlhooks.ComponentInput
 		return nil
 	}

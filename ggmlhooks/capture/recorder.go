@@ -53,7 +53,9 @@ type Recorder struct {
 // graph is a description with what each packet of a node repeats.
 type graph struct {
 	*ggmlhooks.Graph
-	names []string
+	names           []string // of nodes' packets
+	leafs           []string // of leafs' packets
+	leafOccurrences []int
 }
 
 // execution is one micro-batch with its rows.
@@ -115,7 +117,9 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		delete(r.graphs, old)
 	}
 	r.newest[g.Ctx] = g.ID
-	r.graphs[g.ID] = &graph{Graph: g, names: packetNames(g)}
+	known := &graph{Graph: g, names: packetNames(g)}
+	known.leafs, known.leafOccurrences = leafNames(g)
+	r.graphs[g.ID] = known
 	r.noteAttention(g)
 	return nil
 }
