@@ -1,0 +1,103 @@
+package oracle
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+// mapKey says whose attention.
+type mapKey struct {
+	layer, head int
+	token       int64
+}
+
+// maps are the attention maps of a run, as inspect gives them: recomputed, or those of the run itself.
+func (c *capture) maps(t *testing.T, heads int) map[mapKey][]float32 {
+	t.Helper()
+	run, err := tensors.Open(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	maps := map[mapKey][]float32{}
+	for _, a := range c.attended {
+		for head := range heads {
+			err := run.EachMapRow(tensors.MapOptions{Layer: a.Layer, Head: head, Ctx: a.Ctx}, func(row *tensors.MapRow) error {
+				maps[mapKey{a.Layer, head, row.Token}] = append([]float32(nil), row.Weights...)
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("layer %d, head %d: %v", a.Layer, head, err)
+			}
+		}
+	}
+	return maps
+}
+
+// TestAttention recomputes attention maps from what flash attention was given, and compares them with the soft-max of the same run
+// without flash attention. The two runs' numbers part from the first attention on, more so with quantised weights: the first layers
+// must agree to 1e-3, and the others so far that a wrong scale, mask, cap or sink would show.
+func TestAttention(t *testing.T) {
+	window := func(c *synth.Config) { c.Layers, c.Window = 6, 16 } // gemma3: every sixth layer sees everything
+	models := map[string]string{
+		"default": testenv.Model(t), "llama": synthetic(t, "llama", gguf.F32, nil), "qwen3": synthetic(t, "qwen3", gguf.F32, nil),
+		"gemma2": synthetic(t, "gemma2", gguf.F32, window), "gemma3": synthetic(t, "gemma3", gguf.F32, window),
+		"gpt-oss": synthetic(t, "gpt-oss", gguf.F32, window),
+	}
+	for name, model := range models {
+		for _, ub := range []string{"512", "16"} {
+			t.Run(name+" ub "+ub, func(t *testing.T) {
+				args := []string{"-m", model, "-p", long, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", ub, "-ctk", "f32", "-ctv", "f32"}
+				keep := record(t, append([]string{"--tap-attention"}, exact...), args...)
+				computed := record(t, append([]string{"--tap-attention", "exact"}, exact...), args...)
+				compareMaps(t, keep, computed)
+			})
+		}
+	}
+}
+
+func compareMaps(t *testing.T, keep, computed *capture) {
+	t.Helper()
+	layers := keep.meta.Model.NLayer
+	if len(keep.attended) != layers || len(computed.attended) != layers {
+		t.Fatalf("%d and %d layers with attention of %d", len(keep.attended), len(computed.attended), layers)
+	}
+	if fmt.Sprint(keep.ids()) != fmt.Sprint(computed.ids()) {
+		t.Fatal("the runs chose different tokens: take another prompt")
+	}
+	heads := keep.meta.Model.NHead
+	got, want := keep.maps(t, heads), computed.maps(t, heads)
+	if len(got) != layers*heads*len(keep.tokens) || len(want) != len(got) {
+		t.Fatalf("%d recomputed rows and %d computed ones of %d layers, %d heads and %d tokens", len(got), len(want), layers, heads, len(keep.tokens))
+	}
+	first := 2
+	if keep.meta.Model.FileType != "F32" {
+		first = 1
+	}
+	worst := make([]float64, layers)
+	for k, w := range want {
+		for cell := range max(len(w), len(got[k])) {
+			worst[k.layer] = max(worst[k.layer], math.Abs(weight(w, cell)-weight(got[k], cell)))
+		}
+	}
+	t.Logf("largest differences by layer, of %d rows: %.2g", len(want), worst)
+	for layer, d := range worst {
+		if d > 0.05 || layer < first && d > 1e-3 {
+			t.Errorf("layer %d: weights differ by %g", layer, d)
+		}
+	}
+}
+
+// weight is 0 for a cell that a graph did not look at.
+func weight(row []float32, cell int) float64 {
+	if cell >= len(row) {
+		return 0
+	}
+	return float64(row[cell])
+}
