@@ -85,6 +85,7 @@ func (q *queue) take(o *Options) *batch {
 				return b
 			}
 		} else if q.count == 0 && q.closed {
+			q.work.Broadcast() // those who wait for a batch or for memory end, too
 			return nil
 		}
 		q.idle++

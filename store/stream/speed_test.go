@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -95,6 +96,14 @@ func TestMemoryBound(t *testing.T) {
 		}
 	}
 	w.queue.mu.Lock()
+	for w.queue.idle == 0 { // until one worker waits for memory, and the other one for the disk
+		w.queue.mu.Unlock()
+		runtime.Gosched()
+		w.queue.mu.Lock()
+	}
+	if w.queue.count == 0 || w.queue.held == 0 {
+		t.Errorf("%d packets wait, %d bytes are held: nothing is bounded here", w.queue.count, w.queue.held)
+	}
 	held := w.queue.held
 	for _, b := range w.queue.free {
 		held += int64(cap(b.out))

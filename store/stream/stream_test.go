@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
@@ -479,6 +480,31 @@ func TestRefuses(t *testing.T) {
 	for _, o := range []Options{{DType: codec.I32}, {Codec: 99}} {
 		if _, err := New(newMemory(), newMemory(), o); err == nil {
 			t.Errorf("%+v: accepted", o)
+		}
+	}
+}
+
+// Close ends every worker, also those that waited for memory or a batch when the last item was taken.
+func TestCloseEndsWorkers(t *testing.T) {
+	for i := range 300 {
+		w, err := New(newMemory(), newMemory(), Options{Workers: 8, MemoryBound: 1 << 14})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 40 {
+			if err := w.Append(&Packet{Name: "x", SrcType: ggmlI32}, make([]byte, 4096), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- w.Close() }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("round %d: Close hangs", i)
 		}
 	}
 }
