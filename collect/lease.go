@@ -61,8 +61,8 @@ func (r *Region) giveBack(first, count uint32) {
 	h := r.header
 	r.lanes.Lock()
 	head := h.RingHead
-	ring := unsafe.Slice((*uint64)(unsafe.Pointer(&r.mem[h.RingOffset])), h.RingEntries)
-	ring[head&(h.RingEntries-1)] = uint64(first)<<32 | uint64(count)
+	ring := unsafe.Slice((*uint64)(unsafe.Pointer(&r.mem[r.plan.ringOffset])), r.plan.ringEntries)
+	ring[head&(r.plan.ringEntries-1)] = uint64(first)<<32 | uint64(count)
 	atomic.StoreUint64(&h.RingHead, head+1)
 	r.lanes.Unlock()
 	r.madeRoom()
@@ -87,10 +87,9 @@ func futex(word *uint32, op int, value uint32, timeout *unix.Timespec) {
 
 // slots returns the bytes of a captured piece.
 func (r *Region) slots(run slotRun, bytes uint64) ([]byte, bool) {
-	h := r.header
-	if uint64(run.first)+uint64(run.count) > h.NSlots || bytes > uint64(run.count)*h.SlotBytes {
+	if uint64(run.first)+uint64(run.count) > r.plan.slots || bytes > uint64(run.count)*SlotBytes {
 		return nil, false
 	}
-	start := h.SlotsOffset + uint64(run.first)*h.SlotBytes
+	start := r.plan.slotsOffset + uint64(run.first)*SlotBytes
 	return r.mem[start : start+bytes : start+bytes], true
 }

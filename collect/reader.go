@@ -30,6 +30,7 @@ type Hello struct {
 type Reader struct {
 	region  *Region
 	sink    ggmlhooks.Sink
+	tail    uint64                      // bytes read
 	graphs  map[uint64]*ggmlhooks.Graph // descriptions that are still arriving, or in use
 	latest  map[uint32]uint64           // newest graph of each context
 	left    map[uint64]int              // nodes and leafs that are still to come
@@ -42,30 +43,30 @@ type Reader struct {
 
 // NewReader makes a reader of r that reports to sink.
 func NewReader(r *Region, sink ggmlhooks.Sink) *Reader {
-	reader := &Reader{region: r, sink: sink, graphs: map[uint64]*ggmlhooks.Graph{}, latest: map[uint32]uint64{}, left: map[uint64]int{}}
+	reader := &Reader{region: r, sink: sink, tail: r.header.QueueTail, graphs: map[uint64]*ggmlhooks.Graph{}, latest: map[uint32]uint64{}, left: map[uint64]int{}}
 	reader.leases.region = r
 	return reader
 }
 
 // Drain reads everything that the queue holds now and returns the number of records.
 func (r *Reader) Drain() (int, error) {
-	h := r.region.header
-	queue := r.region.mem[h.QueueOffset : h.QueueOffset+h.QueueBytes]
+	h, size := r.region.header, r.region.plan.queueBytes
+	queue := r.region.mem[r.region.plan.queueOffset:][:size]
 	n := 0
-	tail := h.QueueTail
-	for head := atomic.LoadUint64(&h.QueueHead); tail != head; n++ {
-		if head-tail > h.QueueBytes {
-			return n, fmt.Errorf("%w: %d bytes are said to be unread in a queue of %d", ErrQueue, head-tail, h.QueueBytes)
+	for head := atomic.LoadUint64(&h.QueueHead); r.tail != head; n++ {
+		unread := head - r.tail
+		if unread > size {
+			return n, fmt.Errorf("%w: %d bytes are said to be unread in a queue of %d", ErrQueue, unread, size)
 		}
-		at := tail & (h.QueueBytes - 1)
-		size := uint64(binary.LittleEndian.Uint32(queue[at:]))
+		at := r.tail & (size - 1)
+		bytes := uint64(binary.LittleEndian.Uint32(queue[at:]))
 		kind := binary.LittleEndian.Uint32(queue[at+4:])
-		if size < 8 || size%8 != 0 || size > h.QueueBytes-at || size > head-tail {
-			return n, fmt.Errorf("%w: a record of %d bytes at %d", ErrQueue, size, tail)
+		if bytes < 8 || bytes%8 != 0 || bytes > size-at || bytes > unread {
+			return n, fmt.Errorf("%w: a record of %d bytes at %d", ErrQueue, bytes, r.tail)
 		}
-		err := r.record(kind, queue[at:at+size])
-		tail += size
-		atomic.StoreUint64(&h.QueueTail, tail)
+		err := r.record(kind, queue[at:at+bytes])
+		r.tail += bytes
+		atomic.StoreUint64(&h.QueueTail, r.tail)
 		r.region.madeRoom()
 		if err != nil {
 			return n, err
@@ -137,6 +138,10 @@ func (r *Reader) readCall(d *decoder) error {
 	total, first, rows, extras := int(d.u32()), int(d.u32()), int(d.u32()), int(d.u32())
 	d.u32()
 	c := &r.call
+	if first != 0 && (c.Number != number || first != len(c.Rows)) {
+		c.Number = 0 // a part of this call was dropped, and counted: the whole call is lost
+		return nil
+	}
 	if first == 0 {
 		*c = ggmlhooks.Call{Number: number, Ctx: ctx, Kind: ggmlhooks.CallKind(kind), MonoNS: mono, Read: flags&1 != 0, Accepts: flags&2 != 0, Rows: c.Rows[:0]}
 	}
@@ -164,16 +169,16 @@ func (r *Reader) graph(d *decoder) error {
 	g := &ggmlhooks.Graph{ID: d.u64(), Ctx: d.u32()}
 	nodes, leafs := int(d.u32()), int(d.u32())
 	g.Wanted, g.Tokens, g.Outputs = int(d.u32()), int(d.i32()), int(d.i32())
-	if d.bad || nodes > 1<<24 || leafs > 1<<24 {
-		return d.err(recGraph)
+	if d.bad || nodes > maxNodes || leafs > maxNodes {
+		return fmt.Errorf("%w: a graph of %d nodes and %d leafs", ErrQueue, nodes, leafs)
 	}
 	if old, ok := r.latest[g.Ctx]; ok {
 		delete(r.graphs, old)
 		delete(r.left, old)
 	}
 	r.latest[g.Ctx] = g.ID
-	g.Nodes = make([]ggmlhooks.Node, 0, nodes)
-	g.Leafs = make([]ggmlhooks.Leaf, 0, leafs)
+	g.Nodes = make([]ggmlhooks.Node, 0, min(nodes, 4096))
+	g.Leafs = make([]ggmlhooks.Leaf, 0, min(leafs, 4096))
 	r.graphs[g.ID] = g
 	r.left[g.ID] = nodes + leafs
 	return nil
@@ -196,7 +201,34 @@ func (r *Reader) nodes(d *decoder, leafs bool) error {
 	if r.left[id] != 0 {
 		return d.err(recNodes)
 	}
+	if err := checkGraph(g); err != nil {
+		return err
+	}
 	return d.then(recNodes, func() error { return r.sink.Graph(g) })
+}
+
+// maxNodes bounds what a damaged record can make us expect.
+const maxNodes = 1 << 24
+
+// hasNode reports whether the graph has the node, or the leaf -1-i, that the number stands for.
+func hasNode(g *ggmlhooks.Graph, number int) bool {
+	return number < len(g.Nodes) && -1-number < len(g.Leafs)
+}
+
+// checkGraph makes sure that whoever follows the numbers in a graph stays inside of it.
+func checkGraph(g *ggmlhooks.Graph) error {
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		for _, src := range n.Src {
+			if !hasNode(g, int(src)) {
+				return fmt.Errorf("%w: node %d of graph %d reads tensor %d, which is not there", ErrQueue, i, g.ID, src)
+			}
+		}
+		if n.Alias < -1 || n.Alias >= len(g.Nodes) {
+			return fmt.Errorf("%w: node %d of graph %d is shown as node %d, which is not there", ErrQueue, i, g.ID, n.Alias)
+		}
+	}
+	return nil
 }
 
 func (r *Reader) readExec(d *decoder) error {
@@ -230,9 +262,12 @@ func (r *Reader) readCapture(d *decoder) error {
 	if d.bad {
 		return d.err(recCapture)
 	}
+	if g := r.graphs[c.Graph]; g != nil && !hasNode(g, c.Node) {
+		return fmt.Errorf("%w: a tensor of node %d of graph %d, which has %d", ErrQueue, c.Node, c.Graph, len(g.Nodes))
+	}
 	data, ok := r.region.slots(run, bytes)
 	if !ok {
-		return fmt.Errorf("%w: a tensor in %d slots from %d on, of %d", ErrQueue, run.count, run.first, r.region.header.NSlots)
+		return fmt.Errorf("%w: a tensor in %d slots from %d on, of %d", ErrQueue, run.count, run.first, r.region.plan.slots)
 	}
 	c.Data = data
 	c.Release = r.leases.take(run)

@@ -20,6 +20,7 @@ type Region struct {
 	file   *os.File
 	mem    []byte
 	header *shmHeader
+	plan   plan // the header repeats it for the tap; a model that scribbles over the header must not mislead us
 	lanes  returnLane
 }
 
@@ -43,7 +44,7 @@ func NewRegion(o Options) (*Region, error) {
 		file.Close()
 		return nil, fmt.Errorf("map shared memory of %d bytes: %w (a smaller --tap-memory may fit)", p.size, err)
 	}
-	r := &Region{file: file, mem: mem, header: (*shmHeader)(unsafe.Pointer(&mem[0]))}
+	r := &Region{file: file, mem: mem, header: (*shmHeader)(unsafe.Pointer(&mem[0])), plan: p}
 	h := r.header
 	h.HeaderBytes = uint32(headerBytes)
 	h.TotalBytes = p.size
@@ -96,7 +97,7 @@ func fillConfig(c *shmConfig, o Options) error {
 func (r *Region) File() *os.File { return r.file }
 
 // PoolBytes is the size of the slot pool.
-func (r *Region) PoolBytes() int64 { return int64(r.header.NSlots * r.header.SlotBytes) }
+func (r *Region) PoolBytes() int64 { return int64(r.plan.slots * SlotBytes) }
 
 // Size is the size of the whole shared memory.
 func (r *Region) Size() int64 { return int64(len(r.mem)) }
