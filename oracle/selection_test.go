@@ -1,0 +1,232 @@
+package oracle
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// selected is a run of the default model with a selection, and the same run without.
+func selected(t *testing.T, tap ...string) (some, all *capture) {
+	t.Helper()
+	args := []string{"-m", testenv.Model(t), "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8"}
+	some = record(t, append(tap, exact...), args...).sealed(t)
+	return some, record(t, everything, args...)
+}
+
+// a wanted tells whether a tensor of the whole run is to be captured.
+type wanted func(*tensor) bool
+
+// wantSelection demands those tensors, with the bits that the whole run has, and no others.
+func wantSelection(t *testing.T, some, all *capture, want wanted) {
+	t.Helper()
+	got, whole := some.tensors(t), all.tensors(t)
+	count := 0
+	for k, x := range whole {
+		g := got[k]
+		switch {
+		case want(x) != (g != nil):
+			t.Errorf("%v, layer %d, %v: captured %v, want %v", k, x.Layer, x.Component, g != nil, want(x))
+		case g != nil:
+			count++
+			if g.NE != x.NE || !sameBits(g.values, x.values) {
+				t.Errorf("%v: %s", k, firstDifference(g.values, x.values))
+			}
+		}
+	}
+	if count == 0 || count == len(whole) || count != len(got) {
+		t.Errorf("%d of %d tensors were selected, %d captured", count, len(whole), len(got))
+	}
+	wantIDs(t, "tokens of the run", some.ids(), all.ids())
+}
+
+func TestLayers(t *testing.T) {
+	some, all := selected(t, "--tap-layers", "1-2,4")
+	wantSelection(t, some, all, func(x *tensor) bool { return slices.Contains([]int32{1, 2, 4}, x.Layer) })
+}
+
+func TestGranularity(t *testing.T) {
+	for name, component := range map[string]ggmlhooks.Component{"attention_only": ggmlhooks.ComponentAttention, "mlp_only": ggmlhooks.ComponentMLP} {
+		some, all := selected(t, "--tap-granularity", name)
+		wantSelection(t, some, all, func(x *tensor) bool { return x.Component == component })
+	}
+}
+
+func TestGlobs(t *testing.T) {
+	some, all := selected(t, "--tap-tensors", "l_out-[1-3],ffn_?p,result_output", "--tap-layers", "0-2")
+	wantSelection(t, some, all, func(x *tensor) bool {
+		return slices.Contains([]string{"l_out-1", "l_out-2", "ffn_up-0", "ffn_up-1", "ffn_up-2"}, x.Node)
+	})
+}
+
+// TestTokenRules compares each captured row with that of the run that captured all.
+func TestTokenRules(t *testing.T) {
+	for rule, want := range map[string]func(row int64, output bool) bool{
+		"last":    func(_ int64, output bool) bool { return output },
+		"5:20":    func(row int64, _ bool) bool { return row >= 5 && row < 20 },
+		"30:":     func(row int64, _ bool) bool { return row >= 30 },
+		"every:3": func(row int64, _ bool) bool { return row%3 == 0 },
+	} {
+		t.Run(rule, func(t *testing.T) {
+			some, all := selected(t, "--tap-granularity", "full_tensor", "--tap-tokens", rule)
+			whole := all.tensors(t)
+			rows := map[key][]int64{}
+			for i := range some.packets {
+				p := &some.packets[i]
+				x := whole[keyOf(p)]
+				if x == nil {
+					t.Fatalf("%v is too much", keyOf(p))
+				}
+				if p.Rows == ggmlhooks.RowsNone {
+					continue
+				}
+				values, err := some.stream.Float32(p, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for row := range int64(p.TokenCount) {
+					rows[keyOf(p)] = append(rows[keyOf(p)], p.TokenFirst+row)
+					if !sameBits(rowOf(p, values, row), rowOf(&x.Packet, x.values, p.TokenFirst+row-x.TokenFirst)) {
+						t.Errorf("%v: row of token %d differs", keyOf(p), p.TokenFirst+row)
+					}
+				}
+			}
+			checked := 0
+			for _, e := range all.execs() {
+				for k, x := range whole {
+					if k.exec != e.Exec || x.Rows == ggmlhooks.RowsNone {
+						continue
+					}
+					checked++
+					var chosen []int64
+					for _, row := range e.Rows {
+						if (x.Rows == ggmlhooks.RowsTokens || row.Output) && want(row.Index, row.Output) {
+							chosen = append(chosen, row.Index)
+						}
+					}
+					if !slices.Equal(rows[k], chosen) {
+						t.Errorf("%v: rows of tokens %v, want %v", k, rows[k], chosen)
+					}
+				}
+			}
+			if checked < 100 {
+				t.Errorf("only %d tensors with rows", checked)
+			}
+		})
+	}
+}
+
+// rowOf takes one row out of a tensor's values.
+func rowOf(p *stream.Packet, values []float32, row int64) []float32 {
+	inner, outer := int64(1), int64(1)
+	for d, n := range p.NE {
+		switch {
+		case d < int(p.RowDim):
+			inner *= n
+		case d > int(p.RowDim):
+			outer *= n
+		}
+	}
+	var out []float32
+	for o := range outer {
+		at := (o*p.NE[p.RowDim] + row) * inner
+		out = append(out, values[at:at+inner]...)
+	}
+	return out
+}
+
+// TestSampledSlices makes the choice of elements again from the seed.
+func TestSampledSlices(t *testing.T) {
+	some, all := selected(t, "--tap-granularity", "sampled_slices", "--tap-sampling-rate", "0.07", "--tap-seed", "99")
+	whole := all.tensors(t)
+	seeds := map[uint64]bool{}
+	for i := range some.packets {
+		p := &some.packets[i]
+		values, err := some.stream.Float32(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := whole[keyOf(p)]
+		if x == nil || p.SampleTotal != int64(len(x.values)) || p.NE != x.NE {
+			t.Fatalf("%v: a sample of %d elements", keyOf(p), p.SampleTotal)
+		}
+		seeds[p.SampleSeed] = true
+		indices := ggmlhooks.SampleIndices(nil, p.SampleSeed, p.SampleTotal, ggmlhooks.SampleSize(p.SampleTotal, 0.07))
+		if len(values) != len(indices) {
+			t.Fatalf("%v: %d elements, want %d", keyOf(p), len(values), len(indices))
+		}
+		var want []float32
+		for _, at := range indices {
+			want = append(want, x.values[at])
+		}
+		if !sameBits(values, want) {
+			t.Errorf("%v: %s", keyOf(p), firstDifference(values, want))
+		}
+	}
+	if len(some.packets) != len(whole) || len(seeds) != len(whole) {
+		t.Errorf("%d samples with %d seeds of %d tensors", len(some.packets), len(seeds), len(whole))
+	}
+}
+
+// TestDrop counts what a pool that is too small for the run loses.
+func TestDrop(t *testing.T) {
+	args := []string{"-m", synthetic(t, "llama", gguf.F16, nil), "-p", strings.Repeat(long, 12), "-n", "20", "--temp", "0", "-t", "1", "-c", "2048"}
+	whole := record(t, everything, args...)
+	tap := append([]string{"run", "--tap-memory", "16M", "--tap-overflow", "drop", "--tap-workers", "1"}, everything...)
+	tap = append(tap, "--tap-codec", "zstd")
+	o := llamatap(t, append(tap, args...)...)
+	if o.status != 3 || !strings.Contains(o.stderr, "LOST") {
+		t.Fatalf("status %d, want 3 of a lossy run\n%s", o.status, o.stderr)
+	}
+	if o.stdout != whole.stdout {
+		t.Errorf("text %q, want %q", o.stdout, whole.stdout)
+	}
+	c := o.capture(t)
+	lost := map[string]uint64{}
+	sum := uint64(0)
+	for _, loss := range c.stream.Losses() {
+		lost[loss.Cause] += loss.Packets
+		sum += loss.Packets
+	}
+	got, want := packetsOf(c), packetsOf(whole)
+	if uint64(got)+sum != uint64(want) || sum == 0 {
+		t.Errorf("%d tensors and %v lost, want %d in all", got, lost, want)
+	}
+	told := uint64(0)
+	for _, loss := range c.meta.Losses {
+		told += loss.Packets
+	}
+	if !c.meta.Lossy || told != sum {
+		t.Errorf("metadata: lossy %v, %+v lost", c.meta.Lossy, c.meta.Losses)
+	}
+	if v := llamatap(t, "verify", c.dir); v.status == 0 {
+		t.Errorf("llamatap verify finds a lossy run good\n%s", v.stdout)
+	}
+	wantIDs(t, "tokens", c.ids(), whole.ids())
+}
+
+// packetsOf counts the packets of a run but those of set-up.
+func packetsOf(c *capture) int {
+	n := 0
+	for i := range c.packets {
+		if c.packets[i].Phase.String() != "setup" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestPresets: each preset makes a run.
+func TestPresets(t *testing.T) {
+	for _, preset := range []string{"fast_capture", "balanced", "max_compression", "attention_analysis", "mlp_analysis"} {
+		c := record(t, []string{"--tap-preset", preset}, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1").sealed(t)
+		if len(c.packets) == 0 || len(c.tokens) == 0 {
+			t.Errorf("%s: %d packets, %d tokens", preset, len(c.packets), len(c.tokens))
+		}
+	}
+}
