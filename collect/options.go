@@ -35,8 +35,8 @@ type Options struct {
 // the 256 MiB that --tap-memory defaults to.
 const DefaultMemoryBytes = 160 << 20
 
-// SlotBytes is the size of one slot: a page, so that small tensors waste little and large ones take many.
-const SlotBytes = 4096
+// SlotBytes is the size of one slot. Small tensors waste little of one, large ones take many.
+const SlotBytes = 1024
 
 // MinMemoryBytes is the smallest shared memory that works.
 const MinMemoryBytes = 4 << 20

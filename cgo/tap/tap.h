@@ -136,6 +136,9 @@ bool tap_queue_put(struct tap_record * head, size_t head_bytes, const struct tap
 // tap_queue_largest is the largest record that the queue takes.
 size_t tap_queue_largest(void);
 
+// Slots are taken back from the collector once in so many reservations, and whenever none is free.
+enum { TAP_TAKE_BACK_EVERY = 16 };
+
 // tap_pool_reserve takes n neighbouring slots and returns the first one's number, or -1 where policy drop or a dead collector
 // forbids waiting. wait_ns grows by the time spent waiting.
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);

@@ -7,12 +7,19 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 // linux/mman.h, since 5.14
+#endif
 
 struct tap_real tap_real;
 struct tap      tap = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -147,6 +154,36 @@ void tap_detach(void) {
     tap.recording = false;
 }
 
+// tap_prefault touches the pool's pages ahead of their first use, at the lowest priority: a first touch in a data phase would cost
+// the model a page fault each. Kernels before 5.14 refuse, and then that is what happens.
+static void * tap_prefault(void * unused) {
+    (void) unused;
+    enum { STEP = 1 << 20 };
+    setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
+    uint8_t * at = tap.base + tap.header->slots_offset;
+    for (uint64_t left = tap.header->n_slots * tap.header->slot_bytes; left > 0;) {
+        const uint64_t n = left < STEP ? left : STEP;
+        if (madvise(at, n, MADV_POPULATE_WRITE) != 0 && errno != EINTR) {
+            break;
+        }
+        at += n;
+        left -= n;
+    }
+    return NULL;
+}
+
+// tap_start_prefault lets a thread of its own do it, which takes no signals of the program's.
+static void tap_start_prefault(void) {
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    if (pthread_create(&thread, NULL, tap_prefault, NULL) == 0) {
+        pthread_detach(thread);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 bool tap_recording(void) { return tap_on(); }
 
 // Looks the entry points up before the program's own code runs, and joins where the collector passed a file descriptor on.
@@ -162,6 +199,9 @@ __attribute__((constructor)) static void tap_start(void) {
         static const char text[] = "llamatap: the tap could not join its collector; nothing is recorded\n";
         ssize_t unused = write(STDERR_FILENO, text, sizeof(text) - 1);
         (void) unused;
+    }
+    if (tap.header != NULL) {
+        tap_start_prefault();
     }
     unsetenv("LLAMATAP_TAP_FD"); // programs that this one starts are not tapped
 }

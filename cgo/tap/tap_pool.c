@@ -76,16 +76,21 @@ static bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
     return tap.header->config.overflow == TAP_OVERFLOW_BLOCK;
 }
 
-// Slots are taken back from the collector once in so many reservations, and whenever none is free.
-enum { TAP_TAKE_BACK_EVERY = 16 };
-
 // ---- pool -----------------------------------------------------------------------------------------------------------
 
-static void tap_pool_clear(uint64_t first, uint64_t n) {
-    for (uint64_t i = first; i < first + n; i++) {
-        tap.used[i / 64] &= ~(1ull << (i % 64));
+// tap_pool_mark sets or clears the bits of a run of slots, word by word.
+static void tap_pool_mark(uint64_t first, uint64_t n, bool used) {
+    for (uint64_t i = first, end = first + n; i < end;) {
+        const uint64_t in_word = 64 - i % 64 < end - i ? 64 - i % 64 : end - i;
+        const uint64_t mask = (in_word == 64 ? UINT64_MAX : (1ull << in_word) - 1) << (i % 64);
+        tap.used[i / 64] = used ? tap.used[i / 64] | mask : tap.used[i / 64] & ~mask;
+        i += in_word;
     }
-    tap.n_used -= n;
+    tap.n_used = used ? tap.n_used + n : tap.n_used - n;
+}
+
+static void tap_pool_clear(uint64_t first, uint64_t n) {
+    tap_pool_mark(first, n, false);
     if (first / 64 < tap.first_free_word) {
         tap.first_free_word = first / 64;
     }
@@ -165,10 +170,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
     }
     if (first >= 0) {
-        for (uint64_t i = (uint64_t) first; i < (uint64_t) first + n; i++) {
-            tap.used[i / 64] |= 1ull << (i % 64);
-        }
-        tap.n_used += n;
+        tap_pool_mark((uint64_t) first, n, true);
     }
     const bool low = tap.n_used * 4 > h->n_slots * 3;
     pthread_mutex_unlock(&tap.lock);

@@ -28,6 +28,9 @@ struct pool_model {
     uint8_t * used;
     struct { uint64_t first, n; } out[4096];
     int      n_out;
+    struct { uint64_t first, n; } back[4096]; // given back, and not yet taken back by the tap
+    int      n_back;
+    uint64_t reserved;
 };
 
 static int64_t model_scan(const struct pool_model * m, uint64_t n) {
@@ -43,17 +46,39 @@ static int64_t model_scan(const struct pool_model * m, uint64_t n) {
 
 static void model_set(struct pool_model * m, uint64_t first, uint64_t n, uint8_t value) { memset(m->used + first, value, n); }
 
+static void model_take_back(struct pool_model * m) {
+    while (m->n_back > 0) {
+        m->n_back--;
+        model_set(m, m->back[m->n_back].first, m->back[m->n_back].n, 0);
+    }
+}
+
+// model_reserve is what the tap must answer: it takes back now and then, and when nothing fits.
+static int64_t model_reserve(struct pool_model * m, uint64_t n) {
+    if (++m->reserved % TAP_TAKE_BACK_EVERY == 0) {
+        model_take_back(m);
+    }
+    const int64_t first = model_scan(m, n);
+    if (first >= 0) {
+        return first;
+    }
+    model_take_back(m);
+    return model_scan(m, n);
+}
+
 static void pool_step(struct shm * s, struct pool_model * m, uint64_t * rng) {
     const uint64_t dice = rng_below(rng, 100);
     if (m->n_out > 0 && (dice < 48 || m->n_out == 4096)) {
         const int at = (int) rng_below(rng, (uint64_t) m->n_out);
         const uint64_t first = m->out[at].first, n = m->out[at].n;
         m->out[at] = m->out[--m->n_out];
-        model_set(m, first, n, 0);
-        if (dice < 8) {
+        if (dice < 8 || m->n_back == 4096) {
+            model_set(m, first, n, 0);
             tap_pool_cancel(first, n);
         } else {
-            shm_give_back(s, first, n); // the tap sees it when it next reserves
+            m->back[m->n_back].first = first;
+            m->back[m->n_back++].n = n;
+            shm_give_back(s, first, n);
         }
         return;
     }
@@ -61,7 +86,7 @@ static void pool_step(struct shm * s, struct pool_model * m, uint64_t * rng) {
     const uint64_t n = dice < 60 ? 1 + rng_below(rng, most) : 1 + rng_below(rng, most < 4 ? most : 4);
     uint64_t waited = 0;
     enum tap_loss cause = TAP_LOSS_STRIDES;
-    const int64_t want = model_scan(m, n), got = tap_pool_reserve(n, &waited, &cause);
+    const int64_t want = model_reserve(m, n), got = tap_pool_reserve(n, &waited, &cause);
     CHECK(got == want, "reserving %lu of %lu: slot %ld, not %ld", (unsigned long) n, (unsigned long) m->n, (long) got, (long) want);
     CHECK(got >= 0 || cause == TAP_LOSS_POOL_FULL, "cause %d", cause);
     CHECK(waited == 0, "waited under policy drop");
@@ -85,6 +110,8 @@ static void test_pool_model(uint64_t slots, uint64_t steps, uint64_t seed) {
     for (uint64_t i = 0; i < steps; i++) {
         pool_step(&s, m, &seed);
     }
+    model_take_back(m);
+    tap.reserved = TAP_TAKE_BACK_EVERY - 1; // so that the next reservation takes back
     uint64_t used = 0;
     for (uint64_t i = 0; i < slots; i++) {
         used += m->used[i];
