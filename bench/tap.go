@@ -111,7 +111,7 @@ func (t Tap) details(row rowFunc, name string, o Outcome) {
 		ask = append(ask, float64(*m.Tap.AskNS)/float64(*m.Tap.NodesAsked))
 		copies = append(copies, float64(*m.Tap.Copies)/float64(m.Streams[0].Packets+extra[uint64](m, "setup_packets")))
 		p := extra[processes](m, "processes")
-		peak = append(peak, float64(p.Collector+p.Model-o.Base[i].PeakKiB)/1024)
+		peak = append(peak, float64(p.Collector-p.Shared+p.Model-o.Base[i].PeakKiB)/1024)
 	}
 	ownGate, limit := "", Verdict("")
 	if name == "l_out" {
@@ -120,13 +120,14 @@ func (t Tap) details(row rowFunc, name string, o Outcome) {
 	row("    own time of the tap / time in graphs, "+name, fmt.Sprintf("%.3f %%", 100*median(own)), ownGate, limit)
 	row("(d) one ask of a node, "+name, fmt.Sprintf("%.1f ns", median(ask)), "≤ 15 ns", under(median(ask), 15))
 	row("(d) copies per captured tensor, "+name, fmt.Sprintf("%.3f", median(copies)), "1", under(median(copies), 1))
-	row("    memory: peak of both processes over untraced, "+name, fmt.Sprintf("%.0f MiB (shared pages counted twice)", median(peak)),
+	row("    memory: peak of both processes over untraced, "+name, fmt.Sprintf("%.0f MiB (shared pages counted once)", median(peak)),
 		fmt.Sprintf("≤ %d MiB", t.MemoryBound>>20), under(median(peak), float64(t.MemoryBound>>20)))
 }
 
 // processes is what metadata.json says of the two processes' memory.
 type processes struct {
 	Collector int64 `json:"collector_peak_rss_kib"`
+	Shared    int64 `json:"collector_shared_kib"`
 	Model     int64 `json:"model_peak_rss_kib"`
 }
 

@@ -4,6 +4,7 @@ package session
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -79,13 +80,15 @@ func tapUse(s collect.Stats) *rundir.Tap {
 	}
 }
 
-// usage is what the two processes used, as the kernel counts it. Pages of the shared memory count in both peaks.
+// usage is what the two processes used, as the kernel counts it. The touched pages of the shared memory are part of the model's peak,
+// and, as far as the collector has read them, of the collector's.
 type usage struct {
-	CollectorCPUNS    int64 `json:"collector_cpu_ns"`
-	CollectorPeakKiB  int64 `json:"collector_peak_rss_kib"`
-	ModelCPUNS        int64 `json:"model_cpu_ns"`
-	ModelPeakKiB      int64 `json:"model_peak_rss_kib"`
-	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
+	CollectorCPUNS     int64 `json:"collector_cpu_ns"`
+	CollectorPeakKiB   int64 `json:"collector_peak_rss_kib"`
+	CollectorSharedKiB int64 `json:"collector_shared_kib"` // of its memory at the end
+	ModelCPUNS         int64 `json:"model_cpu_ns"`
+	ModelPeakKiB       int64 `json:"model_peak_rss_kib"`
+	SharedMemoryBytes  int64 `json:"shared_memory_bytes"`
 }
 
 func processUse(process *collect.Process) usage {
@@ -93,6 +96,9 @@ func processUse(process *collect.Process) usage {
 	unix.Getrusage(unix.RUSAGE_SELF, &own)
 	u := usage{
 		CollectorCPUNS: own.Utime.Nano() + own.Stime.Nano(), CollectorPeakKiB: own.Maxrss, SharedMemoryBytes: process.Region.Size(),
+	}
+	if text, err := os.ReadFile("/proc/self/status"); err == nil {
+		fmt.Sscan(field(string(text), "RssShmem"), &u.CollectorSharedKiB)
 	}
 	if model := process.Usage(); model != nil {
 		u.ModelCPUNS = model.Utime.Nano() + model.Stime.Nano()
