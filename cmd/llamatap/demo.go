@@ -30,7 +30,9 @@ func runDemo(args []string) error {
 	}
 	fmt.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
 	var said bytes.Buffer
-	if err := demoRun(os.Stdout, io.MultiWriter(os.Stderr, &said), "--tap-preset", "balanced"); err != nil {
+	err := demoRun(os.Stdout, &said, "--tap-preset", "balanced")
+	fmt.Printf("\n\n%s", said.String())
+	if err != nil {
 		return err
 	}
 	dir := lastMatch(runPattern, said.String())

@@ -71,17 +71,16 @@ func (s Summary) heldBack(out io.Writer) {
 	if rate >= s.Want {
 		return
 	}
-	why := "nothing: the model made no more"
-	if len(s.Lost) > 0 {
-		why = "a full pool: what was lost is not counted here"
+	why := "the model made no more"
+	switch {
+	case len(s.Lost) > 0:
+		why = "a full pool held it back, and what was lost does not count"
+	case s.WaitNS > s.WallNS/20 && s.disk > s.pack:
+		why = "the disk held it back"
+	case s.WaitNS > s.WallNS/20:
+		why = "packing and compression held it back"
 	}
-	if s.WaitNS > s.WallNS/20 {
-		why = "packing and compression"
-		if s.disk > s.pack {
-			why = "the disk"
-		}
-	}
-	fmt.Fprintf(out, "          rate      %.2f GB/s of tensors, the preset aims at %.1f: held back by %s\n", rate/1e9, s.Want/1e9, why)
+	fmt.Fprintf(out, "          rate      %.2f GB/s of tensors; the preset aims at %.1f: %s\n", rate/1e9, s.Want/1e9, why)
 }
 
 func rate(n, ns int64) string {
