@@ -30,7 +30,7 @@ func NewRegion(o Options) (*Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.MemfdCreate("llamatap", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("llamatap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
 	}
@@ -38,6 +38,11 @@ func NewRegion(o Options) (*Region, error) {
 	if err := file.Truncate(int64(p.size)); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("size shared memory to %d bytes: %w (a smaller --tap-memory may fit)", p.size, err)
+	}
+	// A model that cut the file short would kill us with SIGBUS.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("fix the size of shared memory: %w", err)
 	}
 	mem, err := unix.Mmap(fd, 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

@@ -5,6 +5,7 @@ package collect
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,16 @@ func TestRegionRefusesWhatDoesNotFit(t *testing.T) {
 		if r, err := NewRegion(o); err == nil {
 			r.Close()
 			t.Errorf("accepted: %d globs, backends of %d bytes", len(o.Selection.Tensors), len(o.Backends))
+		}
+	}
+}
+
+// The model's process holds the same file: it must not be able to take the memory from under the collector.
+func TestRegionKeepsItsSize(t *testing.T) {
+	r := newTestRegion(t, Options{})
+	for _, size := range []int64{0, r.Size() - 4096, r.Size() + 4096} {
+		if err := r.File().Truncate(size); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("cutting %d bytes to %d: %v", r.Size(), size, err)
 		}
 	}
 }
