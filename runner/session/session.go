@@ -61,7 +61,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := checkOut(o.Tap.Out); err != nil {
 		return Result{}, err
 	}
-	budget := split(int64(o.Tap.Memory))
+	budget, err := split(int64(o.Tap.Memory))
+	if err != nil {
+		return Result{}, err
+	}
 	region, err := collect.NewRegion(collect.Options{
 		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
 		MapsAlone: o.Tap.AttentionAlone(),
@@ -137,12 +140,18 @@ type budget struct {
 	heap    int64 // soft limit of Go's heap
 }
 
-// split keeps a quarter, at most 40 MiB, for packed packets, and as much again for the collector itself where there is enough.
-func split(memory int64) budget {
+// leastMemory is what a queue, a useful pool and the packets behind them need.
+const leastMemory = 2 * collect.MinMemoryBytes
+
+// split keeps a quarter, at most 40 MiB, for packed packets, and as much again for the collector itself.
+func split(memory int64) (budget, error) {
+	if memory < leastMemory {
+		return budget{}, fmt.Errorf("%w: --tap-memory allows %d bytes; give it at least %dM", collect.ErrMemory, memory, leastMemory>>20)
+	}
 	b := budget{buffers: min(memory/4, 40<<20)}
 	b.heap = b.buffers + 24<<20
-	b.shared = max(memory-b.buffers-min(memory/4, 48<<20), collect.MinMemoryBytes)
-	return b
+	b.shared = memory - b.buffers - min(memory/4, 48<<20)
+	return b, nil
 }
 
 // checkOut refuses an output folder that cannot be written before the model is loaded.
