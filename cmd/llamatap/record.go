@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
@@ -84,9 +85,7 @@ func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 // endAs makes this process end as the model's did: with its status, or by its signal.
 func endAs(result session.Result) error {
 	if sig := result.Exit.Signal; sig != 0 && sig != syscall.SIGSTOP {
-		signal.Reset(sig)
-		syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // the core that tells something is the model's
-		syscall.Kill(os.Getpid(), sig)
+		endBySignal(sig)
 	}
 	if result.Exit.Status != 0 {
 		return exitStatus{Code: result.Exit.Status}
@@ -95,6 +94,17 @@ func endAs(result session.Result) error {
 		return exitStatus{Code: 3, Err: errLossy}
 	}
 	return nil
+}
+
+// endBySignal ends this process by a signal, as the model's was. Of SIGABRT and its like Go's runtime makes a trace and status 2, and
+// signal.Reset leaves it that, so the kernel's own action is put back.
+func endBySignal(sig syscall.Signal) {
+	signal.Reset(sig)
+	var standard [8]uint64 // the kernel's struct sigaction: SIG_DFL, no flags, no mask
+	const maskBytes = 8
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&standard)), 0, maskBytes, 0, 0)
+	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // the core that tells something is the model's
+	syscall.Kill(os.Getpid(), sig)
 }
 
 // errLossy makes a run that lost something end with a status that a script sees.
