@@ -171,3 +171,9 @@ func oneLine(text string, words ...string) bool {
 	}
 	return text != "" && !strings.Contains(text, "\n")
 }
+
+// command is bin/llamatap with arguments.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return exec.Command(testenv.NeedBinary(t), args...)
+}

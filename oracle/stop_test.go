@@ -1,0 +1,216 @@
+package oracle
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a process may take to end before it counts as hanging.
+const patience = 2 * time.Minute
+
+// A going run is a llamatap that records and has not ended.
+type going struct {
+	cmd            *exec.Cmd
+	out            string
+	stdout, stderr bytes.Buffer
+	exited         chan struct{}
+}
+
+// begin starts llamatap in a process group of its own and returns when it has recorded something.
+func begin(t *testing.T, args ...string) *going {
+	t.Helper()
+	g := &going{out: t.TempDir(), exited: make(chan struct{})}
+	g.cmd = exec.Command(testenv.NeedBinary(t), args...)
+	g.cmd.Env = append(os.Environ(), "LLAMATAP_OUT="+g.out)
+	g.cmd.Stdout, g.cmd.Stderr = &g.stdout, &g.stderr
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	g.cmd.WaitDelay = patience // a model that outlives its collector holds the pipes
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { g.cmd.Wait(); close(g.exited) }()
+	t.Cleanup(func() {
+		unix.Kill(-g.cmd.Process.Pid, unix.SIGKILL)
+		<-g.exited
+	})
+	for g.recorded(t) < 256<<10 {
+		select {
+		case <-g.exited:
+			t.Fatalf("%q ended early: %v\n%s", args, g.cmd.ProcessState, g.stderr.String())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return g
+}
+
+// recorded is the size of the stream so far.
+func (g *going) recorded(t *testing.T) int64 {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(g.out, "*", "run_*", "activations.stream"))
+	if err != nil || len(files) > 1 {
+		t.Fatal(files, err)
+	}
+	if len(files) == 0 {
+		return 0
+	}
+	info, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// model is the process that llamatap started.
+func (g *going) model(t *testing.T) int {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(g.cmd.Process.Pid) + "/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children []string
+	for _, task := range tasks {
+		data, err := os.ReadFile(task)
+		if err == nil {
+			children = append(children, strings.Fields(string(data))...)
+		}
+	}
+	if len(children) != 1 {
+		t.Fatalf("llamatap has the children %v, want 1", children)
+	}
+	pid, err := strconv.Atoi(children[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// wait returns how llamatap ended.
+func (g *going) wait(t *testing.T) syscall.WaitStatus {
+	t.Helper()
+	select {
+	case <-g.exited:
+	case <-time.After(patience):
+		t.Fatalf("%q hangs", g.cmd.Args)
+	}
+	return g.cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// left opens what the run left, which must be sealed.
+func (g *going) left(t *testing.T) *capture {
+	t.Helper()
+	c := outcome{args: g.cmd.Args, stderr: g.stderr.String(), dirs: runDirs(t, g.out)}.capture(t).sealed(t)
+	if len(c.packets) == 0 || len(c.tokens) == 0 || c.meta.Lossy {
+		t.Errorf("%d packets, %d tokens, lossy %v", len(c.packets), len(c.tokens), c.meta.Lossy)
+	}
+	return c
+}
+
+// endless generates until the context is full, which takes a while.
+var endless = []string{"-p", "func main() {", "-n", "4000", "--temp", "0", "-t", "1", "-c", "8192", "--ignore-eos"}
+
+func ofRun() []string { return slices.Concat([]string{"run"}, everything, endless) }
+
+func ofExec(t *testing.T) []string {
+	return slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless)
+}
+
+// TestInterrupt sends what Ctrl-C sends: SIGINT to the whole group.
+func TestInterrupt(t *testing.T) {
+	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
+		t.Run(name, func(t *testing.T) {
+			g := begin(t, args...)
+			unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
+			status := g.wait(t)
+			if status.ExitStatus() != 130 {
+				t.Errorf("ended with %v, want 130\n%s", g.cmd.ProcessState, g.stderr.String())
+			}
+			g.left(t)
+		})
+	}
+}
+
+// TestTerminate sends SIGTERM to the collector alone, which passes it on.
+func TestTerminate(t *testing.T) {
+	g := begin(t, ofExec(t)...)
+	unix.Kill(g.cmd.Process.Pid, unix.SIGTERM)
+	if status := g.wait(t); !status.Signaled() || status.Signal() != unix.SIGTERM {
+		t.Errorf("ended with %v", g.cmd.ProcessState)
+	}
+	g.left(t)
+}
+
+// TestModelKilled: what the model published before SIGKILL is sealed, and llamatap ends as the model did.
+func TestModelKilled(t *testing.T) {
+	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
+		t.Run(name, func(t *testing.T) {
+			g := begin(t, args...)
+			unix.Kill(g.model(t), unix.SIGKILL)
+			if status := g.wait(t); !status.Signaled() || status.Signal() != unix.SIGKILL {
+				t.Errorf("ended with %v, want SIGKILL", g.cmd.ProcessState)
+			}
+			c := g.left(t)
+			if c.meta.Exit == nil || c.meta.Exit.Signal != "SIGKILL" {
+				t.Errorf("metadata says %+v", c.meta.Exit)
+			}
+			for i := range c.packets {
+				if _, err := c.stream.Float32(&c.packets[i], nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestCollectorKilled: the model neither hangs nor crashes when its collector is gone, and what is on disk does not pass for a
+// result. (Its index may be in the collector's memory still.)
+func TestCollectorKilled(t *testing.T) {
+	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
+		t.Run(name, func(t *testing.T) {
+			args = append(slices.Clone(args), "-n", "1500")
+			g := begin(t, args...)
+			model := g.model(t)
+			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
+			for end := time.Now().Add(patience); !errors.Is(unix.Kill(model, 0), unix.ESRCH); time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the model hangs without its collector")
+				}
+			}
+			g.wait(t)
+			dirs := runDirs(t, g.out)
+			if len(dirs) != 1 {
+				t.Fatalf("%d directories", len(dirs))
+			}
+			if _, err := os.Stat(filepath.Join(dirs[0], "manifest.json")); err == nil {
+				t.Error("the directory is sealed")
+			}
+			if o := llamatap(t, "verify", dirs[0]); o.status == 0 {
+				t.Errorf("llamatap verify finds it good\n%s", o.stdout)
+			}
+			if o := llamatap(t, "inspect", dirs[0]); o.status != 0 && !oneLine(o.stderr, "truncated") {
+				t.Errorf("llamatap inspect: status %d\n%s", o.status, o.stderr)
+			}
+		})
+	}
+}
+
+// TestModelAborts: an end without ceremony is told, and what was captured is sealed.
+func TestModelAborts(t *testing.T) {
+	g := begin(t, ofExec(t)...)
+	unix.Kill(g.model(t), unix.SIGABRT)
+	if status := g.wait(t); !status.Signaled() || status.Signal() != unix.SIGABRT {
+		t.Errorf("ended with %v, want SIGABRT", g.cmd.ProcessState)
+	}
+	g.left(t)
+}
