@@ -121,6 +121,20 @@ static inline bool tap_on(void) {
     return __builtin_expect(tap.header != NULL && atomic_load_explicit(&tap.recording, memory_order_relaxed), 0);
 }
 
+// What this thread spent inside of the tap that is not the work of the function that measures itself: waiting for room, reading new
+// graphs. Both are counted for themselves.
+struct tap_thread {
+    uint64_t waited_ns, described_ns;
+};
+extern _Thread_local struct tap_thread tap_thread;
+
+// tap_own_since returns the time since began without what the thread has waited and described since before.
+static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * before) {
+    const uint64_t other = tap_thread.waited_ns - before->waited_ns + tap_thread.described_ns - before->described_ns;
+    const uint64_t all = (uint64_t) (tap_now() - began);
+    return all > other ? all - other : 0;
+}
+
 static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
@@ -273,7 +287,7 @@ struct tap_sched {
     uint32_t                         lost;
     bool                             untold; // the collector was not told of this execution: its packets are lost …
     enum tap_loss                    untold_cause; // … for this cause
-    uint64_t                         wait_ns;
+    uint64_t                         waited_ns; // for slots, over all executions
     int32_t *                        scratch; // tokens, positions, output ids of the execution
     size_t                           scratch_size;
     struct tap_run *                 runs; // runs of token rows, then of output rows

@@ -375,6 +375,7 @@ static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l
 // tap_call_begin frames a call: everything that this thread computes until tap_call_end belongs to it.
 static struct tap_call tap_call_begin(struct llama_context * ctx, const struct tap_rows_list * l, uint32_t kind) {
     const struct tap_call before = tap_current_call;
+    const struct tap_thread thread = tap_thread;
     const int64_t began = tap_now();
     struct tap_context * c = tap_context_of(ctx);
     tap_current_call = (struct tap_call) {0};
@@ -399,7 +400,7 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     }
     c->flags = 0;
     tap_add(&tap.header->stats.calls, 1);
-    tap_add(&tap.header->stats.api_ns, (uint64_t) (tap_now() - began));
+    tap_add(&tap.header->stats.api_ns, tap_own_since(began, &thread));
     return before;
 }
 

@@ -99,7 +99,7 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
     }
     const uint64_t n = (bytes + tap.header->slot_bytes - 1) / tap.header->slot_bytes;
     enum tap_loss cause = TAP_LOSS_POOL_FULL;
-    const int64_t slot = tap_pool_reserve(n, &s->wait_ns, &cause);
+    const int64_t slot = tap_pool_reserve(n, &s->waited_ns, &cause);
     if (slot < 0) {
         tap_piece_lost(s, p, cause);
         return;
@@ -204,12 +204,12 @@ static void tap_capture_tensor(struct tap_sched * s, struct tap_piece * p, uint8
 
 void tap_capture_node(struct tap_sched * s, int i) {
     const int64_t began = tap_now();
+    const struct tap_thread before = tap_thread;
     const struct tap_graph_node * n = &s->graph.nodes[i];
     const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
     struct tap_piece piece = {.tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i};
-    s->wait_ns = 0;
     tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
-    tap_add(&tap.header->stats.copy_ns, (uint64_t) (tap_now() - began) - s->wait_ns);
+    tap_add(&tap.header->stats.copy_ns, tap_own_since(began, &before));
 }
 
 void tap_capture_inputs(struct tap_sched * s) {

@@ -177,7 +177,9 @@ static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
     } else {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
     }
-    tap_add(&tap.header->stats.describe_ns, (uint64_t) (tap_now() - began));
+    const uint64_t took = (uint64_t) (tap_now() - began);
+    tap_thread.described_ns += took;
+    tap_add(&tap.header->stats.describe_ns, took);
     return ok;
 }
 
@@ -218,7 +220,7 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     }
     const int64_t began = tap_now();
     struct tap_sched * s = tap_sched_of(sched, true);
-    const uint64_t described_before = atomic_load_explicit(&tap.header->stats.describe_ns, memory_order_relaxed);
+    struct tap_thread before = tap_thread;
     bool seen = s != NULL && tap_sched_context(s) != NULL;
     if (seen && (!s->graph.described || s->graph.cgraph != graph)) {
         seen = tap_describe(s, graph);
@@ -230,11 +232,8 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
         tap_loss_add(TAP_LOSS_NO_MEMORY, 1, 0); // a graph without a place in the tables, or without memory to describe it
         return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
     }
-    const uint64_t waited_before = atomic_load_explicit(&tap.header->stats.wait_ns, memory_order_relaxed);
     tap_exec_begin(s);
-    const int64_t entered = tap_now();
-    const uint64_t other = atomic_load_explicit(&tap.header->stats.describe_ns, memory_order_relaxed) - described_before +
-                           atomic_load_explicit(&tap.header->stats.wait_ns, memory_order_relaxed) - waited_before;
+    const uint64_t entry_ns = tap_own_since(began, &before);
     s->computing = true;
     const enum ggml_status status = tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
     s->computing = false;
@@ -242,9 +241,9 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
         return status; // a child, forked inside of the graph
     }
     const int64_t left = tap_now();
+    before = tap_thread;
     tap_exec_end(s, status);
-    const uint64_t own = (uint64_t) (entered - began) + (uint64_t) (tap_now() - left);
-    tap_add(&tap.header->stats.hook_ns, own > other ? own - other : 0);
+    tap_add(&tap.header->stats.hook_ns, entry_ns + tap_own_since(left, &before));
     return status;
 }
 

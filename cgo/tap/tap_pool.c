@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+_Thread_local struct tap_thread tap_thread;
+
 int64_t tap_now(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -180,6 +182,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     if (since != 0) {
         const uint64_t waited = (uint64_t) (tap_now() - since);
         *wait_ns += waited;
+        tap_thread.waited_ns += waited;
         tap_add(&h->stats.wait_ns, waited);
         tap_add(&h->stats.waits, 1);
     }
@@ -220,7 +223,9 @@ static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
     }
     if (since != 0) {
-        tap_add(&h->stats.wait_ns, (uint64_t) (tap_now() - since));
+        const uint64_t waited = (uint64_t) (tap_now() - since);
+        tap_thread.waited_ns += waited;
+        tap_add(&h->stats.wait_ns, waited);
         tap_add(&h->stats.waits, 1);
     }
     return fits;

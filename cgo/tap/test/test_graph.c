@@ -768,6 +768,50 @@ static void test_drop(uint64_t slots, bool drain) {
     test_end();
 }
 
+// ---- the tap's own account ------------------------------------------------------------------------------------------
+
+static void * read_slowly(void * arg) {
+    struct log * l = arg;
+    while (!l->stop) {
+        struct tap_record * r = shm_next(l->shm);
+        if (r == NULL || r->type == TAP_REC_CAPTURE) {
+            shm_sleep(l->shm, 200000);
+        }
+        if (r != NULL) {
+            if (r->type == TAP_REC_CAPTURE) {
+                const struct tap_rec_capture * c = (const struct tap_rec_capture *) r;
+                shm_give_back(l->shm, c->slot, c->n_slots);
+            }
+            shm_read(l->shm, r);
+        }
+    }
+    log_drain(l);
+    return NULL;
+}
+
+// A model that mostly waits: what the tap counts as its work and as waiting must fit into the time that went by.
+static void test_account(uint64_t slots) {
+    test_case("account: work and waits fit into the time that went by, %lu slots", (unsigned long) slots);
+    static const int32_t outs[1] = {3};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {.slots = slots, .slot_bytes = 1024, .queue_bytes = 65536});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 8, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    bed_join(&b);
+    MUST(pthread_create(&b.log.thread, NULL, read_slowly, &b.log) == 0);
+    const int64_t began = tap_now();
+    for (int i = 0; i < 5; i++) {
+        bed_run(&b, i == 0);
+    }
+    const uint64_t wall = (uint64_t) (tap_now() - began);
+    log_finish(&b.log);
+    const struct tap_stats * st = &b.shm.h->stats;
+    const uint64_t sum = st->describe_ns + st->hook_ns + st->copy_ns + st->api_ns + st->wait_ns;
+    CHECK(st->waits > 0 && st->wait_ns > wall / 4, "%lu of %lu us waited: the test does not test", (unsigned long) st->wait_ns / 1000, (unsigned long) wall / 1000);
+    CHECK(sum <= wall, "%lu us counted in %lu us", (unsigned long) sum / 1000, (unsigned long) wall / 1000);
+    no_losses(&b);
+    bed_end(&b);
+}
+
 // ---- names ----------------------------------------------------------------------------------------------------------
 
 static void test_globs(void) {
@@ -966,6 +1010,8 @@ int main(int argc, char ** argv) {
     test_drop(50, true);
     test_drop(300, true);
     test_drop(16384, false);
+    test_account(16);    // waits for slots
+    test_account(16384); // waits for room in the queue
     test_globs();
     test_threads();
     return test_done();

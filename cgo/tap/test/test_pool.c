@@ -3,11 +3,13 @@
 #include "harness.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -507,6 +509,36 @@ static void test_own_collector(void) {
     test_end();
 }
 
+// A collector that lives and records no more: it says so, and the model goes on.
+static void * close_late(void * arg) {
+    struct shm * s = arg;
+    while (s->h->waiting == 0) {
+        usleep(1000);
+    }
+    atomic_store(&s->h->closed, 1);
+    atomic_fetch_add(&s->h->room, 1);
+    syscall(SYS_futex, &s->h->room, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+    return NULL;
+}
+
+static void test_closed_by_collector(void) {
+    test_case("one process: the collector records no more while the model waits");
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = 8, .slot_bytes = 512, .queue_bytes = 65536});
+    tap_join(&s);
+    uint64_t waited = 0;
+    enum tap_loss cause = TAP_LOSS_STRIDES;
+    MUST(tap_pool_reserve(8, &waited, &cause) == 0);
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, close_late, &s) == 0);
+    CHECK(tap_pool_reserve(1, &waited, &cause) == -1 && cause == TAP_LOSS_COLLECTOR_GONE, "cause %d", cause);
+    CHECK(!tap_recording(), "still recording");
+    pthread_join(thread, NULL);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
 // ---- regions that are none ------------------------------------------------------------------------------------------
 
 static void spoil(struct tap_header * h, int how) {
@@ -575,6 +607,7 @@ int main(int argc, char ** argv) {
     test_killed_collector(false);
     test_killed_collector(true);
     test_own_collector();
+    test_closed_by_collector();
     test_regions();
     return test_done();
 }
