@@ -150,7 +150,21 @@ func TestLinkedLZ4Blocks(t *testing.T) {
 	}
 }
 
-// The header of the format's own example values: XXH32 of nothing, and of short inputs, from the reference implementation.
+// Every bit of the descriptor is under its checksum.
+func TestLZ4Descriptor(t *testing.T) {
+	encoder, _ := NewEncoder(LZ4)
+	src := samples()["text"]
+	packed, _ := encoder.Append(nil, src)
+	for bit := range 8 * lz4HeaderSize {
+		bad := bytes.Clone(packed)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if got, err := (&Decoder{}).Append(nil, bad, LZ4, len(src)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("bit %d of byte %d: %d bytes, %v", bit%8, bit/8, len(got), err)
+		}
+	}
+}
+
+// XXH32 of nothing, and of short inputs, from the reference implementation.
 func TestXXH32(t *testing.T) {
 	for in, want := range map[string]uint32{"": 0x02cc5d05, "a": 0x550d7456, "abc": 0x32d153ff} {
 		if got := xxh32Short([]byte(in)); got != want {

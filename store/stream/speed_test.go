@@ -84,8 +84,8 @@ func TestReaderAllocs(t *testing.T) {
 // A writer holds no more than its bound, however slow the disk: here it does not move at all until told.
 func TestMemoryBound(t *testing.T) {
 	const bound = 1 << 20
-	gate := make(chan struct{})
-	w, err := New(&gated{gate: gate}, discard{}, Options{Workers: 2, MemoryBound: bound, Queue: 4096})
+	disk := &gated{entered: make(chan struct{}, 100), gate: make(chan struct{})}
+	w, err := New(disk, discard{}, Options{Workers: 2, MemoryBound: bound, Queue: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,9 @@ func TestMemoryBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	<-disk.entered
 	w.queue.mu.Lock()
-	for w.queue.idle == 0 { // until one worker waits for memory, and the other one for the disk
+	for w.queue.idle == 0 { // until the other worker waits for memory
 		w.queue.mu.Unlock()
 		runtime.Gosched()
 		w.queue.mu.Lock()
@@ -112,7 +113,7 @@ func TestMemoryBound(t *testing.T) {
 	if held > bound {
 		t.Errorf("%d bytes are held, the bound is %d", held, bound)
 	}
-	close(gate)
+	close(disk.gate)
 	if err := w.Close(); err != nil || w.Stats().Packets != 100 {
 		t.Errorf("%v, %+v", err, w.Stats())
 	}
@@ -120,10 +121,11 @@ func TestMemoryBound(t *testing.T) {
 
 type gated struct {
 	discard
-	gate chan struct{}
+	entered, gate chan struct{}
 }
 
 func (g *gated) Write(p []byte) (int, error) {
+	g.entered <- struct{}{}
 	<-g.gate
 	return len(p), nil
 }
