@@ -179,6 +179,7 @@ struct tap_graph_node {
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none
+    int32_t  src[GGML_MAX_SRC]; // numbers of what it reads, INT32_MIN: nothing; the scheduler puts copies in their place later
     int32_t  before;         // while occurrences are counted: the node before it in its bucket, +1
     int8_t   glob;           // first matching glob, -1 = none
 };

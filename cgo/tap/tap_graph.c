@@ -187,6 +187,7 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
         const struct ggml_tensor * t = g->nodes[i].tensor;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             const struct ggml_tensor * s = t->src[k];
+            g->nodes[i].src[k] = INT32_MIN;
             if (s == NULL) {
                 continue;
             }
@@ -194,6 +195,7 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
             if (at == INT32_MIN && !tap_leaf_add(g, s)) {
                 return false;
             }
+            g->nodes[i].src[k] = at == INT32_MIN ? -g->n_leafs : at;
             // A node that is never computed consumes nothing, except a view, through which others read.
             if (at >= 0 && g->nodes[at].first_consumer < 0 && (g->nodes[i].computed || g->nodes[i].view)) {
                 g->nodes[at].first_consumer = i;
@@ -482,8 +484,8 @@ static size_t tap_encode_node(const struct tap_graph * g, int i, uint8_t * out) 
     memcpy(e.op_params, t->op_params, sizeof(e.op_params));
     uint8_t * at = out + sizeof(e);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        if (t->src[k] != NULL) {
-            const int32_t src = tap_graph_find(g, t->src[k]);
+        const int32_t src = n->src[k];
+        if (src != INT32_MIN) {
             memcpy(at, &src, sizeof(src));
             at += sizeof(src);
             e.n_src++;
