@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -105,6 +106,7 @@ func endBySignal(sig syscall.Signal) {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&standard)), 0, maskBytes, 0, 0)
 	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // the core that tells something is the model's
 	syscall.Kill(os.Getpid(), sig)
+	time.Sleep(time.Second) // any thread may take it, soon
 }
 
 // errLossy makes a run that lost something end with a status that a script sees.
