@@ -265,3 +265,17 @@ func BenchmarkConvert(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkAppendFloat32(b *testing.B) {
+	src := activations(1 << 20)
+	for _, from := range []DType{F16, F32} {
+		b.Run(from.String(), func(b *testing.B) {
+			var dst []float32
+			b.SetBytes(int64(len(src)))
+			b.ReportAllocs()
+			for b.Loop() {
+				dst, _ = AppendFloat32(dst[:0], src, from)
+			}
+		})
+	}
+}

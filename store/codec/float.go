@@ -20,6 +20,11 @@ func AppendFloat32(dst []float32, src []byte, from DType) ([]float32, error) {
 		return dst, fmt.Errorf("%d bytes of %v: %w", len(src), from, ErrLength)
 	}
 	dst = slices.Grow(dst, len(src)/size)
+	if from == F16 { // nearly all captures
+		for ; len(src) >= 2; src = src[2:] {
+			dst = append(dst, f16ToFloat32(binary.LittleEndian.Uint16(src)))
+		}
+	}
 	for ; len(src) > 0; src = src[size:] {
 		dst = append(dst, decode(src))
 	}
