@@ -139,8 +139,32 @@ static void fake_split(struct ggml_backend_sched * s, struct ggml_cgraph * g, in
     }
 }
 
+// The copies bear a name of the scheduler's making and none of the flags.
+static void fake_copy_inputs(struct ggml_backend_sched * s, struct ggml_cgraph * g) {
+    enum { MOST = 256 };
+    s->copies = s->copies != NULL ? s->copies : calloc(MOST, sizeof(s->copies[0]));
+    MUST(s->copies != NULL);
+    for (int i = 0; i < g->n_nodes; i++) {
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            struct ggml_tensor * t = g->nodes[i]->src[k];
+            if (t == NULL || t->op != GGML_OP_NONE || !(t->flags & GGML_TENSOR_FLAG_INPUT)) {
+                continue;
+            }
+            MUST(s->n_copies < MOST);
+            struct ggml_tensor * c = &s->copies[s->n_copies++];
+            *c = *t;
+            c->flags = 0;
+            c->data = NULL;
+            snprintf(c->name, sizeof(c->name), "FAKE0#%.40s#0", t->name);
+            g->nodes[i]->src[k] = c;
+        }
+    }
+}
+
 static bool fake_alloc_graph(ggml_backend_sched_t s, struct ggml_cgraph * g) {
-    (void) g;
+    if (s->copy_inputs) {
+        fake_copy_inputs(s, g);
+    }
     s->is_alloc = !s->fail_alloc;
     return s->is_alloc;
 }
@@ -171,7 +195,10 @@ static void fake_set_eval_callback(ggml_backend_sched_t s, ggml_backend_sched_ev
 
 static void fake_sched_reset(ggml_backend_sched_t s) { s->is_alloc = false; }
 
-static void fake_sched_free(ggml_backend_sched_t s) { free(s); }
+static void fake_sched_free(ggml_backend_sched_t s) {
+    free(s->copies);
+    free(s);
+}
 
 // ---- llama.cpp ------------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,9 @@ struct ggml_backend_sched {
     uint64_t callback_sets; // calls of set_eval_callback
     bool     is_alloc;      // a graph is allocated: compute will not do it by itself
     bool     fail_alloc;
+    bool     copy_inputs;   // allocation puts copies on a device in the place of inputs, as ggml does between backends
+    struct ggml_tensor * copies; // of which these are
+    int      n_copies;
     int      splits[FAKE_MAX_SPLITS]; // first node of splits 1 …
     int      n_splits;                // additional splits
     uint64_t run;                     // number of the execution: contents differ from one to the next

@@ -625,6 +625,37 @@ static void test_rebuilt(void) {
     bed_end(&b);
 }
 
+// A scheduler with devices puts copies in the place of what a node reads. The description tells what llama.cpp built.
+static void test_device_copies(void) {
+    test_case("graph: inputs whose place copies on a device take");
+    static const int32_t outs[2] = {1, 4};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 5, .n_outputs = 2, .n_kv = 32, .flash = true, .device = true}, tokens, positions, outs);
+    b.shm.h->config.attention = TAP_ATTENTION_KEEP;
+    b.sched->copy_inputs = true;
+    bed_join(&b);
+    bed_run(&b, true);
+    bed_run(&b, false);
+    log_drain(&b.log);
+    CHECK(b.sched->n_copies > 5, "%d copies: the test does not test", b.sched->n_copies);
+    struct seen s;
+    CHECK(seen_read(&s, &b.log, 0), "not described");
+    expect_places(&b.graph, &s);
+    for (int i = 0; i < s.n_nodes; i++) {
+        for (int k = 0; k < s.nodes[i].head.n_src; k++) {
+            CHECK(s.nodes[i].src[k] < s.n_nodes && s.nodes[i].src[k] >= -s.n_leafs, "%s reads tensor %d", s.nodes[i].name, s.nodes[i].src[k]);
+        }
+    }
+    seen_free(&s);
+    for (size_t i = 0; i < 2; i++) {
+        const struct expected e = bed_expect(&b, i, want_computed, NULL);
+        CHECK(expect_exec(&e) > 0, "nothing captured");
+    }
+    no_losses(&b);
+    bed_end(&b);
+}
+
 // A program that leaves allocation to the scheduler: compute allocates by itself, through the tap.
 static void test_implicit_alloc(void) {
     test_case("graph: allocated inside of compute");
@@ -1004,6 +1035,7 @@ int main(int argc, char ** argv) {
     }
     test_chain_changes();
     test_rebuilt();
+    test_device_copies();
     test_implicit_alloc();
     test_many_leafs();
     test_strange_node();
