@@ -430,6 +430,10 @@ static void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
 void tap_exec_begin(struct tap_sched * s) {
     struct tap_graph * g = &s->graph;
     struct tap_context * c = s->context;
+    if (s->user_callback != NULL && c->provisional) {
+        tap_context_resolve(c, false); // the program looks at what is computed while it is, as llama-imatrix does
+        c->provisional = false;
+    }
     const bool reused = g->sent;
     s->exec = atomic_fetch_add_explicit(&tap_next_exec, 1, memory_order_relaxed);
     s->lost = 0;
