@@ -37,7 +37,7 @@ type outcome struct {
 func llamatap(t *testing.T, args ...string) outcome {
 	t.Helper()
 	out := t.TempDir()
-	return finish(t, exec.Command(testenv.NeedBinary(t), args...), out)
+	return finish(t, command(t, args...), out)
 }
 
 // finish runs a command that records below out.
@@ -82,7 +82,33 @@ func record(t *testing.T, tap []string, args ...string) *capture {
 // tapped is "llamatap exec" of one of llama.cpp's tools, which must succeed and leave one run directory.
 func tapped(t *testing.T, tap []string, program string, args ...string) *capture {
 	t.Helper()
-	return llamatap(t, slices.Concat([]string{"exec"}, tap, []string{"--", program}, args)...).good(t).capture(t)
+	out := t.TempDir()
+	cmd := command(t, slices.Concat([]string{"exec"}, tap, []string{"--", program}, args)...)
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+flushLog(t))
+	return finish(t, cmd, out).good(t).capture(t)
+}
+
+// flushLog is the object that testenv preloads into stock tools, so that their logger loses nothing at exit.
+func flushLog(t *testing.T) string {
+	t.Helper()
+	made.Lock()
+	defer made.Unlock()
+	path := filepath.Join(made.dir, "flushlog.so")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	preload, found := strings.CutPrefix(testenv.NeedTool(t, "llama-completion").Command().Args[1], "--preload=")
+	if !found {
+		t.Fatal("testenv preloads nothing")
+	}
+	object, err := os.ReadFile(preload)
+	if err == nil {
+		err = os.WriteFile(path, object, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // stock runs a tool without the tap and returns what it printed.
