@@ -72,6 +72,10 @@ func misplaced(p *stream.Packet) string {
 	case p.Component == ggmlhooks.ComponentCache:
 		return "this is no maintenance graph"
 	}
+	// A recurrent mixer's states, and the V cache's single elements without flash attention, have no row per token.
+	if p.Rows == ggmlhooks.RowsNone && p.Component != ggmlhooks.ComponentSSM && (p.Op != "SET_ROWS" || p.NE[0] != 1) {
+		return "no dimension of it runs over tokens"
+	}
 	if m := layerSuffix.FindStringSubmatch(p.Node); m != nil {
 		if n, _ := strconv.Atoi(m[1]); int32(n) != p.Layer {
 			return fmt.Sprintf("its name says layer %d", n)
