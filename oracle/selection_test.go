@@ -177,9 +177,12 @@ func TestSampledSlices(t *testing.T) {
 func TestDrop(t *testing.T) {
 	args := []string{"-m", synthetic(t, "llama", gguf.F16, nil), "-p", strings.Repeat(long, 12), "-n", "20", "--temp", "0", "-t", "1", "-c", "2048"}
 	whole := record(t, everything, args...)
-	tap := append([]string{"run", "--tap-memory", "16M", "--tap-overflow", "drop", "--tap-workers", "1"}, everything...)
+	tap := append([]string{"run", "--tap-memory", "8M", "--tap-overflow", "drop", "--tap-workers", "1"}, everything...)
 	tap = append(tap, "--tap-codec", "zstd")
 	o := llamatap(t, append(tap, args...)...)
+	for tries := 0; o.status == 0 && tries < 10; tries++ { // the recording kept up: on a busy machine the model may be the slower one
+		o = llamatap(t, append(tap, args...)...)
+	}
 	if o.status != 3 || !strings.Contains(o.stderr, "LOST") {
 		t.Fatalf("status %d, want 3 of a lossy run\n%s", o.status, o.stderr)
 	}
@@ -187,15 +190,14 @@ func TestDrop(t *testing.T) {
 		t.Errorf("text %q, want %q", o.stdout, whole.stdout)
 	}
 	c := o.capture(t)
-	lost := map[string]uint64{}
-	sum := uint64(0)
+	var sum, bytes uint64
 	for _, loss := range c.stream.Losses() {
-		lost[loss.Cause] += loss.Packets
 		sum += loss.Packets
+		bytes += loss.Bytes
 	}
-	got, want := packetsOf(c), packetsOf(whole)
-	if uint64(got)+sum != uint64(want) || sum == 0 {
-		t.Errorf("%d tensors and %v lost, want %d in all", got, lost, want)
+	// Large tensors go through a small pool in pieces: bytes are what must add up.
+	if got, want := bytesOf(c), bytesOf(whole); got+bytes != want || sum == 0 {
+		t.Errorf("%d bytes and %d lost (%d packets), want %d in all", got, bytes, sum, want)
 	}
 	told := uint64(0)
 	for _, loss := range c.meta.Losses {
@@ -210,15 +212,15 @@ func TestDrop(t *testing.T) {
 	wantIDs(t, "tokens", c.ids(), whole.ids())
 }
 
-// packetsOf counts the packets of a run but those of set-up.
-func packetsOf(c *capture) int {
-	n := 0
+// bytesOf counts what was taken from tensors, set-up apart.
+func bytesOf(c *capture) uint64 {
+	n := int64(0)
 	for i := range c.packets {
 		if c.packets[i].Phase.String() != "setup" {
-			n++
+			n += c.packets[i].SrcBytes
 		}
 	}
-	return n
+	return uint64(n)
 }
 
 // TestPresets: each preset makes a run.
