@@ -140,6 +140,9 @@ func (s *sink) open(model rundir.Model) error {
 	if err != nil {
 		return err
 	}
+	if err := s.stream.Flush(); err != nil { // an index with a header can be read, however this process ends
+		return err
+	}
 	if s.tokens, err = rundir.NewTokensWriter(dir); err != nil {
 		return err
 	}
