@@ -145,6 +145,14 @@ func (f lz4Frame) appendBlock(dst, src []byte, stored bool) ([]byte, error) {
 		}
 		return append(dst, src...), nil
 	}
+	if room == 0 {
+		// The library's decoder reads memory that is not there when it is given none to write to, and only a block of no bytes
+		// could fit: a token without literals or match.
+		if len(src) == 1 && src[0] == 0 {
+			return dst, nil
+		}
+		return dst, fmt.Errorf("lz4 frame: %w: more than %d bytes", ErrCorrupt, f.limit)
+	}
 	at := len(dst)
 	dst = slices.Grow(dst, min(room, f.block, len(src)*lz4MaxExpansion))
 	out := dst[at : at+min(room, f.block, cap(dst)-at)]
