@@ -57,38 +57,40 @@ type shmStats struct {
 }
 
 type shmHeader struct {
-	Magic       uint64
-	Version     uint32
-	HeaderBytes uint32
-	TotalBytes  uint64
-	QueueOffset uint64
-	QueueBytes  uint64
-	RingOffset  uint64
-	RingEntries uint64
-	SlotsOffset uint64
-	SlotBytes   uint64
-	NSlots      uint64
-	Config      shmConfig
-	_           [56]byte // to the next cache line
-	QueueHead   uint64
-	_           [56]byte
-	QueueTail   uint64
-	_           [56]byte
-	RingHead    uint64
-	_           [56]byte
-	RingTail    uint64
-	_           [56]byte
-	Room        uint32
-	Waiting     uint32
-	Sleeps      uint32
-	Work        uint32
-	Attached    uint32
-	Closed      uint32
-	GlobHits    [maxGlobs]uint32
-	_           [40]byte
-	Stats       shmStats
-	Missing     [missingSize]byte
-	_           [16]byte
+	Magic        uint64
+	Version      uint32
+	HeaderBytes  uint32
+	TotalBytes   uint64
+	QueueOffset  uint64
+	QueueBytes   uint64
+	RingOffset   uint64
+	RingEntries  uint64
+	SlotsOffset  uint64
+	SlotBytes    uint64
+	NSlots       uint64
+	Config       shmConfig
+	_            [56]byte // to the next cache line
+	QueueHead    uint64
+	_            [56]byte
+	QueueTail    uint64
+	_            [56]byte
+	RingHead     uint64
+	Returned     uint64
+	_            [48]byte
+	RingTail     uint64
+	WakeReturned uint64
+	_            [48]byte
+	Room         uint32
+	Waiting      uint32
+	Sleeps       uint32
+	Work         uint32
+	Attached     uint32
+	Closed       uint32
+	GlobHits     [maxGlobs]uint32
+	_            [40]byte
+	Stats        shmStats
+	Missing      [missingSize]byte
+	_            [16]byte
 }
 
 // Record types.

@@ -64,14 +64,15 @@ func (r *Region) giveBack(first, count uint32) {
 	ring := unsafe.Slice((*uint64)(unsafe.Pointer(&r.mem[r.plan.ringOffset])), r.plan.ringEntries)
 	ring[head&(r.plan.ringEntries-1)] = uint64(first)<<32 | uint64(count)
 	atomic.StoreUint64(&h.RingHead, head+1)
+	atomic.AddUint64(&h.Returned, uint64(count))
 	r.lanes.Unlock()
 	r.madeRoom()
 }
 
-// madeRoom tells threads of the model that wait.
+// madeRoom tells threads of the model that wait, once there is as much room as they wait for.
 func (r *Region) madeRoom() {
 	atomic.AddUint32(&r.header.Room, 1)
-	if atomic.LoadUint32(&r.header.Waiting) > 0 {
+	if atomic.LoadUint32(&r.header.Waiting) > 0 && atomic.LoadUint64(&r.header.Returned) >= atomic.LoadUint64(&r.header.WakeReturned) {
 		futex(&r.header.Room, futexWake, 1<<30, nil)
 	}
 }

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +160,9 @@ void tap_detach(void) {
 static void * tap_prefault(void * unused) {
     (void) unused;
     enum { STEP = 1 << 20 };
+    const struct sched_param none = {.sched_priority = 0};
     setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
+    sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
     uint8_t * at = tap.base + tap.header->slots_offset;
     for (uint64_t left = tap.header->n_slots * tap.header->slot_bytes; left > 0;) {
         const uint64_t n = left < STEP ? left : STEP;

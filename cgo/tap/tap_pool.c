@@ -154,13 +154,19 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         tap_pool_take_back();
     }
     first = tap.recording ? tap_pool_scan(n) : -1;
+    // A model that went on with the first slot that comes back would wait again for the next tensor, its threads spinning between,
+    // in the way of the workers. So once it waits, it waits for a quarter of the pool.
+    const uint64_t enough = h->n_slots - h->n_slots / 4;
     while (first < 0) {
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
+        const uint64_t returned = atomic_load_explicit(&h->returned, memory_order_acquire);
         tap_pool_take_back();
-        first = tap.recording ? tap_pool_scan(n) : -1;
+        first = tap.recording && (since == 0 || tap.n_used <= enough) ? tap_pool_scan(n) : -1;
         if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
             break;
         }
+        const uint64_t more = tap.n_used > enough ? tap.n_used - enough : 1;
+        atomic_store_explicit(&h->wake_returned, returned + more, memory_order_seq_cst);
         if (since == 0) {
             since = tap_now();
         }
@@ -216,6 +222,7 @@ static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
         if (since == 0) {
             since = tap_now();
         }
+        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // any room will do
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) == tail) {
             tap_wait_room(seen);

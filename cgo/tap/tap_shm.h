@@ -116,7 +116,9 @@ struct tap_header {
     _Alignas(64) _Atomic uint64_t queue_head; // bytes written, by the tap
     _Alignas(64) _Atomic uint64_t queue_tail; // bytes read, by the collector
     _Alignas(64) _Atomic uint64_t ring_head;  // runs returned, by the collector
+    _Atomic uint64_t returned;                // slots in them
     _Alignas(64) _Atomic uint64_t ring_tail;  // runs taken back, by the tap
+    _Atomic uint64_t wake_returned;           // a model that waits is to be woken when returned has come so far
     _Alignas(64) _Atomic uint32_t room;       // futex: changes whenever the collector makes room
     _Atomic uint32_t waiting;                 // threads of the model that wait on room
     _Atomic uint32_t collector_sleeps;        // the collector is in a futex wait on work

@@ -115,6 +115,7 @@ void shm_give_back(struct shm * s, uint64_t first, uint64_t n) {
     MUST(head - atomic_load(&s->h->ring_tail) < s->h->ring_entries);
     ((uint64_t *) (s->base + s->h->ring_offset))[head & (s->h->ring_entries - 1)] = first << 32 | n;
     atomic_store(&s->h->ring_head, head + 1);
+    atomic_fetch_add(&s->h->returned, n);
     shm_made_room(s);
 }
 
