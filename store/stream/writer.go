@@ -42,7 +42,7 @@ type Writer struct {
 // Create makes the stream at path and its index beside it; both must not exist.
 func Create(path string, o Options) (*Writer, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	stream, err := createDirect(path)
+	stream, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create stream: %w", err)
 	}
