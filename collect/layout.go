@@ -8,7 +8,7 @@ import "github.com/llamatap/llamatap/ggmlhooks"
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 1
+	shmVersion = 2
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -25,6 +25,9 @@ const (
 	recordMapsAlone   = 1 << 2
 )
 
+// failureStop ends the program when the collector dies.
+const failureStop = 1
+
 type shmConfig struct {
 	Record       uint32
 	Overflow     uint32
@@ -38,6 +41,8 @@ type shmConfig struct {
 	TokenStep    int64
 	NGlobs       uint32
 	CollectorPID int32
+	OnFailure    uint32
+	_            uint32
 	Globs        [maxGlobs][globSize]byte
 	Backends     [pathSize]byte
 }
@@ -69,7 +74,7 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [56]byte // to the next cache line
+	_            [48]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64

@@ -23,7 +23,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Room), unsafe.Offsetof(h.Waiting), unsafe.Offsetof(h.Sleeps), unsafe.Offsetof(h.Work), unsafe.Offsetof(h.Attached),
 		unsafe.Offsetof(h.GlobHits), unsafe.Offsetof(h.Stats), unsafe.Offsetof(h.Missing),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.LayersSet) - 0, unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Globs),
-		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.OnFailure),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Loss), unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.WaitNS),
 	}
 	if len(got) != len(want) {

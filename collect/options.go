@@ -27,6 +27,8 @@ type Options struct {
 	MapsAlone bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
+	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.
+	StopOnFailure bool
 	// Backends is the folder that holds ggml's backends, for programs that would search a system folder. Empty: as they do.
 	Backends string
 }

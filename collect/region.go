@@ -91,6 +91,9 @@ func fillConfig(c *shmConfig, o Options) error {
 	}
 	c.NGlobs = uint32(len(s.Tensors))
 	c.CollectorPID = int32(os.Getpid())
+	if o.StopOnFailure {
+		c.OnFailure = failureStop
+	}
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
 	}

@@ -23,6 +23,15 @@ const (
 	OverflowDrop  Overflow = "drop"  // the tensor is left out, counted, and the run is marked lossy
 )
 
+// OnFailure is what becomes of the program when the recording fails under it.
+type OnFailure string
+
+// What becomes of the program.
+const (
+	FailureContinue OnFailure = "continue" // it goes on without being recorded
+	FailureStop     OnFailure = "stop"     // it is asked to end, and killed where it does not
+)
+
 // Tap is everything that the --tap-… settings say. Fill it with Parse or a registered FlagSet, then call Resolve; the exported
 // fields are valid after that. The zero value has no flag given. A Tap is not for concurrent use.
 type Tap struct {
@@ -45,6 +54,7 @@ type Tap struct {
 	Overflow      Overflow
 	Workers       int    // codec workers; 0: as many as the machine suggests
 	Out           string // folder in which run directories are made
+	OnFailure     OnFailure
 	ConfigFile    string // "" when none was given
 
 	flags     map[string]string // name → text, as given on the command line

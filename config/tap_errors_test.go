@@ -29,6 +29,7 @@ func TestErrors(t *testing.T) {
 			`--tap-purpose: unknown purpose "fun": use one of interpretability, debugging, performance_analysis, full_capture`},
 		{"unknown codec", "--tap-layers 1 --tap-codec gzip", world{}, `--tap-codec: unknown codec "gzip": ` + codecRemedy},
 		{"unknown dtype", "--tap-layers 1 --tap-dtype f64", world{}, `--tap-dtype: unknown dtype "f64": use f16, f32, bf16`},
+		{"unknown action", "--tap-layers 1 --tap-on-failure die", world{}, `--tap-on-failure: unknown action on failure "die": use continue, stop`},
 		{"unknown overflow", "--tap-layers 1 --tap-overflow spill", world{}, `--tap-overflow: unknown overflow policy "spill": use block, drop`},
 		{"unknown attention mode", "--tap-attention=all", world{}, `--tap-attention: unknown attention mode "all": use keep, exact or off`},
 		{"layers", "--tap-layers 3-1", world{},
@@ -100,7 +101,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, codec, dtype, memory, overflow, " +
-		"throughput, workers, out"
+		"throughput, workers, out, on_failure"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -16,7 +16,7 @@ var helpGroups = []struct {
 }{
 	{roleRecorder, "Capture of activations (each of these starts it, and a run directory is made):"},
 	{roleModifier, "How activations are captured (these record nothing by themselves):"},
-	{roleRun, "The run directory and the settings themselves:"},
+	{roleRun, "The run as a whole, and the settings themselves:"},
 }
 
 // WriteTapHelp writes the help text of every --tap-… flag.

@@ -156,7 +156,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 	values := map[string]string{
 		"preset": "max", "purpose": "debugging", "granularity": "sampled_slices", "layers": "0-3,7", "tensors": "l_out,ffn_*",
 		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4", "codec": "zstd", "dtype": "bf16",
-		"memory": "64M", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere",
+		"memory": "64M", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere", "on-failure": "stop",
 	}
 	for i := range tapOptions {
 		o := &tapOptions[i]
@@ -173,7 +173,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		case "sampling-rate", "seed":
 			context = []string{"--tap-granularity", "sampled_slices"}
 		default:
-			if o.role == roleModifier {
+			if o.role == roleModifier || o.name == "on-failure" {
 				context = []string{"--tap-preset", "balanced"}
 			}
 		}

@@ -88,6 +88,12 @@ func setOverflow(t *Tap, s string) error {
 	return err
 }
 
+func setOnFailure(t *Tap, s string) error {
+	then, err := oneOf("action on failure", s, []string{string(FailureContinue), string(FailureStop)})
+	t.OnFailure = OnFailure(then)
+	return err
+}
+
 func oneOf(what, s string, words []string) (string, error) {
 	if slices.Contains(words, s) {
 		return s, nil

@@ -17,7 +17,7 @@ package tap
 //         TAP_OFFSET(config), TAP_OFFSET(queue_head), TAP_OFFSET(queue_tail), TAP_OFFSET(ring_head), TAP_OFFSET(ring_tail),
 //         TAP_OFFSET(room), TAP_OFFSET(waiting), TAP_OFFSET(collector_sleeps), TAP_OFFSET(work), TAP_OFFSET(attached),
 //         TAP_OFFSET(glob_hits), TAP_OFFSET(stats), TAP_OFFSET(missing),
-//         TAP_OFFSET(config.layers_set), TAP_OFFSET(config.globs), TAP_OFFSET(config.backends),
+//         TAP_OFFSET(config.layers_set), TAP_OFFSET(config.globs), TAP_OFFSET(config.backends), TAP_OFFSET(config.on_failure),
 //         TAP_OFFSET(stats.loss), TAP_OFFSET(stats.wait_ns),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 1u
+#define TAP_SHM_VERSION 2u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -30,6 +30,9 @@ enum tap_record_flag {
 };
 
 enum tap_overflow { TAP_OVERFLOW_BLOCK = 0, TAP_OVERFLOW_DROP = 1 };
+
+// What becomes of the program when the collector dies.
+enum tap_on_failure { TAP_FAILURE_CONTINUE = 0, TAP_FAILURE_STOP = 1 };
 
 enum tap_granularity { TAP_FULL_TENSOR = 0, TAP_SAMPLED_SLICES = 1, TAP_ATTENTION_ONLY = 2, TAP_MLP_ONLY = 3 };
 
@@ -71,6 +74,8 @@ struct tap_config {
     int64_t  token_step;
     uint32_t n_globs; // 0: every computed node
     int32_t  collector_pid;
+    uint32_t on_failure; // enum tap_on_failure
+    uint32_t reserved;
     char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };

@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	region, err := collect.NewRegion(collect.Options{
 		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		MapsAlone: o.Tap.AttentionAlone(),
+		MapsAlone: o.Tap.AttentionAlone(), StopOnFailure: o.Tap.OnFailure == config.FailureStop,
 	})
 	if err != nil {
 		return Result{}, err
