@@ -8,7 +8,7 @@ import "github.com/llamatap/llamatap/ggmlhooks"
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 2
+	shmVersion = 3
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -58,6 +58,7 @@ type shmStats struct {
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS        uint64
 	WaitNS, Waits, APINS              uint64
+	Unrecorded                        uint64
 	Loss                              [maxLosses]shmCount
 }
 
@@ -95,7 +96,7 @@ type shmHeader struct {
 	_            [40]byte
 	Stats        shmStats
 	Missing      [missingSize]byte
-	_            [16]byte
+	_            [8]byte
 }
 
 // Record types.

@@ -25,6 +25,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.LayersSet) - 0, unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Globs),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.OnFailure),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Loss), unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.WaitNS),
+		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Unrecorded),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

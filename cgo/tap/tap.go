@@ -18,7 +18,7 @@ package tap
 //         TAP_OFFSET(room), TAP_OFFSET(waiting), TAP_OFFSET(collector_sleeps), TAP_OFFSET(work), TAP_OFFSET(attached),
 //         TAP_OFFSET(glob_hits), TAP_OFFSET(stats), TAP_OFFSET(missing),
 //         TAP_OFFSET(config.layers_set), TAP_OFFSET(config.globs), TAP_OFFSET(config.backends), TAP_OFFSET(config.on_failure),
-//         TAP_OFFSET(stats.loss), TAP_OFFSET(stats.wait_ns),
+//         TAP_OFFSET(stats.loss), TAP_OFFSET(stats.wait_ns), TAP_OFFSET(stats.unrecorded),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;
 // }

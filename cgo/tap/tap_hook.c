@@ -202,6 +202,15 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     return ok;
 }
 
+// tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this graph on the
+// program runs as it would without the tap. Policy drop and a pool with room would never ask.
+static bool tap_still_on(void) {
+    if (tap_on() && atomic_load_explicit(&tap.header->closed, memory_order_acquire)) {
+        atomic_store_explicit(&tap.recording, false, memory_order_relaxed);
+    }
+    return tap_on();
+}
+
 // tap_retire takes our callback away from a scheduler when recording has ended.
 static void tap_retire(ggml_backend_sched_t sched) {
     struct tap_sched * s = tap_sched_of(sched, false);
@@ -212,9 +221,10 @@ static void tap_retire(ggml_backend_sched_t sched) {
 }
 
 enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
-    if (!tap_on()) {
+    if (!tap_still_on()) {
         if (tap.header != NULL) {
             tap_retire(sched);
+            tap_add(&tap.header->stats.unrecorded, 1);
         }
         return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
     }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 2u
+#define TAP_SHM_VERSION 3u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -101,6 +101,7 @@ struct tap_stats {
     _Atomic uint64_t wait_ns;     // waiting for slots or queue room
     _Atomic uint64_t waits;       // how often
     _Atomic uint64_t api_ns;      // interposed llama.h calls
+    _Atomic uint64_t unrecorded;  // graphs computed after recording had ended: nothing of them was looked at
     struct tap_count loss[TAP_MAX_LOSSES];
 };
 

@@ -414,6 +414,30 @@ static void test_gone(void) {
     bed_end(&b);
 }
 
+// A collector that records no more says so and goes on living: the next graph is the first that is not looked at, also where there
+// is room and nothing would wait.
+static void test_closed(uint32_t overflow) {
+    test_case("closed: computing goes on in one range from the next graph on, policy %u", overflow);
+    struct bed b;
+    bed_make(&b);
+    b.shm.h->config.overflow = overflow;
+    decode(b.ctx, 0, 4);
+    CHECK(b.ctx->sched->ranges > 1, "one range while recording");
+    log_drain(&b.log);
+    const size_t seen = log_count(&b.log, TAP_REC_EXEC);
+    atomic_store(&b.shm.h->closed, 1);
+    decode(b.ctx, 1, 4);
+    decode(b.ctx, 2, 4);
+    CHECK(b.ctx->sched->ranges == 1, "%lu ranges", (unsigned long) b.ctx->sched->ranges);
+    CHECK(b.shm.h->stats.unrecorded == 2, "%lu graphs unrecorded", (unsigned long) b.shm.h->stats.unrecorded);
+    log_drain(&b.log);
+    CHECK(log_count(&b.log, TAP_REC_EXEC) == seen, "an execution was reported");
+    CHECK(!tap_recording(), "still recording");
+    CHECK(b.shm.h->stats.loss[TAP_LOSS_COLLECTOR_GONE].packets == 0, "a tensor was taken and lost");
+    b.shm.h->stats.loss[TAP_LOSS_COLLECTOR_GONE].bytes = 0; // the end of the call that was going on
+    bed_end(&b);
+}
+
 static struct bed * fork_bed;
 static pid_t        fork_pid;
 
@@ -510,6 +534,8 @@ int main(void) {
     test_context();
     test_many_contexts();
     test_gone();
+    test_closed(TAP_OVERFLOW_BLOCK);
+    test_closed(TAP_OVERFLOW_DROP);
     test_fork(false);
     test_fork(true);
     return test_done();
