@@ -55,6 +55,10 @@ type Tap struct {
 	Workers       int    // codec workers; 0: as many as the machine suggests
 	Out           string // folder in which run directories are made
 	OnFailure     OnFailure
+	Segment       Segment // as given; Segments says when the run goes on in a new one
+	MaxDisk       MaxDisk
+	MinFree       MinFree
+	RedactText    bool   // no text of prompts and tokens in any file
 	ConfigFile    string // "" when none was given
 
 	flags     map[string]string // name → text, as given on the command line

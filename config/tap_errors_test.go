@@ -30,6 +30,15 @@ func TestErrors(t *testing.T) {
 		{"unknown codec", "--tap-layers 1 --tap-codec gzip", world{}, `--tap-codec: unknown codec "gzip": ` + codecRemedy},
 		{"unknown dtype", "--tap-layers 1 --tap-dtype f64", world{}, `--tap-dtype: unknown dtype "f64": use f16, f32, bf16`},
 		{"unknown action", "--tap-layers 1 --tap-on-failure die", world{}, `--tap-on-failure: unknown action on failure "die": use continue, stop`},
+		{"segment", "--tap-layers 1 --tap-segment 1x", world{}, `--tap-segment: size "1x": write a number and a unit such as 256M, 1.5G, 512KiB or 24GB`},
+		{"segment in time", "--tap-layers 1 --tap-segment 10ms", world{},
+			`--tap-segment: segment "10ms": write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G`},
+		{"small segment", "--tap-layers 1 --tap-segment 10K", world{}, `--tap-segment: segment "10K" is too small: give at least 64K`},
+		{"disk action", "--tap-layers 1 --tap-max-disk 1G:drop", world{}, `--tap-max-disk: unknown action at the bound "drop": use stop, rotate`},
+		{"small disk", "--tap-layers 1 --tap-max-disk 1M", world{}, `--tap-max-disk: disk "1M" is too little for a run: give at least 4M`},
+		{"rotation within one segment", "--tap-layers 1 --tap-max-disk 1G:rotate --tap-segment 600M", world{},
+			`--tap-segment asks for segments of 600M, and --tap-max-disk for rotation within 1G: give segments of at most half of it, or :stop`},
+		{"redaction", "--tap-layers 1 --tap-redact ids", world{}, `--tap-redact: unknown kind of redaction "ids": use none, text`},
 		{"unknown overflow", "--tap-layers 1 --tap-overflow spill", world{}, `--tap-overflow: unknown overflow policy "spill": use block, drop`},
 		{"unknown attention mode", "--tap-attention=all", world{}, `--tap-attention: unknown attention mode "all": use keep, exact or off`},
 		{"layers", "--tap-layers 3-1", world{},
@@ -101,7 +110,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, codec, dtype, memory, overflow, " +
-		"throughput, workers, out, on_failure"
+		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

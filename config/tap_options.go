@@ -39,7 +39,7 @@ func (o *option) env() string {
 func (o *option) key() string { return strings.ReplaceAll(o.name, "-", "_") }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions())
+var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), fileOptions())
 
 func recorderOptions() []option {
 	return []option{
@@ -122,6 +122,11 @@ func runOptions() []option {
 			help: "when the recording fails, because the disk is full or its process was killed: let the program go on unrecorded, or end it",
 			set:  setOnFailure,
 			get:  func(t *Tap) any { return t.OnFailure }},
+	}
+}
+
+func fileOptions() []option {
+	return []option{
 		{name: "config", form: "FILE", role: roleRun,
 			help: "YAML file with the same settings below the key tap:, such as sampling_rate: 0.1",
 			set:  func(t *Tap, s string) error { t.ConfigFile = s; return nil },

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// MinDisk is the least that --tap-max-disk accepts: what a run needs to be sealed is kept free within it.
+const MinDisk = 4 * MiB
+
+// MinSegment is the smallest size that --tap-segment accepts.
+const MinSegment = 64 * KiB
+
+// Segment says when a run goes on in a new segment. The zero value is never: the run is one.
+type Segment struct {
+	Bytes Bytes         // at this size; 0: not by size
+	Every time.Duration // after this time; 0: not by time
+}
+
+// String writes the segment as a user would.
+func (s Segment) String() string {
+	switch {
+	case s.Every > 0 && s.Every%time.Hour == 0:
+		return fmt.Sprintf("%dh", s.Every/time.Hour)
+	case s.Every > 0 && s.Every%time.Minute == 0:
+		return fmt.Sprintf("%dm", s.Every/time.Minute)
+	case s.Every > 0:
+		return fmt.Sprintf("%gs", s.Every.Seconds())
+	case s.Bytes > 0:
+		return s.Bytes.String()
+	}
+	return ""
+}
+
+// DiskAction is what happens at a bound of the disk.
+type DiskAction string
+
+// What happens there.
+const (
+	DiskStop   DiskAction = "stop"   // recording ends and is sealed; the program goes on
+	DiskRotate DiskAction = "rotate" // the oldest sealed segment is removed
+)
+
+// MaxDisk bounds what a run takes on the disk. The zero value is no bound.
+type MaxDisk struct {
+	Bytes  Bytes
+	Action DiskAction
+}
+
+// String writes the bound as a user would.
+func (m MaxDisk) String() string {
+	if m.Bytes == 0 {
+		return ""
+	}
+	return m.Bytes.String() + ":" + string(m.Action)
+}
+
+// MinFree is the space that a run leaves free on its file system.
+type MinFree struct {
+	Auto  bool // 1 GiB or 2 % of the file system, whichever is less
+	Bytes Bytes
+}
+
+// Of returns the floor for a file system of that many bytes.
+func (m MinFree) Of(total uint64) uint64 {
+	if m.Auto {
+		return min(uint64(GiB), total/50)
+	}
+	return uint64(m.Bytes)
+}
+
+// String writes the floor as a user would.
+func (m MinFree) String() string {
+	if m.Auto {
+		return "auto"
+	}
+	return m.Bytes.String()
+}
+
+// segmentsPerDisk is into how many segments a bound that rotates is cut where nothing says how large they are.
+const segmentsPerDisk = 8
+
+// Segments returns when the run goes on in a new segment: as --tap-segment says, and, where the disk rotates, at a share of the bound.
+func (t *Tap) Segments() Segment {
+	s := t.Segment
+	if t.MaxDisk.Action == DiskRotate && s.Bytes == 0 {
+		s.Bytes = t.MaxDisk.Bytes / segmentsPerDisk
+	}
+	return s
+}
+
+func diskOptions() []option {
+	return []option{
+		{name: "segment", form: "SIZE|TIME", role: roleRun,
+			help: "write the run as segments, each sealed and whole by itself, of this size (1G, 512M) or time (1h, 30m, 90s)",
+			set:  setSegment,
+			get:  func(t *Tap) any { return text(t.Segment.String()) }},
+		{name: "max-disk", form: "SIZE[:stop|rotate]", role: roleRun,
+			help: "most that the run may take on the disk; there, recording stops and the program goes on (stop, the default), " +
+				"or the oldest sealed segment goes (rotate)",
+			set: setMaxDisk,
+			get: func(t *Tap) any { return text(t.MaxDisk.String()) }},
+		{name: "min-free", form: "SIZE", role: roleRun, byDef: "auto",
+			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less",
+			set:  setMinFree,
+			get:  func(t *Tap) any { return t.MinFree.String() }},
+		{name: "redact", form: "none|text", role: roleRun, byDef: "none",
+			help: "text keeps the text of prompts and tokens out of every file; token ids stay",
+			set:  setRedact,
+			get:  func(t *Tap) any { return map[bool]string{false: "none", true: "text"}[t.RedactText] }},
+	}
+}
+
+// setSegment tells a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and 30M a size.
+func setSegment(t *Tap, s string) error {
+	t.Segment = Segment{}
+	if strings.HasSuffix(s, "s") || strings.HasSuffix(s, "m") || strings.HasSuffix(s, "h") {
+		every, err := time.ParseDuration(s)
+		if err != nil || every < time.Second {
+			return fmt.Errorf("segment %q: write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G", s)
+		}
+		t.Segment.Every = every
+		return nil
+	}
+	size, err := ParseBytes(s)
+	if err == nil && size < MinSegment {
+		err = fmt.Errorf("segment %q is too small: give at least %v", s, MinSegment)
+	}
+	t.Segment.Bytes = size
+	return err
+}
+
+func setMaxDisk(t *Tap, s string) error {
+	size, action, given := strings.Cut(s, ":")
+	t.MaxDisk = MaxDisk{Action: DiskStop}
+	if given {
+		word, err := oneOf("action at the bound", action, []string{string(DiskStop), string(DiskRotate)})
+		if err != nil {
+			return err
+		}
+		t.MaxDisk.Action = DiskAction(word)
+	}
+	bytes, err := ParseBytes(size)
+	if err == nil && bytes < MinDisk {
+		err = fmt.Errorf("disk %q is too little for a run: give at least %v", size, MinDisk)
+	}
+	t.MaxDisk.Bytes = bytes
+	return err
+}
+
+func setMinFree(t *Tap, s string) (err error) {
+	t.MinFree = MinFree{Auto: s == "auto"}
+	if !t.MinFree.Auto {
+		t.MinFree.Bytes, err = ParseBytes(s)
+	}
+	return err
+}
+
+func setRedact(t *Tap, s string) error {
+	word, err := oneOf("kind of redaction", s, []string{"none", "text"})
+	t.RedactText = word == "text"
+	return err
+}
+
+// checkDisk refuses segments of which a bound that rotates does not hold two: the one that is written, and one that can go.
+func (t *Tap) checkDisk() error {
+	if t.MaxDisk.Action == DiskRotate && t.Segment.Bytes > t.MaxDisk.Bytes/2 {
+		return fmt.Errorf("%s asks for segments of %v, and %s for rotation within %v: give segments of at most half of it, or :stop",
+			t.origins["segment"].where, t.Segment.Bytes, t.origins["max-disk"].where, t.MaxDisk.Bytes)
+	}
+	return nil
+}
