@@ -22,7 +22,7 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	use := s.recorder.Use()
 	m := rundir.Metadata{
 		Version: rundir.MetadataVersion, Llamatap: s.o.Version, RunID: s.dir.ID(),
-		Created: s.started.UTC(), Ended: time.Now().UTC(), SealedBy: "collector", Command: s.o.Echo,
+		Created: s.started.UTC(), Ended: time.Now().UTC(), SealedBy: "collector", Command: s.command(),
 		Contexts: s.contexts, Host: host(), Config: s.o.Tap.Echo(), Clock: s.clock,
 		Llama:  rundir.Llama{Version: s.o.Llama.Version, GGML: s.o.Llama.GGML, Prefix: s.o.Llama.Prefix},
 		Phases: map[string]rundir.PhaseUse{}, Losses: []rundir.Loss{},
@@ -62,6 +62,14 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	s.extra(&m, "processes", processUse(process))
 	s.extra(&m, "setup_packets", use.Setup)
 	return m
+}
+
+// command is the command line as metadata.json shows it.
+func (s *sink) command() []string {
+	if s.o.Tap.RedactText {
+		return redactCommand(s.o.Echo)
+	}
+	return s.o.Echo
 }
 
 // extra adds what has no field of its own; an empty list is left out.

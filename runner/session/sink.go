@@ -196,7 +196,7 @@ type tokenSink struct{ s *sink }
 
 func (t tokenSink) Append(ctx uint32, row *ggmlhooks.Row) error {
 	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx}
-	if vocab := t.s.vocabs[ctx]; vocab != nil {
+	if vocab := t.s.vocabs[ctx]; vocab != nil && !t.s.o.Tap.RedactText {
 		record.SetPiece(vocab.Piece(row.Token))
 	}
 	record.SetSeqs(row.Seqs)
