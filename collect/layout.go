@@ -115,4 +115,5 @@ const (
 	recResolve
 	recGoodbye
 	recContextEnd
+	recSeq
 )

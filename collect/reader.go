@@ -114,6 +114,10 @@ func (r *Reader) record(kind uint32, b []byte) error {
 	case recResolve:
 		e := ggmlhooks.Resolve{Ctx: d.u32(), Discarded: d.u32() != 0, Exec: d.u64()}
 		return d.then(kind, func() error { return r.sink.Resolve(e) })
+	case recSeq:
+		c := ggmlhooks.SeqChange{MonoNS: int64(d.u64()), Ctx: d.u32(), Kind: ggmlhooks.SeqChangeKind(d.u32())}
+		c.Seq, c.To, c.First, c.End, c.Value = d.i32(), d.i32(), d.i32(), d.i32(), d.i32()
+		return d.then(kind, func() error { return r.sink.SeqChange(&c) })
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)
 }

@@ -75,6 +75,8 @@ func (s *sink) Resolve(r ggmlhooks.Resolve) error {
 	return s.say("resolve %d to %d: %v", r.Ctx, r.Exec, r.Discarded)
 }
 
+func (s *sink) SeqChange(c *ggmlhooks.SeqChange) error { return s.say("change %+v", *c) }
+
 func drain(t *testing.T, r *Reader) int {
 	t.Helper()
 	n, err := r.Drain()
@@ -104,13 +106,15 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(0))
 	p.put(recCallEnd, rec{}.u64(5, 16).i32(-3).u32(3))
 	p.put(recResolve, rec{}.u32(3, 1).u64(21))
+	p.put(recSeq, rec{}.u64(19).u32(3, 1).i32(4, 5, 6, -1, 7).u32(0))
 	p.put(recGoodbye, rec{}.i32(1234).u32(0).u64(17, 18))
 
 	r := NewReader(region, s)
-	if n := drain(t, r); n != 13 {
-		t.Errorf("%d records were read, 13 written", n)
+	if n := drain(t, r); n != 14 {
+		t.Errorf("%d records were read, 14 written", n)
 	}
-	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "call 5 ends: -3", "resolve 3 to 21: true"}
+	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "call 5 ends: -3", "resolve 3 to 21: true",
+		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7}"}
 	if !reflect.DeepEqual(s.said, want) {
 		t.Errorf("the sink was told\n%q, not\n%q", s.said, want)
 	}

@@ -113,4 +113,5 @@ type Sink interface {
 	Capture(*Capture) error
 	ExecEnd(ExecEnd) error
 	Resolve(Resolve) error
+	SeqChange(*SeqChange) error
 }

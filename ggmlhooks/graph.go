@@ -80,4 +80,6 @@ type Row struct {
 	Seqs   []int32 // sequences; empty when the program's batch could not be seen
 	Phase  Phase
 	Output bool // logits or embeddings were asked for
+	// Request is the request of its first sequence that it belongs to, counted from 0 per context and sequence; RequestUnknown.
+	Request int32
 }

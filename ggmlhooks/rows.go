@@ -111,36 +111,3 @@ func (m *RowMatcher) pick(token, pos, before int32) int32 {
 func continues(a, b *CallRow) bool {
 	return len(a.Seqs) > 0 && len(b.Seqs) > 0 && a.Seqs[0] == b.Seqs[0] && (b.Pos == PosAuto || b.Pos == a.Pos+1)
 }
-
-// PhaseTracker tells prompt tokens from generated ones. A token is one that was generated when its sequence brings nothing else in
-// this call, it is not the sequence's first, the sequence's token before it was an output token, and the program has looked at
-// results in between. (llama.h knows no phases: a prompt's last token alone in a batch differs from a generated one only in that
-// nobody could have chosen it.)
-type PhaseTracker struct {
-	output map[int32]bool // per sequence: its last token was an output token
-	count  map[int32]int  // per sequence: tokens in this call
-	read   bool
-}
-
-// Reset starts a new call of the context.
-func (t *PhaseTracker) Reset(c *Call) {
-	if t.output == nil {
-		t.output, t.count = map[int32]bool{}, map[int32]int{}
-	}
-	clear(t.count)
-	t.read = c.Read || c.Accepts
-	for i := range c.Rows {
-		t.count[c.Rows[i].Seqs[0]]++
-	}
-}
-
-// Phase returns the phase of a row at pos and notes it.
-func (t *PhaseTracker) Phase(row *CallRow, pos int32) Phase {
-	seq := row.Seqs[0]
-	phase := PhasePrefill
-	if t.read && t.count[seq] == 1 && pos > 0 && t.output[seq] {
-		phase = PhaseDecode
-	}
-	t.output[seq] = row.Output
-	return phase
-}

@@ -46,30 +46,3 @@ func TestRowMatcher(t *testing.T) {
 		})
 	}
 }
-
-func TestPhaseTracker(t *testing.T) {
-	var p PhaseTracker
-	step := func(read bool, rows ...CallRow) (out []Phase) {
-		p.Reset(&Call{Rows: rows, Read: read})
-		for i := range rows {
-			out = append(out, p.Phase(&rows[i], rows[i].Pos))
-		}
-		return out
-	}
-	row := func(pos, seq int32, output bool) CallRow {
-		return CallRow{Pos: pos, Seqs: []int32{seq}, Output: output}
-	}
-	check := func(name string, got []Phase, want ...Phase) {
-		t.Helper()
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-	check("prompt", step(false, row(0, 0, false), row(1, 0, true)), PhasePrefill, PhasePrefill)
-	check("rest of a prompt, nothing read", step(false, row(2, 0, true)), PhasePrefill)
-	check("generated", step(true, row(3, 0, true)), PhaseDecode)
-	check("a second prompt beside it", step(true, row(4, 0, true), row(0, 1, false), row(1, 1, false)), PhaseDecode, PhasePrefill, PhasePrefill)
-	check("its one-token rest was no output", step(true, row(5, 0, true), row(2, 1, true)), PhaseDecode, PhasePrefill)
-	check("both generate", step(true, row(6, 0, true), row(3, 1, true)), PhaseDecode, PhaseDecode)
-	check("started anew", step(true, row(0, 0, true)), PhasePrefill)
-}

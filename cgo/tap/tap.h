@@ -49,6 +49,16 @@
     X(struct llama_model *, llama_model_load_from_file_ptr, (FILE *, struct llama_model_params))                            \
     X(struct llama_model *, llama_model_load_from_splits, (const char **, size_t, struct llama_model_params))               \
     X(void, llama_memory_clear, (llama_memory_t, bool))                                                                     \
+    X(bool, llama_memory_seq_rm, (llama_memory_t, llama_seq_id, llama_pos, llama_pos))                                      \
+    X(void, llama_memory_seq_cp, (llama_memory_t, llama_seq_id, llama_seq_id, llama_pos, llama_pos))                        \
+    X(void, llama_memory_seq_keep, (llama_memory_t, llama_seq_id))                                                          \
+    X(void, llama_memory_seq_add, (llama_memory_t, llama_seq_id, llama_pos, llama_pos, llama_pos))                          \
+    X(void, llama_memory_seq_div, (llama_memory_t, llama_seq_id, llama_pos, llama_pos, int))                                \
+    X(bool, llama_set_sampler, (struct llama_context *, llama_seq_id, struct llama_sampler *))                              \
+    X(size_t, llama_state_seq_set_data_ext, (struct llama_context *, const uint8_t *, size_t, llama_seq_id, llama_state_seq_flags)) \
+    X(size_t, llama_state_seq_load_file, (struct llama_context *, const char *, llama_seq_id, llama_token *, size_t, size_t *)) \
+    X(size_t, llama_state_set_data, (struct llama_context *, const uint8_t *, size_t))                                      \
+    X(llama_token, llama_sampler_sample, (struct llama_sampler *, struct llama_context *, int32_t))                         \
     X(void, llama_sampler_accept, (struct llama_sampler *, llama_token))                                                    \
     X(void, llama_synchronize, (struct llama_context *))                                                                    \
     X(float *, llama_get_logits, (struct llama_context *))                                                                  \
@@ -247,7 +257,7 @@ bool tap_glob_match(const char * pattern, const char * text, size_t n);
 // ---- contexts, schedulers, executions -------------------------------------------------------------------------------
 
 // A llama_context that has been seen. It is used by one thread at a time, as llama.cpp wants it; what other threads may touch (a
-// sampler's accept looks at every context) is atomic, or guarded by tap.lock where it says so.
+// sampler's accept flags every context) is atomic, or guarded by tap.lock where it says so.
 struct tap_context {
     struct llama_context *  ptr;        // guarded; NULL: the entry is free
     _Atomic(llama_memory_t) memory;
@@ -314,6 +324,9 @@ struct tap_sched *   tap_sched_of(ggml_backend_sched_t ptr, bool make);
 
 // tap_context_resolve decides what a provisional context's executions were: the run, or (discarded) set-up.
 void tap_context_resolve(struct tap_context * c, bool discarded);
+
+// tap_seq_cleared tells the collector that a memory was emptied.
+void tap_seq_cleared(llama_memory_t memory);
 
 // tap_resolve_all settles what is still open when the process ends: nothing was thrown away, so it was the run.
 void tap_resolve_all(void);

@@ -512,12 +512,17 @@ void llama_synchronize(struct llama_context * ctx) {
     tap_real.llama_synchronize(ctx);
 }
 
+// A sampler reads the logits of one context, and what it then accepts says nothing about the others.
+llama_token llama_sampler_sample(struct llama_sampler * sampler, struct llama_context * ctx, int32_t i) {
+    if (tap_on()) {
+        tap_read(ctx);
+    }
+    return tap_real.llama_sampler_sample(sampler, ctx, i);
+}
+
 static void tap_accepted(struct tap_context * c, void * unused) {
     (void) unused;
     c->flags |= TAP_CALL_ACCEPTED_SINCE;
-    if (c->provisional) {
-        tap_context_resolve(c, false);
-    }
 }
 
 // A chain passes each token on to its members: only the outermost call is the program's.
@@ -564,6 +569,9 @@ void llama_memory_clear(llama_memory_t memory, bool data) {
         tap_contexts_each(tap_cleared, &clear);
     }
     tap_real.llama_memory_clear(memory, data);
+    if (tap_on()) {
+        tap_seq_cleared(memory);
+    }
 }
 
 void tap_resolve_all(void) { tap_contexts_each(tap_resolve_run, NULL); }

@@ -151,7 +151,8 @@ enum tap_record_type {
     TAP_REC_CAPTURE = 10,    // tap_rec_capture
     TAP_REC_RESOLVE = 11,    // tap_rec_resolve
     TAP_REC_GOODBYE = 12,    // tap_rec_hello
-    TAP_REC_CONTEXT_END = 13 // tap_rec_resolve
+    TAP_REC_CONTEXT_END = 13, // tap_rec_resolve
+    TAP_REC_SEQ = 14          // tap_rec_seq
 };
 
 struct tap_record {
@@ -307,6 +308,29 @@ struct tap_rec_resolve {
     uint32_t ctx;
     uint32_t discarded; // 1: what the context did so far was set-up; 0: it was the run
     uint64_t exec;      // every execution of the context up to this number is meant
+};
+
+// What a program did to a sequence of a context.
+enum tap_seq_kind {
+    TAP_SEQ_REMOVE = 0,  // cells of positions first ≤ p < end
+    TAP_SEQ_COPY = 1,    // the same into sequence to
+    TAP_SEQ_KEEP = 2,    // every other sequence was removed
+    TAP_SEQ_ADD = 3,     // value was added to positions
+    TAP_SEQ_DIVIDE = 4,  // positions were divided by value
+    TAP_SEQ_RESTORE = 5, // its state was set; value: llama_state_seq_flags
+    TAP_SEQ_SAMPLER = 6, // a sampler was set for it (value 1), or none
+};
+
+struct tap_rec_seq {
+    struct tap_record h;
+    uint64_t mono_ns;
+    uint32_t ctx;
+    uint32_t kind; // enum tap_seq_kind
+    int32_t  seq;  // -1: every one
+    int32_t  to;
+    int32_t  first, end; // positions; below 0: from the start, to the end
+    int32_t  value;
+    uint32_t reserved;
 };
 
 #endif

@@ -14,6 +14,7 @@ import (
 type Stream interface {
 	Append(p *stream.Packet, data []byte, release func()) error
 	AppendExecution(e *stream.Execution) error
+	AppendRequest(b ggmlhooks.RequestBegin) error
 	AppendResolution(r stream.Resolution) error
 	Commit() error
 }
@@ -66,6 +67,7 @@ type execution struct {
 	ns      int64 // graph entry to graph end
 	held    bool  // undecided, and nothing of it was written yet
 	packets []heldPacket
+	begun   []ggmlhooks.RequestBegin // requests that begin with it
 }
 
 // heldPacket is a packet that waits in the tap's slots.
@@ -77,11 +79,12 @@ type heldPacket struct {
 
 // context is what is known of a llama_context.
 type context struct {
-	match   ggmlhooks.RowMatcher
-	phases  ggmlhooks.PhaseTracker
-	call    uint64
-	rows    []int32
-	pending []*execution // undecided, in order
+	match     ggmlhooks.RowMatcher
+	sequences ggmlhooks.SequenceTracker
+	sampled   bool // the program gives its sequences samplers
+	call      uint64
+	rows      []int32
+	pending   []*execution // undecided, in order
 }
 
 // Use is what a run did, by phase.
@@ -138,7 +141,7 @@ func (r *Recorder) Call(c *ggmlhooks.Call) error {
 	ctx := r.context(c.Ctx)
 	ctx.call = c.Number
 	ctx.match.Reset(c.Rows)
-	ctx.phases.Reset(c)
+	ctx.sequences.Reset(c)
 	return nil
 }
 
@@ -171,8 +174,8 @@ func (r *Recorder) execution() *execution {
 	if n := len(r.free); n > 0 {
 		x := r.free[n-1]
 		r.free = r.free[:n-1]
-		rows, packets := x.Rows[:0], x.packets[:0]
-		*x = execution{packets: packets}
+		rows, packets, begun := x.Rows[:0], x.packets[:0], x.begun[:0]
+		*x = execution{packets: packets, begun: begun}
 		x.Rows = rows
 		return x
 	}
@@ -192,14 +195,17 @@ func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
 	}
 	x.phase = ggmlhooks.PhaseDecode
 	for i, token := range e.Tokens {
-		row := ggmlhooks.Row{Index: e.TokenFirst + int64(i), Token: token, Pos: int32(ggmlhooks.PosAuto), Phase: ggmlhooks.PhasePrefill}
+		row := ggmlhooks.Row{
+			Index: e.TokenFirst + int64(i), Token: token, Pos: int32(ggmlhooks.PosAuto), Phase: ggmlhooks.PhasePrefill, Request: ggmlhooks.RequestUnknown,
+		}
 		if i < len(e.Pos) {
 			row.Pos = e.Pos[i]
 		}
 		if i < len(ctx.rows) && ctx.rows[i] >= 0 {
 			from := ctx.match.Row(ctx.rows[i])
 			row.Seqs = from.Seqs
-			row.Phase = ctx.phases.Phase(from, row.Pos)
+			row.Phase, x.begun = ctx.sequences.Phase(x.begun, from, row.Pos)
+			row.Request = ctx.sequences.Request(from.Seqs[0])
 			if row.Pos == ggmlhooks.PosAuto {
 				row.Pos = from.Pos
 			}
@@ -220,7 +226,7 @@ func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
 // begin writes an execution's rows.
 func (r *Recorder) begin(x *execution) error {
 	x.held = false
-	if err := r.o.Stream.AppendExecution(&x.Execution); err != nil {
+	if err := r.appendExecution(x); err != nil {
 		r.dropHeld(x.packets)
 		x.packets = x.packets[:0]
 		return err
@@ -236,6 +242,17 @@ func (r *Recorder) begin(x *execution) error {
 	clear(x.packets)
 	x.packets = x.packets[:0]
 	return nil
+}
+
+// appendExecution writes which requests begin with an execution, and then the execution.
+func (r *Recorder) appendExecution(x *execution) error {
+	for _, b := range x.begun {
+		b.Ctx = x.Execution.Ctx
+		if err := r.o.Stream.AppendRequest(b); err != nil {
+			return err
+		}
+	}
+	return r.o.Stream.AppendExecution(&x.Execution)
 }
 
 // settle counts an execution as what it was, and hands on its tokens.
@@ -301,6 +318,9 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	decided := ctx.pending[:n]
 	var errs []error
 	written := stream.Resolution{Ctx: e.Ctx, Phase: ggmlhooks.PhaseSetup}
+	if e.Discarded {
+		ctx.sequences.Forget()
+	}
 	for _, x := range decided {
 		if e.Discarded {
 			r.discard(x, &written)
@@ -317,6 +337,23 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	}
 	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
 	return errors.Join(append(errs, r.o.Stream.Commit())...)
+}
+
+// SeqChange notes what the program did to sequences. A context that is given no samplers itself follows the one that is: a draft model's
+// sequences are those of its target.
+func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
+	own := r.context(c.Ctx)
+	own.sequences.Change(c)
+	if c.Kind != ggmlhooks.SeqSampler {
+		return nil
+	}
+	own.sampled = true
+	for _, ctx := range r.ctxs {
+		if !ctx.sampled {
+			ctx.sequences.Change(c)
+		}
+	}
+	return nil
 }
 
 // Close gives back what is still held after a failure; nothing more is written.

@@ -13,6 +13,7 @@ import (
 // script is a stream and a token file that write down what they are told.
 type script struct {
 	events []string
+	begun  []ggmlhooks.RequestBegin
 	fail   error
 }
 
@@ -28,6 +29,11 @@ func (s *script) Append(p *stream.Packet, data []byte, release func()) error {
 
 func (s *script) AppendExecution(e *stream.Execution) error {
 	return s.note("exec %d rows %d %v", e.Exec, len(e.Rows), e.Phase)
+}
+
+func (s *script) AppendRequest(b ggmlhooks.RequestBegin) error {
+	s.begun = append(s.begun, b)
+	return s.fail
 }
 
 func (s *script) AppendResolution(r stream.Resolution) error {
@@ -139,6 +145,31 @@ func TestWarmUpThatHadToBeWritten(t *testing.T) {
 	b.check(b.recorder.Relieve(true))
 	b.resolve(true)
 	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "resolve 1-1 setup")
+}
+
+// What a warm-up began counts for nothing. A context without samplers of its own follows the one that is given them.
+func TestRequests(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(true, false, 9)
+	b.check(b.recorder.Relieve(true))
+	b.resolve(true)
+	b.next = 0
+	b.decode(true, false, 5, 6)
+	b.resolve(false)
+	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
+	b.decode(false, true, 7)
+	b.decode(false, true, 8)
+	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqSampler}))
+	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
+	b.decode(false, true, 7)
+	b.check(b.recorder.SeqChange(&ggmlhooks.SeqChange{Ctx: 7, Kind: ggmlhooks.SeqSampler}))
+	b.decode(false, true, 7)
+	want := []ggmlhooks.RequestBegin{
+		{Number: 0}, {Number: 0}, {Number: 1, Cause: ggmlhooks.RequestSampler}, {Number: 2, Cause: ggmlhooks.RequestSampler},
+	}
+	if !slices.Equal(b.script.begun, want) {
+		t.Errorf("begun: %+v, want %+v", b.script.begun, want)
+	}
 }
 
 func TestHoldBound(t *testing.T) {

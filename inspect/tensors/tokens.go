@@ -18,6 +18,8 @@ type Token struct {
 	Seq   *int32 `json:"seq"`
 	Pos   *int32 `json:"pos"`
 	Ctx   uint32 `json:"ctx"`
+	// Request is absent where the sequence is not known, and in files of before it was recorded.
+	Request *int32 `json:"request"`
 }
 
 // ReadTokens reads a tokens file, one token at a time, and returns its total_tokens. fn may be nil.

@@ -193,6 +193,8 @@ func (v *Verification) checkTokens(r *Run) {
 			fault("token %d has position %d, and the index says %d", t.Index, *t.Pos, row.Pos)
 		case t.Seq != nil && (len(row.Seqs) == 0 || *t.Seq != row.Seqs[0]):
 			fault("token %d has sequence %d, and the index says %v", t.Index, *t.Seq, row.Seqs)
+		case t.Request != nil && *t.Request != row.Request:
+			fault("token %d has request %d, and the index says %d", t.Index, *t.Request, row.Request)
 		case t.Phase != "" && t.Phase != row.Phase.String():
 			fault("token %d has phase %s, and the index says %v", t.Index, t.Phase, row.Phase)
 		}

@@ -200,6 +200,9 @@ func (t tokenSink) Append(ctx uint32, row *ggmlhooks.Row) error {
 		record.SetPiece(vocab.Piece(row.Token))
 	}
 	record.SetSeqs(row.Seqs)
+	if row.Request != ggmlhooks.RequestUnknown {
+		record.Request = &row.Request
+	}
 	return t.s.tokens.Append(record)
 }
 

@@ -26,6 +26,8 @@ type TokenRecord struct {
 	Seqs  []int32 `json:"seqs,omitempty"` // all its sequences, where there are several
 	Pos   int32   `json:"pos"`
 	Ctx   uint32  `json:"ctx,omitempty"`
+	// Request counts the requests of its sequence in its context, from 0; absent where Seq is.
+	Request *int32 `json:"request,omitempty"`
 	// Bytes are the token's bytes, base64, where Text cannot show them.
 	Bytes string `json:"token_bytes,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -56,6 +57,8 @@ func (c *capture) survivors(t *testing.T, what string, stream, index []byte) int
 	for e := range r.Executions() {
 		if n := int(e.Exec) - 10; n < 0 || n >= len(c.executions) || e.Rows[0].Token != c.executions[n].Rows[0].Token {
 			t.Fatalf("%s: an execution that was never written: %+v", what, e)
+		} else if got := e.Rows[0].Request; got != requestOf(n) && got != ggmlhooks.RequestUnknown {
+			t.Fatalf("%s: row %+v is of request %d", what, e.Rows[0], requestOf(n))
 		}
 	}
 	if err := r.Verify(); !reported(err) {

@@ -21,7 +21,7 @@ const (
 const (
 	indexMagic   = "\x89LTIDX\r\n"
 	versionMajor = 1 // a reader refuses another one
-	versionMinor = 0 // a reader ignores it
+	versionMinor = 1 // a reader ignores it
 	headerSize   = 64
 )
 
@@ -43,6 +43,7 @@ const (
 	recordResolution = 6
 	recordEnd        = 7 // last record of a complete file
 	recordOptional   = 128
+	recordRequest    = 128 // since 1.1
 )
 
 // An end record finishes with a trailer by which it is found from the file's end: CRC-32C of the payload before the trailer,

@@ -39,6 +39,7 @@ func golden(t *testing.T) (stream, index []byte) {
 		TimeNS: h.TimeNS + 2000, MonoNS: h.MonoNS + 2000,
 	}
 	b := &batch{items: []item{
+		{kind: recordRequest, payload: appendRequest(nil, &ggmlhooks.RequestBegin{})},
 		{kind: recordExecution, payload: h.appendExecution(nil, &e), rows: 1},
 		{kind: recordPacket, packet: p, data: f32(1, -2, 0.5)},
 		{kind: recordCommit},

@@ -182,7 +182,7 @@ func (h *Header) readExecution(payload []byte) (e Execution, err error) {
 		row.Phase = ggmlhooks.Phase(c.byte())
 		row.Output = c.byte() != 0
 		row.Index = e.TokenFirst + int64(i) + c.int()
-		row.Token, row.Pos = int32(c.int()), int32(c.int())
+		row.Token, row.Pos, row.Request = int32(c.int()), int32(c.int()), ggmlhooks.RequestUnknown
 		if n := int(c.size(uint64(len(c.b)))); n > 0 {
 			row.Seqs = make([]int32, n)
 		}
@@ -191,6 +191,20 @@ func (h *Header) readExecution(payload []byte) (e Execution, err error) {
 		}
 	}
 	return e, c.done()
+}
+
+func appendRequest(dst []byte, b *ggmlhooks.RequestBegin) []byte {
+	dst = binary.AppendUvarint(dst, uint64(b.Ctx))
+	dst = binary.AppendVarint(dst, int64(b.Seq))
+	dst = binary.AppendUvarint(dst, uint64(b.Number))
+	return append(dst, byte(b.Cause))
+}
+
+func readRequest(payload []byte) (b ggmlhooks.RequestBegin, err error) {
+	c := cursor{b: payload}
+	b.Ctx, b.Seq = uint32(c.size(math.MaxUint32)), int32(c.int())
+	b.Number, b.Cause = int32(c.size(math.MaxInt32)), ggmlhooks.RequestCause(c.byte())
+	return b, c.done()
 }
 
 func (l *Loss) append(dst []byte) []byte {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"sort"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -20,7 +21,9 @@ type index struct {
 	executions  []executionAt
 	losses      []Loss
 	resolutions []Resolution
-	totals      Totals // of what was read
+	requests    map[requestKey][]requestAt // begins, in order
+	gaps        []int64                    // where records are missing
+	totals      Totals                     // of what was read
 	footer      *Footer
 
 	damage  []error
@@ -32,6 +35,17 @@ type executionAt struct {
 	at   int64
 }
 
+// requestKey names the sequence whose requests are counted.
+type requestKey struct {
+	ctx uint32
+	seq int32
+}
+
+type requestAt struct {
+	at     int64
+	number int32
+}
+
 // scan reads all records of an index. Only an unreadable header and a version that this program does not know are errors; what
 // else is wrong goes to damage.
 func scan(data []byte) (*index, error) {
@@ -39,7 +53,7 @@ func scan(data []byte) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &index{header: h, data: data}
+	x := &index{header: h, data: data, requests: map[requestKey][]requestAt{}}
 	at, sequence := headerSize, uint32(0)
 	for at < len(data) && x.footer == nil {
 		r, ok := parseRecord(data[at:])
@@ -50,7 +64,7 @@ func scan(data []byte) (*index, error) {
 				at = len(data)
 				break
 			}
-			x.corrupt = true
+			x.lose(int64(at))
 			x.hurt(fmt.Errorf("index: %w: bytes %d to %d, %d records", ErrCorrupt, at, next.at-1, next.sequence-sequence))
 			at, sequence, chain = next.at, next.sequence, next.chain
 			continue
@@ -59,7 +73,7 @@ func scan(data []byte) (*index, error) {
 			if errors.Is(err, ErrVersion) {
 				return nil, fmt.Errorf("index: record at byte %d: %w", at, err)
 			}
-			x.corrupt = true
+			x.lose(int64(at))
 			x.hurt(fmt.Errorf("index: %w: record at byte %d: %w", ErrCorrupt, at, err))
 		}
 		at, sequence, chain = at+r.size(), sequence+1, r.crc
@@ -67,6 +81,9 @@ func scan(data []byte) (*index, error) {
 	x.finish(at)
 	return x, nil
 }
+
+// lose notes that records are missing at a place in the middle.
+func (x *index) lose(at int64) { x.corrupt, x.gaps = true, append(x.gaps, at) }
 
 func (x *index) hurt(err error) { x.damage = append(x.damage, err) }
 
@@ -116,6 +133,13 @@ func (x *index) take(r record, at int64) error {
 			return err
 		}
 		x.resolutions = append(x.resolutions, resolution)
+	case recordRequest:
+		b, err := readRequest(r.payload)
+		if err != nil {
+			return err
+		}
+		key := requestKey{b.Ctx, b.Seq}
+		x.requests[key] = append(x.requests[key], requestAt{at, b.Number})
 	case recordEnd:
 		f, err := readFooter(r.payload)
 		if err != nil {
@@ -175,10 +199,29 @@ func (x *index) execution(i int) Execution {
 	r, _ := parseRecord(x.data[x.executions[i].at:])
 	e, _ := x.header.readExecution(r.payload) // it was read before
 	for j := range e.Rows {
-		e.Rows[j].Phase = x.phase(e.Ctx, e.Exec, e.Rows[j].Phase)
+		row := &e.Rows[j]
+		row.Phase = x.phase(e.Ctx, e.Exec, row.Phase)
+		if len(row.Seqs) > 0 {
+			row.Request = x.request(requestKey{e.Ctx, row.Seqs[0]}, x.executions[i].at)
+		}
 	}
 	e.Phase = x.phase(e.Ctx, e.Exec, e.Phase)
 	return e
+}
+
+// request returns which request of a sequence an execution belongs to whose record stands at a place.
+func (x *index) request(key requestKey, at int64) int32 {
+	begun := x.requests[key]
+	i := sort.Search(len(begun), func(i int) bool { return begun[i].at > at })
+	if i == 0 {
+		return ggmlhooks.RequestUnknown
+	}
+	for _, gap := range x.gaps {
+		if begun[i-1].at < gap && gap < at {
+			return ggmlhooks.RequestUnknown // the beginning of another one may be lost
+		}
+	}
+	return begun[i-1].number
 }
 
 // phase returns what the phase of an execution was settled to be.

@@ -67,7 +67,7 @@ func newCapture(tokens, nodes int) *capture {
 		e := Execution{
 			Exec: uint64(10 + token), Graph: uint64(1 + token/3), Ctx: 1, Phase: ggmlhooks.PhaseDecode, TimeNS: 1_700_000_000_000_000_000 + int64(token),
 			MonoNS: int64(1000 + token), TokenFirst: int64(token),
-			Rows: []ggmlhooks.Row{{Index: int64(token), Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0, 3}, Phase: ggmlhooks.PhaseDecode, Output: token%2 == 0}},
+			Rows: []ggmlhooks.Row{{Index: int64(token), Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0, 3}, Phase: ggmlhooks.PhaseDecode, Output: token%2 == 0, Request: requestOf(token)}},
 		}
 		c.executions = append(c.executions, e)
 		for node := range nodes {
@@ -100,6 +100,14 @@ func newCapture(tokens, nodes int) *capture {
 	return c
 }
 
+// requestOf is the request of a token: of the first two none is known, then every fourth begins one.
+func requestOf(token int) int32 {
+	if token < 2 {
+		return ggmlhooks.RequestUnknown
+	}
+	return int32(token-2) / 4
+}
+
 // write pours the capture into a writer, with all other kinds of records in between.
 func (c *capture) write(t testing.TB, w *Writer) {
 	t.Helper()
@@ -111,6 +119,11 @@ func (c *capture) write(t testing.TB, w *Writer) {
 	}
 	at := 0
 	for i := range c.executions {
+		if n := requestOf(i); n != ggmlhooks.RequestUnknown && n != requestOf(i-1) {
+			check(w.AppendRequest(ggmlhooks.RequestBegin{Ctx: 1, Seq: 3, Number: 77})) // of a sequence that is never the first
+			check(w.AppendRequest(ggmlhooks.RequestBegin{Ctx: 1, Number: n, Cause: ggmlhooks.RequestMemory}))
+			check(w.AppendRequest(ggmlhooks.RequestBegin{Ctx: 2, Number: 78}))
+		}
 		check(w.AppendExecution(&c.executions[i]))
 		for ; at < len(c.packets) && c.packets[at].Exec == c.executions[i].Exec; at++ {
 			check(w.Append(&c.packets[at], c.data[at], nil))

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -165,6 +166,17 @@ func (w *Writer) AppendLoss(l Loss) error {
 	}
 	it.kind, it.payload = recordLoss, l.append(it.payload[:0])
 	w.queue.stats.Lost += l.Packets
+	w.queue.publish()
+	return nil
+}
+
+// AppendRequest records that a sequence's rows belong to another request from the next execution on.
+func (w *Writer) AppendRequest(b ggmlhooks.RequestBegin) error {
+	it, err := w.queue.reserve()
+	if err != nil {
+		return err
+	}
+	it.kind, it.payload = recordRequest, appendRequest(it.payload[:0], &b)
 	w.queue.publish()
 	return nil
 }

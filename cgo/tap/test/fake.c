@@ -239,6 +239,27 @@ static bool    fake_ext_set_pos(struct llama_batch_ext * b, int32_t i, const lla
 static bool    fake_ext_set_output(struct llama_batch_ext * b, int32_t i, bool v) { (void) v; return i < b->n; }
 
 static void    fake_memory_clear(llama_memory_t m, bool data) { (void) m; (void) data; }
+static bool    fake_seq_rm(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b) { (void) m; (void) a; (void) b; return seq != 66; }
+static void    fake_seq_cp(llama_memory_t m, llama_seq_id from, llama_seq_id to, llama_pos a, llama_pos b) { (void) m; (void) from; (void) to; (void) a; (void) b; }
+static void    fake_seq_keep(llama_memory_t m, llama_seq_id seq) { (void) m; (void) seq; }
+static void    fake_seq_add(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b, llama_pos d) { (void) m; (void) seq; (void) a; (void) b; (void) d; }
+static void    fake_seq_div(llama_memory_t m, llama_seq_id seq, llama_pos a, llama_pos b, int d) { (void) m; (void) seq; (void) a; (void) b; (void) d; }
+static bool    fake_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llama_sampler * s) { (void) ctx; (void) seq; return s != NULL; }
+static size_t  fake_set_data(struct llama_context * ctx, const uint8_t * p, size_t n) { (void) ctx; (void) p; return n; }
+static size_t  fake_seq_set_data(struct llama_context * ctx, const uint8_t * p, size_t n, llama_seq_id seq, llama_state_seq_flags flags) {
+    (void) seq;
+    (void) flags;
+    return fake_set_data(ctx, p, n);
+}
+static size_t  fake_seq_load(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * ids, size_t room, size_t * n) {
+    (void) ctx;
+    (void) seq;
+    (void) ids;
+    (void) room;
+    (void) n;
+    return strlen(path);
+}
+static llama_token fake_sample(struct llama_sampler * s, struct llama_context * ctx, int32_t i) { (void) s; (void) ctx; return i; }
 static void    fake_synchronize(struct llama_context * ctx) { (void) ctx; }
 static float * fake_logits(struct llama_context * ctx) { (void) ctx; return NULL; }
 static float * fake_logits_ith(struct llama_context * ctx, int32_t i) { (void) ctx; (void) i; return NULL; }
@@ -303,6 +324,16 @@ void fake_real(void) {
     r->llama_batch_ext_set_output_logits = fake_ext_set_output;
     r->llama_batch_ext_set_output_embd = fake_ext_set_output;
     r->llama_memory_clear = fake_memory_clear;
+    r->llama_memory_seq_rm = fake_seq_rm;
+    r->llama_memory_seq_cp = fake_seq_cp;
+    r->llama_memory_seq_keep = fake_seq_keep;
+    r->llama_memory_seq_add = fake_seq_add;
+    r->llama_memory_seq_div = fake_seq_div;
+    r->llama_set_sampler = fake_set_sampler;
+    r->llama_state_set_data = fake_set_data;
+    r->llama_state_seq_set_data_ext = fake_seq_set_data;
+    r->llama_state_seq_load_file = fake_seq_load;
+    r->llama_sampler_sample = fake_sample;
     r->llama_sampler_accept = fake_accept;
     r->llama_synchronize = fake_synchronize;
     r->llama_get_logits = fake_logits;

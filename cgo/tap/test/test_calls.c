@@ -276,11 +276,11 @@ static void test_clear_without_data(void) {
     bed_end(&b);
 }
 
-enum { READS = 7 };
+enum { READS = 8 };
 
 static void test_read(int how) {
     static const char * const names[READS + 1] = {"llama_get_logits", "llama_get_logits_ith", "llama_get_embeddings", "llama_get_embeddings_ith",
-                                                  "llama_get_embeddings_seq", "llama_get_sampled_token_ith", "llama_free", "the end of the program"};
+                                                  "llama_get_embeddings_seq", "llama_get_sampled_token_ith", "llama_sampler_sample", "llama_free", "the end of the program"};
     test_case("run: known by %s", names[how]);
     struct bed b;
     bed_make(&b);
@@ -292,41 +292,101 @@ static void test_read(int how) {
         case 3: llama_get_embeddings_ith(b.ctx, 0); break;
         case 4: llama_get_embeddings_seq(b.ctx, 0); break;
         case 5: llama_get_sampled_token_ith(b.ctx, 0); break;
-        case 6: context_end(b.ctx); b.ctx = NULL; break;
+        case 6: llama_sampler_sample(&(struct llama_sampler) {0}, b.ctx, 0); break;
+        case 7: context_end(b.ctx); b.ctx = NULL; break;
         default: tap_detach(); break;
     }
-    if (how < 6) {
+    if (how < 7) {
         decode(b.ctx, 1, 4);
         decode(b.ctx, 1, 4);
     }
     log_drain(&b.log);
     CHECK(log_count(&b.log, TAP_REC_RESOLVE) == 1, "%zu decisions", log_count(&b.log, TAP_REC_RESOLVE));
     check_resolve(&b, 0, 0, exec_at(&b, 0)->exec);
-    if (how < 6) {
+    if (how < 7) {
         CHECK(!exec_at(&b, 1)->provisional && call_at(&b, 1)->flags == TAP_CALL_READ_SINCE && call_at(&b, 2)->flags == 0, "flags %u, then %u",
               call_at(&b, 1)->flags, call_at(&b, 2)->flags);
     }
-    CHECK(how != 7 || (b.shm.h->attached == 2 && log_count(&b.log, TAP_REC_GOODBYE) == 1), "no goodbye");
+    CHECK(how != 8 || (b.shm.h->attached == 2 && log_count(&b.log, TAP_REC_GOODBYE) == 1), "no goodbye");
     bed_end(&b);
 }
 
+// A sampler of one context accepts while another context warms up: that decides nothing about either.
 static void test_accept(void) {
-    test_case("run: known by the accept of a chain of samplers, counted once");
+    test_case("accept: told to every context, counted once per chain, and no proof of a run");
     struct bed b;
     bed_make(&b);
     struct llama_context * other = context_new(&b.graph); // never decodes
     struct llama_sampler inner = {0}, middle = {.ctx = &inner}, chain = {.ctx = &middle};
     fake_accepts = 0;
-    llama_sampler_accept(&chain, 7); // nothing to decide yet
+    llama_sampler_accept(&chain, 7); // nothing to tell yet
     decode(b.ctx, 1, 4);
     llama_sampler_accept(&chain, 7);
     decode(b.ctx, 1, 4);
     log_drain(&b.log);
     CHECK(fake_accepts == 6, "%d accepts reached llama.cpp", fake_accepts);
-    CHECK(log_count(&b.log, TAP_REC_RESOLVE) == 1, "%zu decisions", log_count(&b.log, TAP_REC_RESOLVE));
-    check_resolve(&b, 0, 0, exec_at(&b, 0)->exec);
+    CHECK(log_count(&b.log, TAP_REC_RESOLVE) == 0, "%zu decisions", log_count(&b.log, TAP_REC_RESOLVE));
     CHECK(call_at(&b, 1)->flags == TAP_CALL_ACCEPTED_SINCE, "flags %u", call_at(&b, 1)->flags);
     CHECK(log_count(&b.log, TAP_REC_CONTEXT) == 1, "a context that never decoded was announced");
+    llama_memory_clear(tap_real.llama_get_memory(b.ctx), true);
+    log_drain(&b.log);
+    check_resolve(&b, 0, 1, exec_at(&b, 1)->exec);
+    context_end(other);
+    bed_end(&b);
+}
+
+// ---- sequences ------------------------------------------------------------------------------------------------------
+
+static void check_change(const struct bed * b, size_t nth, const struct tap_rec_seq * want) {
+    const struct event * e = log_find(&b->log, TAP_REC_SEQ, nth);
+    CHECK(e != NULL, "change %zu is missing", nth);
+    if (e != NULL) {
+        const struct tap_rec_seq * r = (const struct tap_rec_seq *) e->record;
+        CHECK(r->kind == want->kind && r->seq == want->seq && r->to == want->to && r->first == want->first && r->end == want->end && r->value == want->value,
+              "change %zu: kind %u of sequence %d to %d, %d to %d, %d", nth, r->kind, r->seq, r->to, r->first, r->end, r->value);
+        CHECK(r->ctx == call_at(b, 0)->ctx && r->mono_ns > 0, "change %zu is of context %u", nth, r->ctx);
+    }
+}
+
+static void test_sequences(void) {
+    test_case("sequences: every change is told, of contexts that have computed");
+    struct bed b;
+    bed_make(&b);
+    llama_memory_t memory = tap_real.llama_get_memory(b.ctx);
+    struct llama_context * other = context_new(&b.graph); // never decodes
+    llama_memory_seq_rm(memory, 1, 2, 3);                 // before the first call
+    llama_set_sampler(b.ctx, 1, NULL);
+    decode(b.ctx, 1, 4);
+    CHECK(!llama_memory_seq_rm(memory, 66, 0, -1), "a refusal was hidden");
+    CHECK(llama_memory_seq_rm(memory, 3, 5, -1), "a success was hidden");
+    llama_memory_seq_rm((llama_memory_t) &b, 3, 5, -1); // somebody else's
+    llama_memory_seq_cp(memory, 3, 4, 1, 9);
+    llama_memory_seq_keep(memory, 4);
+    llama_memory_seq_add(memory, 4, 3, 8, -2);
+    llama_memory_seq_div(memory, 4, 3, 8, 2);
+    CHECK(llama_set_sampler(b.ctx, 2, &(struct llama_sampler) {0}) && !llama_set_sampler(b.ctx, 2, NULL), "an answer was changed");
+    llama_set_sampler(other, 2, NULL);
+    CHECK(llama_state_seq_set_data_ext(b.ctx, NULL, 7, 5, 1) == 7 && llama_state_set_data(b.ctx, NULL, 8) == 8, "an answer was changed");
+    CHECK(llama_state_seq_load_file(b.ctx, "file", 6, NULL, 0, NULL) == 4, "an answer was changed");
+    llama_memory_clear(memory, true);
+    log_drain(&b.log);
+    static const struct tap_rec_seq want[11] = {
+        {.kind = TAP_SEQ_REMOVE, .seq = 3, .first = 5, .end = -1},
+        {.kind = TAP_SEQ_COPY, .seq = 3, .to = 4, .first = 1, .end = 9},
+        {.kind = TAP_SEQ_KEEP, .seq = 4, .end = -1},
+        {.kind = TAP_SEQ_ADD, .seq = 4, .first = 3, .end = 8, .value = -2},
+        {.kind = TAP_SEQ_DIVIDE, .seq = 4, .first = 3, .end = 8, .value = 2},
+        {.kind = TAP_SEQ_SAMPLER, .seq = 2, .end = -1, .value = 1},
+        {.kind = TAP_SEQ_SAMPLER, .seq = 2, .end = -1},
+        {.kind = TAP_SEQ_RESTORE, .seq = 5, .end = -1, .value = 1},
+        {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1},
+        {.kind = TAP_SEQ_RESTORE, .seq = 6, .end = -1},
+        {.kind = TAP_SEQ_REMOVE, .seq = -1, .end = -1},
+    };
+    CHECK(log_count(&b.log, TAP_REC_SEQ) == 11, "%zu changes", log_count(&b.log, TAP_REC_SEQ));
+    for (size_t i = 0; i < 11; i++) {
+        check_change(&b, i, &want[i]);
+    }
     context_end(other);
     bed_end(&b);
 }
@@ -456,6 +516,8 @@ static void child_lives(struct bed * b) {
         decode(b->ctx, i, 4);
         llama_get_logits(b->ctx);
         llama_sampler_accept(&(struct llama_sampler) {0}, 1);
+        llama_memory_seq_rm(tap_real.llama_get_memory(b->ctx), 0, 0, -1);
+        llama_set_sampler(b->ctx, 0, NULL);
         llama_memory_clear(tap_real.llama_get_memory(b->ctx), true);
     }
     struct llama_batch_ext * e = llama_batch_ext_init(b->ctx);
@@ -531,6 +593,7 @@ int main(void) {
         test_read(how);
     }
     test_accept();
+    test_sequences();
     test_context();
     test_many_contexts();
     test_gone();

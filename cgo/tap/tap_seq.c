@@ -1,0 +1,105 @@
+//go:build llama
+
+// tap_seq.c: the functions of llama.h by which a program changes its sequences: cells removed, copied, moved, restored, and a
+// sampler set. The collector learns from them where one request of a sequence ends and the next begins.
+#define _GNU_SOURCE
+#include "tap.h"
+
+struct tap_seq_change {
+    llama_memory_t     memory;
+    struct tap_rec_seq rec;
+};
+
+// tap_seq_send tells of a change of c. A context that has computed nothing has no sequences yet.
+static void tap_seq_send(struct tap_context * c, struct tap_rec_seq * rec) {
+    if (c->number != UINT32_MAX) {
+        rec->h.type = TAP_REC_SEQ;
+        rec->ctx = c->number;
+        tap_queue_put(&rec->h, sizeof(*rec), NULL, 0);
+    }
+}
+
+static void tap_seq_of_memory(struct tap_context * c, void * user_data) {
+    struct tap_seq_change * change = user_data;
+    if (c->memory == change->memory) {
+        tap_seq_send(c, &change->rec);
+    }
+}
+
+// tap_seq_moved tells of work on a memory, once per context that has it.
+static void tap_seq_moved(llama_memory_t memory, struct tap_rec_seq rec) {
+    if (memory == NULL || !tap_on()) {
+        return;
+    }
+    const struct tap_thread before = tap_thread;
+    struct tap_seq_change change = {memory, rec};
+    change.rec.mono_ns = (uint64_t) tap_now();
+    tap_contexts_each(tap_seq_of_memory, &change);
+    tap_add(&tap.header->stats.api_ns, tap_own_since((int64_t) change.rec.mono_ns, &before));
+}
+
+// tap_seq_set tells of something that a context was given.
+static void tap_seq_set(struct llama_context * ctx, struct tap_rec_seq rec) {
+    struct tap_context * c = ctx != NULL && tap_on() ? tap_context_of(ctx) : NULL;
+    if (c == NULL) {
+        return;
+    }
+    const struct tap_thread before = tap_thread;
+    rec.mono_ns = (uint64_t) tap_now();
+    tap_seq_send(c, &rec);
+    tap_add(&tap.header->stats.api_ns, tap_own_since((int64_t) rec.mono_ns, &before));
+}
+
+void tap_seq_cleared(llama_memory_t memory) { tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = -1, .first = 0, .end = -1}); }
+
+bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1) {
+    const bool ok = tap_real.llama_memory_seq_rm(memory, seq, p0, p1);
+    if (ok) {
+        tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = seq, .first = p0, .end = p1});
+    }
+    return ok;
+}
+
+void llama_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0, llama_pos p1) {
+    tap_real.llama_memory_seq_cp(memory, from, to, p0, p1);
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_COPY, .seq = from, .to = to, .first = p0, .end = p1});
+}
+
+void llama_memory_seq_keep(llama_memory_t memory, llama_seq_id seq) {
+    tap_real.llama_memory_seq_keep(memory, seq);
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_KEEP, .seq = seq, .end = -1});
+}
+
+void llama_memory_seq_add(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1, llama_pos delta) {
+    tap_real.llama_memory_seq_add(memory, seq, p0, p1, delta);
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_ADD, .seq = seq, .first = p0, .end = p1, .value = delta});
+}
+
+void llama_memory_seq_div(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1, int d) {
+    tap_real.llama_memory_seq_div(memory, seq, p0, p1, d);
+    tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_DIVIDE, .seq = seq, .first = p0, .end = p1, .value = d});
+}
+
+bool llama_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llama_sampler * sampler) {
+    const bool ok = tap_real.llama_set_sampler(ctx, seq, sampler);
+    tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_SAMPLER, .seq = seq, .end = -1, .value = sampler != NULL});
+    return ok;
+}
+
+size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * data, size_t size, llama_seq_id seq, llama_state_seq_flags flags) {
+    const size_t n = tap_real.llama_state_seq_set_data_ext(ctx, data, size, seq, flags);
+    tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1, .value = (int32_t) flags});
+    return n;
+}
+
+size_t llama_state_seq_load_file(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * tokens, size_t capacity, size_t * n_tokens) {
+    const size_t n = tap_real.llama_state_seq_load_file(ctx, path, seq, tokens, capacity, n_tokens);
+    tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1});
+    return n;
+}
+
+size_t llama_state_set_data(struct llama_context * ctx, const uint8_t * data, size_t size) {
+    const size_t n = tap_real.llama_state_set_data(ctx, data, size);
+    tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});
+    return n;
+}

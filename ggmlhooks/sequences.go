@@ -1,0 +1,279 @@
+package ggmlhooks
+
+import "math"
+
+// SeqChangeKind is what a program did to a sequence. The numbers are shared with cgo/tap.
+type SeqChangeKind uint8
+
+// The kinds of changes. First and End are positions; below 0 they mean the start and the end.
+const (
+	SeqRemove  SeqChangeKind = iota // cells of positions First ≤ p < End
+	SeqCopy                         // the same, into sequence To
+	SeqKeep                         // every other sequence was removed
+	SeqAdd                          // Value was added to positions
+	SeqDivide                       // positions were divided by Value
+	SeqRestore                      // its state was set; Value is llama.h's flags
+	SeqSampler                      // a sampler was set for it (Value 1), or none
+)
+
+// SeqChange is one change of a context's sequences.
+type SeqChange struct {
+	Ctx        uint32
+	MonoNS     int64
+	Kind       SeqChangeKind
+	Seq        int32 // -1: every one
+	To         int32
+	First, End int32
+	Value      int32
+}
+
+// RequestCause says what shows that a request begins. The numbers stand in index files; never renumber them.
+type RequestCause uint8
+
+// The causes.
+const (
+	RequestFirst   RequestCause = iota // the sequence's first rows
+	RequestSampler                     // the program set the sequence's sampler: llama-server does, once per request
+	RequestMemory                      // a prompt, after cells of the sequence were removed, replaced or restored
+	RequestPrompt                      // a prompt, after generated tokens
+	RequestNone    RequestCause = 255  // none begins
+)
+
+var requestCauses = [...]string{"first", "sampler", "memory", "prompt"}
+
+// String returns the cause's name.
+func (c RequestCause) String() string {
+	if int(c) < len(requestCauses) {
+		return requestCauses[c]
+	}
+	return "none"
+}
+
+// RequestUnknown is the request of a row whose sequence is not known.
+const RequestUnknown = -1
+
+// RequestBegin says that a sequence's rows belong to another request from here on.
+type RequestBegin struct {
+	Ctx    uint32
+	Seq    int32
+	Number int32 // from 0, of this sequence in this context
+	Cause  RequestCause
+}
+
+// sequence is what is known of one sequence.
+type sequence struct {
+	request   int32
+	sampler   bool // its sampler was set since its last row
+	cut       bool // cells were removed since its last row
+	generated bool // the request has tokens that were generated
+	encoded   bool // its last row was an encoder's
+	output    bool // its last row was an output row
+	last      int32
+	tail      []place // generated tokens in the memory, by position, as far as they follow the prompt
+	redo      *place  // the first of them that was removed since its last row
+}
+
+type place struct{ pos, token int32 }
+
+// maxTail bounds what is remembered of generated tokens: far more than a program drafts ahead.
+const maxTail = 512
+
+const noPos = math.MinInt32
+
+func newSequence() *sequence { return &sequence{request: RequestUnknown, last: noPos} }
+
+// remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a context shift. Removing
+// the end of what was generated is how drafts are rejected; removing more is the end of a request.
+func (s *sequence) remove(first, end int32) {
+	if first > s.last || end >= 0 && end <= s.last {
+		return
+	}
+	s.cut, s.last = true, max(first, 0)-1
+	for i, p := range s.tail {
+		if p.pos == first {
+			s.redo, s.tail = &place{p.pos, p.token}, s.tail[:i]
+			return
+		}
+	}
+	s.output, s.redo, s.tail = false, nil, s.tail[:0]
+}
+
+// move changes positions.
+func (s *sequence) move(c *SeqChange) {
+	moved := func(pos int32) int32 {
+		switch {
+		case pos < c.First || c.End >= 0 && pos >= c.End:
+			return pos
+		case c.Kind == SeqAdd:
+			return pos + c.Value
+		}
+		return pos / max(c.Value, 1)
+	}
+	s.last = moved(s.last)
+	for i := range s.tail {
+		s.tail[i].pos = moved(s.tail[i].pos)
+	}
+}
+
+// restore puts a state of unknown length in the place of what was there.
+func (s *sequence) restore() {
+	s.cut, s.output, s.last, s.redo, s.tail = true, false, math.MaxInt32, nil, s.tail[:0]
+}
+
+// copyOf makes the sequence go on where another one is.
+func (s *sequence) copyOf(from *sequence) {
+	s.cut, s.output, s.last, s.redo, s.tail = true, from.output, from.last, nil, append(s.tail[:0], from.tail...)
+}
+
+// begins tells whether a row begins a request.
+func (s *sequence) begins(phase Phase, pos int32, encoder bool) RequestCause {
+	prompt := phase == PhasePrefill && (encoder || !s.encoded)
+	switch {
+	case s.request == RequestUnknown:
+		return RequestFirst
+	case s.sampler:
+		return RequestSampler
+	case prompt && (s.cut || pos == 0 && s.last > 0):
+		return RequestMemory
+	case prompt && s.generated:
+		return RequestPrompt
+	}
+	return RequestNone
+}
+
+// note takes a row in.
+func (s *sequence) note(row *CallRow, pos int32, phase Phase, encoder bool) {
+	s.sampler, s.cut, s.redo = false, false, nil
+	s.encoded, s.output, s.last = encoder, row.Output, pos
+	if phase != PhaseDecode {
+		s.tail = s.tail[:0]
+		return
+	}
+	s.generated = true
+	if len(s.tail) == maxTail {
+		s.tail = s.tail[:copy(s.tail, s.tail[maxTail/2:])]
+	}
+	s.tail = append(s.tail, place{pos, row.Token})
+}
+
+// turn is what one sequence brings in a call.
+type turn struct {
+	rows, outputs int
+	phase         Phase // of all its rows, once the first was seen
+}
+
+// SequenceTracker tells of each token row what it was for and to which request of its sequence it belongs. llama.h knows neither, so
+// both are inferred, from what the program does to its sequences and from which results it asks for.
+//
+// A token is one that was generated if the sequence's token before it was an output token and the program has looked at results since
+// then (else nobody could have chosen it), it is not the sequence's first, and either it comes alone, or with others that all are
+// output tokens after a sampler accepted one: a draft that is verified; or the same tokens had been generated there before: a draft
+// model that follows.
+//
+// A request begins when the program sets the sequence's sampler; where it never does, with a prompt after generated tokens or after
+// cells of the sequence were removed.
+type SequenceTracker struct {
+	seqs          map[int32]*sequence
+	turns         map[int32]*turn
+	read, accepts bool
+	encoder       bool
+}
+
+// Forget makes the tracker new: what the context did was set-up.
+func (t *SequenceTracker) Forget() { clear(t.seqs) }
+
+func (t *SequenceTracker) sequence(number int32) *sequence {
+	if t.seqs == nil {
+		t.seqs, t.turns = map[int32]*sequence{}, map[int32]*turn{}
+	}
+	s := t.seqs[number]
+	if s == nil {
+		s = newSequence()
+		t.seqs[number] = s
+	}
+	return s
+}
+
+// Reset starts a new call of the context.
+func (t *SequenceTracker) Reset(c *Call) {
+	clear(t.turns)
+	t.read, t.accepts, t.encoder = c.Read || c.Accepts, c.Accepts, c.Kind == CallEncode
+	for i := range c.Rows {
+		row := &c.Rows[i]
+		t.sequence(row.Seqs[0])
+		now := t.turns[row.Seqs[0]]
+		if now == nil {
+			now = &turn{}
+			t.turns[row.Seqs[0]] = now
+		}
+		now.rows++
+		if row.Output {
+			now.outputs++
+		}
+	}
+}
+
+// Change takes in what the program did to sequences.
+func (t *SequenceTracker) Change(c *SeqChange) {
+	switch c.Kind {
+	case SeqSampler:
+		s := t.sequence(c.Seq)
+		s.sampler, s.output = true, false
+		return
+	case SeqCopy:
+		if from := t.seqs[c.Seq]; from != nil && c.To != c.Seq {
+			t.sequence(c.To).copyOf(from)
+		}
+		return
+	}
+	for number, s := range t.seqs {
+		if (c.Seq == -1 || c.Seq == number) == (c.Kind == SeqKeep) {
+			continue
+		}
+		switch c.Kind {
+		case SeqRemove, SeqKeep:
+			s.remove(c.First, c.End)
+		case SeqAdd, SeqDivide:
+			s.move(c)
+		case SeqRestore:
+			const partial = 1 // llama.h: a checkpoint of what cannot be cut back otherwise
+			if c.Value&partial == 0 {
+				s.restore()
+			}
+		}
+	}
+}
+
+// Phase returns the phase of a row at pos and appends the requests that begin with it to begun. Request then tells the row's.
+func (t *SequenceTracker) Phase(begun []RequestBegin, row *CallRow, pos int32) (Phase, []RequestBegin) {
+	now := t.turns[row.Seqs[0]]
+	if now.phase == PhaseUnknown {
+		now.phase = PhasePrefill
+		if t.chosen(t.seqs[row.Seqs[0]], now, row.Token, pos) {
+			now.phase = PhaseDecode
+		}
+	}
+	for _, number := range row.Seqs {
+		s := t.sequence(number)
+		if cause := s.begins(now.phase, pos, t.encoder); cause != RequestNone {
+			s.request, s.generated = s.request+1, false
+			begun = append(begun, RequestBegin{Seq: number, Number: s.request, Cause: cause})
+		}
+		s.note(row, pos, now.phase, t.encoder)
+	}
+	return now.phase, begun
+}
+
+// chosen tells whether the rows that a sequence brings, of which this is the first, were generated.
+func (t *SequenceTracker) chosen(s *sequence, now *turn, token, pos int32) bool {
+	switch {
+	case !t.read || pos <= 0 || !s.output:
+		return false
+	case now.rows == 1, t.accepts && now.outputs == now.rows:
+		return true
+	}
+	return s.redo != nil && *s.redo == place{pos, token}
+}
+
+// Request returns the number of the request that the sequence's last row belongs to.
+func (t *SequenceTracker) Request(seq int32) int32 { return t.sequence(seq).request }
