@@ -66,6 +66,12 @@ type completionAnswer struct {
 	Slot      int32   `json:"id_slot"`
 	Evaluated int     `json:"tokens_evaluated"`
 	Predicted int     `json:"tokens_predicted"`
+	Timings   struct {
+		Cached   int `json:"cache_n"`
+		Prompt   int `json:"prompt_n"`
+		Drafted  int `json:"draft_n"`
+		Accepted int `json:"draft_n_accepted"`
+	} `json:"timings"`
 }
 
 // post asks the server.

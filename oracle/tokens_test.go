@@ -60,23 +60,37 @@ func wantIDs(t *testing.T, what string, got, want []int32) {
 	}
 }
 
-// wantPlain demands what every run has: indices that count up, of each sequence positions that do, rows of executions that are
-// those of the token file, and sums in the metadata that fit.
+// wantPlain demands what every run has, and of each sequence positions that count up.
 func wantPlain(t *testing.T, c *capture) {
 	t.Helper()
+	wantRows(t, c)
 	next := map[string]int32{}
-	count := map[string]int64{}
 	for i, token := range c.tokens {
-		phase := token.Phase.String()
-		count[phase]++
-		if token.Index != int64(i) || token.Seq == nil || phase != "prefill" && phase != "decode" {
-			t.Fatalf("token %d: %+v", i, token)
-		}
 		sequence := fmt.Sprint(token.Ctx, *token.Seq)
 		if token.Pos != next[sequence] && token.Pos != 0 {
 			t.Errorf("token %d, sequence %s: position %d, want %d", i, sequence, token.Pos, next[sequence])
 		}
 		next[sequence] = token.Pos + 1
+	}
+}
+
+// wantRows demands what every run has: indices that count up, requests that do in each sequence, rows of executions that are those of
+// the token file, and sums in the metadata that fit.
+func wantRows(t *testing.T, c *capture) {
+	t.Helper()
+	newest := map[string]int32{}
+	count := map[string]int64{}
+	for i, token := range c.tokens {
+		phase := token.Phase.String()
+		count[phase]++
+		if token.Index != int64(i) || token.Seq == nil || token.Request == nil || phase != "prefill" && phase != "decode" {
+			t.Fatalf("token %d: %+v", i, token)
+		}
+		sequence := fmt.Sprint(token.Ctx, *token.Seq)
+		if before, ok := newest[sequence]; *token.Request != before && (!ok || *token.Request != before+1) {
+			t.Errorf("token %d, sequence %s: request %d after request %d", i, sequence, *token.Request, before)
+		}
+		newest[sequence] = *token.Request
 	}
 	for _, phase := range []string{"prefill", "decode"} {
 		if got := c.meta.Phases[phase].Tokens; got != count[phase] {
@@ -87,7 +101,7 @@ func wantPlain(t *testing.T, c *capture) {
 	for _, e := range c.execs() {
 		if e.Phase.String() != "setup" {
 			for i, row := range e.Rows {
-				if token := c.tokens[row.Index]; token.ID != row.Token || token.Pos != row.Pos || token.Phase.String() != row.Phase.String() {
+				if token := c.tokens[row.Index]; token.ID != row.Token || token.Pos != row.Pos || token.Phase.String() != row.Phase.String() || *token.Request != row.Request {
 					t.Errorf("row %d of execution %d is %+v, token %+v", i, e.Exec, row, token)
 				}
 				rows++

@@ -1,0 +1,119 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// memory is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at its position.
+func memory(tokens []rundir.TokenRecord, prompt []int32) []int32 {
+	cells := slices.Clone(prompt)
+	for _, token := range tokens {
+		cells = append(cells[:token.Pos], token.ID)
+	}
+	return cells
+}
+
+// rows counts a request's tokens of a phase.
+func rows(tokens []rundir.TokenRecord, phase string) (n int) {
+	for _, token := range tokens {
+		if token.Phase.String() == phase {
+			n++
+		}
+	}
+	return n
+}
+
+// TestServerDrafts lets a second model draft, in a context of its own. What was drafted and rejected was computed, so it is recorded; the
+// server counts how much that was.
+func TestServerDrafts(t *testing.T) {
+	models := map[string]string{"itself": testenv.Model(t)}
+	if nightly() {
+		models["another"] = synthetic(t, "llama", gguf.Q8_0, nil)
+	}
+	for name, model := range models {
+		t.Run(name, func(t *testing.T) { drafts(t, model) })
+	}
+}
+
+func drafts(t *testing.T, model string) {
+	s := serve(t, residual, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "draft-simple", "-md", model, "-td", "1")
+	prompts := []string{"func main() {", "func main() {", "package http", "func main() {\n\treturn"}
+	var answers []completionAnswer
+	var ids [][]int32
+	for i, prompt := range prompts {
+		answers = append(answers, s.ask(t, question{prompt: prompt, slot: int32(i / 3), n: 16, options: map[string]any{"temperature": 1.3, "seed": 3}}))
+		ids = append(ids, s.tokenize(t, prompt))
+	}
+	c := s.end(t).sealed(t)
+	wantRows(t, c)
+	got := c.requests()
+	if len(got) != 2*len(prompts) || len(c.meta.Contexts) != 2 {
+		t.Errorf("%d requests in %d contexts, want %d in 2", len(got), len(c.meta.Contexts), 2*len(prompts))
+	}
+	rejected := 0
+	for i, a := range answers {
+		id := request{seq: int32(i / 3), number: int32(i % 3)}
+		drafted(t, got, id, ids[i], a)
+		rejected += a.Timings.Drafted - a.Timings.Accepted
+	}
+	if rejected == 0 {
+		t.Error("no draft was rejected: nothing was tested")
+	}
+	for ctx, want := range []string{testenv.Model(t), model} {
+		if have := c.meta.Contexts[ctx]; have.Ctx != uint32(ctx) || have.Model.Path != want {
+			t.Errorf("context %d is of %s, want %s", have.Ctx, have.Model.Path, want)
+		}
+	}
+	c.setup(t, 6) // warm-up and probe of one, probe of the other
+}
+
+// drafted compares a request in both contexts with the server's answer. The target verifies each token that was chosen together with its
+// drafts; the draft model decodes to draft, and then what the target decoded.
+func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, prompt []int32, a completionAnswer) {
+	t.Helper()
+	target := all[id]
+	id.ctx = 1
+	draft := all[id]
+	want := slices.Concat(prompt, a.Tokens[:a.Predicted-1])
+	for what, tokens := range map[string][]rundir.TokenRecord{"target": target, "draft": draft} {
+		if left := memory(tokens, prompt); len(left) < len(want) || !slices.Equal(left[:len(want)], want) {
+			t.Errorf("%s of %+v: its memory holds %v, want %v", what, id, left, want)
+		}
+		if n := rows(tokens, "prefill"); n != a.Timings.Prompt {
+			t.Errorf("%s of %+v: %d tokens of prompt, want %d", what, id, n, a.Timings.Prompt)
+		}
+	}
+	verified := a.Predicted - 1 - a.Timings.Accepted + a.Timings.Drafted
+	if n := rows(target, "decode"); n != verified {
+		t.Errorf("%+v: %d tokens decoded by the target, want %d: %+v", id, n, verified, a.Timings)
+	}
+	if n := rows(draft, "decode"); n != verified+a.Timings.Drafted {
+		t.Errorf("%+v: %d tokens decoded by the draft model, want %d: %+v", id, n, verified+a.Timings.Drafted, a.Timings)
+	}
+}
+
+// TestServerSelfDrafts takes drafts from the text itself.
+func TestServerSelfDrafts(t *testing.T) {
+	s := serve(t, residual, "-np", "1", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3",
+		"--spec-ngram-simple-size-m", "4")
+	const prompt = "\t// These arena.\n\t//\n\t// These arena.\n\t//\n\t// These"
+	a := s.ask(t, question{prompt: prompt, n: 40})
+	ids := s.tokenize(t, prompt)
+	c := s.end(t).sealed(t)
+	wantRows(t, c)
+	tokens := c.requests()[request{}]
+	want := slices.Concat(ids, a.Tokens[:a.Predicted-1])
+	if left := memory(tokens, ids); len(left) < len(want) || !slices.Equal(left[:len(want)], want) {
+		t.Errorf("the memory holds %v, want %v", left, want)
+	}
+	got := fmt.Sprint(rows(tokens, "prefill"), rows(tokens, "decode"), len(c.tokens)-len(tokens))
+	if want := fmt.Sprint(len(ids), a.Predicted-1-a.Timings.Accepted+a.Timings.Drafted, 0); got != want || a.Timings.Drafted == 0 {
+		t.Errorf("tokens of prompt, decoded, and of other requests: %s, want %s; %+v", got, want, a.Timings)
+	}
+}
