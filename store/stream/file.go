@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"unsafe"
 )
 
 // IndexSuffix is what the index's name adds to the stream's.
@@ -17,6 +18,24 @@ type File interface {
 	Close() error
 }
 
+// blockFile is a file that is written past the page cache: whole blocks of blockAlign bytes, from memory that is aligned to that
+// as well, and, through the cache, a tail that fills no block and is written again with the block that it begins.
+type blockFile interface {
+	File
+	WriteBlocks(p []byte, at int64) error
+	WriteTail(p []byte, at int64) error
+}
+
+// blockAlign is a multiple of every disk's block and memory alignment.
+const blockAlign = 4096
+
+// alignedBuffer makes an empty buffer whose memory begins at a multiple of blockAlign.
+func alignedBuffer(n int) []byte {
+	b := make([]byte, n+blockAlign)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (blockAlign - 1)
+	return b[skip : skip : skip+n]
+}
+
 // Sum is the size and hash of a finished file, for the manifest of a run.
 type Sum struct {
 	Size   int64
@@ -24,54 +43,95 @@ type Sum struct {
 }
 
 // output collects what is written to a file into large writes, and hashes it. It has one user at a time.
+//
+// A file that takes blocks gets whole ones; what fills no block stays in the buffer, also when a flush has put it into the file
+// already, because the next write of that block begins with it.
 type output struct {
-	name string
-	file File
-	buf  []byte
-	hash hash.Hash
-	size int64 // of the file, without what is in buf
+	name   string
+	file   File
+	blocks blockFile // file, if it is one
+	buf    []byte
+	hash   hash.Hash
+	size   int64 // of what was written and left the buffer
+	tail   int   // bytes at the buffer's beginning that are in the file as well
 }
 
 func newOutput(name string, file File, buffer int) *output {
-	return &output{name: name, file: file, buf: make([]byte, 0, buffer), hash: sha256.New()}
+	o := &output{name: name, file: file, hash: sha256.New()}
+	if o.blocks, _ = file.(blockFile); o.blocks != nil {
+		o.buf = alignedBuffer(buffer)
+	} else {
+		o.buf = make([]byte, 0, buffer)
+	}
+	return o
 }
+
+// end is the place of the next byte.
+func (o *output) end() int64 { return o.size + int64(len(o.buf)) }
 
 // fits tells whether n more bytes go into the buffer.
 func (o *output) fits(n int) bool { return len(o.buf)+n <= cap(o.buf) }
 
 func (o *output) write(p []byte) error {
-	if !o.fits(len(p)) {
-		if err := o.flush(); err != nil {
+	o.hash.Write(p)
+	for !o.fits(len(p)) {
+		n := cap(o.buf) - len(o.buf)
+		o.buf = append(o.buf, p[:n]...)
+		p = p[n:]
+		if err := o.put(len(o.buf)); err != nil {
 			return err
 		}
-	}
-	if !o.fits(len(p)) {
-		return o.put(p)
 	}
 	o.buf = append(o.buf, p...)
 	return nil
 }
 
+// flush puts everything into the file.
 func (o *output) flush() error {
-	if len(o.buf) == 0 {
+	whole := len(o.buf)
+	if o.blocks != nil {
+		whole -= whole % blockAlign
+	}
+	if whole > 0 {
+		if err := o.put(whole); err != nil {
+			return err
+		}
+	}
+	if len(o.buf) == o.tail {
 		return nil
 	}
-	err := o.put(o.buf)
-	o.buf = o.buf[:0]
-	return err
+	if err := o.blocks.WriteTail(o.buf, o.size); err != nil {
+		return o.failed(err)
+	}
+	o.tail = len(o.buf)
+	return nil
 }
 
-func (o *output) put(p []byte) error {
-	n, err := o.file.Write(p)
-	if err == nil && n < len(p) {
-		err = io.ErrShortWrite
+// put writes the first n bytes of the buffer, and moves the rest of it to the front.
+func (o *output) put(n int) error {
+	p := o.buf[:n]
+	if o.blocks != nil {
+		if err := o.blocks.WriteBlocks(p, o.size); err != nil {
+			return o.failed(err)
+		}
+	} else {
+		written, err := o.file.Write(p)
+		if err == nil && written < n {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			o.size += int64(written)
+			return o.failed(err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("write %s at byte %d: %w", o.name, o.size+int64(n), err)
-	}
-	o.hash.Write(p)
 	o.size += int64(n)
+	o.buf = o.buf[:copy(o.buf, o.buf[n:])]
+	o.tail = 0
 	return nil
+}
+
+func (o *output) failed(err error) error {
+	return fmt.Errorf("write %s at byte %d: %w", o.name, o.size, err)
 }
 
 func (o *output) sync() error {
@@ -89,7 +149,7 @@ func (o *output) close() error {
 }
 
 func (o *output) sum() Sum {
-	s := Sum{Size: o.size}
+	s := Sum{Size: o.end()}
 	o.hash.Sum(s.SHA256[:0])
 	return s
 }

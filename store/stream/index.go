@@ -88,7 +88,7 @@ func (j *journal) seek(p *Packet) {
 		j.every *= 2
 	}
 	j.footer.Seeks = append(j.footer.Seeks, Seek{
-		Packet: n, Index: j.out.size + int64(len(j.out.buf)), Stream: p.Offset, Exec: p.Exec, chain: j.chain, record: j.footer.Records,
+		Packet: n, Index: j.out.end(), Stream: p.Offset, Exec: p.Exec, chain: j.chain, record: j.footer.Records,
 	})
 }
 
@@ -106,7 +106,7 @@ func (j *journal) control(it *item) error {
 	return j.append(it.kind)
 }
 
-// commit writes a commit marker, and both files' buffers.
+// commit writes a commit marker.
 func (j *journal) commit() error {
 	t := &j.footer.Totals
 	t.Commits++
@@ -114,10 +114,7 @@ func (j *journal) commit() error {
 	for _, v := range []uint64{uint64(t.StreamBytes), t.Packets, t.Executions, t.Rows} {
 		j.payload = binary.AppendUvarint(j.payload, v)
 	}
-	if err := j.append(recordCommit); err != nil {
-		return err
-	}
-	return j.flush()
+	return j.append(recordCommit)
 }
 
 // flush writes both files' buffers, the stream's first.

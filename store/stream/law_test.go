@@ -157,6 +157,11 @@ func TestNothingAfterError(t *testing.T) {
 		if err := w.Commit(); err != nil && !errors.Is(err, errFull) {
 			t.Fatal(err)
 		}
+		if i%20 == 19 {
+			if err := w.Flush(); err != nil && !errors.Is(err, errFull) {
+				t.Fatal(err)
+			}
+		}
 		want = append(append(want, 0, 1, 0, 1, 0, 0, 'x'), bytes.Repeat([]byte{byte(i)}, 64<<10)...)
 	}
 	if err := w.Close(); !errors.Is(err, errFull) {

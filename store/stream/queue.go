@@ -20,10 +20,12 @@ type queue struct {
 	head, count int
 	idle        int // workers that wait
 
-	free    []*batch
-	order   []*batch // under way, in the order of their items
-	writing bool     // somebody is writing
-	workers int
+	free     []*batch
+	order    []*batch // under way, in the order of their items
+	writing  bool     // somebody is writing
+	armed    bool     // a flush will be due
+	flushDue bool     // it is
+	workers  int
 
 	held, bound  int64 // bytes that batches under way may hold; at most, unless one batch alone needs more
 	keep         int64 // most bytes of a buffer that is kept
@@ -145,6 +147,17 @@ func (q *queue) recycle(b *batch) {
 	if q.count > 0 && q.idle > 0 {
 		q.work.Signal()
 	}
+}
+
+// takeOver waits until nobody writes, and keeps it so. It returns the first error.
+func (q *queue) takeOver() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.writing {
+		q.wrote.Wait()
+	}
+	q.writing = true
+	return q.err
 }
 
 // fail keeps the first error and wakes everybody who waits for something that will not come.

@@ -36,34 +36,68 @@ func (w *Writer) run(k *packer) {
 	}
 }
 
-// writeDone writes the finished batches whose turn it is. mu is held at entry and exit, not while writing.
+// writeDone writes the finished batches whose turn it is, and flushes where that is due. mu is held at entry and exit, not while
+// writing.
 func (w *Writer) writeDone() {
 	q := w.queue
 	q.writing = true
-	for len(q.order) > 0 && q.order[0].done {
-		b := q.order[0]
-		q.order = append(q.order[:0], q.order[1:]...) // at most a handful
-		failed := q.err != nil
-		var s Stats
-		var flushes uint64
-		err := b.err
-		q.mu.Unlock()
-		if !failed && err == nil {
-			start := time.Now()
-			flushes, err = w.write(b, &s)
-			s.WriteNS = time.Since(start).Nanoseconds()
-		}
-		q.mu.Lock()
-		q.add(s)
-		q.ended += flushes
-		if err != nil {
-			q.fail(err)
-		} else if flushes > 0 {
+	for {
+		switch {
+		case len(q.order) > 0 && q.order[0].done:
+			w.writeNext()
+		case q.flushDue && q.err == nil:
+			q.flushDue = false
+			q.mu.Unlock()
+			err := w.journal.flush()
+			q.mu.Lock()
+			if err != nil {
+				q.fail(err)
+			}
+		default:
+			q.writing = false
 			q.wrote.Broadcast()
+			return
 		}
-		q.recycle(b)
 	}
-	q.writing = false
+}
+
+// writeNext writes the batch that is next. mu is held at entry and exit.
+func (w *Writer) writeNext() {
+	q := w.queue
+	b := q.order[0]
+	q.order = append(q.order[:0], q.order[1:]...) // at most a handful
+	failed := q.err != nil
+	var s Stats
+	var o outcome
+	err := b.err
+	q.mu.Unlock()
+	if !failed && err == nil {
+		start := time.Now()
+		o, err = w.write(b, &s)
+		s.WriteNS = time.Since(start).Nanoseconds()
+	}
+	q.mu.Lock()
+	q.add(s)
+	q.ended += o.flushes
+	switch {
+	case err != nil:
+		q.fail(err)
+	case o.committed && !q.armed:
+		q.armed = true
+		w.timer.Reset(commitDelay)
+	}
+	q.recycle(b)
+}
+
+// flushCommitted is what the timer does.
+func (w *Writer) flushCommitted() {
+	q := w.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed, q.flushDue = false, true
+	if !q.writing {
+		w.writeDone()
+	}
 }
 
 func (q *queue) add(s Stats) {
@@ -76,11 +110,17 @@ func (q *queue) add(s Stats) {
 	q.stats.WriteNS += s.WriteNS
 }
 
-// write puts a packed batch into both files and returns how many flushes were asked for in it.
-func (w *Writer) write(b *batch, s *Stats) (flushes uint64, err error) {
-	offset := w.stream.size + int64(len(w.stream.buf))
+// outcome says what a batch held beside packets.
+type outcome struct {
+	flushes   uint64 // that were asked for
+	committed bool   // there is a commit marker
+}
+
+// write puts a packed batch into both files.
+func (w *Writer) write(b *batch, s *Stats) (o outcome, err error) {
+	offset := w.stream.end()
 	if err := w.stream.write(b.out); err != nil {
-		return 0, err
+		return o, err
 	}
 	for i := range b.items {
 		it := &b.items[i]
@@ -92,18 +132,19 @@ func (w *Writer) write(b *batch, s *Stats) (flushes uint64, err error) {
 			err = w.journal.packet(p)
 			s.addPacket(p)
 		case recordCommit:
+			o.committed = true
 			err = w.journal.commit()
 		case 0:
-			flushes++
+			o.flushes++
 			err = w.journal.flush()
 		default:
 			err = w.journal.control(it)
 		}
 		if err != nil {
-			return flushes, err
+			return o, err
 		}
 	}
-	return flushes, nil
+	return o, nil
 }
 
 func (s *Stats) addPacket(p *Packet) {

@@ -27,6 +27,9 @@ const (
 	indexBuffer  = 128 << 10
 )
 
+// commitDelay is how long a commit marker may wait in a buffer. A flush at each would cost two system calls per token.
+const commitDelay = 100 * time.Millisecond
+
 // Writer writes a stream and its index. Its methods may be called from several goroutines; the order of packets is the order
 // in which their calls came through.
 type Writer struct {
@@ -35,6 +38,7 @@ type Writer struct {
 	stream  *output // these two belong to whoever has set queue.writing
 	index   *output
 	journal *journal
+	timer   *time.Timer // to flushCommitted
 	workers sync.WaitGroup
 	close   sync.Once
 	result  error
@@ -43,7 +47,7 @@ type Writer struct {
 // Create makes the stream at path and its index beside it; both must not exist.
 func Create(path string, o Options) (*Writer, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	stream, err := os.OpenFile(path, flags, 0o600)
+	stream, err := createBlocks(path)
 	if err != nil {
 		return nil, fmt.Errorf("create stream: %w", err)
 	}
@@ -70,6 +74,8 @@ func New(stream, index File, o Options) (*Writer, error) {
 	if w.journal, err = newJournal(header, w.index, w.stream); err != nil {
 		return nil, err
 	}
+	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
+	w.timer.Stop()
 	packers := make([]*packer, o.Workers)
 	for i := range packers {
 		if packers[i], err = newPacker(&o); err != nil {
@@ -193,7 +199,7 @@ func (w *Writer) AppendResolution(r Resolution) error {
 }
 
 // Commit queues a marker: once it is in the index file, everything appended before it is in both files, though perhaps not yet
-// on the disk. It does not wait.
+// on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the latest.
 func (w *Writer) Commit() error {
 	it, err := w.queue.reserve()
 	if err != nil {
@@ -241,7 +247,7 @@ func (w *Writer) Close() error {
 		w.queue.room.Broadcast()
 		w.queue.mu.Unlock()
 		w.workers.Wait()
-		err := w.queue.err
+		err := w.queue.takeOver()
 		if err == nil {
 			err = w.finish()
 		}
