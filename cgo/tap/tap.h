@@ -110,6 +110,7 @@ struct tap {
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
     uint64_t            n_used;
+    _Atomic uint64_t    n_ready;    // slots whose pages were touched
     uint64_t            reserved;   // reservations so far
     uint64_t            queue_tail; // the collector's place in the queue, when last looked at
     _Atomic bool        recording; // cleared when the collector is gone
@@ -166,6 +167,9 @@ enum { TAP_TAKE_BACK_EVERY = 16 };
 // tap_pool_reserve takes n neighbouring slots and returns the first one's number, or -1 where policy drop or a dead collector
 // forbids waiting. wait_ns grows by the time spent waiting.
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);
+
+// tap_pool_ready says that the pages of the first n_slots slots were touched. Under the policy block no others are handed out.
+void tap_pool_ready(uint64_t n_slots);
 
 // tap_pool_cancel gives slots back that were reserved and not published.
 void tap_pool_cancel(uint64_t first, uint64_t n);

@@ -121,6 +121,7 @@ static int tap_map(int fd) {
     tap.used_words = words;
     tap.first_free_word = 0;
     tap.n_used = 0;
+    tap.n_ready = h->n_slots;
     tap.reserved = 0;
     tap.queue_tail = 0;
     tap.header = h;
@@ -163,26 +164,33 @@ static void * tap_prefault(void * unused) {
     const struct sched_param none = {.sched_priority = 0};
     setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
     sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
-    uint8_t * at = tap.base + tap.header->slots_offset;
-    for (uint64_t left = tap.header->n_slots * tap.header->slot_bytes; left > 0;) {
-        const uint64_t n = left < STEP ? left : STEP;
-        if (madvise(at, n, MADV_POPULATE_WRITE) != 0 && errno != EINTR) {
+    uint8_t * pool = tap.base + tap.header->slots_offset;
+    const uint64_t slot = tap.header->slot_bytes, all = tap.header->n_slots * slot;
+    for (uint64_t done = 0; done < all;) {
+        const uint64_t n = all - done < STEP ? all - done : STEP;
+        if (madvise(pool + done, n, MADV_POPULATE_WRITE) == 0) {
+            done += n;
+            tap_pool_ready(done / slot);
+        } else if (errno != EINTR && errno != EAGAIN) {
             break;
         }
-        at += n;
-        left -= n;
     }
+    tap_pool_ready(all / slot);
     return NULL;
 }
 
-// tap_start_prefault lets a thread of its own do it, which takes no signals of the program's.
+// tap_start_prefault lets a thread of its own do it, which takes no signals of the program's. Until it is done, the pool is as large
+// as what it has touched.
 static void tap_start_prefault(void) {
     sigset_t all, before;
     pthread_t thread;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
+    tap_pool_ready(0);
     if (pthread_create(&thread, NULL, tap_prefault, NULL) == 0) {
         pthread_detach(thread);
+    } else {
+        tap_pool_ready(tap.header->n_slots);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

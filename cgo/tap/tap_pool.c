@@ -9,6 +9,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -114,11 +115,12 @@ static void tap_pool_take_back(void) {
     atomic_store_explicit(&h->ring_tail, tail, memory_order_release);
 }
 
-// tap_pool_scan finds the lowest run of n free slots, or returns -1. Low numbers first keep the memory in use small and warm.
-static int64_t tap_pool_scan(uint64_t n) {
+// tap_pool_scan finds the lowest run of n free slots among the first size, or returns -1. Low numbers first keep the memory in use small and warm.
+static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
+    const size_t words = size == tap.header->n_slots ? tap.used_words : size / 64;
     uint64_t run = 0;
     bool seen_free = false;
-    for (size_t w = tap.first_free_word; w < tap.used_words; w++) {
+    for (size_t w = tap.first_free_word; w < words; w++) {
         const uint64_t word = tap.used[w];
         if (word == UINT64_MAX) {
             run = 0;
@@ -139,10 +141,26 @@ static int64_t tap_pool_scan(uint64_t n) {
             }
         }
     }
-    if (!seen_free) {
-        tap.first_free_word = tap.used_words;
+    if (!seen_free && tap.first_free_word < words) {
+        tap.first_free_word = words;
     }
     return -1;
+}
+
+void tap_pool_ready(uint64_t n_slots) {
+    struct tap_header * h = tap.header;
+    atomic_store_explicit(&tap.n_ready, n_slots, memory_order_seq_cst);
+    if (atomic_load_explicit(&h->waiting, memory_order_seq_cst) != 0) {
+        atomic_fetch_add_explicit(&h->room, 1, memory_order_seq_cst);
+        syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+}
+
+// tap_pool_size is how many slots may be in use: those whose pages were touched, for a model that waits lets the touching go on and
+// the collector work, and a fault in a data phase does neither. What may not wait has all slots.
+static uint64_t tap_pool_size(void) {
+    return tap.header->config.overflow == TAP_OVERFLOW_BLOCK ? atomic_load_explicit(&tap.n_ready, memory_order_seq_cst)
+                                                              : tap.header->n_slots;
 }
 
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
@@ -153,15 +171,17 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     if (++tap.reserved % TAP_TAKE_BACK_EVERY == 0) {
         tap_pool_take_back();
     }
-    first = tap.recording ? tap_pool_scan(n) : -1;
+    uint64_t size = tap_pool_size();
+    first = tap.recording ? tap_pool_scan(n, size) : -1;
     // A model that went on with the first slot that comes back would wait again for the next tensor, its threads spinning between,
     // in the way of the workers. So once it waits, it waits for a quarter of the pool.
-    const uint64_t enough = h->n_slots - h->n_slots / 4;
     while (first < 0) {
+        size = tap_pool_size();
+        const uint64_t enough = size - size / 4;
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         const uint64_t returned = atomic_load_explicit(&h->returned, memory_order_acquire);
         tap_pool_take_back();
-        first = tap.recording && (since == 0 || tap.n_used <= enough) ? tap_pool_scan(n) : -1;
+        first = tap.recording && (since == 0 || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
         if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
             break;
         }
@@ -172,7 +192,8 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         }
         // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back at once.
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed)) {
+        if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed) &&
+            tap_pool_size() == size) {
             tap_wait_room(seen);
         }
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
@@ -180,7 +201,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     if (first >= 0) {
         tap_pool_mark((uint64_t) first, n, true);
     }
-    const bool low = tap.n_used * 4 > h->n_slots * 3;
+    const bool low = tap.n_used * 4 > size * 3;
     pthread_mutex_unlock(&tap.lock);
     if (low) {
         tap_wake_collector();

@@ -130,6 +130,42 @@ static void test_pool_model(uint64_t slots, uint64_t steps, uint64_t seed) {
     test_end();
 }
 
+// touch_slowly is a helper thread that is slower than the model.
+static void * touch_slowly(void * slots) {
+    for (uint64_t n = 64; n <= *(uint64_t *) slots; n += 64) {
+        usleep(500);
+        tap_pool_ready(n);
+    }
+    return NULL;
+}
+
+// Under the policy block, only slots whose pages were touched are handed out, and a model that waits for them is woken; under the
+// policy drop all are.
+static void test_pool_ready(uint32_t overflow) {
+    enum { RUN = 24 };
+    uint64_t slots = 64 * 20, out = 0;
+    test_case("pool: slots whose pages are touched, policy %s", overflow == TAP_OVERFLOW_BLOCK ? "block" : "drop");
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = slots, .slot_bytes = 512, .queue_bytes = 65536, .overflow = overflow});
+    tap_join(&s);
+    tap_pool_ready(0);
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, touch_slowly, &slots) == 0);
+    uint64_t waited = 0;
+    for (; out + RUN <= slots / 4 * 3; out += RUN) { // one that has waited wants a quarter of the pool to be free
+        enum tap_loss cause;
+        const int64_t first = tap_pool_reserve(RUN, &waited, &cause);
+        CHECK(first == (int64_t) out, "slot %ld, not %lu", (long) first, (unsigned long) out);
+        CHECK(overflow == TAP_OVERFLOW_DROP || out + RUN <= tap.n_ready, "slot %lu of %lu", (unsigned long) out, (unsigned long) tap.n_ready);
+    }
+    MUST(pthread_join(thread, NULL) == 0);
+    CHECK((waited > 0) == (overflow == TAP_OVERFLOW_BLOCK), "waited %lu ns", (unsigned long) waited);
+    no_losses(s.h);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
 // ---- the queue against a model --------------------------------------------------------------------------------------
 
 enum { QUEUE = 65536 };
@@ -591,6 +627,7 @@ int main(int argc, char ** argv) {
     (void) argv;
     if (argc > 1) { // the part for the thread sanitizer
         test_threads(3, 64, 3000, TAP_OVERFLOW_BLOCK);
+        test_pool_ready(TAP_OVERFLOW_BLOCK);
         test_threads(3, 64, 3000, TAP_OVERFLOW_DROP);
         return test_done();
     }
@@ -599,6 +636,8 @@ int main(int argc, char ** argv) {
         test_pool_model(sizes[i], 250000, 7 + i);
     }
     test_pool_model(1000, 100000, 99);
+    test_pool_ready(TAP_OVERFLOW_BLOCK);
+    test_pool_ready(TAP_OVERFLOW_DROP);
     test_queue_model(300000, 1);
     test_threads(1, 16, 20000, TAP_OVERFLOW_BLOCK);
     test_threads(4, 64, 10000, TAP_OVERFLOW_BLOCK);
