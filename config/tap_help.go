@@ -142,12 +142,15 @@ an environment variable; and in the YAML file of ` + "`--tap-config`" + `, below
 beats the file, the file beats the preset, the preset beats the default. ` + "`metadata.json`" + ` lists each value with its source.
 
 - A recorder runs exactly when one of its own flags is given, and a run directory exists exactly when a recorder runs.
-- ` + "`--tap-out DIR`" + ` alone means ` + "`--tap-preset balanced`" + `. A modifier alone is an error.
+- ` + "`--tap-out DIR`" + ` alone means ` + "`--tap-preset balanced`" + `. A modifier alone is an error; one that only the
+  environment or its file sets waits for a recorder.
 - ` + "`--tap-attention`" + ` as the only recorder flag captures what attention maps need, and nothing else.
 - A flag given twice counts as last written. A value that begins with a dash is written ` + "`--tap-name=value`" + `.
 - Sizes: K, M, G and T (also KiB, MiB …) are powers of 1024; KB, MB, GB and TB are powers of 1000.
 - An environment variable that is empty counts as not set. In YAML, lists may be written as lists.
-- Behind an argument ` + "`--`" + ` every argument belongs to the program.
+- An argument of the form ` + "`--tap-name`" + ` or ` + "`--tap-name=value`" + ` is the tap's wherever it stands, also where another program's flag
+  expects its value; an unknown name is an error. Other arguments, such as a prompt ` + "`--tap dance`" + `, and ` + "`-tap-name`" + ` are the program's.
+- Behind an argument ` + "`--`" + ` every argument belongs to the program: ` + "`llamatap exec -- llama-cli -p --tap-name`" + `.
 
 | flag | environment | YAML key | kind | default | meaning |
 |---|---|---|---|---|---|

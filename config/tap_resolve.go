@@ -261,7 +261,8 @@ func (t *Tap) check(s *sources) error {
 	return nil
 }
 
-// checkNothing refuses settings that record nothing by themselves.
+// checkNothing refuses flags that record nothing by themselves. The environment and a file that it names may hold standing settings
+// for the runs that record; they must not get in the way of those that do not.
 func checkNothing(s *sources) error {
 	var alone []string
 	for i := range tapOptions {
@@ -269,7 +270,7 @@ func checkNothing(s *sources) error {
 			alone = append(alone, g.where)
 		}
 	}
-	if len(alone) == 0 {
+	if len(s[FromFlag]) == 0 {
 		return nil
 	}
 	verb := "records"

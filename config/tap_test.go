@@ -351,3 +351,13 @@ func TestMissingConfigFile(t *testing.T) {
 		t.Errorf("an unreadable file: %v", err)
 	}
 }
+
+func TestStandingSettingsRecordNothing(t *testing.T) {
+	w := world{env: map[string]string{"LLAMATAP_CODEC": "zstd", "LLAMATAP_CONFIG": "f"}, files: map[string]string{"f": "tap: {memory: 64M}"}}
+	if got := mustResolve(t, w); got.Recording() {
+		t.Errorf("%+v records", got)
+	}
+	if got := mustResolve(t, w, "--tap-layers", "1"); got.Codec != "zstd" || got.Memory != 64*MiB {
+		t.Errorf("codec %s, memory %v", got.Codec, got.Memory)
+	}
+}
