@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,52 +22,46 @@ const FDVariable = "LLAMATAP_TAP_FD"
 
 // Process is a model's process under the tap.
 type Process struct {
-	Region *Region
-	cmd    *exec.Cmd
-	done   chan struct{}
-	err    error
+	Region   *Region
+	cmd      *exec.Cmd
+	terminal terminal
+	done     chan struct{}
+	err      error
+	hung     atomic.Bool // killed, because its handler of SIGINT hung
 }
 
 // Start starts cmd with the shared memory of region passed on, then gives this whole process the lowest priority: from here on
-// every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model; TERM and HUP are passed on.
+// every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model, see [Process.Exit]; TERM and HUP
+// are passed on. Once the model is gone this process ignores INT and HUP, so that it can seal what was recorded.
 func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
 	cmd.ExtraFiles = append(cmd.ExtraFiles, region.File())
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
 	cmd.Env = append(cmd.Env, FDVariable+"="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+	p := &Process{Region: region, cmd: cmd, terminal: lookAtTerminal(cmd.Stdin), done: make(chan struct{})}
+	signals := p.listen()
 	if err := cmd.Start(); err != nil {
+		signal.Stop(signals)
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	p := &Process{Region: region, cmd: cmd, done: make(chan struct{})}
 	if err := lowerPriority(); err != nil {
+		signal.Stop(signals)
 		cmd.Process.Kill()
 		cmd.Wait()
 		return nil, err
 	}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTERM, unix.SIGHUP)
-	go p.forward(signals)
+	go p.obey(signals)
 	go func() {
 		p.err = cmd.Wait()
+		signal.Ignore(unix.SIGINT, unix.SIGHUP)
 		signal.Stop(signals)
+		if p.hung.Load() || signalled(cmd.ProcessState) {
+			p.terminal.restore()
+		}
 		close(p.done)
 	}()
 	return p, nil
-}
-
-// forward passes TERM and HUP on. The terminal sends the others to the model too: here they are only kept from killing us.
-func (p *Process) forward(signals chan os.Signal) {
-	for {
-		select {
-		case s := <-signals:
-			if s == unix.SIGTERM || s == unix.SIGHUP {
-				p.cmd.Process.Signal(s)
-			}
-		case <-p.done:
-			return
-		}
-	}
 }
 
 // schedIdle is Linux's SCHED_IDLE: a thread that runs when nobody else wants to, and yields at once.
@@ -118,16 +113,27 @@ func (p *Process) Usage() *syscall.Rusage {
 type Exit struct {
 	Status int            // exit status, or 128 + signal
 	Signal syscall.Signal // 0 = none
+	Hung   bool           // it was killed because its handler of SIGINT hung; Status is what the handler would have ended it with
 }
 
 // Exit waits for the model's process.
 func (p *Process) Exit() Exit {
 	<-p.done
-	state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ok && state.Signaled() {
-		return Exit{Status: 128 + int(state.Signal()), Signal: state.Signal()}
+	state := p.cmd.ProcessState
+	switch {
+	case signalled(state) && p.hung.Load():
+		return Exit{Status: 128 + int(unix.SIGINT), Hung: true}
+	case signalled(state):
+		s := state.Sys().(syscall.WaitStatus).Signal()
+		return Exit{Status: 128 + int(s), Signal: s}
 	}
-	return Exit{Status: p.cmd.ProcessState.ExitCode()}
+	return Exit{Status: state.ExitCode()}
+}
+
+// signalled tells whether a process was ended by a signal.
+func signalled(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
 }
 
 // Polling: the tap never makes a system call to say that there is something to read, so the collector looks. It looks less often

@@ -44,3 +44,15 @@ func NeedTool(t testing.TB, name string) *Tool {
 func (tool *Tool) Command(args ...string) *exec.Cmd {
 	return exec.Command(tool.Path, append([]string{"--preload=" + tool.preload}, args...)...)
 }
+
+// TellSize is an object that, preloaded into a program, makes it write each new size of its terminal, as [ROWSxCOLUMNS].
+func TellSize(t testing.TB) string {
+	t.Helper()
+	return compile(t, "winch.c", "-fPIC", "-shared")
+}
+
+// HangOnInterrupt is an object that, preloaded into a program, makes its handler of SIGINT never return.
+func HangOnInterrupt(t testing.TB) string {
+	t.Helper()
+	return compile(t, "hang.c", "-fPIC", "-shared", "-ldl")
+}

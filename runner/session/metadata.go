@@ -34,6 +34,9 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	if exit.Signal != 0 {
 		m.Exit.Signal = unix.SignalName(exit.Signal)
 	}
+	if exit.Hung {
+		m.Exit.Reason = hungReason
+	}
 	for phase, graphs := range use.Graphs {
 		p := m.Phases[phase.String()]
 		p.Graphs, p.NS = graphs, use.NS[phase]

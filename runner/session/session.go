@@ -88,6 +88,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		defer s.end(process)()
 	}
 	exit := process.Exit()
+	if exit.Hung {
+		fmt.Fprintln(os.Stderr, "llamatap: "+hungReason)
+	}
 	recording = errors.Join(recording, s.finish(process, exit, recording == nil))
 	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(process)}
 	if recording == nil && o.Summary != nil {
@@ -95,6 +98,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	return result, recording
 }
+
+// hungReason tells of a program that [collect.Process] had to kill.
+const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 s after the second one"
 
 // end ends the model's process after a failure: at once when nothing was recorded, for then the request itself was wrong, else
 // giving it five seconds to end by itself.
