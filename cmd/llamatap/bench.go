@@ -88,9 +88,9 @@ func benchModel(ctx context.Context, model, dir string) (string, error) {
 
 // stockProgram is the path that starts one of llama.cpp's own programs, "" where it is not there.
 func stockProgram(name string) string {
-	path, _, err := host.Plain(name, nil)
+	program, err := host.Find(name)
 	if err != nil {
 		return ""
 	}
-	return path
+	return program.Starter()
 }

@@ -76,9 +76,9 @@ var errNoProgram = errors.New("no program is given: write llamatap exec [--tap-â
 
 // plainly becomes the program: without a recorder nothing is preloaded and nothing stays behind.
 func plainly(program []string) error {
-	path, args, err := host.Plain(program[0], program[1:])
+	path, args, env, err := host.Plain(program[0], program[1:])
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, args, os.Environ()))
+	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, args, env))
 }

@@ -1,13 +1,14 @@
 // Command llamatap runs GGUF models with llama.cpp and records what happens inside.
 //
-// This file is the door: it picks the subcommand and turns its error into one line and an exit status. Each subcommand has a
-// file of its own.
+// This file is the door: it picks the subcommand, or the program of llama.cpp that this process is named after, and turns its error
+// into one line and an exit status. Each subcommand has a file of its own.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 // command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus sets the
@@ -24,6 +25,7 @@ func commands() []command {
 		{"run", "generate text with a model, and record what you ask for", runRun},
 		{"demo", "show the main job on the embedded model", runDemo},
 		{"exec", "run any llama.cpp program under the tap", runExec},
+		{"install-links", "make links named after llama.cpp's programs that lead here", runLinks},
 		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
@@ -47,7 +49,15 @@ func (e exitStatus) Error() string {
 
 func (e exitStatus) Unwrap() error { return e.Err }
 
-func main() { os.Exit(dispatch(os.Args[1:])) }
+func main() { os.Exit(start(os.Args)) }
+
+// start does what the name of this process says: under the name of a program of llama.cpp it is that program.
+func start(argv []string) int {
+	if len(argv) > 0 && isFront(filepath.Base(argv[0])) {
+		return report(runFront(argv[0], argv[1:]))
+	}
+	return dispatch(argv[min(1, len(argv)):])
+}
 
 // dispatch runs one subcommand and returns the exit status: 0 done, 1 failed, 2 used wrongly.
 func dispatch(args []string) int {
@@ -64,6 +74,9 @@ func dispatch(args []string) int {
 		if c.name == args[0] {
 			return report(c.run(args[1:]))
 		}
+	}
+	if isFront(args[0]) {
+		return report(runFront(args[0], args[1:]))
 	}
 	fmt.Fprintf(os.Stderr, "llamatap: unknown command %q; 'llamatap help' lists the commands\n", args[0])
 	return 2
@@ -87,7 +100,8 @@ func report(err error) int {
 func printUsage(out *os.File) {
 	fmt.Fprint(out, "llamatap: llama.cpp with a tap\n\nusage: llamatap COMMAND [ARGUMENTS]\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(out, "  %-10s %s\n", c.name, c.summary)
+		fmt.Fprintf(out, "  %-14s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(out, "\n'llamatap COMMAND --help' tells more of one.\n")
+	printFronts(out)
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/llamatap/llamatap/config"
 )
@@ -13,6 +14,14 @@ import (
 var errNotHere = fmt.Errorf("recording needs Linux; captures can be read here: %w", errors.ErrUnsupported)
 
 func runExec([]string) error { return errNotHere }
+
+func runLinks([]string) error { return errNotHere }
+
+func isFront(string) bool { return false }
+
+func runFront(string, []string) error { return errNotHere }
+
+func printFronts(io.Writer) {}
 
 func resolveTap(tap *config.Tap, _ string) error {
 	return tap.Resolve(config.ResolveOptions{})

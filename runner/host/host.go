@@ -23,39 +23,51 @@ var ErrCannotTap = errors.New("cannot be tapped")
 // Command prepares a program with the tap preloaded. A name without a slash is first looked for among llama.cpp's own programs,
 // then in PATH. The command's standard streams are this process's.
 func Command(name string, args []string) (*exec.Cmd, error) {
+	if own, err := Find(name); err == nil {
+		return own.Command(name, args)
+	}
 	tap, err := tapLibrary()
 	if err != nil {
 		return nil, err
 	}
-	installation, err := llama.Installed()
+	path, err := lookPath(name)
 	if err != nil {
 		return nil, err
 	}
-	var cmd *exec.Cmd
-	if own := filepath.Join(installation.Bin, name); !strings.Contains(name, "/") && isFile(own) {
-		cmd = ownProgram(installation, own, args, tap)
-	} else if cmd, err = otherProgram(name, args, tap); err != nil {
+	if err := checkProgram(path); err != nil {
 		return nil, err
 	}
+	cmd := exec.Command(path, args...)
+	cmd.Args[0] = name
+	preload(cmd, tap)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd, nil
 }
 
-// Backends is the folder of ggml's backends that a program prepared by Command shall load; empty for one that brings its own.
+// lookPath finds a program that is none of llama.cpp's own.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("program %q: not found; give its path, or the name of one of llama.cpp's own programs", name)
+	}
+	return path, nil
+}
+
+// Backends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for one that finds its
+// own, as another's program does and one whose loader stands beside them.
 func Backends(cmd *exec.Cmd) string {
-	installation, err := llama.Installed()
-	if err != nil || !strings.HasPrefix(programOf(cmd), installation.Bin+"/") {
+	in, err := llama.Installed()
+	if err != nil || !strings.HasPrefix(programOf(cmd), in.Bin+"/") || cmd.Path == besideBackends(in) {
 		return ""
 	}
-	return installation.Backends
+	return in.Backends
 }
 
 // programOf is the program that a command really runs.
 func programOf(cmd *exec.Cmd) string {
-	for i, arg := range cmd.Args {
-		if arg == "--argv0" && i+2 < len(cmd.Args) {
-			return cmd.Args[i+2]
-		}
+	const loaders = 7 // loader --preload TAP --library-path DIRS --argv0 NAME, then the program
+	if len(cmd.Args) > loaders && cmd.Args[5] == "--argv0" && cmd.Args[0] == cmd.Path {
+		return cmd.Args[loaders]
 	}
 	return cmd.Path
 }
@@ -77,33 +89,15 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// ownProgram runs one of llama.cpp's programs, through the installation's loader where it has one.
-func ownProgram(in llama.Installation, path string, args []string, tap string) *exec.Cmd {
-	if in.Loader == "" {
-		return preloaded(exec.Command(path, args...), tap)
+// preload has the tap loaded into a command by the machine's loader.
+func preload(cmd *exec.Cmd, tap string) {
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
 	}
-	loader := []string{"--preload", tap, "--library-path", in.LibPath, "--argv0", path, path}
-	return exec.Command(in.Loader, append(loader, args...)...)
-}
-
-func otherProgram(name string, args []string, tap string) (*exec.Cmd, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return nil, fmt.Errorf("program %q: not found; give its path, or the name of one of llama.cpp's own programs", name)
-	}
-	if err := checkProgram(path); err != nil {
-		return nil, err
-	}
-	return preloaded(exec.Command(path, args...), tap), nil
-}
-
-func preloaded(cmd *exec.Cmd, tap string) *exec.Cmd {
-	cmd.Env = os.Environ()
 	if before := os.Getenv("LD_PRELOAD"); before != "" {
 		tap += ":" + before
 	}
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+tap)
-	return cmd
 }
 
 // checkProgram refuses what a preloaded object cannot get into. A script is left to its interpreter.
@@ -128,19 +122,14 @@ func checkProgram(path string) error {
 	return fmt.Errorf("program %s: %w: it is statically linked; use a build with shared libraries (-DBUILD_SHARED_LIBS=ON)", path, ErrCannotTap)
 }
 
-// Plain is how to become a program without the tap: the path and arguments for exec(2). llama.cpp's own programs find their CPU
-// backends in the folder of the loader that starts them.
-func Plain(name string, args []string) (path string, argv []string, err error) {
-	installation, err := llama.Installed()
-	if err == nil && !strings.Contains(name, "/") && isFile(filepath.Join(installation.Bin, name)) {
-		start := filepath.Join(installation.Bin, "..", "..", "run", name)
-		if installation.Loader == "" && !isFile(start) {
-			start = filepath.Join(installation.Bin, name)
-		}
-		return start, append([]string{name}, args...), nil
+// Plain is how exec(2) starts a program without the tap, found as Command finds it: file, arguments, environment.
+func Plain(name string, args []string) (path string, argv, env []string, err error) {
+	if own, err := Find(name); err == nil {
+		path, argv, env = own.Plain(name, args)
+		return path, argv, env, nil
 	}
-	if path, err = exec.LookPath(name); err != nil {
-		return "", nil, fmt.Errorf("program %q: not found; give its path, or the name of one of llama.cpp's own programs", name)
+	if path, err = lookPath(name); err != nil {
+		return "", nil, nil, err
 	}
-	return path, append([]string{name}, args...), nil
+	return path, append([]string{name}, args...), os.Environ(), nil
 }

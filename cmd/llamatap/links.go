@@ -1,0 +1,167 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llamatap/llamatap/runner/host"
+)
+
+// runLinks makes a link to this binary for every program of llama.cpp.
+func runLinks(args []string) error {
+	flags := flag.NewFlagSet("install-links", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), `llamatap install-links: links named after llama.cpp's programs that lead to llamatap
+
+usage: llamatap install-links [--force] DIR
+
+With DIR before llama.cpp's own folder in PATH every program of llama.cpp takes --tap-… flags. Without one it is llama.cpp's own.
+
+`)
+		flags.PrintDefaults()
+	}
+	force := flags.Bool("force", false, "replace files that are not links to llamatap")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return exitStatus{Code: 2}
+	}
+	if flags.NArg() != 1 {
+		return exitStatus{Code: 2, Err: errors.New("write llamatap install-links [--force] DIR, with one folder for the links")}
+	}
+	return installLinks(flags.Arg(0), *force)
+}
+
+// installLinks checks every place first, so that it makes all links or none.
+func installLinks(dir string, force bool) error {
+	target, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	names, err := host.Names()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder of the links: %w", err)
+	}
+	if sameFile(dir, host.Bin()) {
+		return fmt.Errorf("%s is the folder of llama.cpp's own programs, which the links need: give another one", dir)
+	}
+	links := make([]link, len(names))
+	var strangers []string
+	for i, name := range names {
+		links[i] = link{path: filepath.Join(dir, name), target: target}
+		if err := links[i].look(); err != nil {
+			return err
+		}
+		if links[i].found == foreign {
+			strangers = append(strangers, links[i].path)
+		}
+	}
+	if len(strangers) > 0 && !force {
+		return fmt.Errorf("not links to llamatap, and left alone with everything else: %s; give another folder, or --force to replace them", strings.Join(strangers, ", "))
+	}
+	return makeLinks(links, dir)
+}
+
+func makeLinks(links []link, dir string) error {
+	var count [foreign + 1]int
+	for _, l := range links {
+		if err := l.make(); err != nil {
+			return err
+		}
+		count[l.found]++
+	}
+	fmt.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links), links[0].target, count[absent], count[current], count[elsewhere])
+	if count[foreign] > 0 {
+		fmt.Printf(", %d files replaced", count[foreign])
+	}
+	fmt.Println()
+	if !inPath(dir) {
+		fmt.Printf("%s is not in PATH: put it before the folder of llama.cpp's programs\n", dir)
+	}
+	return nil
+}
+
+// What stands where a link is to be.
+type place uint8
+
+const (
+	absent    place = iota
+	current         // a link to this binary
+	elsewhere       // a link to another llamatap, or to one that is gone
+	foreign         // anything else
+)
+
+// link is one link to make.
+type link struct {
+	path, target string
+	found        place
+}
+
+// look finds out what is there. A folder is an error: nothing replaces one.
+func (l *link) look() error {
+	info, err := os.Lstat(l.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		l.found = absent
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder: give another place for the links", l.path)
+	}
+	to, err := os.Readlink(l.path)
+	switch {
+	case err != nil || filepath.Base(to) != "llamatap" && !sameFile(l.path, l.target):
+		l.found = foreign
+	case to == l.target:
+		l.found = current
+	default:
+		l.found = elsewhere
+	}
+	return nil
+}
+
+// make puts the link in its place in one step, so that whoever starts the program meanwhile finds the old one or the new.
+func (l *link) make() error {
+	if l.found == current {
+		return nil
+	}
+	temporary := fmt.Sprintf("%s.new-%d", l.path, os.Getpid())
+	if err := os.Symlink(l.target, temporary); err != nil {
+		return fmt.Errorf("make a link: %w", err)
+	}
+	if err := os.Rename(temporary, l.path); err != nil {
+		os.Remove(temporary)
+		return fmt.Errorf("make a link: %w", err)
+	}
+	return nil
+}
+
+func sameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
+// inPath tells whether PATH has a folder.
+func inPath(dir string) bool {
+	for _, in := range filepath.SplitList(os.Getenv("PATH")) {
+		if sameFile(in, dir) {
+			return true
+		}
+	}
+	return false
+}
