@@ -8,14 +8,15 @@ import "github.com/llamatap/llamatap/ggmlhooks"
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 3
+	shmVersion = 4
 
 	maxGlobs    = 64
 	globSize    = 128
 	pathSize    = 1024
 	layerWords  = ggmlhooks.MaxLayers / 64
 	maxLosses   = 8
-	missingSize = 1024
+	missingSize = 2048
+	versionSize = 64
 )
 
 // recordActivations asks the tap for tensors; recordGraphs for graph descriptions and executions alone.
@@ -24,6 +25,17 @@ const (
 	recordGraphs      = 1 << 1
 	recordMapsAlone   = 1 << 2
 )
+
+// What processes with the tap have shown.
+const (
+	seenTap = 1 << iota
+	seenLlama
+	seenNoMemory
+	seenGGML
+)
+
+// layoutNames are structures that may be laid out otherwise than the tap knows, by bit.
+var layoutNames = [...]string{"ggml_tensor", "llama_batch", "llama_context_params"}
 
 // failureStop ends the program when the collector dies.
 const failureStop = 1
@@ -96,7 +108,13 @@ type shmHeader struct {
 	_            [40]byte
 	Stats        shmStats
 	Missing      [missingSize]byte
-	_            [8]byte
+	LlamaVersion [versionSize]byte
+	GGMLVersion  [versionSize]byte
+	Seen         uint32
+	Others       uint32
+	PID          int32
+	Layouts      uint32
+	_            [56]byte
 }
 
 // Record types.

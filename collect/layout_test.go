@@ -26,6 +26,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.OnFailure),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Loss), unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.WaitNS),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Unrecorded),
+		unsafe.Offsetof(h.LlamaVersion), unsafe.Offsetof(h.Seen), unsafe.Offsetof(h.PID), unsafe.Offsetof(h.Layouts),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

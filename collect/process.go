@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FDVariable tells the tap in which file descriptor the shared memory is passed on.
+// FDVariable tells the tap in which file descriptors the shared memory and the pipe beside it are passed on: MEMORY,PIPE.
 const FDVariable = "LLAMATAP_TAP_FD"
 
 // Process is a model's process under the tap.
@@ -34,11 +34,11 @@ type Process struct {
 // every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model, see [Process.Exit]; TERM and HUP
 // are passed on. Once the model is gone this process ignores INT and HUP, so that it can seal what was recorded.
 func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
-	cmd.ExtraFiles = append(cmd.ExtraFiles, region.File())
+	cmd.ExtraFiles = append(cmd.ExtraFiles, region.File(), region.Life())
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
-	cmd.Env = append(cmd.Env, FDVariable+"="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d,%d", FDVariable, 1+len(cmd.ExtraFiles), 2+len(cmd.ExtraFiles)))
 	p := &Process{Region: region, cmd: cmd, terminal: lookAtTerminal(cmd.Stdin), done: make(chan struct{})}
 	signals := p.listen()
 	if err := cmd.Start(); err != nil {

@@ -18,6 +18,7 @@ const headerBytes = uint64(unsafe.Sizeof(shmHeader{}))
 // Region is the memory shared with one model process. Its methods may be called from several goroutines.
 type Region struct {
 	file   *os.File
+	life   [2]*os.File // a pipe that nobody writes to: its other end tells the model's process that this one is gone
 	mem    []byte
 	header *shmHeader
 	plan   plan // the header repeats it for the tap; a model that scribbles over the header must not mislead us
@@ -30,26 +31,20 @@ func NewRegion(o Options) (*Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.MemfdCreate("llamatap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	file, err := makeMemory(p.size)
 	if err != nil {
-		return nil, fmt.Errorf("make shared memory: %w", err)
+		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), "llamatap-shm")
-	if err := file.Truncate(int64(p.size)); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("size shared memory to %d bytes: %w (a smaller --tap-memory may fit)", p.size, err)
-	}
-	// A model that cut the file short would kill us with SIGBUS.
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("fix the size of shared memory: %w", err)
-	}
-	mem, err := unix.Mmap(fd, 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(file.Fd()), 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("map shared memory of %d bytes: %w (a smaller --tap-memory may fit)", p.size, err)
+		return nil, fmt.Errorf("map %d bytes of shared memory: %w; give a smaller --tap-memory, or raise the limit of address space (ulimit -v)", p.size, err)
 	}
 	r := &Region{file: file, mem: mem, header: (*shmHeader)(unsafe.Pointer(&mem[0])), plan: p}
+	if r.life[0], r.life[1], err = os.Pipe(); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("make the pipe to the model's process: %w", err)
+	}
 	h := r.header
 	h.HeaderBytes = uint32(headerBytes)
 	h.TotalBytes = p.size
@@ -63,6 +58,33 @@ func NewRegion(o Options) (*Region, error) {
 	h.Version = shmVersion
 	h.Magic = shmMagic
 	return r, nil
+}
+
+// makeMemory makes the memory's file. What forbids it is a limit or a sandbox, and the error says which.
+func makeMemory(size uint64) (*os.File, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err == nil && limit.Cur < size {
+		return nil, fmt.Errorf("make %d bytes of shared memory: files may have %d bytes here; raise the limit (ulimit -f), or give a smaller --tap-memory", size, limit.Cur)
+	}
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("llamatap", flags|unix.MFD_NOEXEC_SEAL) // some machines allow no other
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate("llamatap", flags) // kernels before 6.3
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make shared memory: %w; something (a sandbox, seccomp) forbids memfd_create, which the tap cannot do without: allow it, or run outside of it", err)
+	}
+	file := os.NewFile(uintptr(fd), "llamatap-shm")
+	if err := file.Truncate(int64(size)); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("size shared memory to %d bytes: %w; give a smaller --tap-memory", size, err)
+	}
+	// A model that cut the file short would kill us with SIGBUS.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("fix the size of shared memory: %w", err)
+	}
+	return file, nil
 }
 
 func fillConfig(c *shmConfig, o Options) error {
@@ -110,13 +132,22 @@ func (r *Region) PoolBytes() int64 { return int64(r.plan.slots * SlotBytes) }
 // Size is the size of the whole shared memory.
 func (r *Region) Size() int64 { return int64(len(r.mem)) }
 
-// Close unmaps the memory. No lease may be in use.
+// Life is the pipe to pass on beside File: it ends with this process. It stays the Region's.
+func (r *Region) Life() *os.File { return r.life[0] }
+
+// Close tells processes that are still there that nothing is recorded any more, and unmaps the memory. No lease may be in use.
 func (r *Region) Close() error {
 	if r.mem == nil {
 		return nil
 	}
+	r.Stop()
 	err := unix.Munmap(r.mem)
 	r.mem, r.header = nil, nil
+	for _, end := range r.life {
+		if end != nil {
+			err = errors.Join(err, end.Close())
+		}
+	}
 	return errors.Join(err, r.file.Close())
 }
 
@@ -136,6 +167,41 @@ func (r *Region) ModelWaits() bool { return atomic.LoadUint32(&r.header.Waiting)
 // Missing lists the entry points of llama.cpp that the tap did not find.
 func (r *Region) Missing() []string {
 	return strings.Fields(cString(r.header.Missing[:]))
+}
+
+// Versions are those of the llama.cpp and the ggml that are recorded, as they say themselves; empty where they do not, or none is.
+func (r *Region) Versions() (llama, ggml string) {
+	return cString(r.header.LlamaVersion[:]), cString(r.header.GGMLVersion[:])
+}
+
+// Found is what processes with the tap have shown.
+type Found struct {
+	Tap       bool // some process has loaded it
+	Llama     bool // some process had llama.cpp in it
+	Recorded  bool // some process is recorded
+	NoMemory  bool // some process had too little address space for the shared memory
+	OtherGGML bool // some process was not recorded because its ggml has other structures
+	Others    int  // processes that ran llama.cpp and were not recorded, because another one is
+}
+
+// Found tells what processes with the tap have shown so far.
+func (r *Region) Found() Found {
+	seen := atomic.LoadUint32(&r.header.Seen)
+	return Found{
+		Tap: seen&seenTap != 0, Llama: seen&seenLlama != 0, NoMemory: seen&seenNoMemory != 0, OtherGGML: seen&seenGGML != 0,
+		Recorded: r.Attached() != 0, Others: int(atomic.LoadUint32(&r.header.Others)),
+	}
+}
+
+// Layouts lists the structures of llama.cpp that are not what the tap was compiled with, in the process that is recorded.
+func (r *Region) Layouts() []string {
+	var names []string
+	for bit, name := range layoutNames {
+		if r.header.Layouts&(1<<bit) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // GlobHits tells how many nodes each tensor glob has matched so far.

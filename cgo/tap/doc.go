@@ -1,6 +1,6 @@
 // Package tap is the tap: one C object, without Go, that stands before functions of llama.h and ggml-backend.h and reports what
-// they do through shared memory. It joins its collector by itself, before main, where the environment passes a file descriptor
-// on (LLAMATAP_TAP_FD); otherwise every function of it is one branch and a call.
+// they do through shared memory. Before main it maps the memory whose descriptor the environment passes on (LLAMATAP_TAP_FD), and
+// joins its collector when the process makes a context or computes a graph; otherwise every function of it is one branch and a call.
 //
 // The same C is built as a preloadable library for programs that are not ours (make build: bin/libllamatap.so).
 //
@@ -10,6 +10,12 @@
 // marked (tap_graph.c). ggml_backend_sched_graph_compute_async: inputs are copied, the eval callback is set where data is wanted
 // (tap_capture.c). Eval callback, data phase: one copy into slots, one record (tap_pool.c). llama_decode and its kin frame all
 // that with the program's batch (tap_api.c).
+//
+// # Whose llama.cpp
+//
+// Every entry point is looked up by name (tap_real.c), in libraries that the program opens later too. A structure's fields are used
+// after llama.cpp's own functions have filled one and the fields were found where the headers of this build have them (tap_layout.c).
+// With another ggml nothing is recorded; with another llama_batch, what the graphs themselves show.
 //
 // # Promises
 //

@@ -19,6 +19,7 @@ package tap
 //         TAP_OFFSET(glob_hits), TAP_OFFSET(stats), TAP_OFFSET(missing),
 //         TAP_OFFSET(config.layers_set), TAP_OFFSET(config.globs), TAP_OFFSET(config.backends), TAP_OFFSET(config.on_failure),
 //         TAP_OFFSET(stats.loss), TAP_OFFSET(stats.wait_ns), TAP_OFFSET(stats.unrecorded),
+//         TAP_OFFSET(llama_version), TAP_OFFSET(seen), TAP_OFFSET(pid), TAP_OFFSET(layouts),
 //     };
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;
 // }

@@ -12,6 +12,13 @@
 
 // ---- entry points of llama.cpp --------------------------------------------------------------------------------------
 
+// What a function of llama.h takes or returns by value: a structure whose size another llama.cpp may have changed. Its bytes are
+// handed on as they are, with what follows them in memory, so that a program is served right whatever the structure is; its fields
+// are looked at only where tap_layouts has found them to be those of the llama.h that this is compiled with.
+struct tap_by_value {
+    _Alignas(8) uint8_t bytes[512];
+};
+
 // Every function of ggml and llama.cpp that the tap calls or stands before, looked up at start. A missing one is a null
 // pointer and costs only the evidence that needs it.
 #define TAP_REAL_FUNCTIONS(X)                                                                                               \
@@ -30,8 +37,26 @@
     X(void, ggml_backend_sched_set_eval_callback, (ggml_backend_sched_t, ggml_backend_sched_eval_callback, void *))         \
     X(void, ggml_backend_sched_reset, (ggml_backend_sched_t))                                                               \
     X(void, ggml_backend_sched_free, (ggml_backend_sched_t))                                                                \
-    X(int32_t, llama_decode, (struct llama_context *, struct llama_batch))                                                  \
-    X(int32_t, llama_encode, (struct llama_context *, struct llama_batch))                                                  \
+    X(struct ggml_context *, ggml_init, (struct ggml_init_params))                                                          \
+    X(void, ggml_free, (struct ggml_context *))                                                                             \
+    X(size_t, ggml_tensor_overhead, (void))                                                                                 \
+    X(struct ggml_tensor *, ggml_new_tensor_4d, (struct ggml_context *, enum ggml_type, int64_t, int64_t, int64_t, int64_t)) \
+    X(struct ggml_tensor *, ggml_view_1d, (struct ggml_context *, struct ggml_tensor *, int64_t, size_t))                   \
+    X(struct ggml_tensor *, ggml_permute, (struct ggml_context *, struct ggml_tensor *, int, int, int, int))                \
+    X(struct ggml_tensor *, ggml_mul_mat, (struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *))              \
+    X(struct ggml_tensor *, ggml_set_name, (struct ggml_tensor *, const char *))                                            \
+    X(void, ggml_set_input, (struct ggml_tensor *))                                                                         \
+    X(void *, ggml_get_data, (const struct ggml_tensor *))                                                                  \
+    X(const char *, ggml_op_name, (enum ggml_op))                                                                           \
+    X(const char *, ggml_type_name, (enum ggml_type))                                                                       \
+    X(const char *, ggml_version, (void))                                                                                   \
+    X(const char *, llama_version, (void))                                                                                  \
+    X(struct tap_by_value, llama_batch_get_one, (llama_token *, int32_t))                                                   \
+    X(struct tap_by_value, llama_batch_init, (int32_t, int32_t, int32_t))                                                   \
+    X(void, llama_batch_free, (struct tap_by_value))                                                                        \
+    X(struct tap_by_value, llama_context_default_params, (void))                                                            \
+    X(int32_t, llama_decode, (struct llama_context *, struct tap_by_value))                                                 \
+    X(int32_t, llama_encode, (struct llama_context *, struct tap_by_value))                                                 \
     X(int32_t, llama_process, (struct llama_context *, enum llama_process_type, struct llama_batch_ext *))                  \
     X(struct llama_batch_ext *, llama_batch_ext_init, (struct llama_context *))                                             \
     X(void, llama_batch_ext_free, (struct llama_batch_ext *))                                                               \
@@ -43,11 +68,11 @@
     X(bool, llama_batch_ext_set_pos, (struct llama_batch_ext *, int32_t, const llama_pos *))                                \
     X(bool, llama_batch_ext_set_output_logits, (struct llama_batch_ext *, int32_t, bool))                                   \
     X(bool, llama_batch_ext_set_output_embd, (struct llama_batch_ext *, int32_t, bool))                                     \
-    X(struct llama_context *, llama_init_from_model, (struct llama_model *, struct llama_context_params))                   \
+    X(struct llama_context *, llama_init_from_model, (struct llama_model *, struct tap_by_value))                           \
     X(void, llama_free, (struct llama_context *))                                                                           \
-    X(struct llama_model *, llama_model_load_from_file, (const char *, struct llama_model_params))                          \
-    X(struct llama_model *, llama_model_load_from_file_ptr, (FILE *, struct llama_model_params))                            \
-    X(struct llama_model *, llama_model_load_from_splits, (const char **, size_t, struct llama_model_params))               \
+    X(struct llama_model *, llama_model_load_from_file, (const char *, struct tap_by_value))                                \
+    X(struct llama_model *, llama_model_load_from_file_ptr, (FILE *, struct tap_by_value))                                  \
+    X(struct llama_model *, llama_model_load_from_splits, (const char **, size_t, struct tap_by_value))                     \
     X(void, llama_memory_clear, (llama_memory_t, bool))                                                                     \
     X(bool, llama_memory_seq_rm, (llama_memory_t, llama_seq_id, llama_pos, llama_pos))                                      \
     X(void, llama_memory_seq_cp, (llama_memory_t, llama_seq_id, llama_seq_id, llama_pos, llama_pos))                        \
@@ -93,11 +118,28 @@ struct tap_real {
 #undef TAP_REAL_FIELD
 };
 
-// The real functions. Filled by tap_real_init, on first use of any of them.
+// The real functions, as far as tap_real_init has found them.
 extern struct tap_real tap_real;
 
-// tap_real_init looks every entry point up, once, and writes the names of the missing ones to missing (may be NULL).
-void tap_real_init(char * missing, size_t missing_size);
+// tap_real_init looks up every entry point that is not known yet: before main, and again when a program opens its libraries later.
+void tap_real_init(void);
+
+// tap_real_missing writes the names of the entry points that were not found, separated by spaces.
+void tap_real_missing(char * missing, size_t missing_size);
+
+// tap_real_need looks for a function that the program calls and that was not there so far. Without it the program cannot go on.
+void tap_real_need(void * const volatile * function, const char * name);
+
+// TAP_REAL is the real function behind one that the tap stands before.
+#define TAP_REAL(name)                                                                                                      \
+    (__builtin_expect(tap_real.name == NULL, 0) ? tap_real_need((void * const volatile *) (void *) &tap_real.name, #name) : (void) 0, tap_real.name)
+
+// tap_real_loaded says whether some llama.cpp or ggml is in this process.
+bool tap_real_loaded(void);
+
+// tap_layouts looks at structures that llama.cpp and ggml fill themselves, and returns those (enum tap_layout) that are not what
+// the headers of this build say, or could not be looked at.
+uint32_t tap_layouts(void);
 
 // ---- shared memory, queue, pool -------------------------------------------------------------------------------------
 
@@ -113,18 +155,47 @@ struct tap {
     _Atomic uint64_t    n_ready;    // slots whose pages were touched
     uint64_t            reserved;   // reservations so far
     uint64_t            queue_tail; // the collector's place in the queue, when last looked at
-    _Atomic bool        recording; // cleared when the collector is gone
+    _Atomic bool        recording; // set while this process is recorded
+    _Atomic bool        given;     // the memory is mapped, and nothing of llama.cpp was called yet
+    bool                joined;    // this process is, or was, the one that is recorded
+    bool                aside;     // the tap's own thread was started
+    bool                cut_off;   // there is a collector, whose memory this process was not handed
+    bool                watched;   // a thread of its own notices that the collector is gone
+    int                 life_fd;   // pipe whose other end the collector holds; -1: none
+    uint32_t            layouts;   // enum tap_layout
 };
 
 extern struct tap tap;
 
-// tap_attach maps the shared memory behind fd, checks it and starts recording. fd is closed. Returns 0, or an errno value.
-int tap_attach(int fd);
+// tap_say writes one line about the recording to stderr. Never in the course of a graph.
+void tap_say(const char * text, const char * name, const char * rest);
+void tap_say_cut_off(void);
+
+// tap_attach maps the shared memory behind fd and checks it. life_fd is a pipe that ends with the collector, or -1. Both stay open,
+// for processes that this one starts. Returns 0, or an errno value.
+int tap_attach(int fd, int life_fd);
+
+// tap_join_now makes this process the one that is recorded, unless another one is.
+void tap_join_now(void);
+
+// tap_enter stands where a process begins to use llama.cpp: there it joins.
+static inline void tap_enter(void) {
+    if (__builtin_expect(tap.given, 0)) {
+        tap_join_now();
+    } else if (__builtin_expect(tap.cut_off, 0)) {
+        tap_say_cut_off();
+    }
+}
+
+// tap_aside_start starts the tap's own thread, once, in a process whose collector gave it a pipe. tap_collector_lives is for waits of
+// processes that have no such thread.
+void tap_aside_start(void);
+bool tap_collector_lives(void);
 
 // tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
 void tap_detach(void);
 
-bool tap_recording(void); // whether this process has joined a collector
+bool tap_recording(void); // whether this process is recorded, or will be when it uses llama.cpp
 
 int64_t tap_now(void); // CLOCK_MONOTONIC in nanoseconds
 
@@ -309,6 +380,36 @@ struct tap_sched {
     size_t                           cap_runs;
     int                              n_token_runs, n_output_runs;
 };
+
+// ---- batches --------------------------------------------------------------------------------------------------------
+
+// A sequence of a row beyond its first.
+struct tap_extra {
+    int32_t row, seq;
+};
+
+// The rows of a call. For llama_batch_ext, whose insides are not public, they are noted as the program adds them.
+struct tap_rows_list {
+    const void *          batch;
+    struct llama_context * ctx;
+    struct tap_call_row * rows;
+    size_t                rows_bytes;
+    int32_t               n;
+    struct tap_extra *    extra;
+    size_t                extra_bytes;
+    int32_t               n_extra;
+    struct tap_rows_list * next;
+};
+
+// tap_batch_of returns the list of a llama_batch_ext, made where make says so; NULL without memory.
+struct tap_rows_list * tap_batch_of(const void * batch, bool make);
+
+// tap_rows_of_batch reads a llama_batch into the list of its context. Returns NULL without memory, and where llama_batch is laid out
+// otherwise than it is known here.
+struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct tap_by_value * batch);
+
+// tap_rows_hash tells batches apart; never 0.
+uint64_t tap_rows_hash(const struct tap_rows_list * l);
 
 // The call that this thread is inside of.
 struct tap_call {

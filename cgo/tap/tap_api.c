@@ -12,6 +12,18 @@
 
 static _Atomic uint64_t tap_next_call = 1;
 
+// tap_soon gets ready while a model is loaded: what touches the pool's pages then need not do it while the model computes.
+static void tap_soon(void) {
+    if (tap.given) {
+        tap_aside_start();
+    }
+}
+
+// TAP_BEFORE defines the function of llama.h that bears that name, with structures that are passed by value as bytes.
+#define TAP_BEFORE(ret, name, params)                                                                                       \
+    ret tap_before_##name params __asm__(#name);                                                                            \
+    ret tap_before_##name params
+
 // ---- models and contexts --------------------------------------------------------------------------------------------
 
 enum { TAP_MAX_MODELS = 16 };
@@ -33,33 +45,56 @@ static void tap_model_note(const struct llama_model * model, const char * path) 
     pthread_mutex_unlock(&tap.lock);
 }
 
-struct llama_model * llama_model_load_from_file(const char * path, struct llama_model_params params) {
-    struct llama_model * model = tap_real.llama_model_load_from_file(path, params);
+TAP_BEFORE(struct llama_model *, llama_model_load_from_file, (const char * path, struct tap_by_value params)) {
+    tap_soon();
+    struct llama_model * model = TAP_REAL(llama_model_load_from_file)(path, params);
     tap_model_note(model, path);
     return model;
 }
 
-struct llama_model * llama_model_load_from_file_ptr(FILE * file, struct llama_model_params params) {
-    struct llama_model * model = tap_real.llama_model_load_from_file_ptr(file, params);
+TAP_BEFORE(struct llama_model *, llama_model_load_from_file_ptr, (FILE * file, struct tap_by_value params)) {
+    tap_soon();
+    struct llama_model * model = TAP_REAL(llama_model_load_from_file_ptr)(file, params);
     tap_model_note(model, "");
     return model;
 }
 
-struct llama_model * llama_model_load_from_splits(const char ** paths, size_t n_paths, struct llama_model_params params) {
-    struct llama_model * model = tap_real.llama_model_load_from_splits(paths, n_paths, params);
+TAP_BEFORE(struct llama_model *, llama_model_load_from_splits, (const char ** paths, size_t n_paths, struct tap_by_value params)) {
+    tap_soon();
+    struct llama_model * model = TAP_REAL(llama_model_load_from_splits)(paths, n_paths, params);
     tap_model_note(model, n_paths > 0 ? paths[0] : "");
     return model;
 }
 
-struct llama_context * llama_init_from_model(struct llama_model * model, struct llama_context_params params) {
-    if (tap.header != NULL && tap.header->config.attention == TAP_ATTENTION_EXACT) {
-        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+enum { TAP_FLASH_UNKNOWN = -2 };
+
+// tap_flash_asked tells how flash attention was asked for, and turns it off for exact attention maps.
+static int32_t tap_flash_asked(struct tap_by_value * params) {
+    const bool exact = tap.header->config.attention == TAP_ATTENTION_EXACT;
+    if (tap.layouts & TAP_LAYOUT_PARAMS) {
+        if (exact) {
+            tap_say("--tap-attention exact cannot turn flash attention off: this llama.cpp's llama_context_params are not those of the headers "
+                    "that llamatap was built with; turn it off in the program, or make LLAMA_PREFIX=… for this llama.cpp", "", "");
+        }
+        return TAP_FLASH_UNKNOWN;
     }
-    struct llama_context * ctx = tap_real.llama_init_from_model(model, params);
+    struct llama_context_params p;
+    memcpy(&p, params->bytes, sizeof(p));
+    if (exact) {
+        p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        memcpy(params->bytes, &p, sizeof(p));
+    }
+    return (int32_t) p.flash_attn_type;
+}
+
+TAP_BEFORE(struct llama_context *, llama_init_from_model, (struct llama_model * model, struct tap_by_value params)) {
+    tap_enter();
+    const int32_t asked = tap_on() ? tap_flash_asked(&params) : TAP_FLASH_UNKNOWN;
+    struct llama_context * ctx = TAP_REAL(llama_init_from_model)(model, params);
     if (ctx != NULL && tap_on()) {
         struct tap_context * c = tap_context_of(ctx);
         if (c != NULL) {
-            c->flash_attn = (int32_t) params.flash_attn_type;
+            c->flash_attn = asked;
         }
     }
     return ctx;
@@ -80,7 +115,7 @@ void llama_free(struct llama_context * ctx) {
     if (tap.header != NULL) {
         tap_context_forget(ctx);
     }
-    tap_real.llama_free(ctx);
+    TAP_REAL(llama_free)(ctx);
 }
 
 #define TAP_CALL_IF(name, fallback, ...) (tap_real.name != NULL ? tap_real.name(__VA_ARGS__) : (fallback))
@@ -135,210 +170,7 @@ void tap_context_announce(struct tap_context * c) {
     tap_queue_put(&rec.h, sizeof(rec), &part, 1);
 }
 
-// ---- batches --------------------------------------------------------------------------------------------------------
-
-// A sequence of a row beyond its first.
-struct tap_extra {
-    int32_t row, seq;
-};
-
-// The rows of a call. For llama_batch_ext, whose insides are not public, they are noted as the program adds them.
-struct tap_rows_list {
-    const void *          batch;
-    struct llama_context * ctx;
-    struct tap_call_row * rows;
-    size_t                rows_bytes;
-    int32_t               n;
-    struct tap_extra *    extra;
-    size_t                extra_bytes;
-    int32_t               n_extra;
-    struct tap_rows_list * next;
-};
-
-static struct tap_rows_list * tap_batches; // guarded by tap.lock
-
-static bool tap_ensure(void ** p, size_t * have, size_t want) {
-    if (want > *have) {
-        void * q = realloc(*p, want * 2);
-        if (q == NULL) {
-            return false;
-        }
-        *p = q;
-        *have = want * 2;
-    }
-    return true;
-}
-
-static void tap_row_add(struct tap_rows_list * l, int32_t token, int32_t pos, int32_t seq) {
-    if (tap_ensure((void **) &l->rows, &l->rows_bytes, (size_t) (l->n + 1) * sizeof(l->rows[0]))) {
-        l->rows[l->n++] = (struct tap_call_row) {.token = token, .pos = pos, .seq = seq, .n_seq = 1};
-    }
-}
-
-static void tap_row_extra(struct tap_rows_list * l, int32_t row, int32_t seq) {
-    if (row >= 0 && row < l->n && tap_ensure((void **) &l->extra, &l->extra_bytes, (size_t) (l->n_extra + 1) * sizeof(l->extra[0]))) {
-        l->extra[l->n_extra++] = (struct tap_extra) {row, seq};
-        l->rows[row].n_seq++;
-    }
-}
-
-static struct tap_rows_list * tap_batch_of(const void * batch, bool make) {
-    pthread_mutex_lock(&tap.lock);
-    struct tap_rows_list * l = tap_batches;
-    while (l != NULL && l->batch != batch) {
-        l = l->next;
-    }
-    if (l == NULL && make && (l = calloc(1, sizeof(*l))) != NULL) {
-        l->batch = batch;
-        l->next = tap_batches;
-        tap_batches = l;
-    }
-    pthread_mutex_unlock(&tap.lock);
-    return l;
-}
-
-struct llama_batch_ext * llama_batch_ext_init(struct llama_context * ctx) {
-    struct llama_batch_ext * batch = tap_real.llama_batch_ext_init(ctx);
-    if (tap_on() && batch != NULL) {
-        struct tap_rows_list * l = tap_batch_of(batch, true);
-        if (l != NULL) {
-            l->n = l->n_extra = 0;
-        }
-    }
-    return batch;
-}
-
-void llama_batch_ext_free(struct llama_batch_ext * batch) {
-    if (tap.header != NULL) {
-        pthread_mutex_lock(&tap.lock);
-        for (struct tap_rows_list ** p = &tap_batches; *p != NULL; p = &(*p)->next) {
-            if ((*p)->batch == batch) {
-                struct tap_rows_list * l = *p;
-                *p = l->next;
-                free(l->rows);
-                free(l->extra);
-                free(l);
-                break;
-            }
-        }
-        pthread_mutex_unlock(&tap.lock);
-    }
-    tap_real.llama_batch_ext_free(batch);
-}
-
-void llama_batch_ext_clear(struct llama_batch_ext * batch) {
-    if (tap_on()) {
-        struct tap_rows_list * l = tap_batch_of(batch, true);
-        if (l != NULL) {
-            l->n = l->n_extra = 0;
-        }
-    }
-    tap_real.llama_batch_ext_clear(batch);
-}
-
-// tap_batch_added notes row i that the real function has added.
-static int32_t tap_batch_added(struct llama_batch_ext * batch, int32_t i, int32_t token, int32_t seq) {
-    if (i >= 0 && tap_on()) {
-        struct tap_rows_list * l = tap_batch_of(batch, true);
-        if (l != NULL && l->n == i) {
-            tap_row_add(l, token, INT32_MIN, seq);
-        }
-    }
-    return i;
-}
-
-int32_t llama_batch_ext_add(struct llama_batch_ext * batch, llama_seq_id seq) {
-    return tap_batch_added(batch, tap_real.llama_batch_ext_add(batch, seq), LLAMA_TOKEN_NULL, seq);
-}
-
-int32_t llama_batch_ext_add_token(struct llama_batch_ext * batch, llama_seq_id seq, llama_token id) {
-    return tap_batch_added(batch, tap_real.llama_batch_ext_add_token(batch, seq, id), id, seq);
-}
-
-int32_t llama_batch_ext_add_embd(struct llama_batch_ext * batch, llama_seq_id seq, struct llama_embd embd) {
-    return tap_batch_added(batch, tap_real.llama_batch_ext_add_embd(batch, seq, embd), LLAMA_TOKEN_NULL, seq);
-}
-
-bool llama_batch_ext_add_seq(struct llama_batch_ext * batch, int32_t i, llama_seq_id seq) {
-    const bool ok = tap_real.llama_batch_ext_add_seq(batch, i, seq);
-    if (ok && tap_on()) {
-        struct tap_rows_list * l = tap_batch_of(batch, true);
-        if (l != NULL) {
-            tap_row_extra(l, i, seq);
-        }
-    }
-    return ok;
-}
-
-bool llama_batch_ext_set_pos(struct llama_batch_ext * batch, int32_t i, const llama_pos * pos) {
-    const bool ok = tap_real.llama_batch_ext_set_pos(batch, i, pos);
-    if (ok && tap_on()) {
-        struct tap_rows_list * l = tap_batch_of(batch, true);
-        if (l != NULL && i >= 0 && i < l->n) {
-            l->rows[i].pos = pos[0];
-        }
-    }
-    return ok;
-}
-
-static void tap_batch_output(struct llama_batch_ext * batch, int32_t i, bool value) {
-    if (tap_on()) {
-        struct tap_rows_list * l = tap_batch_of(batch, true);
-        if (l != NULL && i >= 0 && i < l->n) {
-            l->rows[i].output = value;
-        }
-    }
-}
-
-bool llama_batch_ext_set_output_logits(struct llama_batch_ext * batch, int32_t i, bool value) {
-    const bool ok = tap_real.llama_batch_ext_set_output_logits(batch, i, value);
-    if (ok) {
-        tap_batch_output(batch, i, value);
-    }
-    return ok;
-}
-
-bool llama_batch_ext_set_output_embd(struct llama_batch_ext * batch, int32_t i, bool value) {
-    const bool ok = tap_real.llama_batch_ext_set_output_embd(batch, i, value);
-    if (ok) {
-        tap_batch_output(batch, i, value);
-    }
-    return ok;
-}
-
-// tap_rows_of_batch reads a llama_batch into the list of its context. Returns NULL without memory.
-static struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct llama_batch * b) {
-    struct tap_context * c = tap_context_of(ctx);
-    if (c == NULL || (c->rows == NULL && (c->rows = calloc(1, sizeof(*c->rows))) == NULL)) {
-        return NULL;
-    }
-    struct tap_rows_list * list = c->rows;
-    list->n = list->n_extra = 0;
-    for (int32_t i = 0; i < b->n_tokens; i++) {
-        const int32_t n_seq = b->n_seq_id != NULL ? b->n_seq_id[i] : 1;
-        tap_row_add(list, b->token != NULL ? b->token[i] : LLAMA_TOKEN_NULL, b->pos != NULL ? b->pos[i] : INT32_MIN,
-                    b->seq_id != NULL && n_seq > 0 ? b->seq_id[i][0] : 0);
-        if (list->n != i + 1) {
-            break; // no memory: the rows that are known stay true
-        }
-        list->rows[i].output = b->logits != NULL ? b->logits[i] != 0 : i == b->n_tokens - 1;
-        for (int32_t k = 1; b->seq_id != NULL && k < n_seq; k++) {
-            tap_row_extra(list, i, b->seq_id[i][k]);
-        }
-    }
-    return list;
-}
-
 // ---- calls ----------------------------------------------------------------------------------------------------------
-
-static uint64_t tap_rows_hash(const struct tap_rows_list * l) {
-    uint64_t h = 1469598103934665603ull;
-    for (int32_t i = 0; i < l->n; i++) {
-        h = (h ^ (uint64_t) (uint32_t) l->rows[i].token) * 1099511628211ull;
-        h = (h ^ (uint64_t) (uint32_t) l->rows[i].seq) * 1099511628211ull;
-    }
-    return h == 0 ? 1 : h;
-}
 
 static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l, uint64_t call, uint32_t kind) {
     enum { CHUNK = 4096 };
@@ -416,33 +248,33 @@ static void tap_call_end(struct tap_call before, int32_t status) {
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
 }
 
-int32_t llama_decode(struct llama_context * ctx, struct llama_batch batch) {
+TAP_BEFORE(int32_t, llama_decode, (struct llama_context * ctx, struct tap_by_value batch)) {
     if (!tap_on()) {
-        return tap_real.llama_decode(ctx, batch);
+        return TAP_REAL(llama_decode)(ctx, batch);
     }
     const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(ctx, &batch), TAP_CALL_DECODE);
-    const int32_t status = tap_real.llama_decode(ctx, batch);
+    const int32_t status = TAP_REAL(llama_decode)(ctx, batch);
     tap_call_end(before, status);
     return status;
 }
 
-int32_t llama_encode(struct llama_context * ctx, struct llama_batch batch) {
+TAP_BEFORE(int32_t, llama_encode, (struct llama_context * ctx, struct tap_by_value batch)) {
     if (!tap_on()) {
-        return tap_real.llama_encode(ctx, batch);
+        return TAP_REAL(llama_encode)(ctx, batch);
     }
     const struct tap_call before = tap_call_begin(ctx, tap_rows_of_batch(ctx, &batch), TAP_CALL_ENCODE);
-    const int32_t status = tap_real.llama_encode(ctx, batch);
+    const int32_t status = TAP_REAL(llama_encode)(ctx, batch);
     tap_call_end(before, status);
     return status;
 }
 
 int32_t llama_process(struct llama_context * ctx, enum llama_process_type type, struct llama_batch_ext * batch) {
     if (!tap_on()) {
-        return tap_real.llama_process(ctx, type, batch);
+        return TAP_REAL(llama_process)(ctx, type, batch);
     }
     const uint32_t kind = type == LLAMA_PROCESS_TYPE_ENCODE ? TAP_CALL_ENCODE : TAP_CALL_PROCESS;
     const struct tap_call before = tap_call_begin(ctx, tap_batch_of(batch, false), kind);
-    const int32_t status = tap_real.llama_process(ctx, type, batch);
+    const int32_t status = TAP_REAL(llama_process)(ctx, type, batch);
     tap_call_end(before, status);
     return status;
 }
@@ -464,42 +296,42 @@ float * llama_get_logits(struct llama_context * ctx) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_get_logits(ctx);
+    return TAP_REAL(llama_get_logits)(ctx);
 }
 
 float * llama_get_logits_ith(struct llama_context * ctx, int32_t i) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_get_logits_ith(ctx, i);
+    return TAP_REAL(llama_get_logits_ith)(ctx, i);
 }
 
 float * llama_get_embeddings(struct llama_context * ctx) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_get_embeddings(ctx);
+    return TAP_REAL(llama_get_embeddings)(ctx);
 }
 
 float * llama_get_embeddings_ith(struct llama_context * ctx, int32_t i) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_get_embeddings_ith(ctx, i);
+    return TAP_REAL(llama_get_embeddings_ith)(ctx, i);
 }
 
 float * llama_get_embeddings_seq(struct llama_context * ctx, llama_seq_id seq) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_get_embeddings_seq(ctx, seq);
+    return TAP_REAL(llama_get_embeddings_seq)(ctx, seq);
 }
 
 llama_token llama_get_sampled_token_ith(struct llama_context * ctx, int32_t i) {
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_get_sampled_token_ith(ctx, i);
+    return TAP_REAL(llama_get_sampled_token_ith)(ctx, i);
 }
 
 void llama_synchronize(struct llama_context * ctx) {
@@ -509,7 +341,7 @@ void llama_synchronize(struct llama_context * ctx) {
             c->flags |= TAP_CALL_READ_SINCE;
         }
     }
-    tap_real.llama_synchronize(ctx);
+    TAP_REAL(llama_synchronize)(ctx);
 }
 
 // A sampler reads the logits of one context, and what it then accepts says nothing about the others.
@@ -517,7 +349,7 @@ llama_token llama_sampler_sample(struct llama_sampler * sampler, struct llama_co
     if (tap_on()) {
         tap_read(ctx);
     }
-    return tap_real.llama_sampler_sample(sampler, ctx, i);
+    return TAP_REAL(llama_sampler_sample)(sampler, ctx, i);
 }
 
 static void tap_accepted(struct tap_context * c, void * unused) {
@@ -532,7 +364,7 @@ void llama_sampler_accept(struct llama_sampler * sampler, llama_token token) {
         tap_contexts_each(tap_accepted, NULL);
     }
     depth++;
-    tap_real.llama_sampler_accept(sampler, token);
+    TAP_REAL(llama_sampler_accept)(sampler, token);
     depth--;
 }
 
@@ -568,7 +400,7 @@ void llama_memory_clear(llama_memory_t memory, bool data) {
         struct tap_clear clear = {memory, data};
         tap_contexts_each(tap_cleared, &clear);
     }
-    tap_real.llama_memory_clear(memory, data);
+    TAP_REAL(llama_memory_clear)(memory, data);
     if (tap_on()) {
         tap_seq_cleared(memory);
     }

@@ -74,7 +74,7 @@ static struct tap_context * tap_context_at(struct llama_context * ptr, bool make
 static void tap_context_init(struct tap_context * c) {
     c->memory = NULL;
     c->number = UINT32_MAX; // given at the first graph
-    c->flash_attn = -2;
+    c->flash_attn = -2; // unknown
     c->announced = false;
     c->provisional = true;
     c->pending = false;
@@ -188,14 +188,15 @@ static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
 // Before allocation a node's sources still are the tensors that llama.cpp built; the scheduler then puts copies on devices in
 // their place. After it, addresses and buffers are final.
 bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    tap_enter();
     if (!tap_on()) {
-        return tap_real.ggml_backend_sched_alloc_graph(sched, graph);
+        return TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     }
     struct tap_sched * s = tap_sched_of(sched, true);
     // Compute allocates by itself where the program did not; what it allocates has just been described.
     const bool known = s != NULL && s->computing && s->graph.described && s->graph.cgraph == graph;
     const bool described = known || (s != NULL && tap_describe(s, graph));
-    const bool ok = tap_real.ggml_backend_sched_alloc_graph(sched, graph);
+    const bool ok = TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     if (described && ok) {
         tap_graph_finish(&s->graph);
     }
@@ -215,18 +216,19 @@ static bool tap_still_on(void) {
 static void tap_retire(ggml_backend_sched_t sched) {
     struct tap_sched * s = tap_sched_of(sched, false);
     if (s != NULL && s->installed) {
-        tap_real.ggml_backend_sched_set_eval_callback(sched, s->user_callback, s->user_data);
+        TAP_REAL(ggml_backend_sched_set_eval_callback)(sched, s->user_callback, s->user_data);
         s->installed = false;
     }
 }
 
 enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    tap_enter();
     if (!tap_still_on()) {
-        if (tap.header != NULL) {
+        if (tap.header != NULL && tap.joined) {
             tap_retire(sched);
             tap_add(&tap.header->stats.unrecorded, 1);
         }
-        return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+        return TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
     }
     const int64_t began = tap_now();
     struct tap_sched * s = tap_sched_of(sched, true);
@@ -240,12 +242,12 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     }
     if (!seen) {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 1, 0); // a graph without a place in the tables, or without memory to describe it
-        return tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+        return TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
     }
     tap_exec_begin(s);
     const uint64_t entry_ns = tap_own_since(began, &before);
     s->computing = true;
-    const enum ggml_status status = tap_real.ggml_backend_sched_graph_compute_async(sched, graph);
+    const enum ggml_status status = TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
     s->computing = false;
     if (tap.header == NULL) {
         return status; // a child, forked inside of the graph
@@ -258,6 +260,7 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
 }
 
 void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void * user_data) {
+    tap_enter();
     if (tap.header != NULL) {
         struct tap_sched * s = tap_sched_of(sched, tap_on());
         if (s != NULL) {
@@ -266,7 +269,7 @@ void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backe
             s->installed = false;
         }
     }
-    tap_real.ggml_backend_sched_set_eval_callback(sched, callback, user_data);
+    TAP_REAL(ggml_backend_sched_set_eval_callback)(sched, callback, user_data);
 }
 
 // After a reset the graph that was described may be gone, and another one may lie in its memory.
@@ -275,7 +278,7 @@ void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
     if (s != NULL && !s->computing) {
         s->graph.described = false;
     }
-    tap_real.ggml_backend_sched_reset(sched);
+    TAP_REAL(ggml_backend_sched_reset)(sched);
 }
 
 void ggml_backend_sched_free(ggml_backend_sched_t sched) {
@@ -283,14 +286,14 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
         tap_sched_forget(sched);
         tap_stand_in_forget(sched);
     }
-    tap_real.ggml_backend_sched_free(sched);
+    TAP_REAL(ggml_backend_sched_free)(sched);
 }
 
 // The tools of llama.cpp search a compiled-in system folder for their CPU backends; on a machine without one they would find none.
 void ggml_backend_load_all(void) {
     if (tap.header != NULL && tap.header->config.backends[0] != 0) {
-        tap_real.ggml_backend_load_all_from_path(tap.header->config.backends);
+        TAP_REAL(ggml_backend_load_all_from_path)(tap.header->config.backends);
         return;
     }
-    tap_real.ggml_backend_load_all();
+    TAP_REAL(ggml_backend_load_all)();
 }

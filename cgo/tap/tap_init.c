@@ -1,61 +1,23 @@
 //go:build llama
 
-// tap_init.c: finding llama.cpp's entry points, joining the shared memory, leaving it.
+// tap_init.c: meeting the collector, joining its shared memory, leaving it.
+//
+// A program may start others, and the one that runs llama.cpp need not be the first: a shell script, a driver in Python, a server that
+// starts one of itself per model. So every process maps the memory when it starts, and the first that makes a context or computes a
+// graph is the one that is recorded. The others are counted.
 #define _GNU_SOURCE
 #include "tap.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 // linux/mman.h, since 5.14
-#endif
-
-struct tap_real tap_real;
-struct tap      tap = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-// ---- entry points ---------------------------------------------------------------------------------------------------
-
-// tap_find looks a function up behind this object; a library that the program opened by itself is asked last.
-static void * tap_find(const char * name) {
-    void * found = dlsym(RTLD_NEXT, name);
-    static const char * const libraries[] = {"libllama.so.0", "libggml.so.0", "libggml-base.so.0", "libllama.so", "libggml-base.so"};
-    for (size_t i = 0; found == NULL && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
-        void * library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (library != NULL) {
-            found = dlsym(library, name);
-            dlclose(library);
-        }
-    }
-    return found;
-}
-
-void tap_real_init(char * missing, size_t missing_size) {
-    if (missing != NULL && missing_size > 0) {
-        missing[0] = 0;
-    }
-#define TAP_REAL_FIND(ret, name, params)                                                                                    \
-    if (tap_real.name == NULL) {                                                                                            \
-        tap_real.name = (ret(*) params) tap_find(#name);                                                                    \
-    }                                                                                                                       \
-    if (tap_real.name == NULL && missing != NULL && strlen(missing) + sizeof(#name) + 1 < missing_size) {                   \
-        strcat(missing, missing[0] == 0 ? "" : " ");                                                                        \
-        strcat(missing, #name);                                                                                             \
-    }
-    TAP_REAL_FUNCTIONS(TAP_REAL_FIND)
-#undef TAP_REAL_FIND
-}
+struct tap tap = {.lock = PTHREAD_MUTEX_INITIALIZER, .life_fd = -1};
 
 // ---- joining and leaving --------------------------------------------------------------------------------------------
 
@@ -88,10 +50,21 @@ static void tap_hello(uint32_t type) {
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
 }
 
-// A forked child shares the memory and must not write to it.
+// A child that is forked from the process that is recorded shares the memory and must not write to it.
 static void tap_in_child(void) {
-    tap.recording = false;
-    tap.header = NULL;
+    tap.recording = tap.aside = tap.watched = false;
+    if (tap.joined) {
+        tap.header = NULL;
+    }
+}
+
+// tap_map_header maps the header alone, to say that there was no room for more.
+static void tap_map_header(int fd) {
+    struct tap_header * h = mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (h != MAP_FAILED) {
+        atomic_fetch_or(&h->seen, TAP_SEEN_TAP | TAP_SEEN_NO_MEMORY);
+        munmap(h, sizeof(*h));
+    }
 }
 
 static int tap_map(int fd) {
@@ -104,7 +77,9 @@ static int tap_map(int fd) {
     }
     void * base = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        return errno;
+        const int err = errno;
+        tap_map_header(fd);
+        return err;
     }
     struct tap_header * h = base;
     const size_t words = (size_t) (h->n_slots + 63) / 64;
@@ -128,26 +103,85 @@ static int tap_map(int fd) {
     return 0;
 }
 
-int tap_attach(int fd) {
+int tap_attach(int fd, int life_fd) {
     if (tap.header != NULL) {
         return EALREADY;
     }
     const int err = tap_map(fd);
-    close(fd);
     if (err != 0) {
         return err;
     }
-    tap_real_init(tap.header->missing, sizeof(tap.header->missing));
-    pthread_atfork(NULL, NULL, tap_in_child);
-    tap.recording = true;
-    tap_hello(TAP_REC_HELLO);
-    atomic_store_explicit(&tap.header->attached, 1, memory_order_release);
+    static bool once;
+    if (!once) {
+        once = true;
+        pthread_atfork(NULL, NULL, tap_in_child);
+    }
+    atomic_fetch_or(&tap.header->seen, TAP_SEEN_TAP);
+    tap.life_fd = life_fd;
+    tap.given = true;
     return 0;
+}
+
+// tap_copy_version copies what a library says of its version.
+static void tap_copy_version(char * to, const char * version) {
+    strncpy(to, version != NULL ? version : "", TAP_VERSION_SIZE - 1);
+}
+
+// tap_begin starts the recording of this process, which nobody else records.
+static void tap_begin(uint32_t layouts) {
+    struct tap_header * h = tap.header;
+    h->layouts = tap.layouts = layouts;
+    tap_real_missing(h->missing, sizeof(h->missing));
+    tap_copy_version(h->llama_version, tap_real.llama_version != NULL ? tap_real.llama_version() : NULL);
+    tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
+    tap.joined = true;
+    atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
+    tap_hello(TAP_REC_HELLO);
+    atomic_store_explicit(&h->attached, 1, memory_order_release);
+    tap_aside_start();
+}
+
+// Runs once per process, under the lock of its own that tap_join_now holds.
+static void tap_join_locked(void) {
+    struct tap_header * h = tap.header;
+    tap_real_init();
+    atomic_fetch_or(&h->seen, TAP_SEEN_LLAMA);
+    const uint32_t layouts = tap_layouts();
+    if (layouts & TAP_LAYOUT_GGML) {
+        tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
+        atomic_fetch_or(&h->seen, TAP_SEEN_GGML);
+        return;
+    }
+    int32_t nobody = 0;
+    if (atomic_compare_exchange_strong(&h->pid, &nobody, getpid())) {
+        tap_begin(layouts);
+    } else if (nobody != getpid()) { // not another copy of the tap in this process
+        atomic_fetch_add(&h->others, 1);
+    }
+}
+
+void tap_join_now(void) {
+    static pthread_mutex_t joining = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&joining);
+    if (tap.given && tap.header != NULL) {
+        tap.given = false;
+        tap_join_locked();
+    }
+    pthread_mutex_unlock(&joining);
 }
 
 void tap_detach(void) {
     struct tap_header * h = tap.header;
-    if (h == NULL || atomic_load_explicit(&h->attached, memory_order_acquire) != 1) {
+    if (h == NULL) {
+        return;
+    }
+    if (tap.given) {
+        if (tap_real_loaded()) {
+            atomic_fetch_or(&h->seen, TAP_SEEN_LLAMA);
+        }
+        return;
+    }
+    if (!tap.joined || atomic_load_explicit(&h->attached, memory_order_acquire) != 1) {
         return;
     }
     tap_resolve_all();
@@ -156,65 +190,52 @@ void tap_detach(void) {
     tap.recording = false;
 }
 
-// tap_prefault touches the pool's pages ahead of their first use, at the lowest priority: a first touch in a data phase would cost
-// the model a page fault each. Kernels before 5.14 refuse, and then that is what happens.
-static void * tap_prefault(void * unused) {
-    (void) unused;
-    enum { STEP = 1 << 20 };
-    const struct sched_param none = {.sched_priority = 0};
-    setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
-    sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
-    uint8_t * pool = tap.base + tap.header->slots_offset;
-    const uint64_t slot = tap.header->slot_bytes, all = tap.header->n_slots * slot;
-    for (uint64_t done = 0; done < all;) {
-        const uint64_t n = all - done < STEP ? all - done : STEP;
-        if (madvise(pool + done, n, MADV_POPULATE_WRITE) == 0) {
-            done += n;
-            tap_pool_ready(done / slot);
-        } else if (errno != EINTR && errno != EAGAIN) {
-            break;
-        }
-    }
-    tap_pool_ready(all / slot);
-    return NULL;
+bool tap_recording(void) { return tap_on() || (tap.header != NULL && tap.given); }
+
+// tap_is_region says whether fd is the collector's memory: a parent may have closed the descriptors of its child, and something else
+// may stand in their place.
+static bool tap_is_region(int fd) {
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    return (fcntl(fd, F_GET_SEALS) & seals) == seals;
 }
 
-// tap_start_prefault lets a thread of its own do it, which takes no signals of the program's. Until it is done, the pool is as large
-// as what it has touched.
-static void tap_start_prefault(void) {
-    sigset_t all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    tap_pool_ready(0);
-    if (pthread_create(&thread, NULL, tap_prefault, NULL) == 0) {
-        pthread_detach(thread);
-    } else {
-        tap_pool_ready(tap.header->n_slots);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-bool tap_recording(void) { return tap_on(); }
-
-// Looks the entry points up before the program's own code runs, and joins where the collector passed a file descriptor on.
-__attribute__((constructor)) static void tap_start(void) {
-    tap_real_init(NULL, 0);
-    const char * fd = getenv("LLAMATAP_TAP_FD");
-    if (fd == NULL) {
+// tap_meet maps the memory whose descriptors the environment names: LLAMATAP_TAP_FD=MEMORY,LIFE.
+static void tap_meet(const char * text) {
+    char * rest;
+    const long fd = strtol(text, &rest, 10);
+    const long life = *rest == ',' ? strtol(rest + 1, &rest, 10) : -1;
+    if (*rest != 0 || fd < 3 || !tap_is_region((int) fd)) {
+        tap.cut_off = true;
         return;
     }
-    char * end;
-    const long n = strtol(fd, &end, 10);
-    if (*end != 0 || n < 3 || tap_attach((int) n) != 0) {
-        static const char text[] = "llamatap: the tap could not join its collector; nothing is recorded\n";
-        ssize_t unused = write(STDERR_FILENO, text, sizeof(text) - 1);
-        (void) unused;
+    const int err = tap_attach((int) fd, (int) life);
+    if (err == ENOMEM) {
+        tap_say("too little address space for the tap: this process is not recorded; raise its limit (ulimit -v), or lower --tap-memory", "", "");
+    } else if (err != 0) {
+        tap_say("the tap could not join its collector: ", strerror(err), "; this process is not recorded");
     }
-    if (tap.header != NULL) {
-        tap_start_prefault();
+}
+
+void tap_say(const char * text, const char * name, const char * rest) {
+    char line[512];
+    const int n = snprintf(line, sizeof(line), "llamatap: %s%s%s\n", text, name, rest);
+    ssize_t unused = write(STDERR_FILENO, line, (size_t) n < sizeof(line) ? (size_t) n : sizeof(line) - 1);
+    (void) unused;
+}
+
+void tap_say_cut_off(void) {
+    tap.cut_off = false;
+    tap_say("the program that started this one closed the descriptors that the recording needs (Python: subprocess with close_fds=False); "
+            "it is not recorded", "", "");
+}
+
+// Looks the entry points up before the program's own code runs, and maps the memory where the collector passed it on.
+__attribute__((constructor)) static void tap_start(void) {
+    tap_real_init();
+    const char * fd = getenv("LLAMATAP_TAP_FD");
+    if (fd != NULL) {
+        tap_meet(fd);
     }
-    unsetenv("LLAMATAP_TAP_FD"); // programs that this one starts are not tapped
 }
 
 __attribute__((destructor)) static void tap_stop(void) { tap_detach(); }

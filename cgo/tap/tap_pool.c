@@ -44,13 +44,6 @@ static void tap_wake_collector(void) {
     }
 }
 
-// tap_collector_lives looks for the process that collects: the one that started this one, or this one itself. A new parent means
-// that it died.
-static bool tap_collector_lives(void) {
-    const pid_t pid = tap.header->config.collector_pid;
-    return getppid() == pid || getpid() == pid;
-}
-
 // tap_wait_room waits until the collector has made room since seen was read, or 100 ms. Returns false, and ends recording,
 // when the collector is gone. The caller holds the lock, which is given up meanwhile.
 static bool tap_wait_room(uint32_t seen) {

@@ -53,7 +53,7 @@ static void tap_seq_set(struct llama_context * ctx, struct tap_rec_seq rec) {
 void tap_seq_cleared(llama_memory_t memory) { tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = -1, .first = 0, .end = -1}); }
 
 bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1) {
-    const bool ok = tap_real.llama_memory_seq_rm(memory, seq, p0, p1);
+    const bool ok = TAP_REAL(llama_memory_seq_rm)(memory, seq, p0, p1);
     if (ok) {
         tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_REMOVE, .seq = seq, .first = p0, .end = p1});
     }
@@ -61,45 +61,45 @@ bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id seq, llama_pos p0, 
 }
 
 void llama_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0, llama_pos p1) {
-    tap_real.llama_memory_seq_cp(memory, from, to, p0, p1);
+    TAP_REAL(llama_memory_seq_cp)(memory, from, to, p0, p1);
     tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_COPY, .seq = from, .to = to, .first = p0, .end = p1});
 }
 
 void llama_memory_seq_keep(llama_memory_t memory, llama_seq_id seq) {
-    tap_real.llama_memory_seq_keep(memory, seq);
+    TAP_REAL(llama_memory_seq_keep)(memory, seq);
     tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_KEEP, .seq = seq, .end = -1});
 }
 
 void llama_memory_seq_add(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1, llama_pos delta) {
-    tap_real.llama_memory_seq_add(memory, seq, p0, p1, delta);
+    TAP_REAL(llama_memory_seq_add)(memory, seq, p0, p1, delta);
     tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_ADD, .seq = seq, .first = p0, .end = p1, .value = delta});
 }
 
 void llama_memory_seq_div(llama_memory_t memory, llama_seq_id seq, llama_pos p0, llama_pos p1, int d) {
-    tap_real.llama_memory_seq_div(memory, seq, p0, p1, d);
+    TAP_REAL(llama_memory_seq_div)(memory, seq, p0, p1, d);
     tap_seq_moved(memory, (struct tap_rec_seq) {.kind = TAP_SEQ_DIVIDE, .seq = seq, .first = p0, .end = p1, .value = d});
 }
 
 bool llama_set_sampler(struct llama_context * ctx, llama_seq_id seq, struct llama_sampler * sampler) {
-    const bool ok = tap_real.llama_set_sampler(ctx, seq, sampler);
+    const bool ok = TAP_REAL(llama_set_sampler)(ctx, seq, sampler);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_SAMPLER, .seq = seq, .end = -1, .value = sampler != NULL});
     return ok;
 }
 
 size_t llama_state_seq_set_data_ext(struct llama_context * ctx, const uint8_t * data, size_t size, llama_seq_id seq, llama_state_seq_flags flags) {
-    const size_t n = tap_real.llama_state_seq_set_data_ext(ctx, data, size, seq, flags);
+    const size_t n = TAP_REAL(llama_state_seq_set_data_ext)(ctx, data, size, seq, flags);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1, .value = (int32_t) flags});
     return n;
 }
 
 size_t llama_state_seq_load_file(struct llama_context * ctx, const char * path, llama_seq_id seq, llama_token * tokens, size_t capacity, size_t * n_tokens) {
-    const size_t n = tap_real.llama_state_seq_load_file(ctx, path, seq, tokens, capacity, n_tokens);
+    const size_t n = TAP_REAL(llama_state_seq_load_file)(ctx, path, seq, tokens, capacity, n_tokens);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = seq, .end = -1});
     return n;
 }
 
 size_t llama_state_set_data(struct llama_context * ctx, const uint8_t * data, size_t size) {
-    const size_t n = tap_real.llama_state_set_data(ctx, data, size);
+    const size_t n = TAP_REAL(llama_state_set_data)(ctx, data, size);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});
     return n;
 }

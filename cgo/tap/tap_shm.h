@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 3u
+#define TAP_SHM_VERSION 4u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -20,7 +20,23 @@
 #define TAP_MAX_DIMS     4
 #define TAP_NAME_SIZE    64
 #define TAP_MAX_LOSSES   8
-#define TAP_MISSING_SIZE 1024
+#define TAP_MISSING_SIZE 2048
+#define TAP_VERSION_SIZE 64
+
+// What the collector learns of processes that have the tap, whether one of them is recorded or not.
+enum tap_seen {
+    TAP_SEEN_TAP = 1u << 0,       // some process has loaded the tap
+    TAP_SEEN_LLAMA = 1u << 1,     // some process had llama.cpp in it
+    TAP_SEEN_NO_MEMORY = 1u << 2, // a process could not map this memory, but for the header
+    TAP_SEEN_GGML = 1u << 3,      // a process was not recorded because its ggml has other structures
+};
+
+// Structures that a process's llama.cpp lays out otherwise than the headers that the tap was compiled with.
+enum tap_layout {
+    TAP_LAYOUT_GGML = 1u << 0,   // ggml_tensor, numbers of ops and types: nothing can be read of a graph
+    TAP_LAYOUT_BATCH = 1u << 1,  // llama_batch: what llama_decode was given stays unknown, what graphs take in is known
+    TAP_LAYOUT_PARAMS = 1u << 2, // llama_context_params: flash attention can be neither known nor turned off
+};
 
 // What to record.
 enum tap_record_flag {
@@ -134,6 +150,12 @@ struct tap_header {
     _Atomic uint32_t glob_hits[TAP_MAX_GLOBS];
     _Alignas(64) struct tap_stats stats;
     char missing[TAP_MISSING_SIZE]; // entry points that were not found, separated by spaces
+    char llama_version[TAP_VERSION_SIZE]; // of the process that is recorded, as its libraries say; "" where they do not
+    char ggml_version[TAP_VERSION_SIZE];
+    _Atomic uint32_t seen;   // enum tap_seen
+    _Atomic uint32_t others; // processes that ran llama.cpp and were not recorded, because another one is
+    _Atomic int32_t  pid;    // of the process that is recorded, 0 = none so far
+    uint32_t         layouts; // enum tap_layout
 };
 
 // Records of the queue. Each begins with tap_record and is a multiple of eight bytes long.

@@ -51,9 +51,20 @@ program that uses libllama. Its arguments, streams, signals and exit status are 
 	}
 	cmd, err := host.Command(program[0], program[1:])
 	if err != nil {
-		return err
+		return asShell(err)
 	}
 	return record(tap, cmd, append([]string{"exec"}, args...))
+}
+
+// asShell gives what kept a program from starting the exit status that a shell has for it.
+func asShell(err error) error {
+	switch {
+	case errors.Is(err, host.ErrNotFound), errors.Is(err, syscall.ENOENT):
+		return exitStatus{Code: 127, Err: err}
+	case errors.Is(err, host.ErrCannotRun), errors.Is(err, host.ErrCannotTap), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC):
+		return exitStatus{Code: 126, Err: err}
+	}
+	return err
 }
 
 // cutProgram parts the tap's flags from the program, at -- or at the first argument that is no flag of the tap.
@@ -78,7 +89,7 @@ var errNoProgram = errors.New("no program is given: write llamatap exec [--tap-â
 func plainly(program []string) error {
 	path, args, env, err := host.Plain(program[0], program[1:])
 	if err != nil {
-		return err
+		return asShell(err)
 	}
-	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, args, env))
+	return asShell(fmt.Errorf("start %s: %w", path, syscall.Exec(path, args, env)))
 }

@@ -72,7 +72,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) er
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	result, err := session.Run(context.Background(), session.Options{
 		Tap: tap, Command: cmd, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
-		Llama: llamaInfo(), Version: version, Summary: os.Stderr,
+		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: os.Stderr,
 	})
 	if errors.Is(err, session.ErrSelection) {
 		return exitStatus{Code: 2, Err: err}
@@ -111,14 +111,6 @@ func endBySignal(sig syscall.Signal) {
 
 // errLossy makes a run that lost something end with a status that a script sees.
 var errLossy = errors.New("some tensors were not recorded (above); --tap-overflow block loses nothing, --tap-memory gives more room")
-
-func llamaInfo() session.LlamaInfo {
-	info := session.LlamaInfo{Version: llama.Version()}
-	if in, err := llama.Installed(); err == nil {
-		info.Prefix = in.LibDir
-	}
-	return info
-}
 
 // layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not tell.
 func layersOf(model string) int {

@@ -3,8 +3,6 @@
 package host
 
 import (
-	"debug/elf"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,9 +15,6 @@ import (
 // TapLibrary is the file name of the tap as a preloadable object. It stands beside the llamatap binary.
 const TapLibrary = "libllamatap.so"
 
-// ErrCannotTap occurs when a program cannot take the tap: static, setuid, or of another architecture.
-var ErrCannotTap = errors.New("cannot be tapped")
-
 // Command prepares a program with the tap preloaded. A name without a slash is first looked for among llama.cpp's own programs,
 // then in PATH. The command's standard streams are this process's.
 func Command(name string, args []string) (*exec.Cmd, error) {
@@ -30,7 +25,7 @@ func Command(name string, args []string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := lookPath(name)
+	path, err := find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -44,20 +39,25 @@ func Command(name string, args []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// lookPath finds a program that is none of llama.cpp's own.
-func lookPath(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("program %q: not found; give its path, or the name of one of llama.cpp's own programs", name)
+// Prefix is where the llama.cpp of a program prepared by Command lies; empty for one that brings its own.
+func Prefix(cmd *exec.Cmd) string {
+	if in, ok := ownInstallation(cmd); ok {
+		return in.LibDir
 	}
-	return path, nil
+	return ""
+}
+
+// ownInstallation is the installation that a command's program belongs to.
+func ownInstallation(cmd *exec.Cmd) (llama.Installation, bool) {
+	in, err := llama.Installed()
+	return in, err == nil && strings.HasPrefix(programOf(cmd), in.Bin+"/")
 }
 
 // Backends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for one that finds its
 // own, as another's program does and one whose loader stands beside them.
 func Backends(cmd *exec.Cmd) string {
-	in, err := llama.Installed()
-	if err != nil || !strings.HasPrefix(programOf(cmd), in.Bin+"/") || cmd.Path == besideBackends(in) {
+	in, ok := ownInstallation(cmd)
+	if !ok || cmd.Path == besideBackends(in) {
 		return ""
 	}
 	return in.Backends
@@ -100,35 +100,13 @@ func preload(cmd *exec.Cmd, tap string) {
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+tap)
 }
 
-// checkProgram refuses what a preloaded object cannot get into. A script is left to its interpreter.
-func checkProgram(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-		return fmt.Errorf("program %s: %w: it is setuid or setgid, and the loader preloads nothing into such a program", path, ErrCannotTap)
-	}
-	file, err := elf.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	for _, p := range file.Progs {
-		if p.Type == elf.PT_INTERP {
-			return nil
-		}
-	}
-	return fmt.Errorf("program %s: %w: it is statically linked; use a build with shared libraries (-DBUILD_SHARED_LIBS=ON)", path, ErrCannotTap)
-}
-
 // Plain is how exec(2) starts a program without the tap, found as Command finds it: file, arguments, environment.
 func Plain(name string, args []string) (path string, argv, env []string, err error) {
 	if own, err := Find(name); err == nil {
 		path, argv, env = own.Plain(name, args)
 		return path, argv, env, nil
 	}
-	if path, err = lookPath(name); err != nil {
+	if path, err = find(name); err != nil {
 		return "", nil, nil, err
 	}
 	return path, append([]string{name}, args...), os.Environ(), nil

@@ -24,10 +24,11 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 		Version: rundir.MetadataVersion, Llamatap: s.o.Version, RunID: s.dir.ID(),
 		Created: s.started.UTC(), Ended: time.Now().UTC(), SealedBy: "collector", Command: s.command(),
 		Contexts: s.contexts, Host: host(), Config: s.o.Tap.Echo(), Clock: s.clock,
-		Llama:  rundir.Llama{Version: s.o.Llama.Version, GGML: s.o.Llama.GGML, Prefix: s.o.Llama.Prefix},
+		Llama:  rundir.Llama{Prefix: s.o.Llama.Prefix},
 		Phases: map[string]rundir.PhaseUse{}, Losses: []rundir.Loss{},
 		Tap: tapUse(stats), Exit: &rundir.Exit{Status: exit.Status},
 	}
+	m.Llama.Version, m.Llama.GGML = s.region.Versions()
 	if len(s.contexts) > 0 {
 		m.Model = s.contexts[0].Model
 	}
@@ -61,6 +62,10 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	}}
 	m.Extra = map[string]json.RawMessage{}
 	s.extra(&m, "entry_points_missing", s.region.Missing())
+	s.extra(&m, "structures_unknown", s.region.Layouts())
+	if others := s.region.Found().Others; others > 0 {
+		s.extra(&m, "processes_not_recorded", others)
+	}
 	s.extra(&m, "attention", use.Attached)
 	s.extra(&m, "processes", processUse(process))
 	s.extra(&m, "setup_packets", use.Setup)

@@ -39,7 +39,8 @@ type Options struct {
 
 // LlamaInfo describes a llama.cpp.
 type LlamaInfo struct {
-	Version, GGML, Prefix string
+	Version string // that this binary was built for
+	Prefix  string // where the libraries lie that the command uses; empty when it is not known
 }
 
 // Result says how a run ended.
@@ -95,6 +96,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(process)}
 	if recording == nil && o.Summary != nil {
 		result.Summary.Write(o.Summary, result.Dir)
+		s.remarks(o.Summary)
 	}
 	return result, recording
 }

@@ -47,8 +47,7 @@ func (s *sink) summary(*collect.Process) Summary {
 // Write prints the summary; dir is the run directory.
 func (s Summary) Write(out io.Writer, dir string) {
 	if dir == "" {
-		fmt.Fprintln(out, "llamatap: nothing was recorded: the program computed no graph of a llama.cpp context")
-		return
+		return // remarks tell why
 	}
 	tokens := s.Prompt + s.Generated
 	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(s.Prompt, s.PrefillNS), s.Generated, rate(s.Generated, s.DecodeNS))

@@ -296,8 +296,137 @@ static int32_t fake_desc(const struct llama_model * m, char * out, size_t size) 
 static void    fake_load_all(void) { fake_loads++; }
 static void    fake_load_all_from(const char * folder) { fake_loads_from = folder; }
 
+// ---- structures -----------------------------------------------------------------------------------------------------
+
+// What tap_layouts looks at. fake_other says which of them are of another version.
+uint32_t fake_other;
+
+static struct ggml_context * fake_ctx_init(struct ggml_init_params p) { return p.mem_buffer; } // used from its start; a word counts
+static void   fake_ctx_free(struct ggml_context * ctx) { (void) ctx; }
+static size_t fake_overhead(void) { return sizeof(struct ggml_tensor) + 32; }
+
+static struct ggml_tensor * fake_new(struct ggml_context * ctx, enum ggml_op op, int64_t a, int64_t b, int64_t c, int64_t d) {
+    static size_t used;
+    enum { STEP = 2048 };
+    uint8_t * at = (uint8_t *) ctx + used;
+    used = (used + STEP) % (4 * STEP);
+    struct ggml_tensor * t = (struct ggml_tensor *) at;
+    memset(t, 0, sizeof(*t));
+    *t = (struct ggml_tensor) {.op = op, .ne = {a, b, c, d}, .nb = {4, 4 * (size_t) a, 4 * (size_t) (a * b), 4 * (size_t) (a * b * c)}};
+    t->data = at + sizeof(*t);
+    if (fake_other & TAP_LAYOUT_GGML) { // a field more before the shape
+        memmove(t->ne + 1, t->ne, 3 * sizeof(t->ne[0]));
+    }
+    return t;
+}
+static struct ggml_tensor * fake_new_4d(struct ggml_context * ctx, enum ggml_type type, int64_t a, int64_t b, int64_t c, int64_t d) {
+    MUST(type == GGML_TYPE_F32);
+    return fake_new(ctx, GGML_OP_NONE, a, b, c, d);
+}
+static struct ggml_tensor * fake_view_1d(struct ggml_context * ctx, struct ggml_tensor * a, int64_t n, size_t offset) {
+    struct ggml_tensor * t = fake_new(ctx, GGML_OP_VIEW, n, 1, 1, 1);
+    t->src[0] = t->view_src = a;
+    t->view_offs = offset;
+    return t;
+}
+static struct ggml_tensor * fake_permute(struct ggml_context * ctx, struct ggml_tensor * a, int x, int y, int z, int w) {
+    struct ggml_tensor * t = fake_new(ctx, GGML_OP_PERMUTE, 1, 1, 1, 1);
+    const int32_t axes[] = {x, y, z, w};
+    memcpy(t->op_params, axes, sizeof(axes));
+    t->src[0] = a;
+    return t;
+}
+static struct ggml_tensor * fake_mul_mat(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b) {
+    struct ggml_tensor * t = fake_new(ctx, GGML_OP_MUL_MAT, a->ne[1], b->ne[1], b->ne[2], b->ne[3]);
+    t->src[0] = a;
+    t->src[1] = b;
+    return t;
+}
+static struct ggml_tensor * fake_set_name(struct ggml_tensor * t, const char * name) {
+    snprintf(t->name, sizeof(t->name), "%s", name);
+    return t;
+}
+static void   fake_set_input(struct ggml_tensor * t) { t->flags |= GGML_TENSOR_FLAG_INPUT; }
+static void * fake_get_data(const struct ggml_tensor * t) { return t->data; }
+
+static const char * fake_op_name(enum ggml_op op) {
+#define OP(name) [GGML_OP_##name] = #name
+    static const char * const names[GGML_OP_COUNT] = {
+        OP(NONE), OP(MUL_MAT), OP(MUL_MAT_ID), OP(CONT), OP(RESHAPE), OP(VIEW), OP(PERMUTE), OP(TRANSPOSE), OP(GET_ROWS), OP(SET_ROWS),
+        OP(SOFT_MAX), OP(FLASH_ATTN_EXT), OP(SSM_CONV), OP(SSM_SCAN),
+    };
+#undef OP
+    return names[op];
+}
+static const char * fake_type_name(enum ggml_type type) {
+    static const char * const names[GGML_TYPE_COUNT] = {
+        [GGML_TYPE_F32] = "f32", [GGML_TYPE_F16] = "f16", [GGML_TYPE_Q8_0] = "q8_0", [GGML_TYPE_I32] = "i32", [GGML_TYPE_BF16] = "bf16",
+    };
+    return names[type];
+}
+
+static struct tap_by_value fake_get_one(llama_token * tokens, int32_t n) {
+    struct tap_by_value v = {{0}};
+    struct llama_batch b = {.n_tokens = n, .token = tokens};
+    if (fake_other & TAP_LAYOUT_BATCH) { // a field less
+        b.token = NULL;
+        b.embd = (float *) (void *) tokens;
+    }
+    memcpy(v.bytes, &b, sizeof(b));
+    return v;
+}
+static struct tap_by_value fake_batch_init(int32_t n, int32_t embd, int32_t n_seq) {
+    static int32_t ids[8];
+    static int32_t * seqs[4] = {ids, ids, NULL};
+    static int8_t outputs[8];
+    MUST(n == 2 && embd == 0 && n_seq == 1);
+    struct tap_by_value v = {{0}};
+    const struct llama_batch b = {.token = ids, .pos = ids, .n_seq_id = ids, .seq_id = seqs, .logits = outputs};
+    memcpy(v.bytes, &b, sizeof(b));
+    return v;
+}
+static void fake_batch_free(struct tap_by_value v) { (void) v; }
+
+static struct tap_by_value fake_default_params(void) {
+    struct tap_by_value v = {{0}};
+    const struct llama_context_params p = {
+        .n_ctx = 512, .n_batch = 2048, .n_ubatch = 512, .n_seq_max = 1, .rope_scaling_type = -1, .pooling_type = -1, .attention_type = -1,
+        .flash_attn_type = LLAMA_FLASH_ATTN_TYPE_AUTO, .yarn_ext_factor = -1,
+    };
+    memcpy(v.bytes + (fake_other & TAP_LAYOUT_PARAMS ? 4 : 0), &p, sizeof(p)); // a field more at its start
+    return v;
+}
+
+static const char * fake_llama_version(void) { return "0.0-fake"; }
+static const char * fake_ggml_version(void) { return "0.1-fake"; }
+
+static void fake_structures(struct tap_real * r) {
+    r->ggml_init = fake_ctx_init;
+    r->ggml_free = fake_ctx_free;
+    r->ggml_tensor_overhead = fake_overhead;
+    r->ggml_new_tensor_4d = fake_new_4d;
+    r->ggml_view_1d = fake_view_1d;
+    r->ggml_permute = fake_permute;
+    r->ggml_mul_mat = fake_mul_mat;
+    r->ggml_set_name = fake_set_name;
+    r->ggml_set_input = fake_set_input;
+    r->ggml_get_data = fake_get_data;
+    r->ggml_op_name = fake_op_name;
+    r->ggml_type_name = fake_type_name;
+    r->llama_batch_get_one = fake_get_one;
+    r->llama_batch_init = fake_batch_init;
+    r->llama_batch_free = fake_batch_free;
+    r->llama_context_default_params = fake_default_params;
+    r->llama_version = fake_llama_version;
+    r->ggml_version = fake_ggml_version;
+}
+
+// BY_VALUE gives a fake with a structure of llama.h the type that the tap knows it by.
+#define BY_VALUE(field, fake) r->field = (__typeof__(r->field)) (void *) fake
+
 void fake_real(void) {
     struct tap_real * r = &tap_real;
+    fake_structures(r);
     r->ggml_graph_n_nodes = fake_n_nodes;
     r->ggml_graph_node = fake_node;
     r->ggml_op_desc = fake_op_desc;
@@ -310,8 +439,8 @@ void fake_real(void) {
     r->ggml_backend_sched_set_eval_callback = fake_set_eval_callback;
     r->ggml_backend_sched_reset = fake_sched_reset;
     r->ggml_backend_sched_free = fake_sched_free;
-    r->llama_decode = fake_decode;
-    r->llama_encode = fake_decode;
+    BY_VALUE(llama_decode, fake_decode);
+    BY_VALUE(llama_encode, fake_decode);
     r->llama_process = fake_process;
     r->llama_batch_ext_init = fake_ext_init;
     r->llama_batch_ext_free = fake_ext_free;
@@ -344,8 +473,8 @@ void fake_real(void) {
     r->llama_get_sampled_token_ith = fake_sampled;
     r->llama_get_memory = fake_get_memory;
     r->llama_free = fake_free;
-    r->llama_model_load_from_file = fake_load;
-    r->llama_init_from_model = fake_init;
+    BY_VALUE(llama_model_load_from_file, fake_load);
+    BY_VALUE(llama_init_from_model, fake_init);
     r->llama_get_model = fake_get_model;
     r->llama_model_meta_val_str = fake_meta;
     r->llama_model_desc = fake_desc;

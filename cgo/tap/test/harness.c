@@ -77,6 +77,7 @@ void shm_make(struct shm * s, const struct shm_options * o) {
     s->bytes = slots_offset + slots * slot_bytes;
     s->fd = memfd_create("llamatap-test", MFD_CLOEXEC);
     MUST(s->fd >= 0 && ftruncate(s->fd, (off_t) s->bytes) == 0);
+    s->life[0] = s->life[1] = -1;
     s->base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
     MUST(s->base != MAP_FAILED);
     struct tap_header * h = s->h = (struct tap_header *) s->base;
@@ -149,7 +150,11 @@ void shm_sleep(struct shm * s, int64_t ns) {
 
 void tap_join(struct shm * s) {
     fake_real();
-    MUST(tap_attach(dup(s->fd)) == 0);
+    tap.given = false;
+    MUST(tap_attach(s->fd, s->life[0]) == 0);
+    s->h->pid = 0; // a fork of the test may have joined it before
+    tap_join_now();
+    MUST(tap_recording());
 }
 
 void tap_leave(void) {
@@ -161,6 +166,7 @@ void tap_leave(void) {
     tap.used = NULL;
     tap.base = NULL;
     tap.header = NULL;
+    tap.given = tap.recording = tap.joined = tap.aside = tap.watched = false;
 }
 
 // ---- the log --------------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ struct shm_options {
 // A region in a memfd, laid out as collect.NewRegion does.
 struct shm {
     int                 fd;
+    int                 life[2]; // pipe that a case makes whose collector dies; -1: none
     size_t              bytes;
     uint8_t *           base;
     struct tap_header * h;
@@ -216,6 +217,7 @@ struct llama_context {
 };
 
 struct llama_batch_ext { int n; };
+extern uint32_t     fake_other;      // structures (enum tap_layout) that are of another version
 extern _Atomic int  fake_loads;      // calls of ggml_backend_load_all
 extern const char * fake_loads_from; // folder of the last ggml_backend_load_all_from_path
 extern _Atomic int fake_accepts; // calls of the real llama_sampler_accept; a sampler's ctx is the member that it hands tokens on to

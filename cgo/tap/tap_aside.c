@@ -1,0 +1,113 @@
+//go:build llama
+
+// tap_aside.c: the tap's own thread in the model's process: it touches the pool ahead of its use, then sleeps until the collector is
+// gone. It takes no signals of the program's and runs at the lowest priority.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 // linux/mman.h, since 5.14
+#endif
+
+// tap_prefault touches the pool's pages: a first touch in a data phase would cost the model a page fault each. Kernels before 5.14
+// refuse, and then that is what happens. Until it is done, the pool is as large as what it has touched.
+static void tap_prefault(void) {
+    enum { STEP = 1 << 20 };
+    uint8_t * pool = tap.base + tap.header->slots_offset;
+    const uint64_t slot = tap.header->slot_bytes, all = tap.header->n_slots * slot;
+    for (uint64_t done = 0; done < all;) {
+        const uint64_t n = all - done < STEP ? all - done : STEP;
+        if (madvise(pool + done, n, MADV_POPULATE_WRITE) == 0) {
+            done += n;
+            tap_pool_ready(done / slot);
+        } else if (errno != EINTR && errno != EAGAIN) {
+            break;
+        }
+    }
+    tap_pool_ready(all / slot);
+}
+
+// tap_stop_program ends the program as its user could: SIGTERM, and SIGKILL for one that is still there after five seconds.
+static void tap_stop_program(void) {
+    enum { GRACE_SECONDS = 5 };
+    kill(getpid(), SIGTERM);
+    sleep(GRACE_SECONDS);
+    kill(getpid(), SIGKILL);
+}
+
+// tap_bereaved ends recording because the collector is gone. Threads of the model that wait for room go on.
+static void tap_bereaved(struct tap_header * h) {
+    const bool recorded = atomic_exchange_explicit(&tap.recording, false, memory_order_relaxed) || tap.given;
+    tap.given = false;
+    atomic_fetch_add_explicit(&h->room, 1, memory_order_release);
+    syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (!recorded || atomic_load_explicit(&h->closed, memory_order_acquire)) {
+        return; // it had finished, or has recorded another process
+    }
+    if (h->config.on_failure == TAP_FAILURE_STOP) {
+        tap_say("the process that records was killed: ending this program, as --tap-on-failure stop says", "", "");
+        tap_stop_program();
+        return;
+    }
+    tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)", "", "");
+}
+
+// tap_aside is the thread. The collector holds the other end of a pipe that nobody writes to: the kernel closes it when the collector
+// dies, whatever way. The poll keeps the pipe open even where the program closes every descriptor that it does not know.
+static void * tap_aside(void * header) {
+    const struct sched_param none = {.sched_priority = 0};
+    setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
+    sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
+    struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
+    tap_prefault();
+    int n;
+    do {
+        n = poll(&life, 1, -1);
+    } while (n < 0 && errno == EINTR);
+    if (n > 0 && (life.revents & POLLHUP)) {
+        tap_bereaved(header);
+    }
+    return NULL;
+}
+
+void tap_aside_start(void) {
+    if (tap.aside || tap.life_fd < 0) {
+        return;
+    }
+    tap.aside = true;
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    tap_pool_ready(0);
+    tap.watched = pthread_create(&thread, NULL, tap_aside, tap.header) == 0;
+    if (tap.watched) {
+        pthread_detach(thread);
+    } else {
+        tap_pool_ready(tap.header->n_slots);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+bool tap_collector_lives(void) {
+    if (tap.watched) {
+        return true; // else recording would have ended
+    }
+    if (tap.life_fd >= 0) {
+        struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
+        return poll(&life, 1, 0) <= 0 || !(life.revents & POLLHUP);
+    }
+    const pid_t pid = tap.header->config.collector_pid; // that started this process, or is this process
+    return getppid() == pid || getpid() == pid;
+}
