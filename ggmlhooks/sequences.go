@@ -69,8 +69,9 @@ type sequence struct {
 	encoded   bool // its last row was an encoder's
 	output    bool // its last row was an output row
 	last      int32
-	tail      []place // generated tokens in the memory, by position, as far as they follow the prompt
-	redo      *place  // the first of them that was removed since its last row
+	tail      []place // the prompt's last token, if it was an output token, and what was generated after it, as far as it is in the memory
+	generates int     // of tail, the first that was generated
+	redo      *place  // the first of tail that was removed since the sequence's last row
 }
 
 type place struct{ pos, token int32 }
@@ -83,7 +84,7 @@ const noPos = math.MinInt32
 func newSequence() *sequence { return &sequence{request: RequestUnknown, last: noPos} }
 
 // remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a context shift. Removing
-// the end of what was generated is how drafts are rejected; removing more is the end of a request.
+// the end of what was generated is how drafts are rejected; after more was removed, a prompt comes.
 func (s *sequence) remove(first, end int32) {
 	if first > s.last || end >= 0 && end <= s.last {
 		return
@@ -91,11 +92,16 @@ func (s *sequence) remove(first, end int32) {
 	s.cut, s.last = true, max(first, 0)-1
 	for i, p := range s.tail {
 		if p.pos == first {
-			s.redo, s.tail = &place{p.pos, p.token}, s.tail[:i]
+			s.redo, s.tail, s.output = &place{p.pos, p.token}, s.tail[:i], s.output && i >= s.generates
 			return
 		}
 	}
 	s.output, s.redo, s.tail = false, nil, s.tail[:0]
+}
+
+// redone tells whether several rows stand where the first of them stood before: a draft model that follows its target.
+func (s *sequence) redone(token, pos int32, rows int) bool {
+	return rows > 1 && s.redo != nil && *s.redo == place{pos, token}
 }
 
 // move changes positions.
@@ -122,12 +128,12 @@ func (s *sequence) restore() {
 
 // copyOf makes the sequence go on where another one is.
 func (s *sequence) copyOf(from *sequence) {
-	s.cut, s.output, s.last, s.redo, s.tail = true, from.output, from.last, nil, append(s.tail[:0], from.tail...)
+	s.cut, s.output, s.last, s.redo, s.tail, s.generates = true, from.output, from.last, nil, append(s.tail[:0], from.tail...), from.generates
 }
 
 // begins tells whether a row begins a request.
-func (s *sequence) begins(phase Phase, pos int32, encoder bool) RequestCause {
-	prompt := phase == PhasePrefill && (encoder || !s.encoded)
+func (s *sequence) begins(now *turn, pos int32, encoder bool) RequestCause {
+	prompt := now.phase == PhasePrefill && !now.redone && (encoder || !s.encoded)
 	switch {
 	case s.request == RequestUnknown:
 		return RequestFirst
@@ -145,13 +151,17 @@ func (s *sequence) begins(phase Phase, pos int32, encoder bool) RequestCause {
 func (s *sequence) note(row *CallRow, pos int32, phase Phase, encoder bool) {
 	s.sampler, s.cut, s.redo = false, false, nil
 	s.encoded, s.output, s.last = encoder, row.Output, pos
-	if phase != PhaseDecode {
-		s.tail = s.tail[:0]
+	switch {
+	case phase == PhaseDecode:
+		s.generated = true
+	case row.Output:
+		s.tail, s.generates = s.tail[:0], 1
+	default:
+		s.tail, s.generates = s.tail[:0], 0
 		return
 	}
-	s.generated = true
 	if len(s.tail) == maxTail {
-		s.tail = s.tail[:copy(s.tail, s.tail[maxTail/2:])]
+		s.tail, s.generates = s.tail[:copy(s.tail, s.tail[maxTail/2:])], 0
 	}
 	s.tail = append(s.tail, place{pos, row.Token})
 }
@@ -160,6 +170,7 @@ func (s *sequence) note(row *CallRow, pos int32, phase Phase, encoder bool) {
 type turn struct {
 	rows, outputs int
 	phase         Phase // of all its rows, once the first was seen
+	redone        bool
 }
 
 // SequenceTracker tells of each token row what it was for and to which request of its sequence it belongs. llama.h knows neither, so
@@ -249,13 +260,15 @@ func (t *SequenceTracker) Phase(begun []RequestBegin, row *CallRow, pos int32) (
 	now := t.turns[row.Seqs[0]]
 	if now.phase == PhaseUnknown {
 		now.phase = PhasePrefill
-		if t.chosen(t.seqs[row.Seqs[0]], now, row.Token, pos) {
+		s := t.seqs[row.Seqs[0]]
+		now.redone = s.redone(row.Token, pos, now.rows)
+		if t.chosen(s, now, pos) {
 			now.phase = PhaseDecode
 		}
 	}
 	for _, number := range row.Seqs {
 		s := t.sequence(number)
-		if cause := s.begins(now.phase, pos, t.encoder); cause != RequestNone {
+		if cause := s.begins(now, pos, t.encoder); cause != RequestNone {
 			s.request, s.generated = s.request+1, false
 			begun = append(begun, RequestBegin{Seq: number, Number: s.request, Cause: cause})
 		}
@@ -265,14 +278,8 @@ func (t *SequenceTracker) Phase(begun []RequestBegin, row *CallRow, pos int32) (
 }
 
 // chosen tells whether the rows that a sequence brings, of which this is the first, were generated.
-func (t *SequenceTracker) chosen(s *sequence, now *turn, token, pos int32) bool {
-	switch {
-	case !t.read || pos <= 0 || !s.output:
-		return false
-	case now.rows == 1, t.accepts && now.outputs == now.rows:
-		return true
-	}
-	return s.redo != nil && *s.redo == place{pos, token}
+func (t *SequenceTracker) chosen(s *sequence, now *turn, pos int32) bool {
+	return t.read && pos > 0 && s.output && (now.rows == 1 || t.accepts && now.outputs == now.rows || now.redone)
 }
 
 // Request returns the number of the request that the sequence's last row belongs to.

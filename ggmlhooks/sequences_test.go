@@ -185,6 +185,17 @@ func TestSequenceTracker(t *testing.T) {
 			0@4 9!
 			remove 0 4 -1
 			0@4 8 7!`, "p0:first p0; d0; d0; d0 d0 d0; d0; p1:memory p1"},
+		{"a draft model that follows from the prompt's last token on", `0@0 1 2
+			0@2 3!
+			accept
+			0@3 4!
+			accept
+			remove 0 2 -1
+			0@2 3 4 5!
+			accept
+			0@5 6!
+			remove 0 2 -1
+			0@2 3!`, "p0:first p0; p0; d0; p0 p0 p0; d0; p1:memory"},
 		{"all rows are outputs, nobody accepts", `0@0 1 2! 3!
 			read
 			0@3 4! 5!

@@ -45,6 +45,7 @@ type Recorder struct {
 	newest  map[uint32]uint64 // newest graph of each context
 	ctxs    map[uint32]*context
 	open    map[uint64]*execution // begun and not ended
+	settled []settled             // by first token; waiting for those before them
 	use     Use
 	free    []*execution
 	packet  stream.Packet
@@ -255,30 +256,6 @@ func (r *Recorder) appendExecution(x *execution) error {
 	return r.o.Stream.AppendExecution(&x.Execution)
 }
 
-// settle counts an execution as what it was, and hands on its tokens.
-func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
-	r.use.Graphs[phase]++
-	r.use.NS[phase] += x.ns
-	if phase == ggmlhooks.PhaseSetup {
-		r.use.Rows[phase] += int64(len(x.Rows))
-		return nil
-	}
-	if len(x.Rows) > 0 && r.use.FirstNS == 0 {
-		r.use.FirstNS = x.MonoNS
-	}
-	r.use.LastNS = x.MonoNS + x.ns
-	for i := range x.Rows {
-		r.use.Rows[x.Rows[i].Phase]++
-		if r.o.Tokens == nil {
-			continue
-		}
-		if err := r.o.Tokens.Append(x.Execution.Ctx, &x.Rows[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // ExecEnd ends a micro-batch.
 func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	x := r.open[e.Number]
@@ -293,7 +270,7 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	}
 	err := r.settle(x, x.phase)
 	r.free = append(r.free, x)
-	return errors.Join(err, r.o.Stream.Commit())
+	return errors.Join(err, r.tell(), r.o.Stream.Commit())
 }
 
 func (r *Recorder) pending(x *execution) bool {
@@ -336,7 +313,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 		errs = append(errs, r.o.Stream.AppendResolution(written))
 	}
 	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
-	return errors.Join(append(errs, r.o.Stream.Commit())...)
+	return errors.Join(append(errs, r.tell(), r.o.Stream.Commit())...)
 }
 
 // SeqChange notes what the program did to sequences. A context that is given no samplers itself follows the one that is: a draft model's
@@ -423,5 +400,5 @@ func (r *Recorder) Finish() error {
 		errs = append(errs, r.settle(x, x.phase))
 		delete(r.open, number)
 	}
-	return errors.Join(append(errs, r.o.Stream.Commit())...)
+	return errors.Join(append(errs, r.tell(), r.o.Stream.Commit())...)
 }

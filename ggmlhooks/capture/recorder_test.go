@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -169,6 +170,36 @@ func TestRequests(t *testing.T) {
 	}
 	if !slices.Equal(b.script.begun, want) {
 		t.Errorf("begun: %+v, want %+v", b.script.begun, want)
+	}
+}
+
+// Tokens are told in their order, whichever context is decided about first.
+func TestTokensOfContextsInOrder(t *testing.T) {
+	b := newBench(t, Options{})
+	one := func(ctx uint32, exec uint64, token int64, provisional bool) {
+		b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, Ctx: ctx, TokenFirst: token, Tokens: []int32{int32(token)}, Provisional: provisional}))
+	}
+	end := func(exec uint64) { b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: exec})) }
+	one(0, 1, 0, true)
+	end(1)
+	one(1, 2, 1, false)
+	one(2, 3, 2, false)
+	end(3)
+	end(2)
+	one(0, 4, 3, true)
+	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: 4})) // execution 4 still runs
+	one(1, 5, 4, false)
+	end(5)
+	end(4)
+	b.check(b.recorder.Finish())
+	told := []string{}
+	for _, event := range b.script.events {
+		if strings.HasPrefix(event, "token") {
+			told = append(told, strings.Fields(event)[1])
+		}
+	}
+	if got := strings.Join(told, " "); got != "0 1 2 3 4" {
+		t.Errorf("tokens were told as %s", got)
 	}
 }
 
