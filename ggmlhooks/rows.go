@@ -1,12 +1,14 @@
 package ggmlhooks
 
+import "slices"
+
 // llama.cpp cuts a call's batch into micro-batches and may put the rows of several sequences in another order. The graph's inputs
 // tell each row's token and position exactly; which sequence it belongs to only the program's batch tells. RowMatcher joins the
 // two.
 //
-// A micro-batch that equals the next rows of the batch is those rows. Otherwise llama.cpp has grouped rows by sequence: then each
-// row takes the first unused row of the batch with its token and position, one that continues the sequence of the row before it
-// going first.
+// A micro-batch that equals the next rows of the batch is those rows. Otherwise llama.cpp has grouped rows by sequence, and which it takes
+// first is known: see split. Where that does not fit either, each row takes the first unused row of the batch with its token and
+// position, one that continues the sequence of the row before it going first.
 type RowMatcher struct {
 	rows   []CallRow
 	used   []bool
@@ -35,6 +37,9 @@ func (m *RowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
 			dst = append(dst, int32(m.cursor))
 			m.cursor++
 		}
+		return dst
+	}
+	if dst, ok := m.split(dst, tokens, pos); ok {
 		return dst
 	}
 	m.index()
@@ -82,13 +87,18 @@ func (m *RowMatcher) index() {
 	}
 }
 
+func (m *RowMatcher) unused(key rowKey) []int32 {
+	return slices.DeleteFunc(m.places[key], func(i int32) bool { return m.used[i] })
+}
+
 // pick takes a row with token and position out of the index.
 func (m *RowMatcher) pick(token, pos, before int32) int32 {
 	key := rowKey{token, pos}
-	if len(m.places[key]) == 0 {
+	places := m.unused(key)
+	if len(places) == 0 {
 		key.pos = PosAuto
+		places = m.unused(key)
 	}
-	places := m.places[key]
 	if len(places) == 0 {
 		return -1
 	}

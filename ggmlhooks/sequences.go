@@ -79,7 +79,10 @@ type place struct{ pos, token int32 }
 // maxTail bounds what is remembered of generated tokens: far more than a program drafts ahead.
 const maxTail = 512
 
-const noPos = math.MinInt32
+const (
+	noPos      = math.MinInt32 // of a sequence without cells
+	unknownPos = math.MaxInt32 // of a sequence with cells, nobody knows how many
+)
 
 func newSequence() *sequence { return &sequence{request: RequestUnknown, last: noPos} }
 
@@ -115,7 +118,9 @@ func (s *sequence) move(c *SeqChange) {
 		}
 		return pos / max(c.Value, 1)
 	}
-	s.last = moved(s.last)
+	if s.last != unknownPos {
+		s.last = moved(s.last)
+	}
 	for i := range s.tail {
 		s.tail[i].pos = moved(s.tail[i].pos)
 	}
@@ -123,12 +128,26 @@ func (s *sequence) move(c *SeqChange) {
 
 // restore puts a state of unknown length in the place of what was there.
 func (s *sequence) restore() {
-	s.cut, s.output, s.last, s.redo, s.tail = true, false, math.MaxInt32, nil, s.tail[:0]
+	s.cut, s.output, s.last, s.redo, s.tail = true, false, unknownPos, nil, s.tail[:0]
 }
 
 // copyOf makes the sequence go on where another one is.
 func (s *sequence) copyOf(from *sequence) {
 	s.cut, s.output, s.last, s.redo, s.tail, s.generates = true, from.output, from.last, nil, append(s.tail[:0], from.tail...), from.generates
+}
+
+// position is where a row stands: as the graph has it, else as the program wrote it, else where llama.h says that it comes, behind the
+// sequence's last.
+func (s *sequence) position(row *CallRow, pos int32) int32 {
+	switch {
+	case pos != PosAuto:
+		return pos
+	case row.Pos != PosAuto:
+		return row.Pos
+	case s.last == unknownPos:
+		return PosAuto
+	}
+	return max(s.last, -1) + 1
 }
 
 // begins tells whether a row begins a request.
@@ -255,14 +274,15 @@ func (t *SequenceTracker) Change(c *SeqChange) {
 	}
 }
 
-// Phase returns the phase of a row at pos and appends the requests that begin with it to begun. Request then tells the row's.
-func (t *SequenceTracker) Phase(begun []RequestBegin, row *CallRow, pos int32) (Phase, []RequestBegin) {
-	now := t.turns[row.Seqs[0]]
+// Take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row with position,
+// sequences, phase and request, and appends the requests that begin with it to begun.
+func (t *SequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
+	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]
+	pos = first.position(row, pos)
 	if now.phase == PhaseUnknown {
 		now.phase = PhasePrefill
-		s := t.seqs[row.Seqs[0]]
-		now.redone = s.redone(row.Token, pos, now.rows)
-		if t.chosen(s, now, pos) {
+		now.redone = first.redone(row.Token, pos, now.rows)
+		if t.chosen(first, now, pos) {
 			now.phase = PhaseDecode
 		}
 	}
@@ -274,13 +294,10 @@ func (t *SequenceTracker) Phase(begun []RequestBegin, row *CallRow, pos int32) (
 		}
 		s.note(row, pos, now.phase, t.encoder)
 	}
-	return now.phase, begun
+	return Row{Pos: pos, Seqs: row.Seqs, Phase: now.phase, Request: first.request}, begun
 }
 
 // chosen tells whether the rows that a sequence brings, of which this is the first, were generated.
 func (t *SequenceTracker) chosen(s *sequence, now *turn, pos int32) bool {
 	return t.read && pos > 0 && s.output && (now.rows == 1 || t.accepts && now.outputs == now.rows || now.redone)
 }
-
-// Request returns the number of the request that the sequence's last row belongs to.
-func (t *SequenceTracker) Request(seq int32) int32 { return t.sequence(seq).request }

@@ -89,8 +89,8 @@ func callOf(t *testing.T, line string) (rows []CallRow) {
 func told(tracker *SequenceTracker, rows []CallRow) string {
 	var words []string
 	for i := range rows {
-		phase, begun := tracker.Phase(nil, &rows[i], rows[i].Pos)
-		word := fmt.Sprint(phase.String()[:1], tracker.Request(rows[i].Seqs[0]))
+		row, begun := tracker.Take(nil, &rows[i], rows[i].Pos)
+		word := fmt.Sprint(row.Phase.String()[:1], row.Request)
 		for _, b := range begun {
 			word += ":" + b.Cause.String()
 		}
@@ -261,6 +261,37 @@ func TestSharedRows(t *testing.T) {
 	tracker.Reset(&Call{Rows: next, Read: true})
 	if got := told(&tracker, next); got != "d0" {
 		t.Errorf("the second sequence: %s", got)
+	}
+}
+
+// A row stands where its graph says, else where the program says, else behind the sequence's last.
+func TestPositions(t *testing.T) {
+	var tracker SequenceTracker
+	step := func(program, graph int32) Row {
+		rows := []CallRow{{Pos: program, Seqs: []int32{0}, Output: true}}
+		tracker.Reset(&Call{Rows: rows, Accepts: true})
+		row, _ := tracker.Take(nil, &rows[0], graph)
+		return row
+	}
+	for i, c := range []struct {
+		program, graph, want int32
+		phase                Phase
+		before               *SeqChange
+	}{
+		{PosAuto, PosAuto, 0, PhasePrefill, nil},
+		{PosAuto, PosAuto, 1, PhaseDecode, nil},
+		{2, PosAuto, 2, PhaseDecode, nil},
+		{PosAuto, 3, 3, PhaseDecode, nil},
+		{PosAuto, PosAuto, 2, PhaseDecode, &SeqChange{Kind: SeqAdd, First: 1, End: -1, Value: -2}},
+		{PosAuto, PosAuto, 0, PhasePrefill, &SeqChange{Seq: -1, First: 0, End: -1}},
+		{PosAuto, PosAuto, PosAuto, PhasePrefill, &SeqChange{Kind: SeqRestore}},
+	} {
+		if c.before != nil {
+			tracker.Change(c.before)
+		}
+		if row := step(c.program, c.graph); row.Pos != c.want || row.Phase != c.phase {
+			t.Errorf("row %d: %v at %d, want %v at %d", i, row.Phase, row.Pos, c.phase, c.want)
+		}
 	}
 }
 

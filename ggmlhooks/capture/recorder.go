@@ -196,21 +196,14 @@ func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
 	}
 	x.phase = ggmlhooks.PhaseDecode
 	for i, token := range e.Tokens {
-		row := ggmlhooks.Row{
-			Index: e.TokenFirst + int64(i), Token: token, Pos: int32(ggmlhooks.PosAuto), Phase: ggmlhooks.PhasePrefill, Request: ggmlhooks.RequestUnknown,
-		}
+		row := ggmlhooks.Row{Pos: ggmlhooks.PosAuto, Phase: ggmlhooks.PhasePrefill, Request: ggmlhooks.RequestUnknown}
 		if i < len(e.Pos) {
 			row.Pos = e.Pos[i]
 		}
 		if i < len(ctx.rows) && ctx.rows[i] >= 0 {
-			from := ctx.match.Row(ctx.rows[i])
-			row.Seqs = from.Seqs
-			row.Phase, x.begun = ctx.sequences.Phase(x.begun, from, row.Pos)
-			row.Request = ctx.sequences.Request(from.Seqs[0])
-			if row.Pos == ggmlhooks.PosAuto {
-				row.Pos = from.Pos
-			}
+			row, x.begun = ctx.sequences.Take(x.begun, ctx.match.Row(ctx.rows[i]), row.Pos)
 		}
+		row.Index, row.Token = e.TokenFirst+int64(i), token
 		if row.Phase == ggmlhooks.PhasePrefill {
 			x.phase = ggmlhooks.PhasePrefill
 		}
