@@ -32,17 +32,19 @@ func rows(tokens []rundir.TokenRecord, phase string) (n int) {
 // TestServerDrafts lets a second model draft, in a context of its own. What was drafted and rejected was computed, so it is recorded; the
 // server counts how much that was.
 func TestServerDrafts(t *testing.T) {
-	models := map[string]string{"itself": testenv.Model(t)}
+	own, other := testenv.Model(t), synthetic(t, "llama", gguf.Q8_0, nil)
+	pairs := map[string][2]string{"itself": {own, own}}
 	if nightly() {
-		models["another"] = synthetic(t, "llama", gguf.Q8_0, nil)
+		hybrid := synthetic(t, "jamba", gguf.Q8_0, nil)
+		pairs["another"], pairs["hybrid"], pairs["of a hybrid"] = [2]string{own, other}, [2]string{hybrid, hybrid}, [2]string{hybrid, other}
 	}
-	for name, model := range models {
-		t.Run(name, func(t *testing.T) { drafts(t, model) })
+	for name, pair := range pairs {
+		t.Run(name, func(t *testing.T) { drafts(t, pair[0], pair[1]) })
 	}
 }
 
-func drafts(t *testing.T, model string) {
-	s := serve(t, residual, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "draft-simple", "-md", model, "-td", "1")
+func drafts(t *testing.T, target, model string) {
+	s := serve(t, residual, "-m", target, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--spec-type", "draft-simple", "-md", model, "-td", "1")
 	prompts := []string{"func main() {", "func main() {", "package http", "func main() {\n\treturn"}
 	var answers []completionAnswer
 	var ids [][]int32
@@ -59,13 +61,13 @@ func drafts(t *testing.T, model string) {
 	rejected := 0
 	for i, a := range answers {
 		id := request{seq: int32(i / 3), number: int32(i % 3)}
-		drafted(t, got, id, ids[i], a)
+		drafted(t, got, id, ids[i], a, c.meta.Contexts[0].Type == "hybrid")
 		rejected += a.Timings.Drafted - a.Timings.Accepted
 	}
 	if rejected == 0 {
 		t.Error("no draft was rejected: nothing was tested")
 	}
-	for ctx, want := range []string{testenv.Model(t), model} {
+	for ctx, want := range []string{target, model} {
 		if have := c.meta.Contexts[ctx]; have.Ctx != uint32(ctx) || have.Model.Path != want {
 			t.Errorf("context %d is of %s, want %s", have.Ctx, have.Model.Path, want)
 		}
@@ -74,8 +76,8 @@ func drafts(t *testing.T, model string) {
 }
 
 // drafted compares a request in both contexts with the server's answer. The target verifies each token that was chosen together with its
-// drafts; the draft model decodes to draft, and then what the target decoded.
-func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, prompt []int32, a completionAnswer) {
+// drafts; the draft model decodes to draft, and then what the target decoded. A memory that cannot be cut back is restored after a rejection, and what was accepted is decoded again.
+func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, prompt []int32, a completionAnswer, again bool) {
 	t.Helper()
 	target := all[id]
 	id.ctx = 1
@@ -90,11 +92,12 @@ func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, pro
 		}
 	}
 	verified := a.Predicted - 1 - a.Timings.Accepted + a.Timings.Drafted
-	if n := rows(target, "decode"); n != verified {
-		t.Errorf("%+v: %d tokens decoded by the target, want %d: %+v", id, n, verified, a.Timings)
+	decoded := rows(target, "decode")
+	if decoded != verified && !(again && decoded > verified) {
+		t.Errorf("%+v: %d tokens decoded by the target, want %d: %+v", id, decoded, verified, a.Timings)
 	}
-	if n := rows(draft, "decode"); n != verified+a.Timings.Drafted {
-		t.Errorf("%+v: %d tokens decoded by the draft model, want %d: %+v", id, n, verified+a.Timings.Drafted, a.Timings)
+	if n := rows(draft, "decode"); n != decoded+a.Timings.Drafted {
+		t.Errorf("%+v: %d tokens decoded by the draft model, want %d: %+v", id, n, decoded+a.Timings.Drafted, a.Timings)
 	}
 }
 
