@@ -58,3 +58,30 @@ func TestCoverage(t *testing.T) {
 		t.Errorf("the true median lay in %d of %d intervals", hits, rounds)
 	}
 }
+
+func TestAtMost(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      Verdict
+	}{{10, 20, Passed}, {31, 40, Failed}, {20, 31, Unresolved}} {
+		if got := (Interval{Median: (c.low + c.high) / 2, Low: c.low, High: c.high, Pairs: 8}).atMost(30); got != c.want {
+			t.Errorf("[%g, %g] of at most 30: %s, want %s", c.low, c.high, got, c.want)
+		}
+	}
+}
+
+// TestStartup times commands of which one sleeps before it writes.
+func TestStartup(t *testing.T) {
+	if ms, err := firstByte(t.Context(), []string{"sh", "-c", "sleep 0.05; echo a"}); err != nil || ms < 50 {
+		t.Errorf("%g ms, %v", ms, err)
+	}
+	for _, line := range []string{"echo a; exit 3", "exit 0"} {
+		if _, err := firstByte(t.Context(), []string{"sh", "-c", line}); err == nil {
+			t.Errorf("%q is timed", line)
+		}
+	}
+	more, ratio, err := Startup{Base: []string{"echo", "a"}, Test: []string{"echo", "b"}}.Run(t.Context(), 3, rand.New(rand.NewPCG(1, 2)))
+	if err != nil || more.Pairs != 3 || ratio.Pairs != 3 || ratio.Low <= 0 {
+		t.Errorf("%+v, %+v, %v", more, ratio, err)
+	}
+}

@@ -35,6 +35,9 @@ func (t Tap) Run(ctx context.Context) error {
 	}
 	fmt.Fprintf(t.Out, "%-58s %-44s %-10s %s\n", "what", "figure (median [95 % interval])", "gate", "verdict")
 	t.off(row)
+	if err := t.startup(ctx, random, row); err != nil {
+		return err
+	}
 	plain := t.Model.Run("run")
 	pairs := t.pairs(plain)
 	for _, p := range pairs {

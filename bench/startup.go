@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// A Startup compares how long two commands take from their start to their first byte of output, in pairs of random order.
+type Startup struct {
+	Base, Test []string // command lines
+}
+
+// Run returns the differences Test − Base in milliseconds and the ratios Test / Base of so many pairs. A first pair that brings the
+// files into memory is not counted.
+func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differences, ratios Interval, err error) {
+	var more, times []float64
+	for i := range pairs + 1 {
+		order := [2][]string{s.Base, s.Test}
+		turned := random.IntN(2)
+		var ms [2]float64
+		for _, side := range []int{turned, 1 - turned} {
+			if ms[side], err = firstByte(ctx, order[side]); err != nil {
+				return differences, ratios, err
+			}
+		}
+		if i > 0 {
+			more, times = append(more, ms[1]-ms[0]), append(times, ms[1]/ms[0])
+		}
+	}
+	return MedianInterval(more), MedianInterval(times), nil
+}
+
+// firstByte is the time in milliseconds until a command writes something to its standard output.
+func firstByte(ctx context.Context, line []string) (float64, error) {
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	_, readErr := out.Read(make([]byte, 1))
+	took := time.Since(begin)
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("%s: %w", cmd, err)
+	}
+	if readErr != nil {
+		return 0, fmt.Errorf("%s wrote nothing", cmd)
+	}
+	return float64(took.Nanoseconds()) / 1e6, nil
+}
+
+// startup prints what the drop-in adds to a program's start, and how soon run has its first token. Both sides of the latter warm up, and
+// neither fits parameters to the device's memory.
+func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error {
+	if t.Completion == "" {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	help := []string{"--help"}
+	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out", os.TempDir()} // --help computes nothing to record
+	pairs := max(3*t.Limits.MinPairs, 20)
+	more, _, err := Startup{append([]string{t.Completion}, help...), append(tapped, help...)}.Run(ctx, pairs, random)
+	if err != nil {
+		return err
+	}
+	row("(f) drop-in, tapped: start until the first byte of --help", fmt.Sprintf("+%.1f ms [%.1f, %.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
+		"≤ 30 ms", more.atMost(30))
+	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "1", "--temp", "0", "-c", "512", "-t", strconv.Itoa(t.Model.Threads)}
+	completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off"}, common...)
+	_, ratio, err := Startup{completion, append([]string{self, "run", "--ignore-eos"}, common...)}.Run(ctx, pairs, random)
+	if err != nil {
+		return err
+	}
+	row("(f) run / llama-completion, start until the first token", ratio.String(), "≤ 1.00", ratio.atMost(1))
+	return nil
+}
+
+// atMost judges a gate that the figure must not pass. Fewer than six pairs resolve nothing.
+func (i Interval) atMost(gate float64) Verdict {
+	return Interval{-i.Median, -i.High, -i.Low, i.Pairs}.AtLeast(-gate)
+}
