@@ -63,7 +63,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"-m", testenv.Model(t), "-t", "1", "-no-cnv", "-p", "func", "-n", "3", "--temp", "0", "--log-disable"}
-	want := end(t, testenv.NeedTool(t, "llama-completion").Command(args...))
+	want := end(t, original(t, "llama-completion", args...))
 	for name, tap := range map[string][]string{"plain": nil, "tapped": onTap} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("llama-completion", append(args, tap...)...)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// A server is llama-server under llamatap exec.
+// A server is llama-server, as somebody started it.
 type server struct {
 	cmd    *exec.Cmd
 	url    string
@@ -25,19 +26,20 @@ type server struct {
 	exited chan struct{}
 }
 
-// serve starts llama-server and returns when it answers.
+// serve starts llama-server under llamatap exec and returns when it answers.
 func serve(t *testing.T, tap []string, args ...string) *server {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
-	s := &server{url: fmt.Sprintf("http://127.0.0.1:%d", port), out: t.TempDir(), exited: make(chan struct{})}
-	all := append([]string{"exec", "--tap-out", s.out}, tap...)
-	all = append(all, "--", "llama-server", "-m", testenv.Model(t), "--host", "127.0.0.1", "--port", strconv.Itoa(port))
-	s.cmd = exec.Command(testenv.NeedBinary(t), append(all, args...)...)
+	out := t.TempDir()
+	line := slices.Concat([]string{testenv.NeedBinary(t), "exec", "--tap-out", out}, tap, []string{"--", "llama-server"}, args)
+	return serveBy(t, out, line...)
+}
+
+// serveBy starts llama-server by a command line that lacks model and address, and returns when it answers. out is where it records.
+func serveBy(t *testing.T, out string, line ...string) *server {
+	t.Helper()
+	port := freePort(t)
+	s := &server{url: "http://127.0.0.1:" + port, out: out, exited: make(chan struct{})}
+	s.cmd = exec.Command(line[0], append(line[1:], "-m", testenv.Model(t), "--host", "127.0.0.1", "--port", port)...)
 	s.cmd.Stderr = &s.stderr
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -57,6 +59,17 @@ func serve(t *testing.T, tap []string, args ...string) *server {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// freePort is a port of loopback that nobody listens on now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
 // A completionAnswer is what llama-server says about a completion.

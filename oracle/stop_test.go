@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +32,13 @@ type going struct {
 // begin starts llamatap in a process group of its own and returns when it has recorded something.
 func begin(t *testing.T, args ...string) *going {
 	t.Helper()
-	g := &going{out: t.TempDir(), exited: make(chan struct{})}
-	g.cmd = exec.Command(testenv.NeedBinary(t), args...)
+	return beginBy(t, exec.Command(testenv.NeedBinary(t), args...))
+}
+
+// beginBy is begin with a command that becomes llamatap.
+func beginBy(t *testing.T, cmd *exec.Cmd) *going {
+	t.Helper()
+	g := &going{cmd: cmd, out: t.TempDir(), exited: make(chan struct{})}
 	g.cmd.Env = append(os.Environ(), "LLAMATAP_OUT="+g.out)
 	g.cmd.Stdout, g.cmd.Stderr = &g.stdout, &g.stderr
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -48,7 +54,7 @@ func begin(t *testing.T, args ...string) *going {
 	for g.recorded(t) < 256<<10 {
 		select {
 		case <-g.exited:
-			t.Fatalf("%q ended early: %v\n%s", args, g.cmd.ProcessState, g.stderr.String())
+			t.Fatalf("%q ended early: %v\n%s", cmd.Args, g.cmd.ProcessState, g.stderr.String())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -169,6 +175,23 @@ func TestInterruptTwice(t *testing.T) {
 		}
 		g.left(t)
 	}
+}
+
+// TestIgnored: what the shell has a job ignore, as nohup does, is ignored by the model too.
+func TestIgnored(t *testing.T) {
+	args := append([]string{"-c", `trap '' HUP INT; exec "$0" "$@"`, testenv.NeedBinary(t), "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless...)
+	g := beginBy(t, exec.Command("sh", append(args, everything...)...))
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(g.model(t)) + "/status")
+	if err != nil || !regexp.MustCompile(`(?m)^SigIgn:.*[13579bdf]$`).Match(text) { // HUP is the lowest bit
+		t.Errorf("%v\n%s", err, text)
+	}
+	unix.Kill(-g.cmd.Process.Pid, unix.SIGHUP)
+	time.Sleep(50 * time.Millisecond)
+	unix.Kill(g.cmd.Process.Pid, unix.SIGTERM)
+	if status := g.wait(t); !status.Signaled() || status.Signal() != unix.SIGTERM {
+		t.Errorf("ended with %v", g.cmd.ProcessState)
+	}
+	g.left(t)
 }
 
 // TestTerminate sends SIGTERM to the collector alone, which passes it on.
