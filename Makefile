@@ -51,7 +51,7 @@ cgo/tap/zflags.go: llama
 
 bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 	@mkdir -p bin
-	$(CC) $(C_FLAGS) -fPIC -shared $(cflags) -o $@.new $(tap_c) -ldl -pthread
+	$(CC) $(C_FLAGS) -fPIC -shared -DLLAMATAP_PRELOADED $(cflags) -o $@.new $(tap_c) -ldl -pthread
 	@mv $@.new $@
 
 bench: build

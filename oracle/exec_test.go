@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // ids are the numbers that greedy printed.
@@ -92,3 +94,6 @@ func TestScript(t *testing.T) {
 		t.Errorf("the summary does not tell of the other process\n%s", o.stderr)
 	}
 }
+
+// sameToken compares two tokens of different runs.
+func sameToken(a, b rundir.TokenRecord) bool { return reflect.DeepEqual(a, b) }

@@ -35,9 +35,9 @@ int main(int argc, char ** argv) {
         return 2;
     }
 #ifdef LATE
-    library = dlopen("libllama.so.0", RTLD_NOW | RTLD_LOCAL);
-    base = dlopen("libggml.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL || base == NULL) {
+    base = dlopen("libggml.so.0", RTLD_NOW | RTLD_LOCAL); // first: libllama searches only a path of its own for it
+    library = base != NULL ? dlopen("libllama.so.0", RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 3;
     }

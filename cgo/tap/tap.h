@@ -127,6 +127,9 @@ void tap_real_init(void);
 // tap_real_missing writes the names of the entry points that were not found, separated by spaces.
 void tap_real_missing(char * missing, size_t missing_size);
 
+// tap_dlsym is the C library's dlsym. For RTLD_NEXT it looks behind this object.
+void * tap_dlsym(void * handle, const char * name);
+
 // tap_real_need looks for a function that the program calls and that was not there so far. Without it the program cannot go on.
 void tap_real_need(void * const volatile * function, const char * name);
 

@@ -128,7 +128,7 @@ static size_t tap_meta(const struct llama_model * model, const char * key, char 
 
 void tap_context_announce(struct tap_context * c) {
     char desc[256] = "", path[TAP_PATH_SIZE] = "", arch[64] = "", name[256] = "";
-    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = c->number, .model = UINT32_MAX, .flash_attn = c->flash_attn};
+    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = c->number, .model = UINT32_MAX, .flash_attn = c->flash_attn, .ftype = -1};
     struct tap_sched * s = tap_sched_of((ggml_backend_sched_t) (void *) c->ptr, false);
     if (s == NULL && tap_real.llama_get_model != NULL) { // not a scheduler's stand-in
         const struct llama_model * m = tap_real.llama_get_model(c->ptr);

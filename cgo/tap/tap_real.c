@@ -37,7 +37,7 @@ static void * tap_library_find(const struct tap_libraries * l, const char * name
     for (int i = 0; i < l->n && found == NULL; i++) {
         void * library = dlopen(l->paths[i], RTLD_LAZY | RTLD_NOLOAD);
         if (library != NULL) {
-            found = dlsym(library, name);
+            found = tap_dlsym(library, name);
             dlclose(library);
         }
     }
@@ -53,7 +53,7 @@ void tap_real_init(void) {
     dl_iterate_phdr(tap_library_note, &tap_libraries);
 #define TAP_REAL_FIND(ret, name, params)                                                                                    \
     if (tap_real.name == NULL) {                                                                                            \
-        void * found = dlsym(RTLD_NEXT, #name);                                                                             \
+        void * found = tap_dlsym(RTLD_NEXT, #name);                                                                             \
         tap_real.name = (ret(*) params) (found != NULL ? found : tap_library_find(&tap_libraries, #name));                  \
     }
     TAP_REAL_FUNCTIONS(TAP_REAL_FIND)
@@ -84,7 +84,7 @@ bool tap_real_loaded(void) {
     pthread_mutex_lock(&tap_real_lock);
     tap_libraries.n = 0;
     dl_iterate_phdr(tap_library_note, &tap_libraries);
-    const bool loaded = tap_libraries.n > 0 || dlsym(RTLD_NEXT, "llama_backend_init") != NULL;
+    const bool loaded = tap_libraries.n > 0 || tap_dlsym(RTLD_NEXT, "llama_backend_init") != NULL;
     pthread_mutex_unlock(&tap_real_lock);
     return loaded;
 }

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	tapped "github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/models"
@@ -68,8 +69,14 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) er
 	return record(recorders, cmd, append([]string{"run"}, args...))
 }
 
+// errTapped refuses to record below another recording: a program has one tap.
+var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two")}
+
 // record runs a prepared program under the tap and ends as the program ended.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
+	if tapped.Recording() {
+		return errTapped
+	}
 	result, err := session.Run(context.Background(), session.Options{
 		Tap: tap, Command: cmd, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: os.Stderr,

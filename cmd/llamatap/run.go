@@ -33,6 +33,9 @@ func runRun(args []string) error {
 		return exitStatus{Code: 2, Err: err}
 	}
 	if tap.Recording() {
+		if len(rest) < len(args) {
+			return errTapped
+		}
 		defer tap.Detach()
 		return runModel(cfg)
 	}

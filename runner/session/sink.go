@@ -92,19 +92,9 @@ func identify(c *ggmlhooks.Context) (rundir.Model, *gguf.Vocab) {
 	if c.FileType >= 0 {
 		m.FileType = gguf.FileType(c.FileType).String()
 	}
-	var file *gguf.File
-	var err error
-	if c.Path != "" {
-		if path, err := filepath.Abs(c.Path); err == nil {
-			m.Path = path
-		}
-		file, err = gguf.Open(c.Path)
-	} else {
-		m.Path = "embedded:" + models.DefaultName
-		file, err = gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
-	}
+	file := modelFile(c, &m)
 	m.ID = rundir.ModelID(m.Name, m.FileType)
-	if err != nil {
+	if file == nil {
 		return m, nil
 	}
 	id := gguf.Identify(file, c.Path)
@@ -116,6 +106,27 @@ func identify(c *ggmlhooks.Context) (rundir.Model, *gguf.Vocab) {
 		return m, &vocab
 	}
 	return m, nil
+}
+
+// modelFile reads the header of a context's model and notes where it lies. A model without a path is the embedded one if it bears its
+// name; of another one nothing more is known, and nil is returned.
+func modelFile(c *ggmlhooks.Context, m *rundir.Model) *gguf.File {
+	if c.Path != "" {
+		if path, err := filepath.Abs(c.Path); err == nil {
+			m.Path = path
+		}
+		file, err := gguf.Open(c.Path)
+		if err != nil {
+			return nil
+		}
+		return file
+	}
+	file, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	if err != nil || c.Name == "" || gguf.Identify(file, "").Name != c.Name {
+		return nil
+	}
+	m.Path = "embedded:" + models.DefaultName
+	return file
 }
 
 // open makes the run directory and the writers into it.
