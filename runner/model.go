@@ -30,8 +30,12 @@ func CheckModel(path string) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%w %s is no regular file: save the model as a file first", ErrModel, path)
 	}
-	if _, err := gguf.Open(path); err != nil {
+	file, err := gguf.Open(path)
+	if err != nil {
 		return fmt.Errorf("%w %w: %s", ErrModel, err, ggufRemedy(err)) // err begins with the path
+	}
+	if err := file.Check(); err != nil {
+		return fmt.Errorf("%w %s: %w: %s", ErrModel, path, err, ggufRemedy(err))
 	}
 	return nil
 }
