@@ -6,10 +6,12 @@ import "slices"
 // tell each row's token and position exactly; which sequence it belongs to only the program's batch tells. RowMatcher joins the
 // two.
 //
-// A micro-batch that equals the next rows of the batch is those rows. Otherwise llama.cpp has grouped rows by sequence, and which it takes
-// first is known: see split. Where that does not fit either, each row takes the first unused row of the batch with its token and
+// A micro-batch that equals the next rows of the batch, as many as a micro-batch takes or all that are left, is those rows. Otherwise
+// llama.cpp has grouped rows by sequence, and which it takes first is known: see split. Where that does not fit either, each row takes the first unused row of the batch with its token and
 // position, one that continues the sequence of the row before it going first.
 type RowMatcher struct {
+	// UBatch is the most rows that the context's micro-batches have; 0 = unknown.
+	UBatch int
 	rows   []CallRow
 	used   []bool
 	cursor int
@@ -60,7 +62,8 @@ func at(pos []int32, i int) int32 {
 
 // follows reports whether the micro-batch is the next rows of the batch, in its order.
 func (m *RowMatcher) follows(tokens, pos []int32) bool {
-	if m.cursor+len(tokens) > len(m.rows) {
+	left := len(m.rows) - m.cursor
+	if len(tokens) > left || m.UBatch > 0 && len(tokens) != m.UBatch && len(tokens) != left {
 		return false
 	}
 	for i, token := range tokens {

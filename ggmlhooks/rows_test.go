@@ -2,6 +2,7 @@ package ggmlhooks
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +22,8 @@ func TestRowMatcher(t *testing.T) {
 		batches [][2][]int32 // tokens, positions
 		want    [][]int32
 	}{
+		{"two sequences of four, as the next two rows would be", callRows([3]int32{10, 9, 2}, [3]int32{1, 5, 0}, [3]int32{2, 6, 0}, [3]int32{1, 5, 3}, [3]int32{3, 6, 3}),
+			[][2][]int32{{{10, 1}, {9, 5}}, {{1, 2}, {5, 6}}, {{3}, {6}}}, [][]int32{{0, 3}, {1, 2}, {4}}},
 		{"in order, cut in two", callRows([3]int32{1, 0, 0}, [3]int32{2, 1, 0}, [3]int32{3, 2, 0}),
 			[][2][]int32{{{1, 2}, {0, 1}}, {{3}, {2}}}, [][]int32{{0, 1}, {2}}},
 		{"equal prompts, taken as they come", interleaved,
@@ -45,7 +48,10 @@ func TestRowMatcher(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var m RowMatcher
+			m := RowMatcher{UBatch: 512}
+			if strings.HasPrefix(test.name, "in order") {
+				m.UBatch = 2
+			}
 			m.Reset(test.rows)
 			for i, b := range test.batches {
 				if got := m.Match(nil, b[0], b[1]); !slices.Equal(got, test.want[i]) {

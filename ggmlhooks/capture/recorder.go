@@ -93,6 +93,7 @@ type Use struct {
 	Graphs   map[ggmlhooks.Phase]int64
 	Rows     map[ggmlhooks.Phase]int64
 	NS       map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
+	Requests int64                     // that began
 	Held     int64                     // bytes held back now
 	FirstNS  int64                     // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64                     // monotonic time of the run's last graph end
@@ -112,8 +113,11 @@ func NewRecorder(o Options) *Recorder {
 // Use returns what the run did so far. Its maps are the recorder's.
 func (r *Recorder) Use() Use { return r.use }
 
-// Context notes nothing: whoever keeps metadata listens for itself.
-func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
+// Context notes how a context cuts its batches. Whoever keeps metadata listens for itself.
+func (r *Recorder) Context(c *ggmlhooks.Context) error {
+	r.context(c.Number).match.UBatch = int(c.NUBatch)
+	return nil
+}
 
 // Graph keeps a description until its context has a newer one and nothing of it is open.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {

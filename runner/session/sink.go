@@ -65,10 +65,12 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 		FlashAttn: map[int]string{-1: "auto", 0: "off", 1: "on"}[c.FlashAttn], Type: contextType(c),
 	})
 	s.vocabs[c.Number] = vocab
-	if s.recorder != nil {
-		return nil
+	if s.recorder == nil {
+		if err := s.open(model); err != nil {
+			return explain(err, s.o.Tap.Out)
+		}
 	}
-	return explain(s.open(model), s.o.Tap.Out)
+	return s.recorder.Context(c)
 }
 
 func contextType(c *ggmlhooks.Context) string {
