@@ -171,6 +171,9 @@ func TestRequests(t *testing.T) {
 	if !slices.Equal(b.script.begun, want) {
 		t.Errorf("begun: %+v, want %+v", b.script.begun, want)
 	}
+	if n := b.recorder.Use().Requests; n != 3 {
+		t.Errorf("%d requests counted, 3 began after the set-up", n)
+	}
 }
 
 // Tokens are told in their order, whichever context is decided about first.

@@ -30,6 +30,7 @@ func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
 		r.use.FirstNS = x.MonoNS
 	}
 	r.use.LastNS = x.MonoNS + x.ns
+	r.use.Requests += int64(len(x.begun))
 	for i := range x.Rows {
 		r.use.Rows[x.Rows[i].Phase]++
 	}

@@ -50,6 +50,7 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	}
 	m.Tokens = &rundir.Tokens{
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode], Setup: use.Rows[ggmlhooks.PhaseSetup],
+		Requests: use.Requests,
 	}
 	for _, loss := range stats.Losses {
 		m.Losses = append(m.Losses, rundir.Loss{Cause: loss.Cause, Packets: loss.Packets, Bytes: loss.Bytes})

@@ -104,6 +104,8 @@ type Tokens struct {
 	Prompt    int64 `json:"prompt"`
 	Generated int64 `json:"generated"`
 	Setup     int64 `json:"setup"` // computed and thrown away before the run proper
+	// Requests counts the requests of all sequences of all contexts; absent where no sequence is known.
+	Requests int64 `json:"requests,omitempty"`
 }
 
 // Loss is a cause for which something was not recorded, and how much.
