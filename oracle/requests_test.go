@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -267,6 +268,22 @@ func TestServerContextShift(t *testing.T) {
 	}
 }
 
+// TestRequestsOfCLI types two turns of a chat: each is a request, and the second one's prompt goes on where the first one's answer ended.
+func TestRequestsOfCLI(t *testing.T) {
+	cmd := command(t, append([]string{"exec"}, append(residual, "--", "llama-cli", "-m", testenv.Model(t), "-n", "5", "--temp", "0", "-t", "1", "--simple-io")...)...)
+	cmd.Stdin = strings.NewReader("func main() {\npackage http\n/exit\n")
+	c := finish(t, cmd, t.TempDir()).good(t).capture(t).sealed(t)
+	wantRows(t, c)
+	got := c.requests()
+	first, second := got[request{}], got[request{number: 1}]
+	if len(got) != 2 || rows(first, "decode") != 4 || rows(second, "decode") != 4 || rows(first, "prefill") == 0 || rows(second, "prefill") == 0 {
+		t.Fatalf("%d requests, of %d and %d tokens", len(got), len(first), len(second))
+	}
+	if last := first[len(first)-1].Pos; second[0].Pos > last+1 || second[0].Pos < last {
+		t.Errorf("the second turn begins at %d, the first one ended at %d", second[0].Pos, last)
+	}
+}
+
 // TestServerEmbeddings asks for embeddings and for a ranking: every token is prompt, every text a request.
 func TestServerEmbeddings(t *testing.T) {
 	for kind, flags := range map[string][]string{
@@ -321,7 +338,7 @@ func TestServerLoad(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
-			q := question{prompt: fmt.Sprintf("func f%d() {", i), slot: -1, n: 2 + i%5}
+			q := question{prompt: fmt.Sprintf("func f%d() {", i), slot: -1, n: 16 + i%9}
 			answers[i], prompts[i] = s.ask(t, q), s.tokenize(t, q.prompt)
 		})
 	}

@@ -97,6 +97,9 @@ func wantRows(t *testing.T, c *capture) {
 			t.Errorf("metadata counts %d tokens of %s, and there are %d", got, phase, count[phase])
 		}
 	}
+	if got, want := c.meta.Tokens.Requests, int64(len(c.requests())); got != want {
+		t.Errorf("metadata counts %d requests, and there are %d", got, want)
+	}
 	rows := 0
 	for _, e := range c.execs() {
 		if e.Phase.String() != "setup" {
