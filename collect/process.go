@@ -34,14 +34,19 @@ type Process struct {
 // every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model, see [Process.Exit]; TERM and HUP
 // are passed on. Once the model is gone this process ignores INT and HUP, so that it can seal what was recorded.
 func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
-	cmd.ExtraFiles = append(cmd.ExtraFiles, region.File(), region.Life())
+	shared, err := passOn(region.File(), region.Life())
+	if err != nil {
+		return nil, err
+	}
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
-	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d,%d", FDVariable, 1+len(cmd.ExtraFiles), 2+len(cmd.ExtraFiles)))
+	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d,%d", FDVariable, shared[0], shared[1]))
 	p := &Process{Region: region, cmd: cmd, terminal: lookAtTerminal(cmd.Stdin), done: make(chan struct{})}
 	signals := p.listen()
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	shared.close()
+	if err != nil {
 		signal.Stop(signals)
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
@@ -62,6 +67,30 @@ func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// descriptors are open files that a program which is started next inherits under the same numbers.
+type descriptors []int
+
+// passOn opens files once more under numbers that are free here, so that a program keeps every descriptor that its user gave it, such
+// as 3 of "3<file". (exec.Cmd.ExtraFiles would take 3 for us.)
+func passOn(files ...*os.File) (passed descriptors, err error) {
+	const first = 64 // behind those that shells name
+	for _, file := range files {
+		fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD, first)
+		if err != nil {
+			passed.close()
+			return nil, fmt.Errorf("pass the shared memory on: %w", err)
+		}
+		passed = append(passed, fd)
+	}
+	return passed, nil
+}
+
+func (d descriptors) close() {
+	for _, fd := range d {
+		unix.Close(fd)
+	}
 }
 
 // schedIdle is Linux's SCHED_IDLE: a thread that runs when nobody else wants to, and yields at once.

@@ -181,3 +181,21 @@ func TestFrontWithoutTap(t *testing.T) {
 	}
 	cmd.Wait()
 }
+
+// TestFrontDescriptor: a file that the user gives a program as its descriptor 3 is the program's.
+func TestFrontDescriptor(t *testing.T) {
+	file, err := os.Open(textFile(t, "func main() {"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	args := []string{"-m", testenv.Model(t), "-t", "1", "-no-cnv", "-f", "/dev/fd/3", "-n", "3", "--temp", "0", "--log-disable"}
+	give := func(cmd *exec.Cmd) result {
+		cmd.ExtraFiles = []*os.File{file}
+		return end(t, cmd)
+	}
+	want := give(original(t, "llama-completion", args...))
+	cmd := front(t, onTap, "llama-completion", args...)
+	same(t, give(cmd), want)
+	sealedBelow(t, cmd)
+}
