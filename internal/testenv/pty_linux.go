@@ -176,6 +176,16 @@ func (term *Terminal) fd() (fd int) {
 // PID is the program's process id, and that of its session.
 func (term *Terminal) PID() int { return term.cmd.Process.Pid }
 
+// EndsWithin waits so long for the end of the program, and tells whether it came.
+func (term *Terminal) EndsWithin(d time.Duration) bool {
+	select {
+	case <-term.gone:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // Wait waits for the end of the program and of its output, and returns how it ended.
 func (term *Terminal) Wait() syscall.WaitStatus {
 	term.t.Helper()

@@ -169,5 +169,7 @@ func (p Program) environment() []string {
 	if before := os.Getenv("LD_LIBRARY_PATH"); before != "" {
 		path += ":" + before
 	}
-	return append(env, "LD_LIBRARY_PATH="+path)
+	const name = "LD_LIBRARY_PATH="
+	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) }) // exec(2) keeps both
+	return append(env, name+path)
 }
