@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -42,29 +41,12 @@ type Run struct {
 	given map[string]bool // names of the settings that a flag or the environment set
 }
 
-// Sampling is how tokens are chosen.
-type Sampling struct {
-	Seed             uint32 // RandomSeed: one from the system
-	Temperature      float32
-	TopK             int
-	TopP             float32
-	MinP             float32
-	RepeatLastN      int
-	RepeatPenalty    float32
-	PresencePenalty  float32
-	FrequencyPenalty float32
-	IgnoreEOS        bool
-}
-
-// RandomSeed, as a seed, takes one from the system.
-const RandomSeed uint32 = math.MaxUint32
-
 // NewRun returns llama.cpp's defaults.
 func NewRun() *Run {
 	return &Run{
 		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
 		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
-		Sampling: Sampling{Seed: RandomSeed, Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, RepeatLastN: 64, RepeatPenalty: 1},
+		Sampling: defaultSampling(),
 	}
 }
 

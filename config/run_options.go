@@ -25,6 +25,7 @@ type llamaOption struct {
 // shortNames are the names that llama.cpp writes behind one dash though they have several letters.
 var shortNames = map[string]bool{
 	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
+	"jf": true, "bs": true,
 }
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
@@ -76,29 +77,6 @@ func computeOptions() []llamaOption {
 			help: "how weights come into memory: " + strings.Join(loadModes, ", "), set: setLoadMode},
 		{key: "load-mode", names: []string{"no-mmap"}, help: "the same as --load-mode none", set: loadSwitch("none")},
 		{key: "load-mode", names: []string{"mlock"}, help: "the same as --load-mode mmap+mlock", set: loadSwitch("mmap+mlock")},
-	}
-}
-
-func samplingOptions() []llamaOption {
-	return []llamaOption{
-		{section: "sampling", key: "seed", names: []string{"s", "seed"}, form: "SEED", byDef: "-1", help: "seed of the random numbers; -1: a random one", set: setSeed},
-		{key: "temp", names: []string{"temp", "temperature"}, form: "N", env: "LLAMA_ARG_TEMPERATURE", byDef: "0.80",
-			help: "temperature; 0: always the likeliest token", set: number32(func(r *Run) *float32 { return &r.Temperature }, math.Inf(-1), math.Inf(1))},
-		{key: "top-k", names: []string{"top-k"}, form: "N", env: "LLAMA_ARG_TOP_K", byDef: "40",
-			help: "keep the N likeliest tokens; 0: all", set: integer(func(r *Run) *int { return &r.TopK }, math.MinInt32, "a whole number")},
-		{key: "top-p", names: []string{"top-p"}, form: "N", env: "LLAMA_ARG_TOP_P", byDef: "0.95",
-			help: "keep the likeliest tokens that together have this probability; 1: all", set: number32(func(r *Run) *float32 { return &r.TopP }, 0, 1)},
-		{key: "min-p", names: []string{"min-p"}, form: "N", env: "LLAMA_ARG_MIN_P", byDef: "0.05",
-			help: "keep tokens with at least this share of the likeliest one's probability; 0: all", set: number32(func(r *Run) *float32 { return &r.MinP }, 0, 1)},
-		{key: "repeat-last-n", names: []string{"repeat-last-n"}, form: "N", byDef: "64",
-			help: "how many last tokens the penalties look at; 0: none", set: integer(func(r *Run) *int { return &r.RepeatLastN }, 0, "0 for none, or a number of tokens")},
-		{key: "repeat-penalty", names: []string{"repeat-penalty"}, form: "N", env: "LLAMA_ARG_REPEAT_PENALTY", byDef: "1.00",
-			help: "penalty of repeated tokens, above 0; 1: none", set: number32(func(r *Run) *float32 { return &r.RepeatPenalty }, math.SmallestNonzeroFloat32, math.Inf(1))},
-		{key: "presence-penalty", names: []string{"presence-penalty"}, form: "N", env: "LLAMA_ARG_PRESENCE_PENALTY", byDef: "0.00",
-			help: "penalty of tokens that occurred; 0: none", set: number32(func(r *Run) *float32 { return &r.PresencePenalty }, math.Inf(-1), math.Inf(1))},
-		{key: "frequency-penalty", names: []string{"frequency-penalty"}, form: "N", env: "LLAMA_ARG_FREQUENCY_PENALTY", byDef: "0.00",
-			help: "penalty for each time that a token occurred; 0: none", set: number32(func(r *Run) *float32 { return &r.FrequencyPenalty }, math.Inf(-1), math.Inf(1))},
-		{key: "ignore-eos", names: []string{"ignore-eos"}, help: "never generate a token that ends the text", set: boolean(func(r *Run) *bool { return &r.IgnoreEOS })},
 	}
 }
 
@@ -169,10 +147,15 @@ func number32(field func(*Run) *float32, low, high float64) func(*Run, string) e
 			return errors.New("give a number")
 		}
 		if f < low || f > high {
-			if math.IsInf(high, 1) {
+			switch {
+			case low == math.SmallestNonzeroFloat32:
 				return errors.New("give a number above 0")
+			case math.IsInf(high, 1):
+				return fmt.Errorf("give a number of at least %g", float32(low))
+			case math.IsInf(low, -1):
+				return fmt.Errorf("give a number of at most %g", float32(high))
 			}
-			return fmt.Errorf("give a number from %g to %g", low, high)
+			return fmt.Errorf("give a number from %g to %g", float32(low), float32(high))
 		}
 		*field(r) = float32(f)
 		return nil
@@ -231,15 +214,6 @@ func setGPULayers(r *Run, s string) error {
 		return errors.New("give a number of layers, auto or all")
 	}
 	r.GPULayers = max(int(n), -1)
-	return nil
-}
-
-func setSeed(r *Run, s string) error {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < -1 || n > math.MaxUint32 {
-		return fmt.Errorf("give a number from 0 to %d, or -1 for a random seed", uint32(math.MaxUint32))
-	}
-	r.Seed = uint32(n)
 	return nil
 }
 

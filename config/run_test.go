@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -43,7 +44,22 @@ func TestRunFlags(t *testing.T) {
 		}},
 		{"equals", "--temp=0 --top-k=0 --predict=3", func(r *Run) { r.Temperature, r.TopK, r.Predict = 0, 0, 3 }},
 		{"sampling", "--temperature 1.5 --top-k -1 --top-p 0.5 --min-p 0 --repeat-last-n 0 --repeat-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 --ignore-eos", func(r *Run) {
-			r.Sampling = Sampling{Seed: RandomSeed, Temperature: 1.5, TopK: -1, TopP: 0.5, RepeatPenalty: 1.1, PresencePenalty: -0.5, FrequencyPenalty: 0.25, IgnoreEOS: true}
+			r.Temperature, r.TopK, r.TopP, r.MinP, r.RepeatLastN = 1.5, -1, 0.5, 0, 0
+			r.RepeatPenalty, r.PresencePenalty, r.FrequencyPenalty, r.IgnoreEOS = 1.1, -0.5, 0.25, true
+		}},
+		{"samplers", "--samplers Top-K;NUCLEUS;temp;typp -l 7+1.5 --logit-bias 8-inf --dry-sequence-breaker a --dry-sequence-breaker b --grammar-file x --grammar y", func(r *Run) {
+			r.Samplers = []string{"top_k", "top_p", "temperature", "typ_p"}
+			r.LogitBias = []LogitBias{{7, 1.5}, {8, float32(math.Inf(-1))}}
+			r.DryBreakers, r.Grammar = []string{"a", "b"}, "y"
+		}},
+		{"sampler letters", "--sampler-seq ksa --mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dry-sequence-breaker none --temp -1 -bs --grammar y --grammar-file x", func(r *Run) {
+			r.Samplers, r.DryBreakers = []string{"top_k", "top_n_sigma", "adaptive_p"}, []string{}
+			r.Mirostat, r.MirostatEta, r.MirostatTau, r.Temperature, r.OnBackend, r.GrammarFile = 2, 0.2, 4, 0, true, "x"
+		}},
+		{"sampler numbers", "--top-nsigma 1 --typical-p 0.5 --xtc-probability 0.5 --xtc-threshold 0.2 --dry-multiplier 1 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 9 --adaptive-target 0.5 --adaptive-decay 0.99 --dynatemp-range 0.5 --dynatemp-exp 2", func(r *Run) {
+			r.TopNSigma, r.TypicalP, r.XTCProbability, r.XTCThreshold = 1, 0.5, 0.5, 0.2
+			r.DryMultiplier, r.DryBase, r.DryAllowedLength, r.DryLastN = 1, 2, 3, 9
+			r.AdaptiveTarget, r.AdaptiveDecay, r.DynatempRange, r.DynatempExponent = 0.5, 0.99, 0.5, 2
 		}},
 		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
@@ -114,6 +130,19 @@ func TestRunErrors(t *testing.T) {
 		{"ubatch above batch", []string{"-p", "a", "-b", "8", "-ub", "16"}, "lower -ub"},
 		{"threads", []string{"-p", "a", "-t", "1000"}, "at most 512"},
 		{"top-p", []string{"-p", "a", "--top-p", "1.5"}, "from 0 to 1"},
+		{"samplers", []string{"-p", "a", "--samplers", "top_k;topq"}, `there is no sampler "topq"`},
+		{"sampler letters", []string{"-p", "a", "--sampler-seq", "kq"}, "edskypmxt"},
+		{"dry base", []string{"-p", "a", "--dry-base", "0.5"}, "at least 1"},
+		{"dry length", []string{"-p", "a", "--dry-allowed-length", "-1"}, "at least 0"},
+		{"adaptive target", []string{"-p", "a", "--adaptive-target", "2"}, "at most 1"},
+		{"adaptive decay", []string{"-p", "a", "--adaptive-decay", "1"}, "from 0 to 0.99"},
+		{"mirostat", []string{"-p", "a", "--mirostat", "3"}, "take 1 or 2"},
+		{"logit bias", []string{"-p", "a", "-l", "12"}, "15043+1"},
+		{"logit bias of a word", []string{"-p", "a", "-l", "the+1"}, "15043+1"},
+		{"logit bias without a number", []string{"-p", "a", "-l", "12+x"}, "15043+1"},
+		{"grammar file", []string{"-p", "a", "--grammar-file", ""}, "no file name"},
+		{"JSON schema", []string{"-p", "a", "-j", "{}"}, "llamatap llama-cli"},
+		{"JSON schema file", []string{"-p", "a", "-jf", "x.json"}, "llamatap llama-cli"},
 		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},
 		{"infinite", []string{"-p", "a", "--temp", "1e99"}, "give a number"},
 		{"repeat-penalty", []string{"-p", "a", "--repeat-penalty", "0"}, "above 0"},

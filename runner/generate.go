@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ func (r *run) complete(prompt string) error {
 			return err
 		}
 	}
+	r.result.Seed = r.sampler.Seed() // a random one is drawn anew after the warm-up
 	if r.model.Vocab().EndsGeneration(tokens[len(tokens)-1]) {
 		r.result.Finish = FinishStop // so does llama-completion, and decodes nothing
 		return nil
@@ -71,6 +73,7 @@ func (r *run) warmUp() error {
 	r.llama.Memory().Clear(true)
 	r.llama.Synchronize()
 	r.llama.PerfReset()
+	r.sampler.Reset()
 	r.pos = 0
 	r.result.WarmUp = time.Since(begin)
 	return err
@@ -84,7 +87,9 @@ func (r *run) prefill(tokens []llama.Token) error {
 	for done := 0; done < len(tokens); done += size {
 		part := tokens[done:min(done+size, len(tokens))]
 		for _, token := range part {
-			r.sampler.Accept(token) // the penalties look at the prompt too
+			if err := r.sampler.AcceptPrompt(token); err != nil { // the penalties look at the prompt too
+				return err
+			}
 		}
 		if err := r.decode(part); err != nil {
 			return err
@@ -116,11 +121,10 @@ func (r *run) generate() error {
 			r.result.Finish = FinishInterrupted
 			return nil
 		}
-		token, err := r.sampler.Sample(r.llama, -1)
+		token, err := r.choose()
 		if err != nil {
 			return err
 		}
-		r.sampler.Accept(token)
 		r.result.Tokens++
 		r.text.pending = r.model.Vocab().AppendPiece(r.text.pending, token, false)
 		if err := r.text.write(); err != nil {
@@ -137,6 +141,18 @@ func (r *run) generate() error {
 	}
 	r.result.Finish = FinishLength
 	return nil
+}
+
+// choose chooses the next token and tells the sampler that it is taken.
+func (r *run) choose() (llama.Token, error) {
+	token, err := r.sampler.Sample(r.llama, -1)
+	if err == nil {
+		err = r.sampler.Accept(token)
+	}
+	if errors.Is(err, llama.ErrGrammar) {
+		err = fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar", grammarName(&r.sampling), err)
+	}
+	return token, err
 }
 
 // finish is why generation ends with this token, or "".

@@ -78,6 +78,12 @@ func (r *run) load() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.makeSampler(); err != nil {
+		return err
+	}
+	if r.sampling.OnBackend && r.sampling.Grammar+r.sampling.GrammarFile == "" {
+		params.Sampler = r.sampler
+	}
 	if r.llama, err = r.model.NewContext(params); err != nil {
 		return fmt.Errorf("%w: lower -c or -ub, or take a smaller -ctk and -ctv", err)
 	}
@@ -86,12 +92,17 @@ func (r *run) load() (err error) {
 	if r.batch, err = llama.NewBatch(r.llama.Batch(), 1); err != nil {
 		return err
 	}
-	r.sampling = modelSampling(r.Config, r.model, r.Stderr)
-	r.sampler = newSampler(r.model.Vocab(), r.sampling)
-	r.result.SamplesChance = r.sampling.Temperature > 0
-	r.result.Seed = r.sampler.Seed()
 	r.result.Load = time.Since(begin)
 	return nil
+}
+
+// makeSampler makes the sampler from the settings and what the model recommends.
+func (r *run) makeSampler() (err error) {
+	r.sampling = modelSampling(r.Config, r.model, r.Stderr)
+	warnSampling(&r.sampling, r.model.Vocab(), r.Stderr)
+	r.result.SamplesChance = r.sampling.Chance()
+	r.sampler, err = newSampler(r.model.Vocab(), &r.sampling, r.Config.Escape)
+	return err
 }
 
 func logLevel(verbose bool) llama.LogLevel {
@@ -123,9 +134,6 @@ func interruptWith(ctx context.Context, x *llama.Context) (stop func()) {
 }
 
 func (r *run) close() {
-	if r.sampler != nil {
-		r.sampler.Close()
-	}
 	if r.batch != nil {
 		r.batch.Close()
 	}
@@ -134,6 +142,9 @@ func (r *run) close() {
 	}
 	if r.llama != nil {
 		r.llama.Close()
+	}
+	if r.sampler != nil {
+		r.sampler.Close() // the context may use it
 	}
 	if r.model != nil {
 		r.model.Close()

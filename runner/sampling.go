@@ -4,34 +4,102 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
+	"os"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 )
 
-// newSampler builds the chain that llama-completion builds for these settings: logit bias, penalties, top-k, top-p, min-p,
-// temperature, then the choice. Samplers that llama.cpp has in between but that are off by default change nothing and are left out.
-func newSampler(vocab *llama.Vocab, s config.Sampling) *llama.Sampler {
-	chain := llama.NewSampler(vocab)
-	chain.AddLogitBias(forbidden(vocab, s.IgnoreEOS))
-	chain.AddPenalties(s.RepeatLastN, s.RepeatPenalty, s.FrequencyPenalty, s.PresencePenalty)
-	chain.AddTopK(s.TopK)
-	chain.AddTopP(s.TopP, 0)
-	chain.AddMinP(s.MinP, 0)
-	chain.AddTemperature(s.Temperature, 0, 1)
-	if s.Temperature > 0 {
-		chain.AddDist(s.Seed)
-	} else {
-		chain.AddGreedy()
+// newSampler builds what llama-completion builds for these settings: logit bias, the samplers in their order and the one that chooses,
+// and the grammar beside them. Mirostat replaces all but bias and temperature.
+func newSampler(vocab *llama.Vocab, s *config.Sampling, escape bool) (*llama.Sampler, error) {
+	biases, err := logitBiases(vocab, s)
+	if err != nil {
+		return nil, err
 	}
-	return chain
+	grammar, err := readGrammar(s)
+	if err != nil {
+		return nil, err
+	}
+	chain := llama.NewSampler(vocab)
+	chain.AddLogitBias(biases)
+	switch s.Mirostat {
+	case 1:
+		chain.AddTemperature(s.Temperature, 0, 1)
+		chain.AddMirostat(s.MirostatTau, s.MirostatEta, s.Seed)
+	case 2:
+		chain.AddTemperature(s.Temperature, 0, 1)
+		chain.AddMirostat2(s.MirostatTau, s.MirostatEta, s.Seed)
+	default:
+		addSamplers(chain, s, escape)
+	}
+	if grammar == "" {
+		return chain, nil
+	}
+	if err := chain.SetGrammar(grammar, "root"); err != nil {
+		chain.Close()
+		return nil, fmt.Errorf("%s: %w: correct it; where llama.cpp wrote a line above, that says what is wrong", grammarName(s), err)
+	}
+	return chain, nil
 }
 
-// forbidden are the tokens that are never to be chosen: those that the model names, and with ignoreEnd all that end a text.
-func forbidden(vocab *llama.Vocab, ignoreEnd bool) (biases []llama.LogitBias) {
+// addSamplers adds the samplers in their order and, wherever adaptive_p stands, at the end the one that chooses.
+func addSamplers(chain *llama.Sampler, s *config.Sampling, escape bool) {
+	adaptive := false
+	for _, name := range s.Samplers {
+		switch name {
+		case "penalties":
+			chain.AddPenalties(s.RepeatLastN, s.RepeatPenalty, s.FrequencyPenalty, s.PresencePenalty)
+		case "dry":
+			chain.AddDry(dry(s, escape))
+		case "top_n_sigma":
+			chain.AddTopNSigma(s.TopNSigma)
+		case "top_k":
+			chain.AddTopK(s.TopK)
+		case "typ_p":
+			chain.AddTypical(s.TypicalP, 0)
+		case "top_p":
+			chain.AddTopP(s.TopP, 0)
+		case "min_p":
+			chain.AddMinP(s.MinP, 0)
+		case "xtc":
+			chain.AddXTC(s.XTCProbability, s.XTCThreshold, 0, s.Seed)
+		case "temperature":
+			chain.AddTemperature(s.Temperature, s.DynatempRange, s.DynatempExponent)
+		case "infill":
+			chain.AddInfill()
+		case "adaptive_p":
+			adaptive = true
+		}
+	}
+	if adaptive {
+		chain.AddAdaptive(s.AdaptiveTarget, s.AdaptiveDecay, s.Seed)
+	} else {
+		chain.AddDist(s.Seed)
+	}
+}
+
+func dry(s *config.Sampling, escape bool) llama.Dry {
+	d := llama.Dry{Multiplier: s.DryMultiplier, Base: s.DryBase, AllowedLength: s.DryAllowedLength, LastN: s.DryLastN, Breakers: s.DryBreakers}
+	if escape {
+		d.Breakers = make([]string, len(s.DryBreakers))
+		for i, text := range s.DryBreakers {
+			d.Breakers[i] = unescape(text)
+		}
+	}
+	return d
+}
+
+// logitBiases are the biases that were asked for, those that forbid what ends a text, and the tokens that the model forbids.
+func logitBiases(vocab *llama.Vocab, s *config.Sampling) (biases []llama.LogitBias, err error) {
 	never := float32(math.Inf(-1))
-	if ignoreEnd && vocab.End() != llama.NoToken {
+	for _, b := range s.LogitBias {
+		if int(b.Token) >= vocab.Tokens() {
+			return nil, fmt.Errorf("--logit-bias: there is no token %d: this model has tokens 0 to %d", b.Token, vocab.Tokens()-1)
+		}
+		biases = append(biases, llama.LogitBias{Token: llama.Token(b.Token), Bias: b.Bias})
+	}
+	if s.IgnoreEOS && vocab.End() != llama.NoToken {
 		for token := llama.Token(0); int(token) < vocab.Tokens(); token++ {
 			if vocab.EndsGeneration(token) {
 				biases = append(biases, llama.LogitBias{Token: token, Bias: never})
@@ -41,37 +109,37 @@ func forbidden(vocab *llama.Vocab, ignoreEnd bool) (biases []llama.LogitBias) {
 	for _, token := range vocab.Suppressed() {
 		biases = append(biases, llama.LogitBias{Token: token, Bias: never})
 	}
-	return biases
+	return biases, nil
 }
 
-// modelSampling puts in place of defaults what the model's metadata recommends (general.sampling.…), as llama-completion does. What a
-// flag or the environment gave stays. It warns of recommendations that run cannot follow.
-func modelSampling(cfg *config.Run, model *llama.Model, warn io.Writer) config.Sampling {
-	s := cfg.Sampling
-	whole := func(name, key string, to *int) {
-		if text, ok := model.Meta("general.sampling." + key); ok && !cfg.Given(name) {
-			if n, err := strconv.ParseInt(text, 10, 32); err == nil {
-				*to = int(n)
-			}
-		}
+// readGrammar is the grammar that was asked for, or "".
+func readGrammar(s *config.Sampling) (string, error) {
+	if s.GrammarFile == "" {
+		return s.Grammar, nil
 	}
-	number := func(name, key string, to *float32) {
-		if text, ok := model.Meta("general.sampling." + key); ok && !cfg.Given(name) {
-			if f, err := strconv.ParseFloat(text, 32); err == nil {
-				*to = float32(f)
-			}
-		}
+	text, err := os.ReadFile(s.GrammarFile)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--grammar-file %s: %w: check the path, or give the grammar with --grammar", s.GrammarFile, cause(err))
+	case len(text) == 0:
+		return "", fmt.Errorf("--grammar-file %s is empty: write a grammar in GBNF into it, or leave the flag out", s.GrammarFile)
 	}
-	whole("top-k", "top_k", &s.TopK)
-	number("top-p", "top_p", &s.TopP)
-	number("min-p", "min_p", &s.MinP)
-	number("temp", "temp", &s.Temperature)
-	whole("repeat-last-n", "penalty_last_n", &s.RepeatLastN)
-	number("repeat-penalty", "penalty_repeat", &s.RepeatPenalty)
-	for _, key := range []string{"sequence", "xtc_probability", "mirostat"} {
-		if text, ok := model.Meta("general.sampling." + key); ok && text != "0" && text != "0.000000" {
-			fmt.Fprintf(warn, "llamatap: the model recommends the sampler setting %s=%s, which run does not have: llama-completion would follow it\n", key, text)
-		}
+	return string(text), nil
+}
+
+func grammarName(s *config.Sampling) string {
+	if s.GrammarFile != "" {
+		return "--grammar-file " + s.GrammarFile
 	}
-	return s
+	return "--grammar"
+}
+
+// warnSampling tells of what will not be as asked for, as llama-completion does.
+func warnSampling(s *config.Sampling, vocab *llama.Vocab, warn io.Writer) {
+	if s.IgnoreEOS && vocab.End() == llama.NoToken {
+		fmt.Fprintln(warn, "llamatap: this model has no token that ends a text: --ignore-eos changes nothing")
+	}
+	if s.OnBackend && s.Grammar+s.GrammarFile != "" {
+		fmt.Fprintln(warn, "llamatap: a grammar cannot be followed on a device: --backend-sampling is left off")
+	}
 }

@@ -66,16 +66,26 @@ var (
 	} = Memory{}
 	_ interface {
 		Close()
+		SetGrammar(string, string) error
 		AddLogitBias([]LogitBias)
 		AddPenalties(int, float32, float32, float32)
+		AddDry(Dry)
+		AddTopNSigma(float32)
 		AddTopK(int)
+		AddTypical(float32, int)
 		AddTopP(float32, int)
 		AddMinP(float32, int)
+		AddXTC(float32, float32, int, uint32)
 		AddTemperature(float32, float32, float32)
+		AddInfill()
 		AddDist(uint32)
 		AddGreedy()
+		AddAdaptive(float32, float32, uint32)
+		AddMirostat(float32, float32, uint32)
+		AddMirostat2(float32, float32, uint32)
 		Sample(*Context, int) (Token, error)
-		Accept(Token)
+		Accept(Token) error
+		AcceptPrompt(Token) error
 		Reset()
 		Seed() uint32
 	} = (*Sampler)(nil)

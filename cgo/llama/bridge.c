@@ -129,16 +129,3 @@ void bridge_threads_free(struct bridge_threads * threads) {
 	}
 	threads->single = threads->batch = NULL;
 }
-
-llama_token bridge_sample(struct llama_sampler * chain, struct llama_context * ctx, int32_t i, llama_token_data * candidates, int32_t n_vocab) {
-	const float * logits = llama_get_logits_ith(ctx, i);
-	if (logits == NULL) {
-		return -2;
-	}
-	for (int32_t id = 0; id < n_vocab; id++) {
-		candidates[id] = (llama_token_data){ .id = id, .logit = logits[id], .p = 0.0f };
-	}
-	llama_token_data_array all = { .data = candidates, .size = (size_t) n_vocab, .selected = -1, .sorted = false };
-	llama_sampler_apply(chain, &all);
-	return all.selected < 0 ? -3 : all.data[all.selected].id;
-}

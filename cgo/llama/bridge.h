@@ -1,5 +1,5 @@
-// What package llama needs in C: llama.cpp's log, flags that its callbacks read, a file in memory, threads, and one step of sampling.
-// Nothing here calls Go.
+// What package llama needs in C: llama.cpp's log, flags that its callbacks read, a file in memory, threads, and one step of
+// sampling. Nothing here calls Go.
 #ifndef LLAMATAP_BRIDGE_H
 #define LLAMATAP_BRIDGE_H
 
@@ -53,8 +53,20 @@ bool bridge_threads_attach(struct llama_context * ctx, int n, int n_batch, struc
 // bridge_threads_free frees the pools; after llama_free of their context.
 void bridge_threads_free(struct bridge_threads * threads);
 
-// bridge_sample fills candidates (n_vocab of them) with the logits of output i, applies the chain and returns the chosen token;
-// -2: there are no logits, -3: the chain chose none.
-llama_token bridge_sample(struct llama_sampler * chain, struct llama_context * ctx, int32_t i, llama_token_data * candidates, int32_t n_vocab);
+// bridge_sampler is a chain of samplers with what choosing needs beside it.
+struct bridge_sampler {
+	struct llama_sampler * chain;
+	struct llama_sampler * grammar;    // NULL: none
+	llama_token_data *     candidates; // n of them
+	int32_t                n;          // tokens of the vocabulary
+	bool                   backend;    // the context may have applied a part of the chain, or all of it
+};
+// bridge_sample applies the sampler to output i of ctx and returns the chosen token. What the chain chooses is looked up in the
+// grammar; only where that forbids it, grammar and then chain are applied to all tokens. -2: there are no logits, -3: the chain chose
+// none, -4: the grammar allows none.
+llama_token bridge_sample(struct bridge_sampler * s, struct llama_context * ctx, int32_t i);
+// bridge_accept tells the chain, and the grammar where generated is set, of a token. false: the grammar does not allow it, and
+// nothing was told.
+bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated);
 
 #endif

@@ -2,6 +2,7 @@
 
 package llama
 
+// #include <stdlib.h>
 // #include "bridge.h"
 import "C"
 
@@ -38,7 +39,15 @@ func (m *Model) NewContext(params ContextParams) (*Context, error) {
 	}
 	why, stop := collectErrors()
 	defer stop()
-	c := C.llama_init_from_model(m.c, params.c())
+	p := params.c()
+	if params.Sampler != nil {
+		config := (*C.struct_llama_sampler_seq_config)(C.calloc(1, C.size_t(unsafe.Sizeof(C.struct_llama_sampler_seq_config{}))))
+		defer C.free(unsafe.Pointer(config))
+		config.sampler = params.Sampler.c.chain
+		p.samplers, p.n_samplers = config, 1
+		params.Sampler.c.backend = true
+	}
+	c := C.llama_init_from_model(m.c, p)
 	if c == nil {
 		return nil, why(ErrContext)
 	}

@@ -20,6 +20,8 @@ var (
 	ErrDecode = errors.New("llama.cpp cannot decode the batch")
 	// ErrNoLogits: the batch has no output at the index asked for.
 	ErrNoLogits = errors.New("no logits at this index")
+	// ErrGrammar: the grammar cannot be read, or it forbids a token, or all that are left.
+	ErrGrammar = errors.New("grammar")
 	// ErrDevice: a device or server of this name does not exist.
 	ErrDevice = errors.New("no such device")
 	// ErrClosed: the object was closed.

@@ -147,12 +147,24 @@ type ContextParams struct {
 	TypeK, TypeV CacheType
 	// NoPerf leaves llama.cpp's own clocks off; Perf then counts, but times are zero.
 	NoPerf bool
+	// Sampler, if not nil, is applied in the graphs of sequence 0, as far as the devices can. It must outlive the context, and be
+	// complete before.
+	Sampler *Sampler
 }
 
 // LogitBias is added to a token's logit before anything else looks at it.
 type LogitBias struct {
 	Token Token
 	Bias  float32
+}
+
+// Dry is how repetitions of earlier text are made less likely.
+type Dry struct {
+	Multiplier    float32  // 0: not at all
+	Base          float32  // by how much the penalty grows with each token of a repetition; at least 1
+	AllowedLength int      // tokens that may be repeated freely
+	LastN         int      // tokens that are looked back at; 0: none
+	Breakers      []string // texts that end a repetition
 }
 
 // Perf is what llama.cpp itself measured in a context since it was made or PerfReset was called.

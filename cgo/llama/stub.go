@@ -121,16 +121,26 @@ type Sampler struct{}
 // NewSampler returns a sampler that chooses nothing.
 func NewSampler(*Vocab) *Sampler { return &Sampler{} }
 
-func (*Sampler) Close()                              {}
-func (*Sampler) AddLogitBias([]LogitBias)            {}
-func (*Sampler) AddPenalties(_ int, _, _, _ float32) {}
-func (*Sampler) AddTopK(int)                         {}
-func (*Sampler) AddTopP(float32, int)                {}
-func (*Sampler) AddMinP(float32, int)                {}
-func (*Sampler) AddTemperature(_, _, _ float32)      {}
-func (*Sampler) AddDist(uint32)                      {}
-func (*Sampler) AddGreedy()                          {}
-func (*Sampler) Sample(*Context, int) (Token, error) { return NoToken, errNoLlama }
-func (*Sampler) Accept(Token)                        {}
-func (*Sampler) Reset()                              {}
-func (*Sampler) Seed() uint32                        { return RandomSeed }
+func (*Sampler) Close()                               {}
+func (*Sampler) SetGrammar(string, string) error      { return errNoLlama }
+func (*Sampler) AddLogitBias([]LogitBias)             {}
+func (*Sampler) AddPenalties(_ int, _, _, _ float32)  {}
+func (*Sampler) AddDry(Dry)                           {}
+func (*Sampler) AddTopNSigma(float32)                 {}
+func (*Sampler) AddTopK(int)                          {}
+func (*Sampler) AddTypical(float32, int)              {}
+func (*Sampler) AddTopP(float32, int)                 {}
+func (*Sampler) AddMinP(float32, int)                 {}
+func (*Sampler) AddXTC(_, _ float32, _ int, _ uint32) {}
+func (*Sampler) AddTemperature(_, _, _ float32)       {}
+func (*Sampler) AddInfill()                           {}
+func (*Sampler) AddDist(uint32)                       {}
+func (*Sampler) AddGreedy()                           {}
+func (*Sampler) AddAdaptive(_, _ float32, _ uint32)   {}
+func (*Sampler) AddMirostat(_, _ float32, _ uint32)   {}
+func (*Sampler) AddMirostat2(_, _ float32, _ uint32)  {}
+func (*Sampler) Sample(*Context, int) (Token, error)  { return NoToken, errNoLlama }
+func (*Sampler) Accept(Token) error                   { return errNoLlama }
+func (*Sampler) AcceptPrompt(Token) error             { return errNoLlama }
+func (*Sampler) Reset()                               {}
+func (*Sampler) Seed() uint32                         { return RandomSeed }

@@ -3,6 +3,8 @@
 package llama
 
 // #include "bridge.h"
+// #cgo noescape llama_token_to_piece
+// #cgo nocallback llama_token_to_piece
 import "C"
 
 import (
