@@ -178,6 +178,9 @@ func synthetic(t *testing.T, arch string, typ gguf.Type, change func(*synth.Conf
 }
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(sandboxed); path != "" {
+		enterSandbox(path)
+	}
 	var err error
 	if made.dir, err = os.MkdirTemp("", "llamatap-oracle-"); err != nil {
 		panic(err)

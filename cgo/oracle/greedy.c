@@ -30,6 +30,12 @@ static void fill(struct llama_batch * b, int32_t first, int32_t n, const llama_t
     }
 }
 
+static void quiet(enum ggml_log_level level, const char * text, void * data) {
+    (void) level;
+    (void) text;
+    (void) data;
+}
+
 int main(int argc, char ** argv) {
     if (argc != 4) {
         return 2;
@@ -42,6 +48,7 @@ int main(int argc, char ** argv) {
         return 3;
     }
 #endif
+    CALL(llama_log_set)(quiet, NULL);
     CALL(ggml_backend_load_all_from_path)(argv[2]);
     struct llama_model * model = CALL(llama_model_load_from_file)(argv[1], CALL(llama_model_default_params)());
     struct llama_context_params params = CALL(llama_context_default_params)();

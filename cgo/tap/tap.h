@@ -161,7 +161,7 @@ struct tap {
     _Atomic bool        recording; // set while this process is recorded
     _Atomic bool        given;     // the memory is mapped, and nothing of llama.cpp was called yet
     bool                joined;    // this process is, or was, the one that is recorded
-    bool                aside;     // the tap's own thread was started
+    bool                aside;     // the tap's own threads were started
     bool                cut_off;   // there is a collector, whose memory this process was not handed
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
@@ -190,8 +190,8 @@ static inline void tap_enter(void) {
     }
 }
 
-// tap_aside_start starts the tap's own thread, once, in a process whose collector gave it a pipe. tap_collector_lives is for waits of
-// processes that have no such thread.
+// tap_aside_start starts the tap's own threads, once, in a process whose collector gave it a pipe. tap_collector_lives is for waits of
+// processes that have none.
 void tap_aside_start(void);
 bool tap_collector_lives(void);
 

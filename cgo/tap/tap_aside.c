@@ -1,7 +1,7 @@
 //go:build llama
 
-// tap_aside.c: the tap's own thread in the model's process: it touches the pool ahead of its use, then sleeps until the collector is
-// gone. It takes no signals of the program's and runs at the lowest priority.
+// tap_aside.c: the tap's own threads in the model's process: one touches the pool ahead of its use and ends, one sleeps until the
+// collector is gone. They take no signals of the program's and run at the lowest priority.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -63,14 +63,29 @@ static void tap_bereaved(struct tap_header * h) {
     tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)", "", "");
 }
 
-// tap_aside is the thread. The collector holds the other end of a pipe that nobody writes to: the kernel closes it when the collector
-// dies, whatever way. The poll keeps the pipe open even where the program closes every descriptor that it does not know.
-static void * tap_aside(void * header) {
+// tap_lowest gives the calling thread the lowest priority; idle: it runs when nobody else wants to.
+static void tap_lowest(bool idle) {
     const struct sched_param none = {.sched_priority = 0};
     setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
-    sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
-    struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
+    if (idle) {
+        sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
+    }
+}
+
+// tap_toucher is the thread that touches the pool.
+static void * tap_toucher(void * unused) {
+    (void) unused;
+    tap_lowest(true);
     tap_prefault();
+    return NULL;
+}
+
+// tap_watcher is the thread that sleeps until the collector is gone. The collector holds the other end of a pipe that nobody writes to:
+// the kernel closes it when the collector dies, whatever way. The poll keeps the pipe open even where the program closes every
+// descriptor that it does not know. It is not idle, for then a busy machine would let it notice late.
+static void * tap_watcher(void * header) {
+    tap_lowest(false);
+    struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
     int n;
     do {
         n = poll(&life, 1, -1);
@@ -81,22 +96,28 @@ static void * tap_aside(void * header) {
     return NULL;
 }
 
+static bool tap_thread_start(void * (*main)(void *)) {
+    pthread_t thread;
+    const bool ok = pthread_create(&thread, NULL, main, tap.header) == 0;
+    if (ok) {
+        pthread_detach(thread);
+    }
+    return ok;
+}
+
 void tap_aside_start(void) {
     if (tap.aside || tap.life_fd < 0) {
         return;
     }
     tap.aside = true;
     sigset_t all, before;
-    pthread_t thread;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     tap_pool_ready(0);
-    tap.watched = pthread_create(&thread, NULL, tap_aside, tap.header) == 0;
-    if (tap.watched) {
-        pthread_detach(thread);
-    } else {
+    if (!tap_thread_start(tap_toucher)) {
         tap_pool_ready(tap.header->n_slots);
     }
+    tap.watched = tap_thread_start(tap_watcher);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

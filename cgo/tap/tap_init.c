@@ -195,8 +195,8 @@ bool tap_recording(void) { return tap_on() || (tap.header != NULL && tap.given);
 // tap_is_region says whether fd is the collector's memory: a parent may have closed the descriptors of its child, and something else
 // may stand in their place.
 static bool tap_is_region(int fd) {
-    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    return (fcntl(fd, F_GET_SEALS) & seals) == seals;
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, has = fcntl(fd, F_GET_SEALS);
+    return has >= 0 && (has & seals) == seals;
 }
 
 // tap_meet maps the memory whose descriptors the environment names: LLAMATAP_TAP_FD=MEMORY,LIFE.

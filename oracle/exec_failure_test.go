@@ -1,0 +1,194 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// TestCollectorKilledFull kills the collector while the model waits for it with a full pool: the model goes on to its end, or is ended,
+// as --tap-on-failure says. It never hangs.
+func TestCollectorKilledFull(t *testing.T) {
+	program, backends := testenv.Greedy(t, false)
+	const tokens = "120"
+	want := plain(t, program, testenv.Model(t), backends, tokens).stdout
+	for _, then := range []string{"continue", "stop"} {
+		t.Run(then, func(t *testing.T) {
+			tap := append([]string{"exec", "--tap-memory", "8M", "--tap-on-failure", then}, everything...)
+			g := begin(t, append(tap, "--", program, testenv.Model(t), backends, tokens)...)
+			model := g.model(t)
+			unix.Kill(g.cmd.Process.Pid, unix.SIGSTOP)
+			untilIdle(t, model)
+			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
+			g.untilGone(t, model)
+			if whole := g.stdout.String() == want; whole != (then == "continue") {
+				t.Errorf("prints all of its output: %v\n%s", whole, g.stderr.String())
+			}
+			if told := strings.Contains(g.stderr.String(), "ending this program"); told != (then == "stop") {
+				t.Errorf("told of the end: %v\n%s", told, g.stderr.String())
+			}
+		})
+	}
+}
+
+// untilGone waits for the end of a model whose collector was killed.
+func (g *going) untilGone(t *testing.T, model int) {
+	t.Helper()
+	for end := time.Now().Add(patience); !errors.Is(unix.Kill(model, 0), unix.ESRCH); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the model hangs without its collector")
+		}
+	}
+	g.wait(t)
+}
+
+// untilIdle waits until a process has used no CPU time for half a second.
+func untilIdle(t *testing.T, pid int) {
+	t.Helper()
+	used := ""
+	for since := time.Now(); time.Since(since) < 500*time.Millisecond; time.Sleep(20 * time.Millisecond) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := strings.Join(strings.Fields(string(data))[13:15], " "); now != used {
+			used, since = now, time.Now()
+		}
+	}
+}
+
+// TestOutlived: a program that goes on after the one that llamatap started has ended is neither ended nor hurt.
+func TestOutlived(t *testing.T) {
+	program, backends := testenv.Greedy(t, false)
+	want := plain(t, program, testenv.Model(t), backends, "100").stdout
+	file := filepath.Join(t.TempDir(), "out")
+	script := fmt.Sprintf("'%s' '%s' '%s' 100 >'%s' 2>/dev/null & sleep 0.3", program, testenv.Model(t), backends, file)
+	o := execOf(t, append([]string{"--tap-on-failure", "stop"}, everything...), "sh", "-c", script)
+	if o.status != 0 || strings.Contains(o.stderr, "was killed") {
+		t.Errorf("status %d\n%s", o.status, o.stderr)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		got, err := os.ReadFile(file)
+		if err == nil && string(got) == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("printed %d bytes of %d", len(got), len(want))
+		}
+	}
+}
+
+// TestTwoRunsAtOnce records two programs below one folder at once: two run directories, each whole.
+func TestTwoRunsAtOnce(t *testing.T) {
+	out := t.TempDir()
+	var group sync.WaitGroup
+	outcomes := make([]outcome, 4)
+	for i := range outcomes {
+		cmd := command(t, slices.Concat([]string{"run"}, residual, []string{"-p", prompt, "-n", fmt.Sprint(3 + i), "--temp", "0", "-t", "1"})...)
+		group.Go(func() { outcomes[i] = finish(t, cmd, out) })
+	}
+	group.Wait()
+	dirs := runDirs(t, out)
+	if len(dirs) != len(outcomes) {
+		t.Fatalf("%d run directories of %d runs", len(dirs), len(outcomes))
+	}
+	var generated []int
+	for i := range outcomes {
+		outcomes[i].good(t)
+	}
+	for _, dir := range dirs {
+		c := outcome{args: outcomes[0].args, dirs: []string{dir}}.capture(t).sealed(t)
+		generated = append(generated, len(c.ids("decode")))
+	}
+	slices.Sort(generated)
+	if !slices.Equal(generated, []int{2, 3, 4, 5}) {
+		t.Errorf("generated %v tokens", generated)
+	}
+}
+
+// TestLimits: what a limit or a sandbox forbids is told in one line that says what to do, and the program is not started.
+func TestLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit string
+		words []string
+	}{
+		"file size":     {"ulimit -f 1000", []string{"ulimit -f", "--tap-memory"}},
+		"address space": {"ulimit -v 2000000", []string{"ulimit -v", "--tap-memory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			cmd := exec.Command("bash", "-c", test.limit+` && exec "$@"`, "bash", testenv.NeedBinary(t), "exec", "--tap-layers", "1", "--tap-memory", "4G", "--", "echo", "started")
+			o := finish(t, cmd, out)
+			if o.status != 1 || o.stdout != "" || !oneLine(o.stderr, test.words...) || !strings.HasPrefix(o.stderr, "llamatap: ") {
+				t.Errorf("status %d, %q\n%s", o.status, o.stdout, o.stderr)
+			}
+		})
+	}
+}
+
+// TestProgramLimited: a program with too little address space for the tap runs, and it is told why nothing was recorded.
+func TestProgramLimited(t *testing.T) {
+	program, backends := testenv.Greedy(t, false)
+	want := plain(t, program, testenv.Model(t), backends, "3").stdout
+	script := fmt.Sprintf("ulimit -v 700000 && exec '%s' '%s' '%s' 3", program, testenv.Model(t), backends)
+	o := execOf(t, append([]string{"--tap-memory", "1G"}, residual...), "bash", "-c", script)
+	if o.status != 0 || o.stdout != want || !oneLine(lastLine(o.stderr), "nothing was recorded", "ulimit -v", "--tap-memory") {
+		t.Errorf("status %d, prints %q, want %q\n%s", o.status, o.stdout, want, o.stderr)
+	}
+}
+
+// TestClosedDescriptors: a driver that closes what it does not know before it starts the program is told of.
+func TestClosedDescriptors(t *testing.T) {
+	program, backends := testenv.Greedy(t, false)
+	script := fmt.Sprintf("exec 3>&- 4>&- && exec '%s' '%s' '%s' 3", program, testenv.Model(t), backends)
+	o := execOf(t, residual, "bash", "-c", script)
+	if o.status != 0 || strings.Count(o.stdout, "\n") != 3 || !strings.Contains(o.stderr, "close_fds=False") || len(o.dirs) != 0 {
+		t.Errorf("status %d, prints %q\n%s", o.status, o.stdout, o.stderr)
+	}
+}
+
+// TestNoMemfd: a sandbox that forbids memfd_create.
+func TestNoMemfd(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run", "^$")
+	cmd.Env = append(os.Environ(), sandboxed+"="+testenv.NeedBinary(t))
+	o := finish(t, cmd, filepath.Join(t.TempDir(), "out"))
+	if o.status != 1 || o.stdout != "" || !oneLine(o.stderr, "memfd_create", "seccomp") {
+		t.Errorf("status %d, %q\n%s", o.status, o.stdout, o.stderr)
+	}
+}
+
+// sandboxed names the llamatap that this test's own binary shall become, without memfd_create.
+const sandboxed = "LLAMATAP_TEST_SANDBOXED"
+
+// enterSandbox forbids memfd_create to this process and becomes llamatap.
+func enterSandbox(path string) {
+	runtime.LockOSThread() // the filter is one thread's, until it becomes another program
+	const allow, refuse = 0x7fff0000, 0x00050000 | uint32(unix.EPERM)
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_MEMFD_CREATE, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: refuse},
+		{Code: unix.BPF_RET | unix.BPF_K, K: allow},
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0); err != nil {
+		panic(err)
+	}
+	panic(syscall.Exec(path, []string{path, "exec", "--tap-layers", "1", "--", "echo", "started"}, os.Environ()))
+}
