@@ -80,6 +80,7 @@ type heldPacket struct {
 
 // context is what is known of a llama_context.
 type context struct {
+	namer     *namer
 	match     ggmlhooks.RowMatcher
 	sequences ggmlhooks.SequenceTracker
 	sampled   bool // the program gives its sequences samplers
@@ -125,7 +126,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		delete(r.graphs, old)
 	}
 	r.newest[g.Ctx] = g.ID
-	known := &graph{Graph: g, names: packetNames(g)}
+	known := &graph{Graph: g, names: r.context(g.Ctx).namer.packetNames(g)}
 	known.leafs, known.leafOccurrences = leafNames(g)
 	r.graphs[g.ID] = known
 	r.noteAttention(g)
@@ -135,7 +136,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 func (r *Recorder) context(number uint32) *context {
 	c := r.ctxs[number]
 	if c == nil {
-		c = &context{}
+		c = &context{namer: newNamer()}
 		r.ctxs[number] = c
 	}
 	return c
