@@ -2,13 +2,17 @@
 
 package collect
 
-import "github.com/llamatap/llamatap/ggmlhooks"
+import (
+	"unsafe"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
 
 // The layout of the shared memory: Go's mirror of cgo/tap/tap_shm.h. TestLayout compares the two.
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 4
+	shmVersion = 5
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -40,22 +44,29 @@ var layoutNames = [...]string{"ggml_tensor", "llama_batch", "llama_context_param
 // failureStop ends the program when the collector dies.
 const failureStop = 1
 
+type shmSelection struct {
+	Record      uint32
+	Granularity uint32
+	Attention   uint32
+	LayersSet   uint32
+	Layers      [layerWords]uint64
+	TokenKind   uint32
+	NGlobs      uint32
+	TokenFirst  int64
+	TokenEnd    int64
+	TokenStep   int64
+	Window      int64
+	Globs       [maxGlobs][globSize]byte
+}
+
+const selectionWords = unsafe.Sizeof(shmSelection{}) / 8
+
 type shmConfig struct {
-	Record       uint32
+	Start        shmSelection
 	Overflow     uint32
-	Granularity  uint32
-	Attention    uint32
-	Layers       [layerWords]uint64
-	LayersSet    uint32
-	TokenKind    uint32
-	TokenFirst   int64
-	TokenEnd     int64
-	TokenStep    int64
-	NGlobs       uint32
 	CollectorPID int32
 	OnFailure    uint32
 	_            uint32
-	Globs        [maxGlobs][globSize]byte
 	Backends     [pathSize]byte
 }
 
@@ -87,7 +98,7 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [48]byte // to the next cache line
+	_            [40]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64
@@ -104,8 +115,9 @@ type shmHeader struct {
 	Work         uint32
 	Attached     uint32
 	Closed       uint32
+	Selection    uint32
 	GlobHits     [maxGlobs]uint32
-	_            [40]byte
+	_            [36]byte
 	Stats        shmStats
 	Missing      [missingSize]byte
 	LlamaVersion [versionSize]byte
@@ -115,6 +127,8 @@ type shmHeader struct {
 	PID          int32
 	Layouts      uint32
 	_            [56]byte
+	Selections   [2][selectionWords]uint64
+	_            [16]byte
 }
 
 // Record types.

@@ -22,10 +22,11 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config), unsafe.Offsetof(h.QueueHead), unsafe.Offsetof(h.QueueTail), unsafe.Offsetof(h.RingHead), unsafe.Offsetof(h.RingTail),
 		unsafe.Offsetof(h.Room), unsafe.Offsetof(h.Waiting), unsafe.Offsetof(h.Sleeps), unsafe.Offsetof(h.Work), unsafe.Offsetof(h.Attached),
 		unsafe.Offsetof(h.GlobHits), unsafe.Offsetof(h.Stats), unsafe.Offsetof(h.Missing),
-		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.LayersSet) - 0, unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Globs),
-		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.OnFailure),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.LayersSet), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Globs),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Overflow), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.OnFailure),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Loss), unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.WaitNS),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Unrecorded),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Window), unsafe.Offsetof(h.Selection), unsafe.Offsetof(h.Selections), unsafe.Sizeof(h.Config.Start),
 		unsafe.Offsetof(h.LlamaVersion), unsafe.Offsetof(h.Seen), unsafe.Offsetof(h.PID), unsafe.Offsetof(h.Layouts),
 	}
 	if len(got) != len(want) {

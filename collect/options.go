@@ -25,6 +25,8 @@ type Options struct {
 	Overflow  Overflow
 	// MapsAlone leaves out everything but what Selection.Attention asks for.
 	MapsAlone bool
+	// StartOff captures nothing until a [Region.Select] asks for something.
+	StartOff bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -173,6 +174,10 @@ func (r *Reader) graph(d *decoder) error {
 	g := &ggmlhooks.Graph{ID: d.u64(), Ctx: d.u32()}
 	nodes, leafs := int(d.u32()), int(d.u32())
 	g.Wanted, g.Tokens, g.Outputs = int(d.u32()), int(d.i32()), int(d.i32())
+	g.Selection, g.Attention = d.u32(), ggmlhooks.AttentionMode(d.u32())
+	if g.Attention > ggmlhooks.AttentionExact {
+		return fmt.Errorf("%w: a graph marked for attention mode %d", ErrQueue, g.Attention)
+	}
 	if d.bad || nodes > maxNodes || leafs > maxNodes {
 		return fmt.Errorf("%w: a graph of %d nodes and %d leafs", ErrQueue, nodes, leafs)
 	}
@@ -241,7 +246,10 @@ func (r *Reader) readExec(d *decoder) error {
 	*e = ggmlhooks.Exec{Number: d.u64(), Graph: d.u64(), Call: d.u64(), MonoNS: int64(d.u64()), TokenFirst: int64(d.u64()), Ctx: d.u32()}
 	e.Reused, e.Provisional, e.Captured = d.u32() != 0, d.u32() != 0, d.u32() != 0
 	nTokens, nPos, nOutputs := int(d.u32()), int(d.u32()), int(d.u32())
-	d.u32()
+	e.Left = ggmlhooks.NoWindow
+	if left := d.u32(); left != math.MaxUint32 {
+		e.Left = int64(left)
+	}
 	e.Tokens = d.i32s(tokens, nTokens)
 	e.Pos = d.i32s(pos, nPos)
 	e.Outputs = d.i32s(outputs, nOutputs)

@@ -92,12 +92,12 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	p.put(recHello, rec{}.i32(1234).u32(0).u64(11, 12))
 	strings := rec{}.u16(4, 9, 2, 0).text("desc", "/m/x.gguf", "ll")
 	p.put(recContext, append(rec{}.u32(3).i32(1).u64(1000, 500).u32(512, 256, 128, 4).i32(2, 64, 8, 4, 320, 7, 2, 1), strings...))
-	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1))
+	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))
 	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).i32(6))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 2, 1, 0, 0).i32(9, 2, 1).u16(1, 1))
-	p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 0).i32(7, 8, 9, 0, 1, 2, 2))
+	p.put(recExec, rec{}.u64(21, 9, 5, 14, 100).u32(3, 1, 1, 1, 3, 3, 1, 17).i32(7, 8, 9, 0, 1, 2, 2))
 	p.capture(21, 1, 5000, func(b []byte) {
 		for i := range b {
 			b[i] = byte(i * 7)
@@ -125,7 +125,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 		t.Errorf("context: %+v", c)
 	}
 	g := s.graphs[0]
-	if len(g.Nodes) != 2 || len(g.Leafs) != 1 || g.Tokens != 4 || g.Outputs != -1 || g.Leafs[0].Name != "blk.0.ffn_up.weight" {
+	if len(g.Nodes) != 2 || len(g.Leafs) != 1 || g.Tokens != 4 || g.Outputs != -1 || g.Selection != 6 || g.Attention != ggmlhooks.AttentionKeep || g.Leafs[0].Name != "blk.0.ffn_up.weight" {
 		t.Errorf("graph: %+v", g)
 	}
 	if n := g.Nodes[1]; n.Name != "l_out-0" || n.Op != "ADD" || !n.Wanted || !n.Computed || n.View || !reflect.DeepEqual(n.Src, []int32{0, -1}) || n.NE != [4]int64{32, 4, 1, 1} || n.Alias != -1 {
@@ -136,6 +136,9 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 		t.Errorf("call: %+v", c)
 	}
 	e := s.execs[0]
+	if e.Left != 17 {
+		t.Errorf("%d tokens left of a window, not 17", e.Left)
+	}
 	if !reflect.DeepEqual(e.Tokens, []int32{7, 8, 9}) || !reflect.DeepEqual(e.Pos, []int32{0, 1, 2}) || !reflect.DeepEqual(e.Outputs, []int32{2}) || e.TokenFirst != 100 || !e.Captured {
 		t.Errorf("exec: %+v", e)
 	}
@@ -215,7 +218,7 @@ func TestReaderRefusesDamage(t *testing.T) {
 	capture := func(slot, slots uint32, size uint64) rec {
 		return rec{}.u64(1, 1, 1).i32(0).u32(slot, slots, 0).u64(size).u64(1, 1, 1, 1).i32(0, 1).u32(0, 1).u64(0)
 	}
-	graph := func(nodes, leafs uint32) rec { return rec{}.u64(1).u32(0, nodes, leafs, 0).i32(1, 1) }
+	graph := func(nodes, leafs uint32) rec { return rec{}.u64(1).u32(0, nodes, leafs, 0).i32(1, 1).u32(0, 0) }
 	head := rec{}.u64(1).u32(0, 1)
 	tests := []struct {
 		name string
@@ -294,7 +297,7 @@ func FuzzReader(f *testing.F) {
 		p.put(recContext, append(rec{}.u32(0).i32(1).u64(1, 1).u32(1, 1, 1, 1).i32(1, 1, 1, 1, 1, 1, 1, 1), rec{}.u16(1, 1, 1, 1).text("abcd")...))
 	})
 	seed(func() {
-		p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1))
+		p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))
 		p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("a", "ADD", 0, -1), node("b", "ADD", 0, 0, -1)...)...))
 		p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("w", 0)...))
 	})

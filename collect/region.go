@@ -23,6 +23,7 @@ type Region struct {
 	header *shmHeader
 	plan   plan // the header repeats it for the tap; a model that scribbles over the header must not mislead us
 	lanes  returnLane
+	wishes wishes
 }
 
 // NewRegion makes the memory and writes down what the tap shall record. The caller closes it.
@@ -88,30 +89,10 @@ func makeMemory(size uint64) (*os.File, error) {
 }
 
 func fillConfig(c *shmConfig, o Options) error {
-	s := o.Selection
-	c.Record = recordActivations
-	if o.MapsAlone {
-		c.Record |= recordMapsAlone
+	if err := fillSelection(&c.Start, Wish{Selection: o.Selection, MapsAlone: o.MapsAlone, Off: o.StartOff}); err != nil {
+		return err
 	}
 	c.Overflow = uint32(o.Overflow)
-	c.Granularity = uint32(s.Granularity)
-	c.Attention = uint32(s.Attention)
-	c.Layers = s.Layers.Words()
-	if !s.Layers.Empty() {
-		c.LayersSet = 1
-	}
-	c.TokenKind = uint32(s.Tokens.Kind)
-	c.TokenFirst, c.TokenEnd, c.TokenStep = s.Tokens.First, s.Tokens.End, s.Tokens.Step
-	if len(s.Tensors) > maxGlobs {
-		return fmt.Errorf("%d tensor globs: at most %d can be given; join some with * or [..]", len(s.Tensors), maxGlobs)
-	}
-	for i, glob := range s.Tensors {
-		if len(glob) >= globSize {
-			return fmt.Errorf("tensor glob %.20q… has %d bytes: at most %d can be given", glob, len(glob), globSize-1)
-		}
-		copy(c.Globs[i][:], glob)
-	}
-	c.NGlobs = uint32(len(s.Tensors))
 	c.CollectorPID = int32(os.Getpid())
 	if o.StopOnFailure {
 		c.OnFailure = failureStop

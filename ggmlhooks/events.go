@@ -54,6 +54,9 @@ type CallEnd struct {
 	Status int
 }
 
+// NoWindow stands for the tokens that are left of a selection without end.
+const NoWindow = -1
+
 // Exec is one execution of a graph: one micro-batch, or work on the memory.
 type Exec struct {
 	Number      uint64 // counts up per process
@@ -63,8 +66,9 @@ type Exec struct {
 	MonoNS      int64
 	TokenFirst  int64 // number of the first token in the run, -1 = no tokens
 	Reused      bool
-	Provisional bool // whether it is the run or a warm-up before it is decided later, by a Resolve
-	Captured    bool // tensors of it may follow
+	Provisional bool  // whether it is the run or a warm-up before it is decided later, by a Resolve
+	Captured    bool  // tensors of it may follow
+	Left        int64 // tokens that the selection's window has left behind it, or NoWindow
 	Tokens      []int32
 	Pos         []int32 // empty where the graph has no positions
 	Outputs     []int32 // token rows whose logits or embeddings are computed

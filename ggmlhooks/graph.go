@@ -68,8 +68,12 @@ type Graph struct {
 	Tokens  int    // tokens of the micro-batch, 0 = a maintenance graph
 	Outputs int    // output tokens, -1 = the graph has no output ids
 	Wanted  int    // nodes that the tap captures
-	Nodes   []Node
-	Leafs   []Leaf
+	// Selection is the number of the selection that its nodes are marked by: 0 is that of the start. A graph that is marked anew is
+	// described anew, under another ID.
+	Selection uint32
+	Attention AttentionMode // of that selection
+	Nodes     []Node
+	Leafs     []Leaf
 }
 
 // Row is one token of a micro-batch.

@@ -24,8 +24,10 @@ type Selection struct {
 	Layers      LayerSet // empty: every layer, and what belongs to none
 	// Tensors are globs on node names (*, ?, [a-z]), without the layer suffix or with it: "l_out", "l_out-3", "ffn_*".
 	// A name that a glob matches is honoured on a view too. Empty: every computed node.
-	Tensors   []string
-	Tokens    TokenRule
+	Tensors []string
+	Tokens  TokenRule
+	// Window is how many tokens are captured, counted from the first one that the selection applies to; 0: all. Tokens has its say too.
+	Window    int64
 	Attention AttentionMode
 	// SamplingRate is the share of elements that SampledSlices keeps, in (0, 1].
 	SamplingRate float64

@@ -157,6 +157,8 @@ struct tap {
     uint64_t            n_used;
     _Atomic uint64_t    n_ready;    // slots whose pages were touched
     uint64_t            reserved;   // reservations so far
+    uint32_t            window_of;    // newest selection with a window of tokens: guarded by lock, as is …
+    int64_t             window_first; // … the token that the window begins with
     uint64_t            queue_tail; // the collector's place in the queue, when last looked at
     _Atomic bool        recording; // set while this process is recorded
     _Atomic bool        given;     // the memory is mapped, and nothing of llama.cpp was called yet
@@ -304,13 +306,19 @@ struct tap_graph {
     int32_t                 n_tokens;  // 0: a maintenance graph
     int32_t                 n_outputs; // -1: no output ids
     bool                    flash;     // has FLASH_ATTN_EXT
+    uint32_t                selection; // number of the selection that its nodes are marked by
+    uint32_t                attention; // enum tap_attention of that selection
 };
 
 // tap_graph_describe reads cgraph into g: nodes, leafs, layers, components, rows. Returns false without memory.
 bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph);
 
-// tap_graph_select marks the nodes and inputs that config wants. hits[i] counts the nodes that glob i matched; may be NULL.
-void tap_graph_select(struct tap_graph * g, const struct tap_config * config, _Atomic uint32_t * hits);
+// tap_graph_select marks the nodes and inputs that a selection wants, and those alone. hits[i] counts the nodes that glob i matched;
+// may be NULL. It may be called before allocation and after it.
+void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits);
+
+// tap_is_view says whether an op computes nothing and only shows other bytes.
+bool tap_is_view(enum ggml_op op);
 
 // tap_graph_send writes the description to the queue.
 bool tap_graph_send(struct tap_graph * g, uint32_t ctx);
@@ -359,6 +367,13 @@ struct tap_run {
     int32_t count;
 };
 
+// Which tokens a selection wants, see struct tap_selection.
+struct tap_token_rule {
+    uint32_t kind;
+    int64_t  first, end, step;
+    int64_t  window;
+};
+
 // A ggml scheduler, the place where a context's graphs are computed.
 struct tap_sched {
     ggml_backend_sched_t             ptr;
@@ -382,6 +397,8 @@ struct tap_sched {
     struct tap_run *                 runs; // runs of token rows, then of output rows
     size_t                           cap_runs;
     int                              n_token_runs, n_output_runs;
+    struct tap_token_rule            tokens; // of the selection that the graph is marked by
+    int64_t                          window_first, window_end; // tokens of this execution that lie between may be captured
 };
 
 // ---- batches --------------------------------------------------------------------------------------------------------
@@ -429,6 +446,10 @@ void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_dat
 void tap_context_number(struct tap_context * c);
 void tap_context_announce(struct tap_context * c);
 struct tap_sched *   tap_sched_of(ggml_backend_sched_t ptr, bool make);
+
+// tap_select marks s's graph by the collector's newest selection. tap_select_init forgets what was read from memory joined before.
+void tap_select(struct tap_sched * s);
+void tap_select_init(void);
 
 // tap_context_resolve decides what a provisional context's executions were: the run, or (discarded) set-up.
 void tap_context_resolve(struct tap_context * c, bool discarded);

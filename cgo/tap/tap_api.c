@@ -70,7 +70,7 @@ enum { TAP_FLASH_UNKNOWN = -2 };
 
 // tap_flash_asked tells how flash attention was asked for, and turns it off for exact attention maps.
 static int32_t tap_flash_asked(struct tap_by_value * params) {
-    const bool exact = tap.header->config.attention == TAP_ATTENTION_EXACT;
+    const bool exact = tap.header->config.start.attention == TAP_ATTENTION_EXACT;
     if (tap.layouts & TAP_LAYOUT_PARAMS) {
         if (exact) {
             tap_say("--tap-attention exact cannot turn flash attention off: this llama.cpp's llama_context_params are not those of the headers "

@@ -305,14 +305,44 @@ static bool tap_grow(void ** p, size_t * have, size_t want) {
     return true;
 }
 
-// tap_token_selected applies the token rule to the token with number index in the run.
-static bool tap_token_selected(const struct tap_config * config, int64_t index, bool last) {
-    switch (config->token_kind) {
+// tap_token_selected applies the token rule and the window to the token with number index in the run.
+static bool tap_token_selected(const struct tap_sched * s, int64_t index, bool last) {
+    const struct tap_token_rule * rule = &s->tokens;
+    if (index < s->window_first || index >= s->window_end) {
+        return false;
+    }
+    switch (rule->kind) {
         case TAP_TOKENS_LAST:  return last;
-        case TAP_TOKENS_RANGE: return index >= config->token_first && (config->token_end < 0 || index < config->token_end);
-        case TAP_TOKENS_EVERY: return config->token_step > 0 && index % config->token_step == 0;
+        case TAP_TOKENS_RANGE: return index >= rule->first && (rule->end < 0 || index < rule->end);
+        case TAP_TOKENS_EVERY: return rule->step > 0 && index % rule->step == 0;
         default:               return true;
     }
+}
+
+// tap_window_place says which tokens of an execution, whose first one is token_first, lie in the window of its selection. An execution
+// that comes after one of a newer selection has none: its window is over. The caller holds the lock.
+static void tap_window_place(struct tap_sched * s, int64_t token_first) {
+    s->window_first = 0;
+    s->window_end = INT64_MAX;
+    if (s->tokens.window <= 0) {
+        return;
+    }
+    const int32_t age = (int32_t) (s->graph.selection - tap.window_of);
+    if (age > 0) {
+        tap.window_of = s->graph.selection;
+        tap.window_first = token_first;
+    }
+    s->window_first = tap.window_first;
+    s->window_end = age >= 0 ? tap.window_first + s->tokens.window : tap.window_first;
+}
+
+// tap_window_left is how many tokens the window has left behind token number next.
+static uint32_t tap_window_left(const struct tap_sched * s, int64_t next) {
+    if (s->tokens.window <= 0) {
+        return UINT32_MAX;
+    }
+    const int64_t left = s->window_end - next;
+    return left <= 0 ? 0 : left < UINT32_MAX ? (uint32_t) left : UINT32_MAX - 1;
 }
 
 static void tap_run_add(struct tap_run * runs, int * n, int32_t row, int32_t token) {
@@ -341,7 +371,6 @@ static bool tap_is_output(const int32_t * out, int32_t n_outputs, int32_t row, i
 // tap_make_runs turns the token rule into runs of rows: first those of token rows, behind them those of output rows.
 static bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t token_first) {
     const struct tap_graph * g = &s->graph;
-    const struct tap_config * config = &tap.header->config;
     const int32_t n_outputs = g->n_outputs > 0 ? g->n_outputs : 0;
     size_t bytes = s->cap_runs;
     if (!tap_grow((void **) &s->runs, &bytes, (size_t) (g->n_tokens + n_outputs) * sizeof(s->runs[0]))) {
@@ -350,29 +379,31 @@ static bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t tok
     }
     s->cap_runs = bytes;
     s->n_token_runs = s->n_output_runs = 0;
-    if (config->token_kind == TAP_TOKENS_ALL) {
+    if (s->tokens.kind == TAP_TOKENS_ALL && token_first >= s->window_first && token_first + g->n_tokens <= s->window_end) {
         s->runs[s->n_token_runs++] = (struct tap_run) {0, 0, g->n_tokens};
     } else {
         for (int32_t r = 0; r < g->n_tokens; r++) {
-            const bool last = config->token_kind == TAP_TOKENS_LAST && tap_is_output(out, g->n_outputs, r, g->n_tokens);
-            if (tap_token_selected(config, token_first + r, last)) {
+            const bool last = s->tokens.kind == TAP_TOKENS_LAST && tap_is_output(out, g->n_outputs, r, g->n_tokens);
+            if (tap_token_selected(s, token_first + r, last)) {
                 tap_run_add(s->runs, &s->n_token_runs, r, r);
             }
         }
     }
     struct tap_run * runs = s->runs + s->n_token_runs;
     for (int32_t i = 0; i < n_outputs; i++) {
-        if (tap_token_selected(config, token_first + out[i], true)) {
+        if (tap_token_selected(s, token_first + out[i], true)) {
             tap_run_add(runs, &s->n_output_runs, i, out[i]);
         }
     }
     return true;
 }
 
-static int64_t tap_take_tokens(struct tap_context * c, int32_t n) {
+static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
+    struct tap_context * c = s->context;
     pthread_mutex_lock(&tap.lock);
     const int64_t first = tap_next_token;
     tap_next_token += n;
+    tap_window_place(s, first);
     if (c->provisional && n > 0) {
         if (!c->pending) {
             c->pending_first = first;
@@ -390,6 +421,7 @@ void tap_context_resolve(struct tap_context * c, bool discarded) {
     const bool pending = c->pending;
     if (pending && discarded && c->pending_first + c->pending_tokens == tap_next_token) {
         tap_next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
+        tap.window_first = tap.window_first < tap_next_token ? tap.window_first : tap_next_token;
     }
     if (pending && !discarded) {
         c->provisional = false;
@@ -450,11 +482,12 @@ void tap_exec_begin(struct tap_sched * s) {
     s->scratch_size = have;
     struct tap_rec_exec rec = {
         .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) tap_now(),
-        .token_first = -1, .ctx = c->number, .reused = reused,
+        .token_first = -1, .ctx = c->number, .reused = reused, .left = UINT32_MAX,
     };
     struct tap_part part = {NULL, 0};
     if (ok && n > 0) {
-        rec.token_first = tap_take_tokens(c, n);
+        rec.token_first = tap_take_tokens(s, n);
+        rec.left = tap_window_left(s, rec.token_first + n);
         rec.provisional = c->provisional;
         rec.n_tokens = (uint32_t) n;
         int32_t * at = s->scratch;

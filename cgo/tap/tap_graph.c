@@ -1,6 +1,6 @@
 //go:build llama
 
-// tap_graph.c: what a graph is made of: nodes, leafs, who reads whom, what is wanted; and its description for the collector.
+// tap_graph.c: what a graph is made of: nodes, leafs, who reads whom; and its description for the collector.
 //
 // Runs once per new graph, on the model's thread. Tables grow and are kept.
 #define _GNU_SOURCE
@@ -110,7 +110,7 @@ void tap_graph_release(struct tap_graph * g) {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-static bool tap_is_view(enum ggml_op op) {
+bool tap_is_view(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
@@ -221,225 +221,6 @@ void tap_graph_finish(struct tap_graph * g) {
     }
 }
 
-// ---- selecting ------------------------------------------------------------------------------------------------------
-
-static bool tap_set_match(const char ** pattern, char c) {
-    const char * p = *pattern + 1;
-    const bool not = *p == '!' || *p == '^';
-    p += not;
-    bool hit = false;
-    for (bool first = true; *p != 0 && (first || *p != ']'); first = false) {
-        if (p[1] == '-' && p[2] != 0 && p[2] != ']') {
-            hit |= p[0] <= c && c <= p[2];
-            p += 3;
-        } else {
-            hit |= *p++ == c;
-        }
-    }
-    *pattern = *p == ']' ? p + 1 : p;
-    return hit != not;
-}
-
-bool tap_glob_match(const char * pattern, const char * text, size_t n) {
-    const char * star = NULL;
-    size_t at = 0, star_at = 0;
-    for (;;) {
-        const char * p = pattern;
-        bool ok = false;
-        if (*p == '*') {
-            star = ++pattern;
-            star_at = at;
-            continue;
-        }
-        if (at == n) {
-            if (*p == 0) {
-                return true;
-            }
-        } else if (*p == '[') {
-            ok = tap_set_match(&p, text[at]);
-        } else {
-            ok = *p != 0 && (*p == '?' || *p == text[at]);
-            p += *p != 0;
-        }
-        if (ok) {
-            pattern = p;
-            at++;
-        } else if (star != NULL && star_at < n) {
-            pattern = star;
-            at = ++star_at;
-        } else {
-            return false;
-        }
-    }
-}
-
-// tap_first_glob returns the first glob that the name matches, with its layer suffix or without, or -1.
-static int tap_first_glob(const struct tap_config * config, const char * name, _Atomic uint32_t * hits) {
-    const size_t n = strlen(name);
-    size_t base = n;
-    if (tap_name_layer(name) >= 0) {
-        const char * dash = strrchr(name, '-');
-        base = dash != NULL ? (size_t) (dash - name) : n;
-    }
-    int first = -1;
-    for (uint32_t i = 0; i < config->n_globs; i++) {
-        if (tap_glob_match(config->globs[i], name, n) || (base != n && tap_glob_match(config->globs[i], name, base))) {
-            if (hits != NULL) {
-                atomic_fetch_add_explicit(&hits[i], 1, memory_order_relaxed);
-            }
-            first = first < 0 ? (int) i : first;
-        }
-    }
-    return first;
-}
-
-static bool tap_layer_wanted(const struct tap_config * config, int32_t layer) {
-    if (!config->layers_set) {
-        return true;
-    }
-    return layer >= 0 && layer < TAP_LAYER_WORDS * 64 && (config->layers[layer / 64] >> (layer % 64) & 1);
-}
-
-static bool tap_component_wanted(const struct tap_config * config, uint8_t component) {
-    switch (config->granularity) {
-        case TAP_ATTENTION_ONLY: return component == TAP_ATTENTION;
-        case TAP_MLP_ONLY:       return component == TAP_MLP;
-        default:                 return true;
-    }
-}
-
-// tap_view_root returns the number of the node or leaf whose bytes a view shows.
-static int32_t tap_view_root(const struct tap_graph * g, const struct ggml_tensor * t) {
-    while (tap_is_view(t->op) && t->src[0] != NULL) {
-        t = t->src[0];
-    }
-    return tap_graph_find(g, t);
-}
-
-static bool tap_unnamed(const struct ggml_tensor * t) {
-    return strncmp(t->name, "node_", 5) == 0 && t->name[5] >= '0' && t->name[5] <= '9';
-}
-
-static bool tap_dense(const struct ggml_tensor * t) {
-    size_t bytes = tap_real.ggml_type_size(t->type);
-    if (t->nb[0] != bytes) {
-        return false;
-    }
-    bytes *= (size_t) (t->ne[0] / tap_real.ggml_blck_size(t->type));
-    for (int d = 1; d < TAP_MAX_DIMS; d++) {
-        if (t->ne[d] != 1 && t->nb[d] != bytes) {
-            return false;
-        }
-        bytes *= (size_t) t->ne[d];
-    }
-    return true;
-}
-
-static int64_t tap_elements(const struct ggml_tensor * t) { return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]; }
-
-// tap_want marks node i. An unnamed node takes name and shape of the named view on it, where both show the same bytes.
-static void tap_want(struct tap_graph * g, int i) {
-    struct tap_graph_node * n = &g->nodes[i];
-    if (!n->wanted) {
-        n->wanted = true;
-        g->n_wanted++;
-    }
-}
-
-// tap_alias_views lets a named view lend its name to the unnamed node behind it.
-static void tap_alias_views(struct tap_graph * g) {
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct tap_graph_node * n = &g->nodes[i];
-        if (!n->view || n->tensor->src[0] == NULL || tap_unnamed(n->tensor) || strstr(n->tensor->name, " (") != NULL) {
-            continue;
-        }
-        const int32_t root = tap_view_root(g, n->tensor);
-        if (root < 0 || g->nodes[root].alias >= 0 || !g->nodes[root].computed || !tap_unnamed(g->nodes[root].tensor)) {
-            continue;
-        }
-        const struct ggml_tensor * r = g->nodes[root].tensor;
-        if (tap_dense(n->tensor) && tap_dense(r) && tap_elements(r) == tap_elements(n->tensor) && r->type == n->tensor->type) {
-            g->nodes[root].alias = i;
-        }
-    }
-}
-
-static void tap_select_attention(struct tap_graph * g, const struct tap_config * config, int i) {
-    struct tap_graph_node * n = &g->nodes[i];
-    if (!tap_layer_wanted(config, n->layer)) {
-        return;
-    }
-    const enum ggml_op op = n->tensor->op;
-    if (op == GGML_OP_SOFT_MAX && n->component == TAP_ATTENTION) {
-        tap_want(g, i); // no flash attention: the run's own soft-max
-        return;
-    }
-    if (config->attention != TAP_ATTENTION_KEEP) {
-        return;
-    }
-    if (op == GGML_OP_FLASH_ATTN_EXT) {
-        const int32_t q = tap_view_root(g, n->tensor->src[0]);
-        if (q >= 0) {
-            tap_want(g, q);
-        }
-        const int32_t mask = n->tensor->src[3] != NULL ? tap_view_root(g, n->tensor->src[3]) : INT32_MIN;
-        if (mask >= 0) {
-            tap_want(g, mask); // a mask that the graph computes (a cast)
-        } else if (mask != INT32_MIN) {
-            g->leafs[-1 - mask].wanted = true;
-        }
-        const int32_t sinks = n->tensor->src[4] != NULL ? tap_graph_find(g, n->tensor->src[4]) : INT32_MIN;
-        if (sinks < 0 && sinks != INT32_MIN) {
-            g->leafs[-1 - sinks].wanted = true;
-        }
-    } else if (op == GGML_OP_SET_ROWS && g->flash && strncmp(n->tensor->name, "cache_k_l", 9) == 0) {
-        tap_want(g, i);
-        const int32_t rows = tap_graph_find(g, n->tensor->src[1]);
-        if (rows < 0 && rows != INT32_MIN) {
-            g->leafs[-1 - rows].wanted = true;
-        }
-    }
-}
-
-void tap_graph_select(struct tap_graph * g, const struct tap_config * config, _Atomic uint32_t * hits) {
-    if (!(config->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
-        return;
-    }
-    const bool only_attention = (config->record & TAP_RECORD_MAPS_ALONE) != 0;
-    tap_alias_views(g);
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct tap_graph_node * n = &g->nodes[i];
-        if (config->attention != TAP_ATTENTION_NONE) {
-            tap_select_attention(g, config, i);
-        }
-        if (only_attention) {
-            continue;
-        }
-        const bool allowed = tap_layer_wanted(config, n->layer) && tap_component_wanted(config, n->component);
-        if (config->n_globs == 0) {
-            if (n->computed && allowed) {
-                tap_want(g, i);
-            }
-            continue;
-        }
-        n->glob = (int8_t) tap_first_glob(config, n->tensor->name, hits);
-        if (n->glob < 0 || !allowed) {
-            continue;
-        }
-        if (n->computed) {
-            tap_want(g, i);
-        } else if (n->view && n->tensor->src[0] != NULL) {
-            const int32_t root = tap_view_root(g, n->tensor);
-            if (root >= 0 && g->nodes[root].computed && !g->nodes[root].written_rows) {
-                tap_want(g, g->nodes[root].alias == i ? root : i);
-            }
-        }
-    }
-    for (int i = 0; i < g->n_leafs; i++) {
-        g->n_inputs_wanted += g->leafs[i].wanted;
-    }
-}
-
 // ---- sending --------------------------------------------------------------------------------------------------------
 
 // tap_chunk gathers nodes or leafs until the record is full.
@@ -520,6 +301,7 @@ bool tap_graph_send(struct tap_graph * g, uint32_t ctx) {
     struct tap_rec_graph head = {
         .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = ctx, .n_nodes = (uint32_t) g->n_nodes, .n_leafs = (uint32_t) g->n_leafs,
         .n_wanted = (uint32_t) g->n_wanted, .n_tokens = g->n_tokens, .n_outputs = g->n_outputs,
+        .selection = g->selection, .attention = g->attention,
     };
     bool ok = tap_queue_put(&head.h, sizeof(head), NULL, 0);
     enum { LARGEST = sizeof(struct tap_node) + 4 * (GGML_MAX_SRC + 1) + TAP_NAME_SIZE + 32 + 8 };

@@ -164,23 +164,38 @@ static void tap_stand_in_forget(ggml_backend_sched_t sched) {
     }
 }
 
-static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
-    const int64_t began = tap_now();
-    const bool ok = tap_graph_describe(&s->graph, cgraph);
-    if (ok) {
-        s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
-        tap_graph_select(&s->graph, &tap.header->config, tap.header->glob_hits);
-        if (s->graph.n_wanted > 0) {
-            tap_time_asks(s);
-        }
-        tap_add(&tap.header->stats.graphs, 1);
-    } else {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
-    }
+// tap_described accounts for a graph that was read or marked anew since began: it has a number and a description of its own.
+static void tap_described(struct tap_sched * s, int64_t began) {
+    s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
+    s->graph.sent = false;
     const uint64_t took = (uint64_t) (tap_now() - began);
     tap_thread.described_ns += took;
+    tap_add(&tap.header->stats.graphs, 1);
     tap_add(&tap.header->stats.describe_ns, took);
-    return ok;
+}
+
+static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
+    const int64_t began = tap_now();
+    if (!tap_graph_describe(&s->graph, cgraph)) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
+        return false;
+    }
+    tap_select(s);
+    tap_described(s, began);
+    return true;
+}
+
+// tap_selection_changed says whether the collector has changed its mind since s's graph was marked.
+static bool tap_selection_changed(const struct tap_sched * s) {
+    return __builtin_expect(atomic_load_explicit(&tap.header->selection, memory_order_acquire) != s->graph.selection, 0);
+}
+
+// tap_remark marks a known graph by another selection.
+static void tap_remark(struct tap_sched * s) {
+    const int64_t began = tap_now();
+    tap_select(s);
+    tap_graph_finish(&s->graph);
+    tap_described(s, began);
 }
 
 // ---- interposed -----------------------------------------------------------------------------------------------------
@@ -243,6 +258,9 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     if (!seen) {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 1, 0); // a graph without a place in the tables, or without memory to describe it
         return TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
+    }
+    if (tap_selection_changed(s)) {
+        tap_remark(s);
     }
     tap_exec_begin(s);
     const uint64_t entry_ns = tap_own_since(began, &before);

@@ -98,7 +98,9 @@ static int tap_map(int fd) {
     tap.n_used = 0;
     tap.n_ready = h->n_slots;
     tap.reserved = 0;
+    tap.window_of = 0;
     tap.queue_tail = 0;
+    tap_select_init();
     tap.header = h;
     return 0;
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 4u
+#define TAP_SHM_VERSION 5u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -76,23 +76,31 @@ enum tap_loss {
     TAP_LOSS_STRIDES        = 5, // a layout that cannot be copied element by element
 };
 
-// What the collector asks for. Written before the model's process starts.
-struct tap_config {
+// Which tensors of which tokens are captured.
+struct tap_selection {
     uint32_t record;      // enum tap_record_flag
-    uint32_t overflow;    // enum tap_overflow
     uint32_t granularity; // enum tap_granularity
     uint32_t attention;   // enum tap_attention
+    uint32_t layers_set;  // 0: every layer
     uint64_t layers[TAP_LAYER_WORDS];
-    uint32_t layers_set; // 0: every layer
     uint32_t token_kind; // enum tap_token_kind
+    uint32_t n_globs;    // 0: every computed node
     int64_t  token_first;
     int64_t  token_end; // -1: no end
     int64_t  token_step;
-    uint32_t n_globs; // 0: every computed node
+    int64_t  window; // tokens, counted from the first execution that the selection applies to; behind them nothing is captured. 0: no end
+    char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
+};
+
+#define TAP_SELECTION_WORDS (sizeof(struct tap_selection) / sizeof(uint64_t))
+
+// What the collector asks for. Written before the model's process starts.
+struct tap_config {
+    struct tap_selection start; // selection 0
+    uint32_t overflow;          // enum tap_overflow
     int32_t  collector_pid;
     uint32_t on_failure; // enum tap_on_failure
     uint32_t reserved;
-    char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
 
@@ -147,7 +155,8 @@ struct tap_header {
     _Atomic uint32_t work;                    // futex: changes when the tap wants the collector awake
     _Atomic uint32_t attached;                // 1 once the tap runs, 2 after it has said goodbye
     _Atomic uint32_t closed;                  // set by the collector when it records no more: the model goes on without it
-    _Atomic uint32_t glob_hits[TAP_MAX_GLOBS];
+    _Atomic uint32_t selection;               // number of the newest selection: from the next graph on, it applies
+    _Atomic uint32_t glob_hits[TAP_MAX_GLOBS]; // of selection 0
     _Alignas(64) struct tap_stats stats;
     char missing[TAP_MISSING_SIZE]; // entry points that were not found, separated by spaces
     char llama_version[TAP_VERSION_SIZE]; // of the process that is recorded, as its libraries say; "" where they do not
@@ -156,6 +165,9 @@ struct tap_header {
     _Atomic uint32_t others; // processes that ran llama.cpp and were not recorded, because another one is
     _Atomic int32_t  pid;    // of the process that is recorded, 0 = none so far
     uint32_t         layouts; // enum tap_layout
+    // The words of selection n > 0 lie in place n % 2. The collector writes one place while the other holds the newest selection, and
+    // counts selection up when it is done; who has read a place looks at selection again.
+    _Alignas(64) _Atomic uint64_t selections[2][TAP_SELECTION_WORDS];
 };
 
 // Records of the queue. Each begins with tap_record and is a multiple of eight bytes long.
@@ -251,6 +263,8 @@ struct tap_rec_graph {
     uint32_t n_wanted;
     int32_t  n_tokens;  // 0: a maintenance graph
     int32_t  n_outputs; // -1: no output ids
+    uint32_t selection; // number of the selection that its nodes are marked by
+    uint32_t attention; // enum tap_attention of that selection
 };
 
 struct tap_rec_nodes {
@@ -297,7 +311,7 @@ struct tap_rec_exec {
     uint32_t n_tokens;    // int32 ids follow (-1 for embeddings)
     uint32_t n_pos;       // then int32 positions
     uint32_t n_outputs;   // then int32 output rows
-    uint32_t reserved;
+    uint32_t left;        // tokens that the selection's window has left after this execution; UINT32_MAX = it has no end
 };
 
 struct tap_rec_exec_end {

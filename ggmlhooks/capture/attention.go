@@ -29,7 +29,7 @@ type Attention struct {
 
 // noteAttention finds the attention of each layer of a graph that it is captured of.
 func (r *Recorder) noteAttention(g *ggmlhooks.Graph) {
-	if r.o.Selection.Attention == ggmlhooks.AttentionNone {
+	if g.Attention == ggmlhooks.AttentionNone {
 		return
 	}
 	known := r.graphs[g.ID]
@@ -37,7 +37,7 @@ func (r *Recorder) noteAttention(g *ggmlhooks.Graph) {
 		n := &g.Nodes[i]
 		a := Attention{Ctx: g.Ctx, Layer: n.Layer}
 		switch {
-		case n.Op == "FLASH_ATTN_EXT" && len(n.Src) >= 4 && r.o.Selection.Attention == ggmlhooks.AttentionKeep:
+		case n.Op == "FLASH_ATTN_EXT" && len(n.Src) >= 4 && g.Attention == ggmlhooks.AttentionKeep:
 			a = flashAttention(known, i)
 		case n.Op == "SOFT_MAX" && n.Component == ggmlhooks.ComponentAttention && n.Wanted:
 			a.Map = known.names[i]

@@ -86,7 +86,7 @@ static bool is_output(const struct graph * g, int row) {
     return false;
 }
 
-static bool row_selected(const struct graph * g, const struct tap_config * c, int64_t token_first, int row) {
+static bool row_selected(const struct graph * g, const struct tap_selection * c, int64_t token_first, int row) {
     const int64_t number = token_first + row;
     switch (c->token_kind) {
         case TAP_TOKENS_ALL:   return true;

@@ -30,7 +30,7 @@ typedef bool (*wanted_fn)(const struct graph * g, int node, void * arg);
 struct expected {
     const struct log *        log;
     const struct graph *      graph;
-    const struct tap_config * config;
+    const struct tap_selection * config;
     uint64_t                  run;  // the scheduler's number of it
     size_t                    exec; // its EXEC is the nth of the log
     wanted_fn                 wanted;

@@ -90,9 +90,9 @@ void shm_make(struct shm * s, const struct shm_options * o) {
     h->slots_offset = slots_offset;
     h->slot_bytes = slot_bytes;
     h->n_slots = slots;
-    h->config.record = TAP_RECORD_ACTIVATIONS;
+    h->config.start.record = TAP_RECORD_ACTIVATIONS;
     h->config.overflow = o->overflow;
-    h->config.token_end = -1;
+    h->config.start.token_end = -1;
     h->config.collector_pid = getppid(); // here model and collector are one process: the parent's life stands for the collector's
     h->version = TAP_SHM_VERSION;
     h->magic = TAP_SHM_MAGIC;
@@ -118,6 +118,16 @@ void shm_give_back(struct shm * s, uint64_t first, uint64_t n) {
     atomic_store(&s->h->ring_head, head + 1);
     atomic_fetch_add(&s->h->returned, n);
     shm_made_room(s);
+}
+
+void shm_select(struct shm * s, const struct tap_selection * wish) {
+    const uint32_t number = atomic_load(&s->h->selection) + 1;
+    uint64_t words[TAP_SELECTION_WORDS];
+    memcpy(words, wish, sizeof(words));
+    for (size_t i = 0; i < TAP_SELECTION_WORDS; i++) {
+        atomic_store(&s->h->selections[number % 2][i], words[i]);
+    }
+    atomic_store(&s->h->selection, number);
 }
 
 void shm_read(struct shm * s, const struct tap_record * record) {

@@ -62,6 +62,9 @@ void shm_free(struct shm * s);
 // shm_give_back returns a run of slots as the collector does. One thread at a time.
 void shm_give_back(struct shm * s, uint64_t first, uint64_t n);
 
+// shm_select changes what is captured, as collect.Region.Select does. One thread at a time.
+void shm_select(struct shm * s, const struct tap_selection * wish);
+
 // shm_next returns the oldest unread record, or NULL. shm_read marks it as read. PAD records are skipped.
 struct tap_record * shm_next(struct shm * s);
 void                shm_read(struct shm * s, const struct tap_record * record);

@@ -34,8 +34,8 @@ static void bed_make(struct bed * b) {
     log_init(&b->log, &b->shm);
     fake_real();
     model_graph(&b->graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
-    snprintf(b->shm.h->config.globs[0], TAP_GLOB_SIZE, "l_out");
-    b->shm.h->config.n_globs = 1;
+    snprintf(b->shm.h->config.start.globs[0], TAP_GLOB_SIZE, "l_out");
+    b->shm.h->config.start.n_globs = 1;
     tap_join(&b->shm);
     b->ctx = context_new(&b->graph);
 }
@@ -397,7 +397,7 @@ static void test_context(void) {
     test_case("contexts: description, path of the model, flash attention as asked");
     struct bed b;
     bed_make(&b);
-    b.shm.h->config.attention = TAP_ATTENTION_EXACT;
+    b.shm.h->config.start.attention = TAP_ATTENTION_EXACT;
     struct llama_model * m = llama_model_load_from_file("/some/model.gguf", (struct llama_model_params) {0});
     struct llama_context * ctx = llama_init_from_model(m, (struct llama_context_params) {.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED});
     CHECK(ctx->flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED, "flash attention is %d", ctx->flash_attn);

@@ -50,7 +50,7 @@ static enum ggml_status bed_run(struct bed * b, bool alloc) {
 }
 
 static struct expected bed_expect(struct bed * b, size_t exec, wanted_fn wanted, void * arg) {
-    return (struct expected) {.log = &b->log, .graph = &b->graph, .config = &b->shm.h->config, .run = exec + 1, .exec = exec, .wanted = wanted, .arg = arg};
+    return (struct expected) {.log = &b->log, .graph = &b->graph, .config = &b->shm.h->config.start, .run = exec + 1, .exec = exec, .wanted = wanted, .arg = arg};
 }
 
 static void no_losses(const struct bed * b) {
@@ -165,7 +165,7 @@ static bool want_nothing(const struct graph * g, int i, void * arg) {
     return false;
 }
 
-static void wish_fill(struct tap_config * c, const struct wish * w) {
+static void wish_fill(struct tap_selection * c, const struct wish * w) {
     c->granularity = w->granularity;
     c->attention = w->attention;
     c->record |= w->record;
@@ -185,7 +185,7 @@ static void test_wish(const struct wish * w, bool flash) {
     bed_make(&b, &(struct shm_options) {0});
     const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4, .flash = flash};
     model_graph(&b.graph, &o, tokens, positions, outs);
-    wish_fill(&b.shm.h->config, w);
+    wish_fill(&b.shm.h->config.start, w);
     bed_join(&b);
     bed_run(&b, true);
     bed_run(&b, false);
@@ -240,7 +240,7 @@ static void test_attention_inputs(void) {
     bed_make(&b, &(struct shm_options) {0});
     const struct model_options o = {.n_layer = 1, .n_tokens = 6, .n_outputs = 1, .n_kv = 32, .flash = true};
     model_graph(&b.graph, &o, tokens, positions, outs);
-    b.shm.h->config.attention = TAP_ATTENTION_KEEP;
+    b.shm.h->config.start.attention = TAP_ATTENTION_KEEP;
     bed_join(&b);
     struct ggml_tensor * mask = NULL, * rows = NULL;
     for (int i = 0; i < b.graph.n_tensors; i++) {
@@ -286,7 +286,7 @@ static void test_rule(uint32_t kind, int64_t first, int64_t end, int64_t step) {
     bed_make(&b, &(struct shm_options) {0});
     const struct model_options o = {.n_layer = 2, .n_tokens = 7, .n_outputs = 3, .n_kv = 32, .n_experts = 4, .flash = true};
     model_graph(&b.graph, &o, tokens, positions, outs);
-    struct tap_config * c = &b.shm.h->config;
+    struct tap_selection * c = &b.shm.h->config.start;
     c->token_kind = kind;
     c->token_first = first;
     c->token_end = end;
@@ -379,7 +379,7 @@ static void random_axes(uint64_t * rng, int * axis, bool keep_first) {
     }
 }
 
-static void random_rule(uint64_t * rng, struct tap_config * c) {
+static void random_rule(uint64_t * rng, struct tap_selection * c) {
     c->token_kind = (uint32_t) rng_below(rng, 4);
     c->token_step = 1 + (int64_t) rng_below(rng, 4);
     c->token_first = 0;
@@ -401,9 +401,9 @@ static void test_shape(uint64_t seed) {
     bed_make(&b, &o);
     shape_graph(&b.graph, n, n_tokens, axis, type == GGML_TYPE_I64 ? GGML_TYPE_F32 : type, rng_below(&rng, 3) == 0);
     const char * name = unit > 1 ? "dense-0" : rng_below(&rng, 2) ? "turned-0" : rng_below(&rng, 2) ? "window-0" : "dense-0";
-    snprintf(b.shm.h->config.globs[0], TAP_GLOB_SIZE, "%s", name);
-    b.shm.h->config.n_globs = 1;
-    random_rule(&rng, &b.shm.h->config);
+    snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "%s", name);
+    b.shm.h->config.start.n_globs = 1;
+    random_rule(&rng, &b.shm.h->config.start);
     const struct ggml_tensor * t = graph_named(&b.graph, name, 1);
     const uint64_t bytes = type_bytes(t->type, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
     test_case("shape %lu: %s, type %d, %ldx%ldx%ldx%ld, %lu bytes through %lu", (unsigned long) seed, name, t->type, (long) t->ne[0], (long) t->ne[1],
@@ -428,8 +428,8 @@ static void test_bad_strides(int64_t n) {
     shape_graph(g, (int64_t[]) {n, 2, 2}, 3, (int[]) {0, 1, 2, 3}, GGML_TYPE_Q8_0, false);
     struct ggml_tensor * t = graph_permute(g, graph_named(g, "dense-0", 1), 1, 0, 2, 3, "apart-0");
     graph_know(g, t, 0, TAP_OTHER, TAP_ROWS_TOKENS, 3);
-    snprintf(b.shm.h->config.globs[0], TAP_GLOB_SIZE, "apart-0");
-    b.shm.h->config.n_globs = 1;
+    snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "apart-0");
+    b.shm.h->config.start.n_globs = 1;
     bed_join(&b);
     bed_run(&b, true);
     log_drain(&b.log);
@@ -530,8 +530,8 @@ static void test_chain(int every, int cancel_at, const char * glob, bool split) 
         b.sched->splits[0] = b.graph.cgraph.n_nodes / 3;
         b.sched->splits[1] = b.graph.cgraph.n_nodes / 3 * 2;
     }
-    snprintf(b.shm.h->config.globs[0], TAP_GLOB_SIZE, "%s", glob);
-    b.shm.h->config.n_globs = 1;
+    snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "%s", glob);
+    b.shm.h->config.start.n_globs = 1;
     uint64_t computed_nodes[2], ranges[2];
     for (int tapped = 0; tapped < 2; tapped++) {
         fake_real();
@@ -632,7 +632,7 @@ static void test_device_copies(void) {
     struct bed b;
     bed_make(&b, &(struct shm_options) {0});
     model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = 5, .n_outputs = 2, .n_kv = 32, .flash = true, .device = true}, tokens, positions, outs);
-    b.shm.h->config.attention = TAP_ATTENTION_KEEP;
+    b.shm.h->config.start.attention = TAP_ATTENTION_KEEP;
     b.sched->copy_inputs = true;
     bed_join(&b);
     bed_run(&b, true);
@@ -911,7 +911,7 @@ static void check_thread(const struct log * log, struct model_thread * m, uint32
             continue;
         }
         if (((const struct tap_rec_exec *) e->record)->ctx == ctx) {
-            const struct expected x = {.log = log, .graph = &m->graph, .config = &m->shm->h->config, .run = ++run, .exec = nth, .wanted = want_computed};
+            const struct expected x = {.log = log, .graph = &m->graph, .config = &m->shm->h->config.start, .run = ++run, .exec = nth, .wanted = want_computed};
             CHECK(expect_exec(&x) > 0, "execution %zu has no packets", nth);
         }
         nth++;

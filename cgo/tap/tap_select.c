@@ -1,0 +1,285 @@
+//go:build llama
+
+// tap_select.c: which nodes and inputs of a graph are wanted, and how that changes while the model computes.
+//
+// Runs once per new graph, and once per known graph when the collector has changed its mind. Else graph entry pays one load.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <string.h>
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+static bool tap_set_match(const char ** pattern, char c) {
+    const char * p = *pattern + 1;
+    const bool not = *p == '!' || *p == '^';
+    p += not;
+    bool hit = false;
+    for (bool first = true; *p != 0 && (first || *p != ']'); first = false) {
+        if (p[1] == '-' && p[2] != 0 && p[2] != ']') {
+            hit |= p[0] <= c && c <= p[2];
+            p += 3;
+        } else {
+            hit |= *p++ == c;
+        }
+    }
+    *pattern = *p == ']' ? p + 1 : p;
+    return hit != not;
+}
+
+bool tap_glob_match(const char * pattern, const char * text, size_t n) {
+    const char * star = NULL;
+    size_t at = 0, star_at = 0;
+    for (;;) {
+        const char * p = pattern;
+        bool ok = false;
+        if (*p == '*') {
+            star = ++pattern;
+            star_at = at;
+            continue;
+        }
+        if (at == n) {
+            if (*p == 0) {
+                return true;
+            }
+        } else if (*p == '[') {
+            ok = tap_set_match(&p, text[at]);
+        } else {
+            ok = *p != 0 && (*p == '?' || *p == text[at]);
+            p += *p != 0;
+        }
+        if (ok) {
+            pattern = p;
+            at++;
+        } else if (star != NULL && star_at < n) {
+            pattern = star;
+            at = ++star_at;
+        } else {
+            return false;
+        }
+    }
+}
+
+// tap_first_glob returns the first glob that the name matches, with its layer suffix or without, or -1.
+static int tap_first_glob(const struct tap_selection * wish, const char * name, _Atomic uint32_t * hits) {
+    const size_t n = strlen(name);
+    size_t base = n;
+    if (tap_name_layer(name) >= 0) {
+        const char * dash = strrchr(name, '-');
+        base = dash != NULL ? (size_t) (dash - name) : n;
+    }
+    int first = -1;
+    for (uint32_t i = 0; i < wish->n_globs; i++) {
+        if (tap_glob_match(wish->globs[i], name, n) || (base != n && tap_glob_match(wish->globs[i], name, base))) {
+            if (hits != NULL) {
+                atomic_fetch_add_explicit(&hits[i], 1, memory_order_relaxed);
+            }
+            first = first < 0 ? (int) i : first;
+        }
+    }
+    return first;
+}
+
+static bool tap_layer_wanted(const struct tap_selection * wish, int32_t layer) {
+    if (!wish->layers_set) {
+        return true;
+    }
+    return layer >= 0 && layer < TAP_LAYER_WORDS * 64 && (wish->layers[layer / 64] >> (layer % 64) & 1);
+}
+
+static bool tap_component_wanted(const struct tap_selection * wish, uint8_t component) {
+    switch (wish->granularity) {
+        case TAP_ATTENTION_ONLY: return component == TAP_ATTENTION;
+        case TAP_MLP_ONLY:       return component == TAP_MLP;
+        default:                 return true;
+    }
+}
+
+// tap_view_root returns the number of the node or leaf whose bytes node or leaf i shows. It goes by the sources that were noted: in the
+// tensors the scheduler may have put copies in their place since.
+static int32_t tap_view_root(const struct tap_graph * g, int32_t i) {
+    while (i >= 0 && g->nodes[i].view && g->nodes[i].src[0] != INT32_MIN) {
+        i = g->nodes[i].src[0];
+    }
+    return i;
+}
+
+static bool tap_unnamed(const struct ggml_tensor * t) {
+    return strncmp(t->name, "node_", 5) == 0 && t->name[5] >= '0' && t->name[5] <= '9';
+}
+
+static bool tap_dense(const struct ggml_tensor * t) {
+    size_t bytes = tap_real.ggml_type_size(t->type);
+    if (t->nb[0] != bytes) {
+        return false;
+    }
+    bytes *= (size_t) (t->ne[0] / tap_real.ggml_blck_size(t->type));
+    for (int d = 1; d < TAP_MAX_DIMS; d++) {
+        if (t->ne[d] != 1 && t->nb[d] != bytes) {
+            return false;
+        }
+        bytes *= (size_t) t->ne[d];
+    }
+    return true;
+}
+
+static int64_t tap_elements(const struct ggml_tensor * t) { return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]; }
+
+// tap_want marks node i. An unnamed node takes name and shape of the named view on it, where both show the same bytes.
+static void tap_want(struct tap_graph * g, int i) {
+    struct tap_graph_node * n = &g->nodes[i];
+    if (!n->wanted) {
+        n->wanted = true;
+        g->n_wanted++;
+    }
+}
+
+// tap_alias_views lets a named view lend its name to the unnamed node behind it.
+static void tap_alias_views(struct tap_graph * g) {
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct tap_graph_node * n = &g->nodes[i];
+        if (!n->view || n->src[0] == INT32_MIN || tap_unnamed(n->tensor) || strstr(n->tensor->name, " (") != NULL) {
+            continue;
+        }
+        const int32_t root = tap_view_root(g, i);
+        if (root < 0 || g->nodes[root].alias >= 0 || !g->nodes[root].computed || !tap_unnamed(g->nodes[root].tensor)) {
+            continue;
+        }
+        const struct ggml_tensor * r = g->nodes[root].tensor;
+        if (tap_dense(n->tensor) && tap_dense(r) && tap_elements(r) == tap_elements(n->tensor) && r->type == n->tensor->type) {
+            g->nodes[root].alias = i;
+        }
+    }
+}
+
+static void tap_select_attention(struct tap_graph * g, const struct tap_selection * wish, int i) {
+    struct tap_graph_node * n = &g->nodes[i];
+    if (!tap_layer_wanted(wish, n->layer)) {
+        return;
+    }
+    const enum ggml_op op = n->tensor->op;
+    if (op == GGML_OP_SOFT_MAX && n->component == TAP_ATTENTION) {
+        tap_want(g, i); // no flash attention: the run's own soft-max
+        return;
+    }
+    if (wish->attention != TAP_ATTENTION_KEEP) {
+        return;
+    }
+    if (op == GGML_OP_FLASH_ATTN_EXT) {
+        const int32_t q = tap_view_root(g, n->src[0]);
+        if (q >= 0) {
+            tap_want(g, q);
+        }
+        const int32_t mask = tap_view_root(g, n->src[3]);
+        if (mask >= 0) {
+            tap_want(g, mask); // a mask that the graph computes (a cast)
+        } else if (mask != INT32_MIN) {
+            g->leafs[-1 - mask].wanted = true;
+        }
+        const int32_t sinks = n->src[4];
+        if (sinks < 0 && sinks != INT32_MIN) {
+            g->leafs[-1 - sinks].wanted = true;
+        }
+    } else if (op == GGML_OP_SET_ROWS && g->flash && strncmp(n->tensor->name, "cache_k_l", 9) == 0) {
+        tap_want(g, i);
+        const int32_t rows = n->src[1];
+        if (rows < 0 && rows != INT32_MIN) {
+            g->leafs[-1 - rows].wanted = true;
+        }
+    }
+}
+
+// tap_graph_unselect takes the marks of the selection before away. Aliases stay: they are the same for each.
+static void tap_graph_unselect(struct tap_graph * g) {
+    for (int i = 0; i < g->n_nodes; i++) {
+        g->nodes[i].wanted = false;
+        g->nodes[i].glob = -1;
+    }
+    for (int i = 0; i < g->n_leafs; i++) {
+        g->leafs[i].wanted = false;
+    }
+    g->n_wanted = g->n_inputs_wanted = 0;
+}
+
+void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
+    tap_graph_unselect(g);
+    g->attention = wish->attention;
+    if (!(wish->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
+        return;
+    }
+    const bool only_attention = (wish->record & TAP_RECORD_MAPS_ALONE) != 0;
+    tap_alias_views(g);
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct tap_graph_node * n = &g->nodes[i];
+        if (wish->attention != TAP_ATTENTION_NONE) {
+            tap_select_attention(g, wish, i);
+        }
+        if (only_attention) {
+            continue;
+        }
+        const bool allowed = tap_layer_wanted(wish, n->layer) && tap_component_wanted(wish, n->component);
+        if (wish->n_globs == 0) {
+            if (n->computed && allowed) {
+                tap_want(g, i);
+            }
+            continue;
+        }
+        n->glob = (int8_t) tap_first_glob(wish, n->tensor->name, hits);
+        if (n->glob < 0 || !allowed) {
+            continue;
+        }
+        if (n->computed) {
+            tap_want(g, i);
+        } else if (n->view && n->src[0] != INT32_MIN) {
+            const int32_t root = tap_view_root(g, i);
+            if (root >= 0 && g->nodes[root].computed && !g->nodes[root].written_rows) {
+                tap_want(g, g->nodes[root].alias == i ? root : i);
+            }
+        }
+    }
+    for (int i = 0; i < g->n_leafs; i++) {
+        g->n_inputs_wanted += g->leafs[i].wanted;
+    }
+}
+
+// ---- the collector's newest selection ---------------------------------------------------------------------------------
+
+// The newest selection that a graph was marked by. Guarded by tap_selecting; the words are those of tap_selection.
+static pthread_mutex_t tap_selecting = PTHREAD_MUTEX_INITIALIZER;
+static union {
+    struct tap_selection wish;
+    uint64_t             words[TAP_SELECTION_WORDS];
+} tap_newest;
+static uint32_t tap_newest_number; // 0: tap_newest was not filled yet
+
+void tap_select_init(void) { tap_newest_number = 0; }
+
+// tap_select_read copies selection number, and goes on to a newer one that overtook it: the collector writes number + 2 to the same
+// place, but only after it has counted number + 1.
+static void tap_select_read(uint32_t number) {
+    for (uint32_t read = 0; read != number;) {
+        read = number;
+        for (size_t i = 0; i < TAP_SELECTION_WORDS; i++) {
+            tap_newest.words[i] = atomic_load_explicit(&tap.header->selections[number % 2][i], memory_order_acquire);
+        }
+        number = atomic_load_explicit(&tap.header->selection, memory_order_acquire);
+    }
+    tap_newest_number = number;
+}
+
+void tap_select(struct tap_sched * s) {
+    struct tap_header * h = tap.header;
+    pthread_mutex_lock(&tap_selecting);
+    const uint32_t number = atomic_load_explicit(&h->selection, memory_order_acquire);
+    if (number != tap_newest_number) {
+        tap_select_read(number);
+    }
+    const struct tap_selection * wish = tap_newest_number == 0 ? &h->config.start : &tap_newest.wish;
+    tap_graph_select(&s->graph, wish, tap_newest_number == 0 ? h->glob_hits : NULL);
+    s->graph.selection = tap_newest_number;
+    s->tokens = (struct tap_token_rule) {wish->token_kind, wish->token_first, wish->token_end, wish->token_step, wish->window};
+    pthread_mutex_unlock(&tap_selecting);
+    if (s->graph.n_wanted > 0) {
+        tap_time_asks(s);
+    }
+}

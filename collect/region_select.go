@@ -1,0 +1,82 @@
+//go:build linux
+
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// ErrWish occurs when a selection does not fit into the shared memory.
+var ErrWish = errors.New("the selection is too large")
+
+// Wish is what the tap captures.
+type Wish struct {
+	Selection ggmlhooks.Selection
+	// MapsAlone leaves out everything but what Selection.Attention asks for.
+	MapsAlone bool
+	// Off captures nothing; graphs and tokens are recorded all the same.
+	Off bool
+}
+
+// wishes counts the selections of a Region. Number 0 is the one that the run was started with.
+type wishes struct {
+	mu   sync.Mutex
+	last uint32
+}
+
+// Select changes what the tap captures from the model's next graph on, and returns the number of the new selection, by which graphs
+// that are marked by it can be told.
+func (r *Region) Select(w Wish) (number uint32, err error) {
+	var next shmSelection
+	if err := fillSelection(&next, w); err != nil {
+		return 0, err
+	}
+	r.wishes.mu.Lock()
+	defer r.wishes.mu.Unlock()
+	r.wishes.last++
+	number = r.wishes.last
+	words := (*[selectionWords]uint64)(unsafe.Pointer(&next))
+	place := &r.header.Selections[number%2]
+	for i, word := range words {
+		atomic.StoreUint64(&place[i], word)
+	}
+	atomic.StoreUint32(&r.header.Selection, number)
+	return number, nil
+}
+
+// fillSelection writes a wish as the tap reads it.
+func fillSelection(c *shmSelection, w Wish) error {
+	s := w.Selection
+	if !w.Off {
+		c.Record = recordActivations
+	}
+	if w.MapsAlone {
+		c.Record |= recordMapsAlone
+	}
+	c.Granularity = uint32(s.Granularity)
+	c.Attention = uint32(s.Attention)
+	c.Layers = s.Layers.Words()
+	if !s.Layers.Empty() {
+		c.LayersSet = 1
+	}
+	c.TokenKind = uint32(s.Tokens.Kind)
+	c.TokenFirst, c.TokenEnd, c.TokenStep = s.Tokens.First, s.Tokens.End, s.Tokens.Step
+	c.Window = s.Window
+	if len(s.Tensors) > maxGlobs {
+		return fmt.Errorf("%w: %d tensor globs, and at most %d can be given; join some with * or [..]", ErrWish, len(s.Tensors), maxGlobs)
+	}
+	for i, glob := range s.Tensors {
+		if len(glob) >= globSize {
+			return fmt.Errorf("%w: tensor glob %.20q… has %d bytes, and at most %d can be given", ErrWish, glob, len(glob), globSize-1)
+		}
+		copy(c.Globs[i][:], glob)
+	}
+	c.NGlobs = uint32(len(s.Tensors))
+	return nil
+}
