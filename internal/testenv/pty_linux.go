@@ -141,6 +141,9 @@ func (term *Terminal) Screen() string {
 	return term.screen.String()
 }
 
+// HangUp takes the terminal away, as closing its window does.
+func (term *Terminal) HangUp() { term.master.Close() }
+
 // Resize gives the terminal another size.
 func (term *Terminal) Resize(rows, columns uint16) {
 	term.t.Helper()
