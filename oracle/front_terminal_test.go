@@ -76,8 +76,8 @@ func TestFrontInterrupt(t *testing.T) {
 	for range 2 {
 		term.Await("\n> ")
 		term.Type("package main\n")
-		term.Await("\x1b[0m") // the answer begins
-		term.Await("\n")
+		term.Await("\x1b[0m")
+		term.AwaitBytes(30) // of the answer
 		term.Type("\x03")
 		term.Await("t/s ]")
 	}

@@ -66,8 +66,8 @@ var masks = []struct {
 	{regexp.MustCompile(`0x[0-9a-f]{6,}`), "ADDRESS"},
 	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds)`), "N $1"},
 	{regexp.MustCompile(`N ms / +[0-9.]+ %`), "N ms / N %"},
-	{regexp.MustCompile(`Loading model\.\.\. ?(?:[-\\|/ ]\x08)*[-\\|/]?`), "Loading model..."},
-	{regexp.MustCompile(`(?m)^(?:\x08[-\\|/ ])+\x08`), ""}, // its spinner among log lines
+	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""}, // a spinner, also among log lines
+	{regexp.MustCompile(`Loading model\.\.\. ?[-\\|/]?`), "Loading model..."},
 }
 
 func mask(text string) string {

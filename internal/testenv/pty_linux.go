@@ -104,34 +104,49 @@ func (term *Terminal) Type(text string) {
 // Await waits until the program has written text, behind what was awaited before.
 func (term *Terminal) Await(text string) {
 	term.t.Helper()
-	for end := time.Now().Add(terminalPatience); ; time.Sleep(2 * time.Millisecond) {
-		if term.pass(text) {
-			return
+	term.await(fmt.Sprintf("%q", text), func(unseen string) int {
+		at := strings.Index(unseen, text)
+		if at < 0 {
+			return -1
 		}
+		return at + len(text)
+	})
+}
+
+// AwaitBytes waits until the program has written so many bytes, behind what was awaited before.
+func (term *Terminal) AwaitBytes(n int) {
+	term.t.Helper()
+	term.await(fmt.Sprintf("%d bytes", n), func(unseen string) int {
+		if len(unseen) < n {
+			return -1
+		}
+		return n
+	})
+}
+
+// await waits until look says how much of what is unseen it has passed; less than 0 is not yet.
+func (term *Terminal) await(what string, look func(unseen string) int) {
+	term.t.Helper()
+	pass := func() bool {
+		term.mu.Lock()
+		defer term.mu.Unlock()
+		n := look(term.screen.String()[term.seen:])
+		term.seen += max(n, 0)
+		return n >= 0
+	}
+	for end := time.Now().Add(terminalPatience); !pass(); time.Sleep(2 * time.Millisecond) {
 		select {
 		case <-term.read:
-			if !term.pass(text) {
-				term.t.Fatalf("the program ended without %q\n%s", text, term.Screen())
+			if !pass() {
+				term.t.Fatalf("the program ended without %s\n%s", what, term.Screen())
 			}
 			return
 		default:
 		}
 		if time.Now().After(end) {
-			term.t.Fatalf("the program does not write %q\n%s", text, term.Screen())
+			term.t.Fatalf("the program does not write %s\n%s", what, term.Screen())
 		}
 	}
-}
-
-// pass looks for text and goes behind it.
-func (term *Terminal) pass(text string) bool {
-	term.mu.Lock()
-	defer term.mu.Unlock()
-	at := strings.Index(term.screen.String()[term.seen:], text)
-	if at < 0 {
-		return false
-	}
-	term.seen += at + len(text)
-	return true
 }
 
 // Screen is everything that was written so far, with what was typed as far as it was echoed.
