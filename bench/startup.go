@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -25,7 +26,7 @@ func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differe
 		turned := random.IntN(2)
 		var ms [2]float64
 		for _, side := range []int{turned, 1 - turned} {
-			if ms[side], err = firstByte(ctx, order[side]); err != nil {
+			if ms[side], err = firstByteOf(ctx, order[side]); err != nil {
 				return differences, ratios, err
 			}
 		}
@@ -34,6 +35,19 @@ func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differe
 		}
 	}
 	return MedianInterval(more), MedianInterval(times), nil
+}
+
+// errSilent occurs when a command that is timed writes nothing.
+var errSilent = errors.New("it wrote nothing to its standard output")
+
+// firstByteOf is firstByte, tried again where llama.cpp's log, through which its text goes, was lost at the program's end.
+func firstByteOf(ctx context.Context, line []string) (ms float64, err error) {
+	for range 5 {
+		if ms, err = firstByte(ctx, line); !errors.Is(err, errSilent) {
+			break
+		}
+	}
+	return ms, err
 }
 
 // firstByte is the time in milliseconds until a command writes something to its standard output.
@@ -54,7 +68,7 @@ func firstByte(ctx context.Context, line []string) (float64, error) {
 		return 0, fmt.Errorf("%s: %w", cmd, err)
 	}
 	if readErr != nil {
-		return 0, fmt.Errorf("%s wrote nothing", cmd)
+		return 0, fmt.Errorf("%s: %w", cmd, errSilent)
 	}
 	return float64(took.Nanoseconds()) / 1e6, nil
 }
@@ -76,9 +90,9 @@ func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error 
 	if err != nil {
 		return err
 	}
-	row("(f) drop-in, tapped: start until the first byte of --help", fmt.Sprintf("+%.1f ms [%.1f, %.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
+	row("(f) drop-in, tapped: start until the first byte of --help", fmt.Sprintf("%+.1f ms [%+.1f, %+.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
 		"≤ 30 ms", more.atMost(30))
-	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "1", "--temp", "0", "-c", "512", "-t", strconv.Itoa(t.Model.Threads)}
+	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "32", "--temp", "0", "-c", "512", "-t", strconv.Itoa(t.Model.Threads)}
 	completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off"}, common...)
 	_, ratio, err := Startup{completion, append([]string{self, "run", "--ignore-eos"}, common...)}.Run(ctx, pairs, random)
 	if err != nil {
