@@ -23,7 +23,10 @@ usage: llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]
 PROGRAM is one of llama.cpp's own (llama-completion, llama-cli, llama-server, llama-bench …) or any other dynamically linked
 program that uses libllama. Its arguments, streams, signals and exit status are its own.
 
+  llamatap exec --tap-tensors 'l_out*' -- ./my-program model.gguf
   llamatap exec --tap-tensors 'l_out*' -- llama-completion -m model.gguf -p Hello -n 32
+
+The last line may be written shorter: llamatap llama-completion -m model.gguf -p Hello -n 32 --tap-tensors 'l_out*'
 
 `)
 		if err := config.WriteTapHelp(os.Stdout); err != nil || len(args) > 0 {
