@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Run is everything that llamatap run takes from llama.cpp's own vocabulary: the flags of llama-completion, with its names, defaults
@@ -33,6 +34,8 @@ type Run struct {
 	FlashAttention string // on, off, auto
 	LoadMode       string // auto, none, mmap, mlock, mmap+mlock, dio
 
+	Rope
+	Adapters
 	Sampling
 
 	Warmup  bool // decode once before the run, as llama.cpp does
@@ -46,7 +49,7 @@ func NewRun() *Run {
 	return &Run{
 		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
 		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
-		Sampling: defaultSampling(),
+		Rope: defaultRope(), Sampling: defaultSampling(),
 	}
 }
 
@@ -61,6 +64,40 @@ func (r *Run) Register(fs *flag.FlagSet) {
 			fs.Var(&runValue{run: r, option: o, negative: true}, name, o.help)
 		}
 	}
+}
+
+// Parse parses arguments with the flags of r, which Register has defined on fs. A flag of two values takes both.
+func (r *Run) Parse(fs *flag.FlagSet, args []string) error {
+	joined := make([]string, 0, len(args))
+	for i := 0; i < len(args); i++ {
+		values := 0
+		if f := fs.Lookup(strings.TrimLeft(args[i], "-")); f != nil && strings.HasPrefix(args[i], "-") && args[i] != "--" {
+			values = valueCount(f.Value)
+		}
+		if args[i] == "--" || !strings.HasPrefix(args[i], "-") {
+			joined = append(joined, args[i:]...)
+			break
+		}
+		end := min(i+values, len(args)-1)
+		if values == 2 && end == i+2 {
+			joined = append(joined, args[i]+"="+args[i+1]+" "+args[i+2])
+		} else {
+			joined = append(joined, args[i:end+1]...)
+		}
+		i = end
+	}
+	return fs.Parse(joined)
+}
+
+// valueCount is how many arguments behind a flag are its values.
+func valueCount(v flag.Value) int {
+	if own, ok := v.(*runValue); ok && own.option.pair {
+		return 2
+	}
+	if b, ok := v.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+		return 0
+	}
+	return 1
 }
 
 // ResolveEnv takes every setting that no flag gave from llama.cpp's environment variables, such as LLAMA_ARG_CTX_SIZE. lookup is

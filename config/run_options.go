@@ -20,6 +20,7 @@ type llamaOption struct {
 	byDef    string   // the default, as a user would write it
 	help     string
 	set      func(*Run, string) error
+	pair     bool // it takes two values, which set gets with a space between them
 }
 
 // shortNames are the names that llama.cpp writes behind one dash though they have several letters.
@@ -30,7 +31,7 @@ var shortNames = map[string]bool{
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
 // and --mlock, which older versions had.
-var llamaOptions = slices.Concat(inputOptions(), computeOptions(), samplingOptions(), otherOptions())
+var llamaOptions = slices.Concat(inputOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
 
 func inputOptions() []llamaOption {
 	return []llamaOption{

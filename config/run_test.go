@@ -19,7 +19,7 @@ func parseRun(args []string, env map[string]string) (*Run, error) {
 	fs.SetOutput(io.Discard)
 	r := NewRun()
 	r.Register(fs)
-	if err := fs.Parse(args); err != nil {
+	if err := r.Parse(fs, args); err != nil {
 		return nil, ExplainFlagError(fs, err)
 	}
 	if err := r.ResolveEnv(func(key string) (string, bool) { v, ok := env[key]; return v, ok }); err != nil {
@@ -61,6 +61,15 @@ func TestRunFlags(t *testing.T) {
 			r.DryMultiplier, r.DryBase, r.DryAllowedLength, r.DryLastN = 1, 2, 3, 9
 			r.AdaptiveTarget, r.AdaptiveDecay, r.DynatempRange, r.DynatempExponent = 0.5, 0.99, 0.5, 2
 		}},
+		{"adapters", "--lora a,b --lora-scaled c:d:0.5 --control-vector e --control-vector-scaled f:-2,g:1 --control-vector-layer-range 2 5", func(r *Run) {
+			r.Loras = []ScaledFile{{"a", 1}, {"b", 1}, {"c:d", 0.5}}
+			r.ControlVectors = []ScaledFile{{"e", 1}, {"f", -2}, {"g", 1}}
+			r.ControlFirst, r.ControlLast = 2, 5
+		}},
+		{"positions", "--rope-scaling yarn --rope-scale 4 --rope-freq-base 20000 --yarn-orig-ctx 128 --yarn-ext-factor 0 --yarn-attn-factor 2 --yarn-beta-slow 3 --yarn-beta-fast 4", func(r *Run) {
+			r.Rope = Rope{"yarn", 20000, 0.25, 128, 0, 2, 3, 4}
+		}},
+		{"position frequency", "--rope-scale 4 --rope-freq-scale 0.5", func(r *Run) { r.RopeFreqScale = 0.5 }},
 		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
 		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
@@ -143,6 +152,16 @@ func TestRunErrors(t *testing.T) {
 		{"grammar file", []string{"-p", "a", "--grammar-file", ""}, "no file name"},
 		{"JSON schema", []string{"-p", "a", "-j", "{}"}, "llamatap llama-cli"},
 		{"JSON schema file", []string{"-p", "a", "-jf", "x.json"}, "llamatap llama-cli"},
+		{"lora", []string{"-p", "a", "--lora", ""}, "no file name"},
+		{"lora list", []string{"-p", "a", "--lora", "a,,b"}, "a file name is empty"},
+		{"lora scale", []string{"-p", "a", "--lora-scaled", "a"}, "give FNAME:SCALE"},
+		{"lora scale of a word", []string{"-p", "a", "--control-vector-scaled", "a:b"}, "give FNAME:SCALE"},
+		{"layer range", []string{"-p", "a", "--control-vector-layer-range", "3", "2"}, "the first and the last layer"},
+		{"half a layer range", []string{"-p", "a", "--control-vector-layer-range", "3"}, "the first and the last layer"},
+		{"rope scaling", []string{"-p", "a", "--rope-scaling", "longrope"}, "take one of none, linear, yarn"},
+		{"rope scale", []string{"-p", "a", "--rope-scale", "0"}, "above 0"},
+		{"rope base", []string{"-p", "a", "--rope-freq-base", "-1"}, "at least 0"},
+		{"yarn context", []string{"-p", "a", "--yarn-orig-ctx", "-1"}, "0 for the model's own"},
 		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},
 		{"infinite", []string{"-p", "a", "--temp", "1e99"}, "give a number"},
 		{"repeat-penalty", []string{"-p", "a", "--repeat-penalty", "0"}, "above 0"},

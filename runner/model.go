@@ -121,6 +121,9 @@ func contextParams(cfg *config.Run) (p llama.ContextParams, err error) {
 	if p.BatchThreads == 0 {
 		p.BatchThreads = p.Threads
 	}
+	if p.Rope, err = rope(&cfg.Rope); err != nil {
+		return p, err
+	}
 	if p.FlashAttention, err = llama.ParseFlashAttention(cfg.FlashAttention); err != nil {
 		return p, err
 	}
@@ -129,4 +132,12 @@ func contextParams(cfg *config.Run) (p llama.ContextParams, err error) {
 	}
 	p.TypeV, err = llama.ParseCacheType(cfg.CacheTypeV)
 	return p, err
+}
+
+func rope(c *config.Rope) (llama.Rope, error) {
+	scaling, err := llama.ParseRopeScaling(c.RopeScaling)
+	return llama.Rope{
+		Scaling: scaling, FreqBase: c.RopeFreqBase, FreqScale: c.RopeFreqScale, YarnOrigContext: c.YarnOrigContext, YarnExtFactor: c.YarnExtFactor,
+		YarnAttnFactor: c.YarnAttnFactor, YarnBetaFast: c.YarnBetaFast, YarnBetaSlow: c.YarnBetaSlow,
+	}, err
 }

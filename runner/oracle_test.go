@@ -67,7 +67,7 @@ func parse(t *testing.T, args ...string) *config.Run {
 	fs.SetOutput(io.Discard)
 	cfg := config.NewRun()
 	cfg.Register(fs)
-	if err := fs.Parse(args); err != nil {
+	if err := cfg.Parse(fs, args); err != nil {
 		t.Fatal(err)
 	}
 	if err := cfg.Validate(); err != nil {

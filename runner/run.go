@@ -55,6 +55,7 @@ type run struct {
 	model    *llama.Model
 	llama    *llama.Context
 	batch    *llama.Batch
+	adapters []llama.ScaledAdapter
 	sampler  *llama.Sampler
 	sampling config.Sampling
 	unwatch  func()
@@ -78,6 +79,9 @@ func (r *run) load() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.loadAdapters(); err != nil {
+		return err
+	}
 	if err := r.makeSampler(); err != nil {
 		return err
 	}
@@ -88,6 +92,9 @@ func (r *run) load() (err error) {
 		return fmt.Errorf("%w: lower -c or -ub, or take a smaller -ctk and -ctv", err)
 	}
 	r.unwatch = interruptWith(r.ctx, r.llama)
+	if err := r.setAdapters(); err != nil {
+		return err
+	}
 	r.result.ContextSize = r.llama.Size()
 	if r.batch, err = llama.NewBatch(r.llama.Batch(), 1); err != nil {
 		return err
@@ -143,6 +150,7 @@ func (r *run) close() {
 	if r.llama != nil {
 		r.llama.Close()
 	}
+	r.closeAdapters()
 	if r.sampler != nil {
 		r.sampler.Close() // the context may use it
 	}

@@ -20,6 +20,7 @@ var (
 		HasEncoder() bool
 		HasDecoder() bool
 		NewContext(ContextParams) (*Context, error)
+		LoadAdapter(string) (*Adapter, error)
 	} = (*Model)(nil)
 	_ interface {
 		Tokens() int
@@ -53,7 +54,10 @@ var (
 		Perf() Perf
 		PerfReset()
 		Memory() Memory
+		SetAdapters([]ScaledAdapter) error
+		SetControlVector([]float32, int, int) error
 	} = (*Context)(nil)
+	_ interface{ Close() error } = (*Adapter)(nil)
 	_ interface {
 		Clear(bool)
 		Remove(Seq, Pos, Pos) bool
@@ -121,7 +125,13 @@ func TestParse(t *testing.T) {
 			t.Errorf("ParseCacheType(%q) = %d, %v; want %d", name, got, err, want)
 		}
 	}
+	for name, want := range map[string]RopeScaling{"": -1, "none": 0, "linear": 1, "yarn": 2} {
+		if got, err := ParseRopeScaling(name); err != nil || got != want {
+			t.Errorf("ParseRopeScaling(%q) = %d, %v; want %d", name, got, err, want)
+		}
+	}
 	for _, parse := range []func() error{
+		func() error { return second(ParseRopeScaling("x")) },
 		func() error { return second(ParseLoadMode("x")) },
 		func() error { return second(ParseFlashAttention("x")) },
 		func() error { return second(ParseCacheType("q2_k")) },

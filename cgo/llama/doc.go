@@ -1,5 +1,5 @@
 // Package llama is the part of llama.h that a runner needs: backends and devices, model, context, batch, sampler chain, vocabulary,
-// memory and performance data.
+// adapters, memory and performance data.
 //
 // It exists with the build tag llama, which 'make env' sets together with everything that the linker needs. Without the tag every
 // call that can fail returns an error that wraps errors.ErrUnsupported, so a program that imports this package still builds.
@@ -7,8 +7,9 @@
 // # Ownership
 //
 // Init is called once and by LoadModel itself. A Model owns its Vocab and must outlive its Contexts; a Context owns its Memory and
-// its threads. Model, Context, Batch and Sampler hold C memory and are released by Close, which may be called twice; nothing is
-// released by the garbage collector. A slice handed out by Context.Logits is C memory and valid until the next call on that context.
+// its threads. A Model must also outlive its Samplers and Adapters, and an Adapter the Contexts that it is set in. Model, Context,
+// Batch, Sampler and Adapter hold C memory and are released by Close, which may be called twice; nothing is released by the garbage
+// collector. A slice handed out by Context.Logits is C memory and valid until the next call on that context.
 //
 // # Goroutines
 //

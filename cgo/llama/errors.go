@@ -20,6 +20,8 @@ var (
 	ErrDecode = errors.New("llama.cpp cannot decode the batch")
 	// ErrNoLogits: the batch has no output at the index asked for.
 	ErrNoLogits = errors.New("no logits at this index")
+	// ErrAdapter: llama.cpp refused a LoRA adapter or a control vector.
+	ErrAdapter = errors.New("llama.cpp cannot apply the adapter")
 	// ErrGrammar: the grammar cannot be read, or it forbids a token, or all that are left.
 	ErrGrammar = errors.New("grammar")
 	// ErrDevice: a device or server of this name does not exist.

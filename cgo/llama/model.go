@@ -20,6 +20,7 @@ type Model struct {
 	c        *C.struct_llama_model
 	vocab    Vocab
 	contexts atomic.Int32 // contexts that are not closed
+	adapters atomic.Int32 // adapters that are not closed
 }
 
 // DefaultModelParams returns llama.cpp's defaults.
@@ -154,10 +155,11 @@ func findDevice(name string) (C.ggml_backend_dev_t, error) {
 	return nil, fmt.Errorf("%w as %q: there are %q", ErrDevice, name, names)
 }
 
-// Close frees the model. Its contexts must be closed before; the error says that some are not, and then nothing is freed.
+// Close frees the model. Its contexts and adapters must be closed before; the error says that some are not, and then nothing is
+// freed.
 func (m *Model) Close() error {
-	if n := m.contexts.Load(); n != 0 {
-		return fmt.Errorf("close model: %d of its contexts are still open", n)
+	if n := m.contexts.Load() + m.adapters.Load(); n != 0 {
+		return fmt.Errorf("close model: %d of its contexts and adapters are still open", n)
 	}
 	if m.c != nil {
 		C.llama_model_free(m.c)

@@ -114,6 +114,44 @@ func ParseCacheType(s string) (CacheType, error) {
 	return 0, fmt.Errorf("unknown cache type %q: take f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1", s)
 }
 
+// RopeScaling is how rotary positions are stretched beyond the length that a model was trained for.
+type RopeScaling int32
+
+// Ways to scale rotary positions, numbered as llama.h does.
+const (
+	RopeOfModel RopeScaling = iota - 1 // as the model says
+	RopeUnscaled
+	RopeLinear
+	RopeYarn
+)
+
+// ParseRopeScaling reads a way as llama.cpp's --rope-scaling spells it; "" is RopeOfModel.
+func ParseRopeScaling(s string) (RopeScaling, error) {
+	switch s {
+	case "":
+		return RopeOfModel, nil
+	case "none":
+		return RopeUnscaled, nil
+	case "linear":
+		return RopeLinear, nil
+	case "yarn":
+		return RopeYarn, nil
+	}
+	return 0, fmt.Errorf("unknown RoPE scaling %q: take none, linear or yarn", s)
+}
+
+// Rope is how rotary positions are computed. In each number the default, 0 or a negative one, is what the model says.
+type Rope struct {
+	Scaling         RopeScaling
+	FreqBase        float32
+	FreqScale       float32
+	YarnOrigContext int     // tokens that the model was trained for
+	YarnExtFactor   float32 // share of extrapolation; 0: all interpolated
+	YarnAttnFactor  float32
+	YarnBetaFast    float32
+	YarnBetaSlow    float32
+}
+
 // ModelParams says how a model is loaded. DefaultModelParams gives llama.cpp's defaults.
 type ModelParams struct {
 	// GPULayers is how many layers devices other than the CPU hold; negative: all.
@@ -147,6 +185,8 @@ type ContextParams struct {
 	TypeK, TypeV CacheType
 	// NoPerf leaves llama.cpp's own clocks off; Perf then counts, but times are zero.
 	NoPerf bool
+	// Rope is how rotary positions are computed.
+	Rope Rope
 	// Sampler, if not nil, is applied in the graphs of sequence 0, as far as the devices can. It must outlive the context, and be
 	// complete before.
 	Sampler *Sampler
@@ -156,6 +196,12 @@ type ContextParams struct {
 type LogitBias struct {
 	Token Token
 	Bias  float32
+}
+
+// ScaledAdapter is an adapter with the factor that its effect is multiplied with.
+type ScaledAdapter struct {
+	Adapter *Adapter
+	Scale   float32
 }
 
 // Dry is how repetitions of earlier text are made less likely.

@@ -57,6 +57,13 @@ func (*Model) TrainedContext() int                        { return 0 }
 func (*Model) HasEncoder() bool                           { return false }
 func (*Model) HasDecoder() bool                           { return false }
 func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }
+func (*Model) LoadAdapter(string) (*Adapter, error)       { return nil, errNoLlama }
+
+// Adapter cannot be had in this build.
+type Adapter struct{}
+
+// Close does nothing in this build.
+func (*Adapter) Close() error { return nil }
 
 // Vocab cannot be had in this build.
 type Vocab struct{}
@@ -90,18 +97,20 @@ type Context struct{}
 // DefaultContextParams returns the zero value in this build.
 func DefaultContextParams() ContextParams { return ContextParams{} }
 
-func (*Context) Close()                        {}
-func (*Context) Size() int                     { return 0 }
-func (*Context) Batch() int                    { return 0 }
-func (*Context) MicroBatch() int               { return 0 }
-func (*Context) Decode(*Batch) error           { return errNoLlama }
-func (*Context) Interrupt()                    {}
-func (*Context) Resume()                       {}
-func (*Context) Synchronize()                  {}
-func (*Context) Logits(int) ([]float32, error) { return nil, errNoLlama }
-func (*Context) Perf() Perf                    { return Perf{} }
-func (*Context) PerfReset()                    {}
-func (*Context) Memory() Memory                { return Memory{} }
+func (*Context) Close()                                     {}
+func (*Context) Size() int                                  { return 0 }
+func (*Context) Batch() int                                 { return 0 }
+func (*Context) MicroBatch() int                            { return 0 }
+func (*Context) Decode(*Batch) error                        { return errNoLlama }
+func (*Context) Interrupt()                                 {}
+func (*Context) Resume()                                    {}
+func (*Context) Synchronize()                               {}
+func (*Context) Logits(int) ([]float32, error)              { return nil, errNoLlama }
+func (*Context) Perf() Perf                                 { return Perf{} }
+func (*Context) PerfReset()                                 {}
+func (*Context) Memory() Memory                             { return Memory{} }
+func (*Context) SetAdapters([]ScaledAdapter) error          { return errNoLlama }
+func (*Context) SetControlVector([]float32, int, int) error { return errNoLlama }
 
 // Memory cannot be had in this build.
 type Memory struct{}

@@ -54,7 +54,7 @@ func parseRun(args []string) (*config.Run, error) {
 	flags.SetOutput(io.Discard)
 	cfg := config.NewRun()
 	cfg.Register(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := cfg.Parse(flags, args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, errors.Join(flag.ErrHelp, runHelp(os.Stdout))
 		}

@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/gguf"
+)
+
+// loadAdapters loads the LoRA adapters, which must be there before the context is made.
+func (r *run) loadAdapters() error {
+	arch, _ := r.model.Meta("general.architecture")
+	for _, file := range r.Config.Loras {
+		if err := checkAdapter(file.Path, arch); err != nil {
+			return fmt.Errorf("--lora: %w", err)
+		}
+		adapter, err := r.model.LoadAdapter(file.Path)
+		if err != nil {
+			return fmt.Errorf("--lora %s: %w: take an adapter that was made for this model", file.Path, err)
+		}
+		r.adapters = append(r.adapters, llama.ScaledAdapter{Adapter: adapter, Scale: file.Scale})
+	}
+	return nil
+}
+
+// checkAdapter finds out whether a file can be an adapter of a model of this architecture. At some of what it refuses llama.cpp would
+// end the process.
+func checkAdapter(path, arch string) error {
+	file, err := gguf.Open(path)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, ggufRemedy(err)) // err begins with the path
+	}
+	for _, want := range [][2]string{{"general.type", "adapter"}, {"adapter.type", "lora"}, {"general.architecture", arch}} {
+		if text, ok := file.Metadata.Text(want[0]); !ok || text != want[1] {
+			return fmt.Errorf("%s: its %s is not %q: take a LoRA adapter that was made for this model", path, want[0], want[1])
+		}
+	}
+	if alpha, ok := file.Metadata.Value("adapter.lora.alpha"); ok {
+		if _, ok := alpha.Data.(float32); !ok {
+			return fmt.Errorf("%s: its adapter.lora.alpha is no 32-bit float: convert it again with convert_lora_to_gguf.py", path)
+		}
+	}
+	return nil
+}
+
+// setAdapters sets control vectors and adapters in the context, as llama-completion does before its warm-up.
+func (r *run) setAdapters() error {
+	if len(r.Config.ControlVectors) > 0 {
+		data, err := readControlVectors(r.Config.ControlVectors, r.model.Width())
+		if err != nil {
+			return err
+		}
+		first, last := r.Config.ControlFirst, r.Config.ControlLast
+		if last == 0 {
+			last = r.model.Layers()
+		}
+		if err := r.llama.SetControlVector(data, max(first, 1), last); err != nil {
+			return err
+		}
+	}
+	if len(r.adapters) == 0 {
+		return nil
+	}
+	return r.llama.SetAdapters(r.adapters)
+}
+
+// readControlVectors adds the vectors of all files up: data holds those of layers 1, 2 …, each of width values.
+func readControlVectors(files []config.ScaledFile, width int) (data []float32, err error) {
+	for _, file := range files {
+		if data, err = addControlVector(data, file, width); err != nil {
+			return nil, fmt.Errorf("--control-vector %w", err)
+		}
+	}
+	return data, nil
+}
+
+func addControlVector(data []float32, from config.ScaledFile, width int) ([]float32, error) {
+	file, err := gguf.Open(from.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, ggufRemedy(err))
+	}
+	bytes, err := os.Open(from.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer bytes.Close()
+	if len(file.Tensors) == 0 {
+		return nil, fmt.Errorf("%s: it holds no tensors: take a file of llama-cvector-generator", from.Path)
+	}
+	row := make([]float32, width)
+	for i := range file.Tensors {
+		t := &file.Tensors[i]
+		layer, err := controlLayer(t, width)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", from.Path, err)
+		}
+		raw := make([]byte, t.Bytes)
+		if _, err := bytes.ReadAt(raw, t.Offset); err != nil {
+			return nil, fmt.Errorf("%s: read %s: %w", from.Path, t.Name, cause(err))
+		}
+		if err := gguf.DecodeRow(row, t.Type, raw); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", from.Path, t.Name, err)
+		}
+		if missing := layer*width - len(data); missing > 0 {
+			data = append(data, make([]float32, missing)...)
+		}
+		for j, value := range row {
+			data[(layer-1)*width+j] += value * from.Scale
+		}
+	}
+	return data, nil
+}
+
+// maxControlLayer bounds the layer number of a control vector; no model has as many.
+const maxControlLayer = 10000
+
+// controlLayer is the layer that a tensor of a control vector is for, from 1 on.
+func controlLayer(t *gguf.Tensor, width int) (int, error) {
+	number, ok := strings.CutPrefix(t.Name, "direction.")
+	layer, err := strconv.Atoi(number)
+	switch {
+	case !ok || err != nil || layer < 1 || layer > maxControlLayer:
+		return 0, fmt.Errorf("tensor %q is no direction.LAYER with a layer from 1 on: take a file of llama-cvector-generator", t.Name)
+	case t.Type != gguf.F32 || len(t.Shape) != 1:
+		return 0, fmt.Errorf("%v is no row of F32: take a file of llama-cvector-generator", t)
+	case t.Shape[0] != int64(width):
+		return 0, fmt.Errorf("%v, and this model is %d wide: take a control vector that was made for this model", t, width)
+	}
+	return layer, nil
+}
+
+// closeAdapters frees the adapters, after the context.
+func (r *run) closeAdapters() {
+	for _, a := range r.adapters {
+		a.Adapter.Close() // its only error is an open context
+	}
+}
