@@ -96,6 +96,9 @@ func (f *fixture) execution(t testing.TB, w *stream.Writer, exec uint64, first, 
 		e.Rows = append(e.Rows, ggmlhooks.Row{Index: token, Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0},
 			Phase: phaseOf(first), Output: token >= 2})
 	}
+	if first != 3 { // the prompt, and the last token
+		check(t, w.AppendRequest(ggmlhooks.RequestBegin{Number: int32(min(first, 1))}))
+	}
 	check(t, w.AppendExecution(&e))
 	base := stream.Packet{Op: "ADD", Occurrence: 1, Exec: exec, Graph: 1, Phase: phaseOf(first), TokenFirst: first, TokenCount: int32(n),
 		Rows: ggmlhooks.RowsTokens, RowDim: 1, Component: ggmlhooks.ComponentResidual, TimeNS: 1e18, MonoNS: int64(exec)}

@@ -22,7 +22,7 @@ func TestSummarize(t *testing.T) {
 		s, err := f.open(t).Summarize(Filter{})
 		check(t, err)
 		// Per micro-batch: 2 l_out, Qcur, kq, 2 pieces of logits, state, sample, quantised.
-		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 || s.TokensByPhase["decode"] != 2 ||
+		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 || s.TokensByPhase["decode"] != 2 || s.Requests != 2 ||
 			s.Lossy || s.Losses == nil || len(s.Losses) != 0 || s.Model != "fixture" || s.PacketsPerToken != 27.0/5 {
 			t.Errorf("%v: %+v", id, s)
 		}
@@ -405,6 +405,7 @@ func TestVerify(t *testing.T) {
 		{"token position", nil, tokens(func(l []any) []any { l[1].(map[string]any)["pos"] = 7; return l }), Damage, "token 1 has position 7, and the index says 1"},
 		{"token sequence", nil, tokens(func(l []any) []any { l[1].(map[string]any)["seq"] = 7; return l }), Damage, "token 1 has sequence 7, and the index says [0]"},
 		{"token phase", nil, tokens(func(l []any) []any { l[1].(map[string]any)["phase"] = "decode"; return l }), Damage, "token 1 has phase decode, and the index says prefill"},
+		{"token request", nil, tokens(func(l []any) []any { l[1].(map[string]any)["request"] = 7; return l }), Damage, "token 1 has request 7, and the index says 0"},
 		{"later file", nil, func(t *testing.T, dir string) { check(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600)) }, Note, "notes.txt is not in the manifest"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -43,15 +43,26 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 
 // countTokens counts the run's token rows: the index states them; beside a foreign stream a tokens file may.
 func (r *Run) countTokens(s *Summary) error {
+	type request struct {
+		ctx         uint32
+		seq, number int32
+	}
 	s.TokensByPhase = make(map[string]int64)
+	requests := make(map[request]bool)
 	for e := range r.Stream.Executions() {
 		for i := range e.Rows {
-			if phase := e.Rows[i].Phase; phase != ggmlhooks.PhaseSetup {
-				s.Tokens++
-				s.TokensByPhase[phase.String()]++
+			row := &e.Rows[i]
+			if row.Phase == ggmlhooks.PhaseSetup {
+				continue
+			}
+			s.Tokens++
+			s.TokensByPhase[row.Phase.String()]++
+			if row.Request != ggmlhooks.RequestUnknown {
+				requests[request{e.Ctx, row.Seqs[0], row.Request}] = true
 			}
 		}
 	}
+	s.Requests = int64(len(requests))
 	if s.Tokens == 0 && r.Kind == KindForeign {
 		total, err := r.EachToken(nil)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -14,6 +14,7 @@ type Summary struct {
 	Totals
 	Tokens          int64            `json:"tokens"`                    // distinct token rows; 0 when nothing says which
 	TokensByPhase   map[string]int64 `json:"tokens_by_phase,omitempty"` // the same by prefill, decode …
+	Requests        int64            `json:"requests,omitempty"`        // that the tokens belong to, as far as it is known
 	PacketsPerToken float64          `json:"packets_per_token,omitempty"`
 	BytesPerToken   float64          `json:"bytes_per_token,omitempty"` // stored bytes
 

@@ -132,6 +132,9 @@ func (s *Summary) tokensText() string {
 	if len(phases) > 0 {
 		text += " (" + strings.Join(phases, ", ") + ")"
 	}
+	if s.Requests > 1 {
+		text += fmt.Sprintf(" of %d requests", s.Requests)
+	}
 	return text + fmt.Sprintf(", %.4g packets and %s stored per token", s.PacketsPerToken, bytesText(int64(s.BytesPerToken+0.5)))
 }
 

@@ -24,7 +24,7 @@ func summaryOfAll() *Summary {
 	output.Name, output.Layer, output.Component = "result_output", -1, ggmlhooks.ComponentOutput
 	return &Summary{
 		Path: "llamatap-runs/gopher/run_20260102_030405_abcd", Kind: KindRun, Sealed: true, Model: "gopher 6M", Arch: "llama",
-		Totals: Totals{156, 98304, 49152, 45000, 1.0923}, Tokens: 64, TokensByPhase: map[string]int64{"prefill": 12, "decode": 52},
+		Totals: Totals{156, 98304, 49152, 45000, 1.0923}, Tokens: 64, TokensByPhase: map[string]int64{"prefill": 12, "decode": 52}, Requests: 3,
 		PacketsPerToken: 2.4375, BytesPerToken: 703.125, Lossy: true, Losses: []Loss{{"pool full", 3, 4096}}, Saturated: 2, Underflown: 7,
 		Layers: []Layer{
 			{Layer: -1, Totals: output.Totals, Components: []Component{{ggmlhooks.ComponentOutput, 1, output.Totals}}, Tensors: []Tensor{output}},
