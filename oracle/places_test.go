@@ -22,6 +22,7 @@ func TestPlaces(t *testing.T) {
 				model := synthetic(t, arch, gguf.F16, nil)
 				c := record(t, everything, "-m", model, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8", "-fa", fa)
 				layers := map[int32]bool{}
+				sums := map[layerOf]int{}
 				deepest := map[uint64]int32{}
 				for i := range c.packets {
 					p := &c.packets[i]
@@ -29,6 +30,9 @@ func TestPlaces(t *testing.T) {
 						t.Errorf("%v: layer %d, component %v: %s", keyOf(p), p.Layer, p.Component, wrong)
 					}
 					layers[p.Layer] = true
+					if p.Op == "ADD" && p.Component == ggmlhooks.ComponentResidual {
+						sums[layerOf{p.Exec, p.Layer}]++
+					}
 					if p.Rows == ggmlhooks.RowsNone {
 						continue // a graph fetches the state of the next recurrent layer early
 					}
@@ -37,11 +41,38 @@ func TestPlaces(t *testing.T) {
 					}
 					deepest[p.Exec] = max(deepest[p.Exec], p.Layer)
 				}
+				checkSums(t, sums, arch, c.meta.Model.NLayer)
 				if len(layers) != c.meta.Model.NLayer+1 {
 					t.Errorf("layers %v of a model with %d", layers, c.meta.Model.NLayer)
 				}
 			})
 		}
+	}
+}
+
+// layerOf is one layer of one execution.
+type layerOf struct {
+	exec  uint64
+	layer int32
+}
+
+// checkSums demands that each layer adds to the residual stream as often as its architecture has parts: a mixer and a feed-forward
+// network, or in mamba the mixer alone. Where nodes have names, these say the same.
+func checkSums(t *testing.T, sums map[layerOf]int, arch string, layers int) {
+	t.Helper()
+	want := 2
+	if arch == "mamba" {
+		want = 1
+	}
+	seen := map[int32]bool{}
+	for at, n := range sums {
+		seen[at.layer] = true
+		if n != want {
+			t.Errorf("execution %d, layer %d: %d sums of the residual stream, want %d", at.exec, at.layer, n, want)
+		}
+	}
+	if len(seen) != layers {
+		t.Errorf("sums of the residual stream in %d of %d layers", len(seen), layers)
 	}
 }
 

@@ -266,6 +266,7 @@ struct tap_graph_node {
     uint8_t  component, rows, row_dim, inferred;
     bool     layer_known;
     bool     view, computed, wanted, host;
+    bool     stream;        // the residual stream at some point
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none

@@ -217,6 +217,37 @@ static void tap_mend_norms(struct tap_graph * g) {
     }
 }
 
+// tap_stream_source says whether source k of a node is the residual stream at some point: as wide, and token by token the same.
+static bool tap_stream_source(const struct tap_graph * g, const struct ggml_tensor * t, int k) {
+    const struct ggml_tensor * src = t->src[k];
+    const int32_t at = src != NULL ? tap_graph_find(g, src) : INT32_MIN;
+    return at >= 0 && g->nodes[at].stream && src->ne[0] == t->ne[0];
+}
+
+// tap_mend_residuals finds the residual stream: it begins with the embeddings, and every sum of it and something that was computed from
+// it continues it. Few architectures name those sums, and where a name says nothing their other operand's place would be theirs.
+static void tap_mend_residuals(struct tap_graph * g) {
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct tap_graph_node * n = &g->nodes[i];
+        const struct ggml_tensor * t = n->tensor;
+        n->stream = n->component == TAP_INPUT && n->layer < 0;
+        if (n->stream) {
+            continue;
+        }
+        const bool first = tap_stream_source(g, t, 0);
+        if (t->op == GGML_OP_GET_ROWS || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT) {
+            n->stream = first; // the rows of it that are needed further on
+        } else if (t->op == GGML_OP_ADD && first != tap_stream_source(g, t, 1)) {
+            const int32_t other = tap_graph_find(g, t->src[first]);
+            n->stream = other >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
+            if (n->stream && n->layer >= 0) {
+                n->component = TAP_RESIDUAL;
+                n->inferred = TAP_FROM_SOURCE;
+            }
+        }
+    }
+}
+
 static void tap_infer_places(struct tap_graph * g) {
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
@@ -234,6 +265,7 @@ static void tap_infer_places(struct tap_graph * g) {
         tap_place_by_sources(g, &g->nodes[i]);
     }
     tap_mend_norms(g);
+    tap_mend_residuals(g);
     if (g->n_tokens == 0) {
         for (int i = 0; i < g->n_nodes; i++) {
             g->nodes[i].component = TAP_CACHE;
