@@ -140,13 +140,18 @@ static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
     return -1;
 }
 
-void tap_pool_ready(uint64_t n_slots) {
+// tap_made_room lets threads of the model that wait look again.
+static void tap_made_room(void) {
     struct tap_header * h = tap.header;
-    atomic_store_explicit(&tap.n_ready, n_slots, memory_order_seq_cst);
     if (atomic_load_explicit(&h->waiting, memory_order_seq_cst) != 0) {
         atomic_fetch_add_explicit(&h->room, 1, memory_order_seq_cst);
         syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
+}
+
+void tap_pool_ready(uint64_t n_slots) {
+    atomic_store_explicit(&tap.n_ready, n_slots, memory_order_seq_cst);
+    tap_made_room();
 }
 
 // tap_pool_size is how many slots may be in use: those whose pages were touched, for a model that waits lets the touching go on and
@@ -213,6 +218,7 @@ void tap_pool_cancel(uint64_t first, uint64_t n) {
     pthread_mutex_lock(&tap.lock);
     tap_pool_clear(first, n);
     pthread_mutex_unlock(&tap.lock);
+    tap_made_room();
 }
 
 // ---- queue ----------------------------------------------------------------------------------------------------------

@@ -545,6 +545,38 @@ static void test_own_collector(void) {
     test_end();
 }
 
+// Slots that one thread gives back unused are room for another that waits.
+static void * reserve_late(void * first) {
+    uint64_t waited = 0;
+    enum tap_loss cause;
+    *(int64_t *) first = tap_pool_reserve(4, &waited, &cause);
+    return NULL;
+}
+
+static void test_cancel_wakes(void) {
+    test_case("threads: one waits for what another cancels");
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = 8, .slot_bytes = 512, .queue_bytes = 65536});
+    tap_join(&s);
+    uint64_t waited = 0;
+    enum tap_loss cause;
+    MUST(tap_pool_reserve(8, &waited, &cause) == 0);
+    int64_t first = -2;
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, reserve_late, &first) == 0);
+    while (s.h->waiting == 0) {
+        usleep(100);
+    }
+    const uint32_t room = s.h->room;
+    tap_pool_cancel(4, 4);
+    CHECK(s.h->room != room, "who waits was not woken");
+    pthread_join(thread, NULL);
+    CHECK(first == 4, "it got slot %ld", (long) first);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
 // A collector that lives and records no more: it says so, and the model goes on.
 static void * close_late(void * arg) {
     struct shm * s = arg;
@@ -647,6 +679,7 @@ int main(int argc, char ** argv) {
     test_killed_collector(false);
     test_killed_collector(true);
     test_own_collector();
+    test_cancel_wakes();
     test_closed_by_collector();
     test_regions();
     return test_done();
