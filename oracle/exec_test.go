@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,3 +98,17 @@ func TestScript(t *testing.T) {
 
 // sameToken compares two tokens of different runs.
 func sameToken(a, b rundir.TokenRecord) bool { return reflect.DeepEqual(a, b) }
+
+// TestSmallThreads: what the tap keeps per thread is little, for it is taken from the stack of each of the program's threads.
+func TestSmallThreads(t *testing.T) {
+	object, err := elf.Open(filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	for _, p := range object.Progs {
+		if p.Type == elf.PT_TLS && p.Memsz > 256 {
+			t.Errorf("%d bytes per thread", p.Memsz)
+		}
+	}
+}

@@ -173,9 +173,9 @@ void tap_context_announce(struct tap_context * c) {
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
 static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l, uint64_t call, uint32_t kind) {
-    enum { CHUNK = 4096 };
+    enum { CHUNK = 4096, EXTRA = 2048 };
     int32_t x = 0;
-    static _Thread_local int32_t extra[CHUNK];
+    int32_t extra[EXTRA]; // on the stack, for what is thread-local is taken from the stack of every thread of the program
     int32_t first = 0;
     do {
         struct tap_rec_call rec = {
@@ -185,7 +185,7 @@ static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l
         while (first + (int32_t) rec.n_rows < l->n && rec.n_rows < CHUNK) {
             const int32_t row = first + (int32_t) rec.n_rows;
             const uint32_t more = l->rows[row].n_seq - 1u;
-            if (rec.n_extra + more > CHUNK) {
+            if (rec.n_extra + more > EXTRA) {
                 break;
             }
             for (uint32_t k = 0; k < more && x < l->n_extra; k++) {

@@ -227,7 +227,7 @@ void tap_graph_finish(struct tap_graph * g) {
 struct tap_chunk {
     struct tap_rec_nodes head;
     size_t               n;
-    uint8_t              bytes[32 * 1024];
+    uint8_t              bytes[8 * 1024]; // it lies on the stack
 };
 
 static bool tap_chunk_flush(struct tap_chunk * c, uint32_t next) {
@@ -305,7 +305,7 @@ bool tap_graph_send(struct tap_graph * g, uint32_t ctx) {
     };
     bool ok = tap_queue_put(&head.h, sizeof(head), NULL, 0);
     enum { LARGEST = sizeof(struct tap_node) + 4 * (GGML_MAX_SRC + 1) + TAP_NAME_SIZE + 32 + 8 };
-    static _Thread_local struct tap_chunk chunk;
+    struct tap_chunk chunk;
     const size_t limit = tap_queue_largest() / 2 < sizeof(chunk.bytes) ? tap_queue_largest() / 2 : sizeof(chunk.bytes);
     for (int pass = 0; pass < 2; pass++) {
         const int n = pass == 0 ? g->n_nodes : g->n_leafs;

@@ -195,7 +195,7 @@ static void tap_place_by_sources(struct tap_graph * g, struct tap_graph_node * n
 // tap_mend_norms gives the norm before a recurrent mixer, whose weight is called attn_norm too, to the mixer.
 static void tap_mend_norms(struct tap_graph * g) {
     enum { LAYERS = TAP_LAYER_WORDS * 64 };
-    static _Thread_local uint8_t has[LAYERS]; // bit 0: attention proper, bit 1: recurrent mixer
+    uint8_t has[LAYERS]; // bit 0: attention proper, bit 1: recurrent mixer
     memset(has, 0, sizeof(has));
     bool any = false;
     for (int i = 0; i < g->n_nodes; i++) {

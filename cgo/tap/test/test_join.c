@@ -27,8 +27,8 @@ static void process_meet(struct process * p, uint32_t overflow) {
     log_init(&p->log, &p->shm);
     fake_real();
     model_graph(&p->graph, &(struct model_options) {.n_layer = 1, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
-    snprintf(p->shm.h->config.globs[0], TAP_GLOB_SIZE, "l_out");
-    p->shm.h->config.n_globs = 1;
+    snprintf(p->shm.h->config.start.globs[0], TAP_GLOB_SIZE, "l_out");
+    p->shm.h->config.start.n_globs = 1;
     MUST(pipe(p->shm.life) == 0);
 }
 
@@ -127,7 +127,7 @@ static void test_structures(uint32_t other) {
     struct process p;
     process_meet(&p, TAP_OVERFLOW_BLOCK);
     fake_other = other;
-    p.shm.h->config.attention = TAP_ATTENTION_EXACT;
+    p.shm.h->config.start.attention = TAP_ATTENTION_EXACT;
     MUST(tap_attach(p.shm.fd, -1) == 0);
     process_compute(&p, 2);
     fake_other = 0;
