@@ -42,7 +42,7 @@ func (r *Reader) Float32(p *Packet, dst []float32) ([]float32, error) {
 		return dst[:0], err
 	}
 	raw := s.raw
-	if r.index == nil {
+	if r.index == nil && r.parts == nil {
 		raw = raw[:len(raw)/2*2] // as STRAP-LLM's reader drops an odd last byte
 	}
 	if dst, err = codec.AppendFloat32(dst[:0], raw, p.DType); err != nil {
@@ -53,6 +53,13 @@ func (r *Reader) Float32(p *Packet, dst []float32) ([]float32, error) {
 
 // read appends the decoded payload to dst.
 func (r *Reader) read(p *Packet, dst []byte, s *scratch) ([]byte, error) {
+	if r.parts != nil {
+		part, own, err := r.holding(p)
+		if err != nil {
+			return dst, err
+		}
+		return part.read(&own, dst, s)
+	}
 	payload, err := r.payload(p, s)
 	if err != nil {
 		return dst, r.at(p, err)

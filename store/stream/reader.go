@@ -32,6 +32,7 @@ type Reader struct {
 	assumed string
 	damage  []error
 	scratch sync.Pool // *scratch
+	joined            // parts is nil but in a reader of Join
 }
 
 // Open opens the stream at path and its index beside it. A stream without index is ErrNoIndex. Corruption in the middle of
@@ -114,8 +115,11 @@ func (r *Reader) Assumed() string { return r.assumed }
 // Damage returns what is wrong with the files as far as opening them showed: errors that wrap ErrTruncated or ErrCorrupt.
 func (r *Reader) Damage() []error { return slices.Clone(r.damage) }
 
-// Header returns the head of the index; zero for a foreign stream.
+// Header returns the head of the index, of the first one where streams are joined; zero for a foreign stream.
 func (r *Reader) Header() Header {
+	if len(r.parts) > 0 {
+		return r.parts[0].Header()
+	}
 	if r.index == nil {
 		return Header{}
 	}
@@ -124,6 +128,9 @@ func (r *Reader) Header() Header {
 
 // Totals returns the sums over what can be read.
 func (r *Reader) Totals() Totals {
+	if r.parts != nil {
+		return r.totals()
+	}
 	if r.index != nil {
 		return r.index.totals
 	}
@@ -136,6 +143,9 @@ func (r *Reader) Totals() Totals {
 
 // Len returns the number of packets.
 func (r *Reader) Len() int {
+	if r.parts != nil {
+		return r.packets
+	}
 	if r.index == nil {
 		return len(r.foreign)
 	}
@@ -146,6 +156,9 @@ func (r *Reader) Len() int {
 func (r *Reader) Packet(i int, p *Packet) error {
 	if i < 0 || i >= r.Len() {
 		return fmt.Errorf("packet %d of %d: there is none", i, r.Len())
+	}
+	if r.parts != nil {
+		return r.ofPacket(i, p)
 	}
 	if r.index == nil {
 		*p = r.foreign[i]
@@ -166,10 +179,17 @@ func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 	}
 }
 
-// Executions iterates over the executions by their number, phases resolved. The pointer is valid during one step; the rows may
-// be kept.
+// Executions iterates over the executions by their number, of joined streams one after the other, phases resolved. The pointer is
+// valid during one step; the rows may be kept.
 func (r *Reader) Executions() iter.Seq[*Execution] {
 	return func(yield func(*Execution) bool) {
+		for _, p := range r.parts {
+			for e := range p.Executions() {
+				if !yield(e) {
+					return
+				}
+			}
+		}
 		if r.index == nil {
 			return
 		}
@@ -183,6 +203,11 @@ func (r *Reader) Executions() iter.Seq[*Execution] {
 
 // Rows returns the token rows of an execution; false if the index does not tell of it.
 func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) {
+	for _, p := range r.parts {
+		if rows, ok := p.Rows(exec); ok {
+			return rows, true
+		}
+	}
 	if r.index == nil {
 		return nil, false
 	}
@@ -196,6 +221,9 @@ func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) {
 
 // Losses returns what was not recorded, one entry per cause.
 func (r *Reader) Losses() []Loss {
+	if r.parts != nil {
+		return r.losses()
+	}
 	if r.index == nil {
 		return nil
 	}
@@ -204,6 +232,9 @@ func (r *Reader) Losses() []Loss {
 
 // Close closes the stream if Open opened it. It may be called again.
 func (r *Reader) Close() error {
+	if r.parts != nil {
+		return r.close()
+	}
 	if r.file == nil {
 		return nil
 	}

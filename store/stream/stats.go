@@ -8,6 +8,7 @@ type Stats struct {
 	Stored    uint64 // payload bytes
 	Saturated uint64
 	Underflow uint64
+	FileBytes uint64 // size of stream and index so far, with what is on its way into them
 	Lost      uint64 // packets that AppendLoss told of
 	Pending   uint64 // packets and other records that wait for a worker
 	WaitNS    int64  // time that Append and its like waited for room in the queue

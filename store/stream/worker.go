@@ -75,6 +75,7 @@ func (w *Writer) writeNext() {
 		start := time.Now()
 		o, err = w.write(b, &s)
 		s.WriteNS = time.Since(start).Nanoseconds()
+		s.FileBytes = uint64(w.stream.end() + w.index.end())
 	}
 	q.mu.Lock()
 	q.add(s)
@@ -108,6 +109,7 @@ func (q *queue) add(s Stats) {
 	q.stats.Saturated += s.Saturated
 	q.stats.Underflow += s.Underflow
 	q.stats.WriteNS += s.WriteNS
+	q.stats.FileBytes = max(q.stats.FileBytes, s.FileBytes)
 }
 
 // outcome says what a batch held beside packets.
