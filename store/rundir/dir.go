@@ -35,6 +35,7 @@ var (
 // Dir is a run directory that is being written. Its methods may be called from several goroutines.
 type Dir struct {
 	path   string
+	id     string // "" = the folder's name
 	mu     sync.Mutex
 	files  []File
 	open   int // files of Create that are not closed
@@ -60,10 +61,10 @@ type Manifest struct {
 // user data. modelID is made path-safe.
 func Create(out, modelID string, now time.Time) (*Dir, error) {
 	parent := filepath.Join(out, pathSafe(modelID))
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, fmt.Errorf("make run directory: %w", err)
-	}
 	for range 100 {
+		if err := os.MkdirAll(parent, 0o700); err != nil {
+			return nil, fmt.Errorf("make run directory: %w", err)
+		}
 		var random [2]byte
 		rand.Read(random[:])
 		path := filepath.Join(parent, "run_"+now.Format("20060102_150405")+"_"+hex.EncodeToString(random[:]))
@@ -71,18 +72,24 @@ func Create(out, modelID string, now time.Time) (*Dir, error) {
 		if err == nil {
 			return &Dir{path: path}, nil
 		}
-		if !errors.Is(err, os.ErrExist) {
+		// A run that recorded nothing and removes the model's folder with its own may come between the two calls.
+		if !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("make run directory: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("make run directory: every name tried in %s is taken", parent)
+	return nil, fmt.Errorf("make run directory: no name tried in %s could be had", parent)
 }
 
 // Path returns the directory's path.
 func (d *Dir) Path() string { return d.path }
 
-// ID returns the directory's name, the run's id.
-func (d *Dir) ID() string { return filepath.Base(d.path) }
+// ID returns the run's id, which is the directory's name; a segment's has the run's before it.
+func (d *Dir) ID() string {
+	if d.id != "" {
+		return d.id
+	}
+	return filepath.Base(d.path)
+}
 
 // Create opens a file of the run for writing; it is hashed while it is written and appears under its name by Close. After a
 // failed Write, Close removes it and returns that error.
@@ -150,7 +157,9 @@ func (f *hashedFile) Close() error {
 		f.err = os.Rename(temporary, filepath.Join(f.dir.path, f.name))
 	}
 	if f.err == nil {
-		f.err = syncDir(f.dir.path)
+		if f.err = syncDir(f.dir.path); f.err != nil {
+			os.Remove(filepath.Join(f.dir.path, f.name)) // a name that may be gone after a crash is none
+		}
 	}
 	if f.err != nil {
 		os.Remove(temporary)

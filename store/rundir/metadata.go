@@ -37,6 +37,10 @@ type Metadata struct {
 	Streams []Stream            `json:"streams,omitempty"`
 	Exit    *Exit               `json:"exit,omitempty"`
 
+	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
+	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
+	Segments []Segment `json:"segments,omitempty"` // of a run in segments: all of them, removed ones included
+
 	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
 }
 
@@ -147,4 +151,16 @@ type Exit struct {
 	Status int    `json:"status"`
 	Signal string `json:"signal,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// Stopped says why recording ended before the program did.
+type Stopped struct {
+	Cause string    `json:"cause"` // as in Losses
+	At    time.Time `json:"at"`
+	Error string    `json:"error,omitempty"` // what failed, where something did
+	// LastToken is the highest token_index that was recorded; absent where none was.
+	LastToken *int64 `json:"last_token,omitempty"`
+	// GraphsAfter counts the graphs that the program computed since, of which nothing is known. Losses count what was taken
+	// from them before the tap knew.
+	GraphsAfter uint64 `json:"graphs_after"`
 }

@@ -66,6 +66,7 @@ type TokensWriter struct {
 	out   *bufio.Writer
 	line  bytes.Buffer
 	total int64
+	size  int64 // of the records
 	err   error
 }
 
@@ -97,8 +98,20 @@ func (w *TokensWriter) Append(t TokenRecord) error {
 	}
 	w.line.Truncate(w.line.Len() - 1) // the encoder's newline
 	w.total++
+	w.size += int64(w.line.Len())
 	_, w.err = w.out.Write(w.line.Bytes())
 	return w.err
+}
+
+// Size is the size of what was appended. As much again is needed while Close puts the file together.
+func (w *TokensWriter) Size() int64 { return w.size }
+
+// Discard ends the writer without a file. Close does nothing then.
+func (w *TokensWriter) Discard() {
+	if w.spool != nil {
+		w.spool.Close()
+		w.spool = nil
+	}
 }
 
 // Close puts the file together. duration is that of the capture.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // ErrChanged is returned for files that are not what was recorded.
@@ -39,7 +40,8 @@ func Verify(path string) (Report, error) {
 	report.Sealed = true
 	known := map[string]bool{ManifestName: true, "derived": true, "derived.json": true, "report.html": true, "control.sock": true}
 	for _, f := range manifest.Files {
-		known[f.Name] = true
+		top, _, _ := strings.Cut(f.Name, "/") // a segment's manifest stands for its folder
+		known[top] = true
 		size, sum, err := hashFile(filepath.Join(path, f.Name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

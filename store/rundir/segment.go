@@ -1,0 +1,101 @@
+package rundir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Segment is one segment of a run: a directory in the run's that is a whole run directory by itself.
+type Segment struct {
+	Name   string    `json:"name"` // seg-00001 …
+	Number int       `json:"number"`
+	Began  time.Time `json:"began"`
+	Ended  time.Time `json:"ended"`
+	// FirstToken and LastToken are the lowest and the highest token_index in it; absent in a segment without tokens. Indexes go on
+	// from segment to segment.
+	FirstToken *int64 `json:"first_token,omitempty"`
+	LastToken  *int64 `json:"last_token,omitempty"`
+	Tokens     int64  `json:"tokens"`
+	Packets    uint64 `json:"packets"`
+	Bytes      int64  `json:"bytes"` // of all its files; of the recorded ones alone in the segment's own metadata
+	// Removed is when it was removed to make room; its tensors are gone. RemovedFor is the bound that asked for room.
+	Removed    time.Time `json:"removed,omitzero"`
+	RemovedFor string    `json:"removed_for,omitempty"`
+}
+
+// SegmentName is the folder of segment number n, from 1.
+func SegmentName(n int) string { return fmt.Sprintf("seg-%05d", n) }
+
+var segmentForm = regexp.MustCompile(`^seg-([0-9]{5,9})$`)
+
+// Segments lists the folders of a run directory's segments, in order; none where the run has no segments.
+func Segments(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && segmentForm.MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return segmentNumber(a) - segmentNumber(b) })
+	return names, nil
+}
+
+func segmentNumber(name string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(name, "seg-")) // has matched
+	return n
+}
+
+// Segment makes the folder of segment n in a run directory. It is sealed by itself and then told to AddSegment.
+func (d *Dir) Segment(n int) (*Dir, error) {
+	name := SegmentName(n)
+	path := filepath.Join(d.path, name)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make segment: %w", err)
+	}
+	return &Dir{path: path, id: d.ID() + "/" + name}, nil
+}
+
+// AddSegment records a sealed segment: the run's manifest lists the segment's, which lists its files.
+func (d *Dir) AddSegment(s *Dir) {
+	s.mu.Lock()
+	manifest := s.files[slices.IndexFunc(s.files, func(f File) bool { return f.Name == ManifestName })]
+	s.mu.Unlock()
+	manifest.Name = filepath.Base(s.path) + "/" + ManifestName
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files = append(d.files, manifest)
+}
+
+// RemoveSegment removes a segment from the directory and from the list. Its manifest goes first: what is left of a removal that is cut
+// off does not look like a result.
+func (d *Dir) RemoveSegment(name string) error {
+	d.mu.Lock()
+	d.files = slices.DeleteFunc(d.files, func(f File) bool { return f.Name == name+"/"+ManifestName })
+	d.mu.Unlock()
+	path := filepath.Join(d.path, name)
+	if err := os.Remove(filepath.Join(path, ManifestName)); err != nil {
+		return fmt.Errorf("remove segment: %w", err)
+	}
+	return os.RemoveAll(path)
+}
+
+// Size is the size of all files that are recorded so far, the manifest included once the directory is sealed.
+func (d *Dir) Size() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var n int64
+	for _, f := range d.files {
+		n += f.Size
+	}
+	return n
+}
