@@ -100,8 +100,12 @@ type Use struct {
 	LastNS   int64                     // monotonic time of the run's last graph end
 	Dropped  int64                     // tensors that the tap reported as lost
 	Setup    int64                     // captured tensors of set-up, thrown away
+	GivenUp  Count                     // captured tensors that were held back when recording failed
 	Attached []Attention               // what readers need to recompute attention maps
 }
+
+// Count is a number of tensors, and their bytes.
+type Count struct{ Packets, Bytes uint64 }
 
 // NewRecorder makes a recorder.
 func NewRecorder(o Options) *Recorder {
@@ -226,7 +230,7 @@ func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
 func (r *Recorder) begin(x *execution) error {
 	x.held = false
 	if err := r.appendExecution(x); err != nil {
-		r.dropHeld(x.packets)
+		r.giveUp(x.packets)
 		x.packets = x.packets[:0]
 		return err
 	}
@@ -234,7 +238,9 @@ func (r *Recorder) begin(x *execution) error {
 		p := &x.packets[i]
 		r.use.Held -= int64(len(p.data))
 		if err := r.o.Stream.Append(&p.packet, p.data, p.release); err != nil {
-			r.dropHeld(x.packets[i+1:])
+			r.giveUp(x.packets[i+1:])
+			clear(x.packets)
+			x.packets = x.packets[:0]
 			return err
 		}
 	}
@@ -331,14 +337,40 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	return nil
 }
 
-// Close gives back what is still held after a failure; nothing more is written.
+// Close gives up what is held back, after a failure or because recording stops: it is counted and not written. Finish may follow, and
+// settles what was written.
 func (r *Recorder) Close() {
 	for _, ctx := range r.ctxs {
+		written := ctx.pending[:0]
 		for _, x := range ctx.pending {
-			r.dropHeld(x.packets)
+			if !x.held {
+				written = append(written, x)
+				continue
+			}
+			r.giveUp(x.packets)
 			x.packets = x.packets[:0]
+			delete(r.open, x.Execution.Exec)
+		}
+		ctx.pending = written
+	}
+}
+
+// Whole reports whether everything of which something was written was written to its end and is decided. Then, after TellAll, the stream
+// may end and another one go on.
+func (r *Recorder) Whole() bool {
+	for _, x := range r.open {
+		if !x.held {
+			return false
 		}
 	}
+	for _, ctx := range r.ctxs {
+		for _, x := range ctx.pending {
+			if !x.held {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // discard makes an execution set-up: what is held of it is dropped, what was written is marked.
@@ -354,6 +386,15 @@ func (r *Recorder) discard(x *execution, written *stream.Resolution) {
 		written.FirstExec = x.Execution.Exec
 	}
 	written.LastExec = x.Execution.Exec
+}
+
+// giveUp drops held packets that were to be written.
+func (r *Recorder) giveUp(packets []heldPacket) {
+	for i := range packets {
+		r.use.GivenUp.Packets++
+		r.use.GivenUp.Bytes += uint64(len(packets[i].data))
+	}
+	r.dropHeld(packets)
 }
 
 func (r *Recorder) dropHeld(packets []heldPacket) {

@@ -295,3 +295,38 @@ func (g *grab) Append(p *stream.Packet, data []byte, release func()) error {
 	*g.packet, *g.data = *p, slices.Clone(data)
 	return g.script.Append(p, data, release)
 }
+
+// TestWhole: a stream may end only where nothing is half written and nothing that is written is undecided; what is held may go on.
+func TestWhole(t *testing.T) {
+	b := newBench(t, Options{})
+	whole := func(what string, want bool) {
+		t.Helper()
+		if got := b.recorder.Whole(); got != want {
+			t.Errorf("%s: whole %v", what, got)
+		}
+	}
+	whole("nothing", true)
+	b.decode(true, false, 1, 2)
+	whole("held", true)
+	b.check(b.recorder.Relieve(true))
+	whole("written and undecided", false)
+	b.resolve(false)
+	whole("decided", true)
+	b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: 9, Graph: 1, TokenFirst: 2, Tokens: []int32{3}}))
+	whole("begun", false)
+	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: 9}))
+	whole("ended", true)
+}
+
+// TestCloseGivesUp: what is held when recording stops is counted, released, and never written, also not by Finish.
+func TestCloseGivesUp(t *testing.T) {
+	b := newBench(t, Options{})
+	b.decode(false, false, 7)
+	b.decode(true, false, 1, 2)
+	b.recorder.Close()
+	b.check(b.recorder.Finish())
+	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 7 prefill")
+	if got := b.recorder.Use(); got.GivenUp != (Count{1, 8}) || got.Held != 0 || got.Rows[ggmlhooks.PhasePrefill] != 1 {
+		t.Errorf("%+v", got)
+	}
+}

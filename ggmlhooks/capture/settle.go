@@ -59,6 +59,17 @@ func (r *Recorder) tell() error {
 	return nil
 }
 
+// TellAll hands on every token that is settled, also before one that is not: the file that they belong to ends.
+func (r *Recorder) TellAll() error {
+	for _, s := range r.settled {
+		if err := r.tokens(s.ctx, s.rows); err != nil {
+			return err
+		}
+	}
+	r.settled = r.settled[:0]
+	return nil
+}
+
 func (r *Recorder) tokens(ctx uint32, rows []ggmlhooks.Row) error {
 	for i := range rows {
 		if err := r.o.Tokens.Append(ctx, &rows[i]); err != nil {
