@@ -27,7 +27,7 @@ type Run struct {
 	Metadata *rundir.Metadata // nil where there is none
 	Stream   *stream.Reader
 
-	tokensPath string // of the tokens file, which may not be there
+	tokensPaths []string // of the tokens files, which may not be there; one, or one per segment
 }
 
 // Open opens a run directory, a stream with its index, or a stream alone as STRAP-LLM writes it. The caller closes it.
@@ -46,10 +46,10 @@ func Open(path string) (*Run, error) {
 
 func openDir(path string) (*Run, error) {
 	name := filepath.Join(path, StreamName)
-	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil, notARun(path)
+	if !exists(name) {
+		return openSegments(path)
 	}
-	r := &Run{Path: path, Kind: KindRun, tokensPath: filepath.Join(path, rundir.TokensName)}
+	r := &Run{Path: path, Kind: KindRun, tokensPaths: []string{filepath.Join(path, rundir.TokensName)}}
 	if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); err == nil {
 		r.Sealed = true
 	}
@@ -63,10 +63,49 @@ func openDir(path string) (*Run, error) {
 	return r, err
 }
 
+// openSegments opens the segments of a run as if they were one.
+func openSegments(path string) (*Run, error) {
+	names, err := rundir.Segments(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Path: path, Kind: KindRun, Sealed: exists(filepath.Join(path, rundir.ManifestName))}
+	var parts []*stream.Reader
+	for _, name := range names {
+		folder := filepath.Join(path, name)
+		if !exists(filepath.Join(folder, StreamName)) {
+			continue // is being removed
+		}
+		part, err := openDir(folder)
+		if err != nil {
+			return nil, errors.Join(err, stream.Join(parts...).Close())
+		}
+		parts = append(parts, part.Stream)
+		r.tokensPaths = append(r.tokensPaths, part.tokensPaths...)
+		if part.Metadata != nil { // of a run that goes on, as far as it holds for all segments
+			r.Metadata = &rundir.Metadata{Model: part.Metadata.Model, Contexts: part.Metadata.Contexts, Extra: part.Metadata.Extra}
+		}
+	}
+	if len(parts) == 0 {
+		return nil, notARun(path)
+	}
+	r.Stream = stream.Join(parts...)
+	if own, err := readMetadata(path); err != nil {
+		return nil, errors.Join(err, r.Close())
+	} else if own != nil {
+		r.Metadata = own
+	}
+	return r, nil
+}
+
 // notARun tells what to give instead; for a folder of runs, which of them is the newest.
 func notARun(path string) error {
 	for _, pattern := range []string{"run_*", "*/run_*"} {
 		runs, _ := filepath.Glob(filepath.Join(path, pattern, StreamName))
+		parts, _ := filepath.Glob(filepath.Join(path, pattern, rundir.SegmentName(1), StreamName))
+		for _, part := range parts {
+			runs = append(runs, filepath.Dir(part))
+		}
 		if newest := newestOf(runs); newest != "" {
 			return fmt.Errorf("%s: %w here, but in %d runs below it: give one of them, such as the newest, %s",
 				path, ErrNotARun, len(runs), filepath.Dir(newest))
@@ -87,7 +126,7 @@ func newestOf(names []string) string {
 
 func openStream(path string) (*Run, error) {
 	path = strings.TrimSuffix(path, stream.IndexSuffix)
-	r := &Run{Path: path, Kind: KindStream, tokensPath: strings.TrimSuffix(path, ".stream") + "_tokens.json"}
+	r := &Run{Path: path, Kind: KindStream, tokensPaths: []string{strings.TrimSuffix(path, ".stream") + "_tokens.json"}}
 	var err error
 	if r.Stream, err = stream.Open(path); errors.Is(err, stream.ErrNoIndex) {
 		r.Kind = KindForeign

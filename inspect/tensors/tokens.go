@@ -82,15 +82,26 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return err
 }
 
-// EachToken reads the run's tokens file. Without one it returns fs.ErrNotExist, wrapped.
+// EachToken reads the run's tokens files. Without one it returns fs.ErrNotExist, wrapped.
 func (r *Run) EachToken(fn func(*Token) error) (total int64, err error) {
-	f, err := os.Open(r.tokensPath)
+	for _, path := range r.tokensPaths {
+		n, err := eachToken(path, fn)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+func eachToken(path string, fn func(*Token) error) (total int64, err error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
 	if total, err = ReadTokens(f, fn); err != nil {
-		return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", r.tokensPath, err)
+		return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", path, err)
 	}
 	return total, nil
 }

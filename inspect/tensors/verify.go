@@ -61,11 +61,18 @@ func Verify(path string) (*Verification, error) {
 	name := path
 	if info.IsDir() {
 		name = filepath.Join(path, StreamName)
-		if _, err := os.Stat(filepath.Join(path, rundir.ManifestName)); errors.Is(err, fs.ErrNotExist) && !exists(name) {
+		segments, err := rundir.Segments(path)
+		if err != nil {
+			return nil, err
+		}
+		if !exists(filepath.Join(path, rundir.ManifestName)) && !exists(name) && len(segments) == 0 {
 			return nil, notARun(path)
 		}
-		r.Kind, r.tokensPath = KindRun, filepath.Join(path, rundir.TokensName)
+		r.Kind, r.tokensPaths = KindRun, []string{filepath.Join(path, rundir.TokensName)}
 		if err := v.checkDir(r); err != nil {
+			return nil, err
+		}
+		if err := v.checkSegments(r, segments); err != nil {
 			return nil, err
 		}
 	}
@@ -112,6 +119,29 @@ func (v *Verification) checkDir(r *Run) error {
 	r.Sealed = report.Sealed
 	if r.Metadata, err = readMetadata(v.Path); err != nil {
 		v.add(Damage, "%v", err)
+	}
+	return nil
+}
+
+// checkSegments verifies every segment for itself, and notes those that were removed to make room.
+func (v *Verification) checkSegments(r *Run, segments []string) error {
+	for _, name := range segments {
+		s, err := Verify(filepath.Join(v.Path, name))
+		if err != nil {
+			return err
+		}
+		for _, f := range s.Findings {
+			v.add(f.Kind, "%s: %s", name, f.What)
+		}
+		v.Files, v.Packets, v.Tokens = v.Files+s.Files, v.Packets+s.Packets, v.Tokens+s.Tokens
+	}
+	if r.Metadata == nil {
+		return nil
+	}
+	for _, s := range r.Metadata.Segments {
+		if !s.Removed.IsZero() {
+			v.add(Note, "%s was removed to make room (%s): %d packets, %d tokens", s.Name, s.RemovedFor, s.Packets, s.Tokens)
+		}
 	}
 	return nil
 }
