@@ -102,7 +102,7 @@ func diskOptions() []option {
 			set: setMaxDisk,
 			get: func(t *Tap) any { return text(t.MaxDisk.String()) }},
 		{name: "min-free", form: "SIZE", role: roleRun, byDef: "auto",
-			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less",
+			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less, 0 is none",
 			set:  setMinFree,
 			get:  func(t *Tap) any { return t.MinFree.String() }},
 		{name: "redact", form: "none|text", role: roleRun, byDef: "none",

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
-	"golang.org/x/sys/unix"
 )
 
 // lastLine is the last line of an error output, which tells what went wrong.
@@ -99,33 +98,5 @@ func TestUnwritable(t *testing.T) {
 	o := llamatapIn(t, file, "run", "--tap-layers", "1", "-p", "a", "-n", "2")
 	if o.status == 0 || !oneLine(o.stderr, file, "--tap-out") || o.stdout != "" {
 		t.Errorf("status %d\n%s%s", o.status, o.stdout, o.stderr)
-	}
-}
-
-// TestDiskFull records onto a disk that is too small: the run ends with one line, and what is left does not pass for a result.
-func TestDiskFull(t *testing.T) {
-	testenv.NeedRoot(t)
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=2m"); err != nil {
-		testenv.Beyond(t, "a file system of its own", err.Error())
-	}
-	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
-	for _, args := range [][]string{
-		slices.Concat([]string{"run"}, everything, endless),
-		slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless),
-	} {
-		o := llamatapIn(t, disk, args...)
-		if o.status == 0 || !oneLine(lastLine(o.stderr), "full", "--tap-out") {
-			t.Errorf("%q: status %d\n%s", args[:1], o.status, o.stderr)
-		}
-		for _, dir := range o.dirs {
-			if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err == nil {
-				t.Error("the directory is sealed")
-			}
-			if v := llamatap(t, "verify", dir); v.status == 0 {
-				t.Errorf("llamatap verify finds it good\n%s", v.stdout)
-			}
-			os.RemoveAll(dir)
-		}
 	}
 }

@@ -7,36 +7,50 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
 )
 
 // metadata is metadata.json of a run that ended.
 func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Metadata {
-	stats := s.region.Stats()
-	use := s.recorder.Use()
-	m := rundir.Metadata{
-		Version: rundir.MetadataVersion, Llamatap: s.o.Version, RunID: s.dir.ID(),
-		Created: s.started.UTC(), Ended: time.Now().UTC(), SealedBy: "collector", Command: s.command(),
-		Contexts: s.contexts, Host: host(), Config: s.o.Tap.Echo(), Clock: s.clock,
-		Llama:  rundir.Llama{Prefix: s.o.Llama.Prefix},
-		Phases: map[string]rundir.PhaseUse{}, Losses: []rundir.Loss{},
-		Tap: tapUse(stats), Exit: &rundir.Exit{Status: exit.Status},
-	}
-	m.Llama.Version, m.Llama.GGML = s.region.Versions()
-	if len(s.contexts) > 0 {
-		m.Model = s.contexts[0].Model
-	}
+	m := s.describe(s.account())
+	m.RunID, m.Created = s.dir.ID(), s.started.UTC()
+	m.Tap = tapUse(s.region.Stats())
+	m.Exit = &rundir.Exit{Status: exit.Status}
 	if exit.Signal != 0 {
 		m.Exit.Signal = unix.SignalName(exit.Signal)
 	}
 	if exit.Hung {
 		m.Exit.Reason = hungReason
+	}
+	m.Losses = s.losses(s.account(), s.cut(), true)
+	m.Stopped = s.stopped()
+	m.Lossy = len(m.Losses) > 0
+	m.Streams = []rundir.Stream{s.streamUse(s.written())}
+	m.Segments = s.series.places
+	s.extra(&m, "processes", processUse(process))
+	return m
+}
+
+// describe says of a stretch of the run what is known while it goes on.
+func (s *sink) describe(a account) rundir.Metadata {
+	use := a.use
+	m := rundir.Metadata{
+		Version: rundir.MetadataVersion, Llamatap: s.o.Version, Ended: time.Now().UTC(), SealedBy: "collector", Command: s.command(),
+		Contexts: slices.Clone(s.contexts), Host: host(), Config: s.o.Tap.Echo(), Clock: s.clock,
+		Llama:  rundir.Llama{Prefix: s.o.Llama.Prefix},
+		Phases: map[string]rundir.PhaseUse{}, Extra: map[string]json.RawMessage{},
+	}
+	m.Llama.Version, m.Llama.GGML = s.region.Versions()
+	if len(s.contexts) > 0 {
+		m.Model = s.contexts[0].Model
 	}
 	for phase, graphs := range use.Graphs {
 		p := m.Phases[phase.String()]
@@ -52,25 +66,22 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode], Setup: use.Rows[ggmlhooks.PhaseSetup],
 		Requests: use.Requests,
 	}
-	for _, loss := range stats.Losses {
-		m.Losses = append(m.Losses, rundir.Loss{Cause: loss.Cause, Packets: loss.Packets, Bytes: loss.Bytes})
-	}
-	m.Lossy = len(m.Losses) > 0
-	written := s.stream.Stats()
-	m.Streams = []rundir.Stream{{
-		Name: StreamName, Packets: written.Packets, BytesSource: written.SrcBytes, BytesRaw: written.RawBytes, BytesStored: written.Stored,
-		Saturated: written.Saturated, Underflow: written.Underflow, Codec: s.o.Tap.Codec, DType: s.o.Tap.DType,
-	}}
-	m.Extra = map[string]json.RawMessage{}
 	s.extra(&m, "entry_points_missing", s.region.Missing())
 	s.extra(&m, "structures_unknown", s.region.Layouts())
 	if others := s.region.Found().Others; others > 0 {
 		s.extra(&m, "processes_not_recorded", others)
 	}
 	s.extra(&m, "attention", use.Attached)
-	s.extra(&m, "processes", processUse(process))
 	s.extra(&m, "setup_packets", use.Setup)
 	return m
+}
+
+// streamUse is what a stream holds.
+func (s *sink) streamUse(written stream.Stats) rundir.Stream {
+	return rundir.Stream{
+		Name: StreamName, Packets: written.Packets, BytesSource: written.SrcBytes, BytesRaw: written.RawBytes, BytesStored: written.Stored,
+		Saturated: written.Saturated, Underflow: written.Underflow, Codec: s.o.Tap.Codec, DType: s.o.Tap.DType,
+	}
 }
 
 // command is the command line as metadata.json shows it.

@@ -62,6 +62,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := checkOut(o.Tap.Out); err != nil {
 		return Result{}, err
 	}
+	if err := (&room{tap: o.Tap, statfs: unix.Statfs}).check(); err != nil {
+		return Result{}, err
+	}
 	budget, err := split(int64(o.Tap.Memory))
 	if err != nil {
 		return Result{}, err
@@ -83,31 +86,62 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
-	recording := s.pump(ctx, process)
-	if recording != nil {
-		region.Stop()
-		defer s.end(process)()
+	if err := s.pump(ctx, process); err != nil {
+		s.halt(err)
+		if !s.halted.limited() && s.endsProgram(err) {
+			defer s.stopProgram(process)()
+		} else {
+			s.warn()
+		}
+		s.pump(ctx, process) // what still comes is counted; nothing that fails now is news
 	}
 	exit := process.Exit()
 	if exit.Hung {
 		fmt.Fprintln(os.Stderr, "llamatap: "+hungReason)
 	}
-	recording = errors.Join(recording, s.finish(process, exit, recording == nil))
-	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(process)}
-	if recording == nil && o.Summary != nil {
+	sealing := s.finish(process, exit)
+	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary()}
+	if err := s.failure(sealing); err != nil {
+		return result, err
+	}
+	if o.Summary != nil && (result.Dir != "" || s.halted == nil) {
 		result.Summary.Write(o.Summary, result.Dir)
 		s.remarks(o.Summary)
 	}
-	return result, recording
+	return result, nil
 }
 
 // hungReason tells of a program that [collect.Process] had to kill.
 const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 s after the second one"
 
-// end ends the model's process after a failure: at once when nothing was recorded, for then the request itself was wrong, else
+// failure is what Run reports. Where the program was to go on without its recording, it is told, once, and is no failure of the program.
+func (s *sink) failure(sealing error) error {
+	err := sealing
+	if s.halted != nil && !s.halted.limited() {
+		err = explain(s.halted.err, s.o.Tap.Out)
+		if sealing == nil && s.dir != nil {
+			err = fmt.Errorf("%w; what was recorded is in %s", err, s.dir.Path())
+		}
+		if sealing != nil {
+			err = fmt.Errorf("%w; %w", err, sealing)
+		}
+	}
+	if err == nil || s.endsProgram(err) {
+		return err
+	}
+	if s.warned {
+		err = sealing
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "llamatap: %v\n", err)
+	}
+	return nil
+}
+
+// stopProgram ends the model's process after a failure: at once when nothing was recorded, for then the request itself was wrong, else
 // giving it five seconds to end by itself.
-func (s *sink) end(process *collect.Process) (stop func()) {
-	if s.recorded() == 0 {
+func (s *sink) stopProgram(process *collect.Process) (stop func()) {
+	if s.written().Packets == 0 {
 		process.Stop(unix.SIGKILL)
 		return func() {}
 	}
@@ -118,19 +152,12 @@ func (s *sink) end(process *collect.Process) (stop func()) {
 
 // pump reads until the process is gone or the recording fails.
 func (s *sink) pump(ctx context.Context, process *collect.Process) error {
-	reader := collect.NewReader(s.region, s)
-	err := process.Pump(ctx, reader, func() error {
-		if s.recorder == nil {
-			return nil
-		}
-		return s.recorder.Relieve(s.region.ModelWaits())
-	})
+	err := process.Pump(ctx, s.reader, s.idle)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		process.Stop(unix.SIGTERM)
 		<-process.Exited()
-		_, err = reader.Drain()
+		_, err = s.reader.Drain()
 	}
-	s.hellos = reader.Hellos
 	return err
 }
 

@@ -27,26 +27,40 @@ const StreamName = "activations.stream"
 // sink keeps what the tap tells about contexts, makes the run directory with the first of them, and passes the rest on to the
 // recorder.
 type sink struct {
-	*capture.Recorder
-	o        Options
-	region   *collect.Region
-	budget   budget
-	started  time.Time
-	clock    rundir.Clock
-	dir      *rundir.Dir
-	stream   *stream.Writer
-	tokens   *rundir.TokensWriter
-	recorder *capture.Recorder // nil until the first context
-	contexts []rundir.Context
-	vocabs   map[uint32]*gguf.Vocab
-	firstRun *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
-	judged   bool
-	hellos   []collect.Hello
+	ggmlhooks.Sink // the recorder, while it records
+	o              Options
+	region         *collect.Region
+	reader         *collect.Reader
+	budget         budget
+	started        time.Time
+	clock          rundir.Clock
+	dir            *rundir.Dir
+	recorder       *capture.Recorder // nil until the first context
+	contexts       []rundir.Context
+	speller        speller
+	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
+	judged         bool
+
+	current      *segment                              // what is written now: the run, or its last segment
+	series       series                                // the segments before it
+	requests     map[requestKey]ggmlhooks.RequestBegin // newest of every sequence
+	room         room
+	reserve      *reserve
+	elementBytes int64 // of an F32 element as it is stored
+
+	warned  bool          // that it ended is told
+	halted  *halted       // recording has ended before the program
+	refused capture.Count // what came up to then and was not written
+	after   after         // what came after it
 }
 
 func newSink(o Options, region *collect.Region, b budget) *sink {
-	s := &sink{o: o, region: region, budget: b, started: time.Now(), vocabs: map[uint32]*gguf.Vocab{}}
+	s := &sink{o: o, region: region, budget: b, started: time.Now()}
 	s.clock = rundir.Clock{UnixNS: s.started.UnixNano(), MonoNS: monotonic()}
+	s.requests = map[requestKey]ggmlhooks.RequestBegin{}
+	s.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
+	s.room = room{tap: o.Tap, use: s.used, give: s.removeOldest, statfs: unix.Statfs}
+	s.reader = collect.NewReader(region, s)
 	return s
 }
 
@@ -64,7 +78,10 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 		Ctx: c.Number, Model: model, NCtx: c.NCtx, NBatch: c.NBatch, NUBatch: c.NUBatch, NSeqMax: c.NSeqMax,
 		FlashAttn: map[int]string{-1: "auto", 0: "off", 1: "on"}[c.FlashAttn], Type: contextType(c),
 	})
-	s.vocabs[c.Number] = vocab
+	s.speller.vocabs[c.Number] = vocab
+	if s.halted != nil {
+		return nil
+	}
 	if s.recorder == nil {
 		if err := s.open(model); err != nil {
 			return explain(err, s.o.Tap.Out)
@@ -138,37 +155,30 @@ func (s *sink) open(model rundir.Model) error {
 		return err
 	}
 	s.dir = dir
-	id, err := codec.Parse(s.o.Tap.Codec)
-	if err != nil {
+	if s.reserve, err = newReserve(dir.Path(), sealRoom); err != nil {
 		return err
 	}
 	dtype, err := codec.ParseDType(s.o.Tap.DType)
 	if err != nil {
 		return err
 	}
-	s.stream, err = stream.Create(filepath.Join(dir.Path(), StreamName), stream.Options{
-		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: s.budget.buffers,
-		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
-	})
-	if err != nil {
-		return err
-	}
-	if err := s.stream.Flush(); err != nil { // an index with a header can be read, however this process ends
-		return err
-	}
-	if s.tokens, err = rundir.NewTokensWriter(dir); err != nil {
+	s.elementBytes = int64(dtype.Size())
+	if s.current, err = s.firstSegment(); err != nil {
 		return err
 	}
 	s.recorder = capture.NewRecorder(capture.Options{
-		Selection: s.o.Tap.Selection(), Stream: s.stream, Tokens: tokenSink{s},
+		Selection: s.o.Tap.Selection(), Stream: output{s}, Tokens: tokenOutput{s},
 		UnixOffset: s.clock.UnixNS - s.clock.MonoNS, HoldBytes: s.region.PoolBytes() / 2,
 	})
-	s.Recorder = s.recorder
-	return nil
+	s.Sink = s.recorder
+	return s.room.look(0)
 }
 
 // Graph passes a description on, and keeps it until it is known whether every tensor glob names something.
 func (s *sink) Graph(g *ggmlhooks.Graph) error {
+	if s.halted != nil {
+		return nil
+	}
 	if s.recorder == nil {
 		return fmt.Errorf("%w: a graph without a context", capture.ErrDesync)
 	}
@@ -204,27 +214,51 @@ func (s *sink) judgeGlobs() error {
 	return nil
 }
 
-// tokenSink writes token rows into activations_tokens.json, with the text that the vocabulary gives them.
-type tokenSink struct{ s *sink }
-
-func (t tokenSink) Append(ctx uint32, row *ggmlhooks.Row) error {
-	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx}
-	if vocab := t.s.vocabs[ctx]; vocab != nil && !t.s.o.Tap.RedactText {
-		record.SetPiece(vocab.Piece(row.Token))
+// ExecEnd ends a micro-batch, the place where a segment may end.
+func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
+	if err := s.Sink.ExecEnd(e); err != nil {
+		return err
 	}
-	record.SetSeqs(row.Seqs)
-	if row.Request != ggmlhooks.RequestUnknown {
-		record.Request = &row.Request
-	}
-	return t.s.tokens.Append(record)
+	return s.turn()
 }
 
-// recorded is the number of packets on disk.
-func (s *sink) recorded() uint64 {
-	if s.stream == nil {
-		return 0
+// idle is what is done when nothing has come for a while, or between two looks: held packets are written if the model waits for their
+// slots, a segment may end by its time, and the disk is looked at.
+func (s *sink) idle() error {
+	if s.recorder == nil || s.halted != nil {
+		return nil
 	}
-	return s.stream.Stats().Packets
+	if err := s.recorder.Relieve(s.region.ModelWaits()); err != nil {
+		return err
+	}
+	if err := s.reserve.grow(s.current.sealBytes()); err != nil {
+		return err
+	}
+	if err := s.room.tick(); err != nil {
+		return err
+	}
+	return s.turn()
+}
+
+// written is what the streams of all segments hold, removed ones included.
+func (s *sink) written() stream.Stats {
+	w := s.series.written
+	if s.current == nil {
+		return w
+	}
+	now := s.current.result
+	if now == nil {
+		stats := s.current.stream.Stats()
+		now = &stats
+	}
+	return addStats(w, *now)
+}
+
+func addStats(a, b stream.Stats) stream.Stats {
+	a.Packets, a.SrcBytes, a.RawBytes, a.Stored = a.Packets+b.Packets, a.SrcBytes+b.SrcBytes, a.RawBytes+b.RawBytes, a.Stored+b.Stored
+	a.Saturated, a.Underflow = a.Saturated+b.Saturated, a.Underflow+b.Underflow
+	a.PackNS, a.WriteNS = a.PackNS+b.PackNS, a.WriteNS+b.WriteNS
+	return a
 }
 
 func (s *sink) path() string {
@@ -234,40 +268,50 @@ func (s *sink) path() string {
 	return s.dir.Path()
 }
 
-// finish ends the recording and, if it went well, seals it. A directory in which nothing could be recorded is removed.
-func (s *sink) finish(process *collect.Process, exit collect.Exit, ok bool) error {
+// finish ends the recording and seals it. A directory in which nothing could be recorded is removed.
+func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	if s.dir == nil {
 		return nil
 	}
-	var errs []error
-	if s.recorder != nil && ok {
-		errs = append(errs, s.recorder.Finish())
-	} else if s.recorder != nil {
-		s.recorder.Close()
-	}
-	for _, loss := range s.region.Stats().Losses {
-		errs = append(errs, s.stream.AppendLoss(stream.Loss{Cause: loss.Cause, Packets: loss.Packets, Bytes: loss.Bytes}))
-	}
-	if s.stream != nil {
-		errs = append(errs, s.stream.Close())
-	}
-	if s.tokens != nil {
-		errs = append(errs, s.tokens.Close(time.Since(s.started)))
-	}
-	err := errors.Join(errs...)
-	if !ok || err != nil {
-		if s.recorded() == 0 {
-			os.RemoveAll(s.dir.Path())
-			os.Remove(filepath.Dir(s.dir.Path())) // the model's folder, if that was its only run
-			s.dir = nil
+	if s.recorder != nil && s.halted == nil {
+		if err := s.recorder.Finish(); err != nil {
+			s.halt(err)
 		}
-		return explain(err, s.o.Tap.Out)
 	}
-	data, index := s.stream.Sums()
-	s.dir.AddSum(StreamName, data.Size, data.SHA256)
-	s.dir.AddSum(StreamName+stream.IndexSuffix, index.Size, index.SHA256)
+	var err error
+	if s.current != nil {
+		err = s.closeCurrent(s.halted != nil && !s.halted.limited())
+	}
+	s.reserve.release()
+	err = errors.Join(err, s.series.wait())
+	if failure := s.series.failure; failure != nil && s.halted == nil {
+		s.noteHalt(failure)
+	}
+	if s.halted != nil && s.written().Packets == 0 {
+		os.RemoveAll(s.dir.Path())
+		os.Remove(filepath.Dir(s.dir.Path())) // the model's folder, if that was its only run
+		s.dir = nil
+		return nil
+	}
+	if err == nil {
+		err = s.seal(process, exit)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explain(err, s.o.Tap.Out), s.dir.Path())
+	}
+	return nil
+}
+
+// seal makes the run a result: its last segment first, where it has segments.
+func (s *sink) seal(process *collect.Process, exit collect.Exit) error {
+	if !s.segments() {
+		return s.current.seal(s.metadata(process, exit))
+	}
+	if err := s.endSeries(); err != nil {
+		return err
+	}
 	if err := s.dir.WriteJSON(rundir.MetadataName, s.metadata(process, exit)); err != nil {
-		return explain(err, s.o.Tap.Out)
+		return err
 	}
-	return explain(s.dir.Seal(), s.o.Tap.Out)
+	return s.dir.Seal()
 }

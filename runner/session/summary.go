@@ -5,10 +5,12 @@ package session
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Summary is what a run did, in a few figures. All are measured.
@@ -22,26 +24,35 @@ type Summary struct {
 	RawBytes          uint64 // of the same in the stored element type
 	StoredBytes       uint64
 	Lost              []collect.Loss
-	OwnNS             int64 // the tap on the model's threads
-	WaitNS            int64 // the model waiting for the recording
+	Stopped           *rundir.Stopped // recording ended before the program did
+	OwnNS             int64           // the tap on the model's threads
+	WaitNS            int64           // the model waiting for the recording
 	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 = none.
 	Want float64
 	pack time.Duration
 	disk time.Duration
 }
 
-func (s *sink) summary(*collect.Process) Summary {
-	if s.recorder == nil {
+func (s *sink) summary() Summary {
+	if s.recorder == nil || s.dir == nil {
 		return Summary{}
 	}
-	use, stats, written := s.recorder.Use(), s.region.Stats(), s.stream.Stats()
+	use, stats, written := s.recorder.Use(), s.region.Stats(), s.written()
 	return Summary{
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,
-		Packets: written.Packets, SourceBytes: written.SrcBytes, RawBytes: written.RawBytes, StoredBytes: written.Stored, Lost: stats.Losses,
+		Packets: written.Packets, SourceBytes: written.SrcBytes, RawBytes: written.RawBytes, StoredBytes: written.Stored, Lost: s.lost(stats.Losses), Stopped: s.stopped(),
 		OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS),
 	}
+}
+
+// lost is what the tap has lost while it was recorded.
+func (s *sink) lost(losses []collect.Loss) []collect.Loss {
+	if s.halted == nil {
+		return losses
+	}
+	return slices.DeleteFunc(losses, func(l collect.Loss) bool { return l.Cause == causeGone })
 }
 
 // Write prints the summary; dir is the run directory.
@@ -58,6 +69,9 @@ func (s Summary) Write(out io.Writer, dir string) {
 			100*float64(s.OwnNS)/float64(s.WallNS), float64(s.OwnNS)/1e3/float64(tokens), float64(s.WaitNS)/1e3/float64(tokens))
 	}
 	s.heldBack(out)
+	if s.Stopped != nil {
+		fmt.Fprintf(out, "          stopped   %s%s; %d graphs computed since\n", s.Stopped.Cause, lastToken(s.Stopped), s.Stopped.GraphsAfter)
+	}
 	fmt.Fprintf(out, "          run       %s\n", dir)
 }
 
@@ -80,6 +94,13 @@ func (s Summary) heldBack(out io.Writer) {
 		why = "packing and compression held it back"
 	}
 	fmt.Fprintf(out, "          rate      %.2f GB/s of tensors; the preset aims at %.1f: %s\n", rate/1e9, s.Want/1e9, why)
+}
+
+func lastToken(s *rundir.Stopped) string {
+	if s.LastToken == nil {
+		return ""
+	}
+	return fmt.Sprintf(" after token %d", *s.LastToken)
 }
 
 func rate(n, ns int64) string {

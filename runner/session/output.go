@@ -1,0 +1,100 @@
+//go:build linux
+
+package session
+
+import (
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// output is where the recorder's packets and tokens go: the segment that is written now.
+type output struct{ s *sink }
+
+// Append passes a packet on, if the disk may take it.
+func (o output) Append(p *stream.Packet, data []byte, release func()) error {
+	g := o.s.current
+	raw := int64(len(data))
+	if codec.DTypeOf(p.SrcType) == codec.F32 {
+		raw = raw / 4 * o.s.elementBytes
+	}
+	if err := o.s.room.take(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
+		o.s.refused.Packets++
+		o.s.refused.Bytes += uint64(len(data))
+		release()
+		return err
+	}
+	if err := g.stream.Append(p, data, release); err != nil {
+		o.s.refused.Packets++
+		o.s.refused.Bytes += uint64(len(data))
+		return err
+	}
+	g.appended.packets++
+	g.appended.source += int64(len(data))
+	g.appended.raw += raw
+	g.appended.names += int64(len(p.Name))
+	return nil
+}
+
+// AppendExecution passes an execution on.
+func (o output) AppendExecution(e *stream.Execution) error {
+	o.s.current.appended.rows += int64(len(e.Rows)) + 1
+	if err := o.s.room.take((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
+		return err
+	}
+	return o.s.current.stream.AppendExecution(e)
+}
+
+// tokenBytes is the most that a token of ordinary length takes in the tokens file and its spool.
+const tokenBytes = 512
+
+// AppendRequest passes the beginning of a request on, and keeps it for the segments that follow.
+func (o output) AppendRequest(b ggmlhooks.RequestBegin) error {
+	o.s.requests[requestKey{b.Ctx, b.Seq}] = b
+	o.s.current.appended.rows++
+	return o.s.current.stream.AppendRequest(b)
+}
+
+// requestKey names a sequence.
+type requestKey struct {
+	ctx uint32
+	seq int32
+}
+
+// AppendResolution passes a resolution on.
+func (o output) AppendResolution(r stream.Resolution) error {
+	return o.s.current.stream.AppendResolution(r)
+}
+
+// Commit passes a commit on.
+func (o output) Commit() error { return o.s.current.stream.Commit() }
+
+// tokenOutput writes token rows into activations_tokens.json.
+type tokenOutput struct{ s *sink }
+
+// Append adds a token, with the text that the vocabulary gives it.
+func (o tokenOutput) Append(ctx uint32, row *ggmlhooks.Row) error {
+	o.s.current.note(row.Index)
+	return o.s.current.tokens.Append(o.s.speller.record(ctx, row))
+}
+
+// speller makes the records of tokens.
+type speller struct {
+	vocabs map[uint32]*gguf.Vocab // by context
+	mute   bool                   // no text
+}
+
+// record is a token as the file shows it.
+func (s speller) record(ctx uint32, row *ggmlhooks.Row) rundir.TokenRecord {
+	record := rundir.TokenRecord{Index: row.Index, ID: row.Token, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx}
+	if vocab := s.vocabs[ctx]; vocab != nil && !s.mute {
+		record.SetPiece(vocab.Piece(row.Token))
+	}
+	record.SetSeqs(row.Seqs)
+	if row.Request != ggmlhooks.RequestUnknown {
+		record.Request = &row.Request
+	}
+	return record
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package session
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/llamatap/llamatap/config"
+	"golang.org/x/sys/unix"
+)
+
+// The causes for which recording stops by a bound.
+const (
+	causeMaxDisk = "max_disk"
+	causeMinFree = "min_free"
+)
+
+// limitError says at which bound of the disk recording stops.
+type limitError struct {
+	cause string
+	tap   *config.Tap
+}
+
+func (e *limitError) Error() string {
+	if e.cause == causeMinFree {
+		return fmt.Sprintf("recording stopped: less than --tap-min-free (%v) would be left on the disk of %s", e.tap.MinFree, e.tap.Out)
+	}
+	return fmt.Sprintf("recording stopped at --tap-max-disk %v", e.tap.MaxDisk)
+}
+
+// room keeps the run within --tap-max-disk and --tap-min-free. It is asked before anything is written and counts with the most that it may
+// take; at the disk it looks only now and then, in the collector.
+type room struct {
+	tap  *config.Tap
+	use  func() (all, waiting int64) // the most that the run takes, and what of it is not in files yet
+	give func(cause string) bool     // makes room, if it can
+
+	left   int64 // bytes that may be written before the next look
+	looked time.Time
+	statfs func(path string, s *unix.Statfs_t) error
+}
+
+// How much is written and how long it takes until the next look, at most: others write to the disk as well.
+const (
+	lookBytes = 16 << 20
+	lookEvery = 250 * time.Millisecond
+)
+
+// take asks for n bytes.
+func (r *room) take(n int64) error {
+	if r.left -= n; r.left >= 0 {
+		return nil
+	}
+	return r.look(n)
+}
+
+// tick looks at the disk when it is time.
+func (r *room) tick() error {
+	if time.Since(r.looked) < lookEvery {
+		return nil
+	}
+	return r.look(0)
+}
+
+// look finds out what is left when n bytes more are written, and makes room as long as it is too little.
+func (r *room) look(n int64) error {
+	for {
+		r.looked = time.Now()
+		left, cause := r.measure()
+		if r.left = min(left-n, lookBytes); left >= n {
+			return nil
+		}
+		if !r.give(cause) {
+			return &limitError{cause, r.tap}
+		}
+	}
+}
+
+// measure returns the bytes that may still be written, and which bound says so.
+func (r *room) measure() (left int64, cause string) {
+	left = math.MaxInt64
+	all, waiting := r.use()
+	if r.tap.MaxDisk.Bytes > 0 {
+		left, cause = int64(r.tap.MaxDisk.Bytes)-all, causeMaxDisk
+	}
+	if free, floor, ok := r.free(); ok && free-floor-waiting < left {
+		left, cause = free-floor-waiting, causeMinFree
+	}
+	return left, cause
+}
+
+// free is what the file system has left for us, and how much of it must stay; not ok where nothing must, or the file system does not
+// tell.
+func (r *room) free() (free, floor int64, ok bool) {
+	var fs unix.Statfs_t
+	if r.statfs(r.tap.Out, &fs) != nil {
+		return 0, 0, false
+	}
+	unit := uint64(fs.Frsize)
+	floor = int64(r.tap.MinFree.Of(fs.Blocks * unit))
+	return int64(fs.Bavail * unit), floor, floor > 0
+}
+
+// check refuses to begin where there is less room than must stay.
+func (r *room) check() error {
+	free, floor, ok := r.free()
+	if !ok || free >= floor+sealRoom {
+		return nil
+	}
+	return fmt.Errorf("output folder %s: %s are free, and --tap-min-free leaves %s: free room there, or choose another folder with --tap-out",
+		r.tap.Out, size(uint64(free)), size(uint64(floor)))
+}

@@ -1,0 +1,137 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/llamatap/llamatap/config"
+	"golang.org/x/sys/unix"
+)
+
+// disk is a file system and a run on it, of which each is told how large it is.
+type disk struct {
+	total, free uint64
+	used        int64
+	waiting     int64
+	segments    []int64 // that can be removed
+	statErr     error
+	looks       int
+}
+
+func (d *disk) room(maxDisk config.Bytes, minFree config.MinFree) *room {
+	return &room{
+		tap: &config.Tap{MaxDisk: config.MaxDisk{Bytes: maxDisk}, MinFree: minFree, Out: "out"},
+		use: func() (int64, int64) { d.looks++; return d.used, d.waiting },
+		give: func(string) bool {
+			if len(d.segments) == 0 {
+				return false
+			}
+			d.used, d.free = d.used-d.segments[0], d.free+uint64(d.segments[0])
+			d.segments = d.segments[1:]
+			return true
+		},
+		statfs: func(_ string, s *unix.Statfs_t) error {
+			*s = unix.Statfs_t{Frsize: 1024, Blocks: d.total / 1024, Bavail: d.free / 1024}
+			return d.statErr
+		},
+	}
+}
+
+// write asks for pieces until it is refused, and writes what it was given.
+func (d *disk) write(r *room, piece int64) error {
+	for range 1 << 20 {
+		if err := r.take(piece); err != nil {
+			return err
+		}
+		d.used, d.free = d.used+piece, d.free-uint64(piece)
+	}
+	return nil
+}
+
+func TestRoom(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		name  string
+		disk  disk
+		max   config.Bytes
+		floor config.MinFree
+		cause string
+		used  int64 // when it stopped, at least
+	}{
+		{"bound", disk{total: 1 << 40, free: 1 << 39}, 100 * mib, config.MinFree{Auto: true}, causeMaxDisk, 99 * mib},
+		{"bound, already past", disk{total: 1 << 40, free: 1 << 39, used: 101 * mib}, 100 * mib, config.MinFree{}, causeMaxDisk, 101 * mib},
+		{"floor", disk{total: 1000 * mib, free: 100 * mib}, 0, config.MinFree{Bytes: 40 * mib}, causeMinFree, 59 * mib},
+		{"floor of 2 %", disk{total: 1000 * mib, free: 100 * mib}, 0, config.MinFree{Auto: true}, causeMinFree, 79 * mib},
+		{"what waits counts", disk{total: 1000 * mib, free: 100 * mib, waiting: 30 * mib}, 0, config.MinFree{Bytes: 40 * mib}, causeMinFree, 29 * mib},
+		{"the nearer one", disk{total: 1000 * mib, free: 100 * mib}, 50 * mib, config.MinFree{Bytes: 10 * mib}, causeMaxDisk, 49 * mib},
+		{"a disk that does not tell", disk{total: 1 << 40, statErr: syscall.ENOSYS}, 20 * mib, config.MinFree{Auto: true}, causeMaxDisk, 19 * mib},
+	} {
+		d := c.disk
+		r := d.room(c.max, c.floor)
+		var limit *limitError
+		if err := d.write(r, 10_000); !errors.As(err, &limit) || limit.cause != c.cause || d.used < c.used || c.max > 0 && d.used > max(int64(c.max), c.disk.used) {
+			t.Errorf("%s: %v at %d bytes", c.name, err, d.used)
+		}
+		if causeOf(fmt.Errorf("in a chain: %w", limit)) != c.cause {
+			t.Errorf("%s: cause %s", c.name, causeOf(limit))
+		}
+		if d.looks > 60 {
+			t.Errorf("%s: looked %d times", c.name, d.looks)
+		}
+	}
+}
+
+// TestRoomRotates: the oldest go one by one, and only as many as must.
+func TestRoomRotates(t *testing.T) {
+	const mib = 1 << 20
+	d := disk{total: 1 << 40, free: 1 << 39, used: 60 * mib, segments: []int64{20 * mib, 20 * mib, 20 * mib}}
+	r := d.room(64*mib, config.MinFree{})
+	for want := 3; want >= 0; want-- {
+		if len(d.segments) != want {
+			t.Fatalf("%d segments are left, want %d", len(d.segments), want)
+		}
+		for len(d.segments) == want {
+			if err := r.take(100_000); err != nil {
+				if want > 0 {
+					t.Fatal(err)
+				}
+				return
+			}
+			if d.used += 100_000; d.used > 64*mib {
+				t.Fatalf("%d bytes", d.used)
+			}
+		}
+	}
+}
+
+func TestRoomChecks(t *testing.T) {
+	d := disk{total: 100 << 20, free: 3 << 20}
+	if err := d.room(0, config.MinFree{Auto: true}).check(); err != nil {
+		t.Error(err)
+	}
+	err := d.room(0, config.MinFree{Bytes: 3 << 20}).check()
+	if err == nil || !strings.Contains(err.Error(), "--tap-min-free") || !strings.Contains(err.Error(), "--tap-out") {
+		t.Error(err)
+	}
+	if err := d.room(0, config.MinFree{}).check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCauseOf(t *testing.T) {
+	for want, err := range map[string]error{
+		"disk_full": fmt.Errorf("write: %w", syscall.ENOSPC), "io_error": fmt.Errorf("write: %w", syscall.EIO), "error": errors.New("else"),
+	} {
+		if got := causeOf(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+	if causeOf(syscall.EDQUOT) != "disk_full" {
+		t.Error("a quota is a disk")
+	}
+}

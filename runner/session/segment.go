@@ -1,0 +1,226 @@
+//go:build linux
+
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+	"golang.org/x/sys/unix"
+)
+
+// segment is one directory that is being written: a whole run, or one of its segments. Up to its end it belongs to the goroutine that
+// records; end may run in another one, which then owns it.
+type segment struct {
+	dir    *rundir.Dir
+	stream *stream.Writer
+	tokens *rundir.TokensWriter
+	place  rundir.Segment
+	base   account // what the run had done before
+
+	appended struct{ packets, source, raw, names, rows int64 } // handed to the stream
+	speller  speller
+	result   *stream.Stats // of the files as they are, once they are closed
+	failure  error         // why the writer could not end the stream, which was mended
+	cut      capture.Count // what that took away
+}
+
+// openSegment makes the files of a segment in dir.
+func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
+	id, err := codec.Parse(s.o.Tap.Codec)
+	if err != nil {
+		return nil, err
+	}
+	dtype, err := codec.ParseDType(s.o.Tap.DType)
+	if err != nil {
+		return nil, err
+	}
+	bound := s.budget.buffers
+	if s.segments() {
+		bound /= 2 // one may still be written while the next one begins
+	}
+	g := &segment{dir: dir, base: s.account()}
+	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
+	g.stream, err = stream.Create(filepath.Join(dir.Path(), StreamName), stream.Options{
+		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
+		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if g.tokens, err = rundir.NewTokensWriter(dir); err == nil {
+		err = g.stream.Flush() // an index with a header can be read, however this process ends
+	}
+	if err != nil {
+		g.stream.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// empty tells whether nothing was recorded in the segment.
+func (g *segment) empty() bool { return g.appended.packets == 0 && g.place.Tokens == 0 }
+
+// bytes is what the segment's files hold, with what waits to be written at its largest.
+func (g *segment) bytes() int64 {
+	if g.result != nil {
+		return g.dir.Size()
+	}
+	written := g.stream.Stats()
+	packets := g.appended.packets - int64(written.Packets)
+	return int64(written.FileBytes) + packetBytes(g.appended.raw-int64(written.RawBytes), packets, g.appended.names) + g.tokens.Size()
+}
+
+// waiting is the share of bytes that is not in the files yet: what the writer holds in its buffers included.
+func (g *segment) waiting() int64 {
+	if g.result != nil {
+		return 0
+	}
+	waiting := g.bytes() - g.tokens.Size()
+	for _, path := range []string{g.streamPath(), g.streamPath() + stream.IndexSuffix} {
+		if info, err := os.Stat(path); err == nil {
+			waiting -= info.Size()
+		}
+	}
+	return max(waiting, 0)
+}
+
+// size is the most that the segment takes on the disk until it is sealed, if nothing is added.
+func (g *segment) size() int64 { return g.bytes() + g.appended.rows*rowBytes + g.sealBytes() }
+
+// Bounds of what stands beside the elements of a packet.
+const (
+	indexRecordBytes = 192       // packet record of the index, at its largest
+	frameBytes       = 64        // of a codec, at its least
+	rowBytes         = 64        // token row of the index, with a few sequences
+	sealRoom         = 256 << 10 // metadata, manifest, end of the index
+)
+
+// packetBytes is the most that packets take in stream and index.
+func packetBytes(raw, packets, names int64) int64 {
+	return raw + raw>>7 + packets*(indexRecordBytes+frameBytes) + names
+}
+
+// sealBytes is what sealing needs beside what is written: the tokens are there twice for a moment.
+func (g *segment) sealBytes() int64 { return sealRoom + g.tokens.Size() + g.appended.packets/16 }
+
+// note takes account of a token that goes into the segment.
+func (g *segment) note(index int64) {
+	if g.place.FirstToken == nil || index < *g.place.FirstToken {
+		g.place.FirstToken = &index
+	}
+	if g.place.LastToken == nil || index > *g.place.LastToken {
+		g.place.LastToken = &index
+	}
+	g.place.Tokens++
+}
+
+// close ends the segment's files. Where the writer cannot, or has failed before, the stream is mended and the tokens are written anew
+// from its index; what that takes away is counted as cut. It may be called again after an error. The reserve is released when the writer
+// has done what it could, so that it does not eat it up.
+func (g *segment) close(duration time.Duration, failed bool, losses []stream.Loss, r *reserve) error {
+	if g.result != nil {
+		return nil
+	}
+	for _, l := range losses {
+		failed = g.stream.AppendLoss(l) != nil || failed
+	}
+	err := g.stream.Close()
+	if err != nil {
+		g.failure = err
+	}
+	r.release()
+	if err != nil || failed {
+		return g.mend(duration, losses)
+	}
+	if g.tokens.Close(duration) != nil {
+		if err := g.rewriteTokens(duration); err != nil {
+			return err
+		}
+	}
+	data, index := g.stream.Sums()
+	written := g.stream.Stats()
+	g.closed(data, index, written)
+	return nil
+}
+
+// mend makes whole what the writer could not end.
+func (g *segment) mend(duration time.Duration, losses []stream.Loss) error {
+	g.tokens.Discard() // its room is needed
+	var kept stream.Totals
+	data, index, err := g.stream.Mend(g.streamPath(), func(t stream.Totals) []stream.Loss {
+		kept = t
+		g.cut = capture.Count{Packets: uint64(g.appended.packets) - t.Packets, Bytes: uint64(g.appended.source) - t.SrcBytes}
+		if g.failure != nil {
+			losses = append(losses, stream.Loss{Cause: causeOf(g.failure), Packets: g.cut.Packets, Bytes: g.cut.Bytes})
+		}
+		return losses
+	})
+	if err == nil {
+		err = g.rewriteTokens(duration)
+	}
+	if err != nil {
+		return err
+	}
+	g.closed(data, index, stream.Stats{
+		Packets: kept.Packets, SrcBytes: kept.SrcBytes, RawBytes: kept.RawBytes, Stored: kept.Stored,
+		Saturated: kept.Saturated, Underflow: kept.Underflow,
+	})
+	return nil
+}
+
+func (g *segment) streamPath() string { return filepath.Join(g.dir.Path(), StreamName) }
+
+func (g *segment) closed(data, index stream.Sum, written stream.Stats) {
+	g.dir.AddSum(StreamName, data.Size, data.SHA256)
+	g.dir.AddSum(StreamName+stream.IndexSuffix, index.Size, index.SHA256)
+	g.result = &written
+	g.place.Packets = written.Packets
+	g.place.Bytes = g.dir.Size()
+}
+
+// rewriteTokens writes the tokens file from the index.
+func (g *segment) rewriteTokens(duration time.Duration) error {
+	g.tokens.Discard()
+	r, err := stream.Open(g.streamPath())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	tokens, err := rundir.NewTokensWriter(g.dir)
+	if err != nil {
+		return err
+	}
+	defer tokens.Discard()
+	g.place.FirstToken, g.place.LastToken, g.place.Tokens = nil, nil, 0
+	for e := range r.Executions() {
+		for i := range e.Rows {
+			if row := &e.Rows[i]; row.Phase != ggmlhooks.PhaseSetup {
+				err = tokens.Append(g.speller.record(e.Ctx, row))
+				g.note(row.Index)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return tokens.Close(duration)
+}
+
+// seal writes the metadata and the manifest; the files are closed.
+func (g *segment) seal(m rundir.Metadata) error {
+	if err := g.dir.WriteJSON(rundir.MetadataName, m); err != nil {
+		return err
+	}
+	if err := g.dir.Seal(); err != nil {
+		return err
+	}
+	g.place.Bytes = g.dir.Size()
+	return nil
+}
