@@ -34,7 +34,7 @@ enum tap_seen {
 // Structures that a process's llama.cpp lays out otherwise than the headers that the tap was compiled with.
 enum tap_layout {
     TAP_LAYOUT_GGML = 1u << 0,   // ggml_tensor, numbers of ops and types: nothing can be read of a graph
-    TAP_LAYOUT_BATCH = 1u << 1,  // llama_batch: what llama_decode was given stays unknown, what graphs take in is known
+    TAP_LAYOUT_BATCH = 1u << 1,  // llama_batch: sequences stay unknown; tokens and positions, which graphs take in, are known
     TAP_LAYOUT_PARAMS = 1u << 2, // llama_context_params: flash attention can be neither known nor turned off
 };
 

@@ -56,7 +56,7 @@ func unknown(layouts []string) string {
 	for _, name := range layouts {
 		switch name {
 		case "llama_batch":
-			parts = append(parts, "sequences and positions that it gave to llama_decode are")
+			parts = append(parts, "the sequences that it gave to llama_decode are")
 		case "llama_context_params":
 			parts = append(parts, "its choice of flash attention is")
 		}
