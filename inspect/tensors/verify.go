@@ -127,6 +127,10 @@ func (v *Verification) checkDir(r *Run) error {
 func (v *Verification) checkSegments(r *Run, segments []string) error {
 	for _, name := range segments {
 		s, err := Verify(filepath.Join(v.Path, name))
+		if errors.Is(err, ErrNotARun) {
+			v.add(Unsealed, "%s: there is nothing in it that can be read: it was cut off while it was made or removed", name)
+			continue
+		}
 		if err != nil {
 			return err
 		}
