@@ -3,4 +3,7 @@
 //
 // The directory is made when the model's first context is known, for it bears the model's name. A run that fails before anything
 // was recorded leaves none.
+//
+// A run is one segment, or a series of them, each sealed beside the recording of the next. Recording may end before the program does: at a
+// bound of the disk, or because it fails. Then it is halted: the program goes on as without a tap, and what was recorded is made whole.
 package session

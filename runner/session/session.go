@@ -50,7 +50,8 @@ type Result struct {
 	Summary Summary
 }
 
-// ErrRecording occurs when the model ran and the recording failed. What was recorded stays in the run directory, unsealed.
+// ErrRecording occurs when the recording failed and the program had to end with it. What was recorded stays in the run directory, sealed
+// where that could be done, and marked as stopped.
 var ErrRecording = errors.New("the recording failed")
 
 // ErrSelection occurs when the selection names tensors or layers that the model does not have. Nothing is recorded then.

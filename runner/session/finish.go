@@ -1,0 +1,83 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// finish ends the recording and seals it. A directory in which nothing could be recorded is removed.
+func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
+	if s.dir == nil {
+		return nil
+	}
+	if s.recorder != nil && s.halted == nil {
+		if err := s.recorder.Finish(); err != nil {
+			s.halt(err)
+		}
+	}
+	var err error
+	if s.current != nil {
+		err = s.closeCurrent(s.halted != nil && !s.halted.limited())
+	}
+	s.reserve.release()
+	err = errors.Join(err, s.series.wait())
+	if failure := s.series.failure; failure != nil && s.halted == nil {
+		s.noteHalt(failure)
+	}
+	if s.halted != nil && s.written().Packets == 0 {
+		os.RemoveAll(s.dir.Path())
+		os.Remove(filepath.Dir(s.dir.Path())) // the model's folder, if that was its only run
+		s.dir = nil
+		return nil
+	}
+	if err == nil {
+		err = s.seal(process, exit)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explain(err, s.o.Tap.Out), s.dir.Path())
+	}
+	return nil
+}
+
+// seal makes the run a result: its last segment first, where it has segments.
+func (s *sink) seal(process *collect.Process, exit collect.Exit) error {
+	if !s.segments() {
+		return s.current.seal(s.metadata(process, exit))
+	}
+	if err := s.endSeries(); err != nil {
+		return err
+	}
+	if err := s.dir.WriteJSON(rundir.MetadataName, s.metadata(process, exit)); err != nil {
+		return err
+	}
+	return s.dir.Seal()
+}
+
+// written is what the streams of all segments hold, removed ones included.
+func (s *sink) written() stream.Stats {
+	w := s.series.written
+	if s.current == nil {
+		return w
+	}
+	now := s.current.result
+	if now == nil {
+		stats := s.current.stream.Stats()
+		now = &stats
+	}
+	return addStats(w, *now)
+}
+
+func addStats(a, b stream.Stats) stream.Stats {
+	a.Packets, a.SrcBytes, a.RawBytes, a.Stored = a.Packets+b.Packets, a.SrcBytes+b.SrcBytes, a.RawBytes+b.RawBytes, a.Stored+b.Stored
+	a.Saturated, a.Underflow = a.Saturated+b.Saturated, a.Underflow+b.Underflow
+	a.PackNS, a.WriteNS = a.PackNS+b.PackNS, a.WriteNS+b.WriteNS
+	return a
+}
