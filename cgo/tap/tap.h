@@ -474,6 +474,9 @@ void tap_time_asks(struct tap_sched * s);
 // tap_capture_inputs copies the wanted inputs at graph entry: their memory is used again during the graph.
 void tap_capture_inputs(struct tap_sched * s);
 
+// tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.
+void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n);
+
 // tap_copy copies count[0..3] elements from start[0..3] of t, in logical order, to dst.
 bool tap_copy(uint8_t * dst, const struct ggml_tensor * t, bool host, const int64_t * start, const int64_t * count);
 

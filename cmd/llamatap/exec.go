@@ -21,7 +21,9 @@ func runExec(args []string) error {
 usage: llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]
 
 PROGRAM is one of llama.cpp's own (llama-completion, llama-cli, llama-server, llama-bench …) or any other dynamically linked
-program that uses libllama. Its arguments, streams, signals and exit status are its own.
+program that uses libllama: linked with it, or opening it by itself as Python does. Its arguments, streams, signals and exit status
+are its own. Where it starts others, the first process that computes is recorded. The status is 127 for a program that is not there,
+126 for one that cannot be run or tapped.
 
   llamatap exec --tap-tensors 'l_out*' -- ./my-program model.gguf
   llamatap exec --tap-tensors 'l_out*' -- llama-completion -m model.gguf -p Hello -n 32
