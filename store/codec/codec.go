@@ -14,12 +14,14 @@ type ID uint8
 
 // The compressions.
 const (
-	None ID = iota // element bytes as they are
-	LZ4            // one LZ4 frame, level 1, content size stored
-	Zstd           // one Zstandard frame, level 3, content size stored, no checksum
+	None  ID = iota // element bytes as they are
+	LZ4             // one LZ4 frame, level 1, content size stored
+	Zstd            // one Zstandard frame, level 3, content size stored, no checksum
+	Q               // F32 rows as whole multiples of a step, within a Bound
+	QHuff           // the same with an entropy stage
 )
 
-var idNames = [...]string{"none", "lz4", "zstd"}
+var idNames = [...]string{"none", "lz4", "zstd", "q", "q-huff"}
 
 // ErrUnknown is returned for a codec or element type that this version does not know.
 var ErrUnknown = errors.New("unknown codec or element type")

@@ -15,6 +15,7 @@ const AnySize = -1
 // Decoder decompresses every codec. It belongs to one goroutine. The zero value is ready.
 type Decoder struct {
 	zstd *zstd.Decoder
+	q    unquantizer
 }
 
 // Append appends the content of src, which the codec packed, to dst. Unless rawSize is AnySize, a content of any other size is
@@ -38,6 +39,11 @@ func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 		dst, err = decodeLZ4(dst, src, limit)
 	case Zstd:
 		dst, err = d.decodeZstd(dst, src, limit)
+	case Q, QHuff:
+		if rawSize == AnySize {
+			return dst, fmt.Errorf("decode %v: %w: its size must be known", id, ErrUnknown)
+		}
+		dst, err = d.q.append(dst, src, rawSize)
 	default:
 		dst = append(dst, src...)
 	}
@@ -71,6 +77,9 @@ func maxSize(id ID, n int) int {
 	case Zstd:
 		const expansion = 128 << 10 / 4 // a run-length block of 4 bytes stands for at most 128 KiB
 		return min(n, math.MaxInt/expansion) * expansion
+	case Q, QHuff:
+		const longest = 1 << 24 // values of a row, which can all be the same
+		return min(n, math.MaxInt/longest/4) * longest * 4
 	}
 	return n
 }

@@ -1,0 +1,584 @@
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+// Metric is how the error of a row is measured that the codec Q keeps under its bound. The numbers stand in payloads.
+type Metric uint8
+
+// The metrics, each relative to the row itself.
+const (
+	MaxAbs Metric = iota // largest absolute error ÷ largest absolute value
+	NRMSE                // root of the mean squared error ÷ root of the mean squared value
+)
+
+var metricNames = [...]string{"maxabs", "nrmse"}
+
+// String returns the metric's name as flags spell it.
+func (m Metric) String() string {
+	if int(m) < len(metricNames) {
+		return metricNames[m]
+	}
+	return fmt.Sprintf("metric(%d)", uint8(m))
+}
+
+// ParseMetric is the inverse of String.
+func ParseMetric(s string) (Metric, error) {
+	for i, name := range metricNames {
+		if name == s {
+			return Metric(i), nil
+		}
+	}
+	return MaxAbs, fmt.Errorf("error metric %q: %w; use one of %v", s, ErrUnknown, metricNames)
+}
+
+// Bound is what the codec Q promises. The zero value is a largest error of 1e-3.
+type Bound struct {
+	Error  float32 // 0 = 1e-3
+	Metric Metric
+}
+
+// The errors that may be asked for: below the first, 24 bits of an integer do not suffice; above the second, little is left.
+const (
+	leastError   = 1e-6
+	largestError = 0.25
+)
+
+// Check tells whether the codec can keep the bound.
+func (b Bound) Check() error {
+	if e := b.value(); !(e >= leastError && e <= largestError) { // not a NaN either
+		return fmt.Errorf("error bound %v: %g to %g can be kept", b.Error, leastError, largestError)
+	}
+	if int(b.Metric) >= len(metricNames) {
+		return fmt.Errorf("%v: %w", b.Metric, ErrUnknown)
+	}
+	return nil
+}
+
+func (b Bound) value() float32 {
+	if b.Error == 0 {
+		return 1e-3
+	}
+	return b.Error
+}
+
+// Achieved is the error that was made, the largest of all rows, by both metrics.
+type Achieved struct {
+	MaxAbs, NRMSE float32
+}
+
+// The layout of a payload of codec Q, little-endian: see docs/STREAM_FORMAT.md.
+const (
+	qVersion   = 1
+	qHead      = 1 + 1 + 4 + 4 + 4 // version, metric and entropy, bound, both achieved errors; row length and rows follow as varints
+	qHuffFlag  = 0x80
+	qGroup     = 256 // values that share a width
+	qMaxWidth  = 24
+	maxTries   = 6        // steps that are tried for a row before it is stored as it is
+	qRare      = 256      // of so many values one may be an exception of the entropy stage
+	qHuffBlock = 64 << 10 // symbols that share a table
+)
+
+// Kinds of rows.
+const (
+	qZero  = iota // every value is +0
+	qConst        // one value, all of its bits, for the whole row
+	qRaw          // values as they are
+	qPlain        // step, groups
+	qSpare        // step, groups, exceptions
+)
+
+// quantizer is what an Encoder needs for codec Q.
+type quantizer struct {
+	bound    Bound
+	entropy  bool
+	q        []int32
+	clean    []byte // a row without its exceptions
+	body     []byte // rows, which stand behind the symbols
+	symbols  []byte // high bits of all rows
+	special  []int  // places of exceptions
+	merged   []int
+	achieved Achieved
+	huff     huff0.Scratch
+}
+
+// rowStats is what a row is like. Values that are not finite, and −0, are exceptions and do not count.
+type rowStats struct {
+	largest    float32
+	squares    float64
+	exceptions int
+}
+
+// append appends the payload of src, rows of n values of type F32.
+func (z *quantizer) append(dst, src []byte, n int) ([]byte, error) {
+	if n <= 0 || len(src)%(4*n) != 0 {
+		return dst, fmt.Errorf("quantise %d bytes in rows of %d values: %w", len(src), n, ErrLength)
+	}
+	head := len(dst)
+	dst = append(dst, qVersion, byte(z.bound.Metric))
+	if z.entropy {
+		dst[head+1] |= qHuffFlag
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(z.bound.value()))
+	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(n)), uint64(len(src)/(4*n)))
+	z.symbols, z.achieved = z.symbols[:0], Achieved{}
+	body := dst
+	if z.entropy {
+		body = z.body[:0]
+	}
+	for at := 0; at < len(src); at += 4 * n {
+		body = z.row(body, src[at:at+4*n])
+	}
+	if z.entropy {
+		dst, z.body = z.appendSymbols(dst), body
+		dst = append(dst, body...)
+	} else {
+		dst = body
+	}
+	binary.LittleEndian.PutUint32(dst[head+6:], math.Float32bits(z.achieved.MaxAbs))
+	binary.LittleEndian.PutUint32(dst[head+10:], math.Float32bits(z.achieved.NRMSE))
+	return dst, nil
+}
+
+// row appends one row, as small as the bound allows, and exactly where that is no larger or nothing else is right.
+func (z *quantizer) row(dst, row []byte) []byte {
+	s := statsOf(row)
+	if constant(row) {
+		if binary.LittleEndian.Uint32(row) == 0 {
+			return append(dst, qZero)
+		}
+		return append(append(dst, qConst), row[:4]...)
+	}
+	n := len(row) / 4
+	if s.exceptions > n/16 || s.largest < 0x1p-40 || s.largest > 0x1p60 { // or squares would be no ordinary numbers
+		return append(append(dst, qRaw), row...)
+	}
+	step := z.step(&s, n)
+	for range maxTries {
+		start, symbols, values := len(dst), len(z.symbols), row
+		z.special = z.special[:0]
+		if s.exceptions > 0 {
+			values = z.withoutExceptions(row)
+		}
+		out, made := z.quantised(dst, values, row, step, &s)
+		if z.reached(made) <= z.bound.value() && len(out)-start < len(row) {
+			z.achieved.MaxAbs = max(z.achieved.MaxAbs, made.MaxAbs)
+			z.achieved.NRMSE = max(z.achieved.NRMSE, made.NRMSE)
+			return out
+		}
+		dst, z.symbols = out[:start], z.symbols[:symbols]
+		step *= z.excess(made)
+	}
+	return append(append(dst, qRaw), row...)
+}
+
+// step is the distance of neighbouring values: so that the error bound is kept, with a margin for the rounding of products.
+func (z *quantizer) step(s *rowStats, n int) float32 {
+	const margin = 1 - 0x1p-20
+	if z.bound.Metric == NRMSE {
+		return float32(float64(z.bound.value()) * math.Sqrt(12*s.squares/float64(n)) * 0.9995)
+	}
+	return float32(2 * float64(z.bound.value()) * float64(s.largest) * margin)
+}
+
+// reached is the error that the bound is about.
+func (z *quantizer) reached(made Achieved) float32 {
+	if z.bound.Metric == NRMSE {
+		return made.NRMSE
+	}
+	return made.MaxAbs
+}
+
+// excess is what a step that was too large is to be multiplied with: the mean error of a row is not exactly what its step says.
+func (z *quantizer) excess(made Achieved) float32 {
+	return min(0.9998*z.bound.value()/z.reached(made), 0.9998)
+}
+
+// quantised appends a row as multiples of step, and returns the error made. Values that are exceptions are 0 in values.
+func (z *quantizer) quantised(dst, values, row []byte, step float32, s *rowStats) ([]byte, Achieved) {
+	kind := len(dst)
+	dst = binary.LittleEndian.AppendUint32(append(dst, qPlain), math.Float32bits(step))
+	z.q = slices.Grow(z.q[:0], len(values)/4)[:len(values)/4]
+	worst, squares := float32(0), 0.0
+	for at := 0; at < len(z.q); at += qGroup {
+		q := z.q[at:min(at+qGroup, len(z.q))]
+		largest, sum, most := quantize(q, values[4*at:], 1/step, step)
+		worst, squares = max(worst, largest), squares+float64(sum)
+		width := widthOf(most)
+		if width > qMaxWidth {
+			return dst, Achieved{float32(math.Inf(1)), float32(math.Inf(1))}
+		}
+		if !z.entropy {
+			dst = appendPacked(append(dst, byte(width)), q, width)
+		}
+	}
+	if z.entropy {
+		dst = z.split(dst)
+	}
+	if len(z.special) > 0 {
+		dst[kind] = qSpare
+		dst = z.appendExceptions(dst, row)
+	}
+	return dst, Achieved{
+		MaxAbs: up(float64(worst) / float64(s.largest)),
+		NRMSE:  up(math.Sqrt(squares / s.squares)),
+	}
+}
+
+// up rounds to the next larger float32, so that no error is stated smaller than it is.
+func up(x float64) float32 {
+	f := float32(x)
+	if float64(f) < x {
+		f = math.Nextafter32(f, float32(math.Inf(1)))
+	}
+	return f
+}
+
+// widthOf is the bits of a two's complement that holds −most to most.
+func widthOf(most int32) int {
+	width := 0
+	for ; most > 0; most >>= 1 {
+		width++
+	}
+	if width > 0 {
+		width++
+	}
+	return width
+}
+
+// withoutExceptions is a copy of a row with zeros in the place of exceptions, which it notes.
+func (z *quantizer) withoutExceptions(row []byte) []byte {
+	z.clean = append(z.clean[:0], row...)
+	for i := 0; i < len(row)/4; i++ {
+		if exceptional(binary.LittleEndian.Uint32(row[4*i:])) {
+			z.special = append(z.special, i)
+			clear(z.clean[4*i : 4*i+4])
+		}
+	}
+	return z.clean
+}
+
+// exceptional tells whether a float32 is not finite, or −0.
+func exceptional(bits uint32) bool { return bits&absMask >= infBits || bits == 1<<31 }
+
+func (z *quantizer) appendExceptions(dst, row []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(z.special)))
+	last := 0
+	for _, i := range z.special {
+		dst = binary.AppendUvarint(dst, uint64(i-last))
+		dst = append(dst, row[4*i:4*i+4]...)
+		last = i
+	}
+	return dst
+}
+
+func constant(row []byte) bool {
+	first := binary.LittleEndian.Uint32(row)
+	for i := 4; i < len(row); i += 4 {
+		if binary.LittleEndian.Uint32(row[i:]) != first {
+			return false
+		}
+	}
+	return true
+}
+
+// split keeps eight bits of each value for the entropy stage and appends the bits below them, which are nearly random, as they are.
+// The few values that are larger than that become exceptions.
+func (z *quantizer) split(dst []byte) []byte {
+	var widths [33]int
+	for _, v := range z.q {
+		widths[bits.Len32(uint32(v^v>>31))+1]++
+	}
+	median := 0
+	for n := widths[0]; 2*n < len(z.q); n += widths[median] {
+		median++
+	}
+	// Symbols of five bits or so for the middle value: fewer would leave the low bits with something to gain, and more would not
+	// leave room for the large values.
+	low, larger := max(0, median-5), 0
+	for width := low + 9; width < len(widths); width++ {
+		larger += widths[width]
+	}
+	for ; larger > len(z.q)/qRare; low++ {
+		larger -= widths[low+9]
+	}
+	if larger > 0 {
+		z.exclude(low + 8)
+	}
+	for i, v := range z.q {
+		z.symbols = append(z.symbols, byte(v>>low))
+		z.q[i] = v & (1<<low - 1)
+	}
+	return appendPacked(append(dst, byte(low)), z.q, low)
+}
+
+// exclude makes exceptions of the values that are wider than that.
+func (z *quantizer) exclude(width int) {
+	before := z.special
+	z.merged = z.merged[:0]
+	for i, v := range z.q {
+		if len(before) > 0 && before[0] == i {
+			before = before[1:]
+		} else if bits.Len32(uint32(v^v>>31))+1 <= width {
+			continue
+		}
+		z.q[i] = 0
+		z.merged = append(z.merged, i)
+	}
+	z.special, z.merged = z.merged, z.special
+}
+
+// appendSymbols appends the number of symbols and then, block by block, the size of what was coded, or 0 and the symbols as they are.
+func (z *quantizer) appendSymbols(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(z.symbols)))
+	for rest := z.symbols; len(rest) > 0; {
+		block := rest[:min(len(rest), qHuffBlock)]
+		rest = rest[len(block):]
+		z.huff.Reuse = huff0.ReusePolicyNone
+		coded, _, err := huff0.Compress1X(block, &z.huff)
+		if err != nil || len(coded) >= len(block) { // one symbol only, or nothing gained
+			dst = append(append(dst, 0), block...)
+			continue
+		}
+		dst = append(binary.AppendUvarint(dst, uint64(len(coded))), coded...)
+	}
+	return dst
+}
+
+// boundQ is the largest payload of n source bytes: rows as they are, each of at least one value.
+func boundQ(n int) int { return qHead + 2*binary.MaxVarintLen64 + n + n/4 + n/(4*qGroup) + 64 }
+
+var errQ = errors.New("quantised rows")
+
+// ReadAchieved reads the errors that a payload of codec Q states of itself, and the bound that it kept.
+func ReadAchieved(src []byte) (Bound, Achieved, error) {
+	if len(src) < qHead || src[0] != qVersion {
+		return Bound{}, Achieved{}, fmt.Errorf("%w: %w: no header", errQ, ErrCorrupt)
+	}
+	f := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(src[at:])) }
+	b := Bound{Error: f(2), Metric: Metric(src[1] &^ qHuffFlag)}
+	return b, Achieved{MaxAbs: f(6), NRMSE: f(10)}, b.Check()
+}
+
+// unquantizer is what a Decoder needs for codec Q.
+type unquantizer struct {
+	src     []byte // what is left of the payload
+	symbols []byte
+	q       []int32
+	huff    *huff0.Scratch
+}
+
+func (u *unquantizer) failed(what string) error {
+	return fmt.Errorf("%w: %w: %s", errQ, ErrCorrupt, what)
+}
+
+// append appends the values of a payload, of which there are size bytes, to dst.
+func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
+	if _, _, err := ReadAchieved(src); err != nil {
+		return dst, err
+	}
+	entropy := src[1]&qHuffFlag != 0
+	u.src = src[qHead:]
+	n, rows := u.uvarint(), u.uvarint()
+	if n == 0 || n > uint64(size)/4 || rows > uint64(len(u.src)) || rows > uint64(size)/4/n || n*rows*4 != uint64(size) {
+		return dst, u.failed("its rows are not as long as the tensor's")
+	}
+	u.symbols = u.symbols[:0]
+	if entropy {
+		if err := u.readSymbols(size / 4); err != nil {
+			return dst, err
+		}
+	}
+	start, next := len(dst), 0
+	dst = slices.Grow(dst, size)[:start+size]
+	for at := start; at < len(dst); at += 4 * int(n) {
+		var err error
+		if next, err = u.row(dst[at:at+4*int(n)], entropy, next); err != nil {
+			return dst[:start], err
+		}
+	}
+	if len(u.src) != 0 || next != len(u.symbols) {
+		return dst[:start], u.failed("bytes behind the last row")
+	}
+	return dst, nil
+}
+
+// readSymbols decodes the entropy stage, of at most limit symbols.
+func (u *unquantizer) readSymbols(limit int) error {
+	n := u.uvarint()
+	if n > uint64(limit) {
+		return u.failed("more symbols than values")
+	}
+	u.symbols = slices.Grow(u.symbols, int(n))
+	for int(n) > len(u.symbols) {
+		block := min(int(n)-len(u.symbols), qHuffBlock)
+		size := int(u.uvarint())
+		coded := size > 0
+		if !coded {
+			size = block
+		}
+		p, ok := u.take(size)
+		if !ok {
+			return u.failed("it ends within the symbols")
+		}
+		if !coded {
+			u.symbols = append(u.symbols, p...)
+			continue
+		}
+		if err := u.huffman(p, block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// huffman decodes a block of n symbols.
+func (u *unquantizer) huffman(p []byte, n int) error {
+	s, p, err := huff0.ReadTable(p, u.huff)
+	if err != nil {
+		return fmt.Errorf("%w: %w: %w", errQ, ErrCorrupt, err)
+	}
+	u.huff = s
+	at := len(u.symbols)
+	out, err := s.Decoder().Decompress1X(u.symbols[at:at:at+n], p)
+	if err != nil || len(out) != n {
+		return u.failed("a block of symbols does not decode")
+	}
+	u.symbols = u.symbols[:at+n]
+	return nil
+}
+
+// row decodes one row into dst; next is its first symbol, and the next row's is returned.
+func (u *unquantizer) row(dst []byte, entropy bool, next int) (int, error) {
+	kind, ok := u.take(1)
+	if !ok {
+		return next, u.failed("it ends within the rows")
+	}
+	switch kind[0] {
+	case qZero:
+		clear(dst)
+		return next, nil
+	case qConst:
+		v, ok := u.take(4)
+		for i := 0; ok && i < len(dst); i += 4 {
+			copy(dst[i:], v)
+		}
+		return next, u.unless(ok)
+	case qRaw:
+		p, ok := u.take(len(dst))
+		copy(dst, p)
+		return next, u.unless(ok)
+	case qPlain, qSpare:
+		return u.groups(dst, entropy, next, kind[0] == qSpare)
+	}
+	return next, u.failed("a row of an unknown kind")
+}
+
+func (u *unquantizer) unless(ok bool) error {
+	if !ok {
+		return u.failed("it ends within a row")
+	}
+	return nil
+}
+
+// groups decodes a row of multiples of a step.
+func (u *unquantizer) groups(dst []byte, entropy bool, next int, spare bool) (int, error) {
+	p, ok := u.take(4)
+	if !ok {
+		return next, u.unless(ok)
+	}
+	step := math.Float32frombits(binary.LittleEndian.Uint32(p))
+	n := len(dst) / 4
+	u.q = slices.Grow(u.q[:0], n)[:n]
+	var err error
+	if entropy {
+		next, err = u.joined(next)
+	} else {
+		for at := 0; at < n && err == nil; at += qGroup {
+			err = u.packed(u.q[at:min(at+qGroup, n)], true)
+		}
+	}
+	if err != nil {
+		return next, err
+	}
+	for i, v := range u.q {
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(float32(v)*step))
+	}
+	if spare {
+		err = u.exceptions(dst)
+	}
+	return next, err
+}
+
+// packed reads a width and values of so many bits.
+func (u *unquantizer) packed(q []int32, signed bool) error {
+	width, ok := u.take(1)
+	if !ok || width[0] > qMaxWidth {
+		return u.failed("values of an impossible width")
+	}
+	p, ok := u.take((len(q)*int(width[0]) + 7) / 8)
+	if ok {
+		unpack(q, p, int(width[0]), signed)
+	}
+	return u.unless(ok)
+}
+
+// joined reads the low bits of a row and puts its symbols above them.
+func (u *unquantizer) joined(next int) (int, error) {
+	if len(u.symbols)-next < len(u.q) {
+		return next, u.failed("fewer symbols than values")
+	}
+	if len(u.src) == 0 {
+		return next, u.unless(false)
+	}
+	low := u.src[0]
+	if err := u.packed(u.q, false); err != nil {
+		return next, err
+	}
+	for i := range u.q {
+		u.q[i] |= int32(int8(u.symbols[next+i])) << low
+	}
+	return next + len(u.q), nil
+}
+
+// exceptions puts values back that no step leads to.
+func (u *unquantizer) exceptions(dst []byte) error {
+	at := uint64(0)
+	for range u.uvarint() {
+		at += u.uvarint()
+		p, ok := u.take(4)
+		if !ok || at >= uint64(len(dst)/4) {
+			return u.failed("an exception outside of its row")
+		}
+		copy(dst[4*at:], p)
+	}
+	return nil
+}
+
+func (u *unquantizer) uvarint() uint64 {
+	v, n := binary.Uvarint(u.src)
+	if n <= 0 {
+		u.src = nil
+		return 0
+	}
+	u.src = u.src[n:]
+	return v
+}
+
+func (u *unquantizer) take(n int) ([]byte, bool) {
+	if n > len(u.src) {
+		return nil, false
+	}
+	p := u.src[:n]
+	u.src = u.src[n:]
+	return p, true
+}

@@ -1,0 +1,153 @@
+package codec
+
+// Hot path: some nanoseconds per value, 0 allocations.
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// statsOf looks at a row.
+func statsOf(row []byte) (s rowStats) {
+	for len(row) > 0 {
+		part := row[:min(len(row), 4*qGroup)]
+		row = row[len(part):]
+		largest, squares, exceptions := look(part)
+		s.largest = max(s.largest, largest)
+		s.squares += float64(squares)
+		s.exceptions += exceptions
+	}
+	return s
+}
+
+// lookSums are what eight lanes have seen of a row: value i belongs to lane i%8.
+type lookSums struct {
+	most       [8]uint32 // largest absolute bits
+	squares    [8]float32
+	exceptions [8]int32
+}
+
+// look is what at most qGroup values are like.
+func look(part []byte) (largest, squares float32, exceptions int) {
+	var s lookSums
+	lookPlain(part[lookVector(part, &s):], &s)
+	for i := range s.most {
+		largest = max(largest, math.Float32frombits(s.most[i]))
+		exceptions += int(s.exceptions[i])
+	}
+	return largest, sum8(&s.squares), exceptions
+}
+
+func lookPlain(part []byte, s *lookSums) {
+	for i := 0; 4*i < len(part); i++ {
+		bits := binary.LittleEndian.Uint32(part[4*i:])
+		if exceptional(bits) {
+			s.exceptions[i%8]++
+			continue
+		}
+		s.most[i%8] = max(s.most[i%8], bits&absMask)
+		v := math.Float32frombits(bits)
+		s.squares[i%8] += float32(v * v)
+	}
+}
+
+func sum8(s *[8]float32) float32 {
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+}
+
+// quantSums are what eight lanes have made of a row.
+type quantSums struct {
+	worst   [8]float32 // largest error
+	squares [8]float32
+	most    [8]int32 // largest absolute multiple
+}
+
+// farthest bounds the multiples, so that they fit an int32. It is far beyond qMaxWidth.
+const farthest = 1 << 25
+
+// quantize writes the nearest multiple of step of each of at most qGroup values, ties to even, and returns the largest error, the
+// sum of squared errors and the largest absolute multiple. inverse is 1/step.
+func quantize(q []int32, values []byte, inverse, step float32) (worst, squares float32, most int32) {
+	var s quantSums
+	n := quantizeVector(q, values, inverse, step, &s)
+	quantizePlain(q[n:], values[4*n:], inverse, step, &s)
+	for i := range s.worst {
+		worst, most = max(worst, s.worst[i]), max(most, s.most[i])
+	}
+	return worst, sum8(&s.squares), most
+}
+
+func quantizePlain(q []int32, values []byte, inverse, step float32, s *quantSums) {
+	for i := range q {
+		v := math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:]))
+		x := int32(math.RoundToEven(float64(max(min(v*inverse, farthest), -farthest))))
+		q[i] = x
+		e := v - float32(float32(x)*step)
+		s.worst[i%8] = max(s.worst[i%8], float32(math.Abs(float64(e))))
+		s.squares[i%8] += float32(e * e)
+		s.most[i%8] = max(s.most[i%8], x, -x)
+	}
+}
+
+// appendPacked appends the low width bits of each value, the first value in the lowest bits.
+func appendPacked(dst []byte, q []int32, width int) []byte {
+	n := (len(q)*width + 7) / 8
+	at := len(dst)
+	dst = slices.Grow(dst, n+8)[:at+n]
+	if width > 0 {
+		pack(dst[at:at+n:at+n+8], q, width)
+	}
+	return dst
+}
+
+// pack fills dst, which has room for 8 more bytes.
+func pack(dst []byte, q []int32, width int) {
+	var acc uint64
+	bits := 0
+	mask := uint64(1)<<width - 1
+	out := dst[:0]
+	for _, v := range q {
+		acc |= uint64(v) & mask << bits
+		if bits += width; bits >= 32 {
+			out = binary.LittleEndian.AppendUint32(out, uint32(acc))
+			acc >>= 32
+			bits -= 32
+		}
+	}
+	for ; bits > 0; bits -= 8 {
+		out = append(out, byte(acc))
+		acc >>= 8
+	}
+}
+
+// unpack reads what pack wrote; signed values get their sign back.
+func unpack(q []int32, src []byte, width int, signed bool) {
+	if width == 0 {
+		clear(q)
+		return
+	}
+	var acc uint64
+	bits := 0
+	mask := uint64(1)<<width - 1
+	shift := 0
+	if signed {
+		shift = 32 - width
+	}
+	for i := range q {
+		for bits < width {
+			if len(src) >= 4 && bits <= 32 {
+				acc |= uint64(binary.LittleEndian.Uint32(src)) << bits
+				src = src[4:]
+				bits += 32
+			} else {
+				acc |= uint64(src[0]) << bits
+				src = src[1:]
+				bits += 8
+			}
+		}
+		q[i] = int32(acc&mask) << shift >> shift
+		acc >>= width
+		bits -= width
+	}
+}

@@ -1,0 +1,34 @@
+//go:build amd64 && !noasm
+
+package codec
+
+// lookAVX2 looks at groups × 8 values, groups ≥ 1.
+//
+//go:noescape
+func lookAVX2(part *byte, groups int, s *lookSums)
+
+// quantizeAVX2 quantises groups × 8 values, groups ≥ 1.
+//
+//go:noescape
+func quantizeAVX2(q *int32, values *byte, groups int, inverse, step float32, s *quantSums)
+
+// lookVector looks at as many values as vectors take, and returns how many bytes they are.
+func lookVector(part []byte, s *lookSums) int {
+	groups := len(part) / 32
+	if !hasAVX2 || groups == 0 {
+		return 0
+	}
+	lookAVX2(&part[0], groups, s)
+	return 32 * groups
+}
+
+// quantizeVector quantises as many values as vectors take, and returns how many.
+func quantizeVector(q []int32, values []byte, inverse, step float32, s *quantSums) int {
+	groups := len(q) / 8
+	if !hasAVX2 || groups == 0 {
+		return 0
+	}
+	_ = values[32*groups-1]
+	quantizeAVX2(&q[0], &values[0], groups, inverse, step, s)
+	return 8 * groups
+}

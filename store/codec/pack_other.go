@@ -1,0 +1,7 @@
+//go:build !amd64 || noasm
+
+package codec
+
+func lookVector(part []byte, s *lookSums) int { return 0 }
+
+func quantizeVector(q []int32, values []byte, inverse, step float32, s *quantSums) int { return 0 }
