@@ -46,7 +46,9 @@ type Tap struct {
 	Tokens       ggmlhooks.TokenRule
 	Attention    ggmlhooks.AttentionMode
 
-	Codec         string  // none, lz4 or zstd
+	Codec         string  // none, lz4, zstd, q or q-huff
+	Error         float64 // that q and q-huff may make in a row
+	ErrorMetric   string  // maxabs or nrmse
 	DType         string  // what F32 tensors are stored as: f32, f16 or bf16
 	Throughput    float64 // GB/s below which the summary says what held the capture back; 0: not stated
 	Memory        Bytes   // bound of the memory that the capture takes

@@ -7,7 +7,7 @@ import (
 
 // TestErrors holds every message that a user can meet: one line, cause and remedy.
 func TestErrors(t *testing.T) {
-	const codecRemedy = `use none, lz4, zstd`
+	const codecRemedy = `use none, lz4, zstd, q, q-huff`
 	cases := []struct {
 		name string
 		line string // split at blanks
@@ -58,6 +58,11 @@ func TestErrors(t *testing.T) {
 			"--tap-seed works on sampled_slices only, and the granularity is full_tensor (default): add --tap-granularity sampled_slices, or drop it"},
 		{"seed", "--tap-granularity sampled_slices --tap-seed=-1", world{},
 			`--tap-seed: seed "-1": write a whole number from 0 to 18446744073709551615`},
+		{"error of a lossless codec", "--tap-layers 1 --tap-error 0.01", world{},
+			"--tap-error works with the codecs q and q-huff only, and the codec is lz4 (default): add --tap-codec q, or drop it"},
+		{"error", "--tap-layers 1 --tap-codec q --tap-error 2", world{}, `--tap-error: error "2": give a number from 1e-6 to 0.25, such as 0.001`},
+		{"element type of a codec of its own", "--tap-layers 1 --tap-codec q --tap-dtype f16", world{},
+			"--tap-dtype and codec q (--tap-codec) contradict each other, for that codec decides itself how F32 is stored: drop one"},
 		{"attention on the MLP", "--tap-attention --tap-granularity mlp_only", world{},
 			"--tap-attention and mlp_only (--tap-granularity) contradict each other: drop one, or take --tap-granularity full_tensor"},
 		{"attention on an MLP preset", "--tap-attention --tap-preset mlp_analysis", world{},
@@ -109,7 +114,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, codec, dtype, memory, overflow, " +
+	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, codec, error, error_metric, dtype, memory, overflow, " +
 		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -246,6 +246,9 @@ func (t *Tap) check(s *sources) error {
 	if err := t.checkSampling(s); err != nil {
 		return err
 	}
+	if err := t.checkCodec(s); err != nil {
+		return err
+	}
 	if t.Attention != ggmlhooks.AttentionNone {
 		if err := t.checkAttention(); err != nil {
 			return err
@@ -290,6 +293,22 @@ func (t *Tap) checkSampling(s *sources) error {
 			return fmt.Errorf("%s works on sampled_slices only, and the granularity is %v (%s): add --tap-granularity sampled_slices, or drop it",
 				g.where, t.Granularity, t.origins["granularity"].where)
 		}
+	}
+	return nil
+}
+
+// checkCodec: what bounds an error needs a codec that makes one, and such a codec takes F32 as it is.
+func (t *Tap) checkCodec(s *sources) error {
+	bounded := t.Codec == "q" || t.Codec == "q-huff"
+	for _, name := range []string{"error", "error-metric"} {
+		if _, g, ok := s.top(name); ok && !bounded {
+			return fmt.Errorf("%s works with the codecs q and q-huff only, and the codec is %s (%s): add --tap-codec q, or drop it",
+				g.where, t.Codec, t.origins["codec"].where)
+		}
+	}
+	if _, g, ok := s.top("dtype"); ok && bounded {
+		return fmt.Errorf("%s and codec %s (%s) contradict each other, for that codec decides itself how F32 is stored: drop one",
+			g.where, t.Codec, t.origins["codec"].where)
 	}
 	return nil
 }

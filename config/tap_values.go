@@ -18,8 +18,9 @@ const MinMemory = 1 * MiB
 const MaxWorkers = 256
 
 var (
-	codecs = []string{"none", "lz4", "zstd"}
-	dtypes = []string{"f16", "f32", "bf16"}
+	codecs  = []string{"none", "lz4", "zstd", "q", "q-huff"}
+	dtypes  = []string{"f16", "f32", "bf16"}
+	metrics = []string{"maxabs", "nrmse"}
 )
 
 // setText parses one value of the option into t.
@@ -168,4 +169,13 @@ func number(f float64) any {
 		return nil
 	}
 	return f
+}
+
+// parseError reads the bound of an error.
+func parseError(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 1e-6 && v <= 0.25) {
+		return 0, fmt.Errorf("error %q: give a number from 1e-6 to 0.25, such as 0.001", s)
+	}
+	return v, nil
 }

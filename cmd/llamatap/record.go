@@ -69,9 +69,6 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) er
 	return record(recorders, cmd, append([]string{"run"}, args...))
 }
 
-// errTapped refuses to record below another recording: a program has one tap.
-var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two")}
-
 // record runs a prepared program under the tap and ends as the program ended.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	if tapped.Recording() {

@@ -17,6 +17,9 @@ import (
 	"github.com/llamatap/llamatap/runner"
 )
 
+// errTapped refuses to record below another recording: a program has one tap.
+var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two")}
+
 // runRun generates text with a model. With a recorder, the model runs in a child of this process, which is the collector then; the
 // child is the same program with the tap's flags taken out.
 func runRun(args []string) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
@@ -78,10 +79,15 @@ func (s *sink) describe(a account) rundir.Metadata {
 
 // streamUse is what a stream holds.
 func (s *sink) streamUse(written stream.Stats) rundir.Stream {
-	return rundir.Stream{
+	use := rundir.Stream{
 		Name: StreamName, Packets: written.Packets, BytesSource: written.SrcBytes, BytesRaw: written.RawBytes, BytesStored: written.Stored,
 		Saturated: written.Saturated, Underflow: written.Underflow, Codec: s.o.Tap.Codec, DType: s.o.Tap.DType,
 	}
+	if id, err := codec.Parse(s.o.Tap.Codec); err == nil && id.Bounded() {
+		use.DType, use.Error, use.ErrorMetric = codec.F32.String(), &s.o.Tap.Error, s.o.Tap.ErrorMetric
+		use.MaxAbs, use.NRMSE = &written.Error.MaxAbs, &written.Error.NRMSE
+	}
+	return use
 }
 
 // command is the command line as metadata.json shows it.

@@ -41,6 +41,10 @@ func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	metric, err := codec.ParseMetric(s.o.Tap.ErrorMetric)
+	if err != nil {
+		return nil, err
+	}
 	bound := s.budget.buffers
 	if s.segments() {
 		bound /= 2 // one may still be written while the next one begins
@@ -49,6 +53,7 @@ func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = stream.Create(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
+		Bound:         codec.Bound{Error: float32(s.o.Tap.Error), Metric: metric},
 		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
 	})
 	if err != nil {

@@ -160,6 +160,9 @@ func (s *sink) open(model rundir.Model) error {
 		return err
 	}
 	s.elementBytes = int64(dtype.Size())
+	if id, err := codec.Parse(s.o.Tap.Codec); err == nil && id.Bounded() {
+		s.elementBytes = int64(codec.F32.Size())
+	}
 	if s.current, err = s.firstSegment(); err != nil {
 		return err
 	}

@@ -122,6 +122,10 @@ func (z *quantizer) append(dst, src []byte, n int) ([]byte, error) {
 	if n <= 0 || len(src)%(4*n) != 0 {
 		return dst, fmt.Errorf("quantise %d bytes in rows of %d values: %w", len(src), n, ErrLength)
 	}
+	z.achieved = Achieved{}
+	if len(src) == 0 {
+		return dst, nil
+	}
 	head := len(dst)
 	dst = append(dst, qVersion, byte(z.bound.Metric))
 	if z.entropy {
@@ -130,7 +134,7 @@ func (z *quantizer) append(dst, src []byte, n int) ([]byte, error) {
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(z.bound.value()))
 	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(n)), uint64(len(src)/(4*n)))
-	z.symbols, z.achieved = z.symbols[:0], Achieved{}
+	z.symbols = z.symbols[:0]
 	body := dst
 	if z.entropy {
 		body = z.body[:0]
@@ -383,6 +387,9 @@ func (u *unquantizer) failed(what string) error {
 
 // append appends the values of a payload, of which there are size bytes, to dst.
 func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
+	if size == 0 && len(src) == 0 {
+		return dst, nil
+	}
 	if _, _, err := ReadAchieved(src); err != nil {
 		return dst, err
 	}

@@ -37,6 +37,9 @@ func (id ID) String() string {
 	return fmt.Sprintf("codec(%d)", uint8(id))
 }
 
+// Bounded reports whether the codec makes an error, which a Bound bounds.
+func (id ID) Bounded() bool { return id == Q || id == QHuff }
+
 // Known reports whether this version can decode the codec.
 func (id ID) Known() bool { return int(id) < len(idNames) }
 

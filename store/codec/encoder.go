@@ -40,6 +40,9 @@ func NewEncoder(id ID) (*Encoder, error) {
 	return e, nil
 }
 
+// ID is the codec.
+func (e *Encoder) ID() ID { return e.id }
+
 // SetBound sets what the codecs Q and QHuff promise; before, it is the zero value's.
 func (e *Encoder) SetBound(b Bound) error {
 	if err := b.Check(); err != nil {

@@ -144,6 +144,11 @@ type Stream struct {
 	Underflow   uint64 `json:"underflow"`
 	Codec       string `json:"codec"`
 	DType       string `json:"dtype"`
+	// With a codec that bounds the error of a row: the bound, its metric, and the largest errors made.
+	Error       *float64 `json:"error_bound,omitempty"`
+	ErrorMetric string   `json:"error_metric,omitempty"`
+	MaxAbs      *float32 `json:"error_maxabs,omitempty"`
+	NRMSE       *float32 `json:"error_nrmse,omitempty"`
 }
 
 // Exit is how the model's process ended.

@@ -42,18 +42,31 @@ type packer struct {
 	encoder *codec.Encoder
 	target  codec.DType // of F32 tensors
 	codec   codec.ID
-	scratch []byte // converted elements, before compression
+	rows    *codec.Encoder // of F32 rows within a bound; nil: they are converted
+	worst   codec.Achieved // error of these
+	scratch []byte         // converted elements, before compression
 }
 
 func newPacker(o *Options) (*packer, error) {
-	encoder, err := codec.NewEncoder(o.Codec)
-	return &packer{encoder: encoder, target: o.DType, codec: o.Codec}, err
+	k := &packer{target: o.DType, codec: o.Codec}
+	var err error
+	if o.Codec.Bounded() {
+		k.codec = codec.LZ4
+		if k.rows, err = codec.NewEncoder(o.Codec); err == nil {
+			err = k.rows.SetBound(o.Bound)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	k.encoder, err = codec.NewEncoder(k.codec)
+	return k, err
 }
 
 // stored returns the element type that a tensor of a ggml type is stored in, and the bytes that n source bytes then are.
 func (o *Options) stored(ggmlType, n int) (codec.DType, int) {
 	from := codec.DTypeOf(ggmlType)
-	if from != codec.F32 {
+	if from != codec.F32 || o.Codec.Bounded() {
 		return from, n
 	}
 	return o.DType, n / from.Size() * o.DType.Size()
@@ -116,6 +129,9 @@ func (k *packer) payload(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	from := codec.DTypeOf(p.SrcType)
 	p.SrcBytes, p.RawBytes, p.DType, p.Codec = int64(len(data)), int64(len(data)), from, k.codec
 	p.Saturated, p.Underflow = 0, 0
+	if from == codec.F32 && k.rows != nil {
+		return k.bounded(dst, p, data)
+	}
 	if from != codec.F32 || k.target == codec.F32 {
 		return k.encoder.Append(dst, data)
 	}
@@ -128,5 +144,21 @@ func (k *packer) payload(dst []byte, p *Packet, data []byte) ([]byte, error) {
 		dst, err = k.encoder.Append(dst, k.scratch)
 	}
 	p.Saturated, p.Underflow = losses.Saturated, losses.Underflow
+	return dst, err
+}
+
+// bounded appends rows of F32 within the bound. A tensor that is no whole number of rows, such as a sample, is one.
+func (k *packer) bounded(dst []byte, p *Packet, data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		p.Codec = codec.None
+		return dst, nil
+	}
+	row := int(p.NE[0])
+	if p.SampleTotal > 0 || row <= 0 || len(data)/4%row != 0 {
+		row = len(data) / 4
+	}
+	dst, made, err := k.rows.AppendRows(dst, data, row)
+	p.Codec = k.rows.ID()
+	k.worst.MaxAbs, k.worst.NRMSE = max(k.worst.MaxAbs, made.MaxAbs), max(k.worst.NRMSE, made.NRMSE)
 	return dst, err
 }

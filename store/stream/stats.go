@@ -1,5 +1,7 @@
 package stream
 
+import "github.com/llamatap/llamatap/store/codec"
+
 // Stats says what a writer did so far.
 type Stats struct {
 	Packets   uint64 // written
@@ -8,10 +10,11 @@ type Stats struct {
 	Stored    uint64 // payload bytes
 	Saturated uint64
 	Underflow uint64
-	FileBytes uint64 // size of stream and index so far, with what is on its way into them
-	Lost      uint64 // packets that AppendLoss told of
-	Pending   uint64 // packets and other records that wait for a worker
-	WaitNS    int64  // time that Append and its like waited for room in the queue
-	PackNS    int64  // time of all workers in conversion, compression and checksums
-	WriteNS   int64  // time in hashing and in write calls
+	Error     codec.Achieved // largest of a row, with a codec that makes one
+	FileBytes uint64         // size of stream and index so far, with what is on its way into them
+	Lost      uint64         // packets that AppendLoss told of
+	Pending   uint64         // packets and other records that wait for a worker
+	WaitNS    int64          // time that Append and its like waited for room in the queue
+	PackNS    int64          // time of all workers in conversion, compression and checksums
+	WriteNS   int64          // time in hashing and in write calls
 }

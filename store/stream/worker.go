@@ -29,6 +29,7 @@ func (w *Writer) run(k *packer) {
 		}
 		q.mu.Lock()
 		q.stats.PackNS += spent.Nanoseconds()
+		q.stats.Error.MaxAbs, q.stats.Error.NRMSE = max(q.stats.Error.MaxAbs, k.worst.MaxAbs), max(q.stats.Error.NRMSE, k.worst.NRMSE)
 		b.done = true
 		if !q.writing {
 			w.writeDone()
