@@ -51,9 +51,6 @@ func runRun(args []string) error {
 	return recordModel(recorders, cfg, args, rest)
 }
 
-// errTapped refuses to record below another recording: a program has one tap.
-var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two")}
-
 // parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.
 func parseRun(args []string) (*config.Run, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
