@@ -153,7 +153,7 @@ func TestProgramLimited(t *testing.T) {
 // TestClosedDescriptors: a driver that closes what it does not know before it starts the program is told of.
 func TestClosedDescriptors(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
-	script := fmt.Sprintf("exec 3>&- 4>&- && exec '%s' '%s' '%s' 3", program, testenv.Model(t), backends)
+	script := fmt.Sprintf(`eval "exec ${LLAMATAP_TAP_FD%%,*}>&- ${LLAMATAP_TAP_FD#*,}>&-" && exec '%s' '%s' '%s' 3`, program, testenv.Model(t), backends)
 	o := execOf(t, residual, "bash", "-c", script)
 	if o.status != 0 || strings.Count(o.stdout, "\n") != 3 || !strings.Contains(o.stderr, "close_fds=False") || len(o.dirs) != 0 {
 		t.Errorf("status %d, prints %q\n%s", o.status, o.stdout, o.stderr)
