@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"cmd/*": 6,
 
 	"intervene": 5, "mrm": 5, "bench": 5, // they stand on runner
-	"runner": 4, "runner/*": 4, "inspect/server": 4,
+	"runner": 4, "runner/*": 4, "inspect/server": 4, "bench/*": 4,
 
 	"config": 3, "collect": 3, "inspect/report": 3,
 

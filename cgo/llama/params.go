@@ -183,6 +183,8 @@ type ContextParams struct {
 	FlashAttention FlashAttention
 	// TypeK and TypeV are the types of the KV cache; a quantised V cache needs flash attention.
 	TypeK, TypeV CacheType
+	// SlidingFull keeps every position in the cache of a layer with sliding-window attention, not only its window.
+	SlidingFull bool
 	// NoPerf leaves llama.cpp's own clocks off; Perf then counts, but times are zero.
 	NoPerf bool
 	// Rope is how rotary positions are computed.

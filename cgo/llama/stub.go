@@ -26,6 +26,9 @@ func SetLog(LogLevel) {}
 // Devices is empty in this build.
 func Devices() []Device { return nil }
 
+// Backends is empty in this build.
+func Backends() []string { return nil }
+
 // AddRPC returns an error: this build has no llama.cpp.
 func AddRPC(string) error { return errNoLlama }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 
 	"github.com/llamatap/llamatap/config"
 )
@@ -26,5 +27,7 @@ func printFronts(io.Writer) {}
 func resolveTap(tap *config.Tap, _ string) error {
 	return tap.Resolve(config.ResolveOptions{})
 }
+
+func record(*config.Tap, *exec.Cmd, []string) error { return errNotHere }
 
 func recordModel(*config.Tap, *config.Run, []string, []string) error { return errNotHere }

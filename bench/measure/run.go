@@ -1,0 +1,162 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/models"
+)
+
+// Run measures and writes Lines to out, each repetition after it has ended. It returns within a token when ctx ends. Without llama.cpp
+// in this build the error wraps errors.ErrUnsupported.
+func Run(ctx context.Context, spec Spec, out io.Writer) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
+	defer runtime.UnlockOSThread()
+	r := &run{Spec: spec, ctx: ctx, random: rand.New(rand.NewPCG(spec.Seed, 0))}
+	defer r.close()
+	begin := time.Now()
+	if err := r.load(); err != nil {
+		return err
+	}
+	lines := json.NewEncoder(out)
+	if err := lines.Encode(Line{Subject: r.subject(time.Since(begin))}); err != nil {
+		return err
+	}
+	if !spec.NoWarmUp {
+		if err := r.warmUp(); err != nil {
+			return err
+		}
+	}
+	for range spec.Repetitions {
+		repetition, err := r.repeat()
+		if err != nil {
+			return err
+		}
+		if err := lines.Encode(Line{Repetition: repetition}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is the state of one Run.
+type run struct {
+	Spec
+	ctx     context.Context
+	random  *rand.Rand
+	model   *llama.Model
+	llama   *llama.Context
+	batch   *llama.Batch
+	sampler *llama.Sampler // nil without a text
+	text    []llama.Token
+	pos     llama.Pos
+}
+
+// load loads the model and makes a context as large as llama-bench's.
+func (r *run) load() (err error) {
+	if r.model, err = loadModel(r.ctx, &r.Spec); err != nil {
+		return err
+	}
+	if r.Text != "" {
+		if r.text, err = r.model.Vocab().Tokenize(r.Text, true, true); err != nil {
+			return fmt.Errorf("tokenize the prompt: %w", err)
+		}
+		if r.Prompt = len(r.text); r.Prompt == 0 {
+			return errors.New("the prompt has no tokens: give some text")
+		}
+		r.sampler = llama.NewSampler(r.model.Vocab())
+		r.sampler.AddGreedy()
+	}
+	params := llama.DefaultContextParams()
+	params.Size = r.Prompt + r.Gen + r.Depth
+	params.Batch, params.MicroBatch = r.Batch, r.MicroBatch
+	params.Threads, params.BatchThreads = r.Threads, r.Threads
+	params.SlidingFull = false
+	if params.FlashAttention, err = llama.ParseFlashAttention(r.FlashAttention); err != nil {
+		return err
+	}
+	if params.TypeK, err = llama.ParseCacheType(r.TypeK); err != nil {
+		return err
+	}
+	if params.TypeV, err = llama.ParseCacheType(r.TypeV); err != nil {
+		return err
+	}
+	if r.llama, err = r.model.NewContext(params); err != nil {
+		return err
+	}
+	r.batch, err = llama.NewBatch(min(r.Batch, params.Size), 1)
+	return err
+}
+
+func loadModel(ctx context.Context, spec *Spec) (*llama.Model, error) {
+	params := llama.DefaultModelParams()
+	params.GPULayers = spec.GPULayers
+	if spec.Model == "" {
+		return llama.LoadModelBytes(ctx, models.DefaultName, models.Default, params)
+	}
+	model, err := llama.LoadModel(ctx, spec.Model, params)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", spec.Model, err)
+	}
+	if model.HasEncoder() || !model.HasDecoder() {
+		model.Close()
+		return nil, fmt.Errorf("model %s has an encoder: take llama-bench for it", spec.Model)
+	}
+	return model, nil
+}
+
+func (r *run) close() {
+	if r.batch != nil {
+		r.batch.Close()
+	}
+	if r.llama != nil {
+		r.llama.Close()
+	}
+	if r.sampler != nil {
+		r.sampler.Close()
+	}
+	if r.model != nil {
+		r.model.Close()
+	}
+}
+
+func (r *run) subject(load time.Duration) *Subject {
+	var cpus, gpus []string
+	for _, d := range llama.Devices() {
+		switch d.Kind {
+		case llama.DeviceCPU, llama.DeviceAccel:
+			cpus = append(cpus, d.Description)
+		case llama.DeviceGPU, llama.DeviceIGPU:
+			gpus = append(gpus, d.Description)
+		}
+	}
+	return &Subject{
+		Type: r.model.Description(), SizeBytes: r.model.Size(), Parameters: r.model.Parameters(), Prompt: r.Prompt,
+		CPU: strings.Join(cpus, ", "), GPU: strings.Join(gpus, ", "), Backends: backends(llama.Backends()), LoadNS: load.Nanoseconds(),
+	}
+}
+
+// backends names backends as llama-bench does: the CPU's only where there is no other.
+func backends(names []string) string {
+	var others []string
+	for _, name := range names {
+		if name != "CPU" {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
+		return "CPU"
+	}
+	return strings.Join(others, ",")
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/llamatap/llamatap/bench/measure"
+	"github.com/llamatap/llamatap/cgo/tap"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/runner"
+)
+
+// runBenchMeasure is a measuring process: one test of one model, described as JSON, and its times as JSON lines on stdout. With a
+// recorder it is the collector, and the model runs in a child, as with run.
+func runBenchMeasure(args []string) error {
+	recorders := &config.Tap{}
+	rest, err := recorders.Parse(args)
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	if len(rest) != 1 {
+		return exitStatus{Code: 2, Err: errors.New("usage: llamatap bench measure [--tap-…] '{\"model\": …}', which llamatap bench starts itself")}
+	}
+	var spec measure.Spec
+	if err := json.Unmarshal([]byte(rest[0]), &spec); err != nil {
+		return exitStatus{Code: 2, Err: fmt.Errorf("read what to measure: %w", err)}
+	}
+	recorded := tap.Recording()
+	if recorded && len(rest) < len(args) {
+		return errTapped
+	}
+	if recorded || len(rest) == len(args) {
+		return measureModel(spec, recorded)
+	}
+	if err := resolveTap(recorders, spec.Model); err != nil {
+		return err
+	}
+	if !recorders.Recording() {
+		return measureModel(spec, false)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "bench", "measure", rest[0])
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return record(recorders, cmd, append([]string{"bench", "measure"}, args...))
+}
+
+// measureModel is what the process that holds the model does.
+func measureModel(spec measure.Spec, recorded bool) error {
+	if recorded {
+		defer tap.Detach()
+	}
+	if err := runner.CheckModel(spec.Model); err != nil {
+		return err
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	err := measure.Run(ctx, spec, os.Stdout)
+	var cause signalCause
+	if errors.As(err, &cause) {
+		return exitStatus{Code: cause.status()}
+	}
+	return err
+}
