@@ -56,6 +56,10 @@ var (
 		Memory() Memory
 		SetAdapters([]ScaledAdapter) error
 		SetControlVector([]float32, int, int) error
+		SaveState(string, []Token) error
+		LoadState(string) ([]Token, error)
+		SaveSequence(string, Seq, []Token) error
+		LoadSequence(string, Seq) ([]Token, error)
 	} = (*Context)(nil)
 	_ interface{ Close() error } = (*Adapter)(nil)
 	_ interface {

@@ -22,6 +22,8 @@ var (
 	ErrNoLogits = errors.New("no logits at this index")
 	// ErrAdapter: llama.cpp refused a LoRA adapter or a control vector.
 	ErrAdapter = errors.New("llama.cpp cannot apply the adapter")
+	// ErrState: the state of a context cannot be written, or is not one of this model and these settings.
+	ErrState = errors.New("llama.cpp cannot save or load the state")
 	// ErrGrammar: the grammar cannot be read, or it forbids a token, or all that are left.
 	ErrGrammar = errors.New("grammar")
 	// ErrDevice: a device or server of this name does not exist.

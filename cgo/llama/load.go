@@ -55,6 +55,12 @@ func collectErrors() (why func(error) error, stop func()) {
 	return withLog, func() { C.bridge_log_collect(false) }
 }
 
+// dropErrors forgets what llama.cpp logged as errors.
+func dropErrors() {
+	var buf [1]C.char
+	C.bridge_log_take(&buf[0], C.size_t(len(buf)))
+}
+
 // withLog adds what llama.cpp logged as errors to an error, on one line.
 func withLog(err error) error {
 	var buf [2049]C.char

@@ -16,7 +16,13 @@ func (m Memory) Clear(data bool) { C.llama_memory_clear(m.c, C.bool(data)) }
 
 // Remove forgets positions from ≤ p < to of a sequence. false: this kind of memory cannot forget a part.
 func (m Memory) Remove(seq Seq, from, to Pos) bool {
-	return bool(C.llama_memory_seq_rm(m.c, C.llama_seq_id(seq), C.llama_pos(from), C.llama_pos(to)))
+	_, stop := collectErrors()
+	defer stop()
+	done := bool(C.llama_memory_seq_rm(m.c, C.llama_seq_id(seq), C.llama_pos(from), C.llama_pos(to)))
+	if !done {
+		dropErrors() // the result says it
+	}
+	return done
 }
 
 // Copy makes positions from ≤ p < to of one sequence part of another.

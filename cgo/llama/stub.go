@@ -113,6 +113,10 @@ func (*Context) Perf() Perf                                 { return Perf{} }
 func (*Context) PerfReset()                                 {}
 func (*Context) Memory() Memory                             { return Memory{} }
 func (*Context) SetAdapters([]ScaledAdapter) error          { return errNoLlama }
+func (*Context) SaveState(string, []Token) error            { return errNoLlama }
+func (*Context) LoadState(string) ([]Token, error)          { return nil, errNoLlama }
+func (*Context) SaveSequence(string, Seq, []Token) error    { return errNoLlama }
+func (*Context) LoadSequence(string, Seq) ([]Token, error)  { return nil, errNoLlama }
 func (*Context) SetControlVector([]float32, int, int) error { return errNoLlama }
 
 // Memory cannot be had in this build.
