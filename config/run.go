@@ -18,6 +18,14 @@ type Run struct {
 	PromptFile string // file with the prompt, "-" for stdin
 	Escape     bool   // process \n, \t, \", \\, \xHH in the prompt
 
+	ReversePrompts []string // texts that end generation; escapes are not processed yet
+	Special        bool     // show control tokens in the text
+	PromptCache    string   // file with the state behind a prompt; "": none
+	PromptCacheAll bool     // save the state at the end too
+	PromptCacheRO  bool     // do not write the file
+	ContextShift   bool     // go on when the context is full
+	Keep           int      // tokens of the prompt that stay then; -1: all
+
 	Predict    int // tokens to generate; -1: no limit, -2: until the context is full
 	Context    int // tokens; 0: what the model was trained for
 	Batch      int // most tokens per decode
@@ -140,6 +148,8 @@ func (r *Run) Validate() error {
 		return errors.New("no prompt: give -p TEXT, -f FILE, or -f - to read it from stdin")
 	case r.given["prompt"] && r.given["file"]:
 		return errors.New("-p and -f both give the prompt: leave one out")
+	case r.PromptCache == "" && (r.PromptCacheAll || r.PromptCacheRO):
+		return errors.New("--prompt-cache-all and --prompt-cache-ro say nothing without a file: give --prompt-cache FNAME")
 	case r.given["ubatch-size"] && r.given["batch-size"] && r.MicroBatch > r.Batch:
 		return fmt.Errorf("-ub %d is larger than -b %d: a micro-batch is a part of a batch; raise -b or lower -ub", r.MicroBatch, r.Batch)
 	case r.FlashAttention == "off" && slices.Contains(quantisedCacheTypes, r.CacheTypeV):

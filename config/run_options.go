@@ -26,12 +26,12 @@ type llamaOption struct {
 // shortNames are the names that llama.cpp writes behind one dash though they have several letters.
 var shortNames = map[string]bool{
 	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
-	"jf": true, "bs": true,
+	"jf": true, "bs": true, "sp": true,
 }
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
 // and --mlock, which older versions had.
-var llamaOptions = slices.Concat(inputOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
+var llamaOptions = slices.Concat(inputOptions(), continueOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
 
 func inputOptions() []llamaOption {
 	return []llamaOption{
@@ -50,6 +50,36 @@ func inputOptions() []llamaOption {
 			help: "length of the context in tokens; 0: what the model was trained for",
 			set:  integer(func(r *Run) *int { return &r.Context }, 0, "0 for the model's own length, or a number of tokens")},
 	}
+}
+
+func continueOptions() []llamaOption {
+	return []llamaOption{
+		{key: "reverse-prompt", names: []string{"r", "reverse-prompt"}, form: "PROMPT", help: "text that ends generation where it comes up; may be given several times", set: addReversePrompt},
+		{key: "special", names: []string{"sp", "special"}, help: "show control tokens in the text", set: boolean(func(r *Run) *bool { return &r.Special })},
+		{key: "context-shift", names: []string{"context-shift"}, negative: []string{"no-context-shift"}, env: "LLAMA_ARG_CONTEXT_SHIFT", byDef: "off",
+			help: "where the context is full, forget half of it and go on", set: boolean(func(r *Run) *bool { return &r.ContextShift })},
+		{key: "keep", names: []string{"keep"}, form: "N", byDef: "0", help: "tokens of the prompt that are not forgotten then; -1: all",
+			set: integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
+		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME", help: "file that keeps the state behind the prompt, llama.cpp's and ours alike", set: setPromptCache},
+		{key: "prompt-cache-all", names: []string{"prompt-cache-all"}, help: "keep what is generated in it too", set: boolean(func(r *Run) *bool { return &r.PromptCacheAll })},
+		{key: "prompt-cache-ro", names: []string{"prompt-cache-ro"}, help: "use it, but do not write it", set: boolean(func(r *Run) *bool { return &r.PromptCacheRO })},
+	}
+}
+
+func addReversePrompt(r *Run, s string) error {
+	if s == "" {
+		return errors.New("no text: give one that ends generation, or leave the flag out")
+	}
+	r.ReversePrompts = append(r.ReversePrompts, s)
+	return nil
+}
+
+func setPromptCache(r *Run, s string) error {
+	if s == "" {
+		return errors.New("no file name: give a file, which need not exist yet")
+	}
+	r.PromptCache = s
+	return nil
 }
 
 func computeOptions() []llamaOption {

@@ -70,6 +70,11 @@ func TestRunFlags(t *testing.T) {
 			r.Rope = Rope{"yarn", 20000, 0.25, 128, 0, 2, 3, 4}
 		}},
 		{"position frequency", "--rope-scale 4 --rope-freq-scale 0.5", func(r *Run) { r.RopeFreqScale = 0.5 }},
+		{"going on", "-r a --reverse-prompt b -sp --context-shift --keep -1 --prompt-cache f --prompt-cache-all --prompt-cache-ro", func(r *Run) {
+			r.ReversePrompts, r.Special, r.ContextShift, r.Keep = []string{"a", "b"}, true, true, -1
+			r.PromptCache, r.PromptCacheAll, r.PromptCacheRO = "f", true, true
+		}},
+		{"not going on", "--context-shift --no-context-shift --special=false", func(*Run) {}},
 		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
 		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
@@ -162,6 +167,10 @@ func TestRunErrors(t *testing.T) {
 		{"rope scale", []string{"-p", "a", "--rope-scale", "0"}, "above 0"},
 		{"rope base", []string{"-p", "a", "--rope-freq-base", "-1"}, "at least 0"},
 		{"yarn context", []string{"-p", "a", "--yarn-orig-ctx", "-1"}, "0 for the model's own"},
+		{"reverse prompt", []string{"-p", "a", "-r", ""}, "no text"},
+		{"keep", []string{"-p", "a", "--keep", "-2"}, "-1 for the whole prompt"},
+		{"prompt cache", []string{"-p", "a", "--prompt-cache", ""}, "no file name"},
+		{"all of no prompt cache", []string{"-p", "a", "--prompt-cache-all"}, "give --prompt-cache FNAME"},
 		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},
 		{"infinite", []string{"-p", "a", "--temp", "1e99"}, "give a number"},
 		{"repeat-penalty", []string{"-p", "a", "--repeat-penalty", "0"}, "above 0"},
@@ -205,6 +214,8 @@ func TestRunDefaultsInHelp(t *testing.T) {
 		switch value {
 		case "on":
 			value = "true"
+		case "off":
+			value = "false"
 		case "one per core", "as --threads":
 			value = "0"
 		}

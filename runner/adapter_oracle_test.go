@@ -92,9 +92,8 @@ func controlVector(t *testing.T, width int64, layers ...int) string {
 func changed(t *testing.T, args ...string) {
 	t.Helper()
 	base := []string{"-m", testenv.Model(t), "-p", "func (r *Reader) Read(", "-n", "40", "--temp", "0", "-t", "1"}
-	same(t, append(base, args...)...)
-	plain, _ := ours(t, base...)
-	if text, _ := ours(t, append(base, args...)...); text == plain {
+	text, _ := sameText(t, append(base, args...)...)
+	if plain, _ := ours(t, base...); text == plain {
 		t.Errorf("%q changes nothing", args)
 	}
 }

@@ -20,127 +20,55 @@ func (r *run) complete(prompt string) error {
 		}
 	}
 	r.result.Seed = r.sampler.Seed() // a random one is drawn anew after the warm-up
-	if r.model.Vocab().EndsGeneration(tokens[len(tokens)-1]) {
-		r.result.Finish = FinishStop // so does llama-completion, and decodes nothing
-		return nil
+	if tokens, err = r.openCache(prompt, tokens); err != nil {
+		return err
 	}
+	r.keep = keptTokens(r.Config.Keep, len(tokens), r.model.Vocab().AddsBegin())
 	begin := time.Now()
 	err = r.prefill(tokens)
 	ready := time.Now()
 	r.result.Prompt = ready.Sub(begin)
+	if err != nil || r.result.Finish != "" {
+		return err
+	}
+	last, err := r.generate()
+	r.result.Generation = time.Since(ready)
 	if err != nil {
 		return err
 	}
-	err = r.generate()
-	r.result.Generation = time.Since(ready)
-	return err
+	return r.cache.saveAll(r, last)
 }
 
-// tokenize turns the prompt into tokens as llama-completion does: the model's begin token first, control tokens recognised.
-func (r *run) tokenize(prompt string) ([]llama.Token, error) {
-	vocab := r.model.Vocab()
-	tokens, err := vocab.Tokenize(prompt, true, true)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPrompt, err)
-	}
-	if len(tokens) == 0 {
-		if !vocab.AddsBegin() {
-			return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
-		}
-		tokens = append(tokens, vocab.Begin())
-	}
-	if most := r.llama.Size() - contextMargin; len(tokens) > most {
-		return nil, fmt.Errorf("%w: it has %d tokens, and a context of %d has room for %d: shorten it, or raise -c", ErrTooLong, len(tokens), r.llama.Size(), most)
-	}
-	return tokens, nil
-}
-
-// warmUp decodes the tokens that begin and end a text and forgets them, as llama.cpp does, so that the run finds weights and threads
-// ready.
-func (r *run) warmUp() error {
-	begin := time.Now()
-	vocab := r.model.Vocab()
-	var tokens []llama.Token
-	for _, token := range []llama.Token{vocab.Begin(), vocab.End()} {
-		if token != llama.NoToken {
-			tokens = append(tokens, token)
-		}
-	}
-	if len(tokens) == 0 {
-		tokens = []llama.Token{0}
-	}
-	err := r.decode(tokens[:min(len(tokens), r.llama.Batch())])
-	r.llama.Memory().Clear(true)
-	r.llama.Synchronize()
-	r.llama.PerfReset()
-	r.sampler.Reset()
-	r.pos = 0
-	r.result.WarmUp = time.Since(begin)
-	return err
-}
-
-// prefill decodes the prompt in batches and waits for the logits of its last token.
-func (r *run) prefill(tokens []llama.Token) error {
-	bar := r.progress("decoding the prompt")
-	defer bar.done()
-	size := r.llama.Batch()
-	for done := 0; done < len(tokens); done += size {
-		part := tokens[done:min(done+size, len(tokens))]
-		for _, token := range part {
-			if err := r.sampler.AcceptPrompt(token); err != nil { // the penalties look at the prompt too
-				return err
-			}
-		}
-		if err := r.decode(part); err != nil {
-			return err
-		}
-		r.result.PromptTokens += len(part)
-		bar.set(float64(r.result.PromptTokens) / float64(len(tokens)))
-	}
-	r.llama.Synchronize()
-	return nil
-}
-
-// decode decodes tokens behind those before, with logits for the last one.
-func (r *run) decode(tokens []llama.Token) error {
-	r.batch.Reset()
-	for i, token := range tokens {
-		if err := r.batch.Add(token, r.pos+llama.Pos(i), i == len(tokens)-1, 0); err != nil {
-			return err
-		}
-	}
-	r.pos += llama.Pos(len(tokens))
-	return r.llama.Decode(r.batch)
-}
-
-// generate chooses, writes and decodes one token after the other until there is a reason to end.
-func (r *run) generate() error {
+// generate chooses, writes and decodes one token after the other until there is a reason to end. last is the token that was chosen
+// last and not decoded any more, or NoToken.
+func (r *run) generate() (last llama.Token, err error) {
 	var next [1]llama.Token
 	for r.Config.Predict != 0 {
 		if r.ctx.Err() != nil {
 			r.result.Finish = FinishInterrupted
-			return nil
+			return llama.NoToken, nil
 		}
 		token, err := r.choose()
 		if err != nil {
-			return err
+			return llama.NoToken, err
 		}
 		r.result.Tokens++
-		r.text.pending = r.model.Vocab().AppendPiece(r.text.pending, token, false)
+		r.text.pending = r.model.Vocab().AppendPiece(r.text.pending, token, r.Config.Special)
 		if err := r.text.write(); err != nil {
-			return err
+			return llama.NoToken, err
 		}
 		if r.result.Finish = r.finish(token); r.result.Finish != "" {
-			return nil
+			return token, nil
 		}
 		next[0] = token
 		if err := r.decode(next[:]); err != nil {
-			return err
+			return llama.NoToken, err
 		}
+		r.cache.add(token)
 		r.result.DecodeSteps++
 	}
 	r.result.Finish = FinishLength
-	return nil
+	return llama.NoToken, nil
 }
 
 // choose chooses the next token and tells the sampler that it is taken.
@@ -155,14 +83,17 @@ func (r *run) choose() (llama.Token, error) {
 	return token, err
 }
 
-// finish is why generation ends with this token, or "".
+// finish is why generation ends with this token, or "". Where the context is full and may be shifted, it is.
 func (r *run) finish(token llama.Token) Finish {
+	r.reverse.add(token)
 	switch {
 	case r.model.Vocab().EndsGeneration(token):
 		return FinishStop
+	case r.reverse.found(token):
+		return FinishReverse
 	case r.result.Tokens == r.Config.Predict:
 		return FinishLength
-	case int(r.pos)+1 >= r.llama.Size():
+	case int(r.pos)+1 >= r.llama.Size() && !r.shift():
 		return FinishContext
 	}
 	return ""

@@ -41,6 +41,7 @@ type Finish string
 const (
 	FinishStop        Finish = "stop"        // the model ended the text
 	FinishLength      Finish = "length"      // as many tokens as asked for
+	FinishReverse     Finish = "reverse"     // a reverse prompt came up
 	FinishContext     Finish = "context"     // the context is full
 	FinishInterrupted Finish = "interrupted" // the context of Run ended
 )
@@ -51,6 +52,8 @@ type Result struct {
 	ContextSize   int           // tokens
 	Seed          uint32        // as really used
 	PromptTokens  int           // decoded
+	CachedTokens  int           // of the prompt, taken from the prompt cache
+	Shifts        int           // times that the context was shifted
 	Tokens        int           // generated, an ending one included
 	DecodeSteps   int           // generated tokens that were decoded too: the last one is not
 	Load          time.Duration // model and context

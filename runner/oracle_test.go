@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ func stock(t *testing.T, args ...string) string {
 			t.Fatalf("llama-completion %q: %v\n%s", args, err, stderr.String())
 		}
 		if text, whole := bytes.CutSuffix(out, []byte("\n\n")); whole {
+			text = savingLine.ReplaceAll(text, nil)
 			text, _ = bytes.CutSuffix(text, []byte(" [end of text]\n"))
 			return string(text)
 		}
@@ -49,6 +51,9 @@ func stock(t *testing.T, args ...string) string {
 	t.Fatalf("llama-completion %q never wrote its whole output", args)
 	return ""
 }
+
+// savingLine is what llama-completion writes behind the text with --prompt-cache-all.
+var savingLine = regexp.MustCompile(`\n[a-z_]+: saving final output to session file '[^']*'\n$`)
 
 // ours runs the runner with the same arguments.
 func ours(t *testing.T, args ...string) (string, runner.Result) {
@@ -76,8 +81,15 @@ func parse(t *testing.T, args ...string) *config.Run {
 	return cfg
 }
 
-// same compares the two texts. llama-completion prints pieces as C strings, so that it swallows zero bytes.
+// same compares the two texts.
 func same(t *testing.T, args ...string) runner.Result {
+	t.Helper()
+	_, result := sameText(t, args...)
+	return result
+}
+
+// sameText is same and returns the text. llama-completion prints pieces as C strings, so that it swallows zero bytes.
+func sameText(t *testing.T, args ...string) (string, runner.Result) {
 	t.Helper()
 	want := stock(t, args...)
 	got, result := ours(t, args...)
@@ -87,7 +99,7 @@ func same(t *testing.T, args ...string) runner.Result {
 	if result.Tokens > 2 && strings.TrimSpace(want) == "" {
 		t.Logf("%q: both texts are blank", args)
 	}
-	return result
+	return got, result
 }
 
 // synthetic makes a small model with random weights of an architecture, once per test run.
@@ -196,10 +208,7 @@ func TestGreedyModels(t *testing.T) {
 }
 
 func TestSeeded(t *testing.T) {
-	for _, args := range [][]string{
-		{}, {"--temp", "1.7", "--top-k", "0", "--top-p", "1", "--min-p", "0"}, {"--top-k", "5"}, {"--top-p", "0.5"}, {"--min-p", "0.2", "--temp", "2"},
-		{"--repeat-penalty", "1.3", "--repeat-last-n", "20", "--temp", "1.1"}, {"--presence-penalty", "0.7", "--frequency-penalty", "0.3"}, {"--ignore-eos", "--temp", "3"},
-	} {
+	for _, args := range [][]string{{}, {"--temp", "1.7", "--top-k", "0", "--top-p", "1", "--min-p", "0"}} {
 		for _, seed := range []string{"1", "42", "4000000000"} {
 			t.Run(strings.Join(append(args, "-s", seed), " "), func(t *testing.T) {
 				r := same(t, append([]string{"-m", testenv.Model(t), "-p", "func (r *Reader) ", "-n", "60", "-t", "1", "-s", seed}, args...)...)

@@ -28,6 +28,9 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err := CheckModel(o.Config.Model); err != nil {
 		return result, err
 	}
+	if err := checkCache(o.Config.PromptCache); err != nil {
+		return result, err
+	}
 	prompt, err := ReadPrompt(ctx, o.Config, o.Stdin)
 	if err != nil {
 		return result, err
@@ -60,7 +63,11 @@ type run struct {
 	sampling config.Sampling
 	unwatch  func()
 	text     text
+	reverse  reverse
+	cache    promptCache
 	pos      llama.Pos // where the next token goes
+	keep     int       // tokens that stay when the context is shifted
+	shifts   bool      // a full context is shifted
 	result   Result
 }
 
@@ -99,16 +106,22 @@ func (r *run) load() (err error) {
 	if r.batch, err = llama.NewBatch(r.llama.Batch(), 1); err != nil {
 		return err
 	}
+	if r.shifts = r.Config.ContextShift && r.llama.Memory().CanShift(); r.Config.ContextShift && !r.shifts {
+		fmt.Fprintln(r.Stderr, "llamatap: the memory of this model cannot be shifted: --context-shift is left off")
+	}
 	r.result.Load = time.Since(begin)
 	return nil
 }
 
-// makeSampler makes the sampler from the settings and what the model recommends.
+// makeSampler makes the sampler from the settings and what the model recommends, and what looks for reverse prompts.
 func (r *run) makeSampler() (err error) {
 	r.sampling = modelSampling(r.Config, r.model, r.Stderr)
 	warnSampling(&r.sampling, r.model.Vocab(), r.Stderr)
 	r.result.SamplesChance = r.sampling.Chance()
-	r.sampler, err = newSampler(r.model.Vocab(), &r.sampling, r.Config.Escape)
+	if r.sampler, err = newSampler(r.model.Vocab(), &r.sampling, r.Config.Escape); err != nil {
+		return err
+	}
+	r.reverse, err = newReverse(r.model.Vocab(), r.Config.ReversePrompts, r.Config.Escape)
 	return err
 }
 

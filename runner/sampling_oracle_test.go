@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -76,9 +77,9 @@ var samplers = []struct {
 }
 
 // seeded compares a text with llama-completion's, byte for byte.
-func seeded(t *testing.T, seed, tokens string, args ...string) runner.Result {
+func seeded(t *testing.T, seed, tokens string, args ...string) (string, runner.Result) {
 	t.Helper()
-	return same(t, append([]string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", seed}, args...)...)
+	return sameText(t, append([]string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", seed}, args...)...)
 }
 
 // TestSamplers compares every sampler alone and in chains. Each setting must change the text, or the comparison says nothing.
@@ -86,12 +87,12 @@ func TestSamplers(t *testing.T) {
 	plain, _ := ours(t, "-m", testenv.Model(t), "-p", longPrompt+"func (r *Reader) ", "-n", "40", "-t", "1", "-s", "5", "--samplers", "min_p", "--min-p", "0")
 	for _, test := range samplers {
 		t.Run(test.name, func(t *testing.T) {
-			seeded(t, "5", "40", test.args...)
+			text, _ := seeded(t, "5", "40", test.args...)
 			switch test.name {
 			case "none", "penalties off", "adaptive_p off":
 				return // these are the plain choice by chance
 			}
-			if text, _ := ours(t, append([]string{"-p", longPrompt + "func (r *Reader) ", "-n", "40", "-t", "1", "-s", "5"}, test.args...)...); text == plain {
+			if text == plain {
 				t.Errorf("%q changes nothing", test.args)
 			}
 		})
@@ -122,6 +123,22 @@ func TestRandomSeed(t *testing.T) {
 	}
 }
 
+// TestTokenAllocations checks that a further token takes no memory of Go: 400 more may not take 40 allocations more.
+func TestTokenAllocations(t *testing.T) {
+	testenv.NotWithRace(t)
+	allocations := func(tokens string) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		ours(t, "-p", "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", "1", "--ignore-eos", "--repeat-penalty", "1.1", "-r", "never", "--grammar", `root ::= [^\x00]*`)
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs
+	}
+	allocations("1")
+	if few, many := allocations("50"), allocations("450"); many > few+40 {
+		t.Errorf("%d allocations for 50 tokens, %d for 450", few, many)
+	}
+}
+
 func TestGrammarFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grammar.gbnf")
 	if err := os.WriteFile(file, []byte(jsonGrammar), 0o600); err != nil {
@@ -136,7 +153,7 @@ func TestGrammarFile(t *testing.T) {
 
 // TestGrammarEnds lets the grammar end the text.
 func TestGrammarEnds(t *testing.T) {
-	r := seeded(t, "1", "50", "--grammar", `root ::= "func" " main"?`)
+	_, r := seeded(t, "1", "50", "--grammar", `root ::= "func" " main"?`)
 	if r.Finish != runner.FinishStop {
 		t.Errorf("ended by %s", r.Finish)
 	}

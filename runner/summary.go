@@ -12,11 +12,15 @@ func (r *Result) WriteSummary(out io.Writer) error {
 	if r.SamplesChance {
 		seed = fmt.Sprintf(", seed %d", r.Seed)
 	}
+	cached := ""
+	if r.CachedTokens > 0 {
+		cached = fmt.Sprintf("%d tokens cached, ", r.CachedTokens)
+	}
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d%s, loaded in %s, warmed up in %s
-llamatap: prompt %s, generation %s
+llamatap: prompt %s%s, generation %s
 llamatap: %s
 `, r.Model, r.ContextSize, seed, milliseconds(r.Load), milliseconds(r.WarmUp),
-		perSecond(r.PromptTokens, r.Prompt, r.PromptRate()), perSecond(r.Tokens, r.Generation, r.GenerationRate()), r.ending())
+		cached, perSecond(r.PromptTokens, r.Prompt, r.PromptRate()), perSecond(r.Tokens, r.Generation, r.GenerationRate()), r.ending())
 	return err
 }
 
@@ -27,10 +31,15 @@ func (r *Result) ending() string {
 			return "the prompt ends with a token that ends a text, so there was nothing to do: give more text"
 		}
 		return "the model ended the text"
+	case FinishReverse:
+		if r.Tokens == 0 {
+			return "the prompt ends with a reverse prompt, so there was nothing to do"
+		}
+		return "ended by a reverse prompt"
 	case FinishLength:
 		return fmt.Sprintf("ended after %d tokens, as asked for", r.Tokens)
 	case FinishContext:
-		return fmt.Sprintf("ended because the context of %d tokens is full: -c makes it longer", r.ContextSize)
+		return fmt.Sprintf("ended because the context of %d tokens is full: -c makes it longer, --context-shift goes on", r.ContextSize)
 	}
 	return fmt.Sprintf("interrupted after %d tokens", r.Tokens)
 }

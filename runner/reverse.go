@@ -1,0 +1,73 @@
+package runner
+
+import (
+	"bytes"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+)
+
+// reverseTokens is how many last tokens a reverse prompt is looked for in; llama-completion's number.
+const reverseTokens = 32
+
+// reverseSlack is how many bytes behind a reverse prompt the last token may bring along; llama-completion's number.
+const reverseSlack = 2
+
+// reverse finds reverse prompts at the end of the text, prompt included. Without any it does nothing.
+type reverse struct {
+	vocab  *llama.Vocab
+	texts  [][]byte
+	single []llama.Token // reverse prompts that are one token
+	tail   []byte        // text of the last tokens, control tokens shown
+	sizes  [reverseTokens]int
+	n      int // sizes in use
+}
+
+// newReverse prepares the reverse prompts, with escapes processed or not.
+func newReverse(vocab *llama.Vocab, prompts []string, escape bool) (r reverse, err error) {
+	r.vocab = vocab
+	for _, text := range prompts {
+		if escape {
+			text = unescape(text)
+		}
+		tokens, err := vocab.Tokenize(text, false, true)
+		if err != nil {
+			return r, err
+		}
+		if len(tokens) == 1 {
+			r.single = append(r.single, tokens[0])
+		}
+		r.texts = append(r.texts, []byte(text))
+	}
+	return r, nil
+}
+
+// add takes a token that became part of the text.
+func (r *reverse) add(token llama.Token) {
+	if len(r.texts) == 0 {
+		return
+	}
+	if r.n == len(r.sizes) {
+		r.tail = append(r.tail[:0], r.tail[r.sizes[0]:]...)
+		copy(r.sizes[:], r.sizes[1:])
+		r.n--
+	}
+	before := len(r.tail)
+	r.tail = r.vocab.AppendPiece(r.tail, token, true)
+	r.sizes[r.n] = len(r.tail) - before
+	r.n++
+}
+
+// found reports whether the text ends with a reverse prompt. last is the token that was added last.
+func (r *reverse) found(last llama.Token) bool {
+	for _, text := range r.texts {
+		if bytes.Contains(r.tail[max(0, len(r.tail)-len(text)-reverseSlack):], text) {
+			return true
+		}
+	}
+	for _, token := range r.single {
+		if token == last && len(r.tail) > 0 {
+			return true
+		}
+	}
+	return false
+}
