@@ -29,6 +29,7 @@ func commands() []command {
 		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
+		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},
 		{"bench", "measure what the tap costs, as ratios of paired runs", runBench},
 		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
 	}
