@@ -15,6 +15,10 @@ import (
 
 const headerBytes = uint64(unsafe.Sizeof(shmHeader{}))
 
+// TapBuild is what the symbol tap_build of a tap says that this collector understands: the version of the shared memory and the size
+// of its header.
+func TapBuild() [2]uint32 { return [2]uint32{shmVersion, uint32(headerBytes)} }
+
 // Region is the memory shared with one model process. Its methods may be called from several goroutines.
 type Region struct {
 	file   *os.File

@@ -171,6 +171,7 @@ struct tap {
 };
 
 extern struct tap tap;
+extern const uint32_t tap_build[2];
 
 // tap_say writes one line about the recording to stderr. Never in the course of a graph.
 void tap_say(const char * text, const char * name, const char * rest);

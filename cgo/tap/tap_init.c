@@ -17,6 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
+// tap_build is the shared memory that this object was compiled for, for whoever reads it in the file: version, bytes of the header.
+const uint32_t tap_build[2] = {TAP_SHM_VERSION, sizeof(struct tap_header)};
+
 struct tap tap = {.lock = PTHREAD_MUTEX_INITIALIZER, .life_fd = -1};
 
 // ---- joining and leaving --------------------------------------------------------------------------------------------
