@@ -26,6 +26,11 @@ func Installed() (Installation, error) {
 // Version is llama.cpp's version.
 func Version() string { return C.GoString(C.llama_version()) }
 
+// GGMLVersion is the version of llama.cpp's ggml and the commit that it was built from, as ggml tells it.
+func GGMLVersion() (version, commit string) {
+	return C.GoString(C.ggml_version()), C.GoString(C.ggml_commit())
+}
+
 // Init loads the backends of this build, and no others, and starts llama.cpp, once per process. The error is ErrNoBackend.
 func Init() error { return initOnce() }
 

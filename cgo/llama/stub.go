@@ -17,6 +17,9 @@ func Installed() (Installation, error) { return Installation{}, errNoLlama }
 // Version is empty: this build has no llama.cpp.
 func Version() string { return "" }
 
+// GGMLVersion is empty: this build has no llama.cpp.
+func GGMLVersion() (version, commit string) { return "", "" }
+
 // Init returns an error: this build has no llama.cpp.
 func Init() error { return errNoLlama }
 

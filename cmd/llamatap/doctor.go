@@ -1,38 +1,133 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
 
+	"golang.org/x/term"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/runner/doctor"
+	"github.com/llamatap/llamatap/runner/host"
 )
+
+const doctorHelp = `llamatap doctor: what this machine lets llamatap record, and what is missing
+
+usage: llamatap doctor [--json] [--quick] [--tap-out DIR]
+
+One fact a line: ok, limited, missing or unknown; what a lack costs, and how to get it. The exit status is 0 if llamatap can record
+here, and 1 if one of these is missing:
+
+%s
+The rest costs evidence, not the recording. Facts about the kernel's events, counters and samples are for recorders that llamatap does
+not have yet.
+
+flags:
+`
 
 // runDoctor prints what the machine lets llamatap record, as lines or as JSON.
 func runDoctor(args []string) error {
-	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "print a list of {topic,name,status,value,costs,remedy}")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
-		return exitStatus{Code: 2}
+	if os.Getenv(devicesVariable) != "" {
+		return tellDevices()
 	}
-	if flags.NArg() > 0 {
-		return exitStatus{Code: 2, Err: fmt.Errorf("doctor takes no argument, got %q", flags.Arg(0))}
+	flags := newFlags("doctor", fmt.Sprintf(doctorHelp, essentials()))
+	asJSON := flags.Bool("json", false, "write a list of {topic, name, status, value, costs, remedy}")
+	quick := flags.Bool("quick", false, "measure nothing: no speed of disk and memory")
+	out := flags.String("tap-out", defaultOut(), "`DIR` in which run directories would be made")
+	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
+		return err
 	}
-	facts := doctor.Examine(os.DirFS("/"))
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this binary: %w", err)
+	}
+	facts := doctor.Examine(doctor.Options{
+		Root: os.DirFS("/"), Tap: filepath.Join(filepath.Dir(self), host.TapLibrary), Out: *out, Quick: *quick, Devices: askDevices,
+	})
 	if *asJSON {
-		out := json.NewEncoder(os.Stdout)
-		out.SetIndent("", "  ")
-		return out.Encode(facts)
+		err = writeJSON(os.Stdout, facts)
+	} else {
+		err = doctor.Print(os.Stdout, facts, colourful(os.Stdout))
 	}
-	for _, f := range facts {
-		fmt.Printf("%-8s %-9s %-20s %s\n", f.Status, f.Topic, f.Name, f.Value)
-		if f.Costs != "" {
-			fmt.Printf("%18s costs: %s; remedy: %s\n", "", f.Costs, f.Remedy)
-		}
+	if err == nil && len(doctor.Lacking(facts)) > 0 {
+		err = exitStatus{Code: 1}
 	}
-	return nil
+	return err
+}
+
+// essentials lists the facts that recording needs, for the help.
+func essentials() string {
+	var b strings.Builder
+	for _, name := range doctor.Essential {
+		fmt.Fprintf(&b, "  %s %s\n", name[0], name[1])
+	}
+	return b.String()
+}
+
+// defaultOut is the folder in which a run without --tap-out makes its directory, as far as no file says otherwise.
+func defaultOut() string {
+	if out := os.Getenv("LLAMATAP_OUT"); out != "" {
+		return out
+	}
+	return config.DefaultOut
+}
+
+// colourful tells whether a file is a terminal whose user wants colours (https://no-color.org).
+func colourful(file *os.File) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
+}
+
+// devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks it, or never
+// answer: so a process of its own asks.
+const devicesVariable = "LLAMATAP_DOCTOR_DEVICES"
+
+// devicesLimit is how long llama.cpp may take to find its devices.
+const devicesLimit = 60 * time.Second
+
+func tellDevices() error {
+	if err := llama.Init(); err != nil {
+		return err
+	}
+	fmt.Println() // whatever a driver has written before stands on lines of its own
+	return json.NewEncoder(os.Stdout).Encode(llama.Devices())
+}
+
+// askDevices starts this binary again to list llama.cpp's devices.
+func askDevices() ([]llama.Device, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this binary: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), devicesLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, "doctor")
+	cmd.Env = append(os.Environ(), devicesVariable+"=1")
+	cmd.WaitDelay = time.Second
+	var said strings.Builder
+	cmd.Stderr = &said
+	answer, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: llama.cpp had not found its devices after %v", doctor.ErrUndecided, devicesLimit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s (%w)", lastLine(said.String()), err)
+	}
+	var devices []llama.Device
+	if err := json.Unmarshal([]byte(lastLine(string(answer))), &devices); err != nil {
+		return nil, fmt.Errorf("%w: read llama.cpp's list of devices: %w", doctor.ErrUndecided, err)
+	}
+	return devices, nil
+}
+
+// lastLine is the last line of text that is not empty.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndex(text, "\n")+1:]
 }

@@ -183,7 +183,7 @@ func newFlags(name, text string) *flag.FlagSet {
 func parseFlags(flags *flag.FlagSet, args []string, want int) ([]string, error) {
 	usage := flags.Usage
 	flags.Usage = func() {} // the flag package would show help on every error
-	var rest []string
+	rest := []string{}      // not nil, which is what --help returns
 	for {
 		err := flags.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {

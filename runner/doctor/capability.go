@@ -1,43 +1,78 @@
 package doctor
 
 import (
+	"errors"
 	"io/fs"
 	"strconv"
 	"strings"
 )
 
-// privileges are the capabilities that sensors ask for, with their bits of linux/capability.h.
-var privileges = []struct {
-	name string
-	bit  uint
-}{{"CAP_SYS_ADMIN", 21}, {"CAP_PERFMON", 38}, {"CAP_BPF", 39}}
+// Bits of linux/capability.h.
+const (
+	capSysAdmin = 21
+	capPerfmon  = 38
+	capBPF      = 39
+)
 
-// capabilities reads the privileges of this process.
-func capabilities(root fs.FS) []Fact {
-	set, err := effective(root)
-	var facts []Fact
-	for _, p := range privileges {
-		f := Fact{Topic: "rights", Name: p.name, Status: Missing, Value: "not effective"}
-		if err != nil {
-			f.Status, f.Value = Unknown, err.Error()
-		} else if set&(1<<p.bit) != 0 {
-			f.Status, f.Value = OK, "effective"
-		}
-		facts = append(facts, f.lacking("the kernel may refuse what needs it", "run as root, or with this capability"))
-	}
-	return facts
+// rights are the effective capabilities of this process. The kernel asks for those of sensors in the first user namespace.
+type rights struct {
+	set     uint64
+	outside bool // this process is in another user namespace than the first
 }
 
-// effective reads the set of effective capabilities.
-func effective(root fs.FS) (uint64, error) {
+func (r rights) has(bit uint) bool { return !r.outside && r.set&(1<<bit) != 0 }
+
+// perf tells whether perf_event_paranoid does not hold for this process.
+func (r rights) perf() bool { return r.has(capPerfmon) || r.has(capSysAdmin) }
+
+// rightsOf reads the rights of this process.
+func rightsOf(root fs.FS) (r rights, err error) {
 	text, err := word(root, "proc/self/status")
 	if err != nil {
-		return 0, err
+		return r, err
 	}
+	err = errors.New("/proc/self/status tells no CapEff")
 	for line := range strings.Lines(text) {
 		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			return strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			r.set, err = strconv.ParseUint(strings.TrimSpace(set), 16, 64)
 		}
 	}
-	return 0, fs.ErrNotExist
+	if users, e := word(root, "proc/self/uid_map"); e == nil {
+		r.outside = strings.Join(strings.Fields(users), " ") != "0 0 4294967295"
+	}
+	return r, err
+}
+
+// privileges are the capabilities that sensors ask for.
+var privileges = []struct {
+	name  string
+	bit   uint
+	costs string
+}{
+	{"CAP_BPF", capBPF, "no BPF programs"},
+	{"CAP_PERFMON", capPerfmon, "no counters and samples of the kernel and of other processes"},
+	{"CAP_SYS_ADMIN", capSysAdmin, "on kernels before 5.8, no BPF programs and no samples"},
+}
+
+// capabilities tells the privileges of this process. CAP_SYS_ADMIN includes the other two.
+func capabilities(root fs.FS) []Fact {
+	r, err := rightsOf(root)
+	var facts []Fact
+	for _, p := range privileges {
+		f := Fact{Topic: "rights", Name: p.name}
+		switch {
+		case err != nil:
+			f = f.unknown(err)
+		case r.outside && r.set&(1<<p.bit) != 0:
+			f = f.is(Missing, "effective only inside of a user namespace, which the kernel does not count here")
+		case r.has(p.bit):
+			f = f.is(OK, "effective")
+		case r.has(capSysAdmin):
+			f = f.is(OK, "CAP_SYS_ADMIN includes it")
+		default:
+			f = f.is(Missing, "not effective")
+		}
+		facts = append(facts, f.lacking(p.costs, "run as root, or with this capability"))
+	}
+	return facts
 }

@@ -2,24 +2,37 @@ package doctor
 
 import (
 	"io/fs"
-	"path"
+	"strings"
 )
 
 const sources = "sys/bus/event_source/devices"
 
 // counters looks for the processor's performance counters.
 func counters(root fs.FS) []Fact {
-	f := Fact{Topic: "counters", Name: "pmu", Status: Missing, Value: "none in /" + sources}
+	f := Fact{Topic: "counters", Name: "pmu"}
 	entries, err := fs.ReadDir(root, sources)
 	if err != nil {
-		f.Status, f.Value = Unknown, err.Error()
+		return []Fact{f.unknown(err)}
 	}
+	var found []string
 	for _, e := range entries {
-		for _, pattern := range []string{"cpu", "cpu_core", "armv8*"} {
-			if ok, _ := path.Match(pattern, e.Name()); ok {
-				f.Status, f.Value = OK, e.Name()
-			}
+		if isCore(root, e.Name()) {
+			found = append(found, e.Name())
 		}
 	}
-	return []Fact{f.lacking("no cycles, no cache misses", "run on bare metal, or give the guest a virtual PMU")}
+	if len(found) > 0 {
+		return []Fact{f.is(OK, strings.Join(found, ", "))}
+	}
+	return []Fact{f.is(Missing, "none of a processor in /"+sources).
+		lacking("no cycles, no cache misses", "run on bare metal, or give the guest a virtual PMU")}
+}
+
+// isCore tells whether an event source is a processor's own PMU. One that counts for some cores only (big.LITTLE, hybrid) lists them in
+// cpus; those outside of the cores (memory controllers, arm_spe) list in cpumask where they are read.
+func isCore(root fs.FS, name string) bool {
+	if name == "cpu" || strings.HasPrefix(name, "armv") {
+		return true
+	}
+	_, err := fs.Stat(root, sources+"/"+name+"/cpus")
+	return err == nil
 }

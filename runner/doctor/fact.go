@@ -1,7 +1,3 @@
-// Package doctor says what a machine lets llamatap record, one fact a line.
-//
-// Facts are read below a file system root that the caller names, so that tests hand in trees of other machines. What cannot be
-// determined is Unknown with the reason in Value, never guessed.
 package doctor
 
 import (
@@ -14,7 +10,7 @@ import (
 // Status says how a fact stands.
 type Status string
 
-// The states of a fact.
+// The states of a fact. Limited is there and does less than it could; Unknown could not be determined, and Value says why.
 const (
 	OK      Status = "ok"
 	Missing Status = "missing"
@@ -22,7 +18,8 @@ const (
 	Unknown Status = "unknown"
 )
 
-// A Fact is one line: what was looked at, how it stands, what its absence costs and how to get it.
+// A Fact is one line: what was looked at, how it stands, what its absence costs and how to get it. Costs and Remedy are empty unless
+// it is missing or limited.
 type Fact struct {
 	Topic  string `json:"topic"`
 	Name   string `json:"name"`
@@ -32,9 +29,25 @@ type Fact struct {
 	Remedy string `json:"remedy"`
 }
 
-// Examine returns the facts of the machine whose root directory is root.
-func Examine(root fs.FS) []Fact {
-	return slices.Concat(kernel(root), capabilities(root), counters(root), cgroups(root))
+// Essential are the facts, by topic and name, that a recording needs; the tap's object is needed for programs other than llamatap run.
+// One that is limited lets it record.
+var Essential = [][2]string{
+	{"llama.cpp", "library"}, {"llama.cpp", "devices"}, {"entry points", "graphs"}, {"entry points", "tensors"},
+	{"tap", "object"},
+}
+
+// essential tells whether a recording needs f.
+func (f Fact) essential() bool { return slices.Contains(Essential, [2]string{f.Topic, f.Name}) }
+
+// Lacking returns the essential facts that are missing.
+func Lacking(facts []Fact) []Fact {
+	var lack []Fact
+	for _, f := range facts {
+		if f.Status == Missing && f.essential() {
+			lack = append(lack, f)
+		}
+	}
+	return lack
 }
 
 // lacking fills in what the lack of f costs and how to get it.
@@ -45,20 +58,23 @@ func (f Fact) lacking(costs, remedy string) Fact {
 	return f
 }
 
-// present tells whether the file name is there.
-func present(root fs.FS, topic, label, name string) Fact {
-	_, err := fs.Stat(root, name)
-	switch {
-	case err == nil:
-		return Fact{Topic: topic, Name: label, Status: OK, Value: "/" + name}
-	case errors.Is(err, fs.ErrNotExist):
-		return Fact{Topic: topic, Name: label, Status: Missing, Value: "no /" + name}
-	}
-	return Fact{Topic: topic, Name: label, Status: Unknown, Value: err.Error()}
+// is returns f with a status and a value.
+func (f Fact) is(status Status, value string) Fact {
+	f.Status, f.Value = status, value
+	return f
 }
+
+// unknown returns f as one that err kept from being determined.
+func (f Fact) unknown(err error) Fact { return f.is(Unknown, oneLine(err.Error())) }
+
+// oneLine returns text without line breaks.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // word returns the content of a file without the white space around it.
 func word(root fs.FS, name string) (string, error) {
 	b, err := fs.ReadFile(root, name)
 	return strings.TrimSpace(string(b)), err
 }
+
+// absent tells whether err says that a file is not there, rather than that it cannot be looked at.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,47 +1,135 @@
 package doctor
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"strconv"
+	"strings"
 )
 
 // kernel looks at what the kernel shows of itself.
 func kernel(root fs.FS) []Fact {
-	return []Fact{
-		present(root, "kernel", "btf", "sys/kernel/btf/vmlinux").
-			lacking("no portable BPF programs", "a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-		pressure(root),
-		paranoid(root),
+	return []Fact{release(root), btf(root), pressure(root), paranoid(root), pointers(root), tracing(root)}
+}
+
+func release(root fs.FS) Fact {
+	f := Fact{Topic: "kernel", Name: "release"}
+	text, err := word(root, "proc/sys/kernel/osrelease")
+	if err != nil {
+		return f.unknown(err)
 	}
+	return f.is(OK, text)
+}
+
+// btf opens the kernel's type information and looks at its magic number.
+func btf(root fs.FS) Fact {
+	const name = "sys/kernel/btf/vmlinux"
+	f := Fact{Topic: "kernel", Name: "btf"}
+	file, err := root.Open(name)
+	if absent(err) {
+		return f.is(Missing, "no /"+name).lacking("no BPF programs that fit every kernel", "a kernel with CONFIG_DEBUG_INFO_BTF=y")
+	}
+	if err != nil {
+		return f.unknown(err)
+	}
+	defer file.Close()
+	var magic [2]byte
+	if _, err := io.ReadFull(file, magic[:]); err != nil {
+		return f.unknown(fmt.Errorf("read /%s: %w", name, err))
+	}
+	if n := binary.NativeEndian.Uint16(magic[:]); n != 0xeb9f {
+		return f.unknown(fmt.Errorf("/%s begins with %#x, which is not BTF", name, n))
+	}
+	return f.is(OK, "/"+name)
 }
 
 // pressure reads the stall accounting; with psi=0 its files are there and reading them fails.
 func pressure(root fs.FS) Fact {
-	f := present(root, "kernel", "psi", "proc/pressure/memory")
-	if f.Status == OK {
-		if _, err := word(root, "proc/pressure/memory"); err != nil {
-			f.Status, f.Value = Unknown, err.Error()
-		}
+	f := Fact{Topic: "kernel", Name: "psi"}
+	const costs, remedy = "no stall times", "boot with psi=1, on a kernel with CONFIG_PSI=y"
+	text, err := word(root, "proc/pressure/memory")
+	switch {
+	case absent(err):
+		return f.is(Missing, "no /proc/pressure/memory").lacking(costs, remedy)
+	case err != nil && errors.Is(err, errNotSupported):
+		return f.is(Missing, "/proc/pressure/memory is turned off").lacking(costs, remedy)
+	case err != nil:
+		return f.unknown(err)
+	case !strings.HasPrefix(text, "some "):
+		return f.unknown(errors.New("/proc/pressure/memory does not begin with some"))
 	}
-	return f.lacking("no stall times", "boot with psi=1, on a kernel with CONFIG_PSI=y")
+	return f.is(OK, "/proc/pressure")
 }
 
 // paranoid reads what an unprivileged process may measure with perf_event_open.
 func paranoid(root fs.FS) Fact {
-	f := Fact{Topic: "kernel", Name: "perf_event_paranoid", Status: Unknown}
+	f := Fact{Topic: "kernel", Name: "perf_event_paranoid"}
 	text, err := word(root, "proc/sys/kernel/perf_event_paranoid")
-	if err != nil {
-		f.Value = err.Error()
-		return f
+	if absent(err) {
+		return f.is(Missing, "the kernel has no perf_event_open").lacking("no counters, no samples", "a kernel with CONFIG_PERF_EVENTS=y")
 	}
-	f.Value = text
-	switch level, err := strconv.Atoi(text); {
-	case err != nil:
-		f.Value = err.Error()
-	case level >= 2:
-		f.Status = Limited
+	level, parsed := strconv.Atoi(text)
+	if err = errors.Join(err, parsed); err != nil {
+		return f.unknown(err)
+	}
+	switch r, err := rightsOf(root); {
+	case level < 0:
+		return f.is(OK, text)
+	case err == nil && r.perf():
+		return f.is(OK, text+", which this process's rights override")
+	case level >= 3:
+		f = f.is(Limited, text+": no events at all on kernels that know this level (Debian, Ubuntu, Android)")
+	case level == 2:
+		f = f.is(Limited, text+": only this process, only outside of the kernel")
+	case level == 1:
+		f = f.is(Limited, text+": only this process")
 	default:
-		f.Status = OK
+		f = f.is(Limited, text+": no tracepoints")
 	}
-	return f.lacking("without CAP_PERFMON no kernel events", "sysctl kernel.perf_event_paranoid=1, or CAP_PERFMON")
+	return f.lacking("events of the kernel and of the whole machine", "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1")
+}
+
+// pointers reads whether addresses of the kernel can be turned into names.
+func pointers(root fs.FS) Fact {
+	f := Fact{Topic: "kernel", Name: "kptr_restrict"}
+	text, err := word(root, "proc/sys/kernel/kptr_restrict")
+	if err != nil {
+		return f.unknown(err)
+	}
+	list, err := root.Open("proc/kallsyms")
+	if err != nil {
+		return f.unknown(fmt.Errorf("kptr_restrict is %s, and whether it hides addresses cannot be seen: %w", text, err))
+	}
+	defer list.Close()
+	start := make([]byte, 4096)
+	n, _ := io.ReadFull(list, start)
+	shown := false
+	for line := range strings.Lines(string(start[:n])) {
+		address, _, _ := strings.Cut(line, " ")
+		shown = shown || strings.Trim(address, "0") != ""
+	}
+	if shown {
+		return f.is(OK, text+", this process sees the kernel's addresses")
+	}
+	return f.is(Limited, text+", /proc/kallsyms hides addresses").
+		lacking("stacks in the kernel have no names", "run as root, or with CAP_SYSLOG and sysctl kernel.kptr_restrict=1")
+}
+
+// tracing looks for the file system of tracepoints.
+func tracing(root fs.FS) Fact {
+	f := Fact{Topic: "kernel", Name: "tracefs"}
+	const remedy = "as root: mount -t tracefs tracefs /sys/kernel/tracing"
+	for _, dir := range []string{"sys/kernel/tracing", "sys/kernel/debug/tracing"} {
+		entries, err := fs.ReadDir(root, dir+"/events")
+		switch {
+		case err == nil && len(entries) > 0:
+			return f.is(OK, "/"+dir)
+		case errors.Is(err, fs.ErrPermission):
+			return f.is(Limited, "/"+dir+" is closed to this user").lacking("no tracepoints: no block I/O, no scheduling", "run as root")
+		}
+	}
+	return f.is(Missing, "not mounted at /sys/kernel/tracing").lacking("no tracepoints: no block I/O, no scheduling", remedy)
 }

@@ -1,0 +1,152 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/runner/doctor"
+)
+
+var updateDoctor = flag.Bool("update", false, "write golden files anew")
+
+// examine runs llamatap doctor --json and returns its facts, its exit status and what it wrote.
+func examine(t *testing.T, cmd *exec.Cmd) ([]doctor.Fact, int, []byte) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) || stderr.Len() > 0 {
+		t.Fatalf("%v\n%s%s", err, out, stderr.String())
+	}
+	facts := []doctor.Fact{}
+	if err := json.Unmarshal(out, &facts); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	states := []doctor.Status{doctor.OK, doctor.Missing, doctor.Limited, doctor.Unknown}
+	for _, f := range facts {
+		lacks := f.Status == doctor.Missing || f.Status == doctor.Limited
+		if f.Value == "" || !slices.Contains(states, f.Status) || lacks != (f.Costs != "" && f.Remedy != "") {
+			t.Errorf("%+v", f)
+		}
+	}
+	return facts, cmd.ProcessState.ExitCode(), out
+}
+
+// statuses maps "topic name" to the status.
+func statuses(facts []doctor.Fact) map[string]doctor.Status {
+	all := map[string]doctor.Status{}
+	for _, f := range facts {
+		all[f.Topic+" "+f.Name] = f.Status
+	}
+	return all
+}
+
+// TestDoctor examines this machine, on which recording is known to work, and compares the form of the answer with a golden file.
+func TestDoctor(t *testing.T) {
+	out := t.TempDir()
+	facts, code, text := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", out))
+	all := statuses(facts)
+	if code != 0 {
+		t.Errorf("exit status %d: %v", code, facts)
+	}
+	for _, name := range doctor.Essential {
+		if all[name[0]+" "+name[1]] != "ok" {
+			t.Errorf("%v is %q", name, all[name[0]+" "+name[1]])
+		}
+	}
+	got := regexp.MustCompile(`("(status|value|costs|remedy)": )".*"`).ReplaceAll(text, []byte(`$1"…"`))
+	golden := filepath.Join("testdata", "doctor.golden.json")
+	if *updateDoctor {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("keys, topics or names have changed (go test ./cmd/llamatap -run TestDoctor -update):\n%s", got)
+	}
+}
+
+// TestDoctorAsRoot wants what CI has: a kernel that explains itself.
+func TestDoctorAsRoot(t *testing.T) {
+	testenv.NeedRoot(t)
+	facts, _, _ := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", t.TempDir()))
+	all := statuses(facts)
+	for _, name := range seenByRoot {
+		if all[name] != "ok" {
+			t.Errorf("%s is %q", name, all[name])
+		}
+	}
+}
+
+// seenByRoot are facts that hold on every machine of CI, for root.
+var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON"}
+
+// TestDoctorWithoutRights runs as nobody, from a folder that nobody may read, a build without llama.cpp: it says what is missing.
+func TestDoctorWithoutRights(t *testing.T) {
+	testenv.NeedRoot(t)
+	dir, err := os.MkdirTemp("", "doctor") // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "llamatap")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	cmd := exec.Command(binary, "doctor", "--json")
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	facts, code, _ := examine(t, cmd)
+	if code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	all := statuses(facts)
+	for _, name := range []string{"llama.cpp library", "tap object", "rights CAP_BPF"} {
+		if all[name] != "missing" {
+			t.Errorf("%s is %q", name, all[name])
+		}
+	}
+}
+
+// TestDoctorUsage wants help on stdout, and one line for wrong use.
+func TestDoctorUsage(t *testing.T) {
+	help, err := self("doctor", "--help").Output()
+	if err != nil || !strings.Contains(string(help), "entry points graphs") || !strings.Contains(string(help), "-tap-out DIR") {
+		t.Errorf("%v\n%s", err, help)
+	}
+	for _, args := range [][]string{{"doctor", "--nonsense"}, {"doctor", "more"}} {
+		cmd := self(args...)
+		said, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != 2 || bytes.Count(said, []byte("\n")) != 1 {
+			t.Errorf("%q: %v\n%s", args, err, said)
+		}
+	}
+	plain, _ := self("doctor", "--quick").Output() // a pipe is no terminal; the test binary has no tap beside it
+	if bytes.Contains(plain, []byte("\x1b")) || !slices.Contains(strings.Fields(string(plain)), "missing") || !bytes.Contains(plain, []byte("cannot record here without: tap object")) {
+		t.Errorf("%s", plain)
+	}
+}

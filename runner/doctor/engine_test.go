@@ -1,0 +1,209 @@
+package doctor
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+// TestEntries compares the entry points with those that the tap looks up, each of which is in one group.
+func TestEntries(t *testing.T) {
+	header, err := os.ReadFile(filepath.Join(testenv.Root(t), "cgo", "tap", "tap.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(header), "#define TAP_REAL_FUNCTIONS(X)")
+	table, _, end := strings.Cut(table, "struct tap_real {")
+	if !ok || !end {
+		t.Fatal("tap.h has no table TAP_REAL_FUNCTIONS before struct tap_real")
+	}
+	var tap, ours []string
+	for _, m := range regexp.MustCompile(`(?m)^ +X\([^,]+, (\w+), \(`).FindAllStringSubmatch(table, -1) {
+		tap = append(tap, m[1])
+	}
+	if n := strings.Count(table, " X("); n != len(tap) || n == 0 {
+		t.Fatalf("%d entries of %d were understood", len(tap), n)
+	}
+	for _, e := range entries {
+		ours = append(ours, e.functions...)
+	}
+	slices.Sort(tap)
+	slices.Sort(ours)
+	if !slices.Equal(tap, ours) {
+		t.Errorf("the tap looks up\n%q\nand the doctor\n%q", tap, ours)
+	}
+}
+
+// TestFound takes functions away: only the evidence that needs one is missing.
+func TestFound(t *testing.T) {
+	all := map[string]bool{}
+	for _, e := range entries {
+		for _, name := range e.functions {
+			all[name] = true
+		}
+	}
+	for _, f := range found(all) {
+		if f.Status != OK {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, c := range []struct {
+		without, name string
+		essential     bool
+	}{{"llama_process", "batches", false}, {"ggml_graph_node", "graphs", true}, {"ggml_mul_mat", "tensors", true}} {
+		delete(all, c.without)
+		facts := found(all)
+		all[c.without] = true
+		f := find(t, facts, entryTopic, c.name)
+		if f.Status != Missing || !strings.Contains(f.Value, "no "+c.without) || f.Costs == "" {
+			t.Errorf("without %s: %+v", c.without, f)
+		}
+		if lack := Lacking(facts); (len(lack) == 1) != c.essential {
+			t.Errorf("without %s it lacks %v", c.without, lack)
+		}
+	}
+}
+
+// TestLibraries reads the libraries of the fetched llama.cpp.
+func TestLibraries(t *testing.T) {
+	testenv.NeedLlama(t)
+	in, err := llama.Installed()
+	if err != nil {
+		testenv.Beyond(t, "the build tag llama", err.Error())
+	}
+	for _, f := range functions(in) {
+		if f.Status != OK {
+			t.Errorf("%+v", f)
+		}
+	}
+	in.LibDir = t.TempDir()
+	if f := functions(in)[0]; f.Status != Unknown {
+		t.Errorf("without libraries: %+v", f)
+	}
+	if f := loadable(in); f.Status != OK || !strings.Contains(f.Value, "cpu (") {
+		t.Errorf("backends: %+v", f)
+	}
+	in.Backends = t.TempDir()
+	if f := loadable(in); f.Status != Missing {
+		t.Errorf("without backends: %+v", f)
+	}
+}
+
+// TestLoaded looks at the loader and the C library of this very process.
+func TestLoaded(t *testing.T) {
+	in, err := llama.Installed()
+	if err != nil {
+		testenv.Beyond(t, "the build tag llama", err.Error())
+	}
+	facts := loaded(os.DirFS("/"), in)
+	loader, libc := find(t, facts, engineTopic, "loader"), find(t, facts, engineTopic, "glibc")
+	self, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	interpreter, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := self.Section(".interp")
+	want := strings.TrimRight(string(interpreter[p.Offset:p.Offset+p.Size]), "\x00")
+	if want, err = filepath.EvalSymlinks(want); err != nil {
+		t.Fatal(err)
+	}
+	if path, _, _ := strings.Cut(loader.Value, ", "); path != want || strings.Contains(loader.Value, "brought along") != (in.Loader != "") {
+		t.Errorf("loader is %+v, want %s", loader, want)
+	}
+	if !regexp.MustCompile(`^2\.\d\d in /`).MatchString(libc.Value) {
+		t.Errorf("%+v", libc)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	answer := func(d []llama.Device, err error) []Fact {
+		return devices(Options{Devices: func() ([]llama.Device, error) { return d, err }})
+	}
+	cpu := llama.Device{Name: "CPU", Description: "A processor", Kind: llama.DeviceCPU, FreeBytes: 1 << 30, TotalBytes: 1 << 30}
+	gpu := llama.Device{Name: "CUDA0", Description: "A card", Kind: llama.DeviceGPU, FreeBytes: 3 << 29, TotalBytes: 80 << 30}
+	facts := answer([]llama.Device{cpu}, nil)
+	if f := find(t, facts, engineTopic, "devices"); f.Status != OK || f.Value != "CPU (A processor)" {
+		t.Errorf("%+v", f)
+	}
+	if f := find(t, facts, engineTopic, "gpu"); f.Status != Missing {
+		t.Errorf("%+v", f)
+	}
+	if f := find(t, answer([]llama.Device{gpu, cpu}, nil), engineTopic, "gpu"); f.Value != "CUDA0 (A card), 1.5 GiB of 80.0 GiB free" {
+		t.Errorf("%+v", f)
+	}
+	if f := answer(nil, errors.New("no\nbackend"))[0]; f.Status != Missing || f.Value != "no backend" || !f.essential() {
+		t.Errorf("%+v", f)
+	}
+	if f := answer(nil, fmt.Errorf("%w: hangs", ErrUndecided))[0]; f.Status != Unknown {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestObject tells the tap of this build from one that is not there, is no tap, or is of another build.
+func TestObject(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		testenv.Beyond(t, "Linux", runtime.GOOS)
+	}
+	tap := filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
+	look := func(path string) Fact { return object(Options{Tap: path})[0] }
+	if f := look(tap); f.Status != OK {
+		t.Errorf("%+v", f)
+	}
+	if f := look(filepath.Join(t.TempDir(), "none")); f.Status != Missing || !strings.HasSuffix(f.Value, "is not there") {
+		t.Errorf("%+v", f)
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if f := look(script); f.Status != Missing || f.Costs == "" {
+		t.Errorf("%+v", f)
+	}
+	other := filepath.Join(t.TempDir(), "other.so")
+	if err := os.WriteFile(other, rebuilt(t, tap), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if f := look(other); f.Status != Missing || !strings.Contains(f.Value, "is of another llamatap") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// rebuilt is a tap as a later version would have made it.
+func rebuilt(t *testing.T, path string) []byte {
+	t.Helper()
+	bytes, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.file.Close()
+	s := l.defines["tap_build"]
+	section := l.file.Sections[s.Section]
+	bytes[section.Offset+s.Value-section.Addr]++
+	return bytes
+}
+
+func TestSize(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 200 << 20: "200 MiB", 80 << 30: "80.0 GiB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// Package doctor says what a machine lets llamatap record, one fact a line.
+//
+// Files are read below a root that the caller names, so that tests hand in trees of other machines; what a file cannot tell is tried
+// (a system call that the kernel takes or refuses). What cannot be determined is Unknown with the reason in Value, never guessed.
+package doctor
+
+import (
+	"io/fs"
+	"slices"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+)
+
+// Options say what to look at.
+type Options struct {
+	Root    fs.FS                          // files of the machine
+	Tap     string                         // the tap as an object to preload
+	Out     string                         // folder in which run directories are made
+	Quick   bool                           // leave out what is measured
+	Devices func() ([]llama.Device, error) // asks llama.cpp for its devices
+}
+
+// Examine returns the facts in the order of their topics.
+func Examine(o Options) []Fact {
+	return slices.Concat(engine(o), object(o), Machine(o.Root))
+}
+
+// Machine returns the facts that stand in the files of a machine.
+func Machine(root fs.FS) []Fact {
+	return slices.Concat(kernel(root), capabilities(root), counters(root), cgroups(root))
+}
