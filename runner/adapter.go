@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -9,40 +10,49 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/models"
 )
 
 // loadAdapters loads the LoRA adapters, which must be there before the context is made.
 func (r *run) loadAdapters() error {
-	arch, _ := r.model.Meta("general.architecture")
+	if len(r.Config.Loras) == 0 {
+		return nil
+	}
+	base, err := modelFile(r.Config.Model)
+	if err != nil {
+		return err
+	}
 	for _, file := range r.Config.Loras {
-		if err := checkAdapter(file.Path, arch); err != nil {
-			return fmt.Errorf("--lora: %w", err)
+		if err := checkAdapter(file.Path, base); err != nil {
+			return fmt.Errorf("--lora %w", err)
 		}
 		adapter, err := r.model.LoadAdapter(file.Path)
 		if err != nil {
-			return fmt.Errorf("--lora %s: %w: take an adapter that was made for this model", file.Path, err)
+			return fmt.Errorf("--lora %s: %w: %s", file.Path, err, otherAdapter)
 		}
 		r.adapters = append(r.adapters, llama.ScaledAdapter{Adapter: adapter, Scale: file.Scale})
 	}
 	return nil
 }
 
-// checkAdapter finds out whether a file can be an adapter of a model of this architecture. At some of what it refuses llama.cpp would
-// end the process.
-func checkAdapter(path, arch string) error {
+const otherAdapter = "take a LoRA adapter that was made for this model"
+
+// modelFile describes the file of a model; "" is the embedded one.
+func modelFile(path string) (*gguf.File, error) {
+	if path == "" {
+		return gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	}
+	return gguf.Open(path)
+}
+
+// checkAdapter finds out whether a file can be an adapter of a model.
+func checkAdapter(path string, base *gguf.File) error {
 	file, err := gguf.Open(path)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, ggufRemedy(err)) // err begins with the path
 	}
-	for _, want := range [][2]string{{"general.type", "adapter"}, {"adapter.type", "lora"}, {"general.architecture", arch}} {
-		if text, ok := file.Metadata.Text(want[0]); !ok || text != want[1] {
-			return fmt.Errorf("%s: its %s is not %q: take a LoRA adapter that was made for this model", path, want[0], want[1])
-		}
-	}
-	if alpha, ok := file.Metadata.Value("adapter.lora.alpha"); ok {
-		if _, ok := alpha.Data.(float32); !ok {
-			return fmt.Errorf("%s: its adapter.lora.alpha is no 32-bit float: convert it again with convert_lora_to_gguf.py", path)
-		}
+	if err := file.CheckAdapter(base); err != nil {
+		return fmt.Errorf("%s: %w: %s", path, err, otherAdapter)
 	}
 	return nil
 }
@@ -83,11 +93,11 @@ func addControlVector(data []float32, from config.ScaledFile, width int) ([]floa
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, ggufRemedy(err))
 	}
-	bytes, err := os.Open(from.Path)
+	in, err := os.Open(from.Path)
 	if err != nil {
 		return nil, err
 	}
-	defer bytes.Close()
+	defer in.Close()
 	if len(file.Tensors) == 0 {
 		return nil, fmt.Errorf("%s: it holds no tensors: take a file of llama-cvector-generator", from.Path)
 	}
@@ -99,7 +109,7 @@ func addControlVector(data []float32, from config.ScaledFile, width int) ([]floa
 			return nil, fmt.Errorf("%s: %w", from.Path, err)
 		}
 		raw := make([]byte, t.Bytes)
-		if _, err := bytes.ReadAt(raw, t.Offset); err != nil {
+		if _, err := in.ReadAt(raw, t.Offset); err != nil {
 			return nil, fmt.Errorf("%s: read %s: %w", from.Path, t.Name, cause(err))
 		}
 		if err := gguf.DecodeRow(row, t.Type, raw); err != nil {

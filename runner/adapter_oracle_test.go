@@ -162,6 +162,7 @@ func TestAdapterErrors(t *testing.T) {
 		{"of another architecture", lora(func(m map[string]any) { m["general.architecture"] = "qwen3" }), nil, `is not "llama"`},
 		{"a number for a text", lora(func(m map[string]any) { m["adapter.type"] = int32(1) }), nil, "adapter.type is not"},
 		{"a text for a number", lora(func(m map[string]any) { m["adapter.lora.alpha"] = "8" }), nil, "32-bit float"},
+		{"whole numbers", []string{"--lora", writeTensors(t, "lora.gguf", loraMeta(), []gguf.Tensor{{Name: "blk.0.attn_q.weight.lora_a", Type: gguf.I32, Shape: []int64{256, 4}}}, 1)}, gguf.ErrMalformed, "no adapter can have this type"},
 		{"no vector", []string{"--control-vector", "/nope.gguf"}, os.ErrNotExist, "/nope.gguf"},
 		{"a model as vector", []string{"--control-vector", testenv.Model(t)}, nil, "direction.LAYER"},
 		{"a vector without tensors", []string{"--control-vector", writeTensors(t, "empty.gguf", nil, nil, 1)}, nil, "no tensors"},

@@ -50,6 +50,8 @@ func ggufRemedy(err error) string {
 		return "download or copy it again"
 	case errors.Is(err, gguf.ErrMalformed):
 		return "the file is damaged, download or convert it again"
+	case errors.Is(err, fs.ErrNotExist):
+		return "check the path"
 	case errors.Is(err, fs.ErrPermission):
 		return "make it readable for this user"
 	}

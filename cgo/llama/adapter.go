@@ -20,8 +20,7 @@ type Adapter struct {
 }
 
 // LoadAdapter loads the adapter of a GGUF file. Contexts that are to use it are made after that. The error is ErrAdapter with
-// llama.cpp's reason. llama.cpp ends the process where the file's keys general.type, general.architecture and adapter.type are not
-// texts, or adapter.lora.alpha is no 32-bit float: check what is not to be trusted.
+// llama.cpp's reason. There are broken files at which llama.cpp ends the process: CheckAdapter of package gguf refuses them.
 func (m *Model) LoadAdapter(path string) (*Adapter, error) {
 	if m.c == nil {
 		return nil, fmt.Errorf("load an adapter: the model is %w", ErrClosed)
