@@ -129,9 +129,11 @@ func (p *Process) Stop(s syscall.Signal) { p.cmd.Process.Signal(s) }
 // Exited is closed when the model's process is gone.
 func (p *Process) Exited() <-chan struct{} { return p.done }
 
-// Usage is what the model's process used; valid once it has exited.
+// Usage is what the model's process used; nil until it has exited.
 func (p *Process) Usage() *syscall.Rusage {
-	if p.cmd.ProcessState == nil {
+	select {
+	case <-p.done:
+	default:
 		return nil
 	}
 	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)

@@ -44,6 +44,7 @@ type Tap struct {
 	Layers       ggmlhooks.LayerSet
 	Tensors      []string // globs on node names; empty: every computed node
 	Tokens       ggmlhooks.TokenRule
+	StartOff     bool // nothing is captured until a command asks for it
 	Attention    ggmlhooks.AttentionMode
 
 	Codec         string  // none, lz4, zstd, q or q-huff

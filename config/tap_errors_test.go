@@ -114,7 +114,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, codec, error, error_metric, dtype, memory, overflow, " +
+	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
 		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

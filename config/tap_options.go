@@ -85,6 +85,14 @@ func modifierOptions() []option {
 			help: "which tokens: all, last, A:B (from A, before B), every:N",
 			set:  func(t *Tap, s string) (err error) { t.Tokens, err = ggmlhooks.ParseTokenRule(s); return err },
 			get:  func(t *Tap) any { return t.Tokens }},
+		{name: "start", form: "on|off", role: roleModifier, recorder: Activations, byDef: "on",
+			help: "off captures nothing until 'llamatap ctl RUNDIR on' or tap asks for it, while the program runs",
+			set: func(t *Tap, s string) error {
+				word, err := oneOf("start", s, []string{"on", "off"})
+				t.StartOff = word == "off"
+				return err
+			},
+			get: func(t *Tap) any { return map[bool]string{false: "on", true: "off"}[t.StartOff] }},
 		{name: "codec", form: "none|lz4|zstd|q|q-huff", role: roleModifier, recorder: Activations, byDef: "lz4",
 			help: "how packets are compressed; q stores F32 rows within --tap-error, q-huff with an entropy stage",
 			set:  func(t *Tap, s string) (err error) { t.Codec, err = oneOf("codec", s, codecs); return err },

@@ -26,6 +26,7 @@ func commands() []command {
 		{"demo", "show the main job on the embedded model", runDemo},
 		{"exec", "run any llama.cpp program under the tap", runExec},
 		{"install-links", "make links named after llama.cpp's programs that lead here", runLinks},
+		{"ctl", "look at a run that goes on, and change what it captures", runCtl},
 		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},

@@ -16,6 +16,8 @@ var errNotHere = fmt.Errorf("recording needs Linux; captures can be read here: %
 
 func runExec([]string) error { return errNotHere }
 
+func runCtl([]string) error { return errNotHere }
+
 func runLinks([]string) error { return errNotHere }
 
 func isFront(string) bool { return false }

@@ -18,7 +18,7 @@ type account struct {
 
 // account is what the run did so far.
 func (s *sink) account() account {
-	a := account{stats: s.region.Stats()}
+	a := account{stats: s.stats()}
 	if s.recorder != nil {
 		a.use = s.recorder.Use()
 	}

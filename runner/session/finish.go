@@ -38,6 +38,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		s.dir = nil
 		return nil
 	}
+	err = errors.Join(err, s.steering.log.close(s.dir))
 	if err == nil {
 		err = s.seal(process, exit)
 	}

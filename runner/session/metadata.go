@@ -33,6 +33,10 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	}
 	m.Losses = s.losses(s.account(), s.cut(), true)
 	m.Stopped = s.stopped()
+	m.Changes = s.steering.changes
+	if s.early {
+		m.Exit = nil // the program still runs
+	}
 	m.Lossy = len(m.Losses) > 0
 	m.Streams = []rundir.Stream{s.streamUse(s.written())}
 	m.Segments = s.series.places
@@ -120,8 +124,8 @@ type usage struct {
 	CollectorCPUNS     int64 `json:"collector_cpu_ns"`
 	CollectorPeakKiB   int64 `json:"collector_peak_rss_kib"`
 	CollectorSharedKiB int64 `json:"collector_shared_kib"` // of its memory at the end
-	ModelCPUNS         int64 `json:"model_cpu_ns"`
-	ModelPeakKiB       int64 `json:"model_peak_rss_kib"`
+	ModelCPUNS         int64 `json:"model_cpu_ns,omitempty"`
+	ModelPeakKiB       int64 `json:"model_peak_rss_kib,omitempty"`
 	SharedMemoryBytes  int64 `json:"shared_memory_bytes"`
 }
 

@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	region, err := collect.NewRegion(collect.Options{
 		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		MapsAlone: o.Tap.AttentionAlone(), StopOnFailure: o.Tap.OnFailure == config.FailureStop,
+		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff, StopOnFailure: o.Tap.OnFailure == config.FailureStop,
 	})
 	if err != nil {
 		return Result{}, err
@@ -87,7 +87,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
-	if err := s.pump(ctx, process); err != nil {
+	s.steering.pid = process.PID()
+	defer s.steering.close()
+	if err := s.pump(ctx, process); errors.Is(err, errStopped) {
+		return s.sealEarly(process)
+	} else if err != nil {
+		s.steering.close() // nothing can be changed any more
 		s.halt(err)
 		if !s.halted.limited() && s.endsProgram(err) {
 			defer s.stopProgram(process)()
@@ -96,6 +101,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 		s.pump(ctx, process) // what still comes is counted; nothing that fails now is news
 	}
+	s.steering.close()
 	exit := process.Exit()
 	if exit.Hung {
 		fmt.Fprintln(os.Stderr, "llamatap: "+hungReason)
@@ -110,6 +116,22 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		s.remarks(o.Summary)
 	}
 	return result, nil
+}
+
+// sealEarly ends a recording that was stopped by a command: the run is sealed, and the program goes on without the tap.
+func (s *sink) sealEarly(process *collect.Process) (Result, error) {
+	s.region.Stop()
+	s.early = true
+	err := s.failure(s.finish(process, collect.Exit{}))
+	result := Result{Dir: s.path(), Summary: s.summary()}
+	s.steering.close()
+	result.Exit = process.Exit()
+	if err == nil && s.o.Summary != nil {
+		result.Summary.Write(s.o.Summary, result.Dir)
+		fmt.Fprintln(s.o.Summary, "          stopped   by a command, before the program ended")
+		s.remarks(s.o.Summary)
+	}
+	return result, err
 }
 
 // hungReason tells of a program that [collect.Process] had to kill.

@@ -49,6 +49,9 @@ type sink struct {
 	halted  *halted       // recording has ended before the program
 	refused capture.Count // what came up to then and was not written
 	after   after         // what came after it
+
+	steering *steering
+	early    bool // recording ended before the program, by a command
 }
 
 func newSink(o Options, region *collect.Region, b budget) *sink {
@@ -57,7 +60,8 @@ func newSink(o Options, region *collect.Region, b budget) *sink {
 	s.requests = map[requestKey]ggmlhooks.RequestBegin{}
 	s.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
 	s.room = room{tap: o.Tap, use: s.used, give: s.removeOldest, statfs: unix.Statfs}
-	s.reader = collect.NewReader(region, s)
+	s.steering = newSteering(s)
+	s.reader = collect.NewReader(region, s.steering)
 	return s
 }
 
@@ -206,6 +210,9 @@ func layers(g *ggmlhooks.Graph) int {
 // judgeGlobs refuses a tensor glob that matches nothing, as soon as the first graph of the run shows it.
 func (s *sink) judgeGlobs() error {
 	s.judged = true
+	if s.o.Tap.StartOff || s.firstRun.Selection != 0 {
+		return nil // what is captured now, or never was, has no hits to judge by
+	}
 	for i, glob := range s.o.Tap.Tensors {
 		if s.region.GlobHits(i) == 0 {
 			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection, glob, globNames(s.firstRun))
@@ -229,6 +236,9 @@ func (s *sink) idle() error {
 		return nil
 	}
 	if err := s.recorder.Relieve(s.region.ModelWaits()); err != nil {
+		return err
+	}
+	if err := s.steering.serve(); err != nil {
 		return err
 	}
 	if err := s.reserve.grow(s.current.sealBytes()); err != nil {

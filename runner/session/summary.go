@@ -37,7 +37,7 @@ func (s *sink) summary() Summary {
 	if s.recorder == nil || s.dir == nil {
 		return Summary{}
 	}
-	use, stats, written := s.recorder.Use(), s.region.Stats(), s.written()
+	use, stats, written := s.recorder.Use(), s.stats(), s.written()
 	return Summary{
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,

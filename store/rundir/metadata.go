@@ -36,6 +36,7 @@ type Metadata struct {
 	Tap     *Tap                `json:"tap,omitempty"`
 	Streams []Stream            `json:"streams,omitempty"`
 	Exit    *Exit               `json:"exit,omitempty"`
+	Changes []Change            `json:"changes,omitempty"` // commands that came while it ran
 
 	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
 	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
@@ -168,4 +169,20 @@ type Stopped struct {
 	// GraphsAfter counts the graphs that the program computed since, of which nothing is known. Losses count what was taken
 	// from them before the tap knew.
 	GraphsAfter uint64 `json:"graphs_after"`
+}
+
+// ControlName is the file of a run's commands, one event a line; it is there when there was one (docs/CONTROL.md).
+const ControlName = "control.jsonl"
+
+// Change is a command that a run was given while it went on.
+type Change struct {
+	Command   string   `json:"command"`
+	Tensors   []string `json:"tensors,omitempty"`
+	Layers    string   `json:"layers,omitempty"`
+	Tokens    int64    `json:"tokens,omitempty"`    // asked for; 0 = no end
+	Selection uint32   `json:"selection,omitempty"` // its number, for one that changes what is captured
+	MonoNS    int64    `json:"mono_ns"`             // when it came
+	UnixNS    int64    `json:"unix_ns"`
+	FirstExec *uint64  `json:"first_exec,omitempty"` // first execution that goes by it; absent where there was none
+	DoneExec  *uint64  `json:"done_exec,omitempty"`  // execution by which its tokens were had
 }

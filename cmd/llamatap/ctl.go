@@ -1,0 +1,203 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/runner/session/control"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+const ctlHelp = `llamatap ctl: look at a run that goes on, and change what it captures
+
+usage: llamatap ctl RUNDIR status
+       llamatap ctl RUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]
+       llamatap ctl RUNDIR on|off|flush|stop
+       any of them with --json
+
+RUNDIR is the directory of a run that goes on, or a folder with just one such run below it.
+
+  status  what is captured now, and how much there is
+  tap     capture the tensors of these names and no others, of every layer unless some are listed, and every token; with a number
+          of tokens, that many from the next graph on, and then nothing
+  off     capture nothing; graphs and tokens are still recorded
+  on      capture what was asked for when the run was started
+  flush   make everything that was recorded readable: 'llamatap inspect RUNDIR' then shows it
+  stop    record no more and seal the run; the model goes on
+
+A change is in effect from the model's next graph on. The run notes it in control.jsonl and metadata.json.
+
+  llamatap ctl ./llamatap-runs tap 'l_out*' for 20 tokens
+`
+
+// sealTime is how long ctl stop waits for the seal before it leaves it to the collector.
+const sealTime = 60 * time.Second
+
+// runCtl asks the collector of a run.
+func runCtl(args []string) error {
+	dir, request, asJSON, err := parseCtl(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Print(ctlHelp)
+		return nil
+	}
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	run, err := control.Find(dir)
+	if err != nil {
+		return err
+	}
+	if filepath.Clean(run) != filepath.Clean(dir) {
+		fmt.Fprintf(os.Stderr, "llamatap: the run is %s\n", run)
+	}
+	answer, err := control.Ask(run, request)
+	switch {
+	case errors.Is(err, control.ErrRequest):
+		return exitStatus{Code: 2, Err: err}
+	case err != nil:
+		return err
+	}
+	if asJSON {
+		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !answer.OK && asJSON:
+		return exitStatus{Code: 1}
+	case !answer.OK:
+		return fmt.Errorf("%s: %s", run, answer.Error)
+	}
+	if request.Command == control.CommandStop {
+		if err := awaitSeal(run); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return nil
+	}
+	return writeCtl(os.Stdout, request.Command, answer.Status)
+}
+
+// awaitSeal waits for the manifest of a run that was stopped.
+func awaitSeal(run string) error {
+	for deadline := time.Now().Add(sealTime); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(run, rundir.ManifestName)); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: recording was stopped, and the run was not sealed within %v: 'llamatap verify %s' tells more", run, sealTime, run)
+}
+
+// parseCtl reads the arguments; --json may stand anywhere.
+func parseCtl(args []string) (dir string, r control.Request, asJSON bool, err error) {
+	var words []string
+	for _, arg := range args {
+		switch {
+		case arg == "-h" || arg == "--help":
+			return "", r, false, flag.ErrHelp
+		case arg == "--json":
+			asJSON = true
+		case strings.HasPrefix(arg, "-"):
+			return "", r, false, fmt.Errorf("unknown flag %s: there is --json", arg)
+		default:
+			words = append(words, arg)
+		}
+	}
+	if len(words) < 2 {
+		return "", r, false, errors.New("usage: llamatap ctl RUNDIR status|tap GLOB [for N tokens]|off|on|flush|stop [--json]")
+	}
+	dir, r.Command = words[0], words[1]
+	if err = ctlWords(&r, words[2:]); err == nil {
+		err = r.Check()
+	}
+	return dir, r, asJSON, err
+}
+
+// ctlWords reads what stands behind the command: globs, then "for N tokens" and "layers LIST".
+func ctlWords(r *control.Request, words []string) error {
+	for i := 0; i < len(words); i++ {
+		switch {
+		case words[i] == "for":
+			if i+2 >= len(words) || words[i+2] != "tokens" && words[i+2] != "token" {
+				return errors.New("'for' needs a number and 'tokens', as in: for 20 tokens")
+			}
+			n, err := strconv.ParseInt(words[i+1], 10, 64)
+			if err != nil || n < 1 {
+				return fmt.Errorf("for %s tokens: give a whole number from 1", words[i+1])
+			}
+			r.Tokens = n
+			i += 2
+		case words[i] == "layers":
+			if i+1 >= len(words) {
+				return errors.New("'layers' needs a list, as in: layers 0-3,7")
+			}
+			r.Layers = words[i+1]
+			i++
+		case r.Tokens > 0 || r.Layers != "":
+			return fmt.Errorf("unexpected %q: tensors stand before 'for' and 'layers'", words[i])
+		default:
+			r.Tensors = append(r.Tensors, strings.Split(words[i], ",")...)
+		}
+	}
+	return nil
+}
+
+// writeCtl tells what a command came to.
+func writeCtl(out io.Writer, command string, s *control.Status) error {
+	if s == nil {
+		return nil
+	}
+	if command == control.CommandStop {
+		_, err := fmt.Fprintf(out, "stopped and sealed: %s\n", s.Run)
+		return err
+	}
+	lost := "nothing lost"
+	if s.Lost > 0 {
+		lost = fmt.Sprintf("%d LOST", s.Lost)
+	}
+	_, err := fmt.Fprintf(out, "run       %s (process %d)\ncaptured  %s\nso far    %d executions, %d tensors, %d bytes stored, %s\n",
+		s.Run, s.PID, ctlCaptured(s), s.Executions, s.Packets, s.Stored, lost)
+	return err
+}
+
+// ctlCaptured says what is captured now.
+func ctlCaptured(s *control.Status) string {
+	what := strings.Join(s.Tensors, ", ")
+	if s.Layers != "" {
+		what = strings.TrimPrefix(what+" of layers "+s.Layers, " ")
+	}
+	switch s.State {
+	case control.StateOff:
+		what = "nothing"
+	case control.StateStart:
+		what = strings.TrimSuffix("as at the start: "+what, ": ")
+	case control.StateDone:
+		what = fmt.Sprintf("nothing more: %s was captured for %d tokens", what, s.Tokens)
+	case control.StateTap:
+		if s.Tokens > 0 {
+			what += fmt.Sprintf(" for %d tokens", s.Tokens)
+		}
+		if s.Left != nil {
+			what += fmt.Sprintf(", %d to go", *s.Left)
+		}
+	}
+	switch {
+	case s.Selection == 0:
+	case s.FirstExec == nil:
+		what += ", from the next graph on"
+	default:
+		what += fmt.Sprintf(", from execution %d on", *s.FirstExec)
+	}
+	return what
+}

@@ -1,0 +1,49 @@
+//go:build linux
+
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/runner/session/control"
+)
+
+func TestParseCtl(t *testing.T) {
+	for line, want := range map[string]control.Request{
+		"R status":                          {Command: "status"},
+		"--json R off":                      {Command: "off"},
+		"R tap l_out* for 20 tokens":        {Command: "tap", Tensors: []string{"l_out*"}, Tokens: 20},
+		"R tap a,b c layers 0-3 --json":     {Command: "tap", Tensors: []string{"a", "b", "c"}, Layers: "0-3"},
+		"R tap a for 1 token layers 2":      {Command: "tap", Tensors: []string{"a"}, Tokens: 1, Layers: "2"},
+		"R tap result_output layers 0-1023": {Command: "tap", Tensors: []string{"result_output"}, Layers: "0-1023"},
+	} {
+		dir, got, asJSON, err := parseCtl(strings.Fields(line))
+		if err != nil || dir != "R" || !reflect.DeepEqual(got, want) || asJSON != strings.Contains(line, "--json") {
+			t.Errorf("%q: %q %+v %v, %v", line, dir, got, asJSON, err)
+		}
+	}
+	for line, want := range map[string]string{
+		"":                         "usage:",
+		"R":                        "usage:",
+		"R dance":                  `unknown command "dance": there are status, tap, off, on, flush, stop`,
+		"R tap":                    "tap needs tensors",
+		"R off l_out":              "takes no tensors",
+		"R tap l_out for":          "'for' needs a number",
+		"R tap l_out for 20":       "'for' needs a number",
+		"R tap l_out for 20 bytes": "'for' needs a number",
+		"R tap l_out for no token": "whole number",
+		"R tap l_out for 0 tokens": "whole number",
+		"R tap l_out layers":       "'layers' needs a list",
+		"R tap l_out layers x":     `"x" is neither a layer`,
+		"R tap for 20 tokens":      "tap needs tensors",
+		"R tap a for 2 tokens b":   `unexpected "b"`,
+		"R tap a,,b":               "glob is empty",
+		"R --yaml status":          "unknown flag --yaml",
+	} {
+		if _, _, _, err := parseCtl(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", line, err, want)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/runner/session/control"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// errStopped ends the recording because a command asked for it.
+var errStopped = errors.New("recording was stopped by a command")
+
+// stopTime is how long a stop waits for the end of a graph that is being captured.
+const stopTime = 10 * time.Second
+
+// steering takes commands while a run goes on. It is the sink between the reader and the session's, and follows which selection each
+// execution goes by. It is for the goroutine that reads the tap.
+type steering struct {
+	ggmlhooks.Sink // the session's
+	s              *sink
+	pid            int
+	server         *control.Server
+	tried          bool // to listen
+	log            changeLog
+	changes        []rundir.Change
+
+	selections map[uint64]uint32   // of the graphs that may still be executed
+	newest     map[uint32]uint64   // graph of each context
+	capturing  map[uint64]struct{} // executions that have begun, not ended, and are captured
+	shape      *ggmlhooks.Graph    // newest graph with tokens: what names there are
+	applied    uint32              // newest selection that an execution went by
+	executions uint64
+	now        control.Status // what the newest selection is
+	stopBy     time.Time      // a stop was asked for and happens by then
+}
+
+func newSteering(s *sink) *steering {
+	st := &steering{Sink: s, s: s, selections: map[uint64]uint32{}, newest: map[uint32]uint64{}, capturing: map[uint64]struct{}{}}
+	st.now = control.Status{State: control.StateStart}
+	if s.o.Tap.StartOff {
+		st.now.State = control.StateOff
+	}
+	return st
+}
+
+// Graph notes which selection a graph goes by.
+func (st *steering) Graph(g *ggmlhooks.Graph) error {
+	if old, ok := st.newest[g.Ctx]; ok {
+		delete(st.selections, old)
+	}
+	st.newest[g.Ctx] = g.ID
+	st.selections[g.ID] = g.Selection
+	if g.Tokens > 0 {
+		st.shape = g
+	}
+	return st.Sink.Graph(g)
+}
+
+// Exec notes the first execution of each selection, and that of which a tap command has had its tokens.
+func (st *steering) Exec(e *ggmlhooks.Exec) error {
+	st.executions++
+	if e.Captured {
+		st.capturing[e.Number] = struct{}{}
+	}
+	if number, known := st.selections[e.Graph]; known && number > 0 && len(e.Tokens) > 0 {
+		if number > st.applied {
+			st.applied = number
+			st.first(number, e)
+		}
+		if number == st.now.Selection && e.Left != ggmlhooks.NoWindow {
+			st.left(e)
+		}
+	}
+	return st.Sink.Exec(e)
+}
+
+// ExecEnd notes that nothing more of an execution is captured.
+func (st *steering) ExecEnd(e ggmlhooks.ExecEnd) error {
+	delete(st.capturing, e.Number)
+	return st.Sink.ExecEnd(e)
+}
+
+// change finds the command that made a selection.
+func (st *steering) change(number uint32) *rundir.Change {
+	for i := range st.changes {
+		if st.changes[i].Selection == number {
+			return &st.changes[i]
+		}
+	}
+	return &rundir.Change{}
+}
+
+// first notes the first execution of a selection.
+func (st *steering) first(number uint32, e *ggmlhooks.Exec) {
+	exec := e.Number
+	st.change(number).FirstExec = &exec
+	if number == st.now.Selection {
+		st.now.FirstExec = &exec
+	}
+	st.log.append(event{Event: "applied", Selection: number, FirstExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.s.clock.UnixNS - st.s.clock.MonoNS})
+}
+
+// left notes how many tokens a tap command has left. A warm-up that is thrown away gives its tokens back, so it ends nothing.
+func (st *steering) left(e *ggmlhooks.Exec) {
+	left := e.Left
+	st.now.Left = &left
+	if left > 0 || e.Provisional || st.now.State != control.StateTap {
+		return
+	}
+	exec := e.Number
+	st.now.State = control.StateDone
+	st.change(st.now.Selection).DoneExec = &exec
+	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.s.clock.UnixNS - st.s.clock.MonoNS})
+}
+
+// serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a socket goes on without.
+func (st *steering) serve() error {
+	if st.server == nil && !st.tried && st.s.dir != nil {
+		st.tried = true
+		var err error
+		if st.server, err = control.Listen(st.s.dir.Path()); err != nil {
+			fmt.Fprintf(os.Stderr, "llamatap: %v; the run goes on and takes no commands\n", err)
+		}
+	}
+	if st.server != nil {
+		st.server.Serve(st.answer)
+	}
+	if !st.stopBy.IsZero() && (len(st.capturing) == 0 || time.Now().After(st.stopBy)) {
+		return errStopped
+	}
+	return nil
+}
+
+// stats are the tap's counters. After a stop, what only framed a graph of which nothing was captured is no loss.
+func (s *sink) stats() collect.Stats {
+	stats := s.region.Stats()
+	if s.early {
+		stats.Losses = slices.DeleteFunc(stats.Losses, func(l collect.Loss) bool { return l.Cause == causeGone && l.Packets == 0 })
+	}
+	return stats
+}
+
+// close takes the socket away.
+func (st *steering) close() {
+	if st.server != nil {
+		st.server.Close()
+	}
+}
+
+func (st *steering) answer(r control.Request) control.Answer {
+	if err := st.obey(r); err != nil {
+		return control.Answer{Error: err.Error()}
+	}
+	status := st.status()
+	return control.Answer{OK: true, Status: &status}
+}
+
+// obey does what a request asks for, and writes it down.
+func (st *steering) obey(r control.Request) error {
+	if !st.stopBy.IsZero() && r.Command != control.CommandStatus {
+		return errors.New("the recording is being stopped: nothing can be changed any more")
+	}
+	change := rundir.Change{Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, MonoNS: monotonic(), UnixNS: time.Now().UnixNano()}
+	switch r.Command {
+	case control.CommandStatus:
+		return nil
+	case control.CommandFlush:
+		if err := st.s.current.stream.Flush(); err != nil {
+			return fmt.Errorf("flush: %w", explain(err, st.s.o.Tap.Out))
+		}
+	default:
+		wish, state, err := st.wish(r)
+		if err != nil {
+			return err
+		}
+		if change.Selection, err = st.s.region.Select(wish); err != nil {
+			return err
+		}
+		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens}
+		if r.Command == control.CommandStop {
+			st.stopBy = time.Now().Add(stopTime)
+		}
+	}
+	st.changes = append(st.changes, change)
+	if err := st.log.open(st.s.dir); err != nil {
+		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.s.o.Tap.Out))
+	}
+	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
+	return nil
+}
+
+// wish is what a command wants captured. A tap command's tensors are all that it wants: of every layer that it does not leave out, and
+// every token. A share of each, which sampled_slices keeps, stays a share.
+func (st *steering) wish(r control.Request) (collect.Wish, control.State, error) {
+	tap := st.s.o.Tap
+	wish := collect.Wish{Selection: tap.Selection(), MapsAlone: tap.AttentionAlone()}
+	switch r.Command {
+	case control.CommandOn:
+		return wish, control.StateStart, nil
+	case control.CommandTap:
+	default:
+		wish.Off = true
+		return wish, control.StateOff, nil
+	}
+	chosen := ggmlhooks.Selection{Tensors: r.Tensors, Window: r.Tokens, SamplingRate: tap.SamplingRate, Seed: tap.Seed}
+	if tap.Granularity == ggmlhooks.SampledSlices {
+		chosen.Granularity = tap.Granularity
+	}
+	if r.Layers != "" {
+		var err error
+		if chosen.Layers, err = ggmlhooks.ParseLayerSet(r.Layers); err != nil {
+			return wish, "", err
+		}
+	}
+	return collect.Wish{Selection: chosen}, control.StateTap, st.check(&chosen)
+}
+
+// check refuses tensors and layers that the model does not have, as far as a graph has shown it.
+func (st *steering) check(chosen *ggmlhooks.Selection) error {
+	g := st.shape
+	if g == nil {
+		return nil
+	}
+	if last := chosen.Layers.Max(); last >= layers(g) {
+		return fmt.Errorf("layer %d is asked for, and the model has layers 0 to %d", last, layers(g)-1)
+	}
+	for _, glob := range chosen.Tensors {
+		found := false
+		for i := range g.Nodes {
+			found = found || ggmlhooks.MatchTensor(glob, g.Nodes[i].Name)
+		}
+		if !found {
+			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g))
+		}
+	}
+	return nil
+}
+
+// status is how the run is.
+func (st *steering) status() control.Status {
+	now := st.now
+	now.Run, now.PID, now.Executions = st.s.path(), st.pid, st.executions
+	if now.State == control.StateStart {
+		now.Tensors = st.s.o.Tap.Tensors
+		now.Layers = strings.TrimSpace(st.s.o.Tap.Layers.String())
+	}
+	written := st.s.written()
+	now.Packets, now.Stored = written.Packets, written.Stored
+	for _, loss := range st.s.region.Stats().Losses {
+		now.Lost += loss.Packets
+	}
+	return now
+}

@@ -1,0 +1,255 @@
+//go:build linux
+
+package control
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// start serves a folder until the test ends; every command but status is refused by its name.
+func start(t *testing.T, dir string) *Server {
+	t.Helper()
+	s, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			s.Serve(func(r Request) Answer {
+				if r.Command != CommandStatus {
+					return Answer{Error: "refused " + r.Command}
+				}
+				return Answer{OK: true, Status: &Status{Run: dir}}
+			})
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { s.Close(); close(stop); <-stopped })
+	return s
+}
+
+func dial(t *testing.T, dir string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("unix", filepath.Join(dir, SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	t.Cleanup(func() { conn.Close() })
+	return conn, bufio.NewReader(conn)
+}
+
+func answerOf(t *testing.T, r *bufio.Reader) Answer {
+	t.Helper()
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a Answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func wantStatus(t *testing.T, dir string) {
+	t.Helper()
+	if a, err := Ask(dir, Request{Command: CommandStatus}); err != nil || !a.OK || a.Status.Run != dir {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestManyClients(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir)
+	info, err := os.Stat(filepath.Join(dir, SocketName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	var all sync.WaitGroup
+	for range maxClients / 2 {
+		all.Go(func() {
+			conn, r := dial(t, dir)
+			for range 20 {
+				conn.Write([]byte(`{"command":"status"}` + "\n" + `{"command":"off"}` + "\n"))
+				if a := answerOf(t, r); !a.OK {
+					t.Errorf("status: %+v", a)
+				}
+				if a := answerOf(t, r); a.OK || a.Error != "refused off" {
+					t.Errorf("off: %+v", a)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestHostileClients leaves nobody else without an answer.
+func TestHostileClients(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir)
+	gone, _ := dial(t, dir) // asks and is gone
+	gone.Write([]byte(strings.Repeat(`{"command":"status"}`+"\n", 100)))
+	gone.Close()
+	half, _ := dial(t, dir) // says half a line, for ever
+	half.Write([]byte(`{"command":`))
+	deaf, _ := dial(t, dir) // asks and never reads
+	deaf.SetDeadline(time.Now().Add(100 * time.Millisecond))
+	for range 10000 {
+		if _, err := deaf.Write([]byte(`{"command":"status"}` + "\n")); err != nil {
+			break
+		}
+	}
+	wantStatus(t, dir)
+	long, r := dial(t, dir)
+	go long.Write([]byte(strings.Repeat("x", 2*MaxLine)))
+	if a := answerOf(t, r); a.OK || !strings.Contains(a.Error, "longer than 65536 bytes") {
+		t.Errorf("a long line: %+v", a)
+	}
+	nonsense, r := dial(t, dir)
+	nonsense.Write([]byte("\x00\xff\n" + `{"command":"status"}` + "\n"))
+	if a := answerOf(t, r); a.OK || !strings.Contains(a.Error, "bad request") {
+		t.Errorf("nonsense: %+v", a)
+	}
+	if a := answerOf(t, r); !a.OK {
+		t.Errorf("after nonsense: %+v", a)
+	}
+	wantStatus(t, dir)
+}
+
+func TestTooManyClients(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir)
+	for range maxClients {
+		conn, r := dial(t, dir)
+		conn.Write([]byte(`{"command":"status"}` + "\n"))
+		answerOf(t, r)
+	}
+	if _, r := dial(t, dir); !strings.Contains(answerOf(t, r).Error, "16 clients are connected") {
+		t.Error("one more was let in")
+	}
+}
+
+// TestLongPath serves and asks in a folder whose name no socket's address can hold.
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 40))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, dir)
+	wantStatus(t, dir)
+	s.Close()
+	if exists(filepath.Join(dir, SocketName)) {
+		t.Error("the socket is still there")
+	}
+}
+
+func TestSocketsOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, SocketName), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	if _, err := Listen(dir); err == nil || !strings.Contains(err.Error(), "another process listens") {
+		t.Errorf("a socket in use: %v", err)
+	}
+	stale.Close()
+	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "collector is gone") {
+		t.Errorf("a socket that nobody listens to: %v", err)
+	}
+	start(t, dir)
+	wantStatus(t, dir)
+}
+
+func TestClose(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, r := dial(t, dir)
+	conn.Write([]byte(`{"command":"status"}` + "\n"))
+	time.Sleep(10 * time.Millisecond) // it waits, most likely; either way it is told
+	s.Close()
+	s.Close()
+	if line, err := r.ReadString('\n'); err == nil && !strings.Contains(line, endedText) {
+		t.Errorf("%q", line)
+	}
+	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrNoRun) {
+		t.Errorf("without a run: %v", err)
+	}
+	os.WriteFile(filepath.Join(dir, "manifest.json"), nil, 0o600)
+	if _, err := Ask(dir, Request{Command: CommandStatus}); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "is sealed") {
+		t.Errorf("of a sealed run: %v", err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "o[u]t")
+	one, two := filepath.Join(out, "model", "run_1"), filepath.Join(out, "model", "run_2")
+	for _, dir := range []string{one, two} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Find(out); !errors.Is(err, ErrNoRun) {
+		t.Errorf("of none: %v", err)
+	}
+	os.WriteFile(filepath.Join(one, SocketName), nil, 0o600)
+	for _, path := range []string{out, filepath.Dir(one), one} {
+		if got, err := Find(path); err != nil || got != one {
+			t.Errorf("%s: %s, %v", path, got, err)
+		}
+	}
+	os.WriteFile(filepath.Join(two, SocketName), nil, 0o600)
+	if _, err := Find(out); err == nil || !strings.Contains(err.Error(), "2 runs go on") || !strings.Contains(err.Error(), two) {
+		t.Errorf("of two: %v", err)
+	}
+	for _, path := range []string{filepath.Join(out, "nowhere"), filepath.Join(one, SocketName)} {
+		if _, err := Find(path); err == nil {
+			t.Errorf("%s was found", path)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, line := range []string{`{"command":"status"}`, `{"command":"tap","tensors":["l_out*"],"tokens":20,"layers":"0-3"}`, `{"command":"level"}`, `{"command":"tap","tensors":[""]}`,
+		`{"command":"off"}{}`, `null`, `[]`, `{"command":"tap","tokens":-1}`, `{"Command":"stop","x":1}`} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := Parse(line)
+		if err != nil {
+			if !errors.Is(err, ErrRequest) {
+				t.Errorf("%v is no ErrRequest", err)
+			}
+			return
+		}
+		if err := r.Check(); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	})
+}

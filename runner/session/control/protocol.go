@@ -1,0 +1,117 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// SocketName is the socket's name in a run directory. It is there while the run can be told things.
+const SocketName = "control.sock"
+
+// MaxLine bounds a request and an answer, in bytes with the newline.
+const MaxLine = 64 << 10
+
+// The commands.
+const (
+	CommandStatus = "status" // say how the run is
+	CommandTap    = "tap"    // capture the tensors of the request, and nothing else
+	CommandOff    = "off"    // capture nothing
+	CommandOn     = "on"     // capture what was asked for at the start
+	CommandFlush  = "flush"  // make everything recorded so far readable
+	CommandStop   = "stop"   // record no more and seal the run; the model goes on
+)
+
+// Commands lists every command that Parse knows.
+var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop}
+
+// ErrRequest occurs when a request cannot be understood.
+var ErrRequest = errors.New("bad request")
+
+// Request is one line of a client.
+type Request struct {
+	Command string   `json:"command"`
+	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensors; at least one
+	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
+	Tokens  int64    `json:"tokens,omitempty"`  // tap: that many tokens, from the next graph on; 0: until another command comes
+}
+
+// Answer is the collector's line to a request.
+type Answer struct {
+	OK     bool    `json:"ok"`
+	Error  string  `json:"error,omitempty"` // one line: cause and remedy
+	Status *Status `json:"status,omitempty"`
+}
+
+// Status is how a run is. Figures are of what the collector has read so far.
+type Status struct {
+	Run        string   `json:"run"`
+	PID        int      `json:"pid"`   // of the model's process
+	State      State    `json:"state"` // what is captured now
+	Selection  uint32   `json:"selection"`
+	Tensors    []string `json:"tensors,omitempty"` // of that selection; absent: all, or as at the start
+	Layers     string   `json:"layers,omitempty"`
+	Tokens     int64    `json:"tokens,omitempty"`      // that it was asked for
+	Left       *int64   `json:"tokens_left,omitempty"` // of these; absent until a graph goes by it
+	FirstExec  *uint64  `json:"first_exec,omitempty"`  // first execution that goes by it; absent while there was none
+	Executions uint64   `json:"executions"`
+	Packets    uint64   `json:"packets"` // written
+	Stored     uint64   `json:"bytes_stored"`
+	Lost       uint64   `json:"packets_lost"`
+}
+
+// State is what a run captures.
+type State string
+
+// The states.
+const (
+	StateStart State = "start" // what was asked for at the start
+	StateTap   State = "tap"   // the tensors of a tap command
+	StateDone  State = "done"  // nothing: a tap command has had its tokens
+	StateOff   State = "off"   // nothing
+)
+
+// Parse reads one request. Its error is one line, and wraps ErrRequest.
+func Parse(line []byte) (Request, error) {
+	var r Request
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return Request{}, fmt.Errorf(`%w: %v; a request is a JSON object on one line, such as {"command":"status"}`, ErrRequest, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return Request{}, fmt.Errorf("%w: more than one JSON object on a line", ErrRequest)
+	}
+	return r, r.Check()
+}
+
+// Check tells what is wrong with a request.
+func (r *Request) Check() error {
+	switch {
+	case !slices.Contains(Commands, r.Command):
+		return fmt.Errorf("%w: unknown command %.40q: there are %s", ErrRequest, r.Command, strings.Join(Commands, ", "))
+	case r.Command != CommandTap && (len(r.Tensors) > 0 || r.Layers != "" || r.Tokens != 0):
+		return fmt.Errorf("%w: %s takes no tensors, layers or tokens; only tap does", ErrRequest, r.Command)
+	case r.Command == CommandTap && len(r.Tensors) == 0:
+		return fmt.Errorf("%w: tap needs tensors, such as l_out*", ErrRequest)
+	case slices.Contains(r.Tensors, ""):
+		return fmt.Errorf("%w: a tensor glob is empty", ErrRequest)
+	case r.Tokens < 0 || r.Tokens > MaxTokens:
+		return fmt.Errorf("%w: %d tokens: give a number from 1 to %d, or none", ErrRequest, r.Tokens, int64(MaxTokens))
+	}
+	if r.Layers != "" {
+		if _, err := ggmlhooks.ParseLayerSet(r.Layers); err != nil {
+			return fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+	}
+	return nil
+}
+
+// MaxTokens bounds the tokens of a tap command.
+const MaxTokens = 1 << 31
