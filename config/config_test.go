@@ -12,7 +12,7 @@ import (
 
 //go:generate go test -run TestGolden -update .
 
-var update = flag.Bool("update", false, "rewrite golden files and docs/FLAGS.md")
+var update = flag.Bool("update", false, "rewrite golden files, docs/FLAGS.md and docs/RUN_FLAGS.md")
 
 func TestGoldenHelp(t *testing.T) {
 	var b bytes.Buffer
@@ -33,6 +33,14 @@ func TestGoldenReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareGolden(t, "../docs/FLAGS.md", b.Bytes())
+}
+
+func TestGoldenRunReference(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteRunReference(&b); err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "../docs/RUN_FLAGS.md", b.Bytes())
 }
 
 func compareGolden(t *testing.T, name string, got []byte) {
