@@ -123,9 +123,9 @@ func TestControlVector(t *testing.T) {
 // TestCacheTypes compares the text of every type of K and V caches. F32 and F16 caches may well give the same text.
 func TestCacheTypes(t *testing.T) {
 	base := []string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", "24", "--temp", "0", "-t", "1"}
-	for _, pair := range [][2]string{
+	for _, pair := range brief([][2]string{
 		{"f32", "f32"}, {"bf16", "bf16"}, {"q8_0", "q8_0"}, {"q5_1", "q5_1"}, {"q5_0", "q5_0"}, {"q4_1", "q4_1"}, {"q4_0", "q4_0"}, {"iq4_nl", "iq4_nl"}, {"q4_0", "f16"}, {"f16", "q5_0"},
-	} {
+	}, 1) {
 		t.Run(pair[0]+" "+pair[1], func(t *testing.T) { same(t, append(base, "-ctk", pair[0], "-ctv", pair[1])...) })
 	}
 }

@@ -55,6 +55,14 @@ func stock(t *testing.T, args ...string) string {
 // savingLine is what llama-completion writes behind the text with --prompt-cache-all.
 var savingLine = regexp.MustCompile(`\n[a-z_]+: saving final output to session file '[^']*'\n$`)
 
+// brief is the first n of all with -short, which the race detector runs with.
+func brief[T any](all []T, n int) []T {
+	if testing.Short() {
+		return all[:n]
+	}
+	return all
+}
+
 // ours runs the runner with the same arguments.
 func ours(t *testing.T, args ...string) (string, runner.Result) {
 	t.Helper()

@@ -38,7 +38,7 @@ func newSampler(vocab *llama.Vocab, s *config.Sampling, escape bool) (*llama.Sam
 	}
 	if err := chain.SetGrammar(grammar, "root"); err != nil {
 		chain.Close()
-		return nil, fmt.Errorf("%s: %w: correct it; where llama.cpp wrote a line above, that says what is wrong", grammarName(s), err)
+		return nil, fmt.Errorf("%s: %w: correct the grammar, which begins at its rule root", grammarName(s), err)
 	}
 	return chain, nil
 }

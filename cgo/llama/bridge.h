@@ -68,5 +68,7 @@ llama_token bridge_sample(struct bridge_sampler * s, struct llama_context * ctx,
 // bridge_accept tells the chain, and the grammar where generated is set, of a token. false: the grammar does not allow it, and
 // nothing was told.
 bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated);
+// bridge_grammar_init is llama_sampler_init_grammar. What a failure writes to stderr, past the log, comes into why, of size bytes.
+struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root, char * why, size_t size);
 
 #endif

@@ -1,8 +1,11 @@
 //go:build llama
 
+#define _GNU_SOURCE
 #include "bridge.h"
 
 #include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 // sampled_fill takes as candidates what the context's own samplers left of output i. false: they did nothing.
 static bool sampled_fill(struct bridge_sampler * s, struct llama_context * ctx, int32_t i, llama_token_data_array * out) {
@@ -81,4 +84,39 @@ bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated)
 	}
 	llama_sampler_accept(s->chain, token);
 	return true;
+}
+
+// stderr_aside lets what the process writes to stderr go into a file in memory. -1: that cannot be done.
+static int stderr_aside(int * saved) {
+	int file = memfd_create("stderr", MFD_CLOEXEC);
+	*saved   = file < 0 ? -1 : dup(STDERR_FILENO);
+	if (*saved < 0 || dup2(file, STDERR_FILENO) < 0) {
+		close(file);
+		close(*saved);
+		return -1;
+	}
+	return file;
+}
+
+// stderr_back ends stderr_aside and returns how much of what was written it put into why, as a string.
+static size_t stderr_back(int file, int saved, char * why, size_t size) {
+	fflush(stderr);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	ssize_t n = pread(file, why, size - 1, 0);
+	close(file);
+	n      = n < 0 ? 0 : n;
+	why[n] = 0;
+	return (size_t) n;
+}
+
+struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root, char * why, size_t size) {
+	fflush(stderr);
+	int saved, file = stderr_aside(&saved);
+	struct llama_sampler * grammar = llama_sampler_init_grammar(vocab, text, root);
+	why[0] = 0;
+	if (file >= 0 && stderr_back(file, saved, why, size) > 0 && grammar != NULL) {
+		fputs(why, stderr); // somebody else's words
+	}
+	return grammar;
 }

@@ -13,6 +13,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 )
 
@@ -43,7 +44,7 @@ func (s *Sampler) Close() {
 }
 
 // SetGrammar lets only tokens be chosen whose text a grammar in GBNF allows, from its rule root on. The error is ErrGrammar with
-// llama.cpp's reason, where it gives one.
+// llama.cpp's reason. While the grammar is read, what the process writes to stderr is held back: llama.cpp tells the reason there.
 func (s *Sampler) SetGrammar(gbnf, root string) error {
 	if s.c.chain == nil {
 		return fmt.Errorf("set a grammar: the sampler is %w", ErrClosed)
@@ -54,13 +55,26 @@ func (s *Sampler) SetGrammar(gbnf, root string) error {
 	defer C.free(unsafe.Pointer(text))
 	start := C.CString(root)
 	defer C.free(unsafe.Pointer(start))
-	grammar := C.llama_sampler_init_grammar(s.vocab.c, text, start)
+	var spoken [512]C.char
+	grammar := C.bridge_grammar_init(s.vocab.c, text, start, &spoken[0], C.size_t(len(spoken)))
 	if grammar == nil {
-		return why(ErrGrammar)
+		return grammarError(why(ErrGrammar), C.GoString(&spoken[0]))
 	}
 	C.llama_sampler_free(s.c.grammar)
 	s.c.grammar = grammar
 	return nil
+}
+
+// grammarError is err with the reason that llama.cpp's reader of grammars spoke, in the first line of more.
+func grammarError(err error, spoken string) error {
+	line, _, _ := strings.Cut(spoken, "\n")
+	if _, reason, ok := strings.Cut(line, "error parsing grammar: "); ok {
+		if len(reason) > 160 { // it ends with the rest of the grammar
+			reason = strings.ToValidUTF8(reason[:160], "") + "…"
+		}
+		return fmt.Errorf("%w: %s", ErrGrammar, reason)
+	}
+	return err
 }
 
 // Sample chooses a token by the logits of output i of the context's last batch (-1: the last output). It does not Accept it. With a
