@@ -36,6 +36,8 @@ var layers = map[string]int{
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, // C
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
+	"bench/machine": 0, // limits of the machine, for bench and the doctor
+
 	"internal/testenv": 0, "internal/testenv/*": 1, // for tests only
 	"oracle":        5, // tests of the finished program
 	"third_party/*": 0, // holds tests of the fetcher, no package
