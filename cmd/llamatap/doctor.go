@@ -39,7 +39,7 @@ func runDoctor(args []string) error {
 	}
 	flags := newFlags("doctor", fmt.Sprintf(doctorHelp, essentials()))
 	asJSON := flags.Bool("json", false, "write a list of {topic, name, status, value, costs, remedy}")
-	quick := flags.Bool("quick", false, "measure nothing: no speed of disk and memory")
+	quick := flags.Bool("quick", false, "do not measure the speed of disk and memory (which takes at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
 	out := flags.String("tap-out", defaultOut(), "`DIR` in which run directories would be made")
 	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
 		return err

@@ -87,7 +87,7 @@ func TestDoctor(t *testing.T) {
 // TestDoctorAsRoot wants what CI has: a kernel that explains itself.
 func TestDoctorAsRoot(t *testing.T) {
 	testenv.NeedRoot(t)
-	facts, _, _ := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", t.TempDir()))
+	facts, _, _ := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--tap-out", t.TempDir()))
 	all := statuses(facts)
 	for _, name := range seenByRoot {
 		if all[name] != "ok" {
@@ -97,7 +97,7 @@ func TestDoctorAsRoot(t *testing.T) {
 }
 
 // seenByRoot are facts that hold on every machine of CI, for root.
-var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON"}
+var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON", "speed buffered write", "speed memory"}
 
 // TestDoctorWithoutRights runs as nobody, from a folder that nobody may read, a build without llama.cpp: it says what is missing.
 func TestDoctorWithoutRights(t *testing.T) {
@@ -125,7 +125,7 @@ func TestDoctorWithoutRights(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	all := statuses(facts)
-	for _, name := range []string{"llama.cpp library", "tap object", "rights CAP_BPF"} {
+	for _, name := range []string{"llama.cpp library", "tap object", "output folder", "rights CAP_BPF"} {
 		if all[name] != "missing" {
 			t.Errorf("%s is %q", name, all[name])
 		}

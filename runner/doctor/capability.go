@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -27,15 +26,9 @@ func (r rights) perf() bool { return r.has(capPerfmon) || r.has(capSysAdmin) }
 
 // rightsOf reads the rights of this process.
 func rightsOf(root fs.FS) (r rights, err error) {
-	text, err := word(root, "proc/self/status")
-	if err != nil {
-		return r, err
-	}
-	err = errors.New("/proc/self/status tells no CapEff")
-	for line := range strings.Lines(text) {
-		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			r.set, err = strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-		}
+	set, err := field(root, "proc/self/status", "CapEff:")
+	if err == nil {
+		r.set, err = strconv.ParseUint(set, 16, 64)
 	}
 	if users, e := word(root, "proc/self/uid_map"); e == nil {
 		r.outside = strings.Join(strings.Fields(users), " ") != "0 0 4294967295"

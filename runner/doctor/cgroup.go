@@ -1,39 +1,40 @@
 package doctor
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
+	"math"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
-// cgroups says which version of control groups accounts for this process's memory and processor time.
-func cgroups(root fs.FS) []Fact {
-	text, err := word(root, "proc/self/cgroup")
-	var facts []Fact
-	for _, controller := range []string{"memory", "cpu"} {
-		f := Fact{Topic: "cgroup", Name: controller, Status: Unknown}
-		if err != nil {
-			f.Value = err.Error()
-		} else if f.Value = hierarchy(text, controller); f.Value != "" {
-			f.Status, f.Value = OK, "v1 "+f.Value
-		} else if f.Value = "no hierarchy seen to control it"; unifies(root, controller) {
-			if group := hierarchy(text, ""); group != "" {
-				f.Status, f.Value = OK, "v2 "+group
-			}
-		}
-		facts = append(facts, f)
-	}
-	return facts
+// A group is the control group that accounts for a resource of this process.
+type group struct {
+	version int
+	mount   string // where its hierarchy is mounted, below the root
+	name    string // within the hierarchy, from /
 }
 
-// unifies tells whether the hierarchy of version 2 has the controller; its root lists those that it has.
-func unifies(root fs.FS, controller string) bool {
-	for _, name := range []string{"sys/fs/cgroup/cgroup.controllers", "sys/fs/cgroup/unified/cgroup.controllers"} {
-		if text, err := word(root, name); err == nil && slices.Contains(strings.Fields(text), controller) {
-			return true
+// groupOf finds the group of a controller, such as memory.
+func groupOf(root fs.FS, controller string) (group, error) {
+	text, err := word(root, "proc/self/cgroup")
+	if err != nil {
+		return group{}, err
+	}
+	if name := hierarchy(text, controller); name != "" {
+		return group{1, "sys/fs/cgroup/" + controller, name}, nil
+	}
+	for _, mount := range []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"} {
+		list, err := word(root, mount+"/cgroup.controllers")
+		if name := hierarchy(text, ""); err == nil && name != "" && slices.Contains(strings.Fields(list), controller) {
+			return group{2, mount, name}, nil
 		}
 	}
-	return false
+	return group{}, errors.New("no hierarchy is seen to control it")
 }
 
 // hierarchy finds the group of a controller in /proc/self/cgroup; version 2 has one line for all, which names none.
@@ -45,4 +46,146 @@ func hierarchy(text, controller string) string {
 		}
 	}
 	return ""
+}
+
+// above lists the folders of a group and of those around it, as far as this process sees them: a limit of any of them holds. In a
+// container the name may be one of outside, and the mount is the container's own group.
+func (g group) above(root fs.FS) []string {
+	var dirs []string
+	for name := path.Clean("/" + g.name); ; name = path.Dir(name) {
+		dir := path.Join(g.mount, name)
+		if info, err := fs.Stat(root, dir); err == nil && info.IsDir() {
+			dirs = append(dirs, dir)
+		}
+		if name == "/" {
+			return dirs
+		}
+	}
+}
+
+// cgroups says which groups account for this process's memory and processor time, and what they forbid.
+func cgroups(root fs.FS) []Fact {
+	var facts []Fact
+	for _, controller := range []string{"memory", "cpu"} {
+		f := Fact{Topic: "cgroup", Name: controller}
+		g, err := groupOf(root, controller)
+		if err != nil {
+			facts = append(facts, f.unknown(err))
+			continue
+		}
+		facts = append(facts, f.is(OK, fmt.Sprintf("v%d %s", g.version, g.name)))
+		if len(g.above(root)) == 0 {
+			facts = append(facts, Fact{Topic: "cgroup", Name: controller + " limit"}.unknown(fmt.Errorf("/%s is not to be seen", g.mount)))
+		} else if controller == "memory" {
+			facts = append(facts, memoryLimit(root, g))
+		} else {
+			facts = append(facts, quota(root, g), throttling(root, g))
+		}
+	}
+	return facts
+}
+
+// memoryBound is the least memory that the groups of this process may have and what of it is left; ok is false where nothing bounds it.
+func memoryBound(root fs.FS, g group) (limit, left uint64, ok bool) {
+	names := map[int][2]string{1: {"memory.limit_in_bytes", "memory.usage_in_bytes"}, 2: {"memory.max", "memory.current"}}[g.version]
+	limit, left = math.MaxUint64, math.MaxUint64
+	for _, dir := range g.above(root) {
+		most, err := number(root, dir+"/"+names[0])
+		if err != nil || most >= 1<<62 { // version 1 writes a number near 2⁶³ for none
+			continue
+		}
+		ok, limit = true, min(limit, most)
+		if used, err := number(root, dir+"/"+names[1]); err == nil {
+			left = min(left, most-min(used, most))
+		}
+	}
+	return limit, left, ok
+}
+
+func memoryLimit(root fs.FS, g group) Fact {
+	f := Fact{Topic: "cgroup", Name: "memory limit"}
+	limit, left, ok := memoryBound(root, g)
+	if !ok {
+		return f.is(OK, "none")
+	}
+	text := size(limit)
+	if left <= limit {
+		text += ", " + size(left) + " of it not used (file caches count as used)"
+	}
+	return f.is(Limited, text).lacking("a model and its recording that need more are killed", "raise the group's limit of memory")
+}
+
+// quota tells how many processors' time the groups may take.
+func quota(root fs.FS, g group) Fact {
+	f := Fact{Topic: "cgroup", Name: "cpu limit"}
+	least := math.Inf(1)
+	for _, dir := range g.above(root) {
+		time, period := "max", ""
+		if g.version == 2 {
+			text, _ := word(root, dir+"/cpu.max")
+			time, period, _ = strings.Cut(text, " ")
+		} else {
+			time, _ = word(root, dir+"/cpu.cfs_quota_us")
+			period, _ = word(root, dir+"/cpu.cfs_period_us")
+		}
+		t, err := strconv.ParseFloat(time, 64)
+		p, wrong := strconv.ParseFloat(period, 64)
+		if err == nil && wrong == nil && t > 0 && p > 0 { // max and -1 are none
+			least = min(least, t/p)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return f.is(OK, "none")
+	}
+	cpus, err := allowed(root)
+	if err == nil && least >= float64(cpus) {
+		return f.is(OK, fmt.Sprintf("%.4g processors' time, for %d processors", least, cpus))
+	}
+	return f.is(Limited, fmt.Sprintf("%.4g processors' time", least)).
+		lacking("more threads than that are all stopped for a part of every period", "give llama.cpp fewer threads (-t), or raise the group's quota")
+}
+
+// throttling tells whether the quota has stopped the groups' threads so far.
+func throttling(root fs.FS, g group) Fact {
+	f := Fact{Topic: "cgroup", Name: "throttling"}
+	seen := false
+	var times, stopped uint64
+	for _, dir := range g.above(root) {
+		text, err := word(root, dir+"/cpu.stat")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			n, err := strconv.ParseUint(value, 10, 64)
+			switch {
+			case err != nil:
+			case key == "nr_throttled":
+				seen, times = true, max(times, n)
+			case key == "throttled_usec":
+				stopped = max(stopped, n*1000)
+			case key == "throttled_time":
+				stopped = max(stopped, n)
+			}
+		}
+	}
+	switch {
+	case !seen && strings.Trim(g.name, "/") == "":
+		return f.is(OK, "never, in the root group")
+	case !seen:
+		return f.is(Unknown, "no cpu.stat tells of it")
+	case times == 0:
+		return f.is(OK, "never so far")
+	}
+	return f.is(Limited, fmt.Sprintf("%d times so far, %v in all", times, time.Duration(stopped).Round(time.Millisecond))).
+		lacking("times of operations contain the stops", "give llama.cpp fewer threads (-t), or raise the group's quota")
+}
+
+// number reads a file that holds one.
+func number(root fs.FS, name string) (uint64, error) {
+	text, err := word(root, name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(text, 10, 64)
 }

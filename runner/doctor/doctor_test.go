@@ -70,6 +70,9 @@ var nested = fstest.MapFS{
 	"proc/self/status": file("CapEff:\t000001ffffffffff\n"), "proc/self/uid_map": file("0 100000 65536\n"),
 }
 
+// empty is a machine that shows nothing.
+var empty = fstest.MapFS{}
+
 // TestMachines examines trees of machines that differ.
 func TestMachines(t *testing.T) {
 	disabled := closed{full, map[string]error{"proc/pressure/memory": syscall.EOPNOTSUPP, "sys/kernel/btf/vmlinux": fs.ErrPermission}}
@@ -107,7 +110,7 @@ func TestMachines(t *testing.T) {
 		{full, "cgroup", "cpu", OK, "v2 /user.slice"},
 		{bare, "cgroup", "memory", OK, "v1 /a:b"},
 		{bare, "cgroup", "cpu", OK, "v1 /c"},
-		{nested, "cgroup", "memory", Unknown, "no hierarchy seen to control it"},
+		{nested, "cgroup", "memory", Unknown, "no hierarchy is seen to control it"},
 	} {
 		if f := find(t, Machine(c.machine), c.topic, c.name); f.Status != c.status || f.Value != c.value {
 			t.Errorf("%s is %s %q, want %s %q", c.name, f.Status, f.Value, c.status, c.value)
@@ -117,7 +120,6 @@ func TestMachines(t *testing.T) {
 
 // TestLacks wants a cost and a remedy of what is missing or limited, and of nothing else; an empty machine has nothing.
 func TestLacks(t *testing.T) {
-	empty := fstest.MapFS{}
 	for _, machine := range []fs.FS{full, bare, arm, nested, empty} {
 		for _, f := range Machine(machine) {
 			if lacks := f.Status == Missing || f.Status == Limited; lacks != (f.Costs != "" && f.Remedy != "") || f.Value == "" {

@@ -22,10 +22,10 @@ type Options struct {
 
 // Examine returns the facts in the order of their topics.
 func Examine(o Options) []Fact {
-	return slices.Concat(engine(o), object(o), Machine(o.Root))
+	return slices.Concat(engine(o), object(o), output(o), Machine(o.Root), speed(o))
 }
 
 // Machine returns the facts that stand in the files of a machine.
 func Machine(root fs.FS) []Fact {
-	return slices.Concat(kernel(root), capabilities(root), counters(root), cgroups(root))
+	return slices.Concat(hardware(root), cgroups(root), kernel(root), capabilities(root), counters(root))
 }

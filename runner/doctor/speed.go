@@ -1,0 +1,82 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/llamatap/llamatap/bench/machine"
+)
+
+// Bounds of what is measured. The disk is written twice.
+const (
+	diskTime    = 900 * time.Millisecond
+	diskBytes   = 128 << 20
+	memoryTime  = 900 * time.Millisecond
+	memoryBytes = 768 << 20
+)
+
+// speed measures the disk of the output folder, and the memory.
+func speed(o Options) []Fact {
+	if o.Quick {
+		return nil
+	}
+	var facts []Fact
+	dir, err := standing(o.Out)
+	for _, kind := range []struct {
+		name    string
+		measure func(string, machine.Limit) (machine.Rate, error)
+	}{{"buffered write", machine.Buffered}, {"direct write", machine.Direct}} {
+		f := Fact{Topic: "speed", Name: kind.name}
+		if err != nil {
+			facts = append(facts, f.unknown(err))
+			continue
+		}
+		r, err := kind.measure(dir, machine.Limit{Time: diskTime, Bytes: diskBytes})
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			f = f.is(Missing, oneLine(err.Error())).lacking("recordings go through the page cache", "--tap-out on another file system (ext4, xfs)")
+		case err != nil:
+			f = f.unknown(err)
+		default:
+			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %v", perSecond(r), size(uint64(r.Bytes)), r.Time.Round(time.Millisecond)))
+		}
+		facts = append(facts, f)
+	}
+	return append(facts, bandwidth(o.Root)...)
+}
+
+// bandwidth measures the memory with at most an eighth of what is free of it.
+func bandwidth(root fs.FS) []Fact {
+	all, one := Fact{Topic: "speed", Name: "memory"}, Fact{Topic: "speed", Name: "memory, one core"}
+	bytes, err := available(root)
+	if g, wrong := groupOf(root, "memory"); wrong == nil {
+		if _, left, ok := memoryBound(root, g); ok {
+			bytes = min(bytes, left)
+		}
+	}
+	var m machine.Memory
+	if err == nil {
+		m, err = machine.MeasureMemory(machine.Limit{Time: memoryTime, Bytes: int64(min(bytes/8, memoryBytes))})
+	}
+	if err != nil {
+		return []Fact{all.unknown(err), one.unknown(err)}
+	}
+	text := fmt.Sprintf("%s: STREAM triad, threads: %d, arrays of %s", perSecond(m.Triad), m.Threads, size(uint64(m.ArrayBytes)))
+	switch {
+	case m.CacheBytes == 0:
+		text += "; the caches' size is not known, some of it may be theirs"
+	case m.Cached():
+		text += fmt.Sprintf("; the caches are %s, some of it may be theirs", size(uint64(m.CacheBytes)))
+	}
+	return []Fact{all.is(OK, text), one.is(OK, perSecond(m.Copy)+" copied")}
+}
+
+// perSecond writes a rate in powers of 1000, as disks and memories are sold.
+func perSecond(r machine.Rate) string {
+	if rate := r.PerSecond(); rate < 1e9 {
+		return fmt.Sprintf("%.0f MB/s", rate/1e6)
+	}
+	return fmt.Sprintf("%.2f GB/s", r.PerSecond()/1e9)
+}
