@@ -19,7 +19,6 @@ func (r *run) complete(prompt string) error {
 			return err
 		}
 	}
-	r.result.Seed = r.sampler.Seed() // a random one is drawn anew after the warm-up
 	if tokens, err = r.openCache(prompt, tokens); err != nil {
 		return err
 	}

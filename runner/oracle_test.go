@@ -31,6 +31,16 @@ import (
 // stock runs llama-completion with these arguments and returns the text that it generated.
 func stock(t *testing.T, args ...string) string {
 	t.Helper()
+	text, err := tryStock(t, args...)
+	if err != nil {
+		t.Fatalf("llama-completion %q: %v", args, err)
+	}
+	return text
+}
+
+// tryStock is stock for arguments with which llama-completion may fail.
+func tryStock(t *testing.T, args ...string) (string, error) {
+	t.Helper()
 	args = append([]string{"-no-cnv", "--no-display-prompt"}, args...)
 	tool := testenv.NeedTool(t, "llama-completion")
 	for range 10 {
@@ -39,17 +49,17 @@ func stock(t *testing.T, args ...string) string {
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("llama-completion %q: %v\n%s", args, err, stderr.String())
+			return "", fmt.Errorf("%w\n%s", err, stderr.String())
 		}
 		if text, whole := bytes.CutSuffix(out, []byte("\n\n")); whole {
 			text = savingLine.ReplaceAll(text, nil)
 			text, _ = bytes.CutSuffix(text, []byte(" [end of text]\n"))
-			return string(text)
+			return string(text), nil
 		}
 		t.Logf("llama-completion lost the end of its output, as it does on a busy machine: its log thread is not waited for")
 	}
 	t.Fatalf("llama-completion %q never wrote its whole output", args)
-	return ""
+	return "", nil
 }
 
 // savingLine is what llama-completion writes behind the text with --prompt-cache-all.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"time"
 
@@ -116,6 +117,10 @@ func (r *run) load() (err error) {
 // makeSampler makes the sampler from the settings and what the model recommends, and what looks for reverse prompts.
 func (r *run) makeSampler() (err error) {
 	r.sampling = modelSampling(r.Config, r.model, r.Stderr)
+	if r.sampling.Seed == config.RandomSeed { // one for all samplers, so that the run can be repeated
+		r.sampling.Seed = rand.Uint32N(config.RandomSeed)
+	}
+	r.result.Seed = r.sampling.Seed
 	warnSampling(&r.sampling, r.model.Vocab(), r.Stderr)
 	r.result.SamplesChance = r.sampling.Chance()
 	if r.sampler, err = newSampler(r.model.Vocab(), &r.sampling, r.Config.Escape); err != nil {

@@ -111,15 +111,22 @@ func TestSamplersLong(t *testing.T) {
 	}
 }
 
-// TestRandomSeed repeats a run with the seed that it told.
+// TestRandomSeed repeats a run with the seed that it told, which all of its samplers had.
 func TestRandomSeed(t *testing.T) {
-	args := []string{"-p", "func (r *Reader) ", "-n", "30", "-t", "1", "--temp", "3", "-s"}
-	want, r := ours(t, append(args, "-1")...)
-	if got, _ := ours(t, append(args, fmt.Sprint(r.Seed))...); got != want {
-		t.Errorf("with seed %d: %q, before: %q", r.Seed, got, want)
-	}
-	if other, second := ours(t, append(args, "-1")...); second.Seed == r.Seed || other == want {
-		t.Errorf("seed %d was drawn twice", r.Seed)
+	for name, args := range map[string][]string{
+		"dist": {"--temp", "3"}, "xtc": {"--temp", "3", "--xtc-probability", "0.5", "--xtc-threshold", "0.01"},
+		"adaptive_p": {"--samplers", "xtc;adaptive_p", "--adaptive-target", "0.3", "--xtc-probability", "0.5", "--xtc-threshold", "0.01"}, "mirostat": {"--mirostat", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"-p", "func (r *Reader) ", "-n", "30", "-t", "1"}, args...)
+			want, r := ours(t, append(args, "-s", "-1")...)
+			if got, again := ours(t, append(args, "-s", fmt.Sprint(r.Seed))...); got != want || again.Seed != r.Seed {
+				t.Errorf("with seed %d: %q, before: %q", r.Seed, got, want)
+			}
+			if other, second := ours(t, append(args, "-s", "-1")...); second.Seed == r.Seed || other == want {
+				t.Errorf("seed %d was drawn twice", r.Seed)
+			}
+		})
 	}
 }
 

@@ -126,5 +126,6 @@ func (s *Sampler) Reset() {
 	}
 }
 
-// Seed is the seed that the chain really uses, also where RandomSeed was asked for.
+// Seed is the seed of the last sampler of the chain that tells one, also where RandomSeed was asked for; AddAdaptive's tells none, and
+// then it is RandomSeed.
 func (s *Sampler) Seed() uint32 { return uint32(C.llama_sampler_get_seed(s.c.chain)) }
