@@ -4,14 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 func samplingOptions() []llamaOption {
-	anyNumber := func(field func(*Run) *float32) func(*Run, string) error {
-		return number32(field, math.Inf(-1), math.Inf(1))
-	}
+	return slices.Concat(chainOptions(), penaltyOptions(), choiceOptions())
+}
+
+func anyNumber(field func(*Run) *float32) func(*Run, string) error {
+	return number32(field, math.Inf(-1), math.Inf(1))
+}
+
+// chainOptions are the order of the samplers, and those that leave unlikely tokens out.
+func chainOptions() []llamaOption {
 	return []llamaOption{
 		{section: "sampling", key: "seed", names: []string{"s", "seed"}, form: "SEED", byDef: "-1", help: "seed of the random numbers; -1: a random one", set: setSeed},
 		{key: "samplers", names: []string{"samplers"}, form: "SAMPLERS", byDef: defaultSamplers,
@@ -35,6 +42,12 @@ func samplingOptions() []llamaOption {
 			help: "probability from which it removes them, all but the least likely; above 0.5: none", set: number32(func(r *Run) *float32 { return &r.XTCThreshold }, 0, 1)},
 		{key: "typical", names: []string{"typical", "typical-p"}, form: "N", byDef: "1.00",
 			help: "keep the tokens of most typical information that together have this probability; 1: all", set: number32(func(r *Run) *float32 { return &r.TypicalP }, 0, 1)},
+	}
+}
+
+// penaltyOptions are those of the samplers that look back at the text.
+func penaltyOptions() []llamaOption {
+	return []llamaOption{
 		{key: "repeat-last-n", names: []string{"repeat-last-n"}, form: "N", byDef: "64",
 			help: "how many last tokens the penalties look at; 0: none", set: integer(func(r *Run) *int { return &r.RepeatLastN }, 0, "0 for none, or a number of tokens")},
 		{key: "repeat-penalty", names: []string{"repeat-penalty"}, form: "N", env: "LLAMA_ARG_REPEAT_PENALTY", byDef: "1.00",
@@ -53,6 +66,12 @@ func samplingOptions() []llamaOption {
 			help: "how many last tokens DRY looks at; 0: none", set: integer(func(r *Run) *int { return &r.DryLastN }, 0, "0 for none, or a number of tokens")},
 		{key: "dry-sequence-breaker", names: []string{"dry-sequence-breaker"}, form: "STRING",
 			help: `text that ends a repetition, in place of \n : " and *; may be given several times; none: no such text`, set: addDryBreaker},
+	}
+}
+
+// choiceOptions are those of the temperature's range, of the samplers that choose, and of what is allowed at all.
+func choiceOptions() []llamaOption {
+	return []llamaOption{
 		{key: "adaptive-target", names: []string{"adaptive-target"}, form: "N", byDef: "-1.00",
 			help: "adaptive_p prefers tokens near this probability; negative: none", set: number32(func(r *Run) *float32 { return &r.AdaptiveTarget }, math.Inf(-1), 1)},
 		{key: "adaptive-decay", names: []string{"adaptive-decay"}, form: "N", byDef: "0.90",

@@ -18,7 +18,6 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -54,24 +53,27 @@ func writeTensors(t *testing.T, name string, meta map[string]any, tensors []gguf
 	return path
 }
 
-// loraOf writes a random LoRA adapter of rank 4 for the embedded model's tensors with this suffix.
-func loraOf(t *testing.T, suffix string, deviation float64) string {
+// loraOf writes a random LoRA adapter of rank 4 for the tensors of a model with this suffix.
+func loraOf(t *testing.T, model, suffix string, deviation float64) string {
 	t.Helper()
-	base, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
+	base, err := gguf.Open(model)
 	if err != nil {
 		t.Fatal(err)
 	}
+	meta := loraMeta()
+	meta["general.architecture"], _ = base.Metadata.Text("general.architecture")
 	var tensors []gguf.Tensor
 	for _, w := range base.Tensors {
 		if strings.HasSuffix(w.Name, suffix) {
-			tensors = append(tensors, gguf.Tensor{Name: w.Name + ".lora_a", Type: gguf.F32, Shape: []int64{w.Shape[0], 4}},
-				gguf.Tensor{Name: w.Name + ".lora_b", Type: gguf.F32, Shape: []int64{4, w.Shape[1]}})
+			experts := w.Shape[2:]
+			tensors = append(tensors, gguf.Tensor{Name: w.Name + ".lora_a", Type: gguf.F32, Shape: append([]int64{w.Shape[0], 4}, experts...)},
+				gguf.Tensor{Name: w.Name + ".lora_b", Type: gguf.F32, Shape: append([]int64{4, w.Shape[1]}, experts...)})
 		}
 	}
 	if len(tensors) == 0 {
 		t.Fatalf("no tensor is called …%s", suffix)
 	}
-	return writeTensors(t, "lora"+suffix+".gguf", loraMeta(), tensors, deviation)
+	return writeTensors(t, "lora"+suffix+".gguf", meta, tensors, deviation)
 }
 
 func loraMeta() map[string]any {
@@ -99,7 +101,7 @@ func changed(t *testing.T, args ...string) {
 }
 
 func TestLora(t *testing.T) {
-	query, down := loraOf(t, "attn_q.weight", 0.3), loraOf(t, "ffn_down.weight", 0.2)
+	query, down := loraOf(t, testenv.Model(t), "attn_q.weight", 0.3), loraOf(t, testenv.Model(t), "ffn_down.weight", 0.2)
 	for name, args := range map[string][]string{
 		"one": {"--lora", query}, "scaled": {"--lora-scaled", down + ":0.5"}, "negative": {"--lora-scaled", query + ":-1.5"},
 		"two": {"--lora", query + "," + down}, "two flags": {"--lora", query, "--lora-scaled", down + ":2"},
@@ -109,12 +111,22 @@ func TestLora(t *testing.T) {
 	same(t, "-m", testenv.Model(t), "-p", "func", "-n", "20", "--temp", "0", "-t", "1", "--lora-scaled", query+":0")
 }
 
+// TestLoraOfExperts has a third dimension, one for each expert.
+func TestLoraOfExperts(t *testing.T) {
+	model := synthetic(t, "qwen3moe")
+	args := []string{"-m", model, "-p", "func main", "-n", "30", "--temp", "0", "-t", "1", "-c", "256"}
+	plain, _ := ours(t, args...)
+	if text, _ := sameText(t, append(args, "--lora", loraOf(t, model, "ffn_up_exps.weight", 1))...); text == plain {
+		t.Error("the adapter changes nothing")
+	}
+}
+
 func TestControlVector(t *testing.T) {
 	one, two := controlVector(t, 256, 1, 2, 3, 4, 5), controlVector(t, 256, 3)
 	for name, args := range map[string][]string{
 		"one": {"--control-vector", one}, "scaled": {"--control-vector-scaled", one + ":-3"}, "two": {"--control-vector", one, "--control-vector-scaled", two + ":2"},
 		"range": {"--control-vector", one, "--control-vector-layer-range", "2", "4"}, "to the end": {"--control-vector", one, "--control-vector-layer-range", "4", "0"},
-		"with an adapter": {"--control-vector", one, "--lora", loraOf(t, "attn_v.weight", 0.3)},
+		"with an adapter": {"--control-vector", one, "--lora", loraOf(t, testenv.Model(t), "attn_v.weight", 0.3)},
 	} {
 		t.Run(name, func(t *testing.T) { changed(t, args...) })
 	}
