@@ -97,7 +97,8 @@ func TestDoctorAsRoot(t *testing.T) {
 }
 
 // seenByRoot are facts that hold on every machine of CI, for root.
-var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON", "speed buffered write", "speed memory"}
+var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON", "sensors bpf program",
+	"sensors bpf ring buffer", "sensors page faults", "sensors low priority", "speed buffered write", "speed memory"}
 
 // TestDoctorWithoutRights runs as nobody, from a folder that nobody may read, a build without llama.cpp: it says what is missing.
 func TestDoctorWithoutRights(t *testing.T) {
@@ -128,6 +129,39 @@ func TestDoctorWithoutRights(t *testing.T) {
 	for _, name := range []string{"llama.cpp library", "tap object", "output folder", "rights CAP_BPF"} {
 		if all[name] != "missing" {
 			t.Errorf("%s is %q", name, all[name])
+		}
+	}
+}
+
+// TestDoctorAsNobody runs the very build as nobody, where nobody may read it: llama.cpp is there, the kernel's events are not.
+func TestDoctorAsNobody(t *testing.T) {
+	testenv.NeedRoot(t)
+	cmd := exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", os.TempDir())
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	probe := exec.Command(cmd.Path, "help")
+	probe.Dir, probe.SysProcAttr = cmd.Dir, cmd.SysProcAttr
+	if err := probe.Run(); err != nil {
+		testenv.Beyond(t, "a checkout that every user may read", err.Error())
+	}
+	facts, code, _ := examine(t, cmd)
+	all := statuses(facts)
+	if code != 0 || all["llama.cpp devices"] != "ok" || all["tap shared memory"] != "ok" || all["rights CAP_BPF"] != "missing" {
+		t.Errorf("exit status %d: %v", code, facts)
+	}
+}
+
+// TestDoctorLimits lowers the size that files may have below the tap's default memory, and below any.
+func TestDoctorLimits(t *testing.T) {
+	for _, c := range []struct {
+		blocks string
+		status doctor.Status
+		code   int
+	}{{"100", doctor.Missing, 1}, {"20000", doctor.Limited, 0}} {
+		cmd := exec.Command("sh", "-c", "ulimit -f "+c.blocks+` && exec "$0" doctor --json --quick --tap-out "$1"`, testenv.NeedBinary(t), t.TempDir())
+		facts, code, _ := examine(t, cmd)
+		if got := statuses(facts)["tap shared memory"]; got != c.status || code != c.code {
+			t.Errorf("ulimit -f %s: %s, exit status %d", c.blocks, got, code)
 		}
 	}
 }

@@ -199,24 +199,28 @@ func mapped(maps string, starts ...string) string {
 }
 
 // object looks at the tap as a program preloads it.
-func object(o Options) []Fact {
+func object(path string) Fact {
 	f := Fact{Topic: "tap", Name: "object"}
 	if runtime.GOOS != "linux" {
-		return []Fact{f.is(Missing, "there is none for "+runtime.GOOS).lacking("no recording; what was recorded elsewhere can be read", "record on Linux")}
+		return f.is(Missing, "there is none for "+runtime.GOOS).lacking("no recording; what was recorded elsewhere can be read", "record on Linux")
 	}
 	const costs, remedy = "no recording of llama.cpp's own programs, nor with exec", "make build, which makes it beside the binary"
-	l, err := open(o.Tap)
-	if absentFile(o.Tap) {
-		return []Fact{f.is(Missing, o.Tap+" is not there").lacking(costs, remedy)}
-	} else if err != nil {
-		return []Fact{f.is(Missing, oneLine(err.Error())).lacking(costs, remedy)}
+	l, err := open(path)
+	switch {
+	case absentFile(path):
+		return f.is(Missing, path+" is not there").lacking(costs, remedy)
+	case errors.Is(err, fs.ErrPermission):
+		return f.is(Missing, oneLine(err.Error())).lacking(costs, "make it readable for this user")
+	case err != nil:
+		return f.is(Missing, oneLine(err.Error())).lacking(costs, remedy)
 	}
 	defer l.file.Close()
 	got, err := l.numbers("tap_build", 2)
 	if want := tapBuild(); err != nil || !slices.Equal(got, want[:]) {
-		return []Fact{f.is(Missing, fmt.Sprintf("%s is of another llamatap: its shared memory is %d, this one's %d", o.Tap, got, want)).lacking(costs, remedy)}
+		return f.is(Missing, fmt.Sprintf("%s is not of this llamatap, whose shared memory has version %d and a header of %d bytes", path, want[0], want[1])).
+			lacking(costs, remedy)
 	}
-	return []Fact{f.is(OK, fmt.Sprintf("%s, for shared memory version %d", o.Tap, got[0]))}
+	return f.is(OK, fmt.Sprintf("%s, for shared memory version %d", path, got[0]))
 }
 
 func absentFile(path string) bool {

@@ -159,25 +159,24 @@ func TestObject(t *testing.T) {
 		testenv.Beyond(t, "Linux", runtime.GOOS)
 	}
 	tap := filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
-	look := func(path string) Fact { return object(Options{Tap: path})[0] }
-	if f := look(tap); f.Status != OK {
+	if f := object(tap); f.Status != OK {
 		t.Errorf("%+v", f)
 	}
-	if f := look(filepath.Join(t.TempDir(), "none")); f.Status != Missing || !strings.HasSuffix(f.Value, "is not there") {
+	if f := object(filepath.Join(t.TempDir(), "none")); f.Status != Missing || !strings.HasSuffix(f.Value, "is not there") {
 		t.Errorf("%+v", f)
 	}
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if f := look(script); f.Status != Missing || f.Costs == "" {
+	if f := object(script); f.Status != Missing || f.Costs == "" {
 		t.Errorf("%+v", f)
 	}
 	other := filepath.Join(t.TempDir(), "other.so")
 	if err := os.WriteFile(other, rebuilt(t, tap), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if f := look(other); f.Status != Missing || !strings.Contains(f.Value, "is of another llamatap") {
+	if f := object(other); f.Status != Missing || !strings.Contains(f.Value, "is not of this llamatap") {
 		t.Errorf("%+v", f)
 	}
 }

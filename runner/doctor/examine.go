@@ -22,7 +22,7 @@ type Options struct {
 
 // Examine returns the facts in the order of their topics.
 func Examine(o Options) []Fact {
-	return slices.Concat(engine(o), object(o), output(o), Machine(o.Root), speed(o))
+	return slices.Concat(engine(o), []Fact{object(o.Tap), shared()}, output(o), Machine(o.Root), sensors(o.Root), speed(o))
 }
 
 // Machine returns the facts that stand in the files of a machine.

@@ -33,7 +33,7 @@ type Fact struct {
 // One that is limited lets it record.
 var Essential = [][2]string{
 	{"llama.cpp", "library"}, {"llama.cpp", "devices"}, {"entry points", "graphs"}, {"entry points", "tensors"},
-	{"tap", "object"}, {"output", "folder"},
+	{"tap", "object"}, {"tap", "shared memory"}, {"output", "folder"},
 }
 
 // essential tells whether a recording needs f.
