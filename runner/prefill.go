@@ -14,11 +14,12 @@ func (r *run) tokenize(prompt string) ([]llama.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPrompt, err)
 	}
-	if len(tokens) == 0 && r.Config.PromptCache == "" {
-		if !vocab.AddsBegin() {
-			return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
-		}
+	switch {
+	case len(tokens) > 0:
+	case vocab.AddsBegin():
 		tokens = append(tokens, vocab.Begin())
+	case r.Config.PromptCache == "": // which may hold some
+		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
 	}
 	return tokens, r.checkLength(tokens)
 }
