@@ -1,0 +1,202 @@
+package result
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+func at[T any](v T) *T { return &v }
+
+// rows are two: one with everything and characters that forms must quote, one with what every row has.
+func rows() []Row {
+	full := New()
+	full.BuildCommit, full.BuildNumber, full.Backends, full.ModelFile = at("abc"), at(7), "CPU", `a "b", 'c'|.gguf`
+	full.ModelType, full.ModelSize, full.Parameters = "llama 1B", 1<<30, 1e9
+	full.Threads, full.Batch, full.MicroBatch, full.TypeK, full.TypeV, full.FlashAttn = 2, 2048, 512, "f16", "f16", -1
+	full.Prompt, full.Gen, full.SamplesNS = 6, 4, []int64{1e9, 2e9, 4e9}
+	full.PromptName, full.Tap, full.TapFlags = at("a"), at("b"), at("--tap-layers=0")
+	full.MedianTS, full.LowTS, full.HighTS = at(5.0), at(4.0), at(6.0)
+	full.FirstNS, full.TokenP50, full.TokenP90, full.TokenP99 = at(int64(1e6)), at(int64(1)), at(int64(2)), at(int64(3))
+	full.Captured, full.Stored, full.Recorded, full.OwnNS = at(uint64(100)), at(uint64(50)), at(int64(10)), at(int64(1))
+	full.WaitNS, full.GraphNS, full.Lost = at(int64(0)), at(int64(100)), at(uint64(0))
+	plain := New()
+	plain.Backends, plain.ModelType, plain.Threads, plain.Gen, plain.SamplesNS = "CPU", "llama 1B", 2, 8, []int64{1e9}
+	plain.Batch, plain.MicroBatch, plain.TypeK, plain.TypeV, plain.FlashAttn = 2048, 512, "f16", "f16", -1
+	full.Summarise()
+	plain.Summarise()
+	return []Row{full, plain}
+}
+
+func written(t *testing.T, format string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, format, rows()); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestSummarise(t *testing.T) {
+	r := rows()[0]
+	if r.AvgNS != 2333333333 || r.StddevNS != 1527525231 || math.Abs(r.AvgTS-17.5/3) > 1e-9 || math.Abs(r.StddevTS-3.818813) > 1e-6 {
+		t.Errorf("%d ± %d ns, %f ± %f t/s", r.AvgNS, r.StddevNS, r.AvgTS, r.StddevTS)
+	}
+	if one := rows()[1]; one.StddevNS != 0 || one.StddevTS != 0 || one.AvgTS != 8 {
+		t.Errorf("one sample: %+v", one)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	table, err := csv.NewReader(strings.NewReader(written(t, "csv"))).ReadAll()
+	if err != nil || len(table) != 3 || !slices.Equal(table[0], names()) {
+		t.Fatalf("%v, %q", err, table)
+	}
+	for i, c := range columns {
+		want := rows()
+		if table[1][i] != c.text(&want[0]) || table[2][i] != c.text(&want[1]) {
+			t.Errorf("%s: %q and %q", c.name, table[1][i], table[2][i])
+		}
+	}
+}
+
+// TestJSON reads both forms again: nothing is lost, and what is absent has no key.
+func TestJSON(t *testing.T) {
+	for _, format := range []string{"json", "jsonl"} {
+		text := written(t, format)
+		got, err := Read(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again bytes.Buffer
+		if err := Write(&again, format, got); err != nil || again.String() != text {
+			t.Errorf("%s: %v\n%s\n%s", format, err, again.String(), text)
+		}
+	}
+	var plain []map[string]any
+	if err := json.Unmarshal([]byte(written(t, "json")), &plain); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"build_commit", "tap", "ttft_ns", "captured_bytes", "environment"} {
+		if _, there := plain[1][key]; there {
+			t.Errorf("%s stands in a row that lacks it", key)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for _, text := range []string{"", "[]", "x", `[{"n_gen": 1}]`, `{"samples_ns": [1]}`, "[1]"} {
+		if _, err := Read(strings.NewReader(text)); !errors.Is(err, ErrNoRows) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if err := Write(&bytes.Buffer{}, "xml", rows()); err == nil {
+		t.Error("xml is a form")
+	}
+}
+
+// TestMarkdown has columns for what differs from llama-bench's defaults, and none for what does not.
+func TestMarkdown(t *testing.T) {
+	lines := strings.Split(written(t, "md"), "\n")
+	if !strings.HasPrefix(lines[3], "| llama 1B                       |   0.00 MiB |     0.00 M | CPU        |       2 |             tg8 |          8.00 ± 0.00 |") {
+		t.Errorf("row: %s", lines[3])
+	}
+	for i, line := range lines[:4] {
+		if n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); n != strings.Count(lines[0], "|") {
+			t.Errorf("line %d has %d bars: %s", i, n, line)
+		}
+	}
+	more := rows()
+	more[1].Batch, more[1].FlashAttn = 64, 1
+	var out bytes.Buffer
+	if err := Write(&out, "md", more); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "| threads | n_batch |  fa |") {
+		t.Errorf("settings that vary have no column:\n%s", out.String())
+	}
+}
+
+// stock is what llama-bench itself writes of a test that takes milliseconds.
+func stock(t *testing.T, format string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(testenv.NeedLlama(t), "run", "llama-bench")
+	args = append([]string{"-m", testenv.Model(t), "-p", "2", "-n", "1", "-r", "1", "-t", "1", "-o", format}, args...)
+	out, err := exec.Command(path, args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestStockColumns compares with llama-bench: its columns come first, in its order, with its types and heads.
+func TestStockColumns(t *testing.T) {
+	head := func(text string) string { line, _, _ := strings.Cut(text, "\n"); return line }
+	for _, format := range []string{"csv", "md"} {
+		if want := head(stock(t, format)); !strings.HasPrefix(head(written(t, format)), want) {
+			t.Errorf("%s: %s does not begin with %s", format, head(written(t, format)), want)
+		}
+	}
+	if want := strings.Split(head(stock(t, "csv")), ","); len(want) != llamaColumns || !slices.Equal(want, names()[:llamaColumns]) {
+		t.Errorf("columns %q, want %q", names()[:llamaColumns], want)
+	}
+	table, _, _ := strings.Cut(stock(t, "sql"), "\n);")
+	if !strings.HasPrefix(written(t, "sql"), table+",\n") {
+		t.Errorf("sql does not begin with %s", table)
+	}
+	flags := []string{"-b", "64", "-ub", "32", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"}
+	other := New()
+	other.Backends, other.Batch, other.MicroBatch, other.TypeK, other.TypeV, other.FlashAttn = "CPU", 64, 32, "q8_0", "q8_0", 1
+	var out bytes.Buffer
+	if err := Write(&out, "md", []Row{other}); err != nil {
+		t.Fatal(err)
+	}
+	if want := head(stock(t, "md", flags...)); !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%s does not begin with %s", head(out.String()), want)
+	}
+}
+
+// TestStockJSON reads what llama-bench wrote.
+func TestStockJSON(t *testing.T) {
+	for _, format := range []string{"json", "jsonl"} {
+		got, err := Read(strings.NewReader(stock(t, format)))
+		if err != nil || len(got) != 2 || got[0].Test() != "pp2" || got[1].Test() != "tg1" || got[0].AvgTS <= 0 || got[0].BuildNumber == nil {
+			t.Errorf("%s: %v, %+v", format, err, got)
+		}
+		other := New()
+		first := got[0]
+		if first.Poll != other.Poll || first.CPUMask != other.CPUMask || first.Repack != other.Repack || first.LazyMode != other.LazyMode ||
+			first.LoadMode != other.LoadMode || first.SplitMode != other.SplitMode || first.Devices != other.Devices ||
+			first.TensorSplit != other.TensorSplit || first.TensorBuffers != other.TensorBuffers {
+			t.Errorf("New gives other defaults than llama-bench:\n%+v\n%+v", other, first)
+		}
+	}
+}
+
+// TestSQL loads our rows and llama-bench's into one table.
+func TestSQL(t *testing.T) {
+	python := testenv.NeedPython(t, "sqlite3")
+	cmd := exec.Command(python, "-c", `
+import sqlite3, sys
+db = sqlite3.connect(":memory:")
+db.executescript(sys.stdin.read())
+print(*db.execute("select count(*), count(tap), max(typeof(avg_ts)), max(typeof(n_gen)) from llama_bench").fetchone())
+print(*db.execute("select model_filename from llama_bench where tap is not null").fetchone())`)
+	cmd.Stdin = strings.NewReader(written(t, "sql") + stock(t, "sql"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if want := "4 1 real integer\n" + `a "b", 'c'|.gguf` + "\n"; string(out) != want {
+		t.Errorf("%s, want %s", out, want)
+	}
+}
