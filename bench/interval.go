@@ -54,10 +54,13 @@ const (
 	Unresolved Verdict = "not resolved on this machine"
 )
 
+// fewestPairs is how many pairs resolve something: of fewer, the interval holds the true median too rarely.
+const fewestPairs = 6
+
 // AtLeast judges a gate that the ratio must reach. Fewer than six pairs resolve nothing.
 func (i Interval) AtLeast(gate float64) Verdict {
 	switch {
-	case i.Pairs < 6:
+	case i.Pairs < fewestPairs:
 		return Unresolved
 	case i.Low >= gate:
 		return Passed

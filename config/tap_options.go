@@ -38,6 +38,15 @@ func (o *option) env() string {
 }
 func (o *option) key() string { return strings.ReplaceAll(o.name, "-", "_") }
 
+// TapVariables lists the environment variables that the tap's settings can be given by.
+func TapVariables() []string {
+	names := make([]string, len(tapOptions))
+	for i := range tapOptions {
+		names[i] = tapOptions[i].env()
+	}
+	return names
+}
+
 // tapOptions is the table, in the order of help.
 var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), fileOptions())
 

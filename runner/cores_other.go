@@ -4,5 +4,5 @@ package runner
 
 import "runtime"
 
-// cores is the number of processors; only Linux tells how many of them share a core.
-func cores() int { return runtime.NumCPU() }
+// Cores is the number of processors; only Linux tells how many of them share a core.
+func Cores() int { return runtime.NumCPU() }

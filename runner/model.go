@@ -117,7 +117,7 @@ func contextParams(cfg *config.Run) (p llama.ContextParams, err error) {
 	p.Size, p.Batch, p.MicroBatch, p.NoPerf = cfg.Context, cfg.Batch, cfg.MicroBatch, true
 	p.Threads = cfg.Threads
 	if p.Threads == 0 {
-		p.Threads = cores()
+		p.Threads = Cores()
 	}
 	p.BatchThreads = cfg.BatchThreads
 	if p.BatchThreads == 0 {

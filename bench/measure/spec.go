@@ -3,6 +3,8 @@ package measure
 import (
 	"errors"
 	"fmt"
+
+	"github.com/llamatap/llamatap/cgo/llama"
 )
 
 // Spec says what a measuring process measures. Lengths are in tokens.
@@ -42,7 +44,13 @@ func (s *Spec) Check() error {
 	case s.Repetitions < 1:
 		return fmt.Errorf("%d repetitions: give at least 1", s.Repetitions)
 	}
-	return nil
+	for _, text := range []string{s.TypeK, s.TypeV} {
+		if _, err := llama.ParseCacheType(text); err != nil {
+			return err
+		}
+	}
+	_, err := llama.ParseFlashAttention(s.FlashAttention)
+	return err
 }
 
 // Line is one line of a measuring process's output: one of its fields is set. The first line has Subject.

@@ -3,11 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/llamatap/llamatap/bench"
 )
 
-// runBench is one of the benchmarks: without arguments the table of what the tap costs.
+// runBench is one of the benchmarks: without arguments the table of what the tap costs, with flags a model's.
 func runBench(args []string) error {
 	if level := os.Getenv(bench.LoadVariable); level != "" {
 		return runLoad(level)
@@ -18,8 +19,13 @@ func runBench(args []string) error {
 	switch args[0] {
 	case "tap":
 		return runBenchTap(args[1:])
+	case "compare":
+		return runBenchCompare(args[1:])
 	case "measure":
 		return runBenchMeasure(args[1:])
 	}
-	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are tap and measure", args[0])}
+	if strings.HasPrefix(args[0], "-") {
+		return runBenchScript(args)
+	}
+	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are tap and compare, and flags ('llamatap bench --help')", args[0])}
 }

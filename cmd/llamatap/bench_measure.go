@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 
 	"github.com/llamatap/llamatap/bench/measure"
 	"github.com/llamatap/llamatap/cgo/tap"
@@ -13,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/runner"
 )
 
-// runBenchMeasure is a measuring process: one test of one model, described as JSON, and its times as JSON lines on stdout. With a
+// runBenchMeasure is a measuring process: one test of one model, described as JSON or in a file of it, and its times as JSON lines on stdout. With a
 // recorder it is the collector, and the model runs in a child, as with run.
 func runBenchMeasure(args []string) error {
 	recorders := &config.Tap{}
@@ -22,10 +23,10 @@ func runBenchMeasure(args []string) error {
 		return exitStatus{Code: 2, Err: err}
 	}
 	if len(rest) != 1 {
-		return exitStatus{Code: 2, Err: errors.New("usage: llamatap bench measure [--tap-…] '{\"model\": …}', which llamatap bench starts itself")}
+		return exitStatus{Code: 2, Err: errors.New("usage: llamatap bench measure [--tap-…] FILE, which llamatap bench starts itself")}
 	}
-	var spec measure.Spec
-	if err := json.Unmarshal([]byte(rest[0]), &spec); err != nil {
+	spec, err := readSpec(rest[0])
+	if err != nil {
 		return exitStatus{Code: 2, Err: fmt.Errorf("read what to measure: %w", err)}
 	}
 	recorded := tap.Recording()
@@ -48,6 +49,17 @@ func runBenchMeasure(args []string) error {
 	cmd := exec.Command(self, "bench", "measure", rest[0])
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return record(recorders, cmd, append([]string{"bench", "measure"}, args...))
+}
+
+// readSpec reads what to measure from JSON or from a file of it, for a prompt may be longer than an argument.
+func readSpec(argument string) (spec measure.Spec, err error) {
+	text := []byte(argument)
+	if !strings.HasPrefix(argument, "{") {
+		if text, err = os.ReadFile(argument); err != nil {
+			return spec, err
+		}
+	}
+	return spec, json.Unmarshal(text, &spec)
 }
 
 // measureModel is what the process that holds the model does.

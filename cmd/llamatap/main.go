@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 )
 
+// version is llamatap's, set by the linker where the build knows one.
+var version = "devel"
+
 // command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus sets the
 // process's exit status.
 type command struct {
@@ -31,7 +34,7 @@ func commands() []command {
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
 		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},
-		{"bench", "measure what the tap costs, as ratios of paired runs", runBench},
+		{"bench", "measure models as llama-bench does, and what the tap costs", runBench},
 		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
 	}
 }

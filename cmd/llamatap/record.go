@@ -24,9 +24,6 @@ import (
 	"github.com/llamatap/llamatap/runner/session"
 )
 
-// version is llamatap's, set by the linker where the build knows one.
-var version = "devel"
-
 // resolveTap reads what the tap shall record. arch is the model's architecture, where a purpose needs it.
 func resolveTap(tap *config.Tap, model string) error {
 	if err := tap.Resolve(config.ResolveOptions{}); err != nil {

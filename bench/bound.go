@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bound is what a ratio must not be, such as decode<0.97: then a benchmark fails.
+type Bound struct {
+	Metric string // decode, prefill, both, ttft, itl or any, which stands for the first three
+	Below  bool   // it fails below Limit, else above it
+	Limit  float64
+}
+
+// Metrics are the names that a bound may have.
+var Metrics = []string{"decode", "prefill", "both", "any", "ttft", "itl"}
+
+var boundPattern = regexp.MustCompile(`^([a-z]+) *([<>]) *([0-9.]+)$`)
+
+// ParseBounds reads bounds with commas between them.
+func ParseBounds(text string) ([]Bound, error) {
+	var all []Bound
+	for part := range strings.SplitSeq(text, ",") {
+		match := boundPattern.FindStringSubmatch(strings.TrimSpace(part))
+		if match == nil || !slices.Contains(Metrics, match[1]) {
+			return nil, fmt.Errorf("%q is no bound: write decode<0.97 or ttft>1.1; the figures are %s", part, strings.Join(Metrics, ", "))
+		}
+		limit, err := strconv.ParseFloat(match[3], 64)
+		if err != nil || limit <= 0 {
+			return nil, fmt.Errorf("%q: the ratio %s is no number above 0", part, match[3])
+		}
+		all = append(all, Bound{match[1], match[2] == "<", limit})
+	}
+	return all, nil
+}
+
+// String writes the bound as it is read.
+func (b Bound) String() string {
+	sign := ">"
+	if b.Below {
+		sign = "<"
+	}
+	return b.Metric + sign + strconv.FormatFloat(b.Limit, 'g', -1, 64)
+}
+
+func (b Bound) is(metric string) bool {
+	return b.Metric == metric || b.Metric == "any" && slices.Contains(units[0].metrics, metric)
+}
+
+// OfRatio judges a ratio of pairs: it fails when its whole interval lies on the wrong side.
+func (b Bound) OfRatio(r *Ratio) Verdict {
+	if b.Below {
+		return r.Interval.AtLeast(b.Limit)
+	}
+	return r.Interval.atMost(b.Limit)
+}
+
+// OfChange judges a change: it fails when the ratio of the medians lies on the wrong side of the limit and the rank-sum test tells new
+// from old times the limit.
+func (b Bound) OfChange(c *Change) Verdict {
+	scaled := make([]float64, len(c.old))
+	for i, v := range c.old {
+		scaled[i] = v * b.Limit
+	}
+	switch {
+	case MannWhitney(scaled, c.new) >= significant:
+		return Unresolved
+	case (c.Ratio.Median < b.Limit) == b.Below:
+		return Failed
+	}
+	return Passed
+}
+
+// Judgement is what a bound says of one test.
+type Judgement struct {
+	Bound   Bound
+	Test    string
+	Ratio   Interval
+	Verdict Verdict
+}
+
+// JudgeChanges holds changes against bounds.
+func JudgeChanges(bounds []Bound, changes []Change) []Judgement {
+	var all []Judgement
+	for _, b := range bounds {
+		for i := range changes {
+			if c := &changes[i]; b.is(c.Metric) {
+				all = append(all, Judgement{b, c.Test, c.Ratio, b.OfChange(c)})
+			}
+		}
+	}
+	return all
+}
+
+// JudgeRatios holds ratios of pairs against bounds.
+func JudgeRatios(bounds []Bound, ratios []Ratio) []Judgement {
+	var all []Judgement
+	for _, b := range bounds {
+		for i := range ratios {
+			if r := &ratios[i]; b.is(r.Metric) {
+				all = append(all, Judgement{b, r.Test + ", " + r.Other + " / " + r.Base, r.Interval, b.OfRatio(r)})
+			}
+		}
+	}
+	return all
+}
+
+// Blame is the error of the judgements that failed, or of bounds that nothing could be held against; nil for none.
+func Blame(bounds []Bound, all []Judgement) error {
+	var failed []string
+	for _, b := range bounds {
+		of := func(j Judgement) bool { return j.Bound == b }
+		if !slices.ContainsFunc(all, of) {
+			return fmt.Errorf("--fail-if %v: there is nothing to hold it against: no test with %s in both", b, b.Metric)
+		}
+	}
+	for _, j := range all {
+		if j.Verdict == Failed {
+			failed = append(failed, fmt.Sprintf("%s %.3f", j.Test, j.Ratio.Median))
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("--fail-if: %s", strings.Join(failed, "; "))
+}

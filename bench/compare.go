@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/bench/result"
+)
+
+// significant is the p value below which a change counts.
+const significant = 0.05
+
+// Change is one figure of one test in two files.
+type Change struct {
+	Test     string
+	Metric   string // decode, prefill and both are tokens per second, ttft and itl milliseconds
+	Old, New Interval
+	Ratio    Interval // new / old
+	P        float64  // of no change, by the rank-sum test
+	old, new []float64
+}
+
+// Compare lists the changes of every test that both files hold; alone names the tests of only one. Rows of the same test and settings
+// are taken together.
+func Compare(old, new []result.Row) (changes []Change, alone []string) {
+	a, b := gather(old), gather(new)
+	label := labels(append(slices.Clone(a), b...))
+	for i := range a {
+		k := slices.IndexFunc(b, func(s samples) bool { return s.key == a[i].key })
+		if k < 0 {
+			alone = append(alone, label(&a[i])+" (only in the first)")
+			continue
+		}
+		for m := range a[i].metrics {
+			if x, y := a[i].metrics[m], b[k].metrics[m]; len(x.values) > 0 && len(y.values) > 0 {
+				changes = append(changes, change(label(&a[i]), x.name, x.values, y.values))
+			}
+		}
+	}
+	for k := range b {
+		if !slices.ContainsFunc(a, func(s samples) bool { return s.key == b[k].key }) {
+			alone = append(alone, label(&b[k])+" (only in the second)")
+		}
+	}
+	return changes, alone
+}
+
+func change(test, metric string, old, new []float64) Change {
+	return Change{
+		Test: test, Metric: metric, Old: MedianInterval(old), New: MedianInterval(new), Ratio: RatioInterval(old, new),
+		P: MannWhitney(old, new), old: old, new: new,
+	}
+}
+
+// samples are all samples of one test with its settings.
+type samples struct {
+	key     string
+	row     *result.Row
+	metrics [3]metric
+}
+
+type metric struct {
+	name   string
+	values []float64
+}
+
+// gather takes rows of one test and the same settings together, in their order.
+func gather(rows []result.Row) []samples {
+	var all []samples
+	for i := range rows {
+		r := &rows[i]
+		key := fmt.Sprint(settingsOf(r), r.ModelType, r.ModelSize, r.Parameters, testName(r))
+		k := slices.IndexFunc(all, func(s samples) bool { return s.key == key })
+		if k < 0 {
+			k = len(all)
+			all = append(all, samples{key: key, row: r, metrics: [3]metric{{name: metricOf(r)}, {name: "ttft"}, {name: "itl"}}})
+		}
+		for _, ns := range r.SamplesNS {
+			add := &all[k].metrics[0].values
+			*add = append(*add, 1e9*float64(r.Prompt+r.Gen)/float64(ns))
+		}
+		for m, values := range [][]int64{r.SamplesFirstNS, r.SamplesTokenNS} {
+			add := &all[k].metrics[m+1].values
+			for _, ns := range values {
+				*add = append(*add, float64(ns)/1e6)
+			}
+		}
+	}
+	return all
+}
+
+// settingsOf are a row's settings, each with its name.
+func settingsOf(r *result.Row) []string {
+	return []string{
+		"tap " + deref(r.TapFlags), fmt.Sprint("threads ", r.Threads), fmt.Sprint("ngl ", r.GPULayers), fmt.Sprint("b ", r.Batch),
+		fmt.Sprint("ub ", r.MicroBatch), fmt.Sprint("fa ", r.FlashAttn), "ctk " + r.TypeK, "ctv " + r.TypeV,
+	}
+}
+
+// labels names tests by what tells them from each other: their model and the settings that differ between any two.
+func labels(all []samples) func(*samples) string {
+	models := map[string]bool{}
+	differ := make([]bool, len(settingsOf(&result.Row{})))
+	for i := range all {
+		models[all[i].row.ModelType] = true
+		for k, s := range settingsOf(all[i].row) {
+			differ[k] = differ[k] || s != settingsOf(all[0].row)[k]
+		}
+	}
+	return func(s *samples) string {
+		name := testName(s.row)
+		if len(models) > 1 {
+			name = s.row.ModelType + " " + name
+		}
+		for k, setting := range settingsOf(s.row) {
+			if differ[k] && setting != "tap " {
+				name += ", " + setting
+			}
+		}
+		return name
+	}
+}
+
+// RatioInterval is the ratio of the medians new / old with its 95 % interval, by resampling both with a fixed seed.
+func RatioInterval(old, new []float64) Interval {
+	random := rand.New(rand.NewPCG(2, uint64(len(old)+len(new))))
+	ratios := make([]float64, resamples)
+	a, b := make([]float64, len(old)), make([]float64, len(new))
+	for i := range ratios {
+		ratios[i] = median(draw(random, b, new)) / median(draw(random, a, old))
+	}
+	slices.Sort(ratios)
+	return Interval{
+		Median: median(slices.Clone(new)) / median(slices.Clone(old)), Pairs: min(len(old), len(new)),
+		Low: ratios[resamples*25/1000], High: ratios[resamples*975/1000],
+	}
+}
+
+// draw fills dst with values drawn with replacement.
+func draw(random *rand.Rand, dst, values []float64) []float64 {
+	for i := range dst {
+		dst[i] = values[random.IntN(len(values))]
+	}
+	return dst
+}
+
+// Significant tells whether there is a change.
+func (c *Change) Significant() bool { return c.P < significant }
+
+// units are the heads of a comparison's parts, in their order.
+var units = []struct {
+	head    string
+	metrics []string
+}{
+	{"tokens/s", []string{"decode", "prefill", "both"}},
+	{"ms to first token (TTFT)", []string{"ttft"}},
+	{"ms between tokens (ITL, median)", []string{"itl"}},
+}
+
+// WriteChanges writes changes as benchstat does: one part per unit, ~ where nothing is significant, and the geometric mean.
+func WriteChanges(out io.Writer, changes []Change) {
+	for _, unit := range units {
+		var part []Change
+		for _, c := range changes {
+			if slices.Contains(unit.metrics, c.Metric) {
+				part = append(part, c)
+			}
+		}
+		if len(part) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "%-40s %18s %18s %9s\n", unit.head, "old", "new", "delta")
+		logs := 0.0
+		for _, c := range part {
+			logs += math.Log(c.Ratio.Median)
+			fmt.Fprintf(out, "%-40s %18s %18s %9s (p=%.3f n=%s)\n", c.Test, figure(c.Old), figure(c.New), c.delta(), c.P, counts(len(c.old), len(c.new)))
+		}
+		if len(part) > 1 {
+			fmt.Fprintf(out, "%-40s %18s %18s %+8.2f%%\n", "geometric mean", "", "", 100*(math.Exp(logs/float64(len(part)))-1))
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// delta is the change in percent, ~ where it is not significant.
+func (c *Change) delta() string {
+	if !c.Significant() {
+		return "~"
+	}
+	return fmt.Sprintf("%+.2f%%", 100*(c.Ratio.Median-1))
+}
+
+// figure is a median with the larger side of its interval in percent.
+func figure(i Interval) string {
+	side := max(i.High-i.Median, i.Median-i.Low) / i.Median
+	if i.Pairs < 2 || math.IsNaN(side) {
+		return fmt.Sprintf("%.4g", i.Median)
+	}
+	return fmt.Sprintf("%s ± %.0f%%", strings.TrimSuffix(fmt.Sprintf("%.2f", i.Median), ".00"), 100*side)
+}
+
+func counts(n, m int) string {
+	if n == m {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d+%d", n, m)
+}

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Conductor runs a plan.
+type Conductor struct {
+	Plan *Plan
+	Dir  string // folder for what is recorded meanwhile; it is removed again after each visit
+	// Log, if not nil, gets each visit when it has ended, and Tokens a line per token.
+	Log    *Log
+	Tokens io.Writer
+	// Progress is told before each visit how many of all have ended and what comes.
+	Progress func(done, all int, next string)
+	// visit measures one item; nil: in a process of this binary.
+	visit func(ctx context.Context, item *Item, seed uint64, dir string) (Visit, error)
+}
+
+// Failure is an item that could not be measured.
+type Failure struct {
+	Item int
+	Err  error
+}
+
+// Run visits what done does not hold yet and returns all visits. An item that fails is left out from then on. When ctx ends, what was
+// visited until then is returned with the cause.
+func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, failures []Failure, err error) {
+	if c.visit == nil {
+		c.visit = visit
+	}
+	visited := map[[2]int]bool{}
+	for _, v := range done {
+		visited[[2]int{v.Item, v.Round}] = true
+	}
+	visits = done
+	failed := map[int]bool{}
+	all := len(c.Plan.Items) * c.Plan.Rounds
+	ended, first := 0, true
+	for round := range c.Plan.Rounds {
+		for _, i := range c.Plan.order(round) {
+			ended++
+			if visited[[2]int{i, round}] || failed[i] {
+				continue
+			}
+			c.Progress(ended-1, all, c.Plan.Items[i].label())
+			if !first {
+				rest(ctx, c.Plan.CoolDown)
+			}
+			first = false
+			v, err := c.visit(ctx, &c.Plan.Items[i], c.Plan.Seed+uint64(round), c.Dir)
+			if ctx.Err() != nil {
+				return visits, failures, context.Cause(ctx)
+			}
+			if err != nil {
+				failed[i] = true
+				failures = append(failures, Failure{i, fmt.Errorf("%s: %w", c.Plan.Items[i].label(), err)})
+				continue
+			}
+			v.Item, v.Round = i, round
+			if err := c.keep(&v); err != nil {
+				return visits, failures, err
+			}
+			visits = append(visits, v)
+		}
+	}
+	c.Progress(all, all, "")
+	return visits, failures, nil
+}
+
+// rest waits for the machine to cool down.
+func rest(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// keep writes a visit to the files that there are.
+func (c *Conductor) keep(v *Visit) error {
+	if c.Tokens != nil {
+		lines := json.NewEncoder(c.Tokens)
+		for _, row := range tokenRows(c.Plan, v) {
+			if err := lines.Encode(row); err != nil {
+				return fmt.Errorf("write the rows per token: %w", err)
+			}
+		}
+	}
+	for i := range v.Repetitions {
+		v.Repetitions[i].Steps = nil // they have a file of their own
+	}
+	if c.Log == nil {
+		return nil
+	}
+	return c.Log.add(v)
+}
+
+// FailuresError is one error of all failures, nil for none.
+func FailuresError(failures []Failure) error {
+	var all []error
+	for _, f := range failures {
+		all = append(all, f.Err)
+	}
+	return errors.Join(all...)
+}

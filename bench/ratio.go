@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/bench/result"
+)
+
+// Ratio is one configuration over another on the same test: tokens per second, in pairs of the same round.
+type Ratio struct {
+	Test     string // such as tg128, with the prompt's name where it is a text
+	Base     string // what tells the base's settings from the other's
+	Other    string
+	Interval Interval
+	Metric   string // decode, prefill or both
+}
+
+// Ratios compares, on each test of each model, every configuration with the first one. Pairs are of the same round; where a round has
+// several repetitions, its median counts.
+func Ratios(rows []result.Row) []Ratio {
+	var all []Ratio
+	base := map[string]*result.Row{}
+	for i := range rows {
+		r := &rows[i]
+		key := testName(r) + "\x00" + r.ModelFile
+		if base[key] == nil {
+			base[key] = r
+			continue
+		}
+		values := paired(base[key], r)
+		if len(values) == 0 {
+			continue
+		}
+		own, other := difference(base[key], r)
+		all = append(all, Ratio{Test: testName(r), Base: own, Other: other, Interval: MedianInterval(values), Metric: metricOf(r)})
+	}
+	return all
+}
+
+// testName is the test and, of a text, its name.
+func testName(r *result.Row) string {
+	if r.PromptName == nil {
+		return r.Test()
+	}
+	return r.Test() + " " + *r.PromptName
+}
+
+// metricOf names what a row measures: decode where only tokens are generated, prefill where there is only a prompt, else both.
+func metricOf(r *result.Row) string {
+	switch {
+	case r.Gen == 0:
+		return "prefill"
+	case r.Prompt == 0:
+		return "decode"
+	}
+	return "both"
+}
+
+// paired lists other / base, one per round that both have.
+func paired(base, other *result.Row) []float64 {
+	a, b := byRound(base), byRound(other)
+	var rounds []int
+	for round := range a {
+		if b[round] != nil {
+			rounds = append(rounds, round)
+		}
+	}
+	slices.Sort(rounds)
+	var values []float64
+	for _, round := range rounds {
+		values = append(values, median(b[round])/median(a[round]))
+	}
+	return values
+}
+
+func byRound(r *result.Row) map[int][]float64 {
+	rounds := map[int][]float64{}
+	for i, round := range r.Rounds {
+		rounds[round] = append(rounds[round], r.SamplesTS[i])
+	}
+	return rounds
+}
+
+// difference names two rows of one test by the settings that they do not share.
+func difference(a, b *result.Row) (nameA, nameB string) {
+	var ofA, ofB []string
+	for _, c := range []struct {
+		name string
+		of   func(*result.Row) string
+	}{
+		{"tap", func(r *result.Row) string { return deref(r.Tap) }},
+		{"threads", func(r *result.Row) string { return fmt.Sprint(r.Threads) }},
+		{"ngl", func(r *result.Row) string { return fmt.Sprint(r.GPULayers) }},
+		{"b", func(r *result.Row) string { return fmt.Sprint(r.Batch) }},
+		{"ub", func(r *result.Row) string { return fmt.Sprint(r.MicroBatch) }},
+		{"fa", func(r *result.Row) string { return fmt.Sprint(r.FlashAttn) }},
+		{"ctk", func(r *result.Row) string { return r.TypeK }},
+		{"ctv", func(r *result.Row) string { return r.TypeV }},
+	} {
+		if c.of(a) != c.of(b) {
+			ofA, ofB = append(ofA, c.name+" "+c.of(a)), append(ofB, c.name+" "+c.of(b))
+		}
+	}
+	if len(ofA) == 0 {
+		return "first", "again"
+	}
+	return strings.Join(ofA, ", "), strings.Join(ofB, ", ")
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// Resolved says what the interval tells of a difference.
+func (i Interval) Resolved() string {
+	switch {
+	case i.Pairs < fewestPairs:
+		return fmt.Sprintf("not resolved: fewer than %d rounds", fewestPairs)
+	case i.AtLeast(1) == Passed && i.Low > 1:
+		return "faster"
+	case i.AtLeast(1) == Failed:
+		return "slower"
+	}
+	return "not resolved"
+}
+
+// WriteRatios writes ratios as a table of Markdown.
+func WriteRatios(out io.Writer, ratios []Ratio) {
+	if len(ratios) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n| %-24s | %-40s | %-36s | %-12s |\n| %s | %s | %s | %s |\n", "test", "configuration / base", "ratio of t/s, median [95 %]", "difference",
+		strings.Repeat("-", 24), strings.Repeat("-", 40), strings.Repeat("-", 36), strings.Repeat("-", 12))
+	for _, r := range ratios {
+		fmt.Fprintf(out, "| %-24s | %-40s | %-36s | %-12s |\n", r.Test, r.Other+" / "+r.Base, r.Interval, r.Interval.Resolved())
+	}
+}

@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const exampleScript = `
+seed: 7
+repetitions: 6
+rounds: 3
+cooldown: 20ms
+warmup: false
+scenarios:
+  - name: lengths
+    models: [a.gguf, /b.gguf]
+    prompts:
+      - prompt: 8-32*2
+      - gen: [4, 8]
+      - {prompt: 16, gen: 4}
+    settings:
+      threads: [1, 2]
+      flash_attn: [on, off]
+    tap:
+      - name: off
+      - {name: residual, tensors: l_out*, layers: 0-3}
+  - prompts:
+      - {file: text.txt, gen: 4}
+      - {jsonl: some.jsonl, gen: 5}
+`
+
+// writtenFiles writes files into a folder and returns the path of the first.
+func writtenFiles(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, files[0])
+}
+
+// scripted makes the plan of a script.
+func scripted(path string) (*Plan, error) {
+	s, err := ReadScript(path)
+	if err != nil {
+		return nil, err
+	}
+	var pace Pace
+	if err := s.Apply(&pace); err != nil {
+		return nil, err
+	}
+	scenarios, err := s.Expand(filepath.Dir(path), 1)
+	if err != nil {
+		return nil, err
+	}
+	pace.Repetitions = max(pace.Repetitions, 1)
+	return NewPlan(scenarios, pace)
+}
+
+func TestScript(t *testing.T) {
+	path := writtenFiles(t, "s.yaml", exampleScript, "text.txt", "func main\n",
+		"some.jsonl", "{\"id\": \"x\", \"prompt\": \"a\", \"n_predict\": 9}\n\n{\"id\": 3, \"prompt\": \"b\"}\n{\"prompt\": \"c\"}\n")
+	plan, err := scripted(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Seed != 7 || plan.Rounds != 3 || plan.CoolDown != 20*time.Millisecond || len(plan.Items) != 2*2*2*6*2+4 {
+		t.Errorf("seed %d, %d rounds, %v, %d tests", plan.Seed, plan.Rounds, plan.CoolDown, len(plan.Items))
+	}
+	first, second, last := plan.Items[0], plan.Items[1], plan.Items[len(plan.Items)-1]
+	if s := first.Spec; s.Model != filepath.Join(filepath.Dir(path), "a.gguf") || s.Prompt != 8 || s.Gen != 0 || s.Threads != 1 ||
+		s.FlashAttention != "on" || s.Repetitions != 2 || !s.NoWarmUp || s.Batch != 2048 || s.TypeK != "f16" {
+		t.Errorf("%+v", s)
+	}
+	if second.Tap.Name != "residual" || !slices.Equal(second.Tap.Flags, []string{"--tap-layers=0-3", "--tap-tensors=l_out*"}) || first.Tap.Flags != nil {
+		t.Errorf("%+v, %+v", first.Tap, second.Tap)
+	}
+	if last.PromptName != "some.jsonl:4" || last.Spec.Text != "c" || last.Spec.Gen != 5 || last.Spec.Model != "" {
+		t.Errorf("%+v", last)
+	}
+	texts := plan.Items[len(plan.Items)-4:]
+	if texts[0].PromptName != "text.txt" || texts[0].Spec.Text != "func main" || texts[1].PromptName != "x" || texts[1].Spec.Gen != 9 || texts[2].PromptName != "3" {
+		t.Errorf("%+v", texts)
+	}
+}
+
+// TestScriptRefuses names what is wrong on one line.
+func TestScriptRefuses(t *testing.T) {
+	for want, text := range map[string]string{
+		"no scenarios":      "seed: 1",
+		"unknown field":     "scenarios: [{prompt: 1}]",
+		"no prompts":        "scenarios: [{models: [a]}]",
+		"is no number":      "scenarios: [{prompts: [{gen: x}]}]",
+		"it says nothing":   "scenarios: [{prompts: [{prompt: 0, gen: 0}]}]",
+		"one of prompt":     "scenarios: [{prompts: [{prompt: 1, file: a}]}]",
+		"no such file":      "scenarios: [{prompts: [{file: none}]}]",
+		"line 1: no prompt": "scenarios: [{prompts: [{jsonl: empty.jsonl}]}]",
+		"is no time":        "cooldown: 3\nscenarios: [{prompts: [{gen: 1}]}]",
+		"records nothing":   "scenarios: [{prompts: [{gen: 1}], tap: [{name: a, codec: lz4}]}]",
+		"unknown flag":      "scenarios: [{prompts: [{gen: 1}], tap: [{tensor: a}]}]",
+		"has no place":      "scenarios: [{prompts: [{gen: 1}], tap: [{out: a}]}]",
+		"are called":        "scenarios: [{prompts: [{gen: 1}], tap: [{name: a}, {name: a}]}]",
+		"cache type":        "scenarios: [{prompts: [{gen: 1}], settings: {cache_type_k: f8}}]",
+		"flash attention":   "scenarios: [{prompts: [{gen: 1}], settings: {flash_attn: maybe}}]",
+		"0 threads":         "scenarios: [{prompts: [{gen: 1}], settings: {threads: 0}}]",
+		"repetitions must":  "rounds: -1\nscenarios: [{prompts: [{gen: 1}]}]",
+	} {
+		_, err := scripted(writtenFiles(t, "s.yaml", text, "empty.jsonl", "{}\n"))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestRowFigures(t *testing.T) {
+	var ns []int64
+	for i := range int64(100) {
+		ns = append(ns, 100-i)
+	}
+	for share, want := range map[float64]int64{0.5: 50, 0.9: 90, 0.99: 99, 1: 100} {
+		if got := quantile(ns, share); got != want {
+			t.Errorf("quantile %g is %d, want %d", share, got, want)
+		}
+	}
+	if got := quantile([]int64{7}, 0.5); got != 7 {
+		t.Errorf("of one value: %d", got)
+	}
+}
+
+// TestRowRecorded adds up what is known; what no visit told is absent.
+func TestRowRecorded(t *testing.T) {
+	r := rowOf(&Item{})
+	own := int64(3)
+	r.recorded([]Visit{{Recorded: &Recorded{CapturedBytes: 5, Tokens: 2, OwnNS: &own}}, {Recorded: &Recorded{CapturedBytes: 6, OwnNS: &own}}, {}})
+	if *r.Captured != 11 || *r.Recorded != 2 || *r.OwnNS != 6 || r.WaitNS != nil || *r.Lost != 0 || own != 3 {
+		t.Errorf("%+v", r)
+	}
+	plain := rowOf(&Item{})
+	if plain.recorded([]Visit{{}}); plain.Captured != nil || plain.Lost != nil || plain.OwnNS != nil {
+		t.Errorf("%+v", plain)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	for said, want := range map[string]string{
+		"x\nversion: 0.7.0 (build 11669, commit Debian)\n": "Debian 11669",
+		"version: 4321 (abc123)\nbuilt with x":             "abc123 4321",
+	} {
+		commit, number := parseBuild([]byte(said))
+		if commit == nil || *commit+" " != want[:len(*commit)+1] || number == nil || !strings.HasSuffix(want, " "+strconv.Itoa(*number)) {
+			t.Errorf("%q: %v, %v", said, commit, number)
+		}
+	}
+	if commit, number := parseBuild([]byte("version: unknown")); commit != nil || number != nil {
+		t.Error("a build is read where none is told")
+	}
+	if got := cpuinfoValue([]byte("processor\t: 0\nmodel name\t: A: B\n"), "model name"); got != "A: B" {
+		t.Errorf("model name %q", got)
+	}
+	if s := spinFor(5 * time.Millisecond); s.NS < 5e6 || s.LostShare < 0 || s.LostShare > 1 || s.Gaps == 0 != (s.LongestNS == 0) {
+		t.Errorf("%+v", s)
+	}
+}

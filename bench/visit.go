@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/llamatap/llamatap/bench/measure"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Visit is what one measuring process told of one item.
+type Visit struct {
+	Item        int                  `json:"item"`
+	Round       int                  `json:"round"`
+	Subject     measure.Subject      `json:"subject"`
+	Repetitions []measure.Repetition `json:"repetitions"`
+	Recorded    *Recorded            `json:"recorded,omitempty"` // what the tap recorded meanwhile
+}
+
+// Recorded is what a recording tells of itself. A nil field is not known.
+type Recorded struct {
+	CapturedBytes uint64 `json:"captured_bytes"`
+	StoredBytes   uint64 `json:"stored_bytes"`
+	Tokens        int64  `json:"tokens"`
+	GraphNS       int64  `json:"graph_ns"`
+	OwnNS         *int64 `json:"own_ns,omitempty"`
+	WaitNS        *int64 `json:"wait_ns,omitempty"`
+	LostPackets   uint64 `json:"lost_packets"`
+}
+
+// statusLossy is how a recorded program ends that lost tensors and was measured all the same.
+const statusLossy = 3
+
+// visit runs a measuring process. dir is a folder for what it records, which is removed again.
+func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return v, err
+	}
+	work, err := os.MkdirTemp(dir, "llamatap-bench-")
+	if err != nil {
+		return v, fmt.Errorf("make a folder for what is recorded: %w; choose another with --dir", err)
+	}
+	defer os.RemoveAll(work)
+	spec := item.Spec
+	spec.Seed = seed
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return v, err
+	}
+	file := filepath.Join(work, "spec.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return v, err
+	}
+	args := append([]string{"bench", "measure"}, item.Tap.Flags...)
+	if len(item.Tap.Flags) > 0 {
+		args = append(args, "--tap-out="+work)
+	}
+	out, err := measured(exec.CommandContext(ctx, self, append(args, file)...))
+	if err != nil {
+		return v, err
+	}
+	if err := v.read(bytes.NewReader(out)); err != nil {
+		return v, err
+	}
+	if len(item.Tap.Flags) > 0 {
+		err = v.readRecorded(work)
+	}
+	return v, err
+}
+
+// measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured stands in the plan.
+func measured(cmd *exec.Cmd) ([]byte, error) {
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(config.TapVariables(), name)
+	})
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == statusLossy {
+		return out.Bytes(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, lastLine(said.String()))
+	}
+	return out.Bytes(), nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimPrefix(lines[len(lines)-1], "llamatap: ")
+}
+
+// read reads a measuring process's lines.
+func (v *Visit) read(in io.Reader) error {
+	decoder := json.NewDecoder(in)
+	for decoder.More() {
+		var line measure.Line
+		if err := decoder.Decode(&line); err != nil {
+			return fmt.Errorf("read what was measured: %w", err)
+		}
+		if line.Subject != nil {
+			v.Subject = *line.Subject
+		}
+		if line.Repetition != nil {
+			v.Repetitions = append(v.Repetitions, *line.Repetition)
+		}
+	}
+	if len(v.Repetitions) == 0 {
+		return errors.New("the measuring process told nothing")
+	}
+	return nil
+}
+
+// readRecorded reads the one run directory below a folder.
+func (v *Visit) readRecorded(out string) error {
+	var s Sample
+	if err := s.readRecorded(out); err != nil {
+		return err
+	}
+	v.Recorded = recorded(s.Recorded)
+	return nil
+}
+
+func recorded(m *rundir.Metadata) *Recorded {
+	r := &Recorded{}
+	for _, s := range m.Streams {
+		r.CapturedBytes += s.BytesSource
+		r.StoredBytes += s.BytesStored
+	}
+	for _, use := range m.Phases {
+		r.Tokens += use.Tokens
+		r.GraphNS += use.NS
+	}
+	for _, l := range m.Losses {
+		r.LostPackets += l.Packets
+	}
+	if m.Tap != nil {
+		r.OwnNS, r.WaitNS = m.Tap.OwnNS, m.Tap.WaitNS
+	}
+	return r
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/bench/result"
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/runner"
+)
+
+// runBenchScript measures what flags or a script ask for.
+func runBenchScript(args []string) error {
+	a, err := parseBench(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return benchHelp(os.Stdout)
+	}
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	plan, err := a.plan()
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	if err := llama.Init(); err != nil {
+		return err
+	}
+	for _, item := range plan.Items {
+		if err := runner.CheckModel(item.Spec.Model); err != nil {
+			return err
+		}
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	c := &bench.Conductor{Plan: plan, Dir: a.dir, Progress: benchProgress()}
+	environment, done, err := a.open(c)
+	if err != nil {
+		return err
+	}
+	visits, failures, runErr := c.Run(ctx, done)
+	if err := a.close(c); err != nil {
+		return err
+	}
+	return a.report(bench.Rows(plan, visits, environment), environment, failures, runErr)
+}
+
+// open makes or opens the files that a benchmark writes and looks around on this machine.
+func (a *benchArguments) open(c *bench.Conductor) (environment *bench.Environment, done []bench.Visit, err error) {
+	flags := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	if _, statErr := os.Stat(a.resume); a.resume != "" && statErr == nil {
+		if c.Log, environment, done, err = bench.ResumeLog(a.resume, c.Plan); err != nil {
+			return nil, nil, err
+		}
+		flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	}
+	if environment == nil {
+		environment = bench.LookAround(stockProgram("llama-bench"))
+		environment.Llamatap, environment.Llama = version, llama.Version()
+		if in, err := llama.Installed(); err == nil {
+			environment.LlamaPath = in.LibDir
+		}
+	}
+	if path := a.results + a.resume; path != "" && c.Log == nil {
+		if c.Log, err = bench.CreateLog(path, c.Plan, environment); err != nil {
+			return nil, nil, err
+		}
+	}
+	if a.perToken == "" {
+		return environment, done, nil
+	}
+	c.Tokens, err = os.OpenFile(a.perToken, flags, 0o600)
+	return environment, done, err
+}
+
+// close closes the files.
+func (a *benchArguments) close(c *bench.Conductor) (err error) {
+	if c.Log != nil {
+		err = c.Log.Close()
+	}
+	if file, ok := c.Tokens.(io.Closer); ok {
+		err = errors.Join(err, file.Close())
+	}
+	return err
+}
+
+// report writes the rows and what is to tell of them, and judges.
+func (a *benchArguments) report(rows []result.Row, environment *bench.Environment, failures []bench.Failure, runErr error) error {
+	beside := io.Writer(os.Stderr)
+	if a.format == "md" {
+		beside = os.Stdout
+	}
+	ratios := bench.Ratios(rows)
+	if len(rows) > 0 {
+		if err := result.Write(os.Stdout, a.format, rows); err != nil {
+			return err
+		}
+		bench.WriteRatios(beside, ratios)
+		fmt.Fprintf(beside, "\n%v\n", environment)
+	}
+	if runErr != nil {
+		return stoppedBench(runErr, a.results+a.resume)
+	}
+	judgements := bench.JudgeRatios(a.bounds, ratios)
+	writeJudgements(beside, judgements)
+	if err := bench.FailuresError(failures); err != nil {
+		return err
+	}
+	return bench.Blame(a.bounds, judgements)
+}
+
+// stoppedBench is the error of a benchmark that was stopped: what had been measured is written already.
+func stoppedBench(err error, log string) error {
+	var cause signalCause
+	if !errors.As(err, &cause) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	remedy := "; --resume FILE would have let it go on"
+	if log != "" {
+		remedy = "; go on with --resume " + log
+	}
+	return exitStatus{Code: cause.status(), Err: fmt.Errorf("ended %w before all was measured%s", err, remedy)}
+}
+
+func writeJudgements(out io.Writer, all []bench.Judgement) {
+	for _, j := range all {
+		fmt.Fprintf(out, "fail if %v: %s %.3f [%.3f, %.3f]: %s\n", j.Bound, j.Test, j.Ratio.Median, j.Ratio.Low, j.Ratio.High, j.Verdict)
+	}
+}
+
+// benchProgress shows on a terminal what is being measured and when all will be; elsewhere nothing.
+func benchProgress() func(done, all int, next string) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func(int, int, string) {}
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, all int, next string) {
+		if bar == nil {
+			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true), progressbar.OptionSetElapsedTime(true))
+		}
+		bar.Describe(next)
+		_ = bar.Set(done) // a bar that cannot be drawn is no failure of the benchmark
+	}
+}
