@@ -96,6 +96,9 @@ func (x *Context) Close() {
 // Size is the length of the context in tokens, as llama.cpp rounded it.
 func (x *Context) Size() int { return int(C.llama_n_ctx(x.c)) }
 
+// SequenceSize is the length in tokens of each of its sequences.
+func (x *Context) SequenceSize() int { return int(C.llama_n_ctx_seq(x.c)) }
+
 // Batch is the most tokens per Decode.
 func (x *Context) Batch() int { return int(C.llama_n_batch(x.c)) }
 

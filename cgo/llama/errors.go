@@ -26,6 +26,8 @@ var (
 	ErrState = errors.New("llama.cpp cannot save or load the state")
 	// ErrGrammar: the grammar cannot be read, or it forbids a token, or all that are left.
 	ErrGrammar = errors.New("grammar")
+	// ErrChatTemplate: the template is none that llama.cpp's library knows, or it cannot write these messages.
+	ErrChatTemplate = errors.New("chat template")
 	// ErrDevice: a device or server of this name does not exist.
 	ErrDevice = errors.New("no such device")
 	// ErrClosed: the object was closed.

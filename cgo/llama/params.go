@@ -200,6 +200,11 @@ type LogitBias struct {
 	Bias  float32
 }
 
+// ChatMessage is one turn of a conversation.
+type ChatMessage struct {
+	Role, Content string
+}
+
 // ScaledAdapter is an adapter with the factor that its effect is multiplied with.
 type ScaledAdapter struct {
 	Adapter *Adapter

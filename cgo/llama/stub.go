@@ -65,6 +65,15 @@ func (*Model) HasDecoder() bool                           { return false }
 func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }
 func (*Model) LoadAdapter(string) (*Adapter, error)       { return nil, errNoLlama }
 
+// ChatTemplate is empty in this build.
+func (*Model) ChatTemplate() (string, bool) { return "", false }
+
+// ApplyChatTemplate returns an error: this build has no llama.cpp.
+func ApplyChatTemplate(string, []ChatMessage, bool) (string, error) { return "", errNoLlama }
+
+// ChatTemplates is empty in this build.
+func ChatTemplates() []string { return nil }
+
 // Adapter cannot be had in this build.
 type Adapter struct{}
 
@@ -105,6 +114,7 @@ func DefaultContextParams() ContextParams { return ContextParams{} }
 
 func (*Context) Close()                                     {}
 func (*Context) Size() int                                  { return 0 }
+func (*Context) SequenceSize() int                          { return 0 }
 func (*Context) Batch() int                                 { return 0 }
 func (*Context) MicroBatch() int                            { return 0 }
 func (*Context) Decode(*Batch) error                        { return errNoLlama }
