@@ -45,6 +45,7 @@ type Run struct {
 	Rope
 	Adapters
 	Sampling
+	Prompts
 
 	Warmup  bool // decode once before the run, as llama.cpp does
 	Verbose bool // show llama.cpp's log
@@ -57,7 +58,7 @@ func NewRun() *Run {
 	return &Run{
 		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
 		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
-		Rope: defaultRope(), Sampling: defaultSampling(),
+		Rope: defaultRope(), Sampling: defaultSampling(), Prompts: Prompts{Parallel: 1},
 	}
 }
 
@@ -143,8 +144,11 @@ func (r *Run) set(o *llamaOption, value string) error {
 
 // Validate checks what the flags say together. The error is one line with cause and remedy.
 func (r *Run) Validate() error {
+	if err := r.validatePrompts(); err != nil {
+		return err
+	}
 	switch {
-	case !r.given["prompt"] && !r.given["file"]:
+	case !r.given["prompt"] && !r.given["file"] && !r.given["prompts"]:
 		return errors.New("no prompt: give -p TEXT, -f FILE, or -f - to read it from stdin")
 	case r.given["prompt"] && r.given["file"]:
 		return errors.New("-p and -f both give the prompt: leave one out")

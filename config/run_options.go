@@ -20,18 +20,19 @@ type llamaOption struct {
 	byDef    string   // the default, as a user would write it
 	help     string
 	set      func(*Run, string) error
+	own      bool // llama-completion has no such flag
 	pair     bool // it takes two values, which set gets with a space between them
 }
 
 // shortNames are the names that llama.cpp writes behind one dash though they have several letters.
 var shortNames = map[string]bool{
 	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
-	"jf": true, "bs": true, "sp": true,
+	"jf": true, "bs": true, "np": true, "sp": true,
 }
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
 // and --mlock, which older versions had.
-var llamaOptions = slices.Concat(inputOptions(), continueOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
+var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
 
 func inputOptions() []llamaOption {
 	return []llamaOption{

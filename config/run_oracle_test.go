@@ -46,7 +46,7 @@ func TestRunFlagsAreStock(t *testing.T) {
 	defaults := 0
 	for i := range llamaOptions {
 		o := &llamaOptions[i]
-		if slices.Contains(older, o.names[0]) {
+		if o.own || slices.Contains(older, o.names[0]) {
 			continue
 		}
 		var names []string

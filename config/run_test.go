@@ -171,6 +171,14 @@ func TestRunErrors(t *testing.T) {
 		{"keep", []string{"-p", "a", "--keep", "-2"}, "-1 for the whole prompt"},
 		{"prompt cache", []string{"-p", "a", "--prompt-cache", ""}, "no file name"},
 		{"all of no prompt cache", []string{"-p", "a", "--prompt-cache-all"}, "give --prompt-cache FNAME"},
+		{"prompts and a prompt", []string{"-p", "a", "--prompts", "b"}, "leave -p and -f out"},
+		{"results of one prompt", []string{"-p", "a", "--results", "b"}, "give them with --prompts"},
+		{"sequences of one prompt", []string{"-p", "a", "-np", "2"}, "give them with --prompts"},
+		{"no sequences", []string{"--prompts", "a", "-np", "0"}, "at least 1"},
+		{"too many sequences", []string{"--prompts", "a", "-np", "1000"}, "at most 256"},
+		{"sequences above batch", []string{"--prompts", "a", "-np", "9", "-b", "8"}, "raise -b"},
+		{"prompts and a cache", []string{"--prompts", "a", "--prompt-cache", "b"}, "is for one prompt"},
+		{"prompts file", []string{"--prompts", ""}, "no file name"},
 		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},
 		{"infinite", []string{"-p", "a", "--temp", "1e99"}, "give a number"},
 		{"repeat-penalty", []string{"-p", "a", "--repeat-penalty", "0"}, "above 0"},
@@ -210,7 +218,7 @@ func TestRunErrors(t *testing.T) {
 func TestRunDefaultsInHelp(t *testing.T) {
 	for i := range llamaOptions {
 		o := &llamaOptions[i]
-		value, skip := o.byDef, map[string]bool{"": true, "the embedded model": true, "all": true}[o.byDef]
+		value, skip := o.byDef, map[string]bool{"": true, "the embedded model": true, "all": true, "the model's own": true, "stdout": true}[o.byDef]
 		switch value {
 		case "on":
 			value = "true"

@@ -115,6 +115,7 @@ func describe(m *llama.Model) string {
 func contextParams(cfg *config.Run) (p llama.ContextParams, err error) {
 	p = llama.DefaultContextParams()
 	p.Size, p.Batch, p.MicroBatch, p.NoPerf = cfg.Context, cfg.Batch, cfg.MicroBatch, true
+	p.Sequences = max(cfg.Parallel, 1)
 	p.Threads = cfg.Threads
 	if p.Threads == 0 {
 		p.Threads = Cores()

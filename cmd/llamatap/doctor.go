@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,8 +44,13 @@ func runDoctor(args []string) error {
 	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
 		return err
 	}
-	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices})
-	var err error
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this binary: %w", err)
+	}
+	facts := doctor.Examine(doctor.Options{
+		Root: os.DirFS("/"), Tap: filepath.Join(filepath.Dir(self), host.TapLibrary), Out: *out, Quick: *quick, Devices: askDevices,
+	})
 	if *asJSON {
 		err = writeJSON(os.Stdout, facts)
 	} else {
@@ -80,15 +84,6 @@ func colourful(file *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }
 
-// tapBeside is where the tap's object belongs: beside this binary.
-func tapBeside() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find this binary: %w", err)
-	}
-	return filepath.Join(filepath.Dir(self), host.TapLibrary), nil
-}
-
 // devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks it, or never
 // answer: so a process of its own asks.
 const devicesVariable = "LLAMATAP_DOCTOR_DEVICES"
@@ -108,7 +103,7 @@ func tellDevices() error {
 func askDevices() ([]llama.Device, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("%w: find this binary: %w", doctor.ErrUndecided, err)
+		return nil, fmt.Errorf("find this binary: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), devicesLimit)
 	defer cancel()
@@ -121,11 +116,8 @@ func askDevices() ([]llama.Device, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: llama.cpp had not found its devices after %v", doctor.ErrUndecided, devicesLimit)
 	}
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
+	if err != nil {
 		return nil, fmt.Errorf("%s (%w)", lastLine(said.String()), err)
-	} else if err != nil {
-		return nil, fmt.Errorf("%w: %w", doctor.ErrUndecided, err)
 	}
 	var devices []llama.Device
 	if err := json.Unmarshal([]byte(lastLine(string(answer))), &devices); err != nil {

@@ -82,6 +82,7 @@ else does; what there is to tell goes to stderr. Ctrl-C ends the run within a to
 
   llamatap run -p 'func main() {' -n 100
   llamatap run -m model.gguf -f prompt.txt --temp 0
+  llamatap run -m model.gguf --prompts prompts.jsonl -np 4 --results results.jsonl
 `)
 	if err := config.RunHelp(out); err != nil {
 		return err
@@ -122,6 +123,9 @@ func untilSignal() (ctx context.Context, stop func()) {
 
 // runModel is what the process that holds the model does: one run on this process's stdin, stdout and stderr, with its exit status.
 func runModel(cfg *config.Run) error {
+	if cfg.PromptsFile != "" {
+		return runPrompts(cfg)
+	}
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.Run(ctx, runner.Options{
@@ -136,12 +140,34 @@ func runModel(cfg *config.Run) error {
 			err = writeErr
 		}
 	}
+	return signalStatus(err, result.Finish != "")
+}
+
+// signalStatus gives an error that a signal caused the exit status of that signal; told says that the summary tells of it.
+func signalStatus(err error, told bool) error {
 	var cause signalCause
 	switch {
-	case errors.As(err, &cause) && result.Finish != "":
-		return exitStatus{Code: cause.status()} // the summary says it
+	case errors.As(err, &cause) && told:
+		return exitStatus{Code: cause.status()}
 	case errors.As(err, &cause):
 		return exitStatus{Code: cause.status(), Err: err}
 	}
 	return err
+}
+
+// runPrompts is runModel for a file of prompts. Results on a terminal leave no room for a bar.
+func runPrompts(cfg *config.Run) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	result, err := runner.RunPrompts(ctx, runner.Options{
+		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Progress: term.IsTerminal(int(os.Stderr.Fd())) && (cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
+	})
+	begun := result.Elapsed > 0
+	if begun {
+		if writeErr := result.WriteSummary(os.Stderr); err == nil {
+			err = writeErr
+		}
+	}
+	return signalStatus(err, begun)
 }

@@ -120,11 +120,8 @@ func nodes(root fs.FS) Fact {
 	if absent(err) {
 		return f.is(Unknown, "the kernel tells of no nodes")
 	}
-	if err != nil {
-		return f.unknown(err)
-	}
-	n, err := count(text)
-	if err != nil {
+	n, wrong := count(text)
+	if err = errors.Join(err, wrong); err != nil {
 		return f.unknown(err)
 	}
 	if n == 1 {
@@ -156,7 +153,7 @@ func governor(root fs.FS) Fact {
 func hugePages(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "huge pages"}
 	text, err := word(root, "sys/kernel/mm/transparent_hugepage/enabled")
-	if without(root, "sys", err) {
+	if absent(err) {
 		return f.is(Missing, "the kernel has no transparent ones").lacking("more misses of the TLB", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y")
 	}
 	_, after, found := strings.Cut(text, "[")

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Prompts is a run of many prompts, one per line of a file. Without PromptsFile, a run is one prompt.
+type Prompts struct {
+	PromptsFile  string // JSON lines, "-" for stdin; "": none
+	ResultsFile  string // JSON lines; "": stdout
+	Parallel     int    // sequences that are decoded at a time
+	TopLogprobs  int    // likeliest tokens whose log-probabilities are told with each token; 0: none
+	StopOnError  bool   // a line that fails is the last one
+	ChatTemplate string // name of one of llama.cpp's templates, or a template; "": the model's own
+}
+
+func promptsOptions() []llamaOption {
+	return []llamaOption{
+		{section: "many prompts", key: "prompts", names: []string{"prompts"}, form: "FNAME", own: true,
+			help: `JSON lines {"id","prompt" or "messages","n_predict","seed",..} with settings by llama-server's names; - is stdin`,
+			set:  file(func(r *Run) *string { return &r.PromptsFile }, "a file with one JSON object per line, or - for stdin")},
+		{key: "results", names: []string{"results"}, form: "FNAME", own: true, byDef: "stdout", help: "file for the results, one JSON object per line, in the order of the prompts",
+			set: file(func(r *Run) *string { return &r.ResultsFile }, "a file, which is overwritten")},
+		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true, byDef: "1",
+			help: "prompts that are decoded at a time, in sequences that share the context",
+			set:  integer(func(r *Run) *int { return &r.Parallel }, 1, "a number of sequences, at least 1")},
+		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0", help: "tell the log-probability of each token, and the K likeliest ones",
+			set: integer(func(r *Run) *int { return &r.TopLogprobs }, 0, "a number of tokens, or 0 for none")},
+		{key: "stop-on-error", names: []string{"stop-on-error"}, own: true, help: "start no prompt behind a line that fails",
+			set: boolean(func(r *Run) *bool { return &r.StopOnError })},
+		{key: "chat-template", names: []string{"chat-template"}, form: "JINJA_TEMPLATE", env: "LLAMA_ARG_CHAT_TEMPLATE", byDef: "the model's own",
+			help: `template for "messages": a name such as chatml, or a text that llama.cpp's library knows by its marks`,
+			set:  func(r *Run, s string) error { r.ChatTemplate = s; return nil }},
+	}
+}
+
+// file is an option whose value is a file name; want says what to give.
+func file(field func(*Run) *string, want string) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		if s == "" {
+			return fmt.Errorf("no file name: give %s", want)
+		}
+		*field(r) = s
+		return nil
+	}
+}
+
+// validatePrompts checks the settings of many prompts against those of one.
+func (r *Run) validatePrompts() error {
+	if r.PromptsFile == "" {
+		for _, key := range []string{"results", "parallel", "logprobs", "stop-on-error"} {
+			if r.given[key] {
+				return fmt.Errorf("--%s is for many prompts: give them with --prompts FNAME, or leave it out", key)
+			}
+		}
+		return nil
+	}
+	switch {
+	case r.given["prompt"] || r.given["file"]:
+		return errors.New("--prompts gives the prompts: leave -p and -f out")
+	case r.PromptCache != "":
+		return errors.New("--prompt-cache is for one prompt: leave it or --prompts out")
+	case r.ContextShift:
+		return errors.New("--context-shift is for one prompt: leave it or --prompts out, and raise -c")
+	case r.OnBackend:
+		return errors.New("--backend-sampling is for one prompt: leave it or --prompts out")
+	case r.Parallel > 256:
+		return fmt.Errorf("-np %d: llama.cpp decodes at most 256 sequences at a time", r.Parallel)
+	case r.Parallel > r.Batch:
+		return fmt.Errorf("-np %d does not fit into a batch of %d tokens: lower it, or raise -b", r.Parallel, r.Batch)
+	case r.Parallel > r.Context && r.Context > 0:
+		return fmt.Errorf("-np %d leaves less than a token of a context of %d to each: lower it, or raise -c", r.Parallel, r.Context)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+)
+
+// Answer is what became of one prompt of many: one line of JSON. It holds an Error or a Completion.
+type Answer struct {
+	Line  int             `json:"line"`         // of the prompt file, counted from 1
+	ID    json.RawMessage `json:"id,omitempty"` // as the prompt's line gave it
+	Error string          `json:"error,omitempty"`
+	*Completion
+}
+
+// Completion is what was generated. Times are nanoseconds of the monotonic clock since the prompt got its sequence.
+type Completion struct {
+	Text         string          `json:"text"`                 // what is no UTF-8 in it is U+FFFD
+	TextBytes    []byte          `json:"text_bytes,omitempty"` // in base64, only where some of it is no UTF-8
+	Tokens       []llama.Token   `json:"tokens"`
+	TokenNs      []int64         `json:"token_ns"` // when each was chosen
+	Logprobs     []TokenLogprobs `json:"logprobs,omitempty"`
+	Finish       Finish          `json:"finish"`
+	Seed         uint32          `json:"seed"` // as really used
+	PromptTokens int             `json:"prompt_tokens"`
+	Sequence     llama.Seq       `json:"sequence"`          // of the context, as a recording numbers it
+	Request      *int32          `json:"request,omitempty"` // of its sequence, counted from 0, as a recording does; absent where nothing was decoded
+	PromptNs     int64           `json:"prompt_ns"`         // until the logits of the prompt's last token were there
+	GenerationNs int64           `json:"generation_ns"`     // from there to the last token
+}
+
+// TokenLogprobs is how likely the model found a token, before any sampler.
+type TokenLogprobs struct {
+	ID      llama.Token    `json:"id"`
+	Token   string         `json:"token"` // text; what is no UTF-8 in it is U+FFFD
+	Logprob float64        `json:"logprob"`
+	Top     []TokenLogprob `json:"top"` // the likeliest first
+}
+
+// TokenLogprob is the natural logarithm of a token's probability.
+type TokenLogprob struct {
+	ID      llama.Token `json:"id"`
+	Token   string      `json:"token"`
+	Logprob float64     `json:"logprob"`
+}
+
+// setText stores text whose bytes may be no UTF-8.
+func (c *Completion) setText(text []byte) {
+	c.Text = string(text)
+	if !utf8.Valid(text) {
+		c.TextBytes = slices.Clone(text)
+	}
+}
+
+// logprobs computes log-probabilities of a token and of the k likeliest ones from the logits of the whole vocabulary.
+func logprobs(vocab *llama.Vocab, logits []float32, token llama.Token, k int) TokenLogprobs {
+	highest := slices.Max(logits)
+	var sum float64
+	for _, l := range logits {
+		sum += math.Exp(float64(l - highest))
+	}
+	of := func(id llama.Token) TokenLogprob {
+		return TokenLogprob{ID: id, Token: string(vocab.AppendPiece(nil, id, true)), Logprob: float64(logits[id]-highest) - math.Log(sum)}
+	}
+	chosen := of(token)
+	t := TokenLogprobs{ID: chosen.ID, Token: chosen.Token, Logprob: chosen.Logprob}
+	for _, id := range likeliest(logits, k) {
+		t.Top = append(t.Top, of(id))
+	}
+	return t
+}
+
+// likeliest are the k tokens of the highest logits, the highest first and the lower number first among equals.
+func likeliest(logits []float32, k int) (top []llama.Token) {
+	for id := range logits {
+		at := len(top)
+		for at > 0 && logits[id] > logits[top[at-1]] {
+			at--
+		}
+		if at == k {
+			continue
+		}
+		if len(top) == k {
+			top = top[:k-1]
+		}
+		top = slices.Insert(top, at, llama.Token(id))
+	}
+	return top
+}
+
+// answers writes answers in the order of their prompts, each as soon as those before it are written.
+type answers struct {
+	out   io.Writer
+	ready map[int]Answer // by order, of those that wait for an earlier one
+	head  int            // order of the next one to be written
+}
+
+// add takes an answer, whose order is counted from 0.
+func (a *answers) add(order int, answer Answer) error {
+	a.ready[order] = answer
+	for {
+		answer, ok := a.ready[a.head]
+		if !ok {
+			return nil
+		}
+		delete(a.ready, a.head)
+		a.head++
+		if err := a.write(answer); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *answers) write(answer Answer) error {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(answer); err != nil {
+		return fmt.Errorf("line %d: write its result as JSON: %w", answer.Line, err)
+	}
+	if _, err := a.out.Write(line.Bytes()); err != nil {
+		return fmt.Errorf("write results: %w", cause(err))
+	}
+	return nil
+}
+
+// PromptsResult is what a run of many prompts did.
+type PromptsResult struct {
+	Model        string // its name and size, for people
+	ContextSize  int    // tokens of each sequence
+	Answered     int    // prompts that ran to an end
+	Failed       int    // lines that had none
+	Interrupted  bool
+	PromptTokens int
+	Tokens       int
+	Load         time.Duration // model and context
+	WarmUp       time.Duration
+	Elapsed      time.Duration // all prompts, from the first on
+}
+
+// WriteSummary writes what a run measured, in two lines.
+func (r *PromptsResult) WriteSummary(out io.Writer) error {
+	ending := ""
+	if r.Failed > 0 {
+		ending = fmt.Sprintf(", %d failed", r.Failed)
+	}
+	if r.Interrupted {
+		ending += ", interrupted"
+	}
+	_, err := fmt.Fprintf(out, `llamatap: %s, context %d per sequence, loaded in %s, warmed up in %s
+llamatap: %d prompts%s: %d tokens in and %d out in %s (%.1f tokens/s out)
+`, r.Model, r.ContextSize, milliseconds(r.Load), milliseconds(r.WarmUp), r.Answered, ending, r.PromptTokens, r.Tokens,
+		milliseconds(r.Elapsed), rate(r.Tokens, r.Elapsed))
+	return err
+}

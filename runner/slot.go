@@ -1,0 +1,250 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
+)
+
+// slot is a sequence of the context, and the prompt that is completed in it.
+type slot struct {
+	seq     llama.Seq
+	begun   int32 // prompts before this one that were decoded in it
+	busy    bool
+	order   int // of the prompt among all, counted from 0
+	line    promptLine
+	request config.Request
+
+	prompt   []llama.Token
+	decoded  int       // tokens of the prompt that are decoded
+	pos      llama.Pos // where the next token goes
+	next     llama.Token
+	output   int // index in the batch of the logits to choose by; -1: none
+	sampler  *llama.Sampler
+	sampling config.Sampling
+	reverse  reverse
+	text     []byte
+	begin    time.Time
+	ready    time.Time // when the prompt was decoded
+	done     Completion
+}
+
+func (s *slot) close() {
+	if s.sampler != nil {
+		s.sampler.Close()
+		s.sampler = nil
+	}
+}
+
+// prepare makes what the prompt of a slot needs: its tokens and its sampler.
+func (p *prompts) prepare(s *slot) (err error) {
+	if s.prompt, err = p.promptTokens(&s.request); err != nil {
+		return err
+	}
+	cfg := s.request.Settings
+	s.sampling = modelSampling(cfg, p.model, p.Stderr)
+	if s.sampler, err = newSampler(p.model.Vocab(), &s.sampling, cfg.Escape); err != nil {
+		return err
+	}
+	if s.reverse, err = newReverse(p.model.Vocab(), cfg.ReversePrompts, cfg.Escape); err != nil {
+		return err
+	}
+	s.done.Seed, s.done.Sequence = s.sampler.Seed(), s.seq
+	for _, token := range s.prompt {
+		if err := s.sampler.AcceptPrompt(token); err != nil { // the penalties look at the prompt too
+			return err
+		}
+		s.reverse.add(token)
+	}
+	return nil
+}
+
+// promptTokens are the tokens of a request.
+func (p *prompts) promptTokens(q *config.Request) (tokens []llama.Token, err error) {
+	vocab := p.model.Vocab()
+	switch {
+	case q.Tokens != nil:
+		for _, id := range q.Tokens {
+			if id < 0 || int(id) >= vocab.Tokens() {
+				return nil, fmt.Errorf("there is no token %d: this model has tokens 0 to %d", id, vocab.Tokens()-1)
+			}
+			tokens = append(tokens, llama.Token(id))
+		}
+	case q.Messages != nil:
+		if q.Prompt, err = chatPrompt(p.model, p.Config.ChatTemplate, q.Messages); err != nil {
+			return nil, err
+		}
+		fallthrough
+	default:
+		if tokens, err = vocab.Tokenize(q.Prompt, true, true); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPrompt, err)
+		}
+	}
+	if len(tokens) == 0 && !vocab.AddsBegin() {
+		return nil, fmt.Errorf("%w is empty, and this model has no token to begin a text with: give some text", ErrPrompt)
+	}
+	if len(tokens) == 0 {
+		tokens = append(tokens, vocab.Begin())
+	}
+	if size := p.llama.SequenceSize(); len(tokens) > size-contextMargin {
+		return nil, fmt.Errorf("%w: it has %d tokens, and a sequence of %d has room for %d: shorten it, raise -c, or lower -np", ErrTooLong, len(tokens), size, size-contextMargin)
+	}
+	return tokens, nil
+}
+
+// chatPrompt writes a conversation as the text that the model's answer continues.
+func chatPrompt(model *llama.Model, template string, messages []config.Message) (string, error) {
+	if template == "" {
+		var ok bool
+		if template, ok = model.ChatTemplate(); !ok {
+			return "", errors.New(`the model has no template for "messages": give --chat-template NAME, such as chatml, or a "prompt"`)
+		}
+	}
+	list := make([]llama.ChatMessage, len(messages))
+	for i, m := range messages {
+		list[i] = llama.ChatMessage(m)
+	}
+	text, err := llama.ApplyChatTemplate(template, list, true)
+	if errors.Is(err, llama.ErrChatTemplate) {
+		return "", fmt.Errorf("%w: give --chat-template with one of %s, or use 'llamatap llama-cli', which runs any template", err, strings.Join(llama.ChatTemplates(), ", "))
+	}
+	return text, err
+}
+
+// step decodes one batch, the next token of each sequence and parts of prompts, and chooses what follows.
+func (p *prompts) step() error {
+	if p.ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	p.batch.Reset()
+	for _, s := range p.slots {
+		if s.busy && s.decoded == len(s.prompt) {
+			if err := p.put(s, s.next, true); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range p.slots {
+		for s.busy && s.decoded < len(s.prompt) && p.batch.Len() < p.llama.Batch() {
+			s.decoded++
+			if err := p.put(s, s.prompt[s.decoded-1], s.decoded == len(s.prompt)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.llama.Decode(p.batch); err != nil {
+		return err
+	}
+	p.llama.Synchronize()
+	for _, s := range p.slots {
+		if s.busy && s.output >= 0 {
+			if err := p.advance(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// put adds a token to the batch.
+func (p *prompts) put(s *slot, token llama.Token, output bool) error {
+	s.output = -1
+	if output {
+		s.output = p.batch.Len()
+	}
+	if s.pos == 0 {
+		request := s.begun
+		s.begun++
+		s.done.Request = &request
+	}
+	s.pos++
+	return p.batch.Add(token, s.pos-1, output, s.seq)
+}
+
+// advance chooses the next token of a sequence by the logits that are there, and ends it where there is a reason to.
+func (p *prompts) advance(s *slot) error {
+	if s.ready.IsZero() {
+		s.ready = time.Now()
+	}
+	limit := s.request.Settings.Predict
+	if limit == 0 {
+		return p.finish(s, FinishLength)
+	}
+	token, err := s.sampler.Sample(p.llama, s.output)
+	if err == nil {
+		err = s.sampler.Accept(token)
+	}
+	if err != nil {
+		return p.fail(s, err)
+	}
+	s.next = token
+	s.done.Tokens = append(s.done.Tokens, token)
+	s.done.TokenNs = append(s.done.TokenNs, int64(time.Since(s.begin)))
+	s.text = p.model.Vocab().AppendPiece(s.text, token, s.request.Settings.Special)
+	if k := s.request.Settings.TopLogprobs; k > 0 {
+		logits, err := p.llama.Logits(s.output)
+		if err != nil {
+			return err
+		}
+		s.done.Logprobs = append(s.done.Logprobs, logprobs(p.model.Vocab(), logits, token, k))
+	}
+	s.reverse.add(token)
+	switch {
+	case p.model.Vocab().EndsGeneration(token):
+		return p.finish(s, FinishStop)
+	case s.reverse.found(token):
+		return p.finish(s, FinishReverse)
+	case len(s.done.Tokens) == limit:
+		return p.finish(s, FinishLength)
+	case int(s.pos)+1 >= p.llama.SequenceSize():
+		return p.finish(s, FinishContext)
+	}
+	return nil
+}
+
+// finish answers a prompt with what was generated, and frees its slot.
+func (p *prompts) finish(s *slot, why Finish) error {
+	c := s.done
+	c.Finish, c.PromptTokens = why, s.decoded
+	c.setText(s.text)
+	end := time.Now()
+	if s.ready.IsZero() {
+		s.ready = end
+	}
+	c.PromptNs, c.GenerationNs = int64(s.ready.Sub(s.begin)), int64(end.Sub(s.ready))
+	if c.Tokens == nil {
+		c.Tokens, c.TokenNs = []llama.Token{}, []int64{}
+	}
+	if why != FinishInterrupted {
+		p.total.Answered++
+	}
+	p.total.PromptTokens += s.decoded
+	p.total.Tokens += len(c.Tokens)
+	return p.release(s, Answer{Completion: &c})
+}
+
+// fail answers a line with what is wrong with it, and tells it.
+func (p *prompts) fail(s *slot, why error) error {
+	p.total.Failed++
+	fmt.Fprintf(p.Stderr, "llamatap: --prompts %s, line %d: %v\n", p.Config.PromptsFile, s.line.number, why)
+	if p.Config.StopOnError {
+		p.ended = true
+	}
+	return p.release(s, Answer{Error: why.Error()})
+}
+
+// release hands an answer on and takes the cells of a sequence back.
+func (p *prompts) release(s *slot, a Answer) error {
+	if s.pos > 0 {
+		p.llama.Memory().Remove(s.seq, llama.AllPositions, llama.AllPositions)
+	}
+	s.close()
+	s.busy = false
+	p.done = max(p.done, s.line.end)
+	a.Line, a.ID = s.line.number, s.request.ID
+	return p.answers.add(s.order, a)
+}
