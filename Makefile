@@ -16,7 +16,7 @@ tap_c   := $(wildcard cgo/tap/*.c)
 tap_h   := $(wildcard cgo/tap/*.h)
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: build demo test nightly bench bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
+.PHONY: build demo test nightly bench bench-compare bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap
@@ -57,9 +57,16 @@ bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 bench: build
 	bin/llamatap bench
 
+# bench-compare measures this checkout against another: make bench-compare BASE=main BENCH='-m model.gguf -n 64'
+BASE  ?=
+BENCH ?= -p 128 -n 64
+bench-compare: build
+	scripts/bench-compare $(BASE) $(BENCH)
+
 # bench-smoke runs every benchmark once: it proves that they work, not how fast.
-bench-smoke: llama
+bench-smoke: build
 	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -benchtime 1x ./...
+	bin/llamatap bench -p 16 -n 4 -pg 8,4 -d 0,8 -r 1 --rounds 1 --tap-tensors 'l_out*' --dir bin
 
 fuzz-smoke: llama
 	scripts/test fuzz

@@ -70,6 +70,22 @@ func (i Interval) AtLeast(gate float64) Verdict {
 	return Unresolved
 }
 
+// widest is the widest interval that shows two things to be the same.
+const widest = 0.1
+
+// holds judges a ratio that must be value: its interval holds it, and is narrow. Fewer than six pairs resolve nothing.
+func (i Interval) holds(value float64) Verdict {
+	switch {
+	case i.Pairs < fewestPairs:
+		return Unresolved
+	case i.High < value || i.Low > value:
+		return Failed
+	case i.High-i.Low > widest:
+		return Unresolved
+	}
+	return Passed
+}
+
 // String writes the median and the interval.
 func (i Interval) String() string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f] of %d pairs", i.Median, i.Low, i.High, i.Pairs)

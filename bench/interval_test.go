@@ -70,6 +70,18 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		pairs     int
+		want      Verdict
+	}{{0.96, 1.04, 8, Passed}, {1, 1, 6, Passed}, {0.9, 1.1, 8, Unresolved}, {0.9, 0.99, 8, Failed}, {1.01, 1.2, 8, Failed}, {0.9, 1.1, 5, Unresolved}} {
+		if got := (Interval{Median: c.low, Low: c.low, High: c.high, Pairs: c.pairs}).holds(1); got != c.want {
+			t.Errorf("[%g, %g] of %d: %s, want %s", c.low, c.high, c.pairs, got, c.want)
+		}
+	}
+}
+
 // TestStartup times commands of which one sleeps before it writes.
 func TestStartup(t *testing.T) {
 	if ms, err := firstByte(t.Context(), []string{"sh", "-c", "sleep 0.05; echo a"}); err != nil || ms < 50 {

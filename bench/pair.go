@@ -20,6 +20,29 @@ type Gate struct {
 	Name    string
 	AtLeast float64 // 0: none, the ratio is printed
 	Of      func(Sample) float64
+	Equal   bool // the ratio must be one of two things that are the same: its interval holds 1
+}
+
+// judge is what the gate says of a ratio; "" where there is none.
+func (g *Gate) judge(ratio Interval) Verdict {
+	switch {
+	case g.Equal:
+		return ratio.holds(1)
+	case g.AtLeast == 0:
+		return ""
+	}
+	return ratio.AtLeast(g.AtLeast)
+}
+
+// limit is the gate as the table shows it.
+func (g *Gate) limit() string {
+	switch {
+	case g.Equal:
+		return "1"
+	case g.AtLeast == 0:
+		return ""
+	}
+	return fmt.Sprintf("≥ %.2f", g.AtLeast)
 }
 
 // Decode and Prefill say what a gate compares.
@@ -56,7 +79,7 @@ func (p Pair) Run(ctx context.Context, l Limits, random *rand.Rand, progress fun
 			}
 			interval := MedianInterval(ratios)
 			o.Ratios = append(o.Ratios, interval)
-			resolved = resolved && (gate.AtLeast == 0 || interval.AtLeast(gate.AtLeast) != Unresolved)
+			resolved = resolved && gate.judge(interval) != Unresolved
 		}
 		progress(fmt.Sprintf("%s / %s: %d pairs, %v", p.Test.Name, p.Base.Name, len(o.Base), o.Ratios))
 		if len(o.Base) >= l.MinPairs && (resolved || time.Now().After(end)) {

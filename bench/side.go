@@ -131,6 +131,22 @@ func (m Model) LlamaBench(path string) Side {
 	}}
 }
 
+// Measure is llamatap bench of this binary: what llama-bench measures, in a measuring process.
+func (m Model) Measure() Side {
+	return Side{"bench", func(ctx context.Context) (Sample, error) {
+		scenario := Scenario{Models: []string{m.Path}, Prompts: []Prompt{{Gen: m.Tokens}}, Threads: []int{m.Threads}}
+		plan, err := NewPlan([]Scenario{scenario}, Pace{Repetitions: 1})
+		if err != nil {
+			return Sample{}, err
+		}
+		v, err := visit(ctx, &plan.Items[0], 1, filepath.Dir(m.Path))
+		if err != nil {
+			return Sample{}, err
+		}
+		return Sample{Decode: float64(m.Tokens) * 1e9 / float64(v.Repetitions[0].NS)}, nil
+	}}
+}
+
 // completionPattern reads the evaluation time of llama-completion --perf.
 var completionPattern = regexp.MustCompile(`  eval time = +[0-9.]+ ms / +[0-9]+ runs +\( +[0-9.]+ ms per token, +([0-9.]+) tokens per second`)
 

@@ -46,7 +46,7 @@ func (t Tap) Run(ctx context.Context) error {
 			return err
 		}
 		for i, gate := range p.Gates {
-			printGate(row, gate, outcome.Ratios[i])
+			row(gate.Name, outcome.Ratios[i].String(), gate.limit(), gate.judge(outcome.Ratios[i]))
 		}
 		t.details(row, p.Test.Name, outcome)
 	}
@@ -60,32 +60,25 @@ func (t Tap) Run(ctx context.Context) error {
 func (t Tap) pairs(plain Side) []Pair {
 	var pairs []Pair
 	if t.LlamaBench != "" {
-		pairs = append(pairs, Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: plain, Gates: []Gate{{"(a) run / llama-bench, decode", 0, Decode}}})
+		pairs = append(pairs, Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: plain, Gates: []Gate{{Name: "(a) run / llama-bench, decode", Of: Decode}}},
+			Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: t.Model.Measure(), Gates: []Gate{{Name: "(a) bench / llama-bench, decode", Of: Decode, Equal: true}}})
 	}
 	if t.Completion != "" {
-		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain, Gates: []Gate{{"(a) run / llama-completion, decode", 0, Decode}}})
+		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain, Gates: []Gate{{Name: "(a) run / llama-completion, decode", Of: Decode}}})
 	}
 	load := func(nice int) func(context.Context) (func(), error) {
 		return func(ctx context.Context) (func(), error) { return StartLoad(ctx, nice) }
 	}
 	return append(pairs,
-		Pair{Base: plain, Test: t.Model.Run("l_out", "--tap-tensors", "l_out*"), Gates: []Gate{{"(b) residual stream to disk / off, decode", 0.97, Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("l_out", "--tap-tensors", "l_out*"), Gates: []Gate{{Name: "(b) residual stream to disk / off, decode", AtLeast: 0.97, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("all nodes", "--tap-granularity", "full_tensor", "--tap-codec", "lz4", "--tap-dtype", "f16"),
-			Gates: []Gate{{"(c) all nodes, f16+lz4 / off, decode", 0.90, Decode}, {"(c) all nodes, f16+lz4 / off, prefill", 0.85, Prefill}}},
-		Pair{Base: plain, Test: t.Model.Run("load, nice 19"), Before: load(19), Gates: []Gate{{"(e) codec pool busy at nice 19 / idle, decode", 0.95, Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{"(e) the same at nice 0, for comparison", 0, Decode}}},
+			Gates: []Gate{{Name: "(c) all nodes, f16+lz4 / off, decode", AtLeast: 0.90, Of: Decode}, {Name: "(c) all nodes, f16+lz4 / off, prefill", AtLeast: 0.85, Of: Prefill}}},
+		Pair{Base: plain, Test: t.Model.Run("load, nice 19"), Before: load(19), Gates: []Gate{{Name: "(e) codec pool busy at nice 19 / idle, decode", AtLeast: 0.95, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
 	)
 }
 
 type rowFunc func(name, figure, gate string, verdict Verdict)
-
-func printGate(row rowFunc, gate Gate, ratio Interval) {
-	if gate.AtLeast == 0 {
-		row(gate.Name, ratio.String(), "", "")
-		return
-	}
-	row(gate.Name, ratio.String(), fmt.Sprintf("≥ %.2f", gate.AtLeast), ratio.AtLeast(gate.AtLeast))
-}
 
 func under(value, limit float64) Verdict {
 	if value <= limit {
