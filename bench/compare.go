@@ -73,7 +73,7 @@ func gather(rows []result.Row) []samples {
 	var all []samples
 	for i := range rows {
 		r := &rows[i]
-		key := fmt.Sprint(settingsOf(r), r.ModelType, r.ModelSize, r.Parameters, testName(r))
+		key := fmt.Sprint(r.Settings(), r.ModelType, r.ModelSize, r.Parameters, testName(r))
 		k := slices.IndexFunc(all, func(s samples) bool { return s.key == key })
 		if k < 0 {
 			k = len(all)
@@ -93,22 +93,18 @@ func gather(rows []result.Row) []samples {
 	return all
 }
 
-// settingsOf are a row's settings, each with its name.
-func settingsOf(r *result.Row) []string {
-	return []string{
-		"tap " + deref(r.TapFlags), fmt.Sprint("threads ", r.Threads), fmt.Sprint("ngl ", r.GPULayers), fmt.Sprint("b ", r.Batch),
-		fmt.Sprint("ub ", r.MicroBatch), fmt.Sprint("fa ", r.FlashAttn), "ctk " + r.TypeK, "ctv " + r.TypeV,
-	}
-}
-
 // labels names tests by what tells them from each other: their model and the settings that differ between any two.
 func labels(all []samples) func(*samples) string {
 	models := map[string]bool{}
-	differ := make([]bool, len(settingsOf(&result.Row{})))
+	var first []string
+	if len(all) > 0 {
+		first = all[0].row.Settings()
+	}
+	differ := make([]bool, len(first))
 	for i := range all {
 		models[all[i].row.ModelType] = true
-		for k, s := range settingsOf(all[i].row) {
-			differ[k] = differ[k] || s != settingsOf(all[0].row)[k]
+		for k, s := range all[i].row.Settings() {
+			differ[k] = differ[k] || s != first[k]
 		}
 	}
 	return func(s *samples) string {
@@ -116,8 +112,8 @@ func labels(all []samples) func(*samples) string {
 		if len(models) > 1 {
 			name = s.row.ModelType + " " + name
 		}
-		for k, setting := range settingsOf(s.row) {
-			if differ[k] && setting != "tap " {
+		for k, setting := range s.row.Settings() {
+			if differ[k] && setting != "tap_flags" {
 				name += ", " + setting
 			}
 		}

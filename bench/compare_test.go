@@ -104,11 +104,14 @@ func TestCompareRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	row := func(threads int) result.Row { r := sampled(100, 3, random); r.Threads = threads; return r }
 	changes, alone := Compare([]result.Row{row(1), row(2), row(1)}, []result.Row{row(1), row(4)})
-	if len(changes) != 2 || changes[0].Test != "tg64, threads 1" || len(changes[0].old) != 6 || changes[1].Metric != "itl" {
+	if len(changes) != 2 || changes[0].Test != "tg64, n_threads 1" || len(changes[0].old) != 6 || changes[1].Metric != "itl" {
 		t.Errorf("%+v", changes)
 	}
-	if want := []string{"tg64, threads 2 (only in the first)", "tg64, threads 4 (only in the second)"}; !slices.Equal(alone, want) {
+	if want := []string{"tg64, n_threads 2 (only in the first)", "tg64, n_threads 4 (only in the second)"}; !slices.Equal(alone, want) {
 		t.Errorf("%q, want %q", alone, want)
+	}
+	if changes, alone := Compare(nil, nil); changes != nil || alone != nil {
+		t.Errorf("of nothing: %v, %q", changes, alone)
 	}
 	var out bytes.Buffer
 	WriteChanges(&out, changes)

@@ -78,7 +78,7 @@ func paired(base, other *result.Row) []float64 {
 
 func byRound(r *result.Row) map[int][]float64 {
 	rounds := map[int][]float64{}
-	for i, round := range r.Rounds {
+	for i, round := range r.Rounds[:min(len(r.Rounds), len(r.SamplesTS))] {
 		rounds[round] = append(rounds[round], r.SamplesTS[i])
 	}
 	return rounds

@@ -14,24 +14,27 @@ const maxFile = 1 << 30
 // ErrNoRows occurs when a file holds no row.
 var ErrNoRows = errors.New("no rows of a benchmark: give what -o json or -o jsonl of 'llamatap bench' or llama-bench wrote")
 
-// Read reads the rows of a json or jsonl form, ours or llama-bench's. Keys that it does not know are passed over, for another version of
-// llama-bench has others.
+// Read reads the rows of a json or jsonl form, ours or llama-bench's. Keys that it does not know are passed over, and a setting that is not
+// there has llama.cpp's default, for another version of llama-bench has others.
 func Read(in io.Reader) ([]Row, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxFile))
 	if err != nil {
 		return nil, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
+	list := bytes.HasPrefix(bytes.TrimSpace(data), []byte("["))
+	if list {
+		_, err = decoder.Token()
+	}
 	var rows []Row
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
-		err = decoder.Decode(&rows)
-	} else {
-		for decoder.More() && err == nil {
-			var row Row
-			if err = decoder.Decode(&row); err == nil {
-				rows = append(rows, row)
-			}
+	for err == nil && decoder.More() {
+		row := New()
+		if err = decoder.Decode(&row); err == nil {
+			rows = append(rows, row)
 		}
+	}
+	if list && err == nil {
+		_, err = decoder.Token() // the list may have been cut
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrNoRows, err)

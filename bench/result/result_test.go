@@ -200,3 +200,19 @@ print(*db.execute("select model_filename from llama_bench where tap is not null"
 		t.Errorf("%s, want %s", out, want)
 	}
 }
+
+// TestSettings are all that llama-bench has, and what is recorded.
+func TestSettings(t *testing.T) {
+	r := rows()[0]
+	got := r.Settings()
+	if len(got) != 26 || got[0] != "n_batch 2048" || got[24] != "fit_min_ctx 0" || got[25] != "tap_flags --tap-layers=0" {
+		t.Errorf("%d: %q", len(got), got)
+	}
+	old, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}]`))
+	if err != nil || old[0].LazyMode != "auto" {
+		t.Errorf("a setting that another version does not tell: %+v, %v", old, err)
+	}
+	if _, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}`)); !errors.Is(err, ErrNoRows) {
+		t.Errorf("a list that is cut: %v", err)
+	}
+}

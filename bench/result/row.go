@@ -107,6 +107,22 @@ func (r *Row) Test() string {
 	return name
 }
 
+// Settings are the row's settings, each with its column's name: what two rows must share to be the same test with the same machine.
+// Recordings are told by their flags, for names are free.
+func (r *Row) Settings() []string {
+	first, last := "n_batch", "fit_min_ctx"
+	var all []string
+	within := false
+	for _, c := range columns {
+		within = within || c.name == first
+		if within || c.name == "tap_flags" {
+			all = append(all, strings.TrimSpace(c.name+" "+c.text(r)))
+		}
+		within = within && c.name != last
+	}
+	return all
+}
+
 // Summarise fills the figures of llama-bench from the samples: means and standard deviations.
 func (r *Row) Summarise() {
 	r.SamplesTS = make([]float64, len(r.SamplesNS))

@@ -40,12 +40,14 @@ func runBenchScript(args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	c := &bench.Conductor{Plan: plan, Dir: a.dir, Progress: benchProgress()}
+	progress, clearProgress := benchProgress()
+	c := &bench.Conductor{Plan: plan, Dir: a.dir, Progress: progress}
 	environment, done, err := a.open(c)
 	if err != nil {
 		return err
 	}
 	visits, failures, runErr := c.Run(ctx, done)
+	clearProgress()
 	if err := a.close(c); err != nil {
 		return err
 	}
@@ -135,18 +137,23 @@ func writeJudgements(out io.Writer, all []bench.Judgement) {
 	}
 }
 
-// benchProgress shows on a terminal what is being measured and when all will be; elsewhere nothing.
-func benchProgress() func(done, all int, next string) {
+// benchProgress shows on a terminal what is being measured and when all will be; elsewhere nothing. clear takes it away.
+func benchProgress() (show func(done, all int, next string), clear func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return func(int, int, string) {}
+		return func(int, int, string) {}, func() {}
 	}
 	var bar *progressbar.ProgressBar
-	return func(done, all int, next string) {
+	show = func(done, all int, next string) {
 		if bar == nil {
 			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
 				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true), progressbar.OptionSetElapsedTime(true))
 		}
 		bar.Describe(next)
 		_ = bar.Set(done) // a bar that cannot be drawn is no failure of the benchmark
+	}
+	return show, func() {
+		if bar != nil {
+			_ = bar.Clear()
+		}
 	}
 }
