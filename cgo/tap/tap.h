@@ -245,7 +245,8 @@ enum { TAP_TAKE_BACK_EVERY = 16 };
 // forbids waiting. wait_ns grows by the time spent waiting.
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);
 
-// tap_pool_ready says that the pages of the first n_slots slots were touched. Under the policy block no others are handed out.
+// tap_pool_ready says that the pages of the first n_slots slots were touched. Under the policy block no others are handed out,
+// but to a model that has waited for some milliseconds.
 void tap_pool_ready(uint64_t n_slots);
 
 // tap_pool_cancel gives slots back that were reserved and not published.

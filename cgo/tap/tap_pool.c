@@ -44,13 +44,18 @@ static void tap_wake_collector(void) {
     }
 }
 
-// tap_wait_room waits until the collector has made room since seen was read, or 100 ms. Returns false, and ends recording,
+enum {
+    TAP_LOOK_MS = 100, // how long a wait for room is before it looks whether the collector lives
+    TAP_TOUCH_MS = 4,  // how long one is for pages to be touched: the thread that does it runs when nothing else wants to
+};
+
+// tap_wait_room waits until the collector has made room since seen was read, or so many milliseconds. Returns false, and ends recording,
 // when the collector is gone. The caller holds the lock, which is given up meanwhile.
-static bool tap_wait_room(uint32_t seen) {
+static bool tap_wait_room(uint32_t seen, long ms) {
     struct tap_header * h = tap.header;
     pthread_mutex_unlock(&tap.lock);
     tap_wake_collector();
-    struct timespec timeout = {.tv_sec = 0, .tv_nsec = 100 * 1000 * 1000};
+    struct timespec timeout = {.tv_sec = 0, .tv_nsec = ms * 1000 * 1000};
     const int program_errno = errno;
     const long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
     const bool in_vain = rc != 0 && errno != EAGAIN; // too long, or cut short by a signal, which could happen every time
@@ -150,8 +155,21 @@ static void tap_made_room(void) {
 }
 
 void tap_pool_ready(uint64_t n_slots) {
-    atomic_store_explicit(&tap.n_ready, n_slots, memory_order_seq_cst);
+    uint64_t before = atomic_load_explicit(&tap.n_ready, memory_order_relaxed);
+    while ((n_slots == 0 || before < n_slots) &&
+           !atomic_compare_exchange_weak_explicit(&tap.n_ready, &before, n_slots, memory_order_seq_cst, memory_order_relaxed)) {
+    }
     tap_made_room();
+}
+
+// tap_pool_grow gives out slots whose pages were not touched, n of them and some more: the machine is so busy that neither the
+// touching nor the collector get on, and a page fault is then the smaller evil.
+static void tap_pool_grow(uint64_t size, uint64_t n) {
+    const struct tap_header * h = tap.header;
+    const uint64_t step = (1u << 20) / h->slot_bytes;
+    uint64_t more = size + (n > step ? n : step);
+    more += (64 - more % 64) % 64; // whole words of the bit map
+    tap_pool_ready(more < h->n_slots ? more : h->n_slots);
 }
 
 // tap_pool_size is how many slots may be in use: those whose pages were touched, for a model that waits lets the touching go on and
@@ -165,6 +183,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     struct tap_header * h = tap.header;
     int64_t first;
     int64_t since = 0;
+    bool grown = false;
     pthread_mutex_lock(&tap.lock);
     if (++tap.reserved % TAP_TAKE_BACK_EVERY == 0) {
         tap_pool_take_back();
@@ -179,7 +198,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         const uint64_t returned = atomic_load_explicit(&h->returned, memory_order_acquire);
         tap_pool_take_back();
-        first = tap.recording && (since == 0 || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
+        first = tap.recording && (since == 0 || grown || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
         if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
             break;
         }
@@ -192,9 +211,13 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed) &&
             tap_pool_size() == size) {
-            tap_wait_room(seen);
+            tap_wait_room(seen, size < h->n_slots ? TAP_TOUCH_MS : TAP_LOOK_MS);
         }
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+        grown = size < h->n_slots && tap_now() - since >= TAP_TOUCH_MS * 1000000ll;
+        if (grown) {
+            tap_pool_grow(size, n);
+        }
     }
     if (first >= 0) {
         tap_pool_mark((uint64_t) first, n, true);
@@ -245,7 +268,7 @@ static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
         atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // any room will do
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) == tail) {
-            tap_wait_room(seen);
+            tap_wait_room(seen, TAP_LOOK_MS);
         }
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
     }

@@ -133,7 +133,7 @@ static void test_pool_model(uint64_t slots, uint64_t steps, uint64_t seed) {
 // touch_slowly is a helper thread that is slower than the model.
 static void * touch_slowly(void * slots) {
     for (uint64_t n = 64; n <= *(uint64_t *) slots; n += 64) {
-        usleep(500);
+        usleep(n <= 64 * 10 ? 500 : 20000); // from there on slower than a model waits
         tap_pool_ready(n);
     }
     return NULL;
