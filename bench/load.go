@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -58,7 +59,7 @@ func work(seed uint64) error {
 
 // StartLoad starts this binary as a load at a nice level.
 func StartLoad(ctx context.Context, nice int) (stop func(), err error) {
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -68,7 +69,7 @@ func run(cmd *exec.Cmd) (stdout, stderr []byte, peakKiB int64, err error) {
 // Run is llamatap run of this binary, with what tap asks for recorded.
 func (m Model) Run(name string, tap ...string) Side {
 	return Side{name, func(ctx context.Context) (Sample, error) {
-		self, err := os.Executable()
+		self, err := llama.Self()
 		if err != nil {
 			return Sample{}, err
 		}

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
+
+	"github.com/llamatap/llamatap/cgo/llama"
 )
 
 // A Startup compares how long two commands take from their start to their first byte of output, in pairs of random order.
@@ -79,7 +81,7 @@ func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error 
 	if t.Completion == "" {
 		return nil
 	}
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return err
 	}

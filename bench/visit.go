@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench/measure"
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -45,7 +46,7 @@ const statusLossy = 3
 
 // visit runs a measuring process. dir is a folder for what it records, which is removed again.
 func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, err error) {
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return v, err
 	}

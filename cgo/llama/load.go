@@ -18,9 +18,18 @@ import (
 	"unsafe"
 )
 
+// home is the folder that a build which moves lies in; "" for every other.
+var home = takeHome(distRoot)
+
+// installed is where this build's llama.cpp is, also when it was moved.
+var installed = Installation{
+	LibDir: relocated(home, distRoot, distLibDir), LibPath: relocated(home, distRoot, distLibPath),
+	Backends: relocated(home, distRoot, distBackends), Bin: relocated(home, distRoot, distBin), Loader: relocated(home, distRoot, distLoader),
+}
+
 // Installed returns where this build's llama.cpp is.
 func Installed() (Installation, error) {
-	return Installation{LibDir: distLibDir, LibPath: distLibPath, Backends: distBackends, Bin: distBin, Loader: distLoader}, nil
+	return installed, nil
 }
 
 // Version is llama.cpp's version.
@@ -39,12 +48,12 @@ var initOnce = sync.OnceValue(func() error {
 	why, stop := collectErrors()
 	defer stop()
 	var dir *C.char
-	if distBackends != "" {
-		dir = C.CString(distBackends)
+	if installed.Backends != "" {
+		dir = C.CString(installed.Backends)
 		defer C.free(unsafe.Pointer(dir))
 	}
 	if !bool(C.bridge_backends_load(dir)) {
-		return why(fmt.Errorf("%w in %q: run 'make build' again, or check LLAMA_PREFIX", ErrNoBackend, distBackends))
+		return why(fmt.Errorf("%w in %q: run 'make build' again, or check LLAMA_PREFIX", ErrNoBackend, installed.Backends))
 	}
 	C.llama_backend_init()
 	return nil
@@ -129,7 +138,7 @@ func AddRPC(endpoint string) error {
 
 // rpcBackend finds the loadable RPC backend, which is not loaded unless asked for; "" where there is none.
 func rpcBackend() string {
-	for _, dir := range []string{distBackends, filepath.Join(distBin, "..", "..", "backends-rpc")} {
+	for _, dir := range []string{installed.Backends, filepath.Join(installed.Bin, "..", "..", "backends-rpc")} {
 		file := filepath.Join(dir, "libggml-rpc.so")
 		if _, err := os.Stat(file); err == nil && dir != "" {
 			return file

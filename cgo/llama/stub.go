@@ -8,6 +8,9 @@ import (
 	"fmt"
 )
 
+// home is empty: this build does not move.
+const home = ""
+
 // errNoLlama is what every call that can fail returns in a build without llama.cpp.
 var errNoLlama = fmt.Errorf("built without llama.cpp: %w: build with 'make build', which fetches it and sets the build tag llama", errors.ErrUnsupported)
 

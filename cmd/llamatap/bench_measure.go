@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/bench/measure"
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/runner"
@@ -42,7 +43,7 @@ func runBenchMeasure(args []string) error {
 	if !recorders.Recording() {
 		return measureModel(spec, false)
 	}
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/runner/host"
 )
@@ -71,7 +72,7 @@ func benchModel(ctx context.Context, model, dir string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return "", err
 	}

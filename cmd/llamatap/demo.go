@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/cgo/llama"
 )
 
 const (
@@ -64,7 +65,7 @@ func lastMatch(pattern *regexp.Regexp, text string) string {
 
 // demoRun runs this program's run in a process of its own, so that a recording does not lower the priority of the others.
 func demoRun(stdout, stderr io.Writer, tap ...string) error {
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -101,7 +100,7 @@ func tellDevices() error {
 
 // askDevices starts this binary again to list llama.cpp's devices.
 func askDevices() ([]llama.Device, error) {
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return nil, fmt.Errorf("find this binary: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -41,7 +42,7 @@ With DIR before llama.cpp's own folder in PATH every program of llama.cpp takes 
 
 // installLinks checks every place first, so that it makes all links or none.
 func installLinks(dir string, force bool) error {
-	target, err := os.Executable()
+	target, err := llama.Self()
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) er
 			return exitStatus{Code: 2, Err: err}
 		}
 	}
-	self, err := os.Executable()
+	self, err := llama.Self()
 	if err != nil {
 		return err
 	}

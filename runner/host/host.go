@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -73,11 +72,10 @@ func programOf(cmd *exec.Cmd) string {
 }
 
 func tapLibrary() (string, error) {
-	self, err := os.Executable()
+	path, err := llama.Beside(TapLibrary)
 	if err != nil {
 		return "", fmt.Errorf("find the tap: %w", err)
 	}
-	path := filepath.Join(filepath.Dir(self), TapLibrary)
 	if !isFile(path) {
 		return "", fmt.Errorf("the tap %s is missing; 'make build' makes it beside the binary", path)
 	}

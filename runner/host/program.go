@@ -89,16 +89,18 @@ func isProgram(path string) bool {
 
 // isSelf tells whether a path leads to this process's own binary.
 func isSelf(path string) bool {
-	self, err := os.Executable()
-	if err != nil {
-		return false
-	}
-	own, err := os.Stat(self)
-	if err != nil {
-		return false
-	}
 	other, err := os.Stat(path)
-	return err == nil && os.SameFile(own, other)
+	if err != nil {
+		return false
+	}
+	self, _ := llama.Self()
+	binary, _ := llama.Beside("llamatap") // what a launcher starts
+	for _, path := range []string{self, binary} {
+		if own, err := os.Stat(path); err == nil && os.SameFile(own, other) {
+			return true
+		}
+	}
+	return false
 }
 
 // Starter is a path that starts the program as it is, with its libraries and backends.

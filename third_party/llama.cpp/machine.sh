@@ -41,3 +41,6 @@ library_path() {
 	host_libc || printf '%s:' "$1/glibc/usr/lib/$triplet"
 	printf '%s\n' "$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama"
 }
+
+# packed_library_path DIST: the same where the C library of the packages is used whatever the machine's is.
+packed_library_path() { printf '%s\n' "$1/glibc/usr/lib/$triplet:$1/usr/lib/$triplet:$1/usr/lib/$triplet/llama"; }
