@@ -36,6 +36,8 @@ func commands() []command {
 		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},
 		{"bench", "measure models as llama-bench does, and what the tap costs", runBench},
 		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
+		{"completion", "print a completion script for bash, zsh or fish", runCompletion},
+		{"man", "write the manual pages", runMan},
 	}
 }
 
