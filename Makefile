@@ -1,11 +1,15 @@
 # make demo   on a fresh machine with Go: sets up, builds, runs the main job on the embedded model
 # make test   the same set-up, then every check and test; under 15 minutes on two cores
 #
+# make install   puts it below PREFIX (/usr/local), with the llama.cpp that it uses
+# make dist      packs the same up for other machines: build/llamatap-VERSION-linux-ARCH.tar.gz
+#
 # LLAMA_PREFIX=/path links with a llama.cpp of your own (CUDA, Metal, newer) instead of Debian's.
 
 GO           ?= go
 CC           ?= cc
 LLAMA_PREFIX ?=
+PREFIX       ?= /usr/local
 
 llama   := third_party/llama.cpp
 link     = $(llama)/link
@@ -16,10 +20,20 @@ tap_c   := $(wildcard cgo/tap/*.c)
 tap_h   := $(wildcard cgo/tap/*.h)
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: build demo test nightly bench bench-compare bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
+.PHONY: install uninstall dist build demo test nightly bench bench-compare bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap
+
+install: llama
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" CC="$(CC)" scripts/package install
+
+uninstall:
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/package uninstall
+
+dist: llama
+	@mkdir -p build
+	@LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" CC="$(CC)" scripts/package dist "build/llamatap-$$(git describe --tags --always --dirty)-linux-$$($(GO) env GOARCH).tar.gz"
 
 demo: build
 	bin/llamatap demo
