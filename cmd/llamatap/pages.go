@@ -81,15 +81,16 @@ func parsePage(help string) (p page) {
 		case inUsage && trimmed != "":
 			p.usage = append(p.usage, trimmed)
 		case strings.HasPrefix(line, "  -"):
+			if n := len(p.text) - 1; current == nil && n >= 0 && strings.HasSuffix(p.text[n], ":") { // their heading
+				p.text = p.text[:n]
+			}
 			p.flags = append(p.flags, parseFlag(trimmed))
 			current = &p.flags[len(p.flags)-1]
 		case current != nil && strings.HasPrefix(line, "    "):
 			current.help = strings.TrimSpace(current.help + " " + trimmed)
 		default:
 			inUsage, current = false, nil
-			if heading := !strings.HasPrefix(line, " ") && strings.HasSuffix(line, ":") && len(p.flags) > 0; !heading && line != "flags:" {
-				p.text = append(p.text, line)
-			}
+			p.text = append(p.text, line)
 		}
 	}
 	return p
