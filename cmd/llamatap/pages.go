@@ -96,10 +96,18 @@ func parsePage(help string) (p page) {
 	return p
 }
 
-var flagHead = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| ?(\S+))?(?:\s{2,}(.*))?$`)
+// A flag's first line: its names, the form of its value, of one or two words, and the help behind two spaces; behind one where the
+// column is too narrow for more.
+var (
+	flagHead   = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| (\S+(?: \S+)?))?(?:\s{2,}(.*))?$`)
+	narrowHead = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| (\S+))? (.*)$`)
+)
 
 func parseFlag(line string) (f flagText) {
 	m := flagHead.FindStringSubmatch(line)
+	if m == nil {
+		m = narrowHead.FindStringSubmatch(line)
+	}
 	if m == nil {
 		return flagText{names: strings.Fields(line)[:1]}
 	}
