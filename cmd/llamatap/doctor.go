@@ -43,12 +43,12 @@ func runDoctor(args []string) error {
 	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
 		return err
 	}
-	self, err := os.Executable()
+	tap, err := llama.Beside(host.TapLibrary)
 	if err != nil {
-		return fmt.Errorf("find this binary: %w", err)
+		return fmt.Errorf("find the tap: %w", err)
 	}
 	facts := doctor.Examine(doctor.Options{
-		Root: os.DirFS("/"), Tap: filepath.Join(filepath.Dir(self), host.TapLibrary), Out: *out, Quick: *quick, Devices: askDevices,
+		Root: os.DirFS("/"), Tap: tap, Out: *out, Quick: *quick, Devices: askDevices,
 	})
 	if *asJSON {
 		err = writeJSON(os.Stdout, facts)
