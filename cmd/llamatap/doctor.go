@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,13 +44,8 @@ func runDoctor(args []string) error {
 	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
 		return err
 	}
-	tap, err := llama.Beside(host.TapLibrary)
-	if err != nil {
-		return fmt.Errorf("find the tap: %w", err)
-	}
-	facts := doctor.Examine(doctor.Options{
-		Root: os.DirFS("/"), Tap: tap, Out: *out, Quick: *quick, Devices: askDevices,
-	})
+	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices})
+	var err error
 	if *asJSON {
 		err = writeJSON(os.Stdout, facts)
 	} else {
@@ -83,6 +79,9 @@ func colourful(file *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }
 
+// tapBeside is where the tap's object belongs: beside this binary.
+func tapBeside() (string, error) { return llama.Beside(host.TapLibrary) }
+
 // devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks it, or never
 // answer: so a process of its own asks.
 const devicesVariable = "LLAMATAP_DOCTOR_DEVICES"
@@ -102,7 +101,7 @@ func tellDevices() error {
 func askDevices() ([]llama.Device, error) {
 	self, err := llama.Self()
 	if err != nil {
-		return nil, fmt.Errorf("find this binary: %w", err)
+		return nil, fmt.Errorf("%w: find this binary: %w", doctor.ErrUndecided, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), devicesLimit)
 	defer cancel()
@@ -115,8 +114,11 @@ func askDevices() ([]llama.Device, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: llama.cpp had not found its devices after %v", doctor.ErrUndecided, devicesLimit)
 	}
-	if err != nil {
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
 		return nil, fmt.Errorf("%s (%w)", lastLine(said.String()), err)
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: %w", doctor.ErrUndecided, err)
 	}
 	var devices []llama.Device
 	if err := json.Unmarshal([]byte(lastLine(string(answer))), &devices); err != nil {

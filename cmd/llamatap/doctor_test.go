@@ -100,8 +100,9 @@ func TestDoctorAsRoot(t *testing.T) {
 var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON", "sensors bpf program",
 	"sensors bpf ring buffer", "sensors page faults", "sensors low priority", "speed buffered write", "speed memory"}
 
-// TestDoctorWithoutRights runs as nobody, from a folder that nobody may read, a build without llama.cpp: it says what is missing.
-func TestDoctorWithoutRights(t *testing.T) {
+// TestDoctorWithLittle runs a build without llama.cpp in a folder that its user may not write to, and in a root without /proc and /sys:
+// it says what is missing, and of what it cannot see that it is unknown.
+func TestDoctorWithLittle(t *testing.T) {
 	testenv.NeedRoot(t)
 	dir, err := os.MkdirTemp("", "doctor") // t.TempDir is closed to others
 	if err != nil {
@@ -111,25 +112,38 @@ func TestDoctorWithoutRights(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(dir, "llamatap")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "llamatap"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	cmd := exec.Command(binary, "doctor", "--json")
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	facts, code, _ := examine(t, cmd)
-	if code != 1 {
-		t.Errorf("exit status %d", code)
-	}
-	all := statuses(facts)
-	for _, name := range []string{"llama.cpp library", "tap object", "output folder", "rights CAP_BPF"} {
-		if all[name] != "missing" {
-			t.Errorf("%s is %q", name, all[name])
-		}
+	for name, c := range map[string]struct {
+		path, dir string
+		as        syscall.SysProcAttr
+		want      map[string]doctor.Status
+	}{
+		"nobody": {filepath.Join(dir, "llamatap"), dir, syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, map[string]doctor.Status{
+			"llama.cpp library": doctor.Missing, "tap object": doctor.Missing, "output folder": doctor.Missing, "rights CAP_BPF": doctor.Missing,
+			"speed direct write": doctor.Unknown}},
+		"empty root": {"/llamatap", "/", syscall.SysProcAttr{Chroot: dir}, map[string]doctor.Status{
+			"llama.cpp library": doctor.Missing, "tap object": doctor.Unknown, "output folder": doctor.OK, "rights CAP_BPF": doctor.Unknown,
+			"kernel btf": doctor.Unknown, "kernel psi": doctor.Unknown, "kernel perf_event_paranoid": doctor.Unknown, "counters pmu": doctor.Unknown,
+			"sensors bpf program": doctor.OK, "sensors memory sampling": doctor.Unknown, "speed memory": doctor.Unknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(c.path, "doctor", "--json")
+			cmd.Dir, cmd.Env, cmd.SysProcAttr = c.dir, []string{"PATH=/usr/bin:/bin"}, &c.as
+			facts, code, _ := examine(t, cmd)
+			if code != 1 {
+				t.Errorf("exit status %d", code)
+			}
+			all := statuses(facts)
+			for fact, want := range c.want {
+				if all[fact] != want {
+					t.Errorf("%s is %q, want %q", fact, all[fact], want)
+				}
+			}
+		})
 	}
 }
 
@@ -162,6 +176,24 @@ func TestDoctorLimits(t *testing.T) {
 		facts, code, _ := examine(t, cmd)
 		if got := statuses(facts)["tap shared memory"]; got != c.status || code != c.code {
 			t.Errorf("ulimit -f %s: %s, exit status %d", c.blocks, got, code)
+		}
+	}
+}
+
+// TestDoctorColours wants colours on a terminal whose user does not forbid them.
+func TestDoctorColours(t *testing.T) {
+	for _, c := range []struct {
+		variable string
+		colours  bool
+	}{{"NO_COLOR=", true}, {"NO_COLOR=1", false}, {"TERM=dumb", false}} {
+		cmd := exec.Command(testenv.NeedBinary(t), "doctor", "--quick", "--tap-out", t.TempDir())
+		cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", c.variable)
+		terminal := testenv.OnTerminal(t, cmd)
+		if status := terminal.Wait(); status.ExitStatus() != 0 {
+			t.Errorf("%s: status %d", c.variable, status.ExitStatus())
+		}
+		if screen := terminal.Screen(); strings.Contains(screen, "\x1b[32mok") != c.colours || !strings.Contains(screen, "can record here (") {
+			t.Errorf("%s:\n%q", c.variable, screen)
 		}
 	}
 }

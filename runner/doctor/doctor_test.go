@@ -86,7 +86,7 @@ func TestMachines(t *testing.T) {
 		{full, "kernel", "btf", OK, "/sys/kernel/btf/vmlinux"},
 		{bare, "kernel", "btf", Missing, "no /sys/kernel/btf/vmlinux"},
 		{arm, "kernel", "btf", Unknown, "/sys/kernel/btf/vmlinux begins with 0x457f, which is not BTF"},
-		{disabled, "kernel", "btf", Unknown, "open sys/kernel/btf/vmlinux: permission denied"},
+		{disabled, "kernel", "btf", Unknown, "open /sys/kernel/btf/vmlinux: permission denied"},
 		{full, "kernel", "psi", OK, "/proc/pressure"},
 		{bare, "kernel", "psi", Missing, "no /proc/pressure/memory"},
 		{disabled, "kernel", "psi", Missing, "/proc/pressure/memory is turned off"},
@@ -128,8 +128,8 @@ func TestLacks(t *testing.T) {
 		}
 	}
 	for _, f := range Machine(empty) {
-		if f.Status == OK {
-			t.Errorf("an empty machine has %s", f.Name)
+		if f.Status != Unknown && f.Name != "tracefs" && f.Name != "nvml" { // what is looked for is surely not where it is looked for
+			t.Errorf("of an empty machine it says %+v", f)
 		}
 	}
 }

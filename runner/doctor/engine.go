@@ -45,7 +45,7 @@ func functions(in llama.Installation) []Fact {
 	for _, name := range []string{"libllama.so", "libggml.so", "libggml-base.so"} {
 		l, err := open(filepath.Join(in.LibDir, name))
 		if err != nil {
-			return []Fact{Fact{Topic: entryTopic, Name: "graphs"}.unknown(err)}
+			return unseen(err)
 		}
 		for symbol := range l.defines {
 			defines[symbol] = true
@@ -53,6 +53,15 @@ func functions(in llama.Installation) []Fact {
 		l.file.Close()
 	}
 	return found(defines)
+}
+
+// unseen is what is known of entry points where a library cannot be read.
+func unseen(err error) []Fact {
+	var facts []Fact
+	for _, e := range entries {
+		facts = append(facts, Fact{Topic: entryTopic, Name: e.name}.unknown(err))
+	}
+	return facts
 }
 
 // found compares what the libraries define with what the tap looks for.
@@ -199,12 +208,16 @@ func mapped(maps string, starts ...string) string {
 }
 
 // object looks at the tap as a program preloads it.
-func object(path string) Fact {
+func object(place func() (string, error)) Fact {
 	f := Fact{Topic: "tap", Name: "object"}
 	if runtime.GOOS != "linux" {
 		return f.is(Missing, "there is none for "+runtime.GOOS).lacking("no recording; what was recorded elsewhere can be read", "record on Linux")
 	}
 	const costs, remedy = "no recording of llama.cpp's own programs, nor with exec", "make build, which makes it beside the binary"
+	path, err := place()
+	if err != nil {
+		return f.unknown(err)
+	}
 	l, err := open(path)
 	switch {
 	case absentFile(path):

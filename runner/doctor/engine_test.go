@@ -87,8 +87,10 @@ func TestLibraries(t *testing.T) {
 		}
 	}
 	in.LibDir = t.TempDir()
-	if f := functions(in)[0]; f.Status != Unknown {
-		t.Errorf("without libraries: %+v", f)
+	for _, name := range []string{"graphs", "tensors"} {
+		if f := find(t, functions(in), entryTopic, name); f.Status != Unknown {
+			t.Errorf("without libraries: %+v", f)
+		}
 	}
 	if f := loadable(in); f.Status != OK || !strings.Contains(f.Value, "cpu (") {
 		t.Errorf("backends: %+v", f)
@@ -159,24 +161,28 @@ func TestObject(t *testing.T) {
 		testenv.Beyond(t, "Linux", runtime.GOOS)
 	}
 	tap := filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
-	if f := object(tap); f.Status != OK {
+	look := func(path string) Fact { return object(func() (string, error) { return path, nil }) }
+	if f := look(tap); f.Status != OK {
 		t.Errorf("%+v", f)
 	}
-	if f := object(filepath.Join(t.TempDir(), "none")); f.Status != Missing || !strings.HasSuffix(f.Value, "is not there") {
+	if f := look(filepath.Join(t.TempDir(), "none")); f.Status != Missing || !strings.HasSuffix(f.Value, "is not there") {
+		t.Errorf("%+v", f)
+	}
+	if f := object(func() (string, error) { return "", errors.New("no /proc") }); f.Status != Unknown || f.Value != "no /proc" {
 		t.Errorf("%+v", f)
 	}
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if f := object(script); f.Status != Missing || f.Costs == "" {
+	if f := look(script); f.Status != Missing || f.Costs == "" {
 		t.Errorf("%+v", f)
 	}
 	other := filepath.Join(t.TempDir(), "other.so")
 	if err := os.WriteFile(other, rebuilt(t, tap), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if f := object(other); f.Status != Missing || !strings.Contains(f.Value, "is not of this llamatap") {
+	if f := look(other); f.Status != Missing || !strings.Contains(f.Value, "is not of this llamatap") {
 		t.Errorf("%+v", f)
 	}
 }

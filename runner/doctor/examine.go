@@ -14,7 +14,7 @@ import (
 // Options say what to look at.
 type Options struct {
 	Root    fs.FS                          // files of the machine
-	Tap     string                         // the tap as an object to preload
+	Tap     func() (string, error)         // finds the tap as an object to preload
 	Out     string                         // folder in which run directories are made
 	Quick   bool                           // leave out what is measured
 	Devices func() ([]llama.Device, error) // asks llama.cpp for its devices

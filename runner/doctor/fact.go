@@ -65,7 +65,14 @@ func (f Fact) is(status Status, value string) Fact {
 }
 
 // unknown returns f as one that err kept from being determined.
-func (f Fact) unknown(err error) Fact { return f.is(Unknown, oneLine(err.Error())) }
+func (f Fact) unknown(err error) Fact {
+	text := err.Error()
+	var path *fs.PathError
+	if errors.As(err, &path) && !strings.HasPrefix(path.Path, "/") { // a file below the root
+		text = strings.Replace(text, path.Op+" "+path.Path, path.Op+" /"+path.Path, 1)
+	}
+	return f.is(Unknown, oneLine(text))
+}
 
 // oneLine returns text without line breaks.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -78,3 +85,10 @@ func word(root fs.FS, name string) (string, error) {
 
 // absent tells whether err says that a file is not there, rather than that it cannot be looked at.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// without tells whether err says that the kernel does not have what the file stands for: the file is not there, and the file system of
+// the kernel that it belongs to (proc, sys) is.
+func without(root fs.FS, top string, err error) bool {
+	entries, _ := fs.ReadDir(root, top)
+	return absent(err) && len(entries) > 0
+}

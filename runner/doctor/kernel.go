@@ -29,7 +29,7 @@ func btf(root fs.FS) Fact {
 	const name = "sys/kernel/btf/vmlinux"
 	f := Fact{Topic: "kernel", Name: "btf"}
 	file, err := root.Open(name)
-	if absent(err) {
+	if without(root, "sys", err) {
 		return f.is(Missing, "no /"+name).lacking("no BPF programs that fit every kernel", "a kernel with CONFIG_DEBUG_INFO_BTF=y")
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func pressure(root fs.FS) Fact {
 	const costs, remedy = "no stall times", "boot with psi=1, on a kernel with CONFIG_PSI=y"
 	text, err := word(root, "proc/pressure/memory")
 	switch {
-	case absent(err):
+	case without(root, "proc", err):
 		return f.is(Missing, "no /proc/pressure/memory").lacking(costs, remedy)
 	case err != nil && errors.Is(err, errNotSupported):
 		return f.is(Missing, "/proc/pressure/memory is turned off").lacking(costs, remedy)
@@ -68,11 +68,14 @@ func pressure(root fs.FS) Fact {
 func paranoid(root fs.FS) Fact {
 	f := Fact{Topic: "kernel", Name: "perf_event_paranoid"}
 	text, err := word(root, "proc/sys/kernel/perf_event_paranoid")
-	if absent(err) {
+	if without(root, "proc", err) {
 		return f.is(Missing, "the kernel has no perf_event_open").lacking("no counters, no samples", "a kernel with CONFIG_PERF_EVENTS=y")
 	}
-	level, parsed := strconv.Atoi(text)
-	if err = errors.Join(err, parsed); err != nil {
+	if err != nil {
+		return f.unknown(err)
+	}
+	level, err := strconv.Atoi(text)
+	if err != nil {
 		return f.unknown(err)
 	}
 	switch r, err := rightsOf(root); {

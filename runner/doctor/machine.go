@@ -120,8 +120,11 @@ func nodes(root fs.FS) Fact {
 	if absent(err) {
 		return f.is(Unknown, "the kernel tells of no nodes")
 	}
-	n, wrong := count(text)
-	if err = errors.Join(err, wrong); err != nil {
+	if err != nil {
+		return f.unknown(err)
+	}
+	n, err := count(text)
+	if err != nil {
 		return f.unknown(err)
 	}
 	if n == 1 {
@@ -153,7 +156,7 @@ func governor(root fs.FS) Fact {
 func hugePages(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "huge pages"}
 	text, err := word(root, "sys/kernel/mm/transparent_hugepage/enabled")
-	if absent(err) {
+	if without(root, "sys", err) {
 		return f.is(Missing, "the kernel has no transparent ones").lacking("more misses of the TLB", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y")
 	}
 	_, after, found := strings.Cut(text, "[")

@@ -105,7 +105,9 @@ func trackWrite() error {
 		return fmt.Errorf("register with userfaultfd: %w", err)
 	}
 	pagemap, err := os.Open("/proc/self/pagemap")
-	if err != nil {
+	if absent(err) {
+		return errors.New("/proc is not mounted, and PAGEMAP_SCAN is asked there")
+	} else if err != nil {
 		return err
 	}
 	defer pagemap.Close()

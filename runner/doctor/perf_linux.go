@@ -98,6 +98,9 @@ var samplers = []sampler{
 // memorySampling opens the sampling of memory accesses that this processor has.
 func memorySampling(root fs.FS) Fact {
 	f := Fact{Topic: sensorTopic, Name: "memory sampling"}
+	if _, err := fs.ReadDir(root, sources); err != nil {
+		return f.unknown(err)
+	}
 	for _, s := range samplers {
 		attribute, err := s.attribute(root)
 		if absent(err) {
@@ -179,8 +182,10 @@ func uprobe(root fs.FS) Fact {
 	kind, err := number(root, sources+"/uprobe/type")
 	if err == nil {
 		err = probeFile(uint32(kind))
-	} else if absent(err) {
+	} else if without(root, "sys", err) {
 		return f.is(Missing, "no /"+sources+"/uprobe").lacking("no probes in programs without the tap", "a kernel with CONFIG_UPROBE_EVENTS=y")
+	} else {
+		return f.unknown(err)
 	}
 	return f.tried(err, "one was put into a file of its own").lacking("no probes in programs without the tap", "run as root or with CAP_PERFMON")
 }

@@ -92,13 +92,15 @@ func TestSamplers(t *testing.T) {
 	if _, err := (sampler{"cpu_core", "mem-loads", ""}).attribute(machine); err == nil || absent(err) {
 		t.Errorf("a format that is not understood gives %v", err)
 	}
-	if f := memorySampling(empty); f.Status != Missing {
-		t.Errorf("%+v", f)
+	for _, look := range []func(fs.FS) Fact{memorySampling, uprobe} {
+		if f := look(bare); f.Status != Missing || f.Remedy == "" {
+			t.Errorf("%+v", f)
+		}
+		if f := look(empty); f.Status != Unknown {
+			t.Errorf("%+v", f)
+		}
 	}
-	if f := uprobe(empty); f.Status != Missing || f.Remedy == "" {
-		t.Errorf("%+v", f)
-	}
-	if f := tracepoint(empty); f.Status != Missing || f.Remedy == "" {
+	if f := tracepoint(bare); f.Status != Missing || f.Remedy == "" {
 		t.Errorf("%+v", f)
 	}
 }
