@@ -79,6 +79,9 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 	if len(item.Tap.Flags) > 0 {
 		err = v.readRecorded(work)
 	}
+	if err == nil && v.Recorded != nil && spec.PerToken {
+		err = v.readCaptured(work)
+	}
 	return v, err
 }
 

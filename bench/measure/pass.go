@@ -42,6 +42,7 @@ func (r *run) repeat() (*Repetition, error) {
 	if r.PerToken {
 		out.Steps = make([]Step, 0, 1+r.Gen)
 	}
+	out.MonoNS = monotonic()
 	begin := time.Now()
 	err := r.pass(out, begin)
 	out.NS = time.Since(begin).Nanoseconds()

@@ -74,7 +74,9 @@ type Subject struct {
 // Repetition is one timed pass. Times are nanoseconds.
 type Repetition struct {
 	Time string `json:"time"` // when it began, RFC 3339
-	NS   int64  `json:"ns"`   // of prompt and generation together
+	// MonoNS is when it began by the machine's monotonic clock; absent where that is not known.
+	MonoNS int64 `json:"mono_ns,omitempty"`
+	NS     int64 `json:"ns"` // of prompt and generation together
 	// FirstNS is the time until what follows the prompt was known: its logits, and with a text the token; absent without a prompt.
 	FirstNS int64   `json:"first_ns,omitempty"`
 	TokenNS []int64 `json:"token_ns,omitempty"` // of each generated token
@@ -92,6 +94,8 @@ type Step struct {
 	// MinorFaults and MajorFaults are the process's page faults meanwhile; absent where the system does not count them.
 	MinorFaults *int64 `json:"minor_faults,omitempty"`
 	MajorFaults *int64 `json:"major_faults,omitempty"`
+	// Captured is the bytes of tensors that the tap copied meanwhile; who started the process adds it. Absent where nothing was recorded.
+	Captured *int64 `json:"captured_bytes,omitempty"`
 }
 
 // The phases of a step.

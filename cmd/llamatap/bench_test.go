@@ -4,12 +4,15 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/bench/measure"
 	"github.com/llamatap/llamatap/bench/result"
 )
 
@@ -105,9 +108,7 @@ func TestBench(t *testing.T) {
 			t.Errorf("row %d has no build or environment", i)
 		}
 	}
-	if lines, err := os.ReadFile(tokens); err != nil || bytes.Count(lines, []byte("\n")) != 2*2*(1+3) {
-		t.Errorf("rows per token: %v\n%s", err, lines)
-	}
+	checkTokens(t, tokens)
 	left, err := filepath.Glob(filepath.Join(dir, "llamatap-bench-*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %q, %v", left, err)
@@ -183,5 +184,37 @@ func TestBenchCompare(t *testing.T) {
 		if code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%q: status %d\n%s%s", c.args, code, out, said)
 		}
+	}
+}
+
+// checkTokens reads the rows per token of pp8 and tg3, each twice without and twice with the tap. What was captured of a token is a row of
+// each layer's residual stream; of the prompt's last layer only the last row is computed.
+func checkTokens(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const layers, rowBytes = 6, 256 * 4
+	count := 0
+	for decoder := json.NewDecoder(file); decoder.More(); count++ {
+		var row bench.TokenRow
+		if err := decoder.Decode(&row); err != nil {
+			t.Fatal(err)
+		}
+		want := int64(layers * rowBytes)
+		if row.Phase == measure.Prefill {
+			want = ((layers-1)*8 + 1) * rowBytes
+		}
+		if (row.Tap == "on") != (row.Captured != nil) || row.Captured != nil && *row.Captured != want {
+			t.Errorf("captured: %+v, want %d", row, want)
+		}
+		if row.KVCells == 0 || row.MinorFaults == nil {
+			t.Errorf("%+v", row)
+		}
+	}
+	if want := 2 * 2 * (1 + 3); count != want {
+		t.Errorf("%d rows per token, want %d", count, want)
 	}
 }
