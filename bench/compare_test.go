@@ -91,6 +91,24 @@ func TestRatios(t *testing.T) {
 	}
 }
 
+// TestRatioBases compares a recording with the same settings without it, and settings with the first ones.
+func TestRatioBases(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 9))
+	var rows []result.Row
+	for _, threads := range []int{1, 2} {
+		off, on := sampled(100, 6, random), sampled(100, 6, random)
+		off.Threads, on.Threads, off.Tap, on.Tap, on.TapFlags = threads, threads, at("off"), at("on"), at("--tap-layers=0")
+		rows = append(rows, off, on)
+	}
+	var got []string
+	for _, r := range Ratios(rows) {
+		got = append(got, r.Test+": "+r.Other+" / "+r.Base)
+	}
+	if want := []string{"tg64, n_threads 1: tap on / tap off", "tg64: threads 2 / threads 1", "tg64, n_threads 2: tap on / tap off"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestRatioPairs pairs rounds, not the order of samples, and takes a round's median.
 func TestRatioPairs(t *testing.T) {
 	a, b := result.Row{Gen: 1, SamplesTS: []float64{1, 2, 3}, Rounds: []int{0, 1, 1}}, result.Row{Gen: 1, SamplesTS: []float64{5, 4}, Rounds: []int{1, 2}}

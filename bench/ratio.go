@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,33 +12,53 @@ import (
 
 // Ratio is one configuration over another on the same test: tokens per second, in pairs of the same round.
 type Ratio struct {
-	Test     string // such as tg128, with the prompt's name where it is a text
+	Test     string // such as tg128, with the prompt's name where it is a text, and the settings that vary
 	Base     string // what tells the base's settings from the other's
 	Other    string
 	Interval Interval
 	Metric   string // decode, prefill or both
 }
 
-// Ratios compares, on each test of each model, every configuration with the first one. Pairs are of the same round; where a round has
-// several repetitions, its median counts.
+// Ratios compares, on each test of each model, every tap configuration with the first one at the same settings, and the settings with the
+// first ones. Pairs are of the same round; where a round has several repetitions, its median counts.
 func Ratios(rows []result.Row) []Ratio {
 	var all []Ratio
-	base := map[string]*result.Row{}
+	bases := map[string]*result.Row{}
 	for i := range rows {
 		r := &rows[i]
-		key := testName(r) + "\x00" + r.ModelFile
-		if base[key] == nil {
-			base[key] = r
-			continue
+		test := testName(r) + "\x00" + r.ModelFile
+		settings := fmt.Sprint(test, slices.DeleteFunc(r.Settings(), func(s string) bool { return strings.HasPrefix(s, "tap_flags") }))
+		base := bases[settings]
+		if base == nil {
+			bases[settings] = r
+			if base = bases[test]; base == nil {
+				bases[test] = r
+				continue
+			}
 		}
-		values := paired(base[key], r)
+		values := paired(base, r)
 		if len(values) == 0 {
 			continue
 		}
-		own, other := difference(base[key], r)
-		all = append(all, Ratio{Test: testName(r), Base: own, Other: other, Interval: MedianInterval(values), Metric: metricOf(r)})
+		own, other := difference(base, r)
+		all = append(all, Ratio{Test: common(rows, base, r), Base: own, Other: other, Interval: MedianInterval(values), Metric: metricOf(r)})
 	}
 	return all
+}
+
+// common names what a pair has in common: the test, and of what varies among all rows the model and the settings.
+func common(rows []result.Row, a, b *result.Row) string {
+	name := testName(a)
+	if slices.ContainsFunc(rows, func(r result.Row) bool { return r.ModelFile != a.ModelFile }) {
+		name = filepath.Base(a.ModelFile) + " " + name
+	}
+	for k, setting := range a.Settings() {
+		varies := slices.ContainsFunc(rows, func(r result.Row) bool { return r.Settings()[k] != setting })
+		if varies && setting == b.Settings()[k] && !strings.HasPrefix(setting, "tap_flags") {
+			name += ", " + setting
+		}
+	}
+	return name
 }
 
 // testName is the test and, of a text, its name.
@@ -135,9 +156,9 @@ func WriteRatios(out io.Writer, ratios []Ratio) {
 	if len(ratios) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\n| %-24s | %-40s | %-36s | %-12s |\n| %s | %s | %s | %s |\n", "test", "configuration / base", "ratio of t/s, median [95 %]", "difference",
-		strings.Repeat("-", 24), strings.Repeat("-", 40), strings.Repeat("-", 36), strings.Repeat("-", 12))
+	fmt.Fprintf(out, "\n| %-32s | %-40s | %-36s | %-12s |\n| %s | %s | %s | %s |\n", "test", "configuration / base", "ratio of t/s, median [95 %]", "difference",
+		strings.Repeat("-", 32), strings.Repeat("-", 40), strings.Repeat("-", 36), strings.Repeat("-", 12))
 	for _, r := range ratios {
-		fmt.Fprintf(out, "| %-24s | %-40s | %-36s | %-12s |\n", r.Test, r.Other+" / "+r.Base, r.Interval, r.Interval.Resolved())
+		fmt.Fprintf(out, "| %-32s | %-40s | %-36s | %-12s |\n", r.Test, r.Other+" / "+r.Base, r.Interval, r.Interval.Resolved())
 	}
 }
