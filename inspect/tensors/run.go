@@ -73,8 +73,8 @@ func openSegments(path string) (*Run, error) {
 	var parts []*stream.Reader
 	for _, name := range names {
 		folder := filepath.Join(path, name)
-		if !exists(filepath.Join(folder, StreamName)) {
-			continue // is being removed
+		if !begun(folder) {
+			continue // is being made or removed
 		}
 		part, err := openDir(folder)
 		if err != nil {
@@ -96,6 +96,13 @@ func openSegments(path string) (*Run, error) {
 		r.Metadata = own
 	}
 	return r, nil
+}
+
+// begun tells whether a segment's stream can be read: whether there is one, and its index has come as far as its header.
+func begun(folder string) bool {
+	name := filepath.Join(folder, StreamName)
+	index, err := os.Stat(name + stream.IndexSuffix)
+	return exists(name) && (err != nil || index.Size() > 0)
 }
 
 // notARun tells what to give instead; for a folder of runs, which of them is the newest.

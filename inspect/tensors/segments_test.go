@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // TestSegmentsCutOff: of a run whose collector was killed, segments that were being made or removed do not keep the others from being
@@ -24,6 +25,14 @@ func TestSegmentsCutOff(t *testing.T) {
 	}
 	if err := os.WriteFile(filepath.Join(run, "seg-00001", rundir.TokensName), nil, 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(run, "seg-00004"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{StreamName, StreamName + stream.IndexSuffix} { // made a moment ago
+		if err := os.WriteFile(filepath.Join(run, "seg-00004", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	alone, err := Verify(filepath.Join(run, "seg-00002"))
 	if err != nil {
