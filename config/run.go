@@ -46,6 +46,7 @@ type Run struct {
 	Adapters
 	Sampling
 	Prompts
+	Embeddings
 
 	Warmup  bool // decode once before the run, as llama.cpp does
 	Verbose bool // show llama.cpp's log
@@ -59,6 +60,7 @@ func NewRun() *Run {
 		Escape: true, Predict: -1, Batch: 2048, MicroBatch: 512, GPULayers: -1,
 		CacheTypeK: "f16", CacheTypeV: "f16", FlashAttention: "auto", LoadMode: "auto", Warmup: true,
 		Rope: defaultRope(), Sampling: defaultSampling(), Prompts: Prompts{Parallel: 1},
+		Embeddings: Embeddings{EmbdNormalize: 2, EmbdSeparator: "\n"},
 	}
 }
 
@@ -145,6 +147,9 @@ func (r *Run) set(o *llamaOption, value string) error {
 // Validate checks what the flags say together. The error is one line with cause and remedy.
 func (r *Run) Validate() error {
 	if err := r.validatePrompts(); err != nil {
+		return err
+	}
+	if err := r.validateEmbeddings(); err != nil {
 		return err
 	}
 	switch {

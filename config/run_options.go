@@ -32,7 +32,7 @@ var shortNames = map[string]bool{
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
 // and --mlock, which older versions had.
-var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
+var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), embeddingsOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
 
 func inputOptions() []llamaOption {
 	return []llamaOption{

@@ -75,6 +75,9 @@ func TestRunFlags(t *testing.T) {
 			r.PromptCache, r.PromptCacheAll, r.PromptCacheRO = "f", true, true
 		}},
 		{"not going on", "--context-shift --no-context-shift --special=false", func(*Run) {}},
+		{"embeddings", "--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x", func(r *Run) {
+			r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x"}
+		}},
 		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
 		{"switch with value", "--no-warmup=false --escape=false", func(r *Run) { r.Escape = false }},
@@ -179,6 +182,11 @@ func TestRunErrors(t *testing.T) {
 		{"sequences above batch", []string{"--prompts", "a", "-np", "9", "-b", "8"}, "raise -b"},
 		{"prompts and a cache", []string{"--prompts", "a", "--prompt-cache", "b"}, "is for one prompt"},
 		{"prompts file", []string{"--prompts", ""}, "no file name"},
+		{"norm of text", []string{"-p", "a", "--embd-normalize", "1"}, "give --embeddings too"},
+		{"embeddings of prompts", []string{"--embeddings", "--prompts", "a"}, "leave it or --prompts out"},
+		{"ranking", []string{"-p", "a", "--embeddings", "--pooling", "rank"}, "llamatap llama-embedding"},
+		{"pooling", []string{"-p", "a", "--embeddings", "--pooling", "max"}, "take one of none"},
+		{"embedding format", []string{"-p", "a", "--embeddings", "--embd-output-format", "xml"}, "take array"},
 		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},
 		{"infinite", []string{"-p", "a", "--temp", "1e99"}, "give a number"},
 		{"repeat-penalty", []string{"-p", "a", "--repeat-penalty", "0"}, "above 0"},

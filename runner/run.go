@@ -87,6 +87,11 @@ func (r *run) load() (err error) {
 	if err != nil {
 		return err
 	}
+	if r.Config.Embeddings.Embeddings {
+		if err := embeddingParams(&r.Options, &params); err != nil {
+			return err
+		}
+	}
 	if err := r.loadAdapters(); err != nil {
 		return err
 	}

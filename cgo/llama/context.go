@@ -31,6 +31,7 @@ func DefaultContextParams() ContextParams {
 		Size: int(d.n_ctx), Batch: int(d.n_batch), MicroBatch: int(d.n_ubatch), Sequences: int(d.n_seq_max),
 		Threads: int(d.n_threads), BatchThreads: int(d.n_threads_batch),
 		FlashAttention: FlashAttention(d.flash_attn_type), TypeK: CacheType(d.type_k), TypeV: CacheType(d.type_v), NoPerf: bool(d.no_perf), Unified: bool(d.kv_unified),
+		Embeddings: bool(d.embeddings), Pooling: Pooling(d.pooling_type), Attention: Attention(d.attention_type),
 		SlidingFull: bool(d.swa_full),
 		Rope: Rope{
 			Scaling: RopeScaling(d.rope_scaling_type), FreqBase: float32(d.rope_freq_base), FreqScale: float32(d.rope_freq_scale),
@@ -74,6 +75,7 @@ func (p *ContextParams) c() C.struct_llama_context_params {
 	c.flash_attn_type = int32(p.FlashAttention)
 	c.type_k, c.type_v = uint32(p.TypeK), uint32(p.TypeV)
 	c.no_perf, c.kv_unified, c.swa_full = C.bool(p.NoPerf), C.bool(p.Unified), C.bool(p.SlidingFull)
+	c.embeddings, c.pooling_type, c.attention_type = C.bool(p.Embeddings), int32(p.Pooling), int32(p.Attention)
 	c.rope_scaling_type, c.rope_freq_base, c.rope_freq_scale = int32(p.Rope.Scaling), C.float(p.Rope.FreqBase), C.float(p.Rope.FreqScale)
 	c.yarn_orig_ctx, c.yarn_ext_factor, c.yarn_attn_factor = C.uint32_t(p.Rope.YarnOrigContext), C.float(p.Rope.YarnExtFactor), C.float(p.Rope.YarnAttnFactor)
 	c.yarn_beta_fast, c.yarn_beta_slow = C.float(p.Rope.YarnBetaFast), C.float(p.Rope.YarnBetaSlow)
@@ -98,6 +100,9 @@ func (x *Context) Size() int { return int(C.llama_n_ctx(x.c)) }
 
 // SequenceSize is the length in tokens of each of its sequences.
 func (x *Context) SequenceSize() int { return int(C.llama_n_ctx_seq(x.c)) }
+
+// Sequences is the most sequences that are decoded at a time.
+func (x *Context) Sequences() int { return int(C.llama_n_seq_max(x.c)) }
 
 // Batch is the most tokens per Decode.
 func (x *Context) Batch() int { return int(C.llama_n_batch(x.c)) }

@@ -20,6 +20,8 @@ var (
 	ErrDecode = errors.New("llama.cpp cannot decode the batch")
 	// ErrNoLogits: the batch has no output at the index asked for.
 	ErrNoLogits = errors.New("no logits at this index")
+	// ErrNoEmbedding: the batch has no embedding at the index asked for, or of the sequence.
+	ErrNoEmbedding = errors.New("no embedding")
 	// ErrAdapter: llama.cpp refused a LoRA adapter or a control vector.
 	ErrAdapter = errors.New("llama.cpp cannot apply the adapter")
 	// ErrState: the state of a context cannot be written, or is not one of this model and these settings.

@@ -167,6 +167,39 @@ type ModelParams struct {
 	Progress func(fraction float64)
 }
 
+// Pooling is how one embedding is made of the tokens of a sequence.
+type Pooling int32
+
+// Ways to pool, numbered as llama.h does.
+const (
+	PoolOfModel Pooling = iota - 1 // as the model says
+	PoolNone                       // one per token
+	PoolMean
+	PoolFirst // that of the first token, which llama.cpp calls cls
+	PoolLast
+	PoolRank // a score
+)
+
+// ParsePooling reads a way as llama.cpp's --pooling spells it; "" is PoolOfModel.
+func ParsePooling(s string) (Pooling, error) {
+	for i, name := range []string{"", "none", "mean", "cls", "last", "rank"} {
+		if s == name {
+			return Pooling(i - 1), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown pooling %q: take none, mean, cls, last or rank", s)
+}
+
+// Attention says which tokens a token looks at.
+type Attention int32
+
+// Kinds of attention, numbered as llama.h does.
+const (
+	AttentionOfModel   Attention = iota - 1 // as the model says
+	AttentionCausal                         // those before it
+	AttentionNonCausal                      // all
+)
+
 // ContextParams says how a context is made. DefaultContextParams gives llama.cpp's defaults.
 type ContextParams struct {
 	// Size is the length of the context in tokens; 0: what the model was trained for.
@@ -189,6 +222,10 @@ type ContextParams struct {
 	NoPerf bool
 	// Rope is how rotary positions are computed.
 	Rope Rope
+	// Embeddings has every batch compute embeddings; Pooling and Attention matter for them alone.
+	Embeddings bool
+	Pooling    Pooling
+	Attention  Attention
 	// Sampler, if not nil, is applied in the graphs of sequence 0, as far as the devices can. It must outlive the context, and be
 	// complete before.
 	Sampler *Sampler

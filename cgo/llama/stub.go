@@ -62,6 +62,7 @@ func (*Model) Size() uint64                               { return 0 }
 func (*Model) Parameters() uint64                         { return 0 }
 func (*Model) Layers() int                                { return 0 }
 func (*Model) Width() int                                 { return 0 }
+func (*Model) EmbeddingWidth() int                        { return 0 }
 func (*Model) TrainedContext() int                        { return 0 }
 func (*Model) HasEncoder() bool                           { return false }
 func (*Model) HasDecoder() bool                           { return false }
@@ -118,6 +119,7 @@ func DefaultContextParams() ContextParams { return ContextParams{} }
 func (*Context) Close()                                     {}
 func (*Context) Size() int                                  { return 0 }
 func (*Context) SequenceSize() int                          { return 0 }
+func (*Context) Sequences() int                             { return 0 }
 func (*Context) Batch() int                                 { return 0 }
 func (*Context) MicroBatch() int                            { return 0 }
 func (*Context) Decode(*Batch) error                        { return errNoLlama }
@@ -125,6 +127,9 @@ func (*Context) Interrupt()                                 {}
 func (*Context) Resume()                                    {}
 func (*Context) Synchronize()                               {}
 func (*Context) Logits(int) ([]float32, error)              { return nil, errNoLlama }
+func (*Context) Pooling() Pooling                           { return PoolOfModel }
+func (*Context) Embedding(int) ([]float32, error)           { return nil, errNoLlama }
+func (*Context) SequenceEmbedding(Seq) ([]float32, error)   { return nil, errNoLlama }
 func (*Context) Perf() Perf                                 { return Perf{} }
 func (*Context) PerfReset()                                 {}
 func (*Context) Memory() Memory                             { return Memory{} }

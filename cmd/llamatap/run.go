@@ -83,6 +83,7 @@ else does; what there is to tell goes to stderr. Ctrl-C ends the run within a to
   llamatap run -p 'func main() {' -n 100
   llamatap run -m model.gguf -f prompt.txt --temp 0
   llamatap run -m model.gguf --prompts prompts.jsonl -np 4 --results results.jsonl
+  llamatap run --embeddings --pooling mean -f texts.txt --embd-output-format json
 `)
 	if err := config.RunHelp(out); err != nil {
 		return err
@@ -125,6 +126,9 @@ func untilSignal() (ctx context.Context, stop func()) {
 func runModel(cfg *config.Run) error {
 	if cfg.PromptsFile != "" {
 		return runPrompts(cfg)
+	}
+	if cfg.Embeddings.Embeddings {
+		return runEmbeddings(cfg)
 	}
 	ctx, stop := untilSignal()
 	defer stop()
@@ -170,4 +174,17 @@ func runPrompts(cfg *config.Run) error {
 		}
 	}
 	return signalStatus(err, begun)
+}
+
+// runEmbeddings is runModel for embeddings.
+func runEmbeddings(cfg *config.Run) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	result, err := runner.RunEmbeddings(ctx, runner.Options{
+		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: term.IsTerminal(int(os.Stderr.Fd())),
+	})
+	if err == nil {
+		err = result.WriteSummary(os.Stderr)
+	}
+	return signalStatus(err, false)
 }

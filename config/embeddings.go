@@ -1,0 +1,81 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Embeddings is how a run computes embeddings in place of text.
+type Embeddings struct {
+	Embeddings    bool   // compute them
+	Pooling       string // how one comes of a text's tokens: a name of poolings; "": as the model says
+	Attention     string // causal, non-causal; "": as the model says
+	EmbdNormalize int    // -1: not, 0: to the range of 16-bit integers, 1: taxicab, 2: euclidean, above: p-norm
+	EmbdFormat    string // a name of embeddingFormats
+	EmbdSeparator string // between texts
+}
+
+var (
+	poolings         = []string{"none", "mean", "cls", "last", "rank"}
+	embeddingFormats = []string{"", "array", "json", "json+", "raw"}
+)
+
+func embeddingsOptions() []llamaOption {
+	return []llamaOption{
+		{section: "embeddings", key: "embeddings", names: []string{"embeddings", "embedding"}, own: true,
+			help: "compute embeddings of the prompt's lines, as llama-embedding does, in place of text", set: boolean(func(r *Run) *bool { return &r.Embeddings.Embeddings })},
+		{key: "pooling", names: []string{"pooling"}, form: "TYPE", env: "LLAMA_ARG_POOLING", own: true, help: "what one embedding of a text is: none (one per token), mean, cls, last; without it as the model says",
+			set: setPooling},
+		{key: "attention", names: []string{"attention"}, form: "TYPE", own: true, help: "causal or non-causal; without it as the model says; with causal, a text may be longer than -ub",
+			set: word(func(r *Run) *string { return &r.Attention }, []string{"causal", "non-causal"})},
+		{key: "embd-normalize", names: []string{"embd-normalize"}, form: "N", byDef: "2", own: true,
+			help: "-1: as computed, 0: to 16-bit integers, 1: taxicab, 2: euclidean, above 2: p-norm",
+			set:  integer(func(r *Run) *int { return &r.EmbdNormalize }, -1, "-1 for none, or the number of a norm")},
+		{key: "embd-output-format", names: []string{"embd-output-format"}, form: "FORMAT", own: true, help: "array, json (OpenAI's), json+ (with similarities), raw (a line per embedding); without it for people",
+			set: setEmbeddingFormat},
+		{key: "embd-separator", names: []string{"embd-separator"}, form: "STRING", own: true, help: "what separates texts, in place of a newline", set: setSeparator},
+	}
+}
+
+func setPooling(r *Run, s string) error {
+	if s == "rank" {
+		return errors.New("ranking is not here: use 'llamatap llama-embedding'")
+	}
+	return word(func(r *Run) *string { return &r.Pooling }, poolings[:len(poolings)-1])(r, s)
+}
+
+func setEmbeddingFormat(r *Run, s string) error {
+	if !slices.Contains(embeddingFormats, s) {
+		return errors.New("take array, json, json+ or raw")
+	}
+	r.EmbdFormat = s
+	return nil
+}
+
+func setSeparator(r *Run, s string) error {
+	if s == "" {
+		return errors.New("no text: give one, or leave the flag out for a newline")
+	}
+	r.EmbdSeparator = s
+	return nil
+}
+
+// validateEmbeddings checks the settings of embeddings against those of text.
+func (r *Run) validateEmbeddings() error {
+	if !r.Embeddings.Embeddings {
+		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator"} {
+			if r.given[key] {
+				return fmt.Errorf("--%s is for embeddings: give --embeddings too, or leave it out", key)
+			}
+		}
+		return nil
+	}
+	switch {
+	case r.PromptsFile != "":
+		return errors.New("--embeddings takes its texts with -p or -f: leave it or --prompts out")
+	case r.PromptCache != "" || r.ContextShift || r.OnBackend:
+		return errors.New("--prompt-cache, --context-shift and --backend-sampling are for text: leave them or --embeddings out")
+	}
+	return nil
+}
