@@ -71,7 +71,7 @@ func TestDefaults(t *testing.T) {
 	want := ContextParams{
 		Size: 512, Batch: 2048, MicroBatch: 512, Sequences: 1, Threads: 4, BatchThreads: 4,
 		FlashAttention: FlashAttentionAuto, TypeK: CacheF16, TypeV: CacheF16, NoPerf: true, SlidingFull: true,
-		Rope: Rope{Scaling: RopeOfModel, YarnExtFactor: -1, YarnAttnFactor: -1, YarnBetaFast: -1, YarnBetaSlow: -1},
+		Rope:    Rope{Scaling: RopeOfModel, YarnExtFactor: -1, YarnAttnFactor: -1, YarnBetaFast: -1, YarnBetaSlow: -1},
 		Pooling: PoolOfModel, Attention: AttentionOfModel,
 	}
 	if got := DefaultContextParams(); got != want {
