@@ -33,13 +33,19 @@ func alive(t *testing.T, tap ...string) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.cmd.Process.Kill(); l.cmd.Wait() })
+	takesCommands(t, l.out)
+	return l
+}
+
+// takesCommands waits until the run below out does: the collector makes its directory when it learns of the first context.
+func takesCommands(t *testing.T, out string) {
+	t.Helper()
 	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
-		if sockets, _ := filepath.Glob(filepath.Join(l.out, "*", "run_*", "control.sock")); len(sockets) == 1 {
-			return l
+		if sockets, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "control.sock")); len(sockets) == 1 {
+			return
 		}
 	}
 	t.Fatal("the run takes no commands")
-	return nil
 }
 
 // longText is a generation that is long enough to be interrupted many times.
@@ -165,6 +171,7 @@ func TestCtlOfServer(t *testing.T) {
 		texts = append(texts, a.Content)
 	}
 	ask()
+	takesCommands(t, s.out)
 	ctl(t, s.out, "off")
 	ask()
 	off := ctl(t, s.out, "status").Status

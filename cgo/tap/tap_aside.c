@@ -20,8 +20,11 @@
 #define MADV_POPULATE_WRITE 23 // linux/mman.h, since 5.14
 #endif
 
+enum { SMALL_POOL = 16 << 20 };
+
 // tap_prefault touches the pool's pages: a first touch in a data phase would cost the model a page fault each. Kernels before 5.14
-// refuse, and then that is what happens. Until it is done, the pool is as large as what it has touched.
+// refuse, and then that is what happens. Until it is done, the pool is as large as what it has touched, or as SMALL_POOL, in which a
+// capture that is written as fast as it comes finds room: the model does not wait for that.
 static void tap_prefault(void) {
     enum { STEP = 1 << 20 };
     uint8_t * pool = tap.base + tap.header->slots_offset;
@@ -113,7 +116,9 @@ void tap_aside_start(void) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
+    const uint64_t small = SMALL_POOL / tap.header->slot_bytes / 64 * 64; // whole words of the bit map
     tap_pool_ready(0);
+    tap_pool_ready(small < tap.header->n_slots ? small : tap.header->n_slots);
     if (!tap_thread_start(tap_toucher)) {
         tap_pool_ready(tap.header->n_slots);
     }
