@@ -79,6 +79,6 @@ func (s *sink) written() stream.Stats {
 func addStats(a, b stream.Stats) stream.Stats {
 	a.Packets, a.SrcBytes, a.RawBytes, a.Stored = a.Packets+b.Packets, a.SrcBytes+b.SrcBytes, a.RawBytes+b.RawBytes, a.Stored+b.Stored
 	a.Saturated, a.Underflow = a.Saturated+b.Saturated, a.Underflow+b.Underflow
-	a.PackNS, a.WriteNS = a.PackNS+b.PackNS, a.WriteNS+b.WriteNS
+	a.PackNS, a.WriteNS, a.HashNS = a.PackNS+b.PackNS, a.WriteNS+b.WriteNS, a.HashNS+b.HashNS
 	return a
 }

@@ -31,6 +31,7 @@ type Summary struct {
 	Want float64
 	pack time.Duration
 	disk time.Duration
+	hash time.Duration
 }
 
 func (s *sink) summary() Summary {
@@ -43,7 +44,7 @@ func (s *sink) summary() Summary {
 		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,
 		Packets: written.Packets, SourceBytes: written.SrcBytes, RawBytes: written.RawBytes, StoredBytes: written.Stored, Lost: s.lost(stats.Losses), Stopped: s.stopped(),
 		OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
-		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS),
+		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 }
 
@@ -88,8 +89,10 @@ func (s Summary) heldBack(out io.Writer) {
 	switch {
 	case len(s.Lost) > 0:
 		why = "a full pool held it back, and what was lost does not count"
-	case s.WaitNS > s.WallNS/20 && s.disk > s.pack:
+	case s.WaitNS > s.WallNS/20 && s.disk > max(s.pack, s.hash):
 		why = "the disk held it back"
+	case s.WaitNS > s.WallNS/20 && s.hash > s.pack:
+		why = "hashing for the manifest held it back"
 	case s.WaitNS > s.WallNS/20:
 		why = "packing and compression held it back"
 	}

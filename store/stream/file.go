@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
-	"io"
 	"unsafe"
 )
 
@@ -47,23 +46,29 @@ type Sum struct {
 // A file that takes blocks gets whole ones; what fills no block stays in the buffer, also when a flush has put it into the file
 // already, because the next write of that block begins with it.
 type output struct {
-	name   string
-	file   File
-	blocks blockFile // file, if it is one
-	buf    []byte
-	hash   hash.Hash
-	size   int64 // of what was written and left the buffer
-	tail   int   // bytes at the buffer's beginning that are in the file as well
+	name    string
+	file    File
+	blocks  blockFile // file, if it is one
+	buf     []byte
+	hash    hash.Hash // of what left the buffer
+	size    int64     // of what was written and left the buffer
+	tail    int       // bytes at the buffer's beginning that are in the file as well
+	behind  *behind   // if set, what leaves the buffer is written and hashed elsewhere
+	current *chunk    // that buf belongs to, then
 }
 
 func newOutput(name string, file File, buffer int) *output {
 	o := &output{name: name, file: file, hash: sha256.New()}
-	if o.blocks, _ = file.(blockFile); o.blocks != nil {
-		o.buf = alignedBuffer(buffer)
-	} else {
-		o.buf = make([]byte, 0, buffer)
-	}
+	o.blocks, _ = file.(blockFile)
+	o.buf = o.newBuffer(buffer)
 	return o
+}
+
+func (o *output) newBuffer(n int) []byte {
+	if o.blocks != nil {
+		return alignedBuffer(n)
+	}
+	return make([]byte, 0, n)
 }
 
 // end is the place of the next byte.
@@ -73,7 +78,6 @@ func (o *output) end() int64 { return o.size + int64(len(o.buf)) }
 func (o *output) fits(n int) bool { return len(o.buf)+n <= cap(o.buf) }
 
 func (o *output) write(p []byte) error {
-	o.hash.Write(p)
 	for !o.fits(len(p)) {
 		n := cap(o.buf) - len(o.buf)
 		o.buf = append(o.buf, p[:n]...)
@@ -97,41 +101,46 @@ func (o *output) flush() error {
 			return err
 		}
 	}
+	if o.behind != nil {
+		if err := o.behind.settle(); err != nil {
+			return err
+		}
+	}
 	if len(o.buf) == o.tail {
 		return nil
 	}
 	if err := o.blocks.WriteTail(o.buf, o.size); err != nil {
-		return o.failed(err)
+		return o.failed(err, o.size)
 	}
 	o.tail = len(o.buf)
 	return nil
 }
 
-// put writes the first n bytes of the buffer, and moves the rest of it to the front.
+// put writes the first n bytes of the buffer, or has them written, and moves the rest of it to the front.
 func (o *output) put(n int) error {
-	p := o.buf[:n]
-	if o.blocks != nil {
-		if err := o.blocks.WriteBlocks(p, o.size); err != nil {
-			return o.failed(err)
+	if o.behind != nil {
+		if err := o.behind.error(); err != nil {
+			return err
 		}
+		rest := o.buf[n:]
+		o.current.buf, o.current.at = o.buf[:n], o.size
+		next := o.behind.next(o.current) // rest is as it was until the chunk comes round again
+		o.buf = append(next.buf[:0], rest...)
+		o.current = next
 	} else {
-		written, err := o.file.Write(p)
-		if err == nil && written < n {
-			err = io.ErrShortWrite
+		if err := o.writeAt(o.buf[:n], o.size); err != nil {
+			return err
 		}
-		if err != nil {
-			o.size += int64(written)
-			return o.failed(err)
-		}
+		o.hash.Write(o.buf[:n])
+		o.buf = o.buf[:copy(o.buf, o.buf[n:])]
 	}
 	o.size += int64(n)
-	o.buf = o.buf[:copy(o.buf, o.buf[n:])]
 	o.tail = 0
 	return nil
 }
 
-func (o *output) failed(err error) error {
-	return fmt.Errorf("write %s at byte %d: %w", o.name, o.size, err)
+func (o *output) failed(err error, at int64) error {
+	return fmt.Errorf("write %s at byte %d: %w", o.name, at, err)
 }
 
 func (o *output) sync() error {
@@ -142,14 +151,20 @@ func (o *output) sync() error {
 }
 
 func (o *output) close() error {
+	if o.behind != nil {
+		o.behind.stop()
+	}
 	if err := o.file.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", o.name, err)
 	}
 	return nil
 }
 
+// sum is to be had once, when everything was flushed and closed.
 func (o *output) sum() Sum {
 	s := Sum{Size: o.end()}
+	o.hash.Write(o.buf)
+	o.buf, o.size = o.buf[:0], s.Size
 	o.hash.Sum(s.SHA256[:0])
 	return s
 }

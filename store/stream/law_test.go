@@ -118,7 +118,7 @@ func TestStreamIsWrittenFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 10_000 { // small packets: the index's buffer is full before the stream's
+	for i := range 40_000 { // small packets: the index's buffer is full before the stream's
 		if err := w.Append(&Packet{Name: "x", Exec: uint64(i)}, f32(1), nil); err != nil {
 			t.Fatal(err)
 		}

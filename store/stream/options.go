@@ -16,7 +16,7 @@ type Options struct {
 	MemoryBound int64
 
 	RunID [16]byte // identity of the run, repeated in the index; zero = random
-	// OnWorkerStart is called on each worker's goroutine, locked to its thread, before the first packet: the place to lower
-	// its priority.
+	// OnWorkerStart is called on the goroutine of each worker, and of the two that write and hash, locked to its thread, before
+	// the first packet: the place to lower its priority.
 	OnWorkerStart func()
 }

@@ -16,5 +16,6 @@ type Stats struct {
 	Pending   uint64         // packets and other records that wait for a worker
 	WaitNS    int64          // time that Append and its like waited for room in the queue
 	PackNS    int64          // time of all workers in conversion, compression and checksums
-	WriteNS   int64          // time in hashing and in write calls
+	WriteNS   int64          // time in write calls for the stream
+	HashNS    int64          // time in hashing the stream for the manifest
 }

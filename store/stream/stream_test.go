@@ -447,8 +447,8 @@ func TestOnWorkerStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil || started.Load() != 3 {
-		t.Errorf("%d workers started, %v", started.Load(), err)
+	if err := w.Close(); err != nil || started.Load() != 3+2 { // two write and hash
+		t.Errorf("%d goroutines started, %v", started.Load(), err)
 	}
 }
 

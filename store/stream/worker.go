@@ -2,10 +2,7 @@ package stream
 
 // Hot path: a worker takes a batch, packs it, and writes it if it is next.
 
-import (
-	"runtime"
-	"time"
-)
+import "runtime"
 
 // run is one worker.
 func (w *Writer) run(k *packer) {
@@ -73,9 +70,7 @@ func (w *Writer) writeNext() {
 	err := b.err
 	q.mu.Unlock()
 	if !failed && err == nil {
-		start := time.Now()
 		o, err = w.write(b, &s)
-		s.WriteNS = time.Since(start).Nanoseconds()
 		s.FileBytes = uint64(w.stream.end() + w.index.end())
 	}
 	q.mu.Lock()
@@ -109,7 +104,6 @@ func (q *queue) add(s Stats) {
 	q.stats.Stored += s.Stored
 	q.stats.Saturated += s.Saturated
 	q.stats.Underflow += s.Underflow
-	q.stats.WriteNS += s.WriteNS
 	q.stats.FileBytes = max(q.stats.FileBytes, s.FileBytes)
 }
 

@@ -24,7 +24,7 @@ var (
 // Sizes of the buffers that collect bytes into large writes.
 const (
 	streamBuffer = 1 << 20
-	indexBuffer  = 128 << 10
+	indexBuffer  = 512 << 10
 )
 
 // commitDelay is how long a commit marker may wait in a buffer. A flush at each would cost two system calls per token.
@@ -82,6 +82,7 @@ func New(stream, index File, o Options) (*Writer, error) {
 			return nil, err
 		}
 	}
+	w.stream.startBehind(o.OnWorkerStart)
 	for _, k := range packers {
 		w.workers.Go(func() { w.run(k) })
 	}
@@ -234,6 +235,7 @@ func (w *Writer) Stats() Stats {
 	defer w.queue.mu.Unlock()
 	s := w.queue.stats
 	s.Pending = uint64(w.queue.count)
+	s.WriteNS, s.HashNS = w.stream.behind.diskNS.Load(), w.stream.behind.hashNS.Load()
 	return s
 }
 
