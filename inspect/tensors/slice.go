@@ -146,26 +146,45 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 	return nil
 }
 
-// partOf describes a packet that begins a part.
-func partOf(i int, p *stream.Packet) (part, Axis) {
-	pt := part{packets: []int{i}, rows: 1, total: 1, outer: 1, label: int64(i)}
-	shape := cOrder(p.NE)
+// Layout says how the elements of a packet, or of all pieces of a tensor that was cut, are rows.
+type Layout struct {
+	Axis  Axis
+	Rows  int64
+	Shape []int64 // of one row, C order
+	// Outer above 1 says that the row dimension is not the slowest: the elements lie as [Outer][Rows][rest of a row].
+	Outer int64
+}
+
+// LayoutOf is the layout of the tensor that a packet is, or begins.
+func LayoutOf(p *stream.Packet) Layout {
+	l := Layout{Axis: AxisPacket, Rows: 1, Outer: 1}
 	switch {
 	case p.SampleTotal > 0 || p.DType == codec.Raw || elements(p.NE)*int64(p.DType.Size()) != p.RawBytes && p.Blocks <= 1:
-		pt.shape = []int64{p.RawBytes / int64(p.DType.Size())}
-		return pt, AxisPacket
+		l.Shape = []int64{p.RawBytes / int64(p.DType.Size())}
+		return l
 	case p.Rows == ggmlhooks.RowsNone:
-		pt.label, pt.shape = int64(p.Exec), shape
-		return pt, AxisExecution
+		l.Axis, l.Shape = AxisExecution, cOrder(p.NE)
+		return l
 	}
 	dim := int(p.RowDim)
-	pt.label, pt.total = p.TokenFirst, p.NE[dim]
-	pt.rows = pt.total
-	pt.shape = rowShape(p.NE, dim)
+	l.Axis, l.Rows, l.Shape = AxisToken, p.NE[dim], rowShape(p.NE, dim)
 	for d := dim + 1; d < len(p.NE); d++ {
-		pt.outer *= p.NE[d]
+		l.Outer *= p.NE[d]
 	}
-	return pt, AxisToken
+	return l
+}
+
+// partOf describes a packet that begins a part.
+func partOf(i int, p *stream.Packet) (part, Axis) {
+	l := LayoutOf(p)
+	pt := part{packets: []int{i}, rows: l.Rows, total: l.Rows, outer: l.Outer, shape: l.Shape, label: int64(i)}
+	switch l.Axis {
+	case AxisExecution:
+		pt.label = int64(p.Exec)
+	case AxisToken:
+		pt.label = p.TokenFirst
+	}
+	return pt, l.Axis
 }
 
 // rowShape is the shape of one row in C order: the dimensions above the row dimension, less leading ones, and all below it.
