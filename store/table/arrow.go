@@ -1,0 +1,117 @@
+package table
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// Arrow writes an Arrow file (the IPC file format, also called Feather 2), without compression, so that it can be mapped.
+type Arrow struct {
+	schema *arrow.Schema
+	out    *ipc.FileWriter
+	build  *array.RecordBuilder
+}
+
+var arrowTypes = map[Kind]arrow.DataType{
+	Int32: arrow.PrimitiveTypes.Int32, Int64: arrow.PrimitiveTypes.Int64,
+	Uint32: arrow.PrimitiveTypes.Uint32, Uint64: arrow.PrimitiveTypes.Uint64, Text: arrow.BinaryTypes.String,
+	Int32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int32), Float32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32),
+}
+
+// NewArrow begins a file.
+func NewArrow(w io.Writer, s Schema) (*Arrow, error) {
+	fields := make([]arrow.Field, len(s.Columns))
+	for i, c := range s.Columns {
+		fields[i] = arrow.Field{Name: c.Name, Type: arrowTypes[c.Kind], Nullable: c.Null}
+	}
+	var keys, texts []string
+	for _, m := range s.Metadata {
+		keys, texts = append(keys, m[0]), append(texts, m[1])
+	}
+	about := arrow.NewMetadata(keys, texts)
+	a := &Arrow{schema: arrow.NewSchema(fields, &about)}
+	var err error
+	if a.out, err = ipc.NewFileWriter(w, ipc.WithSchema(a.schema)); err != nil {
+		return nil, fmt.Errorf("begin Arrow file: %w", err)
+	}
+	a.build = array.NewRecordBuilder(memory.DefaultAllocator, a.schema)
+	return a, nil
+}
+
+// Write writes the batch as one record batch; an empty one is nothing.
+func (a *Arrow) Write(b *Batch) error {
+	if b.rows == 0 {
+		return nil
+	}
+	for i := range b.columns {
+		appendArrow(a.build.Field(i), &b.columns[i])
+	}
+	record := a.build.NewRecordBatch()
+	defer record.Release()
+	if err := a.out.Write(record); err != nil {
+		return fmt.Errorf("write Arrow file: %w", err)
+	}
+	return nil
+}
+
+// appendArrow appends a column's values.
+func appendArrow(to array.Builder, c *values) {
+	switch to := to.(type) {
+	case *array.Int32Builder:
+		for i, v := range c.ints {
+			orNull(to, c.valid[i], func() { to.Append(int32(v)) })
+		}
+	case *array.Int64Builder:
+		to.AppendValues(c.ints, c.valid)
+	case *array.Uint32Builder:
+		for i, v := range c.ints {
+			orNull(to, c.valid[i], func() { to.Append(uint32(v)) })
+		}
+	case *array.Uint64Builder:
+		for i, v := range c.ints {
+			orNull(to, c.valid[i], func() { to.Append(uint64(v)) })
+		}
+	case *array.StringBuilder:
+		to.AppendValues(c.texts, c.valid)
+	case *array.ListBuilder:
+		begin := 0
+		for i, end := range c.ends {
+			orNull(to, c.valid[i], func() { to.Append(true); appendElements(to.ValueBuilder(), c, begin, end) })
+			begin = end
+		}
+	}
+}
+
+func orNull(to array.Builder, valid bool, value func()) {
+	if valid {
+		value()
+	} else {
+		to.AppendNull()
+	}
+}
+
+// appendElements appends the elements of one list.
+func appendElements(to array.Builder, c *values, begin, end int) {
+	switch to := to.(type) {
+	case *array.Float32Builder:
+		to.AppendValues(c.floats[begin:end], nil)
+	case *array.Int32Builder:
+		for _, v := range c.ints[begin:end] {
+			to.Append(int32(v))
+		}
+	}
+}
+
+// Close ends the file. It does not close the writer behind it.
+func (a *Arrow) Close() error {
+	a.build.Release()
+	if err := a.out.Close(); err != nil {
+		return fmt.Errorf("end Arrow file: %w", err)
+	}
+	return nil
+}
