@@ -61,6 +61,7 @@ type Tap struct {
 	Segment       Segment // as given; Segments says when the run goes on in a new one
 	MaxDisk       MaxDisk
 	MinFree       MinFree
+	Sync          Sync
 	RedactText    bool   // no text of prompts and tokens in any file
 	ConfigFile    string // "" when none was given
 

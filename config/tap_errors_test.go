@@ -33,6 +33,9 @@ func TestErrors(t *testing.T) {
 		{"segment", "--tap-layers 1 --tap-segment 1x", world{}, `--tap-segment: size "1x": write a number and a unit such as 256M, 1.5G, 512KiB or 24GB`},
 		{"segment in time", "--tap-layers 1 --tap-segment 10ms", world{},
 			`--tap-segment: segment "10ms": write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G`},
+		{"sync policy", "--tap-layers 1 --tap-sync often", world{}, `--tap-sync: unknown sync policy "often": use none, interval, token`},
+		{"sync time", "--tap-layers 1 --tap-sync interval:1us", world{}, `--tap-sync: sync "interval:1us": write a time from 10ms to 1h0m0s, such as interval:200ms`},
+		{"sync token time", "--tap-layers 1 --tap-sync token:1s", world{}, `--tap-sync: sync "token:1s": only interval takes a time; write token`},
 		{"small segment", "--tap-layers 1 --tap-segment 10K", world{}, `--tap-segment: segment "10K" is too small: give at least 64K`},
 		{"disk action", "--tap-layers 1 --tap-max-disk 1G:drop", world{}, `--tap-max-disk: unknown action at the bound "drop": use stop, rotate`},
 		{"small disk", "--tap-layers 1 --tap-max-disk 1M", world{}, `--tap-max-disk: disk "1M" is too little for a run: give at least 4M`},
@@ -115,7 +118,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
-		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact"
+		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

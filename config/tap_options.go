@@ -48,7 +48,7 @@ func TapVariables() []string {
 }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), fileOptions())
+var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), fileOptions())
 
 func recorderOptions() []option {
 	return []option{

@@ -49,11 +49,16 @@ func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
 	if s.segments() {
 		bound /= 2 // one may still be written while the next one begins
 	}
+	sync, err := stream.ParseSync(s.o.Tap.Sync.Policy, s.o.Tap.Sync.Every)
+	if err != nil {
+		return nil, err
+	}
 	g := &segment{dir: dir, base: s.account()}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = stream.Create(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
 		Bound:         codec.Bound{Error: float32(s.o.Tap.Error), Metric: metric},
+		Sync:          sync,
 		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
 	})
 	if err != nil {

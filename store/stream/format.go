@@ -21,7 +21,7 @@ const (
 const (
 	indexMagic   = "\x89LTIDX\r\n"
 	versionMajor = 1 // a reader refuses another one
-	versionMinor = 1 // a reader ignores it
+	versionMinor = 2 // a reader ignores it
 	headerSize   = 64
 )
 
@@ -72,6 +72,7 @@ type Header struct {
 	Salt         [8]byte // random, so that records of another file do not fit
 	TimeNS       int64   // when the file was made, Unix time
 	MonoNS       int64   // the same on the monotonic clock
+	Sync         Sync    // since 1.2; before it none was promised
 }
 
 func (h *Header) append(dst []byte) []byte {
@@ -84,7 +85,7 @@ func (h *Header) append(dst []byte) []byte {
 	dst = append(dst, h.Salt[:]...)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.TimeNS))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.MonoNS))
-	dst = binary.LittleEndian.AppendUint32(dst, 0) // reserved
+	dst = binary.LittleEndian.AppendUint32(dst, h.Sync.bits())
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
@@ -106,6 +107,7 @@ func parseHeader(b []byte) (h Header, chain uint32, err error) {
 	copy(h.Salt[:], b[32:])
 	h.TimeNS = int64(binary.LittleEndian.Uint64(b[40:]))
 	h.MonoNS = int64(binary.LittleEndian.Uint64(b[48:]))
+	h.Sync = syncOf(binary.LittleEndian.Uint32(b[56:]))
 	return h, binary.LittleEndian.Uint32(b[headerSize-4:]), nil
 }
 

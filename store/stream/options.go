@@ -15,6 +15,7 @@ type Options struct {
 	// passes alone.
 	MemoryBound int64
 
+	Sync  Sync     // when what was written is put on the disk; the zero value leaves it to the file system
 	RunID [16]byte // identity of the run, repeated in the index; zero = random
 	// OnWorkerStart is called on the goroutine of each worker, and of the two that write and hash, locked to its thread, before
 	// the first packet: the place to lower its priority.

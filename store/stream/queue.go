@@ -30,6 +30,7 @@ type queue struct {
 	held, bound  int64 // bytes that batches under way may hold; at most, unless one batch alone needs more
 	keep         int64 // most bytes of a buffer that is kept
 	asked, ended uint64
+	flushed      Mark  // everything before it is in both files
 	err          error // first error; sticks
 	closed       bool
 	stats        Stats

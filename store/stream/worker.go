@@ -47,9 +47,12 @@ func (w *Writer) writeDone() {
 			q.flushDue = false
 			q.mu.Unlock()
 			err := w.journal.flush()
+			flushed := w.journal.mark()
 			q.mu.Lock()
 			if err != nil {
 				q.fail(err)
+			} else {
+				q.flushed = flushed
 			}
 		default:
 			q.writing = false
@@ -76,6 +79,12 @@ func (w *Writer) writeNext() {
 	q.mu.Lock()
 	q.add(s)
 	q.ended += o.flushes
+	if o.flushes > 0 {
+		q.flushed = o.flushed
+	}
+	if o.committed {
+		w.syncDue()
+	}
 	switch {
 	case err != nil:
 		q.fail(err)
@@ -110,6 +119,7 @@ func (q *queue) add(s Stats) {
 // outcome says what a batch held beside packets.
 type outcome struct {
 	flushes   uint64 // that were asked for
+	flushed   Mark   // by the last of them
 	committed bool   // there is a commit marker
 }
 
@@ -134,6 +144,7 @@ func (w *Writer) write(b *batch, s *Stats) (o outcome, err error) {
 		case 0:
 			o.flushes++
 			err = w.journal.flush()
+			o.flushed = w.journal.mark()
 		default:
 			err = w.journal.control(it)
 		}

@@ -39,6 +39,7 @@ type Writer struct {
 	index   *output
 	journal *journal
 	timer   *time.Timer // to flushCommitted
+	syncer  syncer
 	workers sync.WaitGroup
 	close   sync.Once
 	result  error
@@ -67,7 +68,7 @@ func New(stream, index File, o Options) (*Writer, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
+	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
 	rand.Read(header.Salt[:])
 	w := &Writer{o: o, queue: newQueue(&o), stream: newOutput("stream", stream, streamBuffer), index: newOutput("index", index, indexBuffer)}
 	var err error
@@ -83,6 +84,7 @@ func New(stream, index File, o Options) (*Writer, error) {
 		}
 	}
 	w.stream.startBehind(o.OnWorkerStart)
+	w.startSyncing()
 	for _, k := range packers {
 		w.workers.Go(func() { w.run(k) })
 	}
@@ -106,6 +108,9 @@ func (o *Options) complete() error {
 	case codec.F32, codec.F16, codec.BF16:
 	default:
 		return fmt.Errorf("store tensors as %v: %w: use f32, f16 or bf16", o.DType, errors.ErrUnsupported)
+	}
+	if err := o.Sync.complete(); err != nil {
+		return err
 	}
 	if !o.Codec.Known() {
 		return fmt.Errorf("store tensors with %v: %w", o.Codec, codec.ErrUnknown)
@@ -249,6 +254,7 @@ func (w *Writer) Close() error {
 		w.queue.room.Broadcast()
 		w.queue.mu.Unlock()
 		w.workers.Wait()
+		w.stopSyncing()
 		err := w.queue.takeOver()
 		if err == nil {
 			err = w.finish()

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Sync says when what was recorded is put on the disk, so that it outlives the machine's end and not only the program's.
+type Sync struct {
+	Policy string        // none, interval or token
+	Every  time.Duration // with interval; else 0
+}
+
+// The bounds of --tap-sync interval:TIME: below, a disk does little else; above, there is nothing to tell it from none.
+const (
+	MinSyncInterval = 10 * time.Millisecond
+	MaxSyncInterval = time.Hour
+)
+
+// String writes the policy as a user would.
+func (s Sync) String() string {
+	if s.Policy == "interval" {
+		return fmt.Sprintf("interval:%v", s.Every)
+	}
+	return s.Policy
+}
+
+func syncOptions() []option {
+	return []option{
+		{name: "sync", form: "none|interval[:TIME]|token", role: roleRun, byDef: "interval:1s",
+			help: "when what was recorded is synced to the disk, which counts when the machine is cut off: every so often (interval:200ms), " +
+				"after each token, or by the system and at the end (none); the model waits for none of them",
+			set: setSync,
+			get: func(t *Tap) any { return t.Sync.String() }},
+	}
+}
+
+func setSync(t *Tap, s string) error {
+	policy, interval, given := strings.Cut(s, ":")
+	word, err := oneOf("sync policy", policy, []string{"none", "interval", "token"})
+	if err != nil {
+		return err
+	}
+	t.Sync = Sync{Policy: word}
+	if word != "interval" {
+		if given {
+			return fmt.Errorf("sync %q: only interval takes a time; write %s", s, word)
+		}
+		return nil
+	}
+	t.Sync.Every = time.Second
+	if !given {
+		return nil
+	}
+	every, err := time.ParseDuration(interval)
+	if err != nil || every < MinSyncInterval || every > MaxSyncInterval {
+		return fmt.Errorf("sync %q: write a time from %v to %v, such as interval:200ms", s, MinSyncInterval, MaxSyncInterval)
+	}
+	t.Sync.Every = every.Round(time.Millisecond)
+	return nil
+}
