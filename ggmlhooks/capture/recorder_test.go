@@ -282,6 +282,9 @@ func TestSampledSlices(t *testing.T) {
 	if packet.SampleTotal != 40 || len(kept) != 40 || !slices.Equal(kept, want) {
 		t.Errorf("kept %v of %d, want %v", kept, packet.SampleTotal, want)
 	}
+	if packet.SampleSeed != ggmlhooks.SampleSeed(11, 1, 0, 0) { // of the run's seed, the execution, node and row, and nothing else
+		t.Errorf("seed %d", packet.SampleSeed)
+	}
 }
 
 // grab is a script that keeps the last packet.

@@ -54,11 +54,16 @@ func appendWidened(dst, bf16 []byte) []byte {
 func (s *Slice) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %v  %s  %s\n", s.Name, s.DType, cShapeText(s.Shape), s.labelsText())
+	made, err := s.making()
+	if err != nil {
+		return err
+	}
+	b.WriteString(made.text())
 	shown := corners(s.Shape[0])
 	var kept []float64 // the shown rows, with a row of zeros in place of those left out
 	blank := make([]float64, s.rowBytes()/int64(s.DType.Size()))
 	next := 0
-	err := s.eachRow(func(i int64, row []float64) error {
+	err = s.eachRow(func(i int64, row []float64) error {
 		if next < len(shown) && shown[next] < 0 {
 			kept = append(kept, blank...)
 			next++
@@ -107,10 +112,15 @@ func (s *Slice) labelsText() string {
 	return fmt.Sprintf("%s%s %s", s.Axis, plural, strings.Join(runs, ","))
 }
 
-// WriteJSON writes one object: name, ctx, dtype, shape, axis, the number of every row, and the values as nested lists, row by row.
+// WriteJSON writes one object: name, ctx, dtype, shape, axis, the number of every row, what its Making says, and the values as nested
+// lists, row by row.
 // NaN and infinities are the strings "NaN", "Infinity" and "-Infinity".
 func (s *Slice) WriteJSON(w io.Writer) error {
 	out := bufio.NewWriter(w)
+	made, err := s.making()
+	if err != nil {
+		return err
+	}
 	head, err := json.Marshal(struct {
 		Name  string  `json:"name"`
 		Ctx   uint32  `json:"ctx"`
@@ -118,7 +128,8 @@ func (s *Slice) WriteJSON(w io.Writer) error {
 		Shape []int64 `json:"shape"`
 		Axis  Axis    `json:"axis"`
 		Rows  []int64 `json:"rows"`
-	}{s.Name, s.Ctx, s.DType.String(), s.Shape, s.Axis, s.Labels()})
+		*Making
+	}{s.Name, s.Ctx, s.DType.String(), s.Shape, s.Axis, s.Labels(), made})
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 	if p.Rows != ggmlhooks.RowsNone && p.Block == 0 {
 		t.Tokens += int64(p.TokenCount)
 	}
-	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored})
+	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored, Error: p.Error})
 }
 
 // forgetSource removes what a stream without index cannot tell: what the elements were before conversion.

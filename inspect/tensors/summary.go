@@ -1,6 +1,9 @@
 package tensors
 
-import "github.com/llamatap/llamatap/ggmlhooks"
+import (
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
+)
 
 // Summary is what a run directory or a stream holds, computed from the index alone.
 type Summary struct {
@@ -44,6 +47,8 @@ type Totals struct {
 	BytesRaw    int64   `json:"bytes_raw"`              // after conversion, before the codec
 	BytesStored int64   `json:"bytes_stored"`           // payloads on disk
 	Ratio       float64 `json:"ratio"`                  // raw / stored; 0 when nothing is stored
+	// Error is the largest error of a row that a bounded codec made, as it was measured; zero, and absent, where none made one.
+	Error codec.Achieved `json:"error,omitzero"`
 }
 
 func (t *Totals) add(o Totals) {
@@ -51,6 +56,7 @@ func (t *Totals) add(o Totals) {
 	t.BytesSource += o.BytesSource
 	t.BytesRaw += o.BytesRaw
 	t.BytesStored += o.BytesStored
+	t.Error = t.Error.Or(o.Error)
 	t.Ratio = 0
 	if t.BytesStored > 0 {
 		t.Ratio = float64(t.BytesRaw) / float64(t.BytesStored)

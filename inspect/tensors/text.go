@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
 )
 
 // WriteText writes the summary as a head and a table per layer and component, 100 columns wide.
@@ -89,6 +90,9 @@ func (s *Summary) writeHead(w io.Writer) error {
 	line("packets", "%d", s.Packets)
 	line("tokens", "%s", s.tokensText())
 	line("bytes", "%s stored, %s raw, ratio %s%s", bytesText(s.BytesStored), bytesText(s.BytesRaw), ratioText(s.Ratio), s.takenText())
+	if s.Error != (codec.Achieved{}) {
+		line("error", "%s", errorText(s.Error))
+	}
 	line("losses", "%s", s.lossText())
 	for _, damage := range s.Damage {
 		line("DAMAGE", "%s", strings.Join(wrapWords(damage, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
@@ -99,6 +103,11 @@ func (s *Summary) writeHead(w io.Writer) error {
 	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// errorText tells an error that a bounded codec made.
+func errorText(e codec.Achieved) string {
+	return fmt.Sprintf("at most %.3g of a row's largest value, %.3g of its root mean square, as measured when it was packed", e.MaxAbs, e.NRMSE)
 }
 
 func (s *Summary) sealText() string {

@@ -72,7 +72,13 @@ func (b Bound) value() float32 {
 
 // Achieved is the error that was made, the largest of all rows, by both metrics.
 type Achieved struct {
-	MaxAbs, NRMSE float32
+	MaxAbs float32 `json:"maxabs"`
+	NRMSE  float32 `json:"nrmse"`
+}
+
+// Or returns the larger of both errors, by each metric.
+func (a Achieved) Or(b Achieved) Achieved {
+	return Achieved{max(a.MaxAbs, b.MaxAbs), max(a.NRMSE, b.NRMSE)}
 }
 
 // The layout of a payload of codec Q, little-endian: see docs/STREAM_FORMAT.md.

@@ -128,7 +128,7 @@ func (k *packer) append(dst []byte, p *Packet, data []byte) ([]byte, error) {
 func (k *packer) payload(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	from := codec.DTypeOf(p.SrcType)
 	p.SrcBytes, p.RawBytes, p.DType, p.Codec = int64(len(data)), int64(len(data)), from, k.codec
-	p.Saturated, p.Underflow = 0, 0
+	p.Saturated, p.Underflow, p.Error = 0, 0, codec.Achieved{}
 	if from == codec.F32 && k.rows != nil {
 		return k.bounded(dst, p, data)
 	}
@@ -158,7 +158,7 @@ func (k *packer) bounded(dst []byte, p *Packet, data []byte) ([]byte, error) {
 		row = len(data) / 4
 	}
 	dst, made, err := k.rows.AppendRows(dst, data, row)
-	p.Codec = k.rows.ID()
-	k.worst.MaxAbs, k.worst.NRMSE = max(k.worst.MaxAbs, made.MaxAbs), max(k.worst.NRMSE, made.NRMSE)
+	p.Codec, p.Error = k.rows.ID(), made
+	k.worst = k.worst.Or(made)
 	return dst, err
 }

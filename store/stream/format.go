@@ -58,6 +58,7 @@ const (
 	flagLosses = 1 << iota // saturated, underflow
 	flagBlock              // block, blocks, start
 	flagSample             // seed, total
+	flagError              // errors made
 	flagsKnown = 1<<iota - 1
 )
 

@@ -17,6 +17,8 @@ type Packet struct {
 	Codec     codec.ID
 	Saturated uint64 // elements that were finite and became infinite by the conversion
 	Underflow uint64 // elements that were not zero and became zero by the conversion
+	// Error is the largest error of a row that a bounded codec made, measured when it was packed; 0 with the others.
+	Error codec.Achieved
 
 	Name       string // packet name as it stands in the stream: NODE, or NODE#2 …
 	Node       string // graph node's name
@@ -48,6 +50,15 @@ type Packet struct {
 	// SampleTotal 0 = no sample.
 	SampleSeed  uint64
 	SampleTotal int64
+}
+
+// AppendIndices appends the places, in the tensor or the piece that was sampled, of the packet's elements, in their order: they are made
+// again from the seed. A packet that is no sample adds nothing.
+func (p *Packet) AppendIndices(dst []int64) []int64 {
+	if p.SampleTotal == 0 {
+		return dst
+	}
+	return ggmlhooks.SampleIndices(dst, p.SampleSeed, p.SampleTotal, p.Elements())
 }
 
 // Elements returns the number of elements stored, or of bytes where the element type is Raw.

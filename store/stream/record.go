@@ -66,6 +66,9 @@ func (h *Header) appendPacket(dst []byte, node uint64, p *Packet) []byte {
 	if p.SampleTotal != 0 {
 		flags |= flagSample
 	}
+	if p.Error != (codec.Achieved{}) {
+		flags |= flagError
+	}
 	dst = binary.AppendUvarint(dst, flags)
 	dst = binary.AppendUvarint(dst, node)
 	dst = binary.AppendUvarint(dst, uint64(p.Offset))
@@ -93,6 +96,10 @@ func (h *Header) appendPacket(dst []byte, node uint64, p *Packet) []byte {
 	}
 	if flags&flagSample != 0 {
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, p.SampleSeed), uint64(p.SampleTotal))
+	}
+	if flags&flagError != 0 {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(p.Error.MaxAbs))
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(p.Error.NRMSE))
 	}
 	return dst
 }
@@ -124,6 +131,9 @@ func (h *Header) readPacket(payload []byte, nodes []node, lost []bool, p *Packet
 	}
 	if flags&flagSample != 0 {
 		p.SampleSeed, p.SampleTotal = c.uint(), c.size(math.MaxInt64)
+	}
+	if flags&flagError != 0 {
+		p.Error = codec.Achieved{MaxAbs: math.Float32frombits(c.uint32()), NRMSE: math.Float32frombits(c.uint32())}
 	}
 	switch {
 	case flags&^flagsKnown != 0:

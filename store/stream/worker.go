@@ -26,7 +26,7 @@ func (w *Writer) run(k *packer) {
 		}
 		q.mu.Lock()
 		q.stats.PackNS += spent.Nanoseconds()
-		q.stats.Error.MaxAbs, q.stats.Error.NRMSE = max(q.stats.Error.MaxAbs, k.worst.MaxAbs), max(q.stats.Error.NRMSE, k.worst.NRMSE)
+		q.stats.Error = q.stats.Error.Or(k.worst)
 		b.done = true
 		if !q.writing {
 			w.writeDone()
