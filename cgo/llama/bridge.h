@@ -42,6 +42,10 @@ FILE * bridge_memory_file(const char * name, const void * data, size_t size);
 
 // bridge_decode is llama_decode. Where it fails, the errors that it logged wait for bridge_log_take and a bridge_log_collect(false).
 int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch);
+// bridge_decode_each decodes batch as often as steps says, each time with the next of its tokens, and waits for each. The positions grow
+// by one from step to step. at[0] is CLOCK_MONOTONIC in ns before the first, at[i + 1] after step i. It returns llama_decode's result of
+// the last step; done is how many succeeded. The log is as with bridge_decode.
+int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens, int32_t steps, int64_t * at, int32_t * done);
 
 // bridge_threads are the thread pools of a context; batch is NULL where one serves both.
 struct bridge_threads {

@@ -116,13 +116,16 @@ type Context struct{}
 // DefaultContextParams returns the zero value in this build.
 func DefaultContextParams() ContextParams { return ContextParams{} }
 
-func (*Context) Close()                                     {}
-func (*Context) Size() int                                  { return 0 }
-func (*Context) SequenceSize() int                          { return 0 }
-func (*Context) Sequences() int                             { return 0 }
-func (*Context) Batch() int                                 { return 0 }
-func (*Context) MicroBatch() int                            { return 0 }
-func (*Context) Decode(*Batch) error                        { return errNoLlama }
+func (*Context) Close()              {}
+func (*Context) Size() int           { return 0 }
+func (*Context) SequenceSize() int   { return 0 }
+func (*Context) Sequences() int      { return 0 }
+func (*Context) Batch() int          { return 0 }
+func (*Context) MicroBatch() int     { return 0 }
+func (*Context) Decode(*Batch) error { return errNoLlama }
+func (*Context) DecodeEach(*Batch, []Token, []int64) (int, error) {
+	return 0, errNoLlama
+}
 func (*Context) Interrupt()                                 {}
 func (*Context) Resume()                                    {}
 func (*Context) Synchronize()                               {}

@@ -18,6 +18,7 @@ func TestWithoutLlama(t *testing.T) {
 		"NewBatch":       second(NewBatch(1, 1)),
 		"Tokenize":       second(new(Vocab).Tokenize("x", true, true)),
 		"Decode":         new(Context).Decode(nil),
+		"DecodeEach":     second(new(Context).DecodeEach(nil, nil, nil)),
 	} {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v does not wrap errors.ErrUnsupported", name, err)
