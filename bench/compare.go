@@ -113,7 +113,7 @@ func labels(all []samples) func(*samples) string {
 			name = s.row.ModelType + " " + name
 		}
 		for k, setting := range s.row.Settings() {
-			if differ[k] && setting != "tap_flags" {
+			if differ[k] && strings.Contains(setting, " ") { // else it is absent
 				name += ", " + setting
 			}
 		}

@@ -32,6 +32,7 @@ type Scenario struct {
 	Models                                         []string // GGUF files; "" is the embedded model
 	Prompts                                        []Prompt
 	Depths, Batches, MicroBatches, Threads, Layers []int
+	Sequences                                      []int // that are decoded at a time
 	TypesK, TypesV, FlashAttention                 []string
 	Taps                                           []TapSetting
 }
@@ -134,6 +135,7 @@ func (s *Scenario) items() []Item {
 	list = spread(list, s.TypesK, "f16", func(i *Item, v string) { i.Spec.TypeK = v })
 	list = spread(list, s.TypesV, "f16", func(i *Item, v string) { i.Spec.TypeV = v })
 	list = spread(list, s.Threads, 1, func(i *Item, v int) { i.Spec.Threads = v })
+	list = spread(list, s.Sequences, 1, func(i *Item, v int) { i.Spec.Sequences = v })
 	list = spread(list, s.Depths, 0, func(i *Item, v int) { i.Spec.Depth = v })
 	if len(s.Prompts) == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/bench/result"
@@ -54,7 +55,7 @@ func common(rows []result.Row, a, b *result.Row) string {
 	}
 	for k, setting := range a.Settings() {
 		varies := slices.ContainsFunc(rows, func(r result.Row) bool { return r.Settings()[k] != setting })
-		if varies && setting == b.Settings()[k] && !strings.HasPrefix(setting, "tap_flags") {
+		if varies && setting == b.Settings()[k] && strings.Contains(setting, " ") && !strings.HasPrefix(setting, "tap_flags") {
 			name += ", " + setting
 		}
 	}
@@ -114,6 +115,7 @@ func difference(a, b *result.Row) (nameA, nameB string) {
 	}{
 		{"tap", func(r *result.Row) string { return deref(r.Tap) }},
 		{"threads", func(r *result.Row) string { return fmt.Sprint(r.Threads) }},
+		{"np", func(r *result.Row) string { return strconv.Itoa(sequencesOf(r)) }},
 		{"ngl", func(r *result.Row) string { return fmt.Sprint(r.GPULayers) }},
 		{"b", func(r *result.Row) string { return fmt.Sprint(r.Batch) }},
 		{"ub", func(r *result.Row) string { return fmt.Sprint(r.MicroBatch) }},
@@ -129,6 +131,14 @@ func difference(a, b *result.Row) (nameA, nameB string) {
 		return "first", "again"
 	}
 	return strings.Join(ofA, ", "), strings.Join(ofB, ", ")
+}
+
+// sequencesOf is how many sequences were decoded at a time.
+func sequencesOf(r *result.Row) int {
+	if r.Sequences == nil {
+		return 1
+	}
+	return *r.Sequences
 }
 
 func deref(s *string) string {

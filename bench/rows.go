@@ -49,6 +49,9 @@ func rowOf(i *Item) row {
 	r.TypeK, r.TypeV = s.TypeK, s.TypeV
 	r.FlashAttn = map[string]int{"auto": -1, "off": 0, "on": 1}[s.FlashAttention]
 	r.Prompt, r.Gen, r.Depth = s.Prompt, s.Gen, s.Depth
+	if s.Sequences > 1 {
+		r.Sequences = at(s.Sequences)
+	}
 	if i.PromptName != "" {
 		r.PromptName = &i.PromptName
 	}

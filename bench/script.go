@@ -45,6 +45,7 @@ type scriptedSettings struct {
 	MicroBatches   numbers `yaml:"ubatch"`
 	Threads        numbers `yaml:"threads"`
 	Layers         numbers `yaml:"gpu_layers"`
+	Sequences      numbers `yaml:"parallel"`
 	TypesK         words   `yaml:"cache_type_k"`
 	TypesV         words   `yaml:"cache_type_v"`
 	FlashAttention words   `yaml:"flash_attn"`
@@ -149,7 +150,8 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 		set := &from.Settings
 		to := Scenario{
 			Depths: set.Depths, Batches: set.Batches, MicroBatches: set.MicroBatches, Threads: set.Threads, Layers: set.Layers,
-			TypesK: set.TypesK, TypesV: set.TypesV, FlashAttention: set.FlashAttention,
+			Sequences: set.Sequences,
+			TypesK:    set.TypesK, TypesV: set.TypesV, FlashAttention: set.FlashAttention,
 		}
 		if len(to.Threads) == 0 {
 			to.Threads = []int{threads}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -116,6 +118,46 @@ func TestRunText(t *testing.T) {
 	}
 }
 
+// TestRunSequences generates in three sequences at a time, with a return to Go after each step and without.
+func TestRunSequences(t *testing.T) {
+	needLlama(t)
+	spec := small()
+	spec.Sequences = 3
+	for _, spec.PerToken = range []bool{false, true} {
+		_, r := lines(t, spec)
+		if len(r) != 2 || len(r[0].TokenNS) != 5 || spec.PerToken != (len(r[0].Steps) == 6) {
+			t.Fatalf("%+v", r)
+		}
+		if spec.PerToken {
+			checkSteps(t, r[0].Steps)
+		}
+	}
+}
+
+// TestRunState computes the depth once: the second process, of another context size, reads it.
+func TestRunState(t *testing.T) {
+	needLlama(t)
+	spec := small()
+	spec.State, spec.PerToken, spec.Repetitions = filepath.Join(t.TempDir(), "state"), true, 1
+	_, r := lines(t, spec)
+	checkSteps(t, r[0].Steps)
+	made, err := os.Stat(spec.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Gen, spec.PerToken = 30, false
+	if _, r := lines(t, spec); len(r[0].TokenNS) != 30 {
+		t.Errorf("%+v", r[0])
+	}
+	if still, err := os.Stat(spec.State); err != nil || !still.ModTime().Equal(made.ModTime()) {
+		t.Errorf("it was computed again: %v, %v", still, err)
+	}
+	spec.Depth = 9 // the file is of another depth: it is replaced
+	if _, r := lines(t, spec); len(r[0].TokenNS) != 30 {
+		t.Errorf("%+v", r[0])
+	}
+}
+
 func TestRunStops(t *testing.T) {
 	needLlama(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -133,6 +175,8 @@ func TestCheck(t *testing.T) {
 		"batches":     func(s *Spec) { s.MicroBatch = 0 },
 		"threads":     func(s *Spec) { s.Threads = 0 },
 		"repetitions": func(s *Spec) { s.Repetitions = 0 },
+		"sequences":   func(s *Spec) { s.Sequences = 9 },
+		"one seq":     func(s *Spec) { s.Sequences, s.Text = 2, "a" },
 	} {
 		spec := small()
 		if err := spec.Check(); err != nil {

@@ -2,6 +2,8 @@ package measure
 
 import (
 	"context"
+	"errors"
+	"os"
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -33,10 +35,11 @@ func (r *run) forget() {
 // repeat fills the context to its depth and times one pass.
 func (r *run) repeat() (*Repetition, error) {
 	r.forget()
-	if r.Depth > 0 {
-		if err := r.prompt(r.Depth, nil); err != nil {
-			return nil, err
-		}
+	if err := r.fill(); err != nil {
+		return nil, err
+	}
+	for i := range r.tokens {
+		r.tokens[i] = r.any()
 	}
 	out := &Repetition{Time: time.Now().UTC().Format(time.RFC3339Nano), TokenNS: make([]int64, 0, r.Gen)}
 	if r.PerToken {
@@ -47,6 +50,29 @@ func (r *run) repeat() (*Repetition, error) {
 	err := r.pass(out, begin)
 	out.NS = time.Since(begin).Nanoseconds()
 	return out, err
+}
+
+// fill brings the context to its depth.
+func (r *run) fill() error {
+	if r.Depth == 0 {
+		return nil
+	}
+	if r.State != "" {
+		if tokens, err := r.llama.LoadState(r.State); err == nil && len(tokens) == r.Depth {
+			r.pos = llama.Pos(r.Depth)
+			return nil
+		}
+		r.forget()
+	}
+	if err := r.prompt(r.Depth, nil); err != nil || r.State == "" {
+		return err
+	}
+	part := r.State + ".part"
+	err := r.llama.SaveState(part, make([]llama.Token, r.Depth)) // which tokens they were does not matter, how many does
+	if err == nil {
+		err = os.Rename(part, r.State)
+	}
+	return err
 }
 
 // pass computes the prompt and generates.
@@ -68,6 +94,9 @@ func (r *run) pass(out *Repetition, begin time.Time) error {
 	}
 	if next == llama.NoToken {
 		next = r.first()
+	}
+	if r.sampler == nil && !r.PerToken && r.Gen > 0 {
+		return r.generate(out, next)
 	}
 	for range r.Gen {
 		done := r.step(out, Decode, begin, 1)
@@ -107,8 +136,44 @@ func (r *run) step(out *Repetition, phase string, begin time.Time, tokens int) (
 	}
 }
 
-// prompt decodes n tokens in batches, those given or random ones, and waits for the result.
+// generate decodes the tokens that are generated without a return to Go between them.
+func (r *run) generate(out *Repetition, next llama.Token) error {
+	if err := r.ready(next); err != nil {
+		return err
+	}
+	for i := range r.sequences() {
+		r.tokens[i] = next
+	}
+	done, err := r.llama.DecodeEach(r.batch, r.tokens, r.at)
+	r.pos += llama.Pos(done)
+	for i := range done {
+		out.TokenNS = append(out.TokenNS, r.at[i+1]-r.at[i])
+	}
+	return r.interrupted(err)
+}
+
+// interrupted is the cause of an error that the end of the run's context made, and other errors as they are.
+func (r *run) interrupted(err error) error {
+	if cause := context.Cause(r.ctx); cause != nil && errors.Is(err, llama.ErrInterrupted) {
+		return cause
+	}
+	return err
+}
+
+// prompt decodes n tokens of every sequence in batches, those given or random ones, and waits for the result.
 func (r *run) prompt(n int, tokens []llama.Token) error {
+	for seq := range r.sequences() {
+		if err := r.part(llama.Seq(seq), n, tokens); err != nil {
+			return err
+		}
+	}
+	r.pos += llama.Pos(n)
+	r.llama.Synchronize()
+	return nil
+}
+
+// part decodes the prompt of one sequence.
+func (r *run) part(seq llama.Seq, n int, tokens []llama.Token) error {
 	for done := 0; done < n; {
 		if err := context.Cause(r.ctx); err != nil {
 			return err
@@ -125,31 +190,39 @@ func (r *run) prompt(n int, tokens []llama.Token) error {
 			default:
 				token = r.any()
 			}
-			if err := r.batch.Add(token, r.pos+llama.Pos(i), i == size-1, 0); err != nil {
+			if err := r.batch.Add(token, r.pos+llama.Pos(done+i), i == size-1, seq); err != nil {
 				return err
 			}
 		}
 		if err := r.llama.Decode(r.batch); err != nil {
-			return err
+			return r.interrupted(err)
 		}
-		r.pos += llama.Pos(size)
 		done += size
 	}
-	r.llama.Synchronize()
 	return nil
 }
 
-// token decodes one token and waits for the result.
-func (r *run) token(token llama.Token) error {
+// ready makes a batch of a token for each sequence.
+func (r *run) ready(token llama.Token) error {
 	if err := context.Cause(r.ctx); err != nil {
 		return err
 	}
 	r.batch.Reset()
-	if err := r.batch.Add(token, r.pos, true, 0); err != nil {
+	for seq := range r.sequences() {
+		if err := r.batch.Add(token, r.pos, true, llama.Seq(seq)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// token decodes a token of each sequence and waits for the result.
+func (r *run) token(token llama.Token) error {
+	if err := r.ready(token); err != nil {
 		return err
 	}
 	if err := r.llama.Decode(r.batch); err != nil {
-		return err
+		return r.interrupted(err)
 	}
 	r.pos++
 	r.llama.Synchronize()

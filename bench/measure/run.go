@@ -29,6 +29,7 @@ func Run(ctx context.Context, spec Spec, out io.Writer) error {
 	if err := r.load(); err != nil {
 		return err
 	}
+	defer interrupt(ctx, r.llama)()
 	lines := json.NewEncoder(out)
 	if err := lines.Encode(Line{Subject: r.subject(time.Since(begin))}); err != nil {
 		return err
@@ -50,6 +51,20 @@ func Run(ctx context.Context, spec Spec, out io.Writer) error {
 	return nil
 }
 
+// interrupt ends what a context decodes when ctx ends. stop ends the watching, and must come before the context is closed.
+func interrupt(ctx context.Context, x *llama.Context) (stop func()) {
+	interrupted := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		x.Interrupt()
+		close(interrupted)
+	})
+	return func() {
+		if !unwatch() {
+			<-interrupted
+		}
+	}
+}
+
 // run is the state of one Run.
 type run struct {
 	Spec
@@ -60,7 +75,9 @@ type run struct {
 	batch   *llama.Batch
 	sampler *llama.Sampler // nil without a text
 	text    []llama.Token
-	pos     llama.Pos
+	pos     llama.Pos     // of every sequence
+	tokens  []llama.Token // that are generated, of one step after the other
+	at      []int64       // when each step was done
 }
 
 // load loads the model and makes a context as large as llama-bench's.
@@ -79,7 +96,8 @@ func (r *run) load() (err error) {
 		r.sampler.AddGreedy()
 	}
 	params := llama.DefaultContextParams()
-	params.Size = r.Prompt + r.Gen + r.Depth
+	params.Sequences = r.sequences()
+	params.Size = params.Sequences * (r.Prompt + r.Gen + r.Depth)
 	params.Batch, params.MicroBatch = r.Batch, r.MicroBatch
 	params.Threads, params.BatchThreads = r.Threads, r.Threads
 	params.SlidingFull = false
@@ -95,6 +113,7 @@ func (r *run) load() (err error) {
 	if r.llama, err = r.model.NewContext(params); err != nil {
 		return err
 	}
+	r.tokens, r.at = make([]llama.Token, params.Sequences*r.Gen), make([]int64, r.Gen+1)
 	r.batch, err = llama.NewBatch(min(r.Batch, params.Size), 1)
 	return err
 }

@@ -15,6 +15,8 @@ type Spec struct {
 	Text   string `json:"text,omitempty"` // a prompt that is continued greedily
 	Gen    int    `json:"n_gen"`          // tokens that are generated
 	Depth  int    `json:"n_depth"`        // tokens that lie in the context before
+	// Sequences are decoded at a time, each with a prompt, a generation and a depth of these lengths; 0 is 1.
+	Sequences int `json:"n_seq,omitempty"`
 
 	Batch          int    `json:"n_batch"`
 	MicroBatch     int    `json:"n_ubatch"`
@@ -28,7 +30,13 @@ type Spec struct {
 	NoWarmUp    bool   `json:"no_warmup,omitempty"`
 	Seed        uint64 `json:"seed"` // of the random tokens
 	PerToken    bool   `json:"per_token,omitempty"`
+	// State is a file that keeps the context's memory at Depth: it is read where it is there, else computed and written. Who names it
+	// gives another model, depth, sequences or types of cache another one. "": computed before each repetition.
+	State string `json:"state,omitempty"`
 }
+
+// sequences is how many sequences are decoded at a time.
+func (s *Spec) sequences() int { return max(s.Sequences, 1) }
 
 // Check finds what no process could measure.
 func (s *Spec) Check() error {
@@ -39,6 +47,10 @@ func (s *Spec) Check() error {
 		return errors.New("neither a prompt nor a generation: give one of them a length above 0")
 	case s.Batch < 1 || s.MicroBatch < 1:
 		return fmt.Errorf("batches of %d and micro-batches of %d tokens: give both at least 1", s.Batch, s.MicroBatch)
+	case s.Sequences < 0 || s.sequences() > s.Batch:
+		return fmt.Errorf("%d sequences in batches of %d tokens: give at least 1, and no more than a batch holds", s.Sequences, s.Batch)
+	case s.sequences() > 1 && s.Text != "":
+		return errors.New("a text is continued in one sequence: give a prompt of a length for several")
 	case s.Threads < 1:
 		return fmt.Errorf("%d threads: give at least 1", s.Threads)
 	case s.Repetitions < 1:

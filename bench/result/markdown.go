@@ -76,6 +76,14 @@ func ours(rows []Row) []field {
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.PromptName != nil }) {
 		list = append(list, field{"prompt", -12, func(r *Row) string { return known(r.PromptName) }})
 	}
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.Sequences != nil }) {
+		list = append(list, field{"sequences", 9, func(r *Row) string {
+			if r.Sequences == nil {
+				return "1"
+			}
+			return fmt.Sprint(*r.Sequences)
+		}})
+	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.TapFlags != nil }) {
 		list = append(list,
 			field{"tap", -12, func(r *Row) string { return known(r.Tap) }},

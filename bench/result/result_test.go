@@ -51,6 +51,10 @@ func TestSummarise(t *testing.T) {
 	if r.AvgNS != 2333333333 || r.StddevNS != 1527525231 || math.Abs(r.AvgTS-17.5/3) > 1e-9 || math.Abs(r.StddevTS-3.818813) > 1e-6 {
 		t.Errorf("%d ± %d ns, %f ± %f t/s", r.AvgNS, r.StddevNS, r.AvgTS, r.StddevTS)
 	}
+	r.Sequences = at(3)
+	if r.Summarise(); math.Abs(r.AvgTS-17.5) > 1e-9 {
+		t.Errorf("three sequences: %f t/s", r.AvgTS)
+	}
 	if one := rows()[1]; one.StddevNS != 0 || one.StddevTS != 0 || one.AvgTS != 8 {
 		t.Errorf("one sample: %+v", one)
 	}
@@ -204,8 +208,9 @@ print(*db.execute("select model_filename from llama_bench where tap is not null"
 // TestSettings are all that llama-bench has, and what is recorded.
 func TestSettings(t *testing.T) {
 	r := rows()[0]
+	r.Sequences = at(3)
 	got := r.Settings()
-	if len(got) != 26 || got[0] != "n_batch 2048" || got[24] != "fit_min_ctx 0" || got[25] != "tap_flags --tap-layers=0" {
+	if len(got) != 27 || got[0] != "n_batch 2048" || got[24] != "fit_min_ctx 0" || got[25] != "n_seq 3" || got[26] != "tap_flags --tap-layers=0" {
 		t.Errorf("%d: %q", len(got), got)
 	}
 	old, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}]`))

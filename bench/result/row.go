@@ -54,6 +54,7 @@ type Row struct {
 	StddevTS      float64 `json:"stddev_ts"`
 
 	PromptName *string  `json:"prompt_name"`     // of a prompt that is a text
+	Sequences  *int     `json:"n_seq"`           // decoded at a time, where there are several; prompt, generation and depth are each one's
 	Tap        *string  `json:"tap"`             // the tap configuration's name
 	TapFlags   *string  `json:"tap_flags"`       // what it records, as flags
 	MedianTS   *float64 `json:"median_ts"`       // tokens/s, median of the repetitions
@@ -115,7 +116,7 @@ func (r *Row) Settings() []string {
 	within := false
 	for _, c := range columns {
 		within = within || c.name == first
-		if within || c.name == "tap_flags" {
+		if within || c.name == "n_seq" || c.name == "tap_flags" {
 			all = append(all, strings.TrimSpace(c.name+" "+c.text(r)))
 		}
 		within = within && c.name != last
@@ -125,11 +126,15 @@ func (r *Row) Settings() []string {
 
 // Summarise fills the figures of llama-bench from the samples: means and standard deviations.
 func (r *Row) Summarise() {
+	sequences := 1
+	if r.Sequences != nil {
+		sequences = *r.Sequences
+	}
 	r.SamplesTS = make([]float64, len(r.SamplesNS))
 	times := make([]float64, len(r.SamplesNS))
 	for i, ns := range r.SamplesNS {
 		times[i] = float64(ns)
-		r.SamplesTS[i] = 1e9 * float64(r.Prompt+r.Gen) / float64(ns)
+		r.SamplesTS[i] = 1e9 * float64(sequences*(r.Prompt+r.Gen)) / float64(ns)
 	}
 	mean, deviation := spread(times)
 	r.AvgNS, r.StddevNS = int64(mean), int64(deviation)

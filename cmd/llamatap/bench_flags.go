@@ -21,6 +21,7 @@ type benchArguments struct {
 	models                                                 []string
 	typesK, typesV, flash                                  []string
 	prompts, gens, depths, batches, ubatches, threads, gpu []int
+	parallel                                               []int
 	pairs                                                  []bench.Prompt // of -pg
 
 	repetitions, rounds, delay int
@@ -83,6 +84,7 @@ func (a *benchArguments) options() []benchOption {
 		{[]string{"-ctk", "--cache-type-k"}, "TYPE", "type of the K cache (default: f16)", wordList(&a.typesK, cacheTypes...)},
 		{[]string{"-ctv", "--cache-type-v"}, "TYPE", "type of the V cache (default: f16)", wordList(&a.typesV, cacheTypes...)},
 		{[]string{"-t", "--threads"}, "N", "threads (default: one per core)", intList(&a.threads)},
+		{[]string{"-np", "--parallel"}, "N", "sequences that are decoded at a time, each with such a prompt and generation (default: 1)", intList(&a.parallel)},
 		{[]string{"-fa", "--flash-attn"}, "on|off|auto", "flash attention; 1 and 0 too (default: auto)", wordList(&a.flash, "on", "off", "auto", "1", "0")},
 		{[]string{"-ngl", "--n-gpu-layers"}, "N", "layers on devices; -1: all that fit (default: -1)", intList(&a.gpu)},
 
@@ -187,7 +189,7 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 	pace := bench.Pace{Repetitions: 5, Seed: a.seed, PerToken: a.perToken != ""}
 	scenarios := []bench.Scenario{a.scenario()}
 	if a.script != "" {
-		if len(a.models)+len(a.prompts)+len(a.gens)+len(a.pairs)+len(a.depths)+len(a.batches)+len(a.ubatches)+len(a.threads)+len(a.gpu)+
+		if len(a.models)+len(a.prompts)+len(a.gens)+len(a.pairs)+len(a.depths)+len(a.batches)+len(a.ubatches)+len(a.threads)+len(a.gpu)+len(a.parallel)+
 			len(a.typesK)+len(a.typesV)+len(a.flash)+len(a.tap) > 0 {
 			return nil, errors.New("-f has its own tests: write models, prompts, settings and tap configurations into the script")
 		}
@@ -219,7 +221,8 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 func (a *benchArguments) scenario() bench.Scenario {
 	s := bench.Scenario{
 		Models: a.models, Depths: a.depths, Batches: a.batches, MicroBatches: a.ubatches, Threads: a.threads, Layers: a.gpu,
-		TypesK: a.typesK, TypesV: a.typesV, FlashAttention: a.flash,
+		Sequences: a.parallel,
+		TypesK:    a.typesK, TypesV: a.typesV, FlashAttention: a.flash,
 	}
 	if len(s.Threads) == 0 {
 		s.Threads = []int{runner.Cores()}
