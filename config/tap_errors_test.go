@@ -7,7 +7,7 @@ import (
 
 // TestErrors holds every message that a user can meet: one line, cause and remedy.
 func TestErrors(t *testing.T) {
-	const codecRemedy = `use none, lz4, zstd, q, q-huff`
+	const codecRemedy = `use none, lz4, zstd, q, q-huff, zstd-shuffle`
 	cases := []struct {
 		name string
 		line string // split at blanks

@@ -102,8 +102,8 @@ func modifierOptions() []option {
 				return err
 			},
 			get: func(t *Tap) any { return map[bool]string{false: "on", true: "off"}[t.StartOff] }},
-		{name: "codec", form: "none|lz4|zstd|q|q-huff", role: roleModifier, recorder: Activations, byDef: "lz4",
-			help: "how packets are compressed; q stores F32 rows within --tap-error, q-huff with an entropy stage",
+		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-huff", role: roleModifier, recorder: Activations, byDef: "lz4",
+			help: "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows within --tap-error, q-huff with an entropy stage",
 			set:  func(t *Tap, s string) (err error) { t.Codec, err = oneOf("codec", s, codecs); return err },
 			get:  func(t *Tap) any { return t.Codec }},
 		{name: "error", form: "E", role: roleModifier, recorder: Activations, byDef: "0.001",

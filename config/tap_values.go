@@ -18,7 +18,7 @@ const MinMemory = 1 * MiB
 const MaxWorkers = 256
 
 var (
-	codecs  = []string{"none", "lz4", "zstd", "q", "q-huff"}
+	codecs  = []string{"none", "lz4", "zstd", "q", "q-huff", "zstd-shuffle"}
 	dtypes  = []string{"f16", "f32", "bf16"}
 	metrics = []string{"maxabs", "nrmse"}
 )

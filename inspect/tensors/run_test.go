@@ -17,7 +17,7 @@ import (
 )
 
 func TestSummarize(t *testing.T) {
-	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd} {
+	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		f := fixture{codec: id}
 		s, err := f.open(t).Summarize(Filter{})
 		check(t, err)

@@ -107,7 +107,7 @@ func (g *segment) size() int64 { return g.bytes() + g.appended.rows*rowBytes + g
 // Bounds of what stands beside the elements of a packet.
 const (
 	indexRecordBytes = 192       // packet record of the index, at its largest
-	frameBytes       = 64        // of a codec, at its least
+	frameBytes       = 160       // of a codec, at its least: eight frames of zstd-shuffle
 	rowBytes         = 64        // token row of the index, with a few sequences
 	sealRoom         = 256 << 10 // metadata, manifest, end of the index
 )

@@ -19,9 +19,11 @@ const (
 	Zstd            // one Zstandard frame, level 3, content size stored, no checksum
 	Q               // F32 rows as whole multiples of a step, within a Bound
 	QHuff           // the same with an entropy stage
+	// ZstdShuffle is a Zstandard frame of the elements' first bytes, one of their second bytes, and so on.
+	ZstdShuffle
 )
 
-var idNames = [...]string{"none", "lz4", "zstd", "q", "q-huff"}
+var idNames = [...]string{"none", "lz4", "zstd", "q", "q-huff", "zstd-shuffle"}
 
 // ErrUnknown is returned for a codec or element type that this version does not know.
 var ErrUnknown = errors.New("unknown codec or element type")

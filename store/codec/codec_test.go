@@ -46,7 +46,7 @@ func samples() map[string][]byte {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, id := range []ID{None, LZ4, Zstd} {
+	for _, id := range []ID{None, LZ4, Zstd, ZstdShuffle} {
 		encoder, err := NewEncoder(id)
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestNames(t *testing.T) {
 
 // A damaged frame must be refused or decode to something of the size asked for; the checksum above the codec does the rest.
 func FuzzDecode(f *testing.F) {
-	for _, id := range []ID{None, LZ4, Zstd} {
+	for _, id := range []ID{None, LZ4, Zstd, ZstdShuffle} {
 		encoder, _ := NewEncoder(id)
 		for _, name := range []string{"empty", "text", "250 bytes"} {
 			packed, _ := encoder.Append(nil, samples()[name])
@@ -237,12 +237,12 @@ func FuzzDecode(f *testing.F) {
 
 func TestCodecAllocs(t *testing.T) {
 	src := samples()["activations"]
-	for _, id := range []ID{None, LZ4, Zstd} {
+	for _, id := range []ID{None, LZ4, Zstd, ZstdShuffle} {
 		encoder, _ := NewEncoder(id)
 		var decoder Decoder
 		var packed, raw []byte
 		run := func() {
-			packed, _ = encoder.Append(packed[:0], src)
+			packed, _ = encoder.AppendElements(packed[:0], src, 4)
 			raw, _ = decoder.Append(raw[:0], packed, id, len(src))
 		}
 		run()
@@ -255,14 +255,14 @@ func TestCodecAllocs(t *testing.T) {
 func BenchmarkEncode(b *testing.B) {
 	for _, size := range []int{16 << 10, 1 << 20} {
 		src, _, _ := Convert(nil, activations(2*size), F32, F16)
-		for _, id := range []ID{LZ4, Zstd} {
+		for _, id := range []ID{LZ4, Zstd, ZstdShuffle} {
 			encoder, _ := NewEncoder(id)
 			b.Run(fmt.Sprintf("%v/%dKiB", id, size>>10), func(b *testing.B) {
 				b.SetBytes(int64(len(src)))
 				b.ReportAllocs()
 				var dst []byte
 				for b.Loop() {
-					dst, _ = encoder.Append(dst[:0], src)
+					dst, _ = encoder.AppendElements(dst[:0], src, 2)
 				}
 				b.ReportMetric(float64(len(src))/float64(len(dst)), "ratio")
 			})
@@ -272,9 +272,9 @@ func BenchmarkEncode(b *testing.B) {
 
 func BenchmarkDecode(b *testing.B) {
 	src, _, _ := Convert(nil, activations(2<<20), F32, F16)
-	for _, id := range []ID{LZ4, Zstd} {
+	for _, id := range []ID{LZ4, Zstd, ZstdShuffle} {
 		encoder, _ := NewEncoder(id)
-		packed, _ := encoder.Append(nil, src)
+		packed, _ := encoder.AppendElements(nil, src, 2)
 		b.Run(id.String(), func(b *testing.B) {
 			var decoder Decoder
 			var dst []byte

@@ -16,6 +16,8 @@ const AnySize = -1
 type Decoder struct {
 	zstd *zstd.Decoder
 	q    unquantizer
+
+	shuffled []byte
 }
 
 // Append appends the content of src, which the codec packed, to dst. Unless rawSize is AnySize, a content of any other size is
@@ -39,6 +41,8 @@ func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 		dst, err = decodeLZ4(dst, src, limit)
 	case Zstd:
 		dst, err = d.decodeZstd(dst, src, limit)
+	case ZstdShuffle:
+		dst, err = d.decodeShuffledZstd(dst, src, limit)
 	case Q, QHuff:
 		if rawSize == AnySize {
 			return dst, fmt.Errorf("decode %v: %w: its size must be known", id, ErrUnknown)
@@ -65,6 +69,8 @@ func Size(src []byte, id ID) (int64, bool) {
 		return lz4Size(src)
 	case Zstd:
 		return zstdSize(src)
+	case ZstdShuffle:
+		return shuffledSize(src)
 	}
 	return 0, false
 }
@@ -74,7 +80,7 @@ func maxSize(id ID, n int) int {
 	switch id {
 	case LZ4:
 		return min(n, math.MaxInt/lz4MaxExpansion) * lz4MaxExpansion
-	case Zstd:
+	case Zstd, ZstdShuffle:
 		const expansion = 128 << 10 / 4 // a run-length block of 4 bytes stands for at most 128 KiB
 		return min(n, math.MaxInt/expansion) * expansion
 	case Q, QHuff:

@@ -72,13 +72,14 @@ func (o *Options) stored(ggmlType, n int) (codec.DType, int) {
 	return o.DType, n / from.Size() * o.DType.Size()
 }
 
-// need returns the most bytes that a packet of n source bytes takes in the stream, and those of its converted elements.
+// need returns the most bytes that a packet of n source bytes takes in the stream, and those that packing takes beside.
 func (o *Options) need(p *Packet, n int) (packed, scratch int64) {
 	from := codec.DTypeOf(p.SrcType)
 	dtype, raw := o.stored(p.SrcType, n)
 	if dtype != from && o.Codec != codec.None {
 		scratch = int64(raw)
 	}
+	scratch += int64(o.Codec.Scratch(raw))
 	return int64(packetHeader + len(p.Name) + o.Codec.Bound(raw)), scratch
 }
 
@@ -103,6 +104,17 @@ func (b *batch) pack(k *packer, failed bool) (spent time.Duration) {
 		it.data, it.release = nil, nil
 	}
 	return time.Since(start)
+}
+
+// trim gives up buffers of more bytes than that.
+func (k *packer) trim(keep int64) {
+	if int64(cap(k.scratch)) > keep {
+		k.scratch = nil
+	}
+	k.encoder.Trim(int(keep))
+	if k.rows != nil {
+		k.rows.Trim(int(keep))
+	}
 }
 
 // append appends one packet as it stands in the stream, and fills in what is known of it now.
@@ -133,7 +145,7 @@ func (k *packer) payload(dst []byte, p *Packet, data []byte) ([]byte, error) {
 		return k.bounded(dst, p, data)
 	}
 	if from != codec.F32 || k.target == codec.F32 {
-		return k.encoder.Append(dst, data)
+		return k.encoder.AppendElements(dst, data, from.Size())
 	}
 	p.DType, p.RawBytes = k.target, int64(len(data)/2)
 	var losses codec.Losses
@@ -141,7 +153,7 @@ func (k *packer) payload(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	if k.codec == codec.None {
 		dst, losses, err = codec.Convert(dst, data, from, k.target)
 	} else if k.scratch, losses, err = codec.Convert(k.scratch[:0], data, from, k.target); err == nil {
-		dst, err = k.encoder.Append(dst, k.scratch)
+		dst, err = k.encoder.AppendElements(dst, k.scratch, k.target.Size())
 	}
 	p.Saturated, p.Underflow = losses.Saturated, losses.Underflow
 	return dst, err

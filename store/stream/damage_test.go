@@ -123,7 +123,7 @@ func TestTruncateBoth(t *testing.T) {
 
 func TestBitFlips(t *testing.T) {
 	c := newCapture(4, 4)
-	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd} {
+	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		stream, index := c.files(t, Options{Codec: id, Workers: 1})
 		for at := range stream {
 			bad := bytes.Clone(stream)

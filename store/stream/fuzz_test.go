@@ -84,7 +84,7 @@ func FuzzIndex(f *testing.F) {
 }
 
 func FuzzStream(f *testing.F) {
-	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd} {
+	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		stream, _ := newCapture(2, 1).files(f, Options{Workers: 1, Codec: id})
 		f.Add(stream)
 	}

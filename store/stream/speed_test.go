@@ -154,7 +154,7 @@ func TestNoSpace(t *testing.T) {
 
 func BenchmarkWriter(b *testing.B) {
 	for _, size := range []int{8 << 10, 1 << 20} {
-		for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd} {
+		for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 			for _, workers := range []int{1, 2} {
 				b.Run(fmt.Sprintf("%dKiB/%v/%d", size>>10, id, workers), func(b *testing.B) { benchWriter(b, size, id, workers) })
 			}

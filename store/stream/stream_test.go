@@ -194,7 +194,7 @@ func (c *capture) same(t testing.TB, r *Reader, i int, p *Packet, target codec.D
 
 func TestRoundTrip(t *testing.T) {
 	c := newCapture(9, 7)
-	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd} {
+	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		for _, dtype := range []codec.DType{codec.F32, codec.F16, codec.BF16} {
 			for _, workers := range []int{1, 3} {
 				t.Run(fmt.Sprint(id, dtype, workers), func(t *testing.T) {

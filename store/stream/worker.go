@@ -21,9 +21,7 @@ func (w *Writer) run(k *packer) {
 		failed := q.err != nil
 		q.mu.Unlock()
 		spent := b.pack(k, failed)
-		if int64(cap(k.scratch)) > q.keep {
-			k.scratch = nil
-		}
+		k.trim(q.keep)
 		q.mu.Lock()
 		q.stats.PackNS += spent.Nanoseconds()
 		q.stats.Error = q.stats.Error.Or(k.worst)
