@@ -24,33 +24,41 @@ type Token struct {
 
 // ReadTokens reads a tokens file, one token at a time, and returns its total_tokens. fn may be nil.
 func ReadTokens(r io.Reader, fn func(*Token) error) (total int64, err error) {
+	total, _, err = readTokens(r, fn)
+	return total, err
+}
+
+// readTokens also returns capture_duration_seconds, 0 where it is missing.
+func readTokens(r io.Reader, fn func(*Token) error) (total int64, seconds float64, err error) {
 	total = -1
 	d := json.NewDecoder(r)
 	if err := expect(d, json.Delim('{')); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		switch key {
 		case "total_tokens":
 			err = d.Decode(&total)
 		case "tokens":
 			err = readTokenList(d, fn)
+		case "capture_duration_seconds":
+			err = d.Decode(&seconds)
 		default:
 			var skipped json.RawMessage
 			err = d.Decode(&skipped)
 		}
 		if err != nil {
-			return 0, fmt.Errorf("%v: %w", key, err)
+			return 0, 0, fmt.Errorf("%v: %w", key, err)
 		}
 	}
 	if total < 0 {
-		return 0, errors.New("total_tokens is missing")
+		return 0, 0, errors.New("total_tokens is missing")
 	}
-	return total, expect(d, json.Delim('}'))
+	return total, seconds, expect(d, json.Delim('}'))
 }
 
 func readTokenList(d *json.Decoder, fn func(*Token) error) error {
@@ -104,6 +112,22 @@ func eachToken(path string, fn func(*Token) error) (total int64, err error) {
 		return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", path, err)
 	}
 	return total, nil
+}
+
+// CaptureSeconds is what the run's tokens files say of the capture's duration. Without one it returns fs.ErrNotExist, wrapped.
+func (r *Run) CaptureSeconds() (sum float64, err error) {
+	for _, path := range r.tokensPaths {
+		f, err := os.Open(path)
+		if err != nil {
+			return 0, err
+		}
+		_, seconds, err := readTokens(f, nil)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", path, err)
+		}
+		sum += seconds
+	}
+	return sum, nil
 }
 
 // tokenTexts holds the texts of a run's tokens by index.
