@@ -1,0 +1,309 @@
+package export
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// A dataset has one row per token and one column per tensor. Every token gets a random key by the seed and its index, a bijection of the
+// index, and the rows are sorted by their keys: a shard is a range of keys. So rows go to a file per shard as they come, and each of those
+// is sorted in memory.
+
+// defaultDatasetMB is the size of a shard before compression.
+const defaultDatasetMB = 256
+
+// shuffleKey is the place of a token in the order of a seed (SplitMix64, Steele et al. 2014: the index-th number that follows the seed).
+func shuffleKey(seed uint64, token int64) uint64 {
+	return mix(mix(seed) + uint64(token)*0x9e3779b97f4a7c15)
+}
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// The columns before those of tensors.
+var datasetColumns = []table.Column{
+	{Name: "token_index", Kind: table.Int64}, {Name: "token_id", Kind: table.Int32, Null: true}, {Name: "seq", Kind: table.Int32, Null: true},
+	{Name: "pos", Kind: table.Int32, Null: true}, {Name: "request", Kind: table.Int32, Null: true}, {Name: "phase", Kind: table.Text},
+}
+
+// datasetInfo is llamatap.json.
+type datasetInfo struct {
+	Provenance
+	Seed    uint64     `json:"seed"`
+	Rows    int64      `json:"rows"`
+	LeftOut int64      `json:"rows_left_out"` // tokens that lack one of the tensors
+	Shards  int        `json:"shards"`
+	Tensors []npyArray `json:"tensors"`
+}
+
+// dataset is a dataset under way.
+type dataset struct {
+	*exporter
+	all     *arrays
+	columns map[*array]int
+	schema  table.Schema
+	spills  []place
+	info    datasetInfo
+}
+
+// dataset writes a folder of shards with a card.
+func (e *exporter) dataset() error {
+	all, err := plan(&e.source)
+	if err != nil {
+		return err
+	}
+	d := &dataset{exporter: e, all: all, columns: map[*array]int{}, info: datasetInfo{Provenance: e.provenance(), Seed: e.o.Seed}}
+	if err := d.settle(); err != nil {
+		return err
+	}
+	if err := d.spill(); err != nil {
+		return err
+	}
+	for i := range d.spills {
+		if err := d.shard(&d.spills[i]); err != nil {
+			return err
+		}
+	}
+	if d.info.Rows == 0 {
+		return fmt.Errorf("%s: no token has all of the %d chosen tensors: choose fewer with --tensor or --layer", e.run.Path, len(all.all))
+	}
+	if d.info.LeftOut > 0 {
+		e.note("%d tokens lack one of the tensors and are left out (in the last layer only tokens with output have rows)", d.info.LeftOut)
+	}
+	if err := d.describe(); err != nil {
+		return err
+	}
+	if err := os.Remove(e.draft.path(spillFolder)); err != nil {
+		return err
+	}
+	e.result.Rows, e.result.Tensors = d.info.Rows, len(all.all)
+	e.measure()
+	return e.draft.publishFolder()
+}
+
+// settle checks that every tensor is a column, and cuts the keys into shards.
+func (d *dataset) settle() error {
+	d.schema.Columns = slices.Clone(datasetColumns)
+	for _, a := range d.all.all {
+		if first := d.all.all[0]; a.ctx != first.ctx {
+			return fmt.Errorf("%s: tensors of contexts %d and %d are chosen: choose one with --ctx", d.run.Path, first.ctx, a.ctx)
+		}
+	}
+	rowBytes, most := int64(0), int64(0)
+	for i, a := range d.all.all {
+		switch {
+		case a.axis != tensors.AxisToken || a.sampled || a.dtype == codec.Raw:
+			return fmt.Errorf("%s: tensor %s has no row for every token: leave it out with --tensor or --component, or export it as npy", d.run.Path, a.label)
+		case a.label != a.tensor:
+			return fmt.Errorf("%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token", d.run.Path, a.tensor)
+		}
+		d.columns[a] = i
+		d.schema.Columns = append(d.schema.Columns, table.Column{Name: a.label, Kind: table.Float32List})
+		rowBytes += 4 * elementsOf(a.shape)
+		most = max(most, a.count)
+		about := a.describe("", "")
+		about.Shape[0] = -1
+		d.info.Tensors = append(d.info.Tensors, about)
+	}
+	about, err := json.Marshal(d.info.Provenance)
+	if err != nil {
+		return err
+	}
+	d.schema.Metadata = [][2]string{{"llamatap", string(about)}}
+	size := d.o.ShardMB * 1_000_000
+	if size == 0 {
+		size = defaultDatasetMB * 1_000_000
+	}
+	shards := (most*rowBytes + size - 1) / size
+	if most*4 < shards { // of rows as large as a shard, about one in each
+		shards = most
+	}
+	d.spills = make([]place, max(shards, 1))
+	return nil
+}
+
+const spillFolder = "spill"
+
+// spillHead is what stands before a row's elements in a spill: token, id, seq, pos, request, phase, column.
+const spillHead = 8 + 4*4 + 1 + 4
+
+// spill writes every row of every tensor to its shard's spill.
+func (d *dataset) spill() error {
+	f := &files{draft: d.draft, open: map[string]*os.File{}}
+	defer f.close()
+	limit := min(max(bufferBytes/len(d.spills), minBuffer), maxBuffer)
+	for i := range d.spills {
+		d.spills[i] = place{files: f, name: fmt.Sprintf("%s/%05d", spillFolder, i), limit: limit}
+		if err := d.writeFile(d.spills[i].name, nil); err != nil {
+			return err
+		}
+	}
+	var data, record []byte
+	le := binary.LittleEndian
+	err := d.each(func(p *piece) (err error) {
+		if data, err = d.read(p, data); err != nil {
+			return err
+		}
+		column := d.columns[d.all.byKey[keyOf(p)]]
+		for i := range p.rows {
+			r := &p.rows[i]
+			if r.index < 0 {
+				return fmt.Errorf("%s: tensor %s, execution %d: rows without token numbers cannot be shuffled: choose others with --phase or --token", d.run.Path, p.Name, p.Exec)
+			}
+			record = le.AppendUint64(record[:0], uint64(r.index))
+			for _, v := range []int32{r.id, r.seq(), r.pos, r.request} {
+				record = le.AppendUint32(record, uint32(v))
+			}
+			record = le.AppendUint32(append(record, byte(r.phase)), uint32(column))
+			record = p.appendRow(record, data, r.at)
+			if err := d.spills[d.shardOf(r.index)].write(record); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range d.spills {
+		if err == nil {
+			err = d.spills[i].flush()
+		}
+	}
+	return errors.Join(err, f.close())
+}
+
+// shardOf is the shard of a token: its key's share of all keys.
+func (d *dataset) shardOf(token int64) int {
+	share, _ := bits.Mul64(shuffleKey(d.o.Seed, token), uint64(len(d.spills)))
+	return int(share)
+}
+
+// spilled is a row of one tensor in a spill.
+type spilled struct {
+	key    uint64
+	column int
+	data   []byte // head and elements
+}
+
+// shard sorts a spill into a file of the dataset.
+func (d *dataset) shard(from *place) error {
+	data, err := os.ReadFile(d.draft.path(from.name))
+	if err == nil {
+		err = os.Remove(d.draft.path(from.name))
+	}
+	if err != nil {
+		return err
+	}
+	var rows []spilled
+	for len(data) > 0 {
+		column := int(binary.LittleEndian.Uint32(data[spillHead-4:]))
+		size := spillHead + int(d.all.all[column].rowBytes())
+		rows = append(rows, spilled{shuffleKey(d.o.Seed, int64(binary.LittleEndian.Uint64(data))), column, data[:size]})
+		data = data[size:]
+	}
+	slices.SortFunc(rows, func(a, b spilled) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.column, b.column)) })
+	var whole [][]spilled
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].key == rows[0].key {
+			n++
+		}
+		if n == len(d.all.all) {
+			whole = append(whole, rows[:n])
+		} else {
+			d.info.LeftOut++
+		}
+		rows = rows[n:]
+	}
+	if len(whole) == 0 {
+		return nil
+	}
+	return d.writeShard(whole)
+}
+
+// writeShard writes rows, each of all tensors, to the next file.
+func (d *dataset) writeShard(rows [][]spilled) error {
+	file, err := d.draft.create(fmt.Sprintf("data/train-%05d.parquet", d.info.Shards))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	out, err := table.NewParquet(buffered, d.schema)
+	if err != nil {
+		return err
+	}
+	batch := table.NewBatch(d.schema)
+	for _, r := range rows {
+		if err := d.row(batch, r); err != nil {
+			return err
+		}
+		if batch.Bytes() < rowGroupBytes {
+			continue
+		}
+		if err := out.Write(batch); err != nil {
+			return err
+		}
+		batch.Reset()
+		if d.ctx.Err() != nil {
+			return d.ctx.Err()
+		}
+	}
+	d.info.Shards++
+	d.info.Rows += int64(len(rows))
+	return errors.Join(out.Write(batch), out.Close(), buffered.Flush(), file.Close())
+}
+
+// row adds a token.
+func (d *dataset) row(b *table.Batch, parts []spilled) (err error) {
+	le, head := binary.LittleEndian, parts[0].data
+	b.Int(0, int64(le.Uint64(head)))
+	for i := range 4 {
+		if v := int32(le.Uint32(head[8+4*i:])); v != unknown {
+			b.Int(1+i, int64(v))
+		}
+	}
+	b.Text(5, ggmlhooks.Phase(head[24]).String())
+	var values []float32
+	for _, part := range parts {
+		a := d.all.all[part.column]
+		var p piece
+		p.Name, p.DType = a.tensor, a.dtype
+		if values, err = d.appendFloats(values[:0], part.data[spillHead:], &p); err != nil {
+			return err
+		}
+		b.Floats(len(datasetColumns)+part.column, values)
+	}
+	return b.EndRow()
+}
+
+// describe writes the card that load_dataset reads, and llamatap.json.
+func (d *dataset) describe() error {
+	text, err := json.MarshalIndent(d.info, "", "  ")
+	if err != nil {
+		return err
+	}
+	var card strings.Builder
+	card.WriteString("---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\n---\n\n")
+	fmt.Fprintf(&card, "Activations of %s, one row per token, shuffled with seed %d: %d rows in %d files.\n\n| column | shape |\n|---|---|\n",
+		cmp.Or(d.info.Model, "a model"), d.o.Seed, d.info.Rows, d.info.Shards)
+	for _, a := range d.all.all {
+		fmt.Fprintf(&card, "| `%s` | %s |\n", a.label, shapeText(a.shape))
+	}
+	card.WriteString("\nWritten by llamatap; `llamatap.json` says from which capture.\n")
+	return errors.Join(d.writeFile("README.md", []byte(card.String())), d.writeFile("llamatap.json", append(text, '\n')))
+}

@@ -1,0 +1,156 @@
+package export
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// The columns of a table of tensors.
+const (
+	columnCtx = iota
+	columnSeq
+	columnPos
+	columnTokenIndex
+	columnTokenID
+	columnRequest
+	columnPhase
+	columnExec
+	columnLayer
+	columnComponent
+	columnName
+	columnDType
+	columnShape
+	columnSampleSeed
+	columnSampleTotal
+	columnValues
+)
+
+var tensorColumns = []table.Column{
+	{Name: "ctx", Kind: table.Uint32}, {Name: "seq", Kind: table.Int32, Null: true}, {Name: "pos", Kind: table.Int32, Null: true},
+	{Name: "token_index", Kind: table.Int64, Null: true}, {Name: "token_id", Kind: table.Int32, Null: true},
+	{Name: "request", Kind: table.Int32, Null: true}, {Name: "phase", Kind: table.Text}, {Name: "exec", Kind: table.Uint64},
+	{Name: "layer", Kind: table.Int32, Null: true}, {Name: "component", Kind: table.Text}, {Name: "name", Kind: table.Text},
+	{Name: "dtype", Kind: table.Text}, {Name: "shape", Kind: table.Int32List},
+	{Name: "sample_seed", Kind: table.Uint64, Null: true}, {Name: "sample_total", Kind: table.Int64, Null: true},
+	{Name: "values", Kind: table.Float32List},
+}
+
+// rowGroupBytes is about how much one row group, or record batch, takes in memory.
+const rowGroupBytes = 32 << 20
+
+// tableWriter is a file of either form.
+type tableWriter interface {
+	Write(*table.Batch) error
+	Close() error
+}
+
+// table writes one file with a row per tensor and token.
+func (e *exporter) table() error {
+	about, err := json.Marshal(e.provenance())
+	if err != nil {
+		return err
+	}
+	schema := table.Schema{Columns: tensorColumns, Metadata: [][2]string{{"llamatap", string(about)}}}
+	file, err := e.draft.create(e.base())
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	out, err := e.newTable(buffered, schema)
+	if err != nil {
+		return err
+	}
+	if err := e.tableRows(out, table.NewBatch(schema)); err != nil {
+		return err
+	}
+	if err := errors.Join(out.Close(), buffered.Flush(), file.Close()); err != nil {
+		return err
+	}
+	e.measure()
+	return e.draft.publishFiles(e.base())
+}
+
+func (e *exporter) newTable(w io.Writer, schema table.Schema) (tableWriter, error) {
+	if e.o.Form == Arrow {
+		return table.NewArrow(w, schema)
+	}
+	return table.NewParquet(w, schema)
+}
+
+// tableRows writes all rows.
+func (e *exporter) tableRows(out tableWriter, batch *table.Batch) error {
+	var data, turned []byte
+	var values []float32
+	seen := map[tensorKey]bool{}
+	err := e.each(func(p *piece) (err error) {
+		if data, err = e.read(p, data); err != nil {
+			return err
+		}
+		plain, err := e.plain(p, data)
+		if err != nil {
+			return err
+		}
+		seen[tensorKey{p.Ctx, p.Name}] = true
+		for i := range p.rows {
+			turned = p.appendRow(turned[:0], plain, p.rows[i].at)
+			if values, err = e.appendFloats(values[:0], turned, p); err != nil {
+				return err
+			}
+			if err := tableRow(batch, p, &p.rows[i], values); err != nil {
+				return err
+			}
+			e.result.Rows++
+			if batch.Bytes() >= rowGroupBytes {
+				if err := out.Write(batch); err != nil {
+					return err
+				}
+				batch.Reset()
+			}
+		}
+		return nil
+	})
+	e.result.Tensors = len(seen)
+	if err == nil && e.result.Rows == 0 {
+		err = e.nothing()
+	}
+	if err != nil {
+		return err
+	}
+	return out.Write(batch)
+}
+
+// tableRow adds one row. What is not known is null.
+func tableRow(b *table.Batch, p *piece, r *row, values []float32) error {
+	known := func(column int, v int64) {
+		if v != unknown {
+			b.Int(column, v)
+		}
+	}
+	b.Int(columnCtx, int64(p.Ctx))
+	known(columnSeq, int64(r.seq()))
+	known(columnPos, int64(r.pos))
+	known(columnTokenIndex, r.index)
+	known(columnTokenID, int64(r.id))
+	known(columnRequest, int64(r.request))
+	b.Text(columnPhase, r.phase.String())
+	b.Int(columnExec, int64(p.Exec))
+	if p.Layer != ggmlhooks.NoLayer {
+		b.Int(columnLayer, int64(p.Layer))
+	}
+	b.Text(columnComponent, p.Component.String())
+	b.Text(columnName, p.Name)
+	b.Text(columnDType, p.DType.String())
+	b.Ints(columnShape, p.Shape)
+	if p.SampleTotal > 0 {
+		b.Int(columnSampleSeed, int64(p.SampleSeed))
+		b.Int(columnSampleTotal, p.SampleTotal)
+	}
+	b.Floats(columnValues, values)
+	return b.EndRow()
+}
