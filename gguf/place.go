@@ -55,7 +55,7 @@ func (f *File) checkEnd() error {
 		return nil
 	}
 	if last := &f.Tensors[f.byOffset[len(f.byOffset)-1]]; last.End() > f.Size {
-		return fmt.Errorf("%w: tensor %q should end at byte %d, the file ends at byte %d: download or copy it again",
+		return fmt.Errorf("%w: tensor %q should end at byte %d, the file ends at byte %d",
 			ErrTruncated, last.Name, last.End(), f.Size)
 	}
 	return nil

@@ -47,6 +47,9 @@ func modelFile(path string) (*gguf.File, error) {
 
 // checkAdapter finds out whether a file can be an adapter of a model.
 func checkAdapter(path string, base *gguf.File) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder: give the GGUF file in it", path)
+	}
 	file, err := gguf.Open(path)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, ggufRemedy(err)) // err begins with the path
