@@ -7,15 +7,17 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/llamatap/llamatap/collect"
 )
 
 // remarks says what of the evidence is missing because of the program that ran, and why.
-func (s *sink) remarks(out io.Writer) {
+func (s *sink) remarks(out io.Writer, exit collect.Exit) {
 	found := s.region.Found()
 	llama, ggml := s.region.Versions()
 	if s.path() == "" {
-		fmt.Fprintf(out, "llamatap: nothing was recorded: %s\n", whyNothing(found, ggml))
+		fmt.Fprintf(out, "llamatap: nothing was recorded: %s\n", whyNothing(found, ggml, exit))
 	}
 	if layouts := s.region.Layouts(); len(layouts) > 0 {
 		fmt.Fprintf(out, "llamatap: the program's llama.cpp %slays out %s otherwise than version %s, which llamatap was built for: %s not recorded; "+
@@ -34,7 +36,7 @@ func version(v string) string {
 }
 
 // whyNothing is why no run directory was made, as far as the processes with the tap have shown it.
-func whyNothing(f collect.Found, ggml string) string {
+func whyNothing(f collect.Found, ggml string, exit collect.Exit) string {
 	switch {
 	case f.OtherGGML:
 		return "the program's ggml " + version(ggml) + "has other structures than the one that llamatap was built for; build llamatap for it (make LLAMA_PREFIX=…)"
@@ -42,6 +44,8 @@ func whyNothing(f collect.Found, ggml string) string {
 		return "the program's address space has no room for the shared memory; raise its limit (ulimit -v), or lower --tap-memory"
 	case f.Recorded:
 		return "the program computed no graph of a llama.cpp context"
+	case exit.Signal != 0:
+		return unix.SignalName(exit.Signal) + " ended the program before it computed anything"
 	case f.Llama:
 		return "llama.cpp was loaded, and no call of it came through the tap: the program made no context, or has llama.cpp linked into it statically"
 	case f.Tap:

@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	if o.Summary != nil && (result.Dir != "" || s.halted == nil) {
 		result.Summary.Write(o.Summary, result.Dir)
-		s.remarks(o.Summary)
+		s.remarks(o.Summary, exit)
 	}
 	return result, nil
 }
@@ -129,7 +129,7 @@ func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 	if err == nil && s.o.Summary != nil {
 		result.Summary.Write(s.o.Summary, result.Dir)
 		fmt.Fprintln(s.o.Summary, "          stopped   by a command, before the program ended")
-		s.remarks(s.o.Summary)
+		s.remarks(s.o.Summary, result.Exit)
 	}
 	return result, err
 }
