@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"unicode/utf8"
 
@@ -20,7 +21,7 @@ const maxFileSize = 1 << 20
 func loadFile(name string, r io.Reader) (map[string]given, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w: give a YAML file with settings", name, cause(err))
 	}
 	if len(data) > maxFileSize {
 		return nil, fmt.Errorf("%s is larger than %v: give a YAML file with settings", name, Bytes(maxFileSize))
@@ -72,11 +73,11 @@ func (f *fileReader) read(data []byte) error {
 	if body == nil {
 		return fmt.Errorf("%s is empty: write settings below the key tap:, such as tap: {preset: balanced}", f.name)
 	}
-	return f.eachKey(body, "tap:", func(key string, at *token.Token, value ast.Node) error {
+	return f.eachKey(body, "settings", func(key string, at *token.Token, value ast.Node) error {
 		if key != "tap" {
 			return f.errorAt(at, "unknown key %q: settings stand below the key tap:", key)
 		}
-		return f.eachKey(value, "settings such as preset: balanced", f.setting)
+		return f.eachKey(value, "settings", f.setting)
 	})
 }
 
@@ -134,7 +135,7 @@ func (f *fileReader) eachKey(node ast.Node, want string, fn func(string, *token.
 	case *ast.MappingValueNode:
 		pairs = []*ast.MappingValueNode{n}
 	default:
-		return f.errorAt(node.GetToken(), "expected %s", want)
+		return f.errorAt(node.GetToken(), "expected %s below the key tap:, such as tap: {preset: balanced}", want)
 	}
 	seen := make(map[string]bool)
 	for _, pair := range pairs {
@@ -188,6 +189,15 @@ func invalidUTF8(data []byte) int {
 		i += size
 	}
 	return -1
+}
+
+// cause leaves the operation and the path out of a file error; the message names the file already.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 func firstLine(s string) string {

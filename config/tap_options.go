@@ -7,6 +7,9 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
+// envPrefix begins the environment variables of settings.
+const envPrefix = "LLAMATAP_"
+
 // DefaultOut is the folder in which run directories are made unless --tap-out says otherwise.
 const DefaultOut = "./llamatap-runs"
 
@@ -34,7 +37,7 @@ type option struct {
 
 func (o *option) flag() string { return "--tap-" + o.name }
 func (o *option) env() string {
-	return "LLAMATAP_" + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
 }
 func (o *option) key() string { return strings.ReplaceAll(o.name, "-", "_") }
 

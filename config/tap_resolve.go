@@ -44,6 +44,7 @@ type origin struct {
 // ResolveOptions says what Resolve may look at. Its zero value reads the process's environment and the file system.
 type ResolveOptions struct {
 	LookupEnv func(string) (string, bool)              // default os.LookupEnv
+	Environ   func() []string                          // default os.Environ, unless LookupEnv is given
 	Open      func(name string) (io.ReadCloser, error) // default os.Open
 	// Architecture is the model's general.architecture, which --tap-purpose depends on; "" if it is not known yet.
 	Architecture string
@@ -55,6 +56,14 @@ type ResolveOptions struct {
 func (t *Tap) Resolve(o ResolveOptions) error {
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
+		if o.Environ == nil {
+			o.Environ = os.Environ
+		}
+	}
+	if o.Environ != nil {
+		if err := checkEnviron(o.Environ()); err != nil {
+			return err
+		}
 	}
 	if o.Open == nil {
 		o.Open = func(name string) (io.ReadCloser, error) { return os.Open(name) }
@@ -71,6 +80,25 @@ func (t *Tap) Resolve(o ResolveOptions) error {
 		return err
 	}
 	return t.check(sources)
+}
+
+// checkEnviron refuses a variable that is a setting's but for a typing error: with it nothing would be recorded, silently.
+func checkEnviron(environ []string) error {
+	names := make([]string, len(tapOptions))
+	for i := range tapOptions {
+		names[i] = strings.TrimPrefix(tapOptions[i].env(), envPrefix)
+	}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		name, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || value == "" || slices.Contains(names, name) {
+			continue
+		}
+		if near := nearest(name, names); near != "" && editDistance(name, near) <= 2 {
+			return fmt.Errorf("environment variable %s: there is no such setting: did you mean %s?", envPrefix+name, envPrefix+near)
+		}
+	}
+	return nil
 }
 
 // sources holds the given values of each source, by option name.
