@@ -23,11 +23,11 @@ const (
 // runDemo shows the main job on the embedded model: text, every layer's activations of every token, and what that cost.
 func runDemo(args []string) error {
 	if len(args) > 0 {
-		fmt.Print("llamatap demo: generate with the embedded model, capture every layer of every token, show the cost\n\nusage: llamatap demo\n")
 		if args[0] == "-h" || args[0] == "--help" {
+			fmt.Print("llamatap demo: generate with the embedded model, capture every layer of every token, show the cost\n\nusage: llamatap demo\n")
 			return nil
 		}
-		return exitStatus{Code: 2}
+		return exitStatus{Code: 2, Err: fmt.Errorf("unexpected argument %q: demo takes none; 'llamatap run' takes a model and a prompt", args[0])}
 	}
 	fmt.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
 	var said bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/llamatap/llamatap/config"
@@ -15,7 +16,10 @@ import (
 
 // runExec runs any dynamically linked llama.cpp program under the tap.
 func runExec(args []string) error {
-	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+	if len(args) == 0 {
+		return exitStatus{Code: 2, Err: errNoProgram}
+	}
+	if args[0] == "-h" || args[0] == "--help" {
 		fmt.Print(`llamatap exec: run a llama.cpp program under the tap
 
 usage: llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]
@@ -31,10 +35,7 @@ are its own. Where it starts others, the first process that computes is recorded
 The last line may be written shorter: llamatap llama-completion -m model.gguf -p Hello -n 32 --tap-tensors 'l_out*'
 
 `)
-		if err := config.WriteTapHelp(os.Stdout); err != nil || len(args) > 0 {
-			return err
-		}
-		return exitStatus{Code: 2}
+		return config.WriteTapHelp(os.Stdout)
 	}
 	own, program, err := cutProgram(args)
 	if err != nil {
@@ -77,8 +78,12 @@ func cutProgram(args []string) (own, program []string, err error) {
 	at := slices.Index(args, "--")
 	if at < 0 {
 		tap, rest, err := config.SplitTapArgs(args)
-		if err == nil && len(rest) == 0 {
+		switch {
+		case err != nil:
+		case len(rest) == 0:
 			err = errNoProgram
+		case strings.HasPrefix(rest[0], "-"):
+			err = fmt.Errorf("unknown flag %s: only flags of the tap stand before the program; write llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]", rest[0])
 		}
 		return tap, rest, err
 	}

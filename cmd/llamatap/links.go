@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,28 +16,25 @@ import (
 
 // runLinks makes a link to this binary for every program of llama.cpp.
 func runLinks(args []string) error {
-	flags := flag.NewFlagSet("install-links", flag.ContinueOnError)
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), `llamatap install-links: links named after llama.cpp's programs that lead to llamatap
+	if len(args) == 0 {
+		return exitStatus{Code: 2, Err: errors.New("no folder for the links: write llamatap install-links [--force] DIR")}
+	}
+	flags := newFlags("install-links", linksHelp)
+	force := flags.Bool("force", false, "replace files that are not links to llamatap")
+	dirs, err := parseFlags(flags, args, 1)
+	if err != nil || dirs == nil {
+		return err
+	}
+	return installLinks(dirs[0], *force)
+}
+
+const linksHelp = `llamatap install-links: links named after llama.cpp's programs that lead to llamatap
 
 usage: llamatap install-links [--force] DIR
 
 With DIR before llama.cpp's own folder in PATH every program of llama.cpp takes --tap-… flags. Without one it is llama.cpp's own.
 
-`)
-		flags.PrintDefaults()
-	}
-	force := flags.Bool("force", false, "replace files that are not links to llamatap")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
-		return exitStatus{Code: 2}
-	}
-	if flags.NArg() != 1 {
-		return exitStatus{Code: 2, Err: errors.New("write llamatap install-links [--force] DIR, with one folder for the links")}
-	}
-	return installLinks(flags.Arg(0), *force)
-}
+`
 
 // installLinks checks every place first, so that it makes all links or none.
 func installLinks(dir string, force bool) error {
@@ -51,7 +47,7 @@ func installLinks(dir string, force bool) error {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the folder of the links: %w", err)
+		return fmt.Errorf("make the folder of the links: %w: give another one", err)
 	}
 	if sameFile(dir, host.Bin()) {
 		return fmt.Errorf("%s is the folder of llama.cpp's own programs, which the links need: give another one", dir)

@@ -5,10 +5,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/llamatap/llamatap/cgo/llama"
 )
 
 // version is llamatap's, set by the linker where the build knows one.
@@ -75,7 +78,13 @@ func dispatch(args []string) int {
 	}
 	switch args[0] {
 	case "help", "-h", "--help":
+		if len(args) > 1 && args[0] == "help" {
+			return dispatch([]string{args[1], "--help"})
+		}
 		printUsage(os.Stdout)
+		return 0
+	case "version", "--version":
+		fmt.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
 		return 0
 	}
 	for _, c := range commands() {
@@ -110,6 +119,6 @@ func printUsage(out *os.File) {
 	for _, c := range commands() {
 		fmt.Fprintf(out, "  %-14s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(out, "\n'llamatap COMMAND --help' tells more of one.\n")
+	fmt.Fprint(out, "\n'llamatap COMMAND --help' tells more of one; 'llamatap version' which one this is.\n")
 	printFronts(out)
 }

@@ -30,11 +30,11 @@ func runMan(args []string) error {
 		return err
 	}
 	if err := os.MkdirAll(args[0], 0o755); err != nil {
-		return err
+		return fmt.Errorf("make the folder of the pages: %w: give another one", err)
 	}
 	for name, text := range manuals(list) {
 		if err := os.WriteFile(filepath.Join(args[0], name), text, 0o644); err != nil {
-			return err
+			return fmt.Errorf("write a page: %w: give another folder", err)
 		}
 	}
 	return nil

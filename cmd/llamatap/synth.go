@@ -78,8 +78,9 @@ func parseSynth(args []string) (synthArgs, error) {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			synthHelp(os.Stdout, flags)
+			return a, err
 		}
-		return a, err
+		return a, fmt.Errorf("%w; 'llamatap synth --help' lists the flags", err)
 	}
 	switch {
 	case flags.NArg() > 0:

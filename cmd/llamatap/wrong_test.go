@@ -1,0 +1,68 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWrongUse starts every command wrongly: each says so in one line on stderr that names the remedy, and writes nothing else.
+func TestWrongUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		line   string
+		status int
+		want   string
+	}{
+		{"bogus", 2, "'llamatap help' lists the commands"},
+		{"help bogus", 2, "'llamatap help' lists the commands"},
+		{"llama-bogus", 1, "no program of the installed llama.cpp"},
+		{"demo extra", 2, `unexpected argument "extra"`},
+		{"synth --bogus", 2, "'llamatap synth --help' lists the flags"},
+		{"install-links", 2, "write llamatap install-links"},
+		{"install-links --bogus dir", 2, "'llamatap install-links --help' lists the flags"},
+		{"install-links a b", 2, "'llamatap install-links --help' shows how"},
+		{"man " + file, 1, "not a directory: give another one"},
+		{"man", 2, "write llamatap man DIR"},
+		{"completion nosh", 2, "completion bash, zsh or fish"},
+		{"exec", 2, "write llamatap exec"},
+		{"exec --", 2, "write llamatap exec"},
+		{"exec --bogus -- true", 2, `unexpected argument "--bogus"`},
+		{"exec --bogus true", 2, "only flags of the tap stand before the program"},
+		{"exec -- no-such-program", 127, "give its path, or the name of one of llama.cpp's own programs"},
+		{"exec --tap-preset max --tap-config " + t.TempDir() + " -- true", 2, "is a directory: give a YAML file"},
+		{"ctl", 2, "usage: llamatap ctl RUNDIR"},
+		{"doctor extra", 2, "'llamatap doctor --help' shows how"},
+	} {
+		var out, said strings.Builder
+		cmd := self(strings.Fields(c.line)...)
+		cmd.Stdout, cmd.Stderr = &out, &said
+		cmd.Run()
+		got := said.String()
+		if !strings.HasPrefix(got, "llamatap: ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) || cmd.ProcessState.ExitCode() != c.status {
+			t.Errorf("%s: status %d, %q\nwant status %d, one line with %q", c.line, cmd.ProcessState.ExitCode(), got, c.status, c.want)
+		}
+		if out.Len() > 0 {
+			t.Errorf("%s: wrote %q", c.line, out.String())
+		}
+	}
+}
+
+// TestHelpOfCommand holds that help COMMAND is COMMAND --help.
+func TestHelpOfCommand(t *testing.T) {
+	for _, c := range commands() {
+		help, err := self("help", c.name).Output()
+		if err != nil || !strings.HasPrefix(string(help), "llamatap "+c.name+": ") {
+			t.Errorf("help %s: %v, %.60q", c.name, err, help)
+		}
+	}
+	if out, err := self("--version").Output(); err != nil || !strings.HasPrefix(string(out), "llamatap "+version+", llama.cpp ") {
+		t.Errorf("--version: %v, %q", err, out)
+	}
+}
