@@ -105,7 +105,7 @@ func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"llamatap ver":                        "verify",
 		"llamatap run --tap-cod":              "--tap-codec",
-		"llamatap run --tap-codec z":          "zstd",
+		"llamatap run --tap-codec z":          "zstd zstd-shuffle",
 		"llamatap exec --tap-overflow ":       "block drop",
 		"llamatap run -m " + dir + "/ba":      dir + "/bash",
 		"llamatap inspect " + dir + "/zs":     dir + "/zsh",
