@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -40,6 +41,7 @@ type Writer struct {
 	journal *journal
 	timer   *time.Timer // to flushCommitted
 	syncer  syncer
+	replay  atomic.Pointer[replay] // of a resumed stream: what it holds is appended once more
 	workers sync.WaitGroup
 	close   sync.Once
 	result  error
@@ -70,25 +72,37 @@ func New(stream, index File, o Options) (*Writer, error) {
 	}
 	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
 	rand.Read(header.Salt[:])
-	w := &Writer{o: o, queue: newQueue(&o), stream: newOutput("stream", stream, streamBuffer), index: newOutput("index", index, indexBuffer)}
+	w := newWriter(stream, index, o)
 	var err error
 	if w.journal, err = newJournal(header, w.index, w.stream); err != nil {
 		return nil, err
 	}
-	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
-	w.timer.Stop()
-	packers := make([]*packer, o.Workers)
+	if err := w.start(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func newWriter(stream, index File, o Options) *Writer {
+	return &Writer{o: o, queue: newQueue(&o), stream: newOutput("stream", stream, streamBuffer), index: newOutput("index", index, indexBuffer)}
+}
+
+// start starts the goroutines of a writer whose journal is there.
+func (w *Writer) start() (err error) {
+	packers := make([]*packer, w.o.Workers)
 	for i := range packers {
-		if packers[i], err = newPacker(&o); err != nil {
-			return nil, err
+		if packers[i], err = newPacker(&w.o); err != nil {
+			return err
 		}
 	}
-	w.stream.startBehind(o.OnWorkerStart)
+	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
+	w.timer.Stop()
+	w.stream.startBehind(w.o.OnWorkerStart)
 	w.startSyncing()
 	for _, k := range packers {
 		w.workers.Go(func() { w.run(k) })
 	}
-	return w, nil
+	return nil
 }
 
 // complete fills in what the zero value leaves open, and checks the rest.
@@ -125,6 +139,14 @@ func (o *Options) complete() error {
 // goroutine, also when Append returns an error; nil is no release. It waits while the queue is full. A packet that does not
 // fit the format is refused and nothing else happens; after any other error every call returns that one.
 func (w *Writer) Append(p *Packet, data []byte, release func()) error {
+	if w.Repeating() {
+		if done, err := w.repeatPacket(p, data); done {
+			if release != nil {
+				release()
+			}
+			return err
+		}
+	}
 	it, err := w.reservePacket(p, data)
 	if err != nil {
 		if release != nil {
@@ -160,6 +182,11 @@ func valid(p *Packet) bool {
 
 // AppendExecution records an execution and its token rows, in order with the packets. e is copied.
 func (w *Writer) AppendExecution(e *Execution) error {
+	if w.Repeating() {
+		if done, err := w.repeatExecution(e); done {
+			return err
+		}
+	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -172,6 +199,11 @@ func (w *Writer) AppendExecution(e *Execution) error {
 
 // AppendLoss records that packets are missing.
 func (w *Writer) AppendLoss(l Loss) error {
+	if w.Repeating() {
+		if done, err := w.repeatPayload(recordLoss, l.append(nil)); done {
+			return err
+		}
+	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -184,6 +216,11 @@ func (w *Writer) AppendLoss(l Loss) error {
 
 // AppendRequest records that a sequence's rows belong to another request from the next execution on.
 func (w *Writer) AppendRequest(b ggmlhooks.RequestBegin) error {
+	if w.Repeating() {
+		if done, err := w.repeatPayload(recordRequest, appendRequest(nil, &b)); done {
+			return err
+		}
+	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -195,6 +232,11 @@ func (w *Writer) AppendRequest(b ggmlhooks.RequestBegin) error {
 
 // AppendResolution records what earlier executions were for.
 func (w *Writer) AppendResolution(r Resolution) error {
+	if w.Repeating() {
+		if done, err := w.repeatPayload(recordResolution, r.append(nil)); done {
+			return err
+		}
+	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -207,6 +249,11 @@ func (w *Writer) AppendResolution(r Resolution) error {
 // Commit queues a marker: once it is in the index file, everything appended before it is in both files, though perhaps not yet
 // on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the latest.
 func (w *Writer) Commit() error {
+	if w.Repeating() {
+		if done, err := w.repeatPayload(recordCommit, nil); done {
+			return err
+		}
+	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -248,6 +295,9 @@ func (w *Writer) Stats() Stats {
 // also when called again; after an error the index has no end record.
 func (w *Writer) Close() error {
 	w.close.Do(func() {
+		if p := w.replay.Load(); p != nil {
+			p.walk.file.Close()
+		}
 		w.queue.mu.Lock()
 		w.queue.closed = true
 		w.queue.work.Broadcast()
