@@ -8,8 +8,10 @@ import (
 
 // Interval is a median with its 95 % bootstrap interval.
 type Interval struct {
-	Median, Low, High float64
-	Pairs             int
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Pairs  int     `json:"pairs"`
 }
 
 // resamples is the number of bootstrap samples.

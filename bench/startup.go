@@ -87,7 +87,10 @@ func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error 
 	}
 	help := []string{"--help"}
 	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out", os.TempDir()} // --help computes nothing to record
-	pairs := max(3*t.Limits.MinPairs, 20)
+	pairs := t.Limits.MinPairs
+	if pairs >= fewestPairs {
+		pairs = max(3*pairs, 20) // they are short, and scatter
+	}
 	more, _, err := Startup{append([]string{t.Completion}, help...), append(tapped, help...)}.Run(ctx, pairs, random)
 	if err != nil {
 		return err

@@ -46,6 +46,11 @@ const statusLossy = 3
 
 // visit runs a measuring process. dir is a folder for what it records, which is removed again.
 func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, err error) {
+	return visitAnd(ctx, item, seed, dir, nil)
+}
+
+// visitAnd is visit that lets look see the folder with what was recorded before it goes; nil: nobody looks.
+func visitAnd(ctx context.Context, item *Item, seed uint64, dir string, look func(work string) error) (v Visit, err error) {
 	self, err := llama.Self()
 	if err != nil {
 		return v, err
@@ -81,6 +86,9 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 	}
 	if err == nil && v.Recorded != nil && spec.PerToken {
 		err = v.readCaptured(work)
+	}
+	if err == nil && look != nil {
+		err = look(work)
 	}
 	return v, err
 }

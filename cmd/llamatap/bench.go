@@ -8,13 +8,13 @@ import (
 	"github.com/llamatap/llamatap/bench"
 )
 
-// runBench is one of the benchmarks: without arguments the table of what the tap costs, with flags a model's.
+// runBench is one of the benchmarks: without arguments the whole table against the machine's limits, with flags a model's.
 func runBench(args []string) error {
 	if level := os.Getenv(bench.LoadVariable); level != "" {
 		return runLoad(level)
 	}
 	if len(args) == 0 {
-		return runBenchTap(nil)
+		return runBenchTable([]string{"all"})
 	}
 	switch args[0] {
 	case "tap":
@@ -24,8 +24,11 @@ func runBench(args []string) error {
 	case "measure":
 		return runBenchMeasure(args[1:])
 	}
+	if isSection(args[0]) {
+		return runBenchTable(args)
+	}
 	if strings.HasPrefix(args[0], "-") {
 		return runBenchScript(args)
 	}
-	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are tap and compare, and flags ('llamatap bench --help')", args[0])}
+	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are all, machine, tap, levels, growth and compare, and flags ('llamatap bench --help')", args[0])}
 }

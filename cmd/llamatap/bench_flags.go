@@ -251,7 +251,9 @@ func (a *benchArguments) scenario() bench.Scenario {
 func benchHelp(out io.Writer) error {
 	fmt.Fprint(out, `llamatap bench: benchmarks
 
-usage: llamatap bench                          the table of what the tap costs (make bench); bench tap --help has its flags
+usage: llamatap bench                          the whole table against the machine's limits (make bench)
+       llamatap bench SECTION… [FLAGS]         parts of it: all, machine, tap, levels, growth; bench all --help and bench tap --help
+                                               list their flags
        llamatap bench FLAGS                    measure a model, with llama-bench's flags and forms
        llamatap bench -f SCRIPT.yaml [FLAGS]   the tests of a script
        llamatap bench compare [--fail-if BOUND] OLD.json NEW.json

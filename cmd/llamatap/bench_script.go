@@ -64,11 +64,7 @@ func (a *benchArguments) open(c *bench.Conductor) (environment *bench.Environmen
 		flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	}
 	if environment == nil {
-		environment = bench.LookAround(stockProgram("llama-bench"))
-		environment.Llamatap, environment.Llama = version, llama.Version()
-		if in, err := llama.Installed(); err == nil {
-			environment.LlamaPath = in.LibDir
-		}
+		environment = lookAround()
 	}
 	if path := a.results + a.resume; path != "" && c.Log == nil {
 		if c.Log, err = bench.CreateLog(path, c.Plan, environment); err != nil {
@@ -80,6 +76,16 @@ func (a *benchArguments) open(c *bench.Conductor) (environment *bench.Environmen
 	}
 	c.Tokens, err = os.OpenFile(a.perToken, flags, 0o600)
 	return environment, done, err
+}
+
+// lookAround describes this machine, this program and its llama.cpp.
+func lookAround() *bench.Environment {
+	environment := bench.LookAround(stockProgram("llama-bench"))
+	environment.Llamatap, environment.Llama = version, llama.Version()
+	if in, err := llama.Installed(); err == nil {
+		environment.LlamaPath = in.LibDir
+	}
+	return environment
 }
 
 // close closes the files.

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench"
-	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/runner/host"
 )
@@ -23,7 +21,7 @@ import (
 func runBenchTap(args []string) error {
 	flags := flag.NewFlagSet("bench tap", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "llamatap bench tap: what the tap costs, as ratios of paired runs on this machine\n\nusage: llamatap bench [tap [flags]]\n\n")
+		fmt.Fprint(flags.Output(), "llamatap bench tap: what the tap costs, as ratios of paired runs on this machine\n\nusage: llamatap bench tap [flags]\n\n")
 		flags.PrintDefaults()
 	}
 	var (
@@ -51,13 +49,16 @@ func runBenchTap(args []string) error {
 	t := bench.Tap{
 		Model:   bench.Model{Path: path, Threads: *thread, Prompt: strings.Repeat("\tif err != nil { return nil, err }\n", *prompt), Tokens: *tokens},
 		OffCost: tap.OffCost, Limits: bench.Limits{MinPairs: *pairs, Time: *limit}, MemoryBound: 256 << 20,
-		Out: os.Stdout, Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+		Table: bench.NewTable(os.Stdout), Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
 	}
 	if *stock {
 		t.LlamaBench, t.Completion = stockProgram("llama-bench"), stockProgram("llama-completion")
 	}
-	fmt.Printf("%s, %d CPUs, %d threads, prompt of %d lines, %d tokens generated, %s\n", path, runtime.NumCPU(), *thread, *prompt, *tokens, time.Now().UTC().Format(time.RFC3339))
-	return t.Run(ctx)
+	t.Table.Section(fmt.Sprintf("%s, %d CPUs, %d threads, prompt of %d lines, %d tokens generated, %s", path, runtime.NumCPU(), *thread, *prompt, *tokens, time.Now().UTC().Format(time.RFC3339)))
+	if err := t.Run(ctx); err != nil {
+		return err
+	}
+	return failedGates(t.Table)
 }
 
 // benchModel returns the model to measure with, making the default one where it is missing.
@@ -68,20 +69,7 @@ func benchModel(ctx context.Context, model, dir string) (string, error) {
 	if model != "" {
 		return model, nil
 	}
-	path := filepath.Join(dir, "llama-1b-q8_0.gguf")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	self, err := llama.Self()
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, self, "synth", "-o", path, "--arch", "llama", "--params", "1b", "--type", "q8_0", "--seed", "1")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("make the model of the benchmark: %w", err)
-	}
-	return path, nil
+	return tableModel(ctx, "1b", dir)
 }
 
 // stockProgram is the path that starts one of llama.cpp's own programs, "" where it is not there.
