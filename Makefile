@@ -20,7 +20,7 @@ tap_c   := $(wildcard cgo/tap/*.c)
 tap_h   := $(wildcard cgo/tap/*.h)
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: install uninstall dist build demo test nightly bench bench-compare bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
+.PHONY: install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap
@@ -68,18 +68,25 @@ bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 	$(CC) $(C_FLAGS) -fPIC -shared -DLLAMATAP_PRELOADED $(cflags) -o $@.new $(tap_c) -ldl -pthread
 	@mv $@.new $@
 
+# bench is the table against the limits of this machine, within 20 minutes; its parts are llamatap bench machine, tap, levels, growth.
 bench: build
 	bin/llamatap bench
 
 # bench-compare measures this checkout against another: make bench-compare BASE=main BENCH='-m model.gguf -n 64'
 BASE  ?=
 BENCH ?= -p 128 -n 64
+PROFILE ?= --tap-tensors=l_out*
 bench-compare: build
 	scripts/bench-compare $(BASE) $(BENCH)
+
+# bench-profile samples where the CPU's time goes: make bench-profile PROFILE='--tap-tensors=l_out*' [BASE=rev]
+bench-profile: build
+	scripts/bench-profile "$(BASE)" $(PROFILE)
 
 # bench-smoke runs every benchmark once: it proves that they work, not how fast.
 bench-smoke: build
 	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -benchtime 1x ./...
+	bin/llamatap bench all -smoke
 	bin/llamatap bench -p 16 -n 4 -pg 8,4 -d 0,8 -r 1 --rounds 1 --tap-tensors 'l_out*' --dir bin
 
 fuzz-smoke: llama
