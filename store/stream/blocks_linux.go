@@ -20,25 +20,11 @@ func createBlocks(path string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return past(file, path), nil
-}
-
-// openBlocks is createBlocks for a file that is there.
-func openBlocks(path string) (File, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	return past(file, path), nil
-}
-
-// past makes a file one that is written past the page cache, where the file system can do that.
-func past(file *os.File, path string) File {
 	direct, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)
 	if err != nil {
-		return file
+		return file, nil
 	}
-	return &blocks{File: file, direct: direct}
+	return &blocks{File: file, direct: direct}, nil
 }
 
 // WriteBlocks writes whole blocks. A file system that takes the flag and refuses the write gets it through the cache, as

@@ -8,5 +8,3 @@ import "os"
 func createBlocks(path string) (File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
-
-func openBlocks(path string) (File, error) { return os.OpenFile(path, os.O_WRONLY, 0) }

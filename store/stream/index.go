@@ -7,9 +7,6 @@ import (
 	"fmt"
 )
 
-// seekEvery is how many packets come to an entry of the seek table at first.
-const seekEvery = 1024
-
 // maxSeeks bounds the seek table: when it is full, every other entry goes.
 const maxSeeks = 1 << 15
 
@@ -27,7 +24,7 @@ type journal struct {
 }
 
 func newJournal(h Header, out, before *output) (*journal, error) {
-	j := &journal{header: h, out: out, before: before, ids: make(map[node]uint64), every: seekEvery}
+	j := &journal{header: h, out: out, before: before, ids: make(map[node]uint64), every: 1024}
 	head := h.append(nil)
 	_, chain, err := parseHeader(head)
 	if err != nil {
@@ -57,35 +54,24 @@ func (j *journal) packet(p *Packet) error {
 	n := nodeOf(p)
 	id, known := j.ids[n]
 	if !known {
-		id = j.addNode(n)
+		id = uint64(len(j.ids))
+		j.ids[n] = id
+		j.footer.Nodes = append(j.footer.Nodes, NodeTotals{})
+		n.fill(&j.footer.Nodes[id].Packet)
 		j.payload = n.append(binary.AppendUvarint(j.payload[:0], id))
 		if err := j.append(recordNode); err != nil {
 			return err
 		}
 	}
 	j.seek(p)
-	j.count(id, p)
-	j.payload = j.header.appendPacket(j.payload[:0], id, p)
-	return j.append(recordPacket)
-}
-
-// addNode numbers a new node.
-func (j *journal) addNode(n node) (id uint64) {
-	id = uint64(len(j.ids))
-	j.ids[n] = id
-	j.footer.Nodes = append(j.footer.Nodes, NodeTotals{})
-	n.fill(&j.footer.Nodes[id].Packet)
-	return id
-}
-
-// count adds a packet of a node to the totals.
-func (j *journal) count(id uint64, p *Packet) {
 	j.footer.Totals.addPacket(p)
 	t := &j.footer.Nodes[id]
 	t.Packets++
 	t.SrcBytes += uint64(p.SrcBytes)
 	t.RawBytes += uint64(p.RawBytes)
 	t.Stored += uint64(p.Stored)
+	j.payload = j.header.appendPacket(j.payload[:0], id, p)
+	return j.append(recordPacket)
 }
 
 // seek notes the place of the record that is about to be written.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -41,7 +40,6 @@ type Writer struct {
 	journal *journal
 	timer   *time.Timer // to flushCommitted
 	syncer  syncer
-	replay  atomic.Pointer[replay] // of a resumed stream: what it holds is appended once more
 	workers sync.WaitGroup
 	close   sync.Once
 	result  error
@@ -72,37 +70,25 @@ func New(stream, index File, o Options) (*Writer, error) {
 	}
 	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
 	rand.Read(header.Salt[:])
-	w := newWriter(stream, index, o)
+	w := &Writer{o: o, queue: newQueue(&o), stream: newOutput("stream", stream, streamBuffer), index: newOutput("index", index, indexBuffer)}
 	var err error
 	if w.journal, err = newJournal(header, w.index, w.stream); err != nil {
 		return nil, err
 	}
-	if err := w.start(); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-func newWriter(stream, index File, o Options) *Writer {
-	return &Writer{o: o, queue: newQueue(&o), stream: newOutput("stream", stream, streamBuffer), index: newOutput("index", index, indexBuffer)}
-}
-
-// start starts the goroutines of a writer whose journal is there.
-func (w *Writer) start() (err error) {
-	packers := make([]*packer, w.o.Workers)
-	for i := range packers {
-		if packers[i], err = newPacker(&w.o); err != nil {
-			return err
-		}
-	}
 	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
 	w.timer.Stop()
-	w.stream.startBehind(w.o.OnWorkerStart)
+	packers := make([]*packer, o.Workers)
+	for i := range packers {
+		if packers[i], err = newPacker(&o); err != nil {
+			return nil, err
+		}
+	}
+	w.stream.startBehind(o.OnWorkerStart)
 	w.startSyncing()
 	for _, k := range packers {
 		w.workers.Go(func() { w.run(k) })
 	}
-	return nil
+	return w, nil
 }
 
 // complete fills in what the zero value leaves open, and checks the rest.
@@ -139,14 +125,6 @@ func (o *Options) complete() error {
 // goroutine, also when Append returns an error; nil is no release. It waits while the queue is full. A packet that does not
 // fit the format is refused and nothing else happens; after any other error every call returns that one.
 func (w *Writer) Append(p *Packet, data []byte, release func()) error {
-	if w.Repeating() {
-		if done, err := w.repeatPacket(p, data); done {
-			if release != nil {
-				release()
-			}
-			return err
-		}
-	}
 	it, err := w.reservePacket(p, data)
 	if err != nil {
 		if release != nil {
@@ -182,11 +160,6 @@ func valid(p *Packet) bool {
 
 // AppendExecution records an execution and its token rows, in order with the packets. e is copied.
 func (w *Writer) AppendExecution(e *Execution) error {
-	if w.Repeating() {
-		if done, err := w.repeatExecution(e); done {
-			return err
-		}
-	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -199,11 +172,6 @@ func (w *Writer) AppendExecution(e *Execution) error {
 
 // AppendLoss records that packets are missing.
 func (w *Writer) AppendLoss(l Loss) error {
-	if w.Repeating() {
-		if done, err := w.repeatPayload(recordLoss, l.append(nil)); done {
-			return err
-		}
-	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -216,11 +184,6 @@ func (w *Writer) AppendLoss(l Loss) error {
 
 // AppendRequest records that a sequence's rows belong to another request from the next execution on.
 func (w *Writer) AppendRequest(b ggmlhooks.RequestBegin) error {
-	if w.Repeating() {
-		if done, err := w.repeatPayload(recordRequest, appendRequest(nil, &b)); done {
-			return err
-		}
-	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -232,11 +195,6 @@ func (w *Writer) AppendRequest(b ggmlhooks.RequestBegin) error {
 
 // AppendResolution records what earlier executions were for.
 func (w *Writer) AppendResolution(r Resolution) error {
-	if w.Repeating() {
-		if done, err := w.repeatPayload(recordResolution, r.append(nil)); done {
-			return err
-		}
-	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -249,11 +207,6 @@ func (w *Writer) AppendResolution(r Resolution) error {
 // Commit queues a marker: once it is in the index file, everything appended before it is in both files, though perhaps not yet
 // on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the latest.
 func (w *Writer) Commit() error {
-	if w.Repeating() {
-		if done, err := w.repeatPayload(recordCommit, nil); done {
-			return err
-		}
-	}
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err
@@ -295,9 +248,6 @@ func (w *Writer) Stats() Stats {
 // also when called again; after an error the index has no end record.
 func (w *Writer) Close() error {
 	w.close.Do(func() {
-		if p := w.replay.Load(); p != nil {
-			p.walk.file.Close()
-		}
 		w.queue.mu.Lock()
 		w.queue.closed = true
 		w.queue.work.Broadcast()
