@@ -16,7 +16,11 @@ type blocks struct {
 
 // createBlocks makes a file that must not exist. Where the file system knows no direct writes, it is an ordinary one.
 func createBlocks(path string) (File, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return openBlocks(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+}
+
+func openBlocks(path string, flags int) (File, error) {
+	file, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,12 @@ func (j *journal) packet(p *Packet) error {
 // seek notes the place of the record that is about to be written.
 func (j *journal) seek(p *Packet) {
 	n := j.footer.Totals.Packets
-	if n%j.every != 0 {
+	j.addSeek(Seek{Packet: n, Index: j.out.end(), Stream: p.Offset, Exec: p.Exec, chain: j.chain, record: j.footer.Records})
+}
+
+// addSeek puts an entry into the seek table if it is its packet's turn.
+func (j *journal) addSeek(s Seek) {
+	if s.Packet%j.every != 0 {
 		return
 	}
 	if len(j.footer.Seeks) == maxSeeks {
@@ -87,9 +92,7 @@ func (j *journal) seek(p *Packet) {
 		j.footer.Seeks = j.footer.Seeks[:maxSeeks/2]
 		j.every *= 2
 	}
-	j.footer.Seeks = append(j.footer.Seeks, Seek{
-		Packet: n, Index: j.out.end(), Stream: p.Offset, Exec: p.Exec, chain: j.chain, record: j.footer.Records,
-	})
+	j.footer.Seeks = append(j.footer.Seeks, s)
 }
 
 // control writes a record that is no packet.

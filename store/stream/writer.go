@@ -70,11 +70,20 @@ func New(stream, index File, o Options) (*Writer, error) {
 	}
 	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
 	rand.Read(header.Salt[:])
-	w := &Writer{o: o, queue: newQueue(&o), stream: newOutput("stream", stream, streamBuffer), index: newOutput("index", index, indexBuffer)}
-	var err error
-	if w.journal, err = newJournal(header, w.index, w.stream); err != nil {
+	j, err := newJournal(header, newOutput("index", index, indexBuffer), newOutput("stream", stream, streamBuffer))
+	if err != nil {
 		return nil, err
 	}
+	return newWriter(j, o, nil)
+}
+
+// newWriter starts a writer that goes on where its journal is; kept is what there is already. The options are complete.
+func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
+	w := &Writer{o: o, queue: newQueue(&o), stream: j.before, index: j.out, journal: j}
+	if kept != nil {
+		w.queue.stats, w.queue.flushed = kept.stats(), kept.Mark
+	}
+	var err error
 	w.timer = time.AfterFunc(time.Hour, w.flushCommitted)
 	w.timer.Stop()
 	packers := make([]*packer, o.Workers)
