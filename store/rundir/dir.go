@@ -40,6 +40,7 @@ type Dir struct {
 	files  []File
 	open   int // files of Create that are not closed
 	sealed bool
+	lock   *os.File // of the directory, while this process writes it
 }
 
 // File is a recorded file as the manifest lists it.
@@ -70,7 +71,8 @@ func Create(out, modelID string, now time.Time) (*Dir, error) {
 		path := filepath.Join(parent, "run_"+now.Format("20060102_150405")+"_"+hex.EncodeToString(random[:]))
 		err := os.Mkdir(path, 0o700)
 		if err == nil {
-			return &Dir{path: path}, nil
+			d := &Dir{path: path}
+			return d, d.take()
 		}
 		// A run that recorded nothing and removes the model's folder with its own may come between the two calls.
 		if !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
@@ -246,6 +248,7 @@ func (d *Dir) seal() error {
 	}
 	d.mu.Lock()
 	d.sealed = true
+	d.lock.Close()
 	d.mu.Unlock()
 	return syncDir(filepath.Dir(d.path))
 }

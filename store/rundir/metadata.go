@@ -38,11 +38,20 @@ type Metadata struct {
 	Exit    *Exit               `json:"exit,omitempty"`
 	Changes []Change            `json:"changes,omitempty"` // commands that came while it ran
 
+	Resumed  *Resumed  `json:"resumed,omitempty"`  // the run was interrupted and gone on with
 	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
 	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
 	Segments []Segment `json:"segments,omitempty"` // of a run in segments: all of them, removed ones included
 
 	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
+}
+
+// Resumed tells of a run that was interrupted and gone on with: times and costs are those since.
+type Resumed struct {
+	At         time.Time `json:"at"`
+	Count      int       `json:"count"`       // how often
+	Packets    uint64    `json:"packets"`     // that were there already
+	CutPackets uint64    `json:"cut_packets"` // that stood behind the checkpoint, and were recorded again
 }
 
 // Model is the model of a run.

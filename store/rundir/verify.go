@@ -59,7 +59,7 @@ func Verify(path string) (Report, error) {
 		return report, err
 	}
 	for _, e := range entries {
-		if !known[e.Name()] {
+		if !known[e.Name()] && !strings.HasSuffix(e.Name(), CheckpointSuffix) {
 			report.Extra = append(report.Extra, e.Name())
 		}
 	}

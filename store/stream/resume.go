@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
 // ErrNotResumable occurs when a stream cannot be gone on with: it lost packets, or nothing of it was committed.
@@ -20,15 +23,15 @@ type Kept struct {
 	totals Totals
 }
 
-// Resume opens the stream at path, whose writer has ended, to go on behind its last commit. What came after that is cut off, from
-// both files. Every kept packet is read and compared with its checksum; a commit behind one that is damaged does not count. Header,
+// Resume opens the stream at path, whose writer has ended, to go on behind its last commit, or behind the one that upTo, unless it is nil,
+// tells of. What came after that is cut off, from both files. Every kept packet is read and compared with its checksum; a commit behind one that is damaged does not count. Header,
 // numbers of nodes and checksums go on, so that a stream that was interrupted cannot be told from one that was not, but for the times.
 // Of o, RunID is ignored; dtype and codec are for packets to come.
-func Resume(path string, o Options) (*Writer, *Kept, error) {
+func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
 	if err := o.complete(); err != nil {
 		return nil, nil, err
 	}
-	k, chain, sequence, end, err := keep(path)
+	k, chain, sequence, end, err := keep(path, upTo)
 	if err != nil {
 		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
 	}
@@ -47,7 +50,7 @@ func Resume(path string, o Options) (*Writer, *Kept, error) {
 }
 
 // keep finds the last commit up to which both files are whole; end is the index's size there.
-func keep(path string) (k *Kept, chain, sequence uint32, end int, err error) {
+func keep(path string, upTo *Mark) (k *Kept, chain, sequence uint32, end int, err error) {
 	data, err := os.ReadFile(path + IndexSuffix)
 	if err != nil {
 		return nil, 0, 0, 0, err
@@ -61,7 +64,11 @@ func keep(path string) (k *Kept, chain, sequence uint32, end int, err error) {
 		return nil, 0, 0, 0, err
 	}
 	m := mender{index: newIndex(h, data), at: headerSize, chain: chain}
-	at := m.lastCommit(sound)
+	commits := uint64(math.MaxUint64)
+	if upTo != nil {
+		commits = upTo.Commits
+	}
+	at := m.lastCommit(sound, commits)
 	for m.at < at {
 		m.step()
 	}
@@ -79,14 +86,15 @@ func keep(path string) (k *Kept, chain, sequence uint32, end int, err error) {
 	return k, m.chain, m.sequence, m.at, nil
 }
 
-// lastCommit is the end of the last commit record that tells of at most so many bytes of the stream; where the records begin, without one.
-func (m *mender) lastCommit(streamBytes int64) int {
+// lastCommit is the end of the last commit record, of the first so many, that tells of at most so many bytes of the stream; where the
+// records begin, without one.
+func (m *mender) lastCommit(streamBytes int64, commits uint64) int {
 	end := m.at
 	probe := *m
 	probe.index = newIndex(m.index.header, m.index.data)
 	for {
 		kind, ok := probe.step()
-		if !ok || kind == recordEnd || probe.index.totals.StreamBytes > streamBytes {
+		if !ok || kind == recordEnd || probe.index.totals.StreamBytes > streamBytes || probe.index.totals.Commits > commits {
 			return end
 		}
 		if kind == recordCommit {
@@ -224,41 +232,56 @@ func (k *Kept) stats() Stats {
 // Totals are the sums over what is kept.
 func (k *Kept) Totals() Totals { return k.totals }
 
-// Item is one thing that was appended to a stream: an execution or a packet; the other is nil. Requests, resolutions and commits are
-// left out.
+// Item is one thing that was appended to a stream. One of its fields is set.
 type Item struct {
-	Execution *Execution
-	Packet    *Packet
+	Execution  *Execution
+	Packet     *Packet
+	Request    *ggmlhooks.RequestBegin
+	Resolution *Resolution
+	Commit     bool
 }
 
-// Items are the kept executions and packets in the order in which they were appended. An item is valid until the next.
+// Items are what is kept, in the order in which it was appended. An item is valid until the next.
 func (k *Kept) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		var p Packet
-		executions, packets := 0, 0
+		packets := 0
 		for at := headerSize; at < int(k.IndexBytes); {
-			r, _ := parseRecord(k.index.data[at:])
+			r, _ := parseRecord(k.index.data[at:]) // each was read before
 			at += r.size()
-			switch r.kind {
-			case recordExecution:
-				e, err := k.index.header.readExecution(r.payload)
-				if err != nil {
-					return
-				}
-				e.Phase = k.index.phase(e.Ctx, e.Exec, e.Phase)
-				executions++
-				if !yield(Item{Execution: &e}) {
-					return
-				}
-			case recordPacket:
-				if k.index.packet(packets, &p) != nil {
-					return
-				}
+			it, ok := k.item(r, packets)
+			if it.Packet != nil {
 				packets++
-				if !yield(Item{Packet: &p}) {
-					return
-				}
+			}
+			if ok && !yield(it) {
+				return
 			}
 		}
 	}
+}
+
+// item is a record as the caller of a writer knows it; of others, not.
+func (k *Kept) item(r record, packets int) (Item, bool) {
+	var err error
+	switch r.kind {
+	case recordExecution:
+		var e Execution
+		e, err = k.index.header.readExecution(r.payload)
+		e.Phase = k.index.phase(e.Ctx, e.Exec, e.Phase)
+		return Item{Execution: &e}, err == nil
+	case recordPacket:
+		var p Packet
+		err = k.index.packet(packets, &p)
+		return Item{Packet: &p}, err == nil
+	case recordRequest:
+		var b ggmlhooks.RequestBegin
+		b, err = readRequest(r.payload)
+		return Item{Request: &b}, err == nil
+	case recordResolution:
+		var d Resolution
+		d, err = readResolution(r.payload)
+		return Item{Resolution: &d}, err == nil
+	case recordCommit:
+		return Item{Commit: true}, true
+	}
+	return Item{}, false
 }

@@ -70,13 +70,15 @@ func write(t *testing.T, path string, data []byte) {
 // goOn resumes what lies at path and appends what is missing.
 func (c *capture) goOn(t *testing.T, path string, o Options) *Kept {
 	t.Helper()
-	w, kept, err := Resume(path, o)
+	w, kept, err := Resume(path, nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	items := 0
 	for it := range kept.Items() {
-		items++
+		if !it.Commit {
+			items++
+		}
 		if it.Packet != nil && it.Packet.Name == "" || it.Execution != nil && len(it.Execution.Rows) != 1 {
 			t.Errorf("item %+v", it)
 		}
@@ -183,7 +185,7 @@ func TestResumeSums(t *testing.T) {
 	c := newCapture(50, 5)
 	path, _, index := c.uninterrupted(t, Options{})
 	write(t, path+IndexSuffix, index[:len(index)/2])
-	w, kept, err := Resume(path, Options{})
+	w, kept, err := Resume(path, nil, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +201,28 @@ func TestResumeSums(t *testing.T) {
 	}
 }
 
+// A stream may be cut behind an earlier commit than its last.
+func TestResumeUpTo(t *testing.T) {
+	c := newCapture(6, 3)
+	path, stream, index := c.uninterrupted(t, Options{Workers: 1})
+	for _, commits := range []uint64{0, 1, 5, 6, 99} {
+		w, kept, err := Resume(path, &Mark{Commits: commits}, Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept.Commits != min(commits, 6) || kept.Packets != 3*kept.Commits {
+			t.Errorf("up to commit %d: %+v", commits, kept.Mark)
+		}
+		c.tokens(t, w, int(kept.Executions))
+		if err := w.Close(); err != nil || !bytes.Equal(read(t, path), stream) || !bytes.Equal(read(t, path+IndexSuffix), index) {
+			t.Errorf("up to commit %d: the files differ, %v", commits, err)
+		}
+	}
+}
+
 func TestResumeRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.stream")
-	if _, _, err := Resume(path, Options{}); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := Resume(path, nil, Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	w, err := Create(path, Options{})
@@ -211,19 +232,22 @@ func TestResumeRefuses(t *testing.T) {
 	if err := errors.Join(w.AppendLoss(Loss{Cause: "pool full", Packets: 1}), w.Commit(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Resume(path, Options{}); !errors.Is(err, ErrNotResumable) {
+	if _, _, err := Resume(path, nil, Options{}); !errors.Is(err, ErrNotResumable) {
 		t.Errorf("a stream with losses: %v", err)
 	}
 	write(t, path+IndexSuffix, []byte("something else that is long enough to be the header of an index file"))
-	if _, _, err := Resume(path, Options{}); !errors.Is(err, ErrCorrupt) {
+	if _, _, err := Resume(path, nil, Options{}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("no index: %v", err)
 	}
 }
 
-// stride is 1, or more where the race detector makes everything slow.
+// stride is 1 in the nightly tests. Each step syncs its files, so the others leave steps out, and the race detector's most of them.
 func stride() int {
-	if testing.Short() {
-		return 13
+	switch {
+	case os.Getenv("LLAMATAP_NIGHTLY") == "1":
+		return 1
+	case testing.Short():
+		return 29
 	}
-	return 1
+	return 7
 }
