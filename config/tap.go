@@ -62,6 +62,8 @@ type Tap struct {
 	MaxDisk       MaxDisk
 	MinFree       MinFree
 	Sync          Sync
+	Checkpoint    Checkpoint
+	Resume        string // the run to go on with, ResumeNewest, or "": a new one
 	RedactText    bool   // no text of prompts and tokens in any file
 	ConfigFile    string // "" when none was given
 

@@ -46,7 +46,7 @@ func SplitTapArgs(args []string) (tap, rest []string, err error) {
 // valueAfter decides whether the argument behind a flag is its value.
 func valueAfter(o *option, next []string) (value string, taken bool, err error) {
 	if o.bare != "" {
-		if len(next) == 1 && slices.Contains(attentionWords, next[0]) {
+		if len(next) == 1 && o.follows(next[0]) {
 			return next[0], true, nil
 		}
 		return o.bare, false, nil
@@ -62,6 +62,10 @@ func valueAfter(o *option, next []string) (value string, taken bool, err error) 
 
 // attentionWords are the values that may follow --tap-attention as an argument of their own.
 var attentionWords = []string{"keep", "exact", "off"}
+
+func isAttentionWord(next string) bool { return slices.Contains(attentionWords, next) }
+
+func isNoFlag(next string) bool { return !strings.HasPrefix(next, "-") }
 
 // cutTapArg recognises --tap-name and --tap-name=value. The option is nil for a name that does not exist. An argument with other
 // characters in the name's place, such as a prompt, is none of the tap's.

@@ -33,6 +33,13 @@ func TestErrors(t *testing.T) {
 		{"segment", "--tap-layers 1 --tap-segment 1x", world{}, `--tap-segment: size "1x": write a number and a unit such as 256M, 1.5G, 512KiB or 24GB`},
 		{"segment in time", "--tap-layers 1 --tap-segment 10ms", world{},
 			`--tap-segment: segment "10ms": write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G`},
+		{"no interval", "--tap-layers 1 --tap-checkpoint-every 0", world{}, `--tap-checkpoint-every: checkpoint interval "0": write a number of tokens above 0`},
+		{"a path alone", "--tap-layers 1 --tap-checkpoint-path a", world{},
+			`--tap-checkpoint-path names a file for checkpoints, and there are none: add --tap-checkpoint-every N`},
+		{"checkpoints of drops", "--tap-layers 1 --tap-checkpoint-every 9 --tap-overflow drop", world{},
+			`--tap-checkpoint-every: a run that may drop tensors cannot be resumed as it was: use --tap-overflow block`},
+		{"checkpoints of segments", "--tap-layers 1 --tap-checkpoint-every 9 --tap-segment 1G", world{},
+			`--tap-checkpoint-every: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the checkpoints`},
 		{"sync policy", "--tap-layers 1 --tap-sync often", world{}, `--tap-sync: unknown sync policy "often": use none, interval, token`},
 		{"sync time", "--tap-layers 1 --tap-sync interval:1us", world{}, `--tap-sync: sync "interval:1us": write a time from 10ms to 1h0m0s, such as interval:200ms`},
 		{"sync token time", "--tap-layers 1 --tap-sync token:1s", world{}, `--tap-sync: sync "token:1s": only interval takes a time; write token`},
@@ -118,7 +125,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
-		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync"
+		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync, checkpoint_every, checkpoint_path, resume"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -24,9 +24,10 @@ const (
 
 // option is one row of the table behind every spelling of a setting.
 type option struct {
-	name     string // sampling-rate: --tap-sampling-rate, LLAMATAP_SAMPLING_RATE, key sampling_rate
-	form     string // the value's form in help
-	bare     string // the value that the flag means when it stands alone; "" when it must have one
+	name     string                 // sampling-rate: --tap-sampling-rate, LLAMATAP_SAMPLING_RATE, key sampling_rate
+	form     string                 // the value's form in help
+	bare     string                 // the value that the flag means when it stands alone; "" when it must have one
+	follows  func(next string) bool // with bare: whether the argument behind the flag is its value
 	role     role
 	recorder Recorder // which one it starts or modifies; "" with roleRun
 	byDef    string   // the default, as a user would write it; "" when there is none
@@ -51,7 +52,7 @@ func TapVariables() []string {
 }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), fileOptions())
+var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), fileOptions())
 
 func recorderOptions() []option {
 	return []option{
@@ -75,7 +76,7 @@ func recorderOptions() []option {
 			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; all is every computed one",
 			set:  setTensors,
 			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
-		{name: "attention", form: "[=keep|exact]", bare: "keep", recorder: Activations, byDef: "off",
+		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations, byDef: "off",
 			help: "attention maps: keep (also when it stands alone) leaves flash attention on and stores Q and K rows; " +
 				"exact turns it off, which changes the model's numbers; off records none",
 			set: setAttention,

@@ -285,6 +285,9 @@ func (t *Tap) check(s *sources) error {
 	if err := t.checkDisk(); err != nil {
 		return err
 	}
+	if err := t.checkCheckpoint(); err != nil {
+		return err
+	}
 	if t.MemoryCeiling > 0 && t.Memory > t.MemoryCeiling {
 		return fmt.Errorf("%s asks for %v, and the ceiling of preset %s is %v: ask for less, or take a preset with a higher one (%s)",
 			t.origins["memory"].where, t.Memory, t.Preset, t.MemoryCeiling, ceilings(t.Memory))

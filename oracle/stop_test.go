@@ -81,25 +81,25 @@ func (g *going) recorded(t *testing.T) int64 {
 // model is the process that llamatap started.
 func (g *going) model(t *testing.T) int {
 	t.Helper()
-	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(g.cmd.Process.Pid) + "/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var children []string
-	for _, task := range tasks {
-		data, err := os.ReadFile(task)
-		if err == nil {
-			children = append(children, strings.Fields(string(data))...)
-		}
-	}
+	children := g.children()
 	if len(children) != 1 {
 		t.Fatalf("llamatap has the children %v, want 1", children)
 	}
-	pid, err := strconv.Atoi(children[0])
-	if err != nil {
-		t.Fatal(err)
+	return children[0]
+}
+
+// children are the processes that llamatap has started.
+func (g *going) children() (pids []int) {
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(g.cmd.Process.Pid) + "/task/*/children")
+	for _, task := range tasks {
+		data, _ := os.ReadFile(task)
+		for _, text := range strings.Fields(string(data)) {
+			if pid, err := strconv.Atoi(text); err == nil {
+				pids = append(pids, pid)
+			}
+		}
 	}
-	return pid
+	return pids
 }
 
 // wait returns how llamatap ended.

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,7 +48,7 @@ func resolveTap(tap *config.Tap, model string) error {
 }
 
 // recordModel starts the child. What would make it fail at once is told before anything is made for it.
-func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) error {
+func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, before *resumption) error {
 	if cfg.Model != "" {
 		if err := runner.CheckModel(cfg.Model); err != nil {
 			return err
@@ -61,18 +63,43 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string) er
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, append([]string{"run"}, rest...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return record(recorders, cmd, append([]string{"run"}, args...))
+	var o session.Options
+	if recorders.Checkpoint.Every > 0 || before != nil {
+		seed := seedArgs(cfg, before)
+		args, rest = slices.Concat(args, seed), slices.Concat(rest, seed)
+		if cfg, err = parseRun(rest); err != nil {
+			return err
+		}
+		if o.Repeat, err = repeat(cfg, args); err != nil {
+			return err
+		}
+	}
+	if before != nil {
+		if err := before.check(recorders, cfg); err != nil {
+			return err
+		}
+		o.Resume = before.checkpoint
+	}
+	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
+	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return recordAs(o, recorders, append([]string{"run"}, args...))
 }
 
-// record runs a prepared program under the tap and ends as the program ended.
+// record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it cannot be gone on with.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
+	if tap.Resume != "" {
+		return exitStatus{Code: 2, Err: fmt.Errorf("--tap-resume: a recording of %s cannot be gone on with; only one of llamatap run can, and others are read as far as they came", args[0])}
+	}
+	return recordAs(session.Options{Command: cmd, Repeat: session.Repeat{Program: args[0]}}, tap, args)
+}
+
+func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	if tapped.Recording() {
 		return errTapped
 	}
+	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
-		Tap: tap, Command: cmd, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
+		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: os.Stderr,
 	})
 	if errors.Is(err, session.ErrSelection) {

@@ -32,4 +32,4 @@ func resolveTap(tap *config.Tap, _ string) error {
 
 func record(*config.Tap, *exec.Cmd, []string) error { return errNotHere }
 
-func recordModel(*config.Tap, *config.Run, []string, []string) error { return errNotHere }
+func recordModel(*config.Tap, *config.Run, []string, []string, *resumption) error { return errNotHere }

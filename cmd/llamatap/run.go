@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -23,10 +25,21 @@ var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under an
 // runRun generates text with a model. With a recorder, the model runs in a child of this process, which is the collector then; the
 // child is the same program with the tap's flags taken out.
 func runRun(args []string) error {
+	args = lengthen(args)
 	recorders := &config.Tap{}
 	rest, err := recorders.Parse(args)
 	if err != nil {
 		return exitStatus{Code: 2, Err: err}
+	}
+	before, err := findResumption(recorders, args, rest)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		args, recorders = before.args, &config.Tap{}
+		if rest, err = recorders.Parse(args); err != nil {
+			return exitStatus{Code: 2, Err: err}
+		}
 	}
 	cfg, err := parseRun(rest)
 	if errors.Is(err, flag.ErrHelp) {
@@ -46,9 +59,30 @@ func runRun(args []string) error {
 		return err
 	}
 	if !recorders.Recording() {
+		if before != nil {
+			return exitStatus{Code: 2, Err: errors.New("--tap-resume goes on with a recording, and the other arguments ask for none: give all of that run's, or none")}
+		}
 		return runModel(cfg)
 	}
-	return recordModel(recorders, cfg, args, rest)
+	return recordModel(recorders, cfg, args, rest, before)
+}
+
+// shortForms are the flags of checkpoints, which llamatap run takes without tap-, too.
+var shortForms = []string{"checkpoint-every", "checkpoint-path", "resume"}
+
+// lengthen writes the short forms out.
+func lengthen(args []string) []string {
+	long := slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, _, _ := strings.Cut(arg, "=")
+		if short, ok := strings.CutPrefix(name, "--"); ok && slices.Contains(shortForms, short) {
+			long[i] = "--tap-" + arg[len("--"):]
+		}
+	}
+	return long
 }
 
 // parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.

@@ -18,14 +18,19 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	if s.dir == nil {
 		return nil
 	}
+	var err error
+	if s.current != nil && s.goneOn() && s.halted == nil {
+		// Before what a program that was killed has left half done is ended: a run that is gone on with does it as a whole.
+		err = s.checkpoints.last(s.current.stream, len(s.steering.changes) > 0)
+	}
 	if s.recorder != nil && s.halted == nil {
 		if err := s.recorder.Finish(); err != nil {
 			s.halt(err)
 		}
 	}
-	var err error
 	if s.current != nil {
-		err = s.closeCurrent(s.halted != nil && !s.halted.limited())
+		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.
+		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
 	}
 	s.reserve.release()
 	err = errors.Join(err, s.series.wait())
@@ -41,6 +46,9 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	err = errors.Join(err, s.steering.log.close(s.dir))
 	if err == nil {
 		err = s.seal(process, exit)
+	}
+	if err == nil && s.halted == nil && s.goneOn() && !s.early && exit.Status == 0 && exit.Signal == 0 {
+		s.checkpoints.drop()
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explain(err, s.o.Tap.Out), s.dir.Path())

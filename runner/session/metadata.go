@@ -34,6 +34,7 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	m.Losses = s.losses(s.account(), s.cut(), true)
 	m.Stopped = s.stopped()
 	m.Changes = s.steering.changes
+	m.Resumed = s.resumed
 	if s.early {
 		m.Exit = nil // the program still runs
 	}

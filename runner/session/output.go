@@ -77,7 +77,9 @@ type tokenOutput struct{ s *sink }
 // Append adds a token, with the text that the vocabulary gives it.
 func (o tokenOutput) Append(ctx uint32, row *ggmlhooks.Row) error {
 	o.s.current.note(row.Index)
-	return o.s.current.tokens.Append(o.s.speller.record(ctx, row))
+	record := o.s.speller.record(ctx, row)
+	o.s.checkpoints.note(record, o.s.goneOn())
+	return o.s.current.tokens.Append(record)
 }
 
 // speller makes the records of tokens.

@@ -33,6 +33,22 @@ type segment struct {
 
 // openSegment makes the files of a segment in dir.
 func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
+	return s.openSegmentWith(dir, number, stream.Create)
+}
+
+// openSegmentAt opens the run itself, with what it has already.
+func (s *sink) openSegmentAt(dir *rundir.Dir, open func(string, stream.Options) (*stream.Writer, error)) error {
+	g, err := s.openSegmentWith(dir, 1, open)
+	if err != nil {
+		return err
+	}
+	t := s.replay.kept.Totals()
+	g.appended.packets, g.appended.source, g.appended.raw = int64(t.Packets), int64(t.SrcBytes), int64(t.RawBytes)
+	s.current = g
+	return nil
+}
+
+func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, stream.Options) (*stream.Writer, error)) (*segment, error) {
 	id, err := codec.Parse(s.o.Tap.Codec)
 	if err != nil {
 		return nil, err
@@ -55,7 +71,7 @@ func (s *sink) openSegment(dir *rundir.Dir, number int) (*segment, error) {
 	}
 	g := &segment{dir: dir, base: s.account()}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
-	g.stream, err = stream.Create(filepath.Join(dir.Path(), StreamName), stream.Options{
+	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
 		Bound:         codec.Bound{Error: float32(s.o.Tap.Error), Metric: metric},
 		Sync:          sync,

@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +34,10 @@ type Options struct {
 	Llama LlamaInfo
 	// Version is llamatap's.
 	Version string
+	// Repeat is what a checkpoint needs to know, where the tap's settings ask for checkpoints.
+	Repeat Repeat
+	// Resume is the checkpoint of the run to go on with; nil: a new one.
+	Resume *rundir.Checkpoint
 	// Summary is where the short summary goes; nil: nowhere.
 	Summary io.Writer
 }

@@ -50,6 +50,10 @@ type sink struct {
 	refused capture.Count // what came up to then and was not written
 	after   after         // what came after it
 
+	checkpoints checkpoints
+	resumed     *rundir.Resumed // nil: the run is new
+	replay      *replay         // of a run that is gone on with
+
 	steering *steering
 	early    bool // recording ended before the program, by a command
 }
@@ -151,12 +155,11 @@ func modelFile(c *ggmlhooks.Context, m *rundir.Model) *gguf.File {
 
 // open makes the run directory and the writers into it.
 func (s *sink) open(model rundir.Model) error {
-	dir, err := rundir.Create(s.o.Tap.Out, model.ID, s.started)
-	if err != nil {
+	if err := s.openDir(model); err != nil {
 		return err
 	}
-	s.dir = dir
-	if s.reserve, err = newReserve(dir.Path(), sealRoom); err != nil {
+	var err error
+	if s.reserve, err = newReserve(s.dir.Path(), sealRoom); err != nil {
 		return err
 	}
 	dtype, err := codec.ParseDType(s.o.Tap.DType)
@@ -167,15 +170,33 @@ func (s *sink) open(model rundir.Model) error {
 	if id, err := codec.Parse(s.o.Tap.Codec); err == nil && id.Bounded() {
 		s.elementBytes = int64(codec.F32.Size())
 	}
-	if s.current, err = s.firstSegment(); err != nil {
+	if s.replay == nil {
+		if s.current, err = s.firstSegment(); err != nil {
+			return err
+		}
+	}
+	if err := s.checkpoints.begin(s, s.current, s.o.Resume); err != nil {
 		return err
 	}
+	var to capture.Stream = output{s}
+	if s.replay != nil {
+		to = s.replay
+	}
 	s.recorder = capture.NewRecorder(capture.Options{
-		Selection: s.o.Tap.Selection(), Stream: output{s}, Tokens: tokenOutput{s},
+		Selection: s.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s},
 		UnixOffset: s.clock.UnixNS - s.clock.MonoNS, HoldBytes: s.region.PoolBytes() / 2,
 	})
 	s.Sink = s.recorder
 	return s.room.look(0)
+}
+
+// openDir makes the run directory, or opens that of the run that is gone on with.
+func (s *sink) openDir(model rundir.Model) (err error) {
+	if s.o.Resume != nil {
+		return s.resume()
+	}
+	s.dir, err = rundir.Create(s.o.Tap.Out, model.ID, s.started)
+	return err
 }
 
 // Graph passes a description on, and keeps it until it is known whether every tensor glob names something.
@@ -225,6 +246,11 @@ func (s *sink) judgeGlobs() error {
 func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	if err := s.Sink.ExecEnd(e); err != nil {
 		return err
+	}
+	if s.current != nil && s.halted == nil && s.goneOn() {
+		if err := s.checkpoints.turn(s.current.stream, len(s.steering.changes) > 0); err != nil {
+			return err
+		}
 	}
 	return s.turn()
 }

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Checkpoint says how often a run notes a place that it can be resumed from.
+type Checkpoint struct {
+	Every int    // tokens; 0: never
+	Path  string // of the checkpoint file; "": in the run directory
+}
+
+// ResumeNewest is the value of --tap-resume that stands for the newest run below --tap-out that did not end by itself.
+const ResumeNewest = "newest"
+
+func checkpointOptions() []option {
+	return []option{
+		{name: "checkpoint-every", form: "N", role: roleModifier, recorder: Activations,
+			help: "note every so many tokens, and at the end, a place that 'llamatap run --tap-resume RUNDIR' can go on from; what was recorded up to it is synced",
+			set:  setCheckpointEvery,
+			get:  func(t *Tap) any { return positive(t.Checkpoint.Every) }},
+		{name: "checkpoint-path", form: "FILE", role: roleModifier, recorder: Activations,
+			help: "where that is noted instead of activations.stream.ckpt.json in the run directory",
+			set:  func(t *Tap, s string) error { t.Checkpoint.Path = s; return nil },
+			get:  func(t *Tap) any { return text(t.Checkpoint.Path) }},
+		{name: "resume", form: "[=RUNDIR|FILE]", bare: ResumeNewest, follows: isNoFlag, role: roleRun,
+			help: "go on with a run that was interrupted, by its directory or its checkpoint file; alone it is the newest such one below --tap-out. " +
+				"Without other arguments those of that run are taken (llamatap run only)",
+			set: func(t *Tap, s string) error { t.Resume = s; return nil },
+			get: func(t *Tap) any { return text(t.Resume) }},
+	}
+}
+
+func setCheckpointEvery(t *Tap, s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n <= 0 {
+		return fmt.Errorf("checkpoint interval %q: write a number of tokens above 0", s)
+	}
+	t.Checkpoint.Every = n
+	return nil
+}
+
+// positive is a number for Echo, or nothing.
+func positive(n int) any {
+	if n <= 0 {
+		return nil
+	}
+	return n
+}
+
+// checkCheckpoint refuses what cannot be: a file for checkpoints that nobody makes, and checkpoints of what cannot be repeated.
+func (t *Tap) checkCheckpoint() error {
+	switch {
+	case t.Checkpoint.Path != "" && t.Checkpoint.Every == 0:
+		return fmt.Errorf("%s names a file for checkpoints, and there are none: add --tap-checkpoint-every N", t.origins["checkpoint-path"].where)
+	case t.Checkpoint.Every == 0:
+		return nil
+	case t.Overflow == OverflowDrop:
+		return fmt.Errorf("%s: a run that may drop tensors cannot be resumed as it was: use --tap-overflow block", t.origins["checkpoint-every"].where)
+	case t.Segments() != Segment{}:
+		return fmt.Errorf("%s: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the checkpoints", t.origins["checkpoint-every"].where)
+	}
+	return nil
+}
+
+// Resuming tells which interrupted run the flags ask to go on with, before Resolve; "" is none.
+func (t *Tap) Resuming() string { return t.flags["resume"] }
+
+// OnlyResumes reports whether no other flag of the tap was given than the one that resumes, and where runs are.
+func (t *Tap) OnlyResumes() bool {
+	for name := range t.flags {
+		if name != "resume" && name != "out" {
+			return false
+		}
+	}
+	return t.Resuming() != ""
+}

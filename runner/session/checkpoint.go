@@ -1,0 +1,172 @@
+//go:build linux
+
+package session
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Repeat says what is needed to run the same program again; a checkpoint holds it.
+type Repeat struct {
+	Program string   // run, or the name of a program that cannot be resumed
+	Args    []string // of llamatap run
+	Folder  string   // in which they were given
+	Model   string   // fingerprint of the model's file
+}
+
+// checkpoints notes where a run could be gone on from. Tokens are told to it by the goroutine that records; what is written is written
+// beside it, one checkpoint at a time.
+type checkpoints struct {
+	path    string // "": none are made
+	every   int64
+	stamp   rundir.Checkpoint // what is the same in all of them
+	fresh   []rundir.TokenRecord
+	told    int64 // tokens
+	saved   int64 // of these, in checkpoints
+	writing chan error
+}
+
+// begin makes the first checkpoint, without a token: it holds what a run is.
+func (c *checkpoints) begin(s *sink, g *segment, before *rundir.Checkpoint) error {
+	if s.o.Tap.Checkpoint.Every == 0 {
+		return nil
+	}
+	dir, err := filepath.Abs(s.dir.Path())
+	if err != nil {
+		return err
+	}
+	c.path, c.every = s.o.Tap.Checkpoint.Path, int64(s.o.Tap.Checkpoint.Every)
+	if c.path == "" {
+		c.path = filepath.Join(dir, StreamName+rundir.CheckpointSuffix)
+	}
+	c.stamp.Metadata.StartTime = rundir.Seconds(s.started)
+	if before != nil {
+		c.stamp.Metadata.StartTime, c.stamp.Metadata.ResumeCount = before.Metadata.StartTime, before.Metadata.ResumeCount+1
+	}
+	c.stamp.Run = rundir.CheckpointRun{
+		Dir: dir, Program: s.o.Repeat.Program, Args: s.o.Repeat.Args, Folder: s.o.Repeat.Folder, Model: s.o.Repeat.Model,
+		Settings: Settings(s.o.Tap), Llama: s.o.Llama.Version,
+	}
+	if s.o.Tap.RedactText {
+		c.stamp.Run.Args = nil
+	}
+	if before != nil {
+		return nil // the one before holds until this run has come as far
+	}
+	return c.write(g.stream, c.next())
+}
+
+// Settings are the settings that a run must have to be the same one, as they stand in a checkpoint.
+func Settings(t *config.Tap) map[string]any {
+	settings := map[string]any{}
+	for key, s := range t.Echo().Settings {
+		switch key {
+		case "out", "resume", "checkpoint_every", "checkpoint_path", "sync", "on_failure", "max_disk", "min_free", "workers", "throughput", "config":
+			continue // they change nothing of what is recorded
+		}
+		var plain any // as reading the file gives it
+		if text, err := json.Marshal(s.Value); err == nil && json.Unmarshal(text, &plain) == nil {
+			settings[key] = plain
+		}
+	}
+	return settings
+}
+
+// note takes a token that is on its way into the files.
+func (c *checkpoints) note(t rundir.TokenRecord, new bool) {
+	c.told++
+	switch {
+	case c.path == "":
+	case new:
+		c.fresh = append(c.fresh, t)
+	default:
+		c.saved = c.told
+	}
+}
+
+// turn makes a checkpoint when it is time for one and the one before is written.
+func (c *checkpoints) turn(w *stream.Writer, changed bool) error {
+	if c.path == "" {
+		return nil
+	}
+	select {
+	case err := <-c.writing:
+		c.writing = nil
+		if err != nil {
+			return err
+		}
+	default:
+	}
+	if c.writing != nil || c.told-c.saved < c.every {
+		return nil
+	}
+	next := c.next()
+	next.Run.Changed = changed
+	c.writing = make(chan error, 1)
+	done := c.writing
+	go func() { done <- c.write(w, next) }()
+	return nil
+}
+
+// next is a checkpoint of what has been told.
+func (c *checkpoints) next() rundir.Checkpoint {
+	next := c.stamp
+	next.TotalTokens, next.FirstToken, next.Tokens = c.told, c.told-int64(len(c.fresh)), c.fresh
+	if next.Tokens == nil {
+		next.Tokens = []rundir.TokenRecord{}
+	}
+	c.fresh, c.saved = nil, c.told
+	return next
+}
+
+// write syncs what was recorded and then writes the checkpoint that tells so.
+func (c *checkpoints) write(w *stream.Writer, next rundir.Checkpoint) error {
+	mark, err := w.Sync()
+	if err != nil {
+		return err
+	}
+	return c.put(mark, next)
+}
+
+func (c *checkpoints) put(mark stream.Mark, next rundir.Checkpoint) error {
+	synced, err := json.Marshal(mark)
+	if err != nil {
+		return err
+	}
+	now := rundir.Seconds(time.Now())
+	next.Run.Synced, next.LastCheckpointTime, next.Metadata.UpdatedAt = synced, now, now
+	return next.Write(c.path)
+}
+
+// last makes the checkpoint of a run that ends, while its stream can still be synced, unless nothing is new.
+func (c *checkpoints) last(w *stream.Writer, changed bool) error {
+	if c.path == "" {
+		return nil
+	}
+	if c.writing != nil {
+		if err := <-c.writing; err != nil {
+			return err
+		}
+		c.writing = nil
+	}
+	if len(c.fresh) == 0 {
+		return nil
+	}
+	next := c.next()
+	next.Run.Changed = changed
+	return c.write(w, next)
+}
+
+// drop removes the checkpoint of a run that has ended by itself: there is nothing to go on with.
+func (c *checkpoints) drop() {
+	if c.path != "" {
+		os.Remove(c.path)
+	}
+}

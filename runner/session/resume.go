@@ -1,0 +1,182 @@
+//go:build linux
+
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// ErrRepeat occurs when a program that is to be gone on with does not do again what was recorded of it.
+var ErrRepeat = errors.New("the program does not do what was recorded of it")
+
+// replay stands before a stream that is gone on with. The program begins anew and does all that it did before; what the stream holds
+// already is compared and not written again, and from there on everything is written. It is a capture.Stream.
+type replay struct {
+	output
+	kept    *stream.Kept
+	next    func() (stream.Item, bool)
+	stop    func()
+	ahead   stream.Item // that is kept and has not come again
+	waiting bool        // ahead is one
+}
+
+func newReplay(to output, kept *stream.Kept) *replay {
+	r := &replay{output: to, kept: kept}
+	r.next, r.stop = iter.Pull(kept.Items())
+	r.advance()
+	return r
+}
+
+func (r *replay) advance() {
+	if r.ahead, r.waiting = r.next(); !r.waiting {
+		r.stop()
+	}
+}
+
+// repeated is what is done with something that may be kept already: compared, where same says whether it is what comes next. It tells
+// whether it was. Where a commit stood depends on time; and so does whether something of a warm-up was written.
+func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error) {
+	for r.waiting {
+		if same(r.ahead) {
+			r.advance()
+			return true, nil
+		}
+		if !r.ahead.Commit && !setup(r.ahead) {
+			return false, fmt.Errorf("%w: it comes with %s, and %s is recorded: give it the model, the text on its standard input and the machine "+
+				"that it had, or begin anew", ErrRepeat, what, described(r.ahead))
+		}
+		r.advance()
+	}
+	return false, nil
+}
+
+func setup(it stream.Item) bool {
+	return it.Execution != nil && it.Execution.Phase == ggmlhooks.PhaseSetup || it.Packet != nil && it.Packet.Phase == ggmlhooks.PhaseSetup ||
+		it.Resolution != nil
+}
+
+func described(it stream.Item) string {
+	switch {
+	case it.Packet != nil:
+		return packetName(it.Packet)
+	case it.Execution != nil:
+		return executionName(it.Execution)
+	case it.Request != nil:
+		return "the beginning of a request"
+	}
+	return "something else"
+}
+
+func packetName(p *stream.Packet) string {
+	return fmt.Sprintf("tensor %s of execution %d", p.Name, p.Exec)
+}
+
+func executionName(e *stream.Execution) string {
+	text := fmt.Sprintf("execution %d of %d tokens", e.Exec, len(e.Rows))
+	if len(e.Rows) > 0 {
+		text += fmt.Sprintf(", token %d first", e.Rows[0].Token)
+	}
+	return text
+}
+
+// Append passes a packet on unless it is kept.
+func (r *replay) Append(p *stream.Packet, data []byte, release func()) error {
+	there, err := false, error(nil)
+	if r.waiting {
+		there, err = r.repeated(packetName(p), func(it stream.Item) bool {
+			k := it.Packet
+			return k != nil && k.Name == p.Name && k.Exec == p.Exec && k.Ctx == p.Ctx && k.Block == p.Block && k.Blocks == p.Blocks &&
+				k.TokenFirst == p.TokenFirst && k.TokenCount == p.TokenCount && k.NE == p.NE && k.SrcBytes == int64(len(data))
+		})
+	}
+	if there || err != nil {
+		release()
+		return err
+	}
+	return r.output.Append(p, data, release)
+}
+
+// AppendExecution passes an execution on unless it is kept.
+func (r *replay) AppendExecution(e *stream.Execution) error {
+	if r.waiting {
+		there, err := r.repeated(executionName(e), func(it stream.Item) bool {
+			k := it.Execution
+			return k != nil && k.Exec == e.Exec && k.Ctx == e.Ctx && slices.EqualFunc(k.Rows, e.Rows, func(a, b ggmlhooks.Row) bool {
+				return a.Index == b.Index && a.Token == b.Token && a.Pos == b.Pos && a.Output == b.Output && slices.Equal(a.Seqs, b.Seqs)
+			})
+		})
+		if there || err != nil {
+			return err
+		}
+	}
+	return r.output.AppendExecution(e)
+}
+
+// AppendRequest passes the beginning of a request on unless it is kept.
+func (r *replay) AppendRequest(b ggmlhooks.RequestBegin) error {
+	if r.waiting {
+		there, err := r.repeated("the beginning of a request", func(it stream.Item) bool { return it.Request != nil && *it.Request == b })
+		if there || err != nil {
+			r.s.requests[requestKey{b.Ctx, b.Seq}] = b
+			return err
+		}
+	}
+	return r.output.AppendRequest(b)
+}
+
+// AppendResolution passes a resolution on unless it is kept.
+func (r *replay) AppendResolution(d stream.Resolution) error {
+	if r.waiting {
+		there, err := r.repeated("a resolution", func(it stream.Item) bool { return it.Resolution != nil && *it.Resolution == d })
+		if there || err != nil {
+			return err
+		}
+	}
+	return r.output.AppendResolution(d)
+}
+
+// Commit passes a commit on unless it is kept, or stands among what is.
+func (r *replay) Commit() error {
+	if r.waiting {
+		if r.ahead.Commit {
+			r.advance()
+		}
+		return nil
+	}
+	return r.output.Commit()
+}
+
+// resume opens the run that is gone on with.
+func (s *sink) resume() error {
+	c := s.o.Resume
+	var mark stream.Mark
+	if err := json.Unmarshal(c.Run.Synced, &mark); err != nil {
+		return fmt.Errorf("resume %s: the checkpoint does not say how far it is: %w", c.Run.Dir, err)
+	}
+	dir, err := rundir.Reopen(c.Run.Dir)
+	if err != nil {
+		return err
+	}
+	s.dir = dir
+	s.resumed = &rundir.Resumed{At: s.started.UTC(), Count: c.Metadata.ResumeCount + 1}
+	return s.openSegmentAt(dir, func(path string, o stream.Options) (*stream.Writer, error) {
+		w, kept, err := stream.Resume(path, &mark, o)
+		if err != nil {
+			return nil, err
+		}
+		s.resumed.Packets, s.resumed.CutPackets = kept.Packets, kept.Cut.Packets
+		s.replay = newReplay(output{s}, kept)
+		return w, nil
+	})
+}
+
+// goneOn tells whether the run has come as far as it was, if it was gone on with.
+func (s *sink) goneOn() bool { return s.replay == nil || !s.replay.waiting }
