@@ -286,3 +286,26 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// The size of rows stands in their head.
+func TestSizeOfRows(t *testing.T) {
+	for _, id := range []ID{Q, QHuff} {
+		e, err := NewEncoder(id)
+		if err == nil {
+			err = e.SetBound(Bound{Error: 1e-3})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, _, err := e.AppendRows(nil, make([]byte, 4*300*7), 300)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size, ok := Size(packed[:min(32, len(packed))], id); !ok || size != 4*300*7 {
+			t.Errorf("%v: %d, %v", id, size, ok)
+		}
+		if _, ok := Size(packed[:14], id); ok {
+			t.Errorf("%v: a size of no rows", id)
+		}
+	}
+}

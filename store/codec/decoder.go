@@ -60,7 +60,7 @@ func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 	return dst, nil
 }
 
-// Size returns the content size that packed bytes state; for LZ4 and Zstd their first 32 bytes are enough.
+// Size returns the content size that packed bytes state; their first 32 bytes are enough, but for ZstdShuffle.
 func Size(src []byte, id ID) (int64, bool) {
 	switch id {
 	case None:
@@ -71,8 +71,27 @@ func Size(src []byte, id ID) (int64, bool) {
 		return zstdSize(src)
 	case ZstdShuffle:
 		return shuffledSize(src)
+	case Q, QHuff:
+		return boundedSize(src)
 	}
 	return 0, false
+}
+
+// boundedSize takes the size of rows from their head.
+func boundedSize(src []byte) (int64, bool) {
+	const before = 1 + 1 + 3*4 // version, metric, bound, errors
+	if len(src) < before {
+		return 0, false
+	}
+	row, n := binary.Uvarint(src[before:])
+	if n <= 0 {
+		return 0, false
+	}
+	rows, m := binary.Uvarint(src[before+n:])
+	if m <= 0 || row > 1<<24 || rows > math.MaxInt64>>27 {
+		return 0, false
+	}
+	return int64(row * rows * 4), true
 }
 
 // maxSize is the largest content that n packed bytes can stand for.
