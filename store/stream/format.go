@@ -44,6 +44,7 @@ const (
 	recordEnd        = 7 // last record of a complete file
 	recordOptional   = 128
 	recordRequest    = 128 // since 1.1
+	recordGap        = 129 // since 1.2
 )
 
 // An end record finishes with a trailer by which it is found from the file's end: CRC-32C of the payload before the trailer,
@@ -55,11 +56,12 @@ const (
 
 // The bits of a packet record's flags; each adds fields.
 const (
-	flagLosses = 1 << iota // saturated, underflow
-	flagBlock              // block, blocks, start
-	flagSample             // seed, total
-	flagError              // errors made
-	flagsKnown = 1<<iota - 1
+	flagLosses  = 1 << iota // saturated, underflow
+	flagBlock               // block, blocks, start
+	flagSample              // seed, total
+	flagError               // errors made
+	flagRebuilt             // nothing more: the record was made from the stream
+	flagsKnown  = 1<<iota - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -19,6 +19,10 @@ type Packet struct {
 	Underflow uint64 // elements that were not zero and became zero by the conversion
 	// Error is the largest error of a row that a bounded codec made, measured when it was packed; 0 with the others.
 	Error codec.Achieved
+	// Rebuilt is true where the index was lost and Repair found the packet in the stream: name, place and sizes are certain, element
+	// type, codec and shape follow from the node's other packets or are assumed, and the checksum is that of the bytes as Repair
+	// found them. Execution, tokens and times are unknown.
+	Rebuilt bool
 
 	Name       string // packet name as it stands in the stream: NODE, or NODE#2 …
 	Node       string // graph node's name

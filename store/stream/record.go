@@ -69,6 +69,9 @@ func (h *Header) appendPacket(dst []byte, node uint64, p *Packet) []byte {
 	if p.Error != (codec.Achieved{}) {
 		flags |= flagError
 	}
+	if p.Rebuilt {
+		flags |= flagRebuilt
+	}
 	dst = binary.AppendUvarint(dst, flags)
 	dst = binary.AppendUvarint(dst, node)
 	dst = binary.AppendUvarint(dst, uint64(p.Offset))
@@ -135,6 +138,7 @@ func (h *Header) readPacket(payload []byte, nodes []node, lost []bool, p *Packet
 	if flags&flagError != 0 {
 		p.Error = codec.Achieved{MaxAbs: math.Float32frombits(c.uint32()), NRMSE: math.Float32frombits(c.uint32())}
 	}
+	p.Rebuilt = flags&flagRebuilt != 0
 	switch {
 	case flags&^flagsKnown != 0:
 		return fmt.Errorf("packet flags %#x: %w", flags, ErrVersion)

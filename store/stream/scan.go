@@ -23,7 +23,11 @@ type index struct {
 	resolutions []Resolution
 	requests    map[requestKey][]requestAt // begins, in order
 	gaps        []int64                    // where records are missing
-	totals      Totals                     // of what was read
+	repairs     []Gap
+	missing     uint64                   // records of the last such place
+	end         int                      // of what was read
+	each        func(r record, at int64) // if set: told every sound record, and with an empty one where some are missing
+	totals      Totals                   // of what was read
 	footer      *Footer
 
 	damage  []error
@@ -53,7 +57,12 @@ func scan(data []byte) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &index{header: h, data: data, requests: map[requestKey][]requestAt{}}
+	x := newIndex(h, data)
+	return x, x.scan(chain)
+}
+
+func (x *index) scan(chain uint32) error {
+	data := x.data
 	at, sequence := headerSize, uint32(0)
 	for at < len(data) && x.footer == nil {
 		r, ok := parseRecord(data[at:])
@@ -64,6 +73,7 @@ func scan(data []byte) (*index, error) {
 				at = len(data)
 				break
 			}
+			x.missing = uint64(next.sequence - sequence)
 			x.lose(int64(at))
 			x.hurt(fmt.Errorf("index: %w: bytes %d to %d, %d records", ErrCorrupt, at, next.at-1, next.sequence-sequence))
 			at, sequence, chain = next.at, next.sequence, next.chain
@@ -71,24 +81,33 @@ func scan(data []byte) (*index, error) {
 		}
 		if err := x.take(r, int64(at)); err != nil {
 			if errors.Is(err, ErrVersion) {
-				return nil, fmt.Errorf("index: record at byte %d: %w", at, err)
+				return fmt.Errorf("index: record at byte %d: %w", at, err)
 			}
+			x.missing = 1
 			x.lose(int64(at))
 			x.hurt(fmt.Errorf("index: %w: record at byte %d: %w", ErrCorrupt, at, err))
+		} else if x.each != nil {
+			x.each(r, int64(at))
 		}
 		at, sequence, chain = at+r.size(), sequence+1, r.crc
 	}
 	x.finish(at)
-	return x, nil
+	return nil
 }
 
 // lose notes that records are missing at a place in the middle.
-func (x *index) lose(at int64) { x.corrupt, x.gaps = true, append(x.gaps, at) }
+func (x *index) lose(at int64) {
+	x.corrupt, x.gaps = true, append(x.gaps, at)
+	if x.each != nil {
+		x.each(record{}, at)
+	}
+}
 
 func (x *index) hurt(err error) { x.damage = append(x.damage, err) }
 
 // finish judges the index as a whole.
 func (x *index) finish(end int) {
+	x.end = end
 	switch {
 	case x.footer == nil:
 		x.hurt(fmt.Errorf("index: %w: no end record, its writer was stopped", ErrTruncated))
@@ -140,6 +159,8 @@ func (x *index) take(r record, at int64) error {
 		}
 		key := requestKey{b.Ctx, b.Seq}
 		x.requests[key] = append(x.requests[key], requestAt{at, b.Number})
+	case recordGap:
+		return x.takeGap(r.payload, at)
 	case recordEnd:
 		f, err := readFooter(r.payload)
 		if err != nil {

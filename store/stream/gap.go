@@ -1,0 +1,42 @@
+package stream
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Gap says that something is missing in an index that [Repair] made.
+type Gap struct {
+	Packet      uint64 // number of the first packet behind it
+	Records     uint64 // records of the index that were lost here; 0 where it is not known how many
+	StreamBytes int64  // bytes of the stream of which no packet could be made
+}
+
+func (g *Gap) append(dst []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, g.Records), uint64(g.StreamBytes))
+}
+
+func (x *index) takeGap(payload []byte, at int64) error {
+	c := cursor{b: payload}
+	g := Gap{Packet: x.totals.Packets, Records: c.uint(), StreamBytes: c.size(uint64(math.MaxInt64 - x.totals.StreamBytes))}
+	if err := c.done(); err != nil {
+		return err
+	}
+	x.totals.StreamBytes += g.StreamBytes
+	x.repairs, x.gaps = append(x.repairs, g), append(x.gaps, at)
+	return nil
+}
+
+// Gaps returns what is missing in an index that was made anew by Repair, in order; of joined streams with the numbers of the whole.
+func (r *Reader) Gaps() (all []Gap) {
+	for i, p := range r.parts {
+		for _, g := range p.Gaps() {
+			g.Packet += uint64(r.firsts[i])
+			all = append(all, g)
+		}
+	}
+	if r.index != nil {
+		all = append(all, r.index.repairs...)
+	}
+	return all
+}

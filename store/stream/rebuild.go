@@ -1,0 +1,269 @@
+package stream
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
+)
+
+// rebuilder writes an index anew.
+type rebuilder struct {
+	*repair
+	journal *journal
+	kins    map[string]kin
+	scratch scratch
+	missing Gap // what was lost since the last record
+	lost    bool
+	err     error
+}
+
+// rebuild writes the index anew from what is left of it, nil where nothing is, and from the stream.
+func (r *repair) rebuild(data []byte) error {
+	part := r.path + IndexSuffix + ".part"
+	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	b := &rebuilder{repair: r, kins: map[string]kin{}}
+	output := newOutput("index", out, indexBuffer)
+	err = b.write(output, data)
+	for _, step := range []func() error{output.flush, output.sync} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err = errors.Join(err, output.close()); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(part, r.path+IndexSuffix); err != nil {
+		return err
+	}
+	if err := r.cutStream(b.journal.footer.Totals.StreamBytes); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(r.path))
+}
+
+// write writes the whole new index.
+func (b *rebuilder) write(out *output, data []byte) (err error) {
+	h := Header{}
+	if data == nil {
+		rand.Read(h.RunID[:])
+	} else {
+		x, err := scan(data)
+		if err != nil {
+			return err
+		}
+		h, b.kins = x.header, kinsOf(x)
+	}
+	h.Major, h.Minor = versionMajor, versionMinor
+	rand.Read(h.Salt[:])
+	if b.journal, err = newJournal(h, out, &output{}); err != nil {
+		return err
+	}
+	if data == nil {
+		b.lose(0)
+	} else {
+		old, chain, err := parseHeader(data)
+		if err != nil {
+			return err
+		}
+		x := newIndex(old, data)
+		x.each = func(r record, at int64) {
+			if b.err == nil {
+				b.err = b.take(x, r)
+			}
+		}
+		if err := errors.Join(x.scan(chain), b.err); err != nil {
+			return err
+		}
+	}
+	if err := b.find(b.size, true); err != nil {
+		return err
+	}
+	if err := b.tellGap(); err != nil {
+		return err
+	}
+	if err := b.journal.commit(); err != nil {
+		return err
+	}
+	if b.done.Rebuilt > 0 {
+		b.say("index: %d packets are known from the stream alone; their tokens, executions and times are unknown, and their element type and shape are assumed", b.done.Rebuilt)
+	}
+	return b.journal.end()
+}
+
+// lose notes that records are missing.
+func (b *rebuilder) lose(records uint64) {
+	b.lost, b.done.Lost, b.missing.Records = true, true, b.missing.Records+records
+}
+
+// take takes a sound record over; an empty one stands where some are missing.
+func (b *rebuilder) take(x *index, r record) error {
+	switch r.kind {
+	case 0:
+		b.lose(x.missing)
+		return nil
+	case recordNode, recordEnd: // written with the first packet, and anew
+		return nil
+	case recordPacket:
+		var p Packet
+		if err := x.header.readPacket(r.payload, x.nodes, x.lost, &p); err != nil {
+			return err
+		}
+		return b.packet(&p)
+	case recordGap:
+		c := cursor{b: r.payload}
+		b.lose(c.uint())
+		return nil // its bytes are found, or not, once more
+	}
+	if err := b.tellGap(); err != nil {
+		return err
+	}
+	if r.kind == recordCommit {
+		return b.journal.commit()
+	}
+	rows := 0
+	if r.kind == recordExecution {
+		e, err := x.header.readExecution(r.payload)
+		if err != nil {
+			return err
+		}
+		rows = len(e.Rows)
+	}
+	return b.journal.control(&item{kind: r.kind, payload: r.payload, rows: rows})
+}
+
+// packet takes a packet's record over, if the stream holds the packet.
+func (b *rebuilder) packet(p *Packet) error {
+	if p.Offset+packetHeader+int64(len(p.Name))+p.Stored > b.size {
+		b.lose(1)
+		return nil
+	}
+	if err := b.find(p.Offset, false); err != nil {
+		return err
+	}
+	if err := b.tellGap(); err != nil {
+		return err
+	}
+	return b.journal.packet(p)
+}
+
+// find takes what the stream holds up to a place at which a packet begins, or at which it ends. What is no packet at its very end is
+// left to be cut off.
+func (b *rebuilder) find(end int64, last bool) error {
+	at := b.journal.footer.Totals.StreamBytes
+	for at < end {
+		p, _, err := foreignPacket(b.stream, end, at)
+		if err != nil {
+			return err
+		}
+		if p.Offset < 0 || !plausible(&p) {
+			break
+		}
+		next := at + packetHeader + int64(len(p.Name)) + p.Stored
+		sound, err := b.describe(&p)
+		if err != nil {
+			return err
+		}
+		if !sound {
+			b.skip(at, next)
+		} else {
+			if err := b.tellGap(); err != nil {
+				return err
+			}
+			if err := b.journal.packet(&p); err != nil {
+				return err
+			}
+			b.done.Rebuilt++
+		}
+		at = next
+	}
+	if at < end && !last {
+		b.skip(at, end)
+	}
+	return nil
+}
+
+// skip leaves bytes of the stream out.
+func (b *rebuilder) skip(from, to int64) {
+	b.say("stream: bytes %d to %d are no packet that can be read; they stay where they are", from, to-1)
+	b.lose(0)
+	b.missing.StreamBytes += to - from
+}
+
+// tellGap writes a record of what is missing here.
+func (b *rebuilder) tellGap() error {
+	if !b.lost {
+		return nil
+	}
+	b.journal.payload = b.missing.append(b.journal.payload[:0])
+	b.journal.footer.Totals.StreamBytes += b.missing.StreamBytes
+	b.lost, b.missing = false, Gap{}
+	return b.journal.append(recordGap)
+}
+
+// describe fills in what is known of a packet of which the stream alone tells; false if its payload cannot be decoded.
+func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
+	payload := make([]byte, p.Stored)
+	if err := readAt(b.stream, payload, p.Offset+packetHeader+int64(len(p.Name))); err != nil {
+		return false, err
+	}
+	p.Rebuilt, p.CRC, p.Phase = true, checksum(payload), ggmlhooks.PhaseUnknown
+	p.TokenFirst, p.NodeIndex, p.Occurrence = -1, -1, 0
+	p.DType, p.Codec = b.assume.DType, codec.Detect(payload)
+	if p.DType == codec.Raw {
+		p.DType = codec.F16
+	}
+	if p.Codec == codec.None {
+		p.Codec = b.assume.Codec
+	}
+	k, known := b.kins[p.Name]
+	if known && !k.several {
+		k.node.fill(p)
+		p.DType, p.Codec = k.packet.DType, k.packet.Codec
+	}
+	if p.Codec.Bounded() {
+		p.DType = codec.F32
+	}
+	size, ok := codec.Size(payload, p.Codec)
+	if !ok || size > math.MaxInt {
+		size = codec.AnySize
+	}
+	b.scratch.raw, err = b.scratch.decoder.Append(b.scratch.raw[:0], payload, p.Codec, int(size))
+	if err != nil || len(b.scratch.raw)%p.DType.Size() != 0 {
+		return false, nil
+	}
+	p.RawBytes = int64(len(b.scratch.raw))
+	p.SrcBytes = p.RawBytes
+	p.NE = [4]int64{p.Elements(), 1, 1, 1}
+	if row := k.packet.NE[0]; known && !k.several && row > 0 && p.DType != codec.Raw && p.Elements()%row == 0 {
+		p.NE[0], p.NE[1] = row, p.Elements()/row
+	}
+	return true, nil
+}
+
+// plausible tells whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a disk, for
+// one, are zeros.
+func plausible(p *Packet) bool {
+	if p.Name == "" || !utf8.ValidString(p.Name) {
+		return false
+	}
+	for _, c := range p.Name {
+		if !unicode.IsPrint(c) {
+			return false
+		}
+	}
+	return true
+}

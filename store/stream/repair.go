@@ -1,0 +1,230 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/store/codec"
+)
+
+// What Repair puts aside stands beside the file under its name with one of these behind it, and a number from 2 on where that is taken.
+const (
+	OrigSuffix = ".orig" // a file as it was
+	CutSuffix  = ".cut"  // the end of a stream that is no part of it any more
+)
+
+// CauseCutOff is the cause of the losses that Repair records: what was written behind the last commit marker before the end came.
+const CauseCutOff = "cut_off"
+
+// Assumed is what [Repair] takes for true about packets of which no index tells, and neither does another packet of their node.
+type Assumed struct {
+	DType codec.DType // codec.Raw: F16
+	Codec codec.ID    // codec.None: what the payload begins as
+}
+
+// Repaired is what Repair did.
+type Repaired struct {
+	What    []string // in words; empty: nothing had to be done
+	Rebuilt int      // packets that are known from the stream alone
+	Lost    bool     // something is gone for good
+	Stream  Sum
+	Index   Sum
+}
+
+// Repair makes a stream and its index whole as far as possible, and throws nothing away: the old index, and what has to be cut off
+// the stream, are put aside. It must not be called while the stream is being written.
+//
+// An index that only lacks its end is cut off behind the last commit marker, and the stream with it, as [Mend] does. An index that
+// is damaged in the middle, or not there, is made anew: sound records are taken over, and packets between them found in the stream
+// ([Packet.Rebuilt]); what cannot be found is recorded as a [Gap]. Payloads stay as they are: those that do not have their checksum
+// are refused by every read, before and after.
+func Repair(path string, assume Assumed) (*Repaired, error) {
+	r := &repair{path: path, assume: assume, done: &Repaired{}}
+	if err := r.run(); err != nil {
+		return nil, fmt.Errorf("repair %s: %w", path, err)
+	}
+	var err error
+	if r.done.Stream, err = sumFile(path); err == nil {
+		r.done.Index, err = sumFile(path + IndexSuffix)
+	}
+	return r.done, err
+}
+
+// repair is one call of Repair.
+type repair struct {
+	path   string
+	assume Assumed
+	stream *os.File
+	size   int64
+	done   *Repaired
+}
+
+func (r *repair) say(format string, args ...any) {
+	r.done.What = append(r.done.What, fmt.Sprintf(format, args...))
+}
+
+func (r *repair) run() error {
+	var err error
+	if r.stream, r.size, err = openFile(r.path); err != nil {
+		return err
+	}
+	defer r.stream.Close()
+	data, err := os.ReadFile(r.path + IndexSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.say("%s is not there: it is made from the stream", filepath.Base(r.path+IndexSuffix))
+		return r.rebuild(nil)
+	}
+	if err != nil {
+		return err
+	}
+	x, err := scan(data)
+	switch {
+	case errors.Is(err, ErrVersion):
+		return err
+	case err != nil:
+		r.say("%v: it is made anew from the stream", err)
+		return r.rebuild(nil)
+	case x.corrupt || x.footer != nil && x.end < len(data) || x.footer != nil && x.footer.Totals != x.totals:
+		for _, damage := range x.damage {
+			r.say("%v", damage)
+		}
+		return r.rebuild(data)
+	case x.footer == nil || r.size < x.totals.StreamBytes:
+		return r.cutOff(x)
+	case r.size > x.totals.StreamBytes:
+		r.say("stream: %d bytes behind its end are put aside", r.size-x.totals.StreamBytes)
+		return r.cutStream(x.totals.StreamBytes)
+	}
+	return nil
+}
+
+// cutOff ends a stream behind the last commit marker of which both files hold everything.
+func (r *repair) cutOff(x *index) error {
+	_, chain, err := parseHeader(x.data)
+	if err != nil {
+		return err
+	}
+	m := mender{index: newIndex(x.header, x.data), at: headerSize, chain: chain}
+	m.read(r.size)
+	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", m.kept.Packets, m.kept.Rows, len(x.data)-m.at)
+	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
+		return err
+	}
+	var losses []Loss
+	if l := (Loss{Cause: CauseCutOff, Packets: x.totals.Packets - m.kept.Packets, Bytes: x.totals.SrcBytes - m.kept.SrcBytes}); r.size != m.kept.StreamBytes || l.Packets > 0 {
+		l.Packets += r.count(x.totals.StreamBytes)
+		r.done.Lost, losses = true, append(losses, l)
+	}
+	if err := r.copyCut(m.kept.StreamBytes); err != nil {
+		return err
+	}
+	return m.write(r.path, m.at, losses)
+}
+
+// count returns how many packets seem to be in the stream from a place on, the one that is cut off included.
+func (r *repair) count(at int64) (n uint64) {
+	for at < r.size {
+		p, _, err := foreignPacket(r.stream, r.size, at)
+		if n++; err != nil || p.Offset < 0 || !plausible(&p) {
+			break
+		}
+		at += packetHeader + int64(len(p.Name)) + p.Stored
+	}
+	return n
+}
+
+// copyCut puts aside what is going to be cut off the stream.
+func (r *repair) copyCut(at int64) error {
+	if r.size <= at {
+		return nil
+	}
+	name, err := setAside(r.path, CutSuffix, at)
+	if err == nil {
+		r.say("stream: the last %d bytes are in no commit; they are in %s now", r.size-at, filepath.Base(name))
+	}
+	return err
+}
+
+// cutStream ends the stream at a place.
+func (r *repair) cutStream(at int64) error {
+	if r.size <= at {
+		return nil
+	}
+	if err := r.copyCut(at); err != nil {
+		return err
+	}
+	r.done.Lost = true
+	return rewrite(r.path, at, nil)
+}
+
+// setAside copies a file from a place on under a name that is free, which it returns. When it returns, the copy is on the disk.
+func setAside(path, suffix string, from int64) (name string, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	if _, err := in.Seek(from, io.SeekStart); err != nil {
+		return "", err
+	}
+	var out *os.File
+	for n := 1; ; n++ {
+		name = path + suffix
+		if n > 1 {
+			name += fmt.Sprint(n)
+		}
+		if out, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err = io.Copy(out, in); err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(name))
+	}
+	return name, nil
+}
+
+// syncFolder makes new names in a folder last.
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err = f.Sync(); errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) {
+		err = nil // a file system that cannot sync folders does not need it
+	}
+	return errors.Join(err, f.Close())
+}
+
+// kin is what is known of a node from packets whose records are there.
+type kin struct {
+	node    node
+	packet  Packet
+	several bool // nodes of that name
+}
+
+// kinsOf maps names of packets to their nodes.
+func kinsOf(x *index) map[string]kin {
+	kins := map[string]kin{}
+	var p Packet
+	for i := range x.packets {
+		if x.packet(i, &p) != nil || p.Rebuilt {
+			continue
+		}
+		k, known := kins[p.Name]
+		kins[p.Name] = kin{node: nodeOf(&p), packet: p, several: known && (k.several || k.node != nodeOf(&p))}
+	}
+	return kins
+}
