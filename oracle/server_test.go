@@ -34,12 +34,16 @@ func serve(t *testing.T, tap []string, args ...string) *server {
 	return serveBy(t, out, line...)
 }
 
-// serveBy starts llama-server by a command line that lacks model and address, and returns when it answers. out is where it records.
+// serveBy starts llama-server by a command line that lacks its address, and perhaps the model, and returns when it answers. out is where it records.
 func serveBy(t *testing.T, out string, line ...string) *server {
 	t.Helper()
 	port := freePort(t)
 	s := &server{url: "http://127.0.0.1:" + port, out: out, exited: make(chan struct{})}
-	s.cmd = exec.Command(line[0], append(line[1:], "-m", testenv.Model(t), "--host", "127.0.0.1", "--port", port)...)
+	line = append(slices.Clone(line), "--host", "127.0.0.1", "--port", port)
+	if !slices.Contains(line, "-m") {
+		line = append(line, "-m", testenv.Model(t))
+	}
+	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.Stderr = &s.stderr
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
