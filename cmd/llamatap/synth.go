@@ -63,7 +63,7 @@ func parseSynth(args []string) (synthArgs, error) {
 	flags := flag.NewFlagSet("synth", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&a.out, "o", "", "`FILE` to write (needed)")
-	flags.StringVar(&a.arch, "arch", "llama", "architecture: "+strings.Join(synth.Archs(), ", "))
+	flags.StringVar(&a.arch, "arch", "llama", "architecture: "+strings.Join(synth.Archs(), ", ")+"; of embeddings and scores: "+strings.Join(synth.Encoders(), ", "))
 	flags.StringVar(&a.params, "params", "tiny", "size: "+strings.Join(synth.Presets(), ", "))
 	flags.StringVar(&a.dtype, "type", "f16", "type of the matrices: f32, f16, bf16, q8_0, q5_0, q4_0, q4_k")
 	flags.Uint64Var(&a.seed, "seed", 1, "seed of the weights")

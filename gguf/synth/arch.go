@@ -1,7 +1,10 @@
 package synth
 
 import (
-	"sort"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/gguf"
 )
@@ -22,6 +25,8 @@ type arch struct {
 	ends func(b *builder)
 	// attentionKeys sets the keys of attention; nil for the usual ones.
 	attentionKeys func(c *Config, set setKey)
+	// tokenizer sets keys beside those of the donor's tokenizer; nil for none.
+	tokenizer func(meta *gguf.Metadata)
 }
 
 // setKey sets the key "<architecture>.<name>".
@@ -44,14 +49,24 @@ var archs = map[string]arch{
 	"jamba":      {shape: jambaShape, keys: jambaKeys, layer: jambaLayer, attentionKeys: jambaAttentionKeys},
 }
 
-// Archs are the names of the architectures.
-func Archs() []string {
-	names := make([]string, 0, len(archs))
-	for name := range archs {
-		names = append(names, name)
+// Archs are the names of the architectures that generate text.
+func Archs() []string { return slices.Sorted(maps.Keys(archs)) }
+
+// Encoders are the names of those that compute embeddings and scores: bert, and qwen3-rerank, which is Qwen3 with a head for scores.
+func Encoders() []string { return slices.Sorted(maps.Keys(encoders)) }
+
+// findArch finds an architecture of either kind.
+func findArch(name string) (arch, bool) {
+	if a, ok := archs[name]; ok {
+		return a, true
 	}
-	sort.Strings(names)
-	return names
+	a, ok := encoders[name]
+	return a, ok
+}
+
+// unknownArch is the error for a name that findArch does not know.
+func unknownArch(name string) error {
+	return fmt.Errorf("unknown architecture %q: choose one of %s", name, strings.Join(append(Archs(), Encoders()...), ", "))
 }
 
 // attentionKeys are those of an RMS-normed transformer with rotary positions.
@@ -138,8 +153,8 @@ func constant(x float32) fill {
 
 // ggufArch is what the file states as its architecture.
 func (c *Config) ggufArch() string {
-	if file := archs[c.Arch].file; file != "" {
-		return file
+	if a, _ := findArch(c.Arch); a.file != "" {
+		return a.file
 	}
 	return c.Arch
 }

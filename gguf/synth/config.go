@@ -11,7 +11,7 @@ import (
 
 // Config is the shape of a model. New fills it from an architecture and a preset; every field may be changed before Plan.
 type Config struct {
-	// Arch is one of Archs. It may differ from the file's general.architecture: mixtral is llama with experts.
+	// Arch is one of Archs or Encoders. It may differ from the file's general.architecture: mixtral is llama with experts.
 	Arch string
 	// Preset is the name that the shape began with, such as "1b".
 	Preset string
@@ -67,9 +67,9 @@ func Types() []gguf.Type {
 
 // New is the shape of an architecture at a preset.
 func New(arch, preset string) (Config, error) {
-	a, ok := archs[arch]
+	a, ok := findArch(arch)
 	if !ok {
-		return Config{}, fmt.Errorf("unknown architecture %q: choose one of %s", arch, strings.Join(Archs(), ", "))
+		return Config{}, unknownArch(arch)
 	}
 	c, ok := presets[preset]
 	if !ok {
@@ -84,8 +84,8 @@ func New(arch, preset string) (Config, error) {
 
 // check refuses shapes that llama.cpp could not run, and fills what follows from the rest.
 func (c *Config) check() error {
-	if _, ok := archs[c.Arch]; !ok {
-		return fmt.Errorf("unknown architecture %q: choose one of %s", c.Arch, strings.Join(Archs(), ", "))
+	if _, ok := findArch(c.Arch); !ok {
+		return unknownArch(c.Arch)
 	}
 	for _, f := range []struct {
 		name     string

@@ -38,7 +38,7 @@ func Plan(c Config, donor *gguf.Metadata) (*Model, error) {
 }
 
 func buildParts(c *Config) []part {
-	a := archs[c.Arch]
+	a, _ := findArch(c.Arch)
 	b := &builder{Config: c, vocab: c.Vocab}
 	if a.ends == nil {
 		a.ends = untiedEnds
@@ -110,7 +110,7 @@ func (m *Model) setKeys(donor *gguf.Metadata) {
 	set("block_count", uint32(c.Layers))
 	set("feed_forward_length", uint32(c.FF))
 	set("vocab_size", uint32(c.Vocab))
-	a := archs[c.Arch]
+	a, _ := findArch(c.Arch)
 	if a.attentionKeys == nil {
 		a.attentionKeys = attentionKeys
 	}
@@ -119,12 +119,15 @@ func (m *Model) setKeys(donor *gguf.Metadata) {
 		a.keys(c, set)
 	}
 	copyTokenizer(&m.Meta, donor, c.Vocab)
+	if a.tokenizer != nil {
+		a.tokenizer(&m.Meta)
+	}
 }
 
 // label is the architecture's part of the model's name.
 func (c *Config) label() string {
-	if label := archs[c.Arch].label; label != "" {
-		return label
+	if a, _ := findArch(c.Arch); a.label != "" {
+		return a.label
 	}
 	return c.Arch
 }
