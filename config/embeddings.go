@@ -14,6 +14,7 @@ type Embeddings struct {
 	EmbdNormalize int    // -1: not, 0: to the range of 16-bit integers, 1: taxicab, 2: euclidean, above: p-norm
 	EmbdFormat    string // a name of embeddingFormats
 	EmbdSeparator string // between texts
+	ClsSeparator  string // between query and document of a text that is scored
 }
 
 var (
@@ -25,8 +26,8 @@ func embeddingsOptions() []llamaOption {
 	return []llamaOption{
 		{section: "embeddings", key: "embeddings", names: []string{"embeddings", "embedding"}, own: true,
 			help: "compute embeddings of the prompt's lines, as llama-embedding does, in place of text", set: boolean(func(r *Run) *bool { return &r.Embeddings.Embeddings })},
-		{key: "pooling", names: []string{"pooling"}, form: "TYPE", env: "LLAMA_ARG_POOLING", own: true, help: "what one embedding of a text is: none (one per token), mean, cls, last; without it as the model says",
-			set: setPooling},
+		{key: "pooling", names: []string{"pooling"}, form: "TYPE", env: "LLAMA_ARG_POOLING", own: true, help: "what one embedding of a text is: none (one per token), mean, cls, last, or rank: scores; without it as the model says",
+			set: word(func(r *Run) *string { return &r.Pooling }, poolings)},
 		{key: "attention", names: []string{"attention"}, form: "TYPE", own: true, help: "causal or non-causal; without it as the model says; with causal, a text may be longer than -ub",
 			set: word(func(r *Run) *string { return &r.Attention }, []string{"causal", "non-causal"})},
 		{key: "embd-normalize", names: []string{"embd-normalize"}, form: "N", byDef: "2", own: true,
@@ -34,15 +35,10 @@ func embeddingsOptions() []llamaOption {
 			set:  integer(func(r *Run) *int { return &r.EmbdNormalize }, -1, "-1 for none, or the number of a norm")},
 		{key: "embd-output-format", names: []string{"embd-output-format"}, form: "FORMAT", own: true, help: "array, json (OpenAI's), json+ (with similarities), raw (a line per embedding); without it for people",
 			set: setEmbeddingFormat},
-		{key: "embd-separator", names: []string{"embd-separator"}, form: "STRING", own: true, help: "what separates texts, in place of a newline", set: setSeparator},
+		{key: "embd-separator", names: []string{"embd-separator"}, form: "STRING", own: true, help: "what separates texts, in place of a newline", set: setSeparator(func(r *Run) *string { return &r.EmbdSeparator })},
+		{key: "cls-separator", names: []string{"cls-separator"}, form: "STRING", own: true, help: "what parts query and document of a text, with --pooling rank, in place of a tab",
+			set: setSeparator(func(r *Run) *string { return &r.ClsSeparator })},
 	}
-}
-
-func setPooling(r *Run, s string) error {
-	if s == "rank" {
-		return errors.New("ranking is not here: use 'llamatap llama-embedding'")
-	}
-	return word(func(r *Run) *string { return &r.Pooling }, poolings[:len(poolings)-1])(r, s)
 }
 
 func setEmbeddingFormat(r *Run, s string) error {
@@ -53,18 +49,21 @@ func setEmbeddingFormat(r *Run, s string) error {
 	return nil
 }
 
-func setSeparator(r *Run, s string) error {
-	if s == "" {
-		return errors.New("no text: give one, or leave the flag out for a newline")
+// setSeparator takes any text but none.
+func setSeparator(to func(*Run) *string) func(*Run, string) error {
+	return func(r *Run, s string) error {
+		if s == "" {
+			return errors.New("no text: give one, or leave the flag out")
+		}
+		*to(r) = s
+		return nil
 	}
-	r.EmbdSeparator = s
-	return nil
 }
 
 // validateEmbeddings checks the settings of embeddings against those of text.
 func (r *Run) validateEmbeddings() error {
 	if !r.Embeddings.Embeddings {
-		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator"} {
+		for _, key := range []string{"attention", "embd-normalize", "embd-output-format", "embd-separator", "cls-separator"} {
 			if r.given[key] {
 				return fmt.Errorf("--%s is for embeddings: give --embeddings too, or leave it out", key)
 			}

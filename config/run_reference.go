@@ -52,7 +52,8 @@ variables and defaults are its own, and so is the text, byte for byte. What reco
 Where it differs:
 
 - The generated text goes to stdout and nothing else does; it never asks for input.
-- ` + "`--embeddings`" + ` and what belongs to it are llama-embedding's, and so is the output, byte for byte; ` + "`-np`" + ` and ranking are not there.
+- ` + "`--embeddings`" + ` and what belongs to it are llama-embedding's, and so is the output, byte for byte; ` + "`-np`" + ` is not there, and scores of ` + "`--pooling rank`" + ` are never
+  normalised, which llama-embedding leaves alone with ` + "`--embd-normalize -1`" + ` only.
 - ` + "`--prompts`" + ` and what belongs to it are its own: [PROMPTS.md](PROMPTS.md).
 - ` + "`-n 0`" + ` decodes the prompt; llama-completion does nothing then.
 - What llama-completion ignores is an error here: unknown samplers, ` + "`--dry-base`" + ` below 1, prompts that are no UTF-8.

@@ -75,8 +75,8 @@ func TestRunFlags(t *testing.T) {
 			r.PromptCache, r.PromptCacheAll, r.PromptCacheRO = "f", true, true
 		}},
 		{"not going on", "--context-shift --no-context-shift --special=false", func(*Run) {}},
-		{"embeddings", "--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x", func(r *Run) {
-			r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x"}
+		{"embeddings", "--embeddings --pooling mean --attention causal --embd-normalize -1 --embd-output-format json+ --embd-separator x --cls-separator y", func(r *Run) {
+			r.Embeddings = Embeddings{true, "mean", "causal", -1, "json+", "x", "y"}
 		}},
 		{"switches", "--no-escape --no-warmup", func(r *Run) { r.Escape, r.Warmup = false, false }},
 		{"switch off and on", "--no-warmup --warmup -e", func(*Run) {}},
@@ -184,7 +184,8 @@ func TestRunErrors(t *testing.T) {
 		{"prompts file", []string{"--prompts", ""}, "no file name"},
 		{"norm of text", []string{"-p", "a", "--embd-normalize", "1"}, "give --embeddings too"},
 		{"embeddings of prompts", []string{"--embeddings", "--prompts", "a"}, "leave it or --prompts out"},
-		{"ranking", []string{"-p", "a", "--embeddings", "--pooling", "rank"}, "llamatap llama-embedding"},
+		{"no separator", []string{"-p", "a", "--embeddings", "--cls-separator", ""}, "no text: give one"},
+		{"pairs of text", []string{"-p", "a", "--cls-separator", "|"}, "give --embeddings too"},
 		{"pooling", []string{"-p", "a", "--embeddings", "--pooling", "max"}, "take one of none"},
 		{"embedding format", []string{"-p", "a", "--embeddings", "--embd-output-format", "xml"}, "take array"},
 		{"NaN", []string{"-p", "a", "--temp", "NaN"}, "give a number"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ func (r *EmbeddingsResult) WriteSummary(out io.Writer) error {
 }
 
 // RunEmbeddings loads a model and writes the embeddings of the prompt's texts, which Config.EmbdSeparator separates, to Options.Stdout
-// as llama-embedding does with the same settings: the same batches, numbers and forms. When ctx ends, nothing is written, and the error
+// as llama-embedding does with the same settings: the same batches, numbers and forms. With pooling rank they are scores. When ctx ends, nothing is written, and the error
 // wraps ErrInterrupted and the cause of ctx.
 func RunEmbeddings(ctx context.Context, o Options) (result EmbeddingsResult, err error) {
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
@@ -104,12 +105,12 @@ func embeddingParams(o *Options, p *llama.ContextParams) (err error) {
 
 // compute fills rows.
 func (e *embeddings) compute() error {
-	if pool := e.llama.Pooling(); pool == llama.PoolRank {
-		return fmt.Errorf("%w gives scores in place of embeddings: use 'llamatap llama-embedding', or give --pooling", ErrModel)
+	if err := e.checkRank(); err != nil {
+		return err
 	}
 	var all [][]llama.Token
 	for i, text := range e.texts {
-		tokens, err := e.model.Vocab().Tokenize(text, true, true)
+		tokens, err := e.model.Vocab().Tokenize(e.paired(text), true, true)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrPrompt, err)
 		}
@@ -154,7 +155,11 @@ func (e *embeddings) flush() error {
 		if err != nil {
 			return err
 		}
-		e.rows = append(e.rows, normalized(row, e.Config.EmbdNormalize))
+		if e.ranks() {
+			e.rows = append(e.rows, slices.Clone(row))
+		} else {
+			e.rows = append(e.rows, normalized(row, e.Config.EmbdNormalize))
+		}
 	}
 	e.tokens += e.batch.Len()
 	e.batch.Reset()

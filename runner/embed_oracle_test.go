@@ -50,25 +50,31 @@ func TestEmbeddingsAreStock(t *testing.T) {
 			if test[len(test)-2] == "-p" {
 				args = append(append([]string(nil), three[:4]...), test...)
 			}
-			got, _, err := embed(t, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var want []byte
-			for range 10 { // on a busy machine it loses the end of its output: its log thread is not waited for
-				if want, err = tool.Command(args...).Output(); err != nil {
-					t.Fatal(err)
-				}
-				if string(want) == got {
-					return
-				}
-				if !strings.HasPrefix(got, string(want)) {
-					break
-				}
-			}
-			t.Errorf("got\n%.600s\nwant\n%.600s", got, want)
+			sameEmbeddings(t, tool, args...)
 		})
 	}
+}
+
+// sameEmbeddings compares with what llama-embedding writes.
+func sameEmbeddings(t *testing.T, tool *testenv.Tool, args ...string) {
+	t.Helper()
+	got, _, err := embed(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	for range 10 { // on a busy machine it loses the end of its output: its log thread is not waited for
+		if want, err = tool.Command(args...).Output(); err != nil {
+			t.Fatal(err)
+		}
+		if string(want) == got {
+			return
+		}
+		if !strings.HasPrefix(got, string(want)) {
+			break
+		}
+	}
+	t.Errorf("got\n%.600s\nwant\n%.600s", got, want)
 }
 
 // TestEmbeddingsManyTexts has more texts than a batch takes sequences, and compares with batches of their own.

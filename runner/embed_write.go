@@ -68,7 +68,11 @@ func (e *embeddings) String() string {
 	var out strings.Builder
 	switch e.Config.EmbdFormat {
 	case "":
-		e.writeText(&out)
+		if e.ranks() {
+			e.writeScores(&out)
+		} else {
+			e.writeText(&out)
+		}
 	case "raw":
 		for _, row := range e.rows {
 			out.WriteString(e.join(row, e.decimals(), " ") + "\n")
@@ -87,7 +91,7 @@ func (e *embeddings) String() string {
 
 // decimals is the form of a number for programs.
 func (e *embeddings) decimals() string {
-	if e.Config.EmbdNormalize == 0 {
+	if e.Config.EmbdNormalize == 0 && !e.ranks() {
 		return "%1.0f"
 	}
 	return "%1.7f"

@@ -104,6 +104,9 @@ func (r *run) load() (err error) {
 	if r.llama, err = r.model.NewContext(params); err != nil {
 		return fmt.Errorf("%w: lower -c or -ub, or take a smaller -ctk and -ctv", err)
 	}
+	if !r.Config.Embeddings.Embeddings && !r.llama.Memory().Exists() {
+		return fmt.Errorf("%w %s encodes texts and generates none: give --embeddings, or take a model that does", ErrModel, r.Config.Model)
+	}
 	r.unwatch = interruptWith(r.ctx, r.llama)
 	if err := r.setAdapters(); err != nil {
 		return err

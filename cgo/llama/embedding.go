@@ -22,8 +22,8 @@ func (x *Context) Embedding(i int) ([]float32, error) {
 	return x.embedding(C.llama_get_embeddings_ith(x.c, C.int32_t(i)), "output", i)
 }
 
-// SequenceEmbedding is the embedding of a sequence of the last batch, with any pooling but PoolNone and PoolRank. The slice is as
-// Embedding's.
+// SequenceEmbedding is the embedding of a sequence of the last batch, with any pooling but PoolNone; with PoolRank it is the sequence's
+// scores, Model.Classes of them. The slice is as Embedding's.
 func (x *Context) SequenceEmbedding(seq Seq) ([]float32, error) {
 	return x.embedding(C.llama_get_embeddings_seq(x.c, C.llama_seq_id(seq)), "sequence", int(seq))
 }
@@ -32,5 +32,9 @@ func (x *Context) embedding(p *C.float, of string, i int) ([]float32, error) {
 	if p == nil {
 		return nil, fmt.Errorf("read the embedding of %s %d: %w", of, i, ErrNoEmbedding)
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(p)), x.model.EmbeddingWidth()), nil
+	width := x.model.EmbeddingWidth()
+	if x.Pooling() == PoolRank {
+		width = x.model.Classes()
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(p)), width), nil
 }

@@ -69,6 +69,17 @@ func (*Model) HasDecoder() bool                           { return false }
 func (*Model) NewContext(ContextParams) (*Context, error) { return nil, errNoLlama }
 func (*Model) LoadAdapter(string) (*Adapter, error)       { return nil, errNoLlama }
 
+// Classes, ClassLabel and RerankTemplate are empty in this build.
+func (*Model) Classes() int                   { return 0 }
+func (*Model) ClassLabel(int) string          { return "" }
+func (*Model) RerankTemplate() (string, bool) { return "", false }
+
+// Separators is empty in this build.
+func (*Vocab) Separators() string { return "" }
+
+// Exists is false in this build.
+func (Memory) Exists() bool { return false }
+
 // ChatTemplate is empty in this build.
 func (*Model) ChatTemplate() (string, bool) { return "", false }
 
