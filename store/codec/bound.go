@@ -8,7 +8,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/klauspost/compress/huff0"
+	"github.com/klauspost/compress/fse"
 )
 
 // Metric is how the error of a row is measured that the codec Q keeps under its bound. The numbers stand in payloads.
@@ -83,14 +83,16 @@ func (a Achieved) Or(b Achieved) Achieved {
 
 // The layout of a payload of codec Q, little-endian: see docs/STREAM_FORMAT.md.
 const (
-	qVersion   = 1
+	qVersion   = 2
 	qHead      = 1 + 1 + 4 + 4 + 4 // version, metric and entropy, bound, both achieved errors; row length and rows follow as varints
 	qHuffFlag  = 0x80
 	qGroup     = 256 // values that share a width
 	qMaxWidth  = 24
-	maxTries   = 6        // steps that are tried for a row before it is stored as it is
-	qRare      = 256      // of so many values one may be an exception of the entropy stage
+	maxTries   = 8        // steps that are tried for a row before it is stored as it is
+	qRare      = 1024     // of so many values one may be an exception of the entropy stage
+	qMedian    = 2        // bits of the middle value, its sign among them, that are left to the entropy stage
 	qHuffBlock = 64 << 10 // symbols that share a table
+	qFew       = 4096     // of no more values than that, packing without the entropy stage is tried as well
 )
 
 // Kinds of rows.
@@ -100,6 +102,9 @@ const (
 	qRaw          // values as they are
 	qPlain        // step, groups
 	qSpare        // step, groups, exceptions
+	// With the entropy stage these two, plus the number of low bits, stand for the two before: step, low bits, exceptions.
+	qLow      = 32
+	qLowSpare = 64
 )
 
 // quantizer is what an Encoder needs for codec Q.
@@ -113,7 +118,7 @@ type quantizer struct {
 	special  []int  // places of exceptions
 	merged   []int
 	achieved Achieved
-	huff     huff0.Scratch
+	fse      fse.Scratch
 }
 
 // rowStats is what a row is like. Values that are not finite, and −0, are exceptions and do not count.
@@ -132,6 +137,25 @@ func (z *quantizer) append(dst, src []byte, n int) ([]byte, error) {
 	if len(src) == 0 {
 		return dst, nil
 	}
+	head := len(dst)
+	dst = z.payload(dst, src, n)
+	if !z.entropy || len(src)/4 > qFew {
+		return dst, nil
+	}
+	coded, made := len(dst), z.achieved
+	z.entropy = false
+	dst = z.payload(dst, src, n)
+	z.entropy = true
+	if len(dst)-coded < coded-head {
+		return dst[:head+copy(dst[head:], dst[coded:])], nil
+	}
+	z.achieved = made
+	return dst[:coded], nil
+}
+
+// payload appends it with or without the entropy stage.
+func (z *quantizer) payload(dst, src []byte, n int) []byte {
+	z.achieved = Achieved{}
 	head := len(dst)
 	dst = append(dst, qVersion, byte(z.bound.Metric))
 	if z.entropy {
@@ -156,7 +180,7 @@ func (z *quantizer) append(dst, src []byte, n int) ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint32(dst[head+6:], math.Float32bits(z.achieved.MaxAbs))
 	binary.LittleEndian.PutUint32(dst[head+10:], math.Float32bits(z.achieved.NRMSE))
-	return dst, nil
+	return dst
 }
 
 // row appends one row, as small as the bound allows, and exactly where that is no larger or nothing else is right.
@@ -172,24 +196,60 @@ func (z *quantizer) row(dst, row []byte) []byte {
 	if s.exceptions > n/16 || s.largest < 0x1p-40 || s.largest > 0x1p60 { // or squares would be no ordinary numbers
 		return append(append(dst, qRaw), row...)
 	}
-	step := z.step(&s, n)
+	start := len(dst)
+	step := short(z.step(&s, n))
 	for range maxTries {
-		start, symbols, values := len(dst), len(z.symbols), row
-		z.special = z.special[:0]
-		if s.exceptions > 0 {
-			values = z.withoutExceptions(row)
-		}
-		out, made := z.quantised(dst, values, row, step, &s)
-		if z.reached(made) <= z.bound.value() && len(out)-start < len(row) {
-			z.achieved.MaxAbs = max(z.achieved.MaxAbs, made.MaxAbs)
-			z.achieved.NRMSE = max(z.achieved.NRMSE, made.NRMSE)
+		out, made, fits := z.try(dst, row, step, &s)
+		if fits {
+			out, made = z.widened(out, start, made, row, step, &s)
+			z.achieved = z.achieved.Or(made)
 			return out
 		}
-		dst, z.symbols = out[:start], z.symbols[:symbols]
-		step *= z.excess(made)
+		dst = out
+		step = short(step * z.excess(made))
 	}
 	return append(append(dst, qRaw), row...)
 }
+
+// try appends a row as multiples of step, if that keeps the bound and is smaller than the row.
+func (z *quantizer) try(dst, row []byte, step float32, s *rowStats) (out []byte, made Achieved, fits bool) {
+	start, symbols, values := len(dst), len(z.symbols), row
+	z.special = z.special[:0]
+	if s.exceptions > 0 {
+		values = z.withoutExceptions(row)
+	}
+	out, made = z.quantised(dst, values, row, step, s)
+	if z.reached(made) <= z.bound.value() && len(out)-start < len(row) {
+		return out, made, true
+	}
+	z.symbols = z.symbols[:symbols]
+	return out[:start], made, false
+}
+
+// widened tries a larger step for the row at start, which is the last one in dst: how large the mean error of a row becomes is partly
+// chance, and where it is far below the bound, bits are given away.
+func (z *quantizer) widened(dst []byte, start int, made Achieved, row []byte, step float32, s *rowStats) ([]byte, Achieved) {
+	if z.bound.Metric != NRMSE || made.NRMSE <= 0 || made.NRMSE > 0.996*z.bound.value() {
+		return dst, made
+	}
+	wider := short(step * min(0.9998*z.bound.value()/made.NRMSE, 1.25))
+	if wider <= step {
+		return dst, made
+	}
+	end, symbols := len(dst), len(z.symbols)
+	before := symbols - len(row)/4
+	out, better, fits := z.try(dst, row, wider, s)
+	if !fits {
+		return out, made
+	}
+	if z.entropy {
+		z.symbols = z.symbols[:before+copy(z.symbols[before:], z.symbols[symbols:])]
+	}
+	return out[:start+copy(out[start:], out[end:])], better
+}
+
+// short cuts a step to what a row has room for: the upper half of its bits.
+func short(step float32) float32 { return math.Float32frombits(math.Float32bits(step) &^ 0xffff) }
 
 // step is the distance of neighbouring values: so that the error bound is kept, with a margin for the rounding of products.
 func (z *quantizer) step(s *rowStats, n int) float32 {
@@ -216,7 +276,7 @@ func (z *quantizer) excess(made Achieved) float32 {
 // quantised appends a row as multiples of step, and returns the error made. Values that are exceptions are 0 in values.
 func (z *quantizer) quantised(dst, values, row []byte, step float32, s *rowStats) ([]byte, Achieved) {
 	kind := len(dst)
-	dst = binary.LittleEndian.AppendUint32(append(dst, qPlain), math.Float32bits(step))
+	dst = binary.LittleEndian.AppendUint16(append(dst, qPlain), uint16(math.Float32bits(step)>>16))
 	z.q = slices.Grow(z.q[:0], len(values)/4)[:len(values)/4]
 	worst, squares := float32(0), 0.0
 	for at := 0; at < len(z.q); at += qGroup {
@@ -231,11 +291,14 @@ func (z *quantizer) quantised(dst, values, row []byte, step float32, s *rowStats
 			dst = appendPacked(append(dst, byte(width)), q, width)
 		}
 	}
+	spare := byte(qSpare)
 	if z.entropy {
-		dst = z.split(dst)
+		var low byte
+		dst, low = z.split(dst)
+		dst[kind], spare = qLow+low, qLowSpare+low
 	}
 	if len(z.special) > 0 {
-		dst[kind] = qSpare
+		dst[kind] = spare
 		dst = z.appendExceptions(dst, row)
 	}
 	return dst, Achieved{
@@ -301,9 +364,9 @@ func constant(row []byte) bool {
 	return true
 }
 
-// split keeps eight bits of each value for the entropy stage and appends the bits below them, which are nearly random, as they are.
-// The few values that are larger than that become exceptions.
-func (z *quantizer) split(dst []byte) []byte {
+// split keeps eight bits of each value for the entropy stage and appends the bits below them, which are nearly random, as they are; it
+// returns how many they are. The few values that are larger than that become exceptions.
+func (z *quantizer) split(dst []byte) ([]byte, byte) {
 	var widths [33]int
 	for _, v := range z.q {
 		widths[bits.Len32(uint32(v^v>>31))+1]++
@@ -312,9 +375,8 @@ func (z *quantizer) split(dst []byte) []byte {
 	for n := widths[0]; 2*n < len(z.q); n += widths[median] {
 		median++
 	}
-	// Symbols of five bits or so for the middle value: fewer would leave the low bits with something to gain, and more would not
-	// leave room for the large values.
-	low, larger := max(0, median-5), 0
+	// Fewer bits in the symbols would leave the low bits with something to gain, and more would not leave room for the large values.
+	low, larger := max(0, median-qMedian), 0
 	for width := low + 9; width < len(widths); width++ {
 		larger += widths[width]
 	}
@@ -328,7 +390,7 @@ func (z *quantizer) split(dst []byte) []byte {
 		z.symbols = append(z.symbols, byte(v>>low))
 		z.q[i] = v & (1<<low - 1)
 	}
-	return appendPacked(append(dst, byte(low)), z.q, low)
+	return appendPacked(dst, z.q, low), byte(low)
 }
 
 // exclude makes exceptions of the values that are wider than that.
@@ -353,8 +415,8 @@ func (z *quantizer) appendSymbols(dst []byte) []byte {
 	for rest := z.symbols; len(rest) > 0; {
 		block := rest[:min(len(rest), qHuffBlock)]
 		rest = rest[len(block):]
-		z.huff.Reuse = huff0.ReusePolicyNone
-		coded, _, err := huff0.Compress1X(block, &z.huff)
+		z.fse.TableLog, z.fse.MaxSymbolValue = 12, 255
+		coded, err := fse.Compress(block, &z.fse)
 		if err != nil || len(coded) >= len(block) { // one symbol only, or nothing gained
 			dst = append(append(dst, 0), block...)
 			continue
@@ -377,221 +439,4 @@ func ReadAchieved(src []byte) (Bound, Achieved, error) {
 	f := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(src[at:])) }
 	b := Bound{Error: f(2), Metric: Metric(src[1] &^ qHuffFlag)}
 	return b, Achieved{MaxAbs: f(6), NRMSE: f(10)}, b.Check()
-}
-
-// unquantizer is what a Decoder needs for codec Q.
-type unquantizer struct {
-	src     []byte // what is left of the payload
-	symbols []byte
-	q       []int32
-	huff    *huff0.Scratch
-}
-
-func (u *unquantizer) failed(what string) error {
-	return fmt.Errorf("%w: %w: %s", errQ, ErrCorrupt, what)
-}
-
-// append appends the values of a payload, of which there are size bytes, to dst.
-func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
-	if size == 0 && len(src) == 0 {
-		return dst, nil
-	}
-	if _, _, err := ReadAchieved(src); err != nil {
-		return dst, err
-	}
-	entropy := src[1]&qHuffFlag != 0
-	u.src = src[qHead:]
-	n, rows := u.uvarint(), u.uvarint()
-	if n == 0 || n > uint64(size)/4 || rows > uint64(len(u.src)) || rows > uint64(size)/4/n || n*rows*4 != uint64(size) {
-		return dst, u.failed("its rows are not as long as the tensor's")
-	}
-	u.symbols = u.symbols[:0]
-	if entropy {
-		if err := u.readSymbols(size / 4); err != nil {
-			return dst, err
-		}
-	}
-	start, next := len(dst), 0
-	dst = slices.Grow(dst, size)[:start+size]
-	for at := start; at < len(dst); at += 4 * int(n) {
-		var err error
-		if next, err = u.row(dst[at:at+4*int(n)], entropy, next); err != nil {
-			return dst[:start], err
-		}
-	}
-	if len(u.src) != 0 || next != len(u.symbols) {
-		return dst[:start], u.failed("bytes behind the last row")
-	}
-	return dst, nil
-}
-
-// readSymbols decodes the entropy stage, of at most limit symbols.
-func (u *unquantizer) readSymbols(limit int) error {
-	n := u.uvarint()
-	if n > uint64(limit) {
-		return u.failed("more symbols than values")
-	}
-	u.symbols = slices.Grow(u.symbols, int(n))
-	for int(n) > len(u.symbols) {
-		block := min(int(n)-len(u.symbols), qHuffBlock)
-		size := int(u.uvarint())
-		coded := size > 0
-		if !coded {
-			size = block
-		}
-		p, ok := u.take(size)
-		if !ok {
-			return u.failed("it ends within the symbols")
-		}
-		if !coded {
-			u.symbols = append(u.symbols, p...)
-			continue
-		}
-		if err := u.huffman(p, block); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// huffman decodes a block of n symbols.
-func (u *unquantizer) huffman(p []byte, n int) error {
-	s, p, err := huff0.ReadTable(p, u.huff)
-	if err != nil {
-		return fmt.Errorf("%w: %w: %w", errQ, ErrCorrupt, err)
-	}
-	u.huff = s
-	at := len(u.symbols)
-	out, err := s.Decoder().Decompress1X(u.symbols[at:at:at+n], p)
-	if err != nil || len(out) != n {
-		return u.failed("a block of symbols does not decode")
-	}
-	u.symbols = u.symbols[:at+n]
-	return nil
-}
-
-// row decodes one row into dst; next is its first symbol, and the next row's is returned.
-func (u *unquantizer) row(dst []byte, entropy bool, next int) (int, error) {
-	kind, ok := u.take(1)
-	if !ok {
-		return next, u.failed("it ends within the rows")
-	}
-	switch kind[0] {
-	case qZero:
-		clear(dst)
-		return next, nil
-	case qConst:
-		v, ok := u.take(4)
-		for i := 0; ok && i < len(dst); i += 4 {
-			copy(dst[i:], v)
-		}
-		return next, u.unless(ok)
-	case qRaw:
-		p, ok := u.take(len(dst))
-		copy(dst, p)
-		return next, u.unless(ok)
-	case qPlain, qSpare:
-		return u.groups(dst, entropy, next, kind[0] == qSpare)
-	}
-	return next, u.failed("a row of an unknown kind")
-}
-
-func (u *unquantizer) unless(ok bool) error {
-	if !ok {
-		return u.failed("it ends within a row")
-	}
-	return nil
-}
-
-// groups decodes a row of multiples of a step.
-func (u *unquantizer) groups(dst []byte, entropy bool, next int, spare bool) (int, error) {
-	p, ok := u.take(4)
-	if !ok {
-		return next, u.unless(ok)
-	}
-	step := math.Float32frombits(binary.LittleEndian.Uint32(p))
-	n := len(dst) / 4
-	u.q = slices.Grow(u.q[:0], n)[:n]
-	var err error
-	if entropy {
-		next, err = u.joined(next)
-	} else {
-		for at := 0; at < n && err == nil; at += qGroup {
-			err = u.packed(u.q[at:min(at+qGroup, n)], true)
-		}
-	}
-	if err != nil {
-		return next, err
-	}
-	for i, v := range u.q {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(float32(v)*step))
-	}
-	if spare {
-		err = u.exceptions(dst)
-	}
-	return next, err
-}
-
-// packed reads a width and values of so many bits.
-func (u *unquantizer) packed(q []int32, signed bool) error {
-	width, ok := u.take(1)
-	if !ok || width[0] > qMaxWidth {
-		return u.failed("values of an impossible width")
-	}
-	p, ok := u.take((len(q)*int(width[0]) + 7) / 8)
-	if ok {
-		unpack(q, p, int(width[0]), signed)
-	}
-	return u.unless(ok)
-}
-
-// joined reads the low bits of a row and puts its symbols above them.
-func (u *unquantizer) joined(next int) (int, error) {
-	if len(u.symbols)-next < len(u.q) {
-		return next, u.failed("fewer symbols than values")
-	}
-	if len(u.src) == 0 {
-		return next, u.unless(false)
-	}
-	low := u.src[0]
-	if err := u.packed(u.q, false); err != nil {
-		return next, err
-	}
-	for i := range u.q {
-		u.q[i] |= int32(int8(u.symbols[next+i])) << low
-	}
-	return next + len(u.q), nil
-}
-
-// exceptions puts values back that no step leads to.
-func (u *unquantizer) exceptions(dst []byte) error {
-	at := uint64(0)
-	for range u.uvarint() {
-		at += u.uvarint()
-		p, ok := u.take(4)
-		if !ok || at >= uint64(len(dst)/4) {
-			return u.failed("an exception outside of its row")
-		}
-		copy(dst[4*at:], p)
-	}
-	return nil
-}
-
-func (u *unquantizer) uvarint() uint64 {
-	v, n := binary.Uvarint(u.src)
-	if n <= 0 {
-		u.src = nil
-		return 0
-	}
-	u.src = u.src[n:]
-	return v
-}
-
-func (u *unquantizer) take(n int) ([]byte, bool) {
-	if n > len(u.src) {
-		return nil, false
-	}
-	p := u.src[:n]
-	u.src = u.src[n:]
-	return p, true
 }
