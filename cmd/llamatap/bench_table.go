@@ -42,6 +42,7 @@ type benchSection struct {
 // benchSections are the parts in their order.
 var benchSections = []benchSection{
 	{"machine", 1, "limits of this machine", (*benchTable).runMachine},
+	{"stream", 3, "writing a recording", (*benchTable).runStream},
 	{"tap", 8, "gates of the tap", (*benchTable).runTap},
 	{"levels", 6, "levels of the tap", (*benchTable).runLevels},
 	{"growth", 5, "growth of what the tap costs", (*benchTable).runGrowth},
@@ -96,7 +97,7 @@ func (b *benchTable) parse(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(os.Stdout)
-			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|tap|levels|growth… [flags]\n\n")
+			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|tap|levels|growth… [flags]\n\n")
 			flags.PrintDefaults()
 		}
 		return err
