@@ -18,6 +18,7 @@ type Request struct {
 	Prompt   string          // text; there are no escapes in it
 	Tokens   []int32         // in place of a text; nil: none
 	Messages []Message       // in place of a text; nil: none
+	Stop     []string        // texts that end the completion, which ends before them
 	Settings *Run            // the run's, with what the line changes
 }
 
@@ -62,8 +63,11 @@ func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 	if err := q.parsePrompt(fields); err != nil {
 		return q, err
 	}
+	if err := q.parseStop(fields["stop"]); err != nil {
+		return q, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if slices.Contains([]string{"id", "prompt", "messages"}, name) {
+		if slices.Contains([]string{"id", "prompt", "messages", "stop"}, name) {
 			continue
 		}
 		if err := settings.setRequestKey(name, fields[name]); err != nil {
@@ -110,11 +114,28 @@ func (q *Request) parsePrompt(fields map[string]json.RawMessage) error {
 	return nil
 }
 
+// parseStop takes a text or a list of texts.
+func (q *Request) parseStop(value json.RawMessage) error {
+	var one string
+	switch {
+	case len(value) == 0 || string(value) == "null":
+		return nil
+	case json.Unmarshal(value, &one) == nil:
+		q.Stop = []string{one}
+	case json.Unmarshal(value, &q.Stop) != nil:
+		return errors.New(`"stop": give a text, or a list of texts`)
+	}
+	if slices.Contains(q.Stop, "") {
+		return errors.New(`"stop": an empty text would end every completion at once: leave it out`)
+	}
+	return nil
+}
+
 // setRequestKey sets one option by llama-server's name for it.
 func (r *Run) setRequestKey(name string, value json.RawMessage) error {
 	key, ok := requestKeys[name]
 	if !ok {
-		if near := nearest(name, slices.Sorted(maps.Keys(requestKeys))); near != "" {
+		if near := nearest(name, append(slices.Sorted(maps.Keys(requestKeys)), "id", "messages", "prompt", "stop")); near != "" {
 			return fmt.Errorf("unknown key %q: did you mean %q?", name, near)
 		}
 		return fmt.Errorf("unknown key %q: leave it out", name)

@@ -23,13 +23,19 @@ func TestParseRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	q, err := run.ParseRequest([]byte(`{"id":"x","prompt":"a\nb","n_predict":4,"temperature":0.5,"samplers":["top_k","temp"],"ignore_eos":true,
-		"logit_bias":[[5,false],[6,-1.5]],"dry_sequence_breakers":["\n","\\n"],"n_probs":2,"grammar":"root ::= \"a\""}`))
+		"logit_bias":[[5,false],[6,-1.5]],"dry_sequence_breakers":["\n","\\n"],"n_probs":2,"grammar":"root ::= \"a\"","stop":["\n\n","b"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := q.Settings
 	if string(q.ID) != `"x"` || q.Prompt != "a\nb" || s.Predict != 4 || s.Temperature != 0.5 || !s.IgnoreEOS || s.TopLogprobs != 2 || s.Grammar != `root ::= "a"` {
 		t.Errorf("%+v, %+v", q, s)
+	}
+	if !reflect.DeepEqual(q.Stop, []string{"\n\n", "b"}) {
+		t.Errorf("stop is %q", q.Stop)
+	}
+	if one, err := run.ParseRequest([]byte(`{"prompt":"a","stop":"x"}`)); err != nil || !reflect.DeepEqual(one.Stop, []string{"x"}) {
+		t.Errorf("one stop: %q, %v", one.Stop, err)
 	}
 	if s.Seed != 3 || s.TopK != 7 || !s.Given("temp") || !s.Given("top-k") {
 		t.Errorf("what the flags say is lost: %+v", s.Sampling)
@@ -74,6 +80,9 @@ func TestParseRequestErrors(t *testing.T) {
 		{`{"prompt":"a","logit_bias":[[1.5,1]]}`, "15043+1"},
 		{`{"prompt":"a","logit_bias":[["the",1]]}`, "[[15043,1.0]"},
 		{`{"prompt":"a","json_schema":{}}`, "llama-cli"},
+		{`{"prompt":"a","stop":5}`, "a text, or a list of texts"},
+		{`{"prompt":"a","stop":["b",""]}`, "leave it out"},
+		{`{"prompt":"a","stopp":"b"}`, `did you mean "stop"?`},
 	}
 	run, err := parseRun([]string{"--prompts", "p"}, nil)
 	if err != nil {

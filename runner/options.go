@@ -42,6 +42,7 @@ const (
 	FinishStop        Finish = "stop"        // the model ended the text
 	FinishLength      Finish = "length"      // as many tokens as asked for
 	FinishReverse     Finish = "reverse"     // a reverse prompt came up
+	FinishWord        Finish = "word"        // a text of a prompt's "stop" came up
 	FinishContext     Finish = "context"     // the context is full
 	FinishInterrupted Finish = "interrupted" // the context of Run ended
 )

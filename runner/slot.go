@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -184,6 +185,7 @@ func (p *prompts) advance(s *slot) error {
 	s.next = token
 	s.done.Tokens = append(s.done.Tokens, token)
 	s.done.TokenNs = append(s.done.TokenNs, int64(time.Since(s.begin)))
+	before := len(s.text)
 	s.text = p.model.Vocab().AppendPiece(s.text, token, s.request.Settings.Special)
 	if k := s.request.Settings.TopLogprobs; k > 0 {
 		logits, err := p.llama.Logits(s.output)
@@ -196,6 +198,8 @@ func (p *prompts) advance(s *slot) error {
 	switch {
 	case p.model.Vocab().EndsGeneration(token):
 		return p.finish(s, FinishStop)
+	case s.stopped(before):
+		return p.finish(s, FinishWord)
 	case s.reverse.found(token):
 		return p.finish(s, FinishReverse)
 	case len(s.done.Tokens) == limit:
@@ -204,6 +208,20 @@ func (p *prompts) advance(s *slot) error {
 		return p.finish(s, FinishContext)
 	}
 	return nil
+}
+
+// stopped cuts the text off before the first text of the request's "stop", where one has come up since the text was so long.
+func (s *slot) stopped(before int) bool {
+	end := len(s.text)
+	for _, stop := range s.request.Stop {
+		from := max(0, before-len(stop)+1)
+		if at := bytes.Index(s.text[from:], []byte(stop)); at >= 0 {
+			end = min(end, from+at)
+		}
+	}
+	found := end < len(s.text)
+	s.text = s.text[:end]
+	return found
 }
 
 // finish answers a prompt with what was generated, and frees its slot.
