@@ -56,8 +56,8 @@ func TestLogprobsAreServers(t *testing.T) {
 	}
 }
 
-// serve starts llama-server with the embedded model and returns its address when it is ready.
-func serve(t *testing.T) string {
+// serve starts llama-server with the embedded model and further arguments and returns its address when it is ready.
+func serve(t *testing.T, args ...string) string {
 	t.Helper()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +65,8 @@ func serve(t *testing.T) string {
 	}
 	address := port.Addr().(*net.TCPAddr)
 	port.Close()
-	cmd := testenv.NeedTool(t, "llama-server").Command("-m", testenv.Model(t), "--port", fmt.Sprint(address.Port), "-t", "1", "-np", "1", "--no-webui")
+	args = append([]string{"-m", testenv.Model(t), "--port", fmt.Sprint(address.Port), "-t", "1", "-np", "1", "--no-webui"}, args...)
+	cmd := testenv.NeedTool(t, "llama-server").Command(args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

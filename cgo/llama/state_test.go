@@ -101,3 +101,26 @@ func TestStateErrors(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 }
+
+// TestSlotTokens unpacks the tokens of llama-server's slot files, and refuses what it cannot go on from.
+func TestSlotTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		packed, want []Token
+		err          string
+	}{
+		"a plain list":    {[]Token{5, -1, 1, 0}, []Token{5, -1, 1, 0}, ""},
+		"none":            {nil, nil, ""},
+		"packed":          {[]Token{-1, 1, 2, 7, 8, 0}, []Token{7, 8}, ""},
+		"packed, empty":   {[]Token{-1, 1, 0, 0}, []Token{}, ""},
+		"an image":        {[]Token{-1, 1, 2, -1, -1, 1, 9, 9}, nil, "images"},
+		"another version": {[]Token{-1, 2, 1, 7, 0}, nil, "another version"},
+		"cut":             {[]Token{-1, 1, 5, 7, 0}, nil, "another version"},
+		"short":           {[]Token{-1, 1}, nil, "another version"},
+		"a bad count":     {[]Token{-1, 1, -3, 7, 0}, nil, "another version"},
+	} {
+		got, err := slotTokens(c.packed)
+		if c.err == "" && (err != nil || !slices.Equal(got, c.want)) || c.err != "" && (!errors.Is(err, ErrState) || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
