@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os/exec"
 	"path/filepath"
@@ -127,6 +128,34 @@ func TestMarkdown(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "| threads | n_batch |  fa |") {
 		t.Errorf("settings that vary have no column:\n%s", out.String())
+	}
+}
+
+// TestMarkdownRenders lets a renderer that somebody else wrote make HTML of the table: as many rows and cells as we have, and the characters
+// that Markdown has a use for stand in it as text.
+func TestMarkdownRenders(t *testing.T) {
+	python := testenv.NeedPython(t, "markdown_it")
+	cmd := exec.Command(python, "-c", `
+import sys
+from markdown_it import MarkdownIt
+tokens = MarkdownIt("commonmark").enable("table").parse(sys.stdin.read())
+kinds = [t.type for t in tokens]
+print(kinds.count("table_open"), kinds.count("tr_open"), kinds.count("th_open"), kinds.count("td_open"))
+print(*[t.content for t in tokens if t.type == "inline" and "|" in t.content], sep="\n")`)
+	list := rows()
+	list[0].PromptName = at("a|b")
+	var text bytes.Buffer
+	if err := Write(&text, "md", list); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = bytes.NewReader(text.Bytes())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	columns := len(markdown(list))
+	if want := fmt.Sprintf("1 3 %d %d\na|b\n", columns, 2*columns); string(out) != want {
+		t.Errorf("%s, want %s of\n%s", out, want, text.String())
 	}
 }
 
