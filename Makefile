@@ -68,7 +68,8 @@ bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 	$(CC) $(C_FLAGS) -fPIC -shared -DLLAMATAP_PRELOADED $(cflags) -o $@.new $(tap_c) -ldl -pthread
 	@mv $@.new $@
 
-# bench is the table against the limits of this machine, within 20 minutes; its parts are llamatap bench machine, stream, tap, levels, growth.
+# bench is the table against the limits of this machine, within 20 minutes after the first time; its parts are llamatap bench machine, stream,
+# tap, levels, growth.
 bench: build
 	bin/llamatap bench
 

@@ -29,12 +29,13 @@ type Point struct {
 	Item Item
 }
 
-// Contexts is a series of tokens that are generated behind contexts of some depths. The depth is computed once and kept in a file.
+// Contexts is a series of tokens that are generated behind contexts of some depths. A depth is computed once, and stays in a file of the
+// stage's folder beside the models.
 func (s *Stage) Contexts(m NamedModel, tap TapSetting, gen int, depths ...int) Series {
 	series := Series{Name: "context", Label: m.Name + " tg", Unit: "token"}
 	for _, depth := range depths {
 		spec := s.spec(m.Path, 0, gen)
-		spec.Depth, spec.State = depth, filepath.Join(s.Dir, fmt.Sprintf("state-%s-%d-%d", m.Name, depth, os.Getpid()))
+		spec.Depth, spec.State = depth, filepath.Join(s.Dir, fmt.Sprintf("state-%s-%d", m.Name, depth))
 		series.Points = append(series.Points, Point{depth, Item{Spec: spec, Tap: tap}})
 	}
 	return series
@@ -81,10 +82,16 @@ func (s *Stage) Captured(m NamedModel, gen int, layers ...int) Series {
 	return series
 }
 
-// Run measures series by series, each for an equal share of the time that is left, and fills the table.
+// Run measures series by series, each for an equal share of the time that is left, and fills the table. Files of depths that are not there
+// are made first, on top of the time.
 func (g Growth) Run(ctx context.Context) error {
 	end := time.Now().Add(g.Time)
 	for i := range g.Series {
+		made, err := g.prepare(ctx, &g.Series[i])
+		if err != nil {
+			return err
+		}
+		end = end.Add(made)
 		until := time.Now().Add(time.Until(end) / time.Duration(len(g.Series)-i))
 		if err := g.series(ctx, &g.Series[i], until); err != nil {
 			return err
@@ -99,14 +106,6 @@ func (g Growth) series(ctx context.Context, s *Series, until time.Time) error {
 		off := s.Points[i].Item
 		off.Tap = TapSetting{Name: "off"}
 		items = append(items, off, s.Points[i].Item)
-		if state := off.Spec.State; state != "" {
-			defer os.Remove(state)
-			defer os.Remove(state + ".part")
-			g.Progress(fmt.Sprintf("growth: %s, a context of %d tokens is computed", s.Label, off.Spec.Depth))
-			if err := g.compute(ctx, off); err != nil {
-				return err
-			}
-		}
 	}
 	visits, err := g.rounds(ctx, "growth with "+s.Name+", "+s.Label, items, until)
 	if err != nil {
@@ -116,15 +115,28 @@ func (g Growth) series(ctx context.Context, s *Series, until time.Time) error {
 	return nil
 }
 
-// compute makes the file of a depth, with a visit that does not count.
-func (g Growth) compute(ctx context.Context, item Item) error {
-	item.Spec.NoWarmUp = true
+// prepare makes the files of depths that are not there, with visits that do not count, and tells how long it took.
+func (g Growth) prepare(ctx context.Context, s *Series) (took time.Duration, err error) {
+	begin := time.Now()
 	look := g.visit
 	if look == nil {
 		look = g.one
 	}
-	_, err := look(ctx, &item, 1, g.Dir)
-	return err
+	for _, p := range s.Points {
+		item := p.Item
+		if item.Spec.State == "" {
+			continue
+		}
+		if _, err := os.Stat(item.Spec.State); err == nil {
+			continue
+		}
+		g.Progress(fmt.Sprintf("growth: %s, a context of %d tokens is computed", s.Label, p.Size))
+		item.Tap, item.Spec.NoWarmUp = TapSetting{Name: "off"}, true
+		if _, err := look(ctx, &item, 1, g.Dir); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(begin), nil
 }
 
 // fill fits how the tap's own time and the time that its presence adds grow. visits holds, for each point, those without and those with.

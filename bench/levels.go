@@ -75,13 +75,13 @@ func (l Levels) model(ctx context.Context, model NamedModel, until time.Time) er
 			rates[i] = each(visits[i], func(v *Visit) float64 { return float64(phase.tokens) * 1e9 / phase.ns(v) })
 		}
 		if l.LlamaBench != "" {
-			l.add(phase.name+", off", rates[0], rates[len(settings)], stockName, Interval.same)
+			l.add(phase.name+", off", "1", rates[0], rates[len(settings)], stockName, Interval.same)
 		}
 		if phase.tokens == l.Gen && l.Triad > 0 {
 			l.efficiency(phase.name, bytes, rates[0])
 		}
 		for i := 1; i < len(settings); i++ {
-			l.add(phase.name+", "+settings[i].Name, rates[i], rates[0], "off", Interval.difference)
+			l.add(phase.name+", "+settings[i].Name, "", rates[i], rates[0], "off", Interval.difference)
 		}
 	}
 	for i := 1; i < len(settings); i++ {
@@ -91,9 +91,10 @@ func (l Levels) model(ctx context.Context, model NamedModel, until time.Time) er
 }
 
 // add adds a line of rates over others of the same rounds.
-func (l Levels) add(name string, rates, base []float64, limit string, judge func(Interval) Verdict) {
+func (l Levels) add(name, gate string, rates, base []float64, limit string, judge func(Interval) Verdict) {
 	ratio := MedianInterval(quotients(rates, base))
-	l.Table.Add(Line{Section: "levels", Name: name, Value: MedianInterval(rates).Median, Unit: "tokens/s", Limit: limit, Ratio: &ratio, Verdict: judge(ratio)})
+	l.Table.Add(Line{Section: "levels", Name: name, Value: MedianInterval(rates).Median, Unit: "tokens/s", Limit: limit, Ratio: &ratio, Gate: gate,
+		Verdict: judge(ratio)})
 }
 
 // efficiency adds how much of the memory's bandwidth the weights take while tokens are generated.

@@ -72,6 +72,9 @@ func (r *run) fill() error {
 	if err == nil {
 		err = os.Rename(part, r.State)
 	}
+	if err != nil {
+		os.Remove(part)
+	}
 	return err
 }
 
