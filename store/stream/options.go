@@ -11,8 +11,8 @@ type Options struct {
 
 	// Queue is how many packets may wait for a worker before Append blocks; 0 = 1024. Their data stays the caller's.
 	Queue int
-	// MemoryBound is how many bytes the writer may hold in buffers of packed packets; 0 = 64 MiB. One packet that needs more
-	// passes alone.
+	// MemoryBound is how many bytes the writer may hold in buffers, of packed packets and of what is on its way to the disk; 0 = 64
+	// MiB. Less than 256 KiB counts as that, and one packet that needs more passes alone.
 	MemoryBound int64
 
 	Sync  Sync     // when what was written is put on the disk; the zero value leaves it to the file system

@@ -38,7 +38,7 @@ type queue struct {
 
 func newQueue(o *Options) *queue {
 	batches := 2 * o.Workers
-	q := &queue{ring: make([]item, o.Queue), workers: o.Workers, bound: o.MemoryBound / 2}
+	q := &queue{ring: make([]item, o.Queue), workers: o.Workers, bound: max(o.MemoryBound-o.outputs(), 0) / 2}
 	q.keep = q.bound / int64(batches+o.Workers)
 	q.room.L, q.work.L, q.wrote.L = &q.mu, &q.mu, &q.mu
 	for range batches {

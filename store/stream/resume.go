@@ -36,7 +36,7 @@ func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
 		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
 	}
 	o.RunID = k.index.header.RunID
-	stream, index, err := k.reopen(path, end)
+	stream, index, err := k.reopen(path, end, &o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
 	}
@@ -149,7 +149,7 @@ func (r *Reader) stored(p *Packet, dst []byte) ([]byte, error) {
 }
 
 // reopen cuts both files and returns them at their ends, with what is kept hashed.
-func (k *Kept) reopen(path string, end int) (stream, index *output, err error) {
+func (k *Kept) reopen(path string, end int, o *Options) (stream, index *output, err error) {
 	if err := rewrite(path+IndexSuffix, int64(end), nil); err != nil {
 		return nil, nil, err
 	}
@@ -164,7 +164,7 @@ func (k *Kept) reopen(path string, end int) (stream, index *output, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, blocks.Close())
 	}
-	stream, index = newOutput("stream", blocks, streamBuffer), newOutput("index", file, indexBuffer)
+	stream, index = newOutput("stream", blocks, o.streamBuffer()), newOutput("index", file, o.indexBuffer())
 	if err := errors.Join(stream.goOn(path), index.goOn(path+IndexSuffix)); err != nil {
 		return nil, nil, errors.Join(err, stream.close(), index.close())
 	}

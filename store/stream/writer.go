@@ -21,10 +21,11 @@ var (
 	ErrTooLarge = errors.New("larger than the stream format can hold")
 )
 
-// Sizes of the buffers that collect bytes into large writes.
+// Sizes of the buffers that collect bytes into large writes, where memory allows for them.
 const (
 	streamBuffer = 1 << 20
 	indexBuffer  = 512 << 10
+	leastBuffer  = 16 << 10
 )
 
 // commitDelay is how long a commit marker may wait in a buffer. A flush at each would cost two system calls per token.
@@ -70,7 +71,7 @@ func New(stream, index File, o Options) (*Writer, error) {
 	}
 	header := Header{Major: versionMajor, Minor: versionMinor, RunID: o.RunID, Sync: o.Sync, TimeNS: time.Now().UnixNano(), MonoNS: monotonic()}
 	rand.Read(header.Salt[:])
-	j, err := newJournal(header, newOutput("index", index, indexBuffer), newOutput("stream", stream, streamBuffer))
+	j, err := newJournal(header, newOutput("index", index, o.indexBuffer()), newOutput("stream", stream, o.streamBuffer()))
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +100,17 @@ func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 	}
 	return w, nil
 }
+
+// streamBuffer is the size of each of the stream's buffers, and indexBuffer that of the index's only one. All of them are at most a
+// quarter of the bound, or of 256 KiB where that is less.
+func (o *Options) streamBuffer() int {
+	return int(min(max(o.MemoryBound/16, leastBuffer), streamBuffer)) &^ (blockAlign - 1)
+}
+
+func (o *Options) indexBuffer() int { return min(o.streamBuffer(), indexBuffer) }
+
+// outputs is what the outputs' buffers take.
+func (o *Options) outputs() int64 { return int64(behindBuffers*o.streamBuffer() + o.indexBuffer()) }
 
 // complete fills in what the zero value leaves open, and checks the rest.
 func (o *Options) complete() error {
