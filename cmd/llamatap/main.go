@@ -35,6 +35,7 @@ func commands() []command {
 		{"ctl", "look at a run that goes on, and change what it captures", runCtl},
 		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
+		{"diff", "say how the tensors of two captures differ, by layer, tensor or token", runDiff},
 		{"export", "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", runExport},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
 		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},

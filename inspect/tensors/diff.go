@@ -1,0 +1,335 @@
+package tensors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// DiffOptions say what is compared.
+type DiffOptions struct {
+	Filter Filter // of the first run's tensors
+}
+
+// RowDiff is how one tensor differs for one token.
+type RowDiff struct {
+	Tensor  string `json:"tensor"`
+	Layer   int    `json:"layer"`
+	Ctx     uint32 `json:"ctx"`
+	Token   int64  `json:"token_index"` // in the first run
+	Other   int64  `json:"other_token_index"`
+	ID      int32  `json:"token_id"`
+	Seq     int32  `json:"seq"`
+	Request int32  `json:"request"` // of the sequence, −1 where it is not known
+	Pos     int32  `json:"pos"`
+	Distance
+}
+
+// Diff is what two runs have in common and how it differs.
+type Diff struct {
+	A          string        `json:"a"`
+	B          string        `json:"b"`
+	Tokens     int           `json:"tokens"`        // that both runs have, at the same place and with the same id
+	OtherID    int           `json:"tokens_differ"` // places where the runs have different tokens; their rows are left out
+	OnlyA      int           `json:"tokens_only_a"`
+	OnlyB      int           `json:"tokens_only_b"`
+	Tensors    int           `json:"tensors"` // compared
+	NamesOnlyA []string      `json:"tensors_only_a"`
+	NamesOnlyB []string      `json:"tensors_only_b"`
+	Skipped    []SkippedDiff `json:"not_compared"`
+	Total      Distance      `json:"total"`
+}
+
+// SkippedDiff is a tensor, or rows of it, that both runs have and that could not be compared.
+type SkippedDiff struct {
+	Tensor string `json:"tensor"`
+	Rows   int    `json:"rows"`
+	Reason string `json:"reason"`
+}
+
+// ErrNoTokens occurs when nothing in two runs belongs together.
+var ErrNoTokens = errors.New("have no token in common")
+
+// place is where a token stands, in whatever run.
+type place struct {
+	ctx     uint32
+	seq     int32
+	request int32
+	pos     int32
+	nth     int32 // at one place several tokens may have been computed: drafts that were rejected
+}
+
+// rowsOf tells which token each row of a run is.
+type rowsOf struct {
+	places map[int64]place // by token index
+	ids    map[int64]int32
+	at     map[place]int64
+}
+
+func (r *Run) rows() (*rowsOf, error) {
+	if r.Stream.Assumed() != "" {
+		return nil, fmt.Errorf("%s: it has no index, and so its rows no tokens: compare recordings of llamatap", r.Path)
+	}
+	of := &rowsOf{places: map[int64]place{}, ids: map[int64]int32{}, at: map[place]int64{}}
+	seen := map[place]int32{}
+	for e := range r.Stream.Executions() {
+		for i := range e.Rows {
+			row := &e.Rows[i]
+			if row.Phase == ggmlhooks.PhaseSetup {
+				continue
+			}
+			p := place{ctx: e.Ctx, request: row.Request, pos: row.Pos}
+			if len(row.Seqs) > 0 {
+				p.seq = row.Seqs[0]
+			}
+			n := seen[p]
+			seen[p]++
+			p.nth = n
+			of.places[row.Index], of.ids[row.Index], of.at[p] = p, row.Token, row.Index
+		}
+	}
+	return of, nil
+}
+
+// pair counts the tokens of two runs and returns, by the first one's token index, the other's.
+func (d *Diff) pair(a, b *rowsOf) map[int64]int64 {
+	same := map[int64]int64{}
+	for at, index := range a.at {
+		other, there := b.at[at]
+		switch {
+		case !there:
+			d.OnlyA++
+		case a.ids[index] != b.ids[other]:
+			d.OtherID++
+		default:
+			same[index] = other
+		}
+	}
+	d.Tokens = len(same)
+	d.OnlyB = len(b.at) - d.Tokens - d.OtherID
+	return same
+}
+
+// tensorRows are the packets of one tensor of one context, in the order of their tokens.
+type tensorRows struct {
+	key     tensorKey
+	layer   int32
+	packets []tensorPacket
+}
+
+type tensorPacket struct {
+	number       int
+	first, count int64 // tokens
+}
+
+// tensors lists what can be compared, by name, in the order in which it first comes.
+func (r *Run) tensors(f Filter) (all []*tensorRows, byKey map[tensorKey]*tensorRows) {
+	byKey = map[tensorKey]*tensorRows{}
+	for i, p := range r.Stream.Packets() {
+		if !f.Match(p) {
+			continue
+		}
+		key := tensorKey{p.Ctx, p.Name}
+		t := byKey[key]
+		if t == nil {
+			t = &tensorRows{key: key, layer: p.Layer}
+			byKey[key] = t
+			all = append(all, t)
+		}
+		t.packets = append(t.packets, tensorPacket{i, p.TokenFirst, int64(p.TokenCount)})
+	}
+	for _, t := range all {
+		slices.SortStableFunc(t.packets, func(a, b tensorPacket) int { return cmp.Compare(a.first, b.first) })
+	}
+	return all, byKey
+}
+
+// find returns the packet that holds a token's row.
+func (t *tensorRows) find(token int64) (tensorPacket, bool) {
+	i := sort.Search(len(t.packets), func(i int) bool { return t.packets[i].first > token }) - 1
+	if i < 0 || token >= t.packets[i].first+t.packets[i].count {
+		return tensorPacket{}, false
+	}
+	return t.packets[i], true
+}
+
+// Diff compares two runs row by row and calls fn for each, tensor by tensor, tokens in order. A row of one run belongs to that of the
+// other where context, sequence, request, position and token are the same. Values are compared as they are stored, widened to
+// float32. Only a few packets are in memory.
+func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowDiff) error) (*Diff, error) {
+	if err := o.Filter.Check(); err != nil {
+		return nil, err
+	}
+	d := &Diff{A: r.Path, B: other.Path, NamesOnlyA: []string{}, NamesOnlyB: []string{}, Skipped: []SkippedDiff{}}
+	rowsA, err := r.rows()
+	if err != nil {
+		return nil, err
+	}
+	rowsB, err := other.rows()
+	if err != nil {
+		return nil, err
+	}
+	same := d.pair(rowsA, rowsB)
+	if len(same) == 0 {
+		return nil, fmt.Errorf("%s and %s %w: they were given other prompts, or other tokenizers cut them", r.Path, other.Path, ErrNoTokens)
+	}
+	all, keysA := r.tensors(o.Filter)
+	allB, keysB := other.tensors(o.Filter)
+	if len(all) == 0 {
+		return nil, r.Unknown(o.Filter)
+	}
+	for _, t := range allB {
+		if keysA[t.key] == nil {
+			d.NamesOnlyB = append(d.NamesOnlyB, t.key.name)
+		}
+	}
+	for _, t := range all {
+		in := keysB[t.key]
+		if in == nil {
+			d.NamesOnlyA = append(d.NamesOnlyA, t.key.name)
+			continue
+		}
+		c := tensorDiff{d: d, rows: rowsA, same: same, fn: fn, name: t.key.name, a: side{run: r, tensor: t}, b: side{run: other, tensor: in}}
+		if err := c.compare(); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// side is one of both runs while a tensor is compared, with the packet that was decoded last.
+type side struct {
+	run    *Run
+	tensor *tensorRows
+	number int
+	packet stream.Packet
+	values []float32
+	reason string // why its rows cannot be compared; "": they can
+	loaded bool
+}
+
+// load decodes a packet.
+func (s *side) load(number int) error {
+	if s.loaded && s.number == number {
+		return nil
+	}
+	s.loaded, s.number = true, number
+	if err := s.run.Stream.Packet(number, &s.packet); err != nil {
+		return err
+	}
+	if s.reason = incomparable(&s.packet); s.reason != "" {
+		return nil
+	}
+	var err error
+	if s.values, err = s.run.Stream.Float32(&s.packet, s.values); errors.Is(err, errors.ErrUnsupported) {
+		s.reason, err = "its type is "+s.packet.DType.String(), nil
+	}
+	return err
+}
+
+func incomparable(p *stream.Packet) string {
+	switch {
+	case p.SampleTotal > 0:
+		return "it holds samples"
+	case p.Blocks > 1:
+		return "it was stored in pieces"
+	case p.DType == codec.Raw:
+		return "it is block-quantised"
+	case LayoutOf(p).Axis != AxisToken:
+		return "it has no rows of tokens"
+	}
+	return ""
+}
+
+// row gathers a token's values, which may lie apart.
+func (s *side) row(dst []float32, token int64) []float32 {
+	l := LayoutOf(&s.packet)
+	at := token - s.packet.TokenFirst
+	inner := int64(len(s.values)) / (l.Rows * l.Outer)
+	for o := range l.Outer {
+		from := (o*l.Rows + at) * inner
+		dst = append(dst, s.values[from:from+inner]...)
+	}
+	return dst
+}
+
+// tensorDiff compares one tensor.
+type tensorDiff struct {
+	d          *Diff
+	rows       *rowsOf
+	same       map[int64]int64
+	fn         func(*RowDiff) error
+	name       string
+	a, b       side
+	rowA, rowB []float32
+}
+
+func (c *tensorDiff) compare() error {
+	compared := 0
+	skipped := map[string]int{}
+	for _, p := range c.a.tensor.packets {
+		for token := p.first; token < p.first+p.count; token++ {
+			other, ok := c.same[token]
+			if !ok {
+				continue
+			}
+			q, ok := c.b.tensor.find(other)
+			if !ok {
+				skipped["the other run has no row of this token"]++
+				continue
+			}
+			if err := errors.Join(c.a.load(p.number), c.b.load(q.number)); err != nil {
+				return err
+			}
+			if reason := cmp.Or(c.a.reason, c.b.reason); reason != "" {
+				skipped[reason]++
+				continue
+			}
+			if wrong := c.row(token, other); wrong != "" {
+				skipped[wrong]++
+				continue
+			}
+			compared++
+			if err := c.tell(token, other); err != nil {
+				return err
+			}
+		}
+	}
+	if compared > 0 {
+		c.d.Tensors++
+	}
+	for reason, n := range skipped {
+		c.d.Skipped = append(c.d.Skipped, SkippedDiff{c.name, n, reason})
+	}
+	return nil
+}
+
+// row reads both rows; a text says why they are not comparable.
+func (c *tensorDiff) row(token, other int64) string {
+	c.rowA, c.rowB = c.a.row(c.rowA[:0], token), c.b.row(c.rowB[:0], other)
+	if len(c.rowA) != len(c.rowB) {
+		return fmt.Sprintf("its rows have %d and %d values", len(c.rowA), len(c.rowB))
+	}
+	return ""
+}
+
+func (c *tensorDiff) tell(token, other int64) error {
+	at := c.rows.places[token]
+	row := RowDiff{
+		Tensor: c.name, Layer: int(c.a.tensor.layer), Ctx: at.ctx, Token: token, Other: other, ID: c.rows.ids[token],
+		Seq: at.seq, Request: at.request, Pos: at.pos,
+	}
+	row.Distance = DistanceOf(c.rowA, c.rowB)
+	c.d.Total.Merge(&row.Distance)
+	return c.fn(&row)
+}

@@ -1,0 +1,181 @@
+package tensors
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+func TestDistance(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		a, b                        []float32
+		cosine, most, rms, relative float64
+		values, nonFinite           int64
+	}{
+		{[]float32{1, 2, 3}, []float32{1, 2, 3}, 1, 0, 0, 0, 3, 0},
+		{[]float32{3, 4}, []float32{4, 3}, 24. / 25, 1, 1, math.Sqrt(2. / 25), 2, 0},
+		{[]float32{1, 0}, []float32{0, 1}, 0, 1, 1, math.Sqrt2, 2, 0},
+		{[]float32{1, 1}, []float32{-1, -1}, -1, 2, 2, 2, 2, 0},
+		{[]float32{0, 0}, []float32{0, 0}, 1, 0, 0, 0, 2, 0},
+		{[]float32{0, 0}, []float32{0, 2}, 0, 2, math.Sqrt2, math.Inf(1), 2, 0},
+		{[]float32{nan, 1, inf}, []float32{nan, 1, inf}, 1, 0, 0, 0, 1, 0},
+		{[]float32{nan, 1, inf}, []float32{0, 1, -inf}, 1, 0, 0, 0, 1, 2},
+	} {
+		d := DistanceOf(c.a, c.b)
+		near := func(name string, got, want float64) {
+			t.Helper()
+			if got != want && !(math.Abs(got-want) <= 1e-12) {
+				t.Errorf("%v against %v: %s %v, want %v", c.a, c.b, name, got, want)
+			}
+		}
+		near("cosine", d.Cosine(), c.cosine)
+		near("max", d.Max, c.most)
+		near("rms", d.RMS(), c.rms)
+		near("relative", d.Relative(), c.relative)
+		if d.Values != c.values || d.NonFinite != c.nonFinite {
+			t.Errorf("%v against %v: %d values, %d not finite", c.a, c.b, d.Values, d.NonFinite)
+		}
+		if _, err := json.Marshal(d); err != nil {
+			t.Errorf("%v against %v: %v", c.a, c.b, err)
+		}
+	}
+	sum := DistanceOf([]float32{3, 4}, []float32{4, 3})
+	one := DistanceOf([]float32{5}, []float32{5})
+	sum.Merge(&one)
+	if sum.Rows != 2 || sum.Cosine() != (24./25+1)/2 || sum.CosineMin != 24./25 || sum.RMS() != math.Sqrt(2./3) {
+		t.Errorf("merged: %+v, cosine %v, rms %v", sum, sum.Cosine(), sum.RMS())
+	}
+}
+
+func TestDiffSame(t *testing.T) {
+	a, b := (&fixture{}).build(t), (&fixture{codec: codec.LZ4}).build(t)
+	one, other := mustOpen(t, a), mustOpen(t, b)
+	rows := 0
+	d, err := one.Diff(context.Background(), other, DiffOptions{}, func(r *RowDiff) error {
+		rows++
+		if r.Max != 0 || r.CosineMin != 1 || r.Token != r.Other || r.ID != int32(100+r.Token) || r.Pos != int32(r.Token) {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Tokens != 5 || d.OnlyA+d.OnlyB+d.OtherID != 0 || rows == 0 || d.Total.Rows != int64(rows) || len(d.NamesOnlyA)+len(d.NamesOnlyB) != 0 {
+		t.Errorf("%+v, %d rows", d, rows)
+	}
+	reasons := map[string]bool{}
+	for _, s := range d.Skipped {
+		reasons[s.Reason] = true
+	}
+	for _, reason := range []string{"it holds samples", "it was stored in pieces", "it is block-quantised", "it has no rows of tokens"} {
+		if !reasons[reason] {
+			t.Errorf("nothing was left out because %s: %+v", reason, d.Skipped)
+		}
+	}
+}
+
+func mustOpen(t *testing.T, path string) *Run {
+	t.Helper()
+	r, err := Open(path)
+	check(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// batches writes a stream of one tensor, rows of two values, in micro-batches of the given sizes; the token at position i of sequence 0 has
+// the id of ids[i] and the values i × scale and 1.
+func batches(t *testing.T, name string, scale float32, ids []int32, sizes ...int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.stream")
+	w, err := stream.Create(path, stream.Options{DType: codec.F32})
+	check(t, err)
+	at := 0
+	for exec, n := range sizes {
+		e := stream.Execution{Exec: uint64(exec), Phase: ggmlhooks.PhasePrefill, TokenFirst: int64(at)}
+		p := stream.Packet{Name: name, Node: name, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{2, int64(n), 1, 1}, Exec: e.Exec, TokenFirst: int64(at), TokenCount: int32(n)}
+		var data []byte
+		for range n {
+			e.Rows = append(e.Rows, ggmlhooks.Row{Index: int64(at), Token: ids[at], Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
+			data = append(data, floats(float32(at)*scale, 1)...)
+			at++
+		}
+		check(t, w.AppendExecution(&e))
+		check(t, w.Append(&p, data, nil))
+	}
+	check(t, w.Close())
+	return path
+}
+
+func floats(values ...float32) (b []byte) {
+	for _, v := range values {
+		bits := math.Float32bits(v)
+		b = append(b, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24))
+	}
+	return b
+}
+
+// Rows belong together by place and token, however they were batched.
+func TestDiffBatches(t *testing.T) {
+	a := mustOpen(t, batches(t, "l_out-0", 1, []int32{1, 2, 3, 4, 5, 6}, 4, 1, 1))
+	b := mustOpen(t, batches(t, "l_out-0", 2, []int32{1, 2, 9, 4, 5}, 1, 2, 2))
+	var told []string
+	d, err := a.Diff(context.Background(), b, DiffOptions{}, func(r *RowDiff) error {
+		told = append(told, fmt.Sprintf("%d %g", r.Token, r.Max))
+		return nil
+	})
+	check(t, err)
+	if got := strings.Join(told, ", "); got != "0 0, 1 1, 3 3, 4 4" || d.Tokens != 4 || d.OtherID != 1 || d.OnlyA != 1 || d.OnlyB != 0 {
+		t.Errorf("rows %s, %+v", got, d)
+	}
+	for _, by := range []DiffBy{DiffByLayer, DiffByTensor, DiffByToken} {
+		groups, err := a.NewDiffGroups(by)
+		check(t, err)
+		d, err := a.Diff(context.Background(), b, DiffOptions{}, groups.Add)
+		check(t, err)
+		lines := groups.Lines()
+		if want := map[DiffBy]int{DiffByLayer: 1, DiffByTensor: 1, DiffByToken: 4}[by]; len(lines) != want {
+			t.Errorf("%d lines by %s, want %d", len(lines), by, want)
+		}
+		var out bytes.Buffer
+		check(t, WriteDiff(&out, d, by, lines))
+		for _, want := range []string{"4 in common, 1 places with another token, 1 in a only", "all", "max |a-b|"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("by %s: %q is not in\n%s", by, want, out.String())
+			}
+		}
+	}
+}
+
+func TestDiffApart(t *testing.T) {
+	a := mustOpen(t, batches(t, "l_out-0", 1, []int32{1, 2}, 2))
+	b := mustOpen(t, batches(t, "l_out-0", 1, []int32{3, 4}, 2))
+	other := mustOpen(t, batches(t, "ffn_out-0", 1, []int32{1, 2}, 2))
+	all := func(*RowDiff) error { return nil }
+	if _, err := a.Diff(context.Background(), b, DiffOptions{}, all); !errors.Is(err, ErrNoTokens) {
+		t.Errorf("other tokens: %v", err)
+	}
+	d, err := a.Diff(context.Background(), other, DiffOptions{}, all)
+	if err != nil || d.Tensors != 0 || len(d.NamesOnlyA) != 1 || len(d.NamesOnlyB) != 1 {
+		t.Errorf("other names: %+v, %v", d, err)
+	}
+	if _, err := a.Diff(context.Background(), b, DiffOptions{Filter: Filter{Tensor: "["}}, all); err == nil {
+		t.Error("a broken glob is taken")
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := a.Diff(stopped, a, DiffOptions{}, all); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
