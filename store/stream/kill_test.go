@@ -58,18 +58,29 @@ func TestKill(t *testing.T) {
 		dir := t.TempDir()
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), killDir+"="+dir)
-		var out bytes.Buffer
-		cmd.Stdout = &out
+		told, err := os.Create(filepath.Join(dir, "told"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer told.Close()
+		cmd.Stdout = told
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(150+rand.IntN(200)) * time.Millisecond)
+		for info, _ := told.Stat(); info == nil || info.Size() == 0; info, _ = told.Stat() { // until something was flushed
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 		flushed := -1
-		if lines := bytes.Fields(out.Bytes()); len(lines) > 1 {
+		out, err := os.ReadFile(told.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bytes.Fields(out); len(lines) > 1 {
 			fmt.Sscan(string(lines[len(lines)-2]), &flushed) // the last line may be torn
 		}
 		checkKilled(t, fmt.Sprintf("round %d", round), filepath.Join(dir, "a.stream"), flushed)
