@@ -26,7 +26,11 @@ type replay struct {
 	stop    func()
 	ahead   stream.Item // that is kept and has not come again
 	waiting bool        // ahead is one
+	seen    uint64      // kept packets that have come again
 }
+
+// valuesEvery is how many packets that come again go to one whose values are compared; those of the last so many are as well.
+const valuesEvery = 64
 
 func newReplay(to output, kept *stream.Kept) *replay {
 	r := &replay{output: to, kept: kept}
@@ -91,17 +95,37 @@ func executionName(e *stream.Execution) string {
 func (r *replay) Append(p *stream.Packet, data []byte, release func()) error {
 	there, err := false, error(nil)
 	if r.waiting {
+		var kept stream.Packet
 		there, err = r.repeated(packetName(p), func(it stream.Item) bool {
 			k := it.Packet
+			if k != nil {
+				kept = *k
+			}
 			return k != nil && k.Name == p.Name && k.Exec == p.Exec && k.Ctx == p.Ctx && k.Block == p.Block && k.Blocks == p.Blocks &&
 				k.TokenFirst == p.TokenFirst && k.TokenCount == p.TokenCount && k.NE == p.NE && k.SrcBytes == int64(len(data))
 		})
+		if there {
+			err = r.compare(&kept, p, data)
+		}
 	}
 	if there || err != nil {
 		release()
 		return err
 	}
 	return r.output.Append(p, data, release)
+}
+
+// compare looks at the values of some of the packets that come again: other numbers would make two halves that do not belong together.
+func (r *replay) compare(kept, p *stream.Packet, data []byte) error {
+	r.seen++
+	if r.seen%valuesEvery != 1 && r.seen+valuesEvery <= r.kept.Packets {
+		return nil
+	}
+	same, err := r.kept.SameValues(kept, p, data)
+	if err != nil || same {
+		return err
+	}
+	return fmt.Errorf("%w: %s has other values than are recorded; give it the machine, the libraries and the threads that it had, or begin anew", ErrRepeat, packetName(p))
 }
 
 // AppendExecution passes an execution on unless it is kept.

@@ -21,6 +21,8 @@ type Kept struct {
 	Cut    Totals // what the index told of and was taken away
 	index  *index
 	totals Totals
+	packer *packer
+	packed []byte
 }
 
 // Resume opens the stream at path, whose writer has ended, to go on behind its last commit, or behind the one that upTo, unless it is nil,
@@ -33,6 +35,9 @@ func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
 	}
 	k, chain, sequence, end, err := keep(path, upTo)
 	if err != nil {
+		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
+	}
+	if k.packer, err = newPacker(&o); err != nil {
 		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
 	}
 	o.RunID = k.index.header.RunID
@@ -227,6 +232,17 @@ func (k *Kept) stats() Stats {
 		Packets: t.Packets, SrcBytes: t.SrcBytes, RawBytes: t.RawBytes, Stored: t.Stored, Saturated: t.Saturated, Underflow: t.Underflow,
 		FileBytes: uint64(k.StreamBytes + k.IndexBytes),
 	}
+}
+
+// SameValues packs a tensor as the writer that Resume returned does, and tells whether that gives the bytes that were kept as a packet of
+// Items. It is for one goroutine.
+func (k *Kept) SameValues(kept, p *Packet, data []byte) (bool, error) {
+	again := *p
+	var err error
+	if k.packed, err = k.packer.append(k.packed[:0], &again, data); err != nil {
+		return false, err
+	}
+	return again.Stored == kept.Stored && again.CRC == kept.CRC, nil
 }
 
 // Totals are the sums over what is kept.

@@ -251,3 +251,41 @@ func stride() int {
 	}
 	return 7
 }
+
+// Values are compared as they are stored, with every codec.
+func TestSameValues(t *testing.T) {
+	c := newCapture(4, 5)
+	for _, o := range []Options{
+		{Workers: 2}, {Workers: 2, Codec: codec.LZ4}, {Workers: 2, Codec: codec.Zstd}, {Workers: 2, Codec: codec.ZstdShuffle, DType: codec.F32},
+		{Workers: 2, Codec: codec.Q, Bound: codec.Bound{Error: 1e-3}}, {Workers: 2, Codec: codec.QHuff, Bound: codec.Bound{Error: 1e-3}},
+	} {
+		path, _, _ := c.uninterrupted(t, o)
+		w, kept, err := Resume(path, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		for it := range kept.Items() {
+			if it.Packet == nil {
+				continue
+			}
+			if same, err := kept.SameValues(it.Packet, &c.packets[at], c.data[at]); err != nil || !same {
+				t.Errorf("%v: packet %d is taken for another one, %v", o.Codec, at, err)
+			}
+			other := bytes.Clone(c.data[at])
+			if len(other) > 3 {
+				other[3] ^= 0x40
+				if same, err := kept.SameValues(it.Packet, &c.packets[at], other); err != nil || same {
+					t.Errorf("%v: packet %d is taken for the same, %v", o.Codec, at, err)
+				}
+			}
+			at++
+		}
+		if at != len(c.packets) {
+			t.Errorf("%v: %d packets of %d", o.Codec, at, len(c.packets))
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
