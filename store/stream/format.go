@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// This file is the layout of both files; docs/STREAM_FORMAT.md tells the same with examples.
+// This file is the layout of both files; docs/STREAM_FORMAT.md and docs/INDEX_FORMAT.md tell the same with examples.
 
 // A packet of the stream: name_len uint16, data_len uint32, both big-endian, then the name and the payload.
 const (

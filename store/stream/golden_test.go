@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// golden is the example of docs/STREAM_FORMAT.md: one token, one tensor.
+// golden is the example of docs/STREAM_FORMAT.md and docs/INDEX_FORMAT.md: one token, one tensor.
 func golden(t *testing.T) (stream, index []byte) {
 	t.Helper()
 	h := Header{Major: versionMajor, Minor: versionMinor, Salt: [8]byte{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7}, TimeNS: 1_800_000_000_000_000_000, MonoNS: 5_000_000_000,
@@ -83,9 +83,13 @@ func TestGolden(t *testing.T) {
 }
 
 func TestDocumentedBytes(t *testing.T) {
-	text, err := os.ReadFile("../../docs/STREAM_FORMAT.md")
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, name := range []string{"STREAM_FORMAT.md", "INDEX_FORMAT.md"} {
+		part, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
 	}
 	var shown strings.Builder // every hexadecimal byte of the blocks marked as bytes, in order
 	for _, block := range strings.Split(string(text), "```bytes\n")[1:] {
