@@ -5,16 +5,22 @@ import (
 	"io"
 	"os"
 
+	"github.com/llamatap/llamatap/inspect/repair"
 	"github.com/llamatap/llamatap/inspect/tensors"
 )
 
 const verifyHelp = `llamatap verify: whether a capture is whole
 
-usage: llamatap verify DIR|FILE.stream [--json]
+usage: llamatap verify DIR|FILE.stream [--repair] [--json]
 
 Compares every file of a run directory with its manifest (size and SHA-256), every packet of the stream with the index (place, name,
 size, CRC-32C), and the tokens file with the index; and reports every loss that was recorded. The exit status is 0 only if the
-directory is sealed, nothing is damaged and nothing was lost.
+directory is sealed, nothing is damaged and nothing was lost, and 1 otherwise.
+
+With --repair what can be made whole is, first: a torn end is cut off behind the last commit, a damaged index is made anew from what is
+left of it and from the stream, tokens from the index, and the run is sealed. Nothing is thrown away: what was replaced or cut off
+stays beside it as .orig and .cut. The check afterwards, and the exit status, are of what is there then; what a repair could not
+bring back counts as lost.
 
 flags:
 `
@@ -23,9 +29,19 @@ flags:
 func runVerify(args []string) error {
 	flags := newFlags("verify", verifyHelp)
 	asJSON := flags.Bool("json", false, "write JSON")
+	mend := flags.Bool("repair", false, "make whole what can be, before it is checked")
 	paths, err := parseFlags(flags, args, 1)
 	if err != nil || paths == nil {
 		return err
+	}
+	if *mend {
+		what, err := repair.Repair(paths[0], version)
+		for _, w := range what {
+			fmt.Fprintf(os.Stderr, "repair   %s\n", w)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	v, err := tensors.Verify(paths[0])
 	if err != nil {

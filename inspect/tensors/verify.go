@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -120,6 +122,11 @@ func (v *Verification) checkDir(r *Run) error {
 	if r.Metadata, err = readMetadata(v.Path); err != nil {
 		v.add(Damage, "%v", err)
 	}
+	if r.Metadata != nil {
+		for _, repair := range r.Metadata.Repaired {
+			v.add(Note, "it was repaired at %v: %s", repair.At.Format(time.RFC3339), strings.Join(repair.What, "; "))
+		}
+	}
 	return nil
 }
 
@@ -178,11 +185,29 @@ func (v *Verification) checkStream(r *Run, name string) {
 	for _, l := range r.Losses() {
 		v.add(Lost, "%d packets (%d bytes) were not recorded: %s", l.Packets, l.Bytes, l.Cause)
 	}
+	v.checkGaps(r.Stream)
 	if r.Metadata != nil && r.Metadata.Lossy && len(r.Losses()) == 0 {
 		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
 	}
 	if r.Kind == KindRun {
 		v.checkTokens(r)
+	}
+}
+
+// checkGaps reports what a repair could not bring back.
+func (v *Verification) checkGaps(s *stream.Reader) {
+	for _, g := range s.Gaps() {
+		v.add(Lost, "before packet %d the index was damaged: %d records of tokens, executions or packets are gone (0: it is not known how many), and %d bytes of the stream cannot be read",
+			g.Packet, g.Records, g.StreamBytes)
+	}
+	rebuilt := 0
+	for _, p := range s.Packets() {
+		if p.Rebuilt {
+			rebuilt++
+		}
+	}
+	if rebuilt > 0 {
+		v.add(Lost, "of %d packets only name, place and sizes are known: they were found in the stream without their index", rebuilt)
 	}
 }
 

@@ -40,6 +40,7 @@ type Metadata struct {
 
 	Resumed  *Resumed  `json:"resumed,omitempty"`  // the run was interrupted and gone on with
 	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
+	Repaired []Repair  `json:"repaired,omitempty"` // what 'llamatap verify --repair' did, each time
 	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
 	Segments []Segment `json:"segments,omitempty"` // of a run in segments: all of them, removed ones included
 

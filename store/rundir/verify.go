@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,9 @@ type Report struct {
 	Extra   []string // there, not recorded
 }
 
+// madeLater are names in a run directory that no manifest lists.
+var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, "control.sock": true}
+
 // Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html) and the socket of a
 // run that goes on are left out. A directory without a manifest is not an error: Sealed is false then.
 func Verify(path string) (Report, error) {
@@ -38,7 +42,8 @@ func Verify(path string) (Report, error) {
 		return report, err
 	}
 	report.Sealed = true
-	known := map[string]bool{ManifestName: true, "derived": true, "derived.json": true, "report.html": true, "control.sock": true}
+	known := maps.Clone(madeLater)
+	known[ManifestName] = true
 	for _, f := range manifest.Files {
 		top, _, _ := strings.Cut(f.Name, "/") // a segment's manifest stands for its folder
 		known[top] = true

@@ -1,0 +1,247 @@
+package repair
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+const tokens = 6
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill records tokens of one tensor each into a directory and seals it.
+func fill(t testing.TB, d *rundir.Dir) {
+	t.Helper()
+	path := filepath.Join(d.Path(), tensors.StreamName)
+	w, err := stream.Create(path, stream.Options{Workers: 1, Codec: codec.LZ4})
+	check(t, err)
+	names, err := rundir.NewTokensWriter(d)
+	check(t, err)
+	for i := range int32(tokens) {
+		row := ggmlhooks.Row{Index: int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: ggmlhooks.PhaseDecode, Output: true, Request: ggmlhooks.RequestUnknown}
+		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: ggmlhooks.PhaseDecode, TokenFirst: int64(i), Rows: []ggmlhooks.Row{row}}))
+		data := make([]byte, 0, 32)
+		for j := range 8 {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(int(i)*8+j)))
+		}
+		check(t, w.Append(&stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1,
+			Exec: uint64(i), Phase: ggmlhooks.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: int64(i), TokenCount: 1}, data, nil))
+		check(t, w.Commit())
+		text := rundir.TokenRecord{Text: string(rune('a' + i%4))}
+		check(t, names.Append(record(0, &row, text)))
+	}
+	check(t, w.Close())
+	data, index := w.Sums()
+	d.AddSum(tensors.StreamName, data.Size, data.SHA256)
+	d.AddSum(tensors.StreamName+stream.IndexSuffix, index.Size, index.SHA256)
+	check(t, names.Close(time.Second))
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(), RunID: d.ID(),
+		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{}, Streams: []rundir.Stream{{Name: tensors.StreamName, Codec: "lz4", DType: "f16"}}}))
+	check(t, d.Seal())
+}
+
+func sealed(t testing.TB) string {
+	t.Helper()
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	fill(t, d)
+	return d.Path()
+}
+
+// change rewrites a file of a run.
+func change(t testing.TB, dir, name string, f func([]byte) []byte) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	data, err := os.ReadFile(path)
+	check(t, err)
+	check(t, os.WriteFile(path, f(bytes.Clone(data)), 0o600))
+}
+
+func flip(at int) func([]byte) []byte {
+	return func(b []byte) []byte { b[(at+len(b))%len(b)] ^= 1; return b }
+}
+
+func cut(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:len(b)-n] } }
+
+func remove(t testing.TB, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		check(t, os.Remove(filepath.Join(dir, name)))
+	}
+}
+
+// Whatever is done to a run, a repair leaves one that is sealed, in which nothing is damaged that can be made whole, and whose values,
+// tokens and texts are those that were recorded; what is gone counts as lost.
+func TestRepair(t *testing.T) {
+	const idx = tensors.StreamName + stream.IndexSuffix
+	for _, c := range []struct {
+		name            string
+		damage          func(t *testing.T, dir string)
+		packets, tokens int
+		texts           int
+		ok              bool   // nothing is lost
+		says            string // among what the repair tells
+	}{
+		{"killed", func(t *testing.T, dir string) {
+			remove(t, dir, rundir.ManifestName, rundir.MetadataName, rundir.TokensName)
+			change(t, dir, idx, cut(150))
+		}, tokens - 1, tokens - 1, 0, false, "had no end"},
+		{"killed behind the last commit", func(t *testing.T, dir string) {
+			remove(t, dir, rundir.ManifestName, rundir.MetadataName, rundir.TokensName)
+			size := 0
+			change(t, dir, idx, func(b []byte) []byte { size = int(binary.LittleEndian.Uint32(b[len(b)-8:])); return b[:len(b)-size] })
+		}, tokens, tokens, 0, true, "had no end"},
+		{"only unsealed", func(t *testing.T, dir string) { remove(t, dir, rundir.ManifestName) }, tokens, tokens, tokens, true, "no manifest.json"},
+		{"manifest", func(t *testing.T, dir string) { change(t, dir, rundir.ManifestName, flip(0)) }, tokens, tokens, tokens, true, "no manifest.json"},
+		{"index", func(t *testing.T, dir string) { change(t, dir, idx, flip(400)) }, tokens, tokens, -1, false, "corrupt"},
+		{"index gone", func(t *testing.T, dir string) { remove(t, dir, idx) }, tokens, 0, 0, false, "made from the stream"},
+		{"payload", func(t *testing.T, dir string) { change(t, dir, tensors.StreamName, flip(-2)) }, tokens, tokens, tokens, false, "cannot be read of the stream"},
+		{"stream cut", func(t *testing.T, dir string) { change(t, dir, tensors.StreamName, cut(1)) }, tokens - 1, tokens - 1, tokens - 1, false, "last commit"},
+		{"tokens cut", func(t *testing.T, dir string) { change(t, dir, rundir.TokensName, cut(100)) }, tokens, tokens, 0, true, "made from the index"},
+		{"metadata", func(t *testing.T, dir string) { change(t, dir, rundir.MetadataName, flip(0)) }, tokens, tokens, tokens, true, "made anew with what is certain"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := sealed(t)
+			c.damage(t, dir)
+			what, err := Repair(dir, "test")
+			check(t, err)
+			if !strings.Contains(strings.Join(what, "\n"), c.says) {
+				t.Errorf("it says %q", what)
+			}
+			v, err := tensors.Verify(dir)
+			check(t, err)
+			if v.Sealed != true || v.Packets != c.packets || c.name != "index" && v.Tokens != int64(c.tokens) || v.OK != c.ok {
+				t.Errorf("%+v", v)
+			}
+			for _, f := range v.Findings {
+				if f.Kind == tensors.Unsealed || f.Kind == tensors.Damage && c.name != "payload" {
+					t.Errorf("still: %s", f.What)
+				}
+			}
+			checkValues(t, dir)
+			if texts := textsIn(t, dir); c.texts >= 0 && texts != c.texts {
+				t.Errorf("%d tokens have their text, want %d", texts, c.texts)
+			}
+			m, err := rundir.ReadMetadata(dir)
+			if err != nil || len(m.Repaired) != 1 || m.Lossy == c.ok || m.RunID != filepath.Base(dir) {
+				t.Errorf("metadata %+v, %v", m, err)
+			}
+			if c.name == "payload" {
+				return // stays damaged
+			}
+			if again, err := Repair(dir, "test"); err != nil || len(again) > 0 {
+				t.Errorf("a second repair: %q, %v", again, err)
+			}
+		})
+	}
+}
+
+// checkValues compares every value that can be read with what was recorded.
+func checkValues(t *testing.T, dir string) {
+	t.Helper()
+	r, err := stream.Open(filepath.Join(dir, tensors.StreamName))
+	check(t, err)
+	defer r.Close()
+	at := 0
+	for i, p := range r.Packets() {
+		values, err := r.Float32(p, nil)
+		if errors.Is(err, stream.ErrCorrupt) {
+			at++
+			continue
+		}
+		check(t, err)
+		for j, v := range values {
+			if int(v) != at*8+j {
+				t.Fatalf("packet %d holds %v", i, values)
+			}
+		}
+		if len(values) != 8 || p.Name != "l_out-0" {
+			t.Errorf("packet %d: %q of %d", i, p.Name, len(values))
+		}
+		at++
+	}
+}
+
+// textsIn counts the tokens that have a text, which must be their own.
+func textsIn(t *testing.T, dir string) (n int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, rundir.TokensName))
+	check(t, err)
+	var file struct{ Tokens []rundir.TokenRecord }
+	check(t, json.Unmarshal(data, &file))
+	for _, token := range file.Tokens {
+		if token.ID != 100+int32(token.Index%4) || token.Text != "" && token.Text != string(rune('a'+token.Index%4)) {
+			t.Errorf("token %+v", token)
+		}
+		if token.Text != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRepairNothing(t *testing.T) {
+	dir := sealed(t)
+	before, err := os.ReadFile(filepath.Join(dir, rundir.ManifestName))
+	check(t, err)
+	what, err := Repair(dir, "test")
+	after, _ := os.ReadFile(filepath.Join(dir, rundir.ManifestName))
+	if err != nil || len(what) > 0 || !bytes.Equal(before, after) {
+		t.Errorf("%q, %v", what, err)
+	}
+}
+
+// Segments are repaired one by one, and the run is sealed around them.
+func TestRepairSegments(t *testing.T) {
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	for n := range 2 {
+		s, err := d.Segment(n + 1)
+		check(t, err)
+		fill(t, s)
+	}
+	second := filepath.Join(d.Path(), rundir.SegmentName(2))
+	remove(t, second, rundir.ManifestName, rundir.TokensName)
+	if _, err := Repair(d.Path(), "test"); !errors.Is(err, rundir.ErrInUse) {
+		t.Fatalf("a run that is being written: %v", err)
+	}
+	unlock(t, d)
+	what, err := Repair(d.Path(), "test")
+	check(t, err)
+	v, err := tensors.Verify(d.Path())
+	check(t, err)
+	if !v.Sealed || v.Packets != 2*tokens || !strings.Contains(strings.Join(what, "\n"), rundir.SegmentName(2)+": ") {
+		t.Errorf("%q: %+v", what, v)
+	}
+	for _, f := range v.Findings {
+		if f.Kind == tensors.Damage || f.Kind == tensors.Unsealed {
+			t.Errorf("still: %s", f.What)
+		}
+	}
+}
+
+// unlock seals a directory, and takes the seal away: it is as a writer leaves it that has ended.
+func unlock(t *testing.T, d *rundir.Dir) {
+	t.Helper()
+	check(t, d.Seal())
+	remove(t, d.Path(), rundir.ManifestName)
+}

@@ -1,0 +1,100 @@
+package repair
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// tokens writes the tokens file anew from the index where it is not there, was changed, or tells of other tokens than a repaired
+// index. Texts stand in the old file alone: a token whose id stood there gets its own, as far as that file can be believed.
+func (r *run) tokens(s *stream.Reader, repaired bool) error {
+	path := filepath.Join(r.path, rundir.TokensName)
+	_, err := os.Stat(path)
+	there := err == nil
+	if there && !repaired && !r.changed[rundir.TokensName] && readable(path) {
+		return nil
+	}
+	texts := map[int32]rundir.TokenRecord{}
+	var seconds float64
+	if there {
+		if !r.changed[rundir.TokensName] {
+			texts, seconds = textsOf(path)
+		}
+		aside, err := r.dir.PutAside(rundir.TokensName)
+		if err != nil {
+			return err
+		}
+		r.say("%s is %s now", rundir.TokensName, aside)
+	}
+	w, err := rundir.NewTokensWriter(r.dir)
+	if err != nil {
+		return err
+	}
+	defer w.Discard()
+	total, mute := 0, 0
+	for e := range s.Executions() {
+		for i := range e.Rows {
+			row := &e.Rows[i]
+			if row.Phase == ggmlhooks.PhaseSetup || row.Index < 0 {
+				continue
+			}
+			text, known := texts[row.Token]
+			if total++; !known {
+				mute++
+			}
+			if err := w.Append(record(e.Ctx, row, text)); err != nil {
+				return err
+			}
+		}
+	}
+	r.say("%s is made from the index: %d tokens, of which %d have no text", rundir.TokensName, total, mute)
+	return w.Close(time.Duration(seconds * float64(time.Second)))
+}
+
+func record(ctx uint32, row *ggmlhooks.Row, text rundir.TokenRecord) rundir.TokenRecord {
+	t := rundir.TokenRecord{
+		Index: row.Index, ID: row.Token, Text: text.Text, Bytes: text.Bytes, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx,
+	}
+	t.SetSeqs(row.Seqs)
+	if row.Request != ggmlhooks.RequestUnknown {
+		t.Request = &row.Request
+	}
+	return t
+}
+
+func readable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = tensors.ReadTokens(f, nil)
+	return err == nil
+}
+
+// textsOf reads the texts of a tokens file by token id, as far as it can be read.
+func textsOf(path string) (texts map[int32]rundir.TokenRecord, seconds float64) {
+	texts = map[int32]rundir.TokenRecord{}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return texts, 0
+	}
+	var file struct {
+		Tokens  []rundir.TokenRecord `json:"tokens"`
+		Seconds float64              `json:"capture_duration_seconds"`
+	}
+	if json.Unmarshal(data, &file) != nil {
+		return texts, 0
+	}
+	for _, t := range file.Tokens {
+		texts[t.ID] = t
+	}
+	return texts, file.Seconds
+}
