@@ -157,6 +157,9 @@ func TestSampledSlices(t *testing.T) {
 		}
 		seeds[p.SampleSeed] = true
 		indices := ggmlhooks.SampleIndices(nil, p.SampleSeed, p.SampleTotal, ggmlhooks.SampleSize(p.SampleTotal, 0.07))
+		if !slices.Equal(indices, p.AppendIndices(nil)) {
+			t.Fatalf("%v: the packet says that its elements are %v, want %v", keyOf(p), p.AppendIndices(nil), indices)
+		}
 		if len(values) != len(indices) {
 			t.Fatalf("%v: %d elements, want %d", keyOf(p), len(values), len(indices))
 		}
