@@ -25,7 +25,7 @@ func (r *Reader) borrow() *scratch {
 }
 
 // ReadInto appends the packet's element bytes, decoded, to dst[:0] and returns it. Header and checksum are verified. It makes
-// one read of the file, and no allocation once dst is large enough.
+// one read of the file, and no allocation once dst is large enough. Lease does without the copy.
 func (r *Reader) ReadInto(p *Packet, dst []byte) ([]byte, error) {
 	s := r.borrow()
 	defer r.scratch.Put(s)
@@ -85,10 +85,16 @@ func (r *Reader) payload(p *Packet, s *scratch) ([]byte, error) {
 		}
 		return nil, err
 	}
-	payload := s.packed[head:]
+	return r.verified(p, s.packed)
+}
+
+// verified takes a whole packet of the stream apart and compares it with what the index says.
+func (r *Reader) verified(p *Packet, packet []byte) ([]byte, error) {
+	head := packetHeader + len(p.Name)
+	payload := packet[head:]
 	switch {
-	case int(binary.BigEndian.Uint16(s.packed)) != len(p.Name) || int64(binary.BigEndian.Uint32(s.packed[2:])) != p.Stored ||
-		string(s.packed[packetHeader:head]) != p.Name:
+	case int(binary.BigEndian.Uint16(packet)) != len(p.Name) || int64(binary.BigEndian.Uint32(packet[2:])) != p.Stored ||
+		string(packet[packetHeader:head]) != p.Name:
 		return nil, fmt.Errorf("%w: its header is not what the index says", ErrCorrupt)
 	case r.index != nil && checksum(payload) != p.CRC:
 		return nil, fmt.Errorf("%w: checksum of the payload", ErrCorrupt)

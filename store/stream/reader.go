@@ -32,7 +32,8 @@ type Reader struct {
 	assumed string
 	damage  []error
 	scratch sync.Pool // *scratch
-	joined            // parts is nil but in a reader of Join
+	mapping mapping
+	joined  // parts is nil but in a reader of Join
 }
 
 // Open opens the stream at path and its index beside it. A stream without index is ErrNoIndex. Corruption in the middle of
@@ -240,5 +241,6 @@ func (r *Reader) Close() error {
 	}
 	f := r.file
 	r.file = nil
+	r.mapping.close()
 	return f.Close()
 }
