@@ -160,12 +160,12 @@ func (s *shape) tokens() error {
 	return nil
 }
 
-// weights: nothing multiplies whole numbers, or numbers of eight bytes.
+// weights: nothing multiplies whole numbers, numbers of eight bytes, or the types that a product's other side is rounded to.
 func (f *File) weights() error {
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
 		switch t.Type {
-		case I8, I16, I64, F64:
+		case I8, I16, I64, F64, Q8_1, Q8_K:
 		case I32:
 			if strings.Contains(t.Name, "tid2eid") { // a table of experts
 				continue

@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for i, typ := range []Type{I8, I16, I32, I64, F64} {
+	for i, typ := range []Type{I8, I16, I32, I64, F64, Q8_1, Q8_K} {
 		f := checkable()
 		f.Tensors[0].Name, f.Tensors[0].Type = []string{"blk.0.ssm_d", "output.weight", "output_norm.bias"}[i%3], typ
 		if err := f.Check(); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), typ.String()) {
