@@ -182,6 +182,20 @@ func TestContextShift(t *testing.T) {
 	}
 }
 
+// TestTokensOfCachedPrompt goes on from a prompt cache with the same prompt, and with one token more: what is decoded of either is prompt.
+func TestTokensOfCachedPrompt(t *testing.T) {
+	common := []string{"-n", "4", "--temp", "0", "-t", "1", "--ignore-eos", "--prompt-cache", filepath.Join(t.TempDir(), "cache")}
+	for i, test := range []struct {
+		prompt          string
+		prefill, decode int
+	}{{"func main() {", 6, 3}, {"func main() {", 1, 3}, {"func main() { x", 2, 3}} {
+		tokens := record(t, residual, append(common, "-p", test.prompt)...).tokens
+		if p, d := rows(tokens, "prefill"), rows(tokens, "decode"); p != test.prefill || d != test.decode {
+			t.Errorf("run %d: %d tokens of prompt and %d generated, want %d and %d", i, p, d, test.prefill, test.decode)
+		}
+	}
+}
+
 func TestTokensOfCLI(t *testing.T) {
 	c := tapped(t, residual, "llama-cli", "-m", testenv.Model(t), "-p", "func main() {", "-n", "6", "--temp", "0", "-t", "1", "-st", "-lv", "5").sealed(t)
 	wantPlain(t, c)

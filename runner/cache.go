@@ -81,7 +81,7 @@ func (r *run) matchCache(tokens []llama.Token) error {
 	}
 	c.before = false // as llama-completion: a prompt that goes on where the cache ends is not saved
 	r.pos = llama.Pos(match - 1)
-	err := r.decode(c.tokens[match-1:])
+	err := r.decodeWith(c.tokens[match-1:], match == len(tokens)) // a recording takes a token behind logits for a generated one
 	r.pos = 0
 	if err != nil {
 		return fmt.Errorf("--prompt-cache %s: %w: delete it or give another name", c.path, err)

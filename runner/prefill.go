@@ -115,10 +115,13 @@ func (r *run) decodePrompt(part []llama.Token, final bool) error {
 }
 
 // decode decodes tokens behind those before, with logits for the last one.
-func (r *run) decode(tokens []llama.Token) error {
+func (r *run) decode(tokens []llama.Token) error { return r.decodeWith(tokens, true) }
+
+// decodeWith decodes tokens behind those before; output asks for the logits of the last one.
+func (r *run) decodeWith(tokens []llama.Token, output bool) error {
 	r.batch.Reset()
 	for i, token := range tokens {
-		if err := r.batch.Add(token, r.pos+llama.Pos(i), i == len(tokens)-1, 0); err != nil {
+		if err := r.batch.Add(token, r.pos+llama.Pos(i), output && i == len(tokens)-1, 0); err != nil {
 			return err
 		}
 	}
