@@ -103,6 +103,12 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 	if len(e.torn) > 0 {
 		e.note("of %s pieces are missing in the capture; tensors that lack one are left out", listed(slices.Sorted(maps.Keys(e.torn))))
 	}
+	if len(e.rebuilt) > 0 {
+		e.note("the index was repaired: of some rows of %s type and shape are assumed, and tokens unknown", listed(slices.Sorted(maps.Keys(e.rebuilt))))
+	}
+	if assumed := run.Stream.Assumed(); assumed != "" {
+		e.note("%s", assumed)
+	}
 	if derived {
 		err = e.remember()
 	}

@@ -46,9 +46,6 @@ var batches = []batch{
 	{5, 0, 5, []int32{0, 1}, ggmlhooks.PhaseDecode, true},
 }
 
-// tokenCount is the number of tokens in batches.
-const tokenCount = 7
-
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

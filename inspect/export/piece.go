@@ -57,7 +57,9 @@ type source struct {
 	run    *tensors.Run
 	ctx    context.Context
 	choose *Selection
-	torn   map[string]bool // tensors of which pieces are missing; filled by each
+	// Filled by each:
+	torn    map[string]bool // tensors of which pieces are missing
+	rebuilt map[string]bool // tensors of which type, shape and tokens are not known, because the index was lost
 
 	chosen map[tensorKey]bool
 	open   map[tensorKey]*piece // tensors in pieces, of which more come
@@ -73,7 +75,7 @@ type tensorKey struct {
 
 // each calls fn with every chosen piece; it is valid during the call.
 func (s *source) each(fn func(*piece) error) error {
-	s.chosen, s.open, s.execs, s.torn = map[tensorKey]bool{}, map[tensorKey]*piece{}, map[uint64][]ggmlhooks.Row{}, map[string]bool{}
+	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{}, map[uint64][]ggmlhooks.Row{}, map[string]bool{}, map[string]bool{}
 	for i, p := range s.run.Stream.Packets() {
 		if i%256 == 0 && s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
@@ -128,7 +130,12 @@ func (s *source) take(i int, p *stream.Packet, fn func(*piece) error) error {
 // hand finds out whose a piece's rows are, and hands it on if any is chosen.
 func (s *source) hand(p *piece, fn func(*piece) error) error {
 	p.rows = s.spare[:0]
-	known := s.rowsOf(p.Exec)
+	var known []ggmlhooks.Row
+	if p.Rebuilt {
+		s.rebuilt[p.Name] = true
+	} else {
+		known = s.rowsOf(p.Exec)
+	}
 	for i := range p.Layout.Rows {
 		r := rowOf(p, known, i)
 		if s.choose.row(&r) {

@@ -32,7 +32,7 @@ func open(format string, w io.Writer) (writer, error) {
 	return NewParquet(w, schemaOfTest)
 }
 
-// fill fills a batch with rows first to end-1: every third has nulls, lists are of 0 to 4 elements, the last kilobytes long.
+// fill fills a batch with rows first to end-1: every third has nulls, lists are of 0 to 4 elements, or of up to 32400.
 func fill(t *testing.T, b *Batch, first, end int) {
 	t.Helper()
 	b.Reset()
@@ -46,7 +46,7 @@ func fill(t *testing.T, b *Batch, first, end int) {
 		b.Int(2, math.MaxUint32-int64(i))
 		b.Ints(5, []int64{1, 2, 3, int64(i)}[:i%5])
 		if i%4 != 0 {
-			values := make([]float32, (i%7)*(i%7)*(i%7)*1000)
+			values := make([]float32, (i%7)*(i%7)*(i%7)*150)
 			for k := range values {
 				values[k] = float32(i) + float32(k)/1024
 			}
@@ -93,7 +93,7 @@ for i, r in enumerate(t.to_pylist()):
     assert r["i"] == (None if null else -i) and r["l"] == i << 40 and r["u"] == 2**32 - 1 - i, r
     assert r["b"] == (None if null else (-i) % 2**64) and r["t"] == (None if null else "größe"[:i % 5]), r
     assert r["d"] == [1, 2, 3, i][:i % 5]
-    assert r["f"] == (None if i % 4 == 0 else [i + k / 1024 for k in range((i % 7) ** 3 * 1000)]), i
+    assert r["f"] == (None if i % 4 == 0 else [i + k / 1024 for k in range((i % 7) ** 3 * 150)]), i
     n += 1
 assert n == 40, n
 if form == "parquet":
@@ -161,7 +161,7 @@ func TestFullDisk(t *testing.T) {
 		if err := once(&whole); err != nil {
 			t.Fatal(err)
 		}
-		for room := 0; room < whole.Len(); room += 1 + whole.Len()/200 {
+		for room := 0; room < whole.Len(); room += 1 + whole.Len()/60 {
 			to := limited(room)
 			if err := once(&to); !errors.Is(err, errFull) {
 				t.Fatalf("%s: room for %d of %d bytes: %v", format, room, whole.Len(), err)
