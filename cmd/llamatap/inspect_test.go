@@ -35,7 +35,7 @@ func foreignStream(t *testing.T) string {
 // TestReadingCommandErrors holds the messages for wrong use of inspect, cat and verify, with their exit status.
 func TestReadingCommandErrors(t *testing.T) {
 	stream := foreignStream(t)
-	run := map[string]func([]string) error{"inspect": runInspect, "cat": runCat, "verify": runVerify}
+	run := map[string]func([]string) error{"inspect": runInspect, "cat": runCat, "verify": runVerify, "export": runExport}
 	for _, c := range []struct {
 		line string
 		code int
@@ -60,6 +60,17 @@ func TestReadingCommandErrors(t *testing.T) {
 		{"cat x --tensor l --ctx -1", 2, `--ctx "-1": give the number of a context, from 0`},
 		{"cat " + stream + " --tensor layer2", 1, stream + `: no tensor "layer2": there are layer1`},
 		{"inspect " + stream + " --tensor layer2", 1, stream + `: no tensor "layer2": there are layer1`},
+		{"export x", 2, "no form: give one with --to, of [npy safetensors parquet arrow strap dataset]"},
+		{"export x --to csv", 2, `--to "csv": use one of [npy safetensors parquet arrow strap dataset]`},
+		{"export x --to npy --layer two", 2, `--layer: layer list "two": "two" is neither a layer nor a range such as 0-3`},
+		{"export x --to npy --component mpl", 2, `--component: unknown component "mpl": use one of [`},
+		{"export x --to npy --phase now", 2, `--phase: unknown phase "now"`},
+		{"export x --to npy --token 1,3:1", 2, `--token "3:1": give a token index from 0, or A:B with B above A (B itself is left out)`},
+		{"export x --to npy --seq a", 2, `--seq "a": give numbers of sequences, from 0`},
+		{"export x --to strap --codec q", 2, `--codec "q": STRAP-LLM reads none, lz4 and zstd`},
+		{"export x --to dataset --shard-mb -1", 2, "--shard-mb -1: give a size in MB, from 1"},
+		{"export " + stream + " --to npy", 1, "a stream outside of a run directory: say with -o where the export goes"},
+		{"export " + stream + " --to npy --tensor layer2 -o " + filepath.Join(t.TempDir(), "x"), 1, stream + ": nothing is chosen; there are layers none, components other"},
 		{"cat " + stream + " --tensor layer1 -o /no/such/folder/x", 1, "cannot write /no/such/folder/x: "},
 	} {
 		args := strings.Fields(c.line)
