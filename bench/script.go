@@ -102,11 +102,11 @@ func asList(v any) []any {
 func ReadScript(path string) (*Script, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the script: %w", err)
+		return nil, fmt.Errorf("read the script: %w: give a YAML file with scenarios", err)
 	}
 	var s Script
 	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("script %s: %s", path, strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
+		return nil, fmt.Errorf("script %s: %s: correct it, docs/BENCH.md lists the keys", path, strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
 	}
 	if len(s.Scenarios) == 0 {
 		return nil, fmt.Errorf("script %s has no scenarios: write the key scenarios with at least one below it", path)

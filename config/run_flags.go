@@ -121,7 +121,11 @@ func unknownRunFlag(fs *flag.FlagSet, name string) error {
 	if near := nearest(strings.TrimLeft(name, "-"), known); near != "" {
 		return fmt.Errorf("unknown flag %s: did you mean %s? --help lists all", dashed(name), dashed(near))
 	}
-	return fmt.Errorf("unknown flag %s: --help lists the flags; flags of llama.cpp that are not there work with 'llamatap exec -- llama-completion'", dashed(name))
+	theirs := "llama-completion"
+	if fs.Name() == "bench" {
+		theirs = "llama-bench"
+	}
+	return fmt.Errorf("unknown flag %s: --help lists the flags; flags of llama.cpp that are not there work with 'llamatap exec -- %s'", dashed(name), theirs)
 }
 
 // shorten cuts a quoted value in an error message.

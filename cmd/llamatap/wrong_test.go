@@ -37,6 +37,9 @@ func TestWrongUse(t *testing.T) {
 		{"exec --bogus true", 2, "only flags of the tap stand before the program"},
 		{"exec -- no-such-program", 127, "give its path, or the name of one of llama.cpp's own programs"},
 		{"exec --tap-preset max --tap-config " + t.TempDir() + " -- true", 2, "is a directory: give a YAML file"},
+		{"bench --bogus", 2, "'llamatap exec -- llama-bench'"},
+		{"bench -f " + t.TempDir(), 2, "is a directory: give a YAML file"},
+		{"bench -f " + file, 2, "has no scenarios: write the key scenarios"},
 		{"ctl", 2, "usage: llamatap ctl RUNDIR"},
 		{"doctor extra", 2, "'llamatap doctor --help' shows how"},
 	} {
