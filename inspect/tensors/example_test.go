@@ -1,0 +1,113 @@
+package tensors
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// TestExampleReader lets examples/reader.py, which knows nothing of our code, read the fixture, and compares names, layers, tokens, positions
+// and every value with what cat writes. The file stays what it is said to be: 60 lines at most, on NumPy alone.
+func TestExampleReader(t *testing.T) {
+	testenv.NeedPython(t, "numpy")
+	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
+	text, err := os.ReadFile(script)
+	check(t, err)
+	if n := strings.Count(string(text), "\n"); n > 60 {
+		t.Errorf("the example has %d lines", n)
+	}
+	f := fixture{}
+	r := f.open(t)
+	type array struct {
+		Layer             int
+		Tokens, Positions []int64
+		Shape             []int64
+		Values            []float64
+		Mapped            bool
+	}
+	var got map[string]array
+	const collect = `
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, reader
+found = {}
+for t in reader.tensors(sys.argv[2]):
+    if t.tokens is not None and not t.piece: found.setdefault(t.name, []).append(t)
+def join(part): return np.concatenate([getattr(t, part) for t in part_of]).tolist()
+out = {}
+for name, part_of in found.items():
+    a = np.concatenate([t.array for t in part_of])
+    out[name] = dict(layer=part_of[0].layer, tokens=join("tokens"), positions=join("positions"), shape=a.shape,
+        values=a.astype(np.float64).ravel().tolist(), mapped=not any(t.array.flags.owndata or t.array.flags.writeable for t in part_of))
+print(json.dumps(out))`
+	python(t, &got, collect, filepath.Dir(script), filepath.Join(f.dir, StreamName))
+	for name, layer := range map[string]int{"l_out-0": 0, "l_out-1": 1, "Qcur-0#2": 0, "kq-0": 0} {
+		s, err := r.Slice(SliceOptions{Tensor: name})
+		check(t, err)
+		_, _, values := sliceJSON(t, r, SliceOptions{Tensor: name})
+		a := got[name]
+		if a.Layer != layer || !equalText(a.Shape, s.Shape) || !equalText(a.Tokens, s.Labels()) || !equalText(a.Positions, s.Labels()) ||
+			!equalText(a.Values, values) || !a.Mapped {
+			t.Errorf("%s: the example reads %+v", name, a)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("the example found %d whole tensors of tokens", len(got))
+	}
+}
+
+// TestExampleReaderTypes compares the element types that the fixture does not have.
+func TestExampleReaderTypes(t *testing.T) {
+	testenv.NeedPython(t, "numpy")
+	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
+	for _, dtype := range []codec.DType{codec.F32, codec.BF16} {
+		r := exampleCapture(t, stream.Options{DType: dtype})
+		var got []float64
+		python(t, &got, `
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import reader
+print(json.dumps([float(v) for t in reader.tensors(sys.argv[2]) for v in t.array.ravel()]))`, filepath.Dir(script), r.Path)
+		_, _, want := sliceJSON(t, r, SliceOptions{Tensor: "l_out-0"})
+		if !equalText(narrowed(got), narrowed(want)) { // JSON of cat has the shortest digits that tell float32 values apart
+			t.Errorf("%v: the example reads %v, cat %v", dtype, got, want)
+		}
+	}
+}
+
+// equalText compares what prints the same: lists of numbers of different types.
+func equalText(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+func narrowed(values []float64) (out []float32) {
+	for _, v := range values {
+		out = append(out, float32(v))
+	}
+	return out
+}
+
+// exampleCapture writes a stream of two tokens with one tensor, and opens it.
+func exampleCapture(t *testing.T, o stream.Options) *Run {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), StreamName)
+	w, err := stream.Create(path, o)
+	check(t, err)
+	e := stream.Execution{Exec: 1, Graph: 1, Phase: ggmlhooks.PhasePrefill}
+	for token := range int64(2) {
+		e.Rows = append(e.Rows, ggmlhooks.Row{Index: token, Token: 300, Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
+	}
+	check(t, w.AppendExecution(&e))
+	append1(t, w, stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, Exec: 1,
+		Graph: 1, Phase: e.Phase, NE: [4]int64{3, 2, 1, 1}, TokenCount: 2}, []float32{1, -2.5, 3e-5, 70000, 0, 1.0 / 3})
+	check(t, w.Close())
+	r, err := Open(path)
+	check(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
