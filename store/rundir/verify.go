@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -80,6 +81,11 @@ func ReadManifest(path string) (Manifest, error) {
 		return m, err
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("read %s: %w", ManifestName, err)
+	}
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields() // a damaged key would leave out what it names
+	if err := strict.Decode(new(Manifest)); err != nil && m.Version == ManifestVersion {
 		return m, fmt.Errorf("read %s: %w", ManifestName, err)
 	}
 	if m.Version != ManifestVersion {
