@@ -146,9 +146,10 @@ func (s *sink) stopped() *rundir.Stopped {
 	return stopped
 }
 
-// endsProgram tells whether the program ends with the recording: where the request itself was wrong, and where the user wants it.
+// endsProgram tells whether the program ends with the recording: where the request itself was wrong, or a run cannot be gone on with, and
+// where the user wants it.
 func (s *sink) endsProgram(err error) bool {
-	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.o.Tap.OnFailure == config.FailureStop
+	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.o.Resume != nil && s.current == nil || s.o.Tap.OnFailure == config.FailureStop
 }
 
 // warn tells the user at once that recording has ended and the program has not.
