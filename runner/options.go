@@ -32,6 +32,8 @@ type Options struct {
 	Stderr io.Writer
 	// Progress shows bars on Stderr while the model loads and a long prompt is decoded. It is for terminals.
 	Progress bool
+	// Seed, unless it is 0, is where RunPrompts takes seeds from that would be random, another for each prompt, so that it can be repeated.
+	Seed uint32
 }
 
 // Finish is why generation ended.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -48,6 +49,9 @@ func (p *prompts) prepare(s *slot) (err error) {
 	}
 	cfg := s.request.Settings
 	s.sampling = modelSampling(cfg, p.model, p.Stderr)
+	if p.Seed != 0 && s.sampling.Seed == config.RandomSeed {
+		s.sampling.Seed = rand.New(rand.NewPCG(uint64(p.Seed), uint64(s.order))).Uint32N(config.RandomSeed)
+	}
 	if s.sampler, err = newSampler(p.model.Vocab(), &s.sampling, cfg.Escape); err != nil {
 		return err
 	}

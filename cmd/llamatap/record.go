@@ -65,14 +65,15 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	}
 	var o session.Options
 	if recorders.Checkpoint.Every > 0 || before != nil {
-		seed := seedArgs(cfg, before)
-		args, rest = slices.Concat(args, seed), slices.Concat(rest, seed)
+		seed, seedArgs := chooseSeed(cfg, before)
+		args, rest = slices.Concat(args, seedArgs), slices.Concat(rest, seedArgs)
 		if cfg, err = parseRun(rest); err != nil {
 			return err
 		}
 		if o.Repeat, err = repeat(cfg, args); err != nil {
 			return err
 		}
+		o.Repeat.Seed = seed
 	}
 	if before != nil {
 		if err := before.check(recorders, cfg); err != nil {
@@ -82,6 +83,9 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	}
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if o.Repeat.Seed != 0 {
+		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
+	}
 	return recordAs(o, recorders, append([]string{"run"}, args...))
 }
 

@@ -185,31 +185,20 @@ func fingerprint(path string) (string, error) {
 	return gguf.Fingerprint(file, info.Size())
 }
 
-// seedArgs are what the arguments of a run lack of which checkpoints are made: a seed that would be random is chosen now, so that it can be
-// given again, or is that of the run that is gone on with.
-func seedArgs(cfg *config.Run, before *resumption) []string {
+// chooseSeed settles what random seeds are taken from, in a run of which checkpoints are made: it must be the same when the run is gone on
+// with. A single prompt is given it as its seed. Prompts of a file must not all have the same one; to them it is where theirs come from.
+func chooseSeed(cfg *config.Run, before *resumption) (seed uint32, args []string) {
 	if cfg.Seed != config.RandomSeed {
-		return nil
+		return 0, nil
 	}
-	seed := rand.Uint32N(config.RandomSeed)
-	if before != nil {
-		seed = before.seed()
+	seed = 1 + rand.Uint32N(config.RandomSeed-1)
+	if before != nil && before.checkpoint.Run.Seed != 0 {
+		seed = before.checkpoint.Run.Seed
 	}
-	return []string{"-s", strconv.FormatUint(uint64(seed), 10)}
-}
-
-// seed is that of the run; config.RandomSeed where the checkpoint does not tell.
-func (r *resumption) seed() uint32 {
-	before := &config.Tap{}
-	rest, err := before.Parse(r.checkpoint.Run.Args)
-	if err != nil {
-		return config.RandomSeed
+	if cfg.PromptsFile != "" {
+		return seed, nil
 	}
-	cfg, err := parseRun(rest)
-	if err != nil {
-		return config.RandomSeed
-	}
-	return cfg.Seed
+	return seed, []string{"-s", strconv.FormatUint(uint64(seed), 10)}
 }
 
 // repeat is what a checkpoint of llamatap run must hold.

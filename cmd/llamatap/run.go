@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -193,12 +194,21 @@ func signalStatus(err error, told bool) error {
 	return err
 }
 
+// seedVariable is how the collector tells the model's process where to take random seeds from.
+const seedVariable = "LLAMATAP_REPEAT_SEED"
+
+// repeatSeed is what the collector told this process, or 0.
+func repeatSeed() uint32 {
+	seed, _ := strconv.ParseUint(os.Getenv(seedVariable), 10, 32)
+	return uint32(seed)
+}
+
 // runPrompts is runModel for a file of prompts. Results on a terminal leave no room for a bar.
 func runPrompts(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.RunPrompts(ctx, runner.Options{
-		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Config: cfg, Seed: repeatSeed(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())) && (cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
 	})
 	begun := result.Elapsed > 0

@@ -19,6 +19,7 @@ type Repeat struct {
 	Args    []string // of llamatap run
 	Folder  string   // in which they were given
 	Model   string   // fingerprint of the model's file
+	Seed    uint32   // that was chosen for it where it asked for a random one; else 0
 }
 
 // checkpoints notes where a run could be gone on from. Tokens are told to it by the goroutine that records; what is written is written
@@ -51,7 +52,7 @@ func (c *checkpoints) begin(s *sink, g *segment, before *rundir.Checkpoint) erro
 		c.stamp.Metadata.StartTime, c.stamp.Metadata.ResumeCount = before.Metadata.StartTime, before.Metadata.ResumeCount+1
 	}
 	c.stamp.Run = rundir.CheckpointRun{
-		Dir: dir, Program: s.o.Repeat.Program, Args: s.o.Repeat.Args, Folder: s.o.Repeat.Folder, Model: s.o.Repeat.Model,
+		Dir: dir, Program: s.o.Repeat.Program, Args: s.o.Repeat.Args, Folder: s.o.Repeat.Folder, Model: s.o.Repeat.Model, Seed: s.o.Repeat.Seed,
 		Settings: Settings(s.o.Tap), Llama: s.o.Llama.Version,
 	}
 	if s.o.Tap.RedactText {

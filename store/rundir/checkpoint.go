@@ -46,6 +46,7 @@ type CheckpointRun struct {
 	Settings map[string]any  `json:"settings"` // of the tap, by key
 	Model    string          `json:"model_fingerprint,omitempty"`
 	Llama    string          `json:"llama"`
+	Seed     uint32          `json:"seed,omitempty"`    // that was chosen where a random one was asked for
 	Changed  bool            `json:"changed,omitempty"` // by commands while it ran: it cannot be repeated
 	Synced   json.RawMessage `json:"synced,omitempty"`  // sizes and counts of stream and index that are on the disk
 }
