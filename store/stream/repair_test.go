@@ -203,3 +203,32 @@ func TestRepairBoth(t *testing.T) {
 		t.Errorf("%d packets, %d rebuilt, gaps %+v, want one of %d bytes", known, rebuilt, r.Gaps(), size)
 	}
 }
+
+// Whatever an index holds, what a repair leaves can be opened, and needs no other.
+func FuzzRepair(f *testing.F) {
+	stream, index := newCapture(2, 3).files(f, Options{Workers: 1, Codec: codec.LZ4})
+	f.Add(index, false)
+	f.Add(index[:300], true)
+	f.Fuzz(func(t *testing.T, index []byte, repair bool) {
+		if repair {
+			index = reseal(index)
+		}
+		path := t.TempDir() + "/a.stream"
+		writeFiles(t, path, stream, append([]byte{}, index...))
+		if _, err := Repair(path, Assumed{}); err != nil {
+			if !errors.Is(err, ErrVersion) {
+				t.Fatal(err)
+			}
+			return
+		}
+		r, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if err := errors.Join(r.Damage()...); err != nil {
+			t.Fatalf("after a repair: %v", err)
+		}
+		readEverything(t, r)
+	})
+}
