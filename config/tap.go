@@ -63,6 +63,7 @@ type Tap struct {
 	MinFree       MinFree
 	Sync          Sync
 	Checkpoint    Checkpoint
+	Sink          string // of what is recorded, beside the files; "": none
 	Resume        string // the run to go on with, ResumeNewest, or "": a new one
 	RedactText    bool   // no text of prompts and tokens in any file
 	ConfigFile    string // "" when none was given

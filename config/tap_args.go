@@ -54,7 +54,7 @@ func valueAfter(o *option, next []string) (value string, taken bool, err error) 
 	if len(next) == 0 {
 		return "", false, fmt.Errorf("%s needs a value: %s=%s", o.flag(), o.flag(), o.form)
 	}
-	if strings.HasPrefix(next[0], "-") {
+	if strings.HasPrefix(next[0], "-") && next[0] != "-" {
 		return "", false, fmt.Errorf("%s needs a value, and %q looks like another flag: write %s=%s", o.flag(), next[0], o.flag(), o.form)
 	}
 	return next[0], true, nil

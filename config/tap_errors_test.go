@@ -40,6 +40,9 @@ func TestErrors(t *testing.T) {
 			`--tap-checkpoint-every: a run that may drop tensors cannot be resumed as it was: use --tap-overflow block`},
 		{"checkpoints of segments", "--tap-layers 1 --tap-checkpoint-every 9 --tap-segment 1G", world{},
 			`--tap-checkpoint-every: a run in segments is not resumed, its sealed segments are results: leave out --tap-segment, or the checkpoints`},
+		{"sink", "--tap-layers 1 --tap-sink tcp:1", world{}, `--tap-sink: sink "tcp:1": write unix:PATH, fd:N or -`},
+		{"sink of the program", "--tap-layers 1 --tap-sink fd:2", world{},
+			`--tap-sink: sink "fd:2": descriptors 0 to 2 are the program's: open another one, such as fd:3 with 3>file`},
 		{"sync policy", "--tap-layers 1 --tap-sync often", world{}, `--tap-sync: unknown sync policy "often": use none, interval, token`},
 		{"sync time", "--tap-layers 1 --tap-sync interval:1us", world{}, `--tap-sync: sync "interval:1us": write a time from 10ms to 1h0m0s, such as interval:200ms`},
 		{"sync token time", "--tap-layers 1 --tap-sync token:1s", world{}, `--tap-sync: sync "token:1s": only interval takes a time; write token`},
@@ -125,7 +128,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
-		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync, checkpoint_every, checkpoint_path, resume"
+		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync, checkpoint_every, checkpoint_path, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

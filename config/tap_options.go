@@ -52,7 +52,7 @@ func TapVariables() []string {
 }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), fileOptions())
+var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), fileOptions())
 
 func recorderOptions() []option {
 	return []option{

@@ -1,9 +1,7 @@
-"""Reads activations.stream with its index on NumPy alone: python reader.py RUN/activations.stream
-
-tensors(path) yields Tensor tuples in stream order. Arrays lie in the mapped file, nothing is copied (bf16 is widened). Runs recorded
-with --tap-codec none only; the others: llamatap export RUN --to npy. Checksums are not compared: llamatap verify does that.
-"""
-import collections, mmap, struct, sys
+"""Reads what llamatap records, on NumPy alone: python reader.py RUN/activations.stream, or, while it is recorded with
+--tap-sink unix:PATH, python reader.py unix:PATH (start this first). tensors(source) yields Tensor tuples in stream order. Arrays lie in the
+mapped file or the frame that came, nothing is copied (bf16 is widened). Runs with --tap-codec none only: else llamatap export."""
+import collections, mmap, os, socket, struct, sys
 import numpy as np
 # layer is -1 where there is none. tokens and positions are arrays, one entry per row of array, or None where its rows are no tokens;
 # a block of a large tensor, or a sample of one (piece is true), is flat.
@@ -14,46 +12,49 @@ class Fields:
     """Takes a record's payload apart."""
     def __init__(self, data): self.data, self.at = data, 0
     def bytes(self, n): self.at += n; return self.data[self.at - n:self.at]
-    def uint(self):
-        byte, = self.bytes(1)
-        return byte if byte < 128 else byte - 128 + (self.uint() << 7)
+    def uint(self): b, = self.bytes(1); return b if b < 128 else b - 128 + (self.uint() << 7)
     def int(self): n = self.uint(); return n >> 1 ^ -(n & 1)
     def string(self): return self.bytes(self.uint()).decode()
 
-def tensors(path):
-    index = open(path + ".idx", "rb").read()
-    assert index[:8] == b"\x89LTIDX\r\n" and index[8:10] == b"\1\0", f"{path}.idx: no index of version 1"
-    with open(path, "rb") as f: stream = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-    nodes, position, at = [], {}, 64
-    while at + 12 <= len(index):
-        size, kind = int.from_bytes(index[at + 4:at + 7], "little"), index[at + 7]
-        if at + 12 + size > len(index): return  # its end is being written, or was cut off
-        f, at = Fields(index[at + 12:at + 12 + size]), at + 12 + size
-        if kind == 1:
-            f.uint(); name = f.string(); f.string(); f.string(); f.uint()
-            nodes.append((name, f.int(), *f.bytes(3)[1:], f.uint()))  # layer, row kind, row dimension, context
-        elif kind == 3:
-            f.uint(); f.uint(); f.uint(); f.bytes(1); f.int(); f.int(); first = f.int()
-            for row in range(f.uint()):
-                f.bytes(2); token = first + row + f.int(); f.int(); position[token] = f.int()
-                for _ in range(f.uint()): f.int()
-        elif kind == 2: yield packet(f, stream, nodes, position)
+def frames(source):
+    """Yields a kind and bytes: B a stream begins, S bytes of the stream, X bytes of its index."""
+    if source.startswith("unix:"):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(source[5:]); server.listen(1); link = server.accept()[0].makefile("rb"); os.unlink(source[5:])
+        while len(head := link.read(5)) == 5 and head[:1] != b"E": yield head[:1], link.read(int.from_bytes(head[1:], "little"))
+    else:
+        with open(source, "rb") as f: yield b"S", mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        yield b"X", open(source + ".idx", "rb").read()
 
-def packet(f, stream, nodes, position):
+def tensors(source):
+    nodes, position, index, at, stream, base = [], {}, b"", 64, b"", 0
+    for kind, data in frames(source):
+        if kind == b"B": nodes, position, index, at, stream, base = [], {}, b"", 64, b"", 0
+        if kind == b"S": base, stream = base + len(stream), data
+        if kind == b"X": index, at = index[at:] + data if index else data, 0 if index else 64
+        while kind == b"X" and at + 12 + (size := int.from_bytes(index[at + 4:at + 7], "little")) <= len(index):
+            f, what, at = Fields(index[at + 12:at + 12 + size]), index[at + 7], at + 12 + size
+            if what == 1:
+                f.uint(); name = f.string(); f.string(); f.string(); f.uint()
+                nodes.append((name, f.int(), *f.bytes(3)[1:], f.uint()))  # layer, row kind, row dimension, context
+            elif what == 3:
+                f.uint(); f.uint(); f.uint(); f.bytes(1); f.int(); f.int(); first = f.int()
+                for row in range(f.uint()):
+                    f.bytes(2); token = first + row + f.int(); f.int(); position[token] = f.int()
+                    for _ in range(f.uint()): f.int()
+            elif what == 2: yield packet(f, stream, base, nodes, position)
+
+def packet(f, stream, base, nodes, position):
     flags = f.uint(); name, layer, rows, dim, ctx = nodes[f.uint()]
-    offset, stored = f.uint(), f.uint()
-    _, dtype, codec, _ = struct.unpack("<IBBB", f.bytes(7))
+    offset, stored = f.uint() - base, f.uint(); _, dtype, codec, _ = struct.unpack("<IBBB", f.bytes(7))
     assert codec == 0, f"{name}: compressed; use llamatap export"
-    f.uint(); f.uint(); f.uint(); execution = f.uint(); f.int()
-    ne, first, count = [f.uint() for _ in range(4)], f.int(), f.uint()
+    f.uint(); f.uint(); f.uint(); execution = f.uint(); f.int(); ne, first, count = [f.uint() for _ in range(4)], f.int(), f.uint()
     array = np.frombuffer(stream, TYPES[dtype], stored // np.dtype(TYPES[dtype]).itemsize, offset + 6 + len(name.encode()))
     if dtype == 3: array = (array.astype("<u4") << 16).view("<f4")
     if flags & 22 or dtype == 0: return Tensor(name, layer, ctx, execution, None, None, array, bool(flags & 6))
-    array = array.reshape(ne[::-1])
-    if rows == 0: return Tensor(name, layer, ctx, execution, None, None, array, False)
-    tokens, array = np.arange(first, first + count), np.moveaxis(array, 3 - dim, 0)  # tokens first
+    if rows == 0: return Tensor(name, layer, ctx, execution, None, None, array.reshape(ne[::-1]), False)
+    tokens, array = np.arange(first, first + count), np.moveaxis(array.reshape(ne[::-1]), 3 - dim, 0)  # tokens first
     while array.ndim > 1 + dim and array.shape[1] == 1: array = array[:, 0]
     return Tensor(name, layer, ctx, execution, tokens, np.array([position.get(t, -1) for t in tokens]), array, False)
-
 if __name__ == "__main__":
     for t in tensors(sys.argv[1]): print(t.name, t.layer, t.tokens, t.positions, t.array.shape, t.array.dtype)

@@ -81,16 +81,31 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 		}
 		o.Resume = before.checkpoint
 	}
+	if recorders.Sink != "" && before != nil {
+		return exitStatus{Code: 2, Err: errors.New("--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files (examples/reader.py)")}
+	}
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if o.Repeat.Seed != 0 {
 		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
 	}
+	if recorders.Sink == "-" {
+		if cfg.PromptsFile == "" || cfg.ResultsFile == "" {
+			return exitStatus{Code: 2, Err: errOwnOutput}
+		}
+		o.Command.Stdout = nil
+	}
 	return recordAs(o, recorders, append([]string{"run"}, args...))
 }
 
+// errOwnOutput refuses a consumer on the standard output of a program that writes there itself.
+var errOwnOutput = errors.New("--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or unix:PATH")
+
 // record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it cannot be gone on with.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
+	if tap.Sink == "-" {
+		return exitStatus{Code: 2, Err: errOwnOutput}
+	}
 	if tap.Resume != "" {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--tap-resume: a recording of %s cannot be gone on with; only one of llamatap run can, and others are read as far as they came", args[0])}
 	}

@@ -23,6 +23,7 @@ type segment struct {
 	tokens *rundir.TokensWriter
 	place  rundir.Segment
 	base   account // what the run had done before
+	fed    *fed    // what a consumer gets of it; nil: nothing
 
 	appended struct{ packets, source, raw, names, rows int64 } // handed to the stream
 	speller  speller
@@ -69,12 +70,13 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: s.account()}
+	g := &segment{dir: dir, base: s.account(), fed: s.feed.begin(dir.ID())}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
 		Bound:         codec.Bound{Error: float32(s.o.Tap.Error), Metric: metric},
 		Sync:          sync,
+		Tee:           g.fed.tee(),
 		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
 	})
 	if err != nil {
@@ -161,6 +163,8 @@ func (g *segment) close(duration time.Duration, failed bool, losses []stream.Los
 	if err != nil {
 		g.failure = err
 	}
+	g.fed.end()
+	g.fed = nil
 	r.release()
 	if err != nil || failed {
 		return g.mend(duration, losses)

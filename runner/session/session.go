@@ -85,6 +85,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
 	s := newSink(o, region, budget)
+	if s.feed, err = newFeed(o.Tap.Sink); err != nil {
+		return Result{}, err
+	}
+	defer s.feed.close()
 	process, err := collect.Start(o.Command, region)
 	if err != nil {
 		return Result{}, err
@@ -92,6 +96,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
+	go func() {
+		<-process.Exited()
+		s.feed.hurry()
+	}()
 	s.steering.pid = process.PID()
 	defer s.steering.close()
 	if err := s.pump(ctx, process); errors.Is(err, errStopped) {
@@ -112,6 +120,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		fmt.Fprintln(os.Stderr, "llamatap: "+hungReason)
 	}
 	sealing := s.finish(process, exit)
+	s.consumerLost() // it may have gone at the very end
 	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary()}
 	if err := s.failure(sealing); err != nil {
 		return result, err

@@ -50,6 +50,7 @@ type sink struct {
 	refused capture.Count // what came up to then and was not written
 	after   after         // what came after it
 
+	feed        *feed // nil: no consumer
 	checkpoints checkpoints
 	resumed     *rundir.Resumed // nil: the run is new
 	replay      *replay         // of a run that is gone on with
@@ -262,6 +263,9 @@ func (s *sink) idle() error {
 		return nil
 	}
 	if err := s.recorder.Relieve(s.region.ModelWaits()); err != nil {
+		return err
+	}
+	if err := s.consumerLost(); err != nil {
 		return err
 	}
 	if err := s.steering.serve(); err != nil {

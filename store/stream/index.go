@@ -15,10 +15,12 @@ type journal struct {
 	header  Header
 	out     *output
 	before  *output // the stream, which is written first, so that the index never tells of bytes that are not there
+	head    []byte  // the header as it is written
 	chain   uint32
 	ids     map[node]uint64
 	footer  Footer
 	every   uint64 // packets per entry of the seek table
+	tee     []byte // records that Options.Tee has not got yet; nil without one
 	payload []byte // buffers
 	record  []byte
 }
@@ -30,7 +32,7 @@ func newJournal(h Header, out, before *output) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.chain = chain
+	j.chain, j.head = chain, head
 	return j, out.write(head)
 }
 
@@ -41,6 +43,9 @@ func (j *journal) append(kind byte) error {
 	}
 	j.record, j.chain = appendRecord(j.record[:0], kind, uint32(j.footer.Records), j.chain, j.payload)
 	j.footer.Records++
+	if j.tee != nil {
+		j.tee = append(j.tee, j.record...)
+	}
 	if !j.out.fits(len(j.record)) {
 		if err := j.before.flush(); err != nil {
 			return err

@@ -123,6 +123,7 @@ type outcome struct {
 
 // write puts a packed batch into both files.
 func (w *Writer) write(b *batch, s *Stats) (o outcome, err error) {
+	defer func() { w.teeOut(b.out) }()
 	offset := w.stream.end()
 	if err := w.stream.write(b.out); err != nil {
 		return o, err
@@ -151,6 +152,20 @@ func (w *Writer) write(b *batch, s *Stats) (o outcome, err error) {
 		}
 	}
 	return o, nil
+}
+
+// teeOut hands on what was written: bytes of the stream, and the records since the last time.
+func (w *Writer) teeOut(out []byte) {
+	if w.o.Tee == nil {
+		return
+	}
+	if len(out) > 0 {
+		w.o.Tee(false, out)
+	}
+	if len(w.journal.tee) > 0 {
+		w.o.Tee(true, w.journal.tee)
+		w.journal.tee = w.journal.tee[:0]
+	}
 }
 
 func (s *Stats) addPacket(p *Packet) {

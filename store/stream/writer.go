@@ -81,6 +81,9 @@ func New(stream, index File, o Options) (*Writer, error) {
 // newWriter starts a writer that goes on where its journal is; kept is what there is already. The options are complete.
 func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 	w := &Writer{o: o, queue: newQueue(&o), stream: j.before, index: j.out, journal: j}
+	if o.Tee != nil {
+		j.tee = append(make([]byte, 0, 64<<10), j.head...)
+	}
 	if kept != nil {
 		w.queue.stats, w.queue.flushed = kept.stats(), kept.Mark
 	}
@@ -289,6 +292,7 @@ func (w *Writer) finish() error {
 	if err := w.journal.end(); err != nil {
 		return err
 	}
+	w.teeOut(nil)
 	for _, step := range []func() error{w.stream.flush, w.index.flush, w.stream.sync, w.index.sync} {
 		if err := step(); err != nil {
 			return err

@@ -1,0 +1,224 @@
+//go:build linux
+
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/llamatap/llamatap/config"
+	"golang.org/x/sys/unix"
+)
+
+// The kinds of frames that a consumer gets: a byte, the length of what follows as a little-endian uint32, and that. docs/SINK.md says the same.
+const (
+	frameBegin  = 'B' // a stream begins: its directory's name
+	frameStream = 'S' // bytes of activations.stream: whole packets
+	frameIndex  = 'X' // bytes of its index: whole records
+	frameEnd    = 'E' // nothing follows
+)
+
+// feedPatience is how long a consumer may take for a frame when the program has ended.
+const feedPatience = 10 * time.Second
+
+// feed is the consumer that --tap-sink names. A nil feed is none. What it is given it writes at once, so that a consumer that does not read
+// holds the recording up, and in the end the model or its tensors, by --tap-overflow.
+type feed struct {
+	to     io.WriteCloser
+	where  string
+	frame  []byte
+	failed atomic.Pointer[error] // the first error; nothing is written after it
+	told   bool
+	last   <-chan struct{} // closed when the newest stream has ended
+}
+
+// newFeed connects to a consumer: unix:PATH, a socket on which one listens; fd:N, a descriptor of this process; -, standard output.
+func newFeed(where string) (*feed, error) {
+	kind, rest, _ := strings.Cut(where, ":")
+	switch kind {
+	case "":
+		return nil, nil
+	case "unix":
+		conn, err := net.Dial("unix", rest)
+		if err != nil {
+			return nil, fmt.Errorf("--tap-sink %s: %w; start what reads there first (examples/reader.py does)", where, cause(err))
+		}
+		return &feed{to: conn, where: where}, nil
+	case "fd":
+		number, err := strconv.Atoi(rest)
+		if err != nil || number < 0 {
+			return nil, fmt.Errorf("--tap-sink %s: write the number of an open descriptor, such as fd:3", where)
+		}
+		return descriptorFeed(where, number)
+	}
+	return descriptorFeed(where, 1)
+}
+
+// descriptorFeed writes to a copy of a descriptor, which the program does not inherit.
+func descriptorFeed(where string, number int) (*feed, error) {
+	flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, fmt.Errorf("--tap-sink %s: descriptor %d: %w; open it for this command: … --tap-sink fd:3 3>file", where, number, err)
+	}
+	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return nil, fmt.Errorf("--tap-sink %s: descriptor %d is open for reading only", where, number)
+	}
+	own, err := unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("--tap-sink %s: %w", where, err)
+	}
+	return &feed{to: os.NewFile(uintptr(own), where), where: where}, nil
+}
+
+// fed is one stream of a feed: the run's, or a segment's. The next segment is begun before the last one has ended; the consumer gets them
+// one behind the other.
+type fed struct {
+	feed   *feed
+	name   string
+	before <-chan struct{} // closed when the stream before has ended
+	ended  chan struct{}
+	begun  bool
+	held   []heldFrame // of the beginning, while the stream before goes on
+	size   int         // of what is held
+}
+
+type heldFrame struct {
+	kind byte
+	data []byte
+}
+
+// maxHeld is how much of a stream's beginning is held. What exceeds it waits.
+const maxHeld = 1 << 20
+
+// begin makes the next stream.
+func (f *feed) begin(name string) *fed {
+	if f == nil {
+		return nil
+	}
+	n := &fed{feed: f, name: name, before: f.last, ended: make(chan struct{})}
+	f.last = n.ended
+	return n
+}
+
+// tee is what a stream's writer is given.
+func (n *fed) tee() func(index bool, p []byte) {
+	if n == nil {
+		return nil
+	}
+	return func(index bool, p []byte) {
+		kind := byte(frameStream)
+		if index {
+			kind = frameIndex
+		}
+		if !n.begun && !n.mayBegin() && n.size+len(p) <= maxHeld {
+			n.held = append(n.held, heldFrame{kind, slices.Clone(p)})
+			n.size += len(p)
+			return
+		}
+		n.start()
+		n.feed.write(kind, p)
+	}
+}
+
+func (n *fed) mayBegin() bool {
+	if n.before == nil {
+		return true
+	}
+	select {
+	case <-n.before:
+		return true
+	default:
+		return false
+	}
+}
+
+// start writes what was held, when the stream before has ended.
+func (n *fed) start() {
+	if n.begun {
+		return
+	}
+	if n.before != nil {
+		<-n.before
+	}
+	n.begun = true
+	n.feed.write(frameBegin, []byte(n.name))
+	for _, h := range n.held {
+		n.feed.write(h.kind, h.data)
+	}
+	n.held = nil
+}
+
+// end says that nothing of the stream follows. Its writer is closed.
+func (n *fed) end() {
+	if n != nil {
+		n.start()
+		close(n.ended)
+	}
+}
+
+func (f *feed) write(kind byte, p []byte) {
+	if f.failed.Load() != nil {
+		return
+	}
+	f.frame = binary.LittleEndian.AppendUint32(append(f.frame[:0], kind), uint32(len(p)))
+	f.frame = append(f.frame, p...)
+	if _, err := f.to.Write(f.frame); err != nil {
+		err = fmt.Errorf("--tap-sink %s: %w", f.where, cause(err))
+		f.failed.Store(&err)
+	}
+}
+
+// hurry gives the consumer a limited time for each of what still comes: the program has ended, and nothing else may wait for ever.
+func (f *feed) hurry() {
+	if f == nil {
+		return
+	}
+	if to, ok := f.to.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		to.SetWriteDeadline(time.Now().Add(feedPatience))
+	}
+}
+
+// close ends what the consumer reads.
+func (f *feed) close() {
+	if f == nil {
+		return
+	}
+	f.write(frameEnd, nil)
+	f.to.Close()
+}
+
+// consumerLost tells of a consumer that has gone. The files are recorded on without it, unless --tap-on-failure ends everything.
+func (s *sink) consumerLost() error {
+	err := s.feed.lost()
+	if err == nil || s.o.Tap.OnFailure == config.FailureStop {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "llamatap: %v; it is recorded on without it\n", err)
+	return nil
+}
+
+// lost is the error with which the consumer went, once.
+func (f *feed) lost() error {
+	if f == nil || f.told {
+		return nil
+	}
+	err := f.failed.Load()
+	if err == nil {
+		return nil
+	}
+	f.told = true
+	reason := "it reads no more"
+	if errors.Is(*err, os.ErrDeadlineExceeded) {
+		reason = fmt.Sprintf("it read nothing for %v after the program's end", feedPatience)
+	}
+	return fmt.Errorf("%w: %s", *err, reason)
+}
