@@ -165,7 +165,9 @@ func TestMaxDisk(t *testing.T) {
 			}
 		}
 		last := m.Segments[len(m.Segments)-1]
-		if !v.OK || removed == 0 || removed+uint64(v.Packets) != uint64(150*perGraph) || last.LastToken == nil || *last.LastToken < 150 || m.Lossy {
+		// Where the model waited during its warm-up, that was written before it was known to be one.
+		total, want := removed+uint64(v.Packets), uint64(150*perGraph)
+		if !v.OK || removed == 0 || total != want && total != want+uint64(perGraph) || last.LastToken == nil || *last.LastToken < 150 || m.Lossy {
 			t.Errorf("rotate: %+v, %d packets removed, lossy %v, last %+v", v, removed, m.Lossy, last)
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/writing"
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -34,15 +32,6 @@ func (b *benchTable) runStream(ctx context.Context, share time.Duration) error {
 		return err
 	}
 	return s.Run(ctx)
-}
-
-// roomFor is how large a file may become that is written to a folder's disk: a quarter of what is free there.
-func roomFor(dir string) (int64, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, fmt.Errorf("folder %s: %w", dir, err)
-	}
-	return int64(fs.Bavail) * fs.Bsize / 4, nil
 }
 
 // streamPrompt is some hundred tokens of source text.
