@@ -20,7 +20,7 @@ tap_c   := $(wildcard cgo/tap/*.c)
 tap_h   := $(wildcard cgo/tap/*.h)
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
+.PHONY: soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap
@@ -70,6 +70,11 @@ bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 
 # bench is the table against the limits of this machine, within 20 minutes after the first time; its parts are llamatap bench machine, stream,
 # tap, levels, growth.
+# soak records for SOAK (20m) and demands that memory does not grow.
+SOAK ?= 20m
+soak: build
+	LLAMATAP_NIGHTLY=1 SOAK=$(SOAK) GOFLAGS="$(goflags)" $(GO) test ./oracle -run TestSoak -v -count=1 -timeout 24h
+
 bench: build
 	bin/llamatap bench
 

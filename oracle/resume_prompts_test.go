@@ -73,12 +73,13 @@ func TestResumePrompts(t *testing.T) {
 			if err := os.WriteFile(file, []byte(strings.Repeat(`{"prompt":"func main() {"}`+"\n", prompts)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "7", "-t", "1", "--temp", "1.5", "--ignore-eos", "-n", "40",
+			args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "7", "-t", "1", "--temp", "1.5", "--ignore-eos", "-n", "80",
 				"--prompts", file, "-np", parallel, "--results", results}
 			out := t.TempDir()
 			startRecording(t, out, 64<<10, args...).killAll()
-			if !resumes(t, out) {
-				t.Skip("the run was faster than the test")
+			for tries := 0; !resumes(t, out) && tries < 10; tries++ { // the run was faster than the test
+				out = t.TempDir()
+				startRecording(t, out, 64<<10, args...).killAll()
 			}
 			var once rundir.Checkpoint
 			if err := json.Unmarshal(content(t, filepath.Join(dirOf(t, out), "activations.stream"+rundir.CheckpointSuffix)), &once); err != nil {

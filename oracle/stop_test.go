@@ -61,10 +61,13 @@ func beginBy(t *testing.T, cmd *exec.Cmd) *going {
 	return g
 }
 
-// recorded is the size of the stream so far.
+// recorded is the size of the stream so far, or of its first segment.
 func (g *going) recorded(t *testing.T) int64 {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(g.out, "*", "run_*", "activations.stream"))
+	if err == nil && len(files) == 0 {
+		files, err = filepath.Glob(filepath.Join(g.out, "*", "run_*", "seg-00001", "activations.stream"))
+	}
 	if err != nil || len(files) > 1 {
 		t.Fatal(files, err)
 	}

@@ -138,6 +138,8 @@ func processUse(process *collect.Process) usage {
 	}
 	if text, err := os.ReadFile("/proc/self/status"); err == nil {
 		fmt.Sscan(field(string(text), "RssShmem"), &u.CollectorSharedKiB)
+		// What getrusage calls the peak is at least that of the program that started this one.
+		fmt.Sscan(field(string(text), "VmHWM"), &u.CollectorPeakKiB)
 	}
 	if model := process.Usage(); model != nil {
 		u.ModelCPUNS = model.Utime.Nano() + model.Stime.Nano()
