@@ -45,11 +45,26 @@ func (r *run) repeat() (*Repetition, error) {
 	if r.PerToken {
 		out.Steps = make([]Step, 0, 1+r.Gen)
 	}
-	out.MonoNS = monotonic()
-	begin := time.Now()
+	begin, mono := bothClocks()
+	out.MonoNS = mono
 	err := r.pass(out, begin)
 	out.NS = time.Since(begin).Nanoseconds()
 	return out, err
+}
+
+// bothClocks reads Go's clock and the machine's at one moment: between the two the thread may lose its processor, and then they are read
+// again.
+func bothClocks() (now time.Time, mono int64) {
+	const close = 2000 // ns
+	for range 1000 {
+		before := monotonic()
+		now = time.Now()
+		after := monotonic()
+		if mono = before + (after-before)/2; after-before <= close {
+			break
+		}
+	}
+	return now, mono
 }
 
 // fill brings the context to its depth.
