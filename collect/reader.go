@@ -261,7 +261,7 @@ func (r *Reader) readExec(d *decoder) error {
 
 func (r *Reader) readCapture(d *decoder) error {
 	c := &r.capture
-	*c = ggmlhooks.Capture{Exec: d.u64(), Graph: d.u64(), MonoNS: int64(d.u64()), Node: int(d.i32())}
+	*c = ggmlhooks.Capture{Exec: d.u64(), Graph: d.u64(), MonoNS: int64(d.u64()), Node: int(d.i32()), For: ggmlhooks.ForStream}
 	run := slotRun{d.u32(), d.u32()}
 	c.Type = int(d.u32())
 	bytes := d.u64()

@@ -15,6 +15,7 @@ import (
 
 // sink writes down what it is handed. Captures are copied, and released where release says so.
 type sink struct {
+	ggmlhooks.NoMachine
 	said     []string
 	graphs   []*ggmlhooks.Graph
 	calls    []ggmlhooks.Call

@@ -80,6 +80,9 @@ type ExecEnd struct {
 	MonoNS int64
 	Status int
 	Lost   int // tensors of it that were dropped
+	// BeginNS is when ggml was given the graph; 0 where that is not known. From then to MonoNS the graph was computed, unless Async.
+	BeginNS int64
+	Async   bool // a device may go on computing behind MonoNS
 }
 
 // Resolve decides what the provisional executions of a context were, up to number Exec.
@@ -99,6 +102,7 @@ type Capture struct {
 	NE          [4]int64
 	RowFirst    int // first token row of the micro-batch, -1 = no rows
 	RowCount    int
+	For         Purpose
 	Block       int // number of this piece of Blocks, for a tensor that is larger than a quarter of the pool
 	Blocks      int
 	BlockStart  int64 // first element of this piece
@@ -118,4 +122,5 @@ type Sink interface {
 	ExecEnd(ExecEnd) error
 	Resolve(Resolve) error
 	SeqChange(*SeqChange) error
+	MachineSink
 }

@@ -1,5 +1,7 @@
 package ggmlhooks
 
+import "math/bits"
+
 // RowKind says what the rows of a node stand for.
 type RowKind uint8
 
@@ -35,8 +37,23 @@ type Node struct {
 	Wanted     bool      // the tap captures it
 	Alias      int       // view whose name and shape the tap stores for this unnamed node, -1 = none
 	Inferred   InferredFrom
-	Src        []int32  // index into Graph.Nodes, or -1-i for Graph.Leafs[i]
+	Src        []int32  // index into Graph.Nodes, or -1-i for Graph.Leafs[i]; without those that are NULL
+	Slots      uint16   // bit k: ggml's src[k] is not NULL. Src has one entry per bit, in their order
 	OpParams   [8]int32 // the op's first parameters, as ggml stores them
+	Routing    bool     // its tensor tells which experts were chosen, or their weights
+	Place               // where its tensor lies while this graph is computed
+}
+
+// SrcAt returns ggml's src[k], as Src has it.
+func (n *Node) SrcAt(k int) (src int32, ok bool) {
+	if k < 0 || k > 15 || n.Slots>>k&1 == 0 {
+		return 0, false
+	}
+	at := bits.OnesCount16(n.Slots & (1<<k - 1))
+	if at >= len(n.Src) {
+		return 0, false
+	}
+	return n.Src[at], true
 }
 
 // InferredFrom says where a node's layer and component come from.
@@ -59,6 +76,7 @@ type Leaf struct {
 	NE    [4]int64
 	NB    [4]uint64
 	Input bool // filled anew for each execution
+	Place
 }
 
 // Graph describes one graph of one context, as llama.cpp built it. It may be executed many times.

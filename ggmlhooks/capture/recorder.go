@@ -40,6 +40,7 @@ var ErrDesync = errors.New("the tap's reports do not fit together")
 
 // Recorder is a ggmlhooks.Sink that writes a stream. It is for one goroutine.
 type Recorder struct {
+	ggmlhooks.NoMachine
 	o       Options
 	graphs  map[uint64]*graph
 	newest  map[uint32]uint64 // newest graph of each context

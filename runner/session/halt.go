@@ -159,7 +159,10 @@ func (s *sink) warn() {
 }
 
 // after takes what comes when recording has ended, and counts the tensors. It is a ggmlhooks.Sink.
-type after struct{ count capture.Count }
+type after struct {
+	ggmlhooks.NoMachine
+	count capture.Count
+}
 
 func (a *after) Context(*ggmlhooks.Context) error { return nil }
 func (a *after) Graph(*ggmlhooks.Graph) error     { return nil }
