@@ -5,6 +5,7 @@ package collect
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -103,9 +104,10 @@ func (d *decoder) node() ggmlhooks.Node {
 	n.RowDim = int(e.u8())
 	n.Inferred = ggmlhooks.InferredFrom(e.u8())
 	flags, srcs, name, op := e.u8(), int(e.u8()), int(e.u8()), int(e.u8())
-	n.View, n.Wanted, n.Computed = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	n.Occurrence, n.Type = int(e.u16()), int(e.u16())
-	e.u32()
+	n.View, n.Wanted, n.Computed, n.Routing = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&16 != 0
+	n.Occurrence, n.Type, n.Slots = int(e.u16()), int(e.u16()), e.u16()
+	e.u16()
+	n.Place = e.place()
 	for i := range n.NE {
 		n.NE[i] = int64(e.u64())
 	}
@@ -118,14 +120,19 @@ func (d *decoder) node() ggmlhooks.Node {
 	n.Src = e.i32s(nil, srcs)
 	n.Alias = int(e.i32())
 	n.Name, n.Op = e.text(name), e.text(op)
-	d.bad = d.bad || e.bad || n.Rows > ggmlhooks.RowsOutputs || n.RowDim > 3
+	d.bad = d.bad || e.bad || n.Rows > ggmlhooks.RowsOutputs || n.RowDim > 3 || bits.OnesCount16(n.Slots) != srcs
 	return n
+}
+
+func (d *decoder) place() ggmlhooks.Place {
+	return ggmlhooks.Place{Buffer: d.u64(), Offset: d.u64()}
 }
 
 func (d *decoder) leaf() ggmlhooks.Leaf {
 	e := d.sub(d.u32())
 	l := ggmlhooks.Leaf{Type: int(e.u16()), Input: e.u8() != 0}
 	name := int(e.u8())
+	l.Place = e.place()
 	for i := range l.NE {
 		l.NE[i] = int64(e.u64())
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 5
+	shmVersion = 6
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -28,6 +28,9 @@ const (
 	recordActivations = 1 << 0
 	recordGraphs      = 1 << 1
 	recordMapsAlone   = 1 << 2
+	recordCells       = 1 << 3
+	recordRouting     = 1 << 4
+	recordSamples     = 1 << 5
 )
 
 // What processes with the tap have shown.
@@ -56,6 +59,8 @@ type shmSelection struct {
 	TokenEnd    int64
 	TokenStep   int64
 	Window      int64
+	Looking     uint32
+	_           uint32
 	Globs       [maxGlobs][globSize]byte
 }
 
@@ -66,7 +71,7 @@ type shmConfig struct {
 	Overflow     uint32
 	CollectorPID int32
 	OnFailure    uint32
-	_            uint32
+	Exact        uint32
 	Backends     [pathSize]byte
 }
 
@@ -98,7 +103,7 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [40]byte // to the next cache line
+	_            [32]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64
@@ -128,7 +133,6 @@ type shmHeader struct {
 	Layouts      uint32
 	_            [56]byte
 	Selections   [2][selectionWords]uint64
-	_            [16]byte
 }
 
 // Record types.
@@ -148,4 +152,9 @@ const (
 	recGoodbye
 	recContextEnd
 	recSeq
+	recBuffer
+	recBufferEnd
+	recTimes
+	recInput
+	recSample
 )

@@ -27,6 +27,10 @@ type Options struct {
 	MapsAlone bool
 	// StartOff captures nothing until a [Region.Select] asks for something.
 	StartOff bool
+	// Machine is what is told besides tensors, from the start on.
+	Machine Machine
+	// Exact makes the model wait for room in the queue whatever Overflow says: what is told besides tensors is then told whole.
+	Exact bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.

@@ -38,6 +38,10 @@ type Reader struct {
 	call    ggmlhooks.Call
 	exec    ggmlhooks.Exec
 	capture ggmlhooks.Capture
+	times   ggmlhooks.Times
+	input   ggmlhooks.Input
+	sample  ggmlhooks.Sample
+	part    bool // the input that is being read has more records to come
 	leases  leasePool
 	Hellos  []Hello
 }
@@ -108,7 +112,7 @@ func (r *Reader) record(kind uint32, b []byte) error {
 	case recExec:
 		return r.readExec(&d)
 	case recExecEnd:
-		e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Lost: int(d.u32())}
+		e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Lost: int(d.u32()), BeginNS: int64(d.u64()), Async: d.u32() != 0}
 		return d.then(kind, func() error { return r.sink.ExecEnd(e) })
 	case recCapture:
 		return r.readCapture(&d)
@@ -119,6 +123,8 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		c := ggmlhooks.SeqChange{MonoNS: int64(d.u64()), Ctx: d.u32(), Kind: ggmlhooks.SeqChangeKind(d.u32())}
 		c.Seq, c.To, c.First, c.End, c.Value = d.i32(), d.i32(), d.i32(), d.i32(), d.i32()
 		return d.then(kind, func() error { return r.sink.SeqChange(&c) })
+	case recBuffer, recBufferEnd, recTimes, recInput, recSample:
+		return r.machine(kind, &d)
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)
 }
@@ -261,7 +267,7 @@ func (r *Reader) readExec(d *decoder) error {
 
 func (r *Reader) readCapture(d *decoder) error {
 	c := &r.capture
-	*c = ggmlhooks.Capture{Exec: d.u64(), Graph: d.u64(), MonoNS: int64(d.u64()), Node: int(d.i32()), For: ggmlhooks.ForStream}
+	*c = ggmlhooks.Capture{Exec: d.u64(), Graph: d.u64(), MonoNS: int64(d.u64()), Node: int(d.i32())}
 	run := slotRun{d.u32(), d.u32()}
 	c.Type = int(d.u32())
 	bytes := d.u64()
@@ -271,6 +277,7 @@ func (r *Reader) readCapture(d *decoder) error {
 	c.RowFirst, c.RowCount = int(d.i32()), int(d.i32())
 	c.Block, c.Blocks = int(d.u32()), int(d.u32())
 	c.BlockStart = int64(d.u64())
+	c.For = ggmlhooks.Purpose(d.u32())
 	if d.bad {
 		return d.err(recCapture)
 	}

@@ -104,7 +104,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 			b[i] = byte(i * 7)
 		}
 	})
-	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(0))
+	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(0).u64(14).u32(1, 0))
 	p.put(recCallEnd, rec{}.u64(5, 16).i32(-3).u32(3))
 	p.put(recResolve, rec{}.u32(3, 1).u64(21))
 	p.put(recSeq, rec{}.u64(19).u32(3, 1).i32(4, 5, 6, -1, 7).u32(0))
@@ -129,7 +129,8 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	if len(g.Nodes) != 2 || len(g.Leafs) != 1 || g.Tokens != 4 || g.Outputs != -1 || g.Selection != 6 || g.Attention != ggmlhooks.AttentionKeep || g.Leafs[0].Name != "blk.0.ffn_up.weight" {
 		t.Errorf("graph: %+v", g)
 	}
-	if n := g.Nodes[1]; n.Name != "l_out-0" || n.Op != "ADD" || !n.Wanted || !n.Computed || n.View || !reflect.DeepEqual(n.Src, []int32{0, -1}) || n.NE != [4]int64{32, 4, 1, 1} || n.Alias != -1 {
+	if n := g.Nodes[1]; n.Name != "l_out-0" || n.Op != "ADD" || !n.Wanted || !n.Computed || n.View || !reflect.DeepEqual(n.Src, []int32{0, -1}) || n.NE != [4]int64{32, 4, 1, 1} || n.Alias != -1 ||
+		n.Place != (ggmlhooks.Place{Buffer: 3, Offset: 256}) || n.Slots != 3 || g.Leafs[0].Place != (ggmlhooks.Place{Buffer: 4, Offset: 512}) {
 		t.Errorf("node: %+v", n)
 	}
 	rows := []ggmlhooks.CallRow{{Token: 7, Pos: 0, Seqs: []int32{0}}, {Token: 8, Pos: 1, Seqs: []int32{0, 6}}, {Token: 9, Pos: 2, Seqs: []int32{1}, Output: true}}
@@ -185,7 +186,7 @@ func TestReaderWrapsAndReturns(t *testing.T) {
 	for len(s.data) < 8000 { // more than once around the queue
 		size := 1 + rng.IntN(5*SlotBytes)
 		number := byte(sent)
-		if p.put(recExecEnd, make(rec, 24)) && p.capture(uint64(sent), 0, size, func(b []byte) {
+		if p.put(recExecEnd, make(rec, 40)) && p.capture(uint64(sent), 0, size, func(b []byte) {
 			for i := range b {
 				b[i] = number + byte(i)
 			}
@@ -275,7 +276,7 @@ func TestReaderReturnsTheSinksError(t *testing.T) {
 	p := newProducer(region.mem)
 	full := errors.New("disk full")
 	for range 3 {
-		p.put(recExecEnd, make(rec, 24))
+		p.put(recExecEnd, make(rec, 40))
 	}
 	s := &sink{fail: full}
 	r := NewReader(region, s)

@@ -93,13 +93,16 @@ func makeMemory(size uint64) (*os.File, error) {
 }
 
 func fillConfig(c *shmConfig, o Options) error {
-	if err := fillSelection(&c.Start, Wish{Selection: o.Selection, MapsAlone: o.MapsAlone, Off: o.StartOff}); err != nil {
+	if err := fillSelection(&c.Start, Wish{Selection: o.Selection, MapsAlone: o.MapsAlone, Off: o.StartOff, Machine: o.Machine}); err != nil {
 		return err
 	}
 	c.Overflow = uint32(o.Overflow)
 	c.CollectorPID = int32(os.Getpid())
 	if o.StopOnFailure {
 		c.OnFailure = failureStop
+	}
+	if o.Exact {
+		c.Exact = 1
 	}
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)

@@ -22,6 +22,26 @@ type Wish struct {
 	MapsAlone bool
 	// Off captures nothing; graphs and tokens are recorded all the same.
 	Off bool
+	// Machine is what is told besides tensors.
+	Machine Machine
+}
+
+// Machine is what the tap tells of what the model's machine does.
+type Machine struct {
+	Looking ggmlhooks.Looking // which nodes are timed
+	Cells   bool              // which cells of a memory are written and may be read
+	Routing bool              // experts that were chosen, and their weights
+	Samples bool              // what samplers chose from
+}
+
+// record is a Machine as the tap reads it.
+func (m Machine) record() (bits uint32) {
+	for i, on := range [...]bool{m.Cells, m.Routing, m.Samples} {
+		if on {
+			bits |= recordCells << i
+		}
+	}
+	return bits
 }
 
 // wishes counts the selections of a Region. Number 0 is the one that the run was started with.
@@ -59,6 +79,8 @@ func fillSelection(c *shmSelection, w Wish) error {
 	if w.MapsAlone {
 		c.Record |= recordMapsAlone
 	}
+	c.Record |= w.Machine.record()
+	c.Looking = uint32(w.Machine.Looking)
 	c.Granularity = uint32(s.Granularity)
 	c.Attention = uint32(s.Attention)
 	c.Layers = s.Layers.Words()

@@ -12,6 +12,8 @@ type Recorder string
 // The recorders.
 const (
 	Activations Recorder = "activations" // tensors of the graph, to activations.stream
+	Resource    Recorder = "resource"    // what memory and computing cost, to resource.jsonl
+	KV          Recorder = "kv"          // the life of the KV cache's blocks, to kv_block_lifecycle.parquet
 )
 
 // Overflow is what happens when the model computes faster than captured tensors can be packed.
@@ -47,26 +49,33 @@ type Tap struct {
 	StartOff     bool // nothing is captured until a command asks for it
 	Attention    ggmlhooks.AttentionMode
 
-	Codec         string  // none, lz4, zstd, zstd-shuffle, q or q-huff
-	Error         float64 // that q and q-huff may make in a row
-	ErrorMetric   string  // maxabs or nrmse
-	DType         string  // what F32 tensors are stored as: f32, f16 or bf16
-	Throughput    float64 // GB/s below which the summary says what held the capture back; 0: not stated
-	Memory        Bytes   // bound of the memory that the capture takes
-	MemoryCeiling Bytes   // what the preset allows for Memory; 0: no preset, no ceiling
-	Overflow      Overflow
-	Workers       int    // codec workers; 0: as many as the machine suggests
-	Out           string // folder in which run directories are made
-	OnFailure     OnFailure
-	Segment       Segment // as given; Segments says when the run goes on in a new one
-	MaxDisk       MaxDisk
-	MinFree       MinFree
-	Sync          Sync
-	Checkpoint    Checkpoint
-	Sink          string // of what is recorded, beside the files; "": none
-	Resume        string // the run to go on with, ResumeNewest, or "": a new one
-	RedactText    bool   // no text of prompts and tokens in any file
-	ConfigFile    string // "" when none was given
+	Codec          string  // none, lz4, zstd, zstd-shuffle, q or q-huff
+	Error          float64 // that q and q-huff may make in a row
+	ErrorMetric    string  // maxabs or nrmse
+	DType          string  // what F32 tensors are stored as: f32, f16 or bf16
+	Throughput     float64 // GB/s below which the summary says what held the capture back; 0: not stated
+	Memory         Bytes   // bound of the memory that the capture takes
+	MemoryCeiling  Bytes   // what the preset allows for Memory; 0: no preset, no ceiling
+	Overflow       Overflow
+	Workers        int    // codec workers; 0: as many as the machine suggests
+	Out            string // folder in which run directories are made
+	OnFailure      OnFailure
+	Segment        Segment // as given; Segments says when the run goes on in a new one
+	MaxDisk        MaxDisk
+	MinFree        MinFree
+	Sync           Sync
+	Checkpoint     Checkpoint
+	Sink           string // of what is recorded, beside the files; "": none
+	Resume         string // the run to go on with, ResumeNewest, or "": a new one
+	ResourceLevel  string // MINIMAL, DETAILED or VERBOSE; "": no events
+	ResourcePath   string // file that the events are appended to as well
+	ResourceRate   int    // most events of a kind per second; 0: no limit
+	ResourceRotate Bytes  // of a file of events; 0: there is one
+	Legacy         bool   // B's estimates beside what is measured
+	KV             bool   // blocks of the KV cache are followed
+	KVBlock        int    // cells of a block
+	RedactText     bool   // no text of prompts and tokens in any file
+	ConfigFile     string // "" when none was given
 
 	flags     map[string]string // name → text, as given on the command line
 	origins   map[string]origin

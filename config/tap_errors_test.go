@@ -16,7 +16,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
-				"--tap-tensors, --tap-attention, or --tap-out DIR for the preset balanced"},
+				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, or --tap-out DIR for the preset balanced"},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
 			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
 		{"config that sets a modifier only", "--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}},
@@ -109,6 +109,14 @@ func TestErrors(t *testing.T) {
 		{"unknown flag with value", "--tap-layer=3", world{}, "unknown flag --tap-layer: did you mean --tap-layers?"},
 		{"unknown flag far from all", "--tap-quux", world{}, "unknown flag --tap-quux: the tap's flags are --tap-preset --tap-purpose "},
 		{"no name", "--tap-", world{}, "unknown flag --tap-: the tap's flags are "},
+		{"resource level", "--tap-resource-level loud", world{}, `--tap-resource-level: unknown resource level "LOUD": use MINIMAL, DETAILED, VERBOSE`},
+		{"resource level of the other system", "--tap-kv", world{env: map[string]string{"LLAMA_RESOURCE_LOG_LEVEL": "all"}},
+			`LLAMA_RESOURCE_LOG_LEVEL: unknown resource level "ALL": use MINIMAL, DETAILED, VERBOSE`},
+		{"block of cells", "--tap-kv --tap-kv-block 0", world{}, `--tap-kv-block: kv block "0": write a number of cells from 1 to 1048576`},
+		{"modifier of another recorder", "--tap-kv --tap-codec zstd", world{},
+			"--tap-codec changes how tensors are recorded, and nothing of it is: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, --tap-tensors, --tap-attention, or drop it"},
+		{"events with checkpoints", "--tap-preset balanced --tap-resource-level MINIMAL --tap-checkpoint-every 8", world{},
+			"--tap-resource-level is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-resource-level, or the checkpoints"},
 		{"no value at the end", "--tap-layers", world{}, "--tap-layers needs a value: --tap-layers=LIST"},
 		{"a flag in the value's place", "--tap-out -m x", world{}, `--tap-out needs a value, and "-m" looks like another flag: write --tap-out=DIR`},
 	}
@@ -127,7 +135,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	const all = "preset, purpose, granularity, layers, tensors, attention, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
+	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
 		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync, checkpoint_every, checkpoint_path, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -14,8 +14,8 @@ var helpGroups = []struct {
 	role  role
 	title string
 }{
-	{roleRecorder, "Capture of activations (each of these starts it, and a run directory is made):"},
-	{roleModifier, "How activations are captured (these record nothing by themselves):"},
+	{roleRecorder, "What is recorded (each of these starts a recorder, and a run directory is made):"},
+	{roleModifier, "How it is recorded (these record nothing by themselves):"},
 	{roleRun, "The run as a whole, and the settings themselves:"},
 }
 

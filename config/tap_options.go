@@ -29,7 +29,8 @@ type option struct {
 	bare     string                 // the value that the flag means when it stands alone; "" when it must have one
 	follows  func(next string) bool // with bare: whether the argument behind the flag is its value
 	role     role
-	recorder Recorder // which one it starts or modifies; "" with roleRun
+	alias    string   // another environment variable that means the same; "" when there is none
+	recorder Recorder // which one it starts or modifies; "": all
 	byDef    string   // the default, as a user would write it; "" when there is none
 	help     string
 	set      func(*Tap, string) error
@@ -52,7 +53,7 @@ func TapVariables() []string {
 }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), fileOptions())
+var tapOptions = slices.Concat(recorderOptions(), machineOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), fileOptions())
 
 func recorderOptions() []option {
 	return []option{
@@ -122,11 +123,11 @@ func modifierOptions() []option {
 			help: "what F32 tensors are stored as; values that saturate or vanish are counted",
 			set:  func(t *Tap, s string) (err error) { t.DType, err = oneOf("dtype", s, dtypes); return err },
 			get:  func(t *Tap) any { return t.DType }},
-		{name: "memory", form: "SIZE", role: roleModifier, recorder: Activations, byDef: "256M",
+		{name: "memory", form: "SIZE", role: roleModifier, byDef: "256M",
 			help: "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
 			set:  func(t *Tap, s string) (err error) { t.Memory, err = parseMemory(s); return err },
 			get:  func(t *Tap) any { return t.Memory }},
-		{name: "overflow", form: "block|drop", role: roleModifier, recorder: Activations, byDef: "block",
+		{name: "overflow", form: "block|drop", role: roleModifier, byDef: "block",
 			help: "when that memory is full: let the model wait, or leave tensors out and count them",
 			set:  setOverflow,
 			get:  func(t *Tap) any { return t.Overflow }},
@@ -173,11 +174,11 @@ func findOption(name string) *option {
 	return nil
 }
 
-// recorderFlags lists the flags that start a recorder.
-func recorderFlags() []string {
+// recorderFlags lists the flags that start a recorder; "": any.
+func recorderFlags(r Recorder) []string {
 	var flags []string
 	for i := range tapOptions {
-		if tapOptions[i].role == roleRecorder {
+		if tapOptions[i].role == roleRecorder && (r == "" || tapOptions[i].recorder == r) {
 			flags = append(flags, tapOptions[i].flag())
 		}
 	}

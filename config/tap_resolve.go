@@ -138,10 +138,15 @@ func (t *Tap) gather(o ResolveOptions) (*sources, error) {
 		}
 		if value, ok := o.LookupEnv(opt.env()); ok && value != "" {
 			s[FromEnvironment][opt.name] = given{value, opt.env()}
+		} else if value, ok := o.LookupEnv(opt.alias); opt.alias != "" && ok && value != "" {
+			s[FromEnvironment][opt.name] = given{value, opt.alias}
 		}
 		if value, ok := t.flags[opt.name]; ok {
 			s[FromFlag][opt.name] = given{value, opt.flag()}
 		}
+	}
+	if off, ok := o.LookupEnv(envResourceDisabled); ok && off != "" && off != "0" && !strings.EqualFold(off, "false") {
+		delete(s[FromEnvironment], "resource-level")
 	}
 	if _, file, ok := s.top("config"); ok {
 		var err error
@@ -191,7 +196,7 @@ func (s *sources) recorders() []Recorder {
 		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
 			continue
 		}
-		if o.name == "attention" && (g.text == "off" || g.text == "false") {
+		if (o.name == "attention" || o.name == "kv") && (g.text == "off" || g.text == "false" || g.text == "0") {
 			continue
 		}
 		running = append(running, o.recorder)
@@ -288,6 +293,12 @@ func (t *Tap) check(s *sources) error {
 	if err := t.checkCheckpoint(); err != nil {
 		return err
 	}
+	if err := t.checkModifiers(s); err != nil {
+		return err
+	}
+	if err := t.checkMachine(); err != nil {
+		return err
+	}
 	if t.MemoryCeiling > 0 && t.Memory > t.MemoryCeiling {
 		return fmt.Errorf("%s asks for %v, and the ceiling of preset %s is %v: ask for less, or take a preset with a higher one (%s)",
 			t.origins["memory"].where, t.Memory, t.Preset, t.MemoryCeiling, ceilings(t.Memory))
@@ -312,7 +323,7 @@ func checkNothing(s *sources) error {
 		verb = "record"
 	}
 	return fmt.Errorf("%s %s nothing without a recorder: add one of %s, or --tap-out DIR for the preset %s",
-		strings.Join(alone, ", "), verb, strings.Join(recorderFlags(), ", "), DefaultPreset)
+		strings.Join(alone, ", "), verb, strings.Join(recorderFlags(""), ", "), DefaultPreset)
 }
 
 func (t *Tap) checkSampling(s *sources) error {

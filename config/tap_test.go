@@ -158,6 +158,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"attention": "exact", "sampling-rate": "0.25", "seed": "18446744073709551615", "tokens": "every:4", "start": "off", "codec": "zstd", "dtype": "bf16",
 		"memory": "64M", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere", "on-failure": "stop",
 		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "redact": "text", "sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
+		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "kv-block": "16",
 	}
 	for i := range tapOptions {
 		o := &tapOptions[i]
@@ -177,6 +178,10 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-preset", "balanced", "--tap-codec", "q"}
 		case "checkpoint-path":
 			context = []string{"--tap-preset", "balanced", "--tap-checkpoint-every", "9"}
+		case "resource-path", "resource-rate", "resource-rotate", "legacy-estimates":
+			context = []string{"--tap-resource-level", "MINIMAL"}
+		case "kv-block":
+			context = []string{"--tap-kv"}
 		default:
 			if o.role == roleModifier || o.role == roleRun && o.name != "out" {
 				context = []string{"--tap-preset", "balanced"}

@@ -29,6 +29,17 @@ struct tap_by_value {
     X(int64_t, ggml_blck_size, (enum ggml_type))                                                                            \
     X(bool, ggml_backend_buffer_is_host, (ggml_backend_buffer_t))                                                           \
     X(void, ggml_backend_tensor_get, (const struct ggml_tensor *, void *, size_t, size_t))                                  \
+    X(void *, ggml_backend_buffer_get_base, (ggml_backend_buffer_t))                                                        \
+    X(size_t, ggml_backend_buffer_get_size, (ggml_backend_buffer_t))                                                        \
+    X(enum ggml_backend_buffer_usage, ggml_backend_buffer_get_usage, (ggml_backend_buffer_t))                               \
+    X(ggml_backend_buffer_type_t, ggml_backend_buffer_get_type, (ggml_backend_buffer_t))                                    \
+    X(const char *, ggml_backend_buft_name, (ggml_backend_buffer_type_t))                                                   \
+    X(ggml_backend_dev_t, ggml_backend_buft_get_device, (ggml_backend_buffer_type_t))                                       \
+    X(const char *, ggml_backend_dev_name, (ggml_backend_dev_t))                                                            \
+    X(ggml_backend_buffer_t, ggml_backend_buft_alloc_buffer, (ggml_backend_buffer_type_t, size_t))                          \
+    X(ggml_backend_buffer_t, ggml_backend_dev_buffer_from_host_ptr, (ggml_backend_dev_t, void *, size_t, size_t))           \
+    X(void, ggml_backend_buffer_free, (ggml_backend_buffer_t))                                                              \
+    X(void, ggml_backend_buffer_set_usage, (ggml_backend_buffer_t, enum ggml_backend_buffer_usage))                         \
     X(void, ggml_backend_load_all, (void))                                                                                  \
     X(void, ggml_backend_load_all_from_path, (const char *))                                                                \
     X(size_t, ggml_backend_reg_count, (void))                                                                               \
@@ -84,6 +95,7 @@ struct tap_by_value {
     X(size_t, llama_state_seq_load_file, (struct llama_context *, const char *, llama_seq_id, llama_token *, size_t, size_t *)) \
     X(size_t, llama_state_set_data, (struct llama_context *, const uint8_t *, size_t))                                      \
     X(llama_token, llama_sampler_sample, (struct llama_sampler *, struct llama_context *, int32_t))                         \
+    X(void, llama_sampler_apply, (struct llama_sampler *, llama_token_data_array *))                                        \
     X(void, llama_sampler_accept, (struct llama_sampler *, llama_token))                                                    \
     X(void, llama_synchronize, (struct llama_context *))                                                                    \
     X(float *, llama_get_logits, (struct llama_context *))                                                                  \
@@ -164,6 +176,7 @@ struct tap {
     _Atomic bool        given;     // the memory is mapped, and nothing of llama.cpp was called yet
     bool                joined;    // this process is, or was, the one that is recorded
     bool                aside;     // the tap's own threads were started
+    bool                touched;   // … and that which touches the pool
     bool                cut_off;   // there is a collector, whose memory this process was not handed
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
@@ -196,6 +209,9 @@ static inline void tap_enter(void) {
 // tap_aside_start starts the tap's own threads, once, in a process whose collector gave it a pipe. tap_collector_lives is for waits of
 // processes that have none.
 void tap_aside_start(void);
+// tap_touch_start starts touching the pool's pages, once: not before tensors are wanted, for it takes the model's time. ahead: nothing of
+// the pool is in use yet, and what was not touched shall not be.
+void tap_touch_start(bool ahead);
 bool tap_collector_lives(void);
 
 // tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
@@ -268,6 +284,8 @@ struct tap_graph_node {
     uint8_t  component, rows, row_dim, inferred;
     bool     layer_known;
     bool     view, computed, wanted, host;
+    bool     timed;         // the end of its data phase is told
+    bool     routing;       // tells which experts were chosen, or their weights
     bool     stream;        // the residual stream at some point
     bool     written_rows;  // SET_ROWS: what is captured is src[0]
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
@@ -282,6 +300,7 @@ struct tap_graph_leaf {
     const struct ggml_tensor * tensor;
     bool    input, wanted;
     uint8_t rows, row_dim;
+    uint8_t told; // 1 + enum tap_input_kind: its contents are told of; 0: not
 };
 
 // A slot of the pointer → number table.
@@ -297,6 +316,8 @@ struct tap_graph {
     bool                    described; // cgraph was looked at since its last allocation
     bool                    sent;      // the collector has the description
     int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
+    int                     n_timed, n_routing, n_told;
+    bool                    device; // some of it is not computed in this process's memory
     int                     cap_nodes, cap_leafs;
     struct tap_graph_node * nodes;
     struct tap_graph_leaf * leafs;
@@ -390,6 +411,7 @@ struct tap_sched {
     int                              cursor;    // next node that ggml should ask for
     int                              at;        // node whose data phase comes next
     bool                             user_wants;
+    bool                             capturing; // wanted tensors of this execution are copied
     uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
     uint32_t                         lost;
     bool                             untold; // the collector was not told of this execution: its packets are lost …
@@ -402,6 +424,10 @@ struct tap_sched {
     int                              n_token_runs, n_output_runs;
     struct tap_token_rule            tokens; // of the selection that the graph is marked by
     int64_t                          window_first, window_end; // tokens of this execution that lie between may be captured
+    int64_t                          begin_ns; // when ggml was given the graph
+    struct tap_time *                times;    // of this execution
+    size_t                           cap_times;
+    uint32_t                         n_times;
 };
 
 // ---- batches --------------------------------------------------------------------------------------------------------
@@ -475,6 +501,37 @@ void tap_time_asks(struct tap_sched * s);
 
 // tap_capture_inputs copies the wanted inputs at graph entry: their memory is used again during the graph.
 void tap_capture_inputs(struct tap_sched * s);
+
+// ---- what else is told of an execution ------------------------------------------------------------------------------
+
+// tap_look marks the nodes that are timed, and those that tell of routing; tap_mark_inputs the inputs whose contents are told.
+void tap_look(struct tap_graph * g, const struct tap_selection * wish);
+void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish);
+
+// tap_times_room makes room for the times of an execution. tap_time_note notes the end of node i, whose data phase began at done.
+bool tap_times_room(struct tap_sched * s);
+void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left);
+void tap_times_send(struct tap_sched * s);
+
+// tap_inputs_send tells of the contents of inputs at graph entry.
+void tap_inputs_send(struct tap_sched * s);
+
+// tap_samples_wanted says whether what samplers chose from is told of.
+extern _Atomic bool tap_samples_wanted;
+
+// tap_sample_accepted tells of the choice that this thread's outermost sampler made, once its token is accepted.
+void tap_sample_accepted(llama_token token);
+
+// tap_last_context is the number of the context of this thread's last call, UINT32_MAX before there was one.
+uint32_t tap_last_context(void);
+
+// ---- buffers --------------------------------------------------------------------------------------------------------
+
+// tap_buffers_announce tells of every buffer that this process has, when it is first recorded.
+void tap_buffers_announce(void);
+
+// tap_where says in which buffer a tensor's bytes lie. buffer is 0 where that is not known.
+void tap_where(const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);
 
 // tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.
 void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n);

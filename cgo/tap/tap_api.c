@@ -236,12 +236,17 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     return before;
 }
 
+static _Thread_local uint32_t tap_last_ctx = UINT32_MAX;
+
+uint32_t tap_last_context(void) { return tap_last_ctx; }
+
 static void tap_call_end(struct tap_call before, int32_t status) {
     const struct tap_call call = tap_current_call;
     tap_current_call = before;
     if (call.context == NULL || tap.header == NULL) {
         return;
     }
+    tap_last_ctx = call.context->number;
     struct tap_rec_call_end rec = {
         .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) tap_now(), .status = status, .ctx = call.context->number,
     };
@@ -361,6 +366,7 @@ static void tap_accepted(struct tap_context * c, void * unused) {
 void llama_sampler_accept(struct llama_sampler * sampler, llama_token token) {
     static _Thread_local int depth;
     if (depth == 0 && tap_on()) {
+        tap_sample_accepted(token);
         tap_contexts_each(tap_accepted, NULL);
     }
     depth++;

@@ -108,6 +108,25 @@ static bool tap_thread_start(void * (*main)(void *)) {
     return ok;
 }
 
+void tap_touch_start(bool ahead) {
+    if (tap.touched || tap.life_fd < 0) {
+        return;
+    }
+    tap.touched = true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    if (ahead) {
+        const uint64_t small = SMALL_POOL / tap.header->slot_bytes / 64 * 64; // whole words of the bit map
+        tap_pool_ready(0);
+        tap_pool_ready(small < tap.header->n_slots ? small : tap.header->n_slots);
+    }
+    if (!tap_thread_start(tap_toucher)) {
+        tap_pool_ready(tap.header->n_slots);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void tap_aside_start(void) {
     if (tap.aside || tap.life_fd < 0) {
         return;
@@ -116,14 +135,11 @@ void tap_aside_start(void) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    const uint64_t small = SMALL_POOL / tap.header->slot_bytes / 64 * 64; // whole words of the bit map
-    tap_pool_ready(0);
-    tap_pool_ready(small < tap.header->n_slots ? small : tap.header->n_slots);
-    if (!tap_thread_start(tap_toucher)) {
-        tap_pool_ready(tap.header->n_slots);
-    }
     tap.watched = tap_thread_start(tap_watcher);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (tap.header->config.start.record & TAP_RECORD_ACTIVATIONS) {
+        tap_touch_start(true);
+    }
 }
 
 bool tap_collector_lives(void) {

@@ -28,7 +28,7 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     }
     s->at = i;
     s->cursor = i + 1;
-    const bool wanted = i >= 0 && g->nodes[i].wanted;
+    const bool wanted = i >= 0 && (g->nodes[i].timed || (s->capturing && g->nodes[i].wanted) || g->nodes[i].routing);
     s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
     return wanted || s->user_wants;
 }
@@ -41,13 +41,26 @@ static bool tap_ask_off(struct tap_sched * s, struct ggml_tensor * t) {
     return s->user_wants;
 }
 
+// tap_data is the data phase of node i.
+static inline void tap_data(struct tap_sched * s, int i) {
+    const struct tap_graph_node * n = &s->graph.nodes[i];
+    const int64_t done = n->timed ? tap_now() : 0;
+    const bool copies = (s->capturing && n->wanted) || n->routing;
+    if (copies) {
+        tap_capture_node(s, i);
+    }
+    if (n->timed) {
+        tap_time_note(s, i, done, copies ? tap_now() : done);
+    }
+}
+
 static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
     struct tap_sched * s = user_data;
     if (ask) {
         return tap_on() ? tap_ask(s, t) : tap_ask_off(s, t);
     }
-    if (s->at >= 0 && s->graph.nodes[s->at].wanted && tap.header != NULL) {
-        tap_capture_node(s, s->at);
+    if (s->at >= 0 && tap.header != NULL) {
+        tap_data(s, s->at);
     }
     return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
 }
@@ -256,6 +269,8 @@ void tap_exec_begin(struct tap_sched * s) {
     s->lost = 0;
     s->cursor = 0;
     s->at = -1;
+    s->n_times = 0;
+    s->capturing = false;
     c->last_exec = s->exec;
     const int32_t n = g->n_tokens;
     const int32_t n_out = g->n_outputs > 0 ? g->n_outputs : 0;
@@ -300,7 +315,8 @@ void tap_exec_begin(struct tap_sched * s) {
     bool capture = ok && n > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0) && s->n_token_runs + s->n_output_runs > 0;
     rec.captured = capture;
     const bool known = reused || tap_graph_send(g, c->number);
-    if (!known || !tap_queue_put(&rec.h, sizeof(rec), &part, 1)) {
+    const bool told = known && tap_queue_put(&rec.h, sizeof(rec), &part, 1);
+    if (!told) {
         if (capture) {
             tap_exec_lost(s, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         }
@@ -309,18 +325,27 @@ void tap_exec_begin(struct tap_sched * s) {
     if (capture && g->n_inputs_wanted > 0) {
         tap_capture_inputs(s);
     }
-    tap_install(s, capture && g->n_wanted > 0);
+    if (told && g->n_told > 0) {
+        tap_inputs_send(s);
+    }
+    s->capturing = capture && g->n_wanted > 0;
+    tap_install(s, s->capturing || (told && (g->n_routing > 0 || (g->n_timed > 0 && tap_times_room(s)))));
     if (s->installed) {
         tap_add(&tap.header->stats.asks, (uint64_t) g->n_nodes);
         tap_add(&tap.header->stats.ask_ns, s->asks_ns);
     }
     tap_add(&tap.header->stats.executions, 1);
     tap_add(&tap.header->stats.reused, reused);
+    s->begin_ns = tap_now();
 }
 
 void tap_exec_end(struct tap_sched * s, enum ggml_status status) {
     struct tap_rec_exec_end rec = {
         .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) tap_now(), .status = (int32_t) status, .lost = s->lost,
+        .begin_ns = (uint64_t) s->begin_ns, .async = s->graph.device,
     };
+    if (s->n_times > 0) {
+        tap_times_send(s);
+    }
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
 }

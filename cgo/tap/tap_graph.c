@@ -168,6 +168,7 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     g->n_leafs = 0;
     g->n_wanted = 0;
     g->n_inputs_wanted = 0;
+    g->n_timed = g->n_routing = g->n_told = 0;
     g->n_nodes = n;
     if (!tap_graph_grow(g, n)) {
         return false;
@@ -210,14 +211,22 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
 }
 
 void tap_graph_finish(struct tap_graph * g) {
+    ggml_backend_buffer_t last = NULL; // most neighbours lie in one buffer
+    bool last_host = true;
+    g->device = false;
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
-        if (!n->wanted) {
+        if (!n->wanted && !n->routing && !n->computed) {
             continue;
         }
         const struct ggml_tensor * t = n->written_rows ? n->tensor->src[0] : n->tensor;
         ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
-        n->host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
+        if (buffer != last) {
+            last = buffer;
+            last_host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
+        }
+        n->host = last_host;
+        g->device |= !last_host;
     }
 }
 
@@ -252,9 +261,10 @@ static size_t tap_encode_node(const struct tap_graph * g, int i, uint8_t * out) 
     const struct ggml_tensor * t = n->tensor;
     struct tap_node e = {
         .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
-        .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3),
+        .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
         .occurrence = n->occurrence, .type = (uint16_t) t->type,
     };
+    tap_where(t, &e.buffer, &e.offset);
     const char * op = tap_real.ggml_op_desc(t);
     e.name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE);
     e.op_bytes = (uint8_t) strnlen(op, 32);
@@ -270,6 +280,7 @@ static size_t tap_encode_node(const struct tap_graph * g, int i, uint8_t * out) 
             memcpy(at, &src, sizeof(src));
             at += sizeof(src);
             e.n_src++;
+            e.slots |= (uint16_t) (1u << k);
         }
     }
     const int32_t alias = n->alias;
@@ -287,6 +298,7 @@ static size_t tap_encode_leaf(const struct tap_graph * g, int i, uint8_t * out) 
     struct tap_leaf e = {
         .type = (uint16_t) t->type, .input = g->leafs[i].input, .name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE),
     };
+    tap_where(t, &e.buffer, &e.offset);
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
         e.ne[d] = t->ne[d];
         e.nb[d] = t->nb[d];

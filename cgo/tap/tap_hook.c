@@ -44,6 +44,7 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
             tap_graph_release(&s->graph);
             free(s->scratch);
             free(s->runs);
+            free(s->times);
             free(s);
             tap_scheds[i] = NULL;
         }

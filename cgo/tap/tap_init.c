@@ -55,7 +55,7 @@ static void tap_hello(uint32_t type) {
 
 // A child that is forked from the process that is recorded shares the memory and must not write to it.
 static void tap_in_child(void) {
-    tap.recording = tap.aside = tap.watched = false;
+    tap.recording = tap.aside = tap.touched = tap.watched = false;
     if (tap.joined) {
         tap.header = NULL;
     }
@@ -143,6 +143,7 @@ static void tap_begin(uint32_t layouts) {
     atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
     tap_hello(TAP_REC_HELLO);
     atomic_store_explicit(&h->attached, 1, memory_order_release);
+    tap_buffers_announce();
     tap_aside_start();
 }
 

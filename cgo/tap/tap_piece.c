@@ -69,6 +69,7 @@ struct tap_piece {
     int32_t  row_first, row_count;
     uint32_t block, blocks;
     int64_t  block_start;
+    uint32_t purpose; // enum tap_purpose
 };
 
 static int64_t tap_piece_elements(const struct tap_piece * p) { return p->count[0] * p->count[1] * p->count[2] * p->count[3]; }
@@ -108,7 +109,7 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
         .h.type = TAP_REC_CAPTURE, .exec = s->exec, .graph = s->graph.id, .mono_ns = (uint64_t) tap_now(), .node = p->node,
         .slot = (uint32_t) slot, .n_slots = (uint32_t) n, .type = (uint32_t) p->tensor->type, .bytes = bytes,
         .ne = {p->count[0], p->count[1], p->count[2], p->count[3]}, .row_first = p->row_first, .row_count = p->row_count,
-        .block = p->block, .blocks = p->blocks, .block_start = p->block_start,
+        .block = p->block, .blocks = p->blocks, .block_start = p->block_start, .purpose = p->purpose,
     };
     if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
         tap_pool_cancel((uint64_t) slot, n);
@@ -197,13 +198,32 @@ static void tap_capture_tensor(struct tap_sched * s, struct tap_piece * p, uint8
     }
 }
 
+// tap_capture_routing publishes a tensor whole, whatever tokens the selection wants.
+static void tap_capture_routing(struct tap_sched * s, int i) {
+    const struct tap_graph_node * n = &s->graph.nodes[i];
+    struct tap_piece piece = {
+        .tensor = n->tensor, .host = n->host, .node = i, .row_count = s->graph.n_tokens, .blocks = 1, .purpose = TAP_FOR_ROUTING,
+    };
+    for (int d = 0; d < TAP_MAX_DIMS; d++) {
+        piece.count[d] = n->tensor->ne[d];
+    }
+    tap_piece_split(s, &piece, -1);
+}
+
 void tap_capture_node(struct tap_sched * s, int i) {
     const int64_t began = tap_now();
     const struct tap_thread before = tap_thread;
     const struct tap_graph_node * n = &s->graph.nodes[i];
     const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
-    struct tap_piece piece = {.tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i};
-    tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+    if (n->wanted && (s->capturing || s->untold)) {
+        struct tap_piece piece = {
+            .tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i, .purpose = TAP_FOR_STREAM,
+        };
+        tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+    }
+    if (n->routing) {
+        tap_capture_routing(s, i);
+    }
     tap_add(&tap.header->stats.copy_ns, tap_own_since(began, &before));
 }
 
@@ -218,6 +238,7 @@ void tap_capture_inputs(struct tap_sched * s) {
         ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
         struct tap_piece piece = {
             .tensor = t, .host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer), .node = -1 - i,
+            .purpose = TAP_FOR_STREAM,
         };
         tap_capture_tensor(s, &piece, l->rows, l->row_dim);
     }

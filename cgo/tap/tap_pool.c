@@ -259,7 +259,7 @@ static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
         const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
         const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
         fits = tap.recording && h->queue_bytes - (head - tail) >= bytes;
-        if (fits || !tap_must_wait(TAP_LOSS_QUEUE_FULL, cause)) {
+        if (fits || (!tap_must_wait(TAP_LOSS_QUEUE_FULL, cause) && !(tap.recording && h->config.exact))) {
             break;
         }
         if (since == 0) {

@@ -204,6 +204,8 @@ static void tap_graph_unselect(struct tap_graph * g) {
 void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
     tap_graph_unselect(g);
     g->attention = wish->attention;
+    tap_look(g, wish);
+    tap_mark_inputs(g, wish);
     if (!(wish->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
         return;
     }
@@ -278,8 +280,12 @@ void tap_select(struct tap_sched * s) {
     tap_graph_select(&s->graph, wish, tap_newest_number == 0 ? h->glob_hits : NULL);
     s->graph.selection = tap_newest_number;
     s->tokens = (struct tap_token_rule) {wish->token_kind, wish->token_first, wish->token_end, wish->token_step, wish->window};
+    atomic_store_explicit(&tap_samples_wanted, (wish->record & TAP_RECORD_SAMPLES) != 0, memory_order_relaxed);
     pthread_mutex_unlock(&tap_selecting);
     if (s->graph.n_wanted > 0) {
+        tap_touch_start(false);
+    }
+    if (s->graph.n_wanted + s->graph.n_timed + s->graph.n_routing > 0) {
         tap_time_asks(s);
     }
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 5u
+#define TAP_SHM_VERSION 6u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -43,7 +43,20 @@ enum tap_record_flag {
     TAP_RECORD_ACTIVATIONS = 1u << 0,
     TAP_RECORD_GRAPHS      = 1u << 1, // graph descriptions and executions without tensors
     TAP_RECORD_MAPS_ALONE  = 1u << 2, // of the activations, only what attention asks for
+    TAP_RECORD_CELLS       = 1u << 3, // which cells of a memory are written and may be read
+    TAP_RECORD_ROUTING     = 1u << 4, // which experts were chosen, and their weights
+    TAP_RECORD_SAMPLES     = 1u << 5, // what samplers chose from
 };
+
+// Which nodes are timed.
+enum tap_looking {
+    TAP_LOOK_NEVER  = 0,
+    TAP_LOOK_RANGES = 1, // the last node of each run of nodes that have one layer and component
+    TAP_LOOK_OPS    = 2, // every node that computes
+};
+
+// What a captured tensor is for.
+enum tap_purpose { TAP_FOR_STREAM = 1u << 0, TAP_FOR_ROUTING = 1u << 1 };
 
 enum tap_overflow { TAP_OVERFLOW_BLOCK = 0, TAP_OVERFLOW_DROP = 1 };
 
@@ -89,6 +102,8 @@ struct tap_selection {
     int64_t  token_end; // -1: no end
     int64_t  token_step;
     int64_t  window; // tokens, counted from the first execution that the selection applies to; behind them nothing is captured. 0: no end
+    uint32_t looking; // enum tap_looking
+    uint32_t reserved;
     char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
 };
 
@@ -100,7 +115,7 @@ struct tap_config {
     uint32_t overflow;          // enum tap_overflow
     int32_t  collector_pid;
     uint32_t on_failure; // enum tap_on_failure
-    uint32_t reserved;
+    uint32_t exact;      // 1: records wait for room in the queue under every policy, because what is told by them is to be exact
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
 
@@ -186,7 +201,12 @@ enum tap_record_type {
     TAP_REC_RESOLVE = 11,    // tap_rec_resolve
     TAP_REC_GOODBYE = 12,    // tap_rec_hello
     TAP_REC_CONTEXT_END = 13, // tap_rec_resolve
-    TAP_REC_SEQ = 14          // tap_rec_seq
+    TAP_REC_SEQ = 14,         // tap_rec_seq
+    TAP_REC_BUFFER = 15,      // tap_rec_buffer, then its type's name and its device's
+    TAP_REC_BUFFER_END = 16,  // tap_rec_buffer_end
+    TAP_REC_TIMES = 17,       // tap_rec_times, then tap_time[count]
+    TAP_REC_INPUT = 18,       // tap_rec_input, then int64 values, or tap_range[count]
+    TAP_REC_SAMPLE = 19       // tap_rec_sample, then tap_candidate[count]
 };
 
 struct tap_record {
@@ -279,11 +299,14 @@ struct tap_node {
     uint32_t bytes; // with everything
     int32_t  layer;
     uint8_t  component, rows, row_dim, inferred;
-    uint8_t  flags; // bit 0 view, bit 1 wanted, bit 2 computed, bit 3 alias name
+    uint8_t  flags; // bit 0 view, bit 1 wanted, bit 2 computed, bit 3 alias name, bit 4 tells of routing
     uint8_t  n_src, name_bytes, op_bytes;
     uint16_t occurrence;
     uint16_t type;
-    uint32_t reserved;
+    uint16_t slots; // bit k: src[k] is not NULL
+    uint16_t reserved;
+    uint64_t buffer; // number of the buffer that its tensor lies in, 0 = none that is known
+    uint64_t offset; // in it
     int64_t  ne[TAP_MAX_DIMS];
     uint64_t nb[TAP_MAX_DIMS];
     int32_t  op_params[8];
@@ -293,6 +316,7 @@ struct tap_leaf {
     uint32_t bytes;
     uint16_t type;
     uint8_t  input, name_bytes;
+    uint64_t buffer, offset; // as in tap_node
     int64_t  ne[TAP_MAX_DIMS];
     uint64_t nb[TAP_MAX_DIMS];
 };
@@ -320,6 +344,9 @@ struct tap_rec_exec_end {
     uint64_t mono_ns;
     int32_t  status;
     uint32_t lost; // packets of this execution that were dropped
+    uint64_t begin_ns; // when ggml was given the graph
+    uint32_t async;    // 1: a device may still compute
+    uint32_t reserved;
 };
 
 struct tap_rec_capture {
@@ -337,6 +364,8 @@ struct tap_rec_capture {
     int32_t  row_count;
     uint32_t block, blocks;    // piece number and number of pieces; 0 of 1 = whole
     int64_t  block_start;      // first element of this piece in the run of rows, in logical order
+    uint32_t purpose;          // enum tap_purpose
+    uint32_t reserved;
 };
 
 struct tap_rec_resolve {
@@ -344,6 +373,74 @@ struct tap_rec_resolve {
     uint32_t ctx;
     uint32_t discarded; // 1: what the context did so far was set-up; 0: it was the run
     uint64_t exec;      // every execution of the context up to this number is meant
+};
+
+// A buffer of a backend. It is told of when it is allocated, or when this process is first recorded; again when its usage is set.
+enum tap_buffer_flag { TAP_BUFFER_HOST = 1u << 0, TAP_BUFFER_MAPPED = 1u << 1, TAP_BUFFER_KNOWN = 1u << 2 };
+
+struct tap_rec_buffer {
+    struct tap_record h;
+    uint64_t buffer; // counts up per process, from 1
+    uint64_t mono_ns;
+    uint64_t base, size;
+    uint32_t usage; // enum ggml_backend_buffer_usage
+    uint32_t flags; // enum tap_buffer_flag
+    uint16_t type_bytes, device_bytes; // names follow in this order, without a zero
+    uint32_t reserved;
+};
+
+struct tap_rec_buffer_end {
+    struct tap_record h;
+    uint64_t buffer;
+    uint64_t mono_ns;
+};
+
+// The end of a timed node, in nanoseconds after begin_ns of its execution.
+struct tap_time {
+    uint32_t node;
+    uint32_t left_ns; // from done_ns until ggml went on: its data phase
+    uint64_t done_ns;
+};
+
+struct tap_rec_times {
+    struct tap_record h;
+    uint64_t exec, graph;
+    uint64_t begin_ns; // when ggml was given the graph
+    uint32_t first;    // number of the first time here
+    uint32_t count;
+    uint32_t total;
+    uint32_t reserved;
+};
+
+enum tap_input_kind { TAP_INPUT_CELLS = 0, TAP_INPUT_MASK = 1, TAP_INPUT_STATES = 2 };
+
+// Cells that a token may read: first ≤ cell < end.
+struct tap_range {
+    int32_t row, first, end;
+};
+
+struct tap_rec_input {
+    struct tap_record h;
+    uint64_t exec, graph;
+    uint32_t leaf;
+    uint32_t kind;  // enum tap_input_kind
+    uint32_t count; // values or ranges here
+    uint32_t more;  // 1: more of the same input follow
+};
+
+struct tap_candidate {
+    int32_t token;
+    float   logit, p;
+};
+
+struct tap_rec_sample {
+    struct tap_record h;
+    uint64_t mono_ns;
+    uint32_t ctx; // of the thread's last call; UINT32_MAX: none
+    int32_t  token;
+    uint64_t n_before, n_after;
+    uint32_t count;
+    uint32_t reserved;
 };
 
 // What a program did to a sequence of a context.

@@ -23,6 +23,7 @@ const ctlHelp = `llamatap ctl: look at a run that goes on, and change what it ca
 usage: llamatap ctl RUNDIR status
        llamatap ctl RUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]
        llamatap ctl RUNDIR on|off|flush|stop
+       llamatap ctl RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable
        any of them with --json
 
 RUNDIR is the directory of a run that goes on, or a folder with just one such run below it.
@@ -34,6 +35,7 @@ RUNDIR is the directory of a run that goes on, or a folder with just one such ru
   on      capture what was asked for when the run was started
   flush   make everything that was recorded readable: 'llamatap inspect RUNDIR' then shows it
   stop    record no more and seal the run; the model goes on
+  level   record resource events at this level, or none; disable and enable do the same with the level that there is
 
 A change is in effect from the model's next graph on. The run notes it in control.jsonl and metadata.json.
 
@@ -115,7 +117,7 @@ func parseCtl(args []string) (dir string, r control.Request, asJSON bool, err er
 		}
 	}
 	if len(words) < 2 {
-		return "", r, false, errors.New("usage: llamatap ctl RUNDIR status|tap GLOB [for N tokens]|off|on|flush|stop [--json]")
+		return "", r, false, errors.New("usage: llamatap ctl RUNDIR status|tap GLOB [for N tokens]|off|on|flush|stop|level LEVEL|enable|disable [--json]")
 	}
 	dir, r.Command = words[0], words[1]
 	if err = ctlWords(&r, words[2:]); err == nil {
@@ -126,6 +128,16 @@ func parseCtl(args []string) (dir string, r control.Request, asJSON bool, err er
 
 // ctlWords reads what stands behind the command: globs, then "for N tokens" and "layers LIST".
 func ctlWords(r *control.Request, words []string) error {
+	if r.Command == control.CommandLevel {
+		if len(words) != 1 {
+			return fmt.Errorf("level needs one of %s", strings.Join(control.Levels, ", "))
+		}
+		r.Level = words[0]
+		if !strings.EqualFold(words[0], "off") {
+			r.Level = strings.ToUpper(words[0])
+		}
+		return nil
+	}
 	for i := 0; i < len(words); i++ {
 		switch {
 		case words[i] == "for":
@@ -166,8 +178,12 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 	if s.Lost > 0 {
 		lost = fmt.Sprintf("%d LOST", s.Lost)
 	}
-	_, err := fmt.Fprintf(out, "run       %s (process %d)\ncaptured  %s\nso far    %d executions, %d tensors, %d bytes stored, %s\n",
-		s.Run, s.PID, ctlCaptured(s), s.Executions, s.Packets, s.Stored, lost)
+	events := ""
+	if s.Level != "" {
+		events = "\nevents    " + s.Level
+	}
+	_, err := fmt.Fprintf(out, "run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s\n",
+		s.Run, s.PID, ctlCaptured(s), events, s.Executions, s.Packets, s.Stored, lost)
 	return err
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -41,6 +43,10 @@ type steering struct {
 	executions uint64
 	now        control.Status // what the newest selection is
 	stopBy     time.Time      // a stop was asked for and happens by then
+	wished     collect.Wish   // what the newest selection captures
+	signals    chan os.Signal // SIGUSR1 and SIGUSR2; nil: not taken
+	level      string         // of resource events, "" = none
+	before     string         // a level that was taken away, for enable
 }
 
 func newSteering(s *sink) *steering {
@@ -49,6 +55,8 @@ func newSteering(s *sink) *steering {
 	if s.o.Tap.StartOff {
 		st.now.State = control.StateOff
 	}
+	st.wished = s.startWish()
+	st.level = s.o.Tap.ResourceLevel
 	return st
 }
 
@@ -134,6 +142,7 @@ func (st *steering) serve() error {
 	if st.server != nil {
 		st.server.Serve(st.answer)
 	}
+	st.obeySignals()
 	if !st.stopBy.IsZero() && (len(st.capturing) == 0 || time.Now().After(st.stopBy)) {
 		return errStopped
 	}
@@ -151,6 +160,9 @@ func (s *sink) stats() collect.Stats {
 
 // close takes the socket away.
 func (st *steering) close() {
+	if st.signals != nil {
+		signal.Stop(st.signals)
+	}
 	if st.server != nil {
 		st.server.Close()
 	}
@@ -177,14 +189,21 @@ func (st *steering) obey(r control.Request) error {
 		if err := st.s.current.stream.Flush(); err != nil {
 			return fmt.Errorf("flush: %w", explain(err, st.s.o.Tap.Out))
 		}
+	case control.CommandLevel, control.CommandEnable, control.CommandDisable:
+		var err error
+		if change.Selection, change.Level, err = st.relevel(r); err != nil {
+			return err
+		}
 	default:
 		wish, state, err := st.wish(r)
 		if err != nil {
 			return err
 		}
+		wish.Machine = st.wished.Machine
 		if change.Selection, err = st.s.region.Select(wish); err != nil {
 			return err
 		}
+		st.wished = wish
 		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens}
 		if r.Command == control.CommandStop {
 			st.stopBy = time.Now().Add(stopTime)
@@ -194,7 +213,7 @@ func (st *steering) obey(r control.Request) error {
 	if err := st.log.open(st.s.dir); err != nil {
 		return fmt.Errorf("%s is obeyed, and cannot be written down: %w", r.Command, explain(err, st.s.o.Tap.Out))
 	}
-	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
+	st.log.append(event{Event: "command", Command: r.Command, Tensors: r.Tensors, Layers: r.Layers, Tokens: r.Tokens, Level: change.Level, Selection: change.Selection, MonoNS: change.MonoNS, UnixNS: change.UnixNS})
 	return nil
 }
 
@@ -205,6 +224,7 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 	wish := collect.Wish{Selection: tap.Selection(), MapsAlone: tap.AttentionAlone()}
 	switch r.Command {
 	case control.CommandOn:
+		wish.Off = !tap.Records(config.Activations)
 		return wish, control.StateStart, nil
 	case control.CommandTap:
 	default:
@@ -248,6 +268,7 @@ func (st *steering) check(chosen *ggmlhooks.Selection) error {
 // status is how the run is.
 func (st *steering) status() control.Status {
 	now := st.now
+	now.Level = st.level
 	now.Run, now.PID, now.Executions = st.s.path(), st.pid, st.executions
 	if now.State == control.StateStart {
 		now.Tensors = st.s.o.Tap.Tensors

@@ -21,6 +21,7 @@ type event struct {
 	Tensors   []string `json:"tensors,omitempty"`
 	Layers    string   `json:"layers,omitempty"`
 	Tokens    int64    `json:"tokens,omitempty"`
+	Level     string   `json:"level,omitempty"`
 	Selection uint32   `json:"selection,omitempty"`
 	FirstExec uint64   `json:"first_exec,omitempty"` // executions count from 1
 	DoneExec  uint64   `json:"done_exec,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -39,7 +40,9 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 		m.Exit = nil // the program still runs
 	}
 	m.Lossy = len(m.Losses) > 0
-	m.Streams = []rundir.Stream{s.streamUse(s.written())}
+	if s.o.Tap.Records(config.Activations) || s.written().Packets > 0 {
+		m.Streams = []rundir.Stream{s.streamUse(s.written())}
+	}
 	m.Segments = s.series.places
 	s.extra(&m, "processes", processUse(process))
 	return m

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/store/codec"
@@ -23,7 +24,9 @@ type segment struct {
 	tokens *rundir.TokensWriter
 	place  rundir.Segment
 	base   account // what the run had done before
-	fed    *fed    // what a consumer gets of it; nil: nothing
+	// noStream: tensors were not asked for, and none was captured so far.
+	noStream bool
+	fed      *fed // what a consumer gets of it; nil: nothing
 
 	appended struct{ packets, source, raw, names, rows int64 } // handed to the stream
 	speller  speller
@@ -70,7 +73,7 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: s.account(), fed: s.feed.begin(dir.ID())}
+	g := &segment{dir: dir, base: s.account(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID())}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
@@ -207,9 +210,16 @@ func (g *segment) mend(duration time.Duration, losses []stream.Loss) error {
 
 func (g *segment) streamPath() string { return filepath.Join(g.dir.Path(), StreamName) }
 
+// closed notes what the files hold. A stream that nobody asked for and nothing was captured into is none.
 func (g *segment) closed(data, index stream.Sum, written stream.Stats) {
-	g.dir.AddSum(StreamName, data.Size, data.SHA256)
-	g.dir.AddSum(StreamName+stream.IndexSuffix, index.Size, index.SHA256)
+	if g.noStream && written.Packets == 0 {
+		os.Remove(g.streamPath())
+		os.Remove(g.streamPath() + stream.IndexSuffix)
+	} else {
+		g.noStream = false
+		g.dir.AddSum(StreamName, data.Size, data.SHA256)
+		g.dir.AddSum(StreamName+stream.IndexSuffix, index.Size, index.SHA256)
+	}
 	g.result = &written
 	g.place.Packets = written.Packets
 	g.place.Bytes = g.dir.Size()

@@ -77,7 +77,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	region, err := collect.NewRegion(collect.Options{
 		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff, StopOnFailure: o.Tap.OnFailure == config.FailureStop,
+		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff || !o.Tap.Records(config.Activations), StopOnFailure: o.Tap.OnFailure == config.FailureStop,
+		Machine: machine(o.Tap.ResourceLevel, o.Tap.KV), Exact: exact(o.Tap),
 	})
 	if err != nil {
 		return Result{}, err
@@ -101,6 +102,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		s.feed.hurry()
 	}()
 	s.steering.pid = process.PID()
+	s.steering.watchSignals()
 	defer s.steering.close()
 	if err := s.pump(ctx, process); errors.Is(err, errStopped) {
 		return s.sealEarly(process)

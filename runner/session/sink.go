@@ -33,6 +33,7 @@ type sink struct {
 	clock          rundir.Clock
 	dir            *rundir.Dir
 	recorder       *capture.Recorder // nil until the first context
+	tee            tee
 	contexts       []rundir.Context
 	speller        speller
 	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
@@ -67,6 +68,7 @@ func newSink(o Options, region *collect.Region, b budget) *sink {
 	s.room = room{tap: o.Tap, use: s.used, give: s.removeOldest, statfs: unix.Statfs}
 	s.steering = newSteering(s)
 	s.reader = collect.NewReader(region, s.steering)
+	s.Sink = &s.tee
 	return s
 }
 
@@ -93,7 +95,7 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 			return explain(err, s.o.Tap.Out)
 		}
 	}
-	return s.recorder.Context(c)
+	return s.tee.Context(c)
 }
 
 func contextType(c *ggmlhooks.Context) string {
@@ -187,7 +189,13 @@ func (s *sink) open(model rundir.Model) error {
 		Selection: s.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s},
 		UnixOffset: s.clock.UnixNS - s.clock.MonoNS, HoldBytes: s.region.PoolBytes() / 2,
 	})
-	s.Sink = s.recorder
+	others, err := s.openBeside()
+	if err != nil {
+		return err
+	}
+	if err := s.tee.open(s.recorder, others); err != nil {
+		return err
+	}
 	return s.room.look(0)
 }
 
@@ -217,7 +225,7 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 			return err
 		}
 	}
-	return s.recorder.Graph(g)
+	return s.tee.Graph(g)
 }
 
 // layers is the number of layers that a graph has.

@@ -190,6 +190,7 @@ type Change struct {
 	Tensors   []string `json:"tensors,omitempty"`
 	Layers    string   `json:"layers,omitempty"`
 	Tokens    int64    `json:"tokens,omitempty"`    // asked for; 0 = no end
+	Level     string   `json:"level,omitempty"`     // of resource events, for one that changes it; off = none
 	Selection uint32   `json:"selection,omitempty"` // its number, for one that changes what is captured
 	MonoNS    int64    `json:"mono_ns"`             // when it came
 	UnixNS    int64    `json:"unix_ns"`

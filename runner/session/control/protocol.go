@@ -26,10 +26,17 @@ const (
 	CommandOn     = "on"     // capture what was asked for at the start
 	CommandFlush  = "flush"  // make everything recorded so far readable
 	CommandStop   = "stop"   // record no more and seal the run; the model goes on
+
+	CommandLevel   = "level"   // record resource events at the level of the request, or none
+	CommandDisable = "disable" // record no resource events
+	CommandEnable  = "enable"  // record them again, at the level that there was
 )
 
+// Levels lists what a level command takes.
+var Levels = []string{"MINIMAL", "DETAILED", "VERBOSE", "off"}
+
 // Commands lists every command that Parse knows.
-var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop}
+var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop, CommandLevel, CommandEnable, CommandDisable}
 
 // ErrRequest occurs when a request cannot be understood.
 var ErrRequest = errors.New("bad request")
@@ -40,6 +47,7 @@ type Request struct {
 	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensors; at least one
 	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
 	Tokens  int64    `json:"tokens,omitempty"`  // tap: that many tokens, from the next graph on; 0: until another command comes
+	Level   string   `json:"level,omitempty"`   // level: MINIMAL, DETAILED, VERBOSE or off
 }
 
 // Answer is the collector's line to a request.
@@ -60,6 +68,7 @@ type Status struct {
 	Tokens     int64    `json:"tokens,omitempty"`      // that it was asked for
 	Left       *int64   `json:"tokens_left,omitempty"` // of these; absent until a graph goes by it
 	FirstExec  *uint64  `json:"first_exec,omitempty"`  // first execution that goes by it; absent while there was none
+	Level      string   `json:"level,omitempty"`       // of resource events; absent where none are recorded
 	Executions uint64   `json:"executions"`
 	Packets    uint64   `json:"packets"` // written
 	Stored     uint64   `json:"bytes_stored"`
@@ -100,6 +109,10 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: %s takes no tensors, layers or tokens; only tap does", ErrRequest, r.Command)
 	case r.Command == CommandTap && len(r.Tensors) == 0:
 		return fmt.Errorf("%w: tap needs tensors, such as l_out*", ErrRequest)
+	case r.Command == CommandLevel && !slices.Contains(Levels, r.Level):
+		return fmt.Errorf("%w: level %.40q: give one of %s", ErrRequest, r.Level, strings.Join(Levels, ", "))
+	case r.Command != CommandLevel && r.Level != "":
+		return fmt.Errorf("%w: %s takes no level; only level does", ErrRequest, r.Command)
 	case slices.Contains(r.Tensors, ""):
 		return fmt.Errorf("%w: a tensor glob is empty", ErrRequest)
 	case r.Tokens < 0 || r.Tokens > MaxTokens:

@@ -1,0 +1,184 @@
+//go:build llama
+
+// tap_buffer.c: the buffers of ggml's backends, from their allocation to their end. Every address that is recorded is a place in one.
+//
+// A program loads its model before it computes, and is recorded from there on: what it allocated before is noted here and told then.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tap_buffer {
+    ggml_backend_buffer_t ptr; // NULL: the entry is free
+    uint64_t              number, base, size;
+    int64_t               since;
+    uint32_t              usage, flags;
+    bool                  told;
+};
+
+static pthread_mutex_t     tap_buffers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tap_buffer * tap_buffers; // guarded, as is what follows
+static size_t              tap_n_buffers, tap_cap_buffers;
+static uint64_t            tap_next_buffer = 1;
+
+// tap_buffers_open says whether this process is recorded, or may be.
+static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap.given || tap_on()), 0); }
+
+static struct tap_buffer * tap_buffer_at(ggml_backend_buffer_t ptr) {
+    for (size_t i = 0; i < tap_n_buffers; i++) {
+        if (tap_buffers[i].ptr == ptr) {
+            return &tap_buffers[i];
+        }
+    }
+    return NULL;
+}
+
+static struct tap_buffer * tap_buffer_new(void) {
+    struct tap_buffer * b = tap_buffer_at(NULL);
+    if (b != NULL) {
+        return b;
+    }
+    if (tap_n_buffers == tap_cap_buffers) {
+        const size_t cap = tap_cap_buffers == 0 ? 64 : tap_cap_buffers * 2;
+        void * grown = realloc(tap_buffers, cap * sizeof(tap_buffers[0]));
+        if (grown == NULL) {
+            return NULL;
+        }
+        tap_buffers = grown;
+        tap_cap_buffers = cap;
+    }
+    return &tap_buffers[tap_n_buffers++];
+}
+
+static size_t tap_name_copy(char * to, size_t size, const char * name) {
+    const size_t n = name != NULL ? strnlen(name, size) : 0;
+    memcpy(to, name != NULL ? name : "", n);
+    return n;
+}
+
+// tap_buffer_tell tells of a buffer. The caller holds the lock of the buffers.
+static void tap_buffer_tell(struct tap_buffer * b) {
+    ggml_backend_buffer_type_t type = tap_real.ggml_backend_buffer_get_type != NULL ? tap_real.ggml_backend_buffer_get_type(b->ptr) : NULL;
+    ggml_backend_dev_t device = type != NULL && tap_real.ggml_backend_buft_get_device != NULL ? tap_real.ggml_backend_buft_get_device(type) : NULL;
+    char names[2 * TAP_NAME_SIZE];
+    struct tap_rec_buffer rec = {
+        .h.type = TAP_REC_BUFFER, .buffer = b->number, .mono_ns = (uint64_t) b->since, .base = b->base, .size = b->size,
+        .usage = b->usage, .flags = b->flags | (b->told ? TAP_BUFFER_KNOWN : 0),
+    };
+    if (type != NULL && tap_real.ggml_backend_buft_name != NULL) {
+        rec.type_bytes = (uint16_t) tap_name_copy(names, TAP_NAME_SIZE, tap_real.ggml_backend_buft_name(type));
+    }
+    if (device != NULL && tap_real.ggml_backend_dev_name != NULL) {
+        rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE, tap_real.ggml_backend_dev_name(device));
+    }
+    const struct tap_part part = {names, (size_t) rec.type_bytes + rec.device_bytes};
+    tap_queue_put(&rec.h, sizeof(rec), &part, 1);
+    b->told = true;
+}
+
+// tap_buffer_note keeps a buffer in mind, and tells of it if this process is recorded. Those without bytes, which llama.cpp makes by the
+// hundred to learn sizes, are none. Returns its number, or 0.
+static uint64_t tap_buffer_note(ggml_backend_buffer_t ptr, bool mapped) {
+    if (ptr == NULL || tap_real.ggml_backend_buffer_get_size == NULL || tap_real.ggml_backend_buffer_get_base == NULL) {
+        return 0;
+    }
+    const size_t size = tap_real.ggml_backend_buffer_get_size(ptr);
+    if (size == 0) {
+        return 0;
+    }
+    struct tap_buffer note = {
+        .ptr = ptr, .base = (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr), .size = size, .since = tap_now(),
+        .usage = tap_real.ggml_backend_buffer_get_usage != NULL ? (uint32_t) tap_real.ggml_backend_buffer_get_usage(ptr) : 0,
+        .flags = (mapped ? TAP_BUFFER_MAPPED : 0) | (tap_real.ggml_backend_buffer_is_host(ptr) ? TAP_BUFFER_HOST : 0),
+    };
+    pthread_mutex_lock(&tap_buffers_lock);
+    struct tap_buffer * b = tap_buffer_new();
+    if (b != NULL) {
+        note.number = tap_next_buffer++;
+        *b = note;
+        if (tap_on()) {
+            tap_buffer_tell(b);
+        }
+    }
+    pthread_mutex_unlock(&tap_buffers_lock);
+    return note.number;
+}
+
+void tap_buffers_announce(void) {
+    pthread_mutex_lock(&tap_buffers_lock);
+    for (size_t i = 0; i < tap_n_buffers; i++) {
+        if (tap_buffers[i].ptr != NULL && !tap_buffers[i].told) {
+            tap_buffer_tell(&tap_buffers[i]);
+        }
+    }
+    pthread_mutex_unlock(&tap_buffers_lock);
+}
+
+void tap_where(const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset) {
+    ggml_backend_buffer_t ptr = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    *buffer = *offset = 0;
+    if (ptr == NULL || t->data == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&tap_buffers_lock);
+    const struct tap_buffer * b = tap_buffer_at(ptr);
+    if (b != NULL) {
+        *buffer = b->number;
+        *offset = (uint64_t) (uintptr_t) t->data - b->base;
+    }
+    pthread_mutex_unlock(&tap_buffers_lock);
+    if (b == NULL && (*buffer = tap_buffer_note(ptr, false)) != 0) { // one that came by a way that the tap does not know
+        *offset = (uint64_t) (uintptr_t) t->data - (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr);
+    }
+}
+
+// ---- interposed -----------------------------------------------------------------------------------------------------
+
+ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t type, size_t size) {
+    ggml_backend_buffer_t buffer = TAP_REAL(ggml_backend_buft_alloc_buffer)(type, size);
+    if (tap_buffers_open()) {
+        tap_buffer_note(buffer, false);
+    }
+    return buffer;
+}
+
+ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device, void * ptr, size_t size, size_t max_tensor_size) {
+    ggml_backend_buffer_t buffer = TAP_REAL(ggml_backend_dev_buffer_from_host_ptr)(device, ptr, size, max_tensor_size);
+    if (tap_buffers_open()) {
+        tap_buffer_note(buffer, true);
+    }
+    return buffer;
+}
+
+void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {
+    TAP_REAL(ggml_backend_buffer_set_usage)(buffer, usage);
+    if (!tap_buffers_open()) {
+        return;
+    }
+    pthread_mutex_lock(&tap_buffers_lock);
+    struct tap_buffer * b = buffer != NULL ? tap_buffer_at(buffer) : NULL;
+    if (b != NULL && b->usage != (uint32_t) usage) {
+        b->usage = (uint32_t) usage;
+        if (tap_on()) {
+            tap_buffer_tell(b);
+        }
+    }
+    pthread_mutex_unlock(&tap_buffers_lock);
+}
+
+void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
+    if (buffer != NULL && tap_buffers_open()) {
+        pthread_mutex_lock(&tap_buffers_lock);
+        struct tap_buffer * b = tap_buffer_at(buffer);
+        if (b != NULL) {
+            b->ptr = NULL;
+            if (b->told && tap_on()) {
+                struct tap_rec_buffer_end rec = {.h.type = TAP_REC_BUFFER_END, .buffer = b->number, .mono_ns = (uint64_t) tap_now()};
+                tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
+            }
+        }
+        pthread_mutex_unlock(&tap_buffers_lock);
+    }
+    TAP_REAL(ggml_backend_buffer_free)(buffer);
+}

@@ -1,0 +1,244 @@
+//go:build llama
+
+// tap_inputs.c: what the inputs of a graph say of its memory: the cells that are written, and those that each token may read. It is
+// read at graph entry, for the inputs' memory is used again while the graph is computed.
+//
+// Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are alike.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- which inputs ---------------------------------------------------------------------------------------------------
+
+// tap_origin follows views and conversions to the leaf that they show, or returns what is not a leaf.
+static int32_t tap_origin(const struct tap_graph * g, int32_t i) {
+    while (i >= 0 && g->nodes[i].src[0] != INT32_MIN) {
+        const enum ggml_op op = g->nodes[i].tensor->op;
+        if (!g->nodes[i].view && op != GGML_OP_CPY && op != GGML_OP_CONT && op != GGML_OP_DUP) {
+            break;
+        }
+        i = g->nodes[i].src[0];
+    }
+    return i;
+}
+
+static void tap_mark_told(struct tap_graph * g, int32_t i, enum tap_input_kind kind) {
+    const int32_t at = i == INT32_MIN ? i : tap_origin(g, i);
+    if (at >= 0 || at == INT32_MIN || !g->leafs[-1 - at].input) {
+        return;
+    }
+    struct tap_graph_leaf * l = &g->leafs[-1 - at];
+    const enum ggml_type type = l->tensor->type;
+    const bool fits = kind == TAP_INPUT_CELLS ? type == GGML_TYPE_I64 || type == GGML_TYPE_I32
+                      : kind == TAP_INPUT_MASK ? type == GGML_TYPE_F16 || type == GGML_TYPE_F32
+                                               : type == GGML_TYPE_I32;
+    if (fits && l->told == 0) {
+        l->told = (uint8_t) (1 + kind);
+        g->n_told++;
+    }
+}
+
+static bool tap_is_memory(const struct tap_graph * g, int32_t i, const char * prefix) {
+    const int32_t at = i == INT32_MIN ? i : tap_origin(g, i);
+    return at < 0 && at != INT32_MIN && strncmp(g->leafs[-1 - at].tensor->name, prefix, strlen(prefix)) == 0;
+}
+
+void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish) {
+    for (int i = 0; i < g->n_leafs; i++) {
+        g->leafs[i].told = 0;
+    }
+    g->n_told = 0;
+    if (!(wish->record & TAP_RECORD_CELLS) || g->n_tokens == 0) {
+        return;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct tap_graph_node * n = &g->nodes[i];
+        switch (n->tensor->op) {
+            case GGML_OP_SET_ROWS:       tap_mark_told(g, n->src[1], TAP_INPUT_CELLS); break;
+            case GGML_OP_FLASH_ATTN_EXT: tap_mark_told(g, n->src[3], TAP_INPUT_MASK); break;
+            case GGML_OP_SOFT_MAX:
+                if (n->component == TAP_ATTENTION) {
+                    tap_mark_told(g, n->src[1], TAP_INPUT_MASK);
+                }
+                break;
+            case GGML_OP_GET_ROWS:
+                if (tap_is_memory(g, n->src[0], "cache_r_l") || tap_is_memory(g, n->src[0], "cache_s_l")) {
+                    tap_mark_told(g, n->src[1], TAP_INPUT_STATES);
+                }
+                break;
+            default: break;
+        }
+    }
+}
+
+// ---- telling --------------------------------------------------------------------------------------------------------
+
+enum { TAP_VALUES = 512, TAP_RANGES = 512 };
+
+// tap_telling gathers what is told of one input, on the stack.
+struct tap_telling {
+    struct tap_rec_input rec;
+    int64_t              values[TAP_VALUES];
+    struct tap_range     ranges[TAP_RANGES];
+};
+
+static void tap_telling_flush(struct tap_telling * t, bool more) {
+    const bool mask = t->rec.kind == TAP_INPUT_MASK;
+    const struct tap_part part = {
+        mask ? (const void *) t->ranges : t->values, t->rec.count * (mask ? sizeof(t->ranges[0]) : sizeof(t->values[0])),
+    };
+    t->rec.more = more;
+    tap_queue_put(&t->rec.h, sizeof(t->rec), &part, 1);
+    t->rec.count = 0;
+}
+
+static void tap_tell_value(struct tap_telling * t, int64_t value) {
+    if (t->rec.count == TAP_VALUES) {
+        tap_telling_flush(t, true);
+    }
+    t->values[t->rec.count++] = value;
+}
+
+static void tap_tell_range(struct tap_telling * t, int32_t row, int32_t first, int32_t end) {
+    if (t->rec.count == TAP_RANGES) {
+        tap_telling_flush(t, true);
+    }
+    t->ranges[t->rec.count++] = (struct tap_range) {row, first, end};
+}
+
+// tap_index reads element i of a row index of n bytes per element.
+static int64_t tap_index(const uint8_t * at, int64_t i, size_t n) {
+    int64_t wide;
+    int32_t narrow;
+    if (n == sizeof(wide)) {
+        memcpy(&wide, at + (size_t) i * n, n);
+        return wide;
+    }
+    memcpy(&narrow, at + (size_t) i * n, n);
+    return narrow;
+}
+
+// tap_tell_cells tells the cell of each token. With flash attention off V lies transposed, and the index has one entry per element: that of
+// element j of a token is (stream · width + j) · cells + cell, cells being those of a stream.
+static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
+    const size_t size = leaf->type == GGML_TYPE_I64 ? 8 : 4;
+    const int64_t n = leaf->ne[0] * leaf->ne[1] * leaf->ne[2] * leaf->ne[3], width = n / n_tokens;
+    if (width < 1 || n % n_tokens != 0) {
+        return;
+    }
+    for (int64_t token = 0; token < n_tokens; token++) {
+        const int64_t first = tap_index(at, token * width, size);
+        if (width == 1) {
+            tap_tell_value(t, first);
+            continue;
+        }
+        const int64_t cells = tap_index(at, token * width + 1, size) - first;
+        bool regular = cells > 0;
+        for (int64_t j = 2; j < width && regular; j++) {
+            regular = tap_index(at, token * width + j, size) == first + j * cells;
+        }
+        tap_tell_value(t, regular ? first / (cells * width) * cells + first % (cells * width) : -1);
+    }
+}
+
+// tap_row_ranges finds the cells of one row of a mask that are not minus infinity. Eight bytes that are like those before them are passed
+// over at once.
+#define TAP_ROW_RANGES(name, word, infinite)                                                                                \
+    static void name(struct tap_telling * t, const uint8_t * at, int32_t row, int32_t n) {                                  \
+        enum { PER = 8 / sizeof(word) };                                                                                    \
+        int32_t first = -1;                                                                                                 \
+        for (int32_t i = 0; i < n;) {                                                                                       \
+            word w;                                                                                                         \
+            memcpy(&w, at + (size_t) i * sizeof(w), sizeof(w));                                                             \
+            const bool may = w != (infinite);                                                                               \
+            if (may != (first >= 0)) {                                                                                      \
+                if (!may) {                                                                                                 \
+                    tap_tell_range(t, row, first, i);                                                                       \
+                }                                                                                                           \
+                first = may ? i : -1;                                                                                       \
+            }                                                                                                               \
+            i++;                                                                                                            \
+            uint64_t like = 0, next;                                                                                        \
+            for (int k = 0; k < PER; k++) {                                                                                 \
+                memcpy((uint8_t *) &like + (size_t) k * sizeof(w), &w, sizeof(w));                                          \
+            }                                                                                                               \
+            while (i + PER <= n && (memcpy(&next, at + (size_t) i * sizeof(w), sizeof(next)), next == like)) {              \
+                i += PER;                                                                                                   \
+            }                                                                                                               \
+        }                                                                                                                   \
+        if (first >= 0) {                                                                                                   \
+            tap_tell_range(t, row, first, n);                                                                               \
+        }                                                                                                                   \
+    }
+
+TAP_ROW_RANGES(tap_row_ranges_f16, uint16_t, 0xfc00u)
+TAP_ROW_RANGES(tap_row_ranges_f32, uint32_t, 0xff800000u)
+
+// tap_tell_mask tells the ranges of each token. The mask may have more rows than there are tokens, and a plane per stream.
+static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
+    const int64_t streams = leaf->ne[3] > 0 ? leaf->ne[3] : 1;
+    const int32_t per = (int32_t) (n_tokens / streams);
+    if (n_tokens % streams != 0 || per > leaf->ne[1]) {
+        return;
+    }
+    for (int64_t s = 0; s < streams; s++) {
+        for (int32_t r = 0; r < per; r++) {
+            const uint8_t * row = at + (size_t) s * leaf->nb[3] + (size_t) r * leaf->nb[1];
+            const int32_t number = (int32_t) s * per + r;
+            if (leaf->type == GGML_TYPE_F16) {
+                tap_row_ranges_f16(t, row, number, (int32_t) leaf->ne[0]);
+            } else {
+                tap_row_ranges_f32(t, row, number, (int32_t) leaf->ne[0]);
+            }
+        }
+    }
+}
+
+// tap_leaf_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the caller frees.
+static const uint8_t * tap_leaf_bytes(const struct ggml_tensor * leaf, void ** fetched) {
+    ggml_backend_buffer_t buffer = leaf->view_src != NULL ? leaf->view_src->buffer : leaf->buffer;
+    *fetched = NULL;
+    if (buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer)) {
+        return leaf->data;
+    }
+    size_t bytes = tap_real.ggml_type_size(leaf->type);
+    for (int d = 0; d < TAP_MAX_DIMS; d++) {
+        bytes += (size_t) (leaf->ne[d] - 1) * leaf->nb[d];
+    }
+    *fetched = malloc(bytes);
+    if (*fetched == NULL) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, bytes);
+        return NULL;
+    }
+    tap_copy_bytes(*fetched, leaf, false, 0, bytes);
+    return *fetched;
+}
+
+void tap_inputs_send(struct tap_sched * s) {
+    const struct tap_graph * g = &s->graph;
+    struct tap_telling t;
+    for (int i = 0; i < g->n_leafs; i++) {
+        const struct tap_graph_leaf * l = &g->leafs[i];
+        void * fetched = NULL;
+        const uint8_t * at = l->told != 0 ? tap_leaf_bytes(l->tensor, &fetched) : NULL;
+        if (at == NULL) {
+            continue;
+        }
+        t.rec = (struct tap_rec_input) {
+            .h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) i, .kind = l->told - 1u,
+        };
+        if (t.rec.kind == TAP_INPUT_CELLS) {
+            tap_tell_cells(&t, l->tensor, at, g->n_tokens);
+        } else if (t.rec.kind == TAP_INPUT_MASK) {
+            tap_tell_mask(&t, l->tensor, at, g->n_tokens);
+        } else {
+            for (int64_t k = 0; k < l->tensor->ne[0]; k++) {
+                tap_tell_value(&t, tap_index(at, k, sizeof(int32_t)));
+            }
+        }
+        tap_telling_flush(&t, false);
+        free(fetched);
+    }
+}

@@ -1,0 +1,69 @@
+//go:build llama
+
+// tap_sample.c: what samplers choose from. Looked at only while it is recorded.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <string.h>
+
+enum { TAP_CANDIDATES = 10 };
+
+_Atomic bool tap_samples_wanted;
+
+// What the outermost sampler of this thread chose, until it is accepted: a program may choose again where a grammar refuses.
+static _Thread_local struct {
+    bool                 waits;
+    struct tap_rec_sample rec;
+    struct tap_candidate top[TAP_CANDIDATES];
+} tap_chosen;
+
+// tap_top keeps the candidates of the highest logits, highest first.
+static uint32_t tap_top(struct tap_candidate * top, const llama_token_data * data, size_t n) {
+    uint32_t have = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (have == TAP_CANDIDATES && data[i].logit <= top[have - 1].logit) {
+            continue;
+        }
+        uint32_t at = have < TAP_CANDIDATES ? have++ : have - 1;
+        for (; at > 0 && top[at - 1].logit < data[i].logit; at--) {
+            top[at] = top[at - 1];
+        }
+        top[at] = (struct tap_candidate) {data[i].id, data[i].logit, data[i].p};
+    }
+    return have;
+}
+
+// A chain applies its members through this function too: only the outermost call is the program's. A grammar that is applied alone
+// chooses nothing.
+void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array * candidates) {
+    static _Thread_local int depth;
+    const bool look = depth == 0 && atomic_load_explicit(&tap_samples_wanted, memory_order_relaxed) && tap_on();
+    const size_t before = look ? candidates->size : 0;
+    depth++;
+    TAP_REAL(llama_sampler_apply)(sampler, candidates);
+    depth--;
+    if (!look || candidates->data == NULL || candidates->selected < 0 || (size_t) candidates->selected >= candidates->size) {
+        return;
+    }
+    const int64_t began = tap_now();
+    tap_chosen.waits = true;
+    tap_chosen.rec = (struct tap_rec_sample) {
+        .h.type = TAP_REC_SAMPLE, .mono_ns = (uint64_t) began, .token = candidates->data[candidates->selected].id,
+        .n_before = before, .n_after = candidates->size,
+    };
+    tap_chosen.rec.count = tap_top(tap_chosen.top, candidates->data, candidates->size);
+    tap_add(&tap.header->stats.api_ns, (uint64_t) (tap_now() - began));
+}
+
+void tap_sample_accepted(llama_token token) {
+    if (!tap_chosen.waits) {
+        return;
+    }
+    tap_chosen.waits = false;
+    if (tap_chosen.rec.token != token || !tap_on()) {
+        return;
+    }
+    tap_chosen.rec.ctx = tap_last_context();
+    const struct tap_part part = {tap_chosen.top, tap_chosen.rec.count * sizeof(tap_chosen.top[0])};
+    tap_queue_put(&tap_chosen.rec.h, sizeof(tap_chosen.rec), &part, 1);
+}

@@ -1,0 +1,124 @@
+//go:build linux
+
+package collect
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// Hot path: one decode per record, no allocation in steady state.
+
+// machine reads the records of a [ggmlhooks.MachineSink].
+func (r *Reader) machine(kind uint32, d *decoder) error {
+	switch kind {
+	case recBuffer:
+		return r.buffer(d)
+	case recBufferEnd:
+		e := ggmlhooks.BufferEnd{ID: d.u64(), MonoNS: int64(d.u64())}
+		return d.then(kind, func() error { return r.sink.BufferEnd(e) })
+	case recTimes:
+		return r.readTimes(d)
+	case recInput:
+		return r.readInput(d)
+	}
+	return r.readSample(d)
+}
+
+// Bits of a buffer's flags.
+const (
+	bufferHost = 1 << iota
+	bufferMapped
+	bufferKnown
+)
+
+func (r *Reader) buffer(d *decoder) error {
+	b := ggmlhooks.Buffer{ID: d.u64(), MonoNS: int64(d.u64()), Base: d.u64(), Size: d.u64(), Usage: ggmlhooks.BufferUsage(d.u32())}
+	flags := d.u32()
+	b.Host, b.Mapped, b.Known = flags&bufferHost != 0, flags&bufferMapped != 0, flags&bufferKnown != 0
+	kind, device := int(d.u16()), int(d.u16())
+	d.u32()
+	b.Type, b.Device = d.text(kind), d.text(device)
+	return d.then(recBuffer, func() error { return r.sink.Buffer(&b) })
+}
+
+// readTimes joins the records of an execution and reports them when the last is there. Of an execution of which one was lost nothing is.
+func (r *Reader) readTimes(d *decoder) error {
+	t := &r.times
+	exec, graph, begin := d.u64(), d.u64(), int64(d.u64())
+	first, count, total := int(d.u32()), int(d.u32()), int(d.u32())
+	d.u32()
+	if first == 0 {
+		*t = ggmlhooks.Times{Exec: exec, Graph: graph, BeginNS: begin, Nodes: t.Nodes[:0]}
+	}
+	if t.Exec != exec || len(t.Nodes) != first {
+		t.Exec = 0
+		return nil
+	}
+	if !d.has(count * 16) {
+		return d.err(recTimes)
+	}
+	g := r.graphs[graph]
+	for range count {
+		node, held, done := int32(d.u32()), int64(d.u32()), int64(d.u64())
+		if node < 0 || g != nil && int(node) >= len(g.Nodes) {
+			return fmt.Errorf("%w: a time of node %d of graph %d", ErrQueue, node, graph)
+		}
+		t.Nodes = append(t.Nodes, ggmlhooks.NodeTime{Node: node, DoneNS: done, LeftNS: done + held})
+	}
+	if len(t.Nodes) < total || g == nil {
+		return nil
+	}
+	return r.sink.Times(t)
+}
+
+// readInput joins the records of an input, as readTimes does.
+func (r *Reader) readInput(d *decoder) error {
+	in := &r.input
+	exec, graph := d.u64(), d.u64()
+	leaf, kind, count, more := int(d.u32()), ggmlhooks.InputKind(d.u32()), int(d.u32()), d.u32() != 0
+	if !r.part || in.Exec != exec || in.Leaf != leaf {
+		*in = ggmlhooks.Input{Exec: exec, Graph: graph, Leaf: leaf, Kind: kind, Values: in.Values[:0], Ranges: in.Ranges[:0]}
+	}
+	r.part = more
+	g := r.graphs[graph]
+	if kind > ggmlhooks.InputStates || g != nil && leaf >= len(g.Leafs) {
+		return fmt.Errorf("%w: an input of kind %d, leaf %d of graph %d", ErrQueue, kind, leaf, graph)
+	}
+	width := 8
+	if kind == ggmlhooks.InputMask {
+		width = 12
+	}
+	if count < 0 || count > math.MaxInt32/width || !d.has(count*width) {
+		d.bad = true
+		return d.err(recInput)
+	}
+	for range count {
+		if kind == ggmlhooks.InputMask {
+			in.Ranges = append(in.Ranges, ggmlhooks.CellRange{Row: d.i32(), First: d.i32(), End: d.i32()})
+		} else {
+			in.Values = append(in.Values, int64(d.u64()))
+		}
+	}
+	if more || g == nil {
+		return nil
+	}
+	return r.sink.Input(in)
+}
+
+func (r *Reader) readSample(d *decoder) error {
+	s := &r.sample
+	*s = ggmlhooks.Sample{MonoNS: int64(d.u64()), Ctx: d.u32(), Token: d.i32(), InSize: int(d.u64()), OutSize: int(d.u64()), Top: s.Top[:0]}
+	count := int(d.u32())
+	d.u32()
+	if count > ggmlhooks.MaxCandidates || !d.has(count*12) {
+		d.bad = true
+		return d.err(recSample)
+	}
+	for range count {
+		s.Top = append(s.Top, ggmlhooks.Candidate{Token: d.i32(), Logit: math.Float32frombits(d.u32()), P: math.Float32frombits(d.u32())})
+	}
+	return r.sink.Sample(s)
+}

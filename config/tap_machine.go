@@ -1,0 +1,151 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The levels of --tap-resource-level. resource.Level has the same names.
+var resourceLevels = []string{"MINIMAL", "DETAILED", "VERBOSE"}
+
+// The bounds of --tap-kv-block.
+const (
+	DefaultKVBlock = 32
+	MaxKVBlock     = 1 << 20
+)
+
+// The environment variables of LLaMA Resource Instrumentation, which mean the same here.
+const (
+	envResourceLevel    = "LLAMA_RESOURCE_LOG_LEVEL"
+	envResourcePath     = "LLAMA_RESOURCE_LOG_PATH"
+	envResourceDisabled = "LLAMA_RESOURCE_DISABLED"
+)
+
+func machineOptions() []option {
+	return []option{
+		{name: "resource-level", form: "LEVEL", alias: envResourceLevel, recorder: Resource,
+			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph, no callback), DETAILED (per layer and component), VERBOSE (per operation)",
+			set:  setResourceLevel,
+			get:  func(t *Tap) any { return text(t.ResourceLevel) }},
+		{name: "kv", form: "[=on|off]", bare: "on", follows: isSwitchWord, recorder: KV,
+			help: "record the life of every block of the KV cache, to kv_block_lifecycle.parquet",
+			set:  setKV,
+			get:  func(t *Tap) any { return onOff(t.KV) }},
+		{name: "resource-path", form: "FILE", alias: envResourcePath, role: roleModifier, recorder: Resource,
+			help: "append the events to this file too",
+			set:  func(t *Tap, s string) error { t.ResourcePath = s; return nil },
+			get:  func(t *Tap) any { return text(t.ResourcePath) }},
+		{name: "resource-rate", form: "N", role: roleModifier, recorder: Resource, byDef: "0",
+			help: "most events of a kind per second; those beyond are counted and not written. 0: no limit",
+			set:  setResourceRate,
+			get:  func(t *Tap) any { return t.ResourceRate }},
+		{name: "resource-rotate", form: "SIZE", role: roleModifier, recorder: Resource, byDef: "0",
+			help: "begin a new file of events when one has this size, such as 256M; 0: never",
+			set:  setResourceRotate,
+			get:  func(t *Tap) any { return t.ResourceRotate }},
+		{name: "legacy-estimates", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleModifier, recorder: Resource,
+			help: "beside what is measured, write what LLaMA Resource Instrumentation would have estimated, marked as estimated",
+			set: func(t *Tap, s string) (err error) {
+				t.Legacy, err = parseSwitch("legacy-estimates", s)
+				return err
+			},
+			get: func(t *Tap) any { return onOff(t.Legacy) }},
+		{name: "kv-block", form: "N", role: roleModifier, recorder: KV, byDef: strconv.Itoa(DefaultKVBlock),
+			help: "cells of a block of the KV cache; 1 follows each cell",
+			set:  setKVBlock,
+			get:  func(t *Tap) any { return t.KVBlock }},
+	}
+}
+
+func isSwitchWord(next string) bool { return next == "on" || next == "off" }
+
+func onOff(on bool) any {
+	if on {
+		return "on"
+	}
+	return nil
+}
+
+func parseSwitch(name, s string) (bool, error) {
+	word, err := oneOf(name, s, []string{"on", "off", "true", "false", "1", "0"})
+	return word == "on" || word == "true" || word == "1", err
+}
+
+func setKV(t *Tap, s string) (err error) {
+	t.KV, err = parseSwitch("kv", s)
+	return err
+}
+
+func setResourceLevel(t *Tap, s string) error {
+	level, err := oneOf("resource level", strings.ToUpper(s), resourceLevels)
+	t.ResourceLevel = level
+	return err
+}
+
+func setResourceRate(t *Tap, s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return fmt.Errorf("resource rate %q: write events per second, such as 10000, or 0 for no limit", s)
+	}
+	t.ResourceRate = int(n)
+	return nil
+}
+
+func setResourceRotate(t *Tap, s string) error {
+	if s == "0" {
+		t.ResourceRotate = 0
+		return nil
+	}
+	size, err := ParseBytes(s)
+	if err == nil && size < 1<<20 {
+		err = fmt.Errorf("resource rotate %q: give at least 1M, or 0 for one file", s)
+	}
+	t.ResourceRotate = size
+	return err
+}
+
+func setKVBlock(t *Tap, s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > MaxKVBlock {
+		return fmt.Errorf("kv block %q: write a number of cells from 1 to %d", s, MaxKVBlock)
+	}
+	t.KVBlock = n
+	return nil
+}
+
+// checkModifiers refuses flags that change a recorder which does not run.
+func (t *Tap) checkModifiers(s *sources) error {
+	for i := range tapOptions {
+		o := &tapOptions[i]
+		g, given := s[FromFlag][o.name]
+		if !given || o.role != roleModifier || o.recorder == "" || t.Records(o.recorder) {
+			continue
+		}
+		return fmt.Errorf("%s changes how %s are recorded, and nothing of it is: add one of %s, or drop it",
+			g.where, recorderWhat[o.recorder], strings.Join(recorderFlags(o.recorder), ", "))
+	}
+	return nil
+}
+
+var recorderWhat = map[Recorder]string{Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache"}
+
+// checkMachine: a run that is gone on with compares its stream alone, and so cannot go on with what is recorded beside it.
+func (t *Tap) checkMachine() error {
+	beside := t.Records(Resource) || t.Records(KV)
+	if !beside {
+		return nil
+	}
+	which, flag := "resource-level", "--tap-resource-level"
+	if t.Records(KV) {
+		which, flag = "kv", "--tap-kv"
+	}
+	if t.Checkpoint.Every > 0 || t.Resume != "" {
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop %s, or the checkpoints",
+			t.origins[which].where, flag)
+	}
+	if !t.Records(Activations) && t.Sink != "" {
+		return fmt.Errorf("%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset balanced, or drop it", t.origins["sink"].where)
+	}
+	return nil
+}

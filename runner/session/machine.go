@@ -1,0 +1,176 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// beside is a recorder of what is no tensor. Close ends its files; it may be called twice.
+type beside interface {
+	ggmlhooks.Sink
+	Close() error
+}
+
+// tee hands what the tap tells to the capture's recorder, and to those beside it. What comes before the run directory is there, buffers
+// that hold the model, waits for it.
+type tee struct {
+	ggmlhooks.Sink // the capture's recorder; nil: not there yet
+	beside         []beside
+	early          []ggmlhooks.Buffer
+}
+
+// open begins to hand on.
+func (t *tee) open(recorder ggmlhooks.Sink, others []beside) error {
+	t.Sink, t.beside = recorder, others
+	for i := range t.early {
+		if err := t.Buffer(&t.early[i]); err != nil {
+			return err
+		}
+	}
+	t.early = nil
+	return nil
+}
+
+// each calls f for the recorders beside the capture's. All are called; the first error is returned.
+func (t *tee) each(f func(ggmlhooks.Sink) error) (first error) {
+	for _, b := range t.beside {
+		if err := f(b); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// both calls f for every recorder.
+func (t *tee) both(f func(ggmlhooks.Sink) error) error {
+	err := f(t.Sink)
+	if other := t.each(f); err == nil {
+		err = other
+	}
+	return err
+}
+
+// Context is handed to all.
+func (t *tee) Context(c *ggmlhooks.Context) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.Context(c) })
+}
+
+// Graph is handed to all.
+func (t *tee) Graph(g *ggmlhooks.Graph) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.Graph(g) })
+}
+
+// Call is handed to all.
+func (t *tee) Call(c *ggmlhooks.Call) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.Call(c) })
+}
+
+// CallEnd is handed to all.
+func (t *tee) CallEnd(e ggmlhooks.CallEnd) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.CallEnd(e) })
+}
+
+// Exec is handed to all.
+func (t *tee) Exec(e *ggmlhooks.Exec) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.Exec(e) })
+}
+
+// ExecEnd is handed to all.
+func (t *tee) ExecEnd(e ggmlhooks.ExecEnd) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.ExecEnd(e) })
+}
+
+// Resolve is handed to all.
+func (t *tee) Resolve(r ggmlhooks.Resolve) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.Resolve(r) })
+}
+
+// SeqChange is handed to all.
+func (t *tee) SeqChange(c *ggmlhooks.SeqChange) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.SeqChange(c) })
+}
+
+// Capture goes to the capture's recorder, which releases it, or to those beside, which look at it.
+func (t *tee) Capture(c *ggmlhooks.Capture) error {
+	if c.For&ggmlhooks.ForStream != 0 {
+		return t.Sink.Capture(c)
+	}
+	err := t.each(func(s ggmlhooks.Sink) error { return s.Capture(c) })
+	c.Release()
+	return err
+}
+
+// Buffer is handed to those beside, once there is a run directory.
+func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
+	if t.Sink == nil {
+		t.early = append(t.early, *b)
+		return nil
+	}
+	return t.each(func(s ggmlhooks.Sink) error { return s.Buffer(b) })
+}
+
+// BufferEnd is handed to those beside.
+func (t *tee) BufferEnd(e ggmlhooks.BufferEnd) error {
+	return t.each(func(s ggmlhooks.Sink) error { return s.BufferEnd(e) })
+}
+
+// Times are handed to those beside.
+func (t *tee) Times(n *ggmlhooks.Times) error {
+	return t.each(func(s ggmlhooks.Sink) error { return s.Times(n) })
+}
+
+// Input is handed to those beside.
+func (t *tee) Input(in *ggmlhooks.Input) error {
+	return t.each(func(s ggmlhooks.Sink) error { return s.Input(in) })
+}
+
+// Sample is handed to those beside.
+func (t *tee) Sample(c *ggmlhooks.Sample) error {
+	return t.each(func(s ggmlhooks.Sink) error { return s.Sample(c) })
+}
+
+// close ends the recorders beside the capture's.
+func (t *tee) close() error {
+	var err error
+	for _, b := range t.beside {
+		err = errors.Join(err, b.Close())
+	}
+	return err
+}
+
+// machine is what the tap has to tell for a level of resource events and the KV cache.
+func machine(level string, kv bool) collect.Machine {
+	m := collect.Machine{Cells: kv}
+	switch level {
+	case "DETAILED":
+		m.Looking, m.Routing, m.Cells = ggmlhooks.LookRanges, true, true
+	case "VERBOSE":
+		m.Looking, m.Routing, m.Cells, m.Samples = ggmlhooks.LookOps, true, true, true
+	}
+	return m
+}
+
+// startWish is what the tap captures and tells from the start on.
+func (s *sink) startWish() collect.Wish {
+	tap := s.o.Tap
+	return collect.Wish{
+		Selection: tap.Selection(), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
+		Machine: machine(tap.ResourceLevel, tap.KV),
+	}
+}
+
+// exact tells whether what is recorded beside tensors must be told whole.
+func exact(tap *config.Tap) bool { return tap.Records(config.Resource) || tap.Records(config.KV) }
+
+// openBeside makes the recorders that were asked for beside that of tensors.
+func (s *sink) openBeside() ([]beside, error) {
+	return nil, nil
+}
+
+var _ = rundir.MetadataName
