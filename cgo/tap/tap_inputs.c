@@ -55,6 +55,9 @@ void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish) {
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct tap_graph_node * n = &g->nodes[i];
+        if (!n->computed) {
+            continue; // built and never run: its inputs are garbage
+        }
         switch (n->tensor->op) {
             case GGML_OP_SET_ROWS:       tap_mark_told(g, n->src[1], TAP_INPUT_CELLS); break;
             case GGML_OP_FLASH_ATTN_EXT: tap_mark_told(g, n->src[3], TAP_INPUT_MASK); break;

@@ -28,16 +28,23 @@ static bool tap_range_ends(const struct tap_graph * g, int i) {
     return true;
 }
 
-// tap_look_idle times some views that follow a timed node, spread over the graph.
+// tap_idle_at says whether the view i can tell what looking costs: it follows a node that is timed, or a view, which then is timed too.
+static bool tap_idle_at(const struct tap_graph * g, int i) {
+    return g->nodes[i].view && (g->nodes[i - 1].view || (g->nodes[i - 1].timed && g->nodes[i - 1].computed));
+}
+
+// tap_look_idle times some views, each behind another timed node, spread over the graph.
 static void tap_look_idle(struct tap_graph * g, int most) {
     int found = 0;
     for (int i = 1; i < g->n_nodes; i++) {
-        found += g->nodes[i].view && g->nodes[i - 1].timed && g->nodes[i - 1].computed;
+        found += tap_idle_at(g, i);
     }
     const int step = found > most ? found / most : 1;
-    for (int i = 1, k = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].view && g->nodes[i - 1].timed && g->nodes[i - 1].computed && k++ % step == 0 && k / step < most) {
+    for (int i = 1, k = 0, marked = 0; i < g->n_nodes && marked < most; i++) {
+        if (tap_idle_at(g, i) && k++ % step == 0) {
+            tap_timed(g, i - 1);
             tap_timed(g, i);
+            marked++;
         }
     }
 }
