@@ -1,0 +1,56 @@
+package resource
+
+// Allocation is memory that a ggml backend allocated, or took from a mapped file.
+type Allocation struct {
+	Header
+	ResourceID             string   `json:"resource_id"`
+	BufferID               uint64   `json:"buffer_id"`
+	ComponentType          string   `json:"component_type"`
+	LayerID                int      `json:"layer_id"`
+	AllocationBytes        uint64   `json:"allocation_bytes"`
+	AllocationSizeMB       float64  `json:"allocation_size_mb"`
+	MemoryType             string   `json:"memory_type"`
+	BufferType             string   `json:"buffer_type"`
+	Device                 string   `json:"device,omitempty"`
+	Mapped                 bool     `json:"mapped"`
+	MemoryAddress          string   `json:"memory_address"`
+	LiveBytes              uint64   `json:"live_bytes"`
+	TensorShape            []int64  `json:"tensor_shape,omitempty"`
+	Precision              string   `json:"precision,omitempty"`
+	EstimatedBandwidthGBPS *float64 `json:"estimated_bandwidth_gbps,omitempty"`
+	CompressionRatio       *float64 `json:"compression_ratio,omitempty"`
+}
+
+// Deallocation is memory that a ggml backend freed. ResourceID is that of its allocation.
+type Deallocation struct {
+	Header
+	ResourceID       string  `json:"resource_id"`
+	BufferID         uint64  `json:"buffer_id"`
+	ComponentType    string  `json:"component_type"`
+	LayerID          int     `json:"layer_id"`
+	AllocationBytes  uint64  `json:"allocation_bytes"`
+	AllocationSizeMB float64 `json:"allocation_size_mb"`
+	MemoryType       string  `json:"memory_type"`
+	MemoryAddress    string  `json:"memory_address"`
+	LiveBytes        uint64  `json:"live_bytes"`
+	LifetimeUS       int64   `json:"lifetime_us"`
+}
+
+// KV is cells of a KV cache that were written, or given up. Positions are CacheStartPos ≤ p < CacheEndPos.
+type KV struct {
+	Header
+	ResourceID       string   `json:"resource_id"`
+	Exec             *uint64  `json:"exec,omitempty"`
+	CacheType        string   `json:"cache_type"`
+	LayerID          int      `json:"layer_id"`
+	SeqID            int32    `json:"seq_id"`
+	CacheStartPos    int32    `json:"cache_start_pos"`
+	CacheEndPos      int32    `json:"cache_end_pos"`
+	Cells            *int     `json:"cells,omitempty"`
+	KeyBytes         *int64   `json:"key_bytes,omitempty"`
+	ValueBytes       *int64   `json:"value_bytes,omitempty"`
+	KeyCacheSizeMB   *float64 `json:"key_cache_size_mb,omitempty"`
+	ValueCacheSizeMB *float64 `json:"value_cache_size_mb,omitempty"`
+	CacheHitRatio    *float64 `json:"cache_hit_ratio,omitempty"`
+	CacheOperation   string   `json:"cache_operation"`
+}

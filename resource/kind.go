@@ -1,0 +1,74 @@
+package resource
+
+import "fmt"
+
+// Kind says what an event tells. Its name stands in the key "event".
+type Kind uint8
+
+// The kinds. The first thirteen are system B's (COMPAT B-20 to B-31).
+const (
+	KindSessionStart   Kind = iota // recording begins
+	KindTrackingBegin              // from here on the recorder takes what the tap tells
+	KindLayerBegin                 // a layer's first node begins
+	KindLayerEnd                   // a layer's last node was computed
+	KindComponentBegin             // a run of nodes of one layer and component begins
+	KindComponentEnd               // its last node was computed
+	KindAllocation                 // a ggml backend allocated memory
+	KindCompute                    // nodes were computed
+	KindHandoff                    // tensors passed from one component to another
+	KindKV                         // cells of a KV cache were written or given up
+	KindMLP                        // a projection or activation of a feed-forward network
+	KindSummary                    // totals of the session
+	KindSessionEnd                 // recording ended
+	KindDeallocation               // a ggml backend freed memory
+	KindRouting                    // experts that were chosen for a token
+	KindSampling                   // what a sampler chose from
+	KindInputTokens                // prompt tokens of an execution
+	KindOutputToken                // a generated token that was computed on
+	KindPhase                      // a context went over to another phase
+	KindLoss                       // events that are not in the file
+	KindLevel                      // the level was changed
+	KindGraph                      // a graph was executed
+	kindCount
+)
+
+var kindNames = [...]string{
+	"resource_session_start", "resource_tracking_begin", "layer_begin", "layer_end", "component_begin", "component_end",
+	"memory_allocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation", "resource_session_summary",
+	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token", "phase", "loss",
+	"level", "graph_execution",
+}
+
+// Kinds are the names of all kinds; index k is that of Kind(k).
+func Kinds() []string { return kindNames[:] }
+
+// String returns the kind's name as it stands in files.
+func (k Kind) String() string {
+	if k < kindCount {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ParseKind is the inverse of String.
+func ParseKind(s string) (Kind, error) {
+	for i, name := range kindNames {
+		if name == s {
+			return Kind(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown event %q: docs/EVENTS.md lists those that there are", s)
+}
+
+// MarshalText writes the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads the kind's name.
+func (k *Kind) UnmarshalText(text []byte) error {
+	parsed, err := ParseKind(string(text))
+	if err != nil {
+		return err
+	}
+	*k = parsed
+	return nil
+}

@@ -1,0 +1,62 @@
+package resource
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Level is how much is told. Each tells what the one before it tells, and more; [Level.Tells] is the table.
+type Level uint8
+
+// The levels.
+const (
+	Minimal  Level = iota // executions as a whole; nothing in the model's process is waited for
+	Detailed              // layers and components with their times
+	Verbose               // every op
+)
+
+var levelNames = [...]string{"MINIMAL", "DETAILED", "VERBOSE"}
+
+// String returns the level's name as files, flags and system B spell it.
+func (l Level) String() string {
+	if int(l) < len(levelNames) {
+		return levelNames[l]
+	}
+	return fmt.Sprintf("level(%d)", uint8(l))
+}
+
+// ParseLevel is the inverse of String, in either case.
+func ParseLevel(s string) (Level, error) {
+	for i, name := range levelNames {
+		if strings.EqualFold(name, s) {
+			return Level(i), nil
+		}
+	}
+	return Minimal, fmt.Errorf("unknown level %q: use MINIMAL, DETAILED or VERBOSE", s)
+}
+
+// MarshalText writes the level's name.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads the level's name.
+func (l *Level) UnmarshalText(text []byte) error {
+	parsed, err := ParseLevel(string(text))
+	if err != nil {
+		return err
+	}
+	*l = parsed
+	return nil
+}
+
+// MinimalAllocation is the size in bytes from which on MINIMAL tells of an allocation, as system B does.
+const MinimalAllocation = 1 << 20
+
+// from is the level from which on a kind is told.
+var from = [kindCount]Level{
+	KindLayerBegin: Detailed, KindLayerEnd: Detailed, KindComponentBegin: Detailed, KindComponentEnd: Detailed, KindHandoff: Detailed,
+	KindKV: Detailed, KindMLP: Detailed, KindRouting: Detailed, KindDeallocation: Detailed, KindSampling: Verbose,
+}
+
+// Tells reports whether events of a kind are told at this level. Two kinds are told at every level, but differ: see
+// [MinimalAllocation], and [KindCompute], which there is once per graph, once per component of a layer or once per op.
+func (l Level) Tells(k Kind) bool { return k < kindCount && l >= from[k] }
