@@ -329,7 +329,8 @@ void tap_exec_begin(struct tap_sched * s) {
         tap_inputs_send(s);
     }
     s->capturing = capture && g->n_wanted > 0;
-    tap_install(s, s->capturing || (told && (g->n_routing > 0 || (g->n_timed > 0 && tap_times_room(s)))));
+    const bool timing = told && g->n_timed > 0 && tap_times_room(s);
+    tap_install(s, s->capturing || timing || (told && g->n_routing > 0));
     if (s->installed) {
         tap_add(&tap.header->stats.asks, (uint64_t) g->n_nodes);
         tap_add(&tap.header->stats.ask_ns, s->asks_ns);

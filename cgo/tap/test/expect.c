@@ -28,7 +28,10 @@ bool seen_read(struct seen * s, const struct log * l, size_t nth) {
     }
     memcpy(&s->head, e->record, sizeof(s->head));
     s->nodes = calloc(s->head.n_nodes + 1u, sizeof(s->nodes[0]));
-    for (e = e->next; e != NULL && (e->type == TAP_REC_NODES || e->type == TAP_REC_LEAFS); e = e->next) {
+    for (e = e->next; e != NULL && (e->type == TAP_REC_NODES || e->type == TAP_REC_LEAFS || e->type == TAP_REC_BUFFER); e = e->next) {
+        if (e->type == TAP_REC_BUFFER) {
+            continue; // one that the tap first sees where a tensor lies in it
+        }
         const struct tap_rec_nodes * r = (const struct tap_rec_nodes *) e->record;
         if (r->graph != s->head.graph) {
             return false;

@@ -55,6 +55,30 @@ static void fake_tensor_get(const struct ggml_tensor * t, void * data, size_t of
     memcpy(data, fake_place(t, offset, n), n);
 }
 
+static void * fake_get_base(ggml_backend_buffer_t b) { return b->base; }
+static size_t fake_get_size(ggml_backend_buffer_t b) { return b->size; }
+static enum ggml_backend_buffer_usage fake_get_usage(ggml_backend_buffer_t b) { return b->usage; }
+static void   fake_set_usage(ggml_backend_buffer_t b, enum ggml_backend_buffer_usage usage) { b->usage = usage; }
+static void   fake_buffer_free(ggml_backend_buffer_t b) { free(b); }
+
+static ggml_backend_buffer_t fake_alloc(ggml_backend_buffer_type_t type, size_t size) {
+    (void) type;
+    ggml_backend_buffer_t b = calloc(1, sizeof(*b));
+    MUST(b != NULL);
+    b->host = true;
+    b->base = (uint8_t *) (uintptr_t) 0x10000;
+    b->size = size;
+    return b;
+}
+
+static ggml_backend_buffer_t fake_from_host(ggml_backend_dev_t device, void * ptr, size_t size, size_t largest) {
+    (void) device;
+    (void) largest;
+    ggml_backend_buffer_t b = fake_alloc(NULL, size);
+    b->base = ptr;
+    return b;
+}
+
 void graph_write(struct graph * g, struct ggml_tensor * t, const void * bytes, size_t n) {
     (void) g;
     if (n > 0) {
@@ -276,6 +300,18 @@ static void fake_accept(struct llama_sampler * s, llama_token token) {
     }
 }
 
+// A chain applies its member through the public function, as llama.cpp does.
+size_t  fake_apply_size;
+int64_t fake_apply_selected;
+static void fake_apply(struct llama_sampler * s, llama_token_data_array * candidates) {
+    if (s->ctx != NULL) {
+        llama_sampler_apply(s->ctx, candidates);
+        return;
+    }
+    candidates->size = fake_apply_size;
+    candidates->selected = fake_apply_selected;
+}
+
 static struct llama_model * fake_load(const char * path, struct llama_model_params p) {
     (void) p;
     return path[0] == 0 ? NULL : (struct llama_model *) malloc(1);
@@ -434,6 +470,14 @@ void fake_real(void) {
     r->ggml_blck_size = fake_blck_size;
     r->ggml_backend_buffer_is_host = fake_is_host;
     r->ggml_backend_tensor_get = fake_tensor_get;
+    r->ggml_backend_buffer_get_base = fake_get_base;
+    r->ggml_backend_buffer_get_size = fake_get_size;
+    r->ggml_backend_buffer_get_usage = fake_get_usage;
+    r->ggml_backend_buffer_set_usage = fake_set_usage;
+    r->ggml_backend_buffer_free = fake_buffer_free;
+    r->ggml_backend_buft_alloc_buffer = fake_alloc;
+    r->ggml_backend_dev_buffer_from_host_ptr = fake_from_host;
+    r->llama_sampler_apply = fake_apply;
     r->ggml_backend_sched_alloc_graph = fake_alloc_graph;
     r->ggml_backend_sched_graph_compute_async = fake_compute_async;
     r->ggml_backend_sched_set_eval_callback = fake_set_eval_callback;

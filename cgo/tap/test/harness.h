@@ -116,6 +116,7 @@ struct ggml_backend_buffer {
     uint8_t * bytes;  // what really holds the contents
     uint8_t * base;   // address that tensors show; of a device buffer, nothing can be read there
     size_t    size;
+    enum ggml_backend_buffer_usage usage;
     _Atomic uint64_t gets; // reads through ggml_backend_tensor_get
 };
 
@@ -220,6 +221,9 @@ struct llama_context {
 };
 
 struct llama_batch_ext { int n; };
+// A sampler that is a chain: it leaves the first n candidates and chooses one of them, or none (-1).
+extern size_t  fake_apply_size;
+extern int64_t fake_apply_selected;
 extern uint32_t     fake_other;      // structures (enum tap_layout) that are of another version
 extern _Atomic int  fake_loads;      // calls of ggml_backend_load_all
 extern const char * fake_loads_from; // folder of the last ggml_backend_load_all_from_path
