@@ -33,7 +33,7 @@ var layers = map[string]int{
 	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1,
 
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
-	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, // C
+	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
 	"bench/machine": 0, // limits of the machine, for bench and the doctor

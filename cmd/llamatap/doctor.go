@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/runner/doctor"
@@ -21,6 +22,7 @@ import (
 const doctorHelp = `llamatap doctor: what this machine lets llamatap record, and what is missing
 
 usage: llamatap doctor [--json] [--quick] [--tap-out DIR]
+       llamatap doctor --roofline [--json]
 
 One fact a line: ok, limited, missing or unknown; what a lack costs, and how to get it. The exit status is 0 if llamatap can record
 here, and 1 if one of these is missing:
@@ -40,9 +42,13 @@ func runDoctor(args []string) error {
 	flags := newFlags("doctor", fmt.Sprintf(doctorHelp, essentials()))
 	asJSON := flags.Bool("json", false, "write a list of {topic, name, status, value, costs, remedy}")
 	quick := flags.Bool("quick", false, "do not measure the speed of disk and memory (which takes at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
+	roofline := flags.Bool("roofline", false, "measure how fast processors and memory are at most (6 s, which want a quiet machine), and keep it for recordings")
 	out := flags.String("tap-out", defaultOut(), "`DIR` in which run directories would be made")
 	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
 		return err
+	}
+	if *roofline {
+		return measureRoofline(*asJSON)
 	}
 	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices})
 	var err error
@@ -53,6 +59,22 @@ func runDoctor(args []string) error {
 	}
 	if err == nil && len(doctor.Lacking(facts)) > 0 {
 		err = exitStatus{Code: 1}
+	}
+	return err
+}
+
+// measureRoofline prints and keeps what the machine can do at most.
+func measureRoofline(asJSON bool) error {
+	path, err := machine.RooflineFile()
+	if err != nil {
+		return err
+	}
+	facts, err := doctor.Roofline(os.DirFS("/"), path)
+	if asJSON && facts != nil {
+		return errors.Join(writeJSON(os.Stdout, facts), err)
+	}
+	for _, f := range facts {
+		fmt.Printf("%-10s %s\n", f.Name, f.Value)
 	}
 	return err
 }

@@ -1,0 +1,26 @@
+package peak
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// A processor does at least one multiply-add of its vectors every other cycle of 500 MHz, and none does a thousand times that.
+func TestMeasure(t *testing.T) {
+	rate, bits, err := Measure(1, 50*time.Millisecond)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Log("built without llama.cpp")
+		return
+	}
+	if err != nil || bits < 128 || bits > 512 || bits%128 != 0 {
+		t.Fatalf("%d bits: %v", bits, err)
+	}
+	if least := 0.25e9 * 2 * float64(bits/32); rate < least || rate > 1000*least {
+		t.Errorf("%g operations per second on vectors of %d bits", rate, bits)
+	}
+	if all, _, err := Measure(runtime.NumCPU(), 50*time.Millisecond); err != nil || all <= 0 {
+		t.Errorf("%g on all processors: %v", all, err)
+	}
+}

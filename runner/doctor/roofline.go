@@ -1,0 +1,45 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+	"time"
+
+	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/cgo/peak"
+)
+
+// rooflineTime is how long each of the two parts is measured.
+const rooflineTime = 3 * time.Second
+
+// Roofline measures what this machine can do at most and keeps it in a file, for recordings to compare with.
+func Roofline(root fs.FS, path string) ([]Fact, error) {
+	r := machine.Roofline{CPU: machine.CPUName(), CPUs: runtime.NumCPU(), Threads: runtime.NumCPU(), Measured: time.Now().UTC().Truncate(time.Second)}
+	perSecond, bits, err := peak.Measure(r.Threads, rooflineTime)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := available(root)
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.MeasureMemory(machine.Limit{Time: rooflineTime, Bytes: int64(min(bytes/8, memoryBytes))})
+	if err != nil {
+		return nil, err
+	}
+	r.GFLOPsPerS, r.VectorBits, r.GBPerS = perSecond/1e9, bits, m.Triad.PerSecond()/1e9
+	memory := fmt.Sprintf("%.2f GB/s: STREAM triad, threads: %d", r.GBPerS, m.Threads)
+	if m.Cached() {
+		memory += "; some of it may be the caches'"
+	}
+	facts := []Fact{
+		Fact{Topic: "roofline", Name: "computing"}.is(OK, fmt.Sprintf("%.0f GFLOP/s: multiply-adds of float32, vectors of %d bits, threads: %d", r.GFLOPsPerS, bits, r.Threads)),
+		Fact{Topic: "roofline", Name: "memory"}.is(OK, memory),
+		Fact{Topic: "roofline", Name: "ridge"}.is(OK, fmt.Sprintf("%.1f operations per byte: what does fewer is bound by the memory", r.Ridge())),
+	}
+	if err := r.Save(path); err != nil {
+		return facts, err
+	}
+	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK, path+": events of recordings tell the share that each operation reaches")), nil
+}
