@@ -17,6 +17,9 @@ func TestParseCtl(t *testing.T) {
 		"R tap l_out* for 20 tokens":        {Command: "tap", Tensors: []string{"l_out*"}, Tokens: 20},
 		"R tap a,b c layers 0-3 --json":     {Command: "tap", Tensors: []string{"a", "b", "c"}, Layers: "0-3"},
 		"R tap a for 1 token layers 2":      {Command: "tap", Tensors: []string{"a"}, Tokens: 1, Layers: "2"},
+		"R level verbose":                   {Command: "level", Level: "VERBOSE"},
+		"R level off":                       {Command: "level", Level: "off"},
+		"R disable":                         {Command: "disable"},
 		"R tap result_output layers 0-1023": {Command: "tap", Tensors: []string{"result_output"}, Layers: "0-1023"},
 	} {
 		dir, got, asJSON, err := parseCtl(strings.Fields(line))
@@ -40,6 +43,9 @@ func TestParseCtl(t *testing.T) {
 		"R tap for 20 tokens":      "tap needs tensors",
 		"R tap a for 2 tokens b":   `unexpected "b"`,
 		"R tap a,,b":               "glob is empty",
+		"R level":                  "level needs one of MINIMAL, DETAILED, VERBOSE, off",
+		"R level loud":             `level "LOUD": give one of MINIMAL`,
+		"R enable VERBOSE":         "takes no tensors",
 		"R --yaml status":          "unknown flag --yaml",
 	} {
 		if _, _, _, err := parseCtl(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
