@@ -1,0 +1,64 @@
+package resource
+
+// Bytes is what an op reads of its sources and writes of its output, each value once, whatever caches do: of a view its own elements, of
+// weights that are looked up only the rows used, of experts only the chosen ones, of a cache that is written only the new rows. It is
+// false where a type's size is not known, or which experts were chosen.
+func (o *Op) Bytes() (read, written int64, ok bool) {
+	switch o.Name {
+	case "NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE":
+		return 0, 0, true
+	}
+	if written, ok = o.written(); !ok {
+		return 0, 0, false
+	}
+	for k := range o.Src {
+		if !o.has(k) {
+			continue
+		}
+		n, ok := o.Src[k].bytes(o.readOf(k))
+		if !ok {
+			return 0, 0, false
+		}
+		read += n
+	}
+	return read, written, !o.expertsUnknown()
+}
+
+// written is the bytes of the output that the op writes.
+func (o *Op) written() (int64, bool) {
+	n := o.Out.Elements()
+	if o.Name == "SET_ROWS" {
+		n = o.Src[0].Elements()
+	}
+	return o.Out.bytes(n)
+}
+
+// readOf is how many values of src[k] the op reads.
+func (o *Op) readOf(k int) int64 {
+	s := &o.Src[k]
+	switch {
+	case k == 0 && o.Name == "GET_ROWS":
+		return o.Out.Elements()
+	case k == 1 && o.Name == "CPY": // where it writes to
+		return 0
+	case k == 2 && o.Name == "SET_ROWS": // where it writes to
+		return 0
+	case k == 0 && o.Name == "MUL_MAT_ID":
+		return s.NE[0] * s.NE[1] * o.chosen()
+	case k == 1 && o.Name == "ADD_ID": // a row per token and expert
+		return s.NE[0] * o.Src[2].Elements()
+	case k == 0 && o.Name == "SSM_SCAN" && o.has(6): // states of the sequences of the batch
+		return s.NE[0] * s.NE[1] * s.NE[2] * o.Src[6].NE[0]
+	}
+	return s.Elements()
+}
+
+// chosen is how many experts a MUL_MAT_ID uses. Its src[2] has the experts of each token.
+func (o *Op) chosen() int64 {
+	if o.Src[2].Rows() == 1 {
+		return o.Src[2].NE[0]
+	}
+	return o.Experts
+}
+
+func (o *Op) expertsUnknown() bool { return o.Name == "MUL_MAT_ID" && o.chosen() == 0 }
