@@ -18,6 +18,9 @@ type Levels struct {
 	Time        time.Duration
 }
 
+// eventsPerOp is the level at which every operation is timed.
+const eventsPerOp = "events VERBOSE"
+
 // levelSettings are the tap configurations, the absence first. The second has the hook of graphs and nothing more.
 func levelSettings() []TapSetting {
 	all := []TapSetting{
@@ -26,6 +29,10 @@ func levelSettings() []TapSetting {
 		{Name: "l_out", Flags: []string{"--tap-tensors=l_out*"}},
 		{Name: "attention_only", Flags: []string{"--tap-granularity=attention_only"}},
 		{Name: "all nodes", Flags: []string{"--tap-granularity=full_tensor"}},
+		{Name: "kv", Flags: []string{"--tap-kv"}},
+		{Name: "events MINIMAL", Flags: []string{"--tap-resource-level=MINIMAL"}},
+		{Name: "events DETAILED", Flags: []string{"--tap-resource-level=DETAILED"}},
+		{Name: eventsPerOp, Flags: []string{"--tap-resource-level=VERBOSE"}},
 	}
 	for _, p := range config.Presets() {
 		all = append(all, TapSetting{Name: "preset " + p.Name, Flags: []string{"--tap-preset=" + p.Name}})
@@ -82,6 +89,9 @@ func (l Levels) model(ctx context.Context, model NamedModel, until time.Time) er
 		}
 		for i := 1; i < len(settings); i++ {
 			l.add(phase.name+", "+settings[i].Name, "", rates[i], rates[0], "off", Interval.difference)
+			if phase.tokens == l.Gen && settings[i].Name == eventsPerOp {
+				l.perOp(phase.name, rates[i], rates[0], visits[i])
+			}
 		}
 	}
 	for i := 1; i < len(settings); i++ {
@@ -95,6 +105,19 @@ func (l Levels) add(name, gate string, rates, base []float64, limit string, judg
 	ratio := MedianInterval(quotients(rates, base))
 	l.Table.Add(Line{Section: "levels", Name: name, Value: MedianInterval(rates).Median, Unit: "tokens/s", Limit: limit, Ratio: &ratio, Gate: gate,
 		Verdict: judge(ratio)})
+}
+
+// perOp adds what timing every operation costs while tokens are generated: what it adds to a token, by the nodes that ggml asks for.
+func (l Levels) perOp(name string, rates, off []float64, visits []Visit) {
+	var cost []float64
+	for i := range visits {
+		if r := visits[i].Recorded; r != nil && r.NodesAsked > 0 && r.Executions > 0 {
+			cost = append(cost, (1/rates[i]-1/off[i])*1e9*float64(r.Executions)/float64(r.NodesAsked))
+		}
+	}
+	if len(cost) > 0 {
+		l.Table.Add(Line{Section: "levels", Name: name + ", " + eventsPerOp + ": added per node of a graph", Value: MedianInterval(cost).Median, Unit: "ns"})
+	}
 }
 
 // efficiency adds how much of the memory's bandwidth the weights take while tokens are generated.

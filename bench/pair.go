@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,7 +44,13 @@ func (g *Gate) limit() string {
 	case g.AtLeast == 0:
 		return ""
 	}
-	return fmt.Sprintf("≥ %.2f", g.AtLeast)
+	return "≥ " + strconv.FormatFloat(g.AtLeast, 'f', max(2, decimals(g.AtLeast)), 64)
+}
+
+// decimals is how many a number is written with.
+func decimals(v float64) int {
+	text := strconv.FormatFloat(v, 'f', -1, 64)
+	return len(text) - 1 - strings.IndexByte(text+".", '.')
 }
 
 // Decode and Prefill say what a gate compares.

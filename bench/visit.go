@@ -39,6 +39,8 @@ type Recorded struct {
 	OwnNS         *int64 `json:"own_ns,omitempty"`
 	WaitNS        *int64 `json:"wait_ns,omitempty"`
 	LostPackets   uint64 `json:"lost_packets"`
+	NodesAsked    uint64 `json:"nodes_asked,omitempty"` // operations that ggml asked the tap for
+	Executions    int64  `json:"executions,omitempty"`  // of graphs
 }
 
 // statusLossy is how a recorded program ends that lost tensors and was measured all the same.
@@ -159,12 +161,16 @@ func recorded(m *rundir.Metadata) *Recorded {
 	for _, use := range m.Phases {
 		r.Tokens += use.Tokens
 		r.GraphNS += use.NS
+		r.Executions += use.Graphs
 	}
 	for _, l := range m.Losses {
 		r.LostPackets += l.Packets
 	}
 	if m.Tap != nil {
 		r.OwnNS, r.WaitNS = m.Tap.OwnNS, m.Tap.WaitNS
+		if m.Tap.NodesAsked != nil {
+			r.NodesAsked = *m.Tap.NodesAsked
+		}
 	}
 	return r
 }
