@@ -45,6 +45,7 @@ type Recorder struct {
 	graphs  map[uint64]*graph
 	newest  map[uint32]uint64 // newest graph of each context
 	ctxs    map[uint32]*context
+	rows    ggmlhooks.RowJoiner
 	open    map[uint64]*execution // begun and not ended
 	settled []settled             // by first token; waiting for those before them
 	use     Use
@@ -81,13 +82,8 @@ type heldPacket struct {
 
 // context is what is known of a llama_context.
 type context struct {
-	namer     *namer
-	match     ggmlhooks.RowMatcher
-	sequences ggmlhooks.SequenceTracker
-	sampled   bool // the program gives its sequences samplers
-	call      uint64
-	rows      []int32
-	pending   []*execution // undecided, in order
+	namer   *namer
+	pending []*execution // undecided, in order
 }
 
 // Use is what a run did, by phase.
@@ -121,7 +117,7 @@ func (r *Recorder) Use() Use { return r.use }
 
 // Context notes how a context cuts its batches. Whoever keeps metadata listens for itself.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
-	r.context(c.Number).match.UBatch = int(c.NUBatch)
+	r.rows.Context(c)
 	return nil
 }
 
@@ -149,10 +145,7 @@ func (r *Recorder) context(number uint32) *context {
 
 // Call notes the program's batch.
 func (r *Recorder) Call(c *ggmlhooks.Call) error {
-	ctx := r.context(c.Ctx)
-	ctx.call = c.Number
-	ctx.match.Reset(c.Rows)
-	ctx.sequences.Reset(c)
+	r.rows.Call(c)
 	return nil
 }
 
@@ -171,7 +164,8 @@ func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
 	x.MonoNS, x.TimeNS = e.MonoNS, e.MonoNS+r.o.UnixOffset
 	x.TokenFirst = e.TokenFirst
 	ctx := r.context(e.Ctx)
-	r.joinRows(ctx, x, e)
+	x.Rows, x.begun, x.phase = r.rows.Join(x.Rows, x.begun, e)
+	x.Phase = x.phase
 	x.held = e.Provisional
 	r.open[e.Number] = x
 	if x.held {
@@ -191,40 +185,6 @@ func (r *Recorder) execution() *execution {
 		return x
 	}
 	return &execution{}
-}
-
-// joinRows makes the token rows of a micro-batch: ids and positions from the graph's inputs, sequences from the program's batch.
-func (r *Recorder) joinRows(ctx *context, x *execution, e *ggmlhooks.Exec) {
-	x.phase = ggmlhooks.PhaseMaintenance
-	if len(e.Tokens) == 0 {
-		x.Phase = x.phase
-		return
-	}
-	ctx.rows = ctx.rows[:0]
-	if ctx.call == e.Call {
-		ctx.rows = ctx.match.Match(ctx.rows, e.Tokens, e.Pos)
-	}
-	x.phase = ggmlhooks.PhaseDecode
-	for i, token := range e.Tokens {
-		row := ggmlhooks.Row{Pos: ggmlhooks.PosAuto, Phase: ggmlhooks.PhasePrefill, Request: ggmlhooks.RequestUnknown}
-		if i < len(e.Pos) {
-			row.Pos = e.Pos[i]
-		}
-		if i < len(ctx.rows) && ctx.rows[i] >= 0 {
-			row, x.begun = ctx.sequences.Take(x.begun, ctx.match.Row(ctx.rows[i]), row.Pos)
-		}
-		row.Index, row.Token = e.TokenFirst+int64(i), token
-		if row.Phase == ggmlhooks.PhasePrefill {
-			x.phase = ggmlhooks.PhasePrefill
-		}
-		x.Rows = append(x.Rows, row)
-	}
-	for _, i := range e.Outputs {
-		if int(i) < len(x.Rows) && i >= 0 {
-			x.Rows[i].Output = true
-		}
-	}
-	x.Phase = x.phase
 }
 
 // begin writes an execution's rows.
@@ -253,7 +213,6 @@ func (r *Recorder) begin(x *execution) error {
 // appendExecution writes which requests begin with an execution, and then the execution.
 func (r *Recorder) appendExecution(x *execution) error {
 	for _, b := range x.begun {
-		b.Ctx = x.Execution.Ctx
 		if err := r.o.Stream.AppendRequest(b); err != nil {
 			return err
 		}
@@ -301,7 +260,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	var errs []error
 	written := stream.Resolution{Ctx: e.Ctx, Phase: ggmlhooks.PhaseSetup}
 	if e.Discarded {
-		ctx.sequences.Forget()
+		r.rows.Forget(e.Ctx)
 	}
 	for _, x := range decided {
 		if e.Discarded {
@@ -321,20 +280,9 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	return errors.Join(append(errs, r.tell(), r.o.Stream.Commit())...)
 }
 
-// SeqChange notes what the program did to sequences. A context that is given no samplers itself follows the one that is: a draft model's
-// sequences are those of its target.
+// SeqChange notes what the program did to sequences.
 func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
-	own := r.context(c.Ctx)
-	own.sequences.Change(c)
-	if c.Kind != ggmlhooks.SeqSampler {
-		return nil
-	}
-	own.sampled = true
-	for _, ctx := range r.ctxs {
-		if !ctx.sampled {
-			ctx.sequences.Change(c)
-		}
-	}
+	r.rows.SeqChange(c)
 	return nil
 }
 
