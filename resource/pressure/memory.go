@@ -1,0 +1,159 @@
+// Package pressure reads how short of memory a machine, or the control group of a process, is.
+package pressure
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Memory is how short of memory a process is. What the kernel does not tell is absent: a nil pointer.
+type Memory struct {
+	// SomeAvg10 is the share of the last ten seconds, in percent, in which some task waited for memory (PSI, Documentation/accounting/psi.rst).
+	SomeAvg10 *float64
+	// Used and Limit are bytes of the tightest control group above the process that has a limit. File caches count as used.
+	Used, Limit *uint64
+}
+
+// The levels of [Memory.Level].
+const (
+	Low    = "low"
+	Medium = "medium"
+	High   = "high"
+)
+
+// Level puts pressure into a word: high from 10 % of the time, or 95 % of the limit, medium from 1 %, or 80 %; "" where nothing is known.
+func (m Memory) Level() string {
+	level := ""
+	raise := func(v, medium, high float64) {
+		switch {
+		case v >= high:
+			level = High
+		case v >= medium && level != High:
+			level = Medium
+		case level == "":
+			level = Low
+		}
+	}
+	if m.SomeAvg10 != nil {
+		raise(*m.SomeAvg10, 1, 10)
+	}
+	if m.Used != nil && m.Limit != nil && *m.Limit > 0 {
+		raise(100*float64(*m.Used)/float64(*m.Limit), 80, 95)
+	}
+	return level
+}
+
+// ReadMemory reads the pressure on a process from the machine's files, root being "/". It is an error only where nothing can be read.
+func ReadMemory(root fs.FS, pid int) (Memory, error) {
+	var m Memory
+	dirs := groups(root, pid)
+	err := errors.New("the kernel tells of no memory pressure: no PSI, no control group")
+	for _, name := range append(psiFiles(dirs), "proc/pressure/memory") {
+		text, failed := fs.ReadFile(root, name)
+		if failed != nil {
+			continue
+		}
+		if v, failed := some10(string(text)); failed == nil {
+			m.SomeAvg10, err = &v, nil
+			break
+		}
+	}
+	for _, d := range dirs {
+		used, limit, ok := d.bound(root)
+		if ok && (m.Limit == nil || float64(used)/float64(limit) > float64(*m.Used)/float64(*m.Limit)) {
+			m.Used, m.Limit, err = &used, &limit, nil
+		}
+	}
+	return m, err
+}
+
+// some10 finds the ten-second average of the line "some" of a PSI file.
+func some10(text string) (float64, error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) > 1 && fields[0] == "some" {
+			value, ok := strings.CutPrefix(fields[1], "avg10=")
+			if ok {
+				return strconv.ParseFloat(value, 64)
+			}
+		}
+	}
+	return 0, fmt.Errorf("no line some avg10 in %.40q", text)
+}
+
+// group is the folder of a control group that accounts for memory.
+type group struct {
+	version int
+	dir     string
+}
+
+// bound is what a group uses, and may.
+func (g group) bound(root fs.FS) (used, limit uint64, ok bool) {
+	names := [2]string{"memory.current", "memory.max"}
+	if g.version == 1 {
+		names = [2]string{"memory.usage_in_bytes", "memory.limit_in_bytes"}
+	}
+	limit, err := number(root, path.Join(g.dir, names[1]))
+	if err != nil || limit == 0 || limit >= 1<<62 { // version 1 writes a number near 2⁶³ for none, version 2 "max"
+		return 0, 0, false
+	}
+	used, err = number(root, path.Join(g.dir, names[0]))
+	return used, limit, err == nil
+}
+
+// groups lists the folders of the process's control group of memory and of those around it, innermost first.
+func groups(root fs.FS, pid int) []group {
+	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
+	if err != nil {
+		return nil
+	}
+	var all []group
+	for line := range strings.Lines(string(text)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) != 3 {
+			continue
+		}
+		switch {
+		case part[1] == "":
+			all = append(all, above(root, 2, "sys/fs/cgroup", part[2])...)
+		case part[1] == "memory":
+			all = append(all, above(root, 1, "sys/fs/cgroup/memory", part[2])...)
+		}
+	}
+	return all
+}
+
+func above(root fs.FS, version int, mount, name string) (all []group) {
+	for name = path.Clean("/" + name); ; name = path.Dir(name) {
+		dir := path.Join(mount, name)
+		if info, err := fs.Stat(root, dir); err == nil && info.IsDir() {
+			all = append(all, group{version, dir})
+		}
+		if name == "/" {
+			return all
+		}
+	}
+}
+
+// psiFiles are those of the groups that have one: version 2 alone.
+func psiFiles(groups []group) []string {
+	var names []string
+	for _, g := range groups {
+		if g.version == 2 {
+			names = append(names, path.Join(g.dir, "memory.pressure"))
+		}
+	}
+	return names
+}
+
+func number(root fs.FS, name string) (uint64, error) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+}
