@@ -1,0 +1,76 @@
+//go:build linux
+
+package oracle
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+// TestMachineDevice: with all layers on a device, cells, masks, chosen experts and samples are those of the CPU, tensors lie in the
+// device's buffers, and ends of graphs are told as such that a device may not have reached.
+func TestMachineDevice(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	args := []string{"-m", synthetic(t, "qwen3moe", gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv", "--no-warmup"}
+	cpu := watch(t, allOfIt, "llama-completion", append(args, "-dev", "none", "--no-repack")...)
+	device := watch(t, allOfIt, "llama-completion", append(args, "--rpc", endpoint, "-ngl", "99")...)
+	if len(cpu.execs) != len(device.execs) {
+		t.Fatalf("%d executions, %d on the device", len(cpu.execs), len(device.execs))
+	}
+	for i, e := range device.execs {
+		same := cpu.execs[i]
+		for k, in := range device.inputs[e.Number] {
+			want := cpu.inputs[same.Number][k]
+			if in.Kind != want.Kind || !slices.Equal(in.Values, want.Values) || !slices.Equal(in.Ranges, want.Ranges) {
+				t.Errorf("execution %d: input %+v, %+v on the CPU", i, in, want)
+			}
+		}
+		if !device.ends[e.Number].Async || len(device.times[e.Number].Nodes) == 0 || len(device.routing[e.Number]) != len(cpu.routing[same.Number]) {
+			t.Errorf("execution %d: end %+v, %d times, experts of %d nodes", i, device.ends[e.Number], len(device.times[e.Number].Nodes), len(device.routing[e.Number]))
+		}
+		for node, data := range device.routing[e.Number] {
+			if n := device.graphs[e.Graph].Nodes[node]; n.Type == int(gguf.I32) && !slices.Equal(data, sameNode(cpu, same.Number, n.Name)) {
+				t.Errorf("execution %d: experts of %s differ", i, n.Name)
+			}
+		}
+	}
+	if len(device.samples) != len(cpu.samples) || device.samples[0].Token != cpu.samples[0].Token {
+		t.Errorf("samples %+v, %+v on the CPU", device.samples, cpu.samples)
+	}
+	far := 0
+	for _, g := range device.graphs {
+		for i := range g.Nodes {
+			b, ok := device.buffers[g.Nodes[i].Buffer]
+			if !ok {
+				t.Fatalf("%s lies in buffer %d", g.Nodes[i].Name, g.Nodes[i].Buffer)
+			}
+			if !b.Host && strings.Contains(b.Type, "RPC0") {
+				far++
+			}
+		}
+	}
+	if far == 0 {
+		t.Errorf("nothing lies on the device: %+v", device.buffers)
+	}
+}
+
+// sameNode finds what a node of a name told of experts.
+func sameNode(w *witness, exec uint64, name string) []byte {
+	for _, e := range w.execs {
+		if e.Number != exec {
+			continue
+		}
+		for node, data := range w.routing[exec] {
+			if w.graphs[e.Graph].Nodes[node].Name == name {
+				return data
+			}
+		}
+	}
+	return nil
+}
