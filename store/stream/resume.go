@@ -18,55 +18,86 @@ var ErrNotResumable = errors.New("cannot be resumed")
 // Kept is what stays of a stream that is gone on with: everything up to the last commit that both files hold whole.
 type Kept struct {
 	Mark
-	Cut    Totals // what the index told of and was taken away
-	index  *index
-	totals Totals
-	packer *packer
-	packed []byte
+	Cut      Totals // what the index told of and was taken away, or is to be
+	path     string
+	index    *index
+	totals   Totals
+	chain    uint32
+	sequence uint32
+	packer   *packer
+	packed   []byte
 }
 
-// Resume opens the stream at path, whose writer has ended, to go on behind its last commit, or behind the one that upTo, unless it is nil,
-// tells of. What came after that is cut off, from both files. Every kept packet is read and compared with its checksum; a commit behind one that is damaged does not count. Header,
-// numbers of nodes and checksums go on, so that a stream that was interrupted cannot be told from one that was not, but for the times.
-// Of o, RunID is ignored; dtype and codec are for packets to come.
+// Resume is Examine, and GoOn with what it finds.
 func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
-	if err := o.complete(); err != nil {
+	k, err := Examine(path, upTo)
+	if err != nil {
 		return nil, nil, err
 	}
-	k, chain, sequence, end, err := keep(path, upTo)
+	w, err := k.GoOn(o)
 	if err != nil {
-		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
-	}
-	if k.packer, err = newPacker(&o); err != nil {
-		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
-	}
-	o.RunID = k.index.header.RunID
-	stream, index, err := k.reopen(path, end, &o)
-	if err != nil {
-		return nil, nil, fmt.Errorf("resume %s: %w", path, err)
-	}
-	j := &journal{header: k.index.header, out: index, before: stream, chain: chain, ids: map[node]uint64{}, every: 1024}
-	k.fill(j, sequence, end)
-	w, err := newWriter(j, o, k)
-	if err != nil {
-		return nil, nil, errors.Join(err, stream.close(), index.close())
+		return nil, nil, err
 	}
 	return w, k, nil
 }
 
-// keep finds the last commit up to which both files are whole; end is the index's size there.
-func keep(path string, upTo *Mark) (k *Kept, chain, sequence uint32, end int, err error) {
+// Examine finds what can be kept of the stream at path, to go on behind its last commit, or behind the one that upTo, unless it is nil,
+// tells of. Every kept packet is read and compared with its checksum; a commit behind one that is damaged does not count. Nothing is changed.
+func Examine(path string, upTo *Mark) (*Kept, error) {
+	k, err := keep(path, upTo)
+	if err != nil {
+		return nil, fmt.Errorf("resume %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// GoOn opens the stream, whose writer has ended, behind what is kept. What came after that is cut off, from both files. Header, numbers
+// of nodes and checksums go on, so that a stream that was interrupted cannot be told from one that was not, but for the times.
+// Of o, RunID is ignored; dtype and codec are for packets to come. It may be called once.
+func (k *Kept) GoOn(o Options) (*Writer, error) {
+	w, err := k.goOn(o)
+	if err != nil {
+		return nil, fmt.Errorf("resume %s: %w", k.path, err)
+	}
+	return w, nil
+}
+
+func (k *Kept) goOn(o Options) (*Writer, error) {
+	err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	if k.packer, err = newPacker(&o); err != nil {
+		return nil, err
+	}
+	o.RunID = k.index.header.RunID
+	end := int(k.IndexBytes)
+	stream, index, err := k.reopen(k.path, end, &o)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{header: k.index.header, out: index, before: stream, chain: k.chain, ids: map[node]uint64{}, every: 1024}
+	k.fill(j, k.sequence, end)
+	w, err := newWriter(j, o, k)
+	if err != nil {
+		return nil, errors.Join(err, stream.close(), index.close())
+	}
+	return w, nil
+}
+
+// keep finds the last commit up to which both files are whole.
+func keep(path string, upTo *Mark) (*Kept, error) {
 	data, err := os.ReadFile(path + IndexSuffix)
 	if err != nil {
-		return nil, 0, 0, 0, err
+		return nil, err
 	}
 	h, chain, err := parseHeader(data)
 	if err != nil {
-		return nil, 0, 0, 0, err
+		return nil, err
 	}
 	sound, all, err := soundBytes(path, h, data, chain)
 	if err != nil {
-		return nil, 0, 0, 0, err
+		return nil, err
 	}
 	m := mender{index: newIndex(h, data), at: headerSize, chain: chain}
 	commits := uint64(math.MaxUint64)
@@ -78,17 +109,17 @@ func keep(path string, upTo *Mark) (k *Kept, chain, sequence uint32, end int, er
 		m.step()
 	}
 	if len(m.index.losses) > 0 {
-		return nil, 0, 0, 0, fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, m.index.losses[0].Packets, m.index.losses[0].Cause)
+		return nil, fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, m.index.losses[0].Packets, m.index.losses[0].Cause)
 	}
 	t := m.index.totals
-	k = &Kept{index: m.index, totals: t, Mark: Mark{
+	k := &Kept{path: path, index: m.index, totals: t, chain: m.chain, sequence: m.sequence, Mark: Mark{
 		StreamBytes: t.StreamBytes, IndexBytes: int64(m.at), Packets: t.Packets, Executions: t.Executions, Rows: t.Rows, Commits: t.Commits,
 	}}
 	k.Cut = Totals{
 		StreamBytes: all.StreamBytes - t.StreamBytes, Packets: all.Packets - t.Packets, Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
 		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
 	}
-	return k, m.chain, m.sequence, m.at, nil
+	return k, nil
 }
 
 // lastCommit is the end of the last commit record, of the first so many, that tells of at most so many bytes of the stream; where the
