@@ -101,6 +101,16 @@ type answers struct {
 	out   io.Writer
 	ready map[int]Answer // by order, of those that wait for an earlier one
 	head  int            // order of the next one to be written
+	// earlier are those of a run that is gone on with; nil: none
+	earlier *earlier
+}
+
+// end ends the answers when all are there: what else the file of an earlier run holds is not of this one.
+func (a *answers) end() error {
+	if a.earlier == nil {
+		return nil
+	}
+	return a.earlier.end()
 }
 
 // add takes an answer, whose order is counted from 0.
@@ -120,6 +130,11 @@ func (a *answers) add(order int, answer Answer) error {
 }
 
 func (a *answers) write(answer Answer) error {
+	if a.earlier != nil {
+		if holds, err := a.earlier.holds(&answer); holds || err != nil {
+			return err
+		}
+	}
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
@@ -137,6 +152,7 @@ type PromptsResult struct {
 	Model        string // its name and size, for people
 	ContextSize  int    // tokens of each sequence
 	Answered     int    // prompts that ran to an end
+	Before       int    // prompts that a run that is gone on with had answered before
 	Failed       int    // lines that had none
 	Interrupted  bool
 	PromptTokens int
@@ -149,8 +165,11 @@ type PromptsResult struct {
 // WriteSummary writes what a run measured, in two lines.
 func (r *PromptsResult) WriteSummary(out io.Writer) error {
 	ending := ""
+	if r.Before > 0 {
+		ending = fmt.Sprintf(" behind %d done before", r.Before)
+	}
 	if r.Failed > 0 {
-		ending = fmt.Sprintf(", %d failed", r.Failed)
+		ending += fmt.Sprintf(", %d failed", r.Failed)
 	}
 	if r.Interrupted {
 		ending += ", interrupted"

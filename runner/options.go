@@ -34,6 +34,10 @@ type Options struct {
 	Progress bool
 	// Seed, unless it is 0, is where RunPrompts takes seeds from that would be random, another for each prompt, so that it can be repeated.
 	Seed uint32
+	// Done, unless it is nil, says what RunPrompts goes on with.
+	Done *Done
+	// KeepCold leaves the warm-up out that Config may ask for: a run that is gone on with had it when it began.
+	KeepCold bool
 }
 
 // Finish is why generation ended.

@@ -104,11 +104,18 @@ func (p *prompts) create() (*os.File, error) {
 			return nil, fmt.Errorf("--results %s is the file of the prompts: give another one", path)
 		}
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	mode := os.O_WRONLY | os.O_TRUNC
+	if p.Done != nil {
+		mode = os.O_RDWR
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|mode, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("--results %s: %w: check the path", path, cause(err))
 	}
 	p.answers.out = file
+	if p.Done != nil {
+		p.answers.earlier = newEarlier(file)
+	}
 	return file, nil
 }
 
@@ -133,7 +140,7 @@ func (p *prompts) complete(in io.Reader) error {
 	if err := p.load(); err != nil {
 		return err
 	}
-	if p.Config.Warmup {
+	if p.Config.Warmup && !p.KeepCold {
 		if err := p.warmUp(); err != nil {
 			return p.interrupted(err)
 		}
@@ -147,11 +154,17 @@ func (p *prompts) complete(in io.Reader) error {
 	defer close(stop)
 	p.lines = lines
 	go sendLines(in, lines, stop) // a read that waits for input is left to the end of the process
+	if err := p.passDone(); err != nil {
+		return p.interrupted(err)
+	}
 	begin := time.Now()
 	err := p.work()
 	p.total.Elapsed = time.Since(begin)
 	if err != nil {
 		return p.interrupted(err)
+	}
+	if err := p.answers.end(); err != nil {
+		return err
 	}
 	switch {
 	case p.next == 0:
