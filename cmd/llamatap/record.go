@@ -24,6 +24,7 @@ import (
 	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/host"
 	"github.com/llamatap/llamatap/runner/session"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // resolveTap reads what the tap shall record. arch is the model's architecture, where a purpose needs it.
@@ -89,6 +90,9 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	if o.Repeat.Seed != 0 {
 		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
 	}
+	if before != nil {
+		o.Begin = func(kept *stream.Kept) (session.Start, error) { return beginAgain(cfg, recorders, kept, o.Command) }
+	}
 	if recorders.Sink == "-" {
 		if cfg.PromptsFile == "" || cfg.ResultsFile == "" {
 			return exitStatus{Code: 2, Err: errOwnOutput}
@@ -118,7 +122,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	}
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
-		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
+		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: os.Stderr,
 	})
 	if errors.Is(err, session.ErrSelection) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -203,12 +204,25 @@ func repeatSeed() uint32 {
 	return uint32(seed)
 }
 
+// doneVariable is how the collector tells the model's process what of a prompt file is done, as a runner.Done.
+const doneVariable = "LLAMATAP_REPEAT_DONE"
+
+// repeatDone is what the collector told this process, or nil.
+func repeatDone() *runner.Done {
+	var done runner.Done
+	if json.Unmarshal([]byte(os.Getenv(doneVariable)), &done) != nil {
+		return nil
+	}
+	return &done
+}
+
 // runPrompts is runModel for a file of prompts. Results on a terminal leave no room for a bar.
 func runPrompts(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
+	done := repeatDone()
 	result, err := runner.RunPrompts(ctx, runner.Options{
-		Config: cfg, Seed: repeatSeed(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())) && (cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
 	})
 	begun := result.Elapsed > 0

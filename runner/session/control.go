@@ -221,7 +221,7 @@ func (st *steering) obey(r control.Request) error {
 // every token. A share of each, which sampled_slices keeps, stays a share.
 func (st *steering) wish(r control.Request) (collect.Wish, control.State, error) {
 	tap := st.s.o.Tap
-	wish := collect.Wish{Selection: tap.Selection(), MapsAlone: tap.AttentionAlone()}
+	wish := collect.Wish{Selection: st.s.before.selection(tap), MapsAlone: tap.AttentionAlone()}
 	switch r.Command {
 	case control.CommandOn:
 		wish.Off = !tap.Records(config.Activations)

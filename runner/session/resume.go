@@ -3,7 +3,6 @@
 package session
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -89,6 +88,17 @@ func executionName(e *stream.Execution) string {
 		text += fmt.Sprintf(", token %d first", e.Rows[0].Token)
 	}
 	return text
+}
+
+// pass passes over a packet that does not come again.
+func (r *replay) pass() {
+	for r.waiting && (r.ahead.Commit || setup(r.ahead)) {
+		r.advance()
+	}
+	if r.waiting && r.ahead.Packet != nil {
+		r.advance()
+		r.seen++
+	}
 }
 
 // Append passes a packet on unless it is kept.
@@ -181,18 +191,15 @@ func (r *replay) Commit() error {
 // resume opens the run that is gone on with.
 func (s *sink) resume() error {
 	c := s.o.Resume
-	var mark stream.Mark
-	if err := json.Unmarshal(c.Run.Synced, &mark); err != nil {
-		return fmt.Errorf("resume %s: the checkpoint does not say how far it is: %w", c.Run.Dir, err)
-	}
 	dir, err := rundir.Reopen(c.Run.Dir)
 	if err != nil {
 		return err
 	}
 	s.dir = dir
-	s.resumed = &rundir.Resumed{At: s.started.UTC(), Count: c.Metadata.ResumeCount + 1}
-	return s.openSegmentAt(dir, func(path string, o stream.Options) (*stream.Writer, error) {
-		w, kept, err := stream.Resume(path, &mark, o)
+	s.resumed = &rundir.Resumed{At: s.started.UTC(), Count: c.Metadata.ResumeCount + 1, NotComputed: s.before.start.Tokens}
+	return s.openSegmentAt(dir, func(_ string, o stream.Options) (*stream.Writer, error) {
+		kept := s.before.kept
+		w, err := kept.GoOn(o)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,6 +39,9 @@ type Options struct {
 	Repeat Repeat
 	// Resume is the checkpoint of the run to go on with; nil: a new one.
 	Resume *rundir.Checkpoint
+	// Begin, unless it is nil, says where the program of the run to go on with begins, by what is kept of it, and lets Command begin there.
+	// It is called before the process is started. Without it that is the beginning.
+	Begin func(kept *stream.Kept) (Start, error)
 	// Summary is where the short summary goes; nil: nowhere.
 	Summary io.Writer
 }
@@ -75,8 +79,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	before, err := examine(&o)
+	if err != nil {
+		return Result{}, err
+	}
 	region, err := collect.NewRegion(collect.Options{
-		Selection: o.Tap.Selection(), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
+		Selection: before.selection(o.Tap), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
 		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff || !o.Tap.Records(config.Activations), StopOnFailure: o.Tap.OnFailure == config.FailureStop,
 		Machine: machine(o.Tap.ResourceLevel, o.Tap.KV), Exact: exact(o.Tap),
 	})
@@ -86,6 +94,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
 	s := newSink(o, region, budget)
+	s.goOnWith(before)
 	if s.feed, err = newFeed(o.Tap.Sink); err != nil {
 		return Result{}, err
 	}

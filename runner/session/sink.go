@@ -53,7 +53,8 @@ type sink struct {
 
 	feed        *feed // nil: no consumer
 	checkpoints checkpoints
-	resumed     *rundir.Resumed // nil: the run is new
+	before      *before         // nil: the run is new
+	resumed     *rundir.Resumed // the same
 	replay      *replay         // of a run that is gone on with
 
 	steering *steering
@@ -95,7 +96,10 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 			return explain(err, s.o.Tap.Out)
 		}
 	}
-	return s.tee.Context(c)
+	if err := s.tee.Context(c); err != nil {
+		return err
+	}
+	return s.catchUp()
 }
 
 func contextType(c *ggmlhooks.Context) string {

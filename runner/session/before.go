@@ -1,0 +1,262 @@
+//go:build linux
+
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/stream"
+)
+
+// Start is where the program of a run that is gone on with begins.
+type Start struct {
+	// Tokens is how many tokens of the recording come before. The zero value is the beginning.
+	Tokens int64
+	// Idle says that every sequence is empty there, as at the beginning.
+	Idle bool
+}
+
+// before is what there is of a run that is gone on with, and where its program begins. A nil one is of a new run.
+type before struct {
+	kept  *stream.Kept
+	start Start
+	done  bool // what comes before the start was taken in
+}
+
+// examine looks at what there is of the run that is gone on with.
+func examine(o *Options) (*before, error) {
+	if o.Resume == nil {
+		return nil, nil
+	}
+	var mark stream.Mark
+	if err := json.Unmarshal(o.Resume.Run.Synced, &mark); err != nil {
+		return nil, fmt.Errorf("resume %s: the checkpoint does not say how far it is: %w", o.Resume.Run.Dir, err)
+	}
+	kept, err := stream.Examine(filepath.Join(o.Resume.Run.Dir, StreamName), &mark)
+	if err != nil {
+		return nil, err
+	}
+	b := &before{kept: kept}
+	if o.Begin != nil {
+		b.start, err = o.Begin(kept)
+	}
+	return b, err
+}
+
+// selection is what the tap is to capture. The tap numbers tokens from where its program begins.
+func (b *before) selection(t *config.Tap) ggmlhooks.Selection {
+	s := t.Selection()
+	if b == nil || b.start.Tokens == 0 || s.Tokens.Kind != ggmlhooks.TokenRange {
+		return s
+	}
+	s.Tokens.First -= b.start.Tokens
+	if s.Tokens.End >= 0 {
+		s.Tokens.End = max(s.Tokens.End-b.start.Tokens, 0)
+	}
+	return s
+}
+
+// Reachable tells whether a program may begin behind so many tokens of a run with these settings: where tokens are selected by a step, the
+// tap can count on from some alone.
+func Reachable(t *config.Tap, tokens int64) bool {
+	rule := t.Selection().Tokens
+	return rule.Kind != ggmlhooks.TokenEvery || tokens%rule.Step == 0
+}
+
+// goOnWith prepares for what a program tells that does not begin at the beginning.
+func (s *sink) goOnWith(b *before) {
+	s.before = b
+	if b == nil || b.start.Tokens == 0 {
+		return
+	}
+	r := &renumbered{Sink: s.steering, tokens: b.start.Tokens}
+	for it := range b.kept.Items() {
+		if e := it.Execution; e != nil && !setup(it) {
+			if len(e.Rows) > 0 && e.Rows[0].Index >= r.tokens {
+				break
+			}
+			r.lastExec, r.lastGraph = e.Exec, max(r.lastGraph, e.Graph)
+		}
+	}
+	s.reader = collect.NewReader(s.region, r)
+}
+
+// catchUp takes in what comes before the start: the recorder gets every execution as if it came again, without its tensors, so that it
+// is where it was behind them.
+func (s *sink) catchUp() error {
+	b := s.before
+	if b == nil || b.start.Tokens == 0 || b.done {
+		return nil
+	}
+	b.done = true
+	c := catcher{s: s, graphs: map[uint64]bool{}}
+	for it := range b.kept.Items() {
+		if c.told == b.start.Tokens && it.Packet == nil && !it.Commit {
+			break
+		}
+		if err := c.take(it); err != nil {
+			return err
+		}
+	}
+	if c.told != b.start.Tokens {
+		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.told)
+	}
+	if b.start.Idle {
+		return c.forget(-1)
+	}
+	return nil
+}
+
+// catcher lets the recorder catch up.
+type catcher struct {
+	s      *sink
+	told   int64
+	call   uint64
+	graphs map[uint64]bool
+	callOf ggmlhooks.Call
+	exec   ggmlhooks.Exec
+}
+
+func (c *catcher) take(it stream.Item) error {
+	switch {
+	case setup(it):
+	case it.Packet != nil:
+		c.s.replay.pass()
+	case it.Request != nil && it.Request.Cause == ggmlhooks.RequestMemory:
+		return c.forget(it.Request.Seq)
+	case it.Execution != nil:
+		return c.again(it.Execution)
+	}
+	return nil
+}
+
+// forget takes a sequence's cells back, or those of all of them, as the program had done.
+func (c *catcher) forget(seq int32) error {
+	return c.s.recorder.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: seq, First: -1, End: -1})
+}
+
+// callBit keeps the numbers of calls that are made up apart from those of the program.
+const callBit = 1 << 63
+
+// again gives the recorder an execution as the tap had told it.
+func (c *catcher) again(e *stream.Execution) error {
+	r, now := c.s.recorder, monotonic()
+	if !c.graphs[e.Graph] {
+		clear(c.graphs) // the recorder keeps the newest
+		c.graphs[e.Graph] = true
+		if err := r.Graph(&ggmlhooks.Graph{ID: e.Graph, Ctx: e.Ctx, Tokens: len(e.Rows)}); err != nil {
+			return err
+		}
+	}
+	c.exec = ggmlhooks.Exec{
+		Number: e.Exec, Graph: e.Graph, Ctx: e.Ctx, MonoNS: now, TokenFirst: -1, Left: ggmlhooks.NoWindow,
+		Tokens: c.exec.Tokens[:0], Pos: c.exec.Pos[:0], Outputs: c.exec.Outputs[:0],
+	}
+	if len(e.Rows) > 0 {
+		c.call++
+		c.callOf = ggmlhooks.Call{Number: c.call | callBit, Ctx: e.Ctx, MonoNS: now, Read: true, Rows: c.callOf.Rows[:0]}
+		c.exec.Call, c.exec.TokenFirst = c.callOf.Number, e.Rows[0].Index
+		for i, row := range e.Rows {
+			c.callOf.Rows = append(c.callOf.Rows, ggmlhooks.CallRow{Token: row.Token, Pos: row.Pos, Seqs: row.Seqs, Output: row.Output})
+			c.exec.Tokens, c.exec.Pos = append(c.exec.Tokens, row.Token), append(c.exec.Pos, row.Pos)
+			if row.Output {
+				c.exec.Outputs = append(c.exec.Outputs, int32(i))
+			}
+		}
+		if err := r.Call(&c.callOf); err != nil {
+			return err
+		}
+	}
+	if err := r.Exec(&c.exec); err != nil {
+		return err
+	}
+	c.told += int64(len(e.Rows))
+	return r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Exec, MonoNS: now})
+}
+
+// renumbered gives what a program tells that begins in the middle the numbers that it would have if it had begun at the beginning. Numbers of
+// graphs go on behind those that were there: a program that was not interrupted may have had fewer.
+type renumbered struct {
+	ggmlhooks.Sink
+	tokens              int64  // before the start
+	lastExec, lastGraph uint64 // the same
+	execs, graphs       uint64 // added to the program's numbers; modulo 2⁶⁴
+	begun, described    bool   // they are known
+	called              bool
+	capture             ggmlhooks.Capture
+}
+
+// Graph renumbers a description.
+func (r *renumbered) Graph(g *ggmlhooks.Graph) error {
+	if !r.described {
+		r.described, r.graphs = true, r.lastGraph+1-g.ID
+	}
+	again := *g
+	again.ID += r.graphs
+	return r.Sink.Graph(&again)
+}
+
+// Call notes that the program computes.
+func (r *renumbered) Call(c *ggmlhooks.Call) error {
+	r.called = true
+	return r.Sink.Call(c)
+}
+
+// SeqChange leaves out how the program got its memory back.
+func (r *renumbered) SeqChange(c *ggmlhooks.SeqChange) error {
+	if !r.called {
+		return nil
+	}
+	return r.Sink.SeqChange(c)
+}
+
+// Exec renumbers an execution and its tokens.
+func (r *renumbered) Exec(e *ggmlhooks.Exec) error {
+	if !r.begun {
+		r.begun, r.execs = true, r.lastExec+1-e.Number
+	}
+	again := *e
+	again.Number, again.Graph = e.Number+r.execs, e.Graph+r.graphs
+	if e.TokenFirst >= 0 {
+		again.TokenFirst += r.tokens
+	}
+	return r.Sink.Exec(&again)
+}
+
+// ExecEnd renumbers an execution's end.
+func (r *renumbered) ExecEnd(e ggmlhooks.ExecEnd) error {
+	e.Number += r.execs
+	return r.Sink.ExecEnd(e)
+}
+
+// Resolve renumbers a decision.
+func (r *renumbered) Resolve(e ggmlhooks.Resolve) error {
+	e.Exec += r.execs
+	return r.Sink.Resolve(e)
+}
+
+// Capture renumbers a captured piece.
+func (r *renumbered) Capture(c *ggmlhooks.Capture) error {
+	r.capture = *c
+	r.capture.Exec, r.capture.Graph = c.Exec+r.execs, c.Graph+r.graphs
+	return r.Sink.Capture(&r.capture)
+}
+
+// Times renumbers what was timed.
+func (r *renumbered) Times(t *ggmlhooks.Times) error {
+	again := *t
+	again.Exec, again.Graph = t.Exec+r.execs, t.Graph+r.graphs
+	return r.Sink.Times(&again)
+}
+
+// Input renumbers an input.
+func (r *renumbered) Input(in *ggmlhooks.Input) error {
+	again := *in
+	again.Exec, again.Graph = in.Exec+r.execs, in.Graph+r.graphs
+	return r.Sink.Input(&again)
+}
