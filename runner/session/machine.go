@@ -8,7 +8,6 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // beside is a recorder of what is no tensor. Close ends its files; it may be called twice.
@@ -23,6 +22,7 @@ type tee struct {
 	ggmlhooks.Sink // the capture's recorder; nil: not there yet
 	beside         []beside
 	early          []ggmlhooks.Buffer
+	lent           ggmlhooks.Capture
 }
 
 // open begins to hand on.
@@ -101,7 +101,9 @@ func (t *tee) Capture(c *ggmlhooks.Capture) error {
 	if c.For&ggmlhooks.ForStream != 0 {
 		return t.Sink.Capture(c)
 	}
-	err := t.each(func(s ggmlhooks.Sink) error { return s.Capture(c) })
+	t.lent = *c
+	t.lent.Release = func() {} // each may release what it is handed, and it is released once
+	err := t.each(func(s ggmlhooks.Sink) error { return s.Capture(&t.lent) })
 	c.Release()
 	return err
 }
@@ -172,5 +174,3 @@ func exact(tap *config.Tap) bool { return tap.Records(config.Resource) || tap.Re
 func (s *sink) openBeside() ([]beside, error) {
 	return nil, nil
 }
-
-var _ = rundir.MetadataName
