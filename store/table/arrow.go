@@ -20,6 +20,7 @@ type Arrow struct {
 var arrowTypes = map[Kind]arrow.DataType{
 	Int32: arrow.PrimitiveTypes.Int32, Int64: arrow.PrimitiveTypes.Int64,
 	Uint32: arrow.PrimitiveTypes.Uint32, Uint64: arrow.PrimitiveTypes.Uint64, Text: arrow.BinaryTypes.String,
+	Bool:      arrow.FixedWidthTypes.Boolean,
 	Int32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int32), Float32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32),
 }
 
@@ -75,6 +76,10 @@ func appendArrow(to array.Builder, c *values) {
 	case *array.Uint64Builder:
 		for i, v := range c.ints {
 			orNull(to, c.valid[i], func() { to.Append(uint64(v)) })
+		}
+	case *array.BooleanBuilder:
+		for i, v := range c.ints {
+			orNull(to, c.valid[i], func() { to.Append(v != 0) })
 		}
 	case *array.StringBuilder:
 		to.AppendValues(c.texts, c.valid)

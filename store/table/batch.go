@@ -14,6 +14,7 @@ const (
 	Text        // UTF-8
 	Int32List   // of any length per row
 	Float32List // of any length per row
+	Bool
 )
 
 // Column is one column of a schema.
@@ -71,6 +72,15 @@ func (b *Batch) Int(column int, v int64) {
 	c := &b.columns[column]
 	c.ints, c.valid = append(c.ints, v), append(c.valid, true)
 	b.bytes += 8
+}
+
+// Bool sets a truth of the row.
+func (b *Batch) Bool(column int, v bool) {
+	if v {
+		b.Int(column, 1)
+	} else {
+		b.Int(column, 0)
+	}
 }
 
 // Text sets a text of the row.

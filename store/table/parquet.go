@@ -81,6 +81,8 @@ func parquetNode(c Column) (schema.Node, error) {
 		return number(parquet.Types.Int64, 64, false)
 	case Text:
 		return schema.NewPrimitiveNodeLogical(c.Name, repetition, schema.StringLogicalType{}, parquet.Types.ByteArray, -1, -1)
+	case Bool:
+		return schema.NewBooleanNode(c.Name, repetition, -1), nil
 	case Int32List:
 		return schema.ListOfWithName(c.Name, schema.NewInt32Node("element", parquet.Repetitions.Required, -1), repetition, -1)
 	}
@@ -164,6 +166,14 @@ func (p *Parquet) rows(to file.ColumnChunkWriter, c Column, v *values, first, en
 			}
 		}
 		_, err = to.WriteBatch(longs, def, rep)
+	case *file.BooleanColumnChunkWriter:
+		truths := make([]bool, 0, end-first)
+		for i := first; i < end; i++ {
+			if v.valid[i] {
+				truths = append(truths, v.ints[i] != 0)
+			}
+		}
+		_, err = to.WriteBatch(truths, def, rep)
 	case *file.ByteArrayColumnChunkWriter:
 		p.bytes = p.bytes[:0]
 		for i := first; i < end; i++ {
@@ -205,6 +215,14 @@ func (p *Parquet) level(c Column, v *values, first, end int) {
 			l.def = nil
 		}
 	}
+}
+
+// AddMetadata puts a text about the table as a whole into the file, as [Schema].Metadata does, for what is known only at its end.
+func (p *Parquet) AddMetadata(key, value string) error {
+	if err := p.out.AppendKeyValueMetadata(key, value); err != nil {
+		return fmt.Errorf("write Parquet file: metadata %s: %w", key, err)
+	}
+	return nil
 }
 
 // Close ends the file. It does not close the writer behind it.

@@ -15,7 +15,7 @@ import (
 
 var schemaOfTest = Schema{
 	Columns: []Column{{"i", Int32, true}, {"l", Int64, false}, {"u", Uint32, false}, {"b", Uint64, true}, {"t", Text, true},
-		{"d", Int32List, false}, {"f", Float32List, true}},
+		{"d", Int32List, false}, {"f", Float32List, true}, {"y", Bool, true}},
 	Metadata: [][2]string{{"about", `{"n":1}`}},
 }
 
@@ -41,6 +41,7 @@ func fill(t *testing.T, b *Batch, first, end int) {
 			b.Int(0, int64(-i))
 			b.Int(3, -int64(i))
 			b.Text(4, string([]rune("größe")[:i%5]))
+			b.Bool(7, i%2 != 0)
 		}
 		b.Int(1, int64(i)<<40)
 		b.Int(2, math.MaxUint32-int64(i))
@@ -85,13 +86,14 @@ name, form = sys.argv[1:]
 t = pq.read_table(name) if form == "parquet" else pa.ipc.open_file(pa.memory_map(name)).read_all()
 assert t.schema.metadata[b"about"] == b'{"n":1}', t.schema.metadata
 assert [str(f.type).replace("element", "item").replace(" not null", "") for f in t.schema] == ["int32", "int64", "uint32", "uint64", "string",
-    "list<item: int32>", "list<item: float>"], t.schema
-assert [f.nullable for f in t.schema] == [True, False, False, True, True, False, True]
+    "list<item: int32>", "list<item: float>", "bool"], t.schema
+assert [f.nullable for f in t.schema] == [True, False, False, True, True, False, True, True]
 n = 0
 for i, r in enumerate(t.to_pylist()):
     null = i % 3 == 0
     assert r["i"] == (None if null else -i) and r["l"] == i << 40 and r["u"] == 2**32 - 1 - i, r
     assert r["b"] == (None if null else (-i) % 2**64) and r["t"] == (None if null else "größe"[:i % 5]), r
+    assert r["y"] == (None if null else i % 2 != 0), r
     assert r["d"] == [1, 2, 3, i][:i % 5]
     assert r["f"] == (None if i % 4 == 0 else [i + k / 1024 for k in range((i % 7) ** 3 * 150)]), i
     n += 1
