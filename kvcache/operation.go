@@ -1,0 +1,74 @@
+package kvcache
+
+// Action is what happened to cells. The names are those of resource events.
+type Action uint8
+
+// The actions.
+const (
+	Allocate Action = iota // free cells were written, or a state was copied into them
+	Update                 // cells in use were written again, moved to other positions, or given to a further sequence
+	Evict                  // cells became free
+)
+
+var actions = [...]string{"allocate", "update", "evict"}
+
+// String returns the action's name as it stands in files.
+func (a Action) String() string { return actions[a] }
+
+// Change is what one call or execution did to cells of one sequence.
+type Change struct {
+	Action           Action
+	Reason           Reason // of an eviction
+	Seq              int32  // -1 = nobody knows
+	PosFirst, PosEnd int32  // PosFirst ≤ position < PosEnd, the new ones where they were moved; PosUnknown
+	Cells            int
+}
+
+// Operation is a Change with what it was to each layer.
+type Operation struct {
+	Change
+	Ctx    uint32
+	Cache  Kind
+	MonoNS int64
+	Exec   uint64 // execution that did it; 0: the program
+	// Layers are the bytes of the cells in each layer, exactly. They are borrowed until the call that hands them over returns.
+	Layers []LayerBytes
+	// Reused and Needed are cells of the sequence's request: those that its prompt found, and all that its prompt takes so far. 0 of 0
+	// where no request is known.
+	Reused, Needed int64
+}
+
+// LayerBytes are bytes of one layer: of keys or the convolution's state, and of values or the recurrence's state.
+type LayerBytes struct {
+	Layer int32
+	K, V  int64
+}
+
+// note adds one cell to the changes, which are gathered by what happened to which sequence.
+func (c *Cache) note(action Action, reason Reason, seq, pos int32) {
+	for i := len(c.changes) - 1; i >= 0; i-- {
+		if was := &c.changes[i]; was.Action == action && was.Reason == reason && was.Seq == seq {
+			was.Cells++
+			switch {
+			case pos < 0:
+			case was.PosFirst == PosUnknown:
+				was.PosFirst, was.PosEnd = pos, pos+1
+			default:
+				was.PosFirst, was.PosEnd = min(was.PosFirst, pos), max(was.PosEnd, pos+1)
+			}
+			return
+		}
+	}
+	added := Change{Action: action, Reason: reason, Seq: seq, PosFirst: PosUnknown, PosEnd: PosUnknown, Cells: 1}
+	if pos >= 0 {
+		added.PosFirst, added.PosEnd = pos, pos+1
+	}
+	c.changes = append(c.changes, added)
+}
+
+// TakeChanges returns what happened since it was called last. The slice is the cache's, until it changes again.
+func (c *Cache) TakeChanges() []Change {
+	taken := c.changes
+	c.changes = c.changes[:0]
+	return taken
+}

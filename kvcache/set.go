@@ -1,0 +1,59 @@
+package kvcache
+
+import (
+	"iter"
+	"math/bits"
+)
+
+// MaxSeqs is how many sequences llama.cpp knows at most.
+const MaxSeqs = 256
+
+// Set is a set of sequences.
+type Set [MaxSeqs / 64]uint64
+
+// Has tells whether a sequence is in the set.
+func (s *Set) Has(seq int32) bool {
+	return seq >= 0 && seq < MaxSeqs && s[seq>>6]>>(seq&63)&1 != 0
+}
+
+// Add puts a sequence in. It returns false if it was there, or is none.
+func (s *Set) Add(seq int32) bool {
+	if seq < 0 || seq >= MaxSeqs || s.Has(seq) {
+		return false
+	}
+	s[seq>>6] |= 1 << (seq & 63)
+	return true
+}
+
+// Drop takes a sequence out. It returns false if it was not there.
+func (s *Set) Drop(seq int32) bool {
+	if !s.Has(seq) {
+		return false
+	}
+	s[seq>>6] &^= 1 << (seq & 63)
+	return true
+}
+
+// Len is the number of sequences.
+func (s *Set) Len() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// Empty tells whether there is none.
+func (s *Set) Empty() bool { return *s == Set{} }
+
+// All are the sequences, in order.
+func (s *Set) All() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for i, word := range s {
+			for ; word != 0; word &= word - 1 {
+				if !yield(int32(i*64 + bits.TrailingZeros64(word))) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package kvcache
+
+// Snapshot says how the caches of a run are used now. It stands as JSON in the metadata of kv_block_lifecycle.parquet, too, as it was at the
+// end of the run, before the last lives ended.
+type Snapshot struct {
+	UnixNS int64   `json:"unix_ns"`
+	Caches []Gauge `json:"caches"`
+	// Freed are caches whose memory was freed, as they were before: those that a program freed last, at most MaxFreed.
+	Freed []Gauge `json:"freed,omitempty"`
+	Reuse Reuse   `json:"reuse"`
+	// Lifetime and Idle are those of lives that were evicted: from their first cell to their last one's end, and how much of that
+	// nobody touched them for at the end.
+	Lifetime Histogram `json:"lifetime"`
+	Idle     Histogram `json:"idle"`
+	Doubts   Doubts    `json:"doubts"`
+}
+
+// MaxFreed bounds what is remembered of caches that are gone.
+const MaxFreed = 64
+
+// Gauge is how one cache is used now. Cells are slots for a token, or states.
+type Gauge struct {
+	Ctx       uint32 `json:"ctx"`
+	Cache     Kind   `json:"cache"`
+	Layers    int    `json:"layers"`
+	Streams   int    `json:"streams"`
+	Block     int    `json:"block_cells"`
+	CellBytes int64  `json:"cell_bytes"` // of all layers
+	Cells     int    `json:"cells"`
+	Used      int    `json:"used"`
+	Free      int    `json:"free"`
+	Shared    int    `json:"shared"` // by two sequences or more
+	// Occupancy is Used ÷ Cells.
+	Occupancy float64    `json:"occupancy"`
+	Sequences []SeqGauge `json:"sequences,omitempty"`
+	// Whole is false while some sequence may have cells that nobody saw, because they were loaded with a state. Used is then at least
+	// what it says.
+	Whole bool `json:"whole"`
+}
+
+// SeqGauge is what one sequence has of a cache.
+type SeqGauge struct {
+	Seq    int32 `json:"seq"`
+	Cells  int   `json:"cells"`
+	Shared int   `json:"shared"` // of these, with other sequences
+	PosMin int32 `json:"pos_min"`
+	PosMax int32 `json:"pos_max"`
+	Known  bool  `json:"known"` // false: it may have cells, and positions, that nobody saw
+}
+
+// Reuse is how much of what prompts needed was in the cache already.
+type Reuse struct {
+	Requests int64 `json:"requests"`
+	Hits     int64 `json:"hits"`   // requests that found something
+	Needed   int64 `json:"needed"` // cells that prompts take
+	Reused   int64 `json:"reused"` // cells of these that were there
+	// Unknown are requests of sequences that may have had cells which nobody saw; they count in none of the others.
+	Unknown int64 `json:"unknown,omitempty"`
+	// Gap is how long before a request what it reuses was last computed with.
+	Gap Histogram `json:"gap"`
+}
+
+// Ratio is Reused ÷ Needed; false where nothing was needed.
+func (r *Reuse) Ratio() (ratio float64, ok bool) {
+	if r.Needed == 0 {
+		return 0, false
+	}
+	return float64(r.Reused) / float64(r.Needed), true
+}
+
+// Doubts count what did not fit what had been seen. In a run whose every step was seen all of them are 0.
+type Doubts struct {
+	Found    int64 `json:"found,omitempty"`    // cells that a token was allowed to read, and that nobody had seen written
+	Outside  int64 `json:"outside,omitempty"`  // rows that were written outside of the cache
+	Differ   int64 `json:"differ,omitempty"`   // rows whose keys and values went to different cells
+	Unknown  int64 `json:"unknown,omitempty"`  // rows whose sequence is not known
+	Unplaced int64 `json:"unplaced,omitempty"` // executions of which it was not told, or not understood, which cells they write
+}
+
+// Gauge says how the cache is used now.
+func (c *Cache) Gauge(ctx uint32) Gauge {
+	g := Gauge{
+		Ctx: ctx, Cache: c.Kind, Streams: c.Streams, Block: c.Block, Cells: len(c.cells), Used: c.used, Free: len(c.cells) - c.used,
+		Shared: c.shared, Whole: !c.unseen.all && len(c.unseen.seqs) == 0,
+	}
+	if g.Cells > 0 {
+		g.Occupancy = float64(g.Used) / float64(g.Cells)
+	}
+	layers := map[int32]bool{}
+	for _, part := range c.Parts {
+		layers[part.Layer] = true
+		g.CellBytes += part.CellBytes
+	}
+	g.Layers = len(layers)
+	c.sequences(&g)
+	return g
+}
+
+// sequences gathers what each sequence has, in one pass over the cells.
+func (c *Cache) sequences(g *Gauge) {
+	at := map[int32]int{}
+	for seq := range int32(MaxSeqs) {
+		if c.counts[seq] > 0 || !c.unseen.all && c.unseen.has(seq) {
+			at[seq] = len(g.Sequences)
+			g.Sequences = append(g.Sequences, SeqGauge{Seq: seq, Cells: c.counts[seq], PosMin: -1, PosMax: -1, Known: c.Known(seq)})
+		}
+	}
+	for i := range c.cells {
+		cell := &c.cells[i]
+		if cell.free() {
+			continue
+		}
+		several := cell.seqs.Len() > 1
+		for seq := range cell.seqs.All() {
+			s := &g.Sequences[at[seq]]
+			if several {
+				s.Shared++
+			}
+			if cell.pos < 0 || cell.doubt != 0 {
+				s.Known = false
+				continue
+			}
+			if s.PosMin < 0 || cell.pos < s.PosMin {
+				s.PosMin = cell.pos
+			}
+			s.PosMax = max(s.PosMax, cell.pos)
+		}
+	}
+}
+
+// Clone returns a copy that does not change when the run goes on.
+func (s *Snapshot) Clone() Snapshot {
+	copied := *s
+	copied.Lifetime, copied.Idle, copied.Reuse.Gap = s.Lifetime.clone(), s.Idle.clone(), s.Reuse.Gap.clone()
+	return copied
+}
