@@ -1,0 +1,230 @@
+package track
+
+import (
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache"
+)
+
+// apply takes in what an execution did to caches. failed: it did not end well, and llama.cpp removed its positions again.
+func (r *Recorder) apply(now *execution, failed bool) {
+	x := now.ctx
+	if now.g.works == nil {
+		now.g.works = x.works(r, now.g.plan)
+	}
+	r.request(now)
+	for _, w := range now.g.works {
+		if len(w.groups) != len(w.Groups()) {
+			w.regroup()
+		}
+		switch {
+		case now.g.Tokens == 0:
+			r.shifted(now, w)
+		case w.Kind == kvcache.Recurrent:
+			r.states(now, w)
+		default:
+			r.attention(now, w, failed)
+		}
+		r.tell(x, w.tracked, now.ns, now.number)
+	}
+	if failed {
+		r.undo(now)
+	}
+}
+
+// undo removes what llama.cpp removes behind a micro-batch that failed: of the first sequence of each row its position and all behind it.
+func (r *Recorder) undo(now *execution) {
+	lowest := map[int32]int32{}
+	for i := range now.rows {
+		if row := &now.rows[i]; len(row.Seqs) > 0 {
+			if pos, ok := lowest[row.Seqs[0]]; !ok || row.Pos < pos {
+				lowest[row.Seqs[0]] = row.Pos
+			}
+		}
+	}
+	for seq, pos := range lowest {
+		for _, t := range now.ctx.caches {
+			t.Remove(seq, pos, -1, now.ctx.lastNS)
+			r.tell(now.ctx, t, now.ctx.lastNS, now.number)
+		}
+	}
+}
+
+// request counts what the prompts of requests find in the cache, before their first tokens are written.
+func (r *Recorder) request(now *execution) {
+	x := now.ctx
+	for _, b := range now.begun {
+		x.requests[b.Seq] = &request{}
+		first := int32(-1)
+		for i := range now.rows {
+			if row := &now.rows[i]; len(row.Seqs) > 0 && has(row.Seqs, b.Seq) {
+				first = row.Pos
+				break
+			}
+		}
+		low, high, known := x.memory.Range(b.Seq)
+		if !known || first < 0 {
+			x.requests[b.Seq].unknown = true
+			r.total.reuse.Unknown++
+			continue
+		}
+		r.total.reuse.Requests++
+		if low < 0 || first == 0 {
+			continue
+		}
+		q := x.requests[b.Seq]
+		q.reused = int64(min(high+1, first))
+		q.needed = q.reused
+		r.total.reuse.Hits++
+		r.total.reuse.Reused += q.reused
+		r.total.reuse.Needed += q.reused
+		if last, ok := x.touched[b.Seq]; ok {
+			r.total.reuse.Gap.Add(now.ns - last)
+		}
+	}
+	for i := range now.rows {
+		for _, seq := range now.rows[i].Seqs {
+			if q := x.requests[seq]; q != nil && !q.unknown && now.phases[i] == ggmlhooks.PhasePrefill {
+				q.needed++
+				r.total.reuse.Needed++
+			}
+		}
+	}
+}
+
+func has(seqs []int32, seq int32) bool {
+	for _, s := range seqs {
+		if s == seq {
+			return true
+		}
+	}
+	return false
+}
+
+// shifted notes that keys were moved to other positions: a graph without tokens reads and writes them all.
+func (r *Recorder) shifted(now *execution, w *work) {
+	m := w.moment(now)
+	for g := range w.groups {
+		if w.groups[g].shifted {
+			w.Rewrote(g, m)
+		}
+	}
+}
+
+// attention notes which cells of a cache of keys and values the tokens write, and then which ones they may read.
+func (r *Recorder) attention(now *execution, w *work, failed bool) {
+	cells := now.cells[w.index]
+	if len(cells) != len(now.rows) {
+		r.total.doubts.Unplaced++
+		return
+	}
+	for _, other := range w.others {
+		for i, cell := range now.cells[other] {
+			if i >= len(cells) || cell != cells[i] {
+				r.total.doubts.Differ++
+			}
+		}
+	}
+	now.placed = append(now.placed[:0], now.rows...)
+	for i := range now.placed {
+		now.placed[i].Cell = int(cells[i])
+		if len(now.placed[i].Seqs) == 0 {
+			r.total.doubts.Unknown++
+		}
+	}
+	r.total.doubts.Outside += int64(w.Place(now.placed, now.ns))
+	m := w.moment(now)
+	for g := range w.groups {
+		if n := w.groups[g].writes; n > 0 {
+			w.Wrote(g, now.placed, m, n)
+		}
+	}
+	if failed {
+		return
+	}
+	confirmed := map[int]bool{}
+	for g := range w.groups {
+		for _, mask := range w.groups[g].masks {
+			if !confirmed[mask.leaf] {
+				confirmed[mask.leaf] = true
+				r.confirm(now, w, mask.leaf)
+			}
+			r.readable(now, w, mask.leaf, nil)
+			for stream, cells := range now.bitmaps {
+				w.Read(g, stream, cells, m, mask.times)
+			}
+		}
+	}
+}
+
+// readable gathers the cells that tokens may read by a mask, per stream; of all tokens, or of some.
+func (r *Recorder) readable(now *execution, w *work, mask int, rows map[int32]bool) {
+	clear(now.bitmaps)
+	var last *kvcache.Bitmap
+	lastStream := -1
+	for _, span := range now.ranges[mask] {
+		if int(span.Row) >= len(now.placed) || rows != nil && !rows[span.Row] {
+			continue
+		}
+		stream := now.placed[span.Row].Cell / w.Size
+		if stream != lastStream {
+			if last = now.bitmaps[stream]; last == nil {
+				last = &kvcache.Bitmap{}
+				last.Reset(w.Size)
+				now.bitmaps[stream] = last
+			}
+			lastStream = stream
+		}
+		last.Add(int(span.First), int(span.End))
+	}
+}
+
+// confirm holds what is known of each sequence against what its last token in the micro-batch may read.
+func (r *Recorder) confirm(now *execution, w *work, mask int) {
+	last := map[int32]int32{}
+	for i := range now.placed {
+		if seqs := now.placed[i].Seqs; len(seqs) > 0 {
+			last[seqs[0]] = int32(i)
+		}
+	}
+	count := map[int32]int{}
+	for _, span := range now.ranges[mask] {
+		count[span.Row] += int(span.End - span.First)
+	}
+	for seq, row := range last {
+		n := count[row]
+		if !w.NeedsProof(seq, n, w.windowed) {
+			continue
+		}
+		if n < w.Count(seq) && w.Known(seq) && !w.windowed && !w.Doubtful(seq) {
+			w.windowed = true // it does not see all that its sequence has
+		}
+		r.readable(now, w, mask, map[int32]bool{row: true})
+		if cells := now.bitmaps[now.placed[row].Cell/w.Size]; cells != nil {
+			r.total.doubts.Found += int64(w.Confirm(seq, cells, w.windowed, now.ns))
+		}
+	}
+}
+
+// states notes which states of recurrent layers are read and replaced.
+func (r *Recorder) states(now *execution, w *work) {
+	n := now.g.states
+	if now.g.head < 0 || n == 0 || len(now.rows)%n != 0 {
+		r.total.doubts.Unplaced++
+		return
+	}
+	each := len(now.rows) / n
+	rows := make([]kvcache.StateRow, n)
+	for i := range rows {
+		begin, end := &now.rows[i*each], &now.rows[(i+1)*each-1]
+		rows[i] = kvcache.StateRow{Seqs: begin.Seqs, First: begin.Pos, Pos: end.Pos}
+		if len(begin.Seqs) == 0 {
+			r.total.doubts.Unknown++
+		}
+	}
+	sources := now.cells[now.g.copied]
+	r.total.doubts.Outside += int64(w.PlaceStates(now.g.head, rows, sources, now.ns))
+	m := w.moment(now)
+	for g := range w.groups {
+		w.States(g, now.g.head, rows, m, w.groups[g].writes, w.groups[g].reads)
+	}
+}

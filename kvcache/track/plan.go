@@ -1,0 +1,232 @@
+package track
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache"
+)
+
+// A plan is what a graph does to caches, worked out once, when the graph is described.
+type plan struct {
+	*ggmlhooks.Graph
+	touched map[int]*use // by leaf
+	order   []int        // leafs, in the order in which they are touched first
+	head    int          // first cell that states are written to, -1 = none are
+	states  int          // that are written
+	copied  int          // leaf that tells where states come from, -1 = none
+}
+
+// use is what a graph does to one tensor of a cache.
+type use struct {
+	layer    int32
+	tensor   kvcache.Tensor
+	writes   int
+	index    int   // leaf that tells which cells are written, -1 = none
+	reads    []int // leafs of the masks by which it is read, one for each time; noMask
+	writeAt  int32 // first node that does
+	readAt   int32
+	shifted  bool // all its cells are written by a graph without tokens
+	hasReads bool
+}
+
+// noMask stands for a mask that was not found.
+const noMask = -1
+
+// cacheTensor takes the name of a cache's tensor apart: cache_k_l12.
+func cacheTensor(name string) (tensor kvcache.Tensor, layer int32, ok bool) {
+	rest, found := strings.CutPrefix(name, "cache_")
+	letter, number, cut := strings.Cut(rest, "_l")
+	n, err := strconv.ParseInt(number, 10, 32)
+	if !found || !cut || err != nil || len(letter) != 1 || !strings.Contains("kvrs", letter) {
+		return 0, 0, false
+	}
+	return kvcache.Tensor(letter[0]), int32(n), true
+}
+
+func newPlan(g *ggmlhooks.Graph) *plan {
+	p := &plan{Graph: g, touched: map[int]*use{}, head: -1, copied: -1}
+	masks := p.masks()
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		switch {
+		case !n.Computed:
+		case g.Tokens == 0:
+			p.shift(n, int32(i))
+		default:
+			p.node(n, int32(i), masks)
+		}
+	}
+	return p
+}
+
+// node notes what one node does.
+func (p *plan) node(n *ggmlhooks.Node, at int32, masks map[int32]int) {
+	switch n.Op {
+	case "SET_ROWS":
+		if u := p.use(n, 2); u != nil {
+			u.writes++
+			u.index = p.leaf(n, 1)
+			u.writeAt = earliest(u.writeAt, at)
+		}
+	case "FLASH_ATTN_EXT":
+		p.read(n, 1, at, p.leaf(n, 3))
+		p.read(n, 2, at, p.leaf(n, 3))
+	case "MUL_MAT":
+		mask, ok := masks[at]
+		if !ok {
+			mask = noMask
+		}
+		p.read(n, 0, at, mask)
+	case "GET_ROWS":
+		if u := p.use(n, 0); u != nil && (u.tensor == kvcache.R || u.tensor == kvcache.S) {
+			p.read(n, 0, at, noMask)
+			if leaf := p.leaf(n, 1); leaf >= 0 {
+				p.copied = leaf
+			}
+		}
+	case "CPY":
+		p.state(n, at)
+	}
+}
+
+func earliest(a, b int32) int32 {
+	if a < 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+func (p *plan) read(n *ggmlhooks.Node, src int, at int32, mask int) {
+	if u := p.use(n, src); u != nil {
+		u.reads = append(u.reads, mask)
+		u.readAt = earliest(u.readAt, at)
+		u.hasReads = true
+	}
+}
+
+// state notes that states are written: a copy into neighbouring cells of a recurrent cache. Of the two copies of a layer that which comes
+// from the layer itself lies first; the other moves states that are not computed now.
+func (p *plan) state(n *ggmlhooks.Node, at int32) {
+	u := p.use(n, 1)
+	if u == nil || u.tensor != kvcache.R && u.tensor != kvcache.S {
+		return
+	}
+	leaf := &p.Leafs[p.leaf(n, 1)]
+	row := uint64(leaf.NE[0])
+	elements := uint64(n.NE[0] * n.NE[1] * n.NE[2] * n.NE[3])
+	if elements == 0 || row == 0 || leaf.NB[1] == 0 || n.Place.Buffer != leaf.Place.Buffer || n.Place.Offset < leaf.Place.Offset {
+		return
+	}
+	head := int((n.Place.Offset - leaf.Place.Offset) / leaf.NB[1])
+	u.writes = 1
+	u.writeAt = earliest(u.writeAt, at)
+	if p.head < 0 || head < p.head {
+		p.head, p.states = head, int(elements/row)
+	}
+}
+
+// shift notes that a graph without tokens works on a cache.
+func (p *plan) shift(n *ggmlhooks.Node, at int32) {
+	for src := range n.Src {
+		if u := p.useOf(p.origin(n.Src[src])); u != nil {
+			u.shifted = true
+			u.writeAt, u.readAt = earliest(u.writeAt, at), earliest(u.readAt, at)
+		}
+	}
+}
+
+// leaf returns the number of the leaf that a source of a node shows, or -1.
+func (p *plan) leaf(n *ggmlhooks.Node, src int) int {
+	at, ok := n.SrcAt(src)
+	if !ok {
+		return -1
+	}
+	return p.origin(at)
+}
+
+// use is what is noted of the cache's tensor that a source of a node shows, or nil.
+func (p *plan) use(n *ggmlhooks.Node, src int) *use { return p.useOf(p.leaf(n, src)) }
+
+func (p *plan) useOf(leaf int) *use {
+	if leaf < 0 {
+		return nil
+	}
+	if u := p.touched[leaf]; u != nil {
+		return u
+	}
+	tensor, layer, ok := cacheTensor(p.Leafs[leaf].Name)
+	if !ok {
+		return nil
+	}
+	u := &use{layer: layer, tensor: tensor, index: -1, writeAt: -1, readAt: -1}
+	p.touched[leaf] = u
+	p.order = append(p.order, leaf)
+	return u
+}
+
+// origin follows views and conversions to the leaf that they show. It returns the leaf's number, or -1.
+func (p *plan) origin(src int32) int {
+	for src >= 0 {
+		n := &p.Nodes[src]
+		if len(n.Src) == 0 || !n.View && n.Op != "CPY" && n.Op != "CONT" && n.Op != "DUP" {
+			return -1
+		}
+		src = n.Src[0]
+	}
+	return int(-1 - src)
+}
+
+// masks finds, where attention is no single node, by which mask each product with keys and values is read: that of the softmax between
+// them.
+func (p *plan) masks() map[int32]int {
+	found := map[int32]int{}
+	softmax := map[int32]int{}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		switch n.Op {
+		case "SOFT_MAX":
+			mask := p.leaf(n, 1)
+			softmax[int32(i)] = mask
+			if product, ok := p.back(n, 0, "MUL_MAT"); ok {
+				found[product] = mask
+			}
+		case "MUL_MAT":
+			if from, ok := p.back(n, 1, "SOFT_MAX"); ok {
+				found[int32(i)] = softmax[from]
+			}
+		}
+	}
+	return found
+}
+
+// back goes back from a source of a node, from first source to first source, to a node with an op; a few steps at most, and not past
+// another product.
+func (p *plan) back(n *ggmlhooks.Node, src int, op string) (at int32, ok bool) {
+	at, ok = n.SrcAt(src)
+	for range 10 {
+		if !ok || at < 0 {
+			return 0, false
+		}
+		next := &p.Nodes[at]
+		if next.Op == op {
+			return at, true
+		}
+		if next.Op == "MUL_MAT" {
+			return 0, false
+		}
+		at, ok = next.SrcAt(0)
+	}
+	return 0, false
+}
+
+// key says what a graph does to a tensor, so that those to which it does the same have one key. leafs are masks in the order in which they
+// are met.
+func (u *use) key() string {
+	masks := slices.Clone(u.reads)
+	slices.Sort(masks)
+	return fmt.Sprint(u.writes, masks, u.shifted)
+}

@@ -1,0 +1,180 @@
+package track
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// FileName is the name of the table in a run directory.
+const FileName = "kv_block_lifecycle.parquet"
+
+// Keys of the table's metadata.
+const (
+	VersionKey  = "mrm_trace_schema_version"
+	SnapshotKey = "llamatap_kv" // a kvcache.Snapshot as JSON: how the caches were used when watching ended
+)
+
+// Version is that of the table's schema. Readers refuse another major version.
+const Version = "1.0"
+
+// The columns, in order. Those from ctx on stand behind the ones that mrm-trace's users know.
+const (
+	colBlock = iota
+	colLayer
+	colKV
+	colSeq
+	colPosStart
+	colPosEnd
+	colCellStart
+	colCellEnd
+	colAlloc
+	colFirstWrite
+	colLastWrite
+	colWrites
+	colFirstRead
+	colLastRead
+	colReads
+	colEvict
+	colReason
+	colCensored
+	colCtx
+	colCache
+	colCells
+	colCellBytes
+	colSharers
+	colMoves
+	colOrigin
+)
+
+func lifeSchema() table.Schema {
+	return table.Schema{
+		Columns: []table.Column{
+			{Name: "block_id", Kind: table.Int32}, {Name: "layer", Kind: table.Int32}, {Name: "kv", Kind: table.Text},
+			{Name: "seq_id", Kind: table.Int32, Null: true}, {Name: "pos_start", Kind: table.Int32, Null: true}, {Name: "pos_end", Kind: table.Int32, Null: true},
+			{Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32}, {Name: "alloc_ns", Kind: table.Int64, Null: true},
+			{Name: "first_write_ns", Kind: table.Int64, Null: true}, {Name: "last_write_ns", Kind: table.Int64, Null: true}, {Name: "n_writes", Kind: table.Int64},
+			{Name: "first_read_ns", Kind: table.Int64, Null: true}, {Name: "last_read_ns", Kind: table.Int64, Null: true}, {Name: "n_reads", Kind: table.Int64},
+			{Name: "evict_ns", Kind: table.Int64, Null: true}, {Name: "evict_reason", Kind: table.Text, Null: true}, {Name: "censored", Kind: table.Bool},
+			{Name: "ctx", Kind: table.Int32}, {Name: "cache", Kind: table.Text}, {Name: "cells", Kind: table.Int32}, {Name: "cell_bytes", Kind: table.Int64},
+			{Name: "sharers", Kind: table.Int32}, {Name: "moves", Kind: table.Int32}, {Name: "origin", Kind: table.Text},
+		},
+		Metadata: [][2]string{{VersionKey, Version}},
+	}
+}
+
+// batchRows is how many rows are gathered before they are written as one row group.
+const batchRows = 1 << 14
+
+// lifeTable writes kv_block_lifecycle.parquet.
+type lifeTable struct {
+	out    *table.Parquet
+	batch  *table.Batch
+	offset int64 // of Unix time
+}
+
+func newLifeTable(w io.Writer, unixOffset int64) (*lifeTable, error) {
+	schema := lifeSchema()
+	out, err := table.NewParquet(w, schema)
+	if err != nil {
+		return nil, fmt.Errorf("begin %s: %w", FileName, err)
+	}
+	return &lifeTable{out: out, batch: table.NewBatch(schema), offset: unixOffset}, nil
+}
+
+// lifeRow is what one part of a cache saw of a life.
+type lifeRow struct {
+	ctx        uint32
+	kind       kvcache.Kind
+	part       kvcache.Part
+	life       kvcache.Life // without Touches
+	times      [4]int64     // first and last write, first and last read, CLOCK_MONOTONIC; 0 = never
+	writes     int64
+	reads      int64
+	isCensored bool
+}
+
+func newLifeRow(ctx uint32, c *kvcache.Cache, life *kvcache.Life, part int, t *kvcache.Touch) lifeRow {
+	row := lifeRow{ctx: ctx, kind: c.Kind, part: c.Parts[part], life: *life, writes: t.Writes, reads: t.Reads, isCensored: life.Reason == kvcache.NotEvicted}
+	row.life.Touches = nil
+	row.times = [4]int64{t.FirstWrite.Write(part), t.LastWrite.Write(part), t.FirstRead.Read(part), t.LastRead.Read(part)}
+	return row
+}
+
+func (t *lifeTable) append(row *lifeRow) error {
+	b, life := t.batch, &row.life
+	b.Int(colBlock, int64(life.Block))
+	b.Int(colLayer, int64(row.part.Layer))
+	b.Text(colKV, row.part.Tensor.String())
+	if life.Seq >= 0 {
+		b.Int(colSeq, int64(life.Seq))
+	}
+	if life.PosFirst >= 0 {
+		b.Int(colPosStart, int64(life.PosFirst))
+		b.Int(colPosEnd, int64(life.PosEnd))
+	}
+	b.Int(colCellStart, int64(life.CellFirst))
+	b.Int(colCellEnd, int64(life.CellEnd))
+	t.time(colAlloc, life.AllocNS)
+	for i, column := range [...]int{colFirstWrite, colLastWrite, colFirstRead, colLastRead} {
+		t.time(column, row.times[i])
+	}
+	b.Int(colWrites, row.writes)
+	b.Int(colReads, row.reads)
+	if !row.isCensored {
+		t.time(colEvict, life.EndNS)
+		b.Text(colReason, life.Reason.String())
+	}
+	b.Bool(colCensored, row.isCensored)
+	b.Int(colCtx, int64(row.ctx))
+	b.Text(colCache, row.kind.String())
+	b.Int(colCells, int64(life.Cells))
+	b.Int(colCellBytes, row.part.CellBytes)
+	b.Int(colSharers, int64(life.Sharers))
+	b.Int(colMoves, int64(life.Moves))
+	b.Text(colOrigin, life.Origin.String())
+	if err := b.EndRow(); err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	if b.Rows() < batchRows {
+		return nil
+	}
+	return t.flush()
+}
+
+// time sets a time, if there is one.
+func (t *lifeTable) time(column int, mono int64) {
+	if mono != 0 {
+		t.batch.Int(column, mono+t.offset)
+	}
+}
+
+func (t *lifeTable) flush() error {
+	err := t.out.Write(t.batch)
+	t.batch.Reset()
+	if err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	return nil
+}
+
+// close completes the table.
+func (t *lifeTable) close(last *kvcache.Snapshot) error {
+	text, err := json.Marshal(last)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := t.out.AddMetadata(SnapshotKey, string(text)); err != nil {
+		return fmt.Errorf("write %s: %w", FileName, err)
+	}
+	if err := t.out.Close(); err != nil {
+		return fmt.Errorf("complete %s: %w", FileName, err)
+	}
+	return nil
+}
