@@ -33,7 +33,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
 	}
 	s.reserve.release()
-	err = errors.Join(err, s.series.wait())
+	err = errors.Join(err, s.tee.close(), s.series.wait())
 	if failure := s.series.failure; failure != nil && s.halted == nil {
 		s.noteHalt(failure)
 	}

@@ -4,10 +4,12 @@ package session
 
 import (
 	"errors"
+	"io"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache/track"
 )
 
 // beside is a recorder of what is no tensor. Close ends its files; it may be called twice.
@@ -146,16 +148,21 @@ func (t *tee) close() error {
 	return err
 }
 
-// machine is what the tap has to tell for a level of resource events and the KV cache.
-func machine(level string, kv bool) collect.Machine {
-	m := collect.Machine{Cells: kv}
+// machine is what the tap has to tell for a level of resource events. cells: memory is followed, which begins with the run or not at all.
+func machine(level string, cells bool) collect.Machine {
+	m := collect.Machine{Cells: cells}
 	switch level {
 	case "DETAILED":
-		m.Looking, m.Routing, m.Cells = ggmlhooks.LookRanges, true, true
+		m.Looking, m.Routing = ggmlhooks.LookRanges, true
 	case "VERBOSE":
-		m.Looking, m.Routing, m.Cells, m.Samples = ggmlhooks.LookOps, true, true, true
+		m.Looking, m.Routing, m.Samples = ggmlhooks.LookOps, true, true
 	}
 	return m
+}
+
+// followsCells tells whether the cells of memories are followed.
+func followsCells(tap *config.Tap) bool {
+	return tap.KV || tap.ResourceLevel == "DETAILED" || tap.ResourceLevel == "VERBOSE"
 }
 
 // startWish is what the tap captures and tells from the start on.
@@ -163,7 +170,7 @@ func (s *sink) startWish() collect.Wish {
 	tap := s.o.Tap
 	return collect.Wish{
 		Selection: tap.Selection(), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
-		Machine: machine(tap.ResourceLevel, tap.KV),
+		Machine: machine(tap.ResourceLevel, followsCells(tap)),
 	}
 }
 
@@ -172,5 +179,47 @@ func exact(tap *config.Tap) bool { return tap.Records(config.Resource) || tap.Re
 
 // openBeside makes the recorders that were asked for beside that of tensors.
 func (s *sink) openBeside() ([]beside, error) {
-	return nil, nil
+	var all []beside
+	if followsCells(s.o.Tap) {
+		b, err := s.openKV()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// kv is the tracker of cells with the file that it writes.
+type kv struct {
+	*track.Recorder
+	file io.WriteCloser // nil: there is none
+}
+
+// openKV makes the tracker. Its file appears when it is closed.
+func (s *sink) openKV() (*kv, error) {
+	o := track.Options{Block: s.o.Tap.KVBlock, UnixOffset: s.clock.UnixNS - s.clock.MonoNS}
+	var k kv
+	if s.o.Tap.Records(config.KV) {
+		var err error
+		if k.file, err = s.dir.Create(track.FileName); err != nil {
+			return nil, err
+		}
+		o.Out = k.file
+	}
+	var err error
+	if k.Recorder, err = track.NewRecorder(o); err != nil && k.file != nil {
+		err = errors.Join(err, k.file.Close())
+	}
+	s.kv = &k
+	return &k, err
+}
+
+// Close ends the lives that go on, and the file.
+func (k *kv) Close() error {
+	err := k.Recorder.Close()
+	if k.file != nil {
+		err = errors.Join(err, k.file.Close())
+	}
+	return err
 }

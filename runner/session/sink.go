@@ -34,6 +34,7 @@ type sink struct {
 	dir            *rundir.Dir
 	recorder       *capture.Recorder // nil until the first context
 	tee            tee
+	kv             *kv // nil: cells are not followed
 	contexts       []rundir.Context
 	speller        speller
 	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
