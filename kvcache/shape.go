@@ -1,5 +1,7 @@
 package kvcache
 
+import "fmt"
+
 // Kind is a kind of cache. A context has at most one of each.
 type Kind uint8
 
@@ -17,6 +19,17 @@ func (k Kind) String() string { return kinds[k] }
 
 // MarshalText writes the kind's name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads the kind's name.
+func (k *Kind) UnmarshalText(text []byte) error {
+	for i, name := range kinds {
+		if name == string(text) {
+			*k = Kind(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown kind of memory %q: use one of %v", text, kinds)
+}
 
 // Tensor says which of a layer's tensors a part of a cache is.
 type Tensor byte

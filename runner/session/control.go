@@ -269,6 +269,10 @@ func (st *steering) check(chosen *ggmlhooks.Selection) error {
 func (st *steering) status() control.Status {
 	now := st.now
 	now.Level = st.level
+	if st.s.kv != nil {
+		snapshot := st.s.kv.Snapshot()
+		now.KV = &snapshot
+	}
 	now.Run, now.PID, now.Executions = st.s.path(), st.pid, st.executions
 	if now.State == control.StateStart {
 		now.Tensors = st.s.o.Tap.Tensors

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // SocketName is the socket's name in a run directory. It is there while the run can be told things.
@@ -59,20 +60,22 @@ type Answer struct {
 
 // Status is how a run is. Figures are of what the collector has read so far.
 type Status struct {
-	Run        string   `json:"run"`
-	PID        int      `json:"pid"`   // of the model's process
-	State      State    `json:"state"` // what is captured now
-	Selection  uint32   `json:"selection"`
-	Tensors    []string `json:"tensors,omitempty"` // of that selection; absent: all, or as at the start
-	Layers     string   `json:"layers,omitempty"`
-	Tokens     int64    `json:"tokens,omitempty"`      // that it was asked for
-	Left       *int64   `json:"tokens_left,omitempty"` // of these; absent until a graph goes by it
-	FirstExec  *uint64  `json:"first_exec,omitempty"`  // first execution that goes by it; absent while there was none
-	Level      string   `json:"level,omitempty"`       // of resource events; absent where none are recorded
-	Executions uint64   `json:"executions"`
-	Packets    uint64   `json:"packets"` // written
-	Stored     uint64   `json:"bytes_stored"`
-	Lost       uint64   `json:"packets_lost"`
+	Run       string   `json:"run"`
+	PID       int      `json:"pid"`   // of the model's process
+	State     State    `json:"state"` // what is captured now
+	Selection uint32   `json:"selection"`
+	Tensors   []string `json:"tensors,omitempty"` // of that selection; absent: all, or as at the start
+	Layers    string   `json:"layers,omitempty"`
+	Tokens    int64    `json:"tokens,omitempty"`      // that it was asked for
+	Left      *int64   `json:"tokens_left,omitempty"` // of these; absent until a graph goes by it
+	FirstExec *uint64  `json:"first_exec,omitempty"`  // first execution that goes by it; absent while there was none
+	Level     string   `json:"level,omitempty"`       // of resource events; absent where none are recorded
+	// KV is how the caches are used; absent where their cells are not followed.
+	KV         *kvcache.Snapshot `json:"kv,omitempty"`
+	Executions uint64            `json:"executions"`
+	Packets    uint64            `json:"packets"` // written
+	Stored     uint64            `json:"bytes_stored"`
+	Lost       uint64            `json:"packets_lost"`
 }
 
 // State is what a run captures.

@@ -1,0 +1,25 @@
+package kvcache
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+// What is written of a snapshot is read as it was.
+func TestSnapshotInJSON(t *testing.T) {
+	s := Snapshot{UnixNS: 7, Caches: []Gauge{{Ctx: 1, Cache: Base, Cells: 32, Used: 3, Free: 29, Sequences: []SeqGauge{{Seq: 2, Cells: 3, PosMax: 2, Known: true}}, Whole: true}}}
+	s.Lifetime.Add(1500)
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Snapshot
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, s) {
+		t.Errorf("%s is read as %+v, %v", text, back, err)
+	}
+	var k Kind
+	if err := k.UnmarshalText([]byte("attic")); err == nil {
+		t.Error("a kind that is none was read")
+	}
+}
