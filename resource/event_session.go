@@ -31,6 +31,8 @@ type PhaseTotals struct {
 	Tokens     int64  `json:"tokens"`
 	DurationNS int64  `json:"duration_ns"`
 	FLOPs      *int64 `json:"flops,omitempty"`
+	// OpsWithoutFLOPs counts computed nodes whose FLOPs are not in FLOPs, because nothing knows them.
+	OpsWithoutFLOPs int64 `json:"ops_without_flops,omitempty"`
 }
 
 // Summary is the totals of a session. The memory is that of ggml's backends.

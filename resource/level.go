@@ -13,9 +13,10 @@ const (
 	Minimal  Level = iota // executions as a whole; nothing in the model's process is waited for
 	Detailed              // layers and components with their times
 	Verbose               // every op
+	Off                   // while a run goes on: nothing but the session, changes of the level and losses
 )
 
-var levelNames = [...]string{"MINIMAL", "DETAILED", "VERBOSE"}
+var levelNames = [...]string{"MINIMAL", "DETAILED", "VERBOSE", "OFF"}
 
 // String returns the level's name as files, flags and system B spell it.
 func (l Level) String() string {
@@ -25,9 +26,9 @@ func (l Level) String() string {
 	return fmt.Sprintf("level(%d)", uint8(l))
 }
 
-// ParseLevel is the inverse of String, in either case.
+// ParseLevel reads a level that a user may ask for, in either case. Off is none of them.
 func ParseLevel(s string) (Level, error) {
-	for i, name := range levelNames {
+	for i, name := range levelNames[:Off] {
 		if strings.EqualFold(name, s) {
 			return Level(i), nil
 		}
@@ -38,8 +39,12 @@ func ParseLevel(s string) (Level, error) {
 // MarshalText writes the level's name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the level's name.
+// UnmarshalText reads the level's name, Off's too.
 func (l *Level) UnmarshalText(text []byte) error {
+	if string(text) == Off.String() {
+		*l = Off
+		return nil
+	}
 	parsed, err := ParseLevel(string(text))
 	if err != nil {
 		return err
@@ -59,4 +64,13 @@ var from = [kindCount]Level{
 
 // Tells reports whether events of a kind are told at this level. Two kinds are told at every level, but differ: see
 // [MinimalAllocation], and [KindCompute], which there is once per graph, once per component of a layer or once per op.
-func (l Level) Tells(k Kind) bool { return k < kindCount && l >= from[k] }
+func (l Level) Tells(k Kind) bool {
+	if l == Off {
+		switch k {
+		case KindSessionStart, KindTrackingBegin, KindSummary, KindSessionEnd, KindLevel, KindLoss:
+			return true
+		}
+		return false
+	}
+	return k < kindCount && l >= from[k]
+}

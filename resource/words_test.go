@@ -37,6 +37,10 @@ func TestLevels(t *testing.T) {
 	if _, err := ParseLevel("all"); err == nil || !strings.Contains(err.Error(), "MINIMAL, DETAILED or VERBOSE") {
 		t.Errorf("error %v", err)
 	}
+	var off Level
+	if _, err := ParseLevel("off"); err == nil || off.UnmarshalText([]byte("OFF")) != nil || off != Off || Off.Tells(KindGraph) || !Off.Tells(KindLevel) {
+		t.Error("off is a level like others")
+	}
 	for k := range kindCount {
 		if Minimal.Tells(k) && !Detailed.Tells(k) || Detailed.Tells(k) && !Verbose.Tells(k) || !Verbose.Tells(k) {
 			t.Errorf("%v: a higher level tells less", k)

@@ -81,6 +81,27 @@ func (l *Line) Fields(fields []byte) {
 	l.b = append(l.b, fields...)
 }
 
+// Raw appends ready-made fields as Fields does.
+func (l *Line) Raw(fields string) {
+	if fields == "" {
+		return
+	}
+	l.comma()
+	l.b = append(l.b, fields...)
+}
+
+// Quoted appends a whole number as a text, behind Key.
+func (l *Line) Quoted(v int64) { l.b = append(strconv.AppendInt(append(l.b, '"'), v, 10), '"') }
+
+// Open begins an object within the object; Shut ends it.
+func (l *Line) Open(key string) {
+	l.Key(key)
+	l.b = append(l.b, '{')
+}
+
+// Shut ends the object that Open began.
+func (l *Line) Shut() { l.b = append(l.b, '}') }
+
 func (l *Line) comma() {
 	if n := len(l.b); n > 0 && l.b[n-1] != '{' {
 		l.b = append(l.b, ',')

@@ -52,6 +52,14 @@ func TestLine(t *testing.T) {
 		l.Begin()
 		l.Fields([]byte(`"a":1,"b":"x"`))
 		l.Fields(nil)
+		l.Raw("")
+		l.Raw(`"r":null`)
+		l.Key("q")
+		l.Quoted(-7)
+		l.Open("in")
+		l.Int("a", 1)
+		l.Int("b", 2)
+		l.Shut()
 		l.Int("i", -5)
 		l.Uint("u", math.MaxUint64)
 		l.Float("f", 1234567.25)
@@ -70,7 +78,7 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%s: %v", l.End(), err)
 		}
 		want := map[string]any{
-			"a": 1.0, "b": "x", "i": -5.0, "u": float64(math.MaxUint64), "f": 1234570.0, "small": 1e-12, "s": "\"\n", "y": true,
+			"a": 1.0, "b": "x", "r": nil, "q": "-7", "in": map[string]any{"a": 1.0, "b": 2.0}, "i": -5.0, "u": float64(math.MaxUint64), "f": 1234570.0, "small": 1e-12, "s": "\"\n", "y": true,
 			"is": []any{1.0, -2.0}, "none": []any{}, "fs": []any{0.1, nil, 3e38}, "k": []any{},
 		}
 		if !reflect.DeepEqual(got, want) {

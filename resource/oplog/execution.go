@@ -1,0 +1,181 @@
+package oplog
+
+import (
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// Hot path: no allocation per execution in steady state.
+
+// execution is one micro-batch, until it is told of.
+type execution struct {
+	exec, graph uint64
+	ctx         uint32
+	mono        int64 // graph entry
+	begin       int64 // when ggml was given the graph, 0 = not known
+	end         int64
+	async       bool
+	reused      bool
+	ended       bool
+	status      int
+	tokenFirst  int64
+	phase       ggmlhooks.Phase
+	level       resource.Level
+	plan        *plan
+	rows        []ggmlhooks.Row
+	outputs     []int32
+	begun       []ggmlhooks.RequestBegin
+	timed       bool
+	timesBegin  int64
+	times       []ggmlhooks.NodeTime
+	routed      []routed
+	data        []byte // of routed
+	found       []expertBytes
+	ranges      []interval
+	spans       []span
+	looking     []int64
+}
+
+// routed is a tensor that tells of experts: its piece of data.
+type routed struct {
+	node        int
+	ne          [4]int64
+	first, size int
+}
+
+// expertBytes are the bytes of a node that became known by the experts that were chosen.
+type expertBytes struct {
+	node          int
+	read, written int64
+}
+
+// reset makes an execution new, in its old memory.
+func (x *execution) reset() {
+	*x = execution{
+		rows: x.rows[:0], outputs: x.outputs[:0], begun: x.begun[:0], times: x.times[:0], routed: x.routed[:0], data: x.data[:0],
+		found: x.found[:0], ranges: x.ranges[:0], spans: x.spans[:0], looking: x.looking[:0],
+	}
+}
+
+// duration is how long ggml computed; false where that is not known.
+func (x *execution) duration() (int64, bool) {
+	if x.begin == 0 || x.async || x.end < x.begin {
+		return 0, false
+	}
+	return x.end - x.begin, true
+}
+
+// work is what nodes from first to last did, with what the chosen experts tell of them.
+func (x *execution) work(first, last int) work {
+	w := x.plan.sums[last+1].minus(x.plan.sums[first])
+	for _, e := range x.found {
+		if e.node >= first && e.node <= last {
+			w.noBytes--
+			w.read += e.read
+			w.written += e.written
+		}
+	}
+	return w
+}
+
+// interval is the nodes between two timed ones, the second included.
+type interval struct {
+	first, last int   // computed nodes
+	run         int   // that all of them are in; -1: several
+	start       int64 // monotonic
+	ns          int64 // -1 = not measured
+	op          bool  // one op, behind one that was timed
+}
+
+// span is the time of a run of nodes.
+type span struct {
+	start, end int64
+	ns         int64 // sum of its intervals; -1 = not all were measured
+	looks      int
+}
+
+// measure makes intervals of the times of nodes, and spans of runs of them. It reports false where nothing was timed.
+func (x *execution) measure() bool {
+	p := x.plan
+	if !x.timed || len(x.times) == 0 || len(p.runs) == 0 {
+		return false
+	}
+	before, left := -1, int64(0)
+	for _, t := range x.times {
+		node := int(t.Node)
+		switch count := p.sums[node+1].nodes - p.sums[before+1].nodes; {
+		case count == 0:
+			x.looking = append(x.looking, t.DoneNS-left)
+		default:
+			x.addInterval(before+1, node, x.timesBegin+left, t.DoneNS-left, count == 1 && before >= 0)
+		}
+		before, left = node, t.LeftNS
+	}
+	if last := len(p.nodes) - 1; p.sums[last+1].nodes > p.sums[before+1].nodes {
+		x.addInterval(before+1, last, x.timesBegin+left, -1, false)
+	}
+	x.gather()
+	return true
+}
+
+// addInterval adds the computed ones of nodes first to last.
+func (x *execution) addInterval(first, last int, start, ns int64, op bool) {
+	p := x.plan
+	for p.nodes[first].run < 0 {
+		first++
+	}
+	for p.nodes[last].run < 0 {
+		last--
+	}
+	run := p.nodes[first].run
+	if p.nodes[last].run != run {
+		run = -1
+	}
+	x.ranges = append(x.ranges, interval{first, last, run, start, ns, op})
+}
+
+// gather sums intervals by runs. A run that shares an interval with others has no time of its own.
+func (x *execution) gather() {
+	x.spans = append(x.spans[:0], make([]span, len(x.plan.runs))...)
+	for _, in := range x.ranges {
+		if in.run < 0 {
+			for r := x.plan.nodes[in.first].run; r <= x.plan.nodes[in.last].run; r++ {
+				x.spans[r].ns = -1
+			}
+			continue
+		}
+		s := &x.spans[in.run]
+		if s.start == 0 {
+			s.start = in.start
+		}
+		if in.ns < 0 || s.ns < 0 {
+			s.ns = -1
+			continue
+		}
+		s.ns += in.ns
+		s.end = in.start + in.ns
+		s.looks++
+	}
+}
+
+// lookingPrice is the median time of the looks that saw nothing computed, 0 = there were none.
+func (x *execution) lookingPrice() int64 {
+	n := len(x.looking)
+	if n == 0 {
+		return 0
+	}
+	for i := 1; i < n; i++ { // few
+		for j := i; j > 0 && x.looking[j] < x.looking[j-1]; j-- {
+			x.looking[j], x.looking[j-1] = x.looking[j-1], x.looking[j]
+		}
+	}
+	return x.looking[n/2]
+}
+
+// seq is a row's first sequence; false where it is not known.
+func seq(row *ggmlhooks.Row) (int32, bool) {
+	if len(row.Seqs) == 0 {
+		return 0, false
+	}
+	return row.Seqs[0], true
+}

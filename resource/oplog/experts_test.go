@@ -1,0 +1,88 @@
+package oplog
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// mixture is a layer of four experts of which two are chosen for each of n tokens.
+func mixture(n int64) (g *ggmlhooks.Graph, ids, weights int32) {
+	d := draw(1, int(n))
+	mlp := ggmlhooks.ComponentMLP
+	x := d.node("GET_ROWS", "embd", -1, ggmlhooks.ComponentInput, []int64{64, n}, d.leaf("token_embd.weight", gguf.Q8_0, 64, 100), d.leaf("inp_tokens", gguf.I32, n))
+	probs := d.node("SOFT_MAX", "ffn_moe_probs-0", 0, mlp, []int64{4, n}, x)
+	order := d.node("ARGSORT", "ffn_moe_argsort-0", 0, mlp, []int64{4, n}, probs)
+	ids = d.node("VIEW", "ffn_moe_topk-0", 0, mlp, []int64{2, n}, order)
+	weights = d.node("GET_ROWS", "ffn_moe_weights-0", 0, mlp, []int64{1, 2, n}, probs, ids)
+	d.node("MUL_MAT_ID", "ffn_moe_up-0", 0, mlp, []int64{32, 2, n}, d.leaf("blk.0.ffn_up_exps.weight", gguf.Q8_0, 64, 32, 4), x, ids)
+	for _, i := range []int32{order, ids} {
+		d.g.Nodes[i].Type = int(gguf.I32)
+	}
+	for _, i := range []int32{ids, weights} {
+		d.g.Nodes[i].Routing = true
+	}
+	return d.g, ids, weights
+}
+
+func numbers(values ...any) (data []byte) {
+	for _, v := range values {
+		switch v := v.(type) {
+		case int:
+			data = binary.LittleEndian.AppendUint32(data, uint32(v))
+		case float64:
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)))
+		}
+	}
+	return data
+}
+
+// TestExperts: one event per token and layer; with the choice the bytes of the experts are known, without it they are absent.
+func TestExperts(t *testing.T) {
+	g, ids, weights := mixture(3)
+	released := 0
+	capture := func(node int32, ne [4]int64, data []byte) *ggmlhooks.Capture {
+		return &ggmlhooks.Capture{Node: int(node), NE: ne, Data: data, For: ggmlhooks.ForRouting, Blocks: 1, Release: func() { released++ }}
+	}
+	b := newBench(t, Options{Level: resource.Verbose})
+	b.check(b.Graph(g))
+	n := computed(g)
+	b.run(batch{graph: g, tokens: []int32{5, 6, 7}, nodes: n, times: same(len(n), 1000), captures: []*ggmlhooks.Capture{
+		capture(ids, [4]int64{2, 3, 1, 1}, numbers(3, 1, 1, 0, 3, 0)),
+		capture(weights, [4]int64{1, 2, 3, 1}, numbers(0.75, 0.25, 0.5, 0.5, 0.9, 0.1)),
+	}})
+	b.run(batch{graph: g, tokens: []int32{5, 6, 7}, nodes: n, times: same(len(n), 1000)})
+	_, events := b.lines()
+	r := of[resource.Routing](events)
+	if len(r) != 3 || released != 0 {
+		t.Fatalf("%d events, %d captures released", len(r), released)
+	}
+	for i, want := range [][]int32{{3, 1}, {1, 0}, {3, 0}} {
+		if !slices.Equal(r[i].Experts, want) || r[i].TokenID != int32(5+i) || r[i].Pos != int32(i) || r[i].LayerID != 0 || *r[i].SeqID != 0 {
+			t.Errorf("token %d: %+v", i, r[i])
+		}
+	}
+	if !slices.Equal(r[2].Weights, []float32{0.9, 0.1}) {
+		t.Errorf("weights %v", r[2].Weights)
+	}
+	var products []*resource.Compute
+	for _, c := range of[resource.Compute](events) {
+		if c.Operation == "MUL_MAT_ID" {
+			products = append(products, c)
+		}
+	}
+	if want := int64(3*32*68 + 3*64*4 + 3*2*4); *products[0].BytesRead != want || products[0].OpsWithoutBytes != 0 || products[0].GBPerS == nil {
+		t.Errorf("three of four experts were read: %d bytes, want %d", *products[0].BytesRead, want)
+	}
+	if c := products[1]; c.BytesRead != nil || c.OpsWithoutBytes != 1 || c.GBPerS != nil || *c.FLOPs != 2*64*32*2*3 {
+		t.Errorf("nobody knows which experts were read: %+v", c)
+	}
+	if graphs := of[resource.Graph](events); graphs[0].BytesRead == nil || graphs[1].BytesRead != nil || graphs[1].OpsWithoutBytes != 1 {
+		t.Errorf("graphs %+v", graphs)
+	}
+}

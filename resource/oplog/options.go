@@ -1,0 +1,58 @@
+package oplog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/jsonl"
+)
+
+// Options says what a Recorder tells, and where. Lines, Now and SessionID must be given.
+type Options struct {
+	Level resource.Level
+	// Lines is where events are written; its kinds, limits and the telling of losses are the recorder's.
+	Lines jsonl.Options
+	// PerSecond is the most events of one kind that are written within a second; 0 = no limit. What there is only once, phases and levels
+	// have none.
+	PerSecond int
+	// Now is CLOCK_MONOTONIC in nanoseconds.
+	Now func() int64
+	// UnixOffset is what must be added to it to make it a Unix time, in nanoseconds.
+	UnixOffset int64
+	SessionID  string
+	// Text returns the text of a token of a context; nil, or false: not known.
+	Text func(ctx uint32, token int32) (string, bool)
+	// Threads is how many threads compute; 0 = not known.
+	Threads int
+	// Roofline is what the machine can do at most; nil: not measured, and no share of it is told.
+	Roofline *resource.Roofline
+	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is asked once per
+	// execution that is told in detail.
+	Pressure func() string
+	// Legacy fills system B's keys by its formulas, tagged as estimated, beside what is measured.
+	Legacy bool
+}
+
+var errIncomplete = errors.New("an option that must be given is not")
+
+func (o *Options) check() error {
+	if o.Lines.Create == nil || o.Lines.Name == "" || o.Now == nil || o.SessionID == "" {
+		return fmt.Errorf("record resource events: %w (Lines, Now, SessionID)", errIncomplete)
+	}
+	return nil
+}
+
+// limits are the most lines of each kind within a second.
+func limits(perSecond int) []int {
+	all := make([]int, len(resource.Kinds()))
+	for k := range all {
+		switch resource.Kind(k) {
+		case resource.KindSessionStart, resource.KindTrackingBegin, resource.KindSummary, resource.KindSessionEnd, resource.KindLoss,
+			resource.KindLevel, resource.KindPhase:
+		default:
+			all[k] = perSecond
+		}
+	}
+	return all
+}

@@ -1,0 +1,223 @@
+package oplog
+
+import (
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// plan is what is known of every execution of a graph before it begins.
+type plan struct {
+	graph   *ggmlhooks.Graph
+	id      string // start of the resource's id of all of it
+	sums    []work // sums[i] is of the nodes before i; one more than there are nodes
+	nodes   []nodePlan
+	runs    []runPlan
+	experts []expertNode // nodes whose bytes depend on the chosen experts, in order
+	routing []routingPair
+	flows   int // hand-overs between components
+	legacy  legacyWork
+}
+
+// work is what nodes do.
+type work struct {
+	nodes         int // that are computed
+	moves         int // of them, those that compute nothing with values
+	flops         int64
+	noFLOPs       int // nodes whose formula is not known
+	read, written int64
+	noBytes       int // nodes whose bytes are not known
+}
+
+func (w work) minus(before work) work {
+	return work{
+		w.nodes - before.nodes, w.moves - before.moves, w.flops - before.flops, w.noFLOPs - before.noFLOPs,
+		w.read - before.read, w.written - before.written, w.noBytes - before.noBytes,
+	}
+}
+
+// nodePlan is what events of one node repeat.
+type nodePlan struct {
+	run    int    // index into runs, -1 = it computes nothing
+	id     string // start of its resource's id
+	fields []byte // what it is
+	does   []byte // and what it does
+	legacy []byte // estimated figures; nil without
+	mlp    *mlpPlan
+}
+
+// runPlan is a run of computed nodes that have one layer and component.
+type runPlan struct {
+	first, last int // nodes
+	layer       int
+	component   string
+	id          string
+	handoffs    []handoffPlan // into it
+	mlps        []int         // nodes that have an mlpPlan
+	legacy      legacyWork
+}
+
+// expertNode is a MUL_MAT_ID of several tokens.
+type expertNode struct {
+	node, ids int
+	op        resource.Op
+}
+
+// routingPair is the nodes that tell a layer's choice of experts; -1: none.
+type routingPair struct{ layer, ids, weights int }
+
+// newPlan works a graph out. device names the device of a buffer.
+func newPlan(g *ggmlhooks.Graph, device func(buffer uint64) string, legacy bool) *plan {
+	p := &plan{graph: g, nodes: make([]nodePlan, len(g.Nodes)), sums: make([]work, 1, len(g.Nodes)+1)}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		sum := p.sums[i]
+		p.nodes[i].run = -1
+		if n.Computed {
+			o := opOf(g, i)
+			p.add(&sum, i, &o)
+			p.join(i)
+			p.nodes[i].id = idStart(device(n.Buffer), "compute", n.Layer, n.Component.String())
+			p.nodes[i].fields, p.nodes[i].does = nodeFields(g, i), workText(sum.minus(p.sums[i]), legacy)
+			if legacy {
+				p.estimate(i, &o, sum.minus(p.sums[i]))
+			}
+		}
+		p.sums = append(p.sums, sum)
+	}
+	p.route()
+	if n := len(p.runs); n > 0 {
+		p.id = idStart(device(g.Nodes[p.runs[n-1].last].Buffer), "compute", ggmlhooks.NoLayer, "graph")
+	}
+	for r := range p.runs {
+		run := &p.runs[r]
+		run.id = idStart(device(g.Nodes[run.last].Buffer), "compute", run.layer, run.component)
+		p.handoffs(r, device)
+		p.mlps(r, device, legacy)
+	}
+	return p
+}
+
+// add adds what node i does to a sum.
+func (p *plan) add(sum *work, i int, o *resource.Op) {
+	sum.nodes++
+	if resource.Moves(o.Name) {
+		sum.moves++
+	}
+	if n, ok := o.FLOPs(); ok {
+		sum.flops += n
+	} else {
+		sum.noFLOPs++
+	}
+	if read, written, ok := o.Bytes(); ok {
+		sum.read += read
+		sum.written += written
+		return
+	}
+	sum.noBytes++
+	if ids, ok := p.graph.Nodes[i].SrcAt(2); ok && ids >= 0 && o.Name == "MUL_MAT_ID" {
+		p.experts = append(p.experts, expertNode{i, int(ids), *o})
+	}
+}
+
+// join makes node i part of the run before it, or begins one.
+func (p *plan) join(i int) {
+	n := &p.graph.Nodes[i]
+	if r := len(p.runs) - 1; r >= 0 {
+		run := &p.runs[r]
+		if run.layer == n.Layer && run.component == n.Component.String() {
+			run.last, p.nodes[i].run = i, r
+			return
+		}
+	}
+	p.nodes[i].run = len(p.runs)
+	p.runs = append(p.runs, runPlan{first: i, last: i, layer: n.Layer, component: n.Component.String()})
+}
+
+// route pairs the nodes that tell which experts were chosen with those that tell how they are weighed.
+func (p *plan) route() {
+	for i := range p.graph.Nodes {
+		n := &p.graph.Nodes[i]
+		if !n.Routing || n.Type != int(gguf.I32) {
+			continue
+		}
+		pair := routingPair{n.Layer, i, -1}
+		for j := range p.graph.Nodes {
+			if w := &p.graph.Nodes[j]; w.Routing && w.Type == int(gguf.F32) && w.Layer == n.Layer {
+				pair.weights = j
+			}
+		}
+		p.routing = append(p.routing, pair)
+	}
+}
+
+// total is what the whole graph does.
+func (p *plan) total() work { return p.sums[len(p.sums)-1] }
+
+// opOf is a node as formulas see it.
+func opOf(g *ggmlhooks.Graph, i int) resource.Op {
+	n := &g.Nodes[i]
+	o := resource.Op{Name: n.Op, Out: tensorOf(n.Type, n.NE), Params: n.OpParams}
+	for k := range o.Src {
+		if src, ok := n.SrcAt(k); ok {
+			_, kind, ne := source(g, src)
+			o.Src[k] = tensorOf(kind, ne)
+		}
+	}
+	return o
+}
+
+func tensorOf(kind int, ne [4]int64) resource.Tensor {
+	t := gguf.Type(kind)
+	return resource.Tensor{NE: ne, BlockValues: t.BlockValues(), BlockBytes: t.BlockBytes()}
+}
+
+// source is the name, type and shape of a node's source.
+func source(g *ggmlhooks.Graph, src int32) (name string, kind int, ne [4]int64) {
+	if src >= 0 {
+		n := &g.Nodes[src]
+		return n.Name, n.Type, n.NE
+	}
+	l := &g.Leafs[-1-src]
+	return l.Name, l.Type, l.NE
+}
+
+// sizeOf is the bytes of a tensor's elements; 0 where its type is not known.
+func sizeOf(kind int, ne [4]int64) int64 {
+	t := gguf.Type(kind)
+	if t.BlockValues() == 0 {
+		return 0
+	}
+	return ne[0] * ne[1] * ne[2] * ne[3] / t.BlockValues() * t.BlockBytes()
+}
+
+// shape leaves out the dimensions of 1 behind the last other one.
+func shape(ne [4]int64) []int64 {
+	n := 4
+	for n > 1 && ne[n-1] == 1 {
+		n--
+	}
+	return ne[:n:n]
+}
+
+// origin follows views to the node or leaf that they show.
+func origin(g *ggmlhooks.Graph, src int32) int32 {
+	for src >= 0 && g.Nodes[src].View && len(g.Nodes[src].Src) > 0 {
+		src = g.Nodes[src].Src[0]
+	}
+	return src
+}
+
+// weightName is the name of the weight that a node's src[0] is, or "".
+func weightName(g *ggmlhooks.Graph, n *ggmlhooks.Node) string {
+	src, ok := n.SrcAt(0)
+	if !ok {
+		return ""
+	}
+	if at := origin(g, src); at < 0 && !g.Leafs[-1-at].Input && strings.HasPrefix(g.Leafs[-1-at].Name, "blk.") {
+		return g.Leafs[-1-at].Name
+	}
+	return ""
+}

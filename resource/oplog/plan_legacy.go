@@ -1,0 +1,40 @@
+package oplog
+
+import (
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/jsonl"
+)
+
+// legacyWork is what system B's formulas give for nodes together.
+type legacyWork struct {
+	gflop float64
+	us    int64
+}
+
+// estimate works out what system B would have written of node i.
+func (p *plan) estimate(i int, o *resource.Op, w work) {
+	n := &p.graph.Nodes[i]
+	name := resource.LegacyOperation(o.Name)
+	gflop := resource.LegacyGFLOP(name, o.Src[0].NE, o.Src[1].NE)
+	us := resource.LegacyDurationUS(name, gflop)
+	elements := o.Out.Elements()
+	var l jsonl.Line
+	l.Begin()
+	l.Float("compute_intensity_gflops", gflop)
+	l.Int("estimated_duration_us", us)
+	l.Int("parallelism_factor", int64(resource.LegacyParallelism(elements)))
+	l.Float("memory_throughput_gbps", resource.LegacyBandwidth(name, w.read+w.written, resource.LegacyRatio(gguf.Type(n.Type).String())))
+	l.Float("sm_utilization_percent", resource.LegacySM(name, elements))
+	p.nodes[i].legacy = inner(&l)
+	for _, sum := range []*legacyWork{&p.legacy, &p.runs[p.nodes[i].run].legacy} {
+		sum.gflop += gflop
+		sum.us += us
+	}
+}
+
+// fields adds a sum.
+func (s legacyWork) fields(l *jsonl.Line) {
+	l.Float("compute_intensity_gflops", s.gflop)
+	l.Int("estimated_duration_us", s.us)
+}

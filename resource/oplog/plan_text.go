@@ -1,0 +1,268 @@
+package oplog
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/jsonl"
+)
+
+// nodeFields is what a compute event of one node says of the node.
+func nodeFields(g *ggmlhooks.Graph, i int) []byte {
+	n := &g.Nodes[i]
+	var l jsonl.Line
+	l.Begin()
+	l.Uint("graph", g.ID)
+	l.Int("op_seq", int64(i))
+	l.String("operation", n.Op)
+	l.String("name", n.Name)
+	l.String("component_type", n.Component.String())
+	l.Int("layer_id", int64(n.Layer))
+	if names := sources(g, n); len(names) > 0 {
+		l.Key("input_tensors")
+		l.Append(func(dst []byte) []byte { return appendTexts(dst, names) })
+	}
+	l.Key("output_shape")
+	l.Append(func(dst []byte) []byte { return appendShape(dst, n.NE) })
+	l.String("precision", gguf.Type(n.Type).String())
+	return inner(&l)
+}
+
+// workText is what an event says of what nodes do.
+func workText(w work, legacy bool) []byte {
+	var l jsonl.Line
+	l.Begin()
+	workFields(&l, w, legacy)
+	return inner(&l)
+}
+
+// inner ends an object and returns a copy of its fields, without braces.
+func inner(l *jsonl.Line) []byte {
+	b := l.End()
+	return append([]byte(nil), b[1:len(b)-1]...)
+}
+
+// sources are the names of a node's sources; one without name has the name that system B gives it.
+func sources(g *ggmlhooks.Graph, n *ggmlhooks.Node) (names []string) {
+	for _, src := range n.Src {
+		name, _, _ := source(g, src)
+		if name == "" {
+			name = "unnamed_tensor"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// workFields adds what nodes do: node_count, flops … What is not known is left out, and how often it was not is told.
+// System B's figure is left to its own formula where that is asked for.
+func workFields(l *jsonl.Line, w work, legacy bool) {
+	l.Int("node_count", int64(w.nodes))
+	workKnown(l, w)
+	if w.known() && !legacy {
+		l.Float("compute_intensity_gflops", float64(w.flops)/1e9)
+	}
+	if w.known() && w.bytesKnown() {
+		l.Float("arithmetic_intensity", float64(w.flops)/float64(w.read+w.written))
+	}
+}
+
+// workKnown adds flops and bytes.
+func workKnown(l *jsonl.Line, w work) {
+	if w.noFLOPs < w.nodes {
+		l.Int("flops", w.flops)
+	}
+	if w.noFLOPs > 0 {
+		l.Int("ops_without_flops", int64(w.noFLOPs))
+	}
+	if w.noBytes == 0 {
+		l.Int("bytes_read", w.read)
+		l.Int("bytes_written", w.written)
+	} else {
+		l.Int("ops_without_bytes", int64(w.noBytes))
+	}
+}
+
+// markWork notes that the fields of workFields are computed.
+func (r *Recorder) markWork(w work) {
+	r.mark(resource.Computed, "node_count")
+	if w.noFLOPs < w.nodes {
+		r.mark(resource.Computed, "flops")
+	}
+	if w.noFLOPs > 0 {
+		r.mark(resource.Computed, "ops_without_flops")
+	}
+	if w.noBytes == 0 {
+		r.mark(resource.Computed, "bytes_read", "bytes_written")
+	} else {
+		r.mark(resource.Computed, "ops_without_bytes")
+	}
+	if w.known() && w.bytesKnown() {
+		r.mark(resource.Computed, "arithmetic_intensity")
+	}
+}
+
+// known tells whether the FLOPs of all nodes are known; then rates and intensities follow.
+func (w work) known() bool { return w.noFLOPs == 0 }
+
+func (w work) bytesKnown() bool { return w.noBytes == 0 && w.read+w.written > 0 }
+
+func appendTexts(dst []byte, texts []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range texts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsonl.AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
+
+func appendShape(dst []byte, ne [4]int64) []byte {
+	dst = append(dst, '[')
+	for i, n := range shape(ne) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, n, 10)
+	}
+	return append(dst, ']')
+}
+
+// handoffPlan is what one run computed and another one reads.
+type handoffPlan struct {
+	from, to string
+	id       string
+	fields   []byte
+}
+
+// handoffs finds what run r reads of runs of other components.
+func (p *plan) handoffs(r int, device func(uint64) string) {
+	g, run := p.graph, &p.runs[r]
+	type passed struct {
+		from    int
+		tensors []string
+		bytes   int64
+		seen    map[int32]bool
+	}
+	var all []passed
+	for i := run.first; i <= run.last; i++ {
+		if p.nodes[i].run != r {
+			continue
+		}
+		for _, src := range g.Nodes[i].Src {
+			at := origin(g, src)
+			if at < 0 || p.nodes[at].run < 0 || p.runs[p.nodes[at].run].component == run.component {
+				continue
+			}
+			from, k := p.nodes[at].run, 0
+			for k < len(all) && all[k].from != from {
+				k++
+			}
+			if k == len(all) {
+				all = append(all, passed{from: from, seen: map[int32]bool{}})
+			}
+			if !all[k].seen[at] {
+				all[k].seen[at] = true
+				name, kind, ne := source(g, src)
+				all[k].tensors = append(all[k].tensors, name)
+				all[k].bytes += sizeOf(kind, ne)
+			}
+		}
+	}
+	for _, a := range all {
+		from := &p.runs[a.from]
+		var l jsonl.Line
+		l.Begin()
+		l.String("from_component", from.component)
+		l.String("to_component", run.component)
+		l.Int("from_layer_id", int64(from.layer))
+		l.Int("layer_id", int64(run.layer))
+		l.Key("tensors")
+		l.Append(func(dst []byte) []byte { return appendTexts(dst, a.tensors) })
+		l.Int("data_bytes", a.bytes)
+		l.Float("data_size_mb", float64(a.bytes)/mib)
+		id := idStart(device(g.Nodes[run.first].Buffer), "flow", run.layer, from.component+"_"+run.component)
+		run.handoffs = append(run.handoffs, handoffPlan{from.component, run.component, id, inner(&l)})
+		p.flows++
+	}
+}
+
+// mlpPlan is what an event of a projection or activation repeats.
+type mlpPlan struct {
+	id     string
+	fields []byte
+}
+
+// projections are system B's names of what a weight of a feed-forward network does.
+var projections = []struct{ weight, operation string }{
+	{"ffn_gate_inp", ""}, // chooses experts
+	{"ffn_gate", "gate_proj"}, {"ffn_up", "up_proj"}, {"ffn_down", "down_proj"},
+}
+
+var activations = map[string]bool{
+	"SILU": true, "GELU": true, "GELU_QUICK": true, "GELU_ERF": true, "RELU": true, "XIELU": true,
+	"REGLU": true, "GEGLU": true, "SWIGLU": true, "SWIGLU_OAI": true, "SWIGLU_CLAMP": true, "GEGLU_ERF": true, "GEGLU_QUICK": true,
+}
+
+// mlps finds the projections and activations of run r.
+func (p *plan) mlps(r int, device func(uint64) string, legacy bool) {
+	g, run := p.graph, &p.runs[r]
+	if run.component != ggmlhooks.ComponentMLP.String() {
+		return
+	}
+	for i := run.first; i <= run.last; i++ {
+		n := &g.Nodes[i]
+		operation, function := mlpOperation(g, n)
+		if p.nodes[i].run != r || operation == "" {
+			continue
+		}
+		var l jsonl.Line
+		l.Begin()
+		l.Int("op_seq", int64(i))
+		l.String("mlp_operation", operation)
+		l.Int("layer_id", int64(n.Layer))
+		read, weights := int32(-1), int64(0)
+		if operation == "activation" {
+			read, _ = n.SrcAt(0)
+		} else {
+			w, _ := n.SrcAt(0)
+			_, kind, ne := source(g, w)
+			weights = sizeOf(kind, ne)
+			l.Key("weight_shape")
+			l.Append(func(dst []byte) []byte { return appendShape(dst, ne) })
+			read, _ = n.SrcAt(1)
+		}
+		_, _, ne := source(g, read)
+		l.Key("activation_shape")
+		l.Append(func(dst []byte) []byte { return appendShape(dst, ne) })
+		out := sizeOf(n.Type, n.NE)
+		l.Float("intermediate_size_mb", float64(out)/mib)
+		l.String("activation_function", function)
+		if legacy {
+			l.Float("activation_memory_peak_mb", float64(resource.LegacyMLPPeak(operation, weights, out))/mib)
+		}
+		p.nodes[i].mlp = &mlpPlan{idStart(device(n.Buffer), "mlp", n.Layer, operation), inner(&l)}
+		run.mlps = append(run.mlps, i)
+	}
+}
+
+// mlpOperation is system B's name of what a node does in a feed-forward network, and the function that it applies.
+func mlpOperation(g *ggmlhooks.Graph, n *ggmlhooks.Node) (operation, function string) {
+	if activations[n.Op] {
+		return "activation", strings.ToLower(n.Op)
+	}
+	if n.Op != "MUL_MAT" && n.Op != "MUL_MAT_ID" {
+		return "", ""
+	}
+	_, name, _ := strings.Cut(strings.TrimPrefix(weightName(g, n), "blk."), ".")
+	for _, p := range projections {
+		if strings.HasPrefix(name, p.weight) {
+			return p.operation, "linear"
+		}
+	}
+	return "", ""
+}

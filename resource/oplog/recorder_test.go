@@ -1,0 +1,461 @@
+package oplog
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// scene is a prompt of three tokens and two generated ones, recorded at a level.
+func scene(t testing.TB, o Options) *bench {
+	b := newBench(t, o)
+	b.buffers()
+	prompt, decode := small(1, 3), small(2, 1)
+	b.check(b.Graph(prompt))
+	nodes := func(g *ggmlhooks.Graph) []int32 {
+		switch b.Level() {
+		case resource.Detailed:
+			return ends(g)
+		case resource.Verbose:
+			return computed(g)
+		}
+		return nil
+	}
+	run := func(g *ggmlhooks.Graph, read bool, tokens ...int32) {
+		n := nodes(g)
+		m := batch{graph: g, tokens: tokens, read: read, nodes: n}
+		if n != nil {
+			m.times = same(len(n), 7000)
+		}
+		b.run(m)
+		b.check(b.Sample(&ggmlhooks.Sample{MonoNS: b.clock, Token: 7, InSize: 100, OutSize: 2, Top: []ggmlhooks.Candidate{{Token: 7, Logit: 2.5, P: 0.75}, {Token: 8, Logit: 1.5, P: 0.25}}}))
+	}
+	run(prompt, false, 4, 5, 6)
+	b.check(b.Graph(decode))
+	run(decode, true, 7)
+	run(decode, true, 8)
+	b.check(b.BufferEnd(ggmlhooks.BufferEnd{ID: 2, MonoNS: b.clock}))
+	b.check(b.BufferEnd(ggmlhooks.BufferEnd{ID: 3, MonoNS: b.clock}))
+	b.clock += 1000
+	return b
+}
+
+// TestLevels is the matrix of docs/EVENTS.md.
+func TestLevels(t *testing.T) {
+	counts := map[resource.Level]map[string]int{
+		resource.Minimal: {
+			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
+			"memory_allocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3, "graph_execution": 3,
+		},
+		resource.Detailed: {
+			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
+			"memory_allocation": 2, "memory_deallocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2,
+			"layer_begin": 3, "layer_end": 3, "component_begin": 18, "component_end": 18, "compute_execution": 18, "component_handoff": 18,
+			"mlp_operation": 12, "graph_execution": 3,
+		},
+	}
+	verbose := maps.Clone(counts[resource.Detailed])
+	verbose["compute_execution"], verbose["sampling_state"] = 3*10, 3
+	counts[resource.Verbose] = verbose
+	for level, want := range counts {
+		b := scene(t, Options{Level: level, Text: texts})
+		lines, events := b.lines()
+		if got := kinds(lines); !maps.Equal(got, want) {
+			t.Errorf("%v tells %v\nwant %v", level, got, want)
+		}
+		for kind := range want {
+			k, err := resource.ParseKind(kind)
+			if err != nil || !level.Tells(k) {
+				t.Errorf("%v tells %s, which its table does not have", level, kind)
+			}
+		}
+		for _, c := range of[resource.Compute](events) {
+			if want := map[resource.Level]resource.TimeSource{resource.Minimal: resource.TimeGraph, resource.Detailed: resource.TimeRange, resource.Verbose: resource.TimeOp}[level]; c.TimeSource != want && c.OpSeq != 0 {
+				t.Errorf("%v times by %v", level, c.TimeSource)
+			}
+		}
+	}
+}
+
+// TestWorkIsToldOnce: at every level, compute events have the work of every node, once; times are inside of those of their graph.
+func TestWorkIsToldOnce(t *testing.T) {
+	matrix := int64(64*64*2 + 64*128*3 + 64*100)
+	perToken := 2*matrix + 2*64 + 5*128
+	for _, level := range []resource.Level{resource.Minimal, resource.Detailed, resource.Verbose} {
+		b := scene(t, Options{Level: level})
+		_, events := b.lines()
+		flops, read, written, nodes := map[uint64]int64{}, map[uint64]int64{}, map[uint64]int64{}, map[uint64]int{}
+		ns := map[uint64]int64{}
+		for _, c := range of[resource.Compute](events) {
+			flops[c.Exec] += *c.FLOPs
+			read[c.Exec] += *c.BytesRead
+			written[c.Exec] += *c.BytesWritten
+			nodes[c.Exec] += c.NodeCount
+			ns[c.Exec] += *c.DurationNS
+		}
+		for _, g := range of[resource.Graph](events) {
+			tokens := int64(g.Tokens)
+			if flops[g.Exec] != perToken*tokens || *g.FLOPs != flops[g.Exec] || nodes[g.Exec] != 10 || g.NodeCount != 10 {
+				t.Errorf("%v, execution %d: %d FLOPs in %d nodes, graph %d in %d; want %d", level, g.Exec, flops[g.Exec], nodes[g.Exec], *g.FLOPs, g.NodeCount, perToken*tokens)
+			}
+			weights := matrix/32*34 + 68*tokens // the rows used of the embedding, the rest whole
+			if read[g.Exec] != *g.BytesRead || written[g.Exec] != *g.BytesWritten || read[g.Exec] < weights || read[g.Exec] > weights+tokens*8000 {
+				t.Errorf("%v, execution %d: %d bytes read, %d written, graph %d and %d", level, g.Exec, read[g.Exec], written[g.Exec], *g.BytesRead, *g.BytesWritten)
+			}
+			if ns[g.Exec] > *g.DurationNS || ns[g.Exec] == 0 || level > resource.Minimal && *g.TimedNS != ns[g.Exec] {
+				t.Errorf("%v, execution %d: %d ns inside of %d", level, g.Exec, ns[g.Exec], *g.DurationNS)
+			}
+		}
+		layers, components := int64(0), int64(0)
+		for _, l := range of[resource.LayerEnd](events) {
+			layers += l.DurationNS
+			if l.MemoryOperations != 0 || l.ComputeOperations != 8 || l.MonoNS <= beginning {
+				t.Errorf("%v: layer %+v", level, l)
+			}
+		}
+		for _, c := range of[resource.ComponentEnd](events) {
+			if c.LayerID >= 0 {
+				components += c.DurationNS
+			}
+		}
+		if layers != components || level > resource.Minimal && layers == 0 {
+			t.Errorf("%v: %d ns of layers, %d of their components", level, layers, components)
+		}
+		end := of[resource.SessionEnd](events)[0]
+		sum := int64(0)
+		for _, p := range end.Phases {
+			sum += p.DurationNS
+		}
+		if sum > end.DurationNS || sum <= 0 || end.Phases["prefill"].Tokens != 3 || end.Phases["decode"].Graphs != 2 {
+			t.Errorf("session of %d ns: %+v", end.DurationNS, end.Phases)
+		}
+		total := of[resource.Summary](events)[0]
+		if total.FLOPs != 5*perToken || total.Tokens != 5 || total.PeakLiveBytes != 8<<20+1000 || total.FreedBytes != 1000 || total.ComponentFlows != 18 {
+			t.Errorf("totals %+v", total)
+		}
+	}
+}
+
+// TestOpTimes: an op behind one that was timed has a time of its own; the first of a graph, and nodes that were timed together, a range's.
+// A view behind a timed node tells what looking costs.
+func TestOpTimes(t *testing.T) {
+	b := newBench(t, Options{Level: resource.Verbose, Roofline: &resource.Roofline{GFLOPsPerS: 100, GBPerS: 10}})
+	g := small(1, 1)
+	b.check(b.Graph(g))
+	// embd, Qcur, its view, attn_out; then both sums and what lies between in one; the rest not at all
+	b.run(batch{graph: g, tokens: []int32{1}, nodes: []int32{0, 1, 2, 3, 4, 9}, times: []int64{1000, 2000, 300, 4000, 500, 6000}})
+	_, events := b.lines()
+	got := of[resource.Compute](events)
+	if len(got) != 6 {
+		t.Fatalf("%d compute events", len(got))
+	}
+	for i, want := range []struct {
+		op     string
+		nodes  int
+		source resource.TimeSource
+		ns     int64
+	}{
+		{"GET_ROWS", 1, resource.TimeRange, 1000}, {"MUL_MAT", 1, resource.TimeOp, 2000}, {"MUL_MAT", 1, resource.TimeOp, 4000}, {"ADD", 1, resource.TimeOp, 500},
+		{"range", 5, resource.TimeRange, 6000}, {"MUL_MAT", 1, resource.TimeRange, -1},
+	} {
+		c := got[i]
+		if c.Operation != want.op || c.NodeCount != want.nodes || c.TimeSource != want.source || (c.DurationNS == nil) != (want.ns < 0) || want.ns >= 0 && (*c.DurationNS != want.ns || *c.LookingNS != 300) {
+			t.Errorf("event %d: %s, %d nodes by %v; want %+v", i, c.Operation, c.NodeCount, c.TimeSource, want)
+		}
+	}
+	q := got[1]
+	if *q.GFLOPsPerS != 2*64*64/2000.0 || math.Abs(*q.GBPerS-(64*68+512)/2000.0) > 1e-5 || math.Abs(*q.RooflineShare-*q.GBPerS/10) > 1e-5 {
+		t.Errorf("rates %v GFLOP/s, %v GB/s, share %v", *q.GFLOPsPerS, *q.GBPerS, *q.RooflineShare)
+	}
+	if s := got[4]; s.ComponentType != "several" || s.LayerID != -1 {
+		t.Errorf("nodes of several components: %s, layer %d", s.ComponentType, s.LayerID)
+	}
+	if n := got[5]; n.Name != "result_output" || n.GFLOPsPerS != nil || n.Source != resource.Computed || n.FLOPs == nil {
+		t.Errorf("not timed: %+v", n)
+	}
+	ended := 0
+	for _, c := range of[resource.ComponentEnd](events) {
+		if c.ComponentType == "mlp" || c.ComponentType == "output" {
+			t.Errorf("%s has a time of its own", c.ComponentType)
+		}
+		ended++
+	}
+	if graph := of[resource.Graph](events)[0]; ended != 3 || *graph.TimedNS != 13500 || *graph.LookingNS != 300 || graph.Looks != 6 || len(of[resource.LayerEnd](events)) != 0 {
+		t.Errorf("%d components, graph %+v", ended, graph)
+	}
+}
+
+// TestSetUpIsSetUp: what was thrown away is told as set-up once that is known, without tokens; what stays, as the run.
+func TestSetUpIsSetUp(t *testing.T) {
+	b := newBench(t, Options{})
+	g := small(1, 2)
+	b.check(b.Graph(g))
+	warm := b.run(batch{graph: g, tokens: []int32{9, 9}, provisional: true})
+	if n := len(b.open) + strings.Count(b.out.String(), "graph_execution"); n != 0 {
+		t.Errorf("an undecided execution was told of")
+	}
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: warm, Discarded: true}))
+	b.next = 0
+	b.run(batch{graph: g, tokens: []int32{1, 2}, provisional: true})
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: b.exec}))
+	last := b.run(batch{graph: g, tokens: []int32{3, 4}, provisional: true})
+	_, events := b.lines() // the end decides about the last
+	var phases []string
+	for _, g := range of[resource.Graph](events) {
+		phases = append(phases, g.Phase)
+	}
+	if !slices.Equal(phases, []string{"setup", "prefill", "prefill"}) || len(of[resource.InputTokens](events)) != 2 || last != 3 {
+		t.Errorf("phases %q, %d inputs", phases, len(of[resource.InputTokens](events)))
+	}
+	if end := of[resource.SessionEnd](events)[0]; end.Phases["setup"].Graphs != 1 || end.Phases["prefill"].Tokens != 4 {
+		t.Errorf("%+v", end.Phases)
+	}
+	if p := of[resource.Phase](events); len(p) != 2 || p[0].Phase != "setup" || p[1].Phase != "prefill" || p[1].Previous != "setup" {
+		t.Errorf("phases %+v", p)
+	}
+}
+
+// TestManyUndecided: memory is bounded; what had to be told before it was decided is taken back by a phase event.
+func TestManyUndecided(t *testing.T) {
+	b := newBench(t, Options{})
+	g := small(1, 1)
+	b.check(b.Graph(g))
+	for range maxHeld + 5 {
+		b.run(batch{graph: g, tokens: []int32{1}, provisional: true})
+	}
+	if n := len(b.ctxs[0].pending); n != maxHeld {
+		t.Errorf("%d executions are held", n)
+	}
+	b.check(b.Resolve(ggmlhooks.Resolve{Exec: b.exec, Discarded: true}))
+	_, events := b.lines()
+	var taken *resource.Phase
+	for _, p := range of[resource.Phase](events) {
+		if p.LastExec != nil {
+			taken = p
+		}
+	}
+	if taken == nil || taken.Exec != 1 || *taken.LastExec != 5 || taken.Phase != "setup" || len(of[resource.Graph](events)) != maxHeld+5 {
+		t.Errorf("taken back: %+v", taken)
+	}
+}
+
+func TestUnknownOp(t *testing.T) {
+	b := newBench(t, Options{Level: resource.Verbose})
+	g := small(1, 1)
+	g.Nodes[4].Op = "CUSTOM"
+	b.check(b.Graph(g))
+	n := computed(g)
+	b.run(batch{graph: g, tokens: []int32{1}, nodes: n, times: same(len(n), 1000)})
+	_, events := b.lines()
+	for _, c := range of[resource.Compute](events) {
+		if c.Operation == "CUSTOM" && (c.FLOPs != nil || c.OpsWithoutFLOPs != 1 || c.GFLOP != nil || c.GFLOPsPerS != nil || c.BytesRead == nil) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if s := of[resource.Summary](events)[0]; s.OpsWithoutFLOPs != 1 || of[resource.Graph](events)[0].OpsWithoutFLOPs != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestLevelChanges(t *testing.T) {
+	b := newBench(t, Options{})
+	g := small(1, 1)
+	b.check(b.Graph(g))
+	n := computed(g)
+	one := batch{graph: g, tokens: []int32{1}, read: true, nodes: n, times: same(len(n), 1000)}
+	b.run(one)
+	b.SetLevel(resource.Verbose, b.clock)
+	b.SetLevel(resource.Verbose, b.clock)
+	b.run(one)
+	b.SetLevel(resource.Off, b.clock)
+	b.run(one)
+	b.SetLevel(resource.Minimal, b.clock)
+	b.run(one)
+	_, events := b.lines()
+	changes := of[resource.LevelChange](events)
+	if len(changes) != 3 || changes[0].Level != resource.Verbose || changes[1].Level != resource.Off || changes[2].Previous != resource.Off {
+		t.Errorf("changes %+v", changes)
+	}
+	by := map[uint64]int{}
+	for _, c := range of[resource.Compute](events) {
+		by[c.Exec]++
+	}
+	if !maps.Equal(by, map[uint64]int{1: 1, 2: 10, 4: 1}) || of[resource.Summary](events)[0].Graphs != 4 {
+		t.Errorf("compute events by execution: %v", by)
+	}
+}
+
+func TestAsyncHasNoTime(t *testing.T) {
+	b := newBench(t, Options{})
+	g := small(1, 1)
+	b.check(b.Graph(g))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Async: true}))
+	_, events := b.lines()
+	if c, g := of[resource.Compute](events)[0], of[resource.Graph](events)[0]; c.DurationNS != nil || g.DurationNS != nil || c.GFLOPsPerS != nil || c.FLOPs == nil {
+		t.Errorf("%+v %+v", c, g)
+	}
+}
+
+func TestMaintenance(t *testing.T) {
+	b := newBench(t, Options{Level: resource.Detailed})
+	d := draw(1, 0)
+	d.node("ROPE", "k_shift-0", 0, ggmlhooks.ComponentCache, []int64{64, 4}, d.leaf("cache_k_l0", gguf.F16, 64, 4))
+	b.check(b.Graph(d.g))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, TokenFirst: -1, MonoNS: 5}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6}))
+	_, events := b.lines()
+	if g := of[resource.Graph](events)[0]; g.Phase != "maintenance" || g.TokenFirst != nil || g.Tokens != 0 {
+		t.Errorf("%+v", g)
+	}
+}
+
+// TestLegacy: system B's keys have its figures and say so; what is measured stands beside them, and says so too.
+func TestLegacy(t *testing.T) {
+	b := scene(t, Options{Level: resource.Verbose, Legacy: true})
+	_, events := b.lines()
+	for _, c := range of[resource.Compute](events) {
+		if c.Source != resource.Estimated || c.GFLOP == nil || c.DurationUS == nil || *c.DurationUS < 10 || c.Sources["flops"] != resource.Computed || c.Sources["duration_ns"] != resource.Measured {
+			t.Errorf("%+v", c)
+		}
+		if c.Operation == "MUL_MAT" && (*c.DurationUS != 50 || *c.ParallelismFactor != 4) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if h := of[resource.Handoff](events)[0]; h.Source != resource.Estimated || *h.TransferBandwidthGBPS != 400 || h.MemoryPressure != "low" {
+		t.Errorf("%+v", h)
+	}
+	if m := of[resource.MLP](events)[0]; m.ActivationMemoryPeakMB == nil || m.Sources["intermediate_size_mb"] != resource.Computed {
+		t.Errorf("%+v", m)
+	}
+	if a := of[resource.Allocation](events)[0]; *a.CompressionRatio != 1 || a.Sources["allocation_bytes"] != resource.Measured {
+		t.Errorf("%+v", a)
+	}
+	_, events = scene(t, Options{Level: resource.Verbose}).lines()
+	for _, c := range of[resource.Compute](events) {
+		if c.ParallelismFactor != nil || c.SMUtilization != nil || c.Source == resource.Estimated {
+			t.Errorf("estimated without being asked for: %+v", c)
+		}
+	}
+}
+
+func TestRateLimitIsTold(t *testing.T) {
+	b := scene(t, Options{Level: resource.Verbose, PerSecond: 5})
+	_, events := b.lines()
+	if n := len(of[resource.Compute](events)); n != 5 {
+		t.Errorf("%d compute events", n)
+	}
+	lost := map[string]uint64{}
+	for _, l := range of[resource.Loss](events) {
+		lost[l.Kind] += l.Count
+	}
+	if lost["compute_execution"] != 25 || of[resource.Summary](events)[0].Lost["rate"] == 0 || len(of[resource.SessionEnd](events)) != 1 {
+		t.Errorf("lost %v", lost)
+	}
+}
+
+// TestDiskFull: the run goes on, and what is lost is counted.
+func TestDiskFull(t *testing.T) {
+	r, err := NewRecorder(Options{
+		Lines: linesTo(full{}), Now: func() int64 { return 1 }, SessionID: "s", Level: resource.Verbose,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{TB: t, Recorder: r, clock: 1}
+	g := small(1, 1)
+	b.check(b.Graph(g))
+	n := computed(g)
+	for range 100 {
+		b.run(batch{graph: g, tokens: []int32{1}, nodes: n, times: same(len(n), 1000)})
+	}
+	if err := r.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v", err)
+	}
+	if s := r.Stats(); s.Lost["disk_full"] < s.Lines || s.Lines == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestDesync(t *testing.T) {
+	b := newBench(t, Options{Level: resource.Verbose})
+	if err := b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 9}); !errors.Is(err, ErrDesync) {
+		t.Errorf("%v", err)
+	}
+	b.check(b.Graph(small(1, 1)))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}}))
+	if err := b.Times(&ggmlhooks.Times{Exec: 1, Graph: 1, Nodes: []ggmlhooks.NodeTime{{Node: 99}}}); !errors.Is(err, ErrDesync) {
+		t.Errorf("%v", err)
+	}
+	b.check(b.Times(&ggmlhooks.Times{Exec: 7}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 7}))
+	if _, err := NewRecorder(Options{}); !errors.Is(err, errIncomplete) {
+		t.Errorf("%v", err)
+	}
+	if _, err := NewRecorder(Options{Now: b.o.Now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("%v", err)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+func (full) Close() error              { return nil }
+
+var _ io.WriteCloser = full{}
+
+// TestSteadyState: an execution at VERBOSE allocates nothing once the memory is there.
+func TestSteadyState(t *testing.T) {
+	testenv.NotWithRace(t)
+	b := newBench(t, Options{Level: resource.Verbose})
+	step := steady(b)
+	for range 50 {
+		step()
+	}
+	b.out.Grow(64 << 20)
+	if n := testing.AllocsPerRun(200, step); n > 0 {
+		t.Errorf("%v allocations per execution", n)
+	}
+}
+
+// steady returns what executes a graph of one token with every op timed, without the tap's own allocations.
+func steady(b *bench) func() {
+	g := small(1, 1)
+	b.check(b.Graph(g))
+	times := ggmlhooks.Times{Graph: 1}
+	for i, n := range computed(g) {
+		times.Nodes = append(times.Nodes, ggmlhooks.NodeTime{Node: n, DoneNS: int64(i+1) * 1000, LeftNS: int64(i+1) * 1000})
+	}
+	e := ggmlhooks.Exec{Graph: 1, Tokens: []int32{1}, Pos: []int32{0}, Outputs: []int32{0}}
+	return func() {
+		e.Number++
+		e.MonoNS += 50_000
+		times.Exec, times.BeginNS = e.Number, e.MonoNS
+		b.check(b.Exec(&e))
+		b.check(b.Times(&times))
+		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: e.Number, MonoNS: e.MonoNS + 20_000, BeginNS: e.MonoNS}))
+	}
+}
+
+// BenchmarkVerbose is one execution of ten ops, each told with its time.
+func BenchmarkVerbose(b *testing.B) {
+	t := newBench(b, Options{Level: resource.Verbose})
+	step := steady(t)
+	b.ReportAllocs()
+	for range b.N {
+		step()
+		if t.out.Len() > 1<<26 {
+			t.out.Reset()
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package oplog
+
+import (
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// Hot path: no allocation per event.
+
+// tell writes all events of an execution that has ended, and gives it back.
+func (r *Recorder) tell(ctx *context, x *execution) {
+	r.chooseExperts(x)
+	measured := x.measure()
+	price := x.lookingPrice()
+	if price > 0 {
+		ctx.price = price
+	}
+	r.count(x)
+	if x.level != resource.Off {
+		r.tellPhase(ctx, x)
+		r.tellTokens(ctx, x)
+		if x.level.Tells(resource.KindRouting) {
+			r.tellRouting(x)
+		}
+		if measured {
+			r.tellRuns(ctx, x)
+		} else {
+			r.tellWhole(x)
+		}
+		r.tellGraph(ctx, x)
+	}
+	r.free = append(r.free, x)
+}
+
+// tellPhase tells that a context went over to another phase.
+func (r *Recorder) tellPhase(ctx *context, x *execution) {
+	if x.phase == ctx.phase {
+		return
+	}
+	r.begin(resource.KindPhase, x.mono, int64(x.ctx))
+	r.line.String("phase", x.phase.String())
+	if ctx.phase != ggmlhooks.PhaseUnknown {
+		r.line.String("previous", ctx.phase.String())
+	}
+	r.line.Uint("exec", x.exec)
+	r.put(resource.KindPhase, resource.Measured)
+	ctx.phase = x.phase
+}
+
+// retract tells that executions that had been told of were set-up.
+func (r *Recorder) retract(number uint32, ctx *context) {
+	if len(ctx.told) == 0 || r.level == resource.Off {
+		return
+	}
+	r.begin(resource.KindPhase, r.head.newest.Load(), int64(number))
+	r.line.String("phase", ggmlhooks.PhaseSetup.String())
+	r.line.Uint("exec", ctx.told[0])
+	r.line.Uint("last_exec", ctx.told[1])
+	r.put(resource.KindPhase, resource.Measured)
+}
+
+// tellWhole tells what a whole graph did, where nothing inside of it was timed.
+func (r *Recorder) tellWhole(x *execution) {
+	total := x.work(0, len(x.plan.nodes)-1)
+	if total.nodes == 0 {
+		return
+	}
+	ns, ok := x.duration()
+	if !ok {
+		ns = -1
+	}
+	l := &r.line
+	r.begin(resource.KindCompute, x.mono, int64(x.ctx))
+	r.head.resourceID(l, x.plan.id, x.mono)
+	l.Uint("exec", x.exec)
+	l.Uint("graph", x.graph)
+	l.Int("op_seq", 0)
+	l.String("operation", "graph")
+	l.String("component_type", "graph")
+	l.Int("layer_id", ggmlhooks.NoLayer)
+	l.String("phase", x.phase.String())
+	workFields(l, total, r.o.Legacy)
+	if r.o.Legacy {
+		x.plan.legacy.fields(l)
+	}
+	r.markWork(total)
+	r.rates(total, ns, resource.TimeGraph, 0)
+	r.put(resource.KindCompute, r.weakest())
+}
+
+// tellGraph tells of the execution as a whole.
+func (r *Recorder) tellGraph(ctx *context, x *execution) {
+	l := &r.line
+	ns, ok := x.duration()
+	r.begin(resource.KindGraph, x.mono, int64(x.ctx))
+	l.Uint("exec", x.exec)
+	l.Uint("graph", x.graph)
+	l.String("phase", x.phase.String())
+	l.Int("tokens", int64(len(x.rows)))
+	if len(x.rows) > 0 {
+		l.Int("token_first", x.tokenFirst)
+	}
+	l.Int("outputs", int64(len(x.outputs)))
+	total := x.work(0, len(x.plan.nodes)-1)
+	l.Int("node_count", int64(total.nodes))
+	l.Bool("reused", x.reused)
+	l.Int("status", int64(x.status))
+	workKnown(l, total)
+	r.mark(resource.Measured, "tokens", "outputs", "reused", "status")
+	if ok {
+		l.Int("duration_ns", ns)
+		r.mark(resource.Measured, "duration_ns")
+	}
+	r.timedFields(ctx, x)
+	r.put(resource.KindGraph, resource.Computed)
+}
+
+// timedFields adds what was timed inside of a graph.
+func (r *Recorder) timedFields(ctx *context, x *execution) {
+	if !x.timed {
+		return
+	}
+	timed := int64(0)
+	for _, in := range x.ranges {
+		timed += max(in.ns, 0)
+	}
+	r.line.Int("timed_ns", timed)
+	r.mark(resource.Measured, "timed_ns", "looks")
+	if ctx.price > 0 {
+		r.line.Int("looking_ns", ctx.price)
+		r.mark(resource.Measured, "looking_ns")
+	}
+	r.line.Int("looks", int64(len(x.times)))
+}
