@@ -93,6 +93,8 @@ func (s *Sampler) Sample(x *Context, i int) (Token, error) {
 
 func sampleError(status Token) error {
 	switch status {
+	case NoToken:
+		return errors.New("the chain chooses the token that ends a text, and this model has none: leave infill out")
 	case -2:
 		return ErrNoLogits
 	case -4:

@@ -27,7 +27,7 @@ type synthArgs struct {
 	layers, width, heads, kvHeads, ff int
 	experts, vocab                    int
 	seed                              uint64
-	quiet                             bool
+	infill, quiet                     bool
 }
 
 // runSynth makes a GGUF model with random weights.
@@ -74,6 +74,7 @@ func parseSynth(args []string) (synthArgs, error) {
 	flags.IntVar(&a.ff, "ff", 0, "width of the feed-forward network, of one expert where there are experts (default: by size)")
 	flags.IntVar(&a.experts, "experts", 0, "experts per layer, for architectures that have them (default: by size)")
 	flags.IntVar(&a.vocab, "vocab", 0, "number of tokens; more than the tokenizer has are filled up with unused ones")
+	flags.BoolVar(&a.infill, "infill", false, "give unused tokens the names of infill: <|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> …, <|eot_id|>")
 	flags.BoolVar(&a.quiet, "quiet", false, "say nothing on success")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -137,7 +138,7 @@ func planSynth(a synthArgs) (*synth.Model, error) {
 	if a.ff != 0 {
 		c.FF, c.ExpertFF = a.ff, a.ff
 	}
-	c.Seed = a.seed
+	c.Seed, c.Infill = a.seed, a.infill
 	donor, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded model: %w", err)

@@ -13,7 +13,7 @@ import (
 func TestSynthWritesWhatWasAskedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	err := runSynth([]string{"-o", path, "--arch", "qwen3moe", "--params", "tiny", "--type", "Q8_0", "--seed", "7", "--layers", "2",
-		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100", "--quiet"})
+		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100", "--infill", "--quiet"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +27,9 @@ func TestSynthWritesWhatWasAskedFor(t *testing.T) {
 		Parameters: id.Parameters, TensorBytes: id.TensorBytes}
 	if id != want {
 		t.Errorf("got  %+v\nwant %+v", id, want)
+	}
+	if id, _ := f.Metadata.Int("tokenizer.ggml.fim_pre_token_id"); id < 2000 {
+		t.Errorf("token of infill: %d", id)
 	}
 	if up, _ := f.Tensor("blk.1.ffn_up_exps.weight"); up.Type != gguf.Q8_0 || up.Values() != 128*96*3 {
 		t.Errorf("experts are %v", up)

@@ -31,6 +31,8 @@ type Config struct {
 
 	// Vocab is the number of tokens: 0 for the tokenizer's own; more adds unused ones.
 	Vocab int
+	// Infill gives the tokenizer the tokens of infill: see AddInfill.
+	Infill bool
 	// Type is the storage type of the matrices.
 	Type gguf.Type
 	// Seed chooses the weights.

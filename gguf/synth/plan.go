@@ -34,6 +34,11 @@ func Plan(c Config, donor *gguf.Metadata) (*Model, error) {
 	}
 	m := &Model{Config: c, parts: buildParts(&c)}
 	m.setKeys(donor)
+	if c.Infill {
+		if err := AddInfill(&m.Meta); err != nil {
+			return nil, fmt.Errorf("plan a %s model: %w", c.Arch, err)
+		}
+	}
 	return m, nil
 }
 
