@@ -36,21 +36,23 @@ type Deallocation struct {
 	LifetimeUS       int64   `json:"lifetime_us"`
 }
 
-// KV is cells of a KV cache that were written, or given up. Positions are CacheStartPos ≤ p < CacheEndPos.
+// KV is what happened to cells of a sequence in one layer of a memory. Positions are CacheStartPos ≤ p < CacheEndPos.
 type KV struct {
 	Header
 	ResourceID       string   `json:"resource_id"`
 	Exec             *uint64  `json:"exec,omitempty"`
 	CacheType        string   `json:"cache_type"`
+	Cache            string   `json:"cache"`
 	LayerID          int      `json:"layer_id"`
-	SeqID            int32    `json:"seq_id"`
-	CacheStartPos    int32    `json:"cache_start_pos"`
-	CacheEndPos      int32    `json:"cache_end_pos"`
-	Cells            *int     `json:"cells,omitempty"`
+	SeqID            *int32   `json:"seq_id,omitempty"`
+	CacheStartPos    *int32   `json:"cache_start_pos,omitempty"`
+	CacheEndPos      *int32   `json:"cache_end_pos,omitempty"`
+	Cells            int      `json:"cells"`
 	KeyBytes         *int64   `json:"key_bytes,omitempty"`
 	ValueBytes       *int64   `json:"value_bytes,omitempty"`
 	KeyCacheSizeMB   *float64 `json:"key_cache_size_mb,omitempty"`
 	ValueCacheSizeMB *float64 `json:"value_cache_size_mb,omitempty"`
 	CacheHitRatio    *float64 `json:"cache_hit_ratio,omitempty"`
 	CacheOperation   string   `json:"cache_operation"`
+	Reason           string   `json:"reason,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -59,7 +60,7 @@ func TestExperts(t *testing.T) {
 	b.run(batch{graph: g, tokens: []int32{5, 6, 7}, nodes: n, times: same(len(n), 1000)})
 	_, events := b.lines()
 	r := of[resource.Routing](events)
-	if len(r) != 3 || released != 0 {
+	if len(r) != 3 || released != 2 {
 		t.Fatalf("%d events, %d captures released", len(r), released)
 	}
 	for i, want := range [][]int32{{3, 1}, {1, 0}, {3, 0}} {
@@ -84,5 +85,33 @@ func TestExperts(t *testing.T) {
 	}
 	if graphs := of[resource.Graph](events); graphs[0].BytesRead == nil || graphs[1].BytesRead != nil || graphs[1].OpsWithoutBytes != 1 {
 		t.Errorf("graphs %+v", graphs)
+	}
+}
+
+// TestKV: what happens to cells is told per layer, with exact bytes; what is not known is absent.
+func TestKV(t *testing.T) {
+	b := newBench(t, Options{Level: resource.Detailed})
+	wrote := kvcache.Operation{
+		Change: kvcache.Change{Action: kvcache.Allocate, Seq: 1, PosFirst: 4, PosEnd: 7, Cells: 3}, Cache: kvcache.SWA, MonoNS: b.clock, Exec: 9,
+		Layers: []kvcache.LayerBytes{{Layer: 0, K: 3 << 20, V: 1 << 20}, {Layer: 5, K: 96, V: 48}}, Reused: 3, Needed: 12,
+	}
+	b.check(b.KV(&wrote))
+	b.check(b.KV(&kvcache.Operation{Change: kvcache.Change{Action: kvcache.Evict, Reason: kvcache.Clear, Seq: -1, PosFirst: kvcache.PosUnknown, PosEnd: kvcache.PosUnknown, Cells: 2}, Cache: kvcache.Recurrent}))
+	b.SetLevel(resource.Minimal, b.clock)
+	b.check(b.KV(&wrote))
+	_, events := b.lines()
+	got := of[resource.KV](events)
+	if len(got) != 3 {
+		t.Fatalf("%d events", len(got))
+	}
+	if k := got[0]; *k.Exec != 9 || k.LayerID != 0 || *k.SeqID != 1 || *k.CacheStartPos != 4 || *k.CacheEndPos != 7 || *k.KeyCacheSizeMB != 3 || *k.ValueBytes != 1<<20 ||
+		*k.CacheHitRatio != 0.25 || k.CacheOperation != "allocate" || k.Reason != "" || k.Cache != "swa" || k.CacheType != "key_value" {
+		t.Errorf("%+v", k)
+	}
+	if k := got[1]; k.LayerID != 5 || *k.KeyBytes != 96 || *k.ValueBytes != 48 {
+		t.Errorf("%+v", k)
+	}
+	if k := got[2]; k.SeqID != nil || k.CacheStartPos != nil || k.Exec != nil || k.KeyBytes != nil || k.CacheHitRatio != nil || k.LayerID != -1 || k.CacheType != "recurrent" || k.Reason != "clear" || k.Source != resource.Measured {
+		t.Errorf("%+v", k)
 	}
 }

@@ -31,6 +31,7 @@ type Recorder struct {
 	ctxs    map[uint32]*context
 	free    []*execution
 	memory  memory
+	caches  cacheIDs
 	totals  totals
 	ended   bool
 	scratch scratch
@@ -60,7 +61,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	}
 	r := &Recorder{
 		o: o, head: newHeader(o.SessionID, o.UnixOffset), level: o.Level, plans: map[uint64]*plan{}, newest: map[uint32]uint64{},
-		open: map[uint64]*execution{}, ctxs: map[uint32]*context{}, memory: memory{buffers: map[uint64]*buffer{}},
+		open: map[uint64]*execution{}, ctxs: map[uint32]*context{}, memory: memory{buffers: map[uint64]*buffer{}}, caches: cacheIDs{},
 		scratch: scratch{chosen: map[int32]bool{}}, totals: totals{start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
 	lines := o.Lines
@@ -192,8 +193,9 @@ func (r *Recorder) Times(t *ggmlhooks.Times) error {
 	return nil
 }
 
-// Capture keeps which experts were chosen. It does not release the capture: whoever hands it over does.
+// Capture keeps which experts were chosen.
 func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
+	defer c.Release()
 	x := r.open[c.Exec]
 	if x == nil || c.For&ggmlhooks.ForRouting == 0 || c.Blocks > 1 || c.Node < 0 || !x.level.Tells(resource.KindRouting) {
 		return nil
