@@ -52,7 +52,7 @@ type steering struct {
 func newSteering(s *sink) *steering {
 	st := &steering{Sink: s, s: s, selections: map[uint64]uint32{}, newest: map[uint32]uint64{}, capturing: map[uint64]struct{}{}}
 	st.now = control.Status{State: control.StateStart}
-	if s.o.Tap.StartOff {
+	if s.o.Tap.StartOff || !s.o.Tap.Records(config.Activations) {
 		st.now.State = control.StateOff
 	}
 	st.wished = s.startWish()
@@ -224,7 +224,10 @@ func (st *steering) wish(r control.Request) (collect.Wish, control.State, error)
 	wish := collect.Wish{Selection: st.s.before.selection(tap), MapsAlone: tap.AttentionAlone()}
 	switch r.Command {
 	case control.CommandOn:
-		wish.Off = !tap.Records(config.Activations)
+		if !tap.Records(config.Activations) {
+			wish.Off = true
+			return wish, control.StateOff, nil
+		}
 		return wish, control.StateStart, nil
 	case control.CommandTap:
 	default:

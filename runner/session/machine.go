@@ -4,6 +4,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/llamatap/llamatap/collect"
@@ -222,4 +223,26 @@ func (k *kv) Close() error {
 		err = errors.Join(err, k.file.Close())
 	}
 	return err
+}
+
+// beside tells in words what was recorded beside tensors.
+func (s *sink) beside() (lines []string) {
+	if s.kv != nil && s.kv.file != nil {
+		lines = append(lines, s.kv.words())
+	}
+	return lines
+}
+
+// words say how the caches were used.
+func (k *kv) words() string {
+	snapshot := k.Snapshot()
+	used, cells := 0, 0
+	for _, c := range append(snapshot.Caches, snapshot.Freed...) {
+		used, cells = used+c.Used, cells+c.Cells
+	}
+	text := fmt.Sprintf("cache     %d of %d cells in use at the end", used, cells)
+	if ratio, ok := snapshot.Reuse.Ratio(); ok && snapshot.Reuse.Requests > 1 {
+		text += fmt.Sprintf(", %.0f %% of what %d prompts needed was there", 100*ratio, snapshot.Reuse.Requests)
+	}
+	return text
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -19,6 +20,7 @@ type Summary struct {
 	PrefillNS         int64 // time in prompt graphs
 	DecodeNS          int64 // time in graphs that made one token each
 	WallNS            int64 // first graph entry to last graph end
+	Tensors           bool  // were asked for, or captured by a command
 	Packets           uint64
 	SourceBytes       uint64 // taken from tensors
 	RawBytes          uint64 // of the same in the stored element type
@@ -27,6 +29,8 @@ type Summary struct {
 	Stopped           *rundir.Stopped // recording ended before the program did
 	OwnNS             int64           // the tap on the model's threads
 	WaitNS            int64           // the model waiting for the recording
+	// Beside is what was recorded beside tensors, a line each.
+	Beside []string
 	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 = none.
 	Want float64
 	pack time.Duration
@@ -42,8 +46,9 @@ func (s *sink) summary() Summary {
 	return Summary{
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,
+		Tensors: s.o.Tap.Records(config.Activations) || written.Packets > 0,
 		Packets: written.Packets, SourceBytes: written.SrcBytes, RawBytes: written.RawBytes, StoredBytes: written.Stored, Lost: s.lost(stats.Losses), Stopped: s.stopped(),
-		OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
+		Beside: s.beside(), OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
 }
@@ -63,8 +68,15 @@ func (s Summary) Write(out io.Writer, dir string) {
 	}
 	tokens := s.Prompt + s.Generated
 	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(s.Prompt, s.PrefillNS), s.Generated, rate(s.Generated, s.DecodeNS))
-	fmt.Fprintf(out, "          captured  %d tensors, %s, stored as %s%s, %s\n",
-		s.Packets, size(s.SourceBytes), size(s.StoredBytes), s.ratios(), lost(s.Lost))
+	if s.Tensors {
+		fmt.Fprintf(out, "          captured  %d tensors, %s, stored as %s%s, %s\n",
+			s.Packets, size(s.SourceBytes), size(s.StoredBytes), s.ratios(), lost(s.Lost))
+	} else if len(s.Lost) > 0 {
+		fmt.Fprintf(out, "          %s\n", lost(s.Lost))
+	}
+	for _, line := range s.Beside {
+		fmt.Fprintf(out, "          %s\n", line)
+	}
 	if tokens > 0 && s.WallNS > 0 {
 		fmt.Fprintf(out, "          overhead  %.2f %% of the run, %.1f µs per token in the tap; %.1f µs per token waiting for the recording\n",
 			100*float64(s.OwnNS)/float64(s.WallNS), float64(s.OwnNS)/1e3/float64(tokens), float64(s.WaitNS)/1e3/float64(tokens))
