@@ -18,12 +18,13 @@ cflags   = $(shell $(link) --cflags $(LLAMA_PREFIX))
 novcs   := $(shell git rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 tap_c   := $(wildcard cgo/tap/*.c)
 tap_h   := $(wildcard cgo/tap/*.h)
+instr   := cgo/instrument
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap FORCE
+.PHONY: soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
 .DEFAULT_GOAL := build
 
-build: bin/llamatap tap
+build: bin/llamatap tap instrument
 
 install: llama
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" LLAMA_PREFIX="$(LLAMA_PREFIX)" GO="$(GO)" CC="$(CC)" scripts/package install
@@ -66,6 +67,14 @@ cgo/tap/zflags.go: llama
 bin/libllamatap.so: $(tap_c) $(tap_h) cgo/tap/zflags.go Makefile
 	@mkdir -p bin
 	$(CC) $(C_FLAGS) -fPIC -shared -DLLAMATAP_PRELOADED $(cflags) -o $@.new $(tap_c) -ldl -pthread
+	@mv $@.new $@
+
+# instrument is the library behind cgo/instrument/llama-resource-instrumentation.h (docs/INSTRUMENT.md). It links with nothing of llama.cpp.
+instrument: bin/libllama-resource-instrumentation.so
+
+bin/libllama-resource-instrumentation.so: $(wildcard $(instr)/*.c) $(wildcard $(instr)/*.h) cgo/tap/zflags.go Makefile
+	@mkdir -p bin
+	$(CC) $(C_FLAGS) -fPIC -shared -fvisibility=hidden -Wl,-z,defs -Wl,-soname,$(notdir $@) $(cflags) -o $@.new $(instr)/*.c -pthread
 	@mv $@.new $@
 
 # bench is the table against the limits of this machine, within 20 minutes after the first time; its parts are llamatap bench machine, stream,
