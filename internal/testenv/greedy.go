@@ -17,18 +17,22 @@ func Loader(t testing.TB) []string {
 func Greedy(t testing.TB, late bool) (program, backends string) {
 	t.Helper()
 	dist := NeedLlama(t)
-	libs, glibc := libraries(t, dist)
-	args := []string{
-		"-I" + filepath.Join(dist, "usr", "include"), "-L" + libs, "-L" + glibc, "-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed",
-	}
+	args := []string{"-I" + filepath.Join(dist, "usr", "include")}
 	if late {
-		args = append(args, "-DLATE", "-ldl")
+		args = append(append(args, "-DLATE", "-ldl"), linked(t, dist)...)
 	} else {
-		args = append(args, "-lllama", "-lggml", "-lggml-base")
+		args = append(args, linked(t, dist, "-lllama", "-lggml", "-lggml-base")...)
 	}
+	return compile(t, "greedy.c", args...), filepath.Join(dist, "run")
+}
+
+// linked are the linker's arguments for a program with these libraries of dist, and with dist's loader and C library.
+func linked(t testing.TB, dist string, names ...string) []string {
+	t.Helper()
+	libs, glibc := libraries(t, dist)
+	args := append([]string{"-L" + libs, "-L" + glibc, "-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed"}, names...)
 	// What libllama needs is named too: its own search path hides the program's.
-	args = append(args, "-l:libstdc++.so.6", "-l:libgomp.so.1", "-l:libgcc_s.so.1", "-l:libm.so.6",
+	return append(args, "-l:libstdc++.so.6", "-l:libgomp.so.1", "-l:libgcc_s.so.1", "-l:libm.so.6",
 		"-Wl,--disable-new-dtags", "-Wl,-rpath,"+glibc+":"+libs+":"+filepath.Join(libs, "llama"),
 		"-Wl,--dynamic-linker,"+glob1(t, filepath.Join(glibc, "ld-linux-*")))
-	return compile(t, "greedy.c", args...), filepath.Join(dist, "run")
 }

@@ -32,6 +32,7 @@ var (
 	root   = need{"root", "run the tests as root"}
 	python = need{"Python modules of scripts/oracles.txt", "scripts/setup test"}
 	cc     = need{"a C compiler", "scripts/setup build"}
+	cxx    = need{"a C++ compiler", "scripts/setup test"}
 	strace = need{"strace", "scripts/setup test"}
 )
 
