@@ -65,6 +65,15 @@ struct bridge_sampler {
 	int32_t                n;          // tokens of the vocabulary
 	bool                   backend;    // the context may have applied a part of the chain, or all of it
 };
+// bridge_choices are how often a sampler was applied to one token, and to more.
+struct bridge_choices {
+	uint64_t one;
+	uint64_t more;
+};
+// bridge_choices_init makes a sampler that changes nothing, and counts for the one behind it in its chain. count outlives it.
+struct llama_sampler * bridge_choices_init(struct bridge_choices * count);
+// bridge_choices_replay applies a sampler as often to one token, and to two that are equally likely.
+void bridge_choices_replay(struct llama_sampler * sampler, struct bridge_choices n);
 // bridge_sample applies the sampler to output i of ctx and returns the chosen token. What the chain chooses is looked up in the
 // grammar; only where that forbids it, grammar and then chain are applied to all tokens. -2: there are no logits, -3: the chain chose
 // none, -4: the grammar allows none.

@@ -86,6 +86,38 @@ bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated)
 	return true;
 }
 
+static const char * choices_name(const struct llama_sampler * s) {
+	(void) s;
+	return "choices";
+}
+
+static void choices_apply(struct llama_sampler * s, llama_token_data_array * all) {
+	struct bridge_choices * count = s->ctx;
+	count->one += all->size == 1;
+	count->more += all->size > 1;
+}
+
+static struct llama_sampler * choices_clone(const struct llama_sampler * s) { return bridge_choices_init(s->ctx); }
+
+static void choices_free(struct llama_sampler * s) { (void) s; }
+
+static struct llama_sampler_i choices_i = {.name = choices_name, .apply = choices_apply, .clone = choices_clone, .free = choices_free};
+
+struct llama_sampler * bridge_choices_init(struct bridge_choices * count) { return llama_sampler_init(&choices_i, count); }
+
+static void choices_replay(struct llama_sampler * sampler, size_t tokens, uint64_t n) {
+	for (; n > 0; n--) {
+		llama_token_data       two[2] = {{.id = 0, .logit = 0.0f, .p = 0.0f}, {.id = 1, .logit = 0.0f, .p = 0.0f}};
+		llama_token_data_array all    = {.data = two, .size = tokens, .selected = -1, .sorted = false};
+		llama_sampler_apply(sampler, &all);
+	}
+}
+
+void bridge_choices_replay(struct llama_sampler * sampler, struct bridge_choices n) {
+	choices_replay(sampler, 1, n.one);
+	choices_replay(sampler, 2, n.more);
+}
+
 // stderr_aside lets what the process writes to stderr go into a file in memory. -1: that cannot be done.
 static int stderr_aside(int * saved) {
 	int file = memfd_create("stderr", MFD_CLOEXEC);

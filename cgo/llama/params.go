@@ -298,3 +298,10 @@ const (
 	LogError LogLevel = 4
 	LogNone  LogLevel = 6
 )
+
+// Choices are how often a sampler was applied to one token, and to more. They tell how many random numbers AddDist and AddXTC have taken,
+// whether they take one for a single token or not.
+type Choices struct {
+	One  uint64 `json:"one"`
+	More uint64 `json:"more"`
+}

@@ -20,8 +20,9 @@ import (
 // Sampler is a chain of samplers, applied in the order in which they were added, and perhaps a grammar. It belongs to one goroutine
 // at a time.
 type Sampler struct {
-	c     C.struct_bridge_sampler
-	vocab *Vocab
+	c       C.struct_bridge_sampler
+	vocab   *Vocab
+	choices []choices
 }
 
 // NewSampler makes an empty chain for a vocabulary, whose model must outlive it.
@@ -39,6 +40,9 @@ func (s *Sampler) Close() {
 		C.llama_sampler_free(s.c.chain)
 		C.llama_sampler_free(s.c.grammar)
 		C.free(unsafe.Pointer(s.c.candidates))
+		for _, n := range s.choices {
+			C.free(unsafe.Pointer(n.count))
+		}
 		*s = Sampler{}
 	}
 }
@@ -125,6 +129,9 @@ func (s *Sampler) Reset() {
 	if s.c.chain != nil {
 		C.llama_sampler_reset(s.c.chain)
 		C.llama_sampler_reset(s.c.grammar)
+		for _, n := range s.choices {
+			*n.count = C.struct_bridge_choices{}
+		}
 	}
 }
 

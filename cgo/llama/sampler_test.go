@@ -137,3 +137,52 @@ func TestSamplerOnBackend(t *testing.T) {
 		t.Errorf("seed 7 gave %v, then %v; seed 8 gave %v", first, again, other)
 	}
 }
+
+// A chain whose choices are replayed goes on as the one that made them, also where the grammar lets it choose twice, or not at all.
+func TestReplayChoices(t *testing.T) {
+	m := loadDefault(t)
+	x := newContext(t, m, nil)
+	if err := decode(t, x, 0, 2048, 329); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *Sampler {
+		s := openSampler(t, m.Vocab(), func(s *Sampler) {
+			s.AddMinP(0.3, 0)
+			s.CountChoices()
+			s.AddXTC(0.5, 0.1, 0, 3)
+			s.AddTemperature(1.5, 0, 1)
+			s.CountChoices()
+			s.AddDist(4)
+		})
+		if err := s.SetGrammar(`root ::= [a-z \n\t]*`, "root"); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	choose := func(s *Sampler, n int) (tokens []Token) {
+		for range n {
+			token, err := s.Sample(x, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens = append(tokens, token)
+		}
+		return tokens
+	}
+	for n := range 40 {
+		s, again := open(), open()
+		choose(s, n)
+		if err := again.ReplayChoices(s.Choices()); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := choose(s, 20), choose(again, 20); !slices.Equal(a, b) {
+			t.Fatalf("behind %d tokens %v, replayed %v", n, a, b)
+		}
+		if !slices.Equal(s.Choices(), again.Choices()) {
+			t.Fatalf("%v and %v choices", s.Choices(), again.Choices())
+		}
+	}
+	if err := openSampler(t, m.Vocab()).ReplayChoices([]Choices{{1, 1}}); !errors.Is(err, ErrState) {
+		t.Errorf("choices of another chain: %v", err)
+	}
+}

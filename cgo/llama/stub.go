@@ -110,6 +110,18 @@ func (*Vocab) AddsBegin() bool                                { return false }
 func (*Vocab) AddsEnd() bool                                  { return false }
 func (*Vocab) Suppressed() []Token                            { return nil }
 
+// SlidingWindow is 0 in this build.
+func (*Model) SlidingWindow() int { return 0 }
+
+// CountChoices does nothing in this build.
+func (*Sampler) CountChoices() {}
+
+// Choices is empty in this build.
+func (*Sampler) Choices() []Choices { return nil }
+
+// ReplayChoices returns an error: this build has no llama.cpp.
+func (*Sampler) ReplayChoices([]Choices) error { return errNoLlama }
+
 // Batch cannot be made in this build.
 type Batch struct{}
 
