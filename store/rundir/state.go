@@ -1,0 +1,46 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// StateFolder is the folder of an unfinished run in which its program keeps states that it can be gone on from. Each is two files: that of
+// llama.cpp's memory, and, in its place when that is on the disk, what there is beside it.
+const StateFolder = "state"
+
+const (
+	statePrefix = "state-"
+	stateSuffix = ".json"
+)
+
+// StatePaths are the files of the state behind so many tokens.
+func StatePaths(folder string, tokens int64) (state, memory string) {
+	path := filepath.Join(folder, statePrefix+strconv.FormatInt(tokens, 10))
+	return path + stateSuffix, path + ".memory"
+}
+
+// States lists behind how many tokens there are states in a folder, the latest first.
+func States(folder string) (tokens []int64) {
+	entries, _ := os.ReadDir(folder) // there is none, then
+	for _, e := range entries {
+		number, named := strings.CutPrefix(e.Name(), statePrefix)
+		number, ended := strings.CutSuffix(number, stateSuffix)
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil && named && ended {
+			tokens = append(tokens, n)
+		}
+	}
+	slices.Sort(tokens)
+	slices.Reverse(tokens)
+	return tokens
+}
+
+// RemoveState removes one. Its memory goes last, so that every state that is there has one.
+func RemoveState(folder string, tokens int64) error {
+	state, memory := StatePaths(folder, tokens)
+	return errors.Join(os.Remove(state), os.Remove(memory))
+}
