@@ -14,6 +14,10 @@ func (r *run) complete(prompt string) error {
 	if err != nil {
 		return err
 	}
+	r.states.prompt = len(tokens)
+	if r.State != nil && r.State.From > 0 {
+		return r.completeFrom(tokens)
+	}
 	if r.Config.Warmup {
 		if err := r.warmUp(); err != nil {
 			return err
@@ -38,10 +42,21 @@ func (r *run) complete(prompt string) error {
 	return r.cache.saveAll(r, last)
 }
 
+// completeFrom generates what follows a state that was kept.
+func (r *run) completeFrom(tokens []llama.Token) error {
+	r.keep = keptTokens(r.Config.Keep, len(tokens), r.model.Vocab().AddsBegin())
+	begin := time.Now()
+	if err := r.restore(tokens); err != nil {
+		return err
+	}
+	_, err := r.generate()
+	r.result.Generation = time.Since(begin)
+	return err
+}
+
 // generate chooses, writes and decodes one token after the other until there is a reason to end. last is the token that was chosen
 // last and not decoded any more, or NoToken.
 func (r *run) generate() (last llama.Token, err error) {
-	var next [1]llama.Token
 	for r.Config.Predict != 0 {
 		if r.ctx.Err() != nil {
 			r.result.Finish = FinishInterrupted
@@ -59,15 +74,24 @@ func (r *run) generate() (last llama.Token, err error) {
 		if r.result.Finish = r.finish(token); r.result.Finish != "" {
 			return token, nil
 		}
-		next[0] = token
-		if err := r.decode(next[:]); err != nil {
+		r.states.turn(r, token)
+		if err := r.decodeChosen(token); err != nil {
 			return llama.NoToken, err
 		}
-		r.cache.add(token)
-		r.result.DecodeSteps++
 	}
 	r.result.Finish = FinishLength
 	return llama.NoToken, nil
+}
+
+// decodeChosen decodes a token that was chosen.
+func (r *run) decodeChosen(token llama.Token) error {
+	r.one[0] = token
+	if err := r.decode(r.one[:]); err != nil {
+		return err
+	}
+	r.cache.add(token)
+	r.result.DecodeSteps++
+	return nil
 }
 
 // choose chooses the next token and tells the sampler that it is taken.

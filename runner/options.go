@@ -36,6 +36,8 @@ type Options struct {
 	Seed uint32
 	// Done, unless it is nil, says what RunPrompts goes on with.
 	Done *Done
+	// State, unless it is nil, lets Run keep what it can be gone on from, or begin there.
+	State *State
 	// KeepCold leaves the warm-up out that Config may ask for: a run that is gone on with had it when it began.
 	KeepCold bool
 }

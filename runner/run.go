@@ -66,9 +66,11 @@ type run struct {
 	text     text
 	reverse  reverse
 	cache    promptCache
-	pos      llama.Pos // where the next token goes
-	keep     int       // tokens that stay when the context is shifted
-	shifts   bool      // a full context is shifted
+	states   states
+	one      [1]llama.Token // that is decoded
+	pos      llama.Pos      // where the next token goes
+	keep     int            // tokens that stay when the context is shifted
+	shifts   bool           // a full context is shifted
 	result   Result
 }
 
@@ -96,6 +98,9 @@ func (r *run) load() (err error) {
 		return err
 	}
 	if err := r.makeSampler(); err != nil {
+		return err
+	}
+	if err := r.openStates(); err != nil {
 		return err
 	}
 	if r.sampling.OnBackend && r.sampling.Grammar+r.sampling.GrammarFile == "" {
@@ -131,7 +136,7 @@ func (r *run) makeSampler() (err error) {
 	r.result.Seed = r.sampling.Seed
 	warnSampling(&r.sampling, r.model.Vocab(), r.Stderr)
 	r.result.SamplesChance = r.sampling.Chance()
-	if r.sampler, err = newSampler(r.model.Vocab(), &r.sampling, r.Config.Escape); err != nil {
+	if r.sampler, err = newSampler(r.model.Vocab(), &r.sampling, r.Config.Escape, r.State != nil); err != nil {
 		return err
 	}
 	r.reverse, err = newReverse(r.model.Vocab(), r.Config.ReversePrompts, r.Config.Escape)
@@ -167,6 +172,7 @@ func interruptWith(ctx context.Context, x *llama.Context) (stop func()) {
 }
 
 func (r *run) close() {
+	r.states.close()
 	if r.batch != nil {
 		r.batch.Close()
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // newSampler builds what llama-completion builds for these settings: logit bias, the samplers in their order and the one that chooses,
-// and the grammar beside them. Mirostat replaces all but bias and temperature.
-func newSampler(vocab *llama.Vocab, s *config.Sampling, escape bool) (*llama.Sampler, error) {
+// and the grammar beside them. Mirostat replaces all but bias and temperature. counted lets the chain count what is chosen by chance.
+func newSampler(vocab *llama.Vocab, s *config.Sampling, escape, counted bool) (*llama.Sampler, error) {
 	biases, err := logitBiases(vocab, s)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func newSampler(vocab *llama.Vocab, s *config.Sampling, escape bool) (*llama.Sam
 		chain.AddTemperature(s.Temperature, 0, 1)
 		chain.AddMirostat2(s.MirostatTau, s.MirostatEta, s.Seed)
 	default:
-		addSamplers(chain, s, escape)
+		addSamplers(chain, s, escape, counted)
 	}
 	if grammar == "" {
 		return chain, nil
@@ -44,7 +44,12 @@ func newSampler(vocab *llama.Vocab, s *config.Sampling, escape bool) (*llama.Sam
 }
 
 // addSamplers adds the samplers in their order and, wherever adaptive_p stands, at the end the one that chooses.
-func addSamplers(chain *llama.Sampler, s *config.Sampling, escape bool) {
+func addSamplers(chain *llama.Sampler, s *config.Sampling, escape, counted bool) {
+	count := func() {
+		if counted {
+			chain.CountChoices()
+		}
+	}
 	adaptive := false
 	for _, name := range s.Samplers {
 		switch name {
@@ -63,6 +68,7 @@ func addSamplers(chain *llama.Sampler, s *config.Sampling, escape bool) {
 		case "min_p":
 			chain.AddMinP(s.MinP, 0)
 		case "xtc":
+			count()
 			chain.AddXTC(s.XTCProbability, s.XTCThreshold, 0, s.Seed)
 		case "temperature":
 			chain.AddTemperature(s.Temperature, s.DynatempRange, s.DynatempExponent)
@@ -75,6 +81,7 @@ func addSamplers(chain *llama.Sampler, s *config.Sampling, escape bool) {
 	if adaptive {
 		chain.AddAdaptive(s.AdaptiveTarget, s.AdaptiveDecay, s.Seed)
 	} else {
+		count()
 		chain.AddDist(s.Seed)
 	}
 }

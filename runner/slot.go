@@ -52,7 +52,7 @@ func (p *prompts) prepare(s *slot) (err error) {
 	if p.Seed != 0 && s.sampling.Seed == config.RandomSeed {
 		s.sampling.Seed = rand.New(rand.NewPCG(uint64(p.Seed), uint64(s.order))).Uint32N(config.RandomSeed)
 	}
-	if s.sampler, err = newSampler(p.model.Vocab(), &s.sampling, cfg.Escape); err != nil {
+	if s.sampler, err = newSampler(p.model.Vocab(), &s.sampling, cfg.Escape, false); err != nil {
 		return err
 	}
 	if s.reverse, err = newReverse(p.model.Vocab(), cfg.ReversePrompts, cfg.Escape); err != nil {
