@@ -45,6 +45,7 @@ type steering struct {
 	stopBy     time.Time      // a stop was asked for and happens by then
 	wished     collect.Wish   // what the newest selection captures
 	signals    chan os.Signal // SIGUSR1 and SIGUSR2; nil: not taken
+	levels     []leveled      // asked for, and not yet in effect
 	level      string         // of resource events, "" = none
 	before     string         // a level that was taken away, for enable
 }
@@ -78,6 +79,9 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 	st.executions++
 	if e.Captured {
 		st.capturing[e.Number] = struct{}{}
+	}
+	if number, known := st.selections[e.Graph]; known {
+		st.takeLevels(number, e.MonoNS)
 	}
 	if number, known := st.selections[e.Graph]; known && number > 0 && len(e.Tokens) > 0 {
 		if number > st.applied {
@@ -186,7 +190,11 @@ func (st *steering) obey(r control.Request) error {
 	case control.CommandStatus:
 		return nil
 	case control.CommandFlush:
-		if err := st.s.current.stream.Flush(); err != nil {
+		err := st.s.current.stream.Flush()
+		if st.s.events != nil {
+			err = errors.Join(err, st.s.events.Flush())
+		}
+		if err != nil {
 			return fmt.Errorf("flush: %w", explain(err, st.s.o.Tap.Out))
 		}
 	case control.CommandLevel, control.CommandEnable, control.CommandDisable:

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +36,7 @@ func (st *steering) relevel(r control.Request) (selection uint32, level string, 
 	if st.now.Left != nil { // what a tap command has left, no more
 		wish.Selection.Window, wish.Off = *st.now.Left, wish.Off || *st.now.Left == 0
 	}
-	wish.Machine = machine(next, followsCells(tap))
+	wish.Machine = machineOf(next, followsCells(tap))
 	if selection, err = st.s.region.Select(wish); err != nil {
 		return 0, "", err
 	}
@@ -48,11 +49,29 @@ func (st *steering) relevel(r control.Request) (selection uint32, level string, 
 	} else {
 		level = next
 	}
-	return selection, level, st.s.setLevel(level, selection)
+	parsed := resource.Off
+	if next != "" {
+		if parsed, err = resource.ParseLevel(next); err != nil {
+			return 0, "", err
+		}
+	}
+	st.levels = append(st.levels, leveled{selection, parsed})
+	return selection, level, nil
 }
 
-// setLevel tells the recorder of events.
-func (s *sink) setLevel(level string, selection uint32) error { return nil }
+// leveled is the level that a selection brings.
+type leveled struct {
+	selection uint32
+	level     resource.Level
+}
+
+// takeLevels tells the recorder of events of every level that holds from an execution on.
+func (st *steering) takeLevels(selection uint32, mono int64) {
+	for len(st.levels) > 0 && st.levels[0].selection <= selection {
+		st.s.events.SetLevel(st.levels[0].level, mono)
+		st.levels = st.levels[1:]
+	}
+}
 
 // watchSignals takes SIGUSR1 and SIGUSR2 to the collector, where events are recorded: a step up from none to VERBOSE, where it stays, and no events.
 func (st *steering) watchSignals() {

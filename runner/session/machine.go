@@ -149,8 +149,8 @@ func (t *tee) close() error {
 	return err
 }
 
-// machine is what the tap has to tell for a level of resource events. cells: memory is followed, which begins with the run or not at all.
-func machine(level string, cells bool) collect.Machine {
+// machineOf is what the tap has to tell for a level of resource events. cells: memory is followed, which begins with the run or not at all.
+func machineOf(level string, cells bool) collect.Machine {
 	m := collect.Machine{Cells: cells}
 	switch level {
 	case "DETAILED":
@@ -171,7 +171,7 @@ func (s *sink) startWish() collect.Wish {
 	tap := s.o.Tap
 	return collect.Wish{
 		Selection: tap.Selection(), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
-		Machine: machine(tap.ResourceLevel, followsCells(tap)),
+		Machine: machineOf(tap.ResourceLevel, followsCells(tap)),
 	}
 }
 
@@ -181,10 +181,17 @@ func exact(tap *config.Tap) bool { return tap.Records(config.Resource) || tap.Re
 // openBeside makes the recorders that were asked for beside that of tensors.
 func (s *sink) openBeside() ([]beside, error) {
 	var all []beside
+	if s.o.Tap.Records(config.Resource) {
+		b, err := s.openEvents()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
 	if followsCells(s.o.Tap) {
 		b, err := s.openKV()
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		all = append(all, b)
 	}
@@ -200,6 +207,9 @@ type kv struct {
 // openKV makes the tracker. Its file appears when it is closed.
 func (s *sink) openKV() (*kv, error) {
 	o := track.Options{Block: s.o.Tap.KVBlock, UnixOffset: s.clock.UnixNS - s.clock.MonoNS}
+	if s.events != nil {
+		o.Operation = s.events.KV
+	}
 	var k kv
 	if s.o.Tap.Records(config.KV) {
 		var err error
@@ -227,6 +237,9 @@ func (k *kv) Close() error {
 
 // beside tells in words what was recorded beside tensors.
 func (s *sink) beside() (lines []string) {
+	if s.events != nil {
+		lines = append(lines, s.events.words())
+	}
 	if s.kv != nil && s.kv.file != nil {
 		lines = append(lines, s.kv.words())
 	}

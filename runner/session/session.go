@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	region, err := collect.NewRegion(collect.Options{
 		Selection: before.selection(o.Tap), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
 		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff || !o.Tap.Records(config.Activations), StopOnFailure: o.Tap.OnFailure == config.FailureStop,
-		Machine: machine(o.Tap.ResourceLevel, followsCells(o.Tap)), Exact: exact(o.Tap),
+		Machine: machineOf(o.Tap.ResourceLevel, followsCells(o.Tap)), Exact: exact(o.Tap),
 	})
 	if err != nil {
 		return Result{}, err

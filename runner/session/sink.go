@@ -34,7 +34,8 @@ type sink struct {
 	dir            *rundir.Dir
 	recorder       *capture.Recorder // nil until the first context
 	tee            tee
-	kv             *kv // nil: cells are not followed
+	kv             *kv     // nil: cells are not followed
+	events         *events // nil: none are recorded
 	contexts       []rundir.Context
 	speller        speller
 	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged

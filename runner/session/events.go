@@ -1,0 +1,138 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/oplog"
+	"github.com/llamatap/llamatap/resource/pressure"
+	"github.com/llamatap/llamatap/store/jsonl"
+)
+
+// EventsName is the file of resource events in a run directory.
+const EventsName = "resource.jsonl"
+
+// events is the recorder of resource events.
+type events struct {
+	*oplog.Recorder
+	level resource.Level
+}
+
+// openEvents makes the recorder. Its file can be read while it is written.
+func (s *sink) openEvents() (*events, error) {
+	tap := s.o.Tap
+	level, err := resource.ParseLevel(tap.ResourceLevel)
+	if err != nil {
+		return nil, err
+	}
+	also, err := appendTo(tap.ResourcePath)
+	if err != nil {
+		return nil, err
+	}
+	create := func(name string) (io.WriteCloser, error) {
+		file, err := s.dir.CreateLive(name)
+		if err != nil || also == nil {
+			return file, err
+		}
+		return &twice{WriteCloser: file, other: also}, nil
+	}
+	r, err := oplog.NewRecorder(oplog.Options{
+		Level: level, Lines: jsonl.Options{Create: create, Name: EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
+		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
+		Pressure: func() string { return s.pressure() }, Legacy: tap.Legacy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.events = &events{Recorder: r, level: level}
+	return s.events, nil
+}
+
+// text is the text of a token, where the run may hold it.
+func (s *sink) text(ctx uint32, token int32) (string, bool) {
+	vocab := s.speller.vocabs[ctx]
+	if vocab == nil || s.speller.mute || token < 0 {
+		return "", false
+	}
+	return string(vocab.Piece(token)), true
+}
+
+// pressure is how short of memory the model's process is, "" where nobody knows.
+func (s *sink) pressure() string {
+	m, err := pressure.ReadMemory(os.DirFS("/"), s.steering.pid)
+	if err != nil {
+		return ""
+	}
+	return m.Level()
+}
+
+// roofline is what was measured on this machine, nil where nothing was.
+func roofline() *resource.Roofline {
+	path, err := machine.RooflineFile()
+	if err != nil {
+		return nil
+	}
+	r, err := machine.LoadRoofline(path)
+	if err != nil {
+		if !errors.Is(err, machine.ErrNoRoofline) {
+			fmt.Fprintf(os.Stderr, "llamatap: %v\n", err)
+		}
+		return nil
+	}
+	return &resource.Roofline{GFLOPsPerS: r.GFLOPsPerS, GBPerS: r.GBPerS}
+}
+
+// appendTo opens the file that the events are appended to as well, nil where none was asked for.
+func appendTo(path string) (io.Writer, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the log of resource events: %w; choose another file with --tap-resource-path, or LLAMA_RESOURCE_LOG_PATH", err)
+	}
+	return file, nil
+}
+
+// twice writes to a file of the run and, as far as that goes, to another one.
+type twice struct {
+	io.WriteCloser
+	other io.Writer
+}
+
+// Write writes to both. The other file's first error is told, and ends it.
+func (t *twice) Write(p []byte) (int, error) {
+	n, err := t.WriteCloser.Write(p)
+	if t.other != nil {
+		if _, failed := t.other.Write(p[:n]); failed != nil {
+			fmt.Fprintf(os.Stderr, "llamatap: %v; what follows is in the run directory alone\n", failed)
+			t.other = nil
+		}
+	}
+	return n, err
+}
+
+// words say what was written, and what was lost.
+func (e *events) words() string {
+	stats := e.Stats()
+	var lost uint64
+	for _, n := range stats.Lost {
+		lost += n
+	}
+	text := fmt.Sprintf("events    %d, %s", stats.Lines-lost, size(uint64(stats.Bytes)))
+	if lost > 0 {
+		text += fmt.Sprintf(", LOST %d:", lost)
+		for _, cause := range []string{jsonl.CauseRate, jsonl.CauseFull, jsonl.CauseWrite} {
+			if n := stats.Lost[cause]; n > 0 {
+				text += fmt.Sprintf(" %s %d", cause, n)
+			}
+		}
+	}
+	return text
+}
