@@ -71,6 +71,8 @@ static void tap_buffer_tell(struct tap_buffer * b) {
     }
     if (device != NULL && tap_real.ggml_backend_dev_name != NULL) {
         rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE, tap_real.ggml_backend_dev_name(device));
+    } else if (b->flags & TAP_BUFFER_HOST) { // ggml names no device for the plain memory of the CPU
+        rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE, "CPU");
     }
     const struct tap_part part = {names, (size_t) rec.type_bytes + rec.device_bytes};
     tap_queue_put(&rec.h, sizeof(rec), &part, 1);
