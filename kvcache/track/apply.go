@@ -83,7 +83,7 @@ func (r *Recorder) request(now *execution) {
 	}
 	for i := range now.rows {
 		for _, seq := range now.rows[i].Seqs {
-			if q := x.requests[seq]; q != nil && !q.unknown && now.phases[i] == ggmlhooks.PhasePrefill {
+			if q := x.requests[seq]; q != nil && !q.unknown && now.joined[i].Phase == ggmlhooks.PhasePrefill {
 				q.needed++
 				r.total.reuse.Needed++
 			}

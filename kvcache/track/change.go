@@ -24,7 +24,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	defer r.mu.Unlock()
 	x := r.context(c.Ctx)
 	r.saw(x, c.MonoNS)
-	r.followSequences(x, c)
+	r.joiner.SeqChange(c)
 	if c.Kind == ggmlhooks.SeqRestore && len(x.caches) == 0 {
 		x.unseen = true
 	}
@@ -41,21 +41,6 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 		delete(x.touched, c.Seq)
 	}
 	return r.failed()
-}
-
-// followSequences tells the trackers of requests. A context that is given no samplers itself follows the one that is, as a draft model's
-// does.
-func (r *Recorder) followSequences(x *context, c *ggmlhooks.SeqChange) {
-	x.sequences.Change(c)
-	if c.Kind != ggmlhooks.SeqSampler {
-		return
-	}
-	x.sampled = true
-	for _, other := range r.ctxs {
-		if !other.sampled {
-			other.sequences.Change(c)
-		}
-	}
 }
 
 func change(t *kvcache.Cache, c *ggmlhooks.SeqChange) {
@@ -92,7 +77,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	for _, t := range x.caches {
 		t.Forget()
 	}
-	x.sequences.Forget()
+	r.joiner.Forget(e.Ctx)
 	clear(x.requests)
 	clear(x.touched)
 	if x.held.before != nil {

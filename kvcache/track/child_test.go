@@ -132,7 +132,7 @@ func (w *walker) say(what string) {
 
 func (w *walker) walk() error {
 	if w.Warm {
-		if err := w.decode([]int{0}, 2, true); err != nil {
+		if err := w.decode([]int{0}, 2, false); err != nil {
 			return err
 		}
 		w.m.Clear(true)

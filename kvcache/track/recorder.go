@@ -36,6 +36,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	o      Options
 	table  *lifeTable
+	joiner ggmlhooks.RowJoiner
 	ctxs   map[uint32]*context
 	graphs map[uint64]*described
 	open   *execution // of which the end was not told
@@ -62,20 +63,15 @@ type described struct {
 
 // context is what is known of a llama_context.
 type context struct {
-	number    uint32
-	match     ggmlhooks.RowMatcher
-	sequences ggmlhooks.SequenceTracker
-	call      uint64
-	matched   []int32
-	caches    []*tracked
-	memory    kvcache.Memory
-	requests  map[int32]*request
-	touched   map[int32]int64 // when each sequence was computed with last
-	newest    uint64          // graph
-	unseen    bool            // a state was loaded while there were no caches
-	lastNS    int64
-	sampled   bool // the program gives its sequences samplers
-	held      held
+	number   uint32
+	caches   []*tracked
+	memory   kvcache.Memory
+	requests map[int32]*request
+	touched  map[int32]int64 // when each sequence was computed with last
+	newest   uint64          // graph
+	unseen   bool            // a state was loaded while there were no caches
+	lastNS   int64
+	held     held
 }
 
 // request is what the prompt of a sequence's request found and took.
@@ -91,8 +87,8 @@ type execution struct {
 	g       *described
 	ns      int64 // graph entry
 	timesNS int64 // when ggml was given the graph, 0 = not told
-	rows    []kvcache.Row
-	phases  []ggmlhooks.Phase
+	joined  []ggmlhooks.Row
+	rows    []kvcache.Row // the same, without cells yet
 	begun   []ggmlhooks.RequestBegin
 	times   []ggmlhooks.NodeTime
 	cells   map[int][]int64               // by leaf
@@ -150,7 +146,7 @@ func (r *Recorder) failed() error {
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.context(c.Number).match.UBatch = int(c.NUBatch)
+	r.joiner.Context(c)
 	return nil
 }
 
@@ -169,14 +165,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 func (r *Recorder) Call(c *ggmlhooks.Call) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := r.context(c.Ctx)
-	x.call = c.Number
-	rows := slices.Clone(c.Rows)
-	for i := range rows {
-		rows[i].Seqs = slices.Clone(rows[i].Seqs)
-	}
-	x.match.Reset(rows)
-	x.sequences.Reset(c)
+	r.joiner.Call(c)
 	return nil
 }
 
@@ -208,7 +197,15 @@ func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
 	}
 	now := r.execution()
 	now.number, now.ctx, now.g, now.ns = e.Number, x, g, e.MonoNS
-	x.join(now, e)
+	now.joined, now.begun, _ = r.joiner.Join(now.joined, now.begun, e)
+	for i := range now.joined {
+		row := &now.joined[i]
+		pos := row.Pos
+		if pos < 0 {
+			pos = kvcache.PosUnknown
+		}
+		now.rows = append(now.rows, kvcache.Row{Cell: -1, Pos: pos, Seqs: row.Seqs})
+	}
 	return nil
 }
 
@@ -225,32 +222,8 @@ func (r *Recorder) execution() *execution {
 	for leaf := range now.ranges {
 		now.ranges[leaf] = now.ranges[leaf][:0]
 	}
-	now.rows, now.phases, now.begun, now.times, now.timesNS = now.rows[:0], now.phases[:0], now.begun[:0], now.times[:0], 0
+	now.rows, now.joined, now.begun, now.times, now.timesNS = now.rows[:0], now.joined[:0], now.begun[:0], now.times[:0], 0
 	return now
-}
-
-// join makes the token rows of a micro-batch: positions from the graph's inputs, sequences from the program's batch.
-func (x *context) join(now *execution, e *ggmlhooks.Exec) {
-	x.matched = x.matched[:0]
-	if x.call == e.Call && e.Call != 0 {
-		x.matched = x.match.Match(x.matched, e.Tokens, e.Pos)
-	}
-	for i := range e.Tokens {
-		row, phase := kvcache.Row{Cell: -1, Pos: kvcache.PosUnknown}, ggmlhooks.PhaseUnknown
-		pos := int32(ggmlhooks.PosAuto)
-		if i < len(e.Pos) {
-			pos = e.Pos[i]
-		}
-		if i < len(x.matched) && x.matched[i] >= 0 {
-			var taken ggmlhooks.Row
-			taken, now.begun = x.sequences.Take(now.begun, x.match.Row(x.matched[i]), pos)
-			pos, row.Seqs, phase = taken.Pos, taken.Seqs, taken.Phase
-		}
-		if pos >= 0 {
-			row.Pos = pos
-		}
-		now.rows, now.phases = append(now.rows, row), append(now.phases, phase)
-	}
 }
 
 // Input notes which cells an execution writes, or may read.

@@ -1,0 +1,160 @@
+//go:build llama && linux
+
+package track
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// rowOfTable is one row of kv_block_lifecycle.parquet, with -1 for null.
+type rowOfTable map[string]int64
+
+// readTable reads a table with its texts, which stand as kv/… in their own map.
+func readTable(t *testing.T, text []byte) (rows []rowOfTable, texts []map[string]string, last kvcache.Snapshot) {
+	t.Helper()
+	r, err := table.NewReader(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, ok := r.Metadata(VersionKey); !ok || version != Version {
+		t.Errorf("version %q", version)
+	}
+	summary, _ := r.Metadata(SnapshotKey)
+	if err := json.Unmarshal([]byte(summary), &last); err != nil {
+		t.Errorf("%q: %v", summary, err)
+	}
+	for group := range r.Groups() {
+		first := len(rows)
+		for _, c := range lifeSchema().Columns {
+			v, err := r.Column(group, c.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, valid := range v.Valid {
+				if len(rows) == first+i {
+					rows, texts = append(rows, rowOfTable{}), append(texts, map[string]string{})
+				}
+				switch {
+				case c.Kind == table.Text:
+					texts[first+i][c.Name] = v.Texts[i]
+				case valid:
+					rows[first+i][c.Name] = v.Ints[i]
+				default:
+					rows[first+i][c.Name] = -1
+				}
+			}
+		}
+	}
+	return rows, texts, last
+}
+
+// shapes keeps what the context says of its model.
+type shapes struct {
+	*Recorder
+	ctx ggmlhooks.Context
+}
+
+func (s *shapes) Context(c *ggmlhooks.Context) error {
+	s.ctx = *c
+	return s.Recorder.Context(c)
+}
+
+// TestConservation: keys and values that are written per token are 2 · layers · kv_dim · type size, exactly, in the table and in the events;
+// each token reads itself and what stands before it, once per layer; and a warm-up is neither.
+func TestConservation(t *testing.T) {
+	testenv.NeedLlama(t)
+	const prompt, steps = 37, 20
+	for name, o := range map[string]order{
+		"flash attention": {Model: "llama"},
+		"transposed":      {Model: "llama", NoFlash: true},
+		"streams":         {Model: "llama", Sequences: 2},
+		"quantised keys":  {Model: "llama", TypeK: "q8_0", Micro: 16},
+		"window":          {Model: "gemma2"},
+		"warm-up":         {Warm: true},
+		"experts":         {Model: "qwen3moe"},
+	} {
+		for _, block := range []int{0, 1, 5} {
+			o.Size, o.Prompt, o.Steps, o.Sequences, o.Folder = 512, prompt, steps, max(o.Sequences, 1), t.TempDir()
+			if o.Micro == 0 {
+				o.Micro = 64
+			}
+			model := o
+			model.Model = synth(t, o.Model)
+			t.Run(name, func(t *testing.T) { conserve(t, model, block) })
+		}
+	}
+}
+
+func conserve(t *testing.T, o order, block int) {
+	var out bytes.Buffer
+	written, evicted := int64(0), 0
+	r, err := NewRecorder(Options{Out: &out, Block: block, Operation: func(op *kvcache.Operation) error {
+		if op.Action == kvcache.Evict {
+			evicted++
+		}
+		for _, l := range op.Layers {
+			written += l.K + l.V
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shapes{Recorder: r}
+	run(t, o, s, collect.Machine{Cells: true, Looking: ggmlhooks.LookRanges})
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rows, texts, last := readTable(t, out.Bytes())
+	elements := int64(s.ctx.NEmbd / s.ctx.NHead * s.ctx.NHeadKV)
+	keyBytes, tokens := 2*elements, int64(o.Prompt+o.Steps)
+	if o.TypeK == "q8_0" {
+		keyBytes = elements / 32 * 34
+	}
+	perToken := int64(s.ctx.NLayer) * (keyBytes + 2*elements)
+	if elements == 0 || written != tokens*perToken || evicted != 0 {
+		t.Errorf("events say %d bytes and %d evictions, want %d bytes", written, evicted, tokens*perToken)
+	}
+	wantReads := int64(0)
+	for done := int64(0); done < int64(o.Prompt); {
+		done += min(int64(o.Micro), int64(o.Prompt)-done)
+		wantReads += done
+	}
+	for i := range int64(o.Steps) {
+		wantReads += int64(o.Prompt) + i + 1
+	}
+	reads, bytes := map[[2]string]int64{}, int64(0)
+	for i, row := range rows {
+		bytes += row["n_writes"] * row["cell_bytes"]
+		reads[[2]string{texts[i]["kv"], string(rune('0' + row["layer"]))}] += row["n_reads"]
+		alloc, first, last := row["alloc_ns"], row["first_write_ns"], row["last_write_ns"]
+		if row["censored"] != 1 || row["evict_ns"] != -1 || alloc <= 0 || first < alloc || last < first || row["first_read_ns"] < first || row["last_read_ns"] < row["first_read_ns"] {
+			t.Fatalf("row %d: %v", i, row)
+		}
+		if cells := row["cell_end"] - row["cell_start"]; cells != row["cells"] || row["pos_end"]-row["pos_start"] != cells || row["seq_id"] != 0 {
+			t.Fatalf("row %d: %v", i, row)
+		}
+	}
+	if bytes != tokens*perToken {
+		t.Errorf("the table has %d bytes, want %d", bytes, tokens*perToken)
+	}
+	if len(reads) != 2*s.ctx.NLayer {
+		t.Errorf("%d parts of %d layers", len(reads), s.ctx.NLayer)
+	}
+	for part, n := range reads {
+		if n != wantReads {
+			t.Errorf("%v: %d reads, want %d", part, n, wantReads)
+		}
+	}
+	if want := (kvcache.Doubts{}); last.Doubts != want || last.Reuse.Requests != 1 || last.Reuse.Needed != int64(o.Prompt) || last.Reuse.Reused != 0 {
+		t.Errorf("doubts %+v, reuse %+v", last.Doubts, last.Reuse)
+	}
+}
