@@ -24,10 +24,10 @@ func readTable(t *testing.T, text []byte) (rows []rowOfTable, texts []map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version, ok := r.Metadata(VersionKey); !ok || version != Version {
+	if version, ok := r.Metadata(kvcache.VersionKey); !ok || version != kvcache.Version {
 		t.Errorf("version %q", version)
 	}
-	summary, _ := r.Metadata(SnapshotKey)
+	summary, _ := r.Metadata(kvcache.SnapshotKey)
 	if err := json.Unmarshal([]byte(summary), &last); err != nil {
 		t.Errorf("%q: %v", summary, err)
 	}

@@ -10,16 +10,7 @@ import (
 )
 
 // FileName is the name of the table in a run directory.
-const FileName = "kv_block_lifecycle.parquet"
-
-// Keys of the table's metadata.
-const (
-	VersionKey  = "mrm_trace_schema_version"
-	SnapshotKey = "llamatap_kv" // a kvcache.Snapshot as JSON: how the caches were used when watching ended
-)
-
-// Version is that of the table's schema. Readers refuse another major version.
-const Version = "1.0"
+const FileName = kvcache.FileName
 
 // The columns, in order. Those from ctx on stand behind the ones that mrm-trace's users know.
 const (
@@ -62,7 +53,7 @@ func lifeSchema() table.Schema {
 			{Name: "ctx", Kind: table.Int32}, {Name: "cache", Kind: table.Text}, {Name: "cells", Kind: table.Int32}, {Name: "cell_bytes", Kind: table.Int64},
 			{Name: "sharers", Kind: table.Int32}, {Name: "moves", Kind: table.Int32}, {Name: "origin", Kind: table.Text},
 		},
-		Metadata: [][2]string{{VersionKey, Version}},
+		Metadata: [][2]string{{kvcache.VersionKey, kvcache.Version}},
 	}
 }
 
@@ -170,7 +161,7 @@ func (t *lifeTable) close(last *kvcache.Snapshot) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if err := t.out.AddMetadata(SnapshotKey, string(text)); err != nil {
+	if err := t.out.AddMetadata(kvcache.SnapshotKey, string(text)); err != nil {
 		return fmt.Errorf("write %s: %w", FileName, err)
 	}
 	if err := t.out.Close(); err != nil {
