@@ -37,6 +37,7 @@ func commands() []command {
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
 		{"diff", "say how the tensors of two captures differ, by layer, tensor or token", runDiff},
 		{"export", "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", runExport},
+		{"kv", "show what the KV cache of a run held, for how long, and what was reused", runKV},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
 		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},
 		{"bench", "measure models as llama-bench does, and what the tap costs", runBench},

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestKVErrors holds the messages for wrong use of kv, with their exit status.
+func TestKVErrors(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "no run directory: give one, as in 'llamatap kv llamatap-runs/MODEL/RUN'"},
+		{"x --by week", 2, `--by "week": use sequence, layer or time`},
+		{"x -o xml", 2, `-o "xml": use text, json or csv`},
+		{"x --width -3", 2, "--width -3: use 1 to 10000 columns, or 0 for those of the terminal"},
+		{"/no/such/run", 1, "/no/such/run: there is no such file or folder: give a run directory or a .parquet file"},
+	} {
+		err := runKV(strings.Fields(c.args))
+		var status exitStatus
+		if !errors.As(err, &status) {
+			status = exitStatus{Code: 1, Err: err}
+		}
+		if err == nil || status.Code != c.code || status.Err.Error() != c.want {
+			t.Errorf("kv %s: %d, %v; want %d, %s", c.args, status.Code, err, c.code, c.want)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package resources
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// ErrNoKV occurs when a run has no table of the KV cache that can be read.
+var ErrNoKV = errors.New("no lives of the KV cache")
+
+// KV is what the table of a run's KV cache says. Times are in seconds behind the first thing that was seen, durations in seconds.
+type KV struct {
+	Path    string `json:"path"`
+	Version string `json:"schema_version"`
+	Rows    int64  `json:"rows"`
+	// BeginUnixNS is the time that the others count from; 0 where no time is known.
+	BeginUnixNS int64   `json:"begin_unix_ns"`
+	Seconds     float64 `json:"seconds"` // to the last thing that was seen
+	// Last is how the caches were used when the recording ended. Caches that were freed before stand in Freed.
+	Last      kvcache.Snapshot `json:"last"`
+	Sequences []KVSequence     `json:"sequences"`
+	Layers    []KVLayer        `json:"layers"`
+	Timeline  []KVCache        `json:"timeline"`
+}
+
+// KVSequence is the lives of the blocks of one sequence in one cache. Each life is that of the cells that the sequence wrote into one
+// block; it counts once, whatever the number of layers.
+type KVSequence struct {
+	Ctx      int64            `json:"ctx"`
+	Cache    string           `json:"cache"`
+	Seq      int64            `json:"seq"` // -1: not known
+	Lives    int64            `json:"lives"`
+	Cells    int64            `json:"cells"`   // the most of each life, added up
+	Evicted  map[string]int64 `json:"evicted"` // lives by reason
+	Censored int64            `json:"censored"`
+	Found    int64            `json:"found,omitempty"` // lives that were loaded with a state
+	Writes   int64            `json:"writes"`          // of cells, by one layer
+	Reads    int64            `json:"reads"`
+	// Lifetime is from the first cell to the last one's end, Idle the part of it since they were read or written last. Of lives that
+	// were evicted.
+	Lifetime Spread `json:"lifetime"`
+	Idle     Spread `json:"idle"`
+}
+
+// Spread is how durations are spread, in seconds. The percentiles are left out above a million durations.
+type Spread struct {
+	Count int64    `json:"count"`
+	Mean  *float64 `json:"mean,omitempty"`
+	P50   *float64 `json:"p50,omitempty"`
+	P90   *float64 `json:"p90,omitempty"`
+	Max   *float64 `json:"max,omitempty"`
+
+	sum, max float64
+	all      []float64
+}
+
+// maxSpread bounds how many durations are kept for percentiles.
+const maxSpread = 1 << 20
+
+func (s *Spread) add(seconds float64) {
+	s.Count++
+	s.sum += seconds
+	s.max = max(s.max, seconds)
+	if s.Count <= maxSpread {
+		s.all = append(s.all, seconds)
+	}
+}
+
+func (s *Spread) settle() {
+	if s.Count == 0 {
+		return
+	}
+	mean, most := s.sum/float64(s.Count), s.max
+	s.Mean, s.Max = &mean, &most
+	if s.Count <= maxSpread {
+		slices.Sort(s.all)
+		// The smallest value that at least this share of all are not above.
+		at := func(percent int) *float64 { v := s.all[(len(s.all)*percent+99)/100-1]; return &v }
+		s.P50, s.P90 = at(50), at(90)
+	}
+	s.all = nil
+}
+
+// KVLayer is what one tensor of one layer was written and read.
+type KVLayer struct {
+	Ctx          int64  `json:"ctx"`
+	Cache        string `json:"cache"`
+	Layer        int64  `json:"layer"`
+	Tensor       string `json:"kv"`
+	CellBytes    int64  `json:"cell_bytes"`
+	Writes       int64  `json:"writes"` // of cells
+	Reads        int64  `json:"reads"`
+	BytesWritten int64  `json:"bytes_written"`
+	BytesRead    int64  `json:"bytes_read"`
+}
+
+// KVCache is how full one cache was over time.
+type KVCache struct {
+	Ctx   int64     `json:"ctx"`
+	Cache string    `json:"cache"`
+	Total int64     `json:"total_cells"` // 0 = not known
+	Block int64     `json:"block_cells"`
+	Cells []float64 `json:"cells"` // in use, the mean of each of equal parts of the time; a block's cells count from its first to its last
+}
+
+// OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory is bounded by the
+// sequences and layers, not by the rows.
+func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
+	name := path
+	if !strings.HasSuffix(path, ".parquet") {
+		name = filepath.Join(path, kvcache.FileName)
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a .parquet file", path)
+		}
+		return nil, fmt.Errorf("%s: %w: record with --tap-kv; while a run goes on there is none yet", path, ErrNoKV)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := table.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: the file was not completed, or is no table: %w", name, ErrNoKV, err)
+	}
+	k := &KV{Path: path, Rows: r.Rows()}
+	if err := k.about(r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	read := &kvReading{KV: k, r: r, points: max(points, 1)}
+	if err := read.all(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return k, nil
+}
+
+// about reads what the file says of itself.
+func (k *KV) about(r *table.Reader) error {
+	version, ok := r.Metadata(kvcache.VersionKey)
+	if !ok {
+		return fmt.Errorf("%w: no %s: this is another table", ErrNoKV, kvcache.VersionKey)
+	}
+	k.Version = version
+	known, _, _ := strings.Cut(kvcache.Version, ".")
+	if major, _, _ := strings.Cut(version, "."); major != known {
+		return fmt.Errorf("%w: schema version %s, known is %s: read it with a newer llamatap", ErrNoKV, version, kvcache.Version)
+	}
+	if text, ok := r.Metadata(kvcache.SnapshotKey); ok {
+		if err := json.Unmarshal([]byte(text), &k.Last); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrNoKV, kvcache.SnapshotKey, err)
+		}
+	}
+	return nil
+}
+
+// Gauges are the caches of the run, at its end or when they were freed, sorted.
+func (k *KV) Gauges() []kvcache.Gauge {
+	all := append(slices.Clone(k.Last.Freed), k.Last.Caches...)
+	slices.SortStableFunc(all, func(a, b kvcache.Gauge) int { return cmp.Or(cmp.Compare(a.Ctx, b.Ctx), cmp.Compare(a.Cache, b.Cache)) })
+	return all
+}

@@ -1,0 +1,288 @@
+package resources
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// KVBy is what the table of a KV shows.
+type KVBy string
+
+// What a table shows: a line per sequence, per tensor of a layer, or per part of the time.
+const (
+	KVBySequence KVBy = "sequence"
+	KVByLayer    KVBy = "layer"
+	KVByTime     KVBy = "time"
+)
+
+// WriteText writes caches, how full they were over time as a plot of at most width columns, and one table.
+func (k *KV) WriteText(w io.Writer, by KVBy, width int) error {
+	out := &kvText{w: w}
+	k.writeHead(out)
+	for i := range k.Timeline {
+		k.plot(out, &k.Timeline[i], width)
+	}
+	out.line("")
+	switch by {
+	case KVByLayer:
+		k.writeLayers(out)
+	case KVByTime:
+		k.writeTimes(out)
+	default:
+		k.writeSequences(out)
+	}
+	return out.err
+}
+
+// kvText writes lines until one fails.
+type kvText struct {
+	w   io.Writer
+	err error
+}
+
+func (t *kvText) line(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
+	}
+}
+
+// table writes rows of cells; all columns but the first left ones are numbers, aligned right.
+func (t *kvText) table(rows [][]string) {
+	if t.err != nil {
+		return
+	}
+	tabs := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range rows {
+		fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
+	}
+	t.err = tabs.Flush()
+}
+
+func (k *KV) writeHead(out *kvText) {
+	out.line("run     %s", k.Path)
+	out.line("seen    %s, %d rows, schema %s", kvSeconds(k.Seconds), k.Rows, k.Version)
+	r := &k.Last.Reuse
+	if ratio, ok := r.Ratio(); ok {
+		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%.1f %%), for %d of %d requests", r.Reused, r.Needed, 100*ratio, r.Hits, r.Requests)
+		if r.Gap.Count > 0 {
+			text += fmt.Sprintf(", %s after they were last used, in the mean", kvSeconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
+		}
+		out.line("%s", text)
+	}
+	if r.Unknown > 0 {
+		out.line("        %d further requests found cells that were loaded with a state: how many is not known", r.Unknown)
+	}
+	d := &k.Last.Doubts
+	if d.Found > 0 {
+		out.line("loaded  %d cells were loaded with a state; they are seen from when they were read first", d.Found)
+	}
+	if n := d.Outside + d.Differ + d.Unknown + d.Unplaced; n > 0 {
+		out.line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d executions not understood", d.Outside, d.Differ, d.Unknown, d.Unplaced)
+	}
+	out.line("")
+	rows := [][]string{{"ctx", "cache", "cells", "in use at the end", "shared", "sequences", "layers", "bytes per cell", "size", "block"}}
+	for _, g := range k.Gauges() {
+		used := fmt.Sprintf("%d (%.1f %%)", g.Used, 100*g.Occupancy)
+		if !g.Whole {
+			used = "at least " + used
+		}
+		rows = append(rows, []string{fmt.Sprint(g.Ctx), g.Cache.String(), fmt.Sprint(g.Cells), used, fmt.Sprint(g.Shared), fmt.Sprint(len(g.Sequences)),
+			fmt.Sprint(g.Layers), fmt.Sprint(g.CellBytes), kvBytes(g.CellBytes * int64(g.Cells)), fmt.Sprint(g.Block)})
+	}
+	if len(rows) == 1 {
+		out.line("no cache was seen: nothing was computed, or the model has none")
+		return
+	}
+	out.table(rows)
+}
+
+// plotRows is the height of a plot.
+const plotRows = 8
+
+// plot draws how many cells were in use.
+func (k *KV) plot(out *kvText, t *KVCache, width int) {
+	top := float64(t.Total)
+	most := slices.Max(t.Cells)
+	scale := ""
+	if top == 0 || most < top/10 { // else little of the height would be used
+		top, scale = max(most, 1), fmt.Sprintf(", of %d", t.Total)
+	}
+	unit := "cells"
+	if t.Block > 1 {
+		unit = fmt.Sprintf("cells in blocks of %d", t.Block)
+	}
+	label := len(strconv.FormatFloat(top, 'f', 0, 64))
+	columns := kvSquash(t.Cells, max(width-label-3, 10))
+	out.line("")
+	out.line("ctx %d, %s: %s in use%s", t.Ctx, t.Cache, unit, scale)
+	for row := plotRows; row >= 1; row-- {
+		var line strings.Builder
+		for _, v := range columns {
+			line.WriteString(kvBar(v/top*plotRows - float64(row-1)))
+		}
+		name := ""
+		if row == plotRows || row == plotRows/2 {
+			name = strconv.FormatFloat(top*float64(row)/plotRows, 'f', 0, 64)
+		}
+		out.line("%*s │%s", label, name, strings.TrimRight(line.String(), " "))
+	}
+	end := kvSeconds(k.Seconds)
+	out.line("%*s └%s", label, "0", strings.Repeat("─", len(columns)))
+	out.line("%*s  0%*s", label, "", len(columns)-1, end)
+}
+
+// kvBar is a column's piece of one line, full from 1 on.
+func kvBar(filled float64) string {
+	const eighths = " ▁▂▃▄▅▆▇█"
+	at := min(max(int(filled*8+0.5), 0), 8)
+	if at == 0 && filled > 0 {
+		at = 1
+	}
+	return string([]rune(eighths)[at])
+}
+
+// kvSquash makes at most n values of some, each the mean of its own.
+func kvSquash(values []float64, n int) []float64 {
+	if len(values) <= n {
+		return values
+	}
+	squashed := make([]float64, n)
+	for i := range squashed {
+		from, to := i*len(values)/n, (i+1)*len(values)/n
+		for _, v := range values[from:to] {
+			squashed[i] += v / float64(to-from)
+		}
+	}
+	return squashed
+}
+
+func (k *KV) writeSequences(out *kvText) {
+	rows := [][]string{{"ctx", "cache", "seq", "lives", "cells", "evicted", "why", "go on", "life p50", "max", "idle p50", "max"}}
+	for i := range k.Sequences {
+		s := &k.Sequences[i]
+		why, evicted := []string{}, int64(0)
+		for _, reason := range slices.Sorted(maps.Keys(s.Evicted)) {
+			why = append(why, fmt.Sprintf("%s %d", reason, s.Evicted[reason]))
+			evicted += s.Evicted[reason]
+		}
+		seq := fmt.Sprint(s.Seq)
+		if s.Seq < 0 {
+			seq = "?"
+		}
+		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells), fmt.Sprint(evicted), strings.Join(why, " "),
+			fmt.Sprint(s.Censored), kvMaybe(s.Lifetime.P50), kvMaybe(s.Lifetime.Max), kvMaybe(s.Idle.P50), kvMaybe(s.Idle.Max)})
+	}
+	out.table(rows)
+}
+
+func (k *KV) writeLayers(out *kvText) {
+	rows := [][]string{{"ctx", "cache", "layer", "kv", "bytes per cell", "cells written", "bytes written", "cells read", "bytes read"}}
+	for _, l := range k.Layers {
+		rows = append(rows, []string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), kvBytes(l.BytesWritten),
+			fmt.Sprint(l.Reads), kvBytes(l.BytesRead)})
+	}
+	out.table(rows)
+}
+
+func (k *KV) writeTimes(out *kvText) {
+	rows := [][]string{{"ctx", "cache", "from", "cells in use"}}
+	for _, t := range k.Timeline {
+		for i, cells := range t.Cells {
+			rows = append(rows, []string{fmt.Sprint(t.Ctx), t.Cache, kvSeconds(k.at(&t, i)), strconv.FormatFloat(cells, 'f', 1, 64)})
+		}
+	}
+	out.table(rows)
+}
+
+// at is when a part of the timeline begins.
+func (k *KV) at(t *KVCache, i int) float64 { return k.Seconds * float64(i) / float64(len(t.Cells)) }
+
+// WriteCSV writes one table: its first line names the columns, and what is not known is empty.
+func (k *KV) WriteCSV(w io.Writer, by KVBy) error {
+	out := csv.NewWriter(w)
+	switch by {
+	case KVByLayer:
+		out.Write([]string{"ctx", "cache", "layer", "kv", "cell_bytes", "writes", "reads", "bytes_written", "bytes_read"})
+		for _, l := range k.Layers {
+			out.Write([]string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), fmt.Sprint(l.Reads),
+				fmt.Sprint(l.BytesWritten), fmt.Sprint(l.BytesRead)})
+		}
+	case KVByTime:
+		out.Write([]string{"ctx", "cache", "seconds", "cells", "total_cells"})
+		for _, t := range k.Timeline {
+			for i, cells := range t.Cells {
+				out.Write([]string{fmt.Sprint(t.Ctx), t.Cache, kvFloat(k.at(&t, i)), kvFloat(cells), fmt.Sprint(t.Total)})
+			}
+		}
+	default:
+		k.csvSequences(out)
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func (k *KV) csvSequences(out *csv.Writer) {
+	out.Write([]string{"ctx", "cache", "seq_id", "lives", "cells", "seq_rm", "seq_keep", "clear", "overwrite", "censored", "found", "writes", "reads",
+		"lifetime_mean_s", "lifetime_p50_s", "lifetime_p90_s", "lifetime_max_s", "idle_mean_s", "idle_p50_s", "idle_p90_s", "idle_max_s"})
+	for i := range k.Sequences {
+		s := &k.Sequences[i]
+		row := []string{fmt.Sprint(s.Ctx), s.Cache, fmt.Sprint(s.Seq), fmt.Sprint(s.Lives), fmt.Sprint(s.Cells)}
+		if s.Seq < 0 {
+			row[2] = ""
+		}
+		for _, reason := range []string{"seq_rm", "seq_keep", "clear", "overwrite"} {
+			row = append(row, fmt.Sprint(s.Evicted[reason]))
+		}
+		row = append(row, fmt.Sprint(s.Censored), fmt.Sprint(s.Found), fmt.Sprint(s.Writes), fmt.Sprint(s.Reads))
+		for _, spread := range []*Spread{&s.Lifetime, &s.Idle} {
+			for _, v := range []*float64{spread.Mean, spread.P50, spread.P90, spread.Max} {
+				if v == nil {
+					row = append(row, "")
+				} else {
+					row = append(row, kvFloat(*v))
+				}
+			}
+		}
+		out.Write(row)
+	}
+}
+
+func kvFloat(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }
+
+func kvMaybe(seconds *float64) string {
+	if seconds == nil {
+		return "-"
+	}
+	return kvSeconds(*seconds)
+}
+
+// kvSeconds is a duration with three digits.
+func kvSeconds(s float64) string {
+	switch {
+	case s < 1e-3:
+		return strconv.FormatFloat(s*1e6, 'f', 1, 64) + " µs"
+	case s < 1:
+		return strconv.FormatFloat(s*1e3, 'f', 1, 64) + " ms"
+	case s < 600:
+		return strconv.FormatFloat(s, 'f', 2, 64) + " s"
+	}
+	return strconv.FormatFloat(s/60, 'f', 1, 64) + " min"
+}
+
+func kvBytes(n int64) string {
+	v, unit := float64(n), 0
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for v >= 1024 && unit < len(units)-1 {
+		v, unit = v/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[unit])
+}
