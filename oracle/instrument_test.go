@@ -209,7 +209,7 @@ func TestInstrumentRecipes(t *testing.T) {
 
 // TestInstrumentFormulas compares the library's formulas with resource's, on random shapes.
 func TestInstrumentFormulas(t *testing.T) {
-	program := testenv.InstrumentFLOPs(t)
+	program := testenv.InstrumentAsk(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var in strings.Builder
 	var ops []resource.Op
@@ -224,7 +224,7 @@ func TestInstrumentFormulas(t *testing.T) {
 			}
 		}
 	}
-	cmd := exec.Command(program)
+	cmd := exec.Command(program, "flops")
 	cmd.Stdin = strings.NewReader(in.String())
 	out, err := cmd.Output()
 	got := strings.Fields(string(out))
@@ -268,4 +268,41 @@ func randomOp(random *rand.Rand, name string) resource.Op {
 		}
 	}
 	return op
+}
+
+// TestInstrumentTexts: whatever bytes a program gives for a name, the line is JSON, and has the text that encoding/json makes of them.
+func TestInstrumentTexts(t *testing.T) {
+	program := testenv.InstrumentAsk(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	alphabet := []string{"a", "\"", "\\", "\n", "\x01", "\x7f", "\x80", "\xc3", "é", "\xe2\x82", "€", "\xed\xa0\x80", "😀", "\xf0\x9f", "\xff", "\u2028", "</script>"}
+	var texts []string
+	for range 2000 {
+		text := ""
+		for range random.IntN(15) {
+			text += alphabet[random.IntN(len(alphabet))]
+		}
+		texts = append(texts, text)
+	}
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	cmd := exec.Command(program, "texts", path)
+	cmd.Stdin = strings.NewReader(strings.Join(texts, "\x00") + "\x00")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(path)
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	if err != nil || len(lines) != 2+2*len(texts) {
+		t.Fatalf("%d lines: %v", len(lines), err)
+	}
+	for i, text := range texts {
+		event, _ := checkLine(t, lines[2+2*i])
+		quoted, err := json.Marshal(text)
+		var want string
+		if err == nil {
+			err = json.Unmarshal(quoted, &want)
+		}
+		if got := event.(*resource.ComponentEnd).ComponentType; err != nil || got != want {
+			t.Errorf("%q became %q, want %q (%v)", text, got, want, err)
+		}
+	}
 }

@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <time.h>
 
-static struct llama_resource_instr   own = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+static struct llama_resource_instr   own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static pthread_mutex_t               all_lock = PTHREAD_MUTEX_INITIALIZER; // taken before the lock of a file
 static struct llama_resource_instr * all;
 static pthread_once_t                once = PTHREAD_ONCE_INIT;

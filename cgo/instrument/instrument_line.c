@@ -52,6 +52,15 @@ static size_t character(const unsigned char * text) {
     return wrong ? 0 : n;
 }
 
+// plain returns how many bytes stand for themselves.
+static size_t plain(const unsigned char * text, const unsigned char * end) {
+    const unsigned char * at = text;
+    while (at < end && *at >= 0x20 && *at < 0x7f && *at != '"' && *at != '\\') {
+        at++;
+    }
+    return (size_t) (at - text);
+}
+
 static void escaped(struct llama_resource_instr * s, unsigned char c) {
     static const char hex[] = "0123456789abcdef";
     char u[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
@@ -70,7 +79,13 @@ void instr_quoted(struct llama_resource_instr * s, const char * text, size_t mos
     const unsigned char * end = at + strnlen((const char *) at, most);
     put(s, "\"", 1);
     while (at < end) {
-        size_t n = character(at);
+        size_t n = plain(at, end);
+        put(s, (const char *) at, n);
+        at += n;
+        if (at == end) {
+            break;
+        }
+        n = character(at);
         if (n > (size_t) (end - at)) {
             break; // cut off within a character
         }
@@ -112,18 +127,34 @@ void instr_text(struct llama_resource_instr * s, const char * key, const char * 
     instr_quoted(s, text, INSTR_TEXT);
 }
 
+// digits writes a number's digits to the end of a buffer and returns where they begin. least is how many there are at least.
+static char * digits(char * end, uint64_t value, int least) {
+    char * at = end;
+    while (value > 0 || end - at < least) {
+        *--at = (char) ('0' + value % 10);
+        value /= 10;
+    }
+    return at;
+}
+
+static void put_int(struct llama_resource_instr * s, int64_t value) {
+    char number[24], * end = number + sizeof(number);
+    char * at = digits(end, value < 0 ? 0 - (uint64_t) value : (uint64_t) value, 1);
+    if (value < 0) {
+        *--at = '-';
+    }
+    put(s, at, (size_t) (end - at));
+}
+
 void instr_int(struct llama_resource_instr * s, const char * key, int64_t value) {
-    char number[24];
-    snprintf(number, sizeof(number), "%" PRId64, value);
     instr_key(s, key);
-    instr_raw(s, number);
+    put_int(s, value);
 }
 
 void instr_uint(struct llama_resource_instr * s, const char * key, uint64_t value) {
-    char number[24];
-    snprintf(number, sizeof(number), "%" PRIu64, value);
+    char number[24], * end = number + sizeof(number), * at = digits(end, value, 1);
     instr_key(s, key);
-    instr_raw(s, number);
+    put(s, at, (size_t) (end - at));
 }
 
 void instr_hex(struct llama_resource_instr * s, const char * key, uint64_t value) {
@@ -134,25 +165,30 @@ void instr_hex(struct llama_resource_instr * s, const char * key, uint64_t value
 }
 
 void instr_shape(struct llama_resource_instr * s, const char * key, const struct llama_resource_tensor * t) {
-    char number[24];
     instr_key(s, key);
     for (int i = 0; i < t->n_dims && i < 4; i++) {
-        snprintf(number, sizeof(number), "%c%" PRId64, i == 0 ? '[' : ',', t->ne[i]);
-        instr_raw(s, number);
+        put(s, i == 0 ? "[" : ",", 1);
+        put_int(s, t->ne[i]);
     }
     instr_raw(s, t->n_dims > 0 ? "]" : "[]");
 }
 
 void instr_ratio(struct llama_resource_instr * s, const char * key, uint64_t numerator, uint64_t denominator) {
-    unsigned __int128 scaled = ((unsigned __int128) numerator * 1000000000 + denominator / 2) / denominator;
-    uint64_t whole = (uint64_t) (scaled / 1000000000), part = (uint64_t) (scaled % 1000000000);
-    char number[40];
-    int n = snprintf(number, sizeof(number), "%" PRIu64 ".%09" PRIu64, whole, part);
-    for (int decimals = 9; decimals > 2 && number[n - 1] == '0'; decimals--) {
-        number[--n] = 0;
+    uint64_t whole = numerator / denominator;
+    uint64_t part = (uint64_t) (((unsigned __int128) (numerator % denominator) * 1000000000 + denominator / 2) / denominator);
+    char number[40], * end = number + sizeof(number);
+    if (part == 1000000000) { // rounded up
+        whole++;
+        part = 0;
     }
+    char * at = digits(end, part, 9);
+    while (end - at > 2 && end[-1] == '0') {
+        end--;
+    }
+    *--at = '.';
+    at = digits(at, whole, 1);
     instr_key(s, key);
-    instr_raw(s, number);
+    put(s, at, (size_t) (end - at));
 }
 
 void instr_mib(struct llama_resource_instr * s, const char * key, uint64_t bytes) { instr_ratio(s, key, bytes, 1 << 20); }
@@ -162,14 +198,14 @@ void instr_mib(struct llama_resource_instr * s, const char * key, uint64_t bytes
 static void start(struct instr_call * c, enum instr_kind kind, const char * source) {
     struct llama_resource_instr * s = c->instr;
     int64_t unix_ns = (int64_t) c->mono_ns + s->unix_offset_ns;
-    char times[96];
     s->line = s->used;
     s->line_fault = INSTR_CAUSES;
     s->line_kind = kind;
     instr_raw(s, "{\"event\":\"");
     instr_raw(s, instr_kinds[kind]);
-    snprintf(times, sizeof(times), "\",\"timestamp\":\"%" PRId64 "\"", unix_ns / 1000);
-    instr_raw(s, times);
+    instr_raw(s, "\",\"timestamp\":\"");
+    put_int(s, unix_ns / 1000);
+    instr_raw(s, "\"");
     instr_int(s, "unix_ns", unix_ns);
     instr_uint(s, "mono_ns", c->mono_ns);
     instr_text(s, "session_id", s->session);

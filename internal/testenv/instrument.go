@@ -40,21 +40,21 @@ func Instrumented(t testing.TB, source string) (program, backends string) {
 	return program, filepath.Join(dist, "run")
 }
 
-// InstrumentFLOPs compiles cgo/instrument/test/flops.c and returns its path.
-func InstrumentFLOPs(t testing.TB) string {
+// InstrumentAsk compiles cgo/instrument/test/ask.c and returns its path.
+func InstrumentAsk(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join(Root(t), "cgo", "instrument")
 	sources, err := filepath.Glob(filepath.Join(folder, "*.c"))
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("no C in %s: %v", folder, err)
 	}
-	program := filepath.Join(t.TempDir(), "flops")
+	program := filepath.Join(t.TempDir(), "ask")
 	args := append([]string{
 		"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(NeedLlama(t), "usr", "include"), "-o", program,
-		filepath.Join(folder, "test", "flops.c"), "-pthread",
+		filepath.Join(folder, "test", "ask.c"), "-pthread",
 	}, sources...)
 	if out, err := exec.Command(NeedCC(t), args...).CombinedOutput(); err != nil {
-		t.Fatalf("compile flops.c: %v\n%s", err, out)
+		t.Fatalf("compile ask.c: %v\n%s", err, out)
 	}
 	return program
 }

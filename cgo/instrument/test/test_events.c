@@ -218,6 +218,23 @@ static void test_hostile(void) {
     free_lines(&l);
 }
 
+static void test_off(void) {
+    test_case("what is off evaluates no arguments");
+    int evaluated = 0;
+    LLAMA_RESOURCE_BEGIN_LAYER(evaluated++);
+    LLAMA_RESOURCE_BEGIN_SESSION((evaluated++, "s"));
+    LLAMA_RESOURCE_LOG_COMPONENT_HANDOFF((evaluated++, "a"), "b");
+    CHECK(evaluated == 0);
+    begin(LLAMA_RESOURCE_DETAILED);
+    LLAMA_RESOURCE_BEGIN_LAYER(evaluated++);
+    llama_resource_instr_disable(own());
+    LLAMA_RESOURCE_END_LAYER(evaluated++);
+    CHECK(evaluated == 1);
+    struct lines l = finish();
+    CHECK(count(&l, "layer_begin") == 1 && count(&l, "layer_end") == 0);
+    free_lines(&l);
+}
+
 static void test_control(void) {
     test_case("control");
     struct lines l;
@@ -280,6 +297,7 @@ int main(void) {
     test_ranges();
     test_memory();
     test_hostile();
+    test_off();
     test_control();
     return test_done();
 }
