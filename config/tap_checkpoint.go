@@ -9,6 +9,7 @@ import (
 type Checkpoint struct {
 	Every int    // tokens; 0: never
 	Path  string // of the checkpoint file; "": in the run directory
+	State bool   // llama.cpp's memory is kept too, so that nothing needs to be computed again
 }
 
 // ResumeNewest is the value of --tap-resume that stands for the newest run below --tap-out that did not end by itself.
@@ -24,6 +25,13 @@ func checkpointOptions() []option {
 			help: "where that is noted instead of activations.stream.ckpt.json in the run directory",
 			set:  func(t *Tap, s string) error { t.Checkpoint.Path = s; return nil },
 			get:  func(t *Tap) any { return text(t.Checkpoint.Path) }},
+		{name: "checkpoint-state", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleModifier, recorder: Activations,
+			help: "checkpoints hold llama.cpp's memory too, so that a run is gone on with at once; each costs the time and room of writing it (llamatap run, one prompt)",
+			set: func(t *Tap, s string) (err error) {
+				t.Checkpoint.State, err = parseSwitch("checkpoint-state", s)
+				return err
+			},
+			get: func(t *Tap) any { return onOff(t.Checkpoint.State) }},
 		{name: "resume", form: "[=RUNDIR|FILE]", bare: ResumeNewest, follows: isNoFlag, role: roleRun,
 			help: "go on with a run that was interrupted, by its directory or its checkpoint file; alone it is the newest such one below --tap-out. " +
 				"Without other arguments those of that run are taken (llamatap run only)",
@@ -54,6 +62,8 @@ func (t *Tap) checkCheckpoint() error {
 	switch {
 	case t.Checkpoint.Path != "" && t.Checkpoint.Every == 0:
 		return fmt.Errorf("%s names a file for checkpoints, and there are none: add --tap-checkpoint-every N", t.origins["checkpoint-path"].where)
+	case t.Checkpoint.State && t.Checkpoint.Every == 0:
+		return fmt.Errorf("%s is about checkpoints, and there are none: add --tap-checkpoint-every N", t.origins["checkpoint-state"].where)
 	case t.Checkpoint.Every == 0:
 		return nil
 	case t.Overflow == OverflowDrop:

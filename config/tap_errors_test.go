@@ -34,6 +34,8 @@ func TestErrors(t *testing.T) {
 		{"segment in time", "--tap-layers 1 --tap-segment 10ms", world{},
 			`--tap-segment: segment "10ms": write a time of at least a second such as 90s, 30m or 1h, or a size such as 512M or 1G`},
 		{"no interval", "--tap-layers 1 --tap-checkpoint-every 0", world{}, `--tap-checkpoint-every: checkpoint interval "0": write a number of tokens above 0`},
+		{"a state alone", "--tap-layers 1 --tap-checkpoint-state", world{},
+			`--tap-checkpoint-state is about checkpoints, and there are none: add --tap-checkpoint-every N`},
 		{"a path alone", "--tap-layers 1 --tap-checkpoint-path a", world{},
 			`--tap-checkpoint-path names a file for checkpoints, and there are none: add --tap-checkpoint-every N`},
 		{"checkpoints of drops", "--tap-layers 1 --tap-checkpoint-every 9 --tap-overflow drop", world{},
@@ -136,7 +138,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
-		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync, checkpoint_every, checkpoint_path, resume, sink"
+		"throughput, workers, out, on_failure, segment, max_disk, min_free, redact, sync, checkpoint_every, checkpoint_path, checkpoint_state, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -91,7 +91,14 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
 	}
 	if before != nil {
-		o.Begin = func(kept *stream.Kept) (session.Start, error) { return beginAgain(cfg, recorders, kept, o.Command) }
+		run := before.checkpoint.Run.Dir
+		o.Begin = func(kept *stream.Kept) (session.Start, error) {
+			return beginAgain(cfg, recorders, kept, run, o.Command)
+		}
+	} else if recorders.Checkpoint.State {
+		if o.StateFolder, err = keepState(cfg, recorders, o.Command); err != nil {
+			return err
+		}
 	}
 	if recorders.Sink == "-" {
 		if cfg.PromptsFile == "" || cfg.ResultsFile == "" {
@@ -110,6 +117,9 @@ func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	if tap.Sink == "-" {
 		return exitStatus{Code: 2, Err: errOwnOutput}
 	}
+	if tap.Checkpoint.State {
+		return exitStatus{Code: 2, Err: fmt.Errorf("--tap-checkpoint-state: the memory of %s is not kept; only that of llamatap run is: leave the flag out", args[0])}
+	}
 	if tap.Resume != "" {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--tap-resume: a recording of %s cannot be gone on with; only one of llamatap run can, and others are read as far as they came", args[0])}
 	}
@@ -122,7 +132,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	}
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
-		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
+		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: os.Stderr,
 	})
 	if errors.Is(err, session.ErrSelection) {

@@ -4,9 +4,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -14,24 +18,98 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/session"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
 // beginAgain decides where the program of a run that is gone on with begins, and tells it.
-func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, program *exec.Cmd) (session.Start, error) {
-	if cfg.PromptsFile == "" || cfg.ResultsFile == "" {
+func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string, program *exec.Cmd) (session.Start, error) {
+	if cfg.PromptsFile != "" && cfg.ResultsFile != "" {
+		done, tokens := answered(cfg, tap, kept)
+		return session.Start{Tokens: tokens, Idle: true}, tell(program, doneVariable, done)
+	}
+	if !tap.Checkpoint.State {
 		return session.Start{}, nil
 	}
-	done, tokens := answered(cfg, tap, kept)
-	text, err := json.Marshal(done)
-	if err != nil {
+	if err := checkState(cfg); err != nil {
 		return session.Start{}, err
+	}
+	folder := filepath.Join(run, rundir.StateFolder)
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return session.Start{}, fmt.Errorf("--tap-checkpoint-state: %w", err)
+	}
+	state := latestState(folder, tap, kept)
+	state.Every = tap.Checkpoint.Every
+	return session.Start{Tokens: state.From}, tell(program, stateVariable, state)
+}
+
+// tell puts something into a program's environment.
+func tell(program *exec.Cmd, variable string, what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return err
 	}
 	if program.Env == nil {
 		program.Env = os.Environ()
 	}
-	program.Env = append(program.Env, fmt.Sprintf("%s=%s", doneVariable, text))
-	return session.Start{Tokens: tokens, Idle: true}, nil
+	program.Env = append(program.Env, fmt.Sprintf("%s=%s", variable, text))
+	return nil
+}
+
+// checkState refuses to keep the state of what cannot be gone on with from it. More is refused when the model is known.
+func checkState(cfg *config.Run) error {
+	switch {
+	case cfg.PromptsFile != "":
+		return exitStatus{Code: 2, Err: errors.New("--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not computed again without it")}
+	case cfg.Embeddings.Embeddings:
+		return exitStatus{Code: 2, Err: errors.New("--tap-checkpoint-state is for generated text: leave it or --embeddings out")}
+	}
+	return nil
+}
+
+// keepState lets a new run keep its state. Its folder is one of its own until there is a run directory, into which it is moved.
+func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder string, err error) {
+	if err := checkState(cfg); err != nil {
+		return "", err
+	}
+	out, err := filepath.Abs(tap.Out)
+	if err == nil {
+		err = os.MkdirAll(out, 0o700)
+	}
+	if err == nil {
+		folder, err = os.MkdirTemp(out, ".state-")
+	}
+	if err != nil {
+		return "", fmt.Errorf("--tap-checkpoint-state: %w; choose another folder with --tap-out", err)
+	}
+	return folder, tell(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every})
+}
+
+// latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the beginning.
+func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State {
+	state := runner.State{Folder: folder}
+	var rows []llama.Token
+	for it := range kept.Items() {
+		if e := it.Execution; e != nil && e.Phase != ggmlhooks.PhaseSetup {
+			for _, row := range e.Rows {
+				rows = append(rows, llama.Token(row.Token))
+			}
+		}
+	}
+	for _, tokens := range rundir.States(folder) {
+		if tokens > int64(len(rows)) || !session.Reachable(tap, tokens) {
+			continue
+		}
+		m, err := runner.ReadMoment(folder, tokens)
+		if err != nil || m.Prompt < 0 || m.Prompt > len(rows) || !slices.Equal(rows[m.Prompt:tokens], m.Chosen[:len(m.Chosen)-1]) {
+			continue // an older one may do
+		}
+		var digest runner.PromptDigest
+		digest.Add(rows[:m.Prompt])
+		state.From, state.Prompt = tokens, digest.Sum()
+		return state
+	}
+	return state
 }
 
 // answered finds how many prompts of a file need not be computed again: those whose results are in the results file and whose tensors are

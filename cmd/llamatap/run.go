@@ -70,7 +70,7 @@ func runRun(args []string) error {
 }
 
 // shortForms are the flags of checkpoints, which llamatap run takes without tap-, too.
-var shortForms = []string{"checkpoint-every", "checkpoint-path", "resume"}
+var shortForms = []string{"checkpoint-every", "checkpoint-path", "checkpoint-state", "resume"}
 
 // lengthen writes the short forms out.
 func lengthen(args []string) []string {
@@ -169,7 +169,7 @@ func runModel(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Config: cfg, State: repeatState(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	})
 	if result.Finish != "" {
@@ -214,6 +214,18 @@ func repeatDone() *runner.Done {
 		return nil
 	}
 	return &done
+}
+
+// stateVariable is how the collector tells the model's process where its state is kept, as a runner.State.
+const stateVariable = "LLAMATAP_REPEAT_STATE"
+
+// repeatState is what the collector told this process, or nil.
+func repeatState() *runner.State {
+	var state runner.State
+	if json.Unmarshal([]byte(os.Getenv(stateVariable)), &state) != nil {
+		return nil
+	}
+	return &state
 }
 
 // runPrompts is runModel for a file of prompts. Results on a terminal leave no room for a bar.

@@ -26,6 +26,8 @@ type before struct {
 	kept  *stream.Kept
 	start Start
 	done  bool // what comes before the start was taken in
+	// prompt and generated are the tokens of that, which this process does not compute.
+	prompt, generated int64
 }
 
 // examine looks at what there is of the run that is gone on with.
@@ -106,6 +108,8 @@ func (s *sink) catchUp() error {
 	if c.told != b.start.Tokens {
 		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.told)
 	}
+	rows := s.recorder.Use().Rows
+	b.prompt, b.generated = rows[ggmlhooks.PhasePrefill], rows[ggmlhooks.PhaseDecode]
 	if b.start.Idle {
 		return c.forget(-1)
 	}

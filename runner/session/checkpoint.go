@@ -26,6 +26,7 @@ type Repeat struct {
 // beside it, one checkpoint at a time.
 type checkpoints struct {
 	path    string // "": none are made
+	states  string // folder of the states that the program keeps
 	every   int64
 	stamp   rundir.Checkpoint // what is the same in all of them
 	fresh   []rundir.TokenRecord
@@ -47,6 +48,7 @@ func (c *checkpoints) begin(s *sink, g *segment, before *rundir.Checkpoint) erro
 	if c.path == "" {
 		c.path = filepath.Join(dir, StreamName+rundir.CheckpointSuffix)
 	}
+	c.states = filepath.Join(dir, rundir.StateFolder)
 	c.stamp.Metadata.StartTime = rundir.Seconds(s.started)
 	if before != nil {
 		c.stamp.Metadata.StartTime, c.stamp.Metadata.ResumeCount = before.Metadata.StartTime, before.Metadata.ResumeCount+1
@@ -69,7 +71,7 @@ func Settings(t *config.Tap) map[string]any {
 	settings := map[string]any{}
 	for key, s := range t.Echo().Settings {
 		switch key {
-		case "out", "resume", "checkpoint_every", "checkpoint_path", "sync", "on_failure", "max_disk", "min_free", "workers", "throughput", "config", "sink":
+		case "out", "resume", "checkpoint_every", "checkpoint_path", "checkpoint_state", "sync", "on_failure", "max_disk", "min_free", "workers", "throughput", "config", "sink":
 			continue // they change nothing of what is recorded
 		}
 		var plain any // as reading the file gives it
@@ -143,7 +145,22 @@ func (c *checkpoints) put(mark stream.Mark, next rundir.Checkpoint) error {
 	}
 	now := rundir.Seconds(time.Now())
 	next.Run.Synced, next.LastCheckpointTime, next.Metadata.UpdatedAt = synced, now, now
-	return next.Write(c.path)
+	if err := next.Write(c.path); err != nil {
+		return err
+	}
+	c.prune(next.TotalTokens)
+	return nil
+}
+
+// prune removes the states that nobody goes on from any more: a later one has all of its tokens on the disk.
+func (c *checkpoints) prune(tokens int64) {
+	held := false
+	for _, n := range rundir.States(c.states) {
+		if held {
+			rundir.RemoveState(c.states, n) // another time, if not now
+		}
+		held = held || n <= tokens
+	}
 }
 
 // last makes the checkpoint of a run that ends, while its stream can still be synced, unless nothing is new.
@@ -169,5 +186,13 @@ func (c *checkpoints) last(w *stream.Writer, changed bool) error {
 func (c *checkpoints) drop() {
 	if c.path != "" {
 		os.Remove(c.path)
+		os.RemoveAll(c.states)
+	}
+}
+
+// dropStates removes the folder of a program that recorded nothing.
+func (s *sink) dropStates() {
+	if s.o.StateFolder != "" && s.dir == nil {
+		os.RemoveAll(s.o.StateFolder)
 	}
 }

@@ -42,6 +42,8 @@ type Options struct {
 	// Begin, unless it is nil, says where the program of the run to go on with begins, by what is kept of it, and lets Command begin there.
 	// It is called before the process is started. Without it that is the beginning.
 	Begin func(kept *stream.Kept) (Start, error)
+	// StateFolder is where the program of a new run keeps its state; it is moved into the run directory. "": it keeps none.
+	StateFolder string
 	// Summary is where the short summary goes; nil: nowhere.
 	Summary io.Writer
 }
@@ -95,6 +97,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	debug.SetMemoryLimit(budget.heap)
 	s := newSink(o, region, budget)
 	s.goOnWith(before)
+	defer s.dropStates()
 	if s.feed, err = newFeed(o.Tap.Sink); err != nil {
 		return Result{}, err
 	}

@@ -5,6 +5,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -210,8 +211,10 @@ func (s *sink) openDir(model rundir.Model) (err error) {
 	if s.o.Resume != nil {
 		return s.resume()
 	}
-	s.dir, err = rundir.Create(s.o.Tap.Out, model.ID, s.started)
-	return err
+	if s.dir, err = rundir.Create(s.o.Tap.Out, model.ID, s.started); err != nil || s.o.StateFolder == "" {
+		return err
+	}
+	return os.Rename(s.o.StateFolder, filepath.Join(s.dir.Path(), rundir.StateFolder))
 }
 
 // Graph passes a description on, and keeps it until it is known whether every tensor glob names something.

@@ -17,10 +17,11 @@ import (
 // Summary is what a run did, in a few figures. All are measured.
 type Summary struct {
 	Prompt, Generated int64
-	PrefillNS         int64 // time in prompt graphs
-	DecodeNS          int64 // time in graphs that made one token each
-	WallNS            int64 // first graph entry to last graph end
-	Tensors           bool  // were asked for, or captured by a command
+	Before            struct{ Prompt, Generated int64 } // of these, that this process did not compute: the run is gone on with
+	PrefillNS         int64                             // time in prompt graphs
+	DecodeNS          int64                             // time in graphs that made one token each
+	WallNS            int64                             // first graph entry to last graph end
+	Tensors           bool                              // were asked for, or captured by a command
 	Packets           uint64
 	SourceBytes       uint64 // taken from tensors
 	RawBytes          uint64 // of the same in the stored element type
@@ -43,7 +44,7 @@ func (s *sink) summary() Summary {
 		return Summary{}
 	}
 	use, stats, written := s.recorder.Use(), s.stats(), s.written()
-	return Summary{
+	summary := Summary{
 		Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
 		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode], WallNS: use.LastNS - use.FirstNS,
 		Tensors: s.o.Tap.Records(config.Activations) || written.Packets > 0,
@@ -51,6 +52,10 @@ func (s *sink) summary() Summary {
 		Beside: s.beside(), OwnNS: int64(stats.Own()), WaitNS: int64(stats.WaitNS), Want: s.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
 	}
+	if s.before != nil {
+		summary.Before.Prompt, summary.Before.Generated = s.before.prompt, s.before.generated
+	}
+	return summary
 }
 
 // lost is what the tap has lost while it was recorded.
@@ -66,8 +71,9 @@ func (s Summary) Write(out io.Writer, dir string) {
 	if dir == "" {
 		return // remarks tell why
 	}
-	tokens := s.Prompt + s.Generated
-	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(s.Prompt, s.PrefillNS), s.Generated, rate(s.Generated, s.DecodeNS))
+	prompt, generated := s.Prompt-s.Before.Prompt, s.Generated-s.Before.Generated
+	tokens := prompt + generated
+	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(prompt, s.PrefillNS), s.Generated, rate(generated, s.DecodeNS))
 	if s.Tensors {
 		fmt.Fprintf(out, "          captured  %d tensors, %s, stored as %s%s, %s\n",
 			s.Packets, size(s.SourceBytes), size(s.StoredBytes), s.ratios(), lost(s.Lost))
