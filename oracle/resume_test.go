@@ -41,18 +41,19 @@ type whole struct {
 	text   string
 	stream []byte
 	c      *capture
+	state  bool // is kept
 }
 
 func resumeArgs(args []string, tokens int) []string {
 	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--checkpoint-every", "3", "-t", "1", "-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
 }
 
-// TestResume kills runs at random moments, by every kind of death, and demands that each, gone on with, leaves the text, the stream and
-// the tokens of a run that was not interrupted.
+// TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a beginning, and, gone on with, leaves the text,
+// the stream and the tokens of a run that was not interrupted.
 func TestResume(t *testing.T) {
-	rounds, tokens := 21, 24
+	rounds, tokens := 30, 24
 	if nightly() {
-		rounds, tokens = 208, 64
+		rounds, tokens = 312, 64
 	}
 	baselines := map[string]*whole{}
 	killed := 0
@@ -69,7 +70,12 @@ func TestResume(t *testing.T) {
 			}
 		}
 		t.Run(fmt.Sprintf("%d %s", i, c.name), func(t *testing.T) {
-			if interrupted(t, baselines[c.name], args, i) {
+			r := rand.New(rand.NewPCG(uint64(i), 99))
+			places := make([]int, 1+i%5/4)
+			for d := range places {
+				places[d] = r.IntN(len(baselines[c.name].text))
+			}
+			if interrupted(t, baselines[c.name], args, i, places...) {
 				killed++
 			}
 		})
@@ -79,20 +85,55 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// interrupted kills a run once or more, goes on with it, and compares. It tells whether the run was killed before its end.
-func interrupted(t *testing.T, want *whole, args []string, round int) bool {
+// TestResumeEveryToken kills a run of 64 tokens at every token, with every sampler, and with its state kept where that can be.
+func TestResumeEveryToken(t *testing.T) {
+	if !nightly() {
+		t.Skip("the nightly target kills a run with every sampler at every token")
+	}
+	const tokens = 64
+	for _, c := range resumable {
+		for _, state := range []bool{false, true} {
+			args := resumeArgs(c.args, tokens)
+			if state {
+				if args = append(args, "--checkpoint-state"); slices.Contains([]string{"mirostat", "mirostat 2", "adaptive-p"}, c.name) {
+					continue
+				}
+			}
+			o := llamatap(t, args...).good(t)
+			w := &whole{text: o.stdout, c: o.capture(t), state: state}
+			w.stream = content(t, filepath.Join(w.c.dir, "activations.stream"))
+			killed, at := 0, 0
+			for _, token := range w.c.tokens {
+				if token.Phase != "decode" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, state %v, token %d", c.name, state, token.Index), func(t *testing.T) {
+					if interrupted(t, w, args, int(token.Index), at) {
+						killed++
+					}
+				})
+				at = min(at+len(token.Text), len(w.text))
+			}
+			if killed < tokens/2 && len(w.c.tokens) > tokens/2 {
+				t.Errorf("%s: %d runs were interrupted: the others were faster", c.name, killed)
+			}
+		}
+	}
+}
+
+// interrupted kills a run when its text has the lengths that places tell, goes on with it each time, and compares. It tells whether the run
+// was killed before its end.
+func interrupted(t *testing.T, want *whole, args []string, round int, places ...int) bool {
 	out := t.TempDir()
-	r := rand.New(rand.NewPCG(uint64(round), 99))
-	deaths := 1 + round%5/4
-	for death := range deaths {
+	for death, place := range places {
 		if death > 0 {
 			args = []string{"run", "--resume", dirOf(t, out)}
 		}
-		killWhen(t, out, args, r.IntN(len(want.text)), (round+death)%3)
+		killWhen(t, out, args, place, (round+death)%3)
 		if len(runDirs(t, out)) == 0 || !resumes(t, out) {
 			return false // it ended, or nothing was recorded yet
 		}
-		if death == 0 && (nightly() || round%4 == 1) {
+		if death == 0 {
 			repairs(t, dirOf(t, out), want)
 		}
 	}
@@ -109,7 +150,11 @@ func interrupted(t *testing.T, want *whole, args []string, round int) bool {
 	}) {
 		t.Error("the tokens are not those of a run without interruption")
 	}
-	samePackets(t, c, want.c)
+	if want.state { // the program may have begun in the middle, where its graphs have other numbers
+		sameRun(t, c, want.c)
+	} else {
+		samePackets(t, c, want.c)
+	}
 	if c.meta.Resumed == nil || c.meta.Resumed.Count < 1 || c.meta.Lossy {
 		t.Errorf("metadata: %+v, lossy %v", c.meta.Resumed, c.meta.Lossy)
 	}
