@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -75,6 +76,9 @@ func sumMemory(path string) (size int64, crc uint32, err error) {
 	size, err = io.Copy(sum, file)
 	return size, sum.Sum32(), err
 }
+
+// maxStates is how many there may be. Each waits there until what was recorded up to it is on the disk and a later one is.
+const maxStates = 4
 
 // states keeps moments of a run. Without a State it does nothing.
 type states struct {
@@ -146,7 +150,7 @@ func (s *states) turn(r *run, token llama.Token) {
 		return
 	}
 	s.chosen = append(s.chosen, token)
-	if int64(r.pos)-s.saved < s.every || r.result.Shifts > 0 {
+	if int64(r.pos)-s.saved < s.every || r.result.Shifts > 0 || len(rundir.States(s.path())) >= maxStates {
 		return
 	}
 	if err := s.save(r); err != nil {
@@ -163,6 +167,9 @@ func (s *states) save(r *run) error {
 	err := s.place(memory, func(path string) (err error) {
 		if err = r.llama.SaveState(path, nil); err == nil {
 			m.Size, m.CRC, err = sumMemory(path)
+		}
+		if err == nil && room(path) < m.Size {
+			err = fmt.Errorf("%w: less room would be left than the %d bytes that it takes, and the recording needs some", syscall.ENOSPC, m.Size)
 		}
 		return err
 	})

@@ -1,0 +1,16 @@
+package runner
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// room is how many bytes the file system of path has left.
+func room(path string) int64 {
+	var s unix.Statfs_t
+	if unix.Statfs(path, &s) != nil {
+		return math.MaxInt64
+	}
+	return int64(s.Bavail) * s.Bsize
+}
