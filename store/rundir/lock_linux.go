@@ -2,6 +2,8 @@ package rundir
 
 import (
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,4 +23,32 @@ func (d *Dir) take() error {
 	}
 	d.lock = file
 	return nil
+}
+
+// InUse tells whether a process is writing the run directory: whether somebody holds its lock. It looks at the kernel's list of locks and
+// takes none, so that it is in nobody's way. known is false where that list cannot be read.
+//
+// The list names the inode by the file system's own device number, which is not always stat's (overlayfs, btrfs): only the inode is compared.
+func InUse(path string) (held, known bool) {
+	var stat unix.Stat_t
+	if unix.Stat(path, &stat) != nil {
+		return false, true
+	}
+	list, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return false, false
+	}
+	return locked(string(list), stat.Ino), true
+}
+
+// locked finds an inode in the kernel's list of locks. A line: "1: FLOCK  ADVISORY  WRITE 4711 fe:00:10118248 0 EOF".
+func locked(list string, inode uint64) bool {
+	want := ":" + strconv.FormatUint(inode, 10)
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) >= 6 && fields[1] == "FLOCK" && fields[3] == "WRITE" && strings.HasSuffix(fields[5], want) {
+			return true
+		}
+	}
+	return false
 }
