@@ -1,0 +1,184 @@
+package resources
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The tables that a report can be written as.
+const (
+	ByCell      = "cell" // phase, layer, component and op: what the other tables of costs add up
+	ByPhase     = "phase"
+	ByComponent = "component"
+	ByLayer     = "layer"
+	ByOp        = "op"
+	ByTensor    = "tensor"
+	ByToken     = "token"
+)
+
+// Tables lists them.
+var Tables = []string{ByCell, ByPhase, ByComponent, ByLayer, ByOp, ByTensor, ByToken}
+
+var figureColumns = []string{"events", "nodes", "ns", "share", "flops", "bytes_read", "bytes_written", "gflops_per_s", "gb_per_s", "roofline_share",
+	"events_without_time", "ops_without_flops", "ops_without_bytes"}
+
+// WriteCSV writes one table of the report, of [Tables]. A figure that is not known is an empty cell.
+func (r *Report) WriteCSV(w io.Writer, by string) error {
+	out := csv.NewWriter(w)
+	write := func(f *Figures, cells ...string) { out.Write(append(cells, f.cells()...)) }
+	head := func(names ...string) { out.Write(append(names, figureColumns...)) }
+	switch by {
+	case ByCell:
+		head("phase", "layer", "component", "operation")
+		for _, cell := range r.cells() {
+			f := r.figures(r.sum.Cells[cell])
+			write(&f, cell.Phase, layerCell(cell.Layer), cell.Component, cell.Op)
+		}
+	case ByPhase:
+		head("phase", "graphs", "tokens", "tokens_per_s")
+		for i := range r.Phases {
+			p := &r.Phases[i]
+			write(&p.Figures, p.Phase, integer(&p.Graphs), integer(&p.Tokens), decimal(p.TokensPerS))
+		}
+	case ByComponent:
+		head("component")
+		for i := range r.Components {
+			write(&r.Components[i].Figures, r.Components[i].Component)
+		}
+	case ByLayer:
+		head("layer", "attention_ns", "mlp_ns")
+		for i := range r.Layers {
+			l := &r.Layers[i]
+			write(&l.Figures, layerCell(l.Layer), mapped(l.ByComponent, componentAttention), mapped(l.ByComponent, componentMLP))
+		}
+	case ByOp:
+		head("operation")
+		for i := range r.Ops {
+			write(&r.Ops[i].Figures, r.Ops[i].Op)
+		}
+	case ByTensor:
+		head("operation", "name")
+		for i := range r.Top {
+			write(&r.Top[i].Figures, r.Top[i].Op, r.Top[i].Name)
+		}
+	case ByToken:
+		WriteTokenHead(out)
+		for _, row := range r.Tokens {
+			WriteToken(out, row)
+		}
+	default:
+		return noTable(by)
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func (r *Report) cells() []Cell {
+	return slices.SortedFunc(maps.Keys(r.sum.Cells), func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Op, b.Op))
+	})
+}
+
+// WriteTokenHead writes the names of the columns of a table of tokens.
+func WriteTokenHead(out *csv.Writer) error {
+	return out.Write([]string{"token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns", "graph_tokens", "graph_ns",
+		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written"})
+}
+
+// WriteToken writes a row of it.
+func WriteToken(out *csv.Writer, t *TokenRow) error {
+	text := ""
+	if t.Text != nil {
+		text = *t.Text
+	}
+	return out.Write([]string{integer(&t.Index), integer(&t.Token), text, integer(t.Ctx), integer(t.Seq), integer(&t.Pos), integer(&t.Exec), integer(t.LatencyNS),
+		integer(t.GraphTokens), integer(t.GraphNS), integer(t.AttentionNS), integer(t.MLPNS), integer(t.FLOPs), integer(t.BytesRead), integer(t.Written)})
+}
+
+func (f *Figures) cells() []string {
+	return []string{integer(&f.Events), integer(&f.Nodes), integer(f.NS), decimal(f.Share), integer(f.FLOPs), integer(f.Read), integer(f.Written), decimal(f.GFLOPsPerS),
+		decimal(f.GBPerS), decimal(f.Roofline), integer(&f.Untimed), integer(&f.NoFLOPs), integer(&f.NoBytes)}
+}
+
+// layerCell leaves the cell empty for what belongs to no layer.
+func layerCell(layer int) string {
+	if layer < 0 {
+		return ""
+	}
+	return strconv.Itoa(layer)
+}
+
+func mapped(by map[string]int64, key string) string {
+	if ns, ok := by[key]; ok {
+		return integer(&ns)
+	}
+	return ""
+}
+
+func integer[T int | int32 | int64 | uint32 | uint64](n *T) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+func decimal(x *float64) string {
+	if x == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*x, 'g', 6, 64)
+}
+
+// CellRow is the costs of one phase, layer, component and op.
+type CellRow struct {
+	Phase     string `json:"phase"`
+	Layer     int    `json:"layer"`
+	Component string `json:"component"`
+	Op        string `json:"operation"`
+	Figures
+}
+
+// EachRow calls do with every row of one table, of [Tables].
+func (r *Report) EachRow(by string, do func(row any) error) error {
+	switch by {
+	case ByCell:
+		for _, c := range r.cells() {
+			if err := do(CellRow{c.Phase, c.Layer, c.Component, c.Op, r.figures(r.sum.Cells[c])}); err != nil {
+				return err
+			}
+		}
+		return nil
+	case ByPhase:
+		return eachOf(r.Phases, do)
+	case ByComponent:
+		return eachOf(r.Components, do)
+	case ByLayer:
+		return eachOf(r.Layers, do)
+	case ByOp:
+		return eachOf(r.Ops, do)
+	case ByTensor:
+		return eachOf(r.Top, do)
+	case ByToken:
+		return eachOf(r.Tokens, do)
+	}
+	return noTable(by)
+}
+
+func eachOf[T any](rows []T, do func(row any) error) error {
+	for _, row := range rows {
+		if err := do(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noTable(by string) error {
+	return fmt.Errorf("there is no table by %.40q: use %s", by, strings.Join(Tables, ", "))
+}

@@ -1,0 +1,78 @@
+package resources
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+// Memory is what ggml's backends allocated. MINIMAL tells of large allocations only, and of no frees; LiveBytes counts all the same.
+type Memory struct {
+	Allocations, Frees int64
+	Live, Peak         int64   // bytes that were allocated and not freed, at the newest event and at most
+	Total              *Totals // as the end of the session says it; nil while it goes on
+
+	types map[string]*MemoryType
+}
+
+// Totals are of all allocations of a session.
+type Totals struct {
+	Peak      uint64 `json:"peak_bytes"`
+	Allocated uint64 `json:"allocated_bytes"`
+	Freed     uint64 `json:"freed_bytes"`
+}
+
+// MemoryType is what was allocated and freed of one type of memory, as far as it was told of.
+type MemoryType struct {
+	Type        string `json:"memory_type"`
+	Allocations int64  `json:"allocations"`
+	Allocated   int64  `json:"allocated_bytes"`
+	Freed       int64  `json:"freed_bytes"`
+}
+
+// maxMemoryTypes bounds the different types of memory; there are three.
+const maxMemoryTypes = 64
+
+func (m *Memory) of(name string) *MemoryType {
+	t := m.types[name]
+	if t == nil {
+		t = &MemoryType{Type: name}
+		if len(m.types) < maxMemoryTypes {
+			m.types[name] = t
+		}
+	}
+	return t
+}
+
+func (m *Memory) allocate(e *resource.Allocation) {
+	m.Allocations++
+	m.live(e.LiveBytes)
+	t := m.of(e.MemoryType)
+	t.Allocations++
+	t.Allocated += int64(e.AllocationBytes)
+}
+
+func (m *Memory) free(e *resource.Deallocation) {
+	m.Frees++
+	m.live(e.LiveBytes)
+	m.of(e.MemoryType).Freed += int64(e.AllocationBytes)
+}
+
+func (m *Memory) live(n uint64) {
+	m.Live = int64(n)
+	m.Peak = max(m.Peak, m.Live)
+}
+
+func (m *Memory) total(e *resource.Summary) {
+	m.Total = &Totals{Peak: e.PeakLiveBytes, Allocated: e.AllocatedBytes, Freed: e.FreedBytes}
+	m.Peak = max(m.Peak, int64(e.PeakLiveBytes))
+}
+
+// Types lists the types of memory, the largest first.
+func (m *Memory) Types() []*MemoryType {
+	return slices.SortedFunc(maps.Values(m.types), func(a, b *MemoryType) int {
+		return cmp.Or(cmp.Compare(b.Allocated, a.Allocated), cmp.Compare(a.Type, b.Type))
+	})
+}

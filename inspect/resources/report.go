@@ -1,0 +1,376 @@
+package resources
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Report is what the events of a run sum up to. A figure that was not measured, or is not known of all that it would be of, is absent.
+type Report struct {
+	Path       string             `json:"path"`
+	State      string             `json:"state"` // sealed, running, cut off; a file by itself: file
+	Model      string             `json:"model,omitempty"`
+	Levels     []string           `json:"levels"` // in the order in which they held
+	Sessions   int64              `json:"sessions"`
+	Lines      int64              `json:"lines"`
+	Events     map[string]int64   `json:"events"`
+	BadLines   int64              `json:"bad_lines"`
+	Bad        []BadLine          `json:"bad,omitempty"`              // the first of them
+	Unfinished int                `json:"unfinished_bytes,omitempty"` // of a last line without its end
+	Losses     []Loss             `json:"losses"`
+	Roofline   *resource.Roofline `json:"roofline,omitempty"`
+	Retracted  []Retracted        `json:"retracted,omitempty"`
+
+	// GraphNS is the time in graphs that was measured; CoveredNS how much of it was timed inside of them, by component or op.
+	GraphNS   int64    `json:"graph_ns"`
+	CoveredNS int64    `json:"covered_ns"`
+	Coverage  *float64 `json:"coverage,omitempty"`
+	LookingNS int64    `json:"looking_ns"` // what timing cost the model, measured; it lies within GraphNS
+
+	Phases     []PhaseRow     `json:"phases"`
+	Components []ComponentRow `json:"components"`
+	Layers     []LayerRow     `json:"layers"`
+	Ops        []OpRow        `json:"ops"`
+	Top        []TopRow       `json:"top"`
+	Latency    *LatencyRow    `json:"latency,omitempty"`
+	Tokens     []*TokenRow    `json:"tokens"`
+	TokensMore int64          `json:"tokens_left_out,omitempty"` // rows beyond the bound of memory
+	Caches     []*CacheRow    `json:"kv"`
+	Memory     MemoryRow      `json:"memory"`
+	Routed     int64          `json:"expert_routings,omitempty"`
+
+	sum *Sum
+}
+
+// Loss is events that are not in the log.
+type Loss struct {
+	Kind  string `json:"kind"`
+	Cause string `json:"cause"`
+	Count uint64 `json:"count"`
+}
+
+// Figures are what a row was added up from.
+type Figures struct {
+	Events  int64    `json:"events"`
+	Nodes   int64    `json:"nodes"`
+	NS      *int64   `json:"ns,omitempty"`
+	Share   *float64 `json:"share,omitempty"` // of the time in graphs
+	FLOPs   *int64   `json:"flops,omitempty"`
+	Read    *int64   `json:"bytes_read,omitempty"`
+	Written *int64   `json:"bytes_written,omitempty"`
+	// Rates are there where time, and FLOPs or bytes, are known of everything in the row.
+	GFLOPsPerS *float64 `json:"gflops_per_s,omitempty"`
+	GBPerS     *float64 `json:"gb_per_s,omitempty"`
+	Roofline   *float64 `json:"roofline_share,omitempty"`
+	Untimed    int64    `json:"events_without_time,omitempty"`
+	NoFLOPs    int64    `json:"ops_without_flops,omitempty"`
+	NoBytes    int64    `json:"ops_without_bytes,omitempty"`
+}
+
+// PhaseRow is a phase of the run.
+type PhaseRow struct {
+	Phase      string   `json:"phase"`
+	Graphs     int64    `json:"graphs"`
+	Tokens     int64    `json:"tokens"`
+	TokensPerS *float64 `json:"tokens_per_s,omitempty"` // of the time in graphs
+	Figures
+}
+
+// ComponentRow is a component, such as attention, over all layers.
+type ComponentRow struct {
+	Component string           `json:"component"`
+	ByPhase   map[string]int64 `json:"ns_by_phase"`
+	Figures
+}
+
+// LayerRow is a layer; -1 is what belongs to none.
+type LayerRow struct {
+	Layer       int              `json:"layer"`
+	ByComponent map[string]int64 `json:"ns_by_component"`
+	Figures
+}
+
+// OpRow is an op over all layers; SeveralOps is what was timed together.
+type OpRow struct {
+	Op string `json:"operation"`
+	Figures
+}
+
+// TopRow is a tensor over all layers.
+type TopRow struct {
+	Op   string `json:"operation"`
+	Name string `json:"name"`
+	Figures
+}
+
+// LatencyRow is the time from token to token of a sequence. A quantile is a bound at most 3 % above the true one.
+type LatencyRow struct {
+	Count  int64 `json:"count"`
+	MeanNS int64 `json:"mean_ns"`
+	P50    int64 `json:"p50_at_most_ns"`
+	P95    int64 `json:"p95_at_most_ns"`
+	P99    int64 `json:"p99_at_most_ns"`
+	Least  int64 `json:"min_ns"`
+	Most   int64 `json:"max_ns"`
+}
+
+// CacheRow is a cache with the cells that its context has.
+type CacheRow struct {
+	*CacheUse
+	Cells     int64    `json:"cells,omitempty"` // of the context, as metadata.json tells; absent where that is not known
+	Occupancy *float64 `json:"occupancy,omitempty"`
+}
+
+// MemoryRow is what ggml's backends allocated.
+type MemoryRow struct {
+	Allocations int64         `json:"allocations"`
+	Frees       int64         `json:"frees"`
+	Live        int64         `json:"live_bytes"`
+	Peak        int64         `json:"peak_bytes"`
+	Types       []*MemoryType `json:"types"`
+	Total       *Totals       `json:"session,omitempty"`
+}
+
+// maxTop is how many tensors a report lists.
+const maxTop = 50
+
+// Summarize reads the log of a run directory, or a file of events, to its end as it is now. each, where it is not nil, is given every
+// generated token, and the report then has none.
+func Summarize(path string, each func(*TokenRow)) (*Report, error) {
+	tail, err := OpenTail(path)
+	if err != nil {
+		return nil, err
+	}
+	defer tail.Close()
+	s := NewSum()
+	s.Token = each
+	for {
+		line, err := tail.Next()
+		if errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read events of %s: %w", path, err)
+		}
+		s.Add(line)
+	}
+	s.Finish()
+	r := s.Report()
+	r.Path, r.Unfinished = path, tail.Unfinished()
+	return r, r.describe()
+}
+
+// describe adds what the run directory tells beside its events.
+func (r *Report) describe() error {
+	info, err := os.Stat(r.Path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !info.IsDir():
+		r.State = "file"
+		return nil
+	case Sealed(r.Path):
+		r.State = "sealed"
+	case Going(r.Path):
+		r.State = "running"
+	default:
+		r.State = "cut off"
+	}
+	m, err := Metadata(r.Path)
+	if err != nil || m == nil {
+		return err
+	}
+	r.Model = m.Model.Name
+	for _, c := range r.Caches {
+		if cells := Capacity(m, c.CacheUse); cells > 0 {
+			c.Cells, c.Occupancy = cells, ratio(float64(c.Used), float64(cells))
+		}
+	}
+	return nil
+}
+
+// Metadata reads a run's metadata; nil where there is none yet.
+func Metadata(dir string) (*rundir.Metadata, error) {
+	text, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var m rundir.Metadata
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", rundir.MetadataName, dir, err)
+	}
+	return &m, nil
+}
+
+// Capacity is how many cells a cache has, as its context's metadata tell; 0 where that is not known.
+func Capacity(m *rundir.Metadata, c *CacheUse) int64 {
+	for _, context := range m.Contexts {
+		if context.Ctx == c.Ctx && c.Type == keyValue && c.Cache != slidingWindow {
+			return int64(context.NCtx)
+		}
+	}
+	return 0
+}
+
+// keyValue is the type of a cache that has as many cells as its context, unless it is one of a sliding window.
+const (
+	keyValue      = "key_value"
+	slidingWindow = "swa"
+)
+
+// Report makes a report of what was added up so far.
+func (s *Sum) Report() *Report {
+	r := &Report{
+		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad, Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
+		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, Caches: []*CacheRow{}, sum: s,
+		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(), s.Memory.Total},
+	}
+	if r.Tokens == nil {
+		r.Tokens = []*TokenRow{}
+	}
+	for key, n := range s.Losses {
+		r.Losses = append(r.Losses, Loss{key.Kind, key.Cause, n})
+	}
+	slices.SortFunc(r.Losses, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind+a.Cause, b.Kind+b.Cause))
+	})
+	for _, c := range s.Caches() {
+		r.Caches = append(r.Caches, &CacheRow{CacheUse: c})
+	}
+	for _, p := range s.Phases {
+		r.GraphNS += p.NS
+		r.LookingNS += p.LookNS
+	}
+	for _, c := range s.Cells {
+		r.CoveredNS += c.NS
+	}
+	r.CoveredNS += s.Beyond.NS
+	r.Coverage = ratio(float64(r.CoveredNS), float64(r.GraphNS))
+	if len(s.Cells) == 0 {
+		r.Coverage = nil
+	}
+	r.tables(s)
+	if l := &s.Latency; l.Count > 0 {
+		r.Latency = &LatencyRow{l.Count, l.NS / l.Count, l.AtMost(0.5), l.AtMost(0.95), l.AtMost(0.99), l.Least, l.Most}
+	}
+	return r
+}
+
+// tables adds up the rows.
+func (r *Report) tables(s *Sum) {
+	r.Phases = []PhaseRow{}
+	for _, name := range sortedPhases(s.Phases) {
+		p := s.Phases[name]
+		row := PhaseRow{Phase: name, Graphs: p.Graphs, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
+		if p.Timed == p.Events && p.Tokens > 0 {
+			row.TokensPerS = ratio(float64(p.Tokens)*1e9, float64(p.NS))
+		}
+		r.Phases = append(r.Phases, row)
+	}
+	components, layers, ops := map[string]*Cost{}, map[int]*Cost{}, map[string]*Cost{}
+	byPhase, byComponent := map[string]map[string]int64{}, map[int]map[string]int64{}
+	for cell, cost := range s.Cells {
+		addBy(components, cell.Component, cost)
+		addBy(layers, cell.Layer, cost)
+		addBy(ops, cell.Op, cost)
+		addNS(byPhase, cell.Component, cell.Phase, cost)
+		addNS(byComponent, cell.Layer, cell.Component, cost)
+	}
+	r.Components, r.Layers, r.Ops, r.Top = []ComponentRow{}, []LayerRow{}, []OpRow{}, []TopRow{}
+	for _, name := range byTime(components) {
+		r.Components = append(r.Components, ComponentRow{name, byPhase[name], r.figures(components[name])})
+	}
+	for _, layer := range slices.Sorted(maps.Keys(layers)) {
+		r.Layers = append(r.Layers, LayerRow{layer, byComponent[layer], r.figures(layers[layer])})
+	}
+	for _, op := range byTime(ops) {
+		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})
+	}
+	tops := slices.SortedFunc(maps.Keys(s.Tops), func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(s.Tops[b].NS, s.Tops[a].NS), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Name, b.Name))
+	})
+	for _, t := range tops[:min(len(tops), maxTop)] {
+		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(s.Tops[t])})
+	}
+}
+
+func addBy[K comparable](sums map[K]*Cost, key K, cost *Cost) {
+	if sums[key] == nil {
+		sums[key] = &Cost{}
+	}
+	sums[key].add(*cost)
+}
+
+// addNS adds time, where there is some.
+func addNS[K comparable](sums map[K]map[string]int64, key K, of string, cost *Cost) {
+	if sums[key] == nil {
+		sums[key] = map[string]int64{}
+	}
+	if cost.Timed > 0 {
+		sums[key][of] += cost.NS
+	}
+}
+
+// byTime orders names by their time, the longest first.
+func byTime(sums map[string]*Cost) []string {
+	return slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b].NS, sums[a].NS), cmp.Compare(a, b)) })
+}
+
+// sortedPhases orders phases as a run goes through them.
+func sortedPhases(phases map[string]*PhaseSum) []string {
+	order := []string{"setup", "prefill", "decode", "maintenance", "teardown"}
+	place := func(name string) int {
+		if i := slices.Index(order, name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	return slices.SortedFunc(maps.Keys(phases), func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b)) })
+}
+
+func (r *Report) figures(c *Cost) Figures {
+	f := Figures{Events: c.Events, Nodes: c.Nodes, Untimed: c.Events - c.Timed, NoFLOPs: c.NoFLOPs, NoBytes: c.NoBytes}
+	if c.Timed > 0 {
+		f.NS, f.Share = &c.NS, ratio(float64(c.NS), float64(r.GraphNS))
+	}
+	if c.Counted > 0 {
+		f.FLOPs = &c.FLOPs
+	}
+	if c.Sized > 0 {
+		f.Read, f.Written = &c.Read, &c.Written
+	}
+	whole := c.Timed == c.Events
+	if whole && c.Counted == c.Events && c.NoFLOPs == 0 {
+		f.GFLOPsPerS = ratio(float64(c.FLOPs), float64(c.NS))
+	}
+	if whole && c.Sized == c.Events && c.NoBytes == 0 {
+		f.GBPerS = ratio(float64(c.Read+c.Written), float64(c.NS))
+	}
+	if share, ok := c.Roofline(); ok {
+		f.Roofline = &share
+	}
+	return f
+}
+
+// ratio is absent where it is of nothing.
+func ratio(of, by float64) *float64 {
+	if by == 0 {
+		return nil
+	}
+	q := of / by
+	return &q
+}

@@ -1,0 +1,63 @@
+package resources
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGolden compares everything that is written of a run with golden files.
+func TestGolden(t *testing.T) {
+	dir := directory(t, map[string]string{LogName: aRun().String(), "manifest.json": manifest, "metadata.json": metadata})
+	r, err := Summarize(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Path = "RUN"
+	outputs := map[string]func(*bytes.Buffer) error{
+		"summary.txt": func(b *bytes.Buffer) error { return r.WriteText(b) },
+		"summary.json": func(b *bytes.Buffer) error {
+			e := json.NewEncoder(b)
+			e.SetIndent("", " ")
+			return e.Encode(r)
+		},
+	}
+	for _, by := range Tables {
+		outputs["summary."+by+".csv"] = func(b *bytes.Buffer) error { return r.WriteCSV(b, by) }
+	}
+	for name, write := range outputs {
+		var got bytes.Buffer
+		if err := write(&got); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil || got.String() != string(want) {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got.String(), want)
+		}
+	}
+	for line := range strings.Lines(mustRead(t, "testdata/summary.txt")) {
+		if n := len([]rune(line)); n > 101 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}
+
+func mustRead(t *testing.T, name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

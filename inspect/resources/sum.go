@@ -1,0 +1,401 @@
+package resources
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+// The bounds of a sum's memory. What comes beyond them is counted.
+const (
+	maxCells  = 1 << 16 // different (phase, layer, component, op)
+	maxTops   = 1 << 13 // different tensors
+	maxTokens = 1 << 16 // rows of tokens that are kept
+	maxBad    = 16      // bad lines that are told of by number and reason
+	maxExecs  = 256     // executions whose tokens and costs are not all there yet
+	maxSeqs   = 1 << 12 // sequences of the KV cache
+
+	maxPhases    = 64
+	maxRetracted = 64
+	maxLosses    = 1 << 10 // different kinds and causes
+)
+
+// Cost is what nodes took. A figure that no event had is absent: its count is 0.
+type Cost struct {
+	Events int64 // events that were added up
+	Nodes  int64
+
+	Timed    int64 // events that had a duration
+	NS       int64 // measured
+	LookNS   int64 // what looking cost in them, measured; it lies within NS
+	FLOPs    int64 // of events that had some
+	Counted  int64 // events that had FLOPs
+	NoFLOPs  int64 // ops whose FLOPs are not known
+	Read     int64 // bytes
+	Written  int64
+	Sized    int64 // events that had bytes
+	NoBytes  int64 // ops whose bytes are not known
+	roofNS   int64 // of events that had a share of the roofline
+	roofPart float64
+}
+
+func (c *Cost) add(d Cost) {
+	c.Events += d.Events
+	c.Nodes += d.Nodes
+	c.Timed += d.Timed
+	c.NS += d.NS
+	c.LookNS += d.LookNS
+	c.FLOPs += d.FLOPs
+	c.Counted += d.Counted
+	c.NoFLOPs += d.NoFLOPs
+	c.Read += d.Read
+	c.Written += d.Written
+	c.Sized += d.Sized
+	c.NoBytes += d.NoBytes
+	c.roofNS += d.roofNS
+	c.roofPart += d.roofPart
+}
+
+// Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is known for.
+func (c *Cost) Roofline() (share float64, ok bool) {
+	if c.roofNS == 0 {
+		return 0, false
+	}
+	return c.roofPart / float64(c.roofNS), true
+}
+
+func costOf(e *resource.Compute) Cost {
+	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoBytes: int64(e.OpsWithoutBytes)}
+	if e.DurationNS != nil {
+		c.Timed, c.NS = 1, *e.DurationNS
+		if e.RooflineShare != nil {
+			c.roofNS, c.roofPart = c.NS, *e.RooflineShare*float64(c.NS)
+		}
+	}
+	if e.LookingNS != nil {
+		c.LookNS = *e.LookingNS
+	}
+	if e.FLOPs != nil {
+		c.FLOPs, c.Counted = *e.FLOPs, 1
+	}
+	c.addBytes(e.BytesRead, e.BytesWritten)
+	return c
+}
+
+func (c *Cost) addBytes(read, written *int64) {
+	if read != nil {
+		c.Read += *read
+	}
+	if written != nil {
+		c.Written += *written
+	}
+	if read != nil || written != nil {
+		c.Sized++
+	}
+}
+
+// Cell is what costs are added up by.
+type Cell struct {
+	Phase     string
+	Layer     int // -1: none
+	Component string
+	Op        string // of a range of several nodes: SeveralOps
+}
+
+// SeveralOps stands for the op where nodes were timed together.
+const SeveralOps = "(several)"
+
+// opRange is how such an event calls its operation.
+const opRange = "range"
+
+// Tensor is what costs are added up by to find the most expensive.
+type Tensor struct {
+	Op, Name string // the tensor's name without its layer
+}
+
+// PhaseSum is the executions of a phase.
+type PhaseSum struct {
+	Graphs, Tokens int64
+	Cost                 // Events are graphs; NS is their time
+	InsideNS       int64 // time of what was timed inside of them
+	Looked         bool  // whether what timing costs was told
+}
+
+// BadLine is a line that is no event.
+type BadLine struct {
+	Line   int64  `json:"line"`
+	Reason string `json:"reason"`
+}
+
+// LossKey is what lost events are counted by.
+type LossKey struct{ Kind, Cause string }
+
+// Sum adds up the events of a log, in the order in which they stand there. Its memory is bounded. It is not for several goroutines.
+type Sum struct {
+	// Token, where it is set, is given each generated token once what is known of it is complete, and none is kept. The row is the
+	// callee's.
+	Token func(*TokenRow)
+
+	Lines    int64
+	Events   map[string]int64 // by kind
+	Bad      []BadLine        // the first of them
+	BadLines int64
+	Sessions int64
+	Level    string             // the newest
+	Levels   []string           // all that there were, in order
+	Roofline *resource.Roofline // of the newest session that has one
+	Closed   bool               // the newest session has its end
+
+	Phases map[string]*PhaseSum
+	Cells  map[Cell]*Cost
+	Tops   map[Tensor]*Cost
+	Beyond Cost // costs that no cell was left for
+	Others Cost // of tensors that no row was left for
+	Losses map[LossKey]uint64
+
+	Retracted []Retracted
+	Memory    Memory
+	caches    caches
+	Routed    int64 // choices of experts
+
+	Tokens     []*TokenRow
+	TokensMore int64 // that were not kept
+	Latency    Latencies
+	tokens     tokens
+	first      int64 // unix_ns of the first event
+	last       int64
+}
+
+// NewSum returns a sum of nothing.
+func NewSum() *Sum {
+	s := &Sum{
+		Events: map[string]int64{}, Phases: map[string]*PhaseSum{}, Cells: map[Cell]*Cost{}, Tops: map[Tensor]*Cost{}, Losses: map[LossKey]uint64{},
+	}
+	s.tokens.execs = map[uint64]*execCost{}
+	s.Memory.types = map[string]*MemoryType{}
+	s.caches = caches{}
+	return s
+}
+
+// Add takes a line. A bad one is counted, and its reason kept with the first of them.
+func (s *Sum) Add(line Line) {
+	s.Lines = max(s.Lines, line.Number)
+	if line.Err != nil {
+		s.bad(line.Number, line.Err)
+		return
+	}
+	kind, ok := KindOf(line.Text)
+	if !ok {
+		s.bad(line.Number, badLine(line.Text))
+		return
+	}
+	event := resource.New(kind)
+	if err := json.Unmarshal(line.Text, event); err != nil {
+		s.bad(line.Number, fmt.Errorf("read %v: %w", kind, err))
+		return
+	}
+	s.Events[kind.String()]++
+	s.take(event)
+}
+
+func (s *Sum) bad(number int64, reason error) {
+	s.BadLines++
+	if len(s.Bad) < maxBad {
+		s.Bad = append(s.Bad, BadLine{number, oneLine(reason.Error())})
+	}
+}
+
+// oneLine shortens a reason, which may quote a long line.
+func oneLine(text string) string {
+	text = strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, text), "?")
+	if runes := []rune(text); len(runes) > 160 {
+		return string(runes[:159]) + "…"
+	}
+	return text
+}
+
+// Caches lists the KV caches and recurrent memories that were told of.
+func (s *Sum) Caches() []*CacheUse { return s.caches.list() }
+
+// take adds up one event.
+func (s *Sum) take(event any) {
+	switch e := event.(type) {
+	case *resource.SessionStart:
+		s.Sessions++
+		s.Closed = false
+		s.setLevel(e.Level.String())
+		if e.Roofline != nil {
+			s.Roofline = e.Roofline
+		}
+		s.stamp(&e.Header)
+	case *resource.LevelChange:
+		s.setLevel(e.Level.String())
+	case *resource.Compute:
+		s.compute(e)
+	case *resource.Graph:
+		s.graph(e)
+		s.stamp(&e.Header)
+	case *resource.Phase:
+		s.retract(e)
+	case *resource.OutputToken:
+		s.output(e)
+	case *resource.Allocation:
+		s.Memory.allocate(e)
+	case *resource.Deallocation:
+		s.Memory.free(e)
+	case *resource.KV:
+		s.caches.add(e)
+	case *resource.Routing:
+		s.Routed++
+	case *resource.Loss:
+		if key := (LossKey{e.Kind, e.Cause}); len(s.Losses) < maxLosses || s.Losses[key] > 0 {
+			s.Losses[key] += e.Count
+		}
+	case *resource.Summary:
+		s.Memory.total(e)
+	case *resource.SessionEnd:
+		s.Closed = true
+		s.stamp(&e.Header)
+	}
+}
+
+func (s *Sum) setLevel(level string) {
+	if n := len(s.Levels); n == 0 || s.Levels[n-1] != level {
+		s.Levels = append(s.Levels, level)
+		if len(s.Levels) > 64 {
+			s.Levels = s.Levels[1:]
+		}
+	}
+	s.Level = level
+}
+
+func (s *Sum) stamp(h *resource.Header) {
+	if h.UnixNS == 0 {
+		return
+	}
+	if s.first == 0 {
+		s.first = h.UnixNS
+	}
+	s.last = max(s.last, h.UnixNS)
+}
+
+// compute adds the costs of nodes. Those of a whole graph are its graph event's.
+func (s *Sum) compute(e *resource.Compute) {
+	if e.TimeSource == resource.TimeGraph {
+		return
+	}
+	cost := costOf(e)
+	cell := Cell{Phase: e.Phase, Layer: e.LayerID, Component: e.ComponentType, Op: e.Operation}
+	if e.TimeSource == resource.TimeRange && (e.NodeCount > 1 || e.Operation == opRange) {
+		cell.Op = SeveralOps
+	}
+	s.cell(cell, cost)
+	if cell.Op != SeveralOps {
+		s.top(Tensor{e.Operation, bareName(e.Name)}, cost)
+	}
+	s.tokens.inside(s, e)
+}
+
+func (s *Sum) cell(cell Cell, cost Cost) {
+	sum := s.Cells[cell]
+	switch {
+	case sum != nil:
+	case len(s.Cells) >= maxCells:
+		sum = &s.Beyond
+	default:
+		sum = &Cost{}
+		s.Cells[cell] = sum
+	}
+	sum.add(cost)
+}
+
+func (s *Sum) top(t Tensor, cost Cost) {
+	sum := s.Tops[t]
+	switch {
+	case sum != nil:
+	case len(s.Tops) >= maxTops:
+		sum = &s.Others
+	default:
+		sum = &Cost{}
+		s.Tops[t] = sum
+	}
+	sum.add(cost)
+}
+
+// bareName cuts the layer off a tensor's name: ffn_out-3, and node_30's number.
+func bareName(name string) string {
+	if i := strings.LastIndexAny(name, "-_"); i > 0 && i+1 < len(name) && strings.Trim(name[i+1:], "0123456789") == "" &&
+		(name[i] == '-' || name[:i] == "node") {
+		return name[:i]
+	}
+	return name
+}
+
+// graph adds an execution.
+func (s *Sum) graph(e *resource.Graph) {
+	p := s.Phases[e.Phase]
+	if p == nil {
+		p = &PhaseSum{}
+		if len(s.Phases) < maxPhases {
+			s.Phases[e.Phase] = p
+		}
+	}
+	p.Graphs++
+	p.Tokens += int64(e.Tokens)
+	p.Events++
+	p.Nodes += int64(e.NodeCount)
+	p.NoFLOPs += int64(e.OpsWithoutFLOPs)
+	p.NoBytes += int64(e.OpsWithoutBytes)
+	p.addBytes(e.BytesRead, e.BytesWritten)
+	if e.DurationNS != nil {
+		p.Timed++
+		p.NS += *e.DurationNS
+	}
+	if e.FLOPs != nil {
+		p.FLOPs += *e.FLOPs
+		p.Counted++
+	}
+	if e.TimedNS != nil {
+		p.InsideNS += *e.TimedNS
+	}
+	if e.LookingNS != nil {
+		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
+	}
+	s.tokens.end(s, e)
+}
+
+// Retracted is executions that were told of before it was decided that they were set-up. They are counted in the phases that they seemed
+// to be of.
+type Retracted struct {
+	Ctx       *uint32 `json:"ctx,omitempty"`
+	FirstExec uint64  `json:"first_exec"`
+	LastExec  uint64  `json:"last_exec"`
+}
+
+// retract notes such executions.
+func (s *Sum) retract(e *resource.Phase) {
+	if e.LastExec != nil && len(s.Retracted) < maxRetracted {
+		s.Retracted = append(s.Retracted, Retracted{e.Ctx, e.Exec, *e.LastExec})
+	}
+}
+
+// PhaseComponent is what time is told by.
+type PhaseComponent struct{ Phase, Component string }
+
+// ByPhaseAndComponent returns the time in nodes that was measured, in ns.
+func (s *Sum) ByPhaseAndComponent() map[PhaseComponent]int64 {
+	all := map[PhaseComponent]int64{}
+	for cell, cost := range s.Cells {
+		if cost.Timed > 0 {
+			all[PhaseComponent{cell.Phase, cell.Component}] += cost.NS
+		}
+	}
+	return all
+}

@@ -1,0 +1,185 @@
+package resources
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+func summarize(t *testing.T, files map[string]string) *Report {
+	t.Helper()
+	r, err := Summarize(directory(t, files), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestDamage tells of bad lines by number and reason, and of a last line without its end, and adds up the rest.
+func TestDamage(t *testing.T) {
+	whole := summarize(t, map[string]string{LogName: aRun().String()})
+	lines := strings.SplitAfter(aRun().String(), "\n")
+	lines[3] = "{\"event\":\"compute_execution\",\"exec\":\"three\"}\n"
+	lines[5] = "rubbish \x00\xff\n"
+	lines[7] = "{\"event\":\"no_such_event\"}\n"
+	lines = append(lines, "{\"event\":\"graph_exec")
+	r := summarize(t, map[string]string{LogName: strings.Join(lines, "")})
+	if r.BadLines != 3 || len(r.Bad) != 3 || r.Bad[0].Line != 4 || r.Bad[1].Line != 6 || r.Bad[2].Line != 8 || r.Unfinished != 20 {
+		t.Fatalf("%+v, %d unfinished", r.Bad, r.Unfinished)
+	}
+	for i, want := range []string{"exec", "invalid character", `unknown event "no_such_event"`} {
+		if !strings.Contains(r.Bad[i].Reason, want) {
+			t.Errorf("line %d: %s", r.Bad[i].Line, r.Bad[i].Reason)
+		}
+	}
+	if r.GraphNS != whole.GraphNS || r.Lines != whole.Lines {
+		t.Errorf("%d ns in %d lines", r.GraphNS, r.Lines)
+	}
+	var text strings.Builder
+	r.WriteText(&text)
+	for _, want := range []string{"BAD LINE  6: ", "3 lines cannot be read", "20 bytes of a last line"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text does not tell %q:\n%s", want, text.String())
+		}
+	}
+}
+
+// TestAbsence leaves out what was not measured: at MINIMAL there are no components, without clocks there is no time.
+func TestAbsence(t *testing.T) {
+	s := &script{}
+	s.begin(resource.Minimal)
+	s.put(resource.Compute{Header: s.head(resource.KindCompute), Exec: 1, Phase: "decode", NodeCount: 9, TimeSource: resource.TimeGraph, DurationNS: ptr(int64(5))})
+	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: 1, Phase: "decode", Tokens: 1, NodeCount: 9, DurationNS: ptr(int64(5)), OpsWithoutFLOPs: 2, FLOPs: ptr(int64(10))})
+	r := summarize(t, map[string]string{LogName: s.String()})
+	if r.Coverage != nil || len(r.Components) > 0 || r.GraphNS != 5 || *r.Phases[0].FLOPs != 10 {
+		t.Errorf("%+v", r)
+	}
+	if r.Phases[0].GFLOPsPerS != nil || r.Phases[0].Read != nil || r.Phases[0].NoFLOPs != 2 {
+		t.Errorf("a rate of a part: %+v", r.Phases[0])
+	}
+	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: 2, Phase: "decode", Tokens: 1})
+	r = summarize(t, map[string]string{LogName: s.String()})
+	if r.Phases[0].TokensPerS != nil || r.Phases[0].Untimed != 1 || r.Phases[0].Tokens != 2 {
+		t.Errorf("one graph was not timed: %+v", r.Phases[0])
+	}
+	var text strings.Builder
+	r.WriteText(&text)
+	if !strings.Contains(text.String(), "--tap-resource-level DETAILED") || strings.Contains(text.String(), "attention") {
+		t.Errorf("%s", text.String())
+	}
+}
+
+// TestRetracted tells of a warm-up that was told of as something else.
+func TestRetracted(t *testing.T) {
+	s := aRun()
+	s.put(resource.Phase{Header: s.head(resource.KindPhase), Phase: "setup", Exec: 1, LastExec: ptr(uint64(2))})
+	var text strings.Builder
+	summarize(t, map[string]string{LogName: s.String()}).WriteText(&text)
+	if !strings.Contains(text.String(), "executions 1 to 2 turned out to be set-up") {
+		t.Error(text.String())
+	}
+}
+
+// TestBounds keeps memory bounded whatever a log holds, and the sums right.
+func TestBounds(t *testing.T) {
+	s := NewSum()
+	n := int64(1)
+	for i := range maxCells + 1000 {
+		s.take(&resource.Compute{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i), NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: &n})
+		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
+	}
+	s.Finish()
+	if len(s.Cells) > maxCells || len(s.Tops) > maxTops || len(s.tokens.execs) > maxExecs || int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
+		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells), len(s.Tops), len(s.tokens.execs), len(s.Tokens), s.TokensMore)
+	}
+	s.Phases["decode"] = &PhaseSum{Cost: Cost{NS: 1}}
+	if r := s.Report(); r.CoveredNS != maxCells+1000 {
+		t.Errorf("%d ns are covered", r.CoveredNS)
+	}
+}
+
+// TestTokenOrder joins a token with its execution whichever is told of first.
+func TestTokenOrder(t *testing.T) {
+	graph := func(exec uint64) *resource.Graph {
+		return &resource.Graph{Exec: exec, Phase: "decode", Tokens: 1, DurationNS: ptr(int64(exec))}
+	}
+	s := NewSum()
+	s.take(&resource.OutputToken{TokenIndex: 1, Exec: 1})
+	s.take(graph(1))
+	s.take(graph(2))
+	s.take(&resource.OutputToken{TokenIndex: 2, Exec: 2})
+	s.take(&resource.OutputToken{TokenIndex: 3, Exec: 3}) // its graph never ended
+	s.Finish()
+	if len(s.Tokens) != 3 || *s.Tokens[0].GraphNS != 1 || *s.Tokens[1].GraphNS != 2 || s.Tokens[2].GraphNS != nil {
+		t.Errorf("%+v", s.Tokens)
+	}
+}
+
+// TestLatencies compares bounds with the true order.
+func TestLatencies(t *testing.T) {
+	var l Latencies
+	for ns := int64(1); ns <= 100_000; ns++ {
+		l.add(ns)
+	}
+	for _, share := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
+		bound, truth := l.AtMost(share), int64(share*100_000)
+		if bound < truth || float64(bound) > 1.04*float64(truth)+1 {
+			t.Errorf("%.0f %%: at most %d, truly %d", 100*share, bound, truth)
+		}
+	}
+	if got := l.Below(50_000); got > 50_000 || got < 48_000 {
+		t.Errorf("%d are at most 50,000", got)
+	}
+	for bucket := range 59 * latencySteps {
+		if got := latencyBucket(latencyBound(bucket)); got != bucket {
+			t.Fatalf("bound of bucket %d is in %d", bucket, got)
+		}
+	}
+	l.add(1 << 62)
+	l.add(-5)
+}
+
+func TestBareName(t *testing.T) {
+	for name, want := range map[string]string{"ffn_out-3": "ffn_out", "node_30": "node", "result_output": "result_output", "Qcur-12": "Qcur", "cache_k_l0": "cache_k_l0", "-3": "-3", "": ""} {
+		if got := bareName(name); got != want {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+}
+
+// TestForeignTimes reads a log of system B: its times in both forms, its estimates left out.
+func TestForeignTimes(t *testing.T) {
+	r := summarize(t, map[string]string{LogName: `{"event":"resource_session_start","timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}
+{"event":"compute_execution","resource_id":"r","timestamp":21816123456,"operation":"gemm","component_type":"attention","layer_id":2,"compute_intensity_gflops":0.05,"estimated_duration_us":51}
+`})
+	if r.BadLines != 0 || r.Events["compute_execution"] != 1 || r.CoveredNS != 0 || r.Components[0].NS != nil || r.Components[0].Untimed != 1 {
+		t.Errorf("%+v %+v", r, r.Components)
+	}
+}
+
+// FuzzSum adds up whatever lines; what is told of them is valid, and nothing is lost from the count.
+func FuzzSum(f *testing.F) {
+	for line := range strings.Lines(aRun().String()) {
+		f.Add([]byte(line))
+	}
+	f.Add([]byte(`{"event":"level","level":7}`))
+	f.Add([]byte(`{"Event":"loss","count":-1}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		s := NewSum()
+		s.Add(Line{Number: 1, Text: line})
+		var n int64
+		for _, count := range s.Events {
+			n += count
+		}
+		if n+s.BadLines != 1 {
+			t.Errorf("%d events and %d bad lines of one", n, s.BadLines)
+		}
+		s.Finish()
+		var text strings.Builder
+		if err := s.Report().WriteText(&text); err != nil || strings.ContainsAny(text.String(), "\x00\x1b") {
+			t.Errorf("%v %q", err, text.String())
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package resources
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// MaxLine bounds a line in bytes. A longer one is told of as bad, and passed over.
+const MaxLine = 1 << 20
+
+// ErrWaiting is returned by [Tail.Next] when everything that there is was read, and more may come.
+var ErrWaiting = errors.New("no further line yet")
+
+// Line is one line of a log.
+type Line struct {
+	Number int64  // from 1, over all files of the log
+	Text   []byte // without the newline; valid until the next call
+	Err    error  // what is wrong with it: longer than MaxLine, or cut off before the next file
+}
+
+// Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is renamed while it is read
+// is read on; a log that is rotated goes on in its next file. It is not for several goroutines.
+type Tail struct {
+	// Going tells whether the log may grow; it is asked when all was read. Set it before the first Next; nil: [Going] of the directory.
+	Going func() bool
+
+	dir    string
+	single string // a file that was given by itself; "" for a directory
+	part   part
+	file   *os.File
+	line   int64
+	buf    []byte // what was read and not given out is buf[from:]
+	from   int
+	over   bool // inside a line that is too long
+}
+
+// OpenTail opens the log of a run directory, or one file of events. A directory without one is [ErrNoLog]. The caller closes it.
+func OpenTail(path string) (*Tail, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of resource events", path)
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		file, err := os.Open(path)
+		return &Tail{single: path, file: file, Going: func() bool { return false }}, err
+	}
+	all, err := parts(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, noLog(path)
+	}
+	return newTail(path), nil
+}
+
+// newTail reads a directory's log, which need not be there yet.
+func newTail(dir string) *Tail {
+	return &Tail{dir: dir, part: part{number: -1}, Going: func() bool { return Going(dir) }}
+}
+
+// Close closes the file that is open.
+func (t *Tail) Close() error {
+	if t.file == nil {
+		return nil
+	}
+	err := t.file.Close()
+	t.file = nil
+	return err
+}
+
+// Lines is how many whole lines were given out.
+func (t *Tail) Lines() int64 { return t.line }
+
+// Unfinished is how many bytes stand behind the last whole line that was read: the beginning of a line whose end is not there (yet).
+func (t *Tail) Unfinished() int { return len(t.buf) - t.from }
+
+// Unread is how many bytes of the log were not given out yet.
+func (t *Tail) Unread() int64 {
+	unread := int64(t.Unfinished())
+	if t.file != nil {
+		at, err := t.file.Seek(0, io.SeekCurrent)
+		if info, failed := t.file.Stat(); err == nil && failed == nil {
+			unread += info.Size() - at
+		}
+	}
+	for _, p := range t.later() {
+		if info, err := os.Stat(p.path); err == nil {
+			unread += info.Size()
+		}
+	}
+	return unread
+}
+
+// Next returns the next line. It is [ErrWaiting] when there is none yet, and io.EOF when none will come; both may be asked again.
+func (t *Tail) Next() (Line, error) {
+	for {
+		if line, ok := t.take(); ok {
+			return line, nil
+		}
+		switch n, err := t.fill(); {
+		case err != nil:
+			return Line{}, err
+		case n > 0:
+			continue
+		}
+		going := t.Going() // before the last look: what is written before the end is seen
+		if n, err := t.fill(); err != nil || n > 0 {
+			if err != nil {
+				return Line{}, err
+			}
+			continue
+		}
+		later := t.later()
+		switch {
+		case len(later) > 0:
+			// Nothing is written to a file once the next one exists.
+			if n, err := t.fill(); err != nil || n > 0 {
+				if err != nil {
+					return Line{}, err
+				}
+				continue
+			}
+			if line, ok := t.torn(); ok {
+				return line, nil
+			}
+			if err := t.open(later[0]); err != nil {
+				return Line{}, err
+			}
+		case going:
+			return Line{}, ErrWaiting
+		default:
+			return Line{}, io.EOF
+		}
+	}
+}
+
+// take cuts the next whole line off what was read.
+func (t *Tail) take() (Line, bool) {
+	for {
+		end := bytes.IndexByte(t.buf[t.from:], '\n')
+		if end < 0 {
+			if t.Unfinished() > MaxLine {
+				t.over, t.from = true, len(t.buf)
+			}
+			return Line{}, false
+		}
+		text := t.buf[t.from : t.from+end]
+		t.from += end + 1
+		t.line++
+		if t.over || len(text) > MaxLine {
+			t.over = false
+			return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes", MaxLine)}, true
+		}
+		return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
+	}
+}
+
+// torn gives out what stands without a newline at the end of a file behind which there is another one.
+func (t *Tail) torn() (Line, bool) {
+	if t.Unfinished() == 0 && !t.over {
+		return Line{}, false
+	}
+	err := fmt.Errorf("cut off after %d bytes, before the next file of the log", t.Unfinished())
+	t.from, t.over = len(t.buf), false
+	t.line++
+	return Line{Number: t.line, Err: err}, true
+}
+
+// fill reads more of the open file; 0 at its end, or while none is open.
+func (t *Tail) fill() (int, error) {
+	if t.file == nil {
+		return 0, nil
+	}
+	t.buf = append(t.buf[:0], t.buf[t.from:]...)
+	t.from = 0
+	const step = 64 << 10
+	have := len(t.buf)
+	if cap(t.buf)-have < step {
+		t.buf = append(make([]byte, 0, 2*cap(t.buf)+step), t.buf...)
+	}
+	n, err := t.file.Read(t.buf[have:cap(t.buf)])
+	t.buf = t.buf[:have+n]
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+// later lists the files behind the one that is open.
+func (t *Tail) later() []part {
+	if t.single != "" {
+		return nil
+	}
+	all, _ := parts(t.dir)
+	for len(all) > 0 && all[0].compare(t.part) <= 0 {
+		all = all[1:]
+	}
+	return all
+}
+
+// open goes over to another file. One that was renamed between listing and opening has its last name.
+func (t *Tail) open(next part) error {
+	file, err := os.Open(next.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		for _, p := range t.later() {
+			if p.compare(next) == 0 {
+				file, err = os.Open(p.path)
+			}
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) { // removed to make room; the next round finds what is behind it
+		t.part = next
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.Close()
+	t.file, t.part = file, next
+	return nil
+}

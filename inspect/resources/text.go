@@ -1,0 +1,281 @@
+package resources
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// The bounds of the text: more rows are in JSON and CSV.
+const (
+	textTop    = 12
+	textTokens = 8
+	textOps    = 12
+	textLayers = 80
+)
+
+// WriteText writes the report for people, at most 100 columns wide.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	r.head(&b)
+	r.phaseTable(&b)
+	r.componentTable(&b)
+	r.layerTable(&b)
+	r.opTable(&b)
+	r.topTable(&b)
+	r.tokenTable(&b)
+	_, err := io.WriteString(w, strings.Map(printable, b.String()))
+	return err
+}
+
+// printable keeps what a log says from steering a terminal.
+func printable(r rune) rune {
+	if r != '\n' && unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
+
+// head writes the lines that answer most questions.
+func (r *Report) head(b *strings.Builder) {
+	line := func(key, format string, args ...any) { fmt.Fprintf(b, "%-10s%s\n", key, fmt.Sprintf(format, args...)) }
+	state := map[string]string{
+		"file": "", "sealed": " (sealed)", "running": " (still running)", "cut off": " (NOT SEALED: cut off; not a result)",
+	}
+	line("events", "%s%s", r.Path, state[r.State])
+	if r.Model != "" {
+		line("model", "%s", r.Model)
+	}
+	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "not told"), r.events(), r.Lines)
+	r.timeLines(line)
+	if l := r.Latency; l != nil {
+		line("per token", "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d",
+			durationText(l.MeanNS), durationText(l.P50), durationText(l.P95), durationText(l.P99), durationText(l.Most), l.Count)
+	}
+	for _, c := range r.Caches {
+		line("kv", "%s", cacheText(c))
+	}
+	if r.Memory.Allocations > 0 {
+		line("memory", "%s", r.memoryText())
+	}
+	line("losses", "%s", r.lossText())
+	for _, q := range r.Retracted[:min(len(r.Retracted), 3)] {
+		line("set-up", "executions %d to %d turned out to be set-up; they are counted as what they seemed to be", q.FirstExec, q.LastExec)
+	}
+	for _, bad := range r.Bad[:min(len(r.Bad), 3)] {
+		line("BAD LINE", "%d: %s", bad.Line, bad.Reason)
+	}
+	if more := r.BadLines - 3; more > 0 {
+		line("", "and %d more; -o json has the first %d", more, maxBad)
+	}
+	if r.Unfinished > 0 {
+		line("unfinished", " %d bytes of a last line whose end is not there", r.Unfinished)
+	}
+}
+
+func (r *Report) events() (n int64) {
+	for _, count := range r.Events {
+		n += count
+	}
+	return n
+}
+
+// timeLines tell where the time went, and how much of it is told of.
+func (r *Report) timeLines(line func(key, format string, args ...any)) {
+	var graphs int64
+	for _, p := range r.Phases {
+		graphs += p.Graphs
+	}
+	if r.GraphNS == 0 {
+		line("time", "not measured, of %d graphs", graphs)
+		return
+	}
+	text := fmt.Sprintf("%s in %d graphs", durationText(r.GraphNS), graphs)
+	if r.Coverage == nil {
+		text += "; where in them is not known: record with --tap-resource-level DETAILED"
+	} else {
+		text += fmt.Sprintf("; %s of it is told of below", percentText(r.Coverage))
+	}
+	if r.LookingNS > 0 {
+		text += fmt.Sprintf("; timing it cost %s", percentText(ratio(float64(r.LookingNS), float64(r.GraphNS))))
+	}
+	line("time", "%s", text)
+	attention, mlp := r.component(componentAttention), r.component(componentMLP)
+	if attention != nil && mlp != nil && attention.NS != nil && mlp.NS != nil && *mlp.NS > 0 {
+		line("attention", "%s (%s) against mlp %s (%s): %.2f to 1", durationText(*attention.NS), percentText(attention.Share), durationText(*mlp.NS),
+			percentText(mlp.Share), float64(*attention.NS)/float64(*mlp.NS))
+	}
+}
+
+func (r *Report) component(name string) *Figures {
+	i := slices.IndexFunc(r.Components, func(c ComponentRow) bool { return c.Component == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.Components[i].Figures
+}
+
+func cacheText(c *CacheRow) string {
+	text := fmt.Sprintf("%d cells used", c.Used)
+	if c.Occupancy != nil {
+		text = fmt.Sprintf("%d of %d cells used (%s)", c.Used, c.Cells, percentText(c.Occupancy))
+	}
+	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
+	if c.KeyBytes != nil && c.ValueBytes != nil {
+		text += fmt.Sprintf("; K %s, V %s written, %d layers", bytesText(*c.KeyBytes), bytesText(*c.ValueBytes), c.Layers)
+	}
+	if c.HitRatio != nil {
+		text += fmt.Sprintf("; reused %s", percentText(c.HitRatio))
+	}
+	if c.Type != keyValue || c.Cache == slidingWindow || c.Ctx != 0 {
+		text += fmt.Sprintf(" (%s, context %d)", cmp.Or(c.Cache, c.Type), c.Ctx)
+	}
+	return text
+}
+
+func (r *Report) memoryText() string {
+	text := fmt.Sprintf("%s at most", bytesText(r.Memory.Peak))
+	for i, t := range r.Memory.Types {
+		sep := ", "
+		if i == 0 {
+			sep = "; allocated "
+		}
+		text += fmt.Sprintf("%s%s %s", sep, t.Type, bytesText(t.Allocated))
+	}
+	return text
+}
+
+func (r *Report) lossText() string {
+	var parts []string
+	for _, l := range r.Losses[:min(len(r.Losses), 4)] {
+		parts = append(parts, fmt.Sprintf("%d %s events: %s", l.Count, l.Kind, l.Cause))
+	}
+	if more := len(r.Losses) - 4; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d other causes", more))
+	}
+	if r.BadLines > 0 {
+		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))
+	}
+	return cmp.Or(strings.Join(parts, "; "), "none")
+}
+
+func (r *Report) phaseTable(b *strings.Builder) {
+	t := newGrid("phase", " graphs", " tokens", " time", " share", " tokens/s", " FLOP", " GFLOP/s", " moved", " GB/s")
+	for _, p := range r.Phases {
+		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
+			countText(p.FLOPs), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS))
+	}
+	t.appendTo(b)
+}
+
+func (r *Report) componentTable(b *strings.Builder) {
+	t := newGrid("component", " time", " share", " prefill", " decode", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
+	for _, c := range r.Components {
+		by := func(phase string) string {
+			if ns, ok := c.ByPhase[phase]; ok {
+				return durationText(ns)
+			}
+			return "-"
+		}
+		t.add(c.Component, nsText(c.NS), percentText(c.Share), by("prefill"), by("decode"), countText(c.FLOPs), rateText(c.GFLOPsPerS),
+			movedText(&c.Figures), rateText(c.GBPerS), percentText(c.Roofline))
+	}
+	t.appendTo(b)
+}
+
+func (r *Report) layerTable(b *strings.Builder) {
+	t := newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " moved")
+	for _, l := range r.Layers[:min(len(r.Layers), textLayers)] {
+		other, timed := int64(0), false
+		for component, ns := range l.ByComponent {
+			if component != componentAttention && component != componentMLP {
+				other, timed = other+ns, true
+			}
+		}
+		of := func(component string) string {
+			if ns, ok := l.ByComponent[component]; ok {
+				return durationText(ns)
+			}
+			return "-"
+		}
+		rest := "-"
+		if timed {
+			rest = durationText(other)
+		}
+		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest, countText(l.FLOPs), movedText(&l.Figures))
+	}
+	t.appendTo(b)
+	more(b, len(r.Layers)-textLayers, "layers")
+}
+
+// more says that rows were left out.
+func more(b *strings.Builder, n int, of string) {
+	if n > 0 {
+		fmt.Fprintf(b, "… and %d more %s: -o json and -o csv have all\n", n, of)
+	}
+}
+
+func layerText(layer int) string {
+	if layer < 0 {
+		return "none"
+	}
+	return strconv.Itoa(layer)
+}
+
+func (r *Report) opTable(b *strings.Builder) {
+	if len(r.Ops) == 0 || len(r.Ops) == 1 && r.Ops[0].Op == SeveralOps {
+		return
+	}
+	t := newGrid("op", " count", " time", " share", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
+	for _, o := range r.Ops[:min(len(r.Ops), textOps)] {
+		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.FLOPs), rateText(o.GFLOPsPerS),
+			movedText(&o.Figures), rateText(o.GBPerS), percentText(o.Roofline))
+	}
+	t.appendTo(b)
+	more(b, len(r.Ops)-textOps, "ops")
+}
+
+func (r *Report) topTable(b *strings.Builder) {
+	if len(r.Top) == 0 {
+		return
+	}
+	t := newGrid("most time", "op", " count", " time", " share", " GFLOP/s", " GB/s", " of roofline")
+	for _, o := range r.Top[:min(len(r.Top), textTop)] {
+		t.add(cmp.Or(o.Name, "(unnamed)"), o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), rateText(o.GFLOPsPerS),
+			rateText(o.GBPerS), percentText(o.Roofline))
+	}
+	t.appendTo(b)
+}
+
+// tokenTable shows the slowest tokens.
+func (r *Report) tokenTable(b *strings.Builder) {
+	rows := slices.DeleteFunc(slices.Clone(r.Tokens), func(t *TokenRow) bool { return t.LatencyNS == nil && t.GraphNS == nil })
+	slices.SortStableFunc(rows, func(a, b *TokenRow) int { return cmp.Compare(b.slowness(), a.slowness()) })
+	t := newGrid(" slowest token", "text", " pos", " since last", " in graph", " attention", " mlp")
+	for _, row := range rows[:min(len(rows), textTokens)] {
+		text := ""
+		if row.Text != nil {
+			text = strconv.Quote(*row.Text)
+			if runes := []rune(text); len(runes) > 20 {
+				text = string(runes[:19]) + "…"
+			}
+		}
+		t.add(strconv.FormatInt(row.Index, 10), text, strconv.Itoa(int(row.Pos)), nsText(row.LatencyNS), nsText(row.GraphNS), nsText(row.AttentionNS),
+			nsText(row.MLPNS))
+	}
+	t.appendTo(b)
+	if len(rows) > textTokens {
+		fmt.Fprintf(b, "… of %d tokens: --by token has them in order\n", int64(len(rows))+r.TokensMore)
+	}
+}
+
+func (t *TokenRow) slowness() int64 {
+	if t.LatencyNS != nil {
+		return *t.LatencyNS
+	}
+	return *t.GraphNS
+}
