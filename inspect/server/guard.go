@@ -1,0 +1,130 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+// guard lets through what may come in: whoever has the token, or asks for this machine by its own name; bounded bodies, and none where
+// none belongs; paths without dots; no requests that a page of another site makes.
+func (s *Server) guard(next http.Handler) http.Handler {
+	sameSite := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-store")
+		limits := s.o.Limits
+		control := http.NewResponseController(w)
+		control.SetWriteDeadline(time.Now().Add(limits.WriteTime))
+		if r.Body != nil && r.ContentLength != 0 {
+			control.SetReadDeadline(time.Now().Add(limits.ReadTime)) // holds until the body is read, or the next request begins
+			r.Body = http.MaxBytesReader(w, r.Body, limits.Body)
+		}
+		err := s.admit(r)
+		if err == nil {
+			if cross := sameSite.Check(r); cross != nil {
+				err = fail(http.StatusForbidden, "%w: a page of another site may not do this", cross)
+			}
+		}
+		if err != nil {
+			if status := err.(failure).status; status == http.StatusUnauthorized {
+				header.Set("WWW-Authenticate", `Bearer realm="llamatap"`)
+			}
+			if r.ContentLength != 0 {
+				header.Set("Connection", "close") // its body is not read
+			}
+			writeError(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admit tells why a request is not let in.
+func (s *Server) admit(r *http.Request) error {
+	switch {
+	case !strings.HasPrefix(r.URL.Path, "/"), strings.ContainsRune(r.URL.Path, 0):
+		return fail(http.StatusBadRequest, "%.80q is no path", r.URL.Path)
+	case path.Clean(r.URL.Path) != r.URL.Path:
+		return fail(http.StatusNotFound, "%.80q leads nowhere: paths have no dots, and one slash at a time", r.URL.Path)
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
+		return fail(http.StatusBadRequest, "%s takes no body", r.Method)
+	case r.ContentLength > s.o.Limits.Body:
+		return fail(http.StatusRequestEntityTooLarge, "a body of %d bytes: %d are the most", r.ContentLength, s.o.Limits.Body)
+	case r.URL.Path == "/healthz":
+		return nil
+	case s.o.Token != "" && !s.hasToken(r):
+		return fail(http.StatusUnauthorized, "no token, or not the one that the server was started with: send it as Authorization: Bearer TOKEN")
+	case s.o.Token == "" && !s.ownName(r.Host):
+		return fail(http.StatusForbidden, "this server is not %.80q: ask for it as 127.0.0.1 or localhost, or start it with --token", r.Host)
+	}
+	return nil
+}
+
+// hasToken compares in a time that does not depend on how much of the token is right.
+func (s *Server) hasToken(r *http.Request) bool {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	want, got := sha256.Sum256([]byte(s.o.Token)), sha256.Sum256([]byte(strings.TrimSpace(given)))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// ownName tells whether a Host header names this machine.
+func (s *Server) ownName(hostPort string) bool {
+	host := hostPort
+	if h, _, err := net.SplitHostPort(hostPort); err == nil {
+		host = h
+	}
+	if bare, ok := strings.CutSuffix(host, "]"); ok {
+		host = strings.TrimPrefix(bare, "[")
+	}
+	return loopback(host) || host != "" && host == s.o.Host
+}
+
+// limitedListener lets in as many connections as free has room for. One more is told so, and closed.
+type limitedListener struct {
+	net.Listener
+	free chan struct{}
+}
+
+// Accept returns the next connection that there is room for.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.free <- struct{}{}:
+			return &countedConn{Conn: conn, leave: sync.OnceFunc(func() { <-l.free })}, nil
+		default:
+			refuse(conn)
+		}
+	}
+}
+
+const refusal = `{"error": "too many connections: close one, or try again later"}` + "\n"
+
+// refuse answers without having read what was asked. The text fits into the buffer of a new connection, so that nobody is waited for.
+func refuse(conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(time.Second))
+	conn.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" + refusal))
+	conn.Close()
+}
+
+// countedConn gives its place back when it is closed.
+type countedConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

@@ -1,0 +1,238 @@
+//go:build linux
+
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+const token = "0123456789abcdef"
+
+func TestToken(t *testing.T) {
+	s := newServer(t, Options{Dir: folder(t), Token: token})
+	for given, want := range map[string]int{
+		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer 0123456789abcdeF": 401, "Bearer " + token[:15]: 401, "Bearer " + token + "x": 401, token: 401, "Basic " + token: 401,
+		"Bearer " + token: 200, "bearer " + token: 200,
+	} {
+		for _, path := range []string{"/api/v1/runs", "/metrics", "/"} {
+			w := request(s, path, "Authorization", given, "Host", "runs.example.org")
+			if w.Code != want || want == 401 && (failed(t, w) == "" || w.Header().Get("WWW-Authenticate") == "") {
+				t.Errorf("%q for %s: %d", given, path, w.Code)
+			}
+		}
+	}
+	if w := request(s, "/nothing"); w.Code != 401 {
+		t.Errorf("what there is can be found out without a token: %d", w.Code)
+	}
+}
+
+// TestHostName keeps a page whose name was made to lead here from reading.
+func TestHostName(t *testing.T) {
+	s := newServer(t, Options{Dir: folder(t), Host: "box"})
+	for host, want := range map[string]int{
+		"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "127.9.9.9": 200, "box:1": 200, "evil.example.org": 403, "": 403, "127.0.0.1.evil.org": 403,
+		"10.0.0.1": 403, "localhost.evil.org:8080": 403, "[::1": 403,
+	} {
+		if w := request(s, "/api/v1/runs", "Host", host); w.Code != want {
+			t.Errorf("%q: %d", host, w.Code)
+		}
+	}
+	if w := request(s, `PUT /api/v1/level {"level":"off"}`, "Origin", "http://evil.example.org"); w.Code != 403 || failed(t, w) == "" {
+		t.Errorf("a page of another site: %d", w.Code)
+	}
+}
+
+func TestCheckAddress(t *testing.T) {
+	for _, c := range []struct{ addr, token, want string }{
+		{"127.0.0.1:8080", "", ""}, {"localhost:0", "", ""}, {"[::1]:80", "", ""}, {"0.0.0.0:80", token, ""}, {":80", token, ""},
+		{"0.0.0.0:80", "", "give --token"}, {":80", "", "every address can be reached"}, {"10.0.0.1:80", "", "give --token"}, {"box:80", "", "give --token"},
+		{"127.0.0.1", "", "HOST:PORT"}, {"127.0.0.1:", "", "HOST:PORT"}, {"127.0.0.1:80", "short", "at least 16"},
+	} {
+		err := CheckAddress(c.addr, c.token)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, %q: %v", c.addr, c.token, err)
+		}
+	}
+}
+
+// TestHostileRequests gets an error of one line for each, with the status that belongs to it.
+func TestHostileRequests(t *testing.T) {
+	s := newServer(t, Options{Dir: folder(t)})
+	for line, want := range map[string]int{
+		"/api/v1/resource-logs?run=../secret": 404, "/api/v1/resource-logs?run=..%2f..%2fetc%2fpasswd": 404, "/logs/..%2f..%2fsecret": 404, "/logs/%2e%2e": 404,
+		"/logs/" + sealedRun + "%2f..": 404, "/logs/run_%00": 400, "/logs/" + strings.Repeat("x", 5000): 404, "/logs/": 404, "//": 404, "/logs//x": 404, "/./sessions": 404,
+		"/api/v1/../v1/runs": 404, "/nothing": 404, "/API/V1/runs": 404, "/logs/x/stream/y": 404,
+		"/api/v1/resource-logs?run=a&run=b": 400, "/api/v1/resource-logs?from_line=-1": 400, "/api/v1/resource-logs?from_line=1e3": 400,
+		"/api/v1/resource-logs?from_line=99999999999999999999": 400, "/api/v1/resource-logs?folow": 400, "/api/v1/resource-logs?follow=perhaps": 400,
+		"/api/v1/resource-logs?event=bogus": 400, "/api/v1/resource-logs?layer=-2": 400, "/api/v1/resource-logs?layer=x": 400, "/api/v1/resource-logs?a=%zz": 400,
+		"/api/v1/resource-logs?a;b": 400, "/sessions?x=1": 400, "/api/v1/runs?run=x": 400, "/api/v1/summary?run=none": 404, "/api/v1/kv?x": 400,
+		"/api/v1/resource-logs?run=" + emptyRun: 404, "/logs/" + emptyRun: 404,
+		"DELETE /api/v1/runs": 405, "POST /api/v1/level {}": 405, "PUT /sessions {}": 405, "TRACE /": 405, "PUT /metrics {}": 405, "OPTIONS /api/v1/level": 405,
+		"GET /sessions body": 400, "GET /log-monitoring": 405,
+	} {
+		w := request(s, line)
+		if text := failed(t, w); w.Code != want || strings.Contains(text, "secret\n") {
+			t.Errorf("%.60s: %d, want %d: %s", line, w.Code, want, text)
+		}
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%.60s: headers %v", line, w.Header())
+		}
+	}
+}
+
+// listen serves on a free port until the test ends, and returns its address.
+func listen(t *testing.T, s *Server) (addr string, stop func() error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	stopped := false
+	stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-ended
+	}
+	t.Cleanup(func() { stop() })
+	return l.Addr().String(), stop
+}
+
+// raw sends bytes as they are and returns the first answer.
+func raw(t *testing.T, addr, text string) (*http.Response, error) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(conn, text); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(bufio.NewReader(conn), nil)
+}
+
+// TestRawRequests sends what no client would: the server answers with an error, or hangs up, and goes on.
+func TestRawRequests(t *testing.T) {
+	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Limits: Limits{ReadTime: 200 * time.Millisecond}}))
+	head := " HTTP/1.1\r\nHost: localhost\r\n"
+	for text, want := range map[string]int{
+		"GET /sessions" + head + "Big: " + strings.Repeat("x", 64<<10) + "\r\n\r\n":                             431,
+		"GET /sessions HTTP/1.1\r\n\r\n":                                                                        400,
+		"\x16\x03\x01\x00\xa5\x01\x00\n\n":                                                                      400,
+		"PUT /api/v1/level" + head + "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n":    413,
+		"PUT /api/v1/level" + head + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"level\":": 400, // and nothing more
+		"GET /sessions" + head + "Content-Length: 5\r\n\r\nhello":                                               400,
+		"GET /sessions" + head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n":                    400,
+		"GET /../../secret" + head + "\r\n":                                                                     404,
+		"GET http://evil.example.org/sessions HTTP/1.1\r\nHost: localhost\r\n\r\n":                              403,
+		"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n":                                              400,
+	} {
+		answer, err := raw(t, addr, text)
+		if err != nil {
+			t.Errorf("%.60q: %v", text, err)
+			continue
+		}
+		if answer.StatusCode != want {
+			t.Errorf("%.60q: %d, want %d", text, answer.StatusCode, want)
+		}
+		answer.Body.Close()
+	}
+	if answer, err := raw(t, addr, "GET /sess"); err == nil && answer.StatusCode < 400 { // half a header, then nothing
+		t.Errorf("half a header was answered with %d", answer.StatusCode)
+	}
+	answer, err := raw(t, addr, "GET /healthz"+head+"\r\n")
+	if err != nil || answer.StatusCode != 200 {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestConnectionLimit tells one client too many so, and lets it in when there is room again.
+func TestConnectionLimit(t *testing.T) {
+	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Limits: Limits{Connections: 2}}))
+	var held []net.Conn
+	for range 2 {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != 200 {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || answer.StatusCode != 503 {
+		t.Fatalf("one more: %v, %v", answer, err)
+	}
+	var body map[string]string
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil || !strings.Contains(body["error"], "too many connections") {
+		t.Errorf("%v, %v", body, err)
+	}
+	held[0].Close()
+	for {
+		if answer, err := raw(t, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err == nil && answer.StatusCode == 200 {
+			break
+		}
+	}
+}
+
+// FuzzRequest asks for whatever: every answer is one that a route gives, or an error of one line, and nothing of the file beside the
+// runs is told.
+func FuzzRequest(f *testing.F) {
+	for _, path := range []string{"/api/v1/resource-logs?run=../secret", "/logs/%2e%2e%2fsecret", "/logs/" + sealedRun + "/stream?from_line=1", "/metrics", "/sessions", "/api/v1/level",
+		"/api/v1/kv?run=" + sealedRun, "//secret", "/logs/..\\secret", "/api/v1/summary?run=.", "/log-monitoring"} {
+		for _, method := range []string{"GET", "PUT", "POST", "HEAD"} {
+			f.Add(method, path, "127.0.0.1", `{"level":"VERBOSE"}`, "Bearer x")
+		}
+	}
+	dir := folder(f)
+	open := newServer(f, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
+		Generate: func(context.Context, Prompt) (string, error) { return "run_x", nil }})
+	closed := newServer(f, Options{Dir: dir, Token: token})
+	f.Fuzz(func(t *testing.T, method, target, host, body, authorization string) {
+		line := method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nAuthorization: " + authorization + "\r\n"
+		if method != "GET" && method != "HEAD" {
+			line += fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+		} else {
+			line += "\r\n"
+		}
+		for _, h := range []http.Handler{open, closed} {
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(line)))
+			if err != nil {
+				return
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if strings.Contains(w.Body.String(), "secret\n") || h == closed && w.Code < 400 && r.URL.Path != "/healthz" && !strings.Contains(authorization, token) {
+				t.Fatalf("%q: %d %q", line, w.Code, w.Body)
+			}
+			if w.Code >= 400 && r.Method != "HEAD" {
+				failed(t, w)
+			}
+		}
+	})
+}

@@ -1,0 +1,305 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what the events of runs sum up to, for Prometheus. Looked at, they read what has come since the last look.
+type metrics struct {
+	server *Server
+	mu     sync.Mutex
+	folds  map[string]*fold // by directory
+}
+
+// fold is a run's log as far as it was read.
+type fold struct {
+	tail *resources.Tail
+	sum  *resources.Sum
+}
+
+// maxFolds bounds the runs that metrics are told of: those that go on, the newest first, else the newest that holds events.
+const maxFolds = 16
+
+func newMetrics(s *Server) *metrics { return &metrics{server: s, folds: map[string]*fold{}} }
+
+// metric is one that is told of a run.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func describe(kind prometheus.ValueType, name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc("llamatap_"+name, help, append([]string{"run"}, labels...), nil), kind}
+}
+
+func counter(name, help string, labels ...string) metric {
+	return describe(prometheus.CounterValue, name, help, labels...)
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return describe(prometheus.GaugeValue, name, help, labels...)
+}
+
+var (
+	runInfo     = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model", "state", "level")
+	logBehind   = gauge("log_unread_bytes", "Bytes of the run's resource log that the other metrics do not tell of yet.")
+	eventsTotal = counter("events_total", "Resource events in the log.", "event")
+	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
+	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
+
+	graphsTotal  = counter("graphs_total", "Executions of graphs.", "phase")
+	graphTime    = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
+	lookTime     = counter("looking_seconds_total", "Time that timing nodes cost the model, measured; it is part of the time in graphs.", "phase")
+	tokensTotal  = counter("tokens_total", "Tokens that graphs computed.", "phase")
+	flopsTotal   = counter("floating_point_operations_total", "Floating point operations, computed from shapes, without ops whose count is not known.", "phase")
+	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
+	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")
+	componentsNS = counter("component_seconds_total", "Time in nodes of a component, measured.", "phase", "component")
+	latency      = prometheus.NewDesc("llamatap_token_latency_seconds", "Time from a generated token of a sequence to the next, measured.", []string{"run"}, nil)
+
+	kvCells     = gauge("kv_cells", "Cells of a KV cache by state: used, and capacity where it is known.", "ctx", "cache", "state")
+	kvRatio     = gauge("kv_prompt_reuse_ratio", "Share of the cells that prompts needed and found, at the newest operation.", "ctx", "cache")
+	kvCellOps   = counter("kv_cell_operations_total", "Cells that were allocated, updated or evicted.", "ctx", "cache", "operation")
+	kvWritten   = counter("kv_written_bytes_total", "Bytes of keys or values that were written in all layers.", "ctx", "cache", "part")
+	memoryLive  = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
+	memoryPeak  = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
+	captureSize = gauge("capture_bytes", "Bytes of captured tensors on the disk.")
+	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a sealed run stored.")
+	packetsSum  = counter("capture_packets_total", "Captured tensors that a sealed run stored.")
+	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a sealed run lost.", "cause")
+)
+
+var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, readTotal, writtenTotal,
+	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, captureSize, captureSum, packetsSum, packetsLost}
+
+// Describe tells of every metric that there may be.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, one := range allMetrics {
+		to <- one.desc
+	}
+	to <- latency
+}
+
+// Collect reads what has come since, and tells of every run. A run whose log cannot be read is told of by run_info alone.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	runs, err := m.server.runs.all()
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(runInfo.desc, err)
+		return
+	}
+	chosen := choose(runs)
+	m.forget(chosen)
+	deadline := time.Now().Add(m.server.o.Limits.FoldTime)
+	for _, run := range chosen {
+		tell := teller{to, run.ID}
+		known, err := resources.Metadata(run.dir)
+		if err != nil || known == nil {
+			known = &rundir.Metadata{}
+		}
+		f, err := m.catchUp(run, deadline)
+		level := ""
+		if f != nil {
+			level = f.sum.Level
+		}
+		tell.one(runInfo, 1, run.Model, string(run.State), level)
+		if err == nil {
+			tell.events(f)
+			tell.graphs(f.sum)
+			tell.memory(f.sum)
+			tell.caches(f.sum, known)
+		}
+		tell.capture(run, known)
+	}
+}
+
+// choose picks the runs that metrics are told of.
+func choose(runs []Run) []Run {
+	var going []Run
+	for _, r := range runs {
+		if r.State == StateRunning && r.Events && len(going) < maxFolds {
+			going = append(going, r)
+		}
+	}
+	if i := slices.IndexFunc(runs, func(r Run) bool { return r.Events }); len(going) == 0 && i >= 0 {
+		going = runs[i : i+1]
+	}
+	return going
+}
+
+// forget closes the logs of runs that are not told of any more.
+func (m *metrics) forget(chosen []Run) {
+	for dir, f := range m.folds {
+		if !slices.ContainsFunc(chosen, func(r Run) bool { return r.dir == dir }) {
+			f.tail.Close()
+			delete(m.folds, dir)
+		}
+	}
+}
+
+// catchUp reads what a run's log has more than at the last look, until the deadline.
+func (m *metrics) catchUp(run Run, deadline time.Time) (*fold, error) {
+	f := m.folds[run.dir]
+	if f == nil {
+		tail, err := resources.OpenTail(run.dir)
+		if err != nil {
+			return nil, err
+		}
+		f = &fold{tail: tail, sum: resources.NewSum()}
+		f.sum.Token = func(*resources.TokenRow) {} // rows are not told
+		m.folds[run.dir] = f
+	}
+	for lines := 0; ; lines++ {
+		line, err := f.tail.Next()
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
+			return f, nil
+		}
+		if err != nil {
+			return f, err
+		}
+		f.sum.Add(line)
+		if lines%256 == 255 && time.Now().After(deadline) {
+			return f, nil
+		}
+	}
+}
+
+// teller tells of one run.
+type teller struct {
+	to  chan<- prometheus.Metric
+	run string
+}
+
+func (t teller) one(m metric, value float64, labels ...string) {
+	for i, text := range labels {
+		labels[i] = strings.ToValidUTF8(text, "?")
+	}
+	t.to <- prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{t.run}, labels...)...)
+}
+
+func (t teller) events(f *fold) {
+	t.one(logBehind, float64(f.tail.Unread()))
+	t.one(badTotal, float64(f.sum.BadLines))
+	for kind, n := range f.sum.Events {
+		t.one(eventsTotal, float64(n), kind)
+	}
+	for key, n := range f.sum.Losses {
+		t.one(lostTotal, float64(n), key.Kind, key.Cause)
+	}
+}
+
+// latencyBounds are those of the histogram's buckets, in ns.
+var latencyBounds = func() (bounds []int64) {
+	for ns := int64(250e3); ns <= 16e9; ns *= 2 {
+		bounds = append(bounds, ns)
+	}
+	return bounds
+}()
+
+func (t teller) graphs(s *resources.Sum) {
+	for phase, p := range s.Phases {
+		t.one(graphsTotal, float64(p.Graphs), phase)
+		t.one(tokensTotal, float64(p.Tokens), phase)
+		if p.Timed > 0 {
+			t.one(graphTime, float64(p.NS)/1e9, phase)
+		}
+		if p.Looked {
+			t.one(lookTime, float64(p.LookNS)/1e9, phase)
+		}
+		if p.Counted > 0 {
+			t.one(flopsTotal, float64(p.FLOPs), phase)
+		}
+		if p.Sized > 0 {
+			t.one(readTotal, float64(p.Read), phase)
+			t.one(writtenTotal, float64(p.Written), phase)
+		}
+	}
+	for key, ns := range s.ByPhaseAndComponent() {
+		t.one(componentsNS, float64(ns)/1e9, key.Phase, key.Component)
+	}
+	if l := &s.Latency; l.Count > 0 {
+		buckets := map[float64]uint64{}
+		for _, bound := range latencyBounds {
+			buckets[float64(bound)/1e9] = uint64(l.Below(bound))
+		}
+		t.to <- prometheus.MustNewConstHistogram(latency, uint64(l.Count), float64(l.NS)/1e9, buckets, t.run)
+	}
+}
+
+func (t teller) memory(s *resources.Sum) {
+	if s.Memory.Allocations > 0 {
+		t.one(memoryLive, float64(s.Memory.Live))
+		t.one(memoryPeak, float64(s.Memory.Peak))
+	}
+}
+
+func (t teller) caches(s *resources.Sum, known *rundir.Metadata) {
+	for _, c := range s.Caches() {
+		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), cmp.Or(c.Cache, c.Type)
+		t.one(kvCells, float64(c.Used), ctx, cache, "used")
+		if cells := resources.Capacity(known, c); cells > 0 {
+			t.one(kvCells, float64(cells), ctx, cache, "capacity")
+		}
+		for operation, n := range map[string]int64{"allocate": c.Allocated, "update": c.Updated, "evict": c.Evicted} {
+			t.one(kvCellOps, float64(n), ctx, cache, operation)
+		}
+		if c.KeyBytes != nil {
+			t.one(kvWritten, float64(*c.KeyBytes), ctx, cache, "key")
+		}
+		if c.ValueBytes != nil {
+			t.one(kvWritten, float64(*c.ValueBytes), ctx, cache, "value")
+		}
+		if c.HitRatio != nil {
+			t.one(kvRatio, *c.HitRatio, ctx, cache)
+		}
+	}
+}
+
+// capture tells of the tensors that the run recorded beside its events.
+func (t teller) capture(run Run, known *rundir.Metadata) {
+	if size, ok := captured(run.dir); ok {
+		t.one(captureSize, float64(size))
+	}
+	if run.State != StateSealed {
+		return
+	}
+	var packets, stored float64
+	for _, s := range known.Streams {
+		packets, stored = packets+float64(s.Packets), stored+float64(s.BytesStored)
+	}
+	if len(known.Streams) > 0 {
+		t.one(packetsSum, packets)
+		t.one(captureSum, stored)
+	}
+	for _, l := range known.Losses {
+		t.one(packetsLost, float64(l.Packets), l.Cause)
+	}
+}
+
+// captured is the size of a run's captured tensors on the disk, with their index, over all segments.
+func captured(dir string) (size int64, ok bool) {
+	folder := os.DirFS(dir)
+	for _, pattern := range []string{"activations.stream*", "seg-*/activations.stream*"} {
+		found, _ := fs.Glob(folder, pattern)
+		for _, name := range found {
+			if info, err := fs.Stat(folder, name); err == nil {
+				size, ok = size+info.Size(), true
+			}
+		}
+	}
+	return size, ok
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+// TestMetrics reads the figures of a run as Prometheus does.
+func TestMetrics(t *testing.T) {
+	s := newServer(t, Options{Dir: folder(t)})
+	for _, run := range []struct{ id, want string }{
+		{sealedRun, `# HELP llamatap_tokens_total Tokens that graphs computed.
+# TYPE llamatap_tokens_total counter
+llamatap_tokens_total{phase="decode",run="RUN"} 1
+# HELP llamatap_component_seconds_total Time in nodes of a component, measured.
+# TYPE llamatap_component_seconds_total counter
+llamatap_component_seconds_total{component="attention",phase="decode",run="RUN"} 1e-07
+llamatap_component_seconds_total{component="mlp",phase="decode",run="RUN"} 2e-07
+# HELP llamatap_kv_cells Cells of a KV cache by state: used, and capacity where it is known.
+# TYPE llamatap_kv_cells gauge
+llamatap_kv_cells{cache="base",ctx="0",run="RUN",state="capacity"} 64
+llamatap_kv_cells{cache="base",ctx="0",run="RUN",state="used"} 4
+# HELP llamatap_events_lost_total Resource events that are not in the log.
+# TYPE llamatap_events_lost_total counter
+llamatap_events_lost_total{cause="rate",event="sampling_state",run="RUN"} 3
+# HELP llamatap_capture_bytes Bytes of captured tensors on the disk.
+# TYPE llamatap_capture_bytes gauge
+llamatap_capture_bytes{run="RUN"} 5
+# HELP llamatap_capture_packets_lost_total Captured tensors that a sealed run lost.
+# TYPE llamatap_capture_packets_lost_total counter
+llamatap_capture_packets_lost_total{cause="drop",run="RUN"} 2
+# HELP llamatap_run_info A run that is served; always 1. State is running, sealed or cut off.
+# TYPE llamatap_run_info gauge
+llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
+`},
+	} {
+		one := newServer(t, Options{Dir: filepath.Join(s.o.Dir, "m", run.id)})
+		names := []string{"llamatap_tokens_total", "llamatap_component_seconds_total", "llamatap_kv_cells", "llamatap_events_lost_total", "llamatap_capture_bytes",
+			"llamatap_capture_packets_lost_total", "llamatap_run_info"}
+		if err := testutil.CollectAndCompare(newMetrics(one), strings.NewReader(strings.ReplaceAll(run.want, "RUN", run.id)), names...); err != nil {
+			t.Error(err)
+		}
+	}
+	w := request(s, "/metrics")
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `llamatap_run_info{level="DETAILED",model="m",run="`+openRun+`",state="cut off"} 1`) {
+		t.Errorf("of the newest: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestMetricsLint holds every metric to Prometheus's conventions.
+func TestMetricsLint(t *testing.T) {
+	s := newServer(t, Options{Dir: filepath.Join(folder(t), "m", sealedRun)})
+	w := request(s, "/metrics")
+	problems, err := promlint.New(w.Body).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	told := request(s, "/metrics").Body.String()
+	for _, m := range allMetrics {
+		name := strings.SplitN(strings.SplitN(m.desc.String(), `fqName: "`, 2)[1], `"`, 2)[0]
+		if !strings.Contains(told, "# TYPE "+name+" ") && name != "llamatap_memory_bytes" && name != "llamatap_memory_peak_bytes" {
+			t.Errorf("%s is never told", name)
+		}
+		if strings.HasSuffix(name, "_total") != (m.kind == prometheus.CounterValue) {
+			t.Errorf("%s: its kind and its name differ", name)
+		}
+	}
+}
+
+// TestMetricsGrow reads only what has come since the last look, and forgets runs that are not told of any more.
+func TestMetricsGrow(t *testing.T) {
+	dir := folder(t)
+	going := filepath.Join(dir, "m", lockedRun(t, dir), ".resource.jsonl.part")
+	s := newServer(t, Options{Dir: dir})
+	m := newMetrics(s)
+	count := func() string {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(m)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range families {
+			if name := f.GetName(); name == "llamatap_tokens_total" || name == "llamatap_log_unread_bytes" || name == "llamatap_token_latency_seconds" {
+				for _, one := range f.Metric {
+					got += fmt.Sprintf("%s %v ", name, one.GetCounter().GetValue()+one.GetGauge().GetValue()+float64(one.GetHistogram().GetSampleCount()))
+				}
+			}
+		}
+		return strings.ReplaceAll(got, "llamatap_", "")
+	}
+	if got := count(); got != "log_unread_bytes 0 token_latency_seconds 1 tokens_total 1 " {
+		t.Error(got)
+	}
+	write(t, going, log7+log7+`{"event":`)
+	if got := count(); got != "log_unread_bytes 9 token_latency_seconds 2 tokens_total 2 " {
+		t.Error(got)
+	}
+	if len(m.folds) != 1 {
+		t.Errorf("%d logs are open", len(m.folds))
+	}
+	if err := os.RemoveAll(filepath.Dir(going)); err != nil {
+		t.Fatal(err)
+	}
+	count()
+	if len(m.folds) != 1 || m.folds[filepath.Join(dir, "m", openRun)] == nil {
+		t.Errorf("%v", m.folds)
+	}
+}
+
+// TestDashboard holds that the dashboard asks for metrics that there are, and for all labels that they have.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "grafana.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	decode(t, text, &board)
+	described := latency.String()
+	for _, m := range allMetrics {
+		described += m.desc.String()
+	}
+	seen := map[int]bool{}
+	for _, p := range board.Panels {
+		if seen[p.ID] || len(p.Targets) == 0 {
+			t.Errorf("panel %q has no number of its own, or asks for nothing", p.Title)
+		}
+		seen[p.ID] = true
+		for _, target := range p.Targets {
+			names := regexp.MustCompile(`llamatap_[a-z_]+`).FindAllString(target.Expr, -1)
+			if len(names) == 0 {
+				t.Errorf("%s: %s", p.Title, target.Expr)
+			}
+			for _, name := range names {
+				if !strings.Contains(described, `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+					t.Errorf("%s asks for %s, which there is not", p.Title, name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// State is how a run is.
+type State string
+
+// The states.
+const (
+	StateRunning State = "running" // a process writes it
+	StateSealed  State = "sealed"
+	StateCutOff  State = "cut off" // neither: its collector was killed, or the machine
+)
+
+// Run is a run directory.
+type Run struct {
+	ID    string `json:"run"`   // the directory's name
+	Model string `json:"model"` // the name of the folder that it lies in
+	State State  `json:"state"`
+	// Events tells whether it holds resource events, LogBytes how many bytes of them there are so far.
+	Events   bool  `json:"events"`
+	LogBytes int64 `json:"log_bytes"`
+
+	dir string
+}
+
+// listing finds runs. Names that clients give are looked up in it, and never become part of a path.
+type listing struct {
+	dir  string
+	live bool
+
+	mu   sync.Mutex
+	last string // the run that was live when somebody looked last
+}
+
+// maxRuns bounds how many runs are listed; the newest are.
+const maxRuns = 10000
+
+var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
+
+// all lists the runs that are served, newest first.
+func (l *listing) all() ([]Run, error) {
+	if _, err := os.ReadDir(l.dir); err != nil {
+		return nil, fmt.Errorf("serve %s: %w: give a run directory or a folder of runs", l.dir, err)
+	}
+	if isRun(l.dir) {
+		whole, err := filepath.Abs(l.dir)
+		if err != nil {
+			return nil, err
+		}
+		return []Run{look(l.dir, filepath.Base(whole), filepath.Base(filepath.Dir(whole)))}, nil
+	}
+	var runs []Run
+	for _, p := range runDirs(l.dir) {
+		runs = append(runs, Run{ID: filepath.Base(p), Model: filepath.Base(filepath.Dir(p)), dir: p})
+	}
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Or(cmp.Compare(b.ID, a.ID), cmp.Compare(a.dir, b.dir)) })
+	runs = slices.CompactFunc(runs, func(a, b Run) bool { return a.ID == b.ID }) // a copy of a run is that run
+	runs = runs[:min(len(runs), maxRuns)]
+	for i, r := range runs {
+		runs[i] = look(r.dir, r.ID, r.Model)
+	}
+	if l.live {
+		return l.onlyLive(runs), nil
+	}
+	return runs, nil
+}
+
+// onlyLive keeps the newest run that goes on and holds events, or the one that was it before.
+func (l *listing) onlyLive(runs []Run) []Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.IndexFunc(runs, func(r Run) bool { return r.State == StateRunning && r.Events }); i >= 0 {
+		l.last = runs[i].ID
+	}
+	return slices.DeleteFunc(runs, func(r Run) bool { return r.ID != l.last })
+}
+
+// isRun tells whether a folder is a run directory itself.
+func isRun(dir string) bool {
+	for _, name := range []string{rundir.ManifestName, rundir.MetadataName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return resources.HasLog(dir)
+}
+
+// runDirs are the run directories in a folder, and in the folders in it.
+func runDirs(dir string) []string {
+	var found []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		switch path := filepath.Join(dir, e.Name()); {
+		case !e.IsDir():
+		case runForm.MatchString(e.Name()):
+			found = append(found, path)
+		default:
+			below, _ := os.ReadDir(path)
+			for _, b := range below {
+				if b.IsDir() && runForm.MatchString(b.Name()) {
+					found = append(found, filepath.Join(path, b.Name()))
+				}
+			}
+		}
+	}
+	return found
+}
+
+func look(dir, id, model string) Run {
+	r := Run{ID: id, Model: model, State: StateCutOff, Events: resources.HasLog(dir), LogBytes: resources.LogSize(dir), dir: dir}
+	switch {
+	case resources.Sealed(dir):
+		r.State = StateSealed
+	case resources.Going(dir):
+		r.State = StateRunning
+	}
+	return r
+}
+
+// find returns the run of an id, or, for "", the newest that goes on and holds events, else the newest that holds some.
+func (l *listing) find(id string) (Run, error) {
+	runs, err := l.all()
+	if err != nil {
+		return Run{}, fail(http.StatusInternalServerError, "%w", err)
+	}
+	if id != "" {
+		if i := slices.IndexFunc(runs, func(r Run) bool { return r.ID == id }); i >= 0 {
+			return runs[i], nil
+		}
+		return Run{}, fail(http.StatusNotFound, "there is no run %.120q: /api/v1/runs lists those that there are", id)
+	}
+	for _, wanted := range []func(Run) bool{
+		func(r Run) bool { return r.Events && r.State == StateRunning },
+		func(r Run) bool { return r.Events },
+	} {
+		if i := slices.IndexFunc(runs, wanted); i >= 0 {
+			return runs[i], nil
+		}
+	}
+	return Run{}, fail(http.StatusNotFound, "no run here holds resource events: record one with --tap-resource-level MINIMAL")
+}
+
+// listRuns answers GET /api/v1/runs.
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r); err != nil {
+		return err
+	}
+	runs, err := s.runs.all()
+	if err != nil {
+		return err
+	}
+	if runs == nil {
+		runs = []Run{}
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"runs": runs})
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// maxReports is how many logs are added up at once: each takes a processor and some memory.
+const maxReports = 2
+
+// Server answers requests about runs. Its methods may be called from several goroutines.
+type Server struct {
+	o        Options
+	runs     listing
+	handler  http.Handler
+	follows  chan struct{} // one element per stream of a growing log
+	reports  chan struct{} // one element per log that is added up
+	stopping chan struct{} // closed when streams are to end
+	stop     sync.Once
+}
+
+// New makes a server of a run directory or a folder of runs, which must be there.
+func New(o Options) (*Server, error) {
+	if o.Dir == "" {
+		return nil, errNoDir
+	}
+	o.Limits = o.Limits.orDefault()
+	if o.Wait == nil {
+		o.Wait = waitPollTime
+	}
+	s := &Server{o: o, runs: listing{dir: o.Dir, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports), stopping: make(chan struct{})}
+	if _, err := s.runs.all(); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(newMetrics(s)); err != nil {
+		return nil, err
+	}
+	s.handler = s.guard(s.routes(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
+	return s, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Serve answers requests that come by l, until ctx is done: then streams end, requests get StopTime to end, and l is closed.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	limits := s.o.Limits
+	web := &http.Server{
+		Handler: s, ReadHeaderTimeout: limits.ReadTime, IdleTimeout: limits.IdleTime, MaxHeaderBytes: limits.Header, ErrorLog: quiet,
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- web.Serve(&limitedListener{Listener: l, free: make(chan struct{}, limits.Connections)})
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	s.stop.Do(func() { close(s.stopping) })
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.StopTime)
+	defer cancel()
+	if web.Shutdown(grace) != nil { // somebody does not end
+		web.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func waitPollTime(ctx context.Context) {
+	timer := time.NewTimer(PollTime)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// route is what answers a method of a path. An error that it returns is written as an answer, if none was begun.
+type route struct {
+	pattern string
+	answer  func(http.ResponseWriter, *http.Request) error
+}
+
+func (s *Server) table() []route {
+	return []route{
+		{"GET /{$}", s.index},
+		{"GET /healthz", s.healthz},
+		{"GET /api/v1/runs", s.listRuns},
+		{"GET /api/v1/resource-logs", s.resourceLogs},
+		{"GET /api/v1/summary", s.summary},
+		{"GET /api/v1/kv", s.kv},
+		{"GET /api/v1/level", s.getLevel},
+		{"PUT /api/v1/level", s.putLevel},
+		{"POST /log-monitoring", s.logMonitoring}, // from here on system B's
+		{"GET /logs/{id}", s.wholeLog},
+		{"GET /logs/{id}/stream", s.newLines},
+		{"GET /sessions", s.sessions},
+		{"GET /health", s.health},
+	}
+}
+
+func (s *Server) routes(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.table() {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			began := &begun{ResponseWriter: w}
+			if err := r.answer(began, req); err != nil && !began.yes {
+				writeError(w, err)
+			}
+		})
+	}
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeError(w, s.nothingHere(mux, r)) })
+	return mux
+}

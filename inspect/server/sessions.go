@@ -1,0 +1,162 @@
+package server
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+)
+
+// System B's routes. A session of its is a run of ours, and the session's id the run's.
+
+// sessions answers GET /sessions: the runs that hold events.
+func (s *Server) sessions(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r); err != nil {
+		return err
+	}
+	runs, err := s.runs.all()
+	if err != nil {
+		return err
+	}
+	type session struct {
+		ID   string `json:"session_id"`
+		Path string `json:"log_file_path"`
+	}
+	list := []session{}
+	for _, run := range runs {
+		if run.Events {
+			list = append(list, session{run.ID, filepath.Join(run.dir, resources.LogName)})
+		}
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"active_sessions": list})
+}
+
+// health answers GET /health. A model is loaded while a run goes on.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r); err != nil {
+		return err
+	}
+	runs, err := s.runs.all()
+	if err != nil {
+		return err
+	}
+	loaded := false
+	for _, run := range runs {
+		loaded = loaded || run.State == StateRunning
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "model_loaded": loaded})
+}
+
+// wholeLog answers GET /logs/{id}: all lines that there are, in base64.
+func (s *Server) wholeLog(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r); err != nil {
+		return err
+	}
+	run, tail, err := s.openLog(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	defer tail.Close()
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriterSize(s.stream(w), 32<<10)
+	fmt.Fprintf(out, `{"session_id":%s,"logs_b64":"`, quote(run.ID))
+	encoder := base64.NewEncoder(base64.StdEncoding, out)
+	for {
+		line, err := tail.Next()
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || s.over(r) {
+			return errors.Join(err, out.Flush()) // an answer that does not end as JSON is seen to be cut off
+		}
+		encoder.Write(line.Text)
+		if _, err := encoder.Write([]byte("\n")); err != nil {
+			return err
+		}
+	}
+	encoder.Close()
+	out.WriteString("\"}\n")
+	return out.Flush()
+}
+
+// newLines answers GET /logs/{id}/stream: the lines behind the first from_line, each in base64.
+func (s *Server) newLines(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r, "from_line"); err != nil {
+		return err
+	}
+	from, err := fromLine(r)
+	if err != nil {
+		return err
+	}
+	run, tail, err := s.openLog(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	defer tail.Close()
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriterSize(s.stream(w), 32<<10)
+	fmt.Fprintf(out, `{"session_id":%s,"from_line":%d,"new_lines_b64":[`, quote(run.ID), from)
+	comma := ""
+	for {
+		line, err := tail.Next()
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || s.over(r) {
+			return errors.Join(err, out.Flush())
+		}
+		if line.Number <= from {
+			continue
+		}
+		out.WriteString(comma + `"`)
+		out.WriteString(base64.StdEncoding.EncodeToString(line.Text))
+		if err := out.WriteByte('"'); err != nil {
+			return err
+		}
+		comma = ","
+	}
+	out.WriteString(`],"total_lines":` + strconv.FormatInt(tail.Lines(), 10) + "}\n")
+	return out.Flush()
+}
+
+func quote(text string) []byte {
+	quoted, _ := json.Marshal(text)
+	return quoted
+}
+
+// logMonitoring answers POST /log-monitoring: a prompt is run and recorded, where a runner is attached.
+func (s *Server) logMonitoring(w http.ResponseWriter, r *http.Request) error {
+	if err := checkQuery(r); err != nil {
+		return err
+	}
+	if s.o.Generate == nil {
+		return fail(http.StatusNotImplemented, "no runner is attached: this server shows runs and does not make any; start one with 'llamatap run --tap-resource-level DETAILED'")
+	}
+	var p Prompt
+	if err := readJSON(w, r, &p, false); err != nil {
+		return err
+	}
+	if p.Prompt == "" {
+		return fail(http.StatusBadRequest, "prompt is missing: give one as text")
+	}
+	switch p.Sampling.Method {
+	case "", "greedy", "top_k", "top_p", "temperature":
+	default:
+		return fail(http.StatusBadRequest, "sampling.method %.40q: use greedy, top_k, top_p or temperature", p.Sampling.Method)
+	}
+	dir, err := s.o.Generate(r.Context(), p)
+	if err != nil {
+		return fail(http.StatusInternalServerError, "the prompt could not be run: %w", err)
+	}
+	http.NewResponseController(w).SetWriteDeadline(s.deadline())
+	return writeJSON(w, http.StatusOK, map[string]string{
+		"session_id": filepath.Base(dir), "log_file_path": filepath.Join(dir, resources.LogName), "status": "completed",
+	})
+}
