@@ -1,0 +1,13 @@
+//go:build !linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/llamatap/llamatap/inspect/server"
+)
+
+// controlRun reaches no run where none is recorded.
+func controlRun(string, server.Command) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
