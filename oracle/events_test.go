@@ -143,6 +143,7 @@ func (w *recorded) read(t *testing.T, path string) {
 		if err := strict.Decode(event); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
+		checkSchema(t, line)
 		switch e := event.(type) {
 		case *resource.Compute:
 			w.compute[e.Exec] = append(w.compute[e.Exec], e)

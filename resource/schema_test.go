@@ -62,6 +62,13 @@ func schemaOf(of reflect.Type, path string) map[string]any {
 	return s
 }
 
+// byTap are keys that the tap always tells and a program, through the C header, does not know: the schema does not demand them.
+var byTap = map[string]bool{
+	"exec": true, "graph": true, "op_seq": true, "phase": true, "node_count": true, "time_source": true, "buffer_id": true, "mapped": true,
+	"from_layer_id": true, "tensors": true, "data_bytes": true, "data_size_mb": true, "cells": true, "cache": true, "phases": true,
+	"graphs": true, "tokens": true,
+}
+
 func objectOf(of reflect.Type, path string) map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, f := range reflect.VisibleFields(of) {
@@ -75,7 +82,7 @@ func objectOf(of reflect.Type, path string) map[string]any {
 		}
 		s := schemaOf(f.Type, at)
 		s["description"] = describe(at)
-		if properties[name] = s; rest != "omitempty" {
+		if properties[name] = s; rest != "omitempty" && !byTap[name] {
 			required = append(required, name)
 		}
 	}

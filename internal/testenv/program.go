@@ -51,6 +51,16 @@ func NeedStrace(t testing.TB) string {
 	return path
 }
 
+// NeedJQ returns the path of jq.
+func NeedJQ(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("jq")
+	if err != nil {
+		jq.miss(t, err.Error())
+	}
+	return path
+}
+
 // NeedCC returns the path of a C compiler.
 func NeedCC(t testing.TB) string {
 	t.Helper()

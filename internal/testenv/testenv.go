@@ -34,6 +34,7 @@ var (
 	cc     = need{"a C compiler", "scripts/setup build"}
 	cxx    = need{"a C++ compiler", "scripts/setup test"}
 	strace = need{"strace", "scripts/setup test"}
+	jq     = need{"jq", "scripts/setup test"}
 )
 
 // CI tells whether this run is one where every need with a remedy must be met.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
@@ -38,7 +39,7 @@ func scene(t testing.TB, o Options) *bench {
 			m.times = same(len(n), 7000)
 		}
 		b.run(m)
-		b.check(b.Sample(&ggmlhooks.Sample{MonoNS: b.clock, Token: 7, InSize: 100, OutSize: 2, Top: []ggmlhooks.Candidate{{Token: 7, Logit: 2.5, P: 0.75}, {Token: 8, Logit: 1.5, P: 0.25}}}))
+		b.check(b.Sample(&ggmlhooks.Sample{MonoNS: b.clock, Token: 7, InSize: 100, OutSize: 2, Top: []ggmlhooks.Candidate{{Token: 7, Logit: 2.5, P: 0.75}, {Token: 8, Logit: 1.5, P: 0.25}, {Token: 9, Logit: float32(math.Inf(-1))}}}))
 	}
 	run(prompt, false, 4, 5, 6)
 	b.check(b.Graph(decode))
@@ -70,6 +71,11 @@ func TestLevels(t *testing.T) {
 	for level, want := range counts {
 		b := scene(t, Options{Level: level, Text: texts})
 		lines, events := b.lines()
+		for _, s := range of[resource.Sampling](events) { // what the chain ruled out is no candidate
+			if !slices.Equal(s.Sampling.TopTokens, []int32{7, 8}) || !slices.Equal(s.Sampling.TopProbs, []float32{0.75, 0.25}) || *s.Sampling.SelectedProb != 0.75 {
+				t.Errorf("%+v", s.Sampling)
+			}
+		}
 		if got := kinds(lines); !maps.Equal(got, want) {
 			t.Errorf("%v tells %v\nwant %v", level, got, want)
 		}
@@ -350,18 +356,20 @@ func TestLegacy(t *testing.T) {
 }
 
 func TestRateLimitIsTold(t *testing.T) {
-	b := scene(t, Options{Level: resource.Verbose, PerSecond: 5})
-	_, events := b.lines()
-	if n := len(of[resource.Compute](events)); n != 5 {
-		t.Errorf("%d compute events", n)
-	}
-	lost := map[string]uint64{}
-	for _, l := range of[resource.Loss](events) {
-		lost[l.Kind] += l.Count
-	}
-	if lost["compute_execution"] != 25 || of[resource.Summary](events)[0].Lost["rate"] == 0 || len(of[resource.SessionEnd](events)) != 1 {
-		t.Errorf("lost %v", lost)
-	}
+	synctest.Test(t, func(t *testing.T) { // within one second
+		b := scene(t, Options{Level: resource.Verbose, PerSecond: 5})
+		_, events := b.lines()
+		if n := len(of[resource.Compute](events)); n != 5 {
+			t.Errorf("%d compute events", n)
+		}
+		lost := map[string]uint64{}
+		for _, l := range of[resource.Loss](events) {
+			lost[l.Kind] += l.Count
+		}
+		if lost["compute_execution"] != 25 || of[resource.Summary](events)[0].Lost["rate"] == 0 || len(of[resource.SessionEnd](events)) != 1 {
+			t.Errorf("lost %v", lost)
+		}
+	})
 }
 
 // TestDiskFull: the run goes on, and what is lost is counted.

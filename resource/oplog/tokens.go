@@ -200,6 +200,9 @@ func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
 	probabilities := false
 	for i := range c.Top {
 		top := &c.Top[i]
+		if math.IsInf(float64(top.Logit), -1) {
+			continue // the chain ruled it out
+		}
 		s.ids, s.numbers = append(s.ids, top.Token), append(s.numbers, top.Logit)
 		if text, ok := r.text(c.Ctx, top.Token); ok {
 			s.texts = append(s.texts, text)
@@ -212,8 +215,8 @@ func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
 	l.Floats("logits_sample", s.numbers)
 	if probabilities {
 		s.numbers = s.numbers[:0]
-		for i := range c.Top {
-			s.numbers = append(s.numbers, c.Top[i].P)
+		for i := range s.ids {
+			s.numbers = append(s.numbers, c.Top[i].P) // highest logit first: what was ruled out comes behind
 		}
 		l.Floats("top_probs", s.numbers)
 	}
