@@ -25,9 +25,15 @@ type live struct {
 // alive starts "llamatap run" of a long text with the tap off and returns when it takes commands.
 func alive(t *testing.T, tap ...string) *live {
 	t.Helper()
+	return aliveWith(t, longText(t), tap...)
+}
+
+// aliveWith is alive with what is generated.
+func aliveWith(t *testing.T, what []string, tap ...string) *live {
+	t.Helper()
 	l := &live{out: t.TempDir()}
 	args := append([]string{"run", "--tap-out", l.out}, tap...)
-	l.cmd = exec.Command(testenv.NeedBinary(t), append(args, longText(t)...)...)
+	l.cmd = exec.Command(testenv.NeedBinary(t), append(args, what...)...)
 	l.cmd.Stdout, l.cmd.Stderr = &l.stdout, &l.stderr
 	if err := l.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -64,6 +70,7 @@ type ctlAnswer struct {
 		First   *uint64 `json:"first_exec"`
 		Execs   uint64  `json:"executions"`
 		Packets uint64  `json:"packets"`
+		Level   string  `json:"level"`
 	} `json:"status"`
 }
 

@@ -1,0 +1,212 @@
+package oracle
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// eventsOf reads a file of events; every line must be one.
+func eventsOf(t *testing.T, path string) (events []any) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	scan := bufio.NewScanner(file)
+	scan.Buffer(nil, 1<<20)
+	for n := 1; scan.Scan(); n++ {
+		e, err := resource.Decode(scan.Bytes())
+		if err != nil {
+			t.Fatalf("%s:%d: %v: %.200s", path, n, err, scan.Text())
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// of picks the events of one kind.
+func of[T any](events []any) (picked []*T) {
+	for _, e := range events {
+		if v, ok := e.(*T); ok {
+			picked = append(picked, v)
+		}
+	}
+	return picked
+}
+
+// TestResourceLevels: the text is that of the run without the tap, at every level; every level tells its kinds and no others; times of
+// nodes fit into those of their graphs, and operations into all of them.
+func TestResourceLevels(t *testing.T) {
+	plain := llamatap(t, slices.Concat([]string{"run"}, generate(12))...).good(t)
+	for level, perToken := range map[string][2]int{"MINIMAL": {2, 4}, "DETAILED": {60, 160}, "VERBOSE": {180, 320}} {
+		o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", level}, generate(12))...).good(t)
+		if o.stdout != plain.stdout || len(o.dirs) != 1 {
+			t.Fatalf("%s: %d run directories, text %q, not %q\n%s", level, len(o.dirs), o.stdout, plain.stdout, o.stderr)
+		}
+		if v := verifyJSON(t, o.dirs[0]); !v.OK || !v.Sealed {
+			t.Errorf("%s: %+v", level, v)
+		}
+		if _, err := os.Stat(filepath.Join(o.dirs[0], "activations.stream")); err == nil {
+			t.Errorf("%s: a stream that nobody asked for", level)
+		}
+		events := eventsOf(t, filepath.Join(o.dirs[0], "resource.jsonl"))
+		graphs := of[resource.Graph](events)
+		if n := len(events) / len(graphs); len(graphs) != 13 || n < perToken[0] || n > perToken[1] {
+			t.Errorf("%s: %d events of %d graphs", level, len(events), len(graphs))
+		}
+		parsed, err := resource.ParseLevel(level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]bool{}
+		for _, e := range events {
+			kinds[fmt.Sprintf("%T", e)] = true
+		}
+		for i := range resource.Kinds() {
+			if k := resource.Kind(i); kinds[fmt.Sprintf("%T", resource.New(k))] && !parsed.Tells(k) {
+				t.Errorf("%s tells of %v", level, k)
+			}
+		}
+		sums := map[uint64]int64{}
+		nodes := map[uint64]int{}
+		for _, c := range of[resource.Compute](events) {
+			if c.DurationNS != nil {
+				sums[c.Exec] += *c.DurationNS
+			}
+			nodes[c.Exec] += c.NodeCount
+		}
+		for _, g := range graphs {
+			if g.DurationNS == nil || sums[g.Exec] > *g.DurationNS || sums[g.Exec] < *g.DurationNS/2 || nodes[g.Exec] != g.NodeCount {
+				t.Errorf("%s: execution %d took %v ns, its %d nodes %d ns, of %d nodes", level, g.Exec, g.DurationNS, nodes[g.Exec], sums[g.Exec], g.NodeCount)
+			}
+		}
+	}
+}
+
+// TestResourceLevelChanges: commands and signals change the level from the next graph on, and each change is an event.
+func TestResourceLevelChanges(t *testing.T) {
+	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
+	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL")
+	steps := []struct {
+		do   func()
+		want resource.Level
+	}{
+		{func() { ctl(t, l.out, "level", "VERBOSE") }, resource.Verbose},
+		{func() { ctl(t, l.out, "disable") }, resource.Off},
+		{func() { ctl(t, l.out, "enable") }, resource.Verbose},
+		{func() { l.cmd.Process.Signal(syscall.SIGUSR2) }, resource.Off},
+		{func() { l.cmd.Process.Signal(syscall.SIGUSR1) }, resource.Minimal},
+		{func() { l.cmd.Process.Signal(syscall.SIGUSR1) }, resource.Detailed},
+	}
+	for i, step := range steps {
+		step.do()
+		want := step.want.String()
+		if step.want == resource.Off {
+			want = ""
+		}
+		limit := time.Now().Add(time.Minute)
+		for now := ctl(t, l.out, "status").Status; now.Level != want || now.First == nil; now = ctl(t, l.out, "status").Status {
+			if time.Now().After(limit) {
+				t.Fatalf("change %d to %v does not come into effect: %+v", i, step.want, now)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	ctl(t, l.out, "stop")
+	l.cmd.Process.Signal(syscall.SIGTERM)
+	l.cmd.Wait()
+	dirs := runDirs(t, l.out)
+	events := eventsOf(t, filepath.Join(dirs[0], "resource.jsonl"))
+	var got []resource.Level
+	level := resource.Minimal
+	for _, e := range events {
+		switch e := e.(type) {
+		case *resource.LevelChange:
+			level = e.Level
+			got = append(got, level)
+		case *resource.LayerBegin:
+			if !level.Tells(resource.KindLayerBegin) {
+				t.Fatalf("a layer is told of at %v", level)
+			}
+		}
+	}
+	for i, step := range steps {
+		if i >= len(got) || got[i] != step.want {
+			t.Fatalf("levels %v, change %d should be to %v", got, i, step.want)
+		}
+	}
+	if m := metadata(t, dirs[0]); len(m.Changes) < len(steps) || m.Changes[0].Level != "VERBOSE" {
+		t.Errorf("changes %+v", m.Changes)
+	}
+}
+
+// TestResourceVariables: the variables of LLaMA Resource Instrumentation mean here what they meant there.
+func TestResourceVariables(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(log, []byte("{\"event\":\"phase\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(environ ...string) outcome {
+		cmd := command(t, slices.Concat([]string{"run"}, generate(3))...)
+		cmd.Env = append(cmd.Environ(), environ...)
+		return finish(t, cmd, t.TempDir())
+	}
+	o := run("LLAMA_RESOURCE_LOG_LEVEL=detailed", "LLAMA_RESOURCE_LOG_PATH="+log).good(t)
+	own, err := os.ReadFile(filepath.Join(o.dirs[0], "resource.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := os.ReadFile(log); err != nil || string(other) != "{\"event\":\"phase\"}\n"+string(own) {
+		t.Errorf("%d bytes of events, %d in the file that was asked for: %v", len(own), len(other), err)
+	}
+	if o := run("LLAMA_RESOURCE_LOG_LEVEL=detailed", "LLAMA_RESOURCE_DISABLED=1").good(t); len(o.dirs) != 1 {
+		t.Errorf("%d runs: LLAMATAP_OUT alone asks for one", len(o.dirs))
+	} else if _, err := os.Stat(filepath.Join(o.dirs[0], "resource.jsonl")); err == nil {
+		t.Error("events were recorded though that was disabled")
+	}
+	if o := run("LLAMA_RESOURCE_LOG_LEVEL=loud"); o.status != 2 || !oneLine(o.stderr, "LLAMA_RESOURCE_LOG_LEVEL", "MINIMAL, DETAILED, VERBOSE") {
+		t.Errorf("status %d: %s", o.status, o.stderr)
+	}
+	if o := run("LLAMA_RESOURCE_LOG_LEVEL=MINIMAL", "LLAMA_RESOURCE_LOG_PATH="+t.TempDir()); !strings.Contains(o.stderr, "is a directory") || !strings.Contains(o.stderr, "LLAMA_RESOURCE_LOG_PATH") {
+		t.Errorf("status %d: %s", o.status, o.stderr)
+	}
+}
+
+// TestResourceDiskFull fills the disk while events are written: the model goes on to its end, and what is missing is told.
+func TestResourceDiskFull(t *testing.T) {
+	testenv.NeedRoot(t)
+	plain := llamatap(t, slices.Concat([]string{"run"}, generate(40))...).good(t)
+	for _, kib := range []int{600, 1500, 3000} {
+		disk := smallDisk(t, fmt.Sprint(kib, "k"))
+		o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-min-free", "0"}, generate(40))...)
+		if o.status != 0 || o.stdout != plain.stdout {
+			t.Errorf("%d KiB: status %d, text %q\n%s", kib, o.status, o.stdout, o.stderr)
+		}
+		if !strings.Contains(o.stderr, "LOST") && !strings.Contains(o.stderr, "disk") {
+			t.Errorf("%d KiB: nothing is told of a loss:\n%s", kib, o.stderr)
+		}
+		for _, dir := range o.dirs {
+			text, err := os.ReadFile(filepath.Join(dir, "resource.jsonl"))
+			if err != nil {
+				continue
+			}
+			lines := strings.Split(string(text), "\n")
+			for i, line := range lines[:len(lines)-1] { // the last may be cut
+				if _, err := resource.Decode([]byte(line)); err != nil {
+					t.Errorf("%d KiB: line %d: %v", kib, i+1, err)
+				}
+			}
+		}
+	}
+}
