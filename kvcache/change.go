@@ -97,7 +97,9 @@ func (c *Cache) copyStream(from, to int32, ns int64) {
 			continue
 		}
 		c.take(target+i, cell.pos, []int32{to})
-		c.cells[target+i].doubt = cell.doubt
+		if cell.doubt != 0 {
+			c.cells[target+i].doubt = ns
+		}
 		c.join(target+i, to, Copied, ns)
 		c.note(Allocate, NotEvicted, to, cell.pos)
 		for g := range c.groups {

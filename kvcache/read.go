@@ -110,7 +110,7 @@ func (c *Cache) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (found 
 			cell.doubt = 0
 		case sees:
 			cell.doubt = 0
-		case cell.doubt != 0 && cell.seqs.Has(seq) && !window:
+		case (cell.doubt != 0 || cell.pos == PosUnknown) && cell.seqs.Has(seq) && !window:
 			c.drop(offset+i, seq, SeqRm, ns)
 		}
 	}

@@ -1,0 +1,67 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+)
+
+// TestServerReuse: what llama-server says of its prompt caches is what the cells say. Slots ask at the same time, prompts go on where others
+// ended, and begin anew.
+func TestServerReuse(t *testing.T) {
+	const slots, rounds = 3, 6
+	s := serve(t, []string{"--tap-kv", "--tap-kv-block", "16"}, "-np", fmt.Sprint(slots), "-c", "3072", "-b", "64", "-t", "1", "--no-webui", "--cache-ram", "0")
+	var answers [slots][rounds]completionAnswer
+	var all sync.WaitGroup
+	for slot := range int32(slots) {
+		own := fmt.Sprintf("package p%d\n", slot)
+		prompts := [rounds]string{own, own + "func main() {", own + "func main() {", long + own, long + own + "\n\treturn", own + long}
+		all.Go(func() {
+			for i, prompt := range prompts {
+				answers[slot][i] = s.ask(t, question{prompt: prompt, slot: slot, n: 1 + (i*3+int(slot))%7})
+			}
+		})
+	}
+	all.Wait()
+	s.stop()
+	dirs := runDirs(t, s.out)
+	if len(dirs) != 1 {
+		t.Fatalf("runs: %v\n%s", dirs, s.stderr.String())
+	}
+	k, err := resources.OpenKV(context.Background(), dirs[0], 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reused, needed, generated := int64(0), int64(0), int64(0)
+	for slot := range answers {
+		for _, a := range answers[slot] {
+			reused += int64(a.Timings.Cached)
+			needed += int64(a.Timings.Cached + a.Timings.Prompt)
+			generated += int64(a.Predicted - 1) // the last one is not computed with
+		}
+	}
+	r := k.Last.Reuse
+	if r.Requests != slots*rounds || r.Reused != reused || r.Needed != needed || reused == 0 || r.Unknown != 0 {
+		t.Errorf("%+v; llama-server reused %d of %d", r, reused, needed)
+	}
+	if d := k.Last.Doubts; d.Found+d.Outside+d.Differ+d.Unknown+d.Unplaced != 0 {
+		t.Errorf("doubts: %+v", d)
+	}
+	layers := 0
+	for _, l := range k.Layers {
+		if l.Writes != needed-reused+generated {
+			t.Errorf("layer %d: %d cells written, want %d", l.Layer, l.Writes, needed-reused+generated)
+		}
+		layers++
+	}
+	evicted := int64(0)
+	for _, seq := range k.Sequences {
+		evicted += seq.Evicted["seq_rm"]
+	}
+	if layers == 0 || len(k.Sequences) != slots || evicted == 0 {
+		t.Errorf("%d parts, %d sequences, %d lives ended by a removal", layers, len(k.Sequences), evicted)
+	}
+}
