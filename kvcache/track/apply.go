@@ -1,6 +1,8 @@
 package track
 
 import (
+	"slices"
+
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/kvcache"
 )
@@ -83,22 +85,17 @@ func (r *Recorder) request(now *execution) {
 	}
 	for i := range now.rows {
 		for _, seq := range now.rows[i].Seqs {
-			if q := x.requests[seq]; q != nil && !q.unknown && now.joined[i].Phase == ggmlhooks.PhasePrefill {
+			if q := x.requests[seq]; q != nil && now.joined[i].Phase == ggmlhooks.PhasePrefill {
 				q.needed++
-				r.total.reuse.Needed++
+				if !q.unknown {
+					r.total.reuse.Needed++
+				}
 			}
 		}
 	}
 }
 
-func has(seqs []int32, seq int32) bool {
-	for _, s := range seqs {
-		if s == seq {
-			return true
-		}
-	}
-	return false
-}
+func has(seqs []int32, seq int32) bool { return slices.Contains(seqs, seq) }
 
 // shifted notes that keys were moved to other positions: a graph without tokens reads and writes them all.
 func (r *Recorder) shifted(now *execution, w *work) {
@@ -198,10 +195,40 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 		if n < w.Count(seq) && w.Known(seq) && !w.windowed && !w.Doubtful(seq) {
 			w.windowed = true // it does not see all that its sequence has
 		}
+		if !w.windowed && w.Kind == kvcache.Base {
+			r.reveal(now, seq, n)
+		}
 		r.readable(now, w, mask, map[int32]bool{row: true})
 		if cells := now.bitmaps[now.placed[row].Cell/w.Size]; cells != nil {
 			r.total.doubts.Found += int64(w.Confirm(seq, cells, w.windowed, now.ns))
 		}
+	}
+}
+
+// reveal tells what a request of which that was not known found in the cache: of the n cells that its last token may read, those that
+// this execution, its first, does not write.
+func (r *Recorder) reveal(now *execution, seq int32, n int) {
+	q := now.ctx.requests[seq]
+	if q == nil || !q.unknown || !slices.ContainsFunc(now.begun, func(b ggmlhooks.RequestBegin) bool { return b.Seq == seq }) {
+		return
+	}
+	found := int64(n)
+	for i := range now.rows {
+		if has(now.rows[i].Seqs, seq) {
+			found--
+		}
+	}
+	if found < 0 {
+		return
+	}
+	q.unknown, q.reused, q.needed = false, found, q.needed+found
+	u := &r.total.reuse
+	u.Unknown--
+	u.Requests++
+	u.Reused += found
+	u.Needed += q.needed
+	if found > 0 {
+		u.Hits++
 	}
 }
 
