@@ -330,8 +330,10 @@ public:
     llama_resource_instrumentation * operator->() const { return &llama_resource_instrumentation::global(); }
     llama_resource_instrumentation & operator*() const { return llama_resource_instrumentation::global(); }
     explicit operator bool() const { return llama_resource_instr_is_open(llama_resource_instr_global()); }
-    bool operator==(std::nullptr_t) const { return !*this; }
-    bool operator!=(std::nullptr_t) const { return static_cast<bool>(*this); }
+    friend bool operator==(const llama_resource_global_pointer & p, std::nullptr_t) { return !p; }
+    friend bool operator!=(const llama_resource_global_pointer & p, std::nullptr_t) { return static_cast<bool>(p); }
+    friend bool operator==(std::nullptr_t, const llama_resource_global_pointer & p) { return !p; }
+    friend bool operator!=(std::nullptr_t, const llama_resource_global_pointer & p) { return static_cast<bool>(p); }
     void reset() const { llama_resource_instrumentation_free(); }
 };
 

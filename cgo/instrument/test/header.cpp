@@ -25,7 +25,7 @@ void every_use(const ggml_tensor * a, const ggml_tensor * b, const ggml_tensor *
         g_resource_instr->log_compute_operation("add", "mlp", inputs, out);
         (*g_resource_instr).end_session();
     }
-    if (g_resource_instr != nullptr && g_resource_instr.get() != nullptr && !(g_resource_instr == nullptr)) {
+    if (g_resource_instr != nullptr && nullptr != g_resource_instr && g_resource_instr.get() != nullptr && !(g_resource_instr == nullptr)) {
         g_resource_instr.reset();
     }
     llama_resource_instrumentation local(llama_resource_level::MINIMAL, "other.jsonl");

@@ -1,5 +1,6 @@
 // test_events.c: what stands in the lines: levels, ranges, memory, operations, hostile texts.
 #define _GNU_SOURCE
+#include "../instrument.h"
 #include "harness.h"
 
 #include <locale.h>
@@ -184,6 +185,17 @@ static void test_memory(void) {
     free_lines(&l);
 }
 
+static void test_ids(void) {
+    test_case("ids of one moment differ");
+    static struct llama_resource_instr s;
+    struct instr_call c = {&s, 5000};
+    char first[LLAMA_RESOURCE_ID_SIZE], second[LLAMA_RESOURCE_ID_SIZE];
+    instr_id(&c, first, "cpu", "memory", 12, "qkv_weights");
+    instr_id(&c, second, "cpu", "memory", 12, "qkv_weights");
+    CHECK(strcmp(first, "cpu_memory_layer_12_qkv_weights_5") == 0);
+    CHECK(strcmp(second, "cpu_memory_layer_12_qkv_weights_6") == 0);
+}
+
 static void test_hostile(void) {
     test_case("hostile texts");
     static char long_text[100000];
@@ -296,6 +308,7 @@ int main(void) {
     test_figures();
     test_ranges();
     test_memory();
+    test_ids();
     test_hostile();
     test_off();
     test_control();
