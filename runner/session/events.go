@@ -136,3 +136,26 @@ func (e *events) words() string {
 	}
 	return text
 }
+
+// eventsUse is what metadata.json tells of events.
+type eventsUse struct {
+	Events uint64            `json:"events"` // written
+	Bytes  int64             `json:"bytes"`
+	Files  int               `json:"files"`
+	Lost   map[string]uint64 `json:"lost,omitempty"` // by cause
+}
+
+func (e *events) use() eventsUse {
+	stats := e.Stats()
+	use := eventsUse{Events: stats.Lines, Bytes: stats.Bytes, Files: stats.Parts}
+	for cause, n := range stats.Lost {
+		use.Events -= n
+		if n > 0 {
+			if use.Lost == nil {
+				use.Lost = map[string]uint64{}
+			}
+			use.Lost[cause] = n
+		}
+	}
+	return use
+}

@@ -45,6 +45,9 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	}
 	m.Segments = s.series.places
 	s.extra(&m, "processes", processUse(process))
+	if s.events != nil {
+		s.extra(&m, "events", s.events.use())
+	}
 	return m
 }
 
