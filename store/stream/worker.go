@@ -77,7 +77,7 @@ func (w *Writer) writeNext() {
 	q.mu.Lock()
 	q.add(s)
 	q.ended += o.flushes
-	if o.flushes > 0 {
+	if o.flushed != (Mark{}) {
 		q.flushed = o.flushed
 	}
 	if o.committed {
@@ -117,7 +117,7 @@ func (q *queue) add(s Stats) {
 // outcome says what a batch held beside packets.
 type outcome struct {
 	flushes   uint64 // that were asked for
-	flushed   Mark   // by the last of them
+	flushed   Mark   // by the last of them that did it; zero: none
 	committed bool   // there is a commit marker
 }
 
@@ -142,8 +142,9 @@ func (w *Writer) write(b *batch, s *Stats) (o outcome, err error) {
 			err = w.journal.commit()
 		case 0:
 			o.flushes++
-			err = w.journal.flush()
-			o.flushed = w.journal.mark()
+			if err = w.journal.flush(); err == nil {
+				o.flushed = w.journal.mark()
+			}
 		default:
 			err = w.journal.control(it)
 		}

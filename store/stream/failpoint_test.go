@@ -1,0 +1,205 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/llamatap/llamatap/store/codec"
+)
+
+// fault is what goes wrong at one call of a disk, and whether it stays.
+type fault struct {
+	name  string
+	err   error
+	part  bool // a half of what is to be written gets there first
+	stays bool
+}
+
+var faults = []fault{
+	{name: "full", err: syscall.ENOSPC, part: true, stays: true},
+	{name: "full for a moment", err: syscall.ENOSPC, part: true},
+	{name: "input/output error", err: syscall.EIO},
+	{name: "lost half", err: syscall.EIO, part: true, stays: true},
+	{name: "interrupted", err: syscall.EINTR},
+	{name: "short write", part: true}, // no error at all
+}
+
+// faulty is a disk with two files, whose call number at goes wrong.
+type faulty struct {
+	fault
+	at    int64
+	calls atomic.Int64
+	hit   atomic.Bool
+}
+
+// fails tells whether this call goes wrong.
+func (d *faulty) fails() bool {
+	n := d.calls.Add(1)
+	if n == d.at {
+		d.hit.Store(true)
+	}
+	return n == d.at || d.stays && n > d.at
+}
+
+// faultyFile is a file of a faulty disk, in memory.
+type faultyFile struct {
+	disk *faulty
+	data []byte
+}
+
+func (f *faultyFile) writeAt(p []byte, at int64) (int, error) {
+	n, err := len(p), error(nil)
+	if f.disk.fails() {
+		n, err = 0, f.disk.err
+		if f.disk.part {
+			n = len(p) / 2
+		}
+	}
+	if end := int(at) + n; end > len(f.data) {
+		f.data = append(f.data, make([]byte, end-len(f.data))...)
+	}
+	copy(f.data[at:], p[:n])
+	return n, err
+}
+
+func (f *faultyFile) Write(p []byte) (int, error) { return f.writeAt(p, int64(len(f.data))) }
+
+func (f *faultyFile) Sync() error { return f.call() }
+
+func (f *faultyFile) Close() error { return f.call() }
+
+func (f *faultyFile) call() error {
+	if f.disk.fails() {
+		return f.disk.err // a short one does what it shall
+	}
+	return nil
+}
+
+// faultyBlocks is a faultyFile that takes blocks. Like [os.File.WriteAt], it tells of a short write by an error.
+type faultyBlocks struct{ *faultyFile }
+
+func (f faultyBlocks) WriteBlocks(p []byte, at int64) error { return f.WriteTail(p, at) }
+
+func (f faultyBlocks) WriteTail(p []byte, at int64) error {
+	n, err := f.writeAt(p, at)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return err
+}
+
+// TestFailpoints lets every write, sync and close of a stream go wrong, one after the other, in every way. It is told, with the file and the
+// cause, by Close and everything after it; what was committed before can be read, and no value is wrong; a mend leaves a whole stream with
+// all that was synced.
+func TestFailpoints(t *testing.T) {
+	c := newCapture(6, 4)
+	for _, f := range faults {
+		for _, blocks := range []bool{false, true} {
+			for _, policy := range []Sync{{Policy: SyncToken}, {Policy: SyncNone}} {
+				n := int64(1)
+				for ; ; n++ {
+					what := fmt.Sprintf("%s at call %d, blocks %v, %v", f.name, n, blocks, policy)
+					d := &faulty{fault: f, at: n}
+					if !c.failAt(t, what, d, blocks, Options{Workers: 1, Codec: codec.LZ4, Sync: policy}) {
+						break
+					}
+				}
+				if n < 6 {
+					t.Errorf("%s, blocks %v, %v: only %d calls went wrong", f.name, blocks, policy, n-1)
+				}
+			}
+		}
+	}
+}
+
+// failAt writes the capture to a disk that goes wrong, and tells whether it did.
+func (c *capture) failAt(t *testing.T, what string, d *faulty, blocks bool, o Options) bool {
+	t.Helper()
+	s, x := &faultyFile{disk: d}, &faultyFile{disk: d}
+	stream := File(s)
+	if blocks {
+		stream = faultyBlocks{s}
+	}
+	w, err := New(stream, x, o)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err) // nothing is written yet
+	}
+	told := func(err error) {
+		t.Helper()
+		cause := d.err
+		if cause == nil {
+			cause = io.ErrShortWrite
+		}
+		if err != nil && (!errors.Is(err, cause) || !strings.Contains(err.Error(), "stream") && !strings.Contains(err.Error(), "index")) {
+			t.Fatalf("%s: it is told as %v", what, err)
+		}
+	}
+	for i := range c.executions {
+		told(w.AppendExecution(&c.executions[i]))
+		for at := range c.packets {
+			if c.packets[at].Exec == c.executions[i].Exec {
+				told(w.Append(&c.packets[at], c.data[at], nil))
+			}
+		}
+		told(w.Commit())
+		told(w.Flush())
+	}
+	err = w.Close()
+	told(err)
+	if again := w.Close(); !errors.Is(again, err) && fmt.Sprint(again) != fmt.Sprint(err) {
+		t.Fatalf("%s: closed again: %v", what, again)
+	}
+	hurt := d.hit.Load() && !(d.err == nil && err == nil) // a short sync or close is none
+	if hurt != (err != nil) {
+		t.Fatalf("%s: it went wrong: %v; Close: %v", what, hurt, err)
+	}
+	if hurt {
+		c.survive(t, what, d, w, s.data, x.data)
+	}
+	return d.hit.Load()
+}
+
+// survive looks at what a disk that went wrong has left.
+func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, stream, index []byte) {
+	t.Helper()
+	synced := w.Synced()
+	if len(index) < headerSize {
+		if synced.Commits > 0 {
+			t.Fatalf("%s: %+v was synced, and there is no index", what, synced)
+		}
+		return
+	}
+	r := open(t, stream, index)
+	promised(t, what, r, synced)
+	if r.index.footer == nil {
+		c.survivors(t, what, stream, index)
+	}
+	if d.at%4 != 1 && os.Getenv("LLAMATAP_NIGHTLY") == "" {
+		return // it takes syncs of the real disk
+	}
+	path := filepath.Join(t.TempDir(), "a.stream")
+	for name, data := range map[string][]byte{path: stream, path + IndexSuffix: index} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := w.Mend(path, func(Totals) []Loss { return nil }); err != nil {
+		t.Fatalf("%s: mend: %v", what, err)
+	}
+	mended, err := Open(path)
+	if err != nil {
+		t.Fatalf("%s: mended: %v", what, err)
+	}
+	defer mended.Close()
+	if err := mended.Verify(); err != nil {
+		t.Fatalf("%s: mended: %v", what, err)
+	}
+	promised(t, what, mended, synced)
+}
