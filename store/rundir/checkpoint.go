@@ -74,12 +74,12 @@ func replace(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = temporary.Write(text)
+	_, err = disk.write(temporary, text)
 	if err == nil {
-		err = temporary.Sync()
+		err = disk.sync(temporary)
 	}
 	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), path)
+		err = disk.rename(temporary.Name(), path)
 	}
 	if err != nil {
 		os.Remove(temporary.Name())

@@ -133,7 +133,7 @@ type hashedFile struct {
 }
 
 func (f *hashedFile) Write(p []byte) (int, error) {
-	n, err := f.file.Write(p)
+	n, err := disk.write(f.file, p)
 	f.sum.Write(p[:n])
 	f.size += int64(n)
 	if f.err == nil {
@@ -150,13 +150,13 @@ func (f *hashedFile) Close() error {
 	defer f.dir.closed()
 	temporary := f.file.Name()
 	if f.err == nil {
-		f.err = f.file.Sync()
+		f.err = disk.sync(f.file)
 	}
 	if err := f.file.Close(); f.err == nil {
 		f.err = err
 	}
 	if f.err == nil {
-		f.err = os.Rename(temporary, filepath.Join(f.dir.path, f.name))
+		f.err = disk.rename(temporary, filepath.Join(f.dir.path, f.name))
 	}
 	if f.err == nil {
 		if f.err = syncDir(f.dir.path); f.err != nil {
@@ -239,6 +239,9 @@ func (d *Dir) seal() error {
 			return err
 		}
 	}
+	if err := syncDir(filepath.Dir(d.path)); err != nil { // before there is a manifest: a result is one for good
+		return err
+	}
 	file, err := d.create(ManifestName)
 	if err != nil {
 		return err
@@ -250,7 +253,7 @@ func (d *Dir) seal() error {
 	d.sealed = true
 	d.lock.Close()
 	d.mu.Unlock()
-	return syncDir(filepath.Dir(d.path))
+	return nil
 }
 
 // settle makes sure that a recorded file is on the disk as it was recorded.
@@ -271,7 +274,7 @@ func syncFile(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Sync(), file.Close())
+	return errors.Join(disk.sync(file), file.Close())
 }
 
 // syncDir makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs it not.

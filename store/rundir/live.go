@@ -40,7 +40,7 @@ type liveFile struct {
 }
 
 func (f *liveFile) Write(p []byte) (int, error) {
-	n, err := f.file.Write(p)
+	n, err := disk.write(f.file, p)
 	f.sum.Write(p[:n])
 	f.size += int64(n)
 	return n, err
@@ -52,7 +52,7 @@ func (f *liveFile) Close() error {
 	}
 	f.done = true
 	defer f.dir.closed()
-	err := errors.Join(f.file.Sync(), f.file.Close())
+	err := errors.Join(disk.sync(f.file), f.file.Close())
 	f.dir.AddSum(f.name, f.size, [32]byte(f.sum.Sum(nil)))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", f.name, err)

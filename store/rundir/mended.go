@@ -48,7 +48,7 @@ func (d *Dir) PutAside(name string) (aside string, err error) {
 		}
 		aside = fmt.Sprint(name, AsideSuffix, n)
 	}
-	err = os.Rename(filepath.Join(d.path, name), filepath.Join(d.path, aside))
+	err = disk.rename(filepath.Join(d.path, name), filepath.Join(d.path, aside))
 	if err == nil {
 		err = syncDir(d.path)
 	}

@@ -77,7 +77,7 @@ func NewTokensWriter(d *Dir) (*TokensWriter, error) {
 		return nil, fmt.Errorf("make %s: %w", TokensName, err)
 	}
 	os.Remove(spool.Name())
-	return &TokensWriter{dir: d, spool: spool, out: bufio.NewWriter(spool)}, nil
+	return &TokensWriter{dir: d, spool: spool, out: bufio.NewWriter(diskFile{spool})}, nil
 }
 
 // Append adds a token.

@@ -29,10 +29,10 @@ type Report struct {
 }
 
 // madeLater are names in a run directory that no manifest lists.
-var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, "control.sock": true}
+var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, "control.sock": true, StateFolder: true}
 
-// Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html) and the socket of a
-// run that goes on are left out. A directory without a manifest is not an error: Sealed is false then.
+// Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the socket of a
+// run that goes on and the states of one that is not finished are left out. A directory without a manifest is not an error: Sealed is false then.
 func Verify(path string) (Report, error) {
 	var report Report
 	manifest, err := ReadManifest(path)
