@@ -83,14 +83,16 @@ var (
 )
 
 var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, readTotal, writtenTotal,
-	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, captureSize, captureSum, packetsSum, packetsLost}
+	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, captureSize, captureSum, packetsSum, packetsLost, kvSequence, kvNeeded, kvReused, kvHits}
 
 // Describe tells of every metric that there may be.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, one := range allMetrics {
 		to <- one.desc
 	}
-	to <- latency
+	for _, d := range []*prometheus.Desc{latency, kvLifetime, kvIdle, kvGap} {
+		to <- d
+	}
 }
 
 // Collect reads what has come since, and tells of every run. A run whose log cannot be read is told of by run_info alone.
@@ -121,7 +123,13 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			tell.events(f)
 			tell.graphs(f.sum)
 			tell.memory(f.sum)
-			tell.caches(f.sum, known)
+		}
+		now := m.server.snapshot(run)
+		if err == nil {
+			tell.caches(f.sum, known, now == nil)
+		}
+		if now != nil {
+			tell.snapshot(now)
 		}
 		tell.capture(run, known)
 	}
@@ -247,11 +255,14 @@ func (t teller) memory(s *resources.Sum) {
 	}
 }
 
-func (t teller) caches(s *resources.Sum, known *rundir.Metadata) {
+// caches tells what the events say; alone: nothing else says how full the caches are.
+func (t teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	for _, c := range s.Caches() {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), cmp.Or(c.Cache, c.Type)
-		t.one(kvCells, float64(c.Used), ctx, cache, "used")
-		if cells := resources.Capacity(known, c); cells > 0 {
+		if alone {
+			t.one(kvCells, float64(c.Used), ctx, cache, "used")
+		}
+		if cells := resources.Capacity(known, c); alone && cells > 0 {
 			t.one(kvCells, float64(cells), ctx, cache, "capacity")
 		}
 		for operation, n := range map[string]int64{"allocate": c.Allocated, "update": c.Updated, "evict": c.Evicted} {

@@ -256,6 +256,36 @@ func TestSummaryAndKV(t *testing.T) {
 	}
 }
 
+// TestKVNow: of a run that goes on, the collector tells how the caches are used, in the answer and as metrics.
+func TestKVNow(t *testing.T) {
+	dir := folder(t)
+	going := lockedRun(t, dir)
+	s := newServer(t, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) {
+		return json.RawMessage(`{"kv":{"caches":[{"ctx":2,"cache":"swa","cells":64,"used":10,"free":54,"shared":3,"sequences":[{"seq":5,"cells":10}]}],` +
+			`"reuse":{"needed":20,"reused":5,"hits":1,"gap":{"count":1,"sum_ns":1500,"log2":[0,0,0,0,0,0,0,0,0,0,0,1]}},"lifetime":{},"idle":{}}}`), nil
+	}})
+	var kv struct {
+		Run string
+		Now struct {
+			Caches []struct{ Used int }
+		}
+	}
+	decode(t, request(s, "/api/v1/kv?run="+going).Body.Bytes(), &kv)
+	if kv.Run != going || len(kv.Now.Caches) != 1 || kv.Now.Caches[0].Used != 10 {
+		t.Errorf("%+v", kv)
+	}
+	text := request(s, "/metrics").Body.String()
+	for _, want := range []string{
+		`llamatap_kv_cells{cache="swa",ctx="2",run="` + going + `",state="shared"} 3`, `llamatap_kv_sequence_cells{cache="swa",ctx="2",run="` + going + `",seq="5"} 10`,
+		`llamatap_kv_prompt_cells_reused_total{run="` + going + `"} 5`, `llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="1.024e-06"} 0`,
+		`llamatap_kv_reuse_gap_seconds_bucket{run="` + going + `",le="2.048e-06"} 1`, `llamatap_kv_reuse_gap_seconds_count{run="` + going + `"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
 func TestHealthz(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t), Token: strings.Repeat("t", minToken)})
 	if w := request(s, "/healthz"); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != "{\n  \"status\": \"ok\"\n}" {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/llamatap/llamatap/inspect/resources"
@@ -15,13 +16,64 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(s.stream(w), http.StatusOK, report)
 }
 
-// kv answers GET /api/v1/kv: how the run's KV caches are used, as its events tell.
+// caches is what GET /api/v1/kv answers. What there is no evidence of is absent.
+type caches struct {
+	Run    string `json:"run"`
+	State  State  `json:"state"`
+	Caches any    `json:"caches,omitempty"` // as the run's events tell
+	// Now is how the caches of a run that goes on are used, as its collector follows their cells; see kvcache.Snapshot.
+	Now json.RawMessage `json:"now,omitempty"`
+	// Lives is what the table of blocks tells of a run that has ended.
+	Lives *resources.KV `json:"lives,omitempty"`
+}
+
+// kv answers GET /api/v1/kv: how the run's KV caches are used.
 func (s *Server) kv(w http.ResponseWriter, r *http.Request) error {
-	report, err := s.report(r)
+	if err := checkQuery(r, "run"); err != nil {
+		return err
+	}
+	run, err := s.runs.find(r.URL.Query().Get("run"))
 	if err != nil {
 		return err
 	}
-	return writeJSON(s.stream(w), http.StatusOK, map[string]any{"run": report.Path, "state": report.State, "caches": report.Caches})
+	answer := caches{Run: run.ID, State: run.State, Now: s.cachesNow(run)}
+	if run.Events {
+		report, err := s.report(r)
+		if err != nil {
+			return err
+		}
+		if answer.Caches = report.Caches; len(report.Caches) == 0 {
+			answer.Caches = nil
+		}
+	}
+	if run.State == StateSealed {
+		if lives, err := resources.OpenKV(r.Context(), run.dir, livesPoints); err == nil {
+			lives.Path = run.ID
+			answer.Lives = lives
+		}
+	}
+	if answer.Now == nil && answer.Lives == nil && !run.Events {
+		return fail(http.StatusNotFound, "run %s tells nothing of its KV caches: record a run with --tap-kv", run.ID)
+	}
+	return writeJSON(s.stream(w), http.StatusOK, answer)
+}
+
+// livesPoints is how many points of the timeline are told.
+const livesPoints = 120
+
+// cachesNow asks the collector of a run that goes on; nil where it does not follow cells.
+func (s *Server) cachesNow(run Run) json.RawMessage {
+	if run.State != StateRunning || s.o.Control == nil {
+		return nil
+	}
+	text, err := s.o.Control(run.dir, Command{Command: "status"})
+	var status struct {
+		KV json.RawMessage `json:"kv"`
+	}
+	if err != nil || json.Unmarshal(text, &status) != nil {
+		return nil
+	}
+	return status.KV
 }
 
 // report adds up the events of the run that a request names. Reading a large log takes its time; how many do at once is bounded.

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What the collector of a run that goes on knows of its caches, cell by cell.
+var (
+	kvSequence = gauge("kv_sequence_cells", "Cells of a KV cache that a sequence has.", "ctx", "cache", "seq")
+	kvNeeded   = counter("kv_prompt_cells_total", "Cells that prompts needed.")
+	kvReused   = counter("kv_prompt_cells_reused_total", "Cells that prompts needed and found in a KV cache.")
+	kvHits     = counter("kv_prompt_hits_total", "Prompts that found cells in a KV cache.")
+	kvLifetime = prometheus.NewDesc("llamatap_kv_block_lifetime_seconds", "Time from the first cell of a block to the end of its last one, of blocks that were evicted.", []string{"run"}, nil)
+	kvIdle     = prometheus.NewDesc("llamatap_kv_block_idle_seconds", "The part of it at its end in which nobody touched the block.", []string{"run"}, nil)
+	kvGap      = prometheus.NewDesc("llamatap_kv_reuse_gap_seconds", "Time before a request in which what it reuses was last computed with.", []string{"run"}, nil)
+)
+
+// snapshot is how the caches of a run that goes on are used; nil where nobody follows their cells.
+func (s *Server) snapshot(run Run) *kvcache.Snapshot {
+	text := s.cachesNow(run)
+	if text == nil {
+		return nil
+	}
+	var snapshot kvcache.Snapshot
+	if json.Unmarshal(text, &snapshot) != nil {
+		return nil
+	}
+	return &snapshot
+}
+
+// snapshot tells of it.
+func (t teller) snapshot(s *kvcache.Snapshot) {
+	for _, c := range s.Caches {
+		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), c.Cache.String()
+		for state, cells := range map[string]int{"used": c.Used, "free": c.Free, "shared": c.Shared, "capacity": c.Cells} {
+			t.one(kvCells, float64(cells), ctx, cache, state)
+		}
+		for _, seq := range c.Sequences {
+			t.one(kvSequence, float64(seq.Cells), ctx, cache, strconv.Itoa(int(seq.Seq)))
+		}
+	}
+	t.one(kvNeeded, float64(s.Reuse.Needed))
+	t.one(kvReused, float64(s.Reuse.Reused))
+	t.one(kvHits, float64(s.Reuse.Hits))
+	t.histogram(kvLifetime, &s.Lifetime)
+	t.histogram(kvIdle, &s.Idle)
+	t.histogram(kvGap, &s.Reuse.Gap)
+}
+
+// histogram tells of durations that are counted by powers of two: a bucket per power from a microsecond to half an hour.
+func (t teller) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
+	buckets := map[float64]uint64{}
+	below := uint64(0)
+	for i := 0; i <= 41; i++ {
+		if i < len(h.Log2) {
+			below += uint64(h.Log2[i])
+		}
+		if i >= 10 {
+			buckets[math.Ldexp(1e-9, i)] = below
+		}
+	}
+	t.to <- prometheus.MustNewConstHistogram(d, uint64(h.Count), float64(h.SumNS)/1e9, buckets, t.run)
+}
