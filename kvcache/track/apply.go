@@ -146,8 +146,8 @@ func (r *Recorder) attention(now *execution, w *work, failed bool) {
 				r.confirm(now, w, mask.leaf)
 			}
 			r.readable(now, w, mask.leaf, nil)
-			for stream, cells := range now.bitmaps {
-				w.Read(g, stream, cells, m, mask.times)
+			for _, stream := range now.streams {
+				w.Read(g, stream, now.bitmaps[stream], m, mask.times)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Recorder) attention(now *execution, w *work, failed bool) {
 
 // readable gathers the cells that tokens may read by a mask, per stream; of all tokens, or of some.
 func (r *Recorder) readable(now *execution, w *work, mask int, rows map[int32]bool) {
-	clear(now.bitmaps)
+	now.streams = now.streams[:0]
 	var last *kvcache.Bitmap
 	lastStream := -1
 	for _, span := range now.ranges[mask] {
@@ -166,8 +166,11 @@ func (r *Recorder) readable(now *execution, w *work, mask int, rows map[int32]bo
 		if stream != lastStream {
 			if last = now.bitmaps[stream]; last == nil {
 				last = &kvcache.Bitmap{}
-				last.Reset(w.Size)
 				now.bitmaps[stream] = last
+			}
+			if !slices.Contains(now.streams, stream) {
+				last.Reset(w.Size)
+				now.streams = append(now.streams, stream)
 			}
 			lastStream = stream
 		}
@@ -199,7 +202,8 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 			r.reveal(now, seq, n)
 		}
 		r.readable(now, w, mask, map[int32]bool{row: true})
-		if cells := now.bitmaps[now.placed[row].Cell/w.Size]; cells != nil {
+		if stream := now.placed[row].Cell / w.Size; slices.Contains(now.streams, stream) {
+			cells := now.bitmaps[stream]
 			r.total.doubts.Found += int64(w.Confirm(seq, cells, w.windowed, now.ns))
 		}
 	}

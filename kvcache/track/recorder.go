@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// Hot path: per execution one pass over the blocks that its tokens may read and the cells that they write. Nothing is written to the table
-// until lives end.
+// Hot path: per execution and cache one pass over the blocks that its tokens may read and the cells that they write, and at most three
+// allocations. Nothing is written to the table until lives end.
 
 // Options says how a Recorder works.
 type Options struct {
@@ -94,6 +94,7 @@ type execution struct {
 	cells   map[int][]int64               // by leaf
 	ranges  map[int][]ggmlhooks.CellRange // by leaf
 	bitmaps map[int]*kvcache.Bitmap       // by stream, used again
+	streams []int                         // of which the bitmaps hold something now
 	placed  []kvcache.Row                 // used again
 }
 
