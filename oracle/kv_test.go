@@ -3,10 +3,16 @@ package oracle
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
 )
 
 // TestServerReuse: what llama-server says of its prompt caches is what the cells say. Slots ask at the same time, prompts go on where others
@@ -70,4 +76,48 @@ func serverReuse(t *testing.T, ram string) {
 	if layers == 0 || len(k.Sequences) != slots || evicted == 0 {
 		t.Errorf("%d parts, %d sequences, %d lives ended by a removal", layers, len(k.Sequences), evicted)
 	}
+}
+
+// TestKVOfDevice: lives on a device, the CPU behind a socket, are those on the CPU itself: in time they differ, in nothing else.
+func TestKVOfDevice(t *testing.T) {
+	models := map[string]string{"default": testenv.Model(t), "window": synthetic(t, "gemma2", gguf.F16, nil), "hybrid": synthetic(t, "jamba", gguf.F16, nil)}
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	for name, model := range models {
+		for _, fa := range []string{"on", "off"} {
+			t.Run(name+" fa "+fa, func(t *testing.T) {
+				args := []string{"exec", "--tap-kv", "--tap-kv-block", "4", "--", "llama-completion", "-m", model, "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16",
+					"-fa", fa, "-no-cnv"}
+				cpu, there := livesOf(t, append(args, "-dev", "none")), livesOf(t, append(args, "--rpc", endpoint, "-ngl", "99"))
+				if !reflect.DeepEqual(cpu, there) || len(cpu.Layers) < 4 || cpu.Sequences[0].Writes < 12 {
+					t.Errorf("on the device: %+v\non the CPU: %+v", there, cpu)
+				}
+			})
+		}
+	}
+}
+
+// livesOf records lives, and leaves out what is told of time.
+func livesOf(t *testing.T, args []string) *resources.KV {
+	t.Helper()
+	out := t.TempDir()
+	llamatap(t, slices.Concat(args[:1], []string{"--tap-out", out}, args[1:])...).good(t)
+	dirs := runDirs(t, out)
+	if len(dirs) != 1 {
+		t.Fatalf("runs: %v", dirs)
+	}
+	k, err := resources.OpenKV(context.Background(), dirs[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(k.Gauges()) == 0 {
+		t.Fatal("no cache was seen")
+	}
+	k.Path, k.BeginUnixNS, k.Seconds, k.Timeline, k.Last.UnixNS, k.Last.Reuse.Gap = "", 0, 0, nil, 0, kvcache.Histogram{}
+	k.Last.Lifetime, k.Last.Idle = kvcache.Histogram{}, kvcache.Histogram{}
+	for i := range k.Sequences {
+		k.Sequences[i].Lifetime, k.Sequences[i].Idle = resources.Spread{}, resources.Spread{}
+	}
+	return k
 }
