@@ -100,3 +100,28 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDecode: what is read of a line is written as a line that reads back the same.
+func FuzzDecode(f *testing.F) {
+	for _, kind := range Kinds() {
+		f.Add([]byte(`{"event":"` + kind + `","timestamp":"5","source":"measured","exec":3,"layer_id":-1}`))
+	}
+	f.Add([]byte(`{"event":"compute_execution","timestamp":12.5}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		event, err := Decode(line)
+		if err != nil {
+			return
+		}
+		once, err := json.Marshal(event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(once)
+		if err != nil {
+			t.Fatalf("%v: %s", err, once)
+		}
+		if twice, err := json.Marshal(again); err != nil || string(twice) != string(once) {
+			t.Errorf("%s is read as\n%s (%v)", once, twice, err)
+		}
+	})
+}

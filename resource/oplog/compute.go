@@ -65,6 +65,7 @@ func (r *Recorder) share(w work, gflops, gbytes float64) (float64, bool) {
 
 // tellRuns tells layers and components, and what was computed in them.
 func (r *Recorder) tellRuns(ctx *context, x *execution) {
+	x.plan.detail(r.memory.device, r.o.Legacy)
 	pressure := ""
 	if r.o.Pressure != nil {
 		pressure = r.o.Pressure()

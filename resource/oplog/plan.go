@@ -19,6 +19,8 @@ type plan struct {
 	routing []routingPair
 	flows   int // hand-overs between components
 	legacy  legacyWork
+
+	detailed bool
 }
 
 // work is what nodes do.
@@ -54,7 +56,8 @@ type runPlan struct {
 	layer       int
 	component   string
 	id          string
-	handoffs    []handoffPlan // into it
+	flows       []flow
+	handoffs    []handoffPlan // of them
 	mlps        []int         // nodes that have an mlpPlan
 	legacy      legacyWork
 }
@@ -68,19 +71,19 @@ type expertNode struct {
 // routingPair is the nodes that tell a layer's choice of experts; -1: none.
 type routingPair struct{ layer, ids, weights int }
 
-// newPlan works a graph out. device names the device of a buffer.
-func newPlan(g *ggmlhooks.Graph, device func(buffer uint64) string, legacy bool) *plan {
-	p := &plan{graph: g, nodes: make([]nodePlan, len(g.Nodes)), sums: make([]work, 1, len(g.Nodes)+1)}
+// newPlan works out what a graph does. What events of its parts repeat comes by detail, where it is asked for.
+func newPlan(g *ggmlhooks.Graph, device string, legacy bool) *plan {
+	p := &plan{
+		graph: g, nodes: make([]nodePlan, len(g.Nodes)), sums: make([]work, 1, len(g.Nodes)+1),
+		id: idStart(device, "compute", ggmlhooks.NoLayer, "graph"),
+	}
 	for i := range g.Nodes {
-		n := &g.Nodes[i]
 		sum := p.sums[i]
 		p.nodes[i].run = -1
-		if n.Computed {
+		if g.Nodes[i].Computed {
 			o := opOf(g, i)
 			p.add(&sum, i, &o)
 			p.join(i)
-			p.nodes[i].id = idStart(device(n.Buffer), "compute", n.Layer, n.Component.String())
-			p.nodes[i].fields, p.nodes[i].does = nodeFields(g, i), workText(sum.minus(p.sums[i]), legacy)
 			if legacy {
 				p.estimate(i, &o, sum.minus(p.sums[i]))
 			}
@@ -88,16 +91,33 @@ func newPlan(g *ggmlhooks.Graph, device func(buffer uint64) string, legacy bool)
 		p.sums = append(p.sums, sum)
 	}
 	p.route()
-	if n := len(p.runs); n > 0 {
-		p.id = idStart(device(g.Nodes[p.runs[n-1].last].Buffer), "compute", ggmlhooks.NoLayer, "graph")
+	for r := range p.runs {
+		p.flow(r)
+	}
+	return p
+}
+
+// detail makes what events of nodes and runs repeat. device names the device of a buffer.
+func (p *plan) detail(device func(buffer uint64) string, legacy bool) {
+	if p.detailed {
+		return
+	}
+	p.detailed = true
+	g := p.graph
+	for i := range g.Nodes {
+		if n := &g.Nodes[i]; n.Computed {
+			p.nodes[i].id = idStart(device(n.Buffer), "compute", n.Layer, n.Component.String())
+			p.nodes[i].fields, p.nodes[i].does = nodeFields(g, i), workText(p.sums[i+1].minus(p.sums[i]), legacy)
+		}
 	}
 	for r := range p.runs {
 		run := &p.runs[r]
 		run.id = idStart(device(g.Nodes[run.last].Buffer), "compute", run.layer, run.component)
-		p.handoffs(r, device)
+		for _, f := range run.flows {
+			run.handoffs = append(run.handoffs, p.handoff(r, &f, device))
+		}
 		p.mlps(r, device, legacy)
 	}
-	return p
 }
 
 // add adds what node i does to a sum.

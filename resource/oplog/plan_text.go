@@ -132,63 +132,35 @@ func appendShape(dst []byte, ne [4]int64) []byte {
 	return append(dst, ']')
 }
 
-// handoffPlan is what one run computed and another one reads.
+// handoffPlan is what an event of a hand-over repeats.
 type handoffPlan struct {
 	from, to string
 	id       string
 	fields   []byte
 }
 
-// handoffs finds what run r reads of runs of other components.
-func (p *plan) handoffs(r int, device func(uint64) string) {
-	g, run := p.graph, &p.runs[r]
-	type passed struct {
-		from    int
-		tensors []string
-		bytes   int64
-		seen    map[int32]bool
+// handoff makes the text of what run r reads of another one.
+func (p *plan) handoff(r int, f *flow, device func(uint64) string) handoffPlan {
+	g, run, from := p.graph, &p.runs[r], &p.runs[f.from]
+	var names []string
+	size := int64(0)
+	for _, src := range f.tensors {
+		name, kind, ne := source(g, src)
+		names = append(names, name)
+		size += sizeOf(kind, ne)
 	}
-	var all []passed
-	for i := run.first; i <= run.last; i++ {
-		if p.nodes[i].run != r {
-			continue
-		}
-		for _, src := range g.Nodes[i].Src {
-			at := origin(g, src)
-			if at < 0 || p.nodes[at].run < 0 || p.runs[p.nodes[at].run].component == run.component {
-				continue
-			}
-			from, k := p.nodes[at].run, 0
-			for k < len(all) && all[k].from != from {
-				k++
-			}
-			if k == len(all) {
-				all = append(all, passed{from: from, seen: map[int32]bool{}})
-			}
-			if !all[k].seen[at] {
-				all[k].seen[at] = true
-				name, kind, ne := source(g, src)
-				all[k].tensors = append(all[k].tensors, name)
-				all[k].bytes += sizeOf(kind, ne)
-			}
-		}
-	}
-	for _, a := range all {
-		from := &p.runs[a.from]
-		var l jsonl.Line
-		l.Begin()
-		l.String("from_component", from.component)
-		l.String("to_component", run.component)
-		l.Int("from_layer_id", int64(from.layer))
-		l.Int("layer_id", int64(run.layer))
-		l.Key("tensors")
-		l.Append(func(dst []byte) []byte { return appendTexts(dst, a.tensors) })
-		l.Int("data_bytes", a.bytes)
-		l.Float("data_size_mb", float64(a.bytes)/mib)
-		id := idStart(device(g.Nodes[run.first].Buffer), "flow", run.layer, from.component+"_"+run.component)
-		run.handoffs = append(run.handoffs, handoffPlan{from.component, run.component, id, inner(&l)})
-		p.flows++
-	}
+	var l jsonl.Line
+	l.Begin()
+	l.String("from_component", from.component)
+	l.String("to_component", run.component)
+	l.Int("from_layer_id", int64(from.layer))
+	l.Int("layer_id", int64(run.layer))
+	l.Key("tensors")
+	l.Append(func(dst []byte) []byte { return appendTexts(dst, names) })
+	l.Int("data_bytes", size)
+	l.Float("data_size_mb", float64(size)/mib)
+	id := idStart(device(g.Nodes[run.first].Buffer), "flow", run.layer, from.component+"_"+run.component)
+	return handoffPlan{from.component, run.component, id, inner(&l)}
 }
 
 // mlpPlan is what an event of a projection or activation repeats.

@@ -123,7 +123,11 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		delete(r.plans, old)
 	}
 	r.newest[g.Ctx] = g.ID
-	r.plans[g.ID] = newPlan(g, r.memory.device, r.o.Legacy)
+	device := ""
+	if n := len(g.Nodes); n > 0 {
+		device = r.memory.device(g.Nodes[n-1].Buffer)
+	}
+	r.plans[g.ID] = newPlan(g, device, r.o.Legacy)
 	return nil
 }
 

@@ -467,3 +467,27 @@ func BenchmarkVerbose(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkGraph is the working out of a graph of 40 layers.
+func BenchmarkGraph(b *testing.B) {
+	t := newBench(b, Options{Level: resource.Verbose})
+	g := small(1, 1)
+	layer := g.Nodes[1:11]
+	for i := 1; i < 40; i++ {
+		for _, n := range layer {
+			n.Layer = i
+			n.Src = slices.Clone(n.Src)
+			for k, s := range n.Src {
+				if s >= 0 {
+					n.Src[k] = s + int32(10*i)
+				}
+			}
+			g.Nodes = append(g.Nodes, n)
+		}
+	}
+	b.ReportAllocs()
+	for range b.N {
+		t.check(t.Graph(g))
+	}
+	b.ReportMetric(float64(len(g.Nodes)), "nodes")
+}
