@@ -37,7 +37,7 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 	case ByCell:
 		head("phase", "layer", "component", "operation")
 		for _, cell := range r.cells() {
-			f := r.figures(r.sum.Cells[cell])
+			f := r.cellFigures(cell)
 			write(&f, cell.Phase, layerCell(cell.Layer), cell.Component, cell.Op)
 		}
 	case ByPhase:
@@ -83,6 +83,15 @@ func (r *Report) cells() []Cell {
 	return slices.SortedFunc(maps.Keys(r.sum.Cells), func(a, b Cell) int {
 		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Op, b.Op))
 	})
+}
+
+// cellFigures has no share for set-up, which is not part of the time that shares are of.
+func (r *Report) cellFigures(cell Cell) Figures {
+	f := r.figures(r.sum.Cells[cell])
+	if cell.Phase == PhaseSetup {
+		f.Share = nil
+	}
+	return f
 }
 
 // WriteTokenHead writes the names of the columns of a table of tokens.
@@ -149,7 +158,7 @@ func (r *Report) EachRow(by string, do func(row any) error) error {
 	switch by {
 	case ByCell:
 		for _, c := range r.cells() {
-			if err := do(CellRow{c.Phase, c.Layer, c.Component, c.Op, r.figures(r.sum.Cells[c])}); err != nil {
+			if err := do(CellRow{c.Phase, c.Layer, c.Component, c.Op, r.cellFigures(c)}); err != nil {
 				return err
 			}
 		}

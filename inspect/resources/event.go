@@ -45,3 +45,36 @@ func badLine(line []byte) error {
 	}
 	return fmt.Errorf("no event")
 }
+
+// summed tells which kinds are added up. Of the others it is only counted how many there are.
+var summed = map[resource.Kind]bool{
+	resource.KindSessionStart: true, resource.KindLevel: true, resource.KindCompute: true, resource.KindGraph: true, resource.KindPhase: true,
+	resource.KindOutputToken: true, resource.KindAllocation: true, resource.KindDeallocation: true, resource.KindKV: true, resource.KindRouting: true,
+	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true,
+}
+
+// work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that count, without memory
+// of its own. A figure below 0 is absent.
+type work struct {
+	Exec            uint64              `json:"exec"`
+	Phase           string              `json:"phase"`
+	Operation       string              `json:"operation"`
+	Name            string              `json:"name"`
+	ComponentType   string              `json:"component_type"`
+	LayerID         int                 `json:"layer_id"`
+	NodeCount       int                 `json:"node_count"`
+	TimeSource      resource.TimeSource `json:"time_source"`
+	DurationNS      int64               `json:"duration_ns"`
+	LookingNS       int64               `json:"looking_ns"`
+	FLOPs           int64               `json:"flops"`
+	OpsWithoutFLOPs int                 `json:"ops_without_flops"`
+	BytesRead       int64               `json:"bytes_read"`
+	BytesWritten    int64               `json:"bytes_written"`
+	OpsWithoutBytes int                 `json:"ops_without_bytes"`
+	RooflineShare   float64             `json:"roofline_share"`
+}
+
+// clear makes every figure absent.
+func (w *work) clear() {
+	*w = work{DurationNS: -1, LookingNS: -1, FLOPs: -1, BytesRead: -1, BytesWritten: -1, RooflineShare: -1}
+}

@@ -56,8 +56,10 @@ func (s *script) graph(phase string, tokens int) {
 		s.op(phase, "MUL_MAT", "Qcur-"+string('0'+rune(layer)), "attention", layer, 100*n)
 		s.op(phase, "SOFT_MAX", "kq_soft_max-"+string('0'+rune(layer)), "attention", layer, 50*n)
 		s.op(phase, "MUL_MAT", "ffn_up-"+string('0'+rune(layer)), "mlp", layer, 200*n)
-		s.put(resource.KV{Header: s.head(resource.KindKV), ResourceID: "k", Exec: &s.exec, CacheType: "key_value", Cache: "base", LayerID: layer,
-			SeqID: ptr(int32(0)), CacheStartPos: ptr(int32(s.exec)), CacheEndPos: ptr(int32(s.exec) + int32(tokens)), Cells: tokens, KeyBytes: ptr(64 * n), ValueBytes: ptr(64 * n), CacheOperation: "allocate"})
+		if phase != "setup" {
+			s.put(resource.KV{Header: s.head(resource.KindKV), ResourceID: "k", Exec: &s.exec, CacheType: "key_value", Cache: "base", LayerID: layer,
+				SeqID: ptr(int32(0)), CacheStartPos: ptr(int32(s.exec)), CacheEndPos: ptr(int32(s.exec) + int32(tokens)), Cells: tokens, KeyBytes: ptr(64 * n), ValueBytes: ptr(64 * n), CacheOperation: "allocate"})
+		}
 	}
 	s.op(phase, "MUL_MAT", "result_output", "output", -1, 200*n)
 	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: s.exec, Graph: 1, Phase: phase, Tokens: tokens, NodeCount: 7, FLOPs: ptr(900 * n),
@@ -82,6 +84,7 @@ func (s *script) end() {
 func aRun() *script {
 	s := &script{}
 	s.begin(resource.Verbose)
+	s.graph("setup", 2)
 	s.graph("prefill", 4)
 	for i, latency := range []int64{0, 5000, 1200} {
 		s.graph("decode", 1)

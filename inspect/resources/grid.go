@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -91,6 +92,9 @@ func threeDigits(value float64) string {
 func rateText(rate *float64) string {
 	if rate == nil {
 		return "-"
+	}
+	if *rate > 0 && *rate < 0.0995 {
+		return strconv.FormatFloat(*rate, 'g', 2, 64)
 	}
 	return threeDigits(*rate)
 }

@@ -31,8 +31,11 @@ type Report struct {
 	Roofline   *resource.Roofline `json:"roofline,omitempty"`
 	Retracted  []Retracted        `json:"retracted,omitempty"`
 
-	// GraphNS is the time in graphs that was measured; CoveredNS how much of it was timed inside of them, by component or op.
+	// GraphNS is the time in graphs that was measured, without set-up; CoveredNS how much of it was timed inside of them, by component or
+	// op. Shares are of GraphNS.
+	Graphs    int64    `json:"graphs"`
 	GraphNS   int64    `json:"graph_ns"`
+	SetupNS   *int64   `json:"setup_ns,omitempty"`
 	CoveredNS int64    `json:"covered_ns"`
 	Coverage  *float64 `json:"coverage,omitempty"`
 	LookingNS int64    `json:"looking_ns"` // what timing cost the model, measured; it lies within GraphNS
@@ -251,12 +254,19 @@ func (s *Sum) Report() *Report {
 	for _, c := range s.Caches() {
 		r.Caches = append(r.Caches, &CacheRow{CacheUse: c})
 	}
-	for _, p := range s.Phases {
+	for name, p := range s.Phases {
+		if name == PhaseSetup {
+			r.SetupNS = &p.NS
+			continue
+		}
+		r.Graphs += p.Graphs
 		r.GraphNS += p.NS
 		r.LookingNS += p.LookNS
 	}
-	for _, c := range s.Cells {
-		r.CoveredNS += c.NS
+	for cell, c := range s.Cells {
+		if cell.Phase != PhaseSetup {
+			r.CoveredNS += c.NS
+		}
 	}
 	r.CoveredNS += s.Beyond.NS
 	r.Coverage = ratio(float64(r.CoveredNS), float64(r.GraphNS))
@@ -276,6 +286,9 @@ func (r *Report) tables(s *Sum) {
 	for _, name := range sortedPhases(s.Phases) {
 		p := s.Phases[name]
 		row := PhaseRow{Phase: name, Graphs: p.Graphs, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
+		if name == PhaseSetup {
+			row.Share = nil
+		}
 		if p.Timed == p.Events && p.Tokens > 0 {
 			row.TokensPerS = ratio(float64(p.Tokens)*1e9, float64(p.NS))
 		}
@@ -284,6 +297,9 @@ func (r *Report) tables(s *Sum) {
 	components, layers, ops := map[string]*Cost{}, map[int]*Cost{}, map[string]*Cost{}
 	byPhase, byComponent := map[string]map[string]int64{}, map[int]map[string]int64{}
 	for cell, cost := range s.Cells {
+		if cell.Phase == PhaseSetup {
+			continue
+		}
 		addBy(components, cell.Component, cost)
 		addBy(layers, cell.Layer, cost)
 		addBy(ops, cell.Op, cost)
@@ -332,7 +348,7 @@ func byTime(sums map[string]*Cost) []string {
 
 // sortedPhases orders phases as a run goes through them.
 func sortedPhases(phases map[string]*PhaseSum) []string {
-	order := []string{"setup", "prefill", "decode", "maintenance", "teardown"}
+	order := []string{PhaseSetup, "prefill", "decode", "maintenance", "teardown"}
 	place := func(name string) int {
 		if i := slices.Index(order, name); i >= 0 {
 			return i

@@ -66,21 +66,20 @@ func (c *Cost) Roofline() (share float64, ok bool) {
 	return c.roofPart / float64(c.roofNS), true
 }
 
-func costOf(e *resource.Compute) Cost {
-	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoBytes: int64(e.OpsWithoutBytes)}
-	if e.DurationNS != nil {
-		c.Timed, c.NS = 1, *e.DurationNS
-		if e.RooflineShare != nil {
-			c.roofNS, c.roofPart = c.NS, *e.RooflineShare*float64(c.NS)
+func costOf(e *work) Cost {
+	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoBytes: int64(e.OpsWithoutBytes), LookNS: max(e.LookingNS, 0)}
+	if e.DurationNS >= 0 {
+		c.Timed, c.NS = 1, e.DurationNS
+		if e.RooflineShare >= 0 {
+			c.roofNS, c.roofPart = c.NS, e.RooflineShare*float64(c.NS)
 		}
 	}
-	if e.LookingNS != nil {
-		c.LookNS = *e.LookingNS
+	if e.FLOPs >= 0 {
+		c.FLOPs, c.Counted = e.FLOPs, 1
 	}
-	if e.FLOPs != nil {
-		c.FLOPs, c.Counted = *e.FLOPs, 1
+	if e.BytesRead >= 0 || e.BytesWritten >= 0 {
+		c.Read, c.Written, c.Sized = max(e.BytesRead, 0), max(e.BytesWritten, 0), 1
 	}
-	c.addBytes(e.BytesRead, e.BytesWritten)
 	return c
 }
 
@@ -106,6 +105,10 @@ type Cell struct {
 
 // SeveralOps stands for the op where nodes were timed together.
 const SeveralOps = "(several)"
+
+// PhaseSetup is the phase of what was computed and thrown away before the run proper. It is in the table of phases, and in none of the
+// others that add up more than one phase.
+const PhaseSetup = "setup"
 
 // opRange is how such an event calls its operation.
 const opRange = "range"
@@ -164,6 +167,7 @@ type Sum struct {
 	TokensMore int64 // that were not kept
 	Latency    Latencies
 	tokens     tokens
+	work       work  // the event that is read
 	first      int64 // unix_ns of the first event
 	last       int64
 }
@@ -191,7 +195,20 @@ func (s *Sum) Add(line Line) {
 		s.bad(line.Number, badLine(line.Text))
 		return
 	}
-	event := resource.New(kind)
+	if !summed[kind] {
+		if !json.Valid(line.Text) {
+			s.bad(line.Number, badLine(line.Text))
+			return
+		}
+		s.Events[kind.String()]++
+		return
+	}
+	var event any
+	if s.work.clear(); kind == resource.KindCompute {
+		event = &s.work
+	} else {
+		event = resource.New(kind)
+	}
 	if err := json.Unmarshal(line.Text, event); err != nil {
 		s.bad(line.Number, fmt.Errorf("read %v: %w", kind, err))
 		return
@@ -237,7 +254,7 @@ func (s *Sum) take(event any) {
 		s.stamp(&e.Header)
 	case *resource.LevelChange:
 		s.setLevel(e.Level.String())
-	case *resource.Compute:
+	case *work:
 		s.compute(e)
 	case *resource.Graph:
 		s.graph(e)
@@ -287,7 +304,7 @@ func (s *Sum) stamp(h *resource.Header) {
 }
 
 // compute adds the costs of nodes. Those of a whole graph are its graph event's.
-func (s *Sum) compute(e *resource.Compute) {
+func (s *Sum) compute(e *work) {
 	if e.TimeSource == resource.TimeGraph {
 		return
 	}
@@ -297,7 +314,7 @@ func (s *Sum) compute(e *resource.Compute) {
 		cell.Op = SeveralOps
 	}
 	s.cell(cell, cost)
-	if cell.Op != SeveralOps {
+	if cell.Op != SeveralOps && e.Phase != PhaseSetup {
 		s.top(Tensor{e.Operation, bareName(e.Name)}, cost)
 	}
 	s.tokens.inside(s, e)

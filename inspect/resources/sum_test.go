@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestBounds(t *testing.T) {
 	s := NewSum()
 	n := int64(1)
 	for i := range maxCells + 1000 {
-		s.take(&resource.Compute{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i), NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: &n})
+		s.take(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i), NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: n})
 		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
 	}
 	s.Finish()
@@ -97,6 +98,21 @@ func TestBounds(t *testing.T) {
 	s.Phases["decode"] = &PhaseSum{Cost: Cost{NS: 1}}
 	if r := s.Report(); r.CoveredNS != maxCells+1000 {
 		t.Errorf("%d ns are covered", r.CoveredNS)
+	}
+}
+
+// TestWorkKeys holds that what is read of a compute_execution are keys of it.
+func TestWorkKeys(t *testing.T) {
+	of := reflect.TypeFor[resource.Compute]()
+	keys := map[string]bool{}
+	for i := range of.NumField() {
+		key, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		keys[key] = true
+	}
+	for i := range reflect.TypeFor[work]().NumField() {
+		if key := reflect.TypeFor[work]().Field(i).Tag.Get("json"); !keys[key] {
+			t.Errorf("%s is no key of a compute_execution", key)
+		}
 	}
 }
 

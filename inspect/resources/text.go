@@ -86,15 +86,11 @@ func (r *Report) events() (n int64) {
 
 // timeLines tell where the time went, and how much of it is told of.
 func (r *Report) timeLines(line func(key, format string, args ...any)) {
-	var graphs int64
-	for _, p := range r.Phases {
-		graphs += p.Graphs
-	}
 	if r.GraphNS == 0 {
-		line("time", "not measured, of %d graphs", graphs)
+		line("time", "not measured, of %d graphs", r.Graphs)
 		return
 	}
-	text := fmt.Sprintf("%s in %d graphs", durationText(r.GraphNS), graphs)
+	text := fmt.Sprintf("%s in %d graphs", durationText(r.GraphNS), r.Graphs)
 	if r.Coverage == nil {
 		text += "; where in them is not known: record with --tap-resource-level DETAILED"
 	} else {

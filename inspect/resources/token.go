@@ -58,8 +58,8 @@ func (t *tokens) of(s *Sum, exec uint64) *execCost {
 }
 
 // inside adds the time of nodes to their execution.
-func (t *tokens) inside(s *Sum, e *resource.Compute) {
-	if e.DurationNS == nil {
+func (t *tokens) inside(s *Sum, e *work) {
+	if e.DurationNS < 0 {
 		return
 	}
 	c := t.of(s, e.Exec)
@@ -75,7 +75,7 @@ func (t *tokens) inside(s *Sum, e *resource.Compute) {
 	if *to == nil {
 		*to = new(int64)
 	}
-	**to += *e.DurationNS
+	**to += e.DurationNS
 }
 
 // The components that attention against MLP is about.

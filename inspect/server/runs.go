@@ -150,6 +150,9 @@ func (l *listing) find(id string) (Run, error) {
 			return runs[i], nil
 		}
 	}
+	if l.live {
+		return Run{}, fail(http.StatusNotFound, "no run goes on here that records events: start one with --tap-resource-level MINIMAL")
+	}
 	return Run{}, fail(http.StatusNotFound, "no run here holds resource events: record one with --tap-resource-level MINIMAL")
 }
 
