@@ -3,6 +3,8 @@ package oracle
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -95,6 +97,48 @@ func TestKVOfDevice(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestKVOfPromptCache: what a prompt cache brought back before anything was computed is found when tokens read it.
+func TestKVOfPromptCache(t *testing.T) {
+	args := []string{"run", "--tap-kv", "-p", long, "-n", "5", "--temp", "0", "-t", "1", "--prompt-cache", filepath.Join(t.TempDir(), "cache")}
+	first, second := livesOf(t, args).Last, livesOf(t, args).Last
+	n := first.Reuse.Needed
+	if n < 50 || first.Reuse.Reused != 0 || first.Doubts.Found != 0 || !first.Freed[0].Whole {
+		t.Errorf("the first: %+v", first)
+	}
+	if r := second.Reuse; r.Needed != n || r.Reused != n-1 || r.Hits != 1 || second.Doubts.Found != n-1 || second.Freed[0].Whole {
+		t.Errorf("the second: %+v, want %d of %d reused", second, n-1, n)
+	}
+}
+
+// tableOfLives asks others what they see in a table of lives.
+const tableOfLives = `
+import sys, pandas, pyarrow.parquet as pq, duckdb
+name = sys.argv[1]
+f = pq.ParquetFile(name)
+assert f.schema_arrow.metadata[b"mrm_trace_schema_version"] == b"1.0", f.schema_arrow.metadata
+columns = "block_id layer kv seq_id pos_start pos_end cell_start cell_end alloc_ns first_write_ns last_write_ns n_writes first_read_ns last_read_ns n_reads evict_ns evict_reason censored".split()
+assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names
+types = {n: str(f.schema_arrow.field(n).type) for n in columns}
+assert types["censored"] == "bool" and types["kv"] == types["evict_reason"] == "string" and types["n_writes"] == types["evict_ns"] == "int64" and types["layer"] == "int32", types
+d = pandas.read_parquet(name)
+assert len(d) > 20 and (d.evict_ns.isna() == d.censored).all() and (d.evict_reason.isna() == d.censored).all()
+assert ((d.evict_ns - d.alloc_ns).dropna() > 0).all() and (d.last_read_ns >= d.first_read_ns).all() and (d.first_write_ns >= d.alloc_ns).all()
+rows = duckdb.sql(f"select evict_reason, count(*) from '{name}' where kv = 'k' and layer = 0 group by 1 order by 1").fetchall()
+print(rows)
+`
+
+// TestOthersReadLives lets pandas, pyarrow and DuckDB read a table of a run whose context was shifted.
+func TestOthersReadLives(t *testing.T) {
+	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
+	out := t.TempDir()
+	llamatap(t, "run", "--tap-kv", "--tap-kv-block", "8", "--tap-out", out, "-p", prompt, "-n", "300", "-c", "256", "--keep", "2", "--context-shift", "--temp", "0", "-t", "1").good(t)
+	dirs := runDirs(t, out)
+	seen, err := exec.Command(python, "-c", tableOfLives, filepath.Join(dirs[0], kvcache.FileName)).CombinedOutput()
+	if err != nil || !strings.Contains(string(seen), "seq_rm") {
+		t.Errorf("%v: %s", err, seen)
 	}
 }
 

@@ -63,18 +63,18 @@ func (r *Recorder) request(now *execution) {
 				break
 			}
 		}
-		low, high, known := x.memory.Range(b.Seq)
-		if !known || first < 0 {
+		_, high, known := x.memory.Range(b.Seq)
+		if first < 0 || first > 0 && (!known || first > high+1) { // what it follows was loaded with a state, told of or not
 			x.requests[b.Seq].unknown = true
 			r.total.reuse.Unknown++
 			continue
 		}
 		r.total.reuse.Requests++
-		if low < 0 || first == 0 {
+		if first == 0 {
 			continue
 		}
 		q := x.requests[b.Seq]
-		q.reused = int64(min(high+1, first))
+		q.reused = int64(first)
 		q.needed = q.reused
 		r.total.reuse.Hits++
 		r.total.reuse.Reused += q.reused
@@ -192,14 +192,14 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 	}
 	for seq, row := range last {
 		n := count[row]
+		if !w.windowed && w.Kind == kvcache.Base {
+			r.reveal(now, seq, n)
+		}
 		if !w.NeedsProof(seq, n, w.windowed) {
 			continue
 		}
 		if n < w.Count(seq) && w.Known(seq) && !w.windowed && !w.Doubtful(seq) {
 			w.windowed = true // it does not see all that its sequence has
-		}
-		if !w.windowed && w.Kind == kvcache.Base {
-			r.reveal(now, seq, n)
 		}
 		r.readable(now, w, mask, map[int32]bool{row: true})
 		if stream := now.placed[row].Cell / w.Size; slices.Contains(now.streams, stream) {
