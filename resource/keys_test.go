@@ -65,7 +65,8 @@ var keys = map[string]key{
 	"arithmetic_intensity":     {"FLOP/B", "computed", "`flops` / bytes read and written"},
 	"roofline_share":           {"", "computed", "the larger of `gflops_per_s` and `gb_per_s` against the machine's: how close the work came to what bounds it"},
 	"parallelism_factor":       {"", "estimated", "only with " + legacy},
-	"sm_utilization_percent":   {"%", "estimated", "only with " + legacy},
+	"sm_utilization_percent":   {"%", "measured, estimated", "of a graph on a GPU: what NVML says of the GPU's last sample period (up to 1 s), of all processes; of operations only with " + legacy},
+	"gpu_memory_used_bytes":    {"bytes", "measured", "of a graph on a GPU: its memory that is in use, of all processes, by NVML"},
 
 	"from_component":          {"", "computed", "which computed"},
 	"to_component":            {"", "computed", "which reads"},

@@ -30,6 +30,9 @@ type Options struct {
 	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is asked once per
 	// execution that is told in detail.
 	Pressure func() string
+	// GPU says how busy the one GPU is, in percent of its last sample period, and how many bytes of its memory are in use; nil, or false:
+	// there is none, or several. It is asked once per execution that a device has part in.
+	GPU func() (smPercent float64, used uint64, ok bool)
 	// Legacy fills system B's keys by its formulas, tagged as estimated, beside what is measured.
 	Legacy bool
 }

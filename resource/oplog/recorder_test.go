@@ -313,6 +313,21 @@ func TestAsyncHasNoTime(t *testing.T) {
 	}
 }
 
+// TestGPU: how busy a GPU is stands with graphs that a device has part in, and with no others.
+func TestGPU(t *testing.T) {
+	for _, async := range []bool{true, false} {
+		b := newBench(t, Options{GPU: func() (float64, uint64, bool) { return 87, 3 << 30, true }})
+		b.check(b.Graph(small(1, 1)))
+		b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
+		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Async: async}))
+		_, events := b.lines()
+		g := of[resource.Graph](events)[0]
+		if told := g.SMUtilization != nil && g.GPUMemory != nil; told != async || told && (*g.SMUtilization != 87 || *g.GPUMemory != 3<<30 || g.Sources["sm_utilization_percent"] != resource.Measured) {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
 func TestMaintenance(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Detailed})
 	d := draw(1, 0)

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/pressure"
@@ -21,7 +22,15 @@ const EventsName = "resource.jsonl"
 // events is the recorder of resource events.
 type events struct {
 	*oplog.Recorder
-	level resource.Level
+	gpu *gpu // nil: there is none to be asked
+}
+
+// Close ends the session and its file.
+func (e *events) Close() error {
+	err := e.Recorder.Close()
+	e.gpu.close()
+	e.gpu = nil
+	return err
 }
 
 // openEvents makes the recorder. Its file can be read while it is written.
@@ -42,15 +51,22 @@ func (s *sink) openEvents() (*events, error) {
 		}
 		return &twice{WriteCloser: file, other: also}, nil
 	}
+	graphics := openGPU(nvml.Name)
+	var ask func() (float64, uint64, bool)
+	if graphics != nil {
+		ask = graphics.read
+	}
 	r, err := oplog.NewRecorder(oplog.Options{
 		Level: level, Lines: jsonl.Options{Create: create, Name: EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
 		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
 		Pressure: func() string { return s.pressure() }, Legacy: tap.Legacy,
+		GPU: ask,
 	})
 	if err != nil {
+		graphics.close()
 		return nil, err
 	}
-	s.events = &events{Recorder: r, level: level}
+	s.events = &events{Recorder: r, gpu: graphics}
 	return s.events, nil
 }
 
