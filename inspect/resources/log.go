@@ -66,7 +66,7 @@ func partsOf(dir string, segment int) ([]part, error) {
 	var all []part
 	for _, e := range entries {
 		m := partForm.FindStringSubmatch(e.Name())
-		if m == nil || (m[1] == ".") != (m[3] == ".part") || e.IsDir() {
+		if m == nil || (m[1] == ".") != (m[3] == ".part") || !e.Type().IsRegular() { // a link may lead anywhere
 			continue
 		}
 		number, _ := strconv.Atoi(m[2]) // "" is the first, 0

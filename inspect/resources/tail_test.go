@@ -113,7 +113,11 @@ func TestTailParts(t *testing.T) {
 	}
 	files["seg-00002/resource.jsonl"], files["seg-00001/.resource.jsonl.part"] = "s2\n", "s1\n"
 	want = append(want, "13 s1", "14 s2")
-	tail, err := OpenTail(directory(t, files))
+	dir := directory(t, files)
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "resource.99.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	tail, err := OpenTail(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
