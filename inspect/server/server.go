@@ -19,6 +19,7 @@ const maxReports = 2
 type Server struct {
 	o        Options
 	runs     listing
+	asking   asking
 	handler  http.Handler
 	follows  chan struct{} // one element per stream of a growing log
 	reports  chan struct{} // one element per log that is added up

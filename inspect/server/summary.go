@@ -61,16 +61,15 @@ func (s *Server) kv(w http.ResponseWriter, r *http.Request) error {
 // livesPoints is how many points of the timeline are told.
 const livesPoints = 120
 
-// cachesNow asks the collector of a run that goes on; nil where it does not follow cells.
+// cachesNow asks the collector of a run that goes on; nil where it does not follow cells, or does not answer soon.
 func (s *Server) cachesNow(run Run) json.RawMessage {
 	if run.State != StateRunning || s.o.Control == nil {
 		return nil
 	}
-	text, err := s.o.Control(run.dir, Command{Command: "status"})
 	var status struct {
 		KV json.RawMessage `json:"kv"`
 	}
-	if err != nil || json.Unmarshal(text, &status) != nil {
+	if json.Unmarshal(s.asking.status(run.dir, s.o.Control), &status) != nil {
 		return nil
 	}
 	return status.KV
