@@ -4,7 +4,7 @@ package resource
 // computed; "as asked" for figures that only exist with --legacy-estimates.
 type key struct{ unit, source, text string }
 
-const legacy = "--legacy-estimates"
+const legacy = "--tap-legacy-estimates"
 
 // keys are those of all events; what stands in an object within an event is named with the object's key before it.
 var keys = map[string]key{

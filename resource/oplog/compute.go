@@ -76,7 +76,7 @@ func (r *Recorder) tellRuns(ctx *context, x *execution) {
 		if run.layer != layer.layer {
 			r.endLayer(x, &layer)
 			layer = layerSpan{layer: run.layer, start: s.start}
-			r.beginLayer(x, &layer, s)
+			r.beginLayer(x, &layer, i)
 		}
 		layer.add(x, i)
 		next = r.tellRun(ctx, x, i, next, pressure)
@@ -99,11 +99,11 @@ func (r *Recorder) tellRun(ctx *context, x *execution, i, next int, pressure str
 	}
 	byOp := x.level == resource.Verbose
 	for ; next < len(x.ranges) && x.ranges[next].first <= run.last; next++ {
-		if byOp || x.ranges[next].run < 0 {
+		if byOp || s.shared {
 			r.tellInterval(ctx, x, &x.ranges[next])
 		}
 	}
-	if !byOp && (whole || s.start != 0) {
+	if !byOp && !s.shared {
 		r.tellSpan(ctx, x, run, s)
 	}
 	for _, node := range run.mlps {
@@ -226,9 +226,15 @@ func (s *layerSpan) add(x *execution, run int) {
 	s.end = of.end
 }
 
-func (r *Recorder) beginLayer(x *execution, s *layerSpan, first *span) {
-	if s.layer == ggmlhooks.NoLayer || first.start == 0 {
+// beginLayer begins the layer of a run, where all runs of it were measured by themselves.
+func (r *Recorder) beginLayer(x *execution, s *layerSpan, run int) {
+	if s.layer == ggmlhooks.NoLayer {
 		return
+	}
+	for ; run < len(x.spans) && x.plan.runs[run].layer == s.layer; run++ {
+		if x.spans[run].ns < 0 {
+			return
+		}
 	}
 	r.begin(resource.KindLayerBegin, s.start, int64(x.ctx))
 	r.line.Uint("exec", x.exec)

@@ -90,8 +90,9 @@ type interval struct {
 // span is the time of a run of nodes.
 type span struct {
 	start, end int64
-	ns         int64 // sum of its intervals; -1 = not all were measured
+	ns         int64 // sum of its intervals; -1 = not all were measured, or not by themselves
 	looks      int
+	shared     bool // an interval has nodes of it and of another run
 }
 
 // measure makes intervals of the times of nodes, and spans of runs of them. It reports false where nothing was timed.
@@ -140,7 +141,11 @@ func (x *execution) gather() {
 	for _, in := range x.ranges {
 		if in.run < 0 {
 			for r := x.plan.nodes[in.first].run; r <= x.plan.nodes[in.last].run; r++ {
-				x.spans[r].ns = -1
+				s := &x.spans[r]
+				if s.start == 0 {
+					s.start = in.start
+				}
+				s.ns, s.shared = -1, true
 			}
 			continue
 		}

@@ -19,7 +19,7 @@ func (r *Recorder) tell(ctx *context, x *execution) {
 	if x.level != resource.Off {
 		r.tellPhase(ctx, x)
 		r.tellTokens(ctx, x)
-		if x.level.Tells(resource.KindRouting) {
+		if x.level.Tells(resource.KindRouting) && x.phase != ggmlhooks.PhaseSetup {
 			r.tellRouting(x)
 		}
 		if measured {
