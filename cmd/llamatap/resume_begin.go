@@ -124,7 +124,7 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 	defer file.Close()
 	a := answering{answers: runner.NewAnswerReader(file), tap: tap}
 	for it := range kept.Items() {
-		if it.Packet != nil && it.Packet.Phase != ggmlhooks.PhaseSetup && remembers(it.Packet.Name) {
+		if it.Err != nil || it.Packet != nil && it.Packet.Phase != ggmlhooks.PhaseSetup && remembers(it.Packet.Name) {
 			return runner.Done{}, 0
 		}
 		if !a.take(it) {

@@ -44,10 +44,21 @@ func examine(o *Options) (*before, error) {
 		return nil, err
 	}
 	b := &before{kept: kept}
-	if o.Begin != nil {
-		b.start, err = o.Begin(kept)
+	if o.Begin == nil {
+		return b, nil
 	}
-	return b, err
+	if b.start, err = o.Begin(kept); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// close gives up what was looked at.
+func (b *before) close() {
+	if b != nil {
+		b.kept.Close()
+	}
 }
 
 // selection is what the tap is to capture. The tap numbers tokens from where its program begins.
@@ -128,6 +139,8 @@ type catcher struct {
 
 func (c *catcher) take(it stream.Item) error {
 	switch {
+	case it.Err != nil:
+		return it.Err
 	case setup(it):
 	case it.Packet != nil:
 		c.s.replay.pass()

@@ -48,6 +48,9 @@ func (r *replay) advance() {
 // whether it was. Where a commit stood depends on time; and so does whether something of a warm-up was written.
 func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error) {
 	for r.waiting {
+		if r.ahead.Err != nil {
+			return false, fmt.Errorf("compare %s with what is recorded: %w", what, r.ahead.Err)
+		}
 		if same(r.ahead) {
 			r.advance()
 			return true, nil

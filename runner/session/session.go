@@ -85,6 +85,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	defer before.close()
 	region, err := collect.NewRegion(collect.Options{
 		Selection: before.selection(o.Tap), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
 		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff || !o.Tap.Records(config.Activations), StopOnFailure: o.Tap.OnFailure == config.FailureStop,

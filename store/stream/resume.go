@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -20,7 +21,8 @@ type Kept struct {
 	Mark
 	Cut      Totals // what the index told of and was taken away, or is to be
 	path     string
-	index    *index
+	file     *os.File // the index
+	index    *index   // up to here, without its records
 	totals   Totals
 	chain    uint32
 	sequence uint32
@@ -71,14 +73,15 @@ func (k *Kept) goOn(o Options) (*Writer, error) {
 		return nil, err
 	}
 	o.RunID = k.index.header.RunID
-	end := int(k.IndexBytes)
-	stream, index, err := k.reopen(k.path, end, &o)
+	stream, index, err := k.reopen(k.path, &o)
 	if err != nil {
 		return nil, err
 	}
 	j := &journal{header: k.index.header, out: index, before: stream, chain: k.chain, ids: map[node]uint64{}, every: 1024}
-	k.fill(j, k.sequence, end)
-	w, err := newWriter(j, o, k)
+	var w *Writer
+	if err = k.fill(j); err == nil {
+		w, err = newWriter(j, o, k)
+	}
 	if err != nil {
 		return nil, errors.Join(err, stream.close(), index.close())
 	}
@@ -87,83 +90,80 @@ func (k *Kept) goOn(o Options) (*Writer, error) {
 
 // keep finds the last commit up to which both files are whole.
 func keep(path string, upTo *Mark) (*Kept, error) {
-	data, err := os.ReadFile(path + IndexSuffix)
+	file, size, err := openFile(path + IndexSuffix)
 	if err != nil {
 		return nil, err
 	}
-	h, chain, err := parseHeader(data)
-	if err != nil {
-		return nil, err
-	}
-	sound, all, err := soundBytes(path, h, data, chain)
-	if err != nil {
-		return nil, err
-	}
-	m := mender{index: newIndex(h, data), at: headerSize, chain: chain}
+	k := &Kept{path: path, file: file}
 	commits := uint64(math.MaxUint64)
 	if upTo != nil {
 		commits = upTo.Commits
 	}
-	at := m.lastCommit(sound, commits)
-	for m.at < at {
-		m.step()
-	}
-	if len(m.index.losses) > 0 {
-		return nil, fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, m.index.losses[0].Packets, m.index.losses[0].Cause)
-	}
-	t := m.index.totals
-	k := &Kept{path: path, index: m.index, totals: t, chain: m.chain, sequence: m.sequence, Mark: Mark{
-		StreamBytes: t.StreamBytes, IndexBytes: int64(m.at), Packets: t.Packets, Executions: t.Executions, Rows: t.Rows, Commits: t.Commits,
-	}}
-	k.Cut = Totals{
-		StreamBytes: all.StreamBytes - t.StreamBytes, Packets: all.Packets - t.Packets, Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
-		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
+	if err := k.find(size, commits); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return k, nil
 }
 
-// lastCommit is the end of the last commit record, of the first so many, that tells of at most so many bytes of the stream; where the
-// records begin, without one.
-func (m *mender) lastCommit(streamBytes int64, commits uint64) int {
-	end := m.at
-	probe := *m
-	probe.index = newIndex(m.index.header, m.index.data)
-	for {
-		kind, ok := probe.step()
-		if !ok || kind == recordEnd || probe.index.totals.StreamBytes > streamBytes || probe.index.totals.Commits > commits {
-			return end
-		}
-		if kind == recordCommit {
-			end = probe.at
+// find goes through both files, up to the first of so many commits behind which the stream is not what the index says.
+func (k *Kept) find(size int64, commits uint64) error {
+	stream, streamSize, err := openFile(k.path)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	w, err := walk(k.file, size)
+	if err != nil {
+		return err
+	}
+	s := sounding{reader: Reader{stream: stream, size: streamSize}, whole: true}
+	x := w.index
+	k.index = newIndex(x.header, nil)
+	k.chain, k.Mark = w.chain, Mark{IndexBytes: w.at}
+	for r, ok := w.next(); ok && r.kind != recordEnd; r, ok = w.next() {
+		switch {
+		case r.kind == recordPacket && s.whole:
+			s.take(x, r)
+		case r.kind == recordCommit && s.whole && x.totals.Commits <= commits:
+			k.note(w)
 		}
 	}
+	if w.err != nil {
+		return fmt.Errorf("read index: %w", w.err)
+	}
+	if l := k.index.losses; len(l) > 0 {
+		return fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, l[0].Packets, l[0].Cause)
+	}
+	all, t := x.totals, k.totals
+	k.Cut = Totals{
+		StreamBytes: all.StreamBytes - t.StreamBytes, Packets: all.Packets - t.Packets, Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
+		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
+	}
+	return nil
 }
 
-// soundBytes is how far the stream is what the index says: the end of the last packet before one that is cut off or damaged. all is what the
-// index tells of.
-func soundBytes(path string, h Header, data []byte, chain uint32) (sound int64, all Totals, err error) {
-	f, size, err := openFile(path)
-	if err != nil {
-		return 0, all, err
+// note keeps everything up to where a walker is.
+func (k *Kept) note(w *walker) {
+	x, t := w.index, w.index.totals
+	k.index.nodes, k.index.lost, k.index.resolutions, k.index.losses = x.nodes, x.lost, x.resolutions, slices.Clone(x.losses)
+	k.totals, k.chain, k.sequence = t, w.chain, w.sequence
+	k.Mark = Mark{StreamBytes: t.StreamBytes, IndexBytes: w.at, Packets: t.Packets, Executions: t.Executions, Rows: t.Rows, Commits: t.Commits}
+}
+
+// sounding compares a stream with its index, packet by packet.
+type sounding struct {
+	reader Reader
+	whole  bool // everything up to here is what the index says
+	packet Packet
+	raw    []byte
+}
+
+func (s *sounding) take(x *index, r record) {
+	err := x.header.readPacket(r.payload, x.nodes, x.lost, &s.packet)
+	if err == nil {
+		s.raw, err = s.reader.stored(&s.packet, s.raw[:0])
 	}
-	defer f.Close()
-	m := mender{index: newIndex(h, data), at: headerSize, chain: chain}
-	for ok := true; ok; {
-		_, ok = m.step()
-	}
-	r := &Reader{stream: f, size: size, index: m.index}
-	var p Packet
-	var raw []byte
-	for i := range m.index.packets {
-		if m.index.packet(i, &p) != nil {
-			break
-		}
-		if raw, err = r.stored(&p, raw[:0]); err != nil {
-			break
-		}
-		sound = p.Offset + packetHeader + int64(len(p.Name)) + p.Stored
-	}
-	return sound, m.index.totals, nil
+	s.whole = err == nil
 }
 
 // stored reads a packet's payload as it stands in the stream, and compares name, size and checksum.
@@ -185,8 +185,8 @@ func (r *Reader) stored(p *Packet, dst []byte) ([]byte, error) {
 }
 
 // reopen cuts both files and returns them at their ends, with what is kept hashed.
-func (k *Kept) reopen(path string, end int, o *Options) (stream, index *output, err error) {
-	if err := rewrite(path+IndexSuffix, int64(end), nil); err != nil {
+func (k *Kept) reopen(path string, o *Options) (stream, index *output, err error) {
+	if err := rewrite(path+IndexSuffix, k.IndexBytes, nil); err != nil {
 		return nil, nil, err
 	}
 	if err := rewrite(path, k.StreamBytes, nil); err != nil {
@@ -236,25 +236,35 @@ func (o *output) goOn(path string) error {
 }
 
 // fill puts a journal into the state in which its writer had left it behind the last commit.
-func (k *Kept) fill(j *journal, sequence uint32, end int) {
-	m := mender{index: k.index}
-	j.footer = Footer{Records: uint64(sequence), Totals: k.totals, Nodes: m.nodes()}
-	for i := range k.index.nodes {
-		j.ids[k.index.nodes[i]] = uint64(i)
+func (k *Kept) fill(j *journal) error {
+	x := k.index
+	j.footer = Footer{Records: uint64(k.sequence), Totals: k.totals, Nodes: make([]NodeTotals, len(x.nodes))}
+	for i := range x.nodes {
+		j.ids[x.nodes[i]] = uint64(i)
+		x.nodes[i].fill(&j.footer.Nodes[i].Packet)
 	}
-	_, chain, _ := parseHeader(k.index.data) // it was read before
+	w, err := walk(k.file, k.IndexBytes)
+	if err != nil {
+		return err
+	}
 	var p Packet
-	packets := uint64(0)
-	for at, n := headerSize, uint64(0); at < end; n++ {
-		r, _ := parseRecord(k.index.data[at:])
-		if r.kind == recordPacket {
-			if k.index.header.readPacket(r.payload, k.index.nodes, k.index.lost, &p) == nil {
-				j.addSeek(Seek{Packet: packets, Index: int64(at), Stream: p.Offset, Exec: p.Exec, chain: chain, record: n})
-			}
+	at, chain, packets := w.at, w.chain, uint64(0)
+	for r, ok := w.next(); ok; r, ok = w.next() {
+		if r.kind == recordPacket && x.header.readPacket(r.payload, x.nodes, x.lost, &p) == nil {
+			j.addSeek(Seek{Packet: packets, Index: at, Stream: p.Offset, Exec: p.Exec, chain: chain, record: uint64(r.sequence)})
 			packets++
+			t := &j.footer.Nodes[j.ids[nodeOf(&p)]]
+			t.Packets++
+			t.SrcBytes += uint64(p.SrcBytes)
+			t.RawBytes += uint64(p.RawBytes)
+			t.Stored += uint64(p.Stored)
 		}
-		at, chain = at+r.size(), r.crc
+		at, chain = w.at, w.chain
 	}
+	if w.err == nil && w.at != k.IndexBytes {
+		w.err = ErrCorrupt // somebody else has changed it
+	}
+	return w.err
 }
 
 func (k *Kept) stats() Stats {
@@ -279,6 +289,15 @@ func (k *Kept) SameValues(kept, p *Packet, data []byte) (bool, error) {
 // Totals are the sums over what is kept.
 func (k *Kept) Totals() Totals { return k.totals }
 
+// Close gives up the index file, which Items reads. It may be called again.
+func (k *Kept) Close() error {
+	f := k.file
+	if k.file = nil; f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
 // Item is one thing that was appended to a stream. One of its fields is set.
 type Item struct {
 	Execution  *Execution
@@ -286,38 +305,50 @@ type Item struct {
 	Request    *ggmlhooks.RequestBegin
 	Resolution *Resolution
 	Commit     bool
+	Err        error // why what follows cannot be read
 }
 
 // Items are what is kept, in the order in which it was appended. An item is valid until the next.
 func (k *Kept) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		packets := 0
-		for at := headerSize; at < int(k.IndexBytes); {
-			r, _ := parseRecord(k.index.data[at:]) // each was read before
-			at += r.size()
-			it, ok := k.item(r, packets)
-			if it.Packet != nil {
-				packets++
-			}
-			if ok && !yield(it) {
+		if k.file == nil {
+			yield(Item{Err: os.ErrClosed})
+			return
+		}
+		w, err := walk(k.file, k.IndexBytes)
+		if err != nil {
+			yield(Item{Err: err})
+			return
+		}
+		w.index = nil // what it would learn is known
+		for r, ok := w.next(); ok; r, ok = w.next() {
+			if it, ok := k.item(r); ok && !yield(it) {
 				return
 			}
+		}
+		if w.err == nil && w.at != k.IndexBytes {
+			w.err = ErrCorrupt
+		}
+		if w.err != nil {
+			yield(Item{Err: w.err})
 		}
 	}
 }
 
 // item is a record as the caller of a writer knows it; of others, not.
-func (k *Kept) item(r record, packets int) (Item, bool) {
+func (k *Kept) item(r record) (Item, bool) {
+	x := k.index
 	var err error
 	switch r.kind {
 	case recordExecution:
 		var e Execution
-		e, err = k.index.header.readExecution(r.payload)
-		e.Phase = k.index.phase(e.Ctx, e.Exec, e.Phase)
+		e, err = x.header.readExecution(r.payload)
+		e.Phase = x.phase(e.Ctx, e.Exec, e.Phase)
 		return Item{Execution: &e}, err == nil
 	case recordPacket:
 		var p Packet
-		err = k.index.packet(packets, &p)
+		err = x.header.readPacket(r.payload, x.nodes, x.lost, &p)
+		p.Phase = x.phase(p.Ctx, p.Exec, p.Phase)
 		return Item{Packet: &p}, err == nil
 	case recordRequest:
 		var b ggmlhooks.RequestBegin

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/llamatap/llamatap/store/codec"
@@ -287,5 +288,51 @@ func TestSameValues(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Going on takes memory by what nodes there are, not by how long the stream is; and an index that goes away meanwhile is told.
+func TestExamineBounded(t *testing.T) {
+	var grown [2]uint64
+	for i, tokens := range []int{300, 3000} {
+		c := newCapture(tokens, 6)
+		path, _, index := c.uninterrupted(t, Options{Workers: 1})
+		write(t, path+IndexSuffix, index[:len(index)-20])
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		k, err := Examine(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		grown[i] = after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
+		if k.Packets != uint64(6*tokens) || len(k.index.packets)+len(k.index.executions) > 0 {
+			t.Errorf("%+v, %d packets noted", k.Mark, len(k.index.packets))
+		}
+		items := 0
+		for it := range k.Items() {
+			if items++; it.Err != nil {
+				t.Fatal(it.Err)
+			}
+		}
+		if err := os.Truncate(path+IndexSuffix, int64(len(index)/2)); err != nil {
+			t.Fatal(err)
+		}
+		var last Item
+		for it := range k.Items() {
+			last = it
+		}
+		if last.Err == nil {
+			t.Error("an index that was cut off is read to its end")
+		}
+		if err := errors.Join(k.Close(), k.Close()); err != nil {
+			t.Error(err)
+		}
+		runtime.KeepAlive(k)
+	}
+	if grown[1] > grown[0]+32<<10 {
+		t.Errorf("%d bytes for a stream, %d for one ten times as long", grown[0], grown[1])
 	}
 }

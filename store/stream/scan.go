@@ -15,6 +15,7 @@ import (
 type index struct {
 	header      Header
 	data        []byte
+	slim        bool // of packets, executions and requests nothing is noted but their totals
 	nodes       []node
 	lost        []bool  // nodes whose record is missing
 	packets     []int64 // offsets of records in data
@@ -134,7 +135,9 @@ func (x *index) take(r record, at int64) error {
 		if err != nil {
 			return err
 		}
-		x.executions = append(x.executions, executionAt{e.Exec, at})
+		if !x.slim {
+			x.executions = append(x.executions, executionAt{e.Exec, at})
+		}
 		x.totals.Executions++
 		x.totals.Rows += uint64(len(e.Rows))
 	case recordCommit:
@@ -156,6 +159,9 @@ func (x *index) take(r record, at int64) error {
 		b, err := readRequest(r.payload)
 		if err != nil {
 			return err
+		}
+		if x.slim {
+			break
 		}
 		key := requestKey{b.Ctx, b.Seq}
 		x.requests[key] = append(x.requests[key], requestAt{at, b.Number})
@@ -201,7 +207,9 @@ func (x *index) takePacket(payload []byte, at int64) error {
 	if p.Offset < x.totals.StreamBytes || p.Offset > x.totals.StreamBytes && !x.corrupt {
 		return fmt.Errorf("%w: packet at byte %d of the stream, where the one before it ends at %d", errField, p.Offset, x.totals.StreamBytes)
 	}
-	x.packets = append(x.packets, at)
+	if !x.slim {
+		x.packets = append(x.packets, at)
+	}
 	x.totals.addPacket(&p)
 	return nil
 }
