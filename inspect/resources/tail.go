@@ -143,23 +143,21 @@ func (t *Tail) Next() (Line, error) {
 
 // take cuts the next whole line off what was read.
 func (t *Tail) take() (Line, bool) {
-	for {
-		end := bytes.IndexByte(t.buf[t.from:], '\n')
-		if end < 0 {
-			if t.Unfinished() > MaxLine {
-				t.over, t.from = true, len(t.buf)
-			}
-			return Line{}, false
+	end := bytes.IndexByte(t.buf[t.from:], '\n')
+	if end < 0 {
+		if t.Unfinished() > MaxLine {
+			t.over, t.from = true, len(t.buf)
 		}
-		text := t.buf[t.from : t.from+end]
-		t.from += end + 1
-		t.line++
-		if t.over || len(text) > MaxLine {
-			t.over = false
-			return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes", MaxLine)}, true
-		}
-		return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
+		return Line{}, false
 	}
+	text := t.buf[t.from : t.from+end]
+	t.from += end + 1
+	t.line++
+	if t.over || len(text) > MaxLine {
+		t.over = false
+		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes", MaxLine)}, true
+	}
+	return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
 }
 
 // torn gives out what stands without a newline at the end of a file behind which there is another one.
