@@ -57,6 +57,9 @@ func (x *execution) reset() {
 	}
 }
 
+// failed tells whether it was given up: how much of it was computed is not known.
+func (x *execution) failed() bool { return x.status != 0 }
+
 // duration is how long ggml computed; false where that is not known.
 func (x *execution) duration() (int64, bool) {
 	if x.begin == 0 || x.async || x.end < x.begin {

@@ -278,6 +278,22 @@ func TestGPU(t *testing.T) {
 	}
 }
 
+// TestFailed: of a graph that was given up, or failed, nobody knows what was computed.
+func TestFailed(t *testing.T) {
+	b := newBench(t, Options{})
+	b.check(b.Graph(small(1, 1)))
+	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
+	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Status: 1}))
+	lines, events := b.lines()
+	g, s := of[resource.Graph](events)[0], of[resource.Summary](events)[0]
+	if g.Status != 1 || g.FLOPs != nil || g.BytesRead != nil || *g.DurationNS != 44 || s.FLOPs != 0 || s.Tokens != 0 || s.Graphs != 1 {
+		t.Errorf("%+v %+v", g, s)
+	}
+	if n := kinds(lines); n["compute_execution"]+n["input_tokens"] != 0 {
+		t.Errorf("told of it: %v", n)
+	}
+}
+
 func TestMaintenance(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Detailed})
 	d := draw(1, 0)

@@ -39,26 +39,28 @@ func (r *Recorder) startSession() {
 	r.put(resource.KindTrackingBegin, resource.Measured)
 }
 
-// count adds an execution to the totals, whatever is told of it.
+// count adds an execution to the totals, whatever is told of it. One that failed has its time, and no work.
 func (r *Recorder) count(x *execution) {
 	t := &r.totals
-	sum := x.plan.total()
-	t.flops += sum.flops
-	t.unknown += int64(sum.noFLOPs)
-	t.flows += int64(x.plan.flows)
-	t.graphs++
-	t.tokens += int64(len(x.rows))
 	p := t.phases[x.phase]
 	if p == nil {
 		p = &resource.PhaseTotals{FLOPs: new(int64)}
 		t.phases[x.phase] = p
 	}
+	t.graphs++
 	p.Graphs++
-	p.Tokens += int64(len(x.rows))
 	p.DurationNS += x.end - x.mono
-	if *p.FLOPs += sum.flops; sum.noFLOPs > 0 {
-		p.OpsWithoutFLOPs += int64(sum.noFLOPs)
+	if x.failed() {
+		return
 	}
+	sum := x.plan.total()
+	t.flops += sum.flops
+	t.unknown += int64(sum.noFLOPs)
+	t.flows += int64(x.plan.flows)
+	t.tokens += int64(len(x.rows))
+	p.Tokens += int64(len(x.rows))
+	*p.FLOPs += sum.flops
+	p.OpsWithoutFLOPs += int64(sum.noFLOPs)
 }
 
 // endSession writes the totals and the last event.

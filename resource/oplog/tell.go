@@ -18,18 +18,25 @@ func (r *Recorder) tell(ctx *context, x *execution) {
 	r.count(x)
 	if x.level != resource.Off {
 		r.tellPhase(ctx, x)
-		r.tellTokens(ctx, x)
-		if x.level.Tells(resource.KindRouting) && x.phase != ggmlhooks.PhaseSetup {
-			r.tellRouting(x)
-		}
-		if measured {
-			r.tellRuns(ctx, x)
-		} else {
-			r.tellWhole(x)
+		if !x.failed() {
+			r.tellInside(ctx, x, measured)
 		}
 		r.tellGraph(ctx, x)
 	}
 	r.free = append(r.free, x)
+}
+
+// tellInside tells of an execution's tokens, and of what was computed.
+func (r *Recorder) tellInside(ctx *context, x *execution, measured bool) {
+	r.tellTokens(ctx, x)
+	if x.level.Tells(resource.KindRouting) && x.phase != ggmlhooks.PhaseSetup {
+		r.tellRouting(x)
+	}
+	if measured {
+		r.tellRuns(ctx, x)
+	} else {
+		r.tellWhole(x)
+	}
 }
 
 // tellPhase tells that a context went over to another phase.
@@ -105,7 +112,9 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 	l.Int("node_count", int64(total.nodes))
 	l.Bool("reused", x.reused)
 	l.Int("status", int64(x.status))
-	workKnown(l, total)
+	if !x.failed() {
+		workKnown(l, total)
+	}
 	r.mark(resource.Measured, "tokens", "outputs", "reused", "status")
 	if ok {
 		l.Int("duration_ns", ns)
