@@ -28,7 +28,10 @@ func (j *RowJoiner) context(number uint32) *joined {
 }
 
 // Context notes how a context cuts its batches.
-func (j *RowJoiner) Context(c *Context) { j.context(c.Number).match.UBatch = int(c.NUBatch) }
+func (j *RowJoiner) Context(c *Context) {
+	match := &j.context(c.Number).match
+	match.UBatch, match.Grouped = int(c.NUBatch), c.Recurrent || c.Hybrid
+}
 
 // Call notes the program's batch.
 func (j *RowJoiner) Call(c *Call) {

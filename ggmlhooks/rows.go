@@ -12,10 +12,13 @@ import "slices"
 type RowMatcher struct {
 	// UBatch is the most rows that the context's micro-batches have; 0 = unknown.
 	UBatch int
-	rows   []CallRow
-	used   []bool
-	cursor int
-	places map[rowKey][]int32 // made when a micro-batch does not follow the batch's order
+	// Grouped says that micro-batches always are grouped by sequence, as recurrent memory wants it: then that is tried first. Such graphs
+	// have no positions, so that tokens which happen to be alike would fit the batch's order, too.
+	Grouped bool
+	rows    []CallRow
+	used    []bool
+	cursor  int
+	places  map[rowKey][]int32 // made when a micro-batch does not follow the batch's order
 }
 
 type rowKey struct{ token, pos int32 }
@@ -33,6 +36,11 @@ func (m *RowMatcher) Row(i int32) *CallRow { return &m.rows[i] }
 
 // Match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be empty.
 func (m *RowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
+	if m.Grouped {
+		if dst, ok := m.split(dst, tokens, pos); ok {
+			return dst
+		}
+	}
 	if m.follows(tokens, pos) {
 		for range tokens {
 			m.used[m.cursor] = true

@@ -61,3 +61,16 @@ func TestRowMatcher(t *testing.T) {
 		})
 	}
 }
+
+// TestGroupedRows: without positions, tokens that happen to be alike fit the batch's order and that of its sequences. Recurrent memory has
+// the latter.
+func TestGroupedRows(t *testing.T) {
+	rows := callRows([3]int32{1, 0, 1}, [3]int32{2, 0, 2}, [3]int32{2, 1, 1}, [3]int32{3, 1, 2})
+	for grouped, want := range map[bool][]int32{false: {0, 1, 2, 3}, true: {0, 2, 1, 3}} {
+		m := RowMatcher{UBatch: 512, Grouped: grouped}
+		m.Reset(rows)
+		if got := m.Match(nil, []int32{1, 2, 2, 3}, nil); !slices.Equal(got, want) {
+			t.Errorf("grouped %v: rows %v, want %v", grouped, got, want)
+		}
+	}
+}
