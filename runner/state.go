@@ -224,7 +224,7 @@ func (r *run) restore(prompt []llama.Token) error {
 	}
 	_, memory := rundir.StatePaths(r.State.Folder, m.Tokens)
 	if _, err := r.llama.LoadState(memory); err != nil {
-		return err
+		return fmt.Errorf("%w; remove the folder %s, and the run is gone on with by computing it again", err, r.State.Folder)
 	}
 	for _, token := range prompt {
 		if err := r.sampler.AcceptPrompt(token); err != nil {
