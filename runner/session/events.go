@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/nvml"
@@ -59,7 +60,7 @@ func (s *sink) openEvents() (*events, error) {
 	r, err := oplog.NewRecorder(oplog.Options{
 		Level: level, Lines: jsonl.Options{Create: create, Name: EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
 		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
-		Pressure: func() string { return s.pressure() }, Legacy: tap.Legacy,
+		Pressure: everySo(pressureEvery, s.pressure), Legacy: tap.Legacy,
 		GPU: ask,
 	})
 	if err != nil {
@@ -86,6 +87,21 @@ func (s *sink) pressure() string {
 		return ""
 	}
 	return m.Level()
+}
+
+// pressureEvery is how long an answer of pressure counts: the kernel averages over ten seconds, and a token may take less than a millisecond.
+const pressureEvery = 100 * time.Millisecond
+
+// everySo asks at most once in so much time.
+func everySo(d time.Duration, ask func() string) func() string {
+	var asked time.Time
+	var answer string
+	return func() string {
+		if now := time.Now(); now.Sub(asked) >= d {
+			answer, asked = ask(), now
+		}
+		return answer
+	}
 }
 
 // roofline is what was measured on this machine, nil where nothing was.
