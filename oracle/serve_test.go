@@ -1,0 +1,181 @@
+package oracle
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// TestResourceSummary: what a run's events add up to is what the run did.
+func TestResourceSummary(t *testing.T) {
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(12))...).good(t)
+	m := metadata(t, o.dirs[0])
+	var r resources.Report
+	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", o.dirs[0], "-o", "json").good(t).stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.State != "sealed" || r.BadLines > 0 || r.Unfinished > 0 || len(r.Losses) > 0 || r.Coverage == nil || *r.Coverage > 1 || *r.Coverage < 0.5 {
+		t.Errorf("%s, %d bad lines, losses %v, %v of the time", r.State, r.BadLines, r.Losses, r.Coverage)
+	}
+	tokens := int64(0)
+	for _, p := range r.Phases {
+		if use := m.Phases[p.Phase]; p.Phase != resources.PhaseSetup && (use.Graphs != p.Graphs || use.Tokens != p.Tokens) {
+			t.Errorf("%+v, metadata: %+v", p, use)
+		}
+		if p.Phase != resources.PhaseSetup {
+			tokens += p.Tokens
+		}
+	}
+	if tokens != m.Tokens.Prompt+m.Tokens.Generated || int64(len(r.Tokens)) != m.Tokens.Generated {
+		t.Errorf("%d tokens and %d rows, metadata: %+v", tokens, len(r.Tokens), m.Tokens)
+	}
+	for i, row := range r.Tokens {
+		if row.GraphNS == nil || row.AttentionNS == nil || row.MLPNS == nil || *row.AttentionNS+*row.MLPNS > *row.GraphNS || row.LatencyNS == nil || row.Text == nil {
+			t.Errorf("token %d: %+v", i, row)
+		}
+	}
+	layers := map[int]bool{}
+	for _, l := range r.Layers {
+		layers[l.Layer] = true
+	}
+	if len(layers) != m.Model.NLayer+1 || !layers[-1] {
+		t.Errorf("layers %v of %d", layers, m.Model.NLayer)
+	}
+	if len(r.Caches) != 1 || r.Caches[0].Used != tokens || r.Caches[0].Layers != m.Model.NLayer || r.Caches[0].Cells < r.Caches[0].Used {
+		t.Errorf("caches %+v of %d tokens", r.Caches, tokens)
+	}
+	for _, by := range resources.Tables {
+		table := llamatap(t, "resource", "summary", o.dirs[0], "-o", "csv", "--by", by).good(t).stdout
+		lines := strings.Split(strings.TrimSpace(table), "\n")
+		if len(lines) < 2 || strings.Count(lines[0], ",") < 10 {
+			t.Errorf("by %s: %.200s", by, table)
+		}
+	}
+}
+
+// showing is a server beside a run that goes on.
+type showing struct {
+	url  string
+	stop func() error
+}
+
+// show starts the server on a free port.
+func show(t *testing.T, args ...string) showing {
+	t.Helper()
+	cmd := command(t, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
+	said, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line, _ := bufio.NewReader(said).ReadString('\n')
+	_, url, ok := strings.Cut(strings.TrimSpace(line), " is shown at ")
+	if !ok {
+		t.Fatalf("it says %q", line)
+	}
+	return showing{url, func() error { cmd.Process.Signal(os.Interrupt); return cmd.Wait() }}
+}
+
+func (s *showing) ask(t *testing.T, method, path, body string) string {
+	t.Helper()
+	request, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if body == "" {
+		request.Body, request.ContentLength = nil, 0
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 200 {
+		t.Fatalf("%s %s: %d, %v, %s", method, path, answer.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+// TestServeLive: a run that goes on is followed line by line, told another level, and told of as metrics; its stream ends when it is
+// sealed.
+func TestServeLive(t *testing.T) {
+	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
+	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL")
+	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
+	s := show(t, "--live", l.out)
+	follow, err := http.Get(s.url + "/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follow.Body.Close()
+	lines := bufio.NewReader(follow.Body)
+	next := func() any {
+		t.Helper()
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+		event, err := resource.Decode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return event
+	}
+	if _, ok := next().(*resource.SessionStart); !ok {
+		t.Fatal("the first line is no beginning")
+	}
+	for i := range 3 {
+		if _, ok := next().(*resource.OutputToken); !ok {
+			t.Fatalf("line %d is no token", i)
+		}
+	}
+	if !strings.Contains(s.ask(t, "PUT", "/api/v1/level", `{"level":"VERBOSE"}`), `"level": "VERBOSE"`) {
+		t.Error("the run does not say its new level")
+	}
+	for {
+		if change, ok := next().(*resource.LevelChange); ok {
+			if change.Level != resource.Verbose || change.Previous != resource.Minimal {
+				t.Errorf("%+v", change)
+			}
+			break
+		}
+	}
+	s.ask(t, "PUT", "/api/v1/level", `{"command":"disable"}`) // the log need not grow further
+	s.ask(t, "PUT", "/api/v1/level", `{"command":"flush"}`)
+	if metrics := s.ask(t, "GET", "/metrics", ""); !strings.Contains(metrics, `llamatap_tokens_total{phase="decode"`) || !strings.Contains(metrics, `state="running"`) {
+		t.Errorf("metrics:\n%s", metrics)
+	}
+	if !strings.Contains(s.ask(t, "GET", "/health", ""), `"model_loaded": true`) {
+		t.Error("no model is loaded")
+	}
+	ctl(t, l.out, "stop")
+	for {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	if follow.Trailer.Get("Llamatap-Bad-Lines") != "0" {
+		t.Errorf("trailers %v", follow.Trailer)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
