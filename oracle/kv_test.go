@@ -165,3 +165,45 @@ func livesOf(t *testing.T, args []string) *resources.KV {
 	}
 	return k
 }
+
+// TestKVOfDrafts: a model and one that drafts for it have caches of their own, both are followed whole, and rejected drafts are
+// evicted from both.
+func TestKVOfDrafts(t *testing.T) {
+	own, hybrid := testenv.Model(t), synthetic(t, "jamba", gguf.F16, nil)
+	for name, model := range map[string]string{"itself": own, "hybrid": hybrid} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, []string{"--tap-kv", "--tap-kv-block", "1"}, "-m", model, "-np", "2", "-c", "1024", "-t", "1", "--no-webui", "--cache-ram", "0",
+				"--spec-type", "draft-simple", "-md", own, "-td", "1")
+			drafted, accepted := 0, 0
+			for i, prompt := range []string{"func main() {", "package http", "func main() {\n\treturn"} {
+				a := s.ask(t, question{prompt: prompt, slot: int32(i % 2), n: 40})
+				drafted, accepted = drafted+a.Timings.Drafted, accepted+a.Timings.Accepted
+			}
+			s.stop()
+			dirs := runDirs(t, s.out)
+			if len(dirs) != 1 {
+				t.Fatalf("runs: %v\n%s", dirs, s.stderr.String())
+			}
+			k, err := resources.OpenKV(context.Background(), dirs[0], 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			contexts, evicted := map[int64]bool{}, map[int64]int64{}
+			for _, seq := range k.Sequences {
+				contexts[seq.Ctx] = true
+				evicted[seq.Ctx] += seq.Evicted["seq_rm"]
+			}
+			if d := k.Last.Doubts; d.Outside+d.Differ+d.Unknown+d.Unplaced != 0 || model == own && d.Found != 0 {
+				t.Errorf("doubts: %+v", d)
+			}
+			if len(contexts) != 2 || drafted == 0 || model == own && evicted[0] < int64(drafted-accepted) {
+				t.Errorf("%d contexts, %v evicted; %d of %d drafts accepted", len(contexts), evicted, accepted, drafted)
+			}
+			for _, g := range k.Gauges() {
+				if model == own && !g.Whole {
+					t.Errorf("%+v", g)
+				}
+			}
+		})
+	}
+}
