@@ -54,33 +54,60 @@ func (r *run) completeFrom(tokens []llama.Token) error {
 	return err
 }
 
-// generate chooses, writes and decodes one token after the other until there is a reason to end. last is the token that was chosen
-// last and not decoded any more, or NoToken.
+// burstTokens is how many tokens are generated at most before their text is written.
+const burstTokens = 512
+
+// burstTime is how long tokens are generated at most before their text is written: shorter than anyone sees.
+const burstTime = 30 * time.Millisecond
+
+// generate generates tokens in bursts, each in one call of C, and writes their text, until there is a reason to end. last is the token
+// that was chosen last and not decoded any more, or NoToken.
 func (r *run) generate() (last llama.Token, err error) {
-	for r.Config.Predict != 0 {
-		if r.ctx.Err() != nil {
-			r.result.Finish = FinishInterrupted
-			return llama.NoToken, nil
-		}
-		token, err := r.choose()
-		if err != nil {
-			return llama.NoToken, err
-		}
-		r.result.Tokens++
-		r.text.pending = r.model.Vocab().AppendPiece(r.text.pending, token, r.Config.Special)
-		if err := r.text.write(); err != nil {
-			return llama.NoToken, err
-		}
-		if r.result.Finish = r.finish(token); r.result.Finish != "" {
-			return token, nil
-		}
-		r.states.turn(r, token)
-		if err := r.decodeChosen(token); err != nil {
-			return llama.NoToken, err
-		}
+	if r.Config.Predict == 0 {
+		r.result.Finish = FinishLength
+		return llama.NoToken, nil
 	}
-	r.result.Finish = FinishLength
+	var times [burstTokens]int64
+	var room [burstTokens]llama.Token
+	g := llama.Generation{Pending: llama.NoToken, End: llama.Pos(r.llama.Size()), Pause: r.reverse.ends()}
+	for r.ctx.Err() == nil {
+		pending := g.Pending
+		tokens := room[:r.burst(pending)]
+		g.Pos = r.pos // which a shift has moved
+		n, failed := r.llama.Generate(r.sampler, r.batch, &g, tokens, times[:len(tokens)])
+		g.Patience = burstTime // the first token comes at once
+		r.decoded(&g, pending, tokens[:n])
+		if err := r.take(tokens[:n]); err != nil {
+			return llama.NoToken, err
+		}
+		if failed != nil {
+			return llama.NoToken, r.choiceError(failed)
+		}
+		if r.result.Finish = r.finish(g.Pending); r.result.Finish != "" {
+			return g.Pending, nil
+		}
+		r.states.turn(r, tokens[:n])
+	}
+	r.result.Finish = FinishInterrupted
 	return llama.NoToken, nil
+}
+
+// burst is how many tokens may be chosen before something is to be done: text to be written, the last one taken, a state kept.
+func (r *run) burst(pending llama.Token) int {
+	most := burstTokens
+	if r.EachToken {
+		return 1
+	}
+	if r.Config.Predict > 0 {
+		most = min(most, r.Config.Predict-r.result.Tokens)
+	}
+	if left := r.states.left(r); left >= 0 {
+		if pending == llama.NoToken {
+			left++ // the first one chosen takes no place before it is decoded
+		}
+		most = min(most, max(left, 1))
+	}
+	return most
 }
 
 // decodeChosen decodes a token that was chosen.
@@ -94,21 +121,37 @@ func (r *run) decodeChosen(token llama.Token) error {
 	return nil
 }
 
-// choose chooses the next token and tells the sampler that it is taken.
-func (r *run) choose() (llama.Token, error) {
-	token, err := r.sampler.Sample(r.llama, -1)
-	if err == nil {
-		err = r.sampler.Accept(token)
+// decoded notes which tokens the memory holds: the one that was pending, and those chosen then.
+func (r *run) decoded(g *llama.Generation, pending llama.Token, chosen []llama.Token) {
+	r.pos = g.Pos
+	r.result.DecodeSteps += g.Decoded
+	if g.Decoded > 0 && pending != llama.NoToken {
+		r.cache.add(pending)
+		g.Decoded--
 	}
-	if errors.Is(err, llama.ErrGrammar) {
-		err = fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar", grammarName(&r.sampling), err)
-	}
-	return token, err
+	r.cache.add(chosen[:g.Decoded]...)
 }
 
-// finish is why generation ends with this token, or "". Where the context is full and may be shifted, it is.
+// take makes tokens part of the text and writes it.
+func (r *run) take(tokens []llama.Token) error {
+	for _, token := range tokens {
+		r.result.Tokens++
+		r.text.pending = r.model.Vocab().AppendPiece(r.text.pending, token, r.Config.Special)
+		r.reverse.add(token)
+	}
+	return r.text.write()
+}
+
+// choiceError adds to err what can be done where the grammar leaves no choice.
+func (r *run) choiceError(err error) error {
+	if errors.Is(err, llama.ErrGrammar) {
+		return fmt.Errorf("%s: %w: leave --ignore-eos, --logit-bias or some --samplers out, or change the grammar", grammarName(&r.sampling), err)
+	}
+	return err
+}
+
+// finish is why generation ends with this token, the last of the text, or "". Where the context is full and may be shifted, it is.
 func (r *run) finish(token llama.Token) Finish {
-	r.reverse.add(token)
 	switch {
 	case r.model.Vocab().EndsGeneration(token):
 		return FinishStop

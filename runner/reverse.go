@@ -57,6 +57,25 @@ func (r *reverse) add(token llama.Token) {
 	r.n++
 }
 
+// ends are the tokens, by number, with which a reverse prompt may end: those with its last byte in them. nil: there is no reverse prompt.
+func (r *reverse) ends() []bool {
+	if len(r.texts) == 0 {
+		return nil
+	}
+	ends := make([]bool, r.vocab.Tokens())
+	var piece []byte
+	for token := range ends {
+		piece = r.vocab.AppendPiece(piece[:0], llama.Token(token), true)
+		for _, text := range r.texts {
+			ends[token] = ends[token] || len(text) == 0 || bytes.IndexByte(piece, text[len(text)-1]) >= 0
+		}
+	}
+	for _, token := range r.single {
+		ends[token] = true
+	}
+	return ends
+}
+
 // found reports whether the text ends with a reverse prompt. last is the token that was added last.
 func (r *reverse) found(last llama.Token) bool {
 	for _, text := range r.texts {

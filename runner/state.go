@@ -143,14 +143,23 @@ func (s *states) path() string {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(s.folder.Fd())))
 }
 
-// turn keeps the state when it is time for one: token is chosen and about to be decoded. A run whose state cannot be written goes on
-// without; so does one whose context was shifted, for llama.cpp puts the cells of such a memory elsewhere when it is loaded.
-func (s *states) turn(r *run, token llama.Token) {
+// left is how many tokens are to be decoded before a state is to be kept; below 0: none is.
+func (s *states) left(r *run) int {
+	if s.folder == nil || s.every == 0 || r.result.Shifts > 0 {
+		return -1
+	}
+	return int(max(s.saved+s.every-int64(r.pos), 0))
+}
+
+// turn takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of them are decoded, and that
+// one is about to be. A run whose state cannot be written goes on without; so does one whose context was shifted, for llama.cpp puts the cells
+// of such a memory elsewhere when it is loaded.
+func (s *states) turn(r *run, tokens []llama.Token) {
 	if s.folder == nil || s.every == 0 {
 		return
 	}
-	s.chosen = append(s.chosen, token)
-	if int64(r.pos)-s.saved < s.every || r.result.Shifts > 0 || len(rundir.States(s.path())) >= maxStates {
+	s.chosen = append(s.chosen, tokens...)
+	if s.left(r) != 0 || len(rundir.States(s.path())) >= maxStates {
 		return
 	}
 	if err := s.save(r); err != nil {

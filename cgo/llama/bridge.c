@@ -89,7 +89,7 @@ int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch) {
 	return rc;
 }
 
-static int64_t monotonic_ns(void) {
+int64_t bridge_now_ns(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
@@ -98,7 +98,7 @@ static int64_t monotonic_ns(void) {
 int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens, int32_t steps, int64_t * at, int32_t * done) {
 	int32_t rc = 0;
 	bridge_log_collect(true);
-	at[0] = monotonic_ns();
+	at[0] = bridge_now_ns();
 	for (*done = 0; *done < steps; ++*done) {
 		for (int32_t i = 0; i < batch.n_tokens; i++) {
 			batch.token[i] = tokens[(size_t) *done * (size_t) batch.n_tokens + (size_t) i];
@@ -108,7 +108,7 @@ int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch,
 			return rc;
 		}
 		llama_synchronize(ctx);
-		at[*done + 1] = monotonic_ns();
+		at[*done + 1] = bridge_now_ns();
 	}
 	bridge_log_collect(false);
 	return rc;

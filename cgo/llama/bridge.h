@@ -40,6 +40,8 @@ void bridge_context_signal(struct llama_context * ctx, struct bridge_signal * si
 // bridge_memory_file makes a file in memory that holds size bytes of data. NULL: errno says why. The caller closes it.
 FILE * bridge_memory_file(const char * name, const void * data, size_t size);
 
+// bridge_now_ns is CLOCK_MONOTONIC in ns.
+int64_t bridge_now_ns(void);
 // bridge_decode is llama_decode. Where it fails, the errors that it logged wait for bridge_log_take and a bridge_log_collect(false).
 int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch);
 // bridge_decode_each decodes batch as often as steps says, each time with the next of its tokens, and waits for each. The positions grow
@@ -83,5 +85,23 @@ llama_token bridge_sample(struct bridge_sampler * s, struct llama_context * ctx,
 bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated);
 // bridge_grammar_init is llama_sampler_init_grammar. What a failure writes to stderr, past the log, comes into why, of size bytes.
 struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root, char * why, size_t size);
+
+// bridge_generation says how bridge_generate goes on and when it comes back.
+struct bridge_generation {
+	llama_token pending;  // chosen before and not decoded; -1: none, there are logits
+	llama_pos   pos;      // where the next token goes; it moves on
+	llama_pos   end;      // a token that would go behind end - 2 is not decoded
+	int32_t     most;     // tokens to choose, at least 1
+	int64_t     patience; // ns after which no further token is decoded
+	int32_t     chosen;   // how many were
+	int32_t     decoded;  // how many were, pending among them
+};
+// bridge_generate decodes the pending token, and chooses, accepts and decodes one token after the other. It comes back with the last
+// one chosen and not decoded: when it was the last of most, ends a text, has no room, or stands in pause (one byte per token of the
+// vocabulary, or NULL), when patience is over, or signal says stop. tokens and at get most values: what was chosen and
+// CLOCK_MONOTONIC in ns then. 0: as said, status: llama_decode's, or in *sampled what bridge_sample returned, -5 where the grammar does
+// not allow the token. The log is as with bridge_decode.
+int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, struct llama_batch batch, struct bridge_signal * signal,
+	struct bridge_generation * g, const uint8_t * pause, llama_token * tokens, int64_t * at, llama_token * sampled);
 
 #endif

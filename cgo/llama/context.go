@@ -7,7 +7,6 @@ package llama
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -120,12 +119,7 @@ func (x *Context) Decode(b *Batch) error {
 	if rc == 0 {
 		return nil
 	}
-	defer C.bridge_log_collect(false)
-	err := withLog(x.decodeError(int(rc)))
-	if errors.Is(err, ErrInterrupted) {
-		err = ErrInterrupted // llama.cpp's words are about a failure that is none
-	}
-	return fmt.Errorf("decode %d tokens: %w", b.Len(), err)
+	return fmt.Errorf("decode %d tokens: %w", b.Len(), x.failed(int(rc)))
 }
 
 func (x *Context) decodeError(rc int) error {

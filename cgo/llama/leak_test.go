@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/models"
@@ -68,6 +69,13 @@ func openAndClose(t *testing.T) {
 	if _, err := ApplyChatTemplate("chatml", []ChatMessage{{"user", "a"}}, true); err != nil {
 		t.Fatal(err)
 	}
+	s := NewSampler(m.Vocab())
+	s.AddDist(1)
+	g := Generation{Pending: NoToken, Pos: 1, End: 512, Patience: time.Hour, Pause: make([]bool, m.Vocab().Tokens())}
+	if n, err := x.Generate(s, b, &g, make([]Token, 3), make([]int64, 3)); n == 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	s.Close()
 	b.Close()
 	x.Close()
 	x.Close()

@@ -257,6 +257,16 @@ type Dry struct {
 	Breakers      []string // texts that end a repetition
 }
 
+// Generation is how Context.Generate goes on, and where it came to.
+type Generation struct {
+	Pending  Token         // chosen and not decoded yet; NoToken: none, the last batch left logits
+	Pos      Pos           // where the next token goes
+	End      Pos           // size of the context: a token whose successor would have no room is not decoded
+	Pause    []bool        // tokens to come back with, by token; nil: none
+	Patience time.Duration // after which no further token is decoded; 0: after each
+	Decoded  int           // tokens that the last call decoded, its Pending among them
+}
+
 // Perf is what llama.cpp itself measured in a context since it was made or PerfReset was called.
 type Perf struct {
 	Load         time.Duration // loading the model

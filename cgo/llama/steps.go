@@ -6,7 +6,6 @@ package llama
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -31,10 +30,5 @@ func (x *Context) DecodeEach(b *Batch, tokens []Token, at []int64) (done int, er
 	if rc == 0 {
 		return int(n), nil
 	}
-	defer C.bridge_log_collect(false)
-	err = withLog(x.decodeError(int(rc)))
-	if errors.Is(err, ErrInterrupted) {
-		err = ErrInterrupted
-	}
-	return int(n), fmt.Errorf("decode step %d of %d: %w", int(n)+1, steps, err)
+	return int(n), fmt.Errorf("decode step %d of %d: %w", int(n)+1, steps, x.failed(int(rc)))
 }

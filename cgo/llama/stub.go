@@ -146,6 +146,9 @@ func (*Context) Sequences() int      { return 0 }
 func (*Context) Batch() int          { return 0 }
 func (*Context) MicroBatch() int     { return 0 }
 func (*Context) Decode(*Batch) error { return errNoLlama }
+func (*Context) Generate(*Sampler, *Batch, *Generation, []Token, []int64) (int, error) {
+	return 0, errNoLlama
+}
 func (*Context) DecodeEach(*Batch, []Token, []int64) (int, error) {
 	return 0, errNoLlama
 }

@@ -18,6 +18,7 @@ func TestWithoutLlama(t *testing.T) {
 		"NewBatch":       second(NewBatch(1, 1)),
 		"Tokenize":       second(new(Vocab).Tokenize("x", true, true)),
 		"Decode":         new(Context).Decode(nil),
+		"Generate":       second(new(Context).Generate(nil, nil, nil, nil, nil)),
 		"DecodeEach":     second(new(Context).DecodeEach(nil, nil, nil)),
 	} {
 		if !errors.Is(err, errors.ErrUnsupported) {

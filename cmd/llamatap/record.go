@@ -90,6 +90,9 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	if o.Repeat.Seed != 0 {
 		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
 	}
+	if recorders.Checkpoint.Every > 0 {
+		o.Command.Env = append(o.Command.Environ(), eachTokenVariable+"=1")
+	}
 	if before != nil {
 		run := before.checkpoint.Run.Dir
 		o.Begin = func(kept *stream.Kept) (session.Start, error) {

@@ -169,7 +169,7 @@ func runModel(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: repeatState(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Config: cfg, State: repeatState(), EachToken: os.Getenv(eachTokenVariable) != "", Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	})
 	if result.Finish != "" {
@@ -203,6 +203,9 @@ func repeatSeed() uint32 {
 	seed, _ := strconv.ParseUint(os.Getenv(seedVariable), 10, 32)
 	return uint32(seed)
 }
+
+// eachTokenVariable is how the collector tells the model's process that checkpoints are made of it: its text is not to be behind them.
+const eachTokenVariable = "LLAMATAP_EACH_TOKEN"
 
 // doneVariable is how the collector tells the model's process what of a prompt file is done, as a runner.Done.
 const doneVariable = "LLAMATAP_REPEAT_DONE"
