@@ -38,7 +38,7 @@ var layers = map[string]int{
 
 	"bench/machine": 0, // limits of the machine, for bench and the doctor
 
-	"internal/testenv": 0, "internal/testenv/*": 1, // for tests only
+	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
 	"oracle":        5, // tests of the finished program
 	"third_party/*": 0, // holds tests of the fetcher, no package
 }

@@ -56,43 +56,55 @@ func ParseRates(stderr []byte) (prefill, decode float64, err error) {
 	return prefill, decode, err
 }
 
-// run runs a command and returns what it printed.
+// run runs a command and returns what it printed, also where it failed.
 func run(cmd *exec.Cmd) (stdout, stderr []byte, peakKiB int64, err error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		return nil, nil, 0, fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
 	}
-	return out.Bytes(), said.Bytes(), peakOf(cmd), nil
+	return out.Bytes(), said.Bytes(), peakOf(cmd), err
 }
 
 // Run is llamatap run of this binary, with what tap asks for recorded.
 func (m Model) Run(name string, tap ...string) Side {
-	return Side{name, func(ctx context.Context) (Sample, error) {
-		self, err := llama.Self()
-		if err != nil {
-			return Sample{}, err
-		}
-		args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "-c", "512",
-			"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
-		out := ""
-		if len(tap) > 0 {
-			if out, err = os.MkdirTemp(filepath.Dir(m.Path), "bench-"); err != nil {
-				return Sample{}, err
-			}
-			defer os.RemoveAll(out)
-			args = append(append(args, tap...), "--tap-out", out)
-		}
-		_, stderr, peak, err := run(exec.CommandContext(ctx, self, args...))
-		if err != nil {
-			return Sample{}, err
-		}
-		s := Sample{PeakKiB: peak}
-		if s.Prefill, s.Decode, err = ParseRates(stderr); err != nil || out == "" {
+	return Side{name, func(ctx context.Context) (Sample, error) { return m.run(ctx, tap, nil) }}
+}
+
+// run runs this binary once. prepare, unless it is nil, changes the command, which records to the folder out and may lose something then,
+// and returns what is to be done behind it.
+func (m Model) run(ctx context.Context, tap []string, prepare func(cmd *exec.Cmd, out string) (func(), error)) (s Sample, err error) {
+	self, err := llama.Self()
+	if err != nil {
+		return s, err
+	}
+	args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "-c", "512",
+		"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
+	out := ""
+	if len(tap) > 0 {
+		if out, err = os.MkdirTemp(filepath.Dir(m.Path), "bench-"); err != nil {
 			return s, err
 		}
-		return s, s.readRecorded(out)
-	}}
+		defer os.RemoveAll(out)
+		args = append(append(args, tap...), "--tap-out", out)
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	if prepare != nil {
+		release, err := prepare(cmd, out)
+		if err != nil {
+			return s, err
+		}
+		defer release()
+	}
+	_, stderr, peak, err := run(cmd)
+	if err != nil && (prepare == nil || !lossy(ctx, err)) {
+		return s, err
+	}
+	s.PeakKiB = peak
+	if s.Prefill, s.Decode, err = ParseRates(stderr); err != nil || out == "" {
+		return s, err
+	}
+	return s, s.readRecorded(out)
 }
 
 func (s *Sample) readRecorded(out string) error {

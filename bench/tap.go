@@ -60,6 +60,7 @@ func (t Tap) pairs(plain Side) []Pair {
 	load := func(nice int) func(context.Context) (func(), error) {
 		return func(ctx context.Context) (func(), error) { return StartLoad(ctx, nice) }
 	}
+	pairs = append(pairs, t.slowDisk(plain)...)
 	return append(pairs,
 		Pair{Base: plain, Test: t.Model.Run("l_out", "--tap-tensors", "l_out*"), Gates: []Gate{{Name: "(b) residual stream to disk / off, decode", AtLeast: 0.97, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("all nodes", "--tap-granularity", "full_tensor", "--tap-codec", "lz4", "--tap-dtype", "f16"),
@@ -91,7 +92,7 @@ func (t Tap) off(row rowFunc) {
 
 // details prints what the recordings of a pair tell about themselves, the median over the runs.
 func (t Tap) details(row rowFunc, name string, o Outcome) {
-	var own, ask, copies, peak []float64
+	var own, ask, copies, peak, lost []float64
 	for i, s := range o.Test {
 		m := s.Recorded
 		if m == nil || m.Tap == nil || len(m.Streams) == 0 {
@@ -101,6 +102,7 @@ func (t Tap) details(row rowFunc, name string, o Outcome) {
 		own = append(own, float64(*m.Tap.OwnNS)/graphs)
 		ask = append(ask, float64(*m.Tap.AskNS)/float64(*m.Tap.NodesAsked))
 		copies = append(copies, float64(*m.Tap.Copies)/float64(m.Streams[0].Packets+extra[uint64](m, "setup_packets")))
+		lost = append(lost, lostShare(m))
 		p := extra[processes](m, "processes")
 		peak = append(peak, float64(p.Collector-p.Shared+p.Model-o.Base[i].PeakKiB)/1024)
 	}
@@ -113,6 +115,18 @@ func (t Tap) details(row rowFunc, name string, o Outcome) {
 	row("(d) copies per captured tensor, "+name, fmt.Sprintf("%.3f", median(copies)), "1", under(median(copies), 1))
 	row("    memory: peak of both processes over untraced, "+name, fmt.Sprintf("%.0f MiB (shared pages counted once)", median(peak)),
 		fmt.Sprintf("≤ %d MiB", t.MemoryBound>>20), under(median(peak), float64(t.MemoryBound>>20)))
+	if share := median(lost); share > 0 {
+		row("    tensors lost, "+name, fmt.Sprintf("%.1f %%", 100*share), "", "")
+	}
+}
+
+// lostShare is how much of what was to be recorded was lost, 0 to 1.
+func lostShare(m *rundir.Metadata) float64 {
+	var lost uint64
+	for _, l := range m.Losses {
+		lost += l.Packets
+	}
+	return float64(lost) / float64(max(lost+m.Streams[0].Packets, 1))
 }
 
 // processes is what metadata.json says of the two processes' memory.
