@@ -292,6 +292,7 @@ func (r *Report) tables(s *Sum) {
 		if p.Timed == p.Events && p.Tokens > 0 {
 			row.TokensPerS = ratio(float64(p.Tokens)*1e9, float64(p.NS))
 		}
+		row.Roofline = rooflineShare(r.Roofline, &row.Figures)
 		r.Phases = append(r.Phases, row)
 	}
 	components, layers, ops := map[string]*Cost{}, map[int]*Cost{}, map[string]*Cost{}
@@ -322,6 +323,16 @@ func (r *Report) tables(s *Sum) {
 	for _, t := range tops[:min(len(tops), maxTop)] {
 		r.Top = append(r.Top, TopRow{t.Op, t.Name, r.figures(s.Tops[t])})
 	}
+}
+
+// rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its bytes per second, which
+// ever is the narrower at the row's arithmetic intensity.
+func rooflineShare(roof *resource.Roofline, f *Figures) *float64 {
+	if roof == nil || f.GFLOPsPerS == nil || f.GBPerS == nil || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {
+		return nil
+	}
+	share := max(*f.GFLOPsPerS/roof.GFLOPsPerS, *f.GBPerS/roof.GBPerS)
+	return &share
 }
 
 func addBy[K comparable](sums map[K]*Cost, key K, cost *Cost) {

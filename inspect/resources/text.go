@@ -62,6 +62,9 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Memory.Allocations > 0 {
 		line("memory", "%s", r.memoryText())
 	}
+	if f := r.Roofline; f != nil {
+		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do", threeDigits(f.GFLOPsPerS), threeDigits(f.GBPerS))
+	}
 	line("losses", "%s", r.lossText())
 	for _, q := range r.Retracted[:min(len(r.Retracted), 3)] {
 		line("set-up", "executions %d to %d turned out to be set-up; they are counted as what they seemed to be", q.FirstExec, q.LastExec)
@@ -160,10 +163,10 @@ func (r *Report) lossText() string {
 }
 
 func (r *Report) phaseTable(b *strings.Builder) {
-	t := newGrid("phase", " graphs", " tokens", " time", " share", " tokens/s", " FLOP", " GFLOP/s", " moved", " GB/s")
+	t := newGrid("phase", " graphs", " tokens", " time", " share", " tokens/s", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, p := range r.Phases {
 		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
-			countText(p.FLOPs), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS))
+			countText(p.FLOPs), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS), percentText(p.Roofline))
 	}
 	t.appendTo(b)
 }
