@@ -89,7 +89,7 @@ func (m *streamRounds) line(c writing.Case, k int) Line {
 	i := MedianInterval(ratios)
 	l := Line{Section: "stream", Name: fmt.Sprintf("F32 written: %s, %.2f×", c.Name, m.rates[k][0].Ratio), Value: median(source), Unit: "GB/s",
 		Limit: most(limits), Ratio: &i}
-	if c.Codec != codec.QHuff && c.Codec != codec.ZstdShuffle {
+	if c.Codec != codec.QFSE && c.Codec != codec.ZstdShuffle {
 		l.Gate, l.Verdict = "≥ 1", i.AtLeast(1)
 	}
 	return l
@@ -147,7 +147,7 @@ func (s Stream) tellRatios() error {
 		id     codec.ID
 		metric codec.Metric
 		gate   float64
-	}{{codec.Q, codec.MaxAbs, 3.15}, {codec.QHuff, codec.MaxAbs, 3.4}, {codec.QHuff, codec.NRMSE, 3.1}} {
+	}{{codec.Q, codec.MaxAbs, 3.15}, {codec.QFSE, codec.MaxAbs, 3.4}, {codec.QFSE, codec.NRMSE, 3.1}} {
 		for i, of := range []struct {
 			name   string
 			pieces []writing.Piece

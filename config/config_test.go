@@ -86,6 +86,9 @@ func TestStoreKnowsTheNames(t *testing.T) {
 			t.Errorf("codec %s: %v, %v", name, id, err)
 		}
 	}
+	if id, err := codec.Parse("q-huff"); err != nil || id.String() != "q-fse" {
+		t.Errorf("the old name of q-fse: %v, %v", id, err)
+	}
 	for _, name := range dtypes {
 		if d, err := codec.ParseDType(name); err != nil || d.String() != name {
 			t.Errorf("element type %s: %v, %v", name, d, err)

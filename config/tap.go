@@ -49,8 +49,8 @@ type Tap struct {
 	StartOff     bool // nothing is captured until a command asks for it
 	Attention    ggmlhooks.AttentionMode
 
-	Codec          string  // none, lz4, zstd, zstd-shuffle, q or q-huff
-	Error          float64 // that q and q-huff may make in a row
+	Codec          string  // none, lz4, zstd, zstd-shuffle, q or q-fse
+	Error          float64 // that q and q-fse may make in a row
 	ErrorMetric    string  // maxabs or nrmse
 	DType          string  // what F32 tensors are stored as: f32, f16 or bf16
 	Throughput     float64 // GB/s below which the summary says what held the capture back; 0: not stated

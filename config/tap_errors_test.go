@@ -7,7 +7,7 @@ import (
 
 // TestErrors holds every message that a user can meet: one line, cause and remedy.
 func TestErrors(t *testing.T) {
-	const codecRemedy = `use none, lz4, zstd, q, q-huff, zstd-shuffle`
+	const codecRemedy = `use none, lz4, zstd, q, q-fse, zstd-shuffle`
 	cases := []struct {
 		name string
 		line string // split at blanks
@@ -74,7 +74,7 @@ func TestErrors(t *testing.T) {
 		{"seed", "--tap-granularity sampled_slices --tap-seed=-1", world{},
 			`--tap-seed: seed "-1": write a whole number from 0 to 18446744073709551615`},
 		{"error of a lossless codec", "--tap-layers 1 --tap-error 0.01", world{},
-			"--tap-error works with the codecs q and q-huff only, and the codec is lz4 (default): add --tap-codec q, or drop it"},
+			"--tap-error works with the codecs q and q-fse only, and the codec is lz4 (default): add --tap-codec q, or drop it"},
 		{"error", "--tap-layers 1 --tap-codec q --tap-error 2", world{}, `--tap-error: error "2": give a number from 1e-6 to 0.25, such as 0.001`},
 		{"element type of a codec of its own", "--tap-layers 1 --tap-codec q --tap-dtype f16", world{},
 			"--tap-dtype and codec q (--tap-codec) contradict each other, for that codec decides itself how F32 is stored: drop one"},

@@ -341,10 +341,10 @@ func (t *Tap) checkSampling(s *sources) error {
 
 // checkCodec: what bounds an error needs a codec that makes one, and such a codec takes F32 as it is.
 func (t *Tap) checkCodec(s *sources) error {
-	bounded := t.Codec == "q" || t.Codec == "q-huff"
+	bounded := t.Codec == "q" || t.Codec == "q-fse"
 	for _, name := range []string{"error", "error-metric"} {
 		if _, g, ok := s.top(name); ok && !bounded {
-			return fmt.Errorf("%s works with the codecs q and q-huff only, and the codec is %s (%s): add --tap-codec q, or drop it",
+			return fmt.Errorf("%s works with the codecs q and q-fse only, and the codec is %s (%s): add --tap-codec q, or drop it",
 				g.where, t.Codec, t.origins["codec"].where)
 		}
 	}

@@ -18,7 +18,7 @@ const MinMemory = 1 * MiB
 const MaxWorkers = 256
 
 var (
-	codecs  = []string{"none", "lz4", "zstd", "q", "q-huff", "zstd-shuffle"}
+	codecs  = []string{"none", "lz4", "zstd", "q", "q-fse", "zstd-shuffle"}
 	dtypes  = []string{"f16", "f32", "bf16"}
 	metrics = []string{"maxabs", "nrmse"}
 )
@@ -39,6 +39,14 @@ func setPreset(t *Tap, s string) error {
 	if err == nil {
 		t.Preset = p.Name
 	}
+	return err
+}
+
+func setCodec(t *Tap, s string) (err error) {
+	if s == "q-huff" { // its name once
+		s = "q-fse"
+	}
+	t.Codec, err = oneOf("codec", s, codecs)
 	return err
 }
 

@@ -39,8 +39,8 @@ func Cases() []Case {
 		{Name: "zstd-shuffle, f16", Codec: codec.ZstdShuffle, DType: codec.F16, Disk: true},
 		{Name: "q, maxabs 1e-3", Codec: codec.Q, DType: codec.F32, Bound: codec.Bound{Error: 1e-3, Metric: maxabs}, Disk: true},
 		{Name: "q, maxabs 1e-3, to nowhere", Codec: codec.Q, DType: codec.F32, Bound: codec.Bound{Error: 1e-3, Metric: maxabs}},
-		{Name: "q-huff, maxabs 1e-3", Codec: codec.QHuff, DType: codec.F32, Bound: codec.Bound{Error: 1e-3, Metric: maxabs}, Disk: true},
-		{Name: "q-huff, nrmse 1e-3", Codec: codec.QHuff, DType: codec.F32, Bound: codec.Bound{Error: 1e-3, Metric: nrmse}, Disk: true},
+		{Name: "q-fse, maxabs 1e-3", Codec: codec.QFSE, DType: codec.F32, Bound: codec.Bound{Error: 1e-3, Metric: maxabs}, Disk: true},
+		{Name: "q-fse, nrmse 1e-3", Codec: codec.QFSE, DType: codec.F32, Bound: codec.Bound{Error: 1e-3, Metric: nrmse}, Disk: true},
 	}
 }
 

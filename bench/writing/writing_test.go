@@ -57,7 +57,7 @@ func TestCases(t *testing.T) {
 		if err != nil || rate.Source <= 0 || rate.File <= 0 {
 			t.Errorf("%s: %+v, %v", c.Name, rate, err)
 		}
-		least := map[codec.ID]float64{codec.None: 2, codec.LZ4: 1.9, codec.Zstd: 2, codec.ZstdShuffle: 2.1, codec.Q: 2.6, codec.QHuff: 2.6}[c.Codec]
+		least := map[codec.ID]float64{codec.None: 2, codec.LZ4: 1.9, codec.Zstd: 2, codec.ZstdShuffle: 2.1, codec.Q: 2.6, codec.QFSE: 2.6}[c.Codec]
 		if rate.Ratio < least || rate.Ratio > 4 || (rate.Error.MaxAbs > 0) != c.Codec.Bounded() {
 			t.Errorf("%s: %+v, want a ratio of %.1f", c.Name, rate, least)
 		}
@@ -89,11 +89,11 @@ func TestRatio(t *testing.T) {
 	binary.LittleEndian.PutUint32(zeros.Data[4:], math.Float32bits(float32(math.Copysign(0, -1))))
 	binary.LittleEndian.PutUint32(zeros.Data[8:], math.Float32bits(3))
 	bound := codec.Bound{Error: 1e-3, Metric: codec.MaxAbs}
-	with, made, empty, err := Ratio(append(residual, zeros), codec.QHuff, bound)
+	with, made, empty, err := Ratio(append(residual, zeros), codec.QFSE, bound)
 	if err != nil || empty != 1 || made.MaxAbs <= 0 || made.MaxAbs > 1e-3 {
 		t.Errorf("%.3f, %+v, %d left out, %v", with, made, empty, err)
 	}
-	if without, _, _, _ := Ratio(residual, codec.QHuff, bound); with != without {
+	if without, _, _, _ := Ratio(residual, codec.QFSE, bound); with != without {
 		t.Errorf("a ratio of %v with what is left out, %v without", with, without)
 	}
 	if _, _, err := Read(filepath.Join(t.TempDir(), "none")); err == nil {

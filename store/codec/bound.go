@@ -83,16 +83,16 @@ func (a Achieved) Or(b Achieved) Achieved {
 
 // The layout of a payload of codec Q, little-endian: see docs/STREAM_FORMAT.md.
 const (
-	qVersion   = 2
-	qHead      = 1 + 1 + 4 + 4 + 4 // version, metric and entropy, bound, both achieved errors; row length and rows follow as varints
-	qHuffFlag  = 0x80
-	qGroup     = 256 // values that share a width
-	qMaxWidth  = 24
-	maxTries   = 8        // steps that are tried for a row before it is stored as it is
-	qRare      = 1024     // of so many values one may be an exception of the entropy stage
-	qMedian    = 2        // bits of the middle value, its sign among them, that are left to the entropy stage
-	qHuffBlock = 64 << 10 // symbols that share a table
-	qFew       = 4096     // of no more values than that, packing without the entropy stage is tried as well
+	qVersion  = 2
+	qHead     = 1 + 1 + 4 + 4 + 4 // version, metric and entropy, bound, both achieved errors; row length and rows follow as varints
+	qEntropy  = 0x80
+	qGroup    = 256 // values that share a width
+	qMaxWidth = 24
+	maxTries  = 8        // steps that are tried for a row before it is stored as it is
+	qRare     = 1024     // of so many values one may be an exception of the entropy stage
+	qMedian   = 2        // bits of the middle value, its sign among them, that are left to the entropy stage
+	qFSEBlock = 64 << 10 // symbols that share a table
+	qFew      = 4096     // of no more values than that, packing without the entropy stage is tried as well
 )
 
 // Kinds of rows.
@@ -159,7 +159,7 @@ func (z *quantizer) payload(dst, src []byte, n int) []byte {
 	head := len(dst)
 	dst = append(dst, qVersion, byte(z.bound.Metric))
 	if z.entropy {
-		dst[head+1] |= qHuffFlag
+		dst[head+1] |= qEntropy
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(z.bound.value()))
 	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -413,7 +413,7 @@ func (z *quantizer) exclude(width int) {
 func (z *quantizer) appendSymbols(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(z.symbols)))
 	for rest := z.symbols; len(rest) > 0; {
-		block := rest[:min(len(rest), qHuffBlock)]
+		block := rest[:min(len(rest), qFSEBlock)]
 		rest = rest[len(block):]
 		z.fse.TableLog, z.fse.MaxSymbolValue = 12, 255
 		coded, err := fse.Compress(block, &z.fse)
@@ -437,6 +437,6 @@ func ReadAchieved(src []byte) (Bound, Achieved, error) {
 		return Bound{}, Achieved{}, fmt.Errorf("%w: %w: no header", errQ, ErrCorrupt)
 	}
 	f := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(src[at:])) }
-	b := Bound{Error: f(2), Metric: Metric(src[1] &^ qHuffFlag)}
+	b := Bound{Error: f(2), Metric: Metric(src[1] &^ qEntropy)}
 	return b, Achieved{MaxAbs: f(6), NRMSE: f(10)}, b.Check()
 }

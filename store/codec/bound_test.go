@@ -85,7 +85,7 @@ func errorOf(t *testing.T, what string, row, got []byte) (a Achieved) {
 func TestBoundIsKept(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var d Decoder
-	for _, id := range []ID{Q, QHuff} {
+	for _, id := range []ID{Q, QFSE} {
 		for _, bound := range []Bound{{}, {1e-2, MaxAbs}, {1e-5, MaxAbs}, {1e-3, NRMSE}, {0.1, NRMSE}, {1e-5, NRMSE}} {
 			e, err := NewEncoder(id)
 			if err != nil {
@@ -147,7 +147,7 @@ func TestBoundRatio(t *testing.T) {
 		id    ID
 		bound Bound
 		least float64
-	}{{Q, Bound{1e-3, MaxAbs}, 3.15}, {QHuff, Bound{1e-3, MaxAbs}, 3.4}, {QHuff, Bound{1e-3, NRMSE}, 3.1}, {Q, Bound{1e-2, MaxAbs}, 4.5}} {
+	}{{Q, Bound{1e-3, MaxAbs}, 3.15}, {QFSE, Bound{1e-3, MaxAbs}, 3.4}, {QFSE, Bound{1e-3, NRMSE}, 3.1}, {Q, Bound{1e-2, MaxAbs}, 4.5}} {
 		e, _ := NewEncoder(c.id)
 		if err := e.SetBound(c.bound); err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestBoundFew(t *testing.T) {
 			v[i] = float32(r.NormFloat64())
 		}
 		src := f32Bytes(v...)
-		for i, id := range []ID{Q, QHuff} {
+		for i, id := range []ID{Q, QFSE} {
 			e, _ := NewEncoder(id)
 			packed, made, err := e.AppendRows([]byte("ab"), src, n)
 			if err != nil || string(packed[:2]) != "ab" {
@@ -220,7 +220,7 @@ func FuzzBound(f *testing.F) {
 		if nrmse {
 			bound.Metric = NRMSE
 		}
-		for _, id := range []ID{Q, QHuff} {
+		for _, id := range []ID{Q, QFSE} {
 			e, _ := NewEncoder(id)
 			if e.SetBound(bound) != nil {
 				return
@@ -246,7 +246,7 @@ func FuzzBound(f *testing.F) {
 // Bytes that no encoder wrote are refused, or decode to as many bytes as asked for.
 func FuzzUnquantize(f *testing.F) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, id := range []ID{Q, QHuff} {
+	for _, id := range []ID{Q, QFSE} {
 		e, _ := NewEncoder(id)
 		for _, row := range rowsFor(r, 300) {
 			packed, _, _ := e.AppendRows(nil, row, 150)
@@ -256,7 +256,7 @@ func FuzzUnquantize(f *testing.F) {
 	var d Decoder
 	f.Fuzz(func(t *testing.T, src []byte, size int) {
 		size = min(max(size, 0), 1<<20)
-		for _, id := range []ID{Q, QHuff} {
+		for _, id := range []ID{Q, QFSE} {
 			got, err := d.Append(nil, src, id, size)
 			if err == nil && len(got) != size {
 				t.Fatalf("%d bytes, not %d", len(got), size)
@@ -273,7 +273,7 @@ func BenchmarkQuantize(b *testing.B) {
 		v[i] = float32(r.NormFloat64())
 	}
 	src := f32Bytes(v...)
-	for _, id := range []ID{Q, QHuff} {
+	for _, id := range []ID{Q, QFSE} {
 		e, _ := NewEncoder(id)
 		packed, _, _ := e.AppendRows(nil, src, n)
 		b.Run(id.String(), func(b *testing.B) {

@@ -14,16 +14,19 @@ type ID uint8
 
 // The compressions.
 const (
-	None  ID = iota // element bytes as they are
-	LZ4             // one LZ4 frame, level 1, content size stored
-	Zstd            // one Zstandard frame, level 3, content size stored, no checksum
-	Q               // F32 rows as whole multiples of a step, within a Bound
-	QHuff           // the same with an entropy stage
+	None ID = iota // element bytes as they are
+	LZ4            // one LZ4 frame, level 1, content size stored
+	Zstd           // one Zstandard frame, level 3, content size stored, no checksum
+	Q              // F32 rows as whole multiples of a step, within a Bound
+	QFSE           // the same with an entropy stage
 	// ZstdShuffle is a Zstandard frame of the elements' first bytes, one of their second bytes, and so on.
 	ZstdShuffle
 )
 
-var idNames = [...]string{"none", "lz4", "zstd", "q", "q-huff", "zstd-shuffle"}
+var idNames = [...]string{"none", "lz4", "zstd", "q", "q-fse", "zstd-shuffle"}
+
+// oldNames are names that codecs had in files and flags once.
+var oldNames = map[string]ID{"q-huff": QFSE}
 
 // ErrUnknown is returned for a codec or element type that this version does not know.
 var ErrUnknown = errors.New("unknown codec or element type")
@@ -40,13 +43,16 @@ func (id ID) String() string {
 }
 
 // Bounded reports whether the codec makes an error, which a Bound bounds.
-func (id ID) Bounded() bool { return id == Q || id == QHuff }
+func (id ID) Bounded() bool { return id == Q || id == QFSE }
 
 // Known reports whether this version can decode the codec.
 func (id ID) Known() bool { return int(id) < len(idNames) }
 
-// Parse is the inverse of String.
+// Parse is the inverse of String. Names that codecs had once are taken as well.
 func Parse(s string) (ID, error) {
+	if id, ok := oldNames[s]; ok {
+		return id, nil
+	}
 	for i, name := range idNames {
 		if name == s {
 			return ID(i), nil

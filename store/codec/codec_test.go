@@ -289,7 +289,7 @@ func BenchmarkDecode(b *testing.B) {
 
 // The size of rows stands in their head.
 func TestSizeOfRows(t *testing.T) {
-	for _, id := range []ID{Q, QHuff} {
+	for _, id := range []ID{Q, QFSE} {
 		e, err := NewEncoder(id)
 		if err == nil {
 			err = e.SetBound(Bound{Error: 1e-3})

@@ -43,7 +43,7 @@ func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 		dst, err = d.decodeZstd(dst, src, limit)
 	case ZstdShuffle:
 		dst, err = d.decodeShuffledZstd(dst, src, limit)
-	case Q, QHuff:
+	case Q, QFSE:
 		if rawSize == AnySize {
 			return dst, fmt.Errorf("decode %v: %w: its size must be known", id, ErrUnknown)
 		}
@@ -71,7 +71,7 @@ func Size(src []byte, id ID) (int64, bool) {
 		return zstdSize(src)
 	case ZstdShuffle:
 		return shuffledSize(src)
-	case Q, QHuff:
+	case Q, QFSE:
 		return boundedSize(src)
 	}
 	return 0, false
@@ -102,7 +102,7 @@ func maxSize(id ID, n int) int {
 	case Zstd, ZstdShuffle:
 		const expansion = 128 << 10 / 4 // a run-length block of 4 bytes stands for at most 128 KiB
 		return min(n, math.MaxInt/expansion) * expansion
-	case Q, QHuff:
+	case Q, QFSE:
 		const longest = 1 << 24 // values of a row, which can all be the same
 		return min(n, math.MaxInt/longest/4) * longest * 4
 	}

@@ -26,7 +26,7 @@ func NewEncoder(id ID) (*Encoder, error) {
 	}
 	e := &Encoder{id: id}
 	switch id {
-	case Q, QHuff:
+	case Q, QFSE:
 		return e, e.SetBound(Bound{})
 	case Zstd, ZstdShuffle:
 	default:
@@ -46,16 +46,16 @@ func NewEncoder(id ID) (*Encoder, error) {
 // ID is the codec.
 func (e *Encoder) ID() ID { return e.id }
 
-// SetBound sets what the codecs Q and QHuff promise; before, it is the zero value's.
+// SetBound sets what the codecs Q and QFSE promise; before, it is the zero value's.
 func (e *Encoder) SetBound(b Bound) error {
 	if err := b.Check(); err != nil {
 		return err
 	}
-	e.q = &quantizer{bound: b, entropy: e.id == QHuff}
+	e.q = &quantizer{bound: b, entropy: e.id == QFSE}
 	return nil
 }
 
-// AppendRows appends src, rows of n values of type F32, packed with Q or QHuff, and tells the error that was made. dst must not
+// AppendRows appends src, rows of n values of type F32, packed with Q or QFSE, and tells the error that was made. dst must not
 // overlap src.
 func (e *Encoder) AppendRows(dst, src []byte, n int) ([]byte, Achieved, error) {
 	if e.q == nil {
@@ -77,7 +77,7 @@ func (e *Encoder) AppendElements(dst, src []byte, width int) ([]byte, error) {
 		return e.zstd.EncodeAll(src, dst), nil
 	case ZstdShuffle:
 		return e.appendShuffledZstd(dst, src, width), nil
-	case Q, QHuff:
+	case Q, QFSE:
 		return dst, fmt.Errorf("encode with %v: %w: only rows of f32, with AppendRows", e.id, ErrUnknown)
 	}
 	return append(dst, src...), nil
@@ -91,7 +91,7 @@ func (id ID) Scratch(n int) int {
 		return n
 	case Q:
 		return 2 * n // a row as multiples, and without its exceptions
-	case QHuff:
+	case QFSE:
 		return 2*n + boundQ(n) + n/4 // and the rows and their symbols until both are known
 	}
 	return 0
@@ -116,7 +116,7 @@ func (id ID) Bound(n int) int {
 		return n + n>>8 + 64
 	case ZstdShuffle:
 		return 1 + n + n>>8 + maxWidth*(4+64)
-	case Q, QHuff:
+	case Q, QFSE:
 		return boundQ(n)
 	}
 	return n

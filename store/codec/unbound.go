@@ -29,7 +29,7 @@ func (u *unquantizer) append(dst, src []byte, size int) ([]byte, error) {
 	if _, _, err := ReadAchieved(src); err != nil {
 		return dst, err
 	}
-	entropy := src[1]&qHuffFlag != 0
+	entropy := src[1]&qEntropy != 0
 	u.src = src[qHead:]
 	n, rows := u.uvarint(), u.uvarint()
 	if n == 0 || n > uint64(size)/4 || rows > uint64(len(u.src)) || rows > uint64(size)/4/n || n*rows*4 != uint64(size) {
@@ -63,7 +63,7 @@ func (u *unquantizer) readSymbols(limit int) error {
 	}
 	u.symbols = slices.Grow(u.symbols, int(n))
 	for int(n) > len(u.symbols) {
-		block := min(int(n)-len(u.symbols), qHuffBlock)
+		block := min(int(n)-len(u.symbols), qFSEBlock)
 		size := int(u.uvarint())
 		coded := size > 0
 		if !coded {

@@ -26,7 +26,7 @@ func TestBoundedStream(t *testing.T) {
 		{Name: "empty", NE: [4]int64{row, 0, 1, 1}},
 	}
 	source := [][]byte{data, data[:4*77], data, nil}
-	for _, id := range []codec.ID{codec.Q, codec.QHuff} {
+	for _, id := range []codec.ID{codec.Q, codec.QFSE} {
 		s, x := newMemory(), newMemory()
 		w, err := New(s, x, Options{Codec: id, Bound: codec.Bound{Error: 1e-2}, Workers: 2})
 		if err != nil {

@@ -49,7 +49,7 @@ func BenchmarkBurst(b *testing.B) {
 	for _, c := range []struct {
 		id    codec.ID
 		dtype codec.DType
-	}{{codec.None, codec.F32}, {codec.None, codec.F16}, {codec.LZ4, codec.F16}, {codec.Zstd, codec.F16}, {codec.Q, codec.F32}, {codec.QHuff, codec.F32}} {
+	}{{codec.None, codec.F32}, {codec.None, codec.F16}, {codec.LZ4, codec.F16}, {codec.Zstd, codec.F16}, {codec.Q, codec.F32}, {codec.QFSE, codec.F32}} {
 		b.Run(fmt.Sprintf("%v/%v", c.id, c.dtype), func(b *testing.B) {
 			w, err := Create(filepath.Join(b.TempDir(), "a"), Options{Codec: c.id, DType: c.dtype, MemoryBound: 40 << 20})
 			if err != nil {

@@ -58,7 +58,7 @@ func TestDamagedRows(t *testing.T) {
 	for _, o := range []Options{
 		{Codec: codec.Q, Bound: codec.Bound{Error: 1e-3}},
 		{Codec: codec.Q, Bound: codec.Bound{Error: 1e-2, Metric: codec.NRMSE}},
-		{Codec: codec.QHuff, Bound: codec.Bound{Error: 1e-3}},
+		{Codec: codec.QFSE, Bound: codec.Bound{Error: 1e-3}},
 		{Codec: codec.ZstdShuffle, DType: codec.F32},
 		{Codec: codec.None, DType: codec.BF16},
 	} {

@@ -258,7 +258,7 @@ func TestSameValues(t *testing.T) {
 	c := newCapture(4, 5)
 	for _, o := range []Options{
 		{Workers: 2}, {Workers: 2, Codec: codec.LZ4}, {Workers: 2, Codec: codec.Zstd}, {Workers: 2, Codec: codec.ZstdShuffle, DType: codec.F32},
-		{Workers: 2, Codec: codec.Q, Bound: codec.Bound{Error: 1e-3}}, {Workers: 2, Codec: codec.QHuff, Bound: codec.Bound{Error: 1e-3}},
+		{Workers: 2, Codec: codec.Q, Bound: codec.Bound{Error: 1e-3}}, {Workers: 2, Codec: codec.QFSE, Bound: codec.Bound{Error: 1e-3}},
 	} {
 		path, _, _ := c.uninterrupted(t, o)
 		w, kept, err := Resume(path, nil, o)
