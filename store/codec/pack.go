@@ -101,8 +101,35 @@ func appendPacked(dst []byte, q []int32, width int) []byte {
 	return dst
 }
 
-// pack fills dst, which has room for 8 more bytes.
+// pack fills dst, which has a capacity of 8 bytes more.
 func pack(dst []byte, q []int32, width int) {
+	if width <= 16 {
+		done := packEights(dst[:len(dst)+8], q, width)
+		dst, q = dst[done*width/8:], q[done:]
+	}
+	packPlain(dst, q, width)
+}
+
+// packEights packs as many values as groups of 8 take, of at most 16 bits each, and returns how many: a group begins and ends with a
+// byte, and is written in one or two words, of which the next one overwrites what is too much.
+func packEights(dst []byte, q []int32, width int) (done int) {
+	w := uint(width)
+	mask := uint64(1)<<w - 1
+	low := func(v int32) uint64 { return uint64(v) & mask }
+	for ; len(q)-done >= 8; done += 8 {
+		v := (*[8]int32)(q[done:])
+		first := low(v[0]) | low(v[1])<<(w&63) | low(v[2])<<(2*w&63) | low(v[3])<<(3*w&63)
+		second := low(v[4]) | low(v[5])<<(w&63) | low(v[6])<<(2*w&63) | low(v[7])<<(3*w&63)
+		binary.LittleEndian.PutUint64(dst, first|second<<(4*w)) // 64 shifts all of it away
+		if w > 8 {
+			binary.LittleEndian.PutUint64(dst[8:], second>>(64-4*w))
+		}
+		dst = dst[w:]
+	}
+	return done
+}
+
+func packPlain(dst []byte, q []int32, width int) {
 	var acc uint64
 	bits := 0
 	mask := uint64(1)<<width - 1
