@@ -22,6 +22,7 @@ import (
 type State struct {
 	Folder string `json:"folder"`         // an existing one, which may be moved while the run goes on
 	Every  int    `json:"every"`          // tokens from one to the next; 0: none is kept
+	Step   int64  `json:"step,omitempty"` // states are kept at multiples of it; 0: at any token
 	From   int64  `json:"from,omitempty"` // Tokens of the Moment to begin at; 0: the beginning
 	// Prompt is the PromptDigest of the tokens that the prompt had, where From is not 0.
 	Prompt []byte `json:"prompt,omitempty"`
@@ -84,6 +85,7 @@ const maxStates = 4
 type states struct {
 	folder *os.File // its path may change
 	every  int64
+	step   int64
 	prompt int
 	chosen []llama.Token
 	saved  int64
@@ -108,7 +110,7 @@ func (r *run) openStates() error {
 			os.Remove(filepath.Join(s.Folder, name))
 		}
 	}
-	r.states = states{folder: folder, every: int64(s.Every)}
+	r.states = states{folder: folder, every: int64(s.Every), step: max(s.Step, 1)}
 	return nil
 }
 
@@ -148,7 +150,9 @@ func (s *states) left(r *run) int {
 	if s.folder == nil || s.every == 0 || r.result.Shifts > 0 {
 		return -1
 	}
-	return int(max(s.saved+s.every-int64(r.pos), 0))
+	at := max(s.saved+s.every, int64(r.pos))
+	at += (s.step - at%s.step) % s.step
+	return int(at - int64(r.pos))
 }
 
 // turn takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of them are decoded, and that

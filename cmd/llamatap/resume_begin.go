@@ -39,7 +39,7 @@ func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string,
 		return session.Start{}, fmt.Errorf("--tap-checkpoint-state: %w", err)
 	}
 	state := latestState(folder, tap, kept)
-	state.Every = tap.Checkpoint.Every
+	state.Every, state.Step = tap.Checkpoint.Every, session.Step(tap)
 	return session.Start{Tokens: state.From}, tell(program, stateVariable, state)
 }
 
@@ -82,7 +82,7 @@ func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder stri
 	if err != nil {
 		return "", fmt.Errorf("--tap-checkpoint-state: %w; choose another folder with --tap-out", err)
 	}
-	return folder, tell(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every})
+	return folder, tell(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
 }
 
 // latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the beginning.
@@ -97,7 +97,7 @@ func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State
 		}
 	}
 	for _, tokens := range rundir.States(folder) {
-		if tokens > int64(len(rows)) || !session.Reachable(tap, tokens) {
+		if tokens > int64(len(rows)) || tokens%session.Step(tap) != 0 {
 			continue
 		}
 		m, err := runner.ReadMoment(folder, tokens)
@@ -186,7 +186,7 @@ func (a *answering) close() bool {
 			return false
 		}
 		a.digest.Add(rows[:answer.PromptTokens])
-		if session.Reachable(a.tap, a.all) {
+		if a.all%session.Step(a.tap) == 0 {
 			a.done = runner.Done{Answers: a.lines, Requests: a.request + 1, Prompts: a.digest.Sum()}
 			a.tokens = a.all
 		}

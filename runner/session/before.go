@@ -74,11 +74,13 @@ func (b *before) selection(t *config.Tap) ggmlhooks.Selection {
 	return s
 }
 
-// Reachable tells whether a program may begin behind so many tokens of a run with these settings: where tokens are selected by a step, the
-// tap can count on from some alone.
-func Reachable(t *config.Tap, tokens int64) bool {
-	rule := t.Selection().Tokens
-	return rule.Kind != ggmlhooks.TokenEvery || tokens%rule.Step == 0
+// Step is of what the tokens must be a multiple behind which a program may begin, of a run with these settings: where they are selected by a
+// step, the tap can count on from some alone.
+func Step(t *config.Tap) int64 {
+	if rule := t.Selection().Tokens; rule.Kind == ggmlhooks.TokenEvery {
+		return rule.Step
+	}
+	return 1
 }
 
 // goOnWith prepares for what a program tells that does not begin at the beginning.

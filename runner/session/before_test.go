@@ -35,8 +35,8 @@ func TestSelectionBehind(t *testing.T) {
 		}
 		tap := &config.Tap{Tokens: rule}
 		b := &before{start: Start{Tokens: c.tokens}}
-		if got := b.selection(tap).Tokens.String(); got != c.want || Reachable(tap, c.tokens) != c.reachable {
-			t.Errorf("%s behind %d tokens is %s, reachable %v; want %s, %v", c.rule, c.tokens, got, Reachable(tap, c.tokens), c.want, c.reachable)
+		if got := b.selection(tap).Tokens.String(); got != c.want || (c.tokens%Step(tap) == 0) != c.reachable {
+			t.Errorf("%s behind %d tokens is %s, reachable %v; want %s, %v", c.rule, c.tokens, got, !c.reachable, c.want, c.reachable)
 		}
 	}
 	var none *before
