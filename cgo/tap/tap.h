@@ -94,6 +94,7 @@ struct tap_by_value {
     X(size_t, llama_state_seq_set_data_ext, (struct llama_context *, const uint8_t *, size_t, llama_seq_id, llama_state_seq_flags)) \
     X(size_t, llama_state_seq_load_file, (struct llama_context *, const char *, llama_seq_id, llama_token *, size_t, size_t *)) \
     X(size_t, llama_state_set_data, (struct llama_context *, const uint8_t *, size_t))                                      \
+    X(bool, llama_state_load_file, (struct llama_context *, const char *, llama_token *, size_t, size_t *))                 \
     X(llama_token, llama_sampler_sample, (struct llama_sampler *, struct llama_context *, int32_t))                         \
     X(void, llama_sampler_apply, (struct llama_sampler *, llama_token_data_array *))                                        \
     X(void, llama_sampler_accept, (struct llama_sampler *, llama_token))                                                    \

@@ -10,7 +10,7 @@ struct tap_seq_change {
     struct tap_rec_seq rec;
 };
 
-// tap_seq_send tells of a change of c. A context that has computed nothing has no sequences yet.
+// tap_seq_send tells of a change of c. A context that has computed nothing has no sequences yet, but those of a state.
 static void tap_seq_send(struct tap_context * c, struct tap_rec_seq * rec) {
     if (c->number != UINT32_MAX) {
         rec->h.type = TAP_REC_SEQ;
@@ -46,6 +46,9 @@ static void tap_seq_set(struct llama_context * ctx, struct tap_rec_seq rec) {
     }
     const struct tap_thread before = tap_thread;
     rec.mono_ns = (uint64_t) tap_now();
+    if (rec.kind == TAP_SEQ_RESTORE) {
+        tap_context_number(c); // a program may load a state before it computes anything
+    }
     tap_seq_send(c, &rec);
     tap_add(&tap.header->stats.api_ns, tap_own_since((int64_t) rec.mono_ns, &before));
 }
@@ -102,4 +105,12 @@ size_t llama_state_set_data(struct llama_context * ctx, const uint8_t * data, si
     const size_t n = TAP_REAL(llama_state_set_data)(ctx, data, size);
     tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});
     return n;
+}
+
+bool llama_state_load_file(struct llama_context * ctx, const char * path, llama_token * tokens, size_t capacity, size_t * n_tokens) {
+    const bool ok = TAP_REAL(llama_state_load_file)(ctx, path, tokens, capacity, n_tokens);
+    if (ok) {
+        tap_seq_set(ctx, (struct tap_rec_seq) {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1});
+    }
+    return ok;
 }

@@ -25,6 +25,7 @@ var entries = []evidence{
 	{"requests", "which request a token belongs to, and what was a warm-up", strings.Fields(`
 		llama_memory_clear llama_memory_seq_rm llama_memory_seq_cp llama_memory_seq_keep llama_memory_seq_add
 		llama_memory_seq_div llama_set_sampler llama_state_seq_set_data_ext llama_state_seq_load_file llama_state_set_data
+		llama_state_load_file
 		llama_sampler_sample llama_sampler_accept llama_synchronize llama_get_logits llama_get_logits_ith
 		llama_get_embeddings llama_get_embeddings_ith llama_get_embeddings_seq llama_get_sampled_token_ith`)},
 	{"contexts", "settings of contexts and models in metadata.json", strings.Fields(`

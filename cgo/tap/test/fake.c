@@ -283,6 +283,13 @@ static size_t  fake_seq_load(struct llama_context * ctx, const char * path, llam
     (void) n;
     return strlen(path);
 }
+static bool fake_load_file(struct llama_context * ctx, const char * path, llama_token * ids, size_t room, size_t * n) {
+    (void) ctx;
+    (void) ids;
+    (void) room;
+    (void) n;
+    return path[0] != 0;
+}
 static llama_token fake_sample(struct llama_sampler * s, struct llama_context * ctx, int32_t i) { (void) s; (void) ctx; return i; }
 static void    fake_synchronize(struct llama_context * ctx) { (void) ctx; }
 static float * fake_logits(struct llama_context * ctx) { (void) ctx; return NULL; }
@@ -506,6 +513,7 @@ void fake_real(void) {
     r->llama_state_set_data = fake_set_data;
     r->llama_state_seq_set_data_ext = fake_seq_set_data;
     r->llama_state_seq_load_file = fake_seq_load;
+    r->llama_state_load_file = fake_load_file;
     r->llama_sampler_sample = fake_sample;
     r->llama_sampler_accept = fake_accept;
     r->llama_synchronize = fake_synchronize;

@@ -371,9 +371,10 @@ static void test_sequences(void) {
     llama_set_sampler(other, 2, NULL);
     CHECK(llama_state_seq_set_data_ext(b.ctx, NULL, 7, 5, 1) == 7 && llama_state_set_data(b.ctx, NULL, 8) == 8, "an answer was changed");
     CHECK(llama_state_seq_load_file(b.ctx, "file", 6, NULL, 0, NULL) == 4, "an answer was changed");
+    CHECK(llama_state_load_file(b.ctx, "file", NULL, 0, NULL) && !llama_state_load_file(b.ctx, "", NULL, 0, NULL), "an answer was changed");
     llama_memory_clear(memory, true);
     log_drain(&b.log);
-    static const struct tap_rec_seq want[11] = {
+    static const struct tap_rec_seq want[12] = {
         {.kind = TAP_SEQ_REMOVE, .seq = 3, .first = 5, .end = -1},
         {.kind = TAP_SEQ_COPY, .seq = 3, .to = 4, .first = 1, .end = 9},
         {.kind = TAP_SEQ_KEEP, .seq = 4, .end = -1},
@@ -384,12 +385,17 @@ static void test_sequences(void) {
         {.kind = TAP_SEQ_RESTORE, .seq = 5, .end = -1, .value = 1},
         {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1},
         {.kind = TAP_SEQ_RESTORE, .seq = 6, .end = -1},
+        {.kind = TAP_SEQ_RESTORE, .seq = -1, .end = -1},
         {.kind = TAP_SEQ_REMOVE, .seq = -1, .end = -1},
     };
-    CHECK(log_count(&b.log, TAP_REC_SEQ) == 11, "%zu changes", log_count(&b.log, TAP_REC_SEQ));
-    for (size_t i = 0; i < 11; i++) {
+    CHECK(log_count(&b.log, TAP_REC_SEQ) == 12, "%zu changes", log_count(&b.log, TAP_REC_SEQ));
+    for (size_t i = 0; i < 12; i++) {
         check_change(&b, i, &want[i]);
     }
+    const size_t contexts = log_count(&b.log, TAP_REC_CONTEXT);
+    llama_state_load_file(other, "file", NULL, 0, NULL); // a state is loaded before anything is computed
+    log_drain(&b.log);
+    CHECK(log_count(&b.log, TAP_REC_SEQ) == 13 && log_count(&b.log, TAP_REC_CONTEXT) == contexts + 1, "a state that was loaded first is not told");
     context_end(other);
     bed_end(&b);
 }
