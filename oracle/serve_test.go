@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -110,11 +111,11 @@ func (s *showing) ask(t *testing.T, method, path, body string) string {
 	return string(text)
 }
 
-// TestServeLive: a run that goes on is followed line by line, told another level, and told of as metrics; its stream ends when it is
+// TestServeLive: a run that goes on is followed line by line, over the rotation of its log, told another level, and told of as metrics; its stream ends when it is
 // sealed.
 func TestServeLive(t *testing.T) {
 	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
-	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL")
+	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M")
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	s := show(t, "--live", l.out)
 	follow, err := http.Get(s.url + "/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end")
@@ -122,16 +123,22 @@ func TestServeLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer follow.Body.Close()
-	lines := bufio.NewReader(follow.Body)
-	next := func() any {
+	lines, last := bufio.NewReader(follow.Body), int64(-1)
+	next := func() any { // nil at the end
 		t.Helper()
 		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			t.Fatalf("%q, %v", line, err)
+		if err == io.EOF && len(line) == 0 {
+			return nil
 		}
-		event, err := resource.Decode(line)
-		if err != nil {
-			t.Fatal(err)
+		event, failed := resource.Decode(line)
+		if err != nil || failed != nil {
+			t.Fatalf("%q, %v, %v", line, err, failed)
+		}
+		if token, ok := event.(*resource.OutputToken); ok {
+			if last >= 0 && token.TokenIndex != last+1 {
+				t.Fatalf("token %d comes after %d", token.TokenIndex, last)
+			}
+			last = token.TokenIndex
 		}
 		return event
 	}
@@ -143,16 +150,22 @@ func TestServeLive(t *testing.T) {
 			t.Fatalf("line %d is no token", i)
 		}
 	}
-	if !strings.Contains(s.ask(t, "PUT", "/api/v1/level", `{"level":"VERBOSE"}`), `"level": "VERBOSE"`) {
+	if !strings.Contains(s.ask(t, "PUT", "/api/v1/level", `{"level":"DETAILED"}`), `"level": "DETAILED"`) {
 		t.Error("the run does not say its new level")
 	}
-	for {
-		if change, ok := next().(*resource.LevelChange); ok {
-			if change.Level != resource.Verbose || change.Previous != resource.Minimal {
-				t.Errorf("%+v", change)
+	for event := next(); ; event = next() {
+		if change, ok := event.(*resource.LevelChange); ok || event == nil {
+			if !ok || change.Level != resource.Detailed || change.Previous != resource.Minimal {
+				t.Errorf("%+v", event)
 			}
 			break
 		}
+	}
+	for range 60 { // some 60 KB each
+		next()
+	}
+	if found, _ := filepath.Glob(filepath.Join(l.out, "*", "run_*", "*resource.1.jsonl*")); len(found) != 1 {
+		t.Errorf("the log was not rotated: %v", found)
 	}
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"disable"}`) // the log need not grow further
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"flush"}`)
@@ -163,14 +176,12 @@ func TestServeLive(t *testing.T) {
 		t.Error("no model is loaded")
 	}
 	ctl(t, l.out, "stop")
-	for {
-		line, err := lines.ReadString('\n')
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatalf("%q, %v", line, err)
-		}
+	var end any
+	for event := next(); event != nil; event = next() {
+		end = event
+	}
+	if _, ok := end.(*resource.SessionEnd); !ok {
+		t.Errorf("the last line is %T", end)
 	}
 	if follow.Trailer.Get("Llamatap-Bad-Lines") != "0" {
 		t.Errorf("trailers %v", follow.Trailer)
