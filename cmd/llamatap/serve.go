@@ -66,6 +66,7 @@ func runServe(args []string) error {
 	}
 	o.Host, _, _ = net.SplitHostPort(*addr)
 	o.Control = controlRun
+	stepBack()
 	s, err := server.New(o)
 	if err != nil {
 		return err

@@ -11,3 +11,6 @@ import (
 
 // controlRun reaches no run where none is recorded.
 func controlRun(string, server.Command) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
+
+// stepBack does nothing where no model is recorded.
+func stepBack() {}
