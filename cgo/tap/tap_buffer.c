@@ -52,8 +52,10 @@ static struct tap_buffer * tap_buffer_new(void) {
 }
 
 static size_t tap_name_copy(char * to, size_t size, const char * name) {
-    const size_t n = name != NULL ? strnlen(name, size) : 0;
-    memcpy(to, name != NULL ? name : "", n);
+    size_t n = 0;
+    for (; name != NULL && n < size && name[n] != 0; n++) {
+        to[n] = name[n];
+    }
     return n;
 }
 
