@@ -74,6 +74,9 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 		return nil, err
 	}
 	g := &segment{dir: dir, base: s.account(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID())}
+	if number <= 1 { // what was lost while nobody had read yet that there is a context
+		g.base.stats.Losses = nil
+	}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
