@@ -87,9 +87,7 @@ func TestResume(t *testing.T) {
 
 // TestResumeEveryToken kills a run of 64 tokens at every token, with every sampler, and with its state kept where that can be.
 func TestResumeEveryToken(t *testing.T) {
-	if !nightly() {
-		t.Skip("the nightly target kills a run with every sampler at every token")
-	}
+	testenv.Slow(t)
 	const tokens = 64
 	for _, c := range resumable {
 		for _, state := range []bool{false, true} {
