@@ -188,10 +188,7 @@ func TestInstrumentEnvironment(t *testing.T) {
 
 // TestInstrumentRecipes: system B's recipes for jq run on the file.
 func TestInstrumentRecipes(t *testing.T) {
-	jq, err := exec.LookPath("jq")
-	if err != nil {
-		t.Skip("needs jq; get it: scripts/setup test")
-	}
+	jq := testenv.NeedJQ(t)
 	path, _ := instrumented(t)
 	for recipe, want := range map[string]int{
 		`select(.event=="memory_allocation") | {layer_id, allocation_size_mb, memory_type}`:      17,
