@@ -108,17 +108,26 @@ func plainName(name string) bool {
 }
 
 func (d *Dir) create(name string) (io.WriteCloser, error) {
+	file, err := d.begin(name, "."+name+".part")
+	if err != nil {
+		return nil, err
+	}
+	return &hashedFile{dir: d, name: name, file: file, sum: sha256.New()}, nil
+}
+
+// begin opens a new file, which counts as open until closed is called. as is what it is called meanwhile.
+func (d *Dir) begin(name, as string) (*os.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sealed {
 		return nil, fmt.Errorf("make %s: %w", name, ErrSealed)
 	}
-	file, err := os.OpenFile(filepath.Join(d.path, "."+name+".part"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(filepath.Join(d.path, as), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", name, err)
 	}
 	d.open++
-	return &hashedFile{dir: d, name: name, file: file, sum: sha256.New()}, nil
+	return file, nil
 }
 
 // hashedFile is a file on its way to its name. A failed write keeps it from getting there.

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"os"
-	"path/filepath"
 )
 
 // CreateLive opens a file of the run that can be read under its name while it is written: one of lines, that people follow. It is hashed
@@ -16,16 +15,10 @@ func (d *Dir) CreateLive(name string) (io.WriteCloser, error) {
 	if name == ManifestName || !plainName(name) {
 		return nil, fmt.Errorf("make %q: %w", name, ErrName)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sealed {
-		return nil, fmt.Errorf("make %s: %w", name, ErrSealed)
-	}
-	file, err := os.OpenFile(filepath.Join(d.path, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := d.begin(name, name)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", name, err)
+		return nil, err
 	}
-	d.open++
 	return &liveFile{dir: d, name: name, file: file, sum: sha256.New()}, nil
 }
 
