@@ -191,7 +191,10 @@ func (s *sink) openBeside() ([]beside, error) {
 	if followsCells(s.o.Tap) {
 		b, err := s.openKV()
 		if err != nil {
-			return all, err
+			for _, begun := range all { // a file that stays open keeps the run from being sealed
+				err = errors.Join(err, begun.Close())
+			}
+			return nil, err
 		}
 		all = append(all, b)
 	}
@@ -219,11 +222,14 @@ func (s *sink) openKV() (*kv, error) {
 		o.Out = k.file
 	}
 	var err error
-	if k.Recorder, err = track.NewRecorder(o); err != nil && k.file != nil {
-		err = errors.Join(err, k.file.Close())
+	if k.Recorder, err = track.NewRecorder(o); err != nil {
+		if k.file != nil {
+			err = errors.Join(err, k.file.Close())
+		}
+		return nil, err
 	}
 	s.kv = &k
-	return &k, err
+	return s.kv, nil
 }
 
 // Close ends the lives that go on, and the file.
