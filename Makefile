@@ -21,7 +21,7 @@ tap_h   := $(wildcard cgo/tap/*.h)
 instr   := cgo/instrument
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
+.PHONY: check-generated soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap instrument
@@ -113,6 +113,10 @@ lint: llama
 # env prints what a shell needs for go build and go test by hand: eval "$(make -s env)"
 env: llama
 	@printf 'export GOFLAGS="%s"\n' "$(goflags)"
+
+# check-generated makes the BPF objects anew and compares them with what is committed.
+check-generated:
+	@scripts/check-generated
 
 update-llama:
 	$(llama)/fetch --update

@@ -35,6 +35,9 @@ var (
 	cxx    = need{"a C++ compiler", "scripts/setup test"}
 	strace = need{"strace", "scripts/setup test"}
 	jq     = need{"jq", "scripts/setup test"}
+	fio    = need{"fio", "scripts/setup test"}
+	clang  = need{"clang, llvm-strip and libbpf-dev", "scripts/setup test"}
+	bpf    = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
 )
 
 // CI tells whether this run is one where every need with a remedy must be met.

@@ -1,0 +1,38 @@
+package testenv
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+)
+
+// NeedBPF asks for the rights to run BPF programs.
+func NeedBPF(t testing.TB) {
+	t.Helper()
+	NeedRoot(t)
+	if err := features.HaveProgramType(ebpf.TracePoint); err != nil {
+		bpf.miss(t, err.Error())
+	}
+}
+
+// NeedFio returns the path of fio.
+func NeedFio(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("fio")
+	if err != nil {
+		fio.miss(t, err.Error())
+	}
+	return path
+}
+
+// NeedClang returns the path of the clang that makes BPF objects.
+func NeedClang(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("clang")
+	if err != nil {
+		clang.miss(t, err.Error())
+	}
+	return path
+}

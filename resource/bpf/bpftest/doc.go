@@ -1,0 +1,2 @@
+// Package bpftest is a collector that counts switches, for the tests of resource/bpf.
+package bpftest

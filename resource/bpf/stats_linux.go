@@ -1,0 +1,45 @@
+package bpf
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// ProgramStat is what a program has cost since it was loaded, as far as the kernel counted: EnableStats makes it count.
+type ProgramStat struct {
+	Name  string        `json:"program"`
+	Runs  uint64        `json:"runs"`
+	Time  time.Duration `json:"time_ns"`
+	PerNS float64       `json:"ns_per_run"` // 0 where nothing was counted
+}
+
+// EnableStats makes the kernel count the runs and the time of all BPF programs until it is closed, at the price of two clock readings a run.
+func EnableStats() (io.Closer, error) {
+	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		return nil, explain("count the cost of BPF programs", err)
+	}
+	return c, nil
+}
+
+// Programs tells what each program has cost, by name.
+func (s *Set) Programs() ([]ProgramStat, error) {
+	var all []ProgramStat
+	for _, name := range slices.Sorted(keys(s.collection.Programs)) {
+		got, err := s.collection.Programs[name].Stats()
+		if err != nil {
+			return nil, fmt.Errorf("cost of BPF program %s: %w", name, err)
+		}
+		st := ProgramStat{Name: name, Runs: got.RunCount, Time: got.Runtime}
+		if st.Runs > 0 {
+			st.PerNS = float64(st.Time) / float64(st.Runs)
+		}
+		all = append(all, st)
+	}
+	return all, nil
+}

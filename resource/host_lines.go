@@ -1,0 +1,79 @@
+package resource
+
+import "time"
+
+// HostHeader is what each line of a host collector begins with: system A's keys (COMPAT A-62, A-72), and the interval that was measured.
+type HostHeader struct {
+	Timestamp float64 `json:"timestamp"`     // Unix seconds at the snapshot
+	ISO       string  `json:"iso_timestamp"` // the same in UTC, ISO 8601 with the offset
+	IntervalS float64 `json:"interval_s"`    // nominal: what was asked for
+	// ActualS is the measured time since the snapshot before, in seconds; rates are to be taken of it.
+	ActualS float64 `json:"interval_actual_s"`
+	MonoNS  int64   `json:"mono_ns"` // CLOCK_MONOTONIC at the snapshot
+	// Origin says how the figures were got: bpf (kernel types known), bpf_plain (tracepoints without BTF) or proc (polled from /proc).
+	Origin string `json:"origin"`
+}
+
+// Origins of a host line.
+const (
+	OriginBPF   = "bpf"
+	OriginPlain = "bpf_plain"
+	OriginProc  = "proc"
+)
+
+// NewHostHeader fills in a header for a snapshot at now, with the time since the one before.
+func NewHostHeader(now time.Time, monoNS int64, interval, actual time.Duration, origin string) HostHeader {
+	return HostHeader{
+		Timestamp: float64(now.UnixMicro()) / 1e6, ISO: now.UTC().Format("2006-01-02T15:04:05.000000+00:00"),
+		IntervalS: interval.Seconds(), ActualS: actual.Seconds(), MonoNS: monoNS, Origin: origin,
+	}
+}
+
+// Bucket is a slot of a histogram with its bounds, both inclusive.
+type Bucket struct {
+	Slot  int    `json:"slot"`
+	Count uint64 `json:"count"`
+	Low   uint64 `json:"bucket_low"`
+	High  uint64 `json:"bucket_high"`
+}
+
+// BlockLine is one snapshot of block devices: a line of block_io.jsonl or, as A calls it, tracepoints.jsonl (A-62).
+type BlockLine struct {
+	HostHeader
+	Latency  []DeviceLatency  `json:"latency_histogram"` // by name; what was completed in the interval, in microseconds from issue to completion
+	Inflight []DeviceInflight `json:"inflight"`          // by count, largest first; at the snapshot
+}
+
+// DeviceLatency is the latency histogram of a device.
+type DeviceLatency struct {
+	DeviceID uint32   `json:"device_id"` // major<<20 | minor
+	Name     string   `json:"device_name"`
+	Total    uint64   `json:"total"`
+	Buckets  []Bucket `json:"buckets"`
+}
+
+// DeviceInflight is how many requests a device has been given and has not completed.
+type DeviceInflight struct {
+	DeviceID uint32 `json:"device_id"`
+	Name     string `json:"device_name"`
+	Count    int64  `json:"count"`
+}
+
+// SystemLine is one snapshot of processes and pressure: a line of system_metrics.jsonl (A-72).
+type SystemLine struct {
+	HostHeader
+	OffCPU   map[string]int64     `json:"off_cpu_ns"`  // by thread id
+	Faults   map[string]uint64    `json:"page_faults"` // by process id
+	Pressure map[string]HostStall `json:"pressure"`    // cpu, io, memory; empty where the kernel has no PSI
+}
+
+// HostStall is what /proc/pressure says of one resource: A's figures for "some" and "full".
+type HostStall map[string]StallFigures
+
+// StallFigures are the shares of time that tasks waited, in percent over 10, 60 and 300 seconds, and the total in microseconds.
+type StallFigures struct {
+	Avg10  float64 `json:"avg10"`
+	Avg60  float64 `json:"avg60"`
+	Avg300 float64 `json:"avg300"`
+	Total  float64 `json:"total"`
+}
