@@ -101,9 +101,10 @@ func TestTargets(t *testing.T) {
 	testenv.NeedBPF(t)
 	for _, plain := range []bool{false, true} {
 		for name, target := range map[string]func(t *testing.T, pid int) bpf.Target{
-			"all":  func(*testing.T, int) bpf.Target { return bpf.Target{} },
-			"pid":  func(_ *testing.T, pid int) bpf.Target { return bpf.Target{PIDs: []int{pid}} },
-			"comm": func(*testing.T, int) bpf.Target { return bpf.Target{Comm: "switcher-of-lla"} },
+			"all":   func(*testing.T, int) bpf.Target { return bpf.Target{} },
+			"later": func(*testing.T, int) bpf.Target { return bpf.Target{Later: true} },
+			"pid":   func(_ *testing.T, pid int) bpf.Target { return bpf.Target{PIDs: []int{pid}} },
+			"comm":  func(*testing.T, int) bpf.Target { return bpf.Target{Comm: "switcher-of-lla"} },
 			"v1": func(t *testing.T, pid int) bpf.Target {
 				return bpf.Target{Cgroup: joined(t, "/sys/fs/cgroup/memory", pid)}
 			},
@@ -131,6 +132,11 @@ func TestTargets(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer s.Close()
+				if name == "later" {
+					if err := s.AddPID(pid); err != nil {
+						t.Fatal(err)
+					}
+				}
 				poke()
 				pokeOther()
 				got := seen(t, s)

@@ -8,3 +8,22 @@ type Collector interface {
 	Snapshot(now time.Time) (any, error)
 	Close() error
 }
+
+// A Follower is a collector to whose target processes may be added while it runs, where the target is restricted to processes.
+type Follower interface {
+	Collector
+	AddPID(pid int) error
+}
+
+// A Costed collector tells what its programs have cost since they were loaded.
+type Costed interface {
+	Programs() ([]ProgramStat, error)
+}
+
+// ProgramStat is what a program has cost since it was loaded, as far as the kernel counted: EnableStats makes it count.
+type ProgramStat struct {
+	Name  string        `json:"program"`
+	Runs  uint64        `json:"runs"`
+	Time  time.Duration `json:"time_ns"`
+	PerNS float64       `json:"ns_per_run"` // 0 where nothing was counted
+}

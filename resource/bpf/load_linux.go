@@ -109,7 +109,7 @@ func (s *Set) load(spec *ebpf.CollectionSpec, o Options) (err error) {
 	if err := o.Target.fill(s.collection); err != nil {
 		return err
 	}
-	s.byPID = len(o.Target.PIDs) > 0
+	s.byPID = o.Target.byPID()
 	for _, p := range spec.Programs {
 		if p.Type == ebpf.TracePoint {
 			findTracefs()

@@ -4,19 +4,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
-
-// ProgramStat is what a program has cost since it was loaded, as far as the kernel counted: EnableStats makes it count.
-type ProgramStat struct {
-	Name  string        `json:"program"`
-	Runs  uint64        `json:"runs"`
-	Time  time.Duration `json:"time_ns"`
-	PerNS float64       `json:"ns_per_run"` // 0 where nothing was counted
-}
 
 // EnableStats makes the kernel count the runs and the time of all BPF programs until it is closed, at the price of two clock readings a run.
 func EnableStats() (io.Closer, error) {

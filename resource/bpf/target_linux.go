@@ -19,15 +19,19 @@ import (
 
 // A Target says which tasks a collector looks at. All that is set must hold; the zero value is every task.
 type Target struct {
-	PIDs []int  // processes, with all their threads
-	Comm string // name of the thread, as /proc/TID/comm has it, at most 15 bytes
+	PIDs []int // processes, with all their threads
+	// Later restricts it to PIDs and to what AddPID adds, though there may be none yet.
+	Later bool
+	Comm  string // name of the thread, as /proc/TID/comm has it, at most 15 bytes
 	// Cgroup is a control group with all below it: a folder (/sys/fs/cgroup/...), or its path below the hierarchy of version 2. A folder of
 	// version 1 counts for the tasks that its controller lists.
 	Cgroup string
 }
 
 // Any tells whether no task is excluded.
-func (t Target) Any() bool { return len(t.PIDs) == 0 && t.Comm == "" && t.Cgroup == "" }
+func (t Target) Any() bool { return !t.byPID() && t.Comm == "" && t.Cgroup == "" }
+
+func (t Target) byPID() bool { return t.Later || len(t.PIDs) > 0 }
 
 // apply sets the constants of include/target.h. An object that does not include it takes every task; a target is then refused.
 func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
@@ -37,7 +41,7 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 		}
 		return nil
 	}
-	set := map[string]any{"target_by_pid": len(t.PIDs) > 0, "target_by_comm": t.Comm != "", "target_by_cgroup": t.Cgroup != ""}
+	set := map[string]any{"target_by_pid": t.byPID(), "target_by_comm": t.Comm != "", "target_by_cgroup": t.Cgroup != ""}
 	if t.Comm != "" {
 		if len(t.Comm) > 15 {
 			return fmt.Errorf("comm %q has %d bytes; the kernel keeps 15 of a thread's name: give what /proc/PID/comm has", t.Comm, len(t.Comm))
