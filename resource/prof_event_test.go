@@ -1,0 +1,202 @@
+package resource
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// strapKeys are the keys of system A's events (COMPAT A-91 to A-96), objects within them after their key and a dot.
+var strapKeys = map[ProfType]string{
+	ProfTypeDisk:    "dev iops throughput_bytes_s lat_p50_us lat_p95_us lat_p99_us queue_depth_avg queue_depth_max requests bytes",
+	ProfTypeSyscall: "syscall count lat_avg_us lat_p95_us lat_p99_us lat_max_us bytes bytes_per_call throughput_bytes_s top_callers.pid top_callers.comm top_callers.count top_callers.lat_total_ns top_callers.bytes",
+	ProfTypeMem:     "page_faults_total page_faults_by_pid top_faulting_threads.pid top_faulting_threads.tid top_faulting_threads.faults psi.avg10 psi.avg60 psi.avg300 rss_kb major_faults",
+	ProfTypeSched:   "total_off_cpu_pct threads.tid threads.tgid threads.comm threads.off_cpu_pct threads.off_cpu_ns threads.switches threads.rq_latency_p95_us threads.rq_latency_p99_us threads.rq_latency_max_us",
+	ProfTypeNet:     "pid comm tx_bytes_s rx_bytes_s tx_calls rx_calls retransmits",
+}
+
+// filled is an event of a type with every field set to something that is not its zero value.
+func filled(t *testing.T, of ProfType) ProfEvent {
+	t.Helper()
+	e := newProfEvent(of)
+	fill(t, reflect.ValueOf(e).Elem())
+	e.Head().Type = of
+	return e
+}
+
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.ValueOf("k"), reflect.New(v.Type().Elem()).Elem()
+		fill(t, value)
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("<a&b>")
+	case reflect.Float64:
+		v.SetFloat(1.5)
+	default:
+		if v.CanInt() {
+			v.SetInt(1<<53 + 1)
+		} else if v.CanUint() && v.Type().Bits() == 64 {
+			v.SetUint(1<<63 + 1)
+		} else if v.CanUint() {
+			v.SetUint(7)
+		} else {
+			t.Fatalf("cannot fill a %s", v.Type())
+		}
+	}
+}
+
+func TestProfEventsHaveStrapsKeys(t *testing.T) {
+	for of, keys := range strapKeys {
+		line, err := AppendProfEvent(nil, filled(t, of))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tree map[string]any
+		if err := json.Unmarshal(line, &tree); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range append(strings.Fields(keys), "ts_ns", "ts", "type", "corr_id", "labels") {
+			outer, inner, nested := strings.Cut(key, ".")
+			value, ok := tree[outer]
+			if nested && ok {
+				if list, isList := value.([]any); isList {
+					value = list[0]
+				} else {
+					value = value.(map[string]any)["k"]
+				}
+				_, ok = value.(map[string]any)[inner]
+			}
+			if !ok {
+				t.Errorf("%s has no key %s: %s", of, key, line)
+			}
+		}
+	}
+}
+
+func TestProfEventsComeBackAsTheyWere(t *testing.T) {
+	for _, of := range ProfTypes {
+		want := filled(t, of)
+		line, err := AppendProfEvent([]byte("before\n"), want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, ok := strings.CutPrefix(string(line), "before\n")
+		if !ok || strings.Count(text, "\n") != 1 {
+			t.Fatalf("appended %q", line)
+		}
+		got, err := ParseProfEvent([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s came back as %+v, was %+v", of, got, want)
+		}
+	}
+}
+
+func TestAppendProfEventSortsAllKeys(t *testing.T) {
+	id := "run_20261121_041500_ab12-3"
+	e := &ProfSyscall{ProfHeader: ProfHeader{Type: ProfTypeSync}, Syscall: "futex", Op: "wait", Count: 2,
+		TopCallers: []ProfCaller{{PID: 7, Comm: "a<b", Count: 2, LatTotalNS: 9007199254740993}}}
+	ProfStamp{Now: time.Unix(1700000000, 5000).UTC(), MonoNS: 9, Interval: time.Second, CorrID: id}.On([]ProfEvent{e})
+	line, err := AppendProfEvent(nil, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"bytes":0,"bytes_per_call":0,"callers":0,"corr_id":"run_20261121_041500_ab12-3","count":2,"errors":0,"interval_s":1,"labels":{},"mono_ns":9,"op":"wait","open":0,"syscall":"futex","throughput_bytes_s":0,"timed":0,"top_callers":[{"bytes":0,"comm":"a<b","count":2,"errors":0,"lat_total_ns":9007199254740993,"pid":7}],"ts":"2023-11-14T22:13:20.000005+00:00","ts_ns":1700000000000005000,"type":"sync"}` + "\n"
+	if string(line) != want {
+		t.Errorf("wrote\n%swant\n%s", line, want)
+	}
+}
+
+func TestParseProfEventReadsStrapsOwn(t *testing.T) {
+	e, err := ParseProfEvent([]byte(`{"comm":"python","corr_id":null,"labels":{"model":"x"},"pid":12,"retransmits":0,"rx_bytes_s":1.0,"rx_calls":1,"ts":"2025-01-01T00:00:00+00:00","ts_ns":1735689600000000000,"tx_bytes_s":2.5,"tx_calls":2,"type":"net"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := e.(*ProfNet)
+	if n.PID != 12 || n.TXBytesS != 2.5 || n.CorrID != nil || n.Labels["model"] != "x" || n.Retransmits == nil {
+		t.Errorf("read %+v", n)
+	}
+}
+
+func TestCorrID(t *testing.T) {
+	for text, want := range map[string]CorrID{
+		"run_1_2_ab-1":                {Run: "run_1_2_ab", Interval: 1},
+		"run_1_2_ab-12-load":          {Run: "run_1_2_ab", Interval: 12, Phase: "load"},
+		"run_1_2_ab-12-decode-17-23":  {Run: "run_1_2_ab", Interval: 12, Phase: "decode", Tokens: true, First: 17, Last: 23},
+		"run_1_2_ab-12-prefill-0-0":   {Run: "run_1_2_ab", Interval: 12, Phase: "prefill", Tokens: true},
+		"alone-18446744073709551615":  {Run: "alone", Interval: 1<<64 - 1},
+		"alone-1-decode-9223372036-9": {},
+	} {
+		got, err := ParseCorrID(text)
+		if want.Run == "" {
+			if err == nil {
+				t.Errorf("%s was taken", text)
+			}
+			continue
+		}
+		if err != nil || got != want || got.String() != text {
+			t.Errorf("%s: %+v, %v; written again %s", text, got, err, got)
+		}
+	}
+	for _, bad := range []string{"", "-1", "run", "run-x", "run-1-", "run-1-decode-3", "run-1-decode-3-x", "run-1-decode-3-4-5"} {
+		if c, err := ParseCorrID(bad); err == nil || !strings.Contains(err.Error(), "want RUN-INTERVAL") {
+			t.Errorf("%q: %+v, %v", bad, c, err)
+		}
+	}
+}
+
+func FuzzParseProfEvent(f *testing.F) {
+	for _, of := range slices.Sorted(maps.Keys(strapKeys)) {
+		line, _ := AppendProfEvent(nil, newProfEvent(of))
+		f.Add(line)
+		f.Add([]byte(strings.Replace(string(line), `"type":""`, `"type":"`+string(of)+`"`, 1)))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := ParseProfEvent(line)
+		if err != nil {
+			return
+		}
+		once, err := AppendProfEvent(nil, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseProfEvent(once)
+		if err != nil {
+			t.Fatalf("%s: %v", once, err)
+		}
+		if twice, _ := AppendProfEvent(nil, again); string(twice) != string(once) {
+			t.Errorf("written again\n%s, was\n%s", twice, once)
+		}
+	})
+}
+
+func FuzzParseCorrID(f *testing.F) {
+	f.Add("run_1_2_ab-12-decode-17-23")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, err := ParseCorrID(text); err == nil {
+			if again, err := ParseCorrID(c.String()); err != nil || again != c {
+				t.Errorf("%q: %+v, then %+v, %v", text, c, again, err)
+			}
+		}
+	})
+}
