@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-
-	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
 // Overflow is what happens when the pool is full.
@@ -21,14 +19,9 @@ const (
 
 // Options says what the tap shall record and how much memory may be used for it.
 type Options struct {
-	Selection ggmlhooks.Selection
-	Overflow  Overflow
-	// MapsAlone leaves out everything but what Selection.Attention asks for.
-	MapsAlone bool
-	// StartOff captures nothing until a [Region.Select] asks for something.
-	StartOff bool
-	// Machine is what is told besides tensors, from the start on.
-	Machine Machine
+	// Start is what is captured and told from the start on, until a [Region.Select] asks for something else.
+	Start    Wish
+	Overflow Overflow
 	// Exact makes the model wait for room in the queue whatever Overflow says: what is told besides tensors is then told whole.
 	Exact bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.

@@ -93,7 +93,7 @@ func makeMemory(size uint64) (*os.File, error) {
 }
 
 func fillConfig(c *shmConfig, o Options) error {
-	if err := fillSelection(&c.Start, Wish{Selection: o.Selection, MapsAlone: o.MapsAlone, Off: o.StartOff, Machine: o.Machine}); err != nil {
+	if err := fillSelection(&c.Start, o.Start); err != nil {
 		return err
 	}
 	c.Overflow = uint32(o.Overflow)

@@ -67,14 +67,14 @@ func TestPlan(t *testing.T) {
 func TestRegionRefusesWhatDoesNotFit(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for _, o := range []Options{
-		{Selection: ggmlhooks.Selection{Tensors: []string{long}}},
-		{Selection: ggmlhooks.Selection{Tensors: make([]string, maxGlobs+1)}},
+		{Start: Wish{Selection: ggmlhooks.Selection{Tensors: []string{long}}}},
+		{Start: Wish{Selection: ggmlhooks.Selection{Tensors: make([]string, maxGlobs+1)}}},
 		{Backends: long},
 	} {
 		o.MemoryBytes = MinMemoryBytes
 		if r, err := NewRegion(o); err == nil {
 			r.Close()
-			t.Errorf("accepted: %d globs, backends of %d bytes", len(o.Selection.Tensors), len(o.Backends))
+			t.Errorf("accepted: %d globs, backends of %d bytes", len(o.Start.Selection.Tensors), len(o.Backends))
 		}
 	}
 }

@@ -50,13 +50,13 @@ type steering struct {
 	before     string         // a level that was taken away, for enable
 }
 
-func newSteering(s *sink) *steering {
+func newSteering(s *sink, start collect.Wish) *steering {
 	st := &steering{Sink: s, s: s, selections: map[uint64]uint32{}, newest: map[uint32]uint64{}, capturing: map[uint64]struct{}{}}
 	st.now = control.Status{State: control.StateStart}
-	if s.o.Tap.StartOff || !s.o.Tap.Records(config.Activations) {
+	if start.Off {
 		st.now.State = control.StateOff
 	}
-	st.wished = s.startWish()
+	st.wished = start
 	st.level = s.o.Tap.ResourceLevel
 	return st
 }

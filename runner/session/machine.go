@@ -166,11 +166,10 @@ func followsCells(tap *config.Tap) bool {
 	return tap.KV || tap.ResourceLevel == "DETAILED" || tap.ResourceLevel == "VERBOSE"
 }
 
-// startWish is what the tap captures and tells from the start on.
-func (s *sink) startWish() collect.Wish {
-	tap := s.o.Tap
+// startWish is what the tap captures and tells from the start on; b is what there is of a run that is gone on with.
+func startWish(tap *config.Tap, b *before) collect.Wish {
 	return collect.Wish{
-		Selection: tap.Selection(), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
+		Selection: b.selection(tap), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
 		Machine: machineOf(tap.ResourceLevel, followsCells(tap)),
 	}
 }

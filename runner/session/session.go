@@ -86,17 +86,17 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	defer before.close()
+	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
-		Selection: before.selection(o.Tap), Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		MapsAlone: o.Tap.AttentionAlone(), StartOff: o.Tap.StartOff || !o.Tap.Records(config.Activations), StopOnFailure: o.Tap.OnFailure == config.FailureStop,
-		Machine: machineOf(o.Tap.ResourceLevel, followsCells(o.Tap)), Exact: exact(o.Tap),
+		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
+		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap),
 	})
 	if err != nil {
 		return Result{}, err
 	}
 	defer region.Close()
 	debug.SetMemoryLimit(budget.heap)
-	s := newSink(o, region, budget)
+	s := newSink(o, region, budget, start)
 	s.goOnWith(before)
 	defer s.dropStates()
 	if s.feed, err = newFeed(o.Tap.Sink); err != nil {

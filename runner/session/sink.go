@@ -64,13 +64,13 @@ type sink struct {
 	early    bool // recording ended before the program, by a command
 }
 
-func newSink(o Options, region *collect.Region, b budget) *sink {
+func newSink(o Options, region *collect.Region, b budget, start collect.Wish) *sink {
 	s := &sink{o: o, region: region, budget: b, started: time.Now()}
 	s.clock = rundir.Clock{UnixNS: s.started.UnixNano(), MonoNS: monotonic()}
 	s.requests = map[requestKey]ggmlhooks.RequestBegin{}
 	s.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
 	s.room = room{tap: o.Tap, use: s.used, give: s.removeOldest, statfs: unix.Statfs}
-	s.steering = newSteering(s)
+	s.steering = newSteering(s, start)
 	s.reader = collect.NewReader(region, s.steering)
 	s.Sink = &s.tee
 	return s
