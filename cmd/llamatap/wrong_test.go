@@ -3,16 +3,27 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/models"
 )
 
 // TestWrongUse starts every command wrongly: each says so in one line on stderr that names the remedy, and writes nothing else.
 func TestWrongUse(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+	folder := t.TempDir()
+	file, text, model := filepath.Join(folder, "file"), filepath.Join(folder, "text"), filepath.Join(folder, "model")
+	sparse := filepath.Join(folder, "sparse")
+	for name, content := range map[string][]byte{file: nil, text: []byte("# a text\n\nof some lines\n"), model: models.Default} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A model's first bytes are the head of a packet of 1.4 GB, which a large one has room for.
+	if err := errors.Join(os.WriteFile(sparse, models.Default, 0o600), os.Truncate(sparse, 2<<30)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -54,6 +65,11 @@ func TestWrongUse(t *testing.T) {
 		{"serve . --addr 0.0.0.0:80", 2, "give --token"},
 		{"serve . --token short", 2, "at least 16"},
 		{"serve . --token @/nowhere", 2, "read the token"},
+		{"inspect " + file, 1, "is empty: give a run directory"},
+		{"inspect " + text, 1, "it is no stream: give a run directory"},
+		{"inspect --json " + model, 1, "it is no stream: give a run directory"},
+		{"inspect " + sparse, 1, "it is no stream: give a run directory"},
+		{"cat " + text + " --tensor l_out-0", 1, "it is no stream: give a run directory"},
 		{"doctor extra", 2, "'llamatap doctor --help' shows how"},
 	} {
 		var out, said strings.Builder

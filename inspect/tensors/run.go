@@ -58,9 +58,22 @@ func openDir(path string) (*Run, error) {
 		return nil, err
 	}
 	if r.Stream, err = stream.Open(name); errors.Is(err, stream.ErrNoIndex) {
-		r.Stream, err = stream.OpenForeign(name)
+		r.Stream, err = openForeign(name)
 	}
 	return r, err
+}
+
+// openForeign opens a stream without an index. A file that does not even begin as one is none.
+func openForeign(path string) (*stream.Reader, error) {
+	s, err := stream.OpenForeign(path)
+	if err != nil || s.Len() > 0 {
+		return s, err
+	}
+	what := "it has no index and does not begin with a whole packet, so it is no stream"
+	if len(s.Damage()) == 0 {
+		what = "the file is empty"
+	}
+	return nil, errors.Join(fmt.Errorf("%s: %w: %s: give a run directory or a .stream file", path, ErrNotARun, what), s.Close())
 }
 
 // openSegments opens the segments of a run as if they were one.
@@ -137,7 +150,7 @@ func openStream(path string) (*Run, error) {
 	var err error
 	if r.Stream, err = stream.Open(path); errors.Is(err, stream.ErrNoIndex) {
 		r.Kind = KindForeign
-		r.Stream, err = stream.OpenForeign(path)
+		r.Stream, err = openForeign(path)
 	}
 	return r, err
 }

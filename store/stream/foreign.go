@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
@@ -34,7 +36,7 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read packet header at byte %d: %w", at, err)
 		}
-		if p.Offset < 0 {
+		if p.Offset < 0 || at == 0 && !likelyName(p.Name) {
 			r.damage = append(r.damage, fmt.Errorf("stream: %w: the last %d bytes are no whole packet, or this is no stream", ErrTruncated, size-at))
 			break
 		}
@@ -51,6 +53,9 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 	r.assumed = fmt.Sprintf("no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", id)
 	return r, r.size16(id)
 }
+
+// likelyName tells a packet's name from the bytes of another kind of file that happen to stand there.
+func likelyName(name string) bool { return utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 }
 
 // foreignPacket reads the packet's head; Offset is -1 if the stream ends before the packet does.
 func foreignPacket(stream io.ReaderAt, size, at int64) (p Packet, magic codec.ID, err error) {
