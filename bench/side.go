@@ -117,6 +117,9 @@ func (s *Sample) readRecorded(out string) error {
 	}
 	metadata, err := rundir.ReadMetadata(dirs[0])
 	s.Recorded = &metadata
+	if err == nil && metadata.Stopped != nil {
+		err = fmt.Errorf("the recording in %s ended early (%s): free room there", out, metadata.Stopped.Cause)
+	}
 	return err
 }
 

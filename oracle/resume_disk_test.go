@@ -34,8 +34,8 @@ func TestResumeDiskFull(t *testing.T) {
 				t.Logf("nothing could be recorded, or all: status %d\n%s", o.status, o.stderr)
 				return
 			}
-			if (o.status == 0) != (d.more[1] == "continue") {
-				t.Errorf("status %d\n%s", o.status, o.stderr)
+			if want := map[string]int{"continue": 3, "stop": 1}[d.more[1]]; o.status != want {
+				t.Errorf("status %d, want %d\n%s", o.status, want, o.stderr)
 			}
 			if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
 				t.Fatal(err)

@@ -155,8 +155,11 @@ func endAs(result session.Result) error {
 	if result.Exit.Status != 0 {
 		return exitStatus{Code: result.Exit.Status}
 	}
+	if result.Incomplete {
+		return exitStatus{Code: statusLossy, Err: errIncomplete}
+	}
 	if len(result.Summary.Lost) > 0 {
-		return exitStatus{Code: 3, Err: errLossy}
+		return exitStatus{Code: statusLossy, Err: errLossy}
 	}
 	return nil
 }
@@ -172,6 +175,12 @@ func endBySignal(sig syscall.Signal) {
 	syscall.Kill(os.Getpid(), sig)
 	time.Sleep(time.Second) // any thread may take it, soon
 }
+
+// statusLossy is the exit status where the program has ended well and its recording lacks something.
+const statusLossy = 3
+
+// errIncomplete makes a run whose recording ended early end with a status that a script sees.
+var errIncomplete = errors.New("the recording ended before the program did, for the reason above; --tap-on-failure stop ends the program with it")
 
 // errLossy makes a run that lost something end with a status that a script sees.
 var errLossy = errors.New("some tensors were not recorded (above); --tap-overflow block loses nothing, --tap-memory gives more room")

@@ -47,6 +47,19 @@ func (h *halted) limited() bool {
 	return h != nil && errors.As(h.err, &limit)
 }
 
+// wanted tells whether recording stopped where the user said that it should. The floor of free space that holds where none was given is
+// nobody's wish.
+func (h *halted) wanted() bool {
+	var limit *limitError
+	return errors.As(h.err, &limit) && (limit.cause == causeMaxDisk || !limit.tap.MinFree.Auto)
+}
+
+// incomplete tells whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing is why it could not be
+// sealed.
+func (s *sink) incomplete(sealing error) bool {
+	return sealing != nil || s.halted != nil && !s.halted.wanted()
+}
+
 // halt ends recording for good: the tap is told, so that the program goes on as without it; what is held back is given up; and what was
 // recorded is made whole. What comes in from here on is counted.
 func (s *sink) halt(err error) {

@@ -123,6 +123,28 @@ func TestRoomChecks(t *testing.T) {
 	}
 }
 
+// TestWanted: only a bound that somebody gave is an end that somebody wanted.
+func TestWanted(t *testing.T) {
+	auto, given := &config.Tap{MinFree: config.MinFree{Auto: true}}, &config.Tap{MinFree: config.MinFree{Bytes: 1 << 30}}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{&limitError{causeMaxDisk, auto}, true},
+		{&limitError{causeMinFree, given}, true},
+		{&limitError{causeMinFree, auto}, false},
+		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
+	} {
+		s := &sink{halted: &halted{err: c.err}}
+		if s.halted.wanted() != c.want || s.incomplete(nil) == c.want || !s.incomplete(errors.New("seal")) {
+			t.Errorf("%v: wanted %v, incomplete %v", c.err, s.halted.wanted(), s.incomplete(nil))
+		}
+	}
+	if (&sink{}).incomplete(nil) {
+		t.Error("a whole recording is incomplete")
+	}
+}
+
 func TestCauseOf(t *testing.T) {
 	for want, err := range map[string]error{
 		"disk_full": fmt.Errorf("write: %w", syscall.ENOSPC), "io_error": fmt.Errorf("write: %w", syscall.EIO), "error": errors.New("else"),

@@ -59,6 +59,9 @@ type Result struct {
 	Exit    collect.Exit
 	Dir     string // the run directory, "" if none was made
 	Summary Summary
+	// Incomplete says that the recording ended before the program did, or could not be sealed, and nobody had asked for that. What was the
+	// cause is told on stderr.
+	Incomplete bool
 }
 
 // ErrRecording occurs when the recording failed and the program had to end with it. What was recorded stays in the run directory, sealed
@@ -136,7 +139,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	sealing := s.finish(process, exit)
 	s.consumerLost() // it may have gone at the very end
-	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary()}
+	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(), Incomplete: s.incomplete(sealing)}
 	if err := s.failure(sealing); err != nil {
 		return result, err
 	}
@@ -151,8 +154,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 	s.region.Stop()
 	s.early = true
-	err := s.failure(s.finish(process, collect.Exit{}))
-	result := Result{Dir: s.path(), Summary: s.summary()}
+	sealing := s.finish(process, collect.Exit{})
+	err := s.failure(sealing)
+	result := Result{Dir: s.path(), Summary: s.summary(), Incomplete: s.incomplete(sealing)}
 	s.steering.close()
 	result.Exit = process.Exit()
 	if err == nil && s.o.Summary != nil {
