@@ -75,35 +75,54 @@ func firstByte(ctx context.Context, line []string) (float64, error) {
 	return float64(took.Nanoseconds()) / 1e6, nil
 }
 
+// The names of the rows of starts.
+const (
+	startRow = "(f) drop-in, tapped: start until the first byte of --help"
+	firstRow = "(f) run / llama-completion, start until the first token"
+)
+
 // startup prints what the drop-in adds to a program's start, and how soon run has its first token. Both sides of the latter warm up, and
 // neither fits parameters to the device's memory.
 func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error {
-	if t.Completion == "" {
+	if t.Completion == "" || !t.wants(startRow) && !t.wants(firstRow) {
 		return nil
 	}
 	self, err := llama.Self()
 	if err != nil {
 		return err
 	}
-	help := []string{"--help"}
-	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out", os.TempDir()} // --help computes nothing to record
 	pairs := t.Limits.MinPairs
 	if pairs >= fewestPairs {
 		pairs = max(3*pairs, 20) // they are short, and scatter
 	}
-	more, _, err := Startup{append([]string{t.Completion}, help...), append(tapped, help...)}.Run(ctx, pairs, random)
-	if err != nil {
-		return err
+	if t.wants(startRow) {
+		if err := t.firstHelp(ctx, self, pairs, random, row); err != nil {
+			return err
+		}
 	}
-	row("(f) drop-in, tapped: start until the first byte of --help", fmt.Sprintf("%+.1f ms [%+.1f, %+.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
-		"≤ 30 ms", more.atMost(30))
+	if !t.wants(firstRow) {
+		return nil
+	}
 	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "32", "--temp", "0", "-c", "512", "-t", strconv.Itoa(t.Model.Threads)}
 	completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off"}, common...)
 	_, ratio, err := Startup{completion, append([]string{self, "run", "--ignore-eos"}, common...)}.Run(ctx, pairs, random)
 	if err != nil {
 		return err
 	}
-	row("(f) run / llama-completion, start until the first token", ratio.String(), "≤ 1.00", ratio.atMost(1))
+	row(firstRow, ratio.String(), "≤ 1.00", ratio.atMost(1))
+	return nil
+}
+
+// firstHelp prints what the drop-in adds to a program's start.
+func (t Tap) firstHelp(ctx context.Context, self string, pairs int, random *rand.Rand, row rowFunc) error {
+	help := []string{"--help"}
+	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out", os.TempDir()} // --help computes nothing to record
+	more, _, err := Startup{append([]string{t.Completion}, help...), append(tapped, help...)}.Run(ctx, pairs, random)
+	if err != nil {
+		return err
+	}
+	row(startRow, fmt.Sprintf("%+.1f ms [%+.1f, %+.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
+		"≤ 30 ms", more.atMost(30))
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/store/rundir"
@@ -18,8 +20,10 @@ type Tap struct {
 	OffCost     func(rounds int) (through, direct float64)
 	Limits      Limits
 	MemoryBound int64 // --tap-memory's default
-	Table       *Table
-	Progress    func(string)
+	// Only are parts of rows' names, in any case: other comparisons are left out. Empty: none is.
+	Only     []string
+	Table    *Table
+	Progress func(string)
 }
 
 // Run measures and fills the table.
@@ -28,12 +32,16 @@ func (t Tap) Run(ctx context.Context) error {
 	row := func(name, figure, gate string, verdict Verdict) {
 		t.Table.Add(Line{Section: "tap", Name: name, Figure: figure, Gate: gate, Verdict: verdict})
 	}
-	t.off(row)
+	pairs := t.wanted(t.pairs(t.Model.Run("run")))
+	if len(pairs) == 0 && !t.wants(offRow) && !t.wants(startRow) && !t.wants(firstRow) {
+		return fmt.Errorf("no row is named %s: give a part of a name that the table shows, such as DETAILED or drop", strings.Join(t.Only, " or "))
+	}
+	if t.wants(offRow) {
+		t.off(row)
+	}
 	if err := t.startup(ctx, random, row); err != nil {
 		return err
 	}
-	plain := t.Model.Run("run")
-	pairs := t.pairs(plain)
 	for _, p := range pairs {
 		outcome, err := p.Run(ctx, t.Limits, random, t.Progress)
 		if err != nil {
@@ -45,6 +53,19 @@ func (t Tap) Run(ctx context.Context) error {
 		t.details(row, p.Test.Name, outcome)
 	}
 	return nil
+}
+
+// wants tells whether a row is measured.
+func (t Tap) wants(name string) bool {
+	part := func(only string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(only)) }
+	return len(t.Only) == 0 || slices.ContainsFunc(t.Only, part)
+}
+
+// wanted leaves out the comparisons that are not measured.
+func (t Tap) wanted(all []Pair) []Pair {
+	return slices.DeleteFunc(all, func(p Pair) bool {
+		return !slices.ContainsFunc(p.Gates, func(g Gate) bool { return t.wants(g.Name) })
+	})
 }
 
 // pairs lists the comparisons: each Test side against plain, or plain against other people's programs.
@@ -83,11 +104,14 @@ func under(value, limit float64) Verdict {
 	return Failed
 }
 
+// offRow is the name of the row of a tap that records nothing.
+const offRow = "(a) tap off: own time per token, all calls of a token"
+
 // off measures the tap while nothing is recorded.
 func (t Tap) off(row rowFunc) {
 	through, direct := t.OffCost(2_000_000)
 	own := through - direct
-	row("(a) tap off: own time per token, all calls of a token", fmt.Sprintf("%.1f ns (%.1f with, %.1f without the tap)", own, through, direct), "≤ 1 µs", under(own, 1000))
+	row(offRow, fmt.Sprintf("%.1f ns (%.1f with, %.1f without the tap)", own, through, direct), "≤ 1 µs", under(own, 1000))
 }
 
 // details prints what the recordings of a pair tell about themselves, the median over the runs.

@@ -32,6 +32,7 @@ func runBenchTap(args []string) error {
 		tokens = flags.Int("n", 48, "tokens to generate per run")
 		prompt = flags.Int("prompt", 40, "repetitions of a line of ten tokens as prompt")
 		thread = flags.Int("t", 2, "threads of the model")
+		only   = flags.String("only", "", "measure only rows with one of these `parts` in their names, such as drop,DETAILED")
 		stock  = flags.Bool("stock", true, "compare with llama-bench and llama-completion")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -50,6 +51,9 @@ func runBenchTap(args []string) error {
 		Model:   bench.Model{Path: path, Threads: *thread, Prompt: strings.Repeat("\tif err != nil { return nil, err }\n", *prompt), Tokens: *tokens},
 		OffCost: tap.OffCost, Limits: bench.Limits{MinPairs: *pairs, Time: *limit}, MemoryBound: 256 << 20,
 		Table: bench.NewTable(os.Stdout), Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+	}
+	if *only != "" {
+		t.Only = strings.Split(*only, ",")
 	}
 	if *stock {
 		t.LlamaBench, t.Completion = stockProgram("llama-bench"), stockProgram("llama-completion")

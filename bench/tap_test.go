@@ -1,0 +1,44 @@
+package bench
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// TestTapOnly: of the table the rows that were asked for, by any part of a name, and nothing that is not there.
+func TestTapOnly(t *testing.T) {
+	all := Tap{Completion: "completion", LlamaBench: "bench", Table: NewTable(&strings.Builder{})}
+	for only, want := range map[string]string{
+		"":                "run MINIMAL DETAILED",
+		"detailed":        "DETAILED",
+		"VERBOSE,llama-b": "run VERBOSE",
+		"load of nothing": "",
+	} {
+		tap := all
+		if only != "" {
+			tap.Only = strings.Split(only, ",")
+		}
+		got := map[string]bool{}
+		for _, p := range tap.wanted(tap.pairs(Side{Name: "run"})) {
+			got[p.Test.Name] = true
+		}
+		for _, name := range strings.Fields(want) {
+			if !got[name] {
+				t.Errorf("%q: %s is not measured", only, name)
+			}
+		}
+		if only == "detailed" && len(got) != 1 || want == "" && len(got) != 0 {
+			t.Errorf("%q: measures %v", only, got)
+		}
+	}
+	all.Only = []string{"nothing"}
+	if err := all.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "no row is named nothing") {
+		t.Error(err)
+	}
+	all.Only = []string{"DETAILED"}
+	if err := all.startup(context.Background(), rand.New(rand.NewPCG(1, 2)), nil); err != nil {
+		t.Errorf("starts were measured: %v", err)
+	}
+}
