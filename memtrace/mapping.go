@@ -1,0 +1,120 @@
+package memtrace
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mapping is addresses of a process that the kernel knows as one, as a line of /proc/PID/maps tells.
+type Mapping struct {
+	Start, End uint64
+	Perms      string // such as r-xp
+	Offset     uint64 // in the file
+	Inode      uint64 // of the file, 0 = none
+	Path       string // of the file, or [heap], [stack] …; "" where there is none
+}
+
+// ErrMaps occurs when a text is none of /proc/PID/maps.
+var ErrMaps = errors.New("no line of /proc/PID/maps")
+
+// ParseMaps reads the text of /proc/PID/maps, whose lines are in the order of addresses.
+func ParseMaps(r io.Reader) ([]Mapping, error) {
+	var all []Mapping
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		m, ok := parseMapping(lines.Text())
+		if !ok || len(all) > 0 && m.Start < all[len(all)-1].End {
+			return nil, fmt.Errorf("%w: line %d: %q", ErrMaps, n, lines.Text())
+		}
+		all = append(all, m)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read /proc/PID/maps: %w", err)
+	}
+	return all, nil
+}
+
+func parseMapping(line string) (m Mapping, ok bool) {
+	fields := strings.SplitN(line, " ", 6)
+	if len(fields) < 5 {
+		return m, false
+	}
+	first, last, _ := strings.Cut(fields[0], "-")
+	var failed [4]error
+	m.Start, failed[0] = strconv.ParseUint(first, 16, 64)
+	m.End, failed[1] = strconv.ParseUint(last, 16, 64)
+	m.Offset, failed[2] = strconv.ParseUint(fields[2], 16, 64)
+	m.Inode, failed[3] = strconv.ParseUint(fields[4], 10, 64)
+	m.Perms = fields[1]
+	if len(fields) == 6 {
+		m.Path = strings.TrimLeft(fields[5], " ")
+	}
+	return m, errors.Join(failed[:]...) == nil && m.Start < m.End && len(m.Perms) == 4
+}
+
+// region is what a mapping is for, where no buffer lies in it.
+func (p *Mapping) region(ns int64) Region {
+	r := Region{Name: cmp.Or(p.Path, "[anonymous]"), Layer: NoLayer, Offset: p.Start, Bytes: p.End - p.Start, From: ns, To: Forever, Ctx: -1}
+	switch {
+	case strings.Contains(p.Perms, "x"):
+		r.Type = Code
+	case strings.HasPrefix(p.Path, "[stack"):
+		r.Type = Stack
+	case p.Path == "" || strings.HasPrefix(p.Path, "[heap") || strings.HasPrefix(p.Path, "[anon"):
+		r.Type = Runtime
+	}
+	return r
+}
+
+// mapped is a live mapping with its region.
+type mapped struct {
+	Mapping
+	id int
+}
+
+// SetMappings says what the process had mapped at a time, by address. What was mapped before and is not there any more has ended; what is
+// new begins. A mapping that has grown or shrunk is a new one.
+func (m *RegionMap) SetMappings(ns int64, now []Mapping) {
+	known := make(map[Mapping]int, len(m.mapped))
+	for _, old := range m.mapped {
+		known[old.Mapping] = old.id
+	}
+	live := make([]mapped, 0, len(now))
+	for _, p := range now {
+		id, ok := known[p]
+		if !ok {
+			id = m.fresh(p.region(ns)).ID
+			m.maps.add(p.Start, p.End, id, ns)
+		}
+		delete(known, p)
+		live = append(live, mapped{p, id})
+	}
+	for p, id := range known {
+		m.maps.end(p.Start, p.End, id, ns)
+		m.regions[id].To = ns
+	}
+	slices.SortFunc(live, func(a, b mapped) int { return cmp.Compare(a.Start, b.Start) })
+	m.mapped = live
+	for _, b := range m.order {
+		m.findFile(b)
+	}
+}
+
+// findFile finds the file that a mapped buffer's memory is of.
+func (m *RegionMap) findFile(b *Buffer) {
+	if !b.Mapped || !b.Host || b.File != "" || b.To != Forever {
+		return
+	}
+	for _, p := range m.mapped {
+		if p.Start <= b.Base && b.Base < p.End && path.IsAbs(p.Path) && p.Inode != 0 {
+			b.File, b.FileOffset = p.Path, p.Offset+(b.Base-p.Start)
+		}
+	}
+}
