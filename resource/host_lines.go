@@ -60,11 +60,23 @@ type DeviceInflight struct {
 }
 
 // SystemLine is one snapshot of processes and pressure: a line of system_metrics.jsonl (A-72).
+//
+// Off-CPU time is time that a thread could not compute though it had work: waiting for a processor, for a disk, for a lock, or blocked for
+// another reason. Sleep that waits for work from outside (see ThreadLine.IdleNS) is not in it, and no thread has more of it than the
+// interval is long. Threads and processes without any stand in no map.
 type SystemLine struct {
 	HostHeader
 	OffCPU   map[string]int64     `json:"off_cpu_ns"`  // by thread id
-	Faults   map[string]uint64    `json:"page_faults"` // by process id
+	Faults   map[string]uint64    `json:"page_faults"` // by process id, from user mode; threads that ended included
 	Pressure map[string]HostStall `json:"pressure"`    // cpu, io, memory; empty where the kernel has no PSI
+	// CgroupPressure is the same of the target's control group of version 2; absent where it has none.
+	CgroupPressure map[string]HostStall `json:"cgroup_pressure,omitempty"`
+
+	Processes []ProcessLine `json:"processes"` // by id: those that ran, waited or faulted, and all that are there of a target of processes
+	Threads   []ThreadLine  `json:"threads"`   // by process and thread id: those that did anything but idle
+	Lost      SystemLosses  `json:"lost"`
+	// Missing says what could not be had and why, one sentence each.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // HostStall is what /proc/pressure says of one resource: A's figures for "some" and "full".
