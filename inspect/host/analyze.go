@@ -1,0 +1,341 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+)
+
+// Options is what to analyse, and how.
+type Options struct {
+	// Block and System are files of block I/O and system metrics; "" for none.
+	Block, System string
+	// Run is the run directory that they belong to; "" for none.
+	Run string
+	// Percentiles are those of the latency to tell, in percent, above 0 and at most 100; nil for 50, 95 and 99. Latencies at the highest
+	// are compared with metrics.
+	Percentiles []float64
+	// Window in seconds puts snapshots together to windows of that length, before percentiles over time and correlations; 0: none.
+	Window float64
+	// Lag is how many intervals metrics are moved to either side.
+	Lag int
+	// Top bounds the devices that are told of; 0: all.
+	Top int
+	// Strap takes bounds of buckets without a slot as STRAP-LLM's, twice as high as they should be.
+	Strap bool
+}
+
+// topIDs is how many ids are told of.
+const topIDs = 10
+
+// state is an analysis that goes on.
+type state struct {
+	Options
+	report  *Report
+	bounds  bounds
+	devices *devices
+	metrics []metricSample
+	left    int64 // snapshots of metrics that are not compared
+	offCPU  ids
+	faults  ids
+	entries struct {
+		n, beyond int64
+		longest   float64
+	}
+	names map[string]threadLine
+}
+
+// Analyze reads the files and tells what is in them. A file that is not there is an error that wraps fs.ErrNotExist.
+func Analyze(o Options) (*Report, error) {
+	if len(o.Percentiles) == 0 {
+		o.Percentiles = []float64{50, 95, 99}
+	}
+	o.Percentiles = slices.Compact(slices.Sorted(slices.Values(o.Percentiles)))
+	a := &state{Options: o, report: &Report{Run: o.Run, WindowS: o.Window}, names: map[string]threadLine{}}
+	a.devices = newDevices(o.Percentiles[len(o.Percentiles)-1])
+	if err := a.readBlock(); err != nil {
+		return nil, err
+	}
+	if err := a.readSystem(); err != nil {
+		return nil, err
+	}
+	a.finish()
+	return a.report, a.join()
+}
+
+// open opens a file of snapshots and hands its lines on.
+func open(path, remedy string, l *Lines, each func([]byte) error) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w: %s", path, fs.ErrNotExist, remedy)
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	l.Path = path
+	return readLines(io.Reader(file), l, each)
+}
+
+// The remedies for files that are not there.
+const (
+	blockRemedy  = "record one with 'llamatap host block', or give one with --input, or a run directory"
+	systemRemedy = "record one with 'llamatap host system', or leave --system-metrics out"
+)
+
+// readBlock reads the file of block I/O.
+func (a *state) readBlock() error {
+	if a.Block == "" {
+		return nil
+	}
+	source := &Source{}
+	err := a.eachBlock(&source.Lines, func(s *blockSnapshot) {
+		source.see(s.time, s.seconds)
+		a.devices.add(s)
+	}, a.devices.place)
+	if err != nil {
+		return err
+	}
+	if source.Snapshots == 0 {
+		return noSnapshots(&source.Lines, errSystemLine, "block I/O", "--system-metrics")
+	}
+	a.report.Block = source
+	return nil
+}
+
+// noSnapshots says what is wrong with a file in which there is nothing.
+func noSnapshots(l *Lines, other error, what, flag string) error {
+	switch {
+	case l.BadWhy == other.Error():
+		return fmt.Errorf("%s: %w: give it with %s", l.Path, other, flag)
+	case l.Total == 0:
+		return fmt.Errorf("%s: no snapshots of %s in it yet: let the recorder run for an interval or more", l.Path, what)
+	}
+	return fmt.Errorf("%s: no snapshots of %s in %d lines, the first is bad: %s; give a file that 'llamatap host' or STRAP-LLM wrote", l.Path, what, l.Total, cmp.Or(l.BadWhy, "unknown"))
+}
+
+// eachBlock hands on every snapshot of block I/O as it was read, and those that windows are made of.
+func (a *state) eachBlock(l *Lines, read, window func(*blockSnapshot)) error {
+	a.bounds = bounds{}
+	w := windows[blockSnapshot]{width: a.Window, out: window}
+	err := open(a.Block, blockRemedy, l, func(text []byte) error {
+		s, err := parseBlock(text, a.Strap, &a.bounds)
+		if err != nil {
+			return err
+		}
+		read(s)
+		w.take(s, s.time, s.merge)
+		return nil
+	})
+	w.flush()
+	return err
+}
+
+// readSystem reads the file of system metrics.
+func (a *state) readSystem() error {
+	if a.System == "" {
+		return nil
+	}
+	source := &Source{}
+	err := a.eachSystem(&source.Lines, func(s *systemSnapshot) {
+		source.see(s.time, s.seconds)
+		a.countIDs(s)
+	}, func(s *systemSnapshot) {
+		if len(a.metrics) < maxSamples {
+			a.metrics = append(a.metrics, metricSample{s.time, s.seconds, s.metric})
+		} else {
+			a.left++
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if source.Snapshots == 0 {
+		return noSnapshots(&source.Lines, errBlockLine, "system metrics", "--input")
+	}
+	a.report.System = source
+	return nil
+}
+
+// eachSystem hands on every snapshot of system metrics, as eachBlock does.
+func (a *state) eachSystem(l *Lines, read, window func(*systemSnapshot)) error {
+	w := windows[systemSnapshot]{width: a.Window, out: window}
+	err := open(a.System, systemRemedy, l, func(text []byte) error {
+		s, err := parseSystem(text)
+		if err != nil {
+			return err
+		}
+		read(s)
+		w.take(s, s.time, s.merge)
+		return nil
+	})
+	w.flush()
+	return err
+}
+
+// countIDs adds what a snapshot says of processes and threads.
+func (a *state) countIDs(s *systemSnapshot) {
+	for id, n := range s.offCPU {
+		a.offCPU.add(id, n.v/1e6)
+		if n.v > 0 {
+			a.entries.n++
+			a.entries.longest = max(a.entries.longest, n.v/1e6)
+			if s.seconds > 0 && n.v/1e9 > s.seconds {
+				a.entries.beyond++
+			}
+		}
+	}
+	for id, n := range s.faults {
+		a.faults.add(id, n.v)
+	}
+	for _, t := range s.threads {
+		id := fmt.Sprint(int64(t.TID.v))
+		if _, there := a.names[id]; t.TID.known && (there || len(a.names) < maxIDs) {
+			a.names[id] = t
+		}
+	}
+}
+
+// windows puts snapshots that follow each other together. Its snapshots are of one kind.
+type windows[S any] struct {
+	width float64
+	out   func(*S)
+	open  *S
+	at    float64
+	merge func(*S)
+}
+
+// take takes a snapshot; merge is its own way to take another one in.
+func (w *windows[S]) take(s *S, time float64, merge func(*S)) {
+	at := math.Floor(time / w.width)
+	if w.open != nil && at == w.at {
+		w.merge(s)
+		return
+	}
+	w.flush()
+	if w.width <= 0 {
+		w.out(s)
+		return
+	}
+	w.open, w.at, w.merge = s, at, merge
+}
+
+// flush hands on the window that is open.
+func (w *windows[S]) flush() {
+	if w.open != nil {
+		w.out(w.open)
+	}
+	w.open = nil
+}
+
+// finish fills in the report.
+func (a *state) finish() {
+	r, d := a.report, a.devices
+	r.DeviceCount = len(d.byID) + len(d.beyond)
+	r.Devices = d.sorted()
+	for _, device := range append(slices.Clone(r.Devices), &d.all) {
+		device.finish(a.Percentiles, d.seconds)
+	}
+	if a.Top > 0 && len(r.Devices) > a.Top {
+		r.Devices = r.Devices[:a.Top]
+	}
+	if r.Block != nil {
+		r.All = &d.all
+		r.Block.SpacingS = r.Block.spacing()
+		b := a.bounds
+		r.Bounds = &Bounds{b.right, b.strap, b.odd, b.slotless, b.slotless > 0 && a.Strap, b.unusable, b.totals}
+	}
+	if r.System != nil {
+		sortMetrics(a.metrics)
+		r.System.SpacingS = r.System.spacing()
+		r.OffCPU, r.Faults = a.top(&a.offCPU), a.top(&a.faults)
+		r.OffCPU.Entries, r.OffCPU.Beyond, r.OffCPU.Longest = a.entries.n, a.entries.beyond, a.entries.longest
+	}
+	if r.Block != nil && r.System != nil {
+		r.Importance = a.importance()
+	}
+	a.note()
+}
+
+// top lists the ids of which most was counted.
+func (a *state) top(t *ids) *TopIDs {
+	top := &TopIDs{IDs: len(t.sums), Top: []IDRow{}, Forgotten: t.forgotten, MostForgotten: t.most}
+	order := t.order()
+	for _, id := range order {
+		top.Total += t.sums[id]
+	}
+	for _, id := range order[:min(len(order), topIDs)] {
+		thread := a.names[id]
+		top.Top = append(top.Top, IDRow{id, string(thread.Comm), int64(thread.TGID.v), t.sums[id], t.sums[id] / top.Total})
+	}
+	return top
+}
+
+// importance holds the latency against the metrics.
+func (a *state) importance() *Importance {
+	all := &a.devices.all
+	step := max(a.report.Block.SpacingS, a.report.System.SpacingS, a.Window)
+	im := &Importance{Percent: a.devices.percent, StepS: step, Lags: a.Lag, Rows: []ImportanceRow{}, LeftOut: a.devices.left + a.left}
+	targets := append([]*Device{all}, a.report.Devices...)
+	if len(a.devices.byID) == 1 { // then it is all there is
+		targets = targets[1:]
+	}
+	for _, d := range targets {
+		rows := importance(d.samples, a.metrics, a.Lag, step)
+		slices.SortStableFunc(rows, func(x, y Correlation) int { return cmp.Compare(strength(&y), strength(&x)) })
+		for _, c := range rows {
+			im.Rows = append(im.Rows, ImportanceRow{d.ID, d.Name, c})
+		}
+	}
+	var p []float64
+	for i := range im.Rows {
+		if im.Rows[i].P != nil {
+			p = append(p, *im.Rows[i].P)
+		}
+	}
+	q := adjust(p)
+	for i := range im.Rows {
+		if im.Rows[i].P != nil {
+			im.Rows[i].Q, q = &q[0], q[1:]
+		}
+	}
+	im.Trend = trend(align(all.samples, a.metrics, 0))
+	return im
+}
+
+// strength orders correlations: those that there are by |r|, the others behind them.
+func strength(c *Correlation) float64 {
+	if c.R == nil {
+		return -1
+	}
+	return math.Abs(*c.R)
+}
+
+// trend makes at most maxPoints moments of pairs, each the mean of its own.
+func trend(pairs []pair) []Trend {
+	n := min(len(pairs), maxPoints)
+	moments := make([]Trend, n)
+	for i := range moments {
+		some := pairs[i*len(pairs)/n : (i+1)*len(pairs)/n]
+		var known [metrics]float64
+		for _, p := range some {
+			moments[i].Time += p.latency.time / float64(len(some))
+			moments[i].LatencyUS += float64(SlotHigh(int(p.latency.slot))) / float64(len(some))
+			for m, v := range p.metric.metric {
+				if !math.IsNaN(v) {
+					known[m]++
+					moments[i].Metric[m] += v
+				}
+			}
+		}
+		for m := range known {
+			moments[i].Metric[m] /= known[m] // 0/0 is NaN: not known
+		}
+	}
+	return moments
+}

@@ -1,0 +1,192 @@
+package host
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// blockLine is a line of block I/O as A-62 has it, with the keys that llamatap adds and that are analysed.
+type blockLine struct {
+	stamp
+	Devices  []deviceLine `json:"latency_histogram"`
+	InFlight []deviceLine `json:"inflight"`
+	// What a line of system metrics has instead, so that a file given in the wrong place is recognised.
+	OffCPU   any `json:"off_cpu_ns"`
+	Pressure any `json:"pressure"`
+}
+
+// deviceLine is a device in either list.
+type deviceLine struct {
+	ID      number       `json:"device_id"`
+	Name    word         `json:"device_name"`
+	Buckets []bucketLine `json:"buckets"`
+	Total   number       `json:"total"`
+	Count   number       `json:"count"`
+}
+
+type bucketLine struct {
+	Slot  number `json:"slot"`
+	Count number `json:"count"`
+	Low   number `json:"bucket_low"`
+	High  number `json:"bucket_high"`
+}
+
+// stamp is when a snapshot was taken, and how long the interval was that it ended.
+type stamp struct {
+	Timestamp number `json:"timestamp"`
+	ISO       word   `json:"iso_timestamp"`
+	Nominal   number `json:"interval_s"`
+	Actual    number `json:"interval_actual_s"`
+}
+
+// when is the time in seconds since 1970; NaN where it is not known.
+func (s *stamp) when() float64 {
+	if s.Timestamp.known {
+		return s.Timestamp.v
+	}
+	if t, err := time.Parse(time.RFC3339Nano, string(s.ISO)); err == nil {
+		return float64(t.UnixNano()) / 1e9
+	}
+	return math.NaN()
+}
+
+// interval is its length in seconds, as it was measured where that is known; NaN where nothing is.
+func (s *stamp) interval() float64 {
+	if n := first(s.Actual, s.Nominal); n.known && n.v > 0 {
+		return n.v
+	}
+	return math.NaN()
+}
+
+// blockSnapshot is what happened on all devices in an interval.
+type blockSnapshot struct {
+	time, seconds float64
+	devices       []blockDevice
+}
+
+// blockDevice is what happened on one of them.
+type blockDevice struct {
+	id       int64
+	name     string
+	listed   bool // in the histogram list
+	latency  Latency
+	requests uint64
+	depth    uint64 // in flight at the end of the interval
+}
+
+// bounds tells what the bounds of buckets in a file were.
+type bounds struct {
+	right, strap, odd int64 // buckets whose bounds are right, STRAP-LLM's, neither
+	slotless          int64 // buckets without a slot, of which only the bounds are known
+	unusable          int64 // buckets without slot and usable bounds, or beyond all slots; their requests are not counted
+	totals            int64 // devices of a snapshot whose total is not the sum of its buckets
+}
+
+// errNoBlock is what is wrong with an object that is no snapshot of block I/O.
+var errNoBlock = errors.New("neither latency_histogram nor inflight in it")
+
+// errSystemLine is what is wrong with a line of system metrics among those of block I/O.
+var errSystemLine = errors.New("a line of system metrics, not of block I/O")
+
+// parseBlock reads a line. strap says that bounds without a slot are STRAP-LLM's.
+func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
+	var line blockLine
+	if err := decode(text, &line); err != nil {
+		return nil, err
+	}
+	if line.Devices == nil && line.InFlight == nil {
+		if line.OffCPU != nil || line.Pressure != nil {
+			return nil, errSystemLine
+		}
+		return nil, errNoBlock
+	}
+	s := &blockSnapshot{time: line.when(), seconds: line.interval()}
+	for i := range line.Devices {
+		if d := s.device(&line.Devices[i]); d != nil {
+			d.listed = true
+			d.count(&line.Devices[i], strap, b)
+		}
+	}
+	for i := range line.InFlight {
+		if d := s.device(&line.InFlight[i]); d != nil {
+			d.depth += line.InFlight[i].Count.count()
+		}
+	}
+	return s, nil
+}
+
+// device finds the device that an entry is of, or makes it; nil where the entry has no number of one.
+func (s *blockSnapshot) device(entry *deviceLine) *blockDevice {
+	if !entry.ID.known || math.Abs(entry.ID.v) > 1<<53 {
+		return nil
+	}
+	id := int64(entry.ID.v)
+	for i := range s.devices {
+		if s.devices[i].id == id {
+			return &s.devices[i]
+		}
+	}
+	s.devices = append(s.devices, blockDevice{id: id, name: string(entry.Name)})
+	return &s.devices[len(s.devices)-1]
+}
+
+// count adds the buckets of an entry.
+func (d *blockDevice) count(entry *deviceLine, strap bool, b *bounds) {
+	var sum uint64
+	for i := range entry.Buckets {
+		n := entry.Buckets[i].Count.count()
+		if n == 0 {
+			continue
+		}
+		sum += n
+		if slot, ok := entry.Buckets[i].slot(strap, b); ok {
+			d.latency.add(slot, n)
+			d.requests += n
+		} else {
+			b.unusable++
+		}
+	}
+	if entry.Total.known && entry.Total.count() != sum {
+		b.totals++
+	}
+}
+
+// slot is the slot of a bucket: the one that it names, or else the one that its bounds are of.
+func (u *bucketLine) slot(strap bool, b *bounds) (int, bool) {
+	bounded := u.Low.known && u.High.known
+	if !u.Slot.known {
+		b.slotless++
+		slot, ok := slotFrom(u.Low.v, u.High.v, strap)
+		return slot, bounded && ok
+	}
+	slot := int(u.Slot.v)
+	if u.Slot.v < 0 || u.Slot.v >= slots || float64(slot) != u.Slot.v {
+		return 0, false
+	}
+	right, isRight := slotFrom(u.Low.v, u.High.v, false)
+	inflated, isStrap := slotFrom(u.Low.v, u.High.v, true)
+	switch {
+	case !bounded:
+	case isRight && right == slot:
+		b.right++
+	case isStrap && inflated == slot:
+		b.strap++
+	default:
+		b.odd++
+	}
+	return slot, true
+}
+
+// merge puts a later snapshot together with this one. Depths are the larger ones.
+func (s *blockSnapshot) merge(next *blockSnapshot) {
+	s.time, s.seconds = next.time, s.seconds+next.seconds
+	for i := range next.devices {
+		from := &next.devices[i]
+		d := s.device(&deviceLine{ID: number{float64(from.id), true}, Name: word(from.name)})
+		d.latency.merge(from.latency)
+		d.requests += from.requests
+		d.depth = max(d.depth, from.depth)
+		d.listed = d.listed || from.listed
+	}
+}

@@ -1,0 +1,205 @@
+package host
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// maxDevices bounds the devices that are told apart. What happens on further ones is counted in All alone.
+const maxDevices = 256
+
+// Device is what a block device did, or all of them together.
+type Device struct {
+	ID       int64  `json:"device_id"` // major<<20 | minor; -1 for all together
+	Name     string `json:"device_name"`
+	Requests uint64 `json:"requests"`
+	// PerSecond is over all of the recorded time, PeakPerSecond that of the busiest snapshot.
+	PerSecond     *float64     `json:"requests_per_s,omitempty"`
+	PeakPerSecond *float64     `json:"peak_requests_per_s,omitempty"`
+	MeanUS        *float64     `json:"latency_mean_us,omitempty"` // each request at the middle of its bucket
+	Percentiles   []Percentile `json:"latency_percentiles,omitempty"`
+	Queue         *Queue       `json:"queue,omitempty"`
+	Buckets       []Bucket     `json:"buckets,omitempty"`
+
+	// Series is the device over time, in at most maxPoints points.
+	Series []Point `json:"-"`
+
+	latency Latency
+	series  series
+	peak    float64
+	queue   Queue
+	samples []sample
+}
+
+// Percentile is a bound that so many percent of the requests did not pass.
+type Percentile struct {
+	Percent  float64 `json:"percent"`
+	AtMostUS uint64  `json:"at_most_us"`
+}
+
+// Queue is how many requests were in flight at the ends of intervals.
+type Queue struct {
+	Snapshots int64   `json:"snapshots"` // in which the device appears
+	Mean      float64 `json:"mean"`
+	Max       uint64  `json:"max"`
+}
+
+// Bucket counts requests whose latency was from Low to High whole µs.
+type Bucket struct {
+	Slot  int    `json:"slot"`
+	Low   uint64 `json:"low_us"`
+	High  uint64 `json:"high_us"`
+	Count uint64 `json:"count"`
+}
+
+// devices adds up snapshots of block I/O.
+type devices struct {
+	percent float64 // the percentile that is compared with metrics
+	byID    map[int64]*Device
+	all     Device
+	beyond  map[int64]struct{} // devices that are not told apart, as far as they are counted
+	seconds float64            // that were recorded
+	samples int                // of all devices
+	left    int64              // snapshots that are not compared: there are too many
+}
+
+func newDevices(percent float64) *devices {
+	return &devices{percent: percent, byID: map[int64]*Device{}, beyond: map[int64]struct{}{}, all: Device{ID: -1, Name: "all devices"}}
+}
+
+// of finds a device, or makes it; nil where there are too many.
+func (d *devices) of(from *blockDevice) *Device {
+	to := d.byID[from.id]
+	if to == nil {
+		if len(d.byID) >= maxDevices {
+			if len(d.beyond) < maxIDs {
+				d.beyond[from.id] = struct{}{}
+			}
+			return nil
+		}
+		to = &Device{ID: from.id}
+		d.byID[from.id] = to
+	}
+	if to.Name == "" || to.Name == "?" {
+		to.Name = from.name
+	}
+	return to
+}
+
+// add counts a snapshot.
+func (d *devices) add(s *blockSnapshot) {
+	if s.seconds > 0 {
+		d.seconds += s.seconds
+	}
+	whole := s.whole()
+	for i := range s.devices {
+		if to := d.of(&s.devices[i]); to != nil {
+			to.count(s, &s.devices[i])
+		}
+	}
+	d.all.count(s, &whole)
+}
+
+// place puts what was counted into its place in time: a snapshot, or a window.
+func (d *devices) place(s *blockSnapshot) {
+	whole := s.whole()
+	for i := range s.devices {
+		from := &s.devices[i]
+		to := d.of(from)
+		if to == nil {
+			continue
+		}
+		to.place(s, from)
+		if sample, ok := d.sample(s, from.latency); ok {
+			if d.samples++; d.samples <= maxDeviceSamples {
+				to.samples = append(to.samples, sample)
+			}
+		}
+	}
+	d.all.place(s, &whole)
+	if sample, ok := d.sample(s, whole.latency); ok {
+		if len(d.all.samples) < maxSamples {
+			d.all.samples = append(d.all.samples, sample)
+		} else {
+			d.left++
+		}
+	}
+}
+
+// whole is all devices of a snapshot together.
+func (s *blockSnapshot) whole() (whole blockDevice) {
+	for i := range s.devices {
+		whole.latency.merge(s.devices[i].latency)
+		whole.requests += s.devices[i].requests
+		whole.depth += s.devices[i].depth
+	}
+	return whole
+}
+
+// sample is what is compared with metrics; there is none without requests or time.
+func (d *devices) sample(s *blockSnapshot, l Latency) (sample, bool) {
+	slot, ok := l.Percentile(d.percent)
+	return sample{s.time, s.seconds, uint8(slot)}, ok && !math.IsNaN(s.time)
+}
+
+// count adds a snapshot of the device.
+func (d *Device) count(s *blockSnapshot, from *blockDevice) {
+	d.latency.merge(from.latency)
+	d.Requests += from.requests
+	d.queue.Snapshots++
+	d.queue.Mean += float64(from.depth) // a sum, until it is told
+	d.queue.Max = max(d.queue.Max, from.depth)
+	if s.seconds > 0 {
+		d.peak = max(d.peak, float64(from.requests)/s.seconds)
+	}
+}
+
+// place adds a point to the series of the device.
+func (d *Device) place(s *blockSnapshot, from *blockDevice) {
+	p := Point{Time: s.time, From: s.time, Snapshots: 1, Requests: from.requests, Latency: from.latency, Depth: float64(from.depth), DepthMost: from.depth}
+	if s.seconds > 0 {
+		p.Seconds, p.From = s.seconds, s.time-s.seconds
+	}
+	d.series.add(&p)
+}
+
+// finish fills in what is told.
+func (d *Device) finish(percentiles []float64, seconds float64) {
+	if seconds > 0 {
+		rate := float64(d.Requests) / seconds
+		d.PerSecond, d.PeakPerSecond = &rate, &d.peak
+	}
+	if mean, ok := d.latency.Mean(); ok {
+		d.MeanUS = &mean
+	}
+	for _, p := range percentiles {
+		if slot, ok := d.latency.Percentile(p); ok {
+			d.Percentiles = append(d.Percentiles, Percentile{p, SlotHigh(slot)})
+		}
+	}
+	if d.queue.Snapshots > 0 {
+		d.queue.Mean /= float64(d.queue.Snapshots)
+		d.Queue = &d.queue
+	}
+	for slot, n := range d.latency {
+		if n > 0 {
+			d.Buckets = append(d.Buckets, Bucket{slot, SlotLow(slot), SlotHigh(slot), n})
+		}
+	}
+	d.Series = d.series.sorted()
+	d.series = series{}
+	sortSamples(d.samples)
+}
+
+// sorted lists the devices, the busiest first.
+func (d *devices) sorted() []*Device {
+	all := make([]*Device, 0, len(d.byID))
+	for _, device := range d.byID {
+		all = append(all, device)
+	}
+	slices.SortFunc(all, func(a, b *Device) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}

@@ -1,0 +1,66 @@
+package host
+
+import "fmt"
+
+// note says in words what a reader of the figures has to know, and collects the warnings of files.
+func (a *state) note() {
+	r := a.report
+	r.Notes = []string{}
+	say := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	for _, source := range []*Source{r.Block, r.System} {
+		if source == nil {
+			continue
+		}
+		if w := source.Warning(); w != "" {
+			r.Warnings = append(r.Warnings, w)
+		}
+		if source.Untimed > 0 {
+			say("%d snapshots of %s have no time: they are in the sums, and not in what happened over time", source.Untimed, source.Path)
+		}
+	}
+	if b := r.Bounds; b != nil {
+		b.say(say)
+	}
+	if n := len(a.devices.beyond); n > 0 {
+		say("%d further devices are counted in 'all devices' alone; %d are told apart", n, maxDevices)
+	}
+	if im := r.Importance; im != nil && im.LeftOut > 0 {
+		say("%d snapshots are not held against each other: the first %d are", im.LeftOut, maxSamples)
+	}
+	if t := r.OffCPU; t != nil && t.Beyond > 0 {
+		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, told when they ended, "+
+			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
+	}
+	for what, t := range map[string]*TopIDs{"off-CPU times": r.OffCPU, "page faults": r.Faults} {
+		if t != nil && t.Forgotten > 0 {
+			say("%s: more than %d ids; those with the least were dropped on the way, %d times, none above %s", what, maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
+		}
+	}
+	switch {
+	case r.Block == nil:
+		say("no block I/O was given: there are no latencies, and metrics cannot be held against them")
+	case r.System == nil:
+		say("no system metrics were given: latencies cannot be held against them; 'llamatap host system' records some")
+	}
+}
+
+// say tells how the bounds of buckets stood in the file.
+func (b *Bounds) say(say func(string, ...any)) {
+	if b.Corrected > 0 {
+		say("%d buckets have STRAP-LLM's bounds, twice as high as they are: corrected by their slot; figures are half of what its analyser says", b.Corrected)
+	}
+	if b.TakenAsStrap {
+		say("%d buckets have no slot: their bounds were taken as STRAP-LLM's, and halved, as --strap-buckets asks", b.WithoutSlot)
+	} else if b.WithoutSlot > 0 {
+		say("%d buckets have no slot: their bounds were taken as they stand; --strap-buckets takes them as STRAP-LLM's, twice as high", b.WithoutSlot)
+	}
+	if b.Odd > 0 {
+		say("%d buckets have bounds that are not those of their slot: the slot was believed", b.Odd)
+	}
+	if b.Unusable > 0 {
+		say("%d buckets have neither slot nor usable bounds: their requests are not counted", b.Unusable)
+	}
+	if b.TotalsDiffer > 0 {
+		say("%d times the total of a device is not the sum of its buckets: the buckets were counted", b.TotalsDiffer)
+	}
+}

@@ -1,0 +1,162 @@
+package host
+
+import "slices"
+
+// Report is what an analysis found. What is not known is absent.
+type Report struct {
+	Run      string   `json:"run,omitempty"` // the run directory
+	Model    string   `json:"model,omitempty"`
+	Block    *Source  `json:"block_io,omitempty"`
+	System   *Source  `json:"system_metrics,omitempty"`
+	WindowS  float64  `json:"window_s,omitempty"` // what snapshots were put together to
+	Bounds   *Bounds  `json:"bucket_bounds,omitempty"`
+	Notes    []string `json:"notes"`
+	Warnings []string `json:"warnings,omitempty"` // what was passed over in files
+
+	DeviceCount int       `json:"device_count"`
+	Devices     []*Device `json:"devices"`       // the busiest first, as many as were asked for
+	All         *Device   `json:"all,omitempty"` // all devices together
+	// Importance is latency against metrics; nil where only one of them was recorded.
+	Importance *Importance `json:"importance,omitempty"`
+	OffCPU     *TopIDs     `json:"off_cpu,omitempty"`
+	Faults     *TopIDs     `json:"page_faults,omitempty"`
+	// Phases are what happened in which phase of the run, where its times are known.
+	Phases []PhaseRow `json:"phases,omitempty"`
+}
+
+// Source is a file that was read.
+type Source struct {
+	Lines
+	Snapshots int64 `json:"snapshots"`
+	// Times in seconds since 1970; absent where no snapshot has one.
+	First *float64 `json:"first,omitempty"` // when the first interval began
+	Last  *float64 `json:"last,omitempty"`
+	// SecondsRecorded is the sum of the intervals, SpacingS the usual distance of snapshots.
+	SecondsRecorded float64 `json:"recorded_s"`
+	SpacingS        float64 `json:"spacing_s,omitempty"`
+	Untimed         int64   `json:"snapshots_without_time,omitempty"`
+
+	times []float64 // of the first maxSamples snapshots
+}
+
+// see notes a snapshot.
+func (s *Source) see(time, seconds float64) {
+	s.Snapshots++
+	if seconds > 0 {
+		s.SecondsRecorded += seconds
+	}
+	if time != time {
+		s.Untimed++
+		return
+	}
+	if len(s.times) < maxSamples {
+		s.times = append(s.times, time)
+	}
+	began := time - max(seconds, 0)
+	if seconds != seconds {
+		began = time
+	}
+	if s.First == nil || began < *s.First {
+		s.First = &began
+	}
+	if s.Last == nil || time > *s.Last {
+		s.Last = &time
+	}
+}
+
+// spacing is the usual distance in time of snapshots, the median; 0 where there are not two.
+func (s *Source) spacing() float64 {
+	if len(s.times) < 2 {
+		return 0
+	}
+	slices.Sort(s.times)
+	gaps := make([]float64, len(s.times)-1)
+	for i := range gaps {
+		gaps[i] = s.times[i+1] - s.times[i]
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// Bounds tells how the bounds of buckets stood in the file. Latencies are computed from slots, whose bounds are known.
+type Bounds struct {
+	Right        int64 `json:"right,omitempty"`          // buckets
+	Corrected    int64 `json:"corrected,omitempty"`      // buckets with STRAP-LLM's bounds, which are twice as high
+	Odd          int64 `json:"odd,omitempty"`            // buckets with bounds that are neither
+	WithoutSlot  int64 `json:"without_slot,omitempty"`   // of which the bounds were taken
+	TakenAsStrap bool  `json:"taken_as_strap,omitempty"` // and taken as STRAP-LLM's
+	Unusable     int64 `json:"unusable,omitempty"`       // whose requests are not counted
+	TotalsDiffer int64 `json:"totals_differ,omitempty"`  // devices in snapshots of which total is not the sum of the buckets
+}
+
+// Importance is how far metrics go with the latency.
+type Importance struct {
+	Percent float64         `json:"target_percentile"` // of the latency that is compared
+	StepS   float64         `json:"step_s"`            // of a lag
+	Lags    int             `json:"lags"`              // to either side
+	Rows    []ImportanceRow `json:"rows"`              // of all devices, then device by device; each by |r|
+	// LeftOut is how many snapshots were not compared, because there are more than are kept.
+	LeftOut int64 `json:"left_out,omitempty"`
+
+	// Trend is the latency of all devices and the metrics over time, for pictures.
+	Trend []Trend `json:"-"`
+}
+
+// ImportanceRow is a correlation of a device's latency.
+type ImportanceRow struct {
+	DeviceID int64  `json:"device_id"` // -1: all together
+	Device   string `json:"device_name"`
+	Correlation
+}
+
+// Trend is a moment: the latency, and the metrics that belong to it; NaN where one is not known.
+type Trend struct {
+	Time      float64
+	LatencyUS float64
+	Metric    [metrics]float64
+}
+
+// TopIDs are the ids that something was counted of most.
+type TopIDs struct {
+	Total float64 `json:"total"`
+	IDs   int     `json:"ids"`
+	Top   []IDRow `json:"top"`
+	// Forgotten is how often the sum of an id was dropped to bound memory, and MostForgotten the largest such sum.
+	Forgotten     int64   `json:"forgotten,omitempty"`
+	MostForgotten float64 `json:"most_forgotten,omitempty"`
+	// Entries are single figures, Beyond those that are longer than the interval they stand in, Longest the longest of all.
+	Entries int64   `json:"entries,omitempty"`
+	Beyond  int64   `json:"entries_longer_than_interval,omitempty"`
+	Longest float64 `json:"longest,omitempty"`
+}
+
+// IDRow is what was counted of an id.
+type IDRow struct {
+	ID    string  `json:"id"`
+	Name  string  `json:"comm,omitempty"`
+	TGID  int64   `json:"tgid,omitempty"`
+	Value float64 `json:"value"`
+	Share float64 `json:"share"`
+}
+
+// PhaseRow is what happened while a run was in a phase: in the intervals in which it computed graphs of that phase and no other, of
+// several ("mixed"), or none ("no graph").
+type PhaseRow struct {
+	Phase string `json:"phase"`
+	// Of block I/O:
+	BlockIntervals   int64        `json:"block_intervals"`
+	BlockSeconds     float64      `json:"block_s"`
+	BlockTokens      float64      `json:"block_tokens"` // that were computed in them; a token at an edge counts by its share
+	Requests         uint64       `json:"requests"`
+	RequestsPerToken *float64     `json:"requests_per_token,omitempty"`
+	MeanUS           *float64     `json:"latency_mean_us,omitempty"`
+	Percentiles      []Percentile `json:"latency_percentiles,omitempty"`
+	// Of system metrics:
+	SystemIntervals int64    `json:"system_intervals"`
+	SystemSeconds   float64  `json:"system_s"`
+	SystemTokens    float64  `json:"system_tokens"`
+	OffCPUMS        *float64 `json:"off_cpu_ms,omitempty"`
+	OffCPUPerToken  *float64 `json:"off_cpu_ms_per_token,omitempty"`
+	Faults          *float64 `json:"page_faults,omitempty"`
+	FaultsPerToken  *float64 `json:"page_faults_per_token,omitempty"`
+}

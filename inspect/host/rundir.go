@@ -1,0 +1,42 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The names that files of host collectors have in a run directory, those of STRAP-LLM behind them.
+var (
+	blockNames  = []string{"block_io.jsonl", "tracepoints.jsonl"}
+	systemNames = []string{"system_metrics.jsonl"}
+)
+
+// InRun takes the files that were not named from a run directory. It is an error where it holds none.
+func (o *Options) InRun(dir string) error {
+	o.Run = dir
+	if o.Block == "" {
+		o.Block = find(dir, blockNames)
+	}
+	if o.System == "" {
+		o.System = find(dir, systemNames)
+	}
+	if o.Block == "" && o.System == "" {
+		return fmt.Errorf("%s: neither %s nor %s in it: record a run with --tap-host block,system, or give files with --input and --system-metrics",
+			dir, blockNames[0], systemNames[0])
+	}
+	return nil
+}
+
+// find finds the first of some files in a run directory, or one that is still written; "" for none.
+func find(dir string, names []string) string {
+	for _, name := range names {
+		for _, form := range []string{"%s", ".%s.part"} {
+			path := filepath.Join(dir, fmt.Sprintf(form, name))
+			if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+				return path
+			}
+		}
+	}
+	return ""
+}

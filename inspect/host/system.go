@@ -1,0 +1,171 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+)
+
+// The metrics that are held against the latency, in A-83's order.
+const (
+	MetricOffCPU = iota // off_cpu_ms: sum over all ids
+	MetricFaults        // page_faults_per_s
+	MetricCPU           // cpu_pressure, and so on: share of time in percent
+	MetricIO
+	MetricMemory
+	metrics
+)
+
+// MetricNames are their names, by number.
+var MetricNames = [metrics]string{"off_cpu_ms", "page_faults_per_s", "cpu_pressure", "io_pressure", "memory_pressure"}
+
+// systemLine is a line of system metrics as A-72 has it, with the keys that llamatap adds and that are analysed.
+type systemLine struct {
+	stamp
+	OffCPU   map[string]number                       `json:"off_cpu_ns"`
+	Faults   map[string]number                       `json:"page_faults"`
+	Pressure map[string]map[string]map[string]number `json:"pressure"`
+	Threads  []threadLine                            `json:"threads"`
+	// What a line of block I/O has instead.
+	Block any `json:"latency_histogram"`
+}
+
+// threadLine names a thread.
+type threadLine struct {
+	TID  number `json:"tid"`
+	TGID number `json:"tgid"`
+	Comm word   `json:"comm"`
+}
+
+// systemSnapshot is what a line of system metrics says.
+type systemSnapshot struct {
+	time, seconds float64
+	metric        [metrics]float64 // NaN where not known
+	offCPU        map[string]number
+	faults        map[string]number
+	threads       []threadLine
+}
+
+// errNoSystem is what is wrong with an object that is no snapshot of system metrics.
+var errNoSystem = errors.New("none of off_cpu_ns, page_faults and pressure in it")
+
+// errBlockLine is what is wrong with a line of block I/O among those of system metrics.
+var errBlockLine = errors.New("a line of block I/O, not of system metrics")
+
+// errNoTime is what is wrong with a snapshot of which the time is not known.
+var errNoTime = errors.New("neither timestamp nor iso_timestamp in it")
+
+func parseSystem(text []byte) (*systemSnapshot, error) {
+	var line systemLine
+	if err := decode(text, &line); err != nil {
+		return nil, err
+	}
+	if line.OffCPU == nil && line.Faults == nil && line.Pressure == nil {
+		if line.Block != nil {
+			return nil, errBlockLine
+		}
+		return nil, errNoSystem
+	}
+	s := &systemSnapshot{time: line.when(), seconds: line.interval(), offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads}
+	if math.IsNaN(s.time) {
+		return nil, errNoTime
+	}
+	for m := range s.metric {
+		s.metric[m] = math.NaN()
+	}
+	if line.OffCPU != nil {
+		s.metric[MetricOffCPU] = sum(line.OffCPU) / 1e6
+	}
+	if line.Faults != nil {
+		s.metric[MetricFaults] = sum(line.Faults) / safeInterval(s.seconds)
+	}
+	for m, resource := range map[int]string{MetricCPU: "cpu", MetricIO: "io", MetricMemory: "memory"} {
+		if v := pressure(line.Pressure[resource]); v.known {
+			s.metric[m] = v.v
+		}
+	}
+	return s, nil
+}
+
+// pressure is the figure of a resource that is compared: of the scope some, else of the first other one that there is; the mean of the
+// last 10 s, else of 60 s or 300 s, else the total.
+func pressure(scopes map[string]map[string]number) number {
+	figures := scopes["some"]
+	for _, scope := range slices.Sorted(maps.Keys(scopes)) {
+		if len(figures) == 0 {
+			figures = scopes[scope]
+		}
+	}
+	return first(figures["avg10"], figures["avg60"], figures["avg300"], figures["total"])
+}
+
+// safeInterval is an interval to divide by: one that is not known counts as a second, as in A.
+func safeInterval(seconds float64) float64 {
+	if seconds > 0 {
+		return seconds
+	}
+	return 1
+}
+
+// sum adds in the order of the ids, so that the same file gives the same bits.
+func sum(of map[string]number) (total float64) {
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		total += of[id].v
+	}
+	return total
+}
+
+// maxIDs bounds how many ids of processes and threads are kept at a time.
+const maxIDs = 1 << 15
+
+// ids adds something up per id. Of more ids than maxIDs the smaller half is forgotten, now and then.
+type ids struct {
+	sums map[string]float64
+	// forgotten is how many times an id was forgotten, and most the largest sum that one had by then.
+	forgotten int64
+	most      float64
+}
+
+func (t *ids) add(id string, v float64) {
+	if v <= 0 {
+		return
+	}
+	if t.sums == nil {
+		t.sums = map[string]float64{}
+	}
+	if _, there := t.sums[id]; !there && len(t.sums) >= maxIDs {
+		for _, name := range t.order()[maxIDs/2:] {
+			t.forgotten++
+			t.most = max(t.most, t.sums[name])
+			delete(t.sums, name)
+		}
+	}
+	t.sums[id] += v
+}
+
+// order lists the ids, the largest sum first.
+func (t *ids) order() []string {
+	return slices.SortedFunc(maps.Keys(t.sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.sums[b], t.sums[a]), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+}
+
+// merge puts a later snapshot together with this one: sums of what was counted, means of what was measured.
+func (s *systemSnapshot) merge(next *systemSnapshot) {
+	a, b := safeInterval(s.seconds), safeInterval(next.seconds)
+	for m := range s.metric {
+		x, y := s.metric[m], next.metric[m]
+		switch {
+		case math.IsNaN(x):
+			s.metric[m] = y
+		case math.IsNaN(y):
+		case m == MetricOffCPU:
+			s.metric[m] = x + y
+		default:
+			s.metric[m] = (x*a + y*b) / (a + b)
+		}
+	}
+	s.time, s.seconds = next.time, a+b
+}

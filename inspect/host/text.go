@@ -1,0 +1,258 @@
+package host
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The bounds of the text: JSON has all rows.
+const (
+	textDevices    = 40
+	textImportance = 45
+)
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	r.writeHead(&b)
+	r.writeDevices(&b)
+	r.writePhases(&b)
+	r.writeImportance(&b)
+	writeTop(&b, r.OffCPU, "off the CPU", func(v float64) string { return msText(v) })
+	writeTop(&b, r.Faults, "page faults", func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) })
+	for i, note := range r.Notes {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		wrap(&b, "note: ", note)
+	}
+	_, err := io.WriteString(w, strings.Map(printable, b.String()))
+	return err
+}
+
+// printable keeps what a file says from steering a terminal.
+func printable(r rune) rune {
+	if r != '\n' && unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
+
+// wrap writes a paragraph of at most 100 columns, its lines behind the first indented.
+func wrap(b *strings.Builder, head, text string) {
+	column := utf8.RuneCountInString(head)
+	b.WriteString(head)
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > 100:
+			b.WriteString("\n" + strings.Repeat(" ", utf8.RuneCountInString(head)))
+			column = utf8.RuneCountInString(head)
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	b.WriteString("\n")
+}
+
+// writeHead tells what was read.
+func (r *Report) writeHead(b *strings.Builder) {
+	if r.Run != "" {
+		model := ""
+		if r.Model != "" {
+			model = ", model " + r.Model
+		}
+		fmt.Fprintf(b, "run        %s%s\n", r.Run, model)
+	}
+	for _, s := range []struct {
+		key    string
+		source *Source
+	}{{"block I/O", r.Block}, {"system", r.System}} {
+		if s.source != nil {
+			fmt.Fprintf(b, "%-11s%s\n", s.key, s.source.text())
+		}
+	}
+	if r.WindowS > 0 {
+		fmt.Fprintf(b, "window     %s: snapshots are put together before they are compared\n", secondsText(r.WindowS))
+	}
+	if r.Block != nil {
+		fmt.Fprintf(b, "devices    %d\n", r.DeviceCount)
+	}
+}
+
+func (s *Source) text() string {
+	text := fmt.Sprintf("%d snapshots in %s", s.Snapshots, s.Path)
+	if s.SpacingS > 0 {
+		text += fmt.Sprintf(", one in %s", secondsText(s.SpacingS))
+	}
+	if s.First != nil && s.Last != nil {
+		text += fmt.Sprintf(", %s from %s", secondsText(*s.Last-*s.First), utc(*s.First))
+	}
+	return text
+}
+
+// utc is a time in seconds since 1970 as people write it.
+func utc(t float64) string {
+	return time.UnixMilli(int64(math.Round(t * 1e3))).UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// writeDevices writes a line per device.
+func (r *Report) writeDevices(b *strings.Builder) {
+	if r.Block == nil {
+		return
+	}
+	head := []string{"device", " id", " requests", " per s", " peak per s", " mean ≈"}
+	if r.All != nil {
+		for _, p := range r.percentiles() {
+			head = append(head, " p"+percentText(p)+" ≤")
+		}
+	}
+	t := grid{append(head, " queue mean", " max")}
+	shown := r.Devices[:min(len(r.Devices), textDevices)]
+	for _, d := range shown {
+		t = append(t, d.cells(r))
+	}
+	if r.All != nil && r.DeviceCount > 1 {
+		t = append(t, r.All.cells(r))
+	}
+	t.write(b)
+	if more := r.DeviceCount - len(shown); more > 0 {
+		fmt.Fprintf(b, "and %d more\n", more)
+	}
+}
+
+// percentiles are those that a device may have.
+func (r *Report) percentiles() (all []float64) {
+	for _, p := range r.All.Percentiles {
+		all = append(all, p.Percent)
+	}
+	return all
+}
+
+func (d *Device) cells(r *Report) []string {
+	id := "-"
+	if d.ID >= 0 {
+		id = strconv.FormatInt(d.ID, 10)
+	}
+	name := d.Name
+	if name == "" {
+		name = "?"
+	}
+	row := []string{name, id, strconv.FormatUint(d.Requests, 10), maybe(d.PerSecond, threeDigits), maybe(d.PeakPerSecond, threeDigits), maybe(d.MeanUS, usText)}
+	for i := range r.percentiles() {
+		if i < len(d.Percentiles) {
+			row = append(row, usText(float64(d.Percentiles[i].AtMostUS)))
+		} else {
+			row = append(row, "-")
+		}
+	}
+	if d.Queue == nil {
+		return append(row, "-", "-")
+	}
+	return append(row, strconv.FormatFloat(d.Queue.Mean, 'f', 2, 64), strconv.FormatUint(d.Queue.Max, 10))
+}
+
+// writeImportance writes how far metrics go with the latency.
+func (r *Report) writeImportance(b *strings.Builder) {
+	im := r.Importance
+	if im == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nlatency (p%s) against metrics, by |r|", percentText(im.Percent))
+	if im.Lags > 0 && im.StepS > 0 {
+		fmt.Fprintf(b, "; lags up to %d × %s, + where the latency follows the metric", im.Lags, secondsText(im.StepS))
+	}
+	b.WriteString("\n")
+	t := grid{{"device", "metric", " r", " n", " p", " q", " n eff.", " p eff.", " best lag", " r", " p"}}
+	for _, row := range im.Rows[:min(len(im.Rows), textImportance)] {
+		t = append(t, row.cells())
+	}
+	if im.Lags == 0 {
+		for i := range t {
+			t[i] = t[i][:8]
+		}
+	}
+	t.write(b)
+	if more := len(im.Rows) - textImportance; more > 0 {
+		fmt.Fprintf(b, "and %d more; --json has all\n", more)
+	}
+}
+
+func (c *ImportanceRow) cells() []string {
+	n := strconv.Itoa(c.N)
+	row := []string{c.Device, c.Metric, c.Why, n, "", "", "", ""}
+	if c.R != nil {
+		row = []string{c.Device, c.Metric, signed(*c.R), n, pText(*c.P), pText(*c.Q), threeDigits(*c.Effective), pText(*c.PEffective)}
+	}
+	if c.Best == nil {
+		return append(row, "", "", "")
+	}
+	return append(row, fmt.Sprintf("%+d", c.Best.Lag), signed(*c.Best.R), pText(*c.Best.P))
+}
+
+// writeTop writes the ids of which most was counted.
+func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) string) {
+	if top == nil || len(top.Top) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s: %s, of %d ids\n", what, text(top.Total), top.IDs)
+	t := grid{{"id", "of process", "name", " " + what, " share"}}
+	for _, row := range top.Top {
+		tgid := ""
+		if row.TGID > 0 {
+			tgid = strconv.FormatInt(row.TGID, 10)
+		}
+		t = append(t, []string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)})
+	}
+	t.write(b)
+}
+
+// writePhases writes what happened in which phase.
+func (r *Report) writePhases(b *strings.Builder) {
+	if len(r.Phases) == 0 {
+		return
+	}
+	b.WriteString("\nby phase of the run\n")
+	head := []string{"phase", " intervals", " time", " tokens", " requests", " per token", " mean ≈"}
+	if r.All != nil {
+		for _, p := range r.percentiles() {
+			head = append(head, " p"+percentText(p)+" ≤")
+		}
+	}
+	t := grid{append(head, " off the CPU", " per token", " faults", " per token")}
+	for i := range r.Phases {
+		t = append(t, r.Phases[i].cells(r))
+	}
+	t.write(b)
+}
+
+func (p *PhaseRow) cells(r *Report) []string {
+	n, seconds, tokens := p.BlockIntervals, p.BlockSeconds, p.BlockTokens
+	if r.Block == nil {
+		n, seconds, tokens = p.SystemIntervals, p.SystemSeconds, p.SystemTokens
+	}
+	row := []string{p.Phase, strconv.FormatInt(n, 10), secondsText(seconds), strconv.FormatFloat(tokens, 'f', 1, 64)}
+	if r.Block != nil {
+		row = append(row, strconv.FormatUint(p.Requests, 10), maybe(p.RequestsPerToken, threeDigits), maybe(p.MeanUS, usText))
+		for i := range r.percentiles() {
+			if i < len(p.Percentiles) {
+				row = append(row, usText(float64(p.Percentiles[i].AtMostUS)))
+			} else {
+				row = append(row, "-")
+			}
+		}
+	} else {
+		row = append(row, "-", "-", "-")
+	}
+	return append(row, maybe(p.OffCPUMS, msText), maybe(p.OffCPUPerToken, msText), maybe(p.Faults, threeDigits), maybe(p.FaultsPerToken, threeDigits))
+}
