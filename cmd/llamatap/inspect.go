@@ -181,6 +181,19 @@ func newFlags(name, text string) *flag.FlagSet {
 // parseFlags reads flags before, between and behind the arguments and returns those; it demands want of them. After --help it returns
 // nil and no error.
 func parseFlags(flags *flag.FlagSet, args []string, want int) ([]string, error) {
+	rest, err := parseAnyFlags(flags, args)
+	if err != nil || rest == nil || len(rest) == want {
+		return rest, err
+	}
+	err = fmt.Errorf("%d arguments where %d belong; 'llamatap %s --help' shows how", len(rest), want, flags.Name())
+	if len(rest) == 0 {
+		err = fmt.Errorf("no run directory: give one, as in 'llamatap %s llamatap-runs/MODEL/RUN'", flags.Name())
+	}
+	return nil, exitStatus{Code: 2, Err: err}
+}
+
+// parseAnyFlags does the same with any number of arguments.
+func parseAnyFlags(flags *flag.FlagSet, args []string) ([]string, error) {
 	usage := flags.Usage
 	flags.Usage = func() {} // the flag package would show help on every error
 	rest := []string{}      // not nil, which is what --help returns
@@ -195,16 +208,8 @@ func parseFlags(flags *flag.FlagSet, args []string, want int) ([]string, error) 
 		}
 		args = flags.Args()
 		if len(args) == 0 {
-			break
+			return rest, nil
 		}
 		rest, args = append(rest, args[0]), args[1:]
 	}
-	if len(rest) == want {
-		return rest, nil
-	}
-	err := fmt.Errorf("%d arguments where %d belong; 'llamatap %s --help' shows how", len(rest), want, flags.Name())
-	if len(rest) == 0 {
-		err = fmt.Errorf("no run directory: give one, as in 'llamatap %s llamatap-runs/MODEL/RUN'", flags.Name())
-	}
-	return nil, exitStatus{Code: 2, Err: err}
 }
