@@ -1,0 +1,99 @@
+package watch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// FileOptions say how lines reach their file.
+type FileOptions struct {
+	FlushEvery int  // lines that are held back at most before they are written; 1 at least
+	Sync       bool // each write is brought to the disk before it counts as done
+}
+
+// File appends lines to a file that may hold some already. It holds whole lines back, never part of one: whatever ends this process, the
+// file ends with a line feed, as far as the disk has room.
+type File struct {
+	file *os.File
+	o    FileOptions
+	held bytes.Buffer
+	n    int
+	size int64 // of what was written whole
+}
+
+// Append opens a file to append to, with mode 0600 where it is new. A last line that somebody left unfinished gets its line feed, so that
+// it spoils no other. What is no file that can be appended to, such as a pipe, is taken as it is.
+func Append(path string, o FileOptions) (*File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) {
+		file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another file with --output, or print the lines with --no-output", err)
+	}
+	f := &File{file: file, o: o}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if f.size = info.Size(); !info.Mode().IsRegular() || f.size == 0 {
+		return f, nil
+	}
+	last := make([]byte, 1)
+	if _, err := file.ReadAt(last, f.size-1); err == nil && last[0] != '\n' {
+		f.held.WriteByte('\n')
+		return f, f.flush()
+	}
+	return f, nil
+}
+
+// Append holds a line, and writes what is held when it is enough.
+func (f *File) Append(line []byte) error {
+	f.held.Write(line)
+	f.held.WriteByte('\n')
+	if f.n++; f.n < f.o.FlushEvery {
+		return nil
+	}
+	return f.flush()
+}
+
+// flush writes what is held. Of a write that a full disk cut short the part that came through is taken back, and all is held on.
+func (f *File) flush() error {
+	if f.held.Len() == 0 {
+		return nil
+	}
+	n, err := f.file.Write(f.held.Bytes())
+	if err != nil {
+		if n > 0 {
+			err = errors.Join(err, f.file.Truncate(f.size))
+		}
+		return fmt.Errorf("%w; free room there, or choose another file with --output", err)
+	}
+	f.size += int64(n)
+	f.held.Reset()
+	f.n = 0
+	if f.o.Sync {
+		if err := f.file.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close writes what is held and closes the file.
+func (f *File) Close() error {
+	return errors.Join(f.flush(), f.file.Close())
+}
+
+// Print writes each line at once.
+type Print struct{ To io.Writer }
+
+// Append writes a line.
+func (p Print) Append(line []byte) error {
+	_, err := p.To.Write(append(line[:len(line):len(line)], '\n'))
+	return err
+}

@@ -1,0 +1,149 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// A Source is a collector and where its lines go.
+type Source struct {
+	Name      string // what the user calls it: block, system, prof
+	Collector bpf.Collector
+	Lines     Lines
+}
+
+// Lines takes lines without line feeds.
+type Lines interface {
+	Append(line []byte) error
+}
+
+// Watch asks sources once an interval. Its methods are for one goroutine.
+type Watch struct {
+	interval time.Duration
+	sources  []Source
+	buf      bytes.Buffer
+	next     time.Time
+	// Snapshots is how many times the sources were asked, Late how many intervals passed without, because asking took too long.
+	Snapshots, Late uint64
+	// Cost is the time that asking and writing took.
+	Cost time.Duration
+}
+
+// New makes a watch. Its first interval begins at now.
+func New(interval time.Duration, now time.Time, sources ...Source) *Watch {
+	return &Watch{interval: interval, sources: sources, next: now.Add(interval)}
+}
+
+// Next is when the sources are to be asked.
+func (w *Watch) Next() time.Time { return w.next }
+
+// Ask takes a snapshot of each source and appends its lines. A source that fails is left out from then on, and its error returned once; the
+// others go on.
+func (w *Watch) Ask(now time.Time) error {
+	began := time.Now()
+	var errs []error
+	kept := w.sources[:0]
+	for _, s := range w.sources {
+		if err := w.ask(s, now); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err), s.Collector.Close())
+			continue
+		}
+		kept = append(kept, s)
+	}
+	w.sources = kept
+	w.Snapshots++
+	for w.next = w.next.Add(w.interval); !w.next.After(now); w.next = w.next.Add(w.interval) {
+		w.Late++
+	}
+	w.Cost += time.Since(began)
+	return errors.Join(errs...)
+}
+
+// Running tells how many sources have not failed.
+func (w *Watch) Running() int { return len(w.sources) }
+
+func (w *Watch) ask(s Source, now time.Time) error {
+	said, err := s.Collector.Snapshot(now)
+	if err != nil {
+		return err
+	}
+	lines, err := encode(&w.buf, said)
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if err := s.Lines.Append(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Several is what a collector returns that says more than one line a snapshot.
+type Several interface {
+	Lines() []any
+}
+
+// encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf.
+func encode(buf *bytes.Buffer, said any) ([][]byte, error) {
+	all := []any{said}
+	if several, ok := said.(Several); ok {
+		all = several.Lines()
+	}
+	buf.Reset()
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	for _, one := range all {
+		if err := enc.Encode(one); err != nil {
+			return nil, fmt.Errorf("write a snapshot as JSON: %w", err)
+		}
+	}
+	var lines [][]byte
+	for line := range bytes.Lines(buf.Bytes()) {
+		lines = append(lines, ascii(bytes.TrimSuffix(line, []byte{'\n'})))
+	}
+	return lines, nil
+}
+
+// ascii returns a JSON line with everything beyond ASCII escaped.
+func ascii(line []byte) []byte {
+	plain := true
+	for _, c := range line {
+		plain = plain && c < 0x80
+	}
+	if plain {
+		return line
+	}
+	var b bytes.Buffer
+	for _, r := range string(line) {
+		switch {
+		case r < 0x80:
+			b.WriteByte(byte(r))
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
+		}
+	}
+	return b.Bytes()
+}
+
+// Close closes the collectors, and their lines where these can be closed.
+func (w *Watch) Close() error {
+	var errs []error
+	for _, s := range w.sources {
+		errs = append(errs, s.Collector.Close())
+		if c, ok := s.Lines.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	w.sources = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,101 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// counter is a collector that counts its snapshots and fails at the given one.
+type counter struct {
+	n, fail int
+	closed  bool
+}
+
+type line struct {
+	N    int    `json:"n"`
+	Name string `json:"name"`
+}
+
+type two []any
+
+func (t two) Lines() []any { return t }
+
+func (c *counter) Snapshot(time.Time) (any, error) {
+	if c.n++; c.n == c.fail {
+		return nil, errors.New("gone")
+	}
+	if c.fail < 0 {
+		return two{line{c.n, "a"}, line{c.n, "b"}}, nil
+	}
+	return line{c.n, "<é😀>"}, nil
+}
+
+func (c *counter) Close() error { c.closed = true; return nil }
+
+func TestAsk(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lines.jsonl")
+	if err := os.WriteFile(path, []byte(`{"n":0}`+"\n"+`{"torn`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := Append(path, FileOptions{FlushEvery: 2, Sync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	start := time.Unix(1000, 0)
+	failing, good := &counter{fail: 2}, &counter{}
+	w := New(time.Second, start, Source{"block", good, file}, Source{"system", failing, Print{&printed}}, Source{"prof", &counter{fail: -1}, Print{&printed}})
+	if err := w.Ask(start.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(path); strings.Count(string(text), "\n") != 2 { // one line is held back
+		t.Errorf("after one line: %q", text)
+	}
+	if err := w.Ask(start.Add(4500 * time.Millisecond)); err == nil || !strings.Contains(err.Error(), "system: gone") {
+		t.Errorf("a collector that fails: %v", err)
+	}
+	if w.Late != 2 || !w.Next().Equal(start.Add(5*time.Second)) || w.Running() != 2 || !failing.closed {
+		t.Errorf("late %d, next %v, running %d, closed %v", w.Late, w.Next(), w.Running(), failing.closed)
+	}
+	if err := errors.Join(w.Ask(start.Add(5*time.Second)), w.Close()); err != nil || !good.closed {
+		t.Fatal(err, good.closed)
+	}
+	text, _ := os.ReadFile(path)
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) != 5 || lines[2] != `{"n":1,"name":"<\u00e9\ud83d\ude00>"}` {
+		t.Fatalf("lines %q", lines)
+	}
+	var got line
+	if err := json.Unmarshal([]byte(lines[4]), &got); err != nil || got != (line{3, "<é😀>"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+	if n := strings.Count(printed.String(), "\n"); n != 1+2*3 {
+		t.Errorf("%d lines printed:\n%s", n, printed.String())
+	}
+}
+
+// TestRun: it ends with its context, and not without a last snapshot.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var printed strings.Builder
+	w := New(time.Hour, time.Now(), Source{"block", &counter{}, Print{&printed}})
+	cancel()
+	if err := w.Run(ctx, 0, func(err error) { t.Error(err) }); err != nil || strings.Count(printed.String(), "\n") != 1 {
+		t.Errorf("%v, %q", err, printed.String())
+	}
+	w = New(time.Microsecond, time.Now(), Source{"block", &counter{}, Print{&printed}})
+	if err := w.Run(t.Context(), 3, func(err error) { t.Error(err) }); err != nil || w.Snapshots != 3 {
+		t.Errorf("%v, %d snapshots", err, w.Snapshots)
+	}
+	w = New(time.Microsecond, time.Now(), Source{"block", &counter{fail: 1}, Print{&printed}})
+	if err := w.Run(t.Context(), 0, func(error) {}); !errors.Is(err, ErrNone) {
+		t.Errorf("without a collector: %v", err)
+	}
+}
