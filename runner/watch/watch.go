@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"time"
 
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -85,16 +86,14 @@ func (w *Watch) ask(s Source, now time.Time) error {
 	return nil
 }
 
-// Several is what a collector returns that says more than one line a snapshot.
-type Several interface {
-	Lines() []any
-}
-
-// encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf.
+// encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf. A slice is a line for each of its elements.
 func encode(buf *bytes.Buffer, said any) ([][]byte, error) {
 	all := []any{said}
-	if several, ok := said.(Several); ok {
-		all = several.Lines()
+	if v := reflect.ValueOf(said); v.Kind() == reflect.Slice {
+		all = all[:0]
+		for i := range v.Len() {
+			all = append(all, v.Index(i).Interface())
+		}
 	}
 	buf.Reset()
 	enc := json.NewEncoder(buf)

@@ -22,16 +22,12 @@ type line struct {
 	Name string `json:"name"`
 }
 
-type two []any
-
-func (t two) Lines() []any { return t }
-
 func (c *counter) Snapshot(time.Time) (any, error) {
 	if c.n++; c.n == c.fail {
 		return nil, errors.New("gone")
 	}
 	if c.fail < 0 {
-		return two{line{c.n, "a"}, line{c.n, "b"}}, nil
+		return []line{{c.n, "a"}, {c.n, "b"}}, nil
 	}
 	return line{c.n, "<é😀>"}, nil
 }
