@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -74,24 +76,63 @@ func (s ProfStamp) On(events []ProfEvent) {
 
 // AppendProfEvent appends an event as a line of JSON, compact and with the keys of all its objects sorted, as system A writes it.
 func AppendProfEvent(dst []byte, e ProfEvent) ([]byte, error) {
-	text, err := json.Marshal(e)
-	if err != nil {
+	out := bytes.NewBuffer(dst)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
 		return dst, fmt.Errorf("write event of type %s: %w", e.Head().Type, err)
 	}
-	// Maps are written with their keys sorted. Numbers pass through as text, so that none loses digits.
+	return out.Bytes(), nil
+}
+
+// sortedJSON is v as JSON with the keys of all its objects sorted: maps are written so. Numbers pass through as text, so that none loses
+// digits.
+func sortedJSON(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
 	var tree map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&tree); err != nil {
-		return dst, fmt.Errorf("write event of type %s: %w", e.Head().Type, err)
+		return nil, err
 	}
-	out := bytes.NewBuffer(dst)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(tree); err != nil {
-		return dst, fmt.Errorf("write event of type %s: %w", e.Head().Type, err)
-	}
-	return out.Bytes(), nil
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // whoever encodes the event decides that
+	err = enc.Encode(tree)
+	return out.Bytes(), err
+}
+
+// MarshalJSON writes the keys sorted.
+func (e *ProfDisk) MarshalJSON() ([]byte, error) {
+	type plain ProfDisk
+	return sortedJSON((*plain)(e))
+}
+
+// MarshalJSON writes the keys sorted.
+func (e *ProfSyscall) MarshalJSON() ([]byte, error) {
+	type plain ProfSyscall
+	return sortedJSON((*plain)(e))
+}
+
+// MarshalJSON writes the keys sorted.
+func (e *ProfMem) MarshalJSON() ([]byte, error) {
+	type plain ProfMem
+	return sortedJSON((*plain)(e))
+}
+
+// MarshalJSON writes the keys sorted.
+func (e *ProfSched) MarshalJSON() ([]byte, error) {
+	type plain ProfSched
+	return sortedJSON((*plain)(e))
+}
+
+// MarshalJSON writes the keys sorted.
+func (e *ProfNet) MarshalJSON() ([]byte, error) {
+	type plain ProfNet
+	return sortedJSON((*plain)(e))
 }
 
 // ParseProfEvent reads a line that AppendProfEvent or system A wrote. Keys that it does not know are passed over.
@@ -110,6 +151,28 @@ func ParseProfEvent(line []byte) (ProfEvent, error) {
 		return nil, fmt.Errorf("event of host prof of type %s: %w", head.Type, err)
 	}
 	return e, nil
+}
+
+// ParseProfTypes reads a list of types as --only has it: names with commas between them, "syscalls" as well as "syscall". An empty list is
+// all types.
+func ParseProfTypes(list string) ([]ProfType, error) {
+	if list == "" {
+		return ProfTypes, nil
+	}
+	var types []ProfType
+	for name := range strings.SplitSeq(list, ",") {
+		t := ProfType(strings.TrimSpace(name))
+		if t == "syscalls" { // as system A calls it here
+			t = ProfTypeSyscall
+		}
+		if newProfEvent(t) == nil {
+			return nil, fmt.Errorf("unknown type of events %q: use disk, syscalls, sync, mem, sched, net, with commas between them", name)
+		}
+		if !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types, nil
 }
 
 func newProfEvent(t ProfType) ProfEvent {

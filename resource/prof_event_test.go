@@ -138,6 +138,35 @@ func TestParseProfEventReadsStrapsOwn(t *testing.T) {
 	}
 }
 
+func TestProfEventsKeepTheirOrderInAnyEncoder(t *testing.T) {
+	e := filled(t, ProfTypeNet)
+	line, err := AppendProfEvent(nil, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain strings.Builder
+	enc := json.NewEncoder(&plain)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode([]ProfEvent{e}); err != nil || plain.String() != "["+strings.TrimSpace(string(line))+"]\n" {
+		t.Errorf("%v: %s, alone %s", err, plain.String(), line)
+	}
+}
+
+func TestParseProfTypes(t *testing.T) {
+	for list, want := range map[string][]ProfType{
+		"":                           ProfTypes,
+		"disk,syscalls,mem,sched":    {ProfTypeDisk, ProfTypeSyscall, ProfTypeMem, ProfTypeSched},
+		"sync, net,syscall,syscalls": {ProfTypeSync, ProfTypeNet, ProfTypeSyscall},
+		"network":                    nil,
+		"disk,":                      nil,
+	} {
+		got, err := ParseProfTypes(list)
+		if (err != nil) != (want == nil) || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v", list, got, err)
+		}
+	}
+}
+
 func TestCorrID(t *testing.T) {
 	for text, want := range map[string]CorrID{
 		"run_1_2_ab-1":                {Run: "run_1_2_ab", Interval: 1},
