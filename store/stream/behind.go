@@ -3,11 +3,13 @@ package stream
 // Hot path: what a writer collected is written and hashed by two goroutines of their own while the next is collected.
 
 import (
+	"errors"
 	"hash"
 	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -112,17 +114,28 @@ func (b *behind) stop() {
 // writeAt writes to the file, whose place is at for every file that has one.
 func (o *output) writeAt(p []byte, at int64) error {
 	if o.blocks != nil {
+		o.ahead.prepare(at, int64(len(p)))
 		if err := o.blocks.WriteBlocks(p, at); err != nil {
 			return o.failed(err, at)
 		}
+		o.ahead.wrote(at + int64(len(p)))
 		return nil
 	}
-	written, err := o.file.Write(p)
-	if err == nil && written < len(p) {
-		err = io.ErrShortWrite
+	for {
+		written, err := o.file.Write(p)
+		if err == nil && written < len(p) {
+			err = io.ErrShortWrite
+		}
+		if err == nil {
+			return nil
+		}
+		at += int64(written)
+		if o.relief == nil || !full(err) || !o.relief() {
+			return o.failed(err, at)
+		}
+		p = p[written:]
 	}
-	if err != nil {
-		return o.failed(err, at+int64(written))
-	}
-	return nil
 }
+
+// full tells whether it is for want of room that a write failed.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -52,6 +52,31 @@ func (b *blocks) WriteTail(p []byte, at int64) error {
 	return err
 }
 
+// Allocate keeps blocks for so many bytes from a place on, and leaves the file's size as it is.
+func (b *blocks) Allocate(at, n int64) error {
+	for {
+		if err := unix.Fallocate(int(b.Fd()), unix.FALLOC_FL_KEEP_SIZE, at, n); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Trim gives back the blocks behind the file's end.
+func (b *blocks) Trim() error {
+	info, err := b.Stat()
+	if err != nil {
+		return err
+	}
+	return b.Truncate(info.Size())
+}
+
+// Free is what the file system has left for us.
+func (b *blocks) Free() (int64, error) {
+	var fs unix.Statfs_t
+	err := unix.Fstatfs(int(b.Fd()), &fs)
+	return int64(fs.Bavail) * fs.Frsize, err
+}
+
 // Close closes both descriptors. What was written past the cache needs no [os.File.Sync] of its own: both are one file.
 func (b *blocks) Close() error {
 	var err error

@@ -37,6 +37,7 @@ type faulty struct {
 	at    int64
 	calls atomic.Int64
 	hit   atomic.Bool
+	spare atomic.Bool // it was a call for room ahead, which nothing depends on
 }
 
 // fails tells whether this call goes wrong.
@@ -69,6 +70,21 @@ func (f *faultyFile) writeAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
+// faultyRoom is a faultyBlocks that keeps room ahead.
+type faultyRoom struct{ faultyBlocks }
+
+func (f faultyRoom) room() error {
+	if f.disk.fails() {
+		f.disk.spare.CompareAndSwap(false, f.disk.calls.Load() >= f.disk.at)
+		return f.disk.err
+	}
+	return nil
+}
+
+func (f faultyRoom) Allocate(at, n int64) error { return f.room() }
+func (f faultyRoom) Trim() error                { return f.room() }
+func (f faultyRoom) Free() (int64, error)       { return 1 << 40, f.room() }
+
 func (f *faultyFile) Write(p []byte) (int, error) { return f.writeAt(p, int64(len(f.data))) }
 
 func (f *faultyFile) Sync() error { return f.call() }
@@ -99,20 +115,32 @@ func (f faultyBlocks) WriteTail(p []byte, at int64) error {
 // cause, by Close and everything after it; what was committed before can be read, and no value is wrong; a mend leaves a whole stream with
 // all that was synced.
 func TestFailpoints(t *testing.T) {
-	c := newCapture(6, 4)
+	small, large := newCapture(6, 4), newCapture(4, 130) // the second has whole blocks
 	for _, f := range faults {
-		for _, blocks := range []bool{false, true} {
+		for _, kind := range []struct {
+			name  string
+			c     *capture
+			ahead int64
+			open  func(*faultyFile) File
+		}{
+			{"plain", small, 0, func(f *faultyFile) File { return f }},
+			{"blocks", small, 0, func(f *faultyFile) File { return faultyBlocks{f} }},
+			{"blocks with room ahead", large, 6 * blockAlign, func(f *faultyFile) File { return faultyRoom{faultyBlocks{f}} }},
+		} {
 			for _, policy := range []Sync{{Policy: SyncToken}, {Policy: SyncNone}} {
-				n := int64(1)
+				n, spare := int64(1), 0
 				for ; ; n++ {
-					what := fmt.Sprintf("%s at call %d, blocks %v, %v", f.name, n, blocks, policy)
+					what := fmt.Sprintf("%s at call %d, %s, %v", f.name, n, kind.name, policy)
 					d := &faulty{fault: f, at: n}
-					if !c.failAt(t, what, d, blocks, Options{Workers: 1, Codec: codec.LZ4, Sync: policy}) {
+					if !kind.c.failAt(t, what, d, kind.open, Options{Workers: 1, Codec: codec.LZ4, Sync: policy, Ahead: kind.ahead}) {
 						break
 					}
+					if d.spare.Load() {
+						spare++
+					}
 				}
-				if n < 6 {
-					t.Errorf("%s, blocks %v, %v: only %d calls went wrong", f.name, blocks, policy, n-1)
+				if n < 6 || kind.ahead > 0 && spare < 3 {
+					t.Errorf("%s, %s, %v: only %d calls went wrong, %d for room", f.name, kind.name, policy, n-1, spare)
 				}
 			}
 		}
@@ -120,14 +148,10 @@ func TestFailpoints(t *testing.T) {
 }
 
 // failAt writes the capture to a disk that goes wrong, and tells whether it did.
-func (c *capture) failAt(t *testing.T, what string, d *faulty, blocks bool, o Options) bool {
+func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFile) File, o Options) bool {
 	t.Helper()
 	s, x := &faultyFile{disk: d}, &faultyFile{disk: d}
-	stream := File(s)
-	if blocks {
-		stream = faultyBlocks{s}
-	}
-	w, err := New(stream, x, o)
+	w, err := New(as(s), x, o)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err) // nothing is written yet
 	}
@@ -156,14 +180,23 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, blocks bool, o Op
 	if again := w.Close(); !errors.Is(again, err) && fmt.Sprint(again) != fmt.Sprint(err) {
 		t.Fatalf("%s: closed again: %v", what, again)
 	}
-	hurt := d.hit.Load() && !(d.err == nil && err == nil) // a short sync or close is none
-	if hurt != (err != nil) {
-		t.Fatalf("%s: it went wrong: %v; Close: %v", what, hurt, err)
-	}
-	if hurt {
+	switch hurt := d.hit.Load(); {
+	case hurt && err != nil:
 		c.survive(t, what, d, w, s.data, x.data)
+	case !hurt && err != nil || hurt && !d.harmless(o):
+		t.Fatalf("%s: it went wrong: %v; Close: %v", what, hurt, err)
+	default:
+		if r := open(t, s.data, x.data); r.Len() != len(c.packets) || r.Verify() != nil {
+			t.Fatalf("%s: nothing was told, and %d packets of %d are there, %v", what, r.Len(), len(c.packets), r.Verify())
+		}
 	}
 	return d.hit.Load()
+}
+
+// harmless tells whether what went wrong may have had no consequence: a short sync or close is none, a disk that has no room to spare is no
+// full one, and the room that was kept ahead was enough for an index that found the disk full.
+func (d *faulty) harmless(o Options) bool {
+	return d.err == nil || d.spare.Load() || o.Ahead > 0 && d.err == syscall.ENOSPC && !d.stays
 }
 
 // survive looks at what a disk that went wrong has left.
@@ -201,5 +234,6 @@ func (c *capture) survive(t *testing.T, what string, d *faulty, w *Writer, strea
 	if err := mended.Verify(); err != nil {
 		t.Fatalf("%s: mended: %v", what, err)
 	}
+	synced.Packets, synced.Executions = synced.Commits*uint64(len(c.packets)/len(c.executions)), synced.Commits // a mend ends behind a commit
 	promised(t, what, mended, synced)
 }

@@ -50,11 +50,13 @@ type output struct {
 	file    File
 	blocks  blockFile // file, if it is one
 	buf     []byte
-	hash    hash.Hash // of what left the buffer
-	size    int64     // of what was written and left the buffer
-	tail    int       // bytes at the buffer's beginning that are in the file as well
-	behind  *behind   // if set, what leaves the buffer is written and hashed elsewhere
-	current *chunk    // that buf belongs to, then
+	hash    hash.Hash   // of what left the buffer
+	size    int64       // of what was written and left the buffer
+	tail    int         // bytes at the buffer's beginning that are in the file as well
+	behind  *behind     // if set, what leaves the buffer is written and hashed elsewhere
+	current *chunk      // that buf belongs to, then
+	ahead   *ahead      // room that is kept for it; nil: none can be
+	relief  func() bool // if set: makes room on a full disk, and tells whether there was some to be had
 }
 
 func newOutput(name string, file File, buffer int) *output {
@@ -154,6 +156,7 @@ func (o *output) close() error {
 	if o.behind != nil {
 		o.behind.stop()
 	}
+	o.ahead.release()
 	if err := o.file.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", o.name, err)
 	}

@@ -15,6 +15,10 @@ type Options struct {
 	// MiB. Less than 256 KiB counts as that, and one packet that needs more passes alone.
 	MemoryBound int64
 
+	// Ahead is how many bytes the disk is asked to keep for the stream ahead of what is written, at most and at most a 64th of what is
+	// free; 0 = none. Only a stream that [Create] made can have it. A file system that cannot is not an error.
+	Ahead int64
+
 	Sync  Sync     // when what was written is put on the disk; the zero value leaves it to the file system
 	RunID [16]byte // identity of the run, repeated in the index; zero = random
 	// Tee, unless it is nil, gets the bytes of both files as they are written, whole packets and whole records: first the stream's, then those of

@@ -47,6 +47,9 @@ func Repair(path string, assume Assumed) (*Repaired, error) {
 	if err := r.run(); err != nil {
 		return nil, fmt.Errorf("repair %s: %w", path, err)
 	}
+	if info, err := os.Stat(path); err == nil {
+		_ = os.Truncate(path, info.Size()) // room that a writer had kept behind its end; where it stays, nobody reads it
+	}
 	var err error
 	if r.done.Stream, err = sumFile(path); err == nil {
 		r.done.Index, err = sumFile(path + IndexSuffix)

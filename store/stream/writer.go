@@ -96,6 +96,8 @@ func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 			return nil, err
 		}
 	}
+	w.stream.ahead = newAhead(w.stream.file, o.Ahead)
+	w.index.relief = w.giveRoom
 	w.stream.startBehind(o.OnWorkerStart)
 	w.startSyncing()
 	for _, k := range packers {
@@ -264,6 +266,7 @@ func (w *Writer) Stats() Stats {
 	defer w.queue.mu.Unlock()
 	s := w.queue.stats
 	s.Pending = uint64(w.queue.count)
+	s.Ahead = w.stream.ahead.left()
 	s.WriteNS, s.HashNS = w.stream.behind.diskNS.Load(), w.stream.behind.hashNS.Load()
 	return s
 }
@@ -293,13 +296,21 @@ func (w *Writer) finish() error {
 		return err
 	}
 	w.teeOut(nil)
-	for _, step := range []func() error{w.stream.flush, w.index.flush, w.stream.sync, w.index.sync} {
+	trim := func() error { w.stream.ahead.release(); return nil }
+	for _, step := range []func() error{w.stream.flush, trim, w.index.flush, w.stream.sync, w.index.sync} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// giveRoom lets the index have the room that is kept for the stream. It belongs to whoever has set queue.writing.
+func (w *Writer) giveRoom() bool { return w.stream.behind.settle() == nil && w.stream.ahead.release() }
+
+// LimitAhead changes Options.Ahead from here on: to keep less when the disk has little left, or is to be used up to a bound. What is kept
+// already is used up first.
+func (w *Writer) LimitAhead(n int64) { w.stream.ahead.limit(n) }
 
 // Sums returns size and hash of the stream and the index, after Close.
 func (w *Writer) Sums() (stream, index Sum) { return w.stream.sum(), w.index.sum() }
