@@ -72,7 +72,7 @@ func TestStreamTable(t *testing.T) {
 			t.Errorf("gate of %+v", l)
 		}
 	}
-	if counts["limit"] != 3 || counts["F32 written"] != len(writing.Cases()) || counts["q, maxabs 1e-3"] != 2 || counts["q-fse, nrmse 1e-3"] != 2 {
+	if counts["limit"] != 3 || counts["F32 written"] != len(writing.Cases()) || counts["none, f16"] != 1 || counts["q, maxabs 1e-3"] != 2 || counts["q-fse, nrmse 1e-3"] != 2 {
 		t.Errorf("%v", counts)
 	}
 }

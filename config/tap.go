@@ -63,6 +63,7 @@ type Tap struct {
 	Segment        Segment // as given; Segments says when the run goes on in a new one
 	MaxDisk        MaxDisk
 	MinFree        MinFree
+	Preallocate    Bytes // room to keep on the disk ahead of what is written
 	Sync           Sync
 	Checkpoint     Checkpoint
 	Sink           string // of what is recorded, beside the files; "": none

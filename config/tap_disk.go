@@ -105,6 +105,11 @@ func diskOptions() []option {
 			help: "space to leave free on the file system, with the action of --tap-max-disk below it; auto is 1G or 2 % of it, whichever is less, 0 is none",
 			set:  setMinFree,
 			get:  func(t *Tap) any { return t.MinFree.String() }},
+		{name: "preallocate", form: "SIZE", role: roleRun, byDef: "0",
+			help: "room that the disk keeps for tensors ahead of what is written, such as 64M; 0 is none. It keeps the file in few pieces where others " +
+				"write to the disk too, and costs a little speed",
+			set: func(t *Tap, s string) (err error) { t.Preallocate, err = ParseBytes(s); return err },
+			get: func(t *Tap) any { return t.Preallocate.String() }},
 		{name: "redact", form: "none|text", role: roleRun, byDef: "none",
 			help: "text keeps the text of prompts and tokens out of every file; token ids stay",
 			set:  setRedact,

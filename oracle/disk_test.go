@@ -56,7 +56,7 @@ func (v verified) kinds() []string {
 func TestSegments(t *testing.T) {
 	tap := []string{"--tap-tensors", "l_out,kqv_out,result_output"}
 	whole := record(t, tap, generate(120)...).sealed(t)
-	o := llamatap(t, slices.Concat([]string{"run", "--tap-segment", "128K"}, tap, generate(120))...).good(t)
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-segment", "128K", "--tap-preallocate", "64M"}, tap, generate(120))...).good(t)
 	if len(o.dirs) != 1 || o.stdout != whole.stdout {
 		t.Fatalf("%d directories, text %q, want %q", len(o.dirs), o.stdout, whole.stdout)
 	}

@@ -27,6 +27,8 @@ type Case struct {
 	DType codec.DType
 	Bound codec.Bound
 	Disk  bool // else to nowhere
+	// Ahead is how much room the disk keeps ahead of what is written.
+	Ahead int64
 }
 
 // Cases are those that have goals, and those that users choose between.
@@ -34,6 +36,7 @@ func Cases() []Case {
 	const maxabs, nrmse = codec.MaxAbs, codec.NRMSE
 	return []Case{
 		{Name: "none, f16", Codec: codec.None, DType: codec.F16, Disk: true},
+		{Name: "none, f16, 64 MiB kept ahead", Codec: codec.None, DType: codec.F16, Disk: true, Ahead: 64 << 20},
 		{Name: "lz4, f16", Codec: codec.LZ4, DType: codec.F16, Disk: true},
 		{Name: "zstd, f16", Codec: codec.Zstd, DType: codec.F16, Disk: true},
 		{Name: "zstd-shuffle, f16", Codec: codec.ZstdShuffle, DType: codec.F16, Disk: true},
@@ -67,7 +70,7 @@ type Bounds struct {
 
 // Run writes pieces for a round's time into files in dir, which are gone afterwards.
 func (c Case) Run(ctx context.Context, dir string, pieces []Piece, b Bounds) (Rate, error) {
-	o := stream.Options{Codec: c.Codec, DType: c.DType, Bound: c.Bound, MemoryBound: 40 << 20} // as a session has it
+	o := stream.Options{Codec: c.Codec, DType: c.DType, Bound: c.Bound, MemoryBound: 40 << 20, Ahead: c.Ahead} // as a session has it
 	var w *stream.Writer
 	var err error
 	if c.Disk {

@@ -36,6 +36,8 @@ type room struct {
 	tap  *config.Tap
 	use  func() (all, waiting int64) // the most that the run takes, and what of it is not in files yet
 	give func(cause string) bool     // makes room, if it can
+	// spare, unless it is nil, is told how many bytes may be kept ahead of what is written.
+	spare func(n int64)
 
 	left   int64 // bytes that may be written before the next look
 	looked time.Time
@@ -47,6 +49,10 @@ const (
 	lookBytes = 16 << 20
 	lookEvery = 250 * time.Millisecond
 )
+
+// aheadShare is the share of what may still be written that is kept ahead of it at most: towards a bound that becomes nothing, and what was
+// kept is used up.
+const aheadShare = 16
 
 // take asks for n bytes.
 func (r *room) take(n int64) error {
@@ -69,6 +75,9 @@ func (r *room) look(n int64) error {
 	for {
 		r.looked = time.Now()
 		left, cause := r.measure()
+		if r.spare != nil {
+			r.spare(max(0, left/aheadShare))
+		}
 		if r.left = min(left-n, lookBytes); left >= n {
 			return nil
 		}

@@ -8,8 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
 )
 
@@ -120,6 +124,61 @@ func TestRoomChecks(t *testing.T) {
 	}
 	if err := d.room(0, config.MinFree{}).check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRoomAhead: what the disk keeps ahead of a stream is counted once. It is no longer free, so what waits for it needs nothing more, and
+// what is kept beyond that is part of the run.
+func TestRoomAhead(t *testing.T) {
+	dir, err := rundir.Create(t.TempDir(), "model", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &segment{dir: dir}
+	if g.tokens, err = rundir.NewTokensWriter(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer g.tokens.Discard()
+	if g.stream, err = stream.Create(g.streamPath(), stream.Options{DType: codec.F32}); err != nil {
+		t.Fatal(err)
+	}
+	defer g.stream.Close()
+	s := &sink{current: g, o: Options{Tap: &config.Tap{Preallocate: 64 << 20}}}
+	write := func(n int) {
+		for range n {
+			if err := g.stream.Append(&stream.Packet{Name: "x"}, make([]byte, 1<<20), nil); err != nil {
+				t.Fatal(err)
+			}
+			g.appended.packets, g.appended.raw = g.appended.packets+1, g.appended.raw+1<<20
+		}
+		if err := g.stream.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(4)
+	if all, waiting := s.used(); waiting != 0 || all < 4<<20 || all > 5<<20 {
+		t.Errorf("without: %d bytes, %d waiting", all, waiting)
+	}
+	s.limitAhead(1 << 40)
+	write(4)
+	if g.stream.Stats().Ahead == 0 {
+		t.Skip("this file system keeps no room")
+	}
+	before, waiting := s.used()
+	if ahead := g.stream.Stats().Ahead; s.ahead != 64<<20 || waiting != -ahead || before < 8<<20+ahead || before > 9<<20+ahead {
+		t.Errorf("%d bytes are kept: %d bytes, %d waiting", ahead, before, waiting)
+	}
+	g.appended.raw += 3 << 20 // that wait to be packed
+	if after, less := s.used(); after-before > 1<<16 || less-waiting < 3<<20 || less-waiting > 4<<20 {
+		t.Errorf("3 MiB more wait: %d bytes more, %d waiting more", after-before, less-waiting)
+	}
+	g.appended.raw -= 3 << 20
+	s.limitAhead(0)
+	for g.stream.Stats().Ahead > 0 {
+		write(1)
+	}
+	if _, waiting := s.used(); waiting != 0 {
+		t.Errorf("used up: %d waiting", waiting)
 	}
 }
 

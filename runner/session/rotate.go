@@ -25,6 +25,12 @@ func (s *sink) used() (all, waiting int64) {
 	return all + s.current.size(), waiting + s.current.waiting()
 }
 
+// limitAhead says how much room the disk may keep ahead of what is written, in the segment that is written and in those that follow.
+func (s *sink) limitAhead(n int64) {
+	s.ahead = min(n, int64(s.o.Tap.Preallocate))
+	s.current.stream.LimitAhead(s.ahead)
+}
+
 // placeBytes is the most that a segment takes in the run's own metadata and manifest.
 const placeBytes = 768
 

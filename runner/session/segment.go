@@ -82,6 +82,7 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
 		Bound:         codec.Bound{Error: float32(s.o.Tap.Error), Metric: metric},
 		Sync:          sync,
+		Ahead:         s.ahead,
 		Tee:           g.fed.tee(),
 		OnWorkerStart: func() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) },
 	})
@@ -111,7 +112,8 @@ func (g *segment) bytes() int64 {
 	return int64(written.FileBytes) + packetBytes(g.appended.raw-int64(written.RawBytes), packets, g.appended.names) + g.tokens.Size()
 }
 
-// waiting is the share of bytes that is not in the files yet: what the writer holds in its buffers included.
+// waiting is the share of bytes for which the disk has no room yet: they are not in the files, what the writer holds in its buffers included,
+// and not in what is kept ahead. Below 0 more is kept than waits.
 func (g *segment) waiting() int64 {
 	if g.result != nil {
 		return 0
@@ -122,11 +124,13 @@ func (g *segment) waiting() int64 {
 			waiting -= info.Size()
 		}
 	}
-	return max(waiting, 0)
+	return max(waiting, 0) - g.stream.Stats().Ahead
 }
 
 // size is the most that the segment takes on the disk until it is sealed, if nothing is added.
-func (g *segment) size() int64 { return g.bytes() + g.appended.rows*rowBytes + g.sealBytes() }
+func (g *segment) size() int64 {
+	return g.bytes() + max(0, -g.waiting()) + g.appended.rows*rowBytes + g.sealBytes()
+}
 
 // Bounds of what stands beside the elements of a packet.
 const (

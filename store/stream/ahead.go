@@ -2,9 +2,6 @@ package stream
 
 import "sync/atomic"
 
-// DefaultAhead is how much room a recording lets the disk keep ahead of what is written.
-const DefaultAhead = 64 << 20
-
 // roomFile is a blockFile whose file system can be asked to keep room behind its end. Its size does not change by that, so no reader
 // sees the room, and what a writer that was killed leaves of it goes with the next cut.
 type roomFile interface {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // writeForEver is what TestKill kills.
 func writeForEver(dir string) error {
-	w, err := Create(filepath.Join(dir, "a.stream"), Options{Workers: 2, Codec: codec.LZ4, Ahead: DefaultAhead})
+	w, err := Create(filepath.Join(dir, "a.stream"), Options{Workers: 2, Codec: codec.LZ4, Ahead: 64 << 20})
 	if err != nil {
 		return err
 	}
