@@ -1,0 +1,217 @@
+package prof
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// topCallers is how many processes an event names at most (COMPAT A-93).
+const topCallers = 5
+
+// caller is struct caller of prof.bpf.c.
+type caller struct{ TGID, Call uint32 }
+
+// callStat is struct call_stat of calls.h.
+type callStat struct {
+	Count, Errors, Bytes, Timed, NS uint64
+	Longest, LongestBefore          uint64
+	Interval, IntervalBefore        uint32
+	Latency                         [latencySlots]uint32
+}
+
+// open is struct open of prof.bpf.c.
+type open struct {
+	Word, Argument uint64
+	TGID           uint32
+	FD             int32
+}
+
+// sum adds the processors' counters up. ended is the interval that the longest is of.
+func sum(stats []callStat, ended uint32) tally {
+	var t tally
+	for i := range stats {
+		s := &stats[i]
+		var longest uint64
+		switch {
+		case s.Interval == ended:
+			longest = s.Longest
+		case s.IntervalBefore == ended: // a call of the interval that has begun came already
+			longest = s.LongestBefore
+		}
+		t.add(&tally{s.Count, s.Errors, s.Bytes, s.Timed, s.NS, longest, s.Latency})
+	}
+	return t
+}
+
+// A callers is what the processes did through one call in an interval.
+type callers struct {
+	all      tally
+	by       []resource.ProfCaller
+	evicted  uint64
+	open     uint64
+	oldestNS int64
+	errors   map[int]uint64 // by slot
+}
+
+// readCalls returns an event for each call that returned or is open.
+func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, names map[uint32]string) ([]resource.ProfEvent, error) {
+	var all [callSlots]callers
+	err := errors.Join(c.readCallers(&all, ended, names), c.readOthers(&all, ended), c.readOpen(&all, mono), c.readErrors(&all))
+	if err != nil {
+		return nil, err
+	}
+	var events []resource.ProfEvent
+	for i := 1; i < len(calls); i++ {
+		if all[i].all.count > 0 || all[i].open > 0 {
+			events = append(events, all[i].event(calls[i], length, c.o.SampledOneOf))
+		}
+	}
+	return events, nil
+}
+
+// readCallers reads what each process did. What an ended process did is read a last time, for now it is all, and removed.
+func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map[uint32]string) error {
+	m := c.set.Map("calls")
+	now := map[caller]tally{}
+	if err := bpf.EachPerCPU(m, func(k caller, stats []callStat) { now[k] = sum(stats, ended) }); err != nil {
+		return err
+	}
+	gone := map[uint32]bool{}
+	for k, t := range now {
+		if _, known := gone[k.TGID]; !known {
+			gone[k.TGID] = processEnded(k.TGID)
+		}
+		if gone[k.TGID] {
+			var last []callStat
+			if err := m.Lookup(k, &last); err != nil {
+				return fmt.Errorf("read BPF map calls: %w", err)
+			}
+			t = sum(last, ended)
+			if err := remove(m, k); err != nil {
+				return err
+			}
+		}
+		before := c.calls[k]
+		c.calls[k] = t
+		if gone[k.TGID] {
+			delete(c.calls, k)
+		}
+		d := t.since(&before)
+		if d.count == 0 || int(k.Call) >= len(calls) {
+			continue
+		}
+		here := &all[k.Call]
+		here.all.add(&d)
+		here.by = append(here.by, d.caller(int(k.TGID), name(names, k.TGID)))
+	}
+	maps.DeleteFunc(c.calls, func(k caller, _ tally) bool { _, still := now[k]; return !still })
+	return nil
+}
+
+// readOthers reads what was counted without its process.
+func (c *Collector) readOthers(all *[callSlots]callers, ended uint32) error {
+	for i := 1; i < len(calls); i++ {
+		var stats []callStat
+		if err := c.set.Map("others").Lookup(uint32(i), &stats); err != nil {
+			return fmt.Errorf("read BPF map others: %w", err)
+		}
+		t := sum(stats, ended)
+		d := t.since(&c.others[i])
+		c.others[i] = t
+		if d.count > 0 {
+			all[i].all.add(&d)
+			all[i].evicted = d.count
+		}
+	}
+	return nil
+}
+
+// readOpen reads the calls that have not returned.
+func (c *Collector) readOpen(all *[callSlots]callers, mono int64) error {
+	return bpf.Each(c.set.Map("opens"), func(_ uint32, o open) {
+		which := int(o.Word % callSlots)
+		if which == 0 || which >= len(calls) || !c.wanted[calls[which].kind()] {
+			return
+		}
+		all[which].open++
+		all[which].oldestNS = max(all[which].oldestNS, mono-int64(o.Word>>7))
+	})
+}
+
+// readErrors reads which errors the calls returned.
+func (c *Collector) readErrors(all *[callSlots]callers) error {
+	m := c.set.Map("errnos")
+	keys, values := make([]uint32, 512), make([]uint64, 512*ebpf.MustPossibleCPU())
+	now := make([]uint64, callSlots*errnoSlots)
+	var at ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&at, keys, values, nil)
+		for i := range n {
+			for _, v := range values[i*ebpf.MustPossibleCPU():][:ebpf.MustPossibleCPU()] {
+				now[keys[i]] += v
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read BPF map errnos: %w", err)
+		}
+	}
+	for i, n := range now {
+		if c.errnos != nil {
+			n -= c.errnos[i]
+		}
+		if n == 0 {
+			continue
+		}
+		here := &all[i/errnoSlots]
+		if here.errors == nil {
+			here.errors = map[int]uint64{}
+		}
+		here.errors[i%errnoSlots] = n
+	}
+	c.errnos = now
+	return nil
+}
+
+// event makes the event of a call.
+func (c *callers) event(of call, length time.Duration, sampled uint32) *resource.ProfSyscall {
+	e := c.all.event(of, length)
+	slices.SortFunc(c.by, func(a, b resource.ProfCaller) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.LatTotalNS, a.LatTotalNS), cmp.Compare(a.PID, b.PID))
+	})
+	e.Callers, e.Evicted = len(c.by), c.evicted
+	e.TopCallers = append(e.TopCallers, c.by[:min(topCallers, len(c.by))]...)
+	if of.sampled && sampled > 1 {
+		e.SampledOneOf = sampled
+	}
+	if e.Open = c.open; c.open > 0 {
+		e.OldestNS = &c.oldestNS
+	}
+	for slot, n := range c.errors {
+		if e.ErrorsBy == nil {
+			e.ErrorsBy, e.ErrorClasses = map[string]uint64{}, map[string]uint64{}
+		}
+		e.ErrorsBy[errnoName(slot)] += n
+		e.ErrorClasses[errnoClass(slot)] += n
+	}
+	return e
+}
+
+// name is the name of a process; one that ended long ago has none.
+func name(names map[uint32]string, tgid uint32) string {
+	if n, ok := names[tgid]; ok {
+		return n
+	}
+	return "(ended)"
+}

@@ -1,0 +1,271 @@
+package prof
+
+//go:generate ../../scripts/generate-bpf prof prof.bpf.c
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// Options say what is counted of whom. The zero value is everything that this package counts, of all processes.
+type Options struct {
+	Target bpf.Target
+	Types  []resource.ProfType // --only; empty is all. Without syscall, sync and net no BPF program is loaded
+	// SampledOneOf is N of --sample-read-write: one of N reads and writes is timed, at random. All are counted. 0 and 1 time all.
+	SampledOneOf uint32
+	Stamper      Stamper
+	Also         []Source // make the events disk, mem and sched
+	Plain        bool     // the programs for kernels without BTF, though this kernel has it
+	// ByCalls counts traffic by system calls though this kernel has the hooks of sockets.
+	ByCalls bool
+}
+
+// A Collector counts system calls and traffic. Its methods are for one goroutine, but AddPID.
+type Collector struct {
+	o        Options
+	set      *bpf.Set // nil where only other collectors' events are wanted
+	wanted   map[resource.ProfType]bool
+	byCalls  bool
+	interval uint32
+	last     time.Time
+	lastMono int64
+
+	calls  map[caller]tally
+	others [callSlots]tally
+	errnos []uint64
+	nets   map[netKey]netTally
+}
+
+// Hooks that a kernel may lack: those of sockets came with 6.3.
+var optional = []string{
+	"on_send", "on_receive", "on_send_plain", "on_receive_plain", "on_rename", "on_exec_plain",
+	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain", "on_retransmit_synack_plain",
+}
+
+// Open begins to count. Its errors wrap bpf.ErrMissing where the machine lacks something, and say how to get it.
+func Open(o Options) (*Collector, error) {
+	if len(o.Types) == 0 {
+		o.Types = resource.ProfTypes
+	}
+	c := &Collector{o: o, wanted: map[resource.ProfType]bool{}, interval: 1, calls: map[caller]tally{}, nets: map[netKey]netTally{}}
+	for _, t := range o.Types {
+		c.wanted[t] = true
+	}
+	if c.wanted[resource.ProfTypeSyscall] || c.wanted[resource.ProfTypeSync] || c.wanted[resource.ProfTypeNet] {
+		if err := c.load(o.ByCalls); err != nil {
+			return nil, err
+		}
+	}
+	c.last, c.lastMono = time.Now(), bpf.MonoNS()
+	return c, nil
+}
+
+// load loads the programs, and once more where it turns out that the kernel lacks the hooks of sockets.
+func (c *Collector) load(byCalls bool) error {
+	spec, err := loadProf()
+	if err != nil {
+		return fmt.Errorf("BPF object of prof: %w", err)
+	}
+	c.byCalls = byCalls
+	c.drop(spec)
+	set, err := bpf.Load(spec, bpf.Options{
+		Target: c.o.Target, Plain: c.o.Plain, Optional: slices.DeleteFunc(slices.Clone(optional), func(name string) bool { return spec.Programs[name] == nil }),
+		Set: map[string]any{
+			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"on_send", "on_receive", "on_send_plain", "on_receive_plain"} {
+		if set.Absent[name] != nil && !byCalls {
+			return errors.Join(set.Close(), c.load(true))
+		}
+	}
+	c.set = set
+	return c.begin(c.interval)
+}
+
+// drop takes out the programs that nobody asked for.
+func (c *Collector) drop(spec *ebpf.CollectionSpec) {
+	var names []string
+	if !c.wanted[resource.ProfTypeSyscall] && !c.wanted[resource.ProfTypeSync] && !c.byCalls {
+		names = append(names, "on_enter", "on_exit", "on_thread_exit")
+	}
+	if !c.wanted[resource.ProfTypeNet] {
+		names = append(names, "on_state", "on_retransmit", "on_retransmit_synack")
+	}
+	if !c.wanted[resource.ProfTypeNet] || c.byCalls {
+		names = append(names, "on_send", "on_receive")
+	}
+	for _, name := range names {
+		delete(spec.Programs, name)
+		delete(spec.Programs, name+"_plain")
+	}
+}
+
+// begin tells the programs the number of the interval that begins, by which they know whose the longest call is.
+func (c *Collector) begin(number uint32) error {
+	if err := c.set.Map("interval").Put(uint32(0), number); err != nil {
+		return fmt.Errorf("begin an interval of prof: %w", err)
+	}
+	return nil
+}
+
+// Snapshot returns the events since the snapshot before, as []resource.ProfEvent.
+func (c *Collector) Snapshot(now time.Time) (any, error) {
+	mono := bpf.MonoNS()
+	length := time.Duration(mono - c.lastMono)
+	var events []resource.ProfEvent
+	if c.set != nil {
+		ours, err := c.own(length, mono)
+		if err != nil {
+			return nil, err
+		}
+		events = ours
+	}
+	for _, source := range c.o.Also {
+		more, err := source(now)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, more...)
+	}
+	events = slices.DeleteFunc(events, func(e resource.ProfEvent) bool { return !c.wanted[e.Head().Type] })
+	slices.SortStableFunc(events, func(a, b resource.ProfEvent) int {
+		return slices.Index(resource.ProfTypes, a.Head().Type) - slices.Index(resource.ProfTypes, b.Head().Type)
+	})
+	c.o.Stamper.next(c.last, now, mono, length).On(events)
+	c.last, c.lastMono = now, mono
+	return events, nil
+}
+
+// own returns the events that this package counts itself.
+func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent, error) {
+	ended := c.interval
+	c.interval++
+	if err := c.begin(c.interval); err != nil {
+		return nil, err
+	}
+	names, err := c.names()
+	if err != nil {
+		return nil, err
+	}
+	var events []resource.ProfEvent
+	if c.wanted[resource.ProfTypeSyscall] || c.wanted[resource.ProfTypeSync] {
+		if events, err = c.readCalls(ended, length, mono, names); err != nil {
+			return nil, err
+		}
+	}
+	if c.wanted[resource.ProfTypeNet] {
+		nets, err := c.readNets(length, names)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, nets...)
+	}
+	for _, e := range events {
+		e.Head().Origin = c.set.Origin()
+	}
+	return events, c.forget(names)
+}
+
+// names returns the name of every process that was counted.
+func (c *Collector) names() (map[uint32]string, error) {
+	names := map[uint32]string{}
+	err := bpf.Each(c.set.Map("processes"), func(tgid uint32, comm [16]byte) { names[tgid] = unix.ByteSliceToString(comm[:]) })
+	return names, err
+}
+
+// forget removes the names of processes that have ended and of which nothing is kept any more.
+func (c *Collector) forget(names map[uint32]string) error {
+	kept := map[uint32]bool{}
+	for k := range c.calls {
+		kept[k.TGID] = true
+	}
+	for k := range c.nets {
+		kept[k.TGID] = true
+	}
+	for tgid := range names {
+		if kept[tgid] || !processEnded(tgid) {
+			continue
+		}
+		if err := remove(c.set.Map("processes"), tgid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// processEnded tells whether a process is no more. Its counters do not change then.
+func processEnded(tgid uint32) bool {
+	return tgid != 0 && errors.Is(unix.Kill(int(tgid), 0), unix.ESRCH)
+}
+
+func remove(m *ebpf.Map, key any) error {
+	if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget an ended process in BPF map %s: %w", m, err)
+	}
+	return nil
+}
+
+// AddPID adds a process to a target that is restricted to processes.
+func (c *Collector) AddPID(pid int) error {
+	if c.set == nil {
+		return nil
+	}
+	return c.set.AddPID(pid)
+}
+
+// Programs tells what the programs have cost since they were loaded.
+func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
+	if c.set == nil {
+		return nil, nil
+	}
+	return c.set.Programs()
+}
+
+// Losses tells what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open (calls that were counted but
+// not timed: more than 32,768 threads), caller (calls counted without their process: too many processes), net (traffic, for the same
+// reason), owner (TCP sockets whose process could not be kept). Causes that did not occur are absent.
+func (c *Collector) Losses() (map[string]uint64, error) {
+	losses := map[string]uint64{}
+	if c.set == nil {
+		return losses, nil
+	}
+	for i, cause := range []string{"compat", "open", "caller", "net", "owner"} {
+		n, err := bpf.Sum(c.set.Map("lost"), uint32(i))
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			losses[cause] = n
+		}
+	}
+	return losses, nil
+}
+
+// Absent says why parts of the traffic are not told, by the BPF program whose hook this kernel lacks.
+func (c *Collector) Absent() map[string]error {
+	if c.set == nil {
+		return nil
+	}
+	return c.set.Absent
+}
+
+// Close ends counting. It is safe to call twice.
+func (c *Collector) Close() error {
+	if c.set == nil {
+		return nil
+	}
+	return c.set.Close()
+}
