@@ -38,9 +38,10 @@ func (r *Reader) buffer(d *decoder) error {
 	b := ggmlhooks.Buffer{ID: d.u64(), MonoNS: int64(d.u64()), Base: d.u64(), Size: d.u64(), Usage: ggmlhooks.BufferUsage(d.u32())}
 	flags := d.u32()
 	b.Host, b.Mapped, b.Known = flags&bufferHost != 0, flags&bufferMapped != 0, flags&bufferKnown != 0
-	kind, device := int(d.u16()), int(d.u16())
-	d.u32()
-	b.Type, b.Device = d.text(kind), d.text(device)
+	b.FileOffset = d.u64()
+	kind, device, file := int(d.u16()), int(d.u16()), int(d.u16())
+	d.u16()
+	b.Type, b.Device, b.File = d.text(kind), d.text(device), d.text(file)
 	return d.then(recBuffer, func() error { return r.sink.Buffer(&b) })
 }
 

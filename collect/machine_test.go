@@ -64,8 +64,8 @@ func timeOf(node, held uint32, done uint64) rec { return rec{}.u32(node, held).u
 func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	region := newTestRegion(t, Options{})
 	p, s := newProducer(region.mem), &machineSink{}
-	p.put(recBuffer, rec{}.u64(4, 10, 0x7000, 4096).u32(1, bufferHost|bufferMapped).u16(10, 3).u32(0).text("CPU_Mapped", "CPU"))
-	p.put(recBuffer, rec{}.u64(5, 11, 0x9000, 64).u32(0, bufferKnown).u16(0, 0).u32(0))
+	p.put(recBuffer, rec{}.u64(4, 10, 0x7000, 4096).u32(1, bufferHost|bufferMapped).u64(512).u16(10, 3, 4, 0).text("CPU_Mapped", "CPU", "/m/x"))
+	p.put(recBuffer, rec{}.u64(5, 11, 0x9000, 64).u32(0, bufferKnown).u64(0).u16(0, 0, 0, 0))
 	putGraph(p)
 	p.put(recInput, append(rec{}.u64(21, 9).u32(0, 0, 2, 1), rec{}.u64(7, 8)...))
 	p.put(recInput, append(rec{}.u64(21, 9).u32(0, 0, 1, 0), rec{}.u64(^uint64(0))...))
@@ -78,7 +78,7 @@ func TestReaderReadsWhatTheMachineDid(t *testing.T) {
 	drain(t, NewReader(region, s))
 
 	if want := []ggmlhooks.Buffer{
-		{ID: 4, MonoNS: 10, Base: 0x7000, Size: 4096, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU"},
+		{ID: 4, MonoNS: 10, Base: 0x7000, Size: 4096, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU", File: "/m/x", FileOffset: 512},
 		{ID: 5, MonoNS: 11, Base: 0x9000, Size: 64, Known: true},
 	}; !reflect.DeepEqual(s.buffers, want) {
 		t.Errorf("buffers: %+v", s.buffers)

@@ -27,11 +27,14 @@ type Buffer struct {
 	Base   uint64 // address in the model's process if Host, else what the device takes for one: it may be equal to one of the host
 	Size   uint64 // bytes
 	Usage  BufferUsage
-	Host   bool
+	Host   bool   // its memory is the process's own, repacked weights included
 	Mapped bool   // its memory is a mapped file's
 	Type   string // ggml's name of its kind: CPU, CPU_Mapped, CPU_REPACK, CUDA0, RPC[…]
 	Device string // ggml's name of its device, "" where it has none
-	// Known is true when a buffer is told of again, because its usage was set.
+	// File is the file that is mapped, and FileOffset where in it the buffer begins. "": it is not mapped, or not known of which.
+	File       string
+	FileOffset uint64
+	// Known is true when a buffer is told of again, because its usage was set, or because another kind of buffer took its memory over.
 	Known bool
 }
 

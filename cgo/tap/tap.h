@@ -36,6 +36,7 @@ struct tap_by_value {
     X(const char *, ggml_backend_buft_name, (ggml_backend_buffer_type_t))                                                   \
     X(ggml_backend_dev_t, ggml_backend_buft_get_device, (ggml_backend_buffer_type_t))                                       \
     X(const char *, ggml_backend_dev_name, (ggml_backend_dev_t))                                                            \
+    X(enum ggml_backend_dev_type, ggml_backend_dev_type, (ggml_backend_dev_t))                                              \
     X(ggml_backend_buffer_t, ggml_backend_buft_alloc_buffer, (ggml_backend_buffer_type_t, size_t))                          \
     X(ggml_backend_buffer_t, ggml_backend_dev_buffer_from_host_ptr, (ggml_backend_dev_t, void *, size_t, size_t))           \
     X(void, ggml_backend_buffer_free, (ggml_backend_buffer_t))                                                              \
@@ -530,6 +531,9 @@ uint32_t tap_last_context(void);
 
 // tap_buffers_announce tells of every buffer that this process has, when it is first recorded.
 void tap_buffers_announce(void);
+
+// tap_mapped_file returns the path of the file that an address is mapped from, which the caller frees, and where in it that is. NULL: of none.
+char * tap_mapped_file(const void * at, uint64_t * offset);
 
 // tap_where says in which buffer a tensor's bytes lie. buffer is 0 where that is not known.
 void tap_where(const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);

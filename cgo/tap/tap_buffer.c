@@ -15,6 +15,8 @@ struct tap_buffer {
     int64_t               since;
     uint32_t              usage, flags;
     bool                  told;
+    char *                file; // that is mapped; NULL: none
+    uint64_t              file_offset;
 };
 
 static pthread_mutex_t     tap_buffers_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,14 +61,33 @@ static size_t tap_name_copy(char * to, size_t size, const char * name) {
     return n;
 }
 
+// tap_buffer_device is the device of a kind of buffers, or NULL.
+static ggml_backend_dev_t tap_buffer_device(ggml_backend_buffer_type_t type) {
+    return type != NULL && tap_real.ggml_backend_buft_get_device != NULL ? tap_real.ggml_backend_buft_get_device(type) : NULL;
+}
+
+static ggml_backend_buffer_type_t tap_buffer_type(ggml_backend_buffer_t ptr) {
+    return tap_real.ggml_backend_buffer_get_type != NULL ? tap_real.ggml_backend_buffer_get_type(ptr) : NULL;
+}
+
+// tap_buffer_here says whether a buffer's memory is this process's. Where weights are repacked ggml does not call it so, for nobody shall
+// read them as they are.
+static bool tap_buffer_here(ggml_backend_buffer_t ptr) {
+    if (tap_real.ggml_backend_buffer_is_host(ptr)) {
+        return true;
+    }
+    ggml_backend_dev_t device = tap_buffer_device(tap_buffer_type(ptr));
+    return device != NULL && tap_real.ggml_backend_dev_type != NULL && tap_real.ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
+}
+
 // tap_buffer_tell tells of a buffer. The caller holds the lock of the buffers.
 static void tap_buffer_tell(struct tap_buffer * b) {
-    ggml_backend_buffer_type_t type = tap_real.ggml_backend_buffer_get_type != NULL ? tap_real.ggml_backend_buffer_get_type(b->ptr) : NULL;
-    ggml_backend_dev_t device = type != NULL && tap_real.ggml_backend_buft_get_device != NULL ? tap_real.ggml_backend_buft_get_device(type) : NULL;
+    ggml_backend_buffer_type_t type = tap_buffer_type(b->ptr);
+    ggml_backend_dev_t device = tap_buffer_device(type);
     char names[2 * TAP_NAME_SIZE];
     struct tap_rec_buffer rec = {
         .h.type = TAP_REC_BUFFER, .buffer = b->number, .mono_ns = (uint64_t) b->since, .base = b->base, .size = b->size,
-        .usage = b->usage, .flags = b->flags | (b->told ? TAP_BUFFER_KNOWN : 0),
+        .usage = b->usage, .flags = b->flags | (b->told ? TAP_BUFFER_KNOWN : 0), .file_offset = b->file_offset,
     };
     if (type != NULL && tap_real.ggml_backend_buft_name != NULL) {
         rec.type_bytes = (uint16_t) tap_name_copy(names, TAP_NAME_SIZE, tap_real.ggml_backend_buft_name(type));
@@ -76,9 +97,44 @@ static void tap_buffer_tell(struct tap_buffer * b) {
     } else if (b->flags & TAP_BUFFER_HOST) { // ggml names no device for the plain memory of the CPU
         rec.device_bytes = (uint16_t) tap_name_copy(names + rec.type_bytes, TAP_NAME_SIZE, "CPU");
     }
-    const struct tap_part part = {names, (size_t) rec.type_bytes + rec.device_bytes};
-    tap_queue_put(&rec.h, sizeof(rec), &part, 1);
+    rec.file_bytes = (uint16_t) (b->file != NULL ? strnlen(b->file, TAP_PATH_SIZE) : 0);
+    const struct tap_part parts[2] = {{names, (size_t) rec.type_bytes + rec.device_bytes}, {b->file, rec.file_bytes}};
+    tap_queue_put(&rec.h, sizeof(rec), parts, 2);
     b->told = true;
+}
+
+// tap_buffer_over ends a buffer's life. The caller holds the lock of the buffers.
+static void tap_buffer_over(struct tap_buffer * b) {
+    b->ptr = NULL;
+    free(b->file);
+    b->file = NULL;
+    if (b->told && tap_on()) {
+        struct tap_rec_buffer_end rec = {.h.type = TAP_REC_BUFFER_END, .buffer = b->number, .mono_ns = (uint64_t) tap_now()};
+        tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
+    }
+}
+
+// tap_buffer_put keeps a buffer in mind. One that is known with the same memory is another kind's, which was made of it: that of repacked
+// weights is a CPU's at first. With other memory it is a new one, whose predecessor ended unseen. The caller holds the lock of the buffers.
+static uint64_t tap_buffer_put(struct tap_buffer * note) {
+    struct tap_buffer * b = tap_buffer_at(note->ptr);
+    if (b != NULL && b->base == note->base && b->size == note->size) {
+        free(note->file);
+    } else {
+        if (b != NULL) {
+            tap_buffer_over(b);
+        }
+        if ((b = tap_buffer_new()) == NULL) {
+            free(note->file);
+            return 0;
+        }
+        note->number = tap_next_buffer++;
+        *b = *note;
+    }
+    if (tap_on()) {
+        tap_buffer_tell(b);
+    }
+    return b->number;
 }
 
 // tap_buffer_note keeps a buffer in mind, and tells of it if this process is recorded. Those without bytes, which llama.cpp makes by the
@@ -94,19 +150,15 @@ static uint64_t tap_buffer_note(ggml_backend_buffer_t ptr, bool mapped) {
     struct tap_buffer note = {
         .ptr = ptr, .base = (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr), .size = size, .since = tap_now(),
         .usage = tap_real.ggml_backend_buffer_get_usage != NULL ? (uint32_t) tap_real.ggml_backend_buffer_get_usage(ptr) : 0,
-        .flags = (mapped ? TAP_BUFFER_MAPPED : 0) | (tap_real.ggml_backend_buffer_is_host(ptr) ? TAP_BUFFER_HOST : 0),
+        .flags = (mapped ? TAP_BUFFER_MAPPED : 0) | (tap_buffer_here(ptr) ? TAP_BUFFER_HOST : 0),
     };
-    pthread_mutex_lock(&tap_buffers_lock);
-    struct tap_buffer * b = tap_buffer_new();
-    if (b != NULL) {
-        note.number = tap_next_buffer++;
-        *b = note;
-        if (tap_on()) {
-            tap_buffer_tell(b);
-        }
+    if (mapped && note.flags & TAP_BUFFER_HOST) {
+        note.file = tap_mapped_file((const void *) (uintptr_t) note.base, &note.file_offset);
     }
+    pthread_mutex_lock(&tap_buffers_lock);
+    const uint64_t number = tap_buffer_put(&note);
     pthread_mutex_unlock(&tap_buffers_lock);
-    return note.number;
+    return number;
 }
 
 void tap_buffers_announce(void) {
@@ -176,11 +228,7 @@ void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
         pthread_mutex_lock(&tap_buffers_lock);
         struct tap_buffer * b = tap_buffer_at(buffer);
         if (b != NULL) {
-            b->ptr = NULL;
-            if (b->told && tap_on()) {
-                struct tap_rec_buffer_end rec = {.h.type = TAP_REC_BUFFER_END, .buffer = b->number, .mono_ns = (uint64_t) tap_now()};
-                tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
-            }
+            tap_buffer_over(b);
         }
         pthread_mutex_unlock(&tap_buffers_lock);
     }

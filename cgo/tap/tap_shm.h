@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 6u
+#define TAP_SHM_VERSION 7u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -202,7 +202,7 @@ enum tap_record_type {
     TAP_REC_GOODBYE = 12,    // tap_rec_hello
     TAP_REC_CONTEXT_END = 13, // tap_rec_resolve
     TAP_REC_SEQ = 14,         // tap_rec_seq
-    TAP_REC_BUFFER = 15,      // tap_rec_buffer, then its type's name and its device's
+    TAP_REC_BUFFER = 15,      // tap_rec_buffer, then its type's name, its device's, and its file's path
     TAP_REC_BUFFER_END = 16,  // tap_rec_buffer_end
     TAP_REC_TIMES = 17,       // tap_rec_times, then tap_time[count]
     TAP_REC_INPUT = 18,       // tap_rec_input, then int64 values, or tap_range[count]
@@ -375,7 +375,8 @@ struct tap_rec_resolve {
     uint64_t exec;      // every execution of the context up to this number is meant
 };
 
-// A buffer of a backend. It is told of when it is allocated, or when this process is first recorded; again when its usage is set.
+// A buffer of a backend. It is told of when it is allocated, or when this process is first recorded; again when its usage is set, or its
+// memory is taken over by another kind of buffer. TAP_BUFFER_HOST: its base is an address of this process.
 enum tap_buffer_flag { TAP_BUFFER_HOST = 1u << 0, TAP_BUFFER_MAPPED = 1u << 1, TAP_BUFFER_KNOWN = 1u << 2 };
 
 struct tap_rec_buffer {
@@ -385,8 +386,9 @@ struct tap_rec_buffer {
     uint64_t base, size;
     uint32_t usage; // enum ggml_backend_buffer_usage
     uint32_t flags; // enum tap_buffer_flag
-    uint16_t type_bytes, device_bytes; // names follow in this order, without a zero
-    uint32_t reserved;
+    uint64_t file_offset; // where in its file a mapped buffer begins
+    uint16_t type_bytes, device_bytes, file_bytes; // names follow in this order, without a zero; no file: not mapped, or not known of which
+    uint16_t reserved;
 };
 
 struct tap_rec_buffer_end {

@@ -33,7 +33,7 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 	m := &r.memory
 	r.head.see(b.MonoNS)
 	if known := m.buffers[b.ID]; known != nil {
-		known.Usage = b.Usage
+		known.Usage, known.Type, known.Device = b.Usage, b.Type, b.Device
 		return nil
 	}
 	if b.Size == 0 {

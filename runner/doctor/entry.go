@@ -38,7 +38,8 @@ var entries = []evidence{
 	{"buffers", "where tensors lie in memory, allocations and frees", strings.Fields(`
 		ggml_backend_buft_alloc_buffer ggml_backend_dev_buffer_from_host_ptr ggml_backend_buffer_free
 		ggml_backend_buffer_set_usage ggml_backend_buffer_get_base ggml_backend_buffer_get_size ggml_backend_buffer_get_usage
-		ggml_backend_buffer_get_type ggml_backend_buft_name ggml_backend_buft_get_device ggml_backend_dev_name`)},
+		ggml_backend_buffer_get_type ggml_backend_buft_name ggml_backend_buft_get_device ggml_backend_dev_name
+		ggml_backend_dev_type`)},
 	{"samplers", "what samplers chose from", strings.Fields("llama_sampler_apply")},
 	{"loading", "programs under the tap may find no CPU backend", strings.Fields(`
 		ggml_backend_load_all ggml_backend_load_all_from_path ggml_backend_reg_count`)},

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const int32_t tokens[8] = {1, 5, 9, 2};
 static const int32_t positions[8] = {0, 1, 2, 3};
@@ -230,6 +232,42 @@ static const struct tap_rec_buffer * buffer_told(const struct bed * b, size_t nt
     return e != NULL ? (const struct tap_rec_buffer *) e->record : NULL;
 }
 
+// test_mapped_file: of a buffer that lies in a mapped file it is told which, and where in it.
+static void test_mapped_file(void) {
+    test_case("buffers: the file that one is mapped from");
+    char name[] = "/tmp/tap a file XXXXXX";
+    const int fd = mkstemp(name);
+    MUST(fd >= 0 && ftruncate(fd, 3 * 4096) == 0);
+    uint8_t * at = mmap(NULL, 2 * 4096, PROT_READ, MAP_PRIVATE, fd, 4096);
+    MUST(at != MAP_FAILED);
+    struct bed b;
+    shm_make(&b.shm, &(struct shm_options) {0});
+    log_init(&b.log, &b.shm);
+    fake_real();
+    MUST(tap_attach(b.shm.fd, -1) == 0);
+    tap_join_now();
+    ggml_backend_buffer_t mapped = ggml_backend_dev_buffer_from_host_ptr(NULL, at + 4196, 512, 0), other = ggml_backend_dev_buffer_from_host_ptr(NULL, &b, 64, 0);
+    log_drain(&b.log);
+    const struct tap_rec_buffer * first = buffer_told(&b, 0), * second = buffer_told(&b, 1);
+    CHECK(second != NULL, "%zu buffers are told", log_count(&b.log, TAP_REC_BUFFER));
+    if (second != NULL) {
+        const char * path = (const char *) (first + 1) + first->type_bytes + first->device_bytes;
+        CHECK(first->file_offset == 4096 + 4196 && first->file_bytes == strlen(name) && memcmp(path, name, strlen(name)) == 0, "%d bytes of path, %lu",
+              first->file_bytes, (unsigned long) first->file_offset);
+        CHECK(second->file_offset == 0 && second->file_bytes == 0, "the stack is no file");
+    }
+    ggml_backend_buffer_free(mapped);
+    ggml_backend_buffer_free(other);
+    log_drain(&b.log);
+    tap_leave();
+    log_clear(&b.log);
+    shm_free(&b.shm);
+    munmap(at, 2 * 4096);
+    close(fd);
+    unlink(name);
+    test_end();
+}
+
 static void test_buffers(void) {
     test_case("buffers: those from before the first use are told then, later ones at once, empty ones never");
     struct bed b;
@@ -320,6 +358,7 @@ int main(void) {
     test_transposed(false);
     test_transposed(true);
     test_buffers();
+    test_mapped_file();
     test_samples(true);
     test_samples(false);
     return test_done();
