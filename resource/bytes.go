@@ -8,29 +8,37 @@ func (o *Op) Bytes() (read, written int64, ok bool) {
 	case "NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE":
 		return 0, 0, true
 	}
-	if written, ok = o.written(); !ok {
+	if written, ok = o.Written(); !ok {
 		return 0, 0, false
 	}
 	for k := range o.Src {
-		if !o.has(k) {
-			continue
-		}
-		n, ok := o.Src[k].bytes(o.readOf(k))
+		n, ok := o.Read(k)
 		if !ok {
 			return 0, 0, false
 		}
 		read += n
 	}
-	return read, written, !o.expertsUnknown()
+	return read, written, true
 }
 
-// written is the bytes of the output that the op writes.
-func (o *Op) written() (int64, bool) {
+// Written is what the op writes of its output; see [Op.Bytes].
+func (o *Op) Written() (bytes int64, ok bool) {
 	n := o.Out.Elements()
 	if o.Name == "SET_ROWS" {
 		n = o.Src[0].Elements()
 	}
 	return o.Out.bytes(n)
+}
+
+// Read is what the op reads of its src[k], 0 where that is NULL; see [Op.Bytes].
+func (o *Op) Read(k int) (bytes int64, ok bool) {
+	if !o.has(k) {
+		return 0, true
+	}
+	if k == 0 && o.Name == "MUL_MAT_ID" && o.chosen() == 0 {
+		return 0, false
+	}
+	return o.Src[k].bytes(o.readOf(k))
 }
 
 // readOf is how many values of src[k] the op reads.
@@ -60,5 +68,3 @@ func (o *Op) chosen() int64 {
 	}
 	return o.Experts
 }
-
-func (o *Op) expertsUnknown() bool { return o.Name == "MUL_MAT_ID" && o.chosen() == 0 }
