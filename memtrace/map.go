@@ -32,10 +32,18 @@ func (m *RegionMap) fresh(r Region) *Region {
 	return kept
 }
 
-// AddBuffer takes a buffer in. One that is known is told of again, when it is said what it is for. To is taken as Forever if it is 0.
+// AddBuffer takes a buffer in. One that is known is told of again, when it is said what it is for and of which kind. To is taken as Forever if it is 0.
 func (m *RegionMap) AddBuffer(b Buffer) error {
 	if known := m.buffers[b.ID]; known != nil {
-		known.Usage = b.Usage
+		known.Usage, known.Type, known.Device = b.Usage, b.Type, b.Device
+		for _, r := range known.cover {
+			if r.Part == "" {
+				r.Type = known.rest()
+			}
+			if gap(r) {
+				r.Name = known.own().Name
+			}
+		}
 		known.settle(0, len(known.cover))
 		return nil
 	}

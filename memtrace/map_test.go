@@ -173,6 +173,21 @@ func TestViewsBecomeTheirRoot(t *testing.T) {
 	}
 }
 
+// TestUsageMayComeLate: a program says behind an allocation what it is for.
+func TestUsageMayComeLate(t *testing.T) {
+	m := NewRegionMap()
+	m.AddBuffer(Buffer{ID: 1, Size: 1000})
+	w, _ := m.Place(Tensor{Name: "output.weight", Buffer: 1, Offset: 0, Bytes: 100})
+	k, _ := m.Place(Tensor{Name: "cache_v_l0", Part: "v", Buffer: 1, Offset: 544, Bytes: 100})
+	if w.Type != Runtime || k.Type != KVCache || m.At(1, 300).Type() != Runtime {
+		t.Errorf("%v, %v", w.Type, k.Type)
+	}
+	m.AddBuffer(Buffer{ID: 1, Size: 1000, Usage: UsageWeights})
+	if w.Type != Weight || k.Type != KVCache || m.At(1, 300).Type() != Weight || len(m.Buffers()) != 1 {
+		t.Errorf("%v, %v", w.Type, k.Type)
+	}
+}
+
 // TestPadding: what aligns the next tensor is padding, what is longer is not, and what turns out to be longer than tensors are aligned to
 // was none.
 func TestPadding(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,19 +101,4 @@ func (m *RegionMap) SetMappings(ns int64, now []Mapping) {
 	}
 	slices.SortFunc(live, func(a, b mapped) int { return cmp.Compare(a.Start, b.Start) })
 	m.mapped = live
-	for _, b := range m.order {
-		m.findFile(b)
-	}
-}
-
-// findFile finds the file that a mapped buffer's memory is of.
-func (m *RegionMap) findFile(b *Buffer) {
-	if !b.Mapped || !b.Host || b.File != "" || b.To != Forever {
-		return
-	}
-	for _, p := range m.mapped {
-		if p.Start <= b.Base && b.Base < p.End && path.IsAbs(p.Path) && p.Inode != 0 {
-			b.File, b.FileOffset = p.Path, p.Offset+(b.Base-p.Start)
-		}
-	}
 }

@@ -1,0 +1,23 @@
+package memtrace
+
+// FileName is the name of the table of regions in a run directory. docs/REGIONS.md describes it.
+const FileName = "region_map.parquet"
+
+// Keys of the table's metadata.
+const (
+	VersionKey = "mrm_trace_schema_version"
+	DoubtsKey  = "llamatap_regions" // a Doubts as JSON
+)
+
+// Version is that of the table's schema. Readers refuse another major version, which is what stands before the dot.
+const Version = "1.0"
+
+// Doubts count what was executed, and what of it did not fit into a map.
+type Doubts struct {
+	Executions int64 `json:"executions"` // graphs that were computed
+	Failed     int64 `json:"failed"`     // of these, those that failed: what they touched is not known, and not counted
+	// Unplaced is how often an op of a graph touched a tensor of which it is not known where it lies, or whose type is not known.
+	Unplaced int64 `json:"unplaced"`
+	// Overlaps is how many tensors were said to lie half in another one.
+	Overlaps int64 `json:"overlaps"`
+}
