@@ -14,6 +14,7 @@ const (
 	Activations Recorder = "activations" // tensors of the graph, to activations.stream
 	Resource    Recorder = "resource"    // what memory and computing cost, to resource.jsonl
 	KV          Recorder = "kv"          // the life of the KV cache's blocks, to kv_block_lifecycle.parquet
+	Regions     Recorder = "regions"     // what lies where in memory, and how ops used it, to region_map.parquet
 )
 
 // Overflow is what happens when the model computes faster than captured tensors can be packed.
@@ -75,6 +76,7 @@ type Tap struct {
 	Legacy         bool   // B's estimates beside what is measured
 	KV             bool   // blocks of the KV cache are followed
 	KVBlock        int    // cells of a block
+	Regions        bool   // the map of memory is kept
 	RedactText     bool   // no text of prompts and tokens in any file
 	ConfigFile     string // "" when none was given
 

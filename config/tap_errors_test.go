@@ -16,7 +16,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
-				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, or --tap-out DIR for the preset balanced"},
+				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, or --tap-out DIR for the preset balanced"},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
 			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
 		{"config that sets a modifier only", "--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}},
@@ -137,7 +137,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
+	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, regions, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
 		"throughput, workers, out, on_failure, segment, max_disk, min_free, preallocate, redact, sync, checkpoint_every, checkpoint_path, checkpoint_state, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -32,6 +32,13 @@ func machineOptions() []option {
 			help: "record the life of every block of the KV cache, to kv_block_lifecycle.parquet",
 			set:  setKV,
 			get:  func(t *Tap) any { return onOff(t.KV) }},
+		{name: "regions", form: "[=on|off]", bare: "on", follows: isSwitchWord, recorder: Regions,
+			help: "record what lies where in memory (weights, caches, activations) and how operations used it, to region_map.parquet",
+			set: func(t *Tap, s string) (err error) {
+				t.Regions, err = parseSwitch("regions", s)
+				return err
+			},
+			get: func(t *Tap) any { return onOff(t.Regions) }},
 		{name: "resource-path", form: "FILE", alias: envResourcePath, role: roleModifier, recorder: Resource,
 			help: "append the events to this file too",
 			set:  func(t *Tap, s string) error { t.ResourcePath = s; return nil },
@@ -128,21 +135,25 @@ func (t *Tap) checkModifiers(s *sources) error {
 	return nil
 }
 
-var recorderWhat = map[Recorder]string{Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache"}
+var recorderWhat = map[Recorder]string{Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache", Regions: "regions of memory"}
 
 // checkMachine: a run that is gone on with compares its stream alone, and so cannot go on with what is recorded beside it.
 func (t *Tap) checkMachine() error {
-	beside := t.Records(Resource) || t.Records(KV)
-	if !beside {
+	which := ""
+	for _, beside := range []struct {
+		recorder Recorder
+		option   string
+	}{{Resource, "resource-level"}, {KV, "kv"}, {Regions, "regions"}} {
+		if t.Records(beside.recorder) {
+			which = beside.option
+		}
+	}
+	if which == "" {
 		return nil
 	}
-	which, flag := "resource-level", "--tap-resource-level"
-	if t.Records(KV) {
-		which, flag = "kv", "--tap-kv"
-	}
 	if t.Checkpoint.Every > 0 || t.Resume != "" {
-		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop %s, or the checkpoints",
-			t.origins[which].where, flag)
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-%s, or the checkpoints",
+			t.origins[which].where, which)
 	}
 	if !t.Records(Activations) && t.Sink != "" {
 		return fmt.Errorf("%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset balanced, or drop it", t.origins["sink"].where)

@@ -196,7 +196,7 @@ func (s *sources) recorders() []Recorder {
 		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
 			continue
 		}
-		if (o.name == "attention" || o.name == "kv") && (g.text == "off" || g.text == "false" || g.text == "0") {
+		if (o.name == "attention" || o.name == "kv" || o.name == "regions") && (g.text == "off" || g.text == "false" || g.text == "0") {
 			continue
 		}
 		running = append(running, o.recorder)

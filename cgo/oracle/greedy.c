@@ -1,6 +1,6 @@
 // greedy: a llama.cpp program that is not llama.cpp's own: it continues four tokens, in two sequences, with the likeliest one.
 //
-//   greedy MODEL BACKENDS N    prints the N tokens of sequence 0, one a line
+//   greedy MODEL BACKENDS N [TIMES]    prints the N tokens of sequence 0, one a line; TIMES over, loading the model anew each time
 //
 // Compiled with -DLATE it is not linked with llama.cpp: it opens the library by itself, for itself alone, as Python's ctypes does.
 #define _GNU_SOURCE
@@ -36,21 +36,9 @@ static void quiet(enum ggml_log_level level, const char * text, void * data) {
     (void) data;
 }
 
-int main(int argc, char ** argv) {
-    if (argc != 4) {
-        return 2;
-    }
-#ifdef LATE
-    base = dlopen("libggml.so.0", RTLD_NOW | RTLD_LOCAL); // first: libllama searches only a path of its own for it
-    library = base != NULL ? dlopen("libllama.so.0", RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 3;
-    }
-#endif
-    CALL(llama_log_set)(quiet, NULL);
-    CALL(ggml_backend_load_all_from_path)(argv[2]);
-    struct llama_model * model = CALL(llama_model_load_from_file)(argv[1], CALL(llama_model_default_params)());
+// continue_tokens loads the model, prints so many tokens and frees it.
+static int continue_tokens(const char * path, int times) {
+    struct llama_model * model = CALL(llama_model_load_from_file)(path, CALL(llama_model_default_params)());
     struct llama_context_params params = CALL(llama_context_default_params)();
     params.n_ctx = 256;
     params.n_seq_max = 2;
@@ -64,7 +52,7 @@ int main(int argc, char ** argv) {
     llama_token tokens[4] = {1, 5, 6, 7};
     struct llama_batch batch = CALL(llama_batch_init)(4, 0, 2);
     int32_t n = 4;
-    for (int32_t at = 0, i = 0; i < atoi(argv[3]); i++) {
+    for (int32_t at = 0, i = 0; i < times; i++) {
         fill(&batch, at, n, tokens);
         if (CALL(llama_decode)(ctx, batch) != 0) {
             return 5;
@@ -83,4 +71,25 @@ int main(int argc, char ** argv) {
     CALL(llama_free)(ctx);
     CALL(llama_model_free)(model);
     return 0;
+}
+
+int main(int argc, char ** argv) {
+    if (argc != 4 && argc != 5) {
+        return 2;
+    }
+#ifdef LATE
+    base = dlopen("libggml.so.0", RTLD_NOW | RTLD_LOCAL); // first: libllama searches only a path of its own for it
+    library = base != NULL ? dlopen("libllama.so.0", RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 3;
+    }
+#endif
+    CALL(llama_log_set)(quiet, NULL);
+    CALL(ggml_backend_load_all_from_path)(argv[2]);
+    int status = 0;
+    for (int i = 0; i < (argc == 5 ? atoi(argv[4]) : 1) && status == 0; i++) {
+        status = continue_tokens(argv[1], atoi(argv[3]));
+    }
+    return status;
 }

@@ -25,6 +25,7 @@ type tee struct {
 	ggmlhooks.Sink // the capture's recorder; nil: not there yet
 	beside         []beside
 	early          []ggmlhooks.Buffer
+	onEarly        func() // called for each of them; nil: nothing is to be done
 	lent           ggmlhooks.Capture
 }
 
@@ -115,6 +116,9 @@ func (t *tee) Capture(c *ggmlhooks.Capture) error {
 func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
 	if t.Sink == nil {
 		t.early = append(t.early, *b)
+		if t.onEarly != nil {
+			t.onEarly()
+		}
 		return nil
 	}
 	return t.each(func(s ggmlhooks.Sink) error { return s.Buffer(b) })
@@ -175,20 +179,25 @@ func startWish(tap *config.Tap, b *before) collect.Wish {
 }
 
 // exact tells whether what is recorded beside tensors must be told whole.
-func exact(tap *config.Tap) bool { return tap.Records(config.Resource) || tap.Records(config.KV) }
+func exact(tap *config.Tap) bool {
+	return tap.Records(config.Resource) || tap.Records(config.KV) || tap.Records(config.Regions)
+}
 
 // openBeside makes the recorders that were asked for beside that of tensors.
 func (s *sink) openBeside() ([]beside, error) {
 	var all []beside
-	if s.o.Tap.Records(config.Resource) {
-		b, err := s.openEvents()
-		if err != nil {
-			return nil, err
+	for _, recorder := range []struct {
+		wanted bool
+		open   func() (beside, error)
+	}{
+		{s.o.Tap.Records(config.Resource), func() (beside, error) { return s.openEvents() }},
+		{followsCells(s.o.Tap), func() (beside, error) { return s.openKV() }},
+		{s.o.Tap.Records(config.Regions), func() (beside, error) { return s.openRegions() }},
+	} {
+		if !recorder.wanted {
+			continue
 		}
-		all = append(all, b)
-	}
-	if followsCells(s.o.Tap) {
-		b, err := s.openKV()
+		b, err := recorder.open()
 		if err != nil {
 			for _, begun := range all { // a file that stays open keeps the run from being sealed
 				err = errors.Join(err, begun.Close())
@@ -247,6 +256,9 @@ func (s *sink) beside() (lines []string) {
 	}
 	if s.kv != nil && s.kv.file != nil {
 		lines = append(lines, s.kv.words())
+	}
+	if s.regions != nil {
+		lines = append(lines, s.regions.words())
 	}
 	return lines
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/gguf"
@@ -35,8 +36,10 @@ type sink struct {
 	dir            *rundir.Dir
 	recorder       *capture.Recorder // nil until the first context
 	tee            tee
-	kv             *kv     // nil: cells are not followed
-	events         *events // nil: none are recorded
+	kv             *kv        // nil: cells are not followed
+	events         *events    // nil: none are recorded
+	regions        *regionMap // nil: there is no map
+	maps           []byte     // of the model's process, as it was before there was a run directory
 	contexts       []rundir.Context
 	speller        speller
 	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
@@ -74,6 +77,9 @@ func newSink(o Options, region *collect.Region, b budget, start collect.Wish) *s
 	s.steering = newSteering(s, start)
 	s.reader = collect.NewReader(region, s.steering)
 	s.Sink = &s.tee
+	if o.Tap.Records(config.Regions) {
+		s.tee.onEarly = s.keepMaps
+	}
 	return s
 }
 
