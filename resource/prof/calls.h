@@ -16,6 +16,8 @@ enum {
 	CALL_FILE = 1 << 6,     /* its first argument may be one */
 	CALL_OUT = 1 << 7,      /* of a socket: sends; else receives */
 	CALL_WAITS = 1 << 8,    /* is for waiting: type sync */
+	CALL_FLAGS3 = 1 << 9,   /* its third argument are the flags of a receive */
+	CALL_FLAGS4 = 1 << 10,  /* its fourth argument are */
 };
 
 /* CALL(identifier, name, flags): the order is that of the numbers in maps, from 1 on. prof's table in Go has the same. */
@@ -43,8 +45,8 @@ enum {
 	CALL(SENDTO, "sendto", CALL_BYTES | CALL_SOCKET | CALL_OUT) \
 	CALL(SENDMSG, "sendmsg", CALL_BYTES | CALL_SOCKET | CALL_OUT) \
 	CALL(SENDMMSG, "sendmmsg", CALL_MESSAGES | CALL_SOCKET | CALL_OUT) \
-	CALL(RECVFROM, "recvfrom", CALL_BYTES | CALL_SOCKET) \
-	CALL(RECVMSG, "recvmsg", CALL_BYTES | CALL_SOCKET) \
+	CALL(RECVFROM, "recvfrom", CALL_BYTES | CALL_SOCKET | CALL_FLAGS4) \
+	CALL(RECVMSG, "recvmsg", CALL_BYTES | CALL_SOCKET | CALL_FLAGS3) \
 	CALL(RECVMMSG, "recvmmsg", CALL_MESSAGES | CALL_SOCKET) \
 	CALL(SENDFILE, "sendfile", CALL_BYTES | CALL_FILE | CALL_OUT) \
 	CALL(CONNECT, "connect", 0) \
@@ -68,6 +70,14 @@ enum {
 #define CALL_FLAGS_OF(id, name, flags) [CALL_OF_##id] = (flags),
 
 enum { CALL_NONE, CALLS(CALL_NUMBER_OF) CALL_COUNT };
+
+/* call_argument picks the argument that decides what a call did. */
+static inline call_u64 call_argument(call_u32 flags, call_u64 second, call_u64 third, call_u64 fourth)
+{
+	if (flags & (CALL_LENGTH4 | CALL_FLAGS4))
+		return fourth;
+	return flags & CALL_FLAGS3 ? third : second;
+}
 
 #define CALL_SLOTS 64 /* more than CALL_COUNT, a power of two */
 

@@ -45,13 +45,13 @@ static __always_inline struct call_stat *stat_of(__u32 tgid, __u32 call, bool pl
 }
 
 /* begin notes that the thread has entered a call. */
-static __always_inline int begin(__u32 call, __s32 fd, __u64 second, __u64 fourth)
+static __always_inline int begin(__u32 call, __s32 fd, __u64 second, __u64 third, __u64 fourth)
 {
 	__u64 ids = bpf_get_current_pid_tgid();
 	__u32 tid = ids, flags = call_flags[call & (CALL_SLOTS - 1)];
 	bool timed = sampled_one_of <= 1 || !(flags & CALL_SAMPLED) || bpf_get_prandom_u32() % sampled_one_of == 0;
 	struct open now = {
-		.word = open_word(bpf_ktime_get_ns(), timed, call), .argument = flags & CALL_LENGTH4 ? fourth : second,
+		.word = open_word(bpf_ktime_get_ns(), timed, call), .argument = call_argument(flags, second, third, fourth),
 		.tgid = ids >> 32, .fd = fd,
 	};
 	struct open *o = bpf_map_lookup_elem(&opens, &tid);
@@ -103,9 +103,10 @@ static __always_inline int end(struct ended *e, bool plain)
 	__u32 call = e->call & (CALL_SLOTS - 1), flags = call_flags[call], zero = 0, *now;
 	bool failed = call_failed(e->result), counted = flags & CALL_WAITS ? count_waits : count_calls;
 	__u64 bytes = failed ? 0 : moved(flags, e->result, e->argument);
+	bool peek = flags & (CALL_FLAGS3 | CALL_FLAGS4) && e->argument & PEEK;
 	struct call_stat *s;
 
-	if (net_by_calls && (flags & CALL_SOCKET || (!plain && flags & CALL_FILE && is_socket(e->fd))))
+	if (net_by_calls && !peek && (flags & CALL_SOCKET || (!plain && flags & CALL_FILE && is_socket(e->fd))))
 		net_count(e->tgid, 0, flags & CALL_OUT, e->result, bytes, flags & CALL_MESSAGES ? e->result : 1, plain);
 	if (!counted)
 		return 0;

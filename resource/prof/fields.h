@@ -48,17 +48,19 @@ struct pt_regs {
 #define NUMBER(regs) ((regs)->syscallno)
 #define FIRST(regs) ((regs)->orig_x0)
 #define SECOND(regs) ((regs)->regs[1])
+#define THIRD(regs) ((regs)->regs[2])
 #define FOURTH(regs) ((regs)->regs[3])
 #define NUMBERS NUMBERS_arm64
 #define FUTEX_NUMBER FUTEX_NUMBER_arm64
 #define COMPAT(info) ((info).flags & 1 << 22) /* TIF_32BIT */
 #else
 struct pt_regs {
-	unsigned long di, si, r10, orig_ax;
+	unsigned long di, si, dx, r10, orig_ax;
 } READ_AS_FOUND;
 #define NUMBER(regs) ((long)(regs)->orig_ax)
 #define FIRST(regs) ((regs)->di)
 #define SECOND(regs) ((regs)->si)
+#define THIRD(regs) ((regs)->dx)
 #define FOURTH(regs) ((regs)->r10)
 #define NUMBERS NUMBERS_amd64
 #define FUTEX_NUMBER FUTEX_NUMBER_amd64

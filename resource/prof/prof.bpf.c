@@ -15,7 +15,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long number)
 		lose(LOST_COMPAT); /* its number means another call */
 		return 0;
 	}
-	return begin(call, FIRST(regs), SECOND(regs), FOURTH(regs));
+	return begin(call, FIRST(regs), SECOND(regs), THIRD(regs), FOURTH(regs));
 }
 
 SEC("tp_btf/sys_exit")
@@ -29,7 +29,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
 		if (!wanted(bpf_get_current_task_btf()) || compat())
 			return 0;
 		e.fd = FIRST(regs);
-		e.argument = call_flags[e.call & (CALL_SLOTS - 1)] & CALL_LENGTH4 ? FOURTH(regs) : SECOND(regs);
+		e.argument = call_argument(call_flags[e.call & (CALL_SLOTS - 1)], SECOND(regs), THIRD(regs), FOURTH(regs));
 	}
 	e.tgid = bpf_get_current_pid_tgid() >> 32;
 	return end(&e, false);
@@ -139,7 +139,7 @@ int on_enter_plain(struct entered_plain *t)
 
 	if (call == CALL_NONE || !wanted_current())
 		return 0;
-	return begin(call, t->arguments[0], t->arguments[1], t->arguments[3]);
+	return begin(call, t->arguments[0], t->arguments[1], t->arguments[2], t->arguments[3]);
 }
 
 SEC("tracepoint/raw_syscalls/sys_exit")

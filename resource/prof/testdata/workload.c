@@ -2,6 +2,7 @@
  *
  *   workload calls FOLDER   every tracked call, some of them failing or moving less than was asked for
  *   workload sockets        traffic of every kind of socket and path into one
+ *   workload loss           TCP segments, SYN and SYN-ACK that get lost and are sent again; tallies how many
  *   workload futex N        two threads that wake one another N times
  *   workload forks N        N processes that make a few calls each
  *   workload many N         N reads of a byte each from two threads
@@ -14,8 +15,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/openat2.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -232,6 +235,66 @@ static void sockets(void)
 	CALL(accept, 0, -1, 0, 0);
 }
 
+/* lose makes a socket drop every packet that it gets, as if the network had. */
+static void lose(int fd)
+{
+	struct sock_filter nothing = { BPF_RET | BPF_K, 0, 0, 0 };
+	struct sock_fprog program = { 1, &nothing };
+
+	MUST(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program));
+}
+
+static void find(int fd)
+{
+	int ignored = 0;
+
+	MUST(setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored, sizeof ignored));
+}
+
+/* again returns how many segments of a connection were sent again, as the kernel counts them. */
+static unsigned again(int fd)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof info;
+
+	MUST(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size));
+	return info.tcpi_total_retrans;
+}
+
+static void loss(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof at;
+	int pair[2], listener, client, server;
+	struct pollfd done;
+	char buf[1000] = { 0 };
+
+	tcp(pair, 0);
+	lose(pair[1]);
+	MUST(write(pair[0], buf, sizeof buf));
+	while (again(pair[0]) < 2)
+		usleep(1000);
+	find(pair[1]);
+	MUST(recv(pair[1], buf, sizeof buf, MSG_WAITALL));
+	tally("segments", again(pair[0]) + again(pair[1]), 0, 0);
+
+	MUST(listener = socket(AF_INET, SOCK_STREAM, 0));
+	MUST(bind(listener, (struct sockaddr *)&at, sizeof at));
+	MUST(listen(listener, 1));
+	MUST(getsockname(listener, (struct sockaddr *)&at, &size));
+	MUST(client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+	lose(client); /* the SYN-ACK: both ends send theirs again */
+	connect(client, (struct sockaddr *)&at, sizeof at);
+	while (again(client) < 1)
+		usleep(1000);
+	find(client);
+	done = (struct pollfd){ client, POLLOUT, 0 };
+	MUST(poll(&done, 1, -1));
+	MUST(server = accept(listener, 0, 0));
+	tally("SYN", again(client), 0, 0);
+	tally("SYN-ACK", again(server), 0, 0);
+}
+
 static void waits(void)
 {
 	struct timespec little = { 0, 2000000 }, none = { 0 };
@@ -382,6 +445,8 @@ int main(int argc, char **argv)
 		waits();
 	} else if (!strcmp(what, "sockets")) {
 		sockets();
+	} else if (!strcmp(what, "loss")) {
+		loss();
 	} else if (!strcmp(what, "futex")) {
 		two(take, n);
 	} else if (!strcmp(what, "forks")) {
