@@ -47,6 +47,15 @@ func (f *File) At(offset int64) (*Tensor, bool) {
 	return nil, false
 }
 
+// Next finds the first tensor that begins behind offset, counted from the start of the file.
+func (f *File) Next(offset int64) (*Tensor, bool) {
+	i := sort.Search(len(f.byOffset), func(i int) bool { return f.Tensors[f.byOffset[i]].Offset > offset })
+	if i == len(f.byOffset) {
+		return nil, false
+	}
+	return &f.Tensors[f.byOffset[i]], true
+}
+
 // TensorBytes is the size of all tensors, padding not included.
 func (f *File) TensorBytes() int64 {
 	var n int64
