@@ -60,8 +60,13 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Set, error) {
 	_ = lockedMemory() // kernels from 5.11 on charge a cgroup instead; where it is needed and refused, loading says so
 	s.Plain = o.Plain || os.Getenv("LLAMATAP_BPF") == "plain" || kernelTypes() != nil
 	spec = spec.Copy()
+	twins := map[string]bool{}
+	for name := range spec.Programs {
+		twins[name] = true
+	}
 	for name, p := range spec.Programs {
-		if plain := strings.HasSuffix(name, plainSuffix); plain && !s.Plain || !plain && s.Plain && p.Type == ebpf.Tracing {
+		plain := strings.HasSuffix(name, plainSuffix)
+		if plain && !s.Plain || !plain && s.Plain && (p.Type == ebpf.Tracing || twins[name+plainSuffix]) {
 			delete(spec.Programs, name)
 		}
 	}
