@@ -1,0 +1,135 @@
+package filemap
+
+import (
+	"errors"
+	"time"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// Options say what a Collector looks at, and where its lines go.
+type Options struct {
+	Target bpf.Target
+	// Plain takes the programs for kernels without BTF: waits in system calls and block requests are then missing, and told so.
+	Plain bool
+	// Paths are files of the run, models: what is read of them is told whoever reads it.
+	Paths []string
+	// Line is handed the lines of executions as they are complete. Nil: without a tap; each Snapshot is the line of an interval.
+	Line func(*resource.WaitLine) error
+	// Fault is handed each event; nil: not asked for.
+	Fault func(*resource.FaultLine) error
+	// Top is how many places a line lists; 0 = DefaultTop.
+	Top int
+	// RingBytes is the room for events that were not read yet; 0 = 8 MiB.
+	RingBytes uint32
+}
+
+// Collector records what a process waits for on files. It is a bpf.Follower.
+type Collector struct {
+	source   *Source
+	recorder *Recorder
+	closed   bool
+	err      error
+}
+
+// Open begins to record. Its errors wrap bpf.ErrMissing where the machine or the rights do not suffice.
+func Open(o Options) (*Collector, error) {
+	files := NewFiles()
+	var keys []FileKey
+	for _, path := range o.Paths {
+		key, err := files.AddPath(path)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	c := &Collector{recorder: NewRecorder(RecorderOptions{
+		Files: files, Line: o.Line, Fault: o.Fault, Top: o.Top, BeginNS: bpf.MonoNS(), Intervals: o.Line == nil,
+	})}
+	var err error
+	c.source, err = OpenSource(SourceOptions{
+		Target: o.Target, Plain: o.Plain, Files: keys, RingBytes: o.RingBytes, Take: c.recorder.Take, Upto: c.recorder.Upto,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Recorder is what a Follower tells of executions.
+func (c *Collector) Recorder() *Recorder { return c.recorder }
+
+// AddPID adds a process to a target that is restricted to processes.
+func (c *Collector) AddPID(pid int) error { return c.source.AddPID(pid) }
+
+// AddPath makes a file known that the run names: what is read of it is told whoever reads it.
+func (c *Collector) AddPath(path string) error {
+	key, err := c.recorder.AddPath(path)
+	if err != nil {
+		return err
+	}
+	return c.source.AddFile(key)
+}
+
+// Snapshot returns the line of the time since the one before. A collector whose lines are those of executions returns none.
+func (c *Collector) Snapshot(time.Time) (any, error) {
+	if !c.recorder.o.Intervals {
+		return []resource.WaitLine{}, nil
+	}
+	l := c.recorder.Interval(bpf.MonoNS())
+	l.Origin = c.source.Origin()
+	return []*resource.WaitLine{l}, nil
+}
+
+// Programs tells what the programs have cost.
+func (c *Collector) Programs() ([]bpf.ProgramStat, error) { return c.source.Programs() }
+
+// Lost tells what was lost so far.
+func (c *Collector) Lost() (Lost, error) { return c.source.Lost() }
+
+// Close ends the recording: what is left is put into its lines, and the total told. It may be called twice.
+func (c *Collector) Close() error {
+	if c.closed {
+		return c.err
+	}
+	c.closed = true
+	c.source.Stop()
+	lost, err := c.source.Lost()
+	c.err = errors.Join(err, c.recorder.Close(bpf.MonoNS(), func(l *resource.WaitLine, t Totals) {
+		l.Origin, l.Lost, l.Missing = c.source.Origin(), lost.byCause(t), c.missing()
+	}), c.source.Close())
+	return c.err
+}
+
+// byCause are the losses that a total tells of; nil: none.
+func (l Lost) byCause(t Totals) map[string]uint64 {
+	all := map[string]uint64{
+		"ring_full": l.Ring, "threads_full": l.Threads, "requests_full": l.Requests, "faults_open": l.Open, "faults_unknown": l.Unknown,
+		"graphs_told_late": t.LateGraphs, "strays": t.Strays,
+	}
+	for cause, n := range all {
+		if n == 0 {
+			delete(all, cause)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// missing names what is not recorded here, with the reason; nil: nothing.
+func (c *Collector) missing() map[string]string {
+	all := map[string]string{}
+	for name, err := range c.source.Absent() {
+		all[name] = err.Error()
+	}
+	if c.source.Origin() == resource.OriginPlain {
+		all["call_waits"], all["block_requests"] = "they can be told only where the kernel has BTF", "they can be told only where the kernel has BTF"
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}

@@ -1,0 +1,616 @@
+//go:build ignore
+
+/* What threads of the wanted processes wait for on files, told one by one through a ring buffer that wakes nobody: a reader that was woken
+ * at each fault took the processor from the model, as measured. A fault begins at the software event page-faults and ends at minor-faults or
+ * major-faults, which the kernel counts when the fault has been handled; both exist on every processor and need no types of the kernel. */
+#include "target.h"
+#include "fault.h"
+
+/* Types of the kernel that target.h does not have. */
+struct super_block {
+	__u32 s_dev;
+} READ_AS_FOUND;
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+} READ_AS_FOUND;
+
+struct address_space {
+	struct inode *host;
+} READ_AS_FOUND;
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+	unsigned long _flags_1;
+} READ_AS_FOUND;
+
+struct folio___early { /* 5.16 to 6.5 */
+	unsigned char _folio_order;
+} READ_AS_FOUND;
+
+struct page {
+	unsigned long compound_head;
+} READ_AS_FOUND;
+
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+} READ_AS_FOUND;
+
+struct bvec_iter {
+	unsigned int bi_size;
+	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
+} READ_AS_FOUND;
+
+struct bio {
+	struct bio *bi_next;
+	struct bvec_iter bi_iter;
+	struct bio_vec *bi_io_vec;
+} READ_AS_FOUND;
+
+struct block_device {
+	__u64 bd_start_sect;
+	__u32 bd_dev;
+} READ_AS_FOUND;
+
+struct request {
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	__u64 __sector;
+	struct bio *bio;
+	struct block_device *part;
+} READ_AS_FOUND;
+
+enum pageflags { PG_head = 6 };
+
+#if defined(__TARGET_ARCH_x86)
+#define FRAME_WORDS 21
+#define FROM_KERNEL(frame) (((frame)->word[17] & 3) == 0) /* cs */
+struct pt_regs___here {
+	unsigned long orig_ax;
+} READ_AS_FOUND;
+#define CALL_OF(regs) ((__u32)BPF_CORE_READ((struct pt_regs___here *)(regs), orig_ax))
+#elif defined(__TARGET_ARCH_arm64)
+#define FRAME_WORDS 34
+#define FROM_KERNEL(frame) (((frame)->word[33] & 15) != 0) /* pstate */
+struct pt_regs___here {
+	int syscallno;
+} READ_AS_FOUND;
+#define CALL_OF(regs) ((__u32)BPF_CORE_READ((struct pt_regs___here *)(regs), syscallno))
+#else
+#error "resource/filemap knows the registers of x86 and arm64"
+#endif
+
+struct fault_frame { /* struct bpf_perf_event_data */
+	__u64 word[FRAME_WORDS];
+	__u64 sample_period;
+	__u64 address;
+};
+
+#define TASK_UNINTERRUPTIBLE 2
+#define REQ_OP_MASK 255
+#define REQ_OP_READ 0
+#define PAGE_MAPPING_FLAGS 3 /* of memory that is no file's */
+#define MAX_BIOS 8
+
+/* Counters, per processor. resource/filemap/lost.go knows the order. */
+enum {
+	LOST_RING,       /* the ring buffer was full */
+	LOST_THREADS,    /* there was no room for a thread */
+	LOST_REQUESTS,   /* there was no room for a request */
+	FAULTS_OPEN,     /* faults that never returned: a signal, the end of a thread */
+	FAULTS_UNKNOWN,  /* returns of faults whose entry was not seen */
+	COUNTERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* The least recently used thread makes room: a thread that ends leaves its entry behind. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct wait_thread);
+} threads SEC(".maps");
+
+struct file_key {
+	__u64 ino;
+	__u32 dev, zero;
+};
+
+/* Files whose requests are told, whoever issues them: those that a wanted thread reads, and those that user space names. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct file_key);
+	__type(value, __u8);
+} files SEC(".maps");
+
+struct issued {
+	__u64 ns, sector, ino, first, last, bytes;
+	__u32 dev, bdev, tid, tgid, partly, zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct issued);
+} requests SEC(".maps");
+
+static const struct wait_thread new_thread;
+
+static __always_inline void count(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &which);
+
+	if (n)
+		*n += 1;
+}
+
+static __always_inline struct wait_event *tell(__u32 kind, __u32 flags)
+{
+	struct wait_event *e = bpf_ringbuf_reserve(&events, sizeof *e, 0);
+
+	if (!e) {
+		count(LOST_RING);
+		return NULL;
+	}
+	e->at = e->ino = e->first = e->last = e->blocked_ns = e->preempted_ns = e->bytes = 0;
+	e->dev = e->bdev = e->call = 0;
+	e->kind_flags = kind << 16 | flags;
+	return e;
+}
+
+static __always_inline void told(struct wait_event *e)
+{
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline struct wait_thread *known(__u32 tid)
+{
+	return bpf_map_lookup_elem(&threads, &tid);
+}
+
+static __always_inline struct wait_thread *thread(void)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = (__u32)id;
+	struct wait_thread *t = known(tid);
+
+	if (t)
+		return t;
+	if (bpf_map_update_elem(&threads, &tid, &new_thread, BPF_ANY)) {
+		count(LOST_THREADS);
+		return NULL;
+	}
+	t = known(tid);
+	if (t)
+		t->tgid = id >> 32;
+	return t;
+}
+
+static __always_inline void tell_run(struct wait_thread *t, __u32 tid)
+{
+	struct wait_event *e;
+
+	if (!t->run.pages)
+		return;
+	e = tell(WAIT_READ, t->run.flags);
+	if (e) {
+		e->begin_ns = t->run.begin_ns;
+		e->end_ns = t->run.end_ns;
+		e->dev = t->run.dev;
+		e->ino = t->run.ino;
+		e->first = t->run.first;
+		e->last = t->run.first + t->run.pages - 1;
+		e->tid = tid;
+		e->tgid = t->tgid;
+		told(e);
+	}
+	t->run.pages = 0;
+}
+
+static __always_inline int fault(struct fault_frame *frame)
+{
+	struct wait_thread *t = thread();
+
+	if (t && wait_fault_begin(t, bpf_ktime_get_ns(), frame->address, FROM_KERNEL(frame) ? WAIT_KERNEL : 0))
+		count(FAULTS_OPEN);
+	return 0;
+}
+
+SEC("perf_event")
+int on_fault(struct fault_frame *frame)
+{
+	return wanted(bpf_get_current_task_btf()) ? fault(frame) : 0;
+}
+
+SEC("perf_event")
+int on_fault_plain(struct fault_frame *frame)
+{
+	return wanted_current() ? fault(frame) : 0;
+}
+
+static __always_inline int returned(__u32 major)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct wait_thread *t = known(tid);
+	struct wait_event *e;
+
+	if (!t)
+		return 0;
+	if (!t->begin_ns) {
+		count(FAULTS_UNKNOWN);
+		return 0;
+	}
+	tell_run(t, tid);
+	e = tell(WAIT_FAULT, t->flags | major);
+	if (e) {
+		e->begin_ns = t->begin_ns;
+		e->end_ns = now;
+		e->at = t->address;
+		e->dev = t->place.dev;
+		e->ino = t->place.ino;
+		e->first = t->place.first;
+		e->last = t->place.last;
+		e->blocked_ns = t->blocked_ns;
+		e->preempted_ns = t->preempted_ns;
+		e->tid = tid;
+		e->tgid = t->tgid;
+		told(e);
+	}
+	t->begin_ns = 0;
+	t->place.dev = 0;
+	return 0;
+}
+
+SEC("perf_event")
+int on_minor(struct fault_frame *frame)
+{
+	return returned(0);
+}
+
+SEC("perf_event")
+int on_major(struct fault_frame *frame)
+{
+	return returned(WAIT_MAJOR);
+}
+
+static __always_inline int at_file(struct address_space *mapping, __u64 first, __u64 last, __u32 how)
+{
+	struct wait_thread *t;
+
+	if (!wanted(bpf_get_current_task_btf()))
+		return 0;
+	t = thread();
+	if (t)
+		wait_at(t, mapping->host->i_sb->s_dev, mapping->host->i_ino, first, last, how);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(on_page, struct address_space *mapping, unsigned long index)
+{
+	return at_file(mapping, index, index, WAIT_SLOW);
+}
+
+SEC("tp_btf/mm_filemap_map_pages")
+int BPF_PROG(on_around, struct address_space *mapping, unsigned long first, unsigned long last)
+{
+	return at_file(mapping, first, last, WAIT_AROUND);
+}
+
+SEC("tp_btf/mm_filemap_get_pages")
+int BPF_PROG(on_get, struct address_space *mapping, unsigned long first, unsigned long last)
+{
+	return at_file(mapping, first, last, 0);
+}
+
+/* The arguments of the filemap tracepoints, where their types are not known. */
+struct plain_page {
+	__u64 common;
+	__u64 ino;
+	__u32 dev, pad;
+	__u64 first;
+	__u64 last; /* mm_filemap_map_pages and mm_filemap_get_pages alone */
+};
+
+static __always_inline int at_file_plain(struct plain_page *c, __u64 last, __u32 how)
+{
+	struct wait_thread *t;
+
+	if (!wanted_current())
+		return 0;
+	t = thread();
+	if (t)
+		wait_at(t, c->dev, c->ino, c->first, last, how);
+	return 0;
+}
+
+SEC("tracepoint/filemap/mm_filemap_fault")
+int on_page_plain(struct plain_page *c)
+{
+	return at_file_plain(c, c->first, WAIT_SLOW);
+}
+
+SEC("tracepoint/filemap/mm_filemap_map_pages")
+int on_around_plain(struct plain_page *c)
+{
+	return at_file_plain(c, c->last, WAIT_AROUND);
+}
+
+SEC("tracepoint/filemap/mm_filemap_get_pages")
+int on_get_plain(struct plain_page *c)
+{
+	return at_file_plain(c, c->last, 0);
+}
+
+static __always_inline int cached(__u32 dev, __u64 ino, __u64 first, __u64 pages)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct wait_thread *t = thread();
+	struct file_key key = { .ino = ino, .dev = dev };
+	__u64 now = bpf_ktime_get_ns();
+	__u8 one = 1;
+
+	if (!t || wait_run_takes(&t->run, now, dev, ino, first, pages))
+		return 0;
+	tell_run(t, tid);
+	wait_run_begin(&t->run, now, dev, ino, first, pages);
+	if (t->begin_ns)
+		t->run.flags = WAIT_WITHIN;
+	if (!bpf_map_lookup_elem(&files, &key))
+		bpf_map_update_elem(&files, &key, &one, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(on_cached, struct folio *folio)
+{
+	__u64 flags = 0, pages = 1;
+
+	if (!wanted(bpf_get_current_task_btf()))
+		return 0;
+	bpf_probe_read_kernel(&flags, sizeof flags, folio); /* the first word of every page */
+	if (flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1) {
+		if (bpf_core_field_exists(struct folio___early, _folio_order))
+			pages <<= BPF_CORE_READ((struct folio___early *)folio, _folio_order) & 31;
+		else
+			pages <<= folio->_flags_1 & 31;
+	}
+	return cached(folio->mapping->host->i_sb->s_dev, folio->mapping->host->i_ino, folio->index, pages);
+}
+
+struct plain_cached {
+	__u64 common;
+	__u64 pfn;
+	__u64 ino;
+	__u64 first;
+	__u32 dev;
+	__u8 order;
+};
+
+SEC("tracepoint/filemap/mm_filemap_add_to_page_cache")
+int on_cached_plain(struct plain_cached *c)
+{
+	return wanted_current() ? cached(c->dev, c->ino, c->first, 1ull << (c->order & 31)) : 0;
+}
+
+static __always_inline void off(struct wait_thread *t, __u32 tid, int asleep, __u32 call)
+{
+	tell_run(t, tid);
+	wait_off(t, bpf_ktime_get_ns(), asleep, call);
+}
+
+static __always_inline void on(struct wait_thread *t, __u32 tid)
+{
+	__u64 since, now = bpf_ktime_get_ns();
+	struct wait_event *e;
+
+	if (!wait_on(t, now, &since))
+		return;
+	e = tell(WAIT_CALL, 0);
+	if (!e)
+		return;
+	e->begin_ns = since;
+	e->end_ns = now;
+	e->blocked_ns = now - since;
+	e->dev = t->place.dev;
+	e->ino = t->place.ino;
+	e->first = t->place.first;
+	e->last = t->place.last;
+	e->tid = tid;
+	e->tgid = t->tgid;
+	e->call = t->call - 1;
+	told(e);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct wait_thread *t = known(prev->pid);
+
+	if (t) {
+		int asleep = !preempt && prev->__state;
+		__u32 call = 0;
+
+		if (!t->begin_ns && asleep && (prev->__state & TASK_UNINTERRUPTIBLE) && BPF_CORE_READ_BITFIELD(prev, in_iowait))
+			call = CALL_OF(bpf_task_pt_regs(prev)) + 1;
+		off(t, prev->pid, asleep, call);
+	}
+	t = known(next->pid);
+	if (t)
+		on(t, next->pid);
+	return 0;
+}
+
+struct plain_switch {
+	__u64 common;
+	char prev_comm[16];
+	__u32 prev_pid, prev_prio;
+	__u64 prev_state;
+	char next_comm[16];
+	__u32 next_pid;
+};
+
+/* Which system call a thread waits in cannot be told without types: such waits are left out. */
+SEC("tracepoint/sched/sched_switch")
+int on_switch_plain(struct plain_switch *c)
+{
+	struct wait_thread *t = known(c->prev_pid);
+
+	if (t)
+		off(t, c->prev_pid, (c->prev_state & 255) != 0, 0);
+	t = known(c->next_pid);
+	if (t)
+		on(t, c->next_pid);
+	return 0;
+}
+
+/* file_of finds the file page that a bio begins with. */
+static __always_inline bool file_of(struct bio *bio, struct file_key *key, __u64 *page)
+{
+	struct bio_vec *vec = bio->bi_io_vec;
+	struct page *data = NULL;
+	struct address_space *mapping;
+	struct folio *folio;
+	__u64 head;
+
+	bpf_core_read(&data, sizeof data, &vec[bio->bi_iter.bi_idx & 1023].bv_page);
+	if (!data)
+		return false;
+	head = BPF_CORE_READ(data, compound_head);
+	head = head & 1 ? head - 1 : (__u64)data;
+	folio = (struct folio *)head;
+	mapping = BPF_CORE_READ(folio, mapping);
+	if (!mapping || (__u64)mapping & PAGE_MAPPING_FLAGS)
+		return false;
+	key->ino = BPF_CORE_READ(mapping, host, i_ino);
+	key->dev = BPF_CORE_READ(mapping, host, i_sb, s_dev);
+	*page = BPF_CORE_READ(folio, index) + ((__u64)data - head) / bpf_core_type_size(struct page);
+	return true;
+}
+
+const volatile __u32 page_shift = 12;
+
+/* range follows a request's bios as long as they go on in the same file without a gap. */
+static __always_inline void range(struct request *rq, struct issued *r, __u64 whole)
+{
+	struct file_key key = {}, next = {};
+	struct bio *bio = rq->bio;
+	__u64 page, bytes;
+	int i;
+
+	if (!bio || !file_of(bio, &key, &page))
+		return;
+	r->dev = key.dev;
+	r->ino = key.ino;
+	r->first = page;
+	bytes = bio->bi_iter.bi_size;
+	for (i = 1; i < MAX_BIOS && bytes < whole; i++) {
+		bio = bio->bi_next;
+		if (!bio || !file_of(bio, &next, &page) || next.ino != key.ino || next.dev != key.dev || page != r->first + (bytes >> page_shift))
+			break;
+		bytes += bio->bi_iter.bi_size;
+	}
+	r->partly = bytes < whole;
+	r->last = r->first + ((bytes - 1) >> page_shift);
+}
+
+/* The thread that makes a request is seen when it is made; who hands it to the device may be another. */
+SEC("tp_btf/block_io_start")
+int BPF_PROG(on_start, struct request *rq)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 pointer = (__u64)rq;
+
+	if ((rq->cmd_flags & REQ_OP_MASK) == REQ_OP_READ && wanted(task)) {
+		struct issued r = { .tid = task->pid, .tgid = task->tgid };
+
+		thread(); /* it may wait for the request next */
+		if (bpf_map_update_elem(&requests, &pointer, &r, BPF_ANY))
+			count(LOST_REQUESTS);
+	} else if (bpf_map_lookup_elem(&requests, &pointer)) {
+		bpf_map_delete_elem(&requests, &pointer); /* of a request that was merged into another */
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(on_issue, struct request *rq)
+{
+	struct issued r = {}, *started;
+	struct file_key key = {};
+	__u64 pointer = (__u64)rq;
+
+	if ((rq->cmd_flags & REQ_OP_MASK) != REQ_OP_READ || !rq->__data_len)
+		return 0;
+	started = bpf_map_lookup_elem(&requests, &pointer);
+	if (started && started->ns)
+		return 0; /* issued again, because the device was busy */
+	range(rq, &r, rq->__data_len);
+	key.dev = r.dev;
+	key.ino = r.ino;
+	if (started) {
+		r.tid = started->tid;
+		r.tgid = started->tgid;
+	} else if (!r.dev || !bpf_map_lookup_elem(&files, &key)) {
+		return 0;
+	}
+	r.bytes = rq->__data_len;
+	r.ns = bpf_ktime_get_ns();
+	r.sector = rq->__sector;
+	if (rq->part) {
+		r.bdev = rq->part->bd_dev;
+		r.sector -= rq->part->bd_start_sect;
+	}
+	if (bpf_map_update_elem(&requests, &pointer, &r, BPF_ANY))
+		count(LOST_REQUESTS);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_complete, struct request *rq, int error, unsigned int bytes)
+{
+	__u64 pointer = (__u64)rq;
+	struct issued *r = bpf_map_lookup_elem(&requests, &pointer);
+	struct wait_event *e;
+
+	if (!r || !r->ns || (!error && bytes < rq->__data_len))
+		return 0; /* the rest of it comes later */
+	e = tell(WAIT_REQUEST, (error ? WAIT_FAILED : 0) | (r->partly ? WAIT_PARTLY : 0));
+	if (e) {
+		e->begin_ns = r->ns;
+		e->end_ns = bpf_ktime_get_ns();
+		e->at = r->sector;
+		e->dev = r->dev;
+		e->ino = r->ino;
+		e->first = r->first;
+		e->last = r->last;
+		e->bytes = r->bytes;
+		e->bdev = r->bdev;
+		e->tid = r->tid;
+		e->tgid = r->tgid;
+		told(e);
+	}
+	bpf_map_delete_elem(&requests, &pointer);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,294 @@
+package filemap
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// Kinds of memory that is no file's, as Files tells them.
+const (
+	MemoryAnonymous = "anonymous" // stacks of threads and large allocations among it
+	MemoryHeap      = "heap"
+	MemoryStack     = "stack"
+	MemoryShared    = "shared"  // shared memory, memfd
+	MemoryPrivate   = "private" // a file's page of which the process made its own
+)
+
+// A Place is a tensor, a part of a GGUF that is none, or another file.
+type Place struct {
+	File   string
+	Tensor string // or resource.PartHeader, PartPadding; "" for a file that is no GGUF
+	Layer  int    // -1: none
+}
+
+// A Hit is what an event was about.
+type Hit struct {
+	Place  int    // index into Files.Places, -1: none
+	Memory string // of a fault on memory that is no file's: its kind
+	Offset uint64 // bytes in the file
+}
+
+// Files resolves events to files and tensors. It is for one goroutine.
+type Files struct {
+	// Proc is the folder of processes, /proc.
+	Proc string
+	// Page is the size of a page in bytes.
+	Page uint64
+	// Again is how long an unknown file or address does not make it read a process's mappings again.
+	Again time.Duration
+
+	places []Place
+	files  map[FileKey]*file
+	procs  map[uint32]*process
+	now    func() time.Time
+}
+
+// file is one file.
+type file struct {
+	path            string
+	known           bool // path is that of the file, not its number
+	model           *gguf.File
+	tensors         map[*gguf.Tensor]int
+	header, padding int // places, -1: not there yet
+	whole           int
+}
+
+// process is what is known of a process.
+type process struct {
+	maps []mapping
+	read time.Time
+}
+
+// NewFiles makes a Files that knows none.
+func NewFiles() *Files {
+	return &Files{
+		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: 100 * time.Millisecond, files: map[FileKey]*file{}, procs: map[uint32]*process{}, now: time.Now,
+	}
+}
+
+// Place returns what a Hit's number stands for.
+func (f *Files) Place(i int) *Place { return &f.places[i] }
+
+// AddPath makes a file known by its path, and returns its key.
+func (f *Files) AddPath(path string) (FileKey, error) {
+	key, err := keyOf(path)
+	if err != nil {
+		return FileKey{}, err
+	}
+	f.add(key, path, path)
+	return key, nil
+}
+
+// add makes a file known. Where it has another name, or is seen through another process's root, open is what it is opened by.
+func (f *Files) add(key FileKey, path, open string) *file {
+	n := &file{path: path, known: true, header: -1, padding: -1, whole: -1}
+	if strings.HasSuffix(strings.ToLower(path), ".gguf") {
+		if model, err := gguf.Open(open); err == nil {
+			n.model, n.tensors = model, map[*gguf.Tensor]int{}
+		}
+	}
+	if before := f.files[key]; before != nil && before.whole >= 0 {
+		f.places[before.whole].File = path // it was counted by its number
+		if n.model == nil {
+			n.whole = before.whole
+		}
+	}
+	f.files[key] = n
+	return n
+}
+
+func (f *Files) place(p Place) int {
+	f.places = append(f.places, p)
+	return len(f.places) - 1
+}
+
+// Resolve finds out what an event was about.
+func (f *Files) Resolve(e *Event) Hit {
+	if e.File.Dev == 0 {
+		if e.Kind == Fault {
+			return Hit{Place: -1, Memory: f.memory(e)}
+		}
+		return Hit{Place: -1}
+	}
+	n := f.find(e)
+	offset := f.offset(e, n)
+	return Hit{Place: f.at(n, offset), Offset: offset}
+}
+
+// at returns the place of a byte of a file.
+func (f *Files) at(n *file, offset uint64) int {
+	at, part := &n.whole, ""
+	if n.model != nil {
+		t, ok := n.model.At(int64(offset))
+		switch {
+		case ok:
+			i, seen := n.tensors[t]
+			if !seen {
+				i = f.place(Place{File: n.path, Tensor: t.Name, Layer: resource.TensorLayer(t.Name)})
+				n.tensors[t] = i
+			}
+			return i
+		case int64(offset) < n.model.DataOffset:
+			at, part = &n.header, resource.PartHeader
+		default:
+			at, part = &n.padding, resource.PartPadding
+		}
+	}
+	if *at < 0 {
+		*at = f.place(Place{File: n.path, Tensor: part, Layer: -1})
+	}
+	return *at
+}
+
+// Spread calls f for every place that a range of a file has bytes in, with their number. Bytes behind the file's end are padding.
+func (f *Files) Spread(key FileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
+	n := f.files[key]
+	if n == nil {
+		return
+	}
+	if n.model == nil {
+		each(f.at(n, offset), bytes)
+		return
+	}
+	for end := offset + bytes; offset < end; {
+		next := end
+		if t, ok := n.model.At(int64(offset)); ok {
+			next = uint64(t.End())
+		} else if t, ok := n.model.Next(int64(offset)); ok {
+			next = uint64(t.Offset)
+			if d := uint64(n.model.DataOffset); offset < d {
+				next = d
+			}
+		}
+		next = min(max(next, offset+1), end)
+		each(f.at(n, offset), next-offset)
+		offset = next
+	}
+}
+
+// find returns the file of an event. Where it is not known, the process's mappings and open files are looked at.
+func (f *Files) find(e *Event) *file {
+	n := f.files[e.File]
+	if n != nil && n.known {
+		return n
+	}
+	if p := f.process(e.PID, true); p != nil {
+		if m := p.find(e.At); e.Kind == Fault && m != nil && m.named() && (m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page && m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
+			// Some file systems tell a process other numbers than the kernel's own.
+			return f.add(e.File, m.path, f.seen(e.PID, m.path))
+		}
+		if now := f.files[e.File]; now != nil && now.known {
+			return now
+		}
+	}
+	if n == nil {
+		n = &file{path: fmt.Sprintf("dev:%d:%d/ino:%d", e.File.Dev>>20, e.File.Dev&(1<<20-1), e.File.Ino), header: -1, padding: -1, whole: -1}
+		f.files[e.File] = n
+	}
+	return n
+}
+
+// seen is the path by which this process can open what another one has under a path.
+func (f *Files) seen(pid uint32, path string) string {
+	return filepath.Join(f.Proc, strconv.Itoa(int(pid)), "root", path)
+}
+
+// offset is the byte of the file that an event is about: of a fault that which was touched, else the first.
+func (f *Files) offset(e *Event, n *file) uint64 {
+	first := e.First * f.Page
+	if e.Kind != Fault {
+		return first
+	}
+	inside := e.At % f.Page
+	if e.Flags&Slow != 0 || e.First == e.Last {
+		return first + inside
+	}
+	// Pages around it were mapped; which of them was touched the mapping says.
+	if p := f.process(e.PID, false); p != nil {
+		for range 2 {
+			if m := p.find(e.At); m != nil && m.named() {
+				if at := m.offset + (e.At - m.start); at/f.Page >= e.First && at/f.Page <= e.Last {
+					return at
+				}
+			}
+			if p = f.process(e.PID, true); p == nil {
+				break
+			}
+		}
+	}
+	// The kernel takes the aligned 16 pages, unless the mapping begins within them.
+	return min(e.First+e.At/f.Page%16, e.Last)*f.Page + inside
+}
+
+// memory is the kind of the memory that was touched.
+func (f *Files) memory(e *Event) string {
+	p := f.process(e.PID, false)
+	if p == nil {
+		return MemoryAnonymous
+	}
+	m := p.find(e.At)
+	if m == nil {
+		if p = f.process(e.PID, true); p != nil {
+			m = p.find(e.At)
+		}
+	}
+	if m == nil {
+		return MemoryAnonymous
+	}
+	return m.kind()
+}
+
+// process returns a process's mappings, read anew if asked for, unless they were just read; nil where they cannot be read and never were.
+func (f *Files) process(pid uint32, anew bool) *process {
+	p := f.procs[pid]
+	if p != nil && (!anew || f.now().Sub(p.read) < f.Again) {
+		return p
+	}
+	if p == nil {
+		p = &process{}
+		f.procs[pid] = p
+	}
+	p.read = f.now()
+	dir := filepath.Join(f.Proc, strconv.Itoa(int(pid)))
+	if text, err := os.ReadFile(filepath.Join(dir, "maps")); err == nil {
+		p.maps = parseMaps(string(text))
+	} // else what was known of it stays
+	for i := range p.maps {
+		if m := &p.maps[i]; m.named() {
+			f.learn(m.key, m.path, pid)
+		}
+	}
+	f.openFiles(filepath.Join(dir, "fd"), pid)
+	return p
+}
+
+// openFiles learns of the files that a process has open: not every file that is read is mapped.
+func (f *Files) openFiles(dir string, pid uint32) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		name := filepath.Join(dir, entry.Name())
+		path, err := os.Readlink(name)
+		if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/memfd:") {
+			continue
+		}
+		if key, err := keyOf(name); err == nil {
+			f.learn(key, path, pid)
+		}
+	}
+}
+
+func (f *Files) learn(key FileKey, path string, pid uint32) {
+	if n := f.files[key]; n == nil || !n.known {
+		f.add(key, path, f.seen(pid, path))
+	}
+}

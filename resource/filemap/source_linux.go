@@ -1,0 +1,263 @@
+package filemap
+
+//go:generate ../../scripts/generate-bpf filemap filemap.bpf.c
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// Every is how often the ring buffer is looked at.
+const Every = 20 * time.Millisecond
+
+// SourceOptions say what a Source looks at, and who takes it.
+type SourceOptions struct {
+	Target bpf.Target
+	// Plain takes the programs for kernels without BTF.
+	Plain bool
+	// Files are read by the target without being mapped, or from the start on: the block requests on them are told whoever issues them.
+	Files []FileKey
+	// RingBytes is the room for events that were not read yet; a power of two; 0 = 8 MiB, which 80,000 of them fill.
+	RingBytes uint32
+	// Take is handed events in the order in which they ended, and when all that ended before a time has been handed over. Both are called
+	// by one goroutine. The event is lent.
+	Take func(*Event)
+	Upto func(monoNS int64)
+}
+
+// Source takes events from BPF programs.
+type Source struct {
+	set  *bpf.Set
+	ring *ringbuf.Reader
+	o    SourceOptions
+	fds  []int // software events
+	stop chan struct{}
+	done chan struct{}
+	once sync.Once
+	err  error
+}
+
+// softwareEvents are the programs at the kernel's software events.
+var softwareEvents = map[string]uint64{
+	"on_fault": unix.PERF_COUNT_SW_PAGE_FAULTS, "on_fault_plain": unix.PERF_COUNT_SW_PAGE_FAULTS,
+	"on_minor": unix.PERF_COUNT_SW_PAGE_FAULTS_MIN, "on_major": unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+}
+
+// optional are programs that a kernel may lack: what they tell is then missing from what is recorded.
+var optional = []string{"on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_complete"}
+
+// OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where the machine or the rights do not
+// suffice.
+func OpenSource(o SourceOptions) (*Source, error) {
+	spec, err := loadFilemap()
+	if err != nil {
+		return nil, err
+	}
+	load := bpf.Options{
+		Target: o.Target, Plain: o.Plain, Optional: optional,
+		Set: map[string]any{"page_shift": uint32(bits.TrailingZeros(uint(os.Getpagesize())))},
+	}
+	for name := range softwareEvents {
+		load.Manual = append(load.Manual, name)
+	}
+	if o.RingBytes != 0 {
+		load.MaxEntries = map[string]uint32{"events": o.RingBytes}
+	}
+	c := &Source{o: o, stop: make(chan struct{}), done: make(chan struct{})}
+	if c.set, err = bpf.Load(spec, load); err != nil {
+		return nil, err
+	}
+	if err = c.begin(); err != nil {
+		return nil, errors.Join(err, c.set.Close())
+	}
+	go c.read()
+	return c, nil
+}
+
+// begin attaches what is attached by processor: the returns of faults before their entries, so that none is seen without its end.
+func (c *Source) begin() error {
+	for _, f := range c.o.Files {
+		if err := c.AddFile(f); err != nil {
+			return err
+		}
+	}
+	var err error
+	if c.ring, err = ringbuf.NewReader(c.set.Map("events")); err != nil {
+		return fmt.Errorf("read events of files: %w", err)
+	}
+	entry := "on_fault"
+	if c.set.Plain {
+		entry = "on_fault_plain"
+	}
+	for _, name := range []string{"on_minor", "on_major", entry} {
+		if err := c.onProcessors(c.set.Program(name), softwareEvents[name]); err != nil {
+			c.detach()
+			return errors.Join(fmt.Errorf("%w: attach %s: %w", bpf.ErrMissing, name, err), c.ring.Close())
+		}
+	}
+	return nil
+}
+
+// onProcessors attaches a program to a software event of each processor that is online.
+func (c *Source) onProcessors(p *ebpf.Program, event uint64) error {
+	n, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	before := len(c.fds)
+	for cpu := range n {
+		fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
+			Type: unix.PERF_TYPE_SOFTWARE, Config: event, Size: unix.PERF_ATTR_SIZE_VER1, Sample: 1, Sample_type: unix.PERF_SAMPLE_ADDR,
+		}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if errors.Is(err, unix.ENODEV) {
+			continue // offline
+		} else if err != nil {
+			return fmt.Errorf("count faults on processor %d: %w; needs CAP_PERFMON", cpu, err)
+		}
+		c.fds = append(c.fds, fd)
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, p.FD()); err != nil {
+			return fmt.Errorf("on processor %d: %w", cpu, err)
+		}
+	}
+	if len(c.fds) == before {
+		return errors.New("no processor is online")
+	}
+	return nil
+}
+
+// AddPID adds a process to a target that is restricted to processes.
+func (c *Source) AddPID(pid int) error { return c.set.AddPID(pid) }
+
+// AddFile has the block requests on a file told, whoever issues them. A file that the target reads is added by itself.
+func (c *Source) AddFile(f FileKey) error {
+	key := struct {
+		Ino       uint64
+		Dev, Zero uint32
+	}{f.Ino, f.Dev, 0}
+	if err := c.set.Map("files").Put(&key, uint8(1)); err != nil {
+		return fmt.Errorf("watch a file: %w", err)
+	}
+	return nil
+}
+
+// read hands events over until it is stopped, and then what is left.
+func (c *Source) read() {
+	defer close(c.done)
+	lowest()
+	tick := time.NewTicker(Every)
+	defer tick.Stop()
+	var record ringbuf.Record
+	for last := false; !last; {
+		select {
+		case <-tick.C:
+		case <-c.stop:
+			last = true
+		}
+		if err := c.drain(&record); err != nil {
+			c.err = err
+			return
+		}
+	}
+}
+
+// lowest makes the calling thread yield to all others. The goroutine keeps it.
+func lowest() {
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19) // one's own priority may always be lowered
+}
+
+// drain hands over what is there. What ended before it began is then told of.
+func (c *Source) drain(record *ringbuf.Record) error {
+	began := bpf.MonoNS()
+	c.ring.SetDeadline(time.Unix(1, 0)) // past: what is there, without waiting
+	var e Event
+	for {
+		err := c.ring.ReadInto(record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("read events of files: %w", err)
+		}
+		if err := decode(&e, record.RawSample); err != nil {
+			return fmt.Errorf("read events of files: %w", err)
+		}
+		c.o.Take(&e)
+	}
+	if c.o.Upto != nil {
+		c.o.Upto(began)
+	}
+	return nil
+}
+
+// Lost is what could not be recorded since the programs began, by cause.
+type Lost struct {
+	Ring     uint64 `json:"ring_full,omitempty"`     // events for which the ring buffer had no room
+	Threads  uint64 `json:"threads_full,omitempty"`  // times that there was no room to follow a thread
+	Requests uint64 `json:"requests_full,omitempty"` // block requests for which there was no room
+	// Open are faults that never returned, or returned by a signal; Unknown those whose entry came before the programs. Neither is a loss of
+	// what was to be recorded.
+	Open    uint64 `json:"faults_open,omitempty"`
+	Unknown uint64 `json:"faults_unknown,omitempty"`
+}
+
+// Any tells whether events were lost.
+func (l Lost) Any() bool { return l.Ring+l.Threads+l.Requests > 0 }
+
+// Lost tells what was lost so far.
+func (c *Source) Lost() (Lost, error) {
+	var l Lost
+	for i, to := range []*uint64{&l.Ring, &l.Threads, &l.Requests, &l.Open, &l.Unknown} {
+		n, err := bpf.Sum(c.set.Map("counters"), uint32(i))
+		if err != nil {
+			return Lost{}, err
+		}
+		*to = n
+	}
+	return l, nil
+}
+
+// Absent tells why parts of what is to be recorded are not, by the program's name; none usually.
+func (c *Source) Absent() map[string]error { return c.set.Absent }
+
+// Origin says which programs run, in the word of a host line.
+func (c *Source) Origin() string { return c.set.Origin() }
+
+// Programs tells what the programs have cost.
+func (c *Source) Programs() ([]bpf.ProgramStat, error) { return c.set.Programs() }
+
+// Stop ends the recording and hands over what is left. What was counted can still be asked for.
+func (c *Source) Stop() {
+	c.once.Do(func() {
+		c.detach()
+		close(c.stop)
+		<-c.done
+	})
+}
+
+// Close detaches the programs, hands over what is left, and frees them. It may be called twice.
+func (c *Source) Close() error {
+	c.Stop()
+	if c.ring != nil {
+		c.err = errors.Join(c.err, c.ring.Close(), c.set.Close())
+		c.ring = nil
+	}
+	return c.err
+}
+
+func (c *Source) detach() {
+	for _, fd := range c.fds {
+		unix.Close(fd)
+	}
+	c.fds = nil
+}
