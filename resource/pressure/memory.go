@@ -1,4 +1,5 @@
-// Package pressure reads how short of memory a machine, or the control group of a process, is.
+// Package pressure reads how long tasks waited for processors, disks and memory, by the kernel's own account (PSI), and how short of memory a
+// machine, or the control group of a process, is.
 package pressure
 
 import (
@@ -119,7 +120,7 @@ func groups(root fs.FS, pid int) []group {
 		}
 		switch {
 		case part[1] == "":
-			all = append(all, above(root, 2, "sys/fs/cgroup", part[2])...)
+			all = append(all, above(root, 2, unified(root), part[2])...)
 		case part[1] == "memory":
 			all = append(all, above(root, 1, "sys/fs/cgroup/memory", part[2])...)
 		}

@@ -1,0 +1,100 @@
+package pressure
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+// resources are those of which the kernel tells pressure, as A's lines name them.
+var resources = []string{"cpu", "io", "memory"}
+
+// Machine reads the pressure on the whole machine from /proc/pressure, root being "/". A resource of which the kernel does not tell is
+// absent, so the map is empty where it has no PSI.
+func Machine(root fs.FS) (map[string]resource.HostStall, error) {
+	return stalls(root, func(name string) string { return path.Join("proc/pressure", name) })
+}
+
+// Group reads the pressure on a control group of version 2, given by its folder below root. It is empty for the group at the top, of which
+// the kernel tells nothing apart from the machine.
+func Group(root fs.FS, dir string) (map[string]resource.HostStall, error) {
+	return stalls(root, func(name string) string { return path.Join(dir, name+".pressure") })
+}
+
+// GroupOf returns the folder, below root, of the control group of version 2 that a process is in; "" where it is in none but the top.
+func GroupOf(root fs.FS, pid int) string {
+	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok && name != "/" {
+			return path.Join(unified(root), name)
+		}
+	}
+	return ""
+}
+
+func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall, error) {
+	all := map[string]resource.HostStall{}
+	for _, r := range resources {
+		text, err := fs.ReadFile(root, name(r))
+		if err != nil { // not there, or switched off: reading says EOPNOTSUPP
+			continue
+		}
+		stall, err := parseStall(string(text))
+		if err != nil {
+			return all, fmt.Errorf("read %s: %w", name(r), err)
+		}
+		all[r] = stall
+	}
+	return all, nil
+}
+
+// parseStall reads a PSI file: lines of "some" and "full" with avg10, avg60, avg300 in percent and total in microseconds.
+func parseStall(text string) (resource.HostStall, error) {
+	stall := resource.HostStall{}
+	for line := range strings.Lines(text) {
+		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if kind == "" {
+			continue
+		}
+		var f resource.StallFigures
+		into := map[string]*float64{"avg10": &f.Avg10, "avg60": &f.Avg60, "avg300": &f.Avg300, "total": &f.Total}
+		for word := range strings.FieldsSeq(rest) {
+			key, value, _ := strings.Cut(word, "=")
+			to := into[key]
+			if to == nil {
+				continue // a figure of a later kernel
+			}
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return nil, fmt.Errorf("figure %s in %.60q: %w", key, line, err)
+			}
+			*to = v
+			delete(into, key)
+		}
+		if len(into) > 0 {
+			return nil, fmt.Errorf("line %.60q lacks one of avg10, avg60, avg300, total", line)
+		}
+		stall[kind] = f
+	}
+	return stall, nil
+}
+
+// unified is the folder in which control groups of version 2 are mounted, below root.
+func unified(root fs.FS) string {
+	text, err := fs.ReadFile(root, "proc/self/mounts")
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+				return strings.TrimPrefix(f[1], "/")
+			}
+		}
+	}
+	return "sys/fs/cgroup"
+}
