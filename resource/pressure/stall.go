@@ -39,6 +39,15 @@ func GroupOf(root fs.FS, pid int) string {
 	return ""
 }
 
+// Folder returns the folder, below root, of a control group that is named by its folder or by its path below the hierarchy of version 2.
+func Folder(root fs.FS, group string) string {
+	dir := strings.TrimPrefix(path.Clean(group), "/")
+	if info, err := fs.Stat(root, dir); path.IsAbs(group) && err == nil && info.IsDir() {
+		return dir
+	}
+	return path.Join(unified(root), dir)
+}
+
 func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall, error) {
 	all := map[string]resource.HostStall{}
 	for _, r := range resources {

@@ -36,6 +36,9 @@ func TestStalls(t *testing.T) {
 	if group, err := Group(root, "mnt/a"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
 		t.Errorf("%+v, %v", group, err)
 	}
+	if a, b := Folder(root, "/mnt/a"), Folder(root, "a"); a != "mnt/a" || b != "mnt/a" || Folder(root, "/a") != "mnt/a" {
+		t.Errorf("folders %q, %q", a, b)
+	}
 	if none, err := Machine(fstest.MapFS{}); err != nil || none == nil || len(none) != 0 {
 		t.Errorf("no PSI: %v, %v", none, err)
 	}

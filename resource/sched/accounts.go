@@ -1,0 +1,197 @@
+package sched
+
+import (
+	"bytes"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+// The states of a thread, as account.h numbers them.
+const (
+	onCPU = iota
+	runnable
+	blockedDisk
+	blockedLock
+	blockedOther
+	idle
+	gone
+
+	states    = 8
+	stateBits = 3
+)
+
+// threadKey is struct thread_key of sched.bpf.c.
+type threadKey struct{ TID, Start uint32 }
+
+// accounts is struct thread_accounts of account.h. All figures only grow.
+type accounts struct {
+	Born, Mark                     uint64
+	NS                             [states]uint64
+	Voluntary, Involuntary, Faults uint64
+	Minor, Major                   uint64
+	MinorFirst, MajorFirst         uint64
+	WaitMax, WaitMaxBefore         uint64
+	WaitEpoch, WaitEpochBefore     uint32
+	Waits                          [resource.HistogramSlots]uint32
+	TGID                           uint32
+	Call                           int32
+	Comm                           [16]byte
+}
+
+func (a *accounts) state() int   { return int(a.Mark & (states - 1)) }
+func (a *accounts) since() int64 { return int64(a.Mark >> stateBits) }
+func (a *accounts) comm() string { return commText(a.Comm) }
+func commText(c [16]byte) string { text, _, _ := bytes.Cut(c[:], []byte{0}); return string(text) }
+
+// steady tells whether the accounts were read at one moment: the times add up (account.h).
+func (a *accounts) steady() bool {
+	var sum uint64
+	for _, ns := range a.NS {
+		sum += ns
+	}
+	return sum == a.Mark>>stateBits-a.Born
+}
+
+// longestWait returns the longest wait for a processor, in ns, that ended in an interval; 0 is none.
+func (a *accounts) longestWait(epoch uint32) uint64 {
+	switch epoch {
+	case a.WaitEpoch:
+		return a.WaitMax
+	case a.WaitEpochBefore:
+		return a.WaitMaxBefore
+	}
+	return 0
+}
+
+// present is what the kernel says at a snapshot of a thread that is there.
+type present struct {
+	tgid         uint32
+	counted      bool // minor and major are known
+	minor, major uint64
+	comm         string
+}
+
+// told is what snapshots have told of a thread so far, so that the next tells the rest.
+type told struct {
+	at                             int64 // up to when
+	ns                             [states]int64
+	voluntary, involuntary, faults uint64
+	minor, major                   uint64
+	waits                          [resource.HistogramSlots]uint32
+	born                           uint64
+	comm                           string
+	absent                         bool // it was not there at the last snapshot, though it had not ended
+}
+
+// spent is what a thread did in an interval.
+type spent struct {
+	line    resource.ThreadLine
+	waits   resource.Histogram
+	maxWait uint64
+}
+
+// active tells whether a thread did anything but idle.
+func (s *spent) active() bool {
+	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
+}
+
+// A moment is a snapshot's: its time and that of the one before on CLOCK_MONOTONIC, and the number of the interval between them.
+type moment struct {
+	last, now int64
+	epoch     uint32
+}
+
+// tell returns what a thread did since it was last told of. The thread is there if p is not nil; one that is not, and has not ended, is
+// about to, or has become another: it is taken for ended the second time. It is not ok for a thread that began after the snapshot.
+func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok bool) {
+	if int64(a.Born) >= m.now {
+		return s, false
+	}
+	if t.born != a.Born { // a new one, or another of the same number
+		*t = told{born: a.Born, at: int64(a.Born), minor: a.MinorFirst, major: a.MajorFirst}
+	}
+	ended := a.state() == gone || p == nil && t.absent
+	t.absent = p == nil
+	ns := t.spend(a, m, !ended && p != nil)
+	s.line = resource.ThreadLine{
+		TID: int(tid), TGID: int(a.TGID), Comm: t.name(a, p), Ended: ended,
+		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &ns[blockedLock],
+		BlockedOtherNS: &ns[blockedOther], IdleNS: &ns[idle],
+		Voluntary: a.Voluntary - t.voluntary, Involuntary: a.Involuntary - t.involuntary, Faults: a.Faults - t.faults,
+	}
+	for _, v := range ns[:gone] {
+		s.line.LivedNS += v
+	}
+	t.voluntary, t.involuntary, t.faults = a.Voluntary, a.Involuntary, a.Faults
+	t.count(&s, a, p)
+	for i := range s.waits {
+		s.waits[i] = uint64(a.Waits[i] - t.waits[i]) // of 32 bits each: the difference is right beyond their end
+	}
+	t.waits = a.Waits
+	s.maxWait = a.longestWait(m.epoch)
+	s.line.RunQueue = resource.NewWaitFigure(&s.waits, s.maxWait)
+	return s, true
+}
+
+// name is the thread's last known name.
+func (t *told) name(a *accounts, p *present) string {
+	if text := a.comm(); text != "" {
+		t.comm = text
+	} else if p != nil {
+		t.comm = p.comm
+	}
+	return t.comm
+}
+
+// spend returns the times that are new. The state that goes on counts up to now. What a thread did after now, while it was read, is left
+// for the next interval, so that no interval holds more time than it has: it is taken off the largest times.
+func (t *told) spend(a *accounts, m moment, goesOn bool) *[states]int64 {
+	var d [states]int64
+	for i, v := range a.NS[:gone] {
+		d[i] = max(0, int64(v)-t.ns[i]) // less, where a gap was told that went on over the end of what is known
+	}
+	until := a.since()
+	if goesOn && until < m.now {
+		d[a.state()] += m.now - until
+		until = m.now
+	}
+	cut(&d, m.now-max(t.at, m.last))
+	for i, v := range d {
+		t.ns[i] += v
+	}
+	t.at = min(until, m.now)
+	return &d
+}
+
+// cut takes off the largest of some times what they are together more than most.
+func cut(d *[states]int64, most int64) {
+	var sum int64
+	for _, v := range d {
+		sum += v
+	}
+	for excess := sum - max(0, most); excess > 0; {
+		largest := 0
+		for i, v := range d {
+			if v > d[largest] {
+				largest = i
+			}
+		}
+		off := min(excess, d[largest])
+		d[largest] -= off
+		excess -= off
+	}
+}
+
+// count tells the faults by the kernel's own counts: of a thread that is there now, or of one that took its counts along when it ended.
+func (t *told) count(s *spent, a *accounts, p *present) {
+	minor, major := a.Minor, a.Major
+	if p != nil {
+		minor, major = max(minor, p.minor), max(major, p.major)
+	}
+	if minor == 0 && major == 0 && (p == nil || !p.counted) {
+		return
+	}
+	dMinor, dMajor := minor-min(minor, t.minor), major-min(major, t.major)
+	t.minor, t.major = max(minor, t.minor), max(major, t.major)
+	s.line.Minor, s.line.Major = &dMinor, &dMajor
+}

@@ -1,0 +1,156 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// enter is thread_enter of account.h.
+func (a *accounts) enter(now uint64, state int) {
+	since := a.Mark >> stateBits
+	now = max(now, since)
+	a.NS[a.state()] += now - since
+	a.Mark = now<<stateBits | uint64(state)
+}
+
+func begun(now uint64, state int) *accounts {
+	return &accounts{Born: now, Mark: now<<stateBits | uint64(state), TGID: 7}
+}
+
+var there = &present{tgid: 7, comm: "work"}
+
+// A gap that is open at a snapshot counts with its part in each interval.
+func TestGapIsSplit(t *testing.T) {
+	a, told := begun(1000, onCPU), &told{}
+	a.enter(1500, blockedLock)
+	s, ok := told.tell(9, a, there, moment{last: 0, now: 2000, epoch: 1})
+	if !ok || s.line.OnCPUNS != 500 || *s.line.BlockedLockNS != 500 || s.line.LivedNS != 1000 || s.line.TID != 9 || s.line.Comm != "work" {
+		t.Errorf("first %+v", s.line)
+	}
+	a.enter(2600, runnable)
+	a.enter(2700, onCPU)
+	s, _ = told.tell(9, a, there, moment{last: 2000, now: 3000, epoch: 2})
+	if *s.line.BlockedLockNS != 600 || s.line.RunnableWaitNS != 100 || s.line.OnCPUNS != 300 || s.line.LivedNS != 1000 || s.line.OffCPUNS() != 700 {
+		t.Errorf("second %+v, lock %d", s.line, *s.line.BlockedLockNS)
+	}
+	s, _ = told.tell(9, a, there, moment{last: 3000, now: 4000, epoch: 3})
+	if s.line.OnCPUNS != 1000 || *s.line.BlockedLockNS != 0 {
+		t.Errorf("third %+v", s.line)
+	}
+}
+
+// What a thread does while snapshots are read belongs to the next interval, and nothing is told twice or never, whatever happens when.
+func TestIntervalsAddUp(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		a, told := begun(uint64(random.IntN(2000)), random.IntN(gone)), &told{}
+		var sum [gone]int64
+		last, clock := int64(0), int64(a.Born)
+		for epoch := range uint32(20) {
+			now := last + 1000
+			for clock < now+int64(random.IntN(400)) { // up to 400 ns after the snapshot's moment
+				clock += int64(random.IntN(300))
+				a.enter(uint64(clock), random.IntN(gone))
+			}
+			s, ok := told.tell(1, a, there, moment{last: last, now: now, epoch: epoch})
+			if ok != (int64(a.Born) < now) {
+				t.Fatalf("born %d, snapshot %d: %v", a.Born, now, ok)
+			}
+			if ok {
+				lived := now - max(last, int64(a.Born))
+				if s.line.LivedNS != lived {
+					t.Fatalf("interval of %d ns holds %d", lived, s.line.LivedNS)
+				}
+				for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS, *s.line.BlockedLockNS, *s.line.BlockedOtherNS, *s.line.IdleNS} {
+					sum[i] += ns
+				}
+			}
+			last = now
+		}
+		a.enter(uint64(clock), gone)
+		s, _ := told.tell(1, a, nil, moment{last: last, now: last + 1000, epoch: 99})
+		for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS, *s.line.BlockedLockNS, *s.line.BlockedOtherNS, *s.line.IdleNS} {
+			if sum[i] += ns; sum[i] != int64(a.NS[i]) {
+				t.Fatalf("state %d: told %d ns of %d", i, sum[i], a.NS[i])
+			}
+		}
+		if !s.line.Ended {
+			t.Fatal("it has not ended")
+		}
+	}
+}
+
+// A thread that is not listed though it has not ended is about to, or has become another. The first time it goes on, without the time that
+// is not known; the second time it has ended.
+func TestAbsentThread(t *testing.T) {
+	a, told := begun(100, onCPU), &told{}
+	a.enter(500, runnable)
+	s, ok := told.tell(1, a, nil, moment{last: 0, now: 1000})
+	if !ok || s.line.Ended || s.line.LivedNS != 400 {
+		t.Errorf("first %+v", s.line)
+	}
+	ends := *a
+	ends.enter(1005, gone)
+	again := *told
+	if s, _ := again.tell(1, &ends, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 505 {
+		t.Errorf("it ended %+v", s.line)
+	}
+	if s, _ := told.tell(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 0 || s.active() {
+		t.Errorf("second %+v", s.line)
+	}
+}
+
+// Another thread of the same number begins anew.
+func TestNumberUsedAgain(t *testing.T) {
+	first, told := begun(100, onCPU), &told{}
+	first.Faults, first.Minor = 9, 50
+	told.tell(1, first, there, moment{now: 1000})
+	second := begun(1200, runnable)
+	second.Faults, second.MinorFirst = 2, 1
+	s, _ := told.tell(1, second, &present{counted: true, minor: 4, comm: "new"}, moment{last: 1000, now: 2000})
+	if s.line.LivedNS != 800 || s.line.Faults != 2 || *s.line.Minor != 3 || s.line.Comm != "new" {
+		t.Errorf("%+v", s.line)
+	}
+}
+
+func TestKernelCounts(t *testing.T) {
+	a, told := begun(100, onCPU), &told{}
+	a.MinorFirst, a.MajorFirst = 10, 1
+	p := &present{counted: true, minor: 15, major: 3, comm: "w"}
+	if s, _ := told.tell(1, a, p, moment{now: 1000}); *s.line.Minor != 5 || *s.line.Major != 2 {
+		t.Errorf("first %d %d", *s.line.Minor, *s.line.Major)
+	}
+	a.enter(1500, gone)
+	a.Minor, a.Major = 22, 3
+	copy(a.Comm[:], "late")
+	if s, _ := told.tell(1, a, p, moment{last: 1000, now: 2000}); *s.line.Minor != 7 || *s.line.Major != 0 || s.line.Comm != "late" {
+		t.Errorf("end %d %d %s", *s.line.Minor, *s.line.Major, s.line.Comm)
+	}
+}
+
+func TestUnknownCounts(t *testing.T) {
+	told := &told{}
+	if s, _ := told.tell(1, begun(5, onCPU), &present{comm: "w"}, moment{now: 9}); s.line.Minor != nil {
+		t.Error("counts that nobody knows")
+	}
+}
+
+// The longest wait of an interval is of that interval alone, though the next has begun.
+func TestLongestWait(t *testing.T) {
+	a := &accounts{WaitEpoch: 5, WaitMax: 10, WaitEpochBefore: 3, WaitMaxBefore: 99}
+	for epoch, want := range map[uint32]uint64{5: 10, 4: 0, 3: 99, 6: 0} {
+		if got := a.longestWait(epoch); got != want {
+			t.Errorf("interval %d: %d, want %d", epoch, got, want)
+		}
+	}
+}
+
+func TestSteady(t *testing.T) {
+	a := begun(100, idle)
+	a.enter(900, onCPU)
+	torn := *a
+	torn.NS[idle] -= 8
+	if !a.steady() || torn.steady() {
+		t.Errorf("steady %v, torn %v", a.steady(), torn.steady())
+	}
+}

@@ -1,0 +1,213 @@
+package sched
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// sources are the ways in which figures are got.
+var sources = map[string]Options{"bpf": {}, "plain": {Plain: true}, "proc": {Poll: true}}
+
+// content makes a file of some MB.
+func content(t *testing.T, mb int) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, make([]byte, mb<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// near tells whether two times are the same within a slack in ns.
+func near(a, b int64, slack float64) bool { return math.Abs(float64(a-b)) <= slack }
+
+// steal is what the hypervisor has taken of all processors, in ns.
+func steal(t *testing.T) float64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(text))
+	ticks, err := strconv.ParseFloat(f[8], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticks * tick
+}
+
+// Threads that rest before and after compute, wait for a processor and sleep as long as the kernel says, each for the reason that it is made
+// to sleep for; and what they did in several intervals adds up.
+func TestTimesAreTheKernels(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range sources {
+		t.Run(name, func(t *testing.T) { testTimes(t, o) })
+	}
+}
+
+func testTimes(t *testing.T, o Options) {
+	j := started(t, 7, "spin", "crowd", "crowd", "doze", "disk", "ping", "pong", content(t, 8))
+	o.Target = j.target()
+	c := opened(t, o)
+	type stat struct{ run, wait int64 }
+	before, sums, stolen := map[int]stat{}, map[int]*resource.ThreadLine{}, steal(t)
+	for _, w := range j.begin {
+		run, wait := j.schedstat(w.tid)
+		before[w.tid] = stat{run, wait}
+	}
+	snap(t, c)
+	j.tell("g")
+	for i := range 4 {
+		time.Sleep(300 * time.Millisecond)
+		if i == 2 { // the last is at rest, and has room for what /proc tells late
+			j.stop()
+		}
+		line := snap(t, c)
+		for i := range line.Threads {
+			add(sums, &line.Threads[i])
+			if th := &line.Threads[i]; i < 2 && th.LivedNS != int64(math.Round(line.ActualS*1e9)) && !o.Poll {
+				t.Errorf("%s lived %d ns of %v s", th.Comm, th.LivedNS, line.ActualS)
+			}
+		}
+	}
+	stolen = steal(t) - stolen
+	for _, w := range j.begin {
+		run, wait := j.schedstat(w.tid)
+		run, wait = run-before[w.tid].run, wait-before[w.tid].wait
+		s := sums[w.tid]
+		if s == nil {
+			t.Errorf("nothing was told of %s", w.kind)
+			continue
+		}
+		// The kernel takes a thread that pre-empts another for running from its waking on, for it does not read the clock again before the
+		// switch: what the two have together is the same, and how it is divided nearly so. It takes one for asleep before it looks for the
+		// next to run, and for waiting before it has sent another processor an interrupt, each of which takes some microseconds. What a hypervisor takes of a processor is not in the kernel's figure.
+		both := run + wait
+		slack := 0.02*float64(both) + 3e6 + min(3e4*float64(s.Voluntary), 0.1*float64(both)) + stolen
+		if !near(s.OnCPUNS+s.RunnableWaitNS, both, slack) || !near(s.OnCPUNS, run, 3*slack) || !near(s.RunnableWaitNS, wait, 3*slack) {
+			t.Errorf("%s computed %d ns, kernel %d; waited %d, kernel %d", w.kind, s.OnCPUNS, run, s.RunnableWaitNS, wait)
+		}
+		rested := at(t, j.rest, w.tid)
+		if v, i := int64(s.Voluntary), int64(s.Involuntary); !near(v, rested.voluntary-w.voluntary, 20) || !near(i, rested.involuntary-w.involuntary, 100) {
+			t.Errorf("%s: switches %d and %d, getrusage %d and %d", w.kind, v, i, rested.voluntary-w.voluntary, rested.involuntary-w.involuntary)
+		}
+		if !o.Poll {
+			checkReason(t, w.kind, s)
+		} else if s.BlockedDiskNS != nil || s.IdleNS != nil || s.SleepNS == nil {
+			t.Errorf("%s: reasons that /proc does not tell: %+v", w.kind, s)
+		}
+	}
+}
+
+// add sums the times of a thread over lines.
+func add(sums map[int]*resource.ThreadLine, th *resource.ThreadLine) {
+	s := sums[th.TID]
+	if s == nil {
+		first := *th
+		sums[th.TID] = &first
+		return
+	}
+	s.LivedNS += th.LivedNS
+	s.OnCPUNS += th.OnCPUNS
+	s.RunnableWaitNS += th.RunnableWaitNS
+	s.Voluntary += th.Voluntary
+	s.Involuntary += th.Involuntary
+	s.Faults += th.Faults
+	for _, p := range []struct{ to, from **int64 }{
+		{&s.BlockedDiskNS, &th.BlockedDiskNS}, {&s.BlockedLockNS, &th.BlockedLockNS}, {&s.BlockedOtherNS, &th.BlockedOtherNS}, {&s.IdleNS, &th.IdleNS},
+	} {
+		if *p.from != nil {
+			v := **p.to + **p.from
+			*p.to = &v
+		}
+	}
+	if th.RunQueue != nil && (s.RunQueue == nil || s.RunQueue.Max < th.RunQueue.Max) {
+		s.RunQueue = th.RunQueue
+	}
+}
+
+// checkReason demands that a thread slept for the reason that it was made to. All idle before and after their work.
+func checkReason(t *testing.T, kind string, s *resource.ThreadLine) {
+	t.Helper()
+	disk, lock, other, idle := *s.BlockedDiskNS, *s.BlockedLockNS, *s.BlockedOtherNS, *s.IdleNS
+	slack := s.LivedNS / 50
+	switch kind {
+	case "spin", "crowd", "doze":
+		if disk+lock+other > slack {
+			t.Errorf("%s was blocked: disk %d lock %d other %d", kind, disk, lock, other)
+		}
+		if kind == "crowd" && s.RunnableWaitNS < s.LivedNS/5 {
+			t.Errorf("two on one processor, and one waited for it %d ns of %d", s.RunnableWaitNS, s.LivedNS)
+		}
+		if kind == "doze" && idle < s.LivedNS/2 {
+			t.Errorf("it slept and idled %d ns of %d", idle, s.LivedNS)
+		}
+	case "disk":
+		if disk == 0 || lock+other > disk/4+slack {
+			t.Errorf("it read from a disk: disk %d lock %d other %d", disk, lock, other)
+		}
+	case "ping", "pong":
+		if lock == 0 || disk+other > slack {
+			t.Errorf("it waited for its turn: disk %d lock %d other %d", disk, lock, other)
+		}
+	}
+	q := s.RunQueue
+	if q == nil || q.Count == 0 || q.P50 > q.P95 || q.P95 > q.P99 || q.P99 > q.Max || q.Max <= 0 {
+		t.Errorf("%s: waits for a processor %+v", kind, q)
+	}
+}
+
+// Faults are what getrusage counts, minor and major ones.
+func TestFaultsAreGetrusages(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range sources {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 2, "touch", "load", content(t, 2))
+			o.Target = j.target()
+			c := opened(t, o)
+			snap(t, c)
+			j.tell("g")
+			time.Sleep(200 * time.Millisecond)
+			j.stop()
+			line := snap(t, c)
+			const edge = 20 // the faults of telling, before and after
+			var minor, major int64
+			for _, w := range j.begin {
+				r := at(t, j.rest, w.tid)
+				th := thread(t, line, w.tid)
+				wantMinor, wantMajor := r.minor-w.minor, r.major-w.major
+				minor, major = minor+wantMinor, major+wantMajor
+				if m := int64(*th.Minor); m < wantMinor-edge || m > wantMinor+edge {
+					t.Errorf("%s: %d minor faults, getrusage %d", w.kind, m, wantMinor)
+				}
+				if m := int64(*th.Major); m < wantMajor-edge || m > wantMajor+edge || w.kind == "load" && m == 0 {
+					t.Errorf("%s: %d major faults, getrusage %d", w.kind, m, wantMajor)
+				}
+				// A fault that had to wait for a page is taken again, and counted once by the kernel.
+				if f := int64(th.Faults); f < wantMinor+wantMajor-edge || w.kind == "touch" && f > wantMinor+wantMinor/50+edge {
+					t.Errorf("%s: %d faults, getrusage %d and %d", w.kind, f, wantMinor, wantMajor)
+				}
+			}
+			p := line.Processes[0]
+			if len(line.Processes) != 1 || int64(*p.Minor) < minor-edge || int64(*p.Major) < major-edge || p.Faults != line.Faults[strconv.Itoa(p.PID)] || *p.RSSBytes < 1<<16 {
+				t.Errorf("process %+v of %d, faults %v", p, len(line.Processes), line.Faults)
+			}
+		})
+	}
+}

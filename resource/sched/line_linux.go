@@ -1,0 +1,138 @@
+package sched
+
+import (
+	"cmp"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/pressure"
+)
+
+// pressure adds the pressure on the machine, and on the target's control group of version 2.
+func (c *Collector) pressure(line *resource.SystemLine) (err error) {
+	if line.Pressure, err = pressure.Machine(c.root); err != nil {
+		return err
+	}
+	var dir string
+	if c.o.Target.Cgroup != "" {
+		dir = pressure.Folder(c.root, c.o.Target.Cgroup)
+	} else if len(c.o.Target.PIDs) > 0 {
+		dir = pressure.GroupOf(c.root, c.o.Target.PIDs[0])
+	}
+	if dir == "" {
+		return nil
+	}
+	group, err := pressure.Group(c.root, dir)
+	if len(group) > 0 {
+		line.CgroupPressure = group
+	}
+	return err
+}
+
+// process is what is known of a process in an interval.
+type process struct {
+	line    resource.ProcessLine
+	waits   resource.Histogram
+	maxWait uint64
+}
+
+// put fills a line with threads and their processes.
+func (c *Collector) put(line *resource.SystemLine, all []spent) {
+	line.OffCPU, line.Faults = map[string]int64{}, map[string]uint64{}
+	line.Threads, line.Processes = []resource.ThreadLine{}, []resource.ProcessLine{}
+	var of *process
+	end := func() {
+		if of != nil {
+			c.putProcess(line, of)
+		}
+	}
+	for _, s := range sorted(all) {
+		if of == nil || of.line.PID != s.line.TGID {
+			end()
+			of = &process{line: resource.ProcessLine{PID: s.line.TGID}}
+		}
+		if c.countsFaults() {
+			s.line.Faults = known(s.line.Minor) + known(s.line.Major)
+		}
+		of.add(&s)
+		if !s.active() {
+			continue
+		}
+		line.Threads = append(line.Threads, s.line)
+		if off := s.line.OffCPUNS(); off > 0 {
+			line.OffCPU[strconv.Itoa(s.line.TID)] = off
+		}
+	}
+	end()
+}
+
+// countsFaults tells whether faults are the kernel's counts because none are seen one by one.
+func (c *Collector) countsFaults() bool {
+	return c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil
+}
+
+func (c *Collector) putProcess(line *resource.SystemLine, p *process) {
+	active := p.line.OnCPUNS > 0 || p.line.OffCPUNS > 0 || p.line.Faults > 0
+	if !active && len(c.o.Target.PIDs) == 0 {
+		return
+	}
+	id := strconv.Itoa(p.line.PID)
+	if p.line.Faults > 0 {
+		line.Faults[id] = p.line.Faults
+	}
+	p.line.RSSBytes = c.rss(id)
+	p.line.RunQueue = resource.NewWaitFigure(&p.waits, p.maxWait)
+	line.Processes = append(line.Processes, p.line)
+}
+
+// add counts a thread; threads come by their number, and a process's first has the process's.
+func (p *process) add(s *spent) {
+	if p.line.Comm == "" || s.line.TID == s.line.TGID {
+		p.line.Comm = s.line.Comm
+	}
+	p.line.Threads++
+	p.line.OnCPUNS += s.line.OnCPUNS
+	p.line.OffCPUNS += s.line.OffCPUNS()
+	p.line.Faults += s.line.Faults
+	p.line.Minor, p.line.Major = sum(p.line.Minor, s.line.Minor), sum(p.line.Major, s.line.Major)
+	p.waits.Merge(&s.waits)
+	p.maxWait = max(p.maxWait, s.maxWait)
+}
+
+func known(n *uint64) uint64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// sum adds two figures of which either may be unknown.
+func sum(a, b *uint64) *uint64 {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	total := *a + *b
+	return &total
+}
+
+// rss is what a process has in memory, by /proc/PID/statm; nil once it has ended. The kernel keeps the figure per processor and lets it be
+// some pages off.
+func (c *Collector) rss(pid string) *uint64 {
+	text, err := fs.ReadFile(c.root, "proc/"+pid+"/statm")
+	if err != nil {
+		return nil
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return nil
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return nil
+	}
+	bytes := pages * uint64(os.Getpagesize())
+	return &bytes
+}

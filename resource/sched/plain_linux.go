@@ -1,0 +1,60 @@
+package sched
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// newWalker lists the threads of a target from /proc.
+func newWalker(c *Collector) (*walker, error) {
+	t := c.o.Target
+	return newWalk(c.root, walk{pids: t.PIDs, only: t.Later, comm: t.Comm, cgroup: t.Cgroup})
+}
+
+// presentPlain does what each_task does, where the kernel's types are unknown: it lists the threads from /proc, and opens accounts for those
+// that have none. What such a one does at first is guessed from the letter of its state: R is computing, D waits for a disk, all else idles.
+func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
+	if c.o.Follow {
+		if err := c.followed(); err != nil {
+			return nil, err
+		}
+	}
+	threads, err := c.walk.threads()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[threadKey]*present, len(threads))
+	for _, s := range threads {
+		key := threadKey{TID: uint32(s.tid)}
+		all[key] = &present{tgid: uint32(s.tgid), counted: true, minor: s.minor, major: s.major, comm: s.comm}
+		if c.told[key] != nil {
+			continue
+		}
+		state := uint64(idle)
+		switch s.state {
+		case 'R':
+			state = onCPU
+		case 'D':
+			state = blockedDisk
+		}
+		a := accounts{
+			Born: uint64(now), Mark: uint64(now)<<stateBits | state, TGID: uint32(s.tgid), Call: -1, MinorFirst: s.minor, MajorFirst: s.major,
+		}
+		if err := c.set.Map("threads").Update(key, &a, ebpf.UpdateNoExist); err != nil && !full(err) {
+			return nil, fmt.Errorf("begin with thread %d: %w", s.tid, err)
+		}
+	}
+	return all, nil
+}
+
+// followed takes the processes that the programs have added to the target.
+func (c *Collector) followed() error {
+	m := c.set.Map("target_pids")
+	if m == nil {
+		return nil
+	}
+	return bpf.Each(m, func(pid uint32, _ uint8) { c.walk.add(int(pid)) })
+}

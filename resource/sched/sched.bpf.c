@@ -1,0 +1,448 @@
+//go:build ignore
+
+/* Where the time of threads goes, and their page faults. A thread that is looked at has an entry in threads: each_task makes one for those
+ * that are there, on_new for those that come, on_exec for those whose name or place has come to be wanted. All other hooks ask the map
+ * alone, so that a thread that nobody asked for costs one lookup that finds nothing.
+ *
+ * Hot path: on_switch, on_wakeup; at most 150 ns each with a wanted thread on either side. */
+#include "target.h"
+#include "account.h"
+
+const volatile bool switch_has_state; /* the hook sched_switch passes the state of prev: since Linux 5.18 */
+const volatile bool follow;           /* what a wanted process starts is wanted */
+
+/* tid alone is used again; with the time of its start it is not. Where the kernel's types are unknown start is 0. */
+struct thread_key {
+	__u32 tid;
+	__u32 start; /* task_struct.start_time >> START_SHIFT, about microseconds */
+};
+
+#define START_SHIFT 10
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct thread_key);
+	__type(value, struct thread_accounts);
+} threads SEC(".maps");
+
+/* The number of the interval, which each snapshot raises. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} epoch SEC(".maps");
+
+/* Threads that found no room in the map. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+struct thread_info___sched {
+	unsigned long flags;
+	__u32 status;
+} READ_AS_FOUND;
+
+struct task_struct___sched {
+	struct thread_info___sched thread_info;
+	unsigned int __state;
+	unsigned int flags;
+	int on_cpu;
+	int exit_state;
+	int pid;
+	int tgid;
+	unsigned in_iowait : 1;
+	__u64 start_time;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	char comm[16];
+} READ_AS_FOUND;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} READ_AS_FOUND;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} READ_AS_FOUND;
+
+struct pt_regs___sched {
+#if defined(__TARGET_ARCH_arm64)
+	int syscallno;
+#else
+	unsigned long orig_ax;
+#endif
+} READ_AS_FOUND;
+
+#define COMPAT_STATUS_X86 0x0002     /* TS_COMPAT: in a 32-bit system call, whose number means another call */
+#define COMPAT_FLAG_ARM64 (1UL << 22) /* TIF_32BIT */
+
+static __always_inline struct thread_key key_of(struct task_struct___sched *task)
+{
+	return (struct thread_key){task->pid, (__u32)(task->start_time >> START_SHIFT)};
+}
+
+static __always_inline struct thread_accounts *accounts_of(struct task_struct *p)
+{
+	struct thread_key key = key_of((void *)p);
+
+	return bpf_map_lookup_elem(&threads, &key);
+}
+
+static __always_inline void count_lost(void)
+{
+	__u32 zero = 0;
+	__u64 *n = bpf_map_lookup_elem(&lost, &zero);
+
+	if (n)
+		*n += 1;
+}
+
+/* begin opens the accounts of a thread, unless it has some. The value lies in a map, being too large for the stack; it stays all zeros. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct thread_accounts);
+} blank SEC(".maps");
+
+static __always_inline struct thread_accounts *begin(struct thread_key key, __u32 tgid, __u64 now, enum thread_state state)
+{
+	__u32 zero = 0;
+	struct thread_accounts *t = bpf_map_lookup_elem(&blank, &zero);
+
+	if (!t)
+		return NULL;
+	if (bpf_map_update_elem(&threads, &key, t, BPF_NOEXIST)) {
+		if (!bpf_map_lookup_elem(&threads, &key))
+			count_lost();
+		return NULL;
+	}
+	t = bpf_map_lookup_elem(&threads, &key);
+	if (!t)
+		return NULL;
+	t->tgid = tgid;
+	t->call = -1;
+	thread_begin(t, now, state);
+	return t;
+}
+
+/* call_of is the number of the system call that a task is in, negative outside of one. */
+static __always_inline int call_of(struct task_struct *task)
+{
+	struct task_struct___sched *p = (void *)task;
+	struct pt_regs___sched *regs = (void *)bpf_task_pt_regs(task);
+
+#if defined(__TARGET_ARCH_arm64)
+	return p->thread_info.flags & COMPAT_FLAG_ARM64 ? -1 : regs->syscallno;
+#else
+	return p->thread_info.status & COMPAT_STATUS_X86 ? -1 : (int)regs->orig_ax;
+#endif
+}
+
+static __always_inline enum thread_state sleeping(struct task_struct *task, unsigned state)
+{
+	struct task_struct___sched *it = (void *)task;
+
+	return sleep_state(state, BPF_CORE_READ_BITFIELD(it, in_iowait), call_of(task));
+}
+
+static __always_inline __u32 this_epoch(void)
+{
+	__u32 zero = 0, *n = bpf_map_lookup_elem(&epoch, &zero);
+
+	return n ? *n : 0;
+}
+
+/* ended keeps what only the task itself knows, which it takes with it. A process that was followed is forgotten, for its number is used
+ * again. */
+static __always_inline void ended(struct thread_accounts *t, struct task_struct___sched *task)
+{
+	__u32 tgid = task->tgid;
+
+	if (follow && task->pid == task->tgid)
+		bpf_map_delete_elem(&target_pids, &tgid);
+	t->minor = task->min_flt;
+	t->major = task->maj_flt;
+	__builtin_memcpy(t->comm, task->comm, sizeof t->comm);
+}
+
+SEC("tp_btf/sched_switch")
+int on_switch(__u64 *ctx)
+{
+	bool preempted = (bool)ctx[0];
+	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
+	struct thread_accounts *t;
+	__u64 now = 0;
+
+	if (prev->pid && (t = accounts_of(prev))) {
+		unsigned state = switch_has_state ? (unsigned)ctx[3] : prev->__state;
+		enum thread_state to = preempted || !state ? RUNNABLE : sleeping(prev, state);
+
+		now = bpf_ktime_get_ns();
+		if (to == GONE)
+			ended(t, (void *)prev);
+		thread_leave(t, now, to);
+	}
+	if (next->pid && (t = accounts_of(next)))
+		thread_run(t, now ? now : bpf_ktime_get_ns(), this_epoch());
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	struct thread_accounts *t = accounts_of(task);
+
+	if (t)
+		thread_wake(t, bpf_ktime_get_ns());
+	return 0;
+}
+
+static __always_inline bool begins(struct task_struct *task)
+{
+	return !(task->flags & PF_KTHREAD) && wanted(task);
+}
+
+static __always_inline struct thread_accounts *begin_task(struct task_struct *task, __u64 now, enum thread_state state)
+{
+	struct task_struct___sched *p = (void *)task;
+	struct thread_accounts *t = begin(key_of(p), p->tgid, now, state);
+
+	if (t) {
+		t->minor_first = p->min_flt;
+		t->major_first = p->maj_flt;
+	}
+	return t;
+}
+
+/* The current task is the new one's parent or, for a thread, one of its process. */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_new, struct task_struct *task)
+{
+	if (follow && target_by_pid && task->pid == task->tgid) {
+		__u32 parent = bpf_get_current_pid_tgid() >> 32, child = task->tgid;
+		__u8 yes = 1;
+
+		if (bpf_map_lookup_elem(&target_pids, &parent))
+			bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
+	}
+	if (begins(task))
+		begin_task(task, bpf_ktime_get_ns(), RUNNABLE);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	if (!accounts_of(task) && begins(task))
+		begin_task(task, bpf_ktime_get_ns(), ON_CPU);
+	return 0;
+}
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(on_fault)
+{
+	struct thread_accounts *t = accounts_of(bpf_get_current_task_btf());
+
+	if (t)
+		t->faults++;
+	return 0;
+}
+
+/* What each_task tells of a thread that is there. */
+struct thread_record {
+	struct thread_key key;
+	__u32 tgid;
+	__u32 reserved;
+	__u64 minor, major;
+	char comm[16];
+};
+
+/* The state of a task that is not the current one. */
+static __always_inline enum thread_state present_state(struct task_struct *task)
+{
+	struct task_struct___sched *p = (void *)task;
+	unsigned state = p->__state;
+
+	if (p->on_cpu)
+		return ON_CPU;
+	return state ? sleeping(task, state) : RUNNABLE;
+}
+
+/* each_task is run by a reader at each snapshot. It tells which threads are there, with the kernel's counts, and opens the accounts of those
+ * that have none. One that changes its state between the look and the entry is looked at again: from then on the other hooks see it. */
+SEC("iter/task")
+int each_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_struct___sched *p = (void *)task;
+	struct thread_record record = {};
+	struct thread_accounts *t;
+
+	if (!task || p->exit_state || !begins(task))
+		return 0;
+	record.key = key_of(p);
+	record.tgid = p->tgid;
+	record.minor = p->min_flt;
+	record.major = p->maj_flt;
+	__builtin_memcpy(record.comm, p->comm, sizeof record.comm);
+	if (!accounts_of(task)) {
+		__u64 now = bpf_ktime_get_ns();
+
+		t = begin_task(task, now, present_state(task));
+		if (t && t->mark >> STATE_BITS == now)
+			thread_enter(t, now, present_state(task));
+	}
+	bpf_seq_write(ctx->meta->seq, &record, sizeof record);
+	return 0;
+}
+
+/* From here on: the same for kernels without BTF. The events' own fields are all there is, threads are known by tid alone, and system calls by
+ * having been entered. each_task's part is done by the reader, from /proc. */
+
+struct switch_event {
+	__u64 common;
+	char prev_comm[16];
+	int prev_pid;
+	int prev_prio;
+	long prev_state;
+	char next_comm[16];
+	int next_pid;
+	int next_prio;
+};
+
+struct wakeup_event {
+	__u64 common;
+	char comm[16];
+	int pid;
+};
+
+struct newtask_event {
+	__u64 common;
+	int pid;
+	char comm[16];
+	unsigned long clone_flags;
+};
+
+struct call_event {
+	__u64 common;
+	long id;
+};
+
+#define CLONE_THREAD 0x00010000
+
+static __always_inline struct thread_accounts *accounts_by(__u32 tid)
+{
+	struct thread_key key = {tid, 0};
+
+	return bpf_map_lookup_elem(&threads, &key);
+}
+
+SEC("tracepoint/sched/sched_switch")
+int on_switch_plain(struct switch_event *e)
+{
+	struct thread_accounts *t;
+	__u64 now = 0;
+
+	if (e->prev_pid && (t = accounts_by(e->prev_pid))) {
+		unsigned long state = e->prev_state;
+		enum thread_state to = !state || state & REPORTED_PREEMPTED ? RUNNABLE : reported_state(state, t->call);
+
+		now = bpf_ktime_get_ns();
+		if (to == GONE)
+			__builtin_memcpy(t->comm, e->prev_comm, sizeof t->comm);
+		thread_leave(t, now, to);
+	}
+	if (e->next_pid && (t = accounts_by(e->next_pid)))
+		thread_run(t, now ? now : bpf_ktime_get_ns(), this_epoch());
+	return 0;
+}
+
+SEC("tracepoint/sched/sched_wakeup")
+int on_wakeup_plain(struct wakeup_event *e)
+{
+	struct thread_accounts *t = accounts_by(e->pid);
+
+	if (t)
+		thread_wake(t, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* begin_plain begins the accounts of a task whose number may have been that of one that ended since the last snapshot: that one's are
+ * overwritten, and counted as lost. */
+static __always_inline void begin_plain(__u32 tid, __u32 tgid, enum thread_state state)
+{
+	struct thread_key key = {tid, 0};
+	struct thread_accounts *t = bpf_map_lookup_elem(&threads, &key);
+
+	if (t) {
+		if (thread_state(t) != GONE)
+			return;
+		count_lost();
+		bpf_map_delete_elem(&threads, &key);
+	}
+	begin(key, tgid, bpf_ktime_get_ns(), state);
+}
+
+SEC("tracepoint/task/task_newtask")
+int on_new_plain(struct newtask_event *e)
+{
+	__u32 parent = bpf_get_current_pid_tgid() >> 32, child = e->pid;
+	__u8 yes = 1;
+
+	if (!wanted_current())
+		return 0;
+	if (e->clone_flags & CLONE_THREAD) {
+		begin_plain(child, parent, RUNNABLE);
+		return 0;
+	}
+	if (target_by_pid) {
+		if (!follow)
+			return 0;
+		bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
+	}
+	begin_plain(child, child, RUNNABLE);
+	return 0;
+}
+
+SEC("tracepoint/sched/sched_process_exec")
+int on_exec_plain(void *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (!accounts_by((__u32)id) && wanted_current())
+		begin_plain((__u32)id, id >> 32, ON_CPU);
+	return 0;
+}
+
+SEC("tracepoint/exceptions/page_fault_user")
+int on_fault_plain(void *ctx)
+{
+	struct thread_accounts *t = accounts_by((__u32)bpf_get_current_pid_tgid());
+
+	if (t)
+		t->faults++;
+	return 0;
+}
+
+SEC("tracepoint/raw_syscalls/sys_enter")
+int on_call_plain(struct call_event *e)
+{
+	struct thread_accounts *t = accounts_by((__u32)bpf_get_current_pid_tgid());
+
+	if (t)
+		t->call = (int)e->id;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,179 @@
+package sched
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// unsteadyTries is how often the accounts of a thread are read that changes meanwhile.
+const unsteadyTries = 16
+
+// switchHasState tells whether the hook sched_switch passes the state of the thread that is left, its fourth argument.
+func switchHasState() bool {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false
+	}
+	var hook *btf.Typedef
+	if kernel.TypeByName("btf_trace_sched_switch", &hook) != nil {
+		return false
+	}
+	pointer, ok := hook.Type.(*btf.Pointer)
+	if !ok {
+		return false
+	}
+	proto, ok := pointer.Target.(*btf.FuncProto)
+	return ok && len(proto.Params) >= 5 // the first is the hook's own
+}
+
+// Snapshot returns what happened since the snapshot before, or since Open, as a resource.SystemLine.
+func (c *Collector) Snapshot(now time.Time) (any, error) {
+	line, err := c.snapshot(now)
+	if err != nil {
+		return nil, err
+	}
+	return *line, nil
+}
+
+func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
+	c.m.now = bpf.MonoNS()
+	line := &resource.SystemLine{
+		HostHeader: resource.NewHostHeader(now, c.m.now, c.o.Interval, time.Duration(c.m.now-c.m.last), c.Origin()), Missing: c.missing,
+	}
+	var all []spent
+	var err error
+	if c.set == nil {
+		all, err = c.poll()
+	} else {
+		all, err = c.read(&line.Lost)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.m.last = c.m.now
+	if err := c.pressure(line); err != nil {
+		return nil, err
+	}
+	c.put(line, all)
+	return line, nil
+}
+
+// read tells of all threads by their accounts.
+func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
+	if err := c.set.Map("epoch").Put(uint32(0), c.m.epoch+1); err != nil {
+		return nil, fmt.Errorf("begin an interval: %w", err)
+	}
+	defer func() { c.m.epoch++ }()
+	there, err := c.present(c.m.now)
+	if err != nil {
+		return nil, err
+	}
+	threads := c.set.Map("threads")
+	var all []spent
+	var over []threadKey
+	seen := make(map[threadKey]bool, len(c.told))
+	take := func(key threadKey, a accounts) {
+		if !c.reread(threads, key, &a) {
+			losses.Unsteady++
+			return
+		}
+		seen[key] = true
+		p := there[key]
+		t := c.told[key]
+		if t == nil {
+			t = &told{}
+			c.told[key] = t
+		}
+		s, ok := t.tell(key.TID, &a, p, c.m)
+		if !ok {
+			return
+		}
+		all = append(all, s)
+		if p == nil && s.line.Ended {
+			over = append(over, key)
+		}
+	}
+	if err := bpf.Each(threads, take); err != nil {
+		return nil, err
+	}
+	for _, key := range over {
+		if err := threads.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("forget thread %d: %w", key.TID, err)
+		}
+		delete(c.told, key)
+	}
+	maps.DeleteFunc(c.told, func(key threadKey, _ *told) bool { return !seen[key] && there[key] == nil })
+	total, err := bpf.Sum(c.set.Map("lost"), 0)
+	losses.Threads, c.lost = total-c.lost, total
+	return all, err
+}
+
+// reread reads accounts again until they are those of one moment.
+func (c *Collector) reread(threads *ebpf.Map, key threadKey, a *accounts) bool {
+	for range unsteadyTries {
+		if a.steady() {
+			return true
+		}
+		if threads.Lookup(key, a) != nil {
+			return false
+		}
+	}
+	return a.steady()
+}
+
+// record is struct thread_record of sched.bpf.c.
+type record struct {
+	Key          threadKey
+	TGID         uint32
+	_            uint32
+	Minor, Major uint64
+	Comm         [16]byte
+}
+
+// present returns the threads that are there, and opens accounts for those that have none.
+func (c *Collector) present(now int64) (map[threadKey]*present, error) {
+	if c.each == nil {
+		return c.presentPlain(now)
+	}
+	reader, err := c.each.Open()
+	if err != nil {
+		return nil, fmt.Errorf("list threads: %w", err)
+	}
+	defer reader.Close()
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, fmt.Errorf("list threads: %w", err)
+	}
+	all := make(map[threadKey]*present, len(text)/binary.Size(record{}))
+	for from := bytes.NewReader(text); from.Len() > 0; {
+		var r record
+		if err := binary.Read(from, binary.NativeEndian, &r); err != nil {
+			return nil, fmt.Errorf("list threads: %w", err)
+		}
+		all[r.Key] = &present{tgid: r.TGID, counted: true, minor: r.Minor, major: r.Major, comm: commText(r.Comm)}
+	}
+	return all, nil
+}
+
+// sorted returns the threads of a line in their order.
+func sorted(all []spent) []spent {
+	slices.SortFunc(all, func(a, b spent) int {
+		if a.line.TGID != b.line.TGID {
+			return a.line.TGID - b.line.TGID
+		}
+		return a.line.TID - b.line.TID
+	})
+	return all
+}

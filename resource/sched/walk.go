@@ -1,0 +1,172 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/resource/pressure"
+)
+
+// kernelThread is the flag PF_KTHREAD in /proc/PID/stat.
+const kernelThread = 0x00200000
+
+// errEmpty says that a process has ended while it was looked at.
+var errEmpty = errors.New("no such thread")
+
+// stat is what /proc/PID/task/TID/stat tells of a thread.
+type stat struct {
+	tid, tgid    int
+	comm         string
+	state        byte
+	flags        uint64
+	minor, major uint64
+	start        uint64 // clock ticks since the machine started
+}
+
+// parseStat reads a stat file. The name stands in parentheses and may hold any.
+func parseStat(text string) (s stat, err error) {
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || end < open {
+		return s, fmt.Errorf("no name in %.60q", text)
+	}
+	if s.tid, err = strconv.Atoi(strings.TrimSpace(text[:open])); err != nil {
+		return s, fmt.Errorf("no number in %.60q: %w", text, err)
+	}
+	s.comm = text[open+1 : end]
+	f := strings.Fields(text[end+1:]) // from the third field on
+	if len(f) < 20 {
+		return s, fmt.Errorf("%d fields in %.60q, want 22", len(f)+2, text)
+	}
+	s.state = f[0][0]
+	for i, into := range map[int]*uint64{6: &s.flags, 7: &s.minor, 9: &s.major, 19: &s.start} {
+		if *into, err = strconv.ParseUint(f[i], 10, 64); err != nil {
+			return s, fmt.Errorf("field %d of %.60q: %w", i+3, text, err)
+		}
+	}
+	return s, nil
+}
+
+// A walker lists the threads of a target from /proc.
+type walker struct {
+	root   fs.FS
+	pids   []int // nil is all
+	comm   string
+	cgroup string // folder below root
+}
+
+// A target for the walker: what bpf.Target asks for.
+type walk struct {
+	pids         []int
+	only         bool // pids alone, though there may be none
+	comm, cgroup string
+}
+
+func newWalk(root fs.FS, target walk) (*walker, error) {
+	w := &walker{root: root, comm: target.comm, pids: slices.Clone(target.pids)}
+	if target.only && w.pids == nil {
+		w.pids = []int{}
+	}
+	if target.cgroup != "" {
+		w.cgroup = pressure.Folder(root, target.cgroup)
+		if _, err := fs.Stat(root, path.Join(w.cgroup, "cgroup.procs")); err != nil {
+			return nil, fmt.Errorf("cgroup %s: %w; list them with: find /sys/fs/cgroup -type d", target.cgroup, err)
+		}
+	}
+	if _, err := fs.Stat(root, "proc/stat"); err != nil {
+		return nil, fmt.Errorf("poll /proc: %w; mount it: mount -t proc proc /proc", err)
+	}
+	return w, nil
+}
+
+// add adds a process to a target of processes.
+func (w *walker) add(pid int) {
+	if !slices.Contains(w.pids, pid) {
+		w.pids = append(w.pids, pid)
+	}
+}
+
+// processes lists the target's processes, those that have ended possibly included.
+func (w *walker) processes() ([]int, error) {
+	inGroup := map[int]bool{}
+	if w.cgroup != "" {
+		if err := w.members(inGroup); err != nil {
+			return nil, err
+		}
+	}
+	all := w.pids
+	if all == nil {
+		entries, err := fs.ReadDir(w.root, "proc")
+		if err != nil {
+			return nil, fmt.Errorf("list processes: %w", err)
+		}
+		for _, e := range entries {
+			if pid, err := strconv.Atoi(e.Name()); err == nil {
+				all = append(all, pid)
+			}
+		}
+	}
+	if w.cgroup != "" {
+		all = slices.DeleteFunc(slices.Clone(all), func(pid int) bool { return !inGroup[pid] })
+	}
+	return all, nil
+}
+
+// members collects the processes of the control group and of those below it.
+func (w *walker) members(into map[int]bool) error {
+	return fs.WalkDir(w.root, w.cgroup, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // groups come and go
+		}
+		text, err := fs.ReadFile(w.root, path.Join(name, "cgroup.procs"))
+		if err != nil {
+			return nil
+		}
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				into[pid] = true
+			}
+		}
+		return nil
+	})
+}
+
+// threads lists the target's threads. Kernel threads and what has ended are left out.
+func (w *walker) threads() ([]stat, error) {
+	pids, err := w.processes()
+	if err != nil {
+		return nil, err
+	}
+	var all []stat
+	for _, pid := range pids {
+		tasks, err := fs.ReadDir(w.root, fmt.Sprintf("proc/%d/task", pid))
+		if err != nil {
+			continue // it ended
+		}
+		for _, task := range tasks {
+			s, err := w.thread(pid, task.Name())
+			switch {
+			case errors.Is(err, errEmpty):
+			case err != nil:
+				return nil, err
+			case s.flags&kernelThread == 0 && s.state != 'Z' && s.state != 'X' && (w.comm == "" || s.comm == w.comm):
+				all = append(all, s)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (w *walker) thread(pid int, task string) (stat, error) {
+	text, err := fs.ReadFile(w.root, fmt.Sprintf("proc/%d/task/%s/stat", pid, task))
+	if err != nil {
+		return stat{}, errEmpty
+	}
+	s, err := parseStat(string(text))
+	s.tgid = pid
+	return s, err
+}
