@@ -1,0 +1,110 @@
+package memtrace
+
+import "fmt"
+
+// AccessOp is what an access does to memory.
+type AccessOp uint8
+
+// The ops.
+const (
+	OpUnknown AccessOp = iota // the collector does not tell: a page fault of software events
+	OpRead
+	OpWrite
+	OpAlloc
+	OpFree
+	accessOps
+)
+
+var accessOpNames = [...]string{"", "read", "write", "alloc", "free"}
+
+// String returns the op's name as it stands in files, "" where it is not known.
+func (o AccessOp) String() string {
+	if o < accessOps {
+		return accessOpNames[o]
+	}
+	return fmt.Sprintf("access_op(%d)", uint8(o))
+}
+
+// Collector is what told of an access.
+type Collector uint8
+
+// The collectors.
+const (
+	CollectorGraph Collector = iota // the ledger of executed graphs: exact
+	CollectorPerf                   // samples of loads and stores, Intel's
+	CollectorIBS                    // samples of AMD's instruction-based sampling
+	CollectorSPE                    // samples of Arm's statistical profiling extension
+	CollectorFault                  // page faults
+	CollectorPage                   // pages that were found written between two scans
+	collectors
+)
+
+var collectorNames = [...]string{"graph", "perf", "ibs", "spe", "fault", "page"}
+
+// String returns the collector's name as it stands in files.
+func (c Collector) String() string {
+	if c < collectors {
+		return collectorNames[c]
+	}
+	return fmt.Sprintf("collector(%d)", uint8(c))
+}
+
+// ParseCollector is the inverse of String.
+func ParseCollector(s string) (Collector, error) {
+	for i, name := range collectorNames {
+		if name == s {
+			return Collector(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown collector %q: use one of %q", s, collectorNames)
+}
+
+// CacheLevel is where an access found its data.
+type CacheLevel uint8
+
+// The levels.
+const (
+	LevelUnknown CacheLevel = iota
+	LevelL1
+	LevelLFB // a line fill buffer: a miss that was under way already
+	LevelL2
+	LevelL3
+	LevelL4
+	LevelCache       // a cache, it is not told which
+	LevelRemoteCache // of another core beyond the shared levels, or of another socket
+	LevelDRAM        // of this node
+	LevelRemoteDRAM
+	LevelPMEM
+	LevelCXL
+	LevelIO
+	LevelUncached
+	cacheLevels
+)
+
+var cacheLevelNames = [...]string{"", "L1", "LFB", "L2", "L3", "L4", "cache", "remote_cache", "DRAM", "remote_DRAM", "PMEM", "CXL", "IO", "uncached"}
+
+// String returns the level's name as it stands in files, "" where it is not known.
+func (l CacheLevel) String() string {
+	if l < cacheLevels {
+		return cacheLevelNames[l]
+	}
+	return fmt.Sprintf("cache_level(%d)", uint8(l))
+}
+
+// Access is one access to memory as a collector tells it, before anybody says which region and phase it belongs to. What a collector does not
+// tell is 0, and left out of files.
+type Access struct {
+	TimeNS    int64 // CLOCK_MONOTONIC; an imported file may have another clock, and says so
+	Addr      uint64
+	Size      uint64 // bytes
+	Phys      uint64 // physical address
+	IP        uint64 // address of the instruction
+	Latency   uint64 // cycles
+	Weight    uint64 // how many events this one stands for: the sampling period
+	PID, TID  int32
+	CPU       int32 // -1: not told
+	Op        AccessOp
+	Level     CacheLevel
+	Collector Collector
+	Symbol    string // name of the function at IP
+}
