@@ -31,6 +31,7 @@ var layers = map[string]int{
 	"inspect/tensors": 2, "inspect/memory": 2, "inspect/resources": 2,
 
 	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1, "resource/bpf": 1, "resource/pressure": 1, // pressure is read by the sensor of the scheduler too
+	"memtrace/perfevent": 1, // for all collectors of samples
 
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C

@@ -1,0 +1,391 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Session is a set of open events and the rings that they write to, one per CPU. It is for one goroutine; Close may be called from any, once no
+// other call runs.
+type Session struct {
+	opened  []int // descriptors
+	rings   []*cpuRing
+	decoder *Decoder
+	record  Record
+	stats   Stats
+	owners  map[uint64]uint32 // thread that an event was opened for, by ID
+	direct  map[uint32]bool   // threads that events were opened for
+	roots   map[uint32]uint32 // of other threads: the one that they have their events from
+	more    bool              // threads were found while others were being opened: samples may come twice
+	gone    bool              // no ring will be written to any more
+}
+
+// cpuRing is the ring of a CPU, in memory that the kernel writes to.
+type cpuRing struct {
+	fd   int
+	mem  []byte
+	page *unix.PerfEventMmapPage
+	ring *Ring
+	head uint64 // as it was when Drain began
+}
+
+// defaultPages is how large a ring is unless it is said: 256 KiB, half of what the kernel allows a user without rights by default.
+const defaultPages = 64
+
+// rounds is how often threads are looked for that began meanwhile.
+const rounds = 16
+
+// Open opens events for all threads of a process. They are told from the return on, or from the next execve.
+func Open(o Options) (*Session, error) {
+	if len(o.Events) == 0 {
+		return nil, fmt.Errorf("%w: no event is asked for", ErrOpen)
+	}
+	if o.Pages == 0 {
+		o.Pages = defaultPages
+	}
+	if o.Pages < 0 || o.Pages&(o.Pages-1) != 0 {
+		return nil, fmt.Errorf("%w: a ring of %d pages: use a power of two", ErrOpen, o.Pages)
+	}
+	if o.PID == 0 {
+		o.PID = os.Getpid()
+	}
+	list, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil, fmt.Errorf("%w: CPUs are not known: %w", ErrOpen, err)
+	}
+	cpus, err := ParseCPUs(string(list))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOpen, err)
+	}
+	s := &Session{owners: map[uint64]uint32{}, direct: map[uint32]bool{}, roots: map[uint32]uint32{}}
+	events := make([]Event, len(o.Events))
+	for i, e := range o.Events {
+		events[i] = Event{Name: e.Name, Attr: o.attr(e, i == 0)}
+	}
+	s.decoder = NewDecoder(events)
+	if err := s.openThreads(o, events, cpus); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// attr completes what is asked for with what a session needs.
+func (o *Options) attr(e EventSpec, first bool) Attr {
+	a := e.Attr
+	a.SampleType |= SampleIdentifier | SampleTID | SampleTime
+	a.ReadFormat |= FormatID
+	a.Flags |= FlagInherit | FlagDisabled | FlagSampleIDAll | FlagUseClockID | FlagExcludeGuest | FlagWatermark
+	a.ClockID = ClockMonotonic
+	a.Wakeup = uint32(o.Pages * os.Getpagesize() / 4)
+	if first {
+		a.Flags |= FlagTask | FlagComm | FlagMmap | FlagMmap2 | FlagMmapData
+	}
+	if !o.Children {
+		a.Flags |= FlagInheritThread
+	}
+	if o.OnExec {
+		a.Flags |= FlagEnableOnExec
+	}
+	if o.UserOnly {
+		a.Flags |= FlagExcludeKernel | FlagExcludeHV
+	}
+	if e.WithNext {
+		a.Period = 0
+		a.Flags &^= FlagWatermark
+		a.Wakeup = 0
+	}
+	return a
+}
+
+// openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have inherited events from its parent and
+// then has them twice: keep tells.
+func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
+	for round := range rounds {
+		tids, err := threads(o.PID)
+		if err != nil {
+			return err
+		}
+		fresh := 0
+		for _, tid := range tids {
+			if s.direct[uint32(tid)] {
+				continue
+			}
+			fresh++
+			if err := s.openThread(o, events, tid, cpus); errors.Is(err, unix.ESRCH) {
+				continue // it ended meanwhile
+			} else if err != nil {
+				return err
+			}
+			s.direct[uint32(tid)] = true
+			s.more = s.more || round > 0
+		}
+		if fresh == 0 || o.OnExec {
+			break
+		}
+	}
+	if len(s.opened) == 0 {
+		return fmt.Errorf("%w: %w: process %d", ErrOpen, ErrGone, o.PID)
+	}
+	if o.OnExec {
+		return nil
+	}
+	return s.Enable()
+}
+
+// threads are those that a process has now.
+func threads(pid int) ([]int, error) {
+	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: process %d", ErrOpen, ErrGone, pid)
+	}
+	var tids []int
+	for _, e := range entries {
+		if tid, err := strconv.Atoi(e.Name()); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids, nil
+}
+
+// openThread opens all events of a thread, on each CPU.
+func (s *Session) openThread(o Options, events []Event, tid int, cpus []int) error {
+	for i, cpu := range cpus {
+		leader := -1
+		for k := range events {
+			fd, err := openEvent(&events[k].Attr, tid, cpu, leader)
+			if errors.Is(err, unix.ESRCH) {
+				return err
+			}
+			if err != nil {
+				return explain(events[k].Name, o, err)
+			}
+			s.opened = append(s.opened, fd)
+			leader = -1
+			if o.Events[k].WithNext {
+				leader = fd
+				continue
+			}
+			if err := s.attach(i, fd, o); err != nil {
+				return err
+			}
+			if err := s.identify(fd, k, tid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openEvent is perf_event_open(2).
+func openEvent(a *Attr, tid, cpu, group int) (int, error) {
+	raw := a.Append(nil)
+	fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(&raw[0])), uintptr(tid), uintptr(cpu), uintptr(group),
+		unix.PERF_FLAG_FD_CLOEXEC, 0)
+	runtime.KeepAlive(raw)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// attach makes an event write to the ring of its CPU, which the first event brings.
+func (s *Session) attach(cpu, fd int, o Options) error {
+	if cpu < len(s.rings) {
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, s.rings[cpu].fd); err != nil {
+			return fmt.Errorf("%w: let an event write to the ring of CPU %d: %w", ErrOpen, cpu, err)
+		}
+		return nil
+	}
+	page := os.Getpagesize()
+	mem, err := unix.Mmap(fd, 0, page*(1+o.Pages), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return explainRing(o, page, err)
+	}
+	head := (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))
+	s.rings = append(s.rings, &cpuRing{fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)})
+	return nil
+}
+
+// identify asks for the number that an event's samples have.
+func (s *Session) identify(fd, event, tid int) error {
+	var id uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
+		return fmt.Errorf("%w: ask for an event's number: %w", ErrOpen, errno)
+	}
+	s.decoder.AddID(id, event)
+	s.owners[id] = uint32(tid)
+	return nil
+}
+
+// Enable makes all events count.
+func (s *Session) Enable() error { return s.control(unix.PERF_EVENT_IOC_ENABLE) }
+
+// Disable makes them stop. What they told is still in the rings.
+func (s *Session) Disable() error { return s.control(unix.PERF_EVENT_IOC_DISABLE) }
+
+func (s *Session) control(what uint) error {
+	for _, fd := range s.opened {
+		if err := unix.IoctlSetInt(fd, what, 0); err != nil {
+			return fmt.Errorf("start or stop an event: %w", err)
+		}
+	}
+	return nil
+}
+
+// Drain hands on what is in the rings now: samples, and the records that tell of processes. A record is valid until each returns. It returns how
+// many samples there were, and each's first error, after which the rest waits for the next call. Within a CPU records come in the order of time.
+func (s *Session) Drain(each func(*Record) error) (int, error) {
+	before := s.stats.Samples
+	for _, r := range s.rings {
+		r.head = atomic.LoadUint64(&r.page.Data_head)
+	}
+	if s.more {
+		s.findRoots()
+	}
+	for _, r := range s.rings {
+		err := s.drain(r, each)
+		atomic.StoreUint64(&r.page.Data_tail, r.ring.Tail())
+		if err != nil {
+			return int(s.stats.Samples - before), err
+		}
+	}
+	return int(s.stats.Samples - before), nil
+}
+
+func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
+	for {
+		raw, err := r.ring.Next(r.head)
+		if err != nil {
+			s.stats.Bad++
+			r.ring.Skip(r.head)
+			return nil
+		}
+		if raw == nil {
+			return nil
+		}
+		if err := s.decoder.Decode(raw, &s.record); err != nil {
+			s.stats.Bad++
+			continue
+		}
+		if !s.count(&s.record) {
+			continue
+		}
+		if err := each(&s.record); err != nil {
+			return err
+		}
+	}
+}
+
+// findRoots looks ahead for threads that began, because the record that tells of it may lie in another ring than the first sample.
+func (s *Session) findRoots() {
+	var r Record
+	for _, c := range s.rings {
+		head := atomic.LoadUint64(&c.page.Data_head)
+		ahead := NewRing(c.ring.data, c.ring.tail)
+		for raw, err := ahead.Next(head); raw != nil && err == nil; raw, err = ahead.Next(head) {
+			if s.decoder.Decode(raw, &r) == nil && r.Type == RecordFork {
+				s.roots[r.TID] = s.root(r.ParentTID)
+			}
+		}
+	}
+}
+
+// root is the thread that a thread has its events from, 0 if that is not known.
+func (s *Session) root(tid uint32) uint32 {
+	if s.direct[tid] {
+		return tid
+	}
+	return s.roots[tid]
+}
+
+// count notes a record, and tells whether it is to be handed on.
+func (s *Session) count(r *Record) bool {
+	switch r.Type {
+	case RecordSample:
+		if s.more {
+			if root := s.root(r.Sample.TID); root != 0 && s.owners[r.Sample.ID] != root {
+				s.stats.Twice++
+				return false
+			}
+		}
+		s.stats.Samples++
+	case RecordLost:
+		s.stats.Lost += r.Lost
+	case RecordLostSamples:
+		s.stats.LostSamples += r.Lost
+	case RecordThrottle:
+		s.stats.Throttles++
+	}
+	return true
+}
+
+// Wait waits until a ring is a quarter full, or for a time. It tells whether there is something to read. ErrGone says that the process has ended:
+// what is in the rings now is the last.
+func (s *Session) Wait(atMost time.Duration) (bool, error) {
+	if s.gone {
+		return false, ErrGone
+	}
+	polled := make([]unix.PollFd, len(s.rings))
+	for i, r := range s.rings {
+		polled[i] = unix.PollFd{Fd: int32(r.fd), Events: unix.POLLIN}
+	}
+	if _, err := unix.Poll(polled, int(atMost.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
+		return false, fmt.Errorf("wait for samples: %w", err)
+	}
+	ready, ended := false, 0
+	for _, p := range polled {
+		ready = ready || p.Revents&unix.POLLIN != 0
+		if p.Revents&unix.POLLHUP != 0 {
+			ended++
+		}
+	}
+	if ended == len(polled) {
+		s.gone = true
+		return false, ErrGone
+	}
+	return ready, nil
+}
+
+// Stats is what was read until now.
+func (s *Session) Stats() Stats { return s.stats }
+
+// Counted is how often an event came in all threads that it was opened for, sampled or not.
+func (s *Session) Counted() (uint64, error) {
+	var sum uint64
+	var b [8 * 5]byte // the count, and what else the attribute's ReadFormat has
+	for _, fd := range s.opened {
+		if n, err := unix.Read(fd, b[:]); err != nil || n < 8 {
+			return 0, fmt.Errorf("read an event's count: %d bytes: %w", n, err)
+		}
+		sum += binary.LittleEndian.Uint64(b[:])
+	}
+	return sum, nil
+}
+
+// Close ends the session. What was not drained is gone.
+func (s *Session) Close() error {
+	var first error
+	for _, r := range s.rings {
+		if err := unix.Munmap(r.mem); err != nil && first == nil {
+			first = fmt.Errorf("give a ring back: %w", err)
+		}
+	}
+	for _, fd := range s.opened {
+		if err := unix.Close(fd); err != nil && first == nil {
+			first = fmt.Errorf("close an event: %w", err)
+		}
+	}
+	s.rings, s.opened = nil, nil
+	return first
+}
