@@ -2,17 +2,20 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/inspect/host/chart"
 )
 
 const hostAnalyzeHelp = `llamatap host analyze: latencies of block devices, and what goes with them
@@ -27,6 +30,8 @@ what happened in which phase of the run. docs/HOST_ANALYZE.md says what each fig
 Latencies are counted in buckets from a power of two to the next, so a percentile is a bound: p99 ≤ 8.19 ms. STRAP-LLM's files have bounds
 that are twice as high as they should be; they are recognised and corrected.
 
+Charts are PNG pictures. Of a run directory they are drawn below derived/ in it, else in the folder that STRAP-LLM's analyser draws in.
+
   llamatap host analyze
   llamatap host analyze llamatap-runs/MODEL/RUN --json | jq '.devices[0].latency_percentiles'
   llamatap host analyze --input tracepoints.jsonl --system-metrics system_metrics.jsonl --lag 3 --no-charts
@@ -38,6 +43,7 @@ flags:
 const (
 	defaultBlock  = "tracepoints.jsonl"
 	defaultSystem = "system_metrics.jsonl"
+	defaultCharts = "benchmarks/systems/I-O"
 )
 
 // analyzeArguments are what llamatap host analyze was asked for.
@@ -45,6 +51,10 @@ type analyzeArguments struct {
 	options     host.Options
 	percentiles string
 	json        bool
+	chartsDir   string
+	noCharts    bool
+	chartTypes  string
+	charts      []string // the kinds to draw
 }
 
 // runHostAnalyze tells what host collectors recorded.
@@ -65,7 +75,14 @@ func runHostAnalyze(args []string) error {
 	for _, w := range report.Warnings {
 		fmt.Fprintf(os.Stderr, "llamatap: %s\n", w)
 	}
-	return a.write(os.Stdout, report)
+	if err := a.write(os.Stdout, report); err != nil || a.noCharts {
+		return err
+	}
+	paths, err := chart.Draw(report, a.chartsDir, a.charts)
+	if err == nil {
+		fmt.Fprintf(os.Stderr, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
+	}
+	return err
 }
 
 func (a *analyzeArguments) flags() *flag.FlagSet {
@@ -77,6 +94,9 @@ func (a *analyzeArguments) flags() *flag.FlagSet {
 	flags.Float64Var(&a.options.Window, "window", 0, "put snapshots together to windows of so many `SECONDS` before they are compared (0: each alone)")
 	flags.IntVar(&a.options.Lag, "lag", 0, "move metrics by up to `K` intervals to either side, and find the lag at which the latency goes with them most")
 	flags.BoolVar(&a.options.Strap, "strap-buckets", false, "take buckets that have bounds and no slot as STRAP-LLM's, whose bounds are twice as high")
+	flags.StringVar(&a.chartsDir, "charts-dir", "", "draw charts into this `FOLDER` (default: "+defaultCharts+", or derived/host of the run directory)")
+	flags.BoolVar(&a.noCharts, "no-charts", false, "draw no charts")
+	flags.StringVar(&a.chartTypes, "chart-types", "all", "draw these charts, a `LIST` with commas: all, or some of "+strings.Join(chart.Types, ", "))
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	return flags
 }
@@ -87,6 +107,9 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 	var err error
 	if o.Percentiles, err = parsePercentiles(a.percentiles); err != nil {
 		return err
+	}
+	if a.charts, err = chart.ParseTypes(a.chartTypes); err != nil {
+		return fmt.Errorf("--chart-types: %w", err)
 	}
 	switch {
 	case o.Top < 0:
@@ -102,15 +125,14 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 		if info, err := os.Stat(rest[0]); err != nil {
 			return fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of block I/O", rest[0])
 		} else if info.IsDir() {
+			a.chartsDir = cmp.Or(a.chartsDir, filepath.Join(rest[0], "derived", "host"))
 			return o.InRun(rest[0])
 		} else if o.Block != "" {
 			return fmt.Errorf("%s and --input %s: give one file of block I/O", rest[0], o.Block)
 		}
 		o.Block = rest[0]
 	}
-	if o.Block == "" {
-		o.Block = defaultBlock
-	}
+	o.Block, a.chartsDir = cmp.Or(o.Block, defaultBlock), cmp.Or(a.chartsDir, filepath.FromSlash(defaultCharts))
 	if o.System == "" {
 		if _, err := os.Stat(defaultSystem); !errors.Is(err, fs.ErrNotExist) {
 			o.System = defaultSystem

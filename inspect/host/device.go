@@ -101,20 +101,30 @@ func (d *devices) add(s *blockSnapshot) {
 	d.all.count(s, &whole)
 }
 
-// place puts what was counted into its place in time: a snapshot, or a window.
+// place puts what was counted into its place in time: a snapshot, or a window. A device that does not appear in it was idle.
 func (d *devices) place(s *blockSnapshot) {
 	whole := s.whole()
+	seen := make(map[int64]bool, len(s.devices))
 	for i := range s.devices {
 		from := &s.devices[i]
-		to := d.of(from)
-		if to == nil {
+		seen[from.id] = true
+		to := d.byID[from.id]
+		if to == nil { // one too many
 			continue
+		}
+		if to.series.points == nil {
+			to.idleUntilNow(&d.all)
 		}
 		to.place(s, from)
 		if sample, ok := d.sample(s, from.latency); ok {
 			if d.samples++; d.samples <= maxDeviceSamples {
 				to.samples = append(to.samples, sample)
 			}
+		}
+	}
+	for id, to := range d.byID {
+		if !seen[id] && to.series.points != nil {
+			to.place(s, &blockDevice{})
 		}
 	}
 	d.all.place(s, &whole)
@@ -124,6 +134,14 @@ func (d *devices) place(s *blockSnapshot) {
 		} else {
 			d.left++
 		}
+	}
+}
+
+// idleUntilNow gives a device that appears for the first time its place in the time that was recorded before.
+func (d *Device) idleUntilNow(all *Device) {
+	for _, p := range all.series.sorted() {
+		p.Requests, p.Latency, p.Depth, p.DepthMost = 0, nil, 0, 0
+		d.series.add(&p)
 	}
 }
 

@@ -24,8 +24,8 @@ type Point struct {
 	DepthMost uint64
 }
 
-// add puts another point to it.
-func (p *Point) add(q *Point) {
+// Add puts another point to it. Its latencies are not shared with the other's.
+func (p *Point) Add(q *Point) {
 	n, m := float64(p.Snapshots), float64(q.Snapshots)
 	if n == 0 {
 		p.From = q.From
@@ -71,7 +71,7 @@ func (s *series) put(at int64, p *Point) {
 		to = &Point{}
 		s.points[at] = to
 	}
-	to.add(p)
+	to.Add(p)
 }
 
 // sorted lists the points in the order of time.

@@ -1,0 +1,109 @@
+package chart
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/host"
+)
+
+// Types are the kinds of charts, in the order in which they are drawn.
+var Types = []string{"hist", "percentiles", "heatmap", "queue", "requests", "qdepth_iops", "importance"}
+
+// ParseTypes reads a list of kinds with commas; "all" and the empty list are all of them.
+func ParseTypes(list string) ([]string, error) {
+	var types []string
+	for name := range strings.SplitSeq(list, ",") {
+		switch name = strings.ToLower(strings.TrimSpace(name)); {
+		case name == "":
+		case name == "all":
+			return Types, nil
+		case !slices.Contains(Types, name):
+			return nil, fmt.Errorf("no chart is called %.20q: use all, or some of %s", name, strings.Join(Types, ","))
+		case !slices.Contains(types, name):
+			types = append(types, name)
+		}
+	}
+	if types == nil {
+		return Types, nil
+	}
+	return types, nil
+}
+
+// Draw draws the charts of these kinds that the report has figures for, into a folder that it makes where there is none, and returns the
+// paths of the files. A file is there when it is whole.
+func Draw(r *host.Report, dir string, types []string) (paths []string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of charts: %w", err)
+	}
+	draw := func(name string, picture *picture) {
+		if picture == nil || err != nil {
+			return
+		}
+		path := filepath.Join(dir, name+".png")
+		if err = picture.save(path); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	for _, d := range r.Devices {
+		base := fmt.Sprintf("%s-id%d_", slug(d.Name), d.ID)
+		for _, kind := range types {
+			if of, ok := ofDevice[kind]; ok {
+				draw(base+of.name, of.draw(r, d))
+			}
+		}
+	}
+	if slices.Contains(types, "importance") {
+		draw("importance_correlations", correlations(r))
+		draw("importance_offcpu_top_pids", topOffCPU(r))
+		draw("importance_page_faults_top_pids", topFaults(r))
+		draw("importance_trends", trends(r))
+	}
+	return paths, err
+}
+
+// ofDevice are the charts of each device: their names, and what draws them; nil where there is nothing to draw.
+var ofDevice = map[string]struct {
+	name string
+	draw func(*host.Report, *host.Device) *picture
+}{
+	"hist":        {"latency_hist", histogram},
+	"percentiles": {"latency_percentiles", percentiles},
+	"heatmap":     {"latency_heatmap", heatMap},
+	"queue":       {"queue_depth", queueDepth},
+	"requests":    {"requests", requests},
+	"qdepth_iops": {"qdepth_iops", queueAndRequests},
+}
+
+var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// slug is a device's name as it stands in file names.
+func slug(name string) string {
+	text := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if text == "" {
+		return "device"
+	}
+	return text[:min(len(text), 100)]
+}
+
+// write writes a file under a name of its own, and gives it its name when it is whole.
+func write(path string, fill func(*os.File) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write chart: %w", err)
+	}
+	err = errors.Join(fill(file), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+		return fmt.Errorf("write chart %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package chart
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/llamatap/llamatap/inspect/host"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// metricTexts are what axes call the metrics.
+var metricTexts = []struct{ name, unit string }{
+	{"off-CPU time", "ms"}, {"page faults", "1/s"}, {"CPU pressure", "%"}, {"I/O pressure", "%"}, {"memory pressure", "%"},
+}
+
+// metricText is what people call a metric.
+func metricText(name string) string {
+	if i := slices.Index(host.MetricNames[:], name); i >= 0 {
+		return metricTexts[i].name
+	}
+	return name
+}
+
+// shownDevices is how many devices have dots beside the bars of all together.
+const shownDevices = 7
+
+// dots are points of one colour.
+type dots struct {
+	x, y  []float64
+	style draw.GlyphStyle
+}
+
+// Plot draws them.
+func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
+	atX, atY := p.Transforms(&c)
+	halo := d.style
+	halo.Color, halo.Radius = white, halo.Radius+vg.Points(1)
+	for i := range d.x {
+		at := vg.Point{X: atX(d.x[i]), Y: atY(d.y[i])}
+		c.DrawGlyph(halo, at)
+		c.DrawGlyph(d.style, at)
+	}
+}
+
+// Thumbnail draws a sample in a legend.
+func (d *dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.style, c.Center()) }
+
+// correlations draws how far metrics go with the latency: a bar for all devices, a dot for each.
+func correlations(r *host.Report) *picture {
+	if r.Importance == nil {
+		return nil
+	}
+	rows := r.Importance.Rows
+	if !slices.ContainsFunc(rows, func(c host.ImportanceRow) bool { return c.N > 0 }) {
+		return nil
+	}
+	whole := rows[0].DeviceID
+	p := newPanel(fmt.Sprintf("what goes with the latency (p%s)", percentText(r.Importance.Percent)))
+	p.X.Label.Text = "Pearson's r; pale where chance explains it (q > 0.05)"
+	p.X.Min, p.X.Max = -1, 1.9
+	p.X.Tick.Marker = fixed{{Value: -1, Label: "-1"}, {Value: -0.5, Label: "-0.5"}, {Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	p.Add(rules{vertical: true})
+	bars, place := &boxes{}, map[string]float64{}
+	var names fixed
+	var notes []plot.Plotter
+	for _, row := range rows {
+		if row.DeviceID != whole {
+			continue
+		}
+		y := -float64(len(place))
+		place[row.Metric] = y
+		names = append(names, plot.Tick{Value: y, Label: metricText(row.Metric)})
+		words := row.Why
+		if row.R != nil {
+			fill := blue
+			if *row.R < 0 {
+				fill = red
+			}
+			if *row.Q > 0.05 {
+				fill.A = 80
+			}
+			bars.all = append(bars.all, box{min(0, *row.R), y - 0.33, max(0, *row.R), y + 0.33, fill})
+			words = fmt.Sprintf("%+.2f, n %d, %s", *row.R, row.N, probability("q", *row.Q))
+			if b := row.Best; b != nil && b.Lag != 0 {
+				words += fmt.Sprintf("; %+.2f at lag %+d", *b.R, b.Lag)
+			}
+		}
+		notes = append(notes, note{x: 1.03, y: y, text: words, align: draw.XLeft, color: black})
+	}
+	p.Y.Min, p.Y.Max = -float64(len(place))+0.4, 0.6
+	p.Y.Tick.Marker = names
+	p.Y.Tick.Length = 0
+	p.Add(bars, mark{0, black, nil})
+	p.Add(notes...)
+	addDevices(p, rows, whole, place)
+	height := 1.3 + 0.45*float64(len(place))
+	return &picture{panels: []*plot.Plot{p}, height: vg.Length(height) * vg.Inch}
+}
+
+// addDevices adds a dot for each device and metric.
+func addDevices(p *plot.Plot, rows []host.ImportanceRow, whole int64, place map[string]float64) {
+	of := map[int64]*dots{}
+	for _, row := range rows {
+		if row.DeviceID == whole || row.R == nil || of[row.DeviceID] == nil && len(of) >= shownDevices {
+			continue
+		}
+		d := of[row.DeviceID]
+		if d == nil {
+			i := len(of)
+			d = &dots{style: draw.GlyphStyle{Color: curves[(i+1)%len(curves)], Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]}}
+			of[row.DeviceID] = d
+			p.Add(d)
+			p.Legend.Add(row.Device, d)
+		}
+		d.x, d.y = append(d.x, *row.R), append(d.y, place[row.Metric])
+	}
+	if len(of) > 0 {
+		p.Y.Max += 0.5 + 0.42*float64(len(of))
+	}
+}
+
+// glyphs tell devices apart where colours do not.
+var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
+
+func probability(name string, p float64) string {
+	if p < 0.0001 {
+		return name + " < 0.0001"
+	}
+	return fmt.Sprintf("%s = %.4f", name, p)
+}
+
+// topOffCPU draws which ids were off the CPU most.
+func topOffCPU(r *host.Report) *picture {
+	return top(r.OffCPU, "longest off the CPU", "off the CPU", purple, 1e-3, "s")
+}
+
+// topFaults draws which ids had most page faults.
+func topFaults(r *host.Report) *picture {
+	return top(r.Faults, "most page faults", "page faults", orange, 1, "")
+}
+
+// top draws ids with their bars.
+func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit string) *picture {
+	if t == nil || len(t.Top) == 0 {
+		return nil
+	}
+	p := newPanel(fmt.Sprintf("%s, of %d ids", title, t.IDs))
+	if p.X.Label.Text = axis; unit != "" {
+		p.X.Label.Text += " (" + unit + ")"
+	}
+	bars := &boxes{}
+	var names fixed
+	var notes []plot.Plotter
+	for i, row := range t.Top {
+		y, v := -float64(i), row.Value*by
+		name := row.ID
+		if row.Name != "" {
+			name += "  " + row.Name
+		}
+		names = append(names, plot.Tick{Value: y, Label: name})
+		bars.all = append(bars.all, box{0, y - 0.36, v, y + 0.36, fill})
+		notes = append(notes, note{x: v, y: y, dx: 4, text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), align: text.XLeft, color: black})
+	}
+	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
+	p.X.Tick.Marker = steps(0, p.X.Max, 8)
+	p.Y.Min, p.Y.Max = -float64(len(t.Top))+0.4, 0.6
+	p.Y.Tick.Marker = names
+	p.Y.Tick.Length = 0
+	p.Add(rules{vertical: true}, bars)
+	p.Add(notes...)
+	height := 1.1 + 0.33*float64(len(t.Top))
+	return &picture{panels: []*plot.Plot{p}, height: vg.Length(height) * vg.Inch}
+}
+
+// short writes a figure with three digits, or all of a larger one.
+func short(v float64) string {
+	if math.Abs(v) >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// trends draws the latency and every metric that was recorded, above each other.
+func trends(r *host.Report) *picture {
+	if r.Importance == nil || len(r.Importance.Trend) == 0 {
+		return nil
+	}
+	all := r.Importance.Trend
+	c := newClock(all[0].Time, all[len(all)-1].Time)
+	limit := farApart(len(all), func(i int) float64 { return all[i].Time })
+	curveOf := func(of func(*host.Trend) float64) (x, y []float64) {
+		for i := range all {
+			if i > 0 && all[i].Time-all[i-1].Time > limit {
+				x, y = append(x, c.at(all[i].Time)), append(y, math.NaN())
+			}
+			x, y = append(x, c.at(all[i].Time)), append(y, of(&all[i]))
+		}
+		return x, y
+	}
+	x, y := curveOf(func(t *host.Trend) float64 { return t.LatencyUS })
+	p := newPanel("latency and metrics over time, as they were held against each other")
+	p.Y.Label.Text = fmt.Sprintf("p%s ≤", percentText(r.Importance.Percent))
+	low, high := most(y), most(y)
+	for i, v := range y {
+		if !math.IsNaN(v) {
+			low, y[i] = min(low, v), lg(v)
+		}
+	}
+	logAxis(&p.Y, max(least, low*0.8), high*1.25)
+	p.Add(rules{true, true}, newCurve(x, y, blue, 1.3))
+	panels := []*plot.Plot{p}
+	for m, name := range metricTexts {
+		by, unit := 1.0, name.unit
+		if m == host.MetricOffCPU {
+			by, unit = 1e-3, "s"
+		}
+		x, y := curveOf(func(t *host.Trend) float64 { return t.Metric[m] * by })
+		if !slices.ContainsFunc(y, func(v float64) bool { return !math.IsNaN(v) }) {
+			continue
+		}
+		p := newPanel("")
+		p.Y.Label.Text = name.name + " (" + unit + ")"
+		fromZero(&p.Y, most(y))
+		p.Y.Tick.Marker = steps(0, p.Y.Max, 3)
+		p.Add(rules{true, true}, newCurve(x, y, curves[(m+1)%len(curves)], 1.3))
+		panels = append(panels, p)
+	}
+	for i, p := range panels {
+		c.axis(&p.X)
+		if i < len(panels)-1 {
+			bare(&p.X)
+		}
+		p.Y.Label.TextStyle.Font.Size = vg.Points(8.5)
+	}
+	return &picture{panels: panels, height: vg.Length(0.8+1.35*float64(len(panels))) * vg.Inch}
+}

@@ -1,0 +1,154 @@
+package chart
+
+import (
+	"math"
+	"slices"
+
+	"github.com/llamatap/llamatap/inspect/host"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+)
+
+// recorded is the time in which block I/O was recorded.
+func recorded(r *host.Report) clock {
+	first, last := math.Inf(1), math.Inf(-1)
+	for i := range r.All.Series {
+		from, to := column(r.All.Series, i)
+		first, last = min(first, from), max(last, to)
+	}
+	return newClock(first, last)
+}
+
+// maxCurve bounds the points of a curve, so that several can be told apart.
+const maxCurve = 400
+
+// thin makes at most maxCurve points of a series.
+func thin(series []host.Point) []host.Point {
+	if len(series) <= maxCurve {
+		return series
+	}
+	each := (len(series) + maxCurve - 1) / maxCurve
+	var thinned []host.Point
+	for some := range slices.Chunk(series, each) {
+		var p host.Point
+		for i := range some {
+			p.Add(&some[i])
+		}
+		thinned = append(thinned, p)
+	}
+	return thinned
+}
+
+// values takes a figure out of every point; between points that lie far apart a NaN breaks the curve.
+func values(series []host.Point, c clock, of func(*host.Point) float64) (x, y []float64) {
+	limit := farApart(len(series), func(i int) float64 { return series[i].Time })
+	for i := range series {
+		if i > 0 && series[i].Time-series[i-1].Time > limit {
+			x, y = append(x, c.at(series[i].Time)), append(y, math.NaN())
+		}
+		x, y = append(x, c.at(series[i].Time)), append(y, of(&series[i]))
+	}
+	return x, y
+}
+
+// farApart is the distance of times from which on there is a gap: four times the usual one.
+func farApart(n int, at func(int) float64) float64 {
+	if n < 3 {
+		return math.Inf(1)
+	}
+	gaps := make([]float64, n-1)
+	for i := range gaps {
+		gaps[i] = at(i+1) - at(i)
+	}
+	slices.Sort(gaps)
+	return 4 * gaps[len(gaps)/2]
+}
+
+// most is the largest value that is known.
+func most(y []float64) (v float64) {
+	for _, f := range y {
+		if f > v {
+			v = f
+		}
+	}
+	return v
+}
+
+// binned tells whether points are several snapshots.
+func binned(series []host.Point) bool {
+	return slices.ContainsFunc(series, func(p host.Point) bool { return p.Snapshots > 1 })
+}
+
+// depthPanel draws how many requests were in flight.
+func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
+	p := newPanel(title)
+	p.Y.Label.Text = "requests in flight"
+	c.axis(&p.X)
+	series := thin(d.Series)
+	x, mean := values(series, c, func(at *host.Point) float64 { return at.Depth })
+	_, top := values(series, c, func(at *host.Point) float64 { return float64(at.DepthMost) })
+	fromZero(&p.Y, most(top))
+	p.Add(rules{true, true})
+	if !binned(series) {
+		p.Add(newCurve(x, mean, orange, 1.3))
+		return p
+	}
+	upper, middle := newCurve(x, top, shades[2], 1), newCurve(x, mean, orange, 1.3)
+	p.Add(upper, middle)
+	p.Legend.Add("most", upper)
+	p.Legend.Add("mean of snapshots", middle)
+	p.Y.Max *= 1.15 // room for the legend
+	return p
+}
+
+// requestPanel draws how many requests were completed per second.
+func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
+	p := newPanel(title)
+	p.Y.Label.Text = "requests/s"
+	timed := slices.ContainsFunc(d.Series, func(at host.Point) bool { return at.Seconds > 0 })
+	if !timed {
+		p.Y.Label.Text = "requests per snapshot"
+	}
+	c.axis(&p.X)
+	x, y := values(thin(d.Series), c, func(at *host.Point) float64 {
+		switch {
+		case at.Seconds > 0:
+			return float64(at.Requests) / at.Seconds
+		case timed:
+			return math.NaN()
+		}
+		return float64(at.Requests)
+	})
+	fromZero(&p.Y, most(y))
+	p.Add(rules{true, true}, newCurve(x, y, green, 1.3))
+	return p
+}
+
+// queueDepth draws how many requests were in flight over time.
+func queueDepth(r *host.Report, d *host.Device) *picture {
+	if len(d.Series) == 0 {
+		return nil
+	}
+	p := depthPanel(d, recorded(r), d.Name+": requests in flight at the ends of intervals")
+	return &picture{panels: []*plot.Plot{p}, height: 4 * vg.Inch}
+}
+
+// requests draws how many requests were completed over time.
+func requests(r *host.Report, d *host.Device) *picture {
+	if len(d.Series) == 0 || d.Requests == 0 {
+		return nil
+	}
+	p := requestPanel(d, recorded(r), d.Name+": completed requests")
+	return &picture{panels: []*plot.Plot{p}, height: 4 * vg.Inch}
+}
+
+// queueAndRequests draws both above each other.
+func queueAndRequests(r *host.Report, d *host.Device) *picture {
+	if len(d.Series) == 0 {
+		return nil
+	}
+	c := recorded(r)
+	upper, lower := depthPanel(d, c, d.Name+": queue against throughput"), requestPanel(d, c, "")
+	bare(&upper.X)
+	return &picture{panels: []*plot.Plot{upper, lower}, height: 5 * vg.Inch}
+}
