@@ -26,6 +26,8 @@ type Options struct {
 	Plain        bool     // the programs for kernels without BTF, though this kernel has it
 	// ByCalls counts traffic by system calls though this kernel has the hooks of sockets.
 	ByCalls bool
+
+	callers uint32 // room for so many calls of processes, for tests
 }
 
 // A Collector counts system calls and traffic. Its methods are for one goroutine, but AddPID.
@@ -78,6 +80,7 @@ func (c *Collector) load(byCalls bool) error {
 	c.drop(spec)
 	set, err := bpf.Load(spec, bpf.Options{
 		Target: c.o.Target, Plain: c.o.Plain, Optional: slices.DeleteFunc(slices.Clone(optional), func(name string) bool { return spec.Programs[name] == nil }),
+		MaxEntries: c.o.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
 			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf),
@@ -93,6 +96,14 @@ func (c *Collector) load(byCalls bool) error {
 	}
 	c.set = set
 	return c.begin(c.interval)
+}
+
+// sizes are those of maps that are not as large as the object says.
+func (o *Options) sizes() map[string]uint32 {
+	if o.callers == 0 {
+		return nil
+	}
+	return map[string]uint32{"calls": o.callers}
 }
 
 // drop takes out the programs that nobody asked for.

@@ -69,7 +69,7 @@ func TestSegmentsThatAreSentAgain(t *testing.T) {
 	both(t, func(t *testing.T, plain bool) {
 		t.Parallel() // it waits for the kernel's timers
 		w := start(t, "loss")
-		c := open(t, prof.Options{Target: of(w), Plain: plain, Types: onlyNet})
+		c := open(t, prof.Options{Target: of(w), Plain: plain, Types: onlyNet, Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"a": "b"}}})
 		nobody := open(t, prof.Options{Target: bpf.Target{Later: true}, Plain: plain, Types: onlyNet})
 		w.work()
 		got, unattributed := snapshot(t, c).nets(), snapshot(t, nobody).nets()
@@ -79,6 +79,7 @@ func TestSegmentsThatAreSentAgain(t *testing.T) {
 		if want < 4 || e == nil || e.Retransmits == nil || *e.Retransmits != want {
 			t.Fatalf("sent again by the kernel's count: %v; events %+v", said, e)
 		}
+		lit(t, []*resource.ProfNet{e})
 		zero := unattributed[0]
 		if zero == nil || zero.Comm != prof.Unattributed || zero.Retransmits == nil || *zero.Retransmits < want || len(unattributed) != 1 {
 			t.Errorf("of nobody: %v", unattributed)

@@ -2,15 +2,16 @@
  *
  *   workload calls FOLDER   every tracked call, some of them failing or moving less than was asked for
  *   workload sockets        traffic of every kind of socket and path into one
- *   workload loss           TCP segments, SYN and SYN-ACK that get lost and are sent again; tallies how many
+ *   workload loss           the same, and TCP segments, SYN and SYN-ACK that get lost and are sent again; tallies how many
  *   workload futex N        two threads that wake one another N times
  *   workload forks N        N processes that make a few calls each
  *   workload many N         N reads of a byte each from two threads
  *   workload blocked        calls that do not return until the process is killed
+ *   workload renamed        a call under one name of the process, and one under the next
  *   workload compat N       N calls with the numbers of 32-bit programs
  *
  * It stops itself (SIGSTOP) before and behind what it does, so that whoever watches can begin and end in between, and prints its tally at the
- * end: name, calls, bytes, errors. Stopping is no tracked call. */
+ * end: name, calls, bytes, errors. Stopping is no tracked call. With WORKLOAD_GOES_ON in its environment it does not stop. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +28,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -75,7 +77,11 @@ static void must(long result, const char *what)
 }
 #define MUST(x) must((x), #x)
 
-static void stop(void) { raise(SIGSTOP); }
+static void stop(void)
+{
+	if (!getenv("WORKLOAD_GOES_ON"))
+		raise(SIGSTOP);
+}
 
 static void print(void)
 {
@@ -446,6 +452,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "sockets")) {
 		sockets();
 	} else if (!strcmp(what, "loss")) {
+		sockets();
 		loss();
 	} else if (!strcmp(what, "futex")) {
 		two(take, n);
@@ -454,6 +461,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "many")) {
 		two(read_bytes, n);
 		tally("read", 2 * n, 2 * n, 0);
+	} else if (!strcmp(what, "renamed")) {
+		CALL(close, 0, -1);
+		MUST(prctl(PR_SET_NAME, "another name"));
+		CALL(close, 0, -1);
 	} else if (!strcmp(what, "blocked")) {
 		blocked();
 #ifdef __x86_64__
