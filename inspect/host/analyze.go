@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 )
 
 // Options is what to analyse, and how.
@@ -47,7 +48,8 @@ type state struct {
 		n, beyond int64
 		longest   float64
 	}
-	names map[string]threadLine
+	reasons ByReason // of all threads
+	split   bool     // the file tells reasons
 }
 
 // Analyze reads the files and tells what is in them. A file that is not there is an error that wraps fs.ErrNotExist.
@@ -56,7 +58,7 @@ func Analyze(o Options) (*Report, error) {
 		o.Percentiles = []float64{50, 95, 99}
 	}
 	o.Percentiles = slices.Compact(slices.Sorted(slices.Values(o.Percentiles)))
-	a := &state{Options: o, report: &Report{Run: o.Run, WindowS: o.Window}, names: map[string]threadLine{}}
+	a := &state{Options: o, report: &Report{Run: o.Run, WindowS: o.Window}}
 	a.devices = newDevices(o.Percentiles[len(o.Percentiles)-1])
 	if err := a.readBlock(); err != nil {
 		return nil, err
@@ -96,6 +98,7 @@ func (a *state) readBlock() error {
 	source := &Source{}
 	err := a.eachBlock(&source.Lines, func(s *blockSnapshot) {
 		source.see(s.time, s.seconds)
+		source.learn(&s.how)
 		a.devices.add(s)
 	}, a.devices.place)
 	if err != nil {
@@ -144,6 +147,7 @@ func (a *state) readSystem() error {
 	source := &Source{}
 	err := a.eachSystem(&source.Lines, func(s *systemSnapshot) {
 		source.see(s.time, s.seconds)
+		source.learn(&s.how)
 		a.countIDs(s)
 	}, func(s *systemSnapshot) {
 		if len(a.metrics) < maxSamples {
@@ -193,11 +197,30 @@ func (a *state) countIDs(s *systemSnapshot) {
 	for id, n := range s.faults {
 		a.faults.add(id, n.v)
 	}
-	for _, t := range s.threads {
-		id := fmt.Sprint(int64(t.TID.v))
-		if _, there := a.names[id]; t.TID.known && (there || len(a.names) < maxIDs) {
-			a.names[id] = t
+	for i := range s.threads {
+		a.nameThread(&s.threads[i])
+	}
+	for _, p := range s.processes {
+		if of := a.faults.sums[strconv.FormatInt(int64(p.PID.v), 10)]; of != nil && p.PID.known {
+			of.name = string(p.Comm)
 		}
+	}
+}
+
+// nameThread adds a thread's name, process and reasons to what was counted of it.
+func (a *state) nameThread(t *threadLine) {
+	if !t.TID.known {
+		return
+	}
+	id := strconv.FormatInt(int64(t.TID.v), 10)
+	a.split = a.split || t.Disk.known
+	a.reasons.add(t)
+	if of := a.offCPU.sums[id]; of != nil {
+		of.name, of.tgid = string(t.Comm), int64(t.TGID.v)
+		of.by.add(t)
+	}
+	if of := a.faults.sums[id]; of != nil && t.TID == t.TGID && of.name == "" {
+		of.name = string(t.Comm)
 	}
 }
 
@@ -267,11 +290,18 @@ func (a *state) top(t *ids) *TopIDs {
 	top := &TopIDs{IDs: len(t.sums), Top: []IDRow{}, Forgotten: t.forgotten, MostForgotten: t.most}
 	order := t.order()
 	for _, id := range order {
-		top.Total += t.sums[id]
+		top.Total += t.sums[id].v
 	}
 	for _, id := range order[:min(len(order), topIDs)] {
-		thread := a.names[id]
-		top.Top = append(top.Top, IDRow{id, string(thread.Comm), int64(thread.TGID.v), t.sums[id], t.sums[id] / top.Total})
+		of := t.sums[id]
+		row := IDRow{ID: id, Name: of.name, TGID: of.tgid, Value: of.v, Share: of.v / top.Total}
+		if a.split && t == &a.offCPU {
+			row.By = &of.by
+		}
+		top.Top = append(top.Top, row)
+	}
+	if a.split && t == &a.offCPU {
+		top.By = &a.reasons
 	}
 	return top
 }

@@ -38,6 +38,14 @@ type stamp struct {
 	ISO       word   `json:"iso_timestamp"`
 	Nominal   number `json:"interval_s"`
 	Actual    number `json:"interval_actual_s"`
+	recording
+}
+
+// recording is what a snapshot says of how it was recorded, in keys that llamatap adds.
+type recording struct {
+	Origin  word              `json:"origin"`
+	Missing []word            `json:"missing"`
+	Lost    map[string]number `json:"lost"`
 }
 
 // when is the time in seconds since 1970; NaN where it is not known.
@@ -62,6 +70,7 @@ func (s *stamp) interval() float64 {
 // blockSnapshot is what happened on all devices in an interval.
 type blockSnapshot struct {
 	time, seconds float64
+	how           recording
 	devices       []blockDevice
 }
 
@@ -101,7 +110,7 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 		}
 		return nil, errNoBlock
 	}
-	s := &blockSnapshot{time: line.when(), seconds: line.interval()}
+	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording}
 	for i := range line.Devices {
 		if d := s.device(&line.Devices[i]); d != nil {
 			d.listed = true

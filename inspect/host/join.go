@@ -1,4 +1,290 @@
 package host
 
-// join adds what the run directory knows of phases and tokens.
-func (a *state) join() error { return nil }
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// The phases of intervals that are of no single one.
+const (
+	PhaseMixed   = "mixed"    // graphs of several phases were computed in it
+	PhaseNone    = "no graph" // none was
+	PhaseUnknown = "unknown"  // it is not known when it was
+)
+
+// order is how phases are told, those of other names between.
+var order = []string{resources.PhaseSetup, "prefill", "decode", "maintenance", PhaseMixed, PhaseNone, PhaseUnknown}
+
+// join tells what happened in which phase, where the run directory has times of graphs, or what is missing for that.
+func (a *state) join() error {
+	if a.Run == "" {
+		return nil
+	}
+	r := a.report
+	if m, err := resources.Metadata(a.Run); err == nil && m != nil {
+		r.Model = m.Model.Name
+	}
+	block, system := newIntervals(a.report.Block), newIntervals(a.report.System)
+	graphs, err := a.graphs(block, system)
+	if errors.Is(err, resources.ErrNoLog) {
+		r.Notes = append(r.Notes, "what happened in which phase is not known: the run has no "+resources.LogName+
+			" with times of graphs; record with --tap-resource-level MINIMAL or more beside --tap-host")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if graphs.timed == 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs of %s has a time", graphs.all, resources.LogName))
+		return nil
+	}
+	if n := graphs.all - graphs.timed; n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d graphs have no time, as a device went on behind them: they are in no phase", n, graphs.all))
+	}
+	return a.phases(block, system)
+}
+
+// graphCount is how many executions a log tells of.
+type graphCount struct{ all, timed int64 }
+
+// graphs puts the executions of the run's log into the intervals.
+func (a *state) graphs(into ...*intervals) (n graphCount, err error) {
+	tail, err := resources.OpenTail(a.Run)
+	if err != nil {
+		return n, err
+	}
+	defer tail.Close()
+	for {
+		line, err := tail.Next()
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("read events of %s: %w", a.Run, err)
+		}
+		if line.Err != nil {
+			continue
+		}
+		if kind, ok := resources.KindOf(line.Text); !ok || kind != resource.KindGraph {
+			continue
+		}
+		event, err := resource.Decode(line.Text)
+		graph, ok := event.(*resource.Graph)
+		if err != nil || !ok {
+			continue
+		}
+		n.all++
+		if graph.DurationNS == nil || graph.UnixNS <= 0 {
+			continue
+		}
+		n.timed++
+		begin := float64(graph.UnixNS) / 1e9
+		for _, in := range into {
+			in.add(begin, begin+float64(max(*graph.DurationNS, 1))/1e9, graph.Phase, graph.Tokens)
+		}
+	}
+}
+
+// interval is the time of a snapshot, and what was computed in it.
+type interval struct {
+	from, to float64
+	tokens   float64 // a token whose graph reaches beyond it counts by its share
+	phase    string  // "" for none yet
+}
+
+// intervals are those of the snapshots of a file, of which at most maxSamples are kept.
+type intervals struct {
+	all    []interval // in the order of the file
+	byTime []int      // in the order of their ends
+	widest float64
+}
+
+// newIntervals takes those of a file; nil gives none.
+func newIntervals(s *Source) *intervals {
+	in := &intervals{}
+	if s == nil {
+		return in
+	}
+	in.all = s.intervals
+	for i := range in.all {
+		if wide := in.all[i].to - in.all[i].from; wide > 0 { // and not unknown
+			in.byTime = append(in.byTime, i)
+			in.widest = max(in.widest, wide)
+		}
+	}
+	slices.SortStableFunc(in.byTime, func(a, b int) int { return cmp.Compare(in.all[a].to, in.all[b].to) })
+	return in
+}
+
+// add tells of a graph.
+func (in *intervals) add(from, to float64, phase string, tokens int) {
+	at, _ := slices.BinarySearchFunc(in.byTime, from, func(i int, t float64) int {
+		if in.all[i].to <= t {
+			return -1
+		}
+		return 1
+	})
+	for _, i := range in.byTime[at:] {
+		v := &in.all[i]
+		if v.to-in.widest >= to {
+			return // none behind begins before the graph's end
+		}
+		share := (min(v.to, to) - max(v.from, from)) / (to - from)
+		if share <= 0 {
+			continue
+		}
+		v.tokens += share * float64(tokens)
+		switch v.phase {
+		case "":
+			v.phase = phase
+		case phase:
+		default:
+			v.phase = PhaseMixed
+		}
+	}
+}
+
+// of is the phase of a snapshot, by its number in the file, and the tokens that were computed in it.
+func (in *intervals) of(number int64) (phase string, tokens float64) {
+	if number >= int64(len(in.all)) || !(in.all[number].from < in.all[number].to) {
+		return PhaseUnknown, 0
+	}
+	v := &in.all[number]
+	if v.phase == "" {
+		return PhaseNone, 0
+	}
+	return v.phase, v.tokens
+}
+
+// phaseSum is a row in the making.
+type phaseSum struct {
+	PhaseRow
+	latency        Latency
+	offCPU, faults float64
+	known          [metrics]bool
+}
+
+// phases reads the files once more, and adds up what happened in each phase.
+func (a *state) phases(block, system *intervals) error {
+	sums := map[string]*phaseSum{}
+	of := func(in *intervals, number int64) (*phaseSum, float64) {
+		phase, tokens := in.of(number)
+		if sums[phase] == nil {
+			sums[phase] = &phaseSum{PhaseRow: PhaseRow{Phase: phase}}
+		}
+		return sums[phase], tokens
+	}
+	number := int64(0)
+	if a.Block != "" {
+		err := a.eachBlock(&Lines{}, func(s *blockSnapshot) {
+			if number < a.report.Block.Snapshots { // what was written since is not in the report
+				sum, tokens := of(block, number)
+				sum.addBlock(s, tokens)
+			}
+			number++
+		}, func(*blockSnapshot) {})
+		if err != nil {
+			return err
+		}
+	}
+	number = 0
+	if a.System != "" {
+		err := a.eachSystem(&Lines{}, func(s *systemSnapshot) {
+			if number < a.report.System.Snapshots {
+				sum, tokens := of(system, number)
+				sum.addSystem(s, tokens)
+			}
+			number++
+		}, func(*systemSnapshot) {})
+		if err != nil {
+			return err
+		}
+	}
+	for _, sum := range sums {
+		a.report.Phases = append(a.report.Phases, sum.row(a.Percentiles))
+	}
+	slices.SortFunc(a.report.Phases, comparePhases)
+	return nil
+}
+
+// comparePhases orders them as a run goes through them.
+func comparePhases(a, b PhaseRow) int {
+	place := func(name string) int {
+		if i := slices.Index(order, name); i >= 0 {
+			return i
+		}
+		return slices.Index(order, PhaseMixed)
+	}
+	if x, y := place(a.Phase), place(b.Phase); x != y {
+		return x - y
+	}
+	return strings.Compare(a.Phase, b.Phase)
+}
+
+func (p *phaseSum) addBlock(s *blockSnapshot, tokens float64) {
+	p.BlockIntervals++
+	p.BlockSeconds += max(0, orZero(s.seconds))
+	p.BlockTokens += tokens
+	whole := s.whole()
+	p.latency.merge(whole.latency)
+	p.Requests += whole.requests
+}
+
+func (p *phaseSum) addSystem(s *systemSnapshot, tokens float64) {
+	p.SystemIntervals++
+	p.SystemSeconds += max(0, orZero(s.seconds))
+	p.SystemTokens += tokens
+	if s.offCPU != nil {
+		p.known[MetricOffCPU] = true
+		p.offCPU += orZero(s.metric[MetricOffCPU])
+	}
+	if s.faults != nil {
+		p.known[MetricFaults] = true
+		p.faults += sum(s.faults)
+	}
+}
+
+// orZero is 0 where a figure is not known.
+func orZero(v float64) float64 {
+	if v != v {
+		return 0
+	}
+	return v
+}
+
+// row makes the row of a sum.
+func (p *phaseSum) row(percentiles []float64) PhaseRow {
+	row := p.PhaseRow
+	perToken := func(v, tokens float64) *float64 {
+		if tokens <= 0 {
+			return nil
+		}
+		v /= tokens
+		return &v
+	}
+	if row.BlockIntervals > 0 {
+		row.RequestsPerToken = perToken(float64(row.Requests), row.BlockTokens)
+	}
+	if mean, ok := p.latency.Mean(); ok {
+		row.MeanUS = &mean
+	}
+	for _, q := range percentiles {
+		if slot, ok := p.latency.Percentile(q); ok {
+			row.Percentiles = append(row.Percentiles, Percentile{q, SlotHigh(slot)})
+		}
+	}
+	if p.known[MetricOffCPU] {
+		row.OffCPUMS, row.OffCPUPerToken = &p.offCPU, perToken(p.offCPU, row.SystemTokens)
+	}
+	if p.known[MetricFaults] {
+		row.Faults, row.FaultsPerToken = &p.faults, perToken(p.faults, row.SystemTokens)
+	}
+	return row
+}

@@ -138,6 +138,7 @@ func FuzzBlock(f *testing.F) {
 			s, err := parseBlock(line, strap, &a.bounds)
 			if err == nil {
 				a.report.Block.see(s.time, s.seconds)
+				a.report.Block.learn(&s.how)
 				a.devices.add(s)
 				a.devices.place(s)
 			}
@@ -157,11 +158,12 @@ func FuzzSystem(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := &state{Options: Options{Percentiles: []float64{99}}, report: &Report{System: &Source{}}, devices: newDevices(99), names: map[string]threadLine{}}
+		a := &state{Options: Options{Percentiles: []float64{99}}, report: &Report{System: &Source{}}, devices: newDevices(99)}
 		err := readLines(bytes.NewReader(text), &a.report.System.Lines, func(line []byte) error {
 			s, err := parseSystem(line)
 			if err == nil {
 				a.report.System.see(s.time, s.seconds)
+				a.report.System.learn(&s.how)
 				a.countIDs(s)
 				a.metrics = append(a.metrics, metricSample{s.time, s.seconds, s.metric})
 			}

@@ -1,6 +1,12 @@
 package host
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/llamatap/llamatap/resource"
+)
 
 // note says in words what a reader of the figures has to know, and collects the warnings of files.
 func (a *state) note() {
@@ -14,6 +20,7 @@ func (a *state) note() {
 		if w := source.Warning(); w != "" {
 			r.Warnings = append(r.Warnings, w)
 		}
+		source.say(say)
 		if source.Untimed > 0 {
 			say("%d snapshots of %s have no time: they are in the sums, and not in what happened over time", source.Untimed, source.Path)
 		}
@@ -31,16 +38,33 @@ func (a *state) note() {
 		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, told when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
 	}
-	for what, t := range map[string]*TopIDs{"off-CPU times": r.OffCPU, "page faults": r.Faults} {
-		if t != nil && t.Forgotten > 0 {
-			say("%s: more than %d ids; those with the least were dropped on the way, %d times, none above %s", what, maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
-		}
+	if t := r.OffCPU; t != nil && t.Forgotten > 0 {
+		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, msText(t.MostForgotten))
+	}
+	if t := r.Faults; t != nil && t.Forgotten > 0 {
+		say("page faults: more than %d ids; those with the fewest were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
 	}
 	switch {
 	case r.Block == nil:
 		say("no block I/O was given: there are no latencies, and metrics cannot be held against them")
 	case r.System == nil:
 		say("no system metrics were given: latencies cannot be held against them; 'llamatap host system' records some")
+	}
+}
+
+// say tells how the file was recorded, where that is not as well as it can be.
+func (s *Source) say(say func(string, ...any)) {
+	if n := s.Origins[resource.OriginPlain]; n > 0 {
+		say("%d of %d snapshots of %s were recorded by plain tracepoints, for the kernel had no types of its own (BTF)", n, s.Snapshots, s.Path)
+	}
+	if n := s.Origins[resource.OriginProc]; n > 0 {
+		say("%d of %d snapshots of %s were polled from /proc: without latencies and without reasons of waiting", n, s.Snapshots, s.Path)
+	}
+	for _, cause := range slices.Sorted(maps.Keys(s.Lost)) {
+		say("%s: lost, by its own count, of %s: %s", s.Path, cause, threeDigits(s.Lost[cause]))
+	}
+	for _, what := range s.Missing {
+		say("%s: not recorded: %s", s.Path, what)
 	}
 }
 

@@ -36,7 +36,13 @@ type Source struct {
 	SpacingS        float64 `json:"spacing_s,omitempty"`
 	Untimed         int64   `json:"snapshots_without_time,omitempty"`
 
-	times []float64 // of the first maxSamples snapshots
+	// Origins counts snapshots by how they were got (bpf, bpf_plain, proc), where the file says it. Missing is what could not be had then,
+	// and Lost what was lost, by cause.
+	Origins map[string]int64   `json:"origins,omitempty"`
+	Missing []string           `json:"missing,omitempty"`
+	Lost    map[string]float64 `json:"lost,omitempty"`
+
+	intervals []interval // of the first maxSamples snapshots, in the order of the file
 }
 
 // see notes a snapshot.
@@ -45,12 +51,12 @@ func (s *Source) see(time, seconds float64) {
 	if seconds > 0 {
 		s.SecondsRecorded += seconds
 	}
+	if len(s.intervals) < maxSamples {
+		s.intervals = append(s.intervals, interval{from: time - orZero(seconds), to: time})
+	}
 	if time != time {
 		s.Untimed++
 		return
-	}
-	if len(s.times) < maxSamples {
-		s.times = append(s.times, time)
 	}
 	began := time - max(seconds, 0)
 	if seconds != seconds {
@@ -64,15 +70,51 @@ func (s *Source) see(time, seconds float64) {
 	}
 }
 
+// maxWords bounds what is kept of the words of a file.
+const maxWords = 20
+
+// learn notes how a snapshot was recorded.
+func (s *Source) learn(how *recording) {
+	if how.Origin != "" {
+		addWord(&s.Origins, string(how.Origin), 1)
+	}
+	for _, what := range how.Missing {
+		if len(s.Missing) < maxWords && what != "" && !slices.Contains(s.Missing, string(what)) {
+			s.Missing = append(s.Missing, string(what))
+		}
+	}
+	for cause, n := range how.Lost {
+		if n.v > 0 {
+			addWord(&s.Lost, cause, n.v)
+		}
+	}
+}
+
+// addWord adds to what is counted of a word, of at most maxWords of them.
+func addWord[N int64 | float64](to *map[string]N, word string, n N) {
+	if *to == nil {
+		*to = map[string]N{}
+	}
+	if _, there := (*to)[word]; there || len(*to) < maxWords {
+		(*to)[word] += n
+	}
+}
+
 // spacing is the usual distance in time of snapshots, the median; 0 where there are not two.
 func (s *Source) spacing() float64 {
-	if len(s.times) < 2 {
+	var times []float64
+	for i := range s.intervals {
+		if t := s.intervals[i].to; t == t {
+			times = append(times, t)
+		}
+	}
+	if len(times) < 2 {
 		return 0
 	}
-	slices.Sort(s.times)
-	gaps := make([]float64, len(s.times)-1)
+	slices.Sort(times)
+	gaps := make([]float64, len(times)-1)
 	for i := range gaps {
-		gaps[i] = s.times[i+1] - s.times[i]
+		gaps[i] = times[i+1] - times[i]
 	}
 	slices.Sort(gaps)
 	return gaps[len(gaps)/2]
@@ -124,6 +166,8 @@ type TopIDs struct {
 	// Forgotten is how often the sum of an id was dropped to bound memory, and MostForgotten the largest such sum.
 	Forgotten     int64   `json:"forgotten,omitempty"`
 	MostForgotten float64 `json:"most_forgotten,omitempty"`
+	// By is Total by reason, of off-CPU times where the recorder tells them.
+	By *ByReason `json:"by_reason,omitempty"`
 	// Entries are single figures, Beyond those that are longer than the interval they stand in, Longest the longest of all.
 	Entries int64   `json:"entries,omitempty"`
 	Beyond  int64   `json:"entries_longer_than_interval,omitempty"`
@@ -132,11 +176,12 @@ type TopIDs struct {
 
 // IDRow is what was counted of an id.
 type IDRow struct {
-	ID    string  `json:"id"`
-	Name  string  `json:"comm,omitempty"`
-	TGID  int64   `json:"tgid,omitempty"`
-	Value float64 `json:"value"`
-	Share float64 `json:"share"`
+	ID    string    `json:"id"`
+	Name  string    `json:"comm,omitempty"`
+	TGID  int64     `json:"tgid,omitempty"`
+	Value float64   `json:"value"`
+	Share float64   `json:"share"`
+	By    *ByReason `json:"by_reason,omitempty"`
 }
 
 // PhaseRow is what happened while a run was in a phase: in the intervals in which it computed graphs of that phase and no other, of

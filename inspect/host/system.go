@@ -28,24 +28,61 @@ type systemLine struct {
 	Faults   map[string]number                       `json:"page_faults"`
 	Pressure map[string]map[string]map[string]number `json:"pressure"`
 	Threads  []threadLine                            `json:"threads"`
+	Procs    []processLine                           `json:"processes"`
 	// What a line of block I/O has instead.
 	Block any `json:"latency_histogram"`
 }
 
-// threadLine names a thread.
+// threadLine is how a thread spent the interval (resource.ThreadLine).
 type threadLine struct {
-	TID  number `json:"tid"`
-	TGID number `json:"tgid"`
+	TID      number `json:"tid"`
+	TGID     number `json:"tgid"`
+	Comm     word   `json:"comm"`
+	Runnable number `json:"runnable_wait_ns"`
+	Disk     number `json:"blocked_disk_ns"`
+	Lock     number `json:"blocked_lock_ns"`
+	Other    number `json:"blocked_other_ns"`
+}
+
+// processLine names a process (resource.ProcessLine).
+type processLine struct {
+	PID  number `json:"pid"`
 	Comm word   `json:"comm"`
+}
+
+// ByReason is time off the CPU by its reason, in ms.
+type ByReason struct {
+	Runnable float64 `json:"runnable_wait_ms"` // no processor was free
+	Disk     float64 `json:"blocked_disk_ms"`
+	Lock     float64 `json:"blocked_lock_ms"` // or a condition: the kernel does not know
+	Other    float64 `json:"blocked_other_ms"`
+}
+
+// Reasons are the words for them, and Values the figures, in one order.
+var Reasons = [...]string{"no CPU free", "disk", "lock", "other"}
+
+// Values are the figures in the order of [Reasons].
+func (b *ByReason) Values() [len(Reasons)]float64 {
+	return [...]float64{b.Runnable, b.Disk, b.Lock, b.Other}
+}
+
+// add adds what a thread waited.
+func (b *ByReason) add(t *threadLine) {
+	b.Runnable += t.Runnable.v / 1e6
+	b.Disk += t.Disk.v / 1e6
+	b.Lock += t.Lock.v / 1e6
+	b.Other += t.Other.v / 1e6
 }
 
 // systemSnapshot is what a line of system metrics says.
 type systemSnapshot struct {
 	time, seconds float64
+	how           recording
 	metric        [metrics]float64 // NaN where not known
 	offCPU        map[string]number
 	faults        map[string]number
 	threads       []threadLine
+	processes     []processLine
 }
 
 // errNoSystem is what is wrong with an object that is no snapshot of system metrics.
@@ -68,7 +105,7 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 		}
 		return nil, errNoSystem
 	}
-	s := &systemSnapshot{time: line.when(), seconds: line.interval(), offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads}
+	s := &systemSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs}
 	if math.IsNaN(s.time) {
 		return nil, errNoTime
 	}
@@ -122,33 +159,53 @@ const maxIDs = 1 << 15
 
 // ids adds something up per id. Of more ids than maxIDs the smaller half is forgotten, now and then.
 type ids struct {
-	sums map[string]float64
+	sums map[string]*idSum
 	// forgotten is how many times an id was forgotten, and most the largest sum that one had by then.
 	forgotten int64
 	most      float64
 }
 
-func (t *ids) add(id string, v float64) {
+// idSum is what was added up of an id.
+type idSum struct {
+	v    float64
+	by   ByReason // of threads, where it is known
+	name string   // as it was last
+	tgid int64
+}
+
+// add adds to an id's sum, and returns it; nil where there is nothing to add.
+func (t *ids) add(id string, v float64) *idSum {
 	if v <= 0 {
-		return
+		return nil
 	}
 	if t.sums == nil {
-		t.sums = map[string]float64{}
+		t.sums = map[string]*idSum{}
 	}
-	if _, there := t.sums[id]; !there && len(t.sums) >= maxIDs {
-		for _, name := range t.order()[maxIDs/2:] {
-			t.forgotten++
-			t.most = max(t.most, t.sums[name])
-			delete(t.sums, name)
+	of := t.sums[id]
+	if of == nil {
+		if len(t.sums) >= maxIDs {
+			t.forget()
 		}
+		of = &idSum{}
+		t.sums[id] = of
 	}
-	t.sums[id] += v
+	of.v += v
+	return of
+}
+
+// forget makes room.
+func (t *ids) forget() {
+	for _, name := range t.order()[maxIDs/2:] {
+		t.forgotten++
+		t.most = max(t.most, t.sums[name].v)
+		delete(t.sums, name)
+	}
 }
 
 // order lists the ids, the largest sum first.
 func (t *ids) order() []string {
 	return slices.SortedFunc(maps.Keys(t.sums), func(a, b string) int {
-		return cmp.Or(cmp.Compare(t.sums[b], t.sums[a]), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(t.sums[b].v, t.sums[a].v), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	})
 }
 

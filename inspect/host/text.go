@@ -206,15 +206,35 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 		return
 	}
 	fmt.Fprintf(b, "\n%s: %s, of %d ids\n", what, text(top.Total), top.IDs)
-	t := grid{{"id", "of process", "name", " " + what, " share"}}
+	head := []string{"id", "of process", "name", " " + what, " share"}
+	if top.By != nil {
+		for _, reason := range Reasons {
+			head = append(head, " "+reason)
+		}
+	}
+	t := grid{head}
 	for _, row := range top.Top {
 		tgid := ""
 		if row.TGID > 0 {
 			tgid = strconv.FormatInt(row.TGID, 10)
 		}
-		t = append(t, []string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)})
+		t = append(t, append([]string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)}, reasonCells(row.By, text)...))
+	}
+	if top.By != nil {
+		t = append(t, append([]string{"all ids", "", "", text(top.Total), ""}, reasonCells(top.By, text)...))
 	}
 	t.write(b)
+}
+
+// reasonCells are the columns of reasons, where they are known.
+func reasonCells(by *ByReason, text func(float64) string) (cells []string) {
+	if by == nil {
+		return nil
+	}
+	for _, v := range by.Values() {
+		cells = append(cells, text(v))
+	}
+	return cells
 }
 
 // writePhases writes what happened in which phase.

@@ -57,7 +57,7 @@ func report(t testing.TB, devices, snapshots int) *host.Report {
 		some := func(v float64) any { return map[string]any{"some": map[string]any{"avg10": v}} }
 		line(&system, map[string]any{"off_cpu_ns": map[string]any{"101": int(3e9 * load), "7": int(1e8 * float64(i%7)), "9": 5e8},
 			"page_faults": map[string]any{"101": 50 * (i % 11), "5": 1}, "pressure": map[string]any{"io": some(20 * load), "cpu": some(3 + float64(i%5)), "memory": some(0)},
-			"threads": []any{map[string]any{"tid": 101, "tgid": 100, "comm": "llama-cli"}}})
+			"threads": []any{map[string]any{"tid": 101, "tgid": 101, "comm": "llama-cli", "runnable_wait_ns": int(1e9 * load), "blocked_disk_ns": int(2e9 * load)}}})
 	}
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

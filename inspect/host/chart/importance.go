@@ -164,7 +164,7 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 			name += "  " + row.Name
 		}
 		names = append(names, plot.Tick{Value: y, Label: name})
-		bars.all = append(bars.all, box{0, y - 0.36, v, y + 0.36, fill})
+		bars.all = append(bars.all, stack(row.By, y, v, by, fill)...)
 		notes = append(notes, note{x: v, y: y, dx: 4, text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), align: text.XLeft, color: black})
 	}
 	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
@@ -174,8 +174,36 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 	p.Y.Tick.Length = 0
 	p.Add(rules{vertical: true}, bars)
 	p.Add(notes...)
+	if t.By != nil {
+		for i, reason := range host.Reasons {
+			p.Legend.Add(reason, &boxes{all: []box{{fill: byReason[i]}}})
+		}
+		p.Legend.Top = false
+		p.Legend.YOffs = -p.Legend.YOffs
+	}
 	height := 1.1 + 0.33*float64(len(t.Top))
 	return &picture{panels: []*plot.Plot{p}, height: vg.Length(height) * vg.Inch}
+}
+
+// byReason are the colours of reasons for being off the CPU.
+var byReason = [len(host.Reasons)]color.NRGBA{orange, blue, purple, gray}
+
+// stack is the bar of an id: in pieces, where the reasons are known.
+func stack(reasons *host.ByReason, y, v, by float64, fill color.Color) []box {
+	bar := box{0, y - 0.36, v, y + 0.36, fill}
+	if reasons == nil {
+		return []box{bar}
+	}
+	var pieces []box
+	at := 0.0
+	for i, part := range reasons.Values() {
+		pieces = append(pieces, box{at, bar.y0, at + part*by, bar.y1, byReason[i]})
+		at += part * by
+	}
+	if at < v*0.999 { // what no thread's line tells the reason of
+		pieces = append(pieces, box{at, bar.y0, v, bar.y1, pale})
+	}
+	return pieces
 }
 
 // short writes a figure with three digits, or all of a larger one.

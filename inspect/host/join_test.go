@@ -1,0 +1,120 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// graphLine is the execution of a graph, in seconds.
+func graphLine(from, seconds float64, phase string, tokens int) string {
+	ns := int64(seconds * 1e9)
+	text, err := json.Marshal(resource.Graph{Header: resource.Header{Event: resource.KindGraph, UnixNS: int64(from * 1e9), SessionID: "s"}, Phase: phase, Tokens: tokens, DurationNS: &ns})
+	if err != nil {
+		panic(err)
+	}
+	return string(text) + "\n"
+}
+
+// TestPhases joins a run whose figures can be added up in the head: ten intervals of a second, a prompt in the first two, tokens in the
+// next five, one of which has both, and two without a graph.
+func TestPhases(t *testing.T) {
+	dir := t.TempDir()
+	var block, system strings.Builder
+	for i := 1; i <= 10; i++ {
+		fmt.Fprintf(&block, `{"timestamp":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n", i, i)
+		fmt.Fprintf(&system, `{"timestamp":%d.5,"interval_s":1,"off_cpu_ns":{"5":%d000000},"page_faults":{"5":100}}`+"\n", i, i)
+	}
+	block.WriteString(strings.Replace(snapshot(0), `"timestamp":0,`, "", 1) + "\n")
+	events := graphLine(0.1, 0.5, resources.PhaseSetup, 0) + graphLine(1.0, 1.4, "prefill", 64) + "{bad\n"
+	for i := range 40 { // ten a second, from 2.5 to 6.5
+		events += graphLine(2.5+float64(i)/10, 0.1, "decode", 1)
+	}
+	events += graphLine(8.2, 0.5, "maintenance", 0)
+	put(t, dir, "block_io.jsonl", block.String())
+	put(t, dir, "system_metrics.jsonl", system.String())
+	put(t, dir, resources.LogName, events)
+	put(t, dir, "metadata.json", `{"model":{"name":"tiny"}}`)
+	var o Options
+	if err := o.InRun(dir); err != nil {
+		t.Fatal(err)
+	}
+	r := analyzed(t, o)
+	type row struct {
+		block, requests, system int64
+		tokens, p50, offCPU     float64
+	}
+	want := map[string]row{
+		"setup": {1, 10, 0, 0, 1, 0}, "prefill": {1, 10, 1, 64 / 1.4, 3, 2}, // to 1, to 2; of system metrics to 2.5
+		PhaseMixed: {1, 10, 1, 64*0.4/1.4 + 5, 7, 1}, // to 3; of system metrics to 1.5
+		"decode":   {4, 40, 4, 35, 31, 3 + 4 + 5 + 6}, "maintenance": {1, 10, 2, 0, 511, 8 + 9}, PhaseNone: {2, 20, 2, 0, 255, 7 + 10}, PhaseUnknown: {1, 1, 0, 0, 7, 0},
+	}
+	var names []string
+	for _, p := range r.Phases {
+		w, ok := want[p.Phase]
+		names = append(names, p.Phase)
+		got := row{p.BlockIntervals, int64(p.Requests), p.SystemIntervals, p.BlockTokens, float64(p.Percentiles[0].AtMostUS), 0}
+		if p.OffCPUMS != nil {
+			got.offCPU = *p.OffCPUMS
+		}
+		if !ok || got.block != w.block || got.requests != w.requests || got.system != w.system || !near(got.tokens, w.tokens, 1e-6) || got.p50 != w.p50 || !near(got.offCPU, w.offCPU, 1e-9) {
+			t.Errorf("%s: %+v, want %+v", p.Phase, got, w)
+		}
+		if p.Phase == "decode" && (!near(*p.RequestsPerToken, 40.0/35, 1e-6) || !near(*p.FaultsPerToken, 400/p.SystemTokens, 1e-6)) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if got := strings.Join(names, ","); got != "setup,prefill,decode,maintenance,mixed,no graph,unknown" || r.Model != "tiny" {
+		t.Errorf("%s of model %q", got, r.Model)
+	}
+}
+
+// TestPhasesMissing says what is missing where phases cannot be told.
+func TestPhasesMissing(t *testing.T) {
+	for name, c := range map[string]struct{ events, want string }{
+		"no log":   {"", "--tap-resource-level"},
+		"no times": {`{"event":"graph_execution","unix_ns":5,"tokens":1}` + "\n", "none of the 1 graphs"},
+	} {
+		dir := t.TempDir()
+		put(t, dir, "block_io.jsonl", snapshot(5)+"\n")
+		if c.events != "" {
+			put(t, dir, resources.LogName, c.events)
+		}
+		var o Options
+		if err := o.InRun(dir); err != nil {
+			t.Fatal(err)
+		}
+		if r := analyzed(t, o); r.Phases != nil || !strings.Contains(strings.Join(r.Notes, "\n"), c.want) {
+			t.Errorf("%s: %+v %q", name, r.Phases, r.Notes)
+		}
+	}
+}
+
+// TestThreads reads what llamatap's own recorder adds to system metrics: names, reasons of waiting, how it was recorded.
+func TestThreads(t *testing.T) {
+	line := `{"timestamp":%d,"interval_s":1,"interval_actual_s":1.001,"origin":"%s","off_cpu_ns":{"11":5000000,"12":1000000},"page_faults":{"10":7},"pressure":{},` +
+		`"processes":[{"pid":10,"comm":"llama-cli"}],"threads":[{"tid":11,"tgid":10,"comm":"worker","runnable_wait_ns":1000000,"blocked_disk_ns":3000000,"blocked_lock_ns":1000000,"blocked_other_ns":0},` +
+		`{"tid":12,"tgid":10,"comm":"main","runnable_wait_ns":1000000,"blocked_disk_ns":0,"blocked_lock_ns":0,"blocked_other_ns":0}],"lost":{"threads":2,"unsteady":0},"missing":["no PSI"]}` + "\n"
+	r := analyzed(t, Options{System: put(t, t.TempDir(), "s", fmt.Sprintf(line, 1, "bpf")+fmt.Sprintf(line, 2, "proc"))})
+	first := r.OffCPU.Top[0]
+	if first.ID != "11" || first.Name != "worker" || first.TGID != 10 || first.Value != 10 || *first.By != (ByReason{2, 6, 2, 0}) || *r.OffCPU.By != (ByReason{4, 6, 2, 0}) {
+		t.Errorf("%+v, by %+v of %+v", first, first.By, r.OffCPU.By)
+	}
+	if f := r.Faults.Top[0]; f.Name != "llama-cli" || f.Value != 14 || f.By != nil {
+		t.Errorf("%+v", f)
+	}
+	notes := strings.Join(r.Notes, "\n")
+	for _, want := range []string{"1 of 2 snapshots", "/proc", "threads: 4", "no PSI"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in the notes:\n%s", want, notes)
+		}
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "no CPU free") || !strings.Contains(text.String(), "worker") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
