@@ -99,6 +99,7 @@ func (s *spent) active() bool {
 type moment struct {
 	last, now int64
 	epoch     uint32
+	final     bool // accounts of threads that ended hold the kernel's counts
 }
 
 // tell returns what a thread did since it was last told of. The thread is there if p is not nil; one that is not, and has not ended, is
@@ -123,7 +124,7 @@ func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok 
 		s.line.LivedNS += v
 	}
 	t.voluntary, t.involuntary, t.faults = a.Voluntary, a.Involuntary, a.Faults
-	t.count(&s, a, p)
+	t.count(&s, a, p, a.state() == gone && m.final)
 	for i := range s.waits {
 		s.waits[i] = uint64(a.Waits[i] - t.waits[i]) // of 32 bits each: the difference is right beyond their end
 	}
@@ -183,12 +184,12 @@ func cut(d *[states]int64, most int64) {
 }
 
 // count tells the faults by the kernel's own counts: of a thread that is there now, or of one that took its counts along when it ended.
-func (t *told) count(s *spent, a *accounts, p *present) {
+func (t *told) count(s *spent, a *accounts, p *present, final bool) {
 	minor, major := a.Minor, a.Major
 	if p != nil {
 		minor, major = max(minor, p.minor), max(major, p.major)
 	}
-	if minor == 0 && major == 0 && (p == nil || !p.counted) {
+	if !final && (p == nil || !p.counted) {
 		return
 	}
 	dMinor, dMajor := minor-min(minor, t.minor), major-min(major, t.major)

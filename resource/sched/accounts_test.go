@@ -123,7 +123,7 @@ func TestKernelCounts(t *testing.T) {
 	a.enter(1500, gone)
 	a.Minor, a.Major = 22, 3
 	copy(a.Comm[:], "late")
-	if s, _ := told.tell(1, a, p, moment{last: 1000, now: 2000}); *s.line.Minor != 7 || *s.line.Major != 0 || s.line.Comm != "late" {
+	if s, _ := told.tell(1, a, p, moment{last: 1000, now: 2000, final: true}); *s.line.Minor != 7 || *s.line.Major != 0 || s.line.Comm != "late" {
 		t.Errorf("end %d %d %s", *s.line.Minor, *s.line.Major, s.line.Comm)
 	}
 }

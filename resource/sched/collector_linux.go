@@ -91,7 +91,7 @@ func (c *Collector) load(plain bool) error {
 			return errors.Join(fmt.Errorf("attach each_task: %w", err), set.Close())
 		}
 		set.Keep(each)
-		c.each = each
+		c.each, c.m.final = each, true
 	}
 	for name, err := range set.Absent {
 		c.missing = append(c.missing, "page_faults are the kernel's counts of minor and major ones: "+name+": "+err.Error())

@@ -47,7 +47,14 @@ struct thread_info___sched {
 	__u32 status;
 } READ_AS_FOUND;
 
+struct signal_struct___sched {
+	struct {
+		int counter;
+	} live;
+} READ_AS_FOUND;
+
 struct task_struct___sched {
+	struct signal_struct___sched *signal;
 	struct thread_info___sched thread_info;
 	unsigned int __state;
 	unsigned int flags;
@@ -163,14 +170,9 @@ static __always_inline __u32 this_epoch(void)
 	return n ? *n : 0;
 }
 
-/* ended keeps what only the task itself knows, which it takes with it. A process that was followed is forgotten, for its number is used
- * again. */
+/* ended keeps what only the task itself knows, which it takes with it. */
 static __always_inline void ended(struct thread_accounts *t, struct task_struct___sched *task)
 {
-	__u32 tgid = task->tgid;
-
-	if (follow && task->pid == task->tgid)
-		bpf_map_delete_elem(&target_pids, &tgid);
 	t->minor = task->min_flt;
 	t->major = task->maj_flt;
 	__builtin_memcpy(t->comm, task->comm, sizeof t->comm);
@@ -246,6 +248,18 @@ int BPF_PROG(on_exec, struct task_struct *task)
 {
 	if (!accounts_of(task) && begins(task))
 		begin_task(task, bpf_ktime_get_ns(), ON_CPU);
+	return 0;
+}
+
+/* A process that was followed is forgotten when its last thread ends, for its number is used again. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	struct task_struct___sched *p = (void *)task;
+	__u32 tgid = task->tgid;
+
+	if (follow && target_by_pid && BPF_CORE_READ(p, signal, live.counter) == 0)
+		bpf_map_delete_elem(&target_pids, &tgid);
 	return 0;
 }
 
@@ -422,6 +436,17 @@ int on_exec_plain(void *ctx)
 
 	if (!accounts_by((__u32)id) && wanted_current())
 		begin_plain((__u32)id, id >> 32, ON_CPU);
+	return 0;
+}
+
+SEC("tracepoint/sched/sched_process_exit")
+int on_exit_plain(void *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tgid = id >> 32;
+
+	if (follow && target_by_pid && tgid == (__u32)id) /* its first thread, mostly the last to end */
+		bpf_map_delete_elem(&target_pids, &tgid);
 	return 0;
 }
 

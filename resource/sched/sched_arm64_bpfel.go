@@ -25,6 +25,8 @@ const (
 	schedProgOnCallPlain       = "on_call_plain"
 	schedProgOnExec            = "on_exec"
 	schedProgOnExecPlain       = "on_exec_plain"
+	schedProgOnExit            = "on_exit"
+	schedProgOnExitPlain       = "on_exit_plain"
 	schedProgOnFault           = "on_fault"
 	schedProgOnFaultPlain      = "on_fault_plain"
 	schedProgOnNew             = "on_new"
@@ -90,6 +92,8 @@ type schedProgramSpecs struct {
 	OnCallPlain   *ebpf.ProgramSpec `ebpf:"on_call_plain"`
 	OnExec        *ebpf.ProgramSpec `ebpf:"on_exec"`
 	OnExecPlain   *ebpf.ProgramSpec `ebpf:"on_exec_plain"`
+	OnExit        *ebpf.ProgramSpec `ebpf:"on_exit"`
+	OnExitPlain   *ebpf.ProgramSpec `ebpf:"on_exit_plain"`
 	OnFault       *ebpf.ProgramSpec `ebpf:"on_fault"`
 	OnFaultPlain  *ebpf.ProgramSpec `ebpf:"on_fault_plain"`
 	OnNew         *ebpf.ProgramSpec `ebpf:"on_new"`
@@ -186,6 +190,8 @@ type schedPrograms struct {
 	OnCallPlain   *ebpf.Program `ebpf:"on_call_plain"`
 	OnExec        *ebpf.Program `ebpf:"on_exec"`
 	OnExecPlain   *ebpf.Program `ebpf:"on_exec_plain"`
+	OnExit        *ebpf.Program `ebpf:"on_exit"`
+	OnExitPlain   *ebpf.Program `ebpf:"on_exit_plain"`
 	OnFault       *ebpf.Program `ebpf:"on_fault"`
 	OnFaultPlain  *ebpf.Program `ebpf:"on_fault_plain"`
 	OnNew         *ebpf.Program `ebpf:"on_new"`
@@ -202,6 +208,8 @@ func (p *schedPrograms) Close() error {
 		p.OnCallPlain,
 		p.OnExec,
 		p.OnExecPlain,
+		p.OnExit,
+		p.OnExitPlain,
 		p.OnFault,
 		p.OnFaultPlain,
 		p.OnNew,

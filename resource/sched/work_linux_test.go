@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,15 +36,41 @@ type worker struct {
 	minor, major, voluntary, involuntary int64
 }
 
-// built compiles testdata/work.c.
+// program is testdata/work.c, compiled by the first test that needs it.
+var program struct {
+	once sync.Once
+	name string
+	err  error
+}
+
+// built returns the path of the compiled testdata/work.c.
 func built(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "work")
-	cc := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/work.c", "-pthread")
-	if out, err := cc.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	compiler := testenv.NeedCC(t)
+	program.once.Do(func() {
+		program.name = filepath.Join(scratch, "work")
+		cc := exec.Command(compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program.name, "testdata/work.c", "-pthread")
+		if out, err := cc.CombinedOutput(); err != nil {
+			program.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if program.err != nil {
+		t.Fatal(program.err)
 	}
-	return program
+	return program.name
+}
+
+// scratch is a folder of all tests.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "llamatap-sched-"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(scratch)
+	os.Exit(status)
 }
 
 // started starts a job and waits until its threads wait for work.

@@ -104,8 +104,9 @@ static void *crowd(void *kind)
 static void *doze(void *kind)
 {
 	announce(kind);
-	while (!stop)
+	do
 		usleep(2000);
+	while (!stop);
 	return rest(kind);
 }
 
@@ -203,7 +204,7 @@ static void *brief(void *kind)
 	int n = 0;
 
 	announce(kind);
-	for (; !stop; n++) {
+	for (; !n || !stop; n++) {
 		pthread_t t;
 
 		if (pthread_create(&t, NULL, brief_one, NULL))

@@ -1,0 +1,297 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// hooks are the two kinds of programs.
+var hooks = map[string]Options{"bpf": {}, "plain": {Plain: true}}
+
+// ended returns the threads of lines that have ended, by name.
+func ended(lines []*resource.SystemLine, comm string) (all []resource.ThreadLine) {
+	for _, line := range lines {
+		for _, th := range line.Threads {
+			if th.Ended && th.Comm == comm {
+				all = append(all, th)
+			}
+		}
+	}
+	return all
+}
+
+// Threads that are born and die between two snapshots are told of, each with its own computing.
+func TestBriefThreads(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range hooks {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 1, "brief")
+			o.Target, o.Follow = j.target(), true // a thread that ends does not end the process
+			c := opened(t, o)
+			j.tell("g")
+			first := snap(t, c)
+			j.stop()
+			lines := []*resource.SystemLine{first, snap(t, c), snap(t, c)}
+			brief := ended(lines, "brief")
+			if len(brief) != j.more["started"] || len(brief) == 0 {
+				t.Errorf("%d threads of %d", len(brief), j.more["started"])
+			}
+			for i, th := range brief {
+				split := i == 0 || i == len(brief)-1 // by a snapshot
+				if th.OnCPUNS < 1e4 && !split || th.LivedNS != th.OnCPUNS+th.OffCPUNS()+*th.IdleNS || th.TGID != j.cmd.Process.Pid || !o.Plain && th.Minor == nil {
+					t.Errorf("%+v", th)
+				}
+			}
+			for _, line := range lines {
+				if line.Lost != (resource.SystemLosses{}) {
+					t.Errorf("lost %+v", line.Lost)
+				}
+			}
+		})
+	}
+}
+
+// A storm of 5,000 processes: each is told of while there is room, and counted where there is none; the map takes no more memory.
+func TestForkStorm(t *testing.T) {
+	testenv.NeedBPF(t)
+	const children = 5000
+	for name, room := range map[string]uint32{"room": 8192, "no room": 1024} {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 0, "storm", strconv.Itoa(children))
+			c := opened(t, Options{Target: j.target(), Follow: true, Threads: room})
+			snap(t, c)
+			before := memory(t, c)
+			j.tell("g")
+			j.rested()
+			line := snap(t, c)
+			lost := int(line.Lost.Threads)
+			all := []*resource.SystemLine{line, snap(t, c)}
+			seen := len(ended(all, "work"))
+			if seen+lost != children || room > children && lost > 0 || room < children && lost < children-int(room) {
+				t.Errorf("%d seen, %d lost of %d", seen, lost, children)
+			}
+			if after := memory(t, c); after != before {
+				t.Errorf("the maps took %d bytes before and take %d", before, after)
+			}
+			if n := entries(t, c.set.Map("threads")); n > 1 || len(c.told) > 1 {
+				t.Errorf("%d accounts are left, %d told of", n, len(c.told))
+			}
+			if n := entries(t, c.set.Map("target_pids")); n != 1 {
+				t.Errorf("%d processes in the target", n)
+			}
+		})
+	}
+}
+
+// memory is what the map of threads takes in the kernel.
+func memory(t *testing.T, c *Collector) (bytes uint64) {
+	t.Helper()
+	info, err := c.set.Map("threads").Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, _ = info.Memlock()
+	return bytes
+}
+
+// entries counts those of a map.
+func entries(t *testing.T, m *ebpf.Map) (n int) {
+	t.Helper()
+	key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
+	all := m.Iterate()
+	for all.Next(&key, &value) {
+		n++
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Processes that have the same number one after the other within an interval are told apart. Without the kernel's types the first is lost,
+// and counted.
+func TestNumberUsedAgainWithinInterval(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range hooks {
+		t.Run(name, func(t *testing.T) {
+			const tid = "29999"
+			if _, err := os.Stat("/proc/" + tid); err == nil {
+				t.Fatalf("process %s is there", tid)
+			}
+			j := started(t, 0, "reuse", tid, "3", "20", "7")
+			o.Target, o.Follow = j.target(), true
+			c := opened(t, o)
+			j.tell("g")
+			j.rested()
+			line := snap(t, c)
+			told := 0
+			for _, ms := range []int64{3, 20, 7} {
+				all := ended([]*resource.SystemLine{line}, fmt.Sprint(ms))
+				told += len(all)
+				if len(all) == 1 && (all[0].OnCPUNS < ms*1e6 || strconv.Itoa(all[0].TID) != tid) {
+					t.Errorf("computed %d ns for %d ms: %+v", all[0].OnCPUNS, ms, all[0])
+				}
+			}
+			if want := 3; told+int(line.Lost.Threads) != want || !o.Plain && told != want {
+				t.Errorf("%d told, %d lost", told, line.Lost.Threads)
+			}
+		})
+	}
+}
+
+// A thread has the name of the program that it runs now, and is told of from the exec on by which it gets a name that is asked for.
+func TestNameAfterExec(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range sources {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("sh", "-c", "read go; exec cat")
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { in.Close(); cmd.Wait() })
+			both, named := o, o
+			both.Target, named.Target = bpf.Target{PIDs: []int{cmd.Process.Pid}}, bpf.Target{Comm: "cat"}
+			byPID, byName := opened(t, both), opened(t, named)
+			snap(t, byPID)
+			echo := func(text string) {
+				if _, err := in.Write([]byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			echo("go\nx") // the shell reads byte by byte: the x is cat's
+			if _, err := out.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			snap(t, byName) // from here on it is polled, too
+			echo("y")
+			if _, err := out.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []*Collector{byPID, byName} {
+				if th := thread(t, snap(t, c), cmd.Process.Pid); th.Comm != "cat" || th.OnCPUNS == 0 {
+					t.Errorf("%+v", th)
+				}
+			}
+		})
+	}
+}
+
+// The threads of a control group are told of, of either version, also one that joins late, and others are not.
+func TestControlGroups(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, hierarchy := range map[string]string{"v1": "/sys/fs/cgroup/memory", "v2": "/sys/fs/cgroup/unified"} {
+		for source, o := range sources {
+			if name == "v1" && o.Plain {
+				continue // refused: cannot be told there
+			}
+			t.Run(name+" "+source, func(t *testing.T) {
+				dir := filepath.Join(hierarchy, "llamatap-sched-"+strconv.Itoa(os.Getpid()))
+				if err := os.MkdirAll(filepath.Join(dir, "below"), 0o755); err != nil {
+					testenv.Beyond(t, "control groups in "+hierarchy, err.Error())
+				}
+				t.Cleanup(func() { os.Remove(filepath.Join(dir, "below")); os.Remove(dir) })
+				inside, outside := started(t, 1, "doze"), started(t, 1, "doze")
+				t.Cleanup(func() { join(t, hierarchy, inside) })
+				o.Target = bpf.Target{Cgroup: dir}
+				c := opened(t, o)
+				inside.tell("g")
+				outside.tell("g")
+				if line := snap(t, c); len(line.Threads) != 0 || len(line.Processes) != 0 {
+					t.Errorf("nobody has joined: %+v", line.Processes)
+				}
+				join(t, filepath.Join(dir, "below"), inside)
+				snap(t, c)
+				inside.stop()
+				outside.stop()
+				line := snap(t, c)
+				if len(line.Processes) != 1 || line.Processes[0].PID != inside.cmd.Process.Pid || len(line.Threads) == 0 {
+					t.Errorf("%+v is not process %d", line.Processes, inside.cmd.Process.Pid)
+				}
+				if _, ok := line.CgroupPressure["memory"]; ok != (name == "v2") {
+					t.Errorf("pressure of the group: %+v", line.CgroupPressure)
+				}
+			})
+		}
+	}
+}
+
+func join(t *testing.T, group string, j *job) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(j.cmd.Process.Pid)), 0); err != nil {
+		testenv.Beyond(t, "control groups that can be joined in "+group, err.Error())
+	}
+}
+
+// A process that is added while it runs is told of from then on.
+func TestAddPID(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range sources {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 1, "doze")
+			o.Target = bpf.Target{Later: true}
+			c := opened(t, o)
+			if line := snap(t, c); len(line.Processes)+len(line.Threads) != 0 {
+				t.Errorf("nobody was asked for: %+v", line)
+			}
+			if err := c.AddPID(j.cmd.Process.Pid); err != nil {
+				t.Fatal(err)
+			}
+			snap(t, c)
+			j.tell("g")
+			j.stop()
+			if doze := thread(t, snap(t, c), j.begin[0].tid); doze.Voluntary == 0 {
+				t.Errorf("%+v", doze)
+			}
+		})
+	}
+}
+
+// Without the rights for BPF the figures are polled, and the line says why and what to do.
+func TestWithoutRights(t *testing.T) {
+	testenv.NeedRoot(t)
+	done := make(chan error)
+	go func() { // this thread's rights are never given back: it ends with the goroutine
+		runtime.LockOSThread()
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			done <- err
+			return
+		}
+		c, err := Open(Options{Target: bpf.Target{PIDs: []int{os.Getpid()}}})
+		if err != nil {
+			done <- err
+			return
+		}
+		text := strings.Join(c.Missing(), "; ")
+		if c.Origin() != resource.OriginProc || !strings.Contains(text, "setcap cap_bpf") {
+			err = fmt.Errorf("from %s: %s", c.Origin(), text)
+		}
+		done <- errors.Join(err, c.Close())
+	}()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
