@@ -43,20 +43,21 @@ type ProfSyscall struct {
 	ThroughputBS float64      `json:"throughput_bytes_s"`
 	TopCallers   []ProfCaller `json:"top_callers"` // by count, at most 5
 
-	// Op tells calls of one number apart: of futex wait, wake, other. Events of one name add up.
+	// Op tells calls of one number apart: of futex wait, wake, other. Events of one name add up. Of what is polled from /proc it is any: all
+	// calls that read, or write; their times, errors and open calls are not known then.
 	Op       string            `json:"op,omitempty"`
 	LatP50US *float64          `json:"lat_p50_us,omitempty"`
-	Errors   uint64            `json:"errors"`
+	Errors   uint64            `json:"errors,omitempty"`    // absent: none, or polled
 	ErrorsBy map[string]uint64 `json:"errors_by,omitempty"` // by errno's name; of a name that is not known, its number
 	// ErrorClasses are sums of ErrorsBy: again (nothing there yet, time is up), interrupted, missing (no such file or peer), denied,
 	// full (no room, memory or descriptor), broken (connection or device), wrong (argument or descriptor), other.
 	ErrorClasses map[string]uint64 `json:"error_classes,omitempty"`
 	// Timed is how many of Count were timed: all but one of SampledOneOf and those that began before watching did.
-	Timed uint64 `json:"timed"`
+	Timed uint64 `json:"timed,omitempty"`
 	// SampledOneOf is N where only one of N calls was timed; times are then of that sample, and lat_total_ns is scaled by count/timed.
 	SampledOneOf uint32 `json:"sampled_one_of,omitempty"`
 	// Open calls had not returned at the snapshot; OldestNS is how long the oldest had been running.
-	Open     uint64       `json:"open"`
+	Open     uint64       `json:"open,omitempty"`
 	OldestNS *int64       `json:"open_oldest_ns,omitempty"`
 	Callers  int          `json:"callers"`                   // processes that made the call
 	Evicted  uint64       `json:"callers_evicted,omitempty"` // calls whose process found no room in the table of callers
@@ -68,10 +69,10 @@ type ProfCaller struct {
 	PID        int    `json:"pid"`
 	Comm       string `json:"comm"`
 	Count      uint64 `json:"count"`
-	LatTotalNS uint64 `json:"lat_total_ns"`
+	LatTotalNS uint64 `json:"lat_total_ns,omitempty"` // absent where none was timed
 	Bytes      uint64 `json:"bytes"`
 
-	Errors   uint64   `json:"errors"`
+	Errors   uint64   `json:"errors,omitempty"`
 	LatP50US *float64 `json:"lat_p50_us,omitempty"`
 	LatP99US *float64 `json:"lat_p99_us,omitempty"`
 	LatMaxUS *float64 `json:"lat_max_us,omitempty"`

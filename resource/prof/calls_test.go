@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	scratch = dir
+	if os.Getenv(childVariable) != "" {
+		withoutRights()
+	}
 	status := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(status)

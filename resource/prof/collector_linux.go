@@ -5,8 +5,11 @@ package prof
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"runtime"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -18,19 +21,22 @@ import (
 // Options say what is counted of whom. The zero value is everything that this package counts, of all processes.
 type Options struct {
 	Target bpf.Target
+	// Follow takes what a process of Target.PIDs starts, and what that starts, as well. It needs a kernel with BTF.
+	Follow bool
 	Types  []resource.ProfType // --only; empty is all. Without syscall, sync and net no BPF program is loaded
 	// SampledOneOf is N of --sample-read-write: one of N reads and writes is timed, at random. All are counted. 0 and 1 time all.
 	SampledOneOf uint32
 	Stamper      Stamper
 	Also         []Source // make the events disk, mem and sched
-	Plain        bool     // the programs for kernels without BTF, though this kernel has it
+	// Plain takes the programs for kernels without BTF, Poll reads /proc alone.
+	Plain, Poll bool
 	// ByCalls counts traffic by system calls though this kernel has the hooks of sockets.
 	ByCalls bool
 
 	callers uint32 // room for so many calls of processes, for tests
 }
 
-// A Collector counts system calls and traffic. Its methods are for one goroutine, but AddPID.
+// A Collector counts system calls and traffic. Its methods are for one goroutine.
 type Collector struct {
 	o        Options
 	set      *bpf.Set // nil where only other collectors' events are wanted
@@ -44,6 +50,9 @@ type Collector struct {
 	others [callSlots]tally
 	errnos []uint64
 	nets   map[netKey]netTally
+
+	polled  map[int]processIO // by process; nil with BPF
+	missing []string
 }
 
 // Hooks that a kernel may lack: those of sockets came with 6.3.
@@ -52,7 +61,8 @@ var optional = []string{
 	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain", "on_retransmit_synack_plain",
 }
 
-// Open begins to count. Its errors wrap bpf.ErrMissing where the machine lacks something, and say how to get it.
+// Open begins to count. Where BPF programs cannot run it goes on without: reads and writes are polled from /proc then, and Missing says what is
+// not told and why. It is an error where the target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	if len(o.Types) == 0 {
 		o.Types = resource.ProfTypes
@@ -61,17 +71,34 @@ func Open(o Options) (*Collector, error) {
 	for _, t := range o.Types {
 		c.wanted[t] = true
 	}
-	if c.wanted[resource.ProfTypeSyscall] || c.wanted[resource.ProfTypeSync] || c.wanted[resource.ProfTypeNet] {
-		if err := c.load(o.ByCalls); err != nil {
+	c.last, c.lastMono = time.Now(), bpf.MonoNS()
+	if !c.counts() {
+		return c, nil
+	}
+	if !o.Poll {
+		err := c.load(o.Plain, o.ByCalls)
+		if errors.Is(err, bpf.ErrMissing) && !o.Plain && !errors.Is(err, fs.ErrPermission) {
+			c.missing = append(c.missing, "the kernel's types cannot be used: "+err.Error())
+			err = c.load(true, o.ByCalls)
+		}
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, bpf.ErrMissing) {
 			return nil, err
 		}
+		c.missing = append(c.missing, "of system calls only the numbers and bytes of reads and writes are told, as /proc has them: "+err.Error())
 	}
-	c.last, c.lastMono = time.Now(), bpf.MonoNS()
-	return c, nil
+	return c, c.beginPolled()
+}
+
+// counts tells whether there is something to count for this package itself.
+func (c *Collector) counts() bool {
+	return c.wanted[resource.ProfTypeSyscall] || c.wanted[resource.ProfTypeSync] || c.wanted[resource.ProfTypeNet]
 }
 
 // load loads the programs, and once more where it turns out that the kernel lacks the hooks of sockets.
-func (c *Collector) load(byCalls bool) error {
+func (c *Collector) load(plain, byCalls bool) error {
 	spec, err := loadProf()
 	if err != nil {
 		return fmt.Errorf("BPF object of prof: %w", err)
@@ -79,11 +106,11 @@ func (c *Collector) load(byCalls bool) error {
 	c.byCalls = byCalls
 	c.drop(spec)
 	set, err := bpf.Load(spec, bpf.Options{
-		Target: c.o.Target, Plain: c.o.Plain, Optional: slices.DeleteFunc(slices.Clone(optional), func(name string) bool { return spec.Programs[name] == nil }),
-		MaxEntries: c.o.sizes(),
+		Target: c.o.Target, Plain: plain, Optional: slices.DeleteFunc(slices.Clone(optional), func(name string) bool { return spec.Programs[name] == nil }),
+		MaxEntries: c.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
-			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf),
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(),
 		},
 	})
 	if err != nil {
@@ -91,32 +118,67 @@ func (c *Collector) load(byCalls bool) error {
 	}
 	for _, name := range []string{"on_send", "on_receive", "on_send_plain", "on_receive_plain"} {
 		if set.Absent[name] != nil && !byCalls {
-			return errors.Join(set.Close(), c.load(true))
+			return errors.Join(set.Close(), c.load(plain, true))
 		}
 	}
 	c.set = set
+	if set.Plain && c.follows() {
+		c.missing = append(c.missing, "what watched processes start is not watched: that needs a kernel with CONFIG_DEBUG_INFO_BTF=y")
+	}
+	for name, err := range set.Absent {
+		c.missing = append(c.missing, "events net are not complete: "+name+": "+err.Error())
+	}
+	slices.Sort(c.missing)
 	return c.begin(c.interval)
 }
 
-// sizes are those of maps that are not as large as the object says.
-func (o *Options) sizes() map[string]uint32 {
-	if o.callers == 0 {
-		return nil
+// follows tells whether what the target starts belongs to it.
+func (c *Collector) follows() bool {
+	return c.o.Follow && (c.o.Target.Later || len(c.o.Target.PIDs) > 0)
+}
+
+// Room of the maps whose entries are processes, and of those whose entries are threads or sockets. A map of counters takes its size once
+// for each processor, and is kept below mapBytes down to roomFew.
+const (
+	room, roomFew = 8192, 1024
+	threads       = 32768
+	threadsFew    = 8192
+	mapBytes      = 32 << 20
+)
+
+// sizes are those of the maps.
+func (c *Collector) sizes() map[string]uint32 {
+	processors, err := ebpf.PossibleCPU()
+	if err != nil {
+		processors = runtime.NumCPU()
 	}
-	return map[string]uint32{"calls": o.callers}
+	counters := func(bytes int) uint32 { return uint32(min(room, max(roomFew, mapBytes/(bytes*processors)))) }
+	all := map[string]uint32{
+		"calls": counters(int(unsafe.Sizeof(callStat{}))), "nets": counters(int(unsafe.Sizeof(netTally{}))), "opens": threads, "processes": room,
+	}
+	if len(c.o.Target.PIDs) > 0 && !c.o.Follow {
+		all = map[string]uint32{"calls": roomFew, "nets": roomFew, "opens": threadsFew, "processes": roomFew}
+	}
+	if c.o.callers > 0 {
+		all["calls"] = c.o.callers
+	}
+	return all
 }
 
 // drop takes out the programs that nobody asked for.
 func (c *Collector) drop(spec *ebpf.CollectionSpec) {
 	var names []string
 	if !c.wanted[resource.ProfTypeSyscall] && !c.wanted[resource.ProfTypeSync] && !c.byCalls {
-		names = append(names, "on_enter", "on_exit", "on_thread_exit")
+		names = append(names, "on_enter", "on_exit")
 	}
 	if !c.wanted[resource.ProfTypeNet] {
 		names = append(names, "on_state", "on_retransmit", "on_retransmit_synack")
 	}
 	if !c.wanted[resource.ProfTypeNet] || c.byCalls {
 		names = append(names, "on_send", "on_receive")
+	}
+	if !c.follows() {
+		names = append(names, "on_fork")
 	}
 	for _, name := range names {
 		delete(spec.Programs, name)
@@ -137,20 +199,14 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 	mono := bpf.MonoNS()
 	length := time.Duration(mono - c.lastMono)
 	var events []resource.ProfEvent
-	if c.set != nil {
+	if c.counts() {
 		ours, err := c.own(length, mono)
 		if err != nil {
 			return nil, err
 		}
 		events = ours
 	}
-	for _, source := range c.o.Also {
-		more, err := source(now)
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, more...)
-	}
+	events = append(events, c.also(now)...)
 	events = slices.DeleteFunc(events, func(e resource.ProfEvent) bool { return !c.wanted[e.Head().Type] })
 	slices.SortStableFunc(events, func(a, b resource.ProfEvent) int {
 		return slices.Index(resource.ProfTypes, a.Head().Type) - slices.Index(resource.ProfTypes, b.Head().Type)
@@ -160,8 +216,26 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 	return events, nil
 }
 
+// also returns the events of the other sources. One that fails is left out from then on, and Missing says why; the rest goes on.
+func (c *Collector) also(now time.Time) []resource.ProfEvent {
+	var events []resource.ProfEvent
+	c.o.Also = slices.DeleteFunc(slices.Clone(c.o.Also), func(source Source) bool {
+		more, err := source(now)
+		if err != nil {
+			c.missing = append(c.missing, "events of another collector, from "+now.UTC().Format(time.RFC3339)+" on: "+err.Error())
+			return true
+		}
+		events = append(events, more...)
+		return false
+	})
+	return events
+}
+
 // own returns the events that this package counts itself.
 func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent, error) {
+	if c.set == nil {
+		return c.poll(length)
+	}
 	ended := c.interval
 	c.interval++
 	if err := c.begin(c.interval); err != nil {
@@ -185,7 +259,7 @@ func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent,
 		events = append(events, nets...)
 	}
 	for _, e := range events {
-		e.Head().Origin = c.set.Origin()
+		e.Head().Origin = c.Origin()
 	}
 	return events, c.forget(names)
 }
@@ -231,6 +305,9 @@ func remove(m *ebpf.Map, key any) error {
 
 // AddPID adds a process to a target that is restricted to processes.
 func (c *Collector) AddPID(pid int) error {
+	if c.polled != nil {
+		c.addPolled(pid)
+	}
 	if c.set == nil {
 		return nil
 	}
@@ -246,14 +323,15 @@ func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
 }
 
 // Losses tells what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open (calls that were counted but
-// not timed: more than 32,768 threads), caller (calls counted without their process: too many processes), net (traffic, for the same
-// reason), owner (TCP sockets whose process could not be kept). Causes that did not occur are absent.
+// not timed: too many threads), caller (calls counted without their process: too many processes), net (traffic, for the same
+// reason), owner (TCP sockets whose process could not be kept), child
+// (processes that could not be followed). Causes that did not occur are absent.
 func (c *Collector) Losses() (map[string]uint64, error) {
 	losses := map[string]uint64{}
 	if c.set == nil {
 		return losses, nil
 	}
-	for i, cause := range []string{"compat", "open", "caller", "net", "owner"} {
+	for i, cause := range []string{"compat", "open", "caller", "net", "owner", "child"} {
 		n, err := bpf.Sum(c.set.Map("lost"), uint32(i))
 		if err != nil {
 			return nil, err
@@ -265,12 +343,15 @@ func (c *Collector) Losses() (map[string]uint64, error) {
 	return losses, nil
 }
 
-// Absent says why parts of the traffic are not told, by the BPF program whose hook this kernel lacks.
-func (c *Collector) Absent() map[string]error {
+// Missing says what could not be had, one sentence each: why BPF does not run, which hook the kernel lacks, which source failed.
+func (c *Collector) Missing() []string { return c.missing }
+
+// Origin says where the figures come from, in the words of resource.
+func (c *Collector) Origin() string {
 	if c.set == nil {
-		return nil
+		return resource.OriginProc
 	}
-	return c.set.Absent
+	return c.set.Origin()
 }
 
 // Close ends counting. It is safe to call twice.

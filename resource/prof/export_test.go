@@ -34,3 +34,15 @@ func Kept(c *Collector) (map[string]int, error) {
 	}
 	return kept, nil
 }
+
+// Targets is how many processes are watched.
+func Targets(c *Collector) (int, error) {
+	n := 0
+	var tgid uint32
+	var yes uint8
+	entries := c.set.Map("target_pids").Iterate()
+	for entries.Next(&tgid, &yes) {
+		n++
+	}
+	return n, entries.Err()
+}

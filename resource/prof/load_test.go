@@ -254,3 +254,28 @@ func TestEveryFieldOfCallsIsLit(t *testing.T) {
 	}
 	lit(t, all)
 }
+
+func TestWhatTheTargetStarts(t *testing.T) {
+	const processes = 20
+	for _, follow := range []bool{true, false} {
+		w := start(t, "forks", strconv.Itoa(processes))
+		c := open(t, prof.Options{Target: of(w), Follow: follow})
+		w.work()
+		got := snapshot(t, c).calls()["pread64"]
+		watched, err := prof.Targets(c)
+		if err != nil || watched != 1 {
+			t.Errorf("%d processes are watched at the end, %v", watched, err)
+		}
+		w.end()
+		noLosses(t, c)
+		if !follow {
+			if got != nil {
+				t.Errorf("counted of nobody's: %+v", got)
+			}
+			continue
+		}
+		if got == nil || got.ErrorsBy["EBADF"] != processes || got.Callers != processes {
+			t.Errorf("counted %+v of %d processes", got, processes)
+		}
+	}
+}

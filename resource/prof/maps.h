@@ -1,4 +1,5 @@
-/* What prof counts, and what it is told before it is loaded. Counters are per processor and only grow. */
+/* What prof counts, and what it is told before it is loaded. Counters are per processor and only grow. Room is taken when the maps are made:
+ * what is allocated later, the kernel refuses now and then when many processes begin at once. prof sets the sizes. */
 #pragma once
 
 #include "kernel.h"
@@ -7,10 +8,11 @@
 const volatile bool count_calls;          /* events of type syscall are wanted */
 const volatile bool count_waits;          /* of type sync */
 const volatile bool net_by_calls;         /* the kernel lacks the hooks of sockets: their traffic is that of system calls */
+const volatile bool follow;               /* what a process of the target starts belongs to it */
 const volatile __u32 sampled_one_of = 1;  /* of reads and writes */
 
 /* What the programs could not do, by cause; Go has the same list. */
-enum { LOST_COMPAT, LOST_OPEN, LOST_CALLER, LOST_NET, LOST_OWNER, LOST_COUNT };
+enum { LOST_COMPAT, LOST_OPEN, LOST_CALLER, LOST_NET, LOST_OWNER, LOST_CHILD, LOST_COUNT };
 
 struct caller {
 	__u32 tgid;
@@ -37,22 +39,21 @@ struct process {
 	char comm[16];
 };
 
-#define MAP(name, kind, entries, flags, k, v)      \
+#define MAP(name, kind, entries, k, v)             \
 	struct {                                   \
 		__uint(type, BPF_MAP_TYPE_##kind); \
 		__uint(max_entries, entries);      \
-		__uint(map_flags, flags);          \
 		__type(key, k);                    \
 		__type(value, v);                  \
 	} name SEC(".maps")
 
-MAP(opens, HASH, 32768, BPF_F_NO_PREALLOC, __u32, struct open); /* by thread */
-MAP(calls, PERCPU_HASH, 8192, BPF_F_NO_PREALLOC, struct caller, struct call_stat);
-MAP(others, PERCPU_ARRAY, CALL_SLOTS, 0, __u32, struct call_stat); /* of processes that found no room in calls */
-MAP(errnos, PERCPU_ARRAY, CALL_SLOTS * ERRNO_SLOTS, 0, __u32, __u64);
-MAP(nets, PERCPU_HASH, 8192, BPF_F_NO_PREALLOC, struct net_key, struct net_stat);
-MAP(owners, HASH, 65536, BPF_F_NO_PREALLOC, __u64, __u32); /* TCP socket to the process that used it last */
-MAP(processes, HASH, 8192, BPF_F_NO_PREALLOC, __u32, struct process);
-MAP(lost, PERCPU_ARRAY, LOST_COUNT, 0, __u32, __u64);
-MAP(interval, ARRAY, 1, 0, __u32, __u32); /* number of the one that goes on */
-MAP(blank, PERCPU_ARRAY, 1, 0, __u32, struct call_stat); /* zeros: a new value is too large for the stack */
+MAP(opens, HASH, 32768, __u32, struct open); /* by thread */
+MAP(calls, PERCPU_HASH, 8192, struct caller, struct call_stat);
+MAP(others, PERCPU_ARRAY, CALL_SLOTS, __u32, struct call_stat); /* of processes that found no room in calls */
+MAP(errnos, PERCPU_ARRAY, CALL_SLOTS * ERRNO_SLOTS, __u32, __u64);
+MAP(nets, PERCPU_HASH, 8192, struct net_key, struct net_stat);
+MAP(owners, HASH, 16384, __u64, __u32); /* TCP socket to the process that used it last */
+MAP(processes, HASH, 8192, __u32, struct process);
+MAP(lost, PERCPU_ARRAY, LOST_COUNT, __u32, __u64);
+MAP(interval, ARRAY, 1, __u32, __u32); /* number of the one that goes on */
+MAP(blank, PERCPU_ARRAY, 1, __u32, struct call_stat); /* zeros: a new value is too large for the stack */

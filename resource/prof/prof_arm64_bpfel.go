@@ -32,6 +32,7 @@ const (
 	profProgOnExecPlain             = "on_exec_plain"
 	profProgOnExit                  = "on_exit"
 	profProgOnExitPlain             = "on_exit_plain"
+	profProgOnFork                  = "on_fork"
 	profProgOnReceive               = "on_receive"
 	profProgOnReceivePlain          = "on_receive_plain"
 	profProgOnRename                = "on_rename"
@@ -47,6 +48,7 @@ const (
 	profProgOnThreadExitPlain       = "on_thread_exit_plain"
 	profVarCountCalls               = "count_calls"
 	profVarCountWaits               = "count_waits"
+	profVarFollow                   = "follow"
 	profVarNetByCalls               = "net_by_calls"
 	profVarSampledOneOf             = "sampled_one_of"
 	profVarTargetByCgroup           = "target_by_cgroup"
@@ -105,6 +107,7 @@ type profProgramSpecs struct {
 	OnExecPlain             *ebpf.ProgramSpec `ebpf:"on_exec_plain"`
 	OnExit                  *ebpf.ProgramSpec `ebpf:"on_exit"`
 	OnExitPlain             *ebpf.ProgramSpec `ebpf:"on_exit_plain"`
+	OnFork                  *ebpf.ProgramSpec `ebpf:"on_fork"`
 	OnReceive               *ebpf.ProgramSpec `ebpf:"on_receive"`
 	OnReceivePlain          *ebpf.ProgramSpec `ebpf:"on_receive_plain"`
 	OnRename                *ebpf.ProgramSpec `ebpf:"on_rename"`
@@ -143,6 +146,7 @@ type profMapSpecs struct {
 type profVariableSpecs struct {
 	CountCalls         *ebpf.VariableSpec `ebpf:"count_calls"`
 	CountWaits         *ebpf.VariableSpec `ebpf:"count_waits"`
+	Follow             *ebpf.VariableSpec `ebpf:"follow"`
 	NetByCalls         *ebpf.VariableSpec `ebpf:"net_by_calls"`
 	SampledOneOf       *ebpf.VariableSpec `ebpf:"sampled_one_of"`
 	TargetByCgroup     *ebpf.VariableSpec `ebpf:"target_by_cgroup"`
@@ -209,6 +213,7 @@ func (m *profMaps) Close() error {
 type profVariables struct {
 	CountCalls         *ebpf.Variable `ebpf:"count_calls"`
 	CountWaits         *ebpf.Variable `ebpf:"count_waits"`
+	Follow             *ebpf.Variable `ebpf:"follow"`
 	NetByCalls         *ebpf.Variable `ebpf:"net_by_calls"`
 	SampledOneOf       *ebpf.Variable `ebpf:"sampled_one_of"`
 	TargetByCgroup     *ebpf.Variable `ebpf:"target_by_cgroup"`
@@ -229,6 +234,7 @@ type profPrograms struct {
 	OnExecPlain             *ebpf.Program `ebpf:"on_exec_plain"`
 	OnExit                  *ebpf.Program `ebpf:"on_exit"`
 	OnExitPlain             *ebpf.Program `ebpf:"on_exit_plain"`
+	OnFork                  *ebpf.Program `ebpf:"on_fork"`
 	OnReceive               *ebpf.Program `ebpf:"on_receive"`
 	OnReceivePlain          *ebpf.Program `ebpf:"on_receive_plain"`
 	OnRename                *ebpf.Program `ebpf:"on_rename"`
@@ -251,6 +257,7 @@ func (p *profPrograms) Close() error {
 		p.OnExecPlain,
 		p.OnExit,
 		p.OnExitPlain,
+		p.OnFork,
 		p.OnReceive,
 		p.OnReceivePlain,
 		p.OnRename,
