@@ -1,0 +1,140 @@
+package pagefault
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
+)
+
+// minor is how many minor faults a process had, as the kernel counts elsewhere.
+func minor(t *testing.T, pid int) uint64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	n, err := strconv.ParseUint(fields[7], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestFaultsOfPages: each page that a process touches first, or the kernel for it, is told once, in order, and as many as the kernel counts.
+func TestFaultsOfPages(t *testing.T) {
+	const n = 1500
+	c := start(t)
+	c.do(t, 'a', 0, n)
+	f, err := OpenFaults(Options{PID: c.cmd.Process.Pid, Pages: 256})
+	if err != nil {
+		testenv.NeedRoot(t)
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.UserOnly() && os.Geteuid() == 0 {
+		t.Error("root sees faults of the kernel")
+	}
+	before := minor(t, c.cmd.Process.Pid)
+	c.do(t, 'w', 0, n/2)
+	if !f.UserOnly() {
+		c.do(t, 'k', n/2, 10)
+	}
+	c.do(t, 'r', n/2, n/2)
+	after := minor(t, c.cmd.Process.Pid)
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var pages []int
+	all, last := 0, int64(0)
+	if _, err := f.Drain(func(a memtrace.Access) error {
+		all++
+		if a.Addr >= c.base && a.Addr < c.base+n*4096 {
+			pages = append(pages, int(a.Addr-c.base)/4096)
+		}
+		if a.Collector != memtrace.CollectorFault || int(a.PID) != c.cmd.Process.Pid || a.Weight != 1 || a.Op != memtrace.OpUnknown || a.TimeNS == 0 || a.CPU < 0 {
+			t.Errorf("%+v", a)
+		}
+		last = a.TimeNS
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(pages) // rings are those of CPUs, and the process may have moved
+	if len(pages) != n || len(slices.Compact(pages)) != n {
+		t.Errorf("%d faults of %d pages, the last at %d; %+v", len(pages), n, last, f.Stats())
+	}
+	if uint64(all) != after-before {
+		t.Errorf("%d faults were told, the kernel counts %d", all, after-before)
+	}
+}
+
+// TestKindsOfFaults: minor ones are told as minor, and none of them as major.
+func TestKindsOfFaults(t *testing.T) {
+	c := start(t)
+	c.do(t, 'a', 0, 100)
+	counts := map[Kind]int{}
+	for _, kind := range []Kind{MinorFaults, MajorFaults} {
+		f, err := OpenFaults(Options{PID: c.cmd.Process.Pid, Kind: kind})
+		if err != nil {
+			testenv.NeedRoot(t)
+			t.Fatal(err)
+		}
+		defer f.Close()
+		c.do(t, 'd', 0, 100)
+		c.do(t, 'w', 0, 100)
+		if counts[kind], err = f.Drain(func(memtrace.Access) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counts[MinorFaults] < 100 || counts[MajorFaults] > 10 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// TestFaultsPeriod: of every tenth fault there is a sample that stands for ten.
+func TestFaultsPeriod(t *testing.T) {
+	c := start(t)
+	c.do(t, 'a', 0, 1000)
+	f, err := OpenFaults(Options{PID: c.cmd.Process.Pid, Period: 10})
+	if err != nil {
+		testenv.NeedRoot(t)
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c.do(t, 'w', 0, 1000)
+	c.in.Close()
+	for {
+		if _, err := f.Wait(10 * time.Second); errors.Is(err, perfevent.ErrGone) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := errors.New("enough")
+	n, weight := 0, uint64(0)
+	for range 2 { // an error of the receiver ends a drain, and the next goes on
+		if _, err := f.Drain(func(a memtrace.Access) error {
+			n++
+			weight += a.Weight
+			if n == 50 {
+				return stop
+			}
+			return nil
+		}); err != nil && !errors.Is(err, stop) {
+			t.Fatal(err)
+		}
+	}
+	if n < 100 || n > 130 || weight != uint64(10*n) {
+		t.Errorf("%d samples of weight %d in all", n, weight)
+	}
+}

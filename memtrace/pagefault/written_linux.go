@@ -1,0 +1,192 @@
+package pagefault
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Written watches which pages of a process are written. It is for one goroutine.
+type Written struct {
+	pid     int
+	page    uint64
+	uffd    int
+	pagemap *os.File
+	found   []pageRegion // of one call of the kernel
+}
+
+// pageRegion is struct page_region of linux/fs.h.
+type pageRegion struct{ start, end, categories uint64 }
+
+// scanArg is struct pm_scan_arg.
+type scanArg struct {
+	size, flags, start, end, walkEnd, vec, vecLen, maxPages   uint64
+	categoryInverted, categoryMask, categoryAnyOf, returnMask uint64
+}
+
+// Numbers of linux/fs.h and linux/userfaultfd.h that golang.org/x/sys does not have.
+const (
+	pagemapScan    = 3<<30 | unsafe.Sizeof(scanArg{})<<16 | 'f'<<8 | 16
+	scanProtect    = 1 << 0 // PM_SCAN_WP_MATCHING
+	scanCheck      = 1 << 1 // PM_SCAN_CHECK_WPASYNC
+	pageIsWritten  = 1 << 1
+	pageIsPresent  = 1 << 3
+	pageIsSwapped  = 1 << 4
+	uffdAPI        = 0xAA
+	uffdioAPI      = 3<<30 | 24<<16 | uffdAPI<<8 | 0x3F
+	uffdioRegister = 3<<30 | 32<<16 | uffdAPI<<8 // number 0
+	uffdioRemove   = 2<<30 | 16<<16 | uffdAPI<<8 | 0x01
+	modeProtect    = 1 << 1
+	featureShmem   = 1 << 12 // files in memory and huge pages of hugetlbfs too
+	featureUnused  = 1 << 13 // pages that nobody has touched too
+	featureAsync   = 1 << 15
+)
+
+// regions is how many pieces one call of the kernel tells of; there are as many calls as it takes.
+const regions = 4096
+
+// Watch prepares to watch a process that was started with the tap and [Env]. Nothing is watched until Add.
+func Watch(pid int) (*Written, error) {
+	w := &Written{pid: pid, page: uint64(os.Getpagesize()), uffd: -1, found: make([]pageRegion, regions)}
+	if err := w.take(); err != nil {
+		return nil, err
+	}
+	pagemap, err := os.OpenFile(filepath.Join("/proc", strconv.Itoa(pid), "pagemap"), os.O_RDONLY, 0)
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("%w: %w: run as root or as the owner of process %d", ErrWatch, err, pid)
+	}
+	w.pagemap = pagemap
+	return w, nil
+}
+
+// take gets a copy of the process's userfaultfd.
+func (w *Written) take() error {
+	dir := filepath.Join("/proc", strconv.Itoa(w.pid), "fd")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w: process %d is gone, or somebody else's: run as root or as its owner", ErrWatch, err, w.pid)
+	}
+	pidfd, err := unix.PidfdOpen(w.pid, 0)
+	if err != nil {
+		return fmt.Errorf("%w: process %d: %w; Linux 6.7 or newer is needed", ErrWatch, w.pid, err)
+	}
+	defer unix.Close(pidfd)
+	refused := errors.New("it has opened none: start it with llamatap, as root or with sysctl vm.unprivileged_userfaultfd=1 before Linux 5.11")
+	for _, e := range entries {
+		number, err := strconv.Atoi(e.Name())
+		if link, _ := os.Readlink(filepath.Join(dir, e.Name())); err != nil || link != "anon_inode:[userfaultfd]" {
+			continue
+		}
+		fd, err := unix.PidfdGetfd(pidfd, number, 0)
+		if err != nil {
+			return fmt.Errorf("%w: take a descriptor of process %d: %w; needs the right to trace it: be its parent, its owner with sysctl kernel.yama.ptrace_scope=0, or root", ErrWatch, w.pid, err)
+		}
+		api := [3]uint64{uffdAPI, featureAsync | featureUnused | featureShmem, 0}
+		if refused = ioctl(fd, uffdioAPI, unsafe.Pointer(&api)); refused == nil {
+			w.uffd = fd
+			return nil
+		}
+		unix.Close(fd)
+		refused = fmt.Errorf("%w; Linux 6.7 or newer is needed, and nobody else may watch the process", refused)
+	}
+	return fmt.Errorf("%w: userfaultfd of process %d: %w", ErrWatch, w.pid, refused)
+}
+
+func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Add watches a range from now on, widened to whole pages: its first and last may hold bytes of others. It may be added again, after ErrRange.
+func (w *Written) Add(r Range) error {
+	r = around(r, w.page)
+	arg := [4]uint64{r.Start, r.Bytes(), modeProtect, 0}
+	if err := ioctl(w.uffd, uffdioRegister, unsafe.Pointer(&arg)); err != nil {
+		return fmt.Errorf("%w: %#x to %#x of process %d: %w: is it mapped, and of a kind that may be watched (memory, not a device)?", ErrWatch, r.Start, r.End, w.pid, err)
+	}
+	_, err := w.Scan(nil, r)
+	return err
+}
+
+// Remove stops watching a range that was added. It costs nothing any more.
+func (w *Written) Remove(r Range) error {
+	r = around(r, w.page)
+	arg := [2]uint64{r.Start, r.Bytes()}
+	if err := ioctl(w.uffd, uffdioRemove, unsafe.Pointer(&arg)); err != nil {
+		return fmt.Errorf("stop watching %#x to %#x of process %d: %w", r.Start, r.End, w.pid, err)
+	}
+	return nil
+}
+
+// Scan adds to dst the pages of a watched range that were written since it was scanned before, or added, and watches them again: a write is told by
+// exactly one scan, even if it happens meanwhile. Pages are told in the order of addresses, neighbours as one.
+func (w *Written) Scan(dst []Range, r Range) ([]Range, error) {
+	r = around(r, w.page)
+	first := len(dst)
+	arg := scanArg{
+		flags: scanProtect | scanCheck, start: r.Start, end: r.End, vec: uint64(uintptr(unsafe.Pointer(&w.found[0]))), vecLen: uint64(len(w.found)),
+		categoryMask: pageIsWritten, returnMask: pageIsWritten | pageIsPresent | pageIsSwapped,
+	}
+	arg.size = uint64(unsafe.Sizeof(arg))
+	for arg.start < r.End {
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, w.pagemap.Fd(), uintptr(pagemapScan), uintptr(unsafe.Pointer(&arg)))
+		if errno != 0 {
+			return dst, w.explain(r, errno)
+		}
+		for _, f := range w.found[:n] {
+			dst = w.join(dst, first, f)
+		}
+		if arg.walkEnd <= arg.start {
+			break
+		}
+		arg.start = arg.walkEnd
+	}
+	return dst, nil
+}
+
+// join adds what the kernel found to what it found before.
+func (w *Written) join(dst []Range, first int, f pageRegion) []Range {
+	gone := f.categories&(pageIsPresent|pageIsSwapped) == 0
+	if n := len(dst); n > first && dst[n-1].End == f.start && dst[n-1].Gone == gone {
+		dst[n-1].End = f.end
+		return dst
+	}
+	return append(dst, Range{Start: f.start, End: f.end, Gone: gone})
+}
+
+// explain says why a scan failed, and what helps.
+func (w *Written) explain(r Range, errno unix.Errno) error {
+	switch errno {
+	case unix.EPERM:
+		return fmt.Errorf("%w: %#x to %#x of process %d: add it again", ErrRange, r.Start, r.End, w.pid)
+	case unix.ENOTTY:
+		return fmt.Errorf("%w: scan pages of process %d: %w; Linux 6.7 or newer is needed", ErrWatch, w.pid, errno)
+	case unix.ESRCH:
+		return fmt.Errorf("%w: process %d has ended: %w", ErrWatch, w.pid, errno)
+	}
+	return fmt.Errorf("scan pages %#x to %#x of process %d: %w", r.Start, r.End, w.pid, errno)
+}
+
+// Close ends all watching. It is safe to call twice.
+func (w *Written) Close() error {
+	var first error
+	if w.uffd >= 0 {
+		first = unix.Close(w.uffd)
+		w.uffd = -1
+	}
+	if w.pagemap != nil {
+		if err := w.pagemap.Close(); err != nil && first == nil {
+			first = err
+		}
+		w.pagemap = nil
+	}
+	return first
+}
