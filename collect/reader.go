@@ -137,6 +137,8 @@ func (r *Reader) context(d *decoder) error {
 	memory := d.i32()
 	c.Recurrent, c.Hybrid = memory == 1, memory == 2
 	c.FlashAttn = int(d.i32())
+	c.NCtxTrain = int(d.i32())
+	d.i32()
 	desc, path, arch, name := int(d.u16()), int(d.u16()), int(d.u16()), int(d.u16())
 	c.Desc, c.Path, c.Arch, c.Name = d.text(desc), d.text(path), d.text(arch), d.text(name)
 	return d.then(recContext, func() error { return r.sink.Context(&c) })

@@ -7,7 +7,7 @@ type Context struct {
 	ModelBytes, ModelParams        uint64
 	NCtx, NBatch, NUBatch, NSeqMax uint32
 	NLayer, NEmbd, NHead, NHeadKV  int
-	NVocab                         int
+	NVocab, NCtxTrain              int
 	FileType                       int // llama_ftype, -1 = unknown
 	Recurrent, Hybrid              bool
 	FlashAttn                      int // as the program asked: -1 auto, 0 off, 1 on; -2 unknown

@@ -39,6 +39,10 @@ var makers = [kindCount]func() any{
 	KindLoss:           func() any { return new(Loss) },
 	KindLevel:          func() any { return new(LevelChange) },
 	KindGraph:          func() any { return new(Graph) },
+	KindModel:          func() any { return new(Model) },
+	KindTensor:         func() any { return new(TensorInfo) },
+	KindStepBegin:      func() any { return new(StepBegin) },
+	KindStepEnd:        func() any { return new(StepEnd) },
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does not have are passed

@@ -29,6 +29,10 @@ const (
 	KindLoss                       // events that are not in the file
 	KindLevel                      // the level was changed
 	KindGraph                      // a graph was executed
+	KindModel                      // a context computes its first graph: what it and its model are
+	KindTensor                     // a tensor is used by an execution for the first time
+	KindStepBegin                  // an execution begins
+	KindStepEnd                    // it has ended
 	kindCount
 )
 
@@ -36,7 +40,7 @@ var kindNames = [...]string{
 	"resource_session_start", "resource_tracking_begin", "layer_begin", "layer_end", "component_begin", "component_end",
 	"memory_allocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation", "resource_session_summary",
 	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token", "phase", "loss",
-	"level", "graph_execution",
+	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
 }
 
 // Kinds are the names of all kinds; index k is that of Kind(k).

@@ -60,6 +60,7 @@ const MinimalAllocation = 1 << 20
 var from = [kindCount]Level{
 	KindLayerBegin: Detailed, KindLayerEnd: Detailed, KindComponentBegin: Detailed, KindComponentEnd: Detailed, KindHandoff: Detailed,
 	KindKV: Detailed, KindMLP: Detailed, KindRouting: Detailed, KindDeallocation: Detailed, KindSampling: Verbose,
+	KindTensor: Verbose, KindStepBegin: Verbose, KindStepEnd: Verbose,
 }
 
 // Tells reports whether events of a kind are told at this level. Two kinds are told at every level, but differ: see

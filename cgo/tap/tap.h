@@ -118,6 +118,7 @@ struct tap_by_value {
     X(int32_t, llama_model_n_embd, (const struct llama_model *))                                                            \
     X(int32_t, llama_model_n_head, (const struct llama_model *))                                                            \
     X(int32_t, llama_model_n_head_kv, (const struct llama_model *))                                                         \
+    X(int32_t, llama_model_n_ctx_train, (const struct llama_model *))                                                       \
     X(uint64_t, llama_model_size, (const struct llama_model *))                                                             \
     X(uint64_t, llama_model_n_params, (const struct llama_model *))                                                         \
     X(enum llama_ftype, llama_model_ftype, (const struct llama_model *))                                                    \

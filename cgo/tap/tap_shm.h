@@ -233,6 +233,8 @@ struct tap_rec_context {
     int32_t  ftype;
     int32_t  recurrent; // 1 recurrent, 2 hybrid, 0 neither
     int32_t  flash_attn; // as asked: -1 auto, 0 off, 1 on; -2 unknown
+    int32_t  n_ctx_train;
+    int32_t  reserved;
     uint16_t desc_bytes, path_bytes, arch_bytes, name_bytes; // strings follow in this order, without a zero
 };
 

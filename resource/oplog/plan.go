@@ -20,7 +20,8 @@ type plan struct {
 	flows   int // hand-overs between components
 	legacy  legacyWork
 
-	detailed bool
+	detailed    bool
+	tensorsTold bool // none of its tensors is new
 }
 
 // work is what nodes do.

@@ -52,6 +52,7 @@ type context struct {
 	phase   ggmlhooks.Phase
 	last    map[int32]int64 // graph entry of a sequence's newest token
 	price   int64           // of looking, as last measured
+	tensors map[tensorKey]bool
 }
 
 // NewRecorder makes the first file and begins the session in it.
@@ -113,6 +114,7 @@ func (r *Recorder) Flush() error {
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
 	r.settleBuffers()
 	r.rows.Context(c)
+	r.tellModel(c)
 	return nil
 }
 

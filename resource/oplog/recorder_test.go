@@ -20,6 +20,9 @@ import (
 func scene(t testing.TB, o Options) *bench {
 	b := newBench(t, o)
 	b.buffers()
+	b.check(b.Recorder.Context(&ggmlhooks.Context{
+		ModelBytes: 5 << 20, ModelParams: 5e6, NCtx: 256, NBatch: 256, NUBatch: 64, NSeqMax: 1, NLayer: 1, NEmbd: 64, NHead: 4, NHeadKV: 2, NVocab: 100, NCtxTrain: 2048,
+	}))
 	prompt, decode := small(1, 3), small(2, 1)
 	b.check(b.Graph(prompt))
 	nodes := func(g *ggmlhooks.Graph) []int32 {
@@ -55,17 +58,18 @@ func TestLevels(t *testing.T) {
 	counts := map[resource.Level]map[string]int{
 		resource.Minimal: {
 			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
-			"memory_allocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3, "graph_execution": 3,
+			"memory_allocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3, "graph_execution": 3, "model_metrics": 1,
 		},
 		resource.Detailed: {
 			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
 			"memory_allocation": 2, "memory_deallocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2,
 			"layer_begin": 3, "layer_end": 3, "component_begin": 18, "component_end": 18, "compute_execution": 18, "component_handoff": 18,
-			"mlp_operation": 12, "graph_execution": 3,
+			"mlp_operation": 12, "graph_execution": 3, "model_metrics": 1,
 		},
 	}
 	verbose := maps.Clone(counts[resource.Detailed])
 	verbose["compute_execution"], verbose["sampling_state"] = 3*10, 3
+	verbose["step_begin"], verbose["step_end"], verbose["tensor_metadata"] = 3, 3, len(small(1, 3).Leafs)+10
 	counts[resource.Verbose] = verbose
 	for level, want := range counts {
 		b := scene(t, Options{Level: level, Text: texts})

@@ -18,10 +18,12 @@ func (r *Recorder) tell(ctx *context, x *execution) {
 	r.count(x)
 	if x.level != resource.Off {
 		r.tellPhase(ctx, x)
+		r.tellStep(ctx, x)
 		if !x.failed() {
 			r.tellInside(ctx, x, measured)
 		}
 		r.tellGraph(ctx, x)
+		r.tellStepEnd(x)
 	}
 	r.free = append(r.free, x)
 }

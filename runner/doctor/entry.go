@@ -32,7 +32,7 @@ var entries = []evidence{
 		llama_context_default_params llama_init_from_model llama_free llama_model_load_from_file
 		llama_model_load_from_file_ptr llama_model_load_from_splits llama_get_memory llama_get_model llama_model_get_vocab
 		llama_vocab_n_tokens llama_n_ctx llama_n_batch llama_n_ubatch llama_n_seq_max llama_model_n_layer llama_model_n_embd
-		llama_model_n_head llama_model_n_head_kv llama_model_size llama_model_n_params llama_model_ftype
+		llama_model_n_head llama_model_n_head_kv llama_model_n_ctx_train llama_model_size llama_model_n_params llama_model_ftype
 		llama_model_is_recurrent llama_model_is_hybrid llama_model_desc llama_model_meta_val_str`)},
 	{"versions", "which llama.cpp and ggml a program ran", strings.Fields("ggml_version llama_version")},
 	{"buffers", "where tensors lie in memory, allocations and frees", strings.Fields(`

@@ -1,0 +1,66 @@
+//go:build linux
+
+package oracle
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// TestModelAndTensors: what events say of the model is what its file says: sizes, and every weight that is read, with shape and type.
+func TestModelAndTensors(t *testing.T) {
+	file, err := gguf.Open(testenv.Model(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := llamatap(t, "llama-completion", "--tap-resource-level", "VERBOSE", "-m", testenv.Model(t), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv",
+		"--no-warmup").good(t)
+	text, err := os.ReadFile(filepath.Join(run.dirs[0], "resource.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, steps, models := map[string]int{}, 0, 0
+	for line := range bytes.Lines(text) {
+		event, err := resource.Decode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := event.(type) {
+		case *resource.Model:
+			models++
+			trained, _ := file.Metadata.Int("llama.context_length")
+			embd, _ := file.Metadata.Int("llama.embedding_length")
+			layers, _ := file.Metadata.Int("llama.block_count")
+			if m := e.Model; m.NCtxTrain != int(trained) || m.NEmbd != int(embd) || m.NLayer != int(layers) || m.NParams != uint64(file.Parameters()) || e.Context.NCtx != 256 || e.Context.NUBatch != 16 {
+				t.Errorf("%+v", e)
+			}
+			if m := e.Memory; m.ModelSizeBytes != uint64(file.TensorBytes()) || m.WeightsBytes < m.ModelSizeBytes || m.ComputeBytes == 0 || m.OtherBytes < 12*256*128*2 {
+				t.Errorf("%+v", m)
+			}
+		case *resource.TensorInfo:
+			told[e.Role]++
+			if e.Role != "weight" {
+				continue
+			}
+			w, ok := file.Tensor(e.Metadata.Name)
+			if !ok || !slices.Equal(w.Shape, e.Metadata.Shape) || w.Type.String() != e.Metadata.DType || w.Bytes != *e.Metadata.MemoryBytes || w.Values() != e.Metadata.ElementCount {
+				t.Errorf("%+v, in the file it is %+v", e, w)
+			}
+		case *resource.StepEnd:
+			steps++
+			if e.DurationMS <= 0 || e.Metrics.Tokens == 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	if models != 1 || steps < 4 || told["weight"] != len(file.Tensors) || told["cache"] != 12 || told["input"] < 4 || told["result"] < 100 {
+		t.Errorf("%d models, %d steps, tensors %v", models, steps, told)
+	}
+}

@@ -1,0 +1,184 @@
+package oplog
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// tellModel tells what a context and its model are. It is told with its first graph, when all its buffers are there.
+func (r *Recorder) tellModel(c *ggmlhooks.Context) {
+	if !r.level.Tells(resource.KindModel) {
+		return
+	}
+	l := &r.line
+	r.begin(resource.KindModel, r.head.newest.Load(), int64(c.Number))
+	known := func(key string, v int64) {
+		if v > 0 {
+			l.Int(key, v)
+		}
+	}
+	l.Open("model_info")
+	known("n_vocab", int64(c.NVocab))
+	known("n_ctx_train", int64(c.NCtxTrain))
+	known("n_embd", int64(c.NEmbd))
+	known("n_layer", int64(c.NLayer))
+	known("n_head", int64(c.NHead))
+	known("n_head_kv", int64(c.NHeadKV))
+	known("n_params", int64(c.ModelParams))
+	if c.ModelBytes > 0 {
+		l.Float("model_size_mb", float64(c.ModelBytes)/mib)
+	}
+	l.Shut()
+	l.Open("context_info")
+	known("n_ctx", int64(c.NCtx))
+	known("n_batch", int64(c.NBatch))
+	known("n_ubatch", int64(c.NUBatch))
+	known("n_seq_max", int64(c.NSeqMax))
+	l.Shut()
+	l.Open("memory_usage")
+	known("model_size_bytes", int64(c.ModelBytes))
+	used := r.memory.byUsage()
+	l.Uint("weights_bytes", used[ggmlhooks.BufferWeights])
+	l.Uint("compute_bytes", used[ggmlhooks.BufferCompute])
+	l.Uint("other_bytes", used[ggmlhooks.BufferAny])
+	weakest := resource.Measured
+	if r.o.Legacy && c.NCtx > 0 && c.NEmbd > 0 && c.NLayer > 0 {
+		l.Uint("context_size_estimate_bytes", uint64(c.NCtx)*uint64(c.NEmbd)*uint64(c.NLayer)*2*4)
+		weakest = resource.Estimated
+		r.mark(resource.Measured, "model_info", "context_info")
+	}
+	l.Shut()
+	r.put(resource.KindModel, weakest)
+}
+
+// byUsage is the bytes of live buffers by what they are for.
+func (m *memory) byUsage() (sums [3]uint64) {
+	for _, b := range m.buffers {
+		sums[min(int(b.Usage), len(sums)-1)] += b.Size
+	}
+	return sums
+}
+
+// tellStep tells that an execution begins, and of the tensors that it is the first to use.
+func (r *Recorder) tellStep(ctx *context, x *execution) {
+	if !x.level.Tells(resource.KindStepBegin) {
+		return
+	}
+	r.begin(resource.KindStepBegin, x.mono, int64(x.ctx))
+	r.line.Uint("exec", x.exec)
+	r.line.String("step_name", x.phase.String())
+	r.put(resource.KindStepBegin, resource.Measured)
+	if !x.plan.tensorsTold && !x.failed() {
+		x.plan.tensorsTold = true
+		r.tellTensors(ctx, x)
+	}
+}
+
+// tensorKey is one tensor of a context, whatever shape it has.
+type tensorKey struct {
+	name, op   string
+	occurrence int
+}
+
+// tellTensors tells of the tensors of a graph that no graph of the context had before it.
+func (r *Recorder) tellTensors(ctx *context, x *execution) {
+	if ctx.tensors == nil {
+		ctx.tensors = map[tensorKey]bool{}
+	}
+	fresh := func(k tensorKey) bool {
+		known := ctx.tensors[k]
+		ctx.tensors[k] = true
+		return !known
+	}
+	g := x.plan.graph
+	for i := range g.Leafs {
+		leaf := &g.Leafs[i]
+		if !fresh(tensorKey{leaf.Name, "", 1}) {
+			continue
+		}
+		r.tellTensor(x, r.role(leaf), leafLayer(leaf.Name), leaf.Name, "NONE", leaf.Type, leaf.NE)
+	}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Computed && fresh(tensorKey{n.Name, n.Op, n.Occurrence}) {
+			r.tellTensor(x, "result", n.Layer, n.Name, n.Op, n.Type, n.NE)
+		}
+	}
+}
+
+// role is what a tensor is that a graph reads and does not compute.
+func (r *Recorder) role(leaf *ggmlhooks.Leaf) string {
+	b := r.memory.buffers[leaf.Buffer]
+	switch {
+	case leaf.Input || b != nil && b.Usage == ggmlhooks.BufferCompute:
+		return "input"
+	case strings.HasPrefix(leaf.Name, "cache_"):
+		return "cache"
+	}
+	return "weight"
+}
+
+func (r *Recorder) tellTensor(x *execution, role string, layer int, name, op string, kind int, ne [4]int64) {
+	l := &r.line
+	r.begin(resource.KindTensor, x.mono, int64(x.ctx))
+	l.Uint("exec", x.exec)
+	l.Uint("graph", x.graph)
+	l.String("role", role)
+	l.String("step_name", x.phase.String())
+	l.Int("layer_id", int64(layer))
+	l.Open("metadata")
+	l.String("name", name)
+	l.String("operation", op)
+	l.Key("shape")
+	l.Append(func(dst []byte) []byte { return appendShape(dst, ne) })
+	l.String("dtype", gguf.Type(kind).String())
+	l.Int("element_count", ne[0]*ne[1]*ne[2]*ne[3])
+	if gguf.Type(kind).Known() {
+		l.Int("memory_bytes", sizeOf(kind, ne))
+	}
+	l.Key("timestamp")
+	l.Quoted((x.mono + r.o.UnixOffset) / 1000)
+	l.Shut()
+	r.put(resource.KindTensor, resource.Computed)
+}
+
+// leafLayer is the layer of a weight or cache by its name: blk.3.attn_q.weight, cache_k_l3.
+func leafLayer(name string) int {
+	_, number, found := strings.Cut(name, "blk.")
+	number, _, _ = strings.Cut(number, ".")
+	if strings.HasPrefix(name, "cache_") {
+		_, number, found = strings.Cut(name, "_l")
+	}
+	if layer, err := strconv.Atoi(number); found && err == nil && layer >= 0 {
+		return layer
+	}
+	return ggmlhooks.NoLayer
+}
+
+// tellStepEnd tells that an execution has ended, and what it did.
+func (r *Recorder) tellStepEnd(x *execution) {
+	if !x.level.Tells(resource.KindStepEnd) {
+		return
+	}
+	l := &r.line
+	r.begin(resource.KindStepEnd, x.end, int64(x.ctx))
+	l.Uint("exec", x.exec)
+	l.String("step_name", x.phase.String())
+	ns := x.end - x.mono
+	l.Float("duration_ms", float64(ns)/1e6)
+	l.Open("metrics")
+	l.Int("tokens", int64(len(x.rows)))
+	if !x.failed() {
+		if ns > 0 && len(x.rows) > 0 {
+			l.Float("tokens_per_s", float64(len(x.rows))/(float64(ns)/1e9))
+		}
+		workKnown(l, x.work(0, len(x.plan.nodes)-1))
+	}
+	l.Shut()
+	r.mark(resource.Measured, "duration_ms")
+	r.put(resource.KindStepEnd, resource.Computed)
+}
