@@ -81,10 +81,15 @@ static const unsigned char sleeps[SYSCALL_NUMBERS] = {
 };
 #pragma GCC diagnostic pop
 
+/* CALL_OF_KERNEL stands for the call of a kernel thread, which is in none: its interruptible sleep waits for work. */
+#define CALL_OF_KERNEL (-2)
+
 static inline enum thread_state sleep_in(int call)
 {
 	unsigned long long n = (unsigned)call; /* a negative one is large */
 
+	if (call == CALL_OF_KERNEL)
+		return IDLE;
 	__asm__ volatile("" : "+r"(n)); /* for the kernel's verifier: the bound is asked of the very number that is used */
 	if (n >= SYSCALL_NONE)
 		return 0;
@@ -101,7 +106,7 @@ static inline enum thread_state sleep_in(int call)
  *     it sleeps uninterruptibly                         BLOCKED_DISK in a call of SYSCALLS_DISK, else BLOCKED_OTHER
  *     it sleeps interruptibly                           as the system call that it is in says, else BLOCKED_OTHER
  *
- * call is negative outside of a system call, such as in a page fault. */
+ * call is negative outside of a system call, such as in a page fault; CALL_OF_KERNEL in a kernel thread. */
 static inline enum thread_state sleep_state(unsigned state, int iowait, int call)
 {
 	enum thread_state in;

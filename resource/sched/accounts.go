@@ -18,6 +18,8 @@ const (
 
 	states    = 8
 	stateBits = 3
+
+	callOfKernel = -2 // CALL_OF_KERNEL
 )
 
 // threadKey is struct thread_key of sched.bpf.c.

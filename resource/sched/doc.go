@@ -14,6 +14,8 @@
 //     locks; poll, epoll_wait, select, nanosleep, accept, wait, receiving and reading are idle, for a file on a disk is never waited for in
 //     this way; completions of asynchronous file I/O are a disk; anything else, and a sleep outside of any call, is blocked otherwise
 //
+// Kernel threads are told of like others where no target leaves them out; they sleep interruptibly when they have no work.
+//
 // What cannot be known: a futex may be a lock, or a condition variable or barrier on which a thread waits for work; a thread that waits in
 // recvmsg may wait for a request (idle) or for the answer to one (not idle); a lock that is spun on is computing, as are
 // interrupts, and what a hypervisor takes of the processor, which the kernel's own run times leave out; io_uring_enter waits for whatever was submitted and is blocked otherwise unless the kernel counts it

@@ -43,6 +43,9 @@ func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 		a := accounts{
 			Born: uint64(now), Mark: uint64(now)<<stateBits | state, TGID: uint32(s.tgid), Call: -1, MinorFirst: s.minor, MajorFirst: s.major,
 		}
+		if s.ofKernel() {
+			a.Call = callOfKernel
+		}
 		if err := c.set.Map("threads").Update(key, &a, ebpf.UpdateNoExist); err != nil && !full(err) {
 			return nil, fmt.Errorf("begin with thread %d: %w", s.tid, err)
 		}

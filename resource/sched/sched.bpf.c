@@ -147,8 +147,11 @@ static __always_inline struct thread_accounts *begin(struct thread_key key, __u3
 static __always_inline int call_of(struct task_struct *task)
 {
 	struct task_struct___sched *p = (void *)task;
-	struct pt_regs___sched *regs = (void *)bpf_task_pt_regs(task);
+	struct pt_regs___sched *regs;
 
+	if (p->flags & PF_KTHREAD)
+		return CALL_OF_KERNEL;
+	regs = (void *)bpf_task_pt_regs(task);
 #if defined(__TARGET_ARCH_arm64)
 	return p->thread_info.flags & COMPAT_FLAG_ARM64 ? -1 : regs->syscallno;
 #else
@@ -210,11 +213,6 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	return 0;
 }
 
-static __always_inline bool begins(struct task_struct *task)
-{
-	return !(task->flags & PF_KTHREAD) && wanted(task);
-}
-
 static __always_inline struct thread_accounts *begin_task(struct task_struct *task, __u64 now, enum thread_state state)
 {
 	struct task_struct___sched *p = (void *)task;
@@ -238,7 +236,7 @@ int BPF_PROG(on_new, struct task_struct *task)
 		if (bpf_map_lookup_elem(&target_pids, &parent))
 			bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
 	}
-	if (begins(task))
+	if (wanted(task))
 		begin_task(task, bpf_ktime_get_ns(), RUNNABLE);
 	return 0;
 }
@@ -246,7 +244,7 @@ int BPF_PROG(on_new, struct task_struct *task)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
-	if (!accounts_of(task) && begins(task))
+	if (!accounts_of(task) && wanted(task))
 		begin_task(task, bpf_ktime_get_ns(), ON_CPU);
 	return 0;
 }
@@ -303,7 +301,7 @@ int each_task(struct bpf_iter__task *ctx)
 	struct thread_record record = {};
 	struct thread_accounts *t;
 
-	if (!task || p->exit_state || !begins(task))
+	if (!task || p->exit_state || !wanted(task))
 		return 0;
 	record.key = key_of(p);
 	record.tgid = p->tgid;
@@ -354,6 +352,7 @@ struct call_event {
 };
 
 #define CLONE_THREAD 0x00010000
+#define KTHREADD 2 /* the process that starts kernel threads */
 
 static __always_inline struct thread_accounts *accounts_by(__u32 tid)
 {
@@ -394,24 +393,25 @@ int on_wakeup_plain(struct wakeup_event *e)
 
 /* begin_plain begins the accounts of a task whose number may have been that of one that ended since the last snapshot: that one's are
  * overwritten, and counted as lost. */
-static __always_inline void begin_plain(__u32 tid, __u32 tgid, enum thread_state state)
+static __always_inline struct thread_accounts *begin_plain(__u32 tid, __u32 tgid, enum thread_state state)
 {
 	struct thread_key key = {tid, 0};
 	struct thread_accounts *t = bpf_map_lookup_elem(&threads, &key);
 
 	if (t) {
 		if (thread_state(t) != GONE)
-			return;
+			return NULL;
 		count_lost();
 		bpf_map_delete_elem(&threads, &key);
 	}
-	begin(key, tgid, bpf_ktime_get_ns(), state);
+	return begin(key, tgid, bpf_ktime_get_ns(), state);
 }
 
 SEC("tracepoint/task/task_newtask")
 int on_new_plain(struct newtask_event *e)
 {
 	__u32 parent = bpf_get_current_pid_tgid() >> 32, child = e->pid;
+	struct thread_accounts *t;
 	__u8 yes = 1;
 
 	if (!wanted_current())
@@ -425,7 +425,9 @@ int on_new_plain(struct newtask_event *e)
 			return 0;
 		bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
 	}
-	begin_plain(child, child, RUNNABLE);
+	t = begin_plain(child, child, RUNNABLE);
+	if (t && parent == KTHREADD)
+		t->call = CALL_OF_KERNEL;
 	return 0;
 }
 

@@ -142,7 +142,7 @@ func TestNumberUsedAgainWithinInterval(t *testing.T) {
 			for _, ms := range []int64{3, 20, 7} {
 				all := ended([]*resource.SystemLine{line}, fmt.Sprint(ms))
 				told += len(all)
-				if len(all) == 1 && (all[0].OnCPUNS < ms*1e6 || strconv.Itoa(all[0].TID) != tid) {
+				if len(all) == 1 && (all[0].OnCPUNS < ms*8e5 || strconv.Itoa(all[0].TID) != tid) {
 					t.Errorf("computed %d ns for %d ms: %+v", all[0].OnCPUNS, ms, all[0])
 				}
 			}

@@ -51,6 +51,9 @@ func parseStat(text string) (s stat, err error) {
 	return s, nil
 }
 
+// ofKernel tells whether it is a kernel thread.
+func (s *stat) ofKernel() bool { return s.flags&kernelThread != 0 }
+
 // A walker lists the threads of a target from /proc.
 type walker struct {
 	root   fs.FS
@@ -135,7 +138,7 @@ func (w *walker) members(into map[int]bool) error {
 	})
 }
 
-// threads lists the target's threads. Kernel threads and what has ended are left out.
+// threads lists the target's threads. What has ended is left out.
 func (w *walker) threads() ([]stat, error) {
 	pids, err := w.processes()
 	if err != nil {
@@ -153,7 +156,7 @@ func (w *walker) threads() ([]stat, error) {
 			case errors.Is(err, errEmpty):
 			case err != nil:
 				return nil, err
-			case s.flags&kernelThread == 0 && s.state != 'Z' && s.state != 'X' && (w.comm == "" || s.comm == w.comm):
+			case s.state != 'Z' && s.state != 'X' && (w.comm == "" || s.comm == w.comm):
 				all = append(all, s)
 			}
 		}

@@ -49,11 +49,11 @@ func TestWalk(t *testing.T) {
 		target walk
 		want   []int
 	}{
-		"all but the kernel's":      {walk{}, []int{812, 813, 900}},
+		"all":                       {walk{}, []int{2, 812, 813, 900}},
 		"processes":                 {walk{pids: []int{812, 4}}, []int{812, 813}},
 		"none yet":                  {walk{only: true}, nil},
 		"a name of a thread":        {walk{comm: "work"}, []int{813, 900}},
-		"a group and what is below": {walk{cgroup: "g"}, []int{900}},
+		"a group and what is below": {walk{cgroup: "g"}, []int{2, 900}},
 		"a group and a process":     {walk{cgroup: "/sys/fs/cgroup/g", pids: []int{812}}, nil},
 	} {
 		w, err := newWalk(machine(), c.target)

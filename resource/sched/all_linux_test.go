@@ -1,0 +1,50 @@
+package sched
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// Without a target all that did anything is told of, kernel threads too, and nothing that idled; and the pressure is the kernel's.
+func TestWholeMachine(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range sources {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 2, "doze", "disk", content(t, 4))
+			c := opened(t, o)
+			snap(t, c)
+			j.tell("g")
+			j.stop()
+			line := snap(t, c)
+			thread(t, line, j.begin[0].tid)
+			thread(t, line, j.begin[1].tid)
+			if !slices.ContainsFunc(line.Threads, func(th resource.ThreadLine) bool { return ofKernel(th.TGID) }) {
+				t.Error("no kernel thread did anything")
+			}
+			for _, th := range line.Threads {
+				if th.OnCPUNS+th.OffCPUNS() == 0 && th.Faults == 0 && th.Voluntary+th.Involuntary == 0 {
+					t.Errorf("it did nothing: %+v", th)
+				}
+			}
+			if !slices.IsSortedFunc(line.Processes, func(a, b resource.ProcessLine) int { return a.PID - b.PID }) || len(line.Processes) < 2 {
+				t.Errorf("processes %+v", line.Processes)
+			}
+			if line.Lost != (resource.SystemLosses{}) {
+				t.Errorf("lost %+v", line.Lost)
+			}
+			if _, err := os.Stat("/proc/pressure/cpu"); (err == nil) != (len(line.Pressure) == 3 && line.Pressure["memory"]["full"].Total >= 0) {
+				t.Errorf("pressure %+v", line.Pressure)
+			}
+		})
+	}
+}
+
+func ofKernel(pid int) bool {
+	s, err := (&walker{root: os.DirFS("/")}).thread(pid, strconv.Itoa(pid))
+	return err == nil && s.ofKernel()
+}
