@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 7
+	shmVersion = 8
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -72,6 +72,8 @@ type shmConfig struct {
 	CollectorPID int32
 	OnFailure    uint32
 	Exact        uint32
+	Cold         uint32
+	_            uint32
 	Backends     [pathSize]byte
 }
 
@@ -103,7 +105,7 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [32]byte // to the next cache line
+	_            [24]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64

@@ -24,6 +24,8 @@ type Options struct {
 	Overflow Overflow
 	// Exact makes the model wait for room in the queue whatever Overflow says: what is told besides tensors is then told whole.
 	Exact bool
+	// Cold makes mapped models be read when they are touched, without read-ahead, and not when they are loaded.
+	Cold bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.

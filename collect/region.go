@@ -104,6 +104,9 @@ func fillConfig(c *shmConfig, o Options) error {
 	if o.Exact {
 		c.Exact = 1
 	}
+	if o.Cold {
+		c.Cold = 1
+	}
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
 	}

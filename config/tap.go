@@ -77,6 +77,7 @@ type Tap struct {
 	KV             bool   // blocks of the KV cache are followed
 	KVBlock        int    // cells of a block
 	Regions        bool   // the map of memory is kept
+	Cold           bool   // the model's file is read when it is touched, not when it is loaded
 	RedactText     bool   // no text of prompts and tokens in any file
 	ConfigFile     string // "" when none was given
 

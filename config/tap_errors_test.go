@@ -138,7 +138,7 @@ func TestErrors(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, regions, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
-		"throughput, workers, out, on_failure, segment, max_disk, min_free, preallocate, redact, sync, checkpoint_every, checkpoint_path, checkpoint_state, resume, sink"
+		"throughput, workers, out, on_failure, cold, segment, max_disk, min_free, preallocate, redact, sync, checkpoint_every, checkpoint_path, checkpoint_state, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},
 		{"comment only", "# nothing\n", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -152,6 +152,13 @@ func runOptions() []option {
 			help: "when the recording fails, because the disk is full or its process was killed: let the program go on unrecorded, or end it",
 			set:  setOnFailure,
 			get:  func(t *Tap) any { return t.OnFailure }},
+		{name: "cold", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleRun, byDef: "off",
+			help: "let a mapped model be read page by page when it is first touched, without read-ahead, instead of when it is loaded: slow, and shows who touches what",
+			set: func(t *Tap, s string) (err error) {
+				t.Cold, err = parseSwitch("cold", s)
+				return err
+			},
+			get: func(t *Tap) any { return onOff(t.Cold) }},
 	}
 }
 

@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap),
+		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold,
 	})
 	if err != nil {
 		return Result{}, err
