@@ -34,6 +34,11 @@ type Options struct {
 	Manual []string
 }
 
+// TakesPlain tells whether the programs for kernels without BTF are taken.
+func (o Options) TakesPlain() bool {
+	return o.Plain || os.Getenv("LLAMATAP_BPF") == "plain" || kernelTypes() != nil
+}
+
 // A Set is a loaded and attached collection of programs.
 type Set struct {
 	// Plain says that the programs for kernels without BTF run.
@@ -58,7 +63,7 @@ var kernelTypes = sync.OnceValue(func() error {
 func Load(spec *ebpf.CollectionSpec, o Options) (*Set, error) {
 	s := &Set{Absent: map[string]error{}}
 	_ = lockedMemory() // kernels from 5.11 on charge a cgroup instead; where it is needed and refused, loading says so
-	s.Plain = o.Plain || os.Getenv("LLAMATAP_BPF") == "plain" || kernelTypes() != nil
+	s.Plain = o.TakesPlain()
 	spec = spec.Copy()
 	twins := map[string]bool{}
 	for name := range spec.Programs {

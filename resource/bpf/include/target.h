@@ -89,3 +89,15 @@ static __always_inline bool wanted_current(void)
 	return !target_by_cgroup || (target_cgroup_subsys < 0 &&
 		bpf_get_current_ancestor_cgroup_id(target_cgroup_level) == target_cgroup);
 }
+
+/* target_has_cgroup tells of a group of the target's hierarchy whether it is the wanted one or lies below it. */
+static __always_inline bool target_has_cgroup(struct cgroup *group)
+{
+	struct cgroup *above = group;
+
+	if (BPF_CORE_READ(group, level) < target_cgroup_level)
+		return false;
+	if (bpf_core_field_exists(group->ancestors))
+		bpf_core_read(&above, sizeof above, &group->ancestors[target_cgroup_level & 127]);
+	return BPF_CORE_READ(above, kn, id) == target_cgroup;
+}
