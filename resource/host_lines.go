@@ -37,28 +37,6 @@ type Bucket struct {
 	High  uint64 `json:"bucket_high"`
 }
 
-// BlockLine is one snapshot of block devices: a line of block_io.jsonl or, as A calls it, tracepoints.jsonl (A-62).
-type BlockLine struct {
-	HostHeader
-	Latency  []DeviceLatency  `json:"latency_histogram"` // by name; what was completed in the interval, in microseconds from issue to completion
-	Inflight []DeviceInflight `json:"inflight"`          // by count, largest first; at the snapshot
-}
-
-// DeviceLatency is the latency histogram of a device.
-type DeviceLatency struct {
-	DeviceID uint32   `json:"device_id"` // major<<20 | minor
-	Name     string   `json:"device_name"`
-	Total    uint64   `json:"total"`
-	Buckets  []Bucket `json:"buckets"`
-}
-
-// DeviceInflight is how many requests a device has been given and has not completed.
-type DeviceInflight struct {
-	DeviceID uint32 `json:"device_id"`
-	Name     string `json:"device_name"`
-	Count    int64  `json:"count"`
-}
-
 // SystemLine is one snapshot of processes and pressure: a line of system_metrics.jsonl (A-72).
 //
 // Off-CPU time is time that a thread could not compute though it had work: waiting for a processor, for a disk, for a lock, or blocked for
