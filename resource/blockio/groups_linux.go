@@ -1,0 +1,74 @@
+package blockio
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// groups names control groups by the number of their folder.
+type groups struct {
+	mount string // of the hierarchy; "" where there is none
+	v1    bool
+	byID  map[uint64]string
+	fresh bool // walked since the last snapshot
+}
+
+// newGroups finds the hierarchy that block requests are accounted in: blkio of version 1, else version 2.
+func newGroups(mounts string) *groups {
+	g := &groups{byID: map[uint64]string{}}
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) < 4:
+		case f[2] == "cgroup" && hasOption(f[3], "blkio"):
+			g.mount, g.v1 = f[1], true
+			return g
+		case f[2] == "cgroup2" && g.mount == "":
+			g.mount = f[1]
+		}
+	}
+	return g
+}
+
+func hasOption(options, name string) bool {
+	for o := range strings.SplitSeq(options, ",") {
+		if o == name {
+			return true
+		}
+	}
+	return false
+}
+
+// path returns a group's path within its hierarchy, "?" where it is gone.
+func (g *groups) path(id uint64) string {
+	if p, ok := g.byID[id]; ok {
+		return p
+	}
+	if !g.fresh && g.mount != "" {
+		g.fresh = true
+		g.walk()
+	}
+	if p, ok := g.byID[id]; ok {
+		return p
+	}
+	return "?"
+}
+
+func (g *groups) walk() {
+	_ = filepath.WalkDir(g.mount, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil // a group that goes meanwhile
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			g.byID[st.Ino] = "/" + strings.TrimPrefix(strings.TrimPrefix(path, g.mount), "/")
+		}
+		return nil
+	})
+}
