@@ -89,6 +89,7 @@ func (a *analyzeArguments) flags() *flag.FlagSet {
 	flags := newFlags("host analyze", hostAnalyzeHelp)
 	flags.StringVar(&a.options.Block, "input", "", "`FILE` of block I/O (default: "+defaultBlock+", or that of the run directory)")
 	flags.StringVar(&a.options.System, "system-metrics", "", "`FILE` of system metrics (default: "+defaultSystem+" where there is one, or that of the run directory)")
+	flags.StringVar(&a.options.Prof, "prof", "", "`FILE` of events of 'llamatap host prof' (default: that of the run directory)")
 	flags.IntVar(&a.options.Top, "top", 0, "tell only of the `N` devices with most requests (0: of all)")
 	flags.StringVar(&a.percentiles, "percentiles", "50,95,99", "tell these percentiles, a `LIST` with commas; what goes with the highest is looked for")
 	flags.Float64Var(&a.options.Window, "window", 0, "put snapshots together to windows of so many `SECONDS` before they are compared (0: each alone)")

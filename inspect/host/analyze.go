@@ -16,6 +16,8 @@ import (
 type Options struct {
 	// Block and System are files of block I/O and system metrics; "" for none.
 	Block, System string
+	// Prof is a file of events of llamatap host prof; "" for none.
+	Prof string
 	// Run is the run directory that they belong to; "" for none.
 	Run string
 	// Percentiles are those of the latency to tell, in percent, above 0 and at most 100; nil for 50, 95 and 99. Latencies at the highest
@@ -58,12 +60,15 @@ func Analyze(o Options) (*Report, error) {
 		o.Percentiles = []float64{50, 95, 99}
 	}
 	o.Percentiles = slices.Compact(slices.Sorted(slices.Values(o.Percentiles)))
-	a := &state{Options: o, report: &Report{Run: o.Run, WindowS: o.Window}}
+	a := &state{Options: o, report: &Report{Run: o.Run, WindowS: o.Window, percents: o.Percentiles}}
 	a.devices = newDevices(o.Percentiles[len(o.Percentiles)-1])
 	if err := a.readBlock(); err != nil {
 		return nil, err
 	}
 	if err := a.readSystem(); err != nil {
+		return nil, err
+	}
+	if err := a.readProf(); err != nil {
 		return nil, err
 	}
 	a.finish()
@@ -87,6 +92,7 @@ func open(path, remedy string, l *Lines, each func([]byte) error) error {
 // The remedies for files that are not there.
 const (
 	blockRemedy  = "record one with 'llamatap host block', or give one with --input, or a run directory"
+	profRemedy   = "record one with 'llamatap host prof', or leave --prof out"
 	systemRemedy = "record one with 'llamatap host system', or leave --system-metrics out"
 )
 
@@ -114,7 +120,7 @@ func (a *state) readBlock() error {
 // noSnapshots says what is wrong with a file in which there is nothing.
 func noSnapshots(l *Lines, other error, what, flag string) error {
 	switch {
-	case l.BadWhy == other.Error():
+	case l.BadWhy == other.Error() && other != errNoObject:
 		return fmt.Errorf("%s: %w: give it with %s", l.Path, other, flag)
 	case l.Total == 0:
 		return fmt.Errorf("%s: no snapshots of %s in it yet: let the recorder run for an interval or more", l.Path, what)

@@ -153,7 +153,7 @@ func TestFormulas(t *testing.T) {
 
 // TestManySnapshots reads more snapshots, devices and ids than are kept: sums are exact, and what is kept is bounded.
 func TestManySnapshots(t *testing.T) {
-	const n = 5000
+	const n = 4000
 	var block, system strings.Builder
 	for i := range n {
 		block.WriteString(strings.Replace(snapshot(float64(1000+5*i)), `"device_id":7`, `"device_id":`+string(rune('1'+i%3)), 1) + "\n")

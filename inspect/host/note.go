@@ -13,7 +13,11 @@ func (a *state) note() {
 	r := a.report
 	r.Notes = []string{}
 	say := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
-	for _, source := range []*Source{r.Block, r.System} {
+	sources := []*Source{r.Block, r.System}
+	if r.Prof != nil {
+		sources = append(sources, &r.Prof.Source)
+	}
+	for _, source := range sources {
 		if source == nil {
 			continue
 		}
@@ -45,6 +49,7 @@ func (a *state) note() {
 		say("page faults: more than %d ids; those with the fewest were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, threeDigits(t.MostForgotten))
 	}
 	switch {
+	case r.Block == nil && r.System == nil:
 	case r.Block == nil:
 		say("no block I/O was given: there are no latencies, and metrics cannot be held against them")
 	case r.System == nil:

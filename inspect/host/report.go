@@ -20,8 +20,11 @@ type Report struct {
 	Importance *Importance `json:"importance,omitempty"`
 	OffCPU     *TopIDs     `json:"off_cpu,omitempty"`
 	Faults     *TopIDs     `json:"page_faults,omitempty"`
+	Prof       *Prof       `json:"prof,omitempty"`
 	// Phases are what happened in which phase of the run, where its times are known.
 	Phases []PhaseRow `json:"phases,omitempty"`
+
+	percents []float64 // the percentiles that were asked for
 }
 
 // Source is a file that was read.

@@ -10,6 +10,7 @@ import (
 var (
 	blockNames  = []string{"block_io.jsonl", "tracepoints.jsonl"}
 	systemNames = []string{"system_metrics.jsonl"}
+	profNames   = []string{"host_prof.jsonl", "prof.jsonl"}
 )
 
 // InRun takes the files that were not named from a run directory. It is an error where it holds none.
@@ -21,7 +22,10 @@ func (o *Options) InRun(dir string) error {
 	if o.System == "" {
 		o.System = find(dir, systemNames)
 	}
-	if o.Block == "" && o.System == "" {
+	if o.Prof == "" {
+		o.Prof = find(dir, profNames)
+	}
+	if o.Block == "" && o.System == "" && o.Prof == "" {
 		return fmt.Errorf("%s: neither %s nor %s in it: record a run with --tap-host block,system, or give files with --input and --system-metrics",
 			dir, blockNames[0], systemNames[0])
 	}

@@ -26,6 +26,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.writeImportance(&b)
 	writeTop(&b, r.OffCPU, "off the CPU", func(v float64) string { return msText(v) })
 	writeTop(&b, r.Faults, "page faults", func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) })
+	if r.Prof != nil {
+		for _, t := range r.Prof.tables(r.percents) {
+			if len(t) > 1 {
+				t.write(&b)
+			}
+		}
+	}
 	for i, note := range r.Notes {
 		if i == 0 {
 			b.WriteString("\n")
@@ -82,6 +89,9 @@ func (r *Report) writeHead(b *strings.Builder) {
 			fmt.Fprintf(b, "%-11s%s\n", s.key, s.source.text())
 		}
 	}
+	if r.Prof != nil {
+		fmt.Fprintf(b, "prof       %s\n", r.Prof.text())
+	}
 	if r.WindowS > 0 {
 		fmt.Fprintf(b, "window     %s: snapshots are put together before they are compared\n", secondsText(r.WindowS))
 	}
@@ -108,12 +118,16 @@ func utc(t float64) string {
 
 // writeDevices writes a line per device.
 func (r *Report) writeDevices(b *strings.Builder) {
-	if r.Block == nil {
+	switch {
+	case r.Block == nil:
+		return
+	case len(r.Devices) == 0:
+		b.WriteString("\nno block device had requests\n")
 		return
 	}
 	head := []string{"device", " id", " requests", " per s", " peak per s", " mean ≈"}
-	if r.All != nil {
-		for _, p := range r.percentiles() {
+	if r.Block != nil {
+		for _, p := range r.percents {
 			head = append(head, " p"+percentText(p)+" ≤")
 		}
 	}
@@ -131,14 +145,6 @@ func (r *Report) writeDevices(b *strings.Builder) {
 	}
 }
 
-// percentiles are those that a device may have.
-func (r *Report) percentiles() (all []float64) {
-	for _, p := range r.All.Percentiles {
-		all = append(all, p.Percent)
-	}
-	return all
-}
-
 func (d *Device) cells(r *Report) []string {
 	id := "-"
 	if d.ID >= 0 {
@@ -149,7 +155,7 @@ func (d *Device) cells(r *Report) []string {
 		name = "?"
 	}
 	row := []string{name, id, strconv.FormatUint(d.Requests, 10), maybe(d.PerSecond, threeDigits), maybe(d.PeakPerSecond, threeDigits), maybe(d.MeanUS, usText)}
-	for i := range r.percentiles() {
+	for i := range r.percents {
 		if i < len(d.Percentiles) {
 			row = append(row, usText(float64(d.Percentiles[i].AtMostUS)))
 		} else {
@@ -244,8 +250,8 @@ func (r *Report) writePhases(b *strings.Builder) {
 	}
 	b.WriteString("\nby phase of the run\n")
 	head := []string{"phase", " intervals", " time", " tokens", " requests", " per token", " mean ≈"}
-	if r.All != nil {
-		for _, p := range r.percentiles() {
+	if r.Block != nil {
+		for _, p := range r.percents {
 			head = append(head, " p"+percentText(p)+" ≤")
 		}
 	}
@@ -264,7 +270,7 @@ func (p *PhaseRow) cells(r *Report) []string {
 	row := []string{p.Phase, strconv.FormatInt(n, 10), secondsText(seconds), strconv.FormatFloat(tokens, 'f', 1, 64)}
 	if r.Block != nil {
 		row = append(row, strconv.FormatUint(p.Requests, 10), maybe(p.RequestsPerToken, threeDigits), maybe(p.MeanUS, usText))
-		for i := range r.percentiles() {
+		for i := range r.percents {
 			if i < len(p.Percentiles) {
 				row = append(row, usText(float64(p.Percentiles[i].AtMostUS)))
 			} else {
