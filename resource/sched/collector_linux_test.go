@@ -97,9 +97,10 @@ func testTimes(t *testing.T, o Options) {
 		}
 		// The kernel takes a thread that pre-empts another for running from its waking on, for it does not read the clock again before the
 		// switch: what the two have together is the same, and how it is divided nearly so. It takes one for asleep before it looks for the
-		// next to run, and for waiting before it has sent another processor an interrupt, each of which takes some microseconds. What a hypervisor takes of a processor is not in the kernel's figure.
+		// next to run, and for waiting before it has sent another processor an interrupt; on a busy virtual machine that takes a tenth of a
+		// millisecond. What a hypervisor takes of a processor is not in the kernel's figure.
 		both := run + wait
-		slack := 0.02*float64(both) + 3e6 + min(3e4*float64(s.Voluntary), 0.1*float64(both)) + stolen
+		slack := 0.02*float64(both) + 3e6 + min(15e4*float64(s.Voluntary), 0.2*float64(both)) + stolen
 		if !near(s.OnCPUNS+s.RunnableWaitNS, both, slack) || !near(s.OnCPUNS, run, 3*slack) || !near(s.RunnableWaitNS, wait, 3*slack) {
 			t.Errorf("%s computed %d ns, kernel %d; waited %d, kernel %d", w.kind, s.OnCPUNS, run, s.RunnableWaitNS, wait)
 		}
