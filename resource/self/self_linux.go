@@ -1,0 +1,142 @@
+package self
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// Options say what a Collector tells of beside the process itself.
+type Options struct {
+	Interval time.Duration // nominal, for the lines
+	// Costed are the collectors of this process by name, whose programs' cost is told where the kernel counts it (bpf.EnableStats).
+	Costed map[string]bpf.Costed
+}
+
+// A Collector tells what this process cost between snapshots. Its methods are for one goroutine.
+type Collector struct {
+	o      Options
+	root   fs.FS
+	before reading
+}
+
+// A reading is what the process has cost so far.
+type reading struct {
+	mono     int64
+	usage    unix.Rusage
+	programs map[program]bpf.ProgramStat
+}
+
+type program struct{ collector, name string }
+
+// Open begins to tell.
+func Open(o Options) (*Collector, error) {
+	c := &Collector{o: o, root: os.DirFS("/")}
+	var err error
+	c.before, err = c.read()
+	return c, err
+}
+
+// Snapshot returns what happened since the snapshot before, or since Open, as a resource.SelfLine.
+func (c *Collector) Snapshot(now time.Time) (any, error) {
+	r, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	rss, err := c.rss()
+	if err != nil {
+		return nil, err
+	}
+	b, took := c.before, time.Duration(r.mono-c.before.mono)
+	c.before = r
+	line := resource.SelfLine{
+		HostHeader: resource.NewHostHeader(now, r.mono, c.o.Interval, took, resource.OriginProc),
+		UserNS:     r.usage.Utime.Nano() - b.usage.Utime.Nano(), SystemNS: r.usage.Stime.Nano() - b.usage.Stime.Nano(),
+		RSSBytes: rss, PeakBytes: uint64(r.usage.Maxrss) * 1024,
+		Minor: uint64(r.usage.Minflt - b.usage.Minflt), Major: uint64(r.usage.Majflt - b.usage.Majflt),
+		Voluntary: uint64(r.usage.Nvcsw - b.usage.Nvcsw), Involuntary: uint64(r.usage.Nivcsw - b.usage.Nivcsw),
+	}
+	line.CPUShare = share(line.UserNS+line.SystemNS, took)
+	line.BPF = cost(r.programs, b.programs, took)
+	return line, nil
+}
+
+func share(ns int64, of time.Duration) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return float64(ns) / float64(of)
+}
+
+// read takes a reading.
+func (c *Collector) read() (reading, error) {
+	r := reading{mono: bpf.MonoNS(), programs: map[program]bpf.ProgramStat{}}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r.usage); err != nil {
+		return r, fmt.Errorf("what this process cost: %w", err)
+	}
+	for name, costed := range c.o.Costed {
+		all, err := costed.Programs()
+		if err != nil {
+			return r, fmt.Errorf("what the programs of %s cost: %w", name, err)
+		}
+		for _, p := range all {
+			r.programs[program{name, p.Name}] = p
+		}
+	}
+	return r, nil
+}
+
+// cost is what programs took between two readings; nil where nothing was counted.
+func cost(now, before map[program]bpf.ProgramStat, took time.Duration) *resource.BPFCost {
+	total := &resource.BPFCost{Programs: []resource.ProgramCost{}}
+	for p, n := range now {
+		b := before[p]
+		runs, ns := n.Runs-min(n.Runs, b.Runs), int64(n.Time-min(n.Time, b.Time))
+		if runs == 0 {
+			continue
+		}
+		total.Runs += runs
+		total.TimeNS += ns
+		total.Programs = append(total.Programs, resource.ProgramCost{
+			Collector: p.collector, Program: p.name, Runs: runs, TimeNS: ns, PerRunNS: float64(ns) / float64(runs),
+		})
+	}
+	if total.Runs == 0 {
+		return nil
+	}
+	total.CPUShare = share(total.TimeNS, took)
+	slices.SortFunc(total.Programs, func(a, b resource.ProgramCost) int {
+		return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.Program, b.Program))
+	})
+	return total
+}
+
+// rss is what the process has in memory, by /proc/self/statm.
+func (c *Collector) rss() (uint64, error) {
+	text, err := fs.ReadFile(c.root, "proc/self/statm")
+	if err != nil {
+		return 0, fmt.Errorf("what this process cost: %w; mount it: mount -t proc proc /proc", err)
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("read /proc/self/statm: %.40q has no second field", text)
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read /proc/self/statm: %w", err)
+	}
+	return pages * uint64(os.Getpagesize()), nil
+}
+
+// Close ends nothing: there is nothing to be freed.
+func (c *Collector) Close() error { return nil }

@@ -1,0 +1,97 @@
+package self_test
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/resource/bpf/bpftest"
+	"github.com/llamatap/llamatap/resource/self"
+)
+
+var _ bpf.Collector = (*self.Collector)(nil)
+
+// compute uses the processor until getrusage has counted that much more.
+func compute(t *testing.T, d time.Duration) {
+	t.Helper()
+	used := func() int64 {
+		var r unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	for until := used() + int64(d); used() < until; {
+	}
+}
+
+func snap(t *testing.T, c *self.Collector) resource.SelfLine {
+	t.Helper()
+	said, err := c.Snapshot(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said.(resource.SelfLine)
+}
+
+func TestOwnCost(t *testing.T) {
+	c, err := self.Open(self.Options{Interval: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	compute(t, 30*time.Millisecond)
+	memory := make([]byte, 64<<20)
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	first := snap(t, c)
+	if first.UserNS+first.SystemNS < 30e6 || first.CPUShare <= 0 || first.RSSBytes < 64<<20 || first.PeakBytes < 64<<20 || first.Minor == 0 || first.BPF != nil {
+		t.Errorf("%+v", first)
+	}
+	second := snap(t, c)
+	if second.UserNS+second.SystemNS > first.UserNS+first.SystemNS || second.ActualS >= first.ActualS || memory[4096] != 1 {
+		t.Errorf("the second is not the difference: %+v", second)
+	}
+}
+
+// The time of BPF programs is told by program while the kernel counts it.
+func TestCostOfPrograms(t *testing.T) {
+	testenv.NeedBPF(t)
+	stats, err := bpf.EnableStats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.Close()
+	set, err := bpftest.Open(bpf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	c, err := self.Open(self.Options{Costed: map[string]bpf.Costed{"test": set}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	switches := make(chan int)
+	go func() {
+		for range 1000 {
+			switches <- 1
+			time.Sleep(time.Microsecond)
+		}
+		close(switches)
+	}()
+	for range switches {
+	}
+	line := snap(t, c)
+	if line.BPF == nil || len(line.BPF.Programs) != 1 {
+		t.Fatalf("%+v", line.BPF)
+	}
+	p := line.BPF.Programs[0]
+	if p.Program != "on_switch" || p.Collector != "test" || p.Runs < 100 || p.TimeNS <= 0 || p.PerRunNS != float64(p.TimeNS)/float64(p.Runs) || line.BPF.TimeNS != p.TimeNS {
+		t.Errorf("%+v of %+v", p, line.BPF)
+	}
+}
