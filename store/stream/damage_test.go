@@ -151,7 +151,7 @@ func TestCorruptMiddle(t *testing.T) {
 	for _, i := range []int{4, 9, 13} { // packets whose nodes were described before
 		for offset := range 40 {
 			bad := bytes.Clone(index)
-			bad[x.packets[i]+int64(offset)] ^= 0x10
+			bad[recordAt(t, x, i)+int64(offset)] ^= 0x10
 			good := c.survivors(t, fmt.Sprintf("packet record %d, byte %d", i, offset), stream, bad)
 			if least := len(c.packets) - 2; good < least {
 				t.Errorf("packet record %d, byte %d: %d packets came back, at least %d could", i, offset, good, least)
@@ -160,7 +160,7 @@ func TestCorruptMiddle(t *testing.T) {
 	}
 	dir := t.TempDir()
 	bad := bytes.Clone(index)
-	bad[x.packets[4]+20] ^= 1
+	bad[recordAt(t, x, 4)+20] ^= 1
 	writeFiles(t, dir+"/a.stream", stream, bad)
 	if _, err := Open(dir + "/a.stream"); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("Open: %v", err)
@@ -278,7 +278,7 @@ func TestSeekTable(t *testing.T) {
 	for _, s := range ix.footer.Seeks {
 		r, ok := parseRecord(x.Bytes()[s.Index:])
 		var p Packet
-		if !ok || !r.follows(s.chain) || uint64(r.sequence) != s.record || ix.packets[s.Packet] != s.Index ||
+		if !ok || !r.follows(s.chain) || uint64(r.sequence) != s.record || recordAt(t, ix, int(s.Packet)) != s.Index ||
 			ix.packet(int(s.Packet), &p) != nil || p.Exec != s.Exec || p.Offset != s.Stream {
 			t.Fatalf("%+v", s)
 		}

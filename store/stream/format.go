@@ -129,24 +129,29 @@ func appendRecord(dst []byte, kind byte, sequence, chain uint32, payload []byte)
 // record is one record of an index as it lies there.
 type record struct {
 	crc      uint32
+	chain    uint32 // checksum that it continues; filled when that was compared
 	kind     byte
 	sequence uint32
 	payload  []byte
 	raw      []byte // all of it behind the checksum
 }
 
+// recordSize is the size of the record of which b is the beginning; false if that is too short to tell.
+func recordSize(b []byte) (int, bool) {
+	if len(b) < recordHeader {
+		return 0, false
+	}
+	return recordHeader + int(binary.LittleEndian.Uint32(b[4:])&maxRecord), true
+}
+
 // parseRecord cuts the first record off b; false if b is too short for it. Its checksum is still to be compared.
 func parseRecord(b []byte) (r record, ok bool) {
-	if len(b) < recordHeader {
-		return r, false
-	}
-	word := binary.LittleEndian.Uint32(b[4:])
-	end := recordHeader + int(word&maxRecord)
-	if end > len(b) {
+	end, ok := recordSize(b)
+	if !ok || end > len(b) {
 		return r, false
 	}
 	return record{
-		crc: binary.LittleEndian.Uint32(b), kind: byte(word >> 24), sequence: binary.LittleEndian.Uint32(b[8:]),
+		crc: binary.LittleEndian.Uint32(b), kind: b[7], sequence: binary.LittleEndian.Uint32(b[8:]),
 		payload: b[recordHeader:end], raw: b[4:end],
 	}, true
 }

@@ -76,7 +76,7 @@ func TestUnknownTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := index[:x.packets[2]] // at a record's end, so that only the missing end shows otherwise
+	cut := index[:recordAt(t, x, 2)] // at a record's end, so that only the missing end shows otherwise
 	if d := open(t, stream, cut).Damage(); len(d) != 2 || !errors.Is(d[0], ErrTruncated) || !errors.Is(d[1], ErrTruncated) {
 		t.Errorf("cut index: %v", d)
 	}

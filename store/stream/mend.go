@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func mend(path string, data []byte, written int, losses func(kept Totals) []Loss
 	if err != nil {
 		return stream, index, fmt.Errorf("mend stream: %w", err)
 	}
-	m := mender{index: newIndex(h, data), at: headerSize, chain: chain}
+	m := newMender(h, chain, data)
 	m.read(info.Size())
 	missing := losses(m.kept)
 	if !m.ended || m.at > written {
@@ -68,19 +69,21 @@ func (m *mender) write(path string, written int, losses []Loss) error {
 	if err := rewrite(path, m.kept.StreamBytes, nil); err != nil {
 		return err
 	}
-	more := slices.Clone(m.index.data[written:m.at])
+	more := slices.Clone(m.data[written:m.at])
 	if !m.ended {
 		more = append(more, m.end(losses)...)
 	}
 	return rewrite(path+IndexSuffix, int64(written), more)
 }
 
-func newIndex(h Header, data []byte) *index {
-	return &index{header: h, data: data, requests: map[requestKey][]requestAt{}}
+// newIndex is an index of which nothing was read yet.
+func newIndex(h Header, in io.ReaderAt, size int64) *index {
+	return &index{header: h, in: in, size: size, pages: newPages(in), requests: map[requestKey][]requestAt{}}
 }
 
 // mender walks an index up to the last commit that can be kept.
 type mender struct {
+	data     []byte
 	index    *index
 	at       int // end of what is kept
 	sequence uint32
@@ -89,11 +92,15 @@ type mender struct {
 	ended    bool // the index has an end record already
 }
 
+// newMender begins behind the header of an index.
+func newMender(h Header, chain uint32, data []byte) *mender {
+	return &mender{data: data, index: newIndex(h, bytes.NewReader(data), int64(len(data))), at: headerSize, chain: chain}
+}
+
 // read finds the last commit of which the stream holds all bytes, and then reads the records up to it.
 func (m *mender) read(streamBytes int64) {
 	end := m.at
-	probe := *m
-	probe.index = newIndex(m.index.header, m.index.data)
+	probe := *newMender(m.index.header, m.chain, m.data)
 	for {
 		kind, ok := probe.step()
 		if !ok || probe.index.totals.StreamBytes > streamBytes {
@@ -112,7 +119,8 @@ func (m *mender) read(streamBytes int64) {
 
 // step takes the next record; false where there is no whole and sound one.
 func (m *mender) step() (kind byte, ok bool) {
-	r, ok := parseRecord(m.index.data[m.at:])
+	r, ok := parseRecord(m.data[m.at:])
+	r.chain = m.chain
 	if !ok || r.sequence != m.sequence || !r.follows(m.chain) || m.index.take(r, int64(m.at)) != nil {
 		return 0, false
 	}
@@ -151,7 +159,7 @@ func (m *mender) nodes() []NodeTotals {
 		ids[m.index.nodes[i]] = i
 	}
 	var p Packet
-	for i := range m.index.packets {
+	for i := range int(m.index.totals.Packets) {
 		if m.index.packet(i, &p) != nil {
 			continue // each was read before
 		}

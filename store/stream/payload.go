@@ -134,6 +134,9 @@ func (r *Reader) Verify() error {
 			faults = append(faults, err)
 		}
 	}
+	if err := r.Err(); err != nil {
+		faults = append(faults, err)
+	}
 	if bad > maxFaults {
 		faults = append(faults, fmt.Errorf("%w: %d more packets", ErrCorrupt, bad-maxFaults))
 	}

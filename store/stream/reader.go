@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -27,12 +28,14 @@ type Reader struct {
 	stream  io.ReaderAt
 	size    int64
 	file    *os.File // nil if the caller's
+	records *os.File // the index, the same
 	index   *index   // nil for a foreign stream
 	foreign []Packet
 	assumed string
 	damage  []error
 	scratch sync.Pool // *scratch
 	mapping mapping
+	failed  atomic.Pointer[error]
 	joined  // parts is nil but in a reader of Join
 }
 
@@ -55,20 +58,19 @@ func OpenDamaged(path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path + IndexSuffix)
+	index, indexSize, err := openFile(path + IndexSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%s: %w: %s%s is not there", path, ErrNoIndex, path, IndexSuffix)
-	}
-	var r *Reader
-	if err == nil {
-		if r, err = NewReader(f, size, data); err != nil {
-			err = fmt.Errorf("%s%s: %w", path, IndexSuffix, err)
-		}
+		return nil, errors.Join(fmt.Errorf("%s: %w: %s%s is not there", path, ErrNoIndex, path, IndexSuffix), f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	r.file = f
+	x, err := scanFile(index, indexSize)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s%s: %w", path, IndexSuffix, err), f.Close(), index.Close())
+	}
+	r := newReader(f, size, x)
+	r.file, r.records = f, index
 	return r, nil
 }
 
@@ -93,21 +95,26 @@ func NewReader(stream io.ReaderAt, size int64, index []byte) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newReader(stream, size, x), nil
+}
+
+func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 	r := &Reader{stream: stream, size: size, index: x, damage: x.damage}
 	switch end := x.totals.StreamBytes; {
 	case size < end:
-		missing := sort.Search(len(x.packets), func(i int) bool {
+		packets := int(x.totals.Packets)
+		missing := sort.Search(packets, func(i int) bool {
 			var p Packet
 			return x.packet(i, &p) != nil || p.Offset+packetHeader+int64(len(p.Name))+p.Stored > size
 		})
 		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes, and the index tells of %d: the last %d packets are missing",
-			ErrTruncated, size, end, len(x.packets)-missing))
+			ErrTruncated, size, end, packets-missing))
 	case size > end && x.footer == nil:
 		r.damage = append(r.damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated, size-end))
 	case size > end:
 		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes that the index does not know", ErrCorrupt, size-end))
 	}
-	return r, nil
+	return r
 }
 
 // Assumed says in words what is assumed about a stream because no index says it; empty with an index.
@@ -150,7 +157,7 @@ func (r *Reader) Len() int {
 	if r.index == nil {
 		return len(r.foreign)
 	}
-	return len(r.index.packets)
+	return int(r.index.totals.Packets)
 }
 
 // Packet fills p with packet i, in stream order. It allocates nothing.
@@ -168,12 +175,36 @@ func (r *Reader) Packet(i int, p *Packet) error {
 	return r.index.packet(i, p)
 }
 
-// Packets iterates over all packets in stream order. The pointer is valid during one step.
+// Err returns the first error that cut [Reader.Packets], [Reader.Executions] or [Reader.Rows] short: they read the index, which is not in
+// memory, again, and a disk or another program may have lost or changed it since it was opened. nil: they told everything.
+func (r *Reader) Err() error {
+	for _, p := range r.parts {
+		if err := p.Err(); err != nil {
+			return err
+		}
+	}
+	if err := r.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail notes an error for Err, and tells whether there is one.
+func (r *Reader) fail(err error) bool {
+	if err == nil {
+		return false
+	}
+	first := err // of its own, so that no other error is made for nothing
+	r.failed.CompareAndSwap(nil, &first)
+	return true
+}
+
+// Packets iterates over all packets in stream order. The pointer is valid during one step. Err tells whether these were all.
 func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 	return func(yield func(int, *Packet) bool) {
 		var p Packet
 		for i := range r.Len() {
-			if r.Packet(i, &p) != nil || !yield(i, &p) { // each was read before: there is no error
+			if r.fail(r.Packet(i, &p)) || !yield(i, &p) {
 				return
 			}
 		}
@@ -181,7 +212,7 @@ func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 }
 
 // Executions iterates over the executions by their number, of joined streams one after the other, phases resolved. The pointer is
-// valid during one step; the rows may be kept.
+// valid during one step; the rows may be kept. Err tells whether these were all.
 func (r *Reader) Executions() iter.Seq[*Execution] {
 	return func(yield func(*Execution) bool) {
 		for _, p := range r.parts {
@@ -194,15 +225,15 @@ func (r *Reader) Executions() iter.Seq[*Execution] {
 		if r.index == nil {
 			return
 		}
-		for i := range r.index.executions {
-			if e := r.index.execution(i); !yield(&e) {
-				return
-			}
-		}
+		var e Execution
+		r.fail(r.index.pages.executions(func(record record, at int64) (err error) {
+			e, err = r.index.execution(record, at)
+			return err
+		}, func() bool { return yield(&e) }))
 	}
 }
 
-// Rows returns the token rows of an execution; false if the index does not tell of it.
+// Rows returns the token rows of an execution; false if the index does not tell of it, or Err.
 func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) {
 	for _, p := range r.parts {
 		if rows, ok := p.Rows(exec); ok {
@@ -212,12 +243,8 @@ func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) {
 	if r.index == nil {
 		return nil, false
 	}
-	all := r.index.executions
-	i := sort.Search(len(all), func(i int) bool { return all[i].exec >= exec })
-	if i == len(all) || all[i].exec != exec {
-		return nil, false
-	}
-	return r.index.execution(i).Rows, true
+	e, found, err := r.index.executionOf(exec)
+	return e.Rows, !r.fail(err) && found
 }
 
 // Losses returns what was not recorded, one entry per cause.
@@ -231,6 +258,16 @@ func (r *Reader) Losses() []Loss {
 	return slices.Clone(r.index.losses)
 }
 
+// closeRecords closes the index.
+func (r *Reader) closeRecords() error {
+	if r.records == nil {
+		return nil
+	}
+	f := r.records
+	r.records = nil
+	return f.Close()
+}
+
 // Close closes the stream if Open opened it. It may be called again.
 func (r *Reader) Close() error {
 	if r.parts != nil {
@@ -242,5 +279,5 @@ func (r *Reader) Close() error {
 	f := r.file
 	r.file = nil
 	r.mapping.close()
-	return f.Close()
+	return errors.Join(f.Close(), r.closeRecords())
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -79,7 +80,7 @@ func (b *rebuilder) write(out *output, data []byte) (err error) {
 		if err != nil {
 			return err
 		}
-		x := newIndex(old, data)
+		x := newIndex(old, bytes.NewReader(data), int64(len(data)))
 		x.each = func(r record, at int64) {
 			if b.err == nil {
 				b.err = b.take(x, r)

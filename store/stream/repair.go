@@ -91,13 +91,13 @@ func (r *repair) run() error {
 	case err != nil:
 		r.say("%v: it is made anew from the stream", err)
 		return r.rebuild(nil)
-	case x.corrupt || x.footer != nil && x.end < len(data) || x.footer != nil && x.footer.Totals != x.totals:
+	case x.corrupt || x.footer != nil && x.end < int64(len(data)) || x.footer != nil && x.footer.Totals != x.totals:
 		for _, damage := range x.damage {
 			r.say("%v", damage)
 		}
 		return r.rebuild(data)
 	case x.footer == nil || r.size < x.totals.StreamBytes:
-		return r.cutOff(x)
+		return r.cutOff(x, data)
 	case r.size > x.totals.StreamBytes:
 		r.say("stream: %d bytes behind its end are put aside", r.size-x.totals.StreamBytes)
 		return r.cutStream(x.totals.StreamBytes)
@@ -106,14 +106,14 @@ func (r *repair) run() error {
 }
 
 // cutOff ends a stream behind the last commit marker of which both files hold everything.
-func (r *repair) cutOff(x *index) error {
-	_, chain, err := parseHeader(x.data)
+func (r *repair) cutOff(x *index, data []byte) error {
+	_, chain, err := parseHeader(data)
 	if err != nil {
 		return err
 	}
-	m := mender{index: newIndex(x.header, x.data), at: headerSize, chain: chain}
+	m := newMender(x.header, chain, data)
 	m.read(r.size)
-	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", m.kept.Packets, m.kept.Rows, len(x.data)-m.at)
+	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", m.kept.Packets, m.kept.Rows, len(data)-m.at)
 	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ type kin struct {
 func kinsOf(x *index) map[string]kin {
 	kins := map[string]kin{}
 	var p Packet
-	for i := range x.packets {
+	for i := range int(x.totals.Packets) {
 		if x.packet(i, &p) != nil || p.Rebuilt {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -54,11 +54,10 @@ func (c *capture) repaired(t *testing.T, what string, stream, index []byte, id c
 func (c *capture) checkRepaired(t *testing.T, what string, r, whole *Reader) (known, rebuilt int) {
 	t.Helper()
 	for i, p := range r.Packets() {
-		n, found := slices.BinarySearchFunc(whole.index.packets, p.Offset, func(at int64, offset int64) int {
+		n, found := sort.Find(whole.Len(), func(i int) int {
 			var w Packet
-			rec, _ := parseRecord(whole.index.data[at:])
-			whole.index.header.readPacket(rec.payload, whole.index.nodes, whole.index.lost, &w)
-			return int(w.Offset - offset)
+			whole.index.packet(i, &w)
+			return int(p.Offset - w.Offset)
 		})
 		if !found {
 			t.Fatalf("%s: packet %d was never written: %+v", what, i, p)
@@ -194,7 +193,7 @@ func TestRepairBoth(t *testing.T) {
 	var p Packet
 	whole.Packet(7, &p)
 	badStream, badIndex := bytes.Clone(stream), bytes.Clone(index)
-	badIndex[whole.index.packets[7]+20] ^= 4
+	badIndex[recordAt(t, whole.index, 7)+20] ^= 4
 	badStream[p.Offset] = 0xff // the name's length
 	r, _ := c.repaired(t, "both", badStream, badIndex, codec.LZ4)
 	known, rebuilt := c.checkRepaired(t, "both", r, whole)

@@ -118,7 +118,7 @@ func (k *Kept) find(size int64, commits uint64) error {
 	}
 	s := sounding{reader: Reader{stream: stream, size: streamSize}, whole: true}
 	x := w.index
-	k.index = newIndex(x.header, nil)
+	k.index = newIndex(x.header, nil, 0)
 	k.chain, k.Mark = w.chain, Mark{IndexBytes: w.at}
 	for r, ok := w.next(); ok && r.kind != recordEnd; r, ok = w.next() {
 		switch {

@@ -308,8 +308,8 @@ func TestExamineBounded(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		grown[i] = after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
-		if k.Packets != uint64(6*tokens) || len(k.index.packets)+len(k.index.executions) > 0 {
-			t.Errorf("%+v, %d packets noted", k.Mark, len(k.index.packets))
+		if k.Packets != uint64(6*tokens) || len(k.index.pages.all) > 0 {
+			t.Errorf("%+v, %d pages noted", k.Mark, len(k.index.pages.all))
 		}
 		items := 0
 		for it := range k.Items() {

@@ -1,43 +1,39 @@
 package stream
 
 import (
-	"cmp"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
+	"io"
 	"sort"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// index is an index file in memory: its bytes, and where the records lie in them.
+// index is what is known of an index file: what many of its records refer to, and where the others lie in it.
 type index struct {
 	header      Header
-	data        []byte
+	in          io.ReaderAt
+	size        int64
 	slim        bool // of packets, executions and requests nothing is noted but their totals
 	nodes       []node
-	lost        []bool  // nodes whose record is missing
-	packets     []int64 // offsets of records in data
-	executions  []executionAt
+	lost        []bool // nodes whose record is missing
+	pages       *pages // of packets and executions
 	losses      []Loss
 	resolutions []Resolution
 	requests    map[requestKey][]requestAt // begins, in order
 	gaps        []int64                    // where records are missing
 	repairs     []Gap
 	missing     uint64                   // records of the last such place
-	end         int                      // of what was read
+	end         int64                    // of what was read
 	each        func(r record, at int64) // if set: told every sound record, and with an empty one where some are missing
 	totals      Totals                   // of what was read
 	footer      *Footer
 
 	damage  []error
 	corrupt bool // in the middle
-}
-
-type executionAt struct {
-	exec uint64
-	at   int64
 }
 
 // requestKey names the sequence whose requests are counted.
@@ -51,46 +47,60 @@ type requestAt struct {
 	number int32
 }
 
-// scan reads all records of an index. Only an unreadable header and a version that this program does not know are errors; what
+// scan is scanFile of an index in memory.
+func scan(data []byte) (*index, error) { return scanFile(bytes.NewReader(data), int64(len(data))) }
+
+// scanFile reads all records of an index. Only an unreadable file or header and a version that this program does not know are errors; what
 // else is wrong goes to damage.
-func scan(data []byte) (*index, error) {
-	h, chain, err := parseHeader(data)
+func scanFile(in io.ReaderAt, size int64) (*index, error) {
+	head := make([]byte, min(size, headerSize))
+	if err := readAt(in, head, 0); err != nil {
+		return nil, fmt.Errorf("index header: %w", err)
+	}
+	h, chain, err := parseHeader(head)
 	if err != nil {
 		return nil, err
 	}
-	x := newIndex(h, data)
+	x := newIndex(h, in, size)
 	return x, x.scan(chain)
 }
 
 func (x *index) scan(chain uint32) error {
-	data := x.data
-	at, sequence := headerSize, uint32(0)
-	for at < len(data) && x.footer == nil {
-		r, ok := parseRecord(data[at:])
+	src := &source{in: x.in, size: x.size}
+	at, sequence := int64(headerSize), uint32(0)
+	for at < x.size && x.footer == nil {
+		r, ok := src.record(at)
 		if !ok || r.sequence != sequence || !r.follows(chain) {
-			next := resync(data, at, sequence, chain)
+			next := src.resync(at, sequence, chain)
+			if src.err != nil {
+				break
+			}
 			if !next.found {
-				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are no whole record", ErrTruncated, len(data)-at, at))
-				at = len(data)
+				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are no whole record", ErrTruncated, x.size-at, at))
+				at = x.size
 				break
 			}
 			x.missing = uint64(next.sequence - sequence)
-			x.lose(int64(at))
+			x.lose(at)
 			x.hurt(fmt.Errorf("index: %w: bytes %d to %d, %d records", ErrCorrupt, at, next.at-1, next.sequence-sequence))
 			at, sequence, chain = next.at, next.sequence, next.chain
 			continue
 		}
-		if err := x.take(r, int64(at)); err != nil {
+		r.chain = chain
+		if err := x.take(r, at); err != nil {
 			if errors.Is(err, ErrVersion) {
 				return fmt.Errorf("index: record at byte %d: %w", at, err)
 			}
 			x.missing = 1
-			x.lose(int64(at))
+			x.lose(at)
 			x.hurt(fmt.Errorf("index: %w: record at byte %d: %w", ErrCorrupt, at, err))
 		} else if x.each != nil {
-			x.each(r, int64(at))
+			x.each(r, at)
 		}
-		at, sequence, chain = at+r.size(), sequence+1, r.crc
+		at, sequence, chain = at+int64(r.size()), sequence+1, r.crc
+	}
+	if src.err != nil {
+		return fmt.Errorf("read index: %w", src.err)
 	}
 	x.finish(at)
 	return nil
@@ -107,36 +117,39 @@ func (x *index) lose(at int64) {
 func (x *index) hurt(err error) { x.damage = append(x.damage, err) }
 
 // finish judges the index as a whole.
-func (x *index) finish(end int) {
+func (x *index) finish(end int64) {
 	x.end = end
 	switch {
 	case x.footer == nil:
 		x.hurt(fmt.Errorf("index: %w: no end record, its writer was stopped", ErrTruncated))
-	case end < len(x.data):
-		x.hurt(fmt.Errorf("index: %w: %d bytes behind the end record", ErrCorrupt, len(x.data)-end))
+	case end < x.size:
+		x.hurt(fmt.Errorf("index: %w: %d bytes behind the end record", ErrCorrupt, x.size-end))
 	case !x.corrupt && x.footer.Totals != x.totals:
 		x.hurt(fmt.Errorf("index: %w: the end record counts %+v, the records are %+v", ErrCorrupt, x.footer.Totals, x.totals))
 	}
-	byExec := func(a, b executionAt) int { return cmp.Compare(a.exec, b.exec) }
-	if !slices.IsSortedFunc(x.executions, byExec) {
-		slices.SortStableFunc(x.executions, byExec)
-	}
+	x.pages.finish()
 }
 
 // take adds a record whose checksum is right.
 func (x *index) take(r record, at int64) error {
+	packets := x.totals.Packets
+	err := x.takeKind(r, at)
+	if err == nil && !x.slim {
+		x.pages.add(r, at, packets)
+	}
+	return err
+}
+
+func (x *index) takeKind(r record, at int64) error {
 	switch r.kind {
 	case recordNode:
 		return x.takeNode(r.payload)
 	case recordPacket:
-		return x.takePacket(r.payload, at)
+		return x.takePacket(r.payload)
 	case recordExecution:
 		e, err := x.header.readExecution(r.payload)
 		if err != nil {
 			return err
-		}
-		if !x.slim {
-			x.executions = append(x.executions, executionAt{e.Exec, at})
 		}
 		x.totals.Executions++
 		x.totals.Rows += uint64(len(e.Rows))
@@ -189,7 +202,7 @@ func (x *index) takeNode(payload []byte) error {
 		return err
 	}
 	known := uint64(len(x.nodes))
-	if id < known || id > known && (!x.corrupt || id-known > uint64(len(x.data)/recordHeader)) {
+	if id < known || id > known && (!x.corrupt || id-known > uint64(x.size/recordHeader)) {
 		return fmt.Errorf("%w: node %d after %d nodes", errField, id, known)
 	}
 	for uint64(len(x.nodes)) < id {
@@ -199,7 +212,7 @@ func (x *index) takeNode(payload []byte) error {
 	return nil
 }
 
-func (x *index) takePacket(payload []byte, at int64) error {
+func (x *index) takePacket(payload []byte) error {
 	var p Packet
 	if err := x.header.readPacket(payload, x.nodes, x.lost, &p); err != nil {
 		return err
@@ -207,35 +220,48 @@ func (x *index) takePacket(payload []byte, at int64) error {
 	if p.Offset < x.totals.StreamBytes || p.Offset > x.totals.StreamBytes && !x.corrupt {
 		return fmt.Errorf("%w: packet at byte %d of the stream, where the one before it ends at %d", errField, p.Offset, x.totals.StreamBytes)
 	}
-	if !x.slim {
-		x.packets = append(x.packets, at)
-	}
 	x.totals.addPacket(&p)
 	return nil
 }
 
 // packet fills p with packet i.
 func (x *index) packet(i int, p *Packet) error {
-	r, _ := parseRecord(x.data[x.packets[i]:])
-	if err := x.header.readPacket(r.payload, x.nodes, x.lost, p); err != nil {
+	x.pages.mu.Lock()
+	r, _, err := x.pages.packet(i)
+	if err == nil {
+		err = x.header.readPacket(r.payload, x.nodes, x.lost, p)
+	}
+	x.pages.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	p.Phase = x.phase(p.Ctx, p.Exec, p.Phase)
 	return nil
 }
 
-func (x *index) execution(i int) Execution {
-	r, _ := parseRecord(x.data[x.executions[i].at:])
-	e, _ := x.header.readExecution(r.payload) // it was read before
+// executionOf reads an execution by its number; false if there is none.
+func (x *index) executionOf(exec uint64) (e Execution, found bool, err error) {
+	x.pages.mu.Lock()
+	defer x.pages.mu.Unlock()
+	r, at, found, err := x.pages.execution(exec)
+	if found {
+		e, err = x.execution(r, at)
+	}
+	return e, found, err
+}
+
+// execution reads the execution whose record stands at a place.
+func (x *index) execution(r record, at int64) (Execution, error) {
+	e, err := x.header.readExecution(r.payload)
 	for j := range e.Rows {
 		row := &e.Rows[j]
 		row.Phase = x.phase(e.Ctx, e.Exec, row.Phase)
 		if len(row.Seqs) > 0 {
-			row.Request = x.request(requestKey{e.Ctx, row.Seqs[0]}, x.executions[i].at)
+			row.Request = x.request(requestKey{e.Ctx, row.Seqs[0]}, at)
 		}
 	}
 	e.Phase = x.phase(e.Ctx, e.Exec, e.Phase)
-	return e
+	return e, err
 }
 
 // request returns which request of a sequence an execution belongs to whose record stands at a place.
@@ -266,28 +292,34 @@ func (x *index) phase(ctx uint32, exec uint64, phase ggmlhooks.Phase) ggmlhooks.
 // place is where reading goes on.
 type place struct {
 	found    bool
-	at       int
+	at       int64
 	sequence uint32
 	chain    uint32
 }
 
 // resync looks for the next record behind a damaged one that is certainly genuine: its checksum continues that of the record
 // before it. At the end of a file, where a write was cut off, there is none.
-func resync(data []byte, at int, sequence, chain uint32) place {
-	if r, ok := parseRecord(data[at:]); ok { // only this record's content or checksum is damaged
+func (s *source) resync(at int64, sequence, chain uint32) place {
+	if r, ok := s.record(at); ok { // only this record's content or checksum is damaged
+		next := at + int64(r.size())
 		for _, c := range []uint32{r.crc, crc32.Update(chain, castagnoli, r.raw)} {
-			if n, ok := parseRecord(data[at+r.size():]); ok && n.sequence == sequence+1 && n.follows(c) {
-				return place{true, at + r.size(), sequence + 1, c}
+			if n, ok := s.record(next); ok && n.sequence == sequence+1 && n.follows(c) {
+				return place{true, next, sequence + 1, c}
 			}
 		}
 	}
-	for p := at + 1; p+2*recordHeader <= len(data); p++ {
-		r, ok := parseRecord(data[p:])
-		if !ok || r.sequence-sequence-1 > uint32((p-at)/recordHeader) {
+	for p := at + 1; p+2*recordHeader <= s.size && s.err == nil; p++ {
+		head := s.bytes(p, recordHeader)
+		size, ok := recordSize(head)
+		if !ok || int64(size) > s.size-p {
 			continue
 		}
-		if n, ok := parseRecord(data[p+r.size():]); ok && n.sequence == r.sequence+1 && n.follows(r.crc) {
-			return place{true, p + r.size(), n.sequence, r.crc}
+		crc, number := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[8:])
+		if number-sequence-1 > uint32((p-at)/recordHeader) {
+			continue
+		}
+		if n, ok := s.record(p + int64(size)); ok && n.sequence == number+1 && n.follows(crc) {
+			return place{true, p + int64(size), n.sequence, crc}
 		}
 	}
 	return place{}

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bufio"
-	"encoding/binary"
 	"fmt"
 	"io"
 )
@@ -34,7 +33,7 @@ func walk(f io.ReaderAt, size int64) (*walker, error) {
 		return nil, err
 	}
 	w.in.Discard(headerSize)
-	w.chain, w.index = chain, newIndex(h, nil)
+	w.chain, w.index = chain, newIndex(h, nil, 0)
 	w.index.slim = true
 	return w, nil
 }
@@ -49,7 +48,7 @@ func (w *walker) next() (record, bool) {
 		w.err = err
 		return record{}, false
 	}
-	n := recordHeader + int(binary.LittleEndian.Uint32(head[4:])&maxRecord)
+	n, _ := recordSize(head)
 	if int64(n) > w.size-w.at {
 		return record{}, false
 	}
