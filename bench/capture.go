@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sort"
@@ -37,7 +38,7 @@ func (v *Visit) readCaptured(out string) error {
 			*s.Captured += p.SrcBytes
 		}
 	}
-	return reader.Close()
+	return errors.Join(reader.Err(), reader.Close())
 }
 
 // stepAt finds the step that ran at a time of the monotonic clock; nil: none did.

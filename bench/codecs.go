@@ -152,7 +152,7 @@ func activations(ctx context.Context, dir string, threads int) (pieces [][]byte,
 				pieces = append(pieces, piece)
 			}
 		}
-		return nil
+		return reader.Err()
 	})
 	if err == nil && len(pieces) == 0 {
 		err = errors.New("nothing was recorded to take activations from")

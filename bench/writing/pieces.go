@@ -36,7 +36,7 @@ func Read(path string) (residual, others []Piece, err error) {
 			others = append(others, piece)
 		}
 	}
-	if len(residual) == 0 {
+	if err = r.Err(); err == nil && len(residual) == 0 {
 		err = errors.New("no l_out, attn_out or ffn_out as F32 was recorded: record with --tap-granularity full_tensor --tap-dtype f32")
 	}
 	return residual, others, err

@@ -87,7 +87,7 @@ func (s *source) each(fn func(*piece) error) error {
 	for key := range s.open {
 		s.torn[key.name] = true
 	}
-	return nil
+	return s.run.Stream.Err()
 }
 
 // take adds a packet. A tensor in blocks is handed on with its last one.

@@ -54,6 +54,9 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 			}
 		}
 	}
+	if err := s.Err(); err != nil {
+		return err
+	}
 	r.say("%s is made from the index: %d tokens, of which %d have no text", rundir.TokensName, total, mute)
 	return w.Close(time.Duration(seconds * float64(time.Second)))
 }

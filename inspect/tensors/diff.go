@@ -95,7 +95,7 @@ func (r *Run) rows() (*rowsOf, error) {
 			of.places[row.Index], of.ids[row.Index], of.at[p] = p, row.Token, row.Index
 		}
 	}
-	return of, nil
+	return of, r.Stream.Err()
 }
 
 // pair counts the tokens of two runs and returns, by the first one's token index, the other's.
@@ -182,6 +182,9 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 	}
 	all, keysA := r.tensors(o.Filter)
 	allB, keysB := other.tensors(o.Filter)
+	if err := cmp.Or(r.Stream.Err(), other.Stream.Err()); err != nil {
+		return nil, err
+	}
 	if len(all) == 0 {
 		return nil, r.Unknown(o.Filter)
 	}

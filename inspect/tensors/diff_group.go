@@ -53,7 +53,7 @@ func (g DiffGroup) MarshalJSON() ([]byte, error) {
 // DiffGroups gathers the rows of a comparison into lines.
 type DiffGroups struct {
 	by    DiffBy
-	texts tokenTexts
+	texts *tokenTexts
 	lines map[any]*DiffGroup
 }
 

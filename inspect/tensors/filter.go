@@ -52,6 +52,9 @@ func (r *Run) Unknown(f Filter) error {
 			names = append(names, name)
 		}
 	}
+	if err := r.Stream.Err(); err != nil {
+		return fmt.Errorf("%s: %w", r.Path, err)
+	}
 	where := ""
 	if f.Layer != nil {
 		where = " in layer " + strconv.Itoa(*f.Layer)

@@ -28,7 +28,7 @@ func (s *Slice) making() (*Making, error) {
 	m := &Making{}
 	var p stream.Packet
 	for i := range s.parts {
-		for _, number := range s.parts[i].packets {
+		for number := range s.parts[i].packets {
 			if err := s.run.Stream.Packet(number, &p); err != nil {
 				return nil, err
 			}

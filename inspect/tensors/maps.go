@@ -1,6 +1,7 @@
 package tensors
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (r *Run) EachMapRow(o MapOptions, fn func(*MapRow) error) error {
 			return err
 		}
 	}
-	if err := b.flush(); err != nil {
+	if err := cmp.Or(r.Stream.Err(), b.flush()); err != nil {
 		return err
 	}
 	if b.rows == 0 {

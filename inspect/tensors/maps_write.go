@@ -27,7 +27,7 @@ func (r *Run) WriteMapText(w io.Writer, o MapOptions) error {
 }
 
 // top describes the largest weights.
-func (m *MapRow) top(texts tokenTexts) []string {
+func (m *MapRow) top(texts *tokenTexts) []string {
 	cells := make([]int, len(m.Weights))
 	for i := range cells {
 		cells[i] = i
@@ -55,7 +55,7 @@ func (m *MapRow) top(texts tokenTexts) []string {
 	return parts
 }
 
-func tokenText(token int64, texts tokenTexts) string {
+func tokenText(token int64, texts *tokenTexts) string {
 	if text := texts.of(token); text != nil {
 		return fmt.Sprintf("%d %q", token, *text)
 	}

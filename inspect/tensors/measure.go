@@ -111,6 +111,9 @@ func (r *Run) eachJob(ctx context.Context, f Filter, by By, fn func(*job) error)
 			}
 		}
 	}
+	if err := r.Stream.Err(); err != nil {
+		return err
+	}
 	return flush()
 }
 
@@ -162,7 +165,7 @@ func (j *job) sum(values []float32, by By) {
 }
 
 // lines calls fn for the packet, or for each of its rows.
-func (j *job) lines(texts tokenTexts, fn func(*Measure) error) error {
+func (j *job) lines(texts *tokenTexts, fn func(*Measure) error) error {
 	line := j.line()
 	if j.err != nil {
 		line.Error = j.err.Error()

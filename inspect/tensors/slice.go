@@ -1,6 +1,7 @@
 package tensors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -38,15 +39,28 @@ type Slice struct {
 	parts []part
 }
 
-// part is what one execution, or one packet, adds to a slice.
+// part is what one execution, or one packet, adds to a slice. A slice of a long run has many.
 type part struct {
-	packets []int   // stream order; several for a tensor that was cut into pieces
-	label   int64   // token, execution or packet number of the first row
-	skip    int64   // rows left out at the beginning
-	rows    int64   // rows taken
-	total   int64   // rows that are there
-	shape   []int64 // of one row, C order
-	outer   int64   // >1: the row dimension is not the slowest, so that the part is transposed
+	packet int   // number of its first one
+	more   []int // of those after it, in stream order, of a tensor that was cut into pieces
+	label  int64 // token, execution or packet number of the first row
+	skip   int64 // rows left out at the beginning
+	rows   int64 // rows taken
+	total  int64 // rows that are there
+	form   *form
+}
+
+// form is what neighbouring parts have in common.
+type form struct {
+	shape []int64 // of one row, C order
+	outer int64   // >1: the row dimension is not the slowest, so that the part is transposed
+}
+
+// packets are the numbers of the part's packets.
+func (pt *part) packets(yield func(int) bool) {
+	if yield(pt.packet) {
+		slices.Values(pt.more)(yield)
+	}
 }
 
 // SliceOptions says which tensor, and which of its tokens.
@@ -75,6 +89,9 @@ func (r *Run) Slice(o SliceOptions) (*Slice, error) {
 		if err := b.add(i, p); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.Stream.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Path, err)
 	}
 	if !found {
 		return nil, r.Unknown(Filter{Layer: o.Layer, Tensor: o.Tensor})
@@ -124,7 +141,7 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 	if p.Block > 0 {
 		if b.open {
 			last := &s.parts[len(s.parts)-1]
-			last.packets = append(last.packets, i)
+			last.more = append(last.more, i)
 		}
 		return nil
 	}
@@ -139,6 +156,9 @@ func (b *sliceBuilder) add(i int, p *stream.Packet) error {
 		s.Name, s.Ctx, s.DType, s.Axis, b.first = p.Name, p.Ctx, p.DType, axis, p.TokenFirst
 	}
 	b.any, b.last = true, max(b.last, p.TokenFirst+int64(p.TokenCount)-1)
+	if n := len(s.parts); n > 0 && s.parts[n-1].form.outer == pt.form.outer && slices.Equal(s.parts[n-1].form.shape, pt.form.shape) {
+		pt.form = s.parts[n-1].form
+	}
 	b.open = b.choose(&pt, p)
 	if b.open {
 		s.parts = append(s.parts, pt)
@@ -177,7 +197,7 @@ func LayoutOf(p *stream.Packet) Layout {
 // partOf describes a packet that begins a part.
 func partOf(i int, p *stream.Packet) (part, Axis) {
 	l := LayoutOf(p)
-	pt := part{packets: []int{i}, rows: l.Rows, total: l.Rows, outer: l.Outer, shape: l.Shape, label: int64(i)}
+	pt := part{packet: i, rows: l.Rows, total: l.Rows, form: &form{shape: l.Shape, outer: l.Outer}, label: int64(i)}
 	switch l.Axis {
 	case AxisExecution:
 		pt.label = int64(p.Exec)
@@ -232,24 +252,16 @@ func (b *sliceBuilder) have() string {
 // finish sorts the parts by token and settles the shape.
 func (b *sliceBuilder) finish() error {
 	s := b.slice
-	slices.SortStableFunc(s.parts, func(a, b part) int {
-		switch {
-		case a.label < b.label:
-			return -1
-		case a.label > b.label:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(s.parts, func(a, b part) int { return cmp.Compare(a.label, b.label) })
 	rows := int64(0)
 	for _, pt := range s.parts {
-		if !slices.Equal(pt.shape, s.parts[0].shape) {
+		if pt.form != s.parts[0].form && !slices.Equal(pt.form.shape, s.parts[0].form.shape) {
 			return fmt.Errorf("%s: tensor %s: %w, %v and %v: choose tokens of one shape with --token", s.run.Path, s.Name, ErrRagged,
-				s.parts[0].shape, pt.shape)
+				s.parts[0].form.shape, pt.form.shape)
 		}
 		rows += pt.rows
 	}
-	s.Shape = append([]int64{rows}, s.parts[0].shape...)
+	s.Shape = append([]int64{rows}, s.parts[0].form.shape...)
 	return nil
 }
 

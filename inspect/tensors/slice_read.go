@@ -21,14 +21,14 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 	var buffer, whole, turned []byte
 	for i := range s.parts {
 		pt := &s.parts[i]
-		if pt.outer == 1 {
+		if pt.form.outer == 1 {
 			if err := s.passPart(pt, &buffer, fn); err != nil {
 				return err
 			}
 			continue
 		}
 		whole = whole[:0]
-		for _, number := range pt.packets {
+		for number := range pt.packets {
 			data, err := s.read(number, &buffer)
 			if err != nil {
 				return err
@@ -51,7 +51,7 @@ func (s *Slice) eachBytes(fn func([]byte) error) error {
 func (s *Slice) passPart(pt *part, buffer *[]byte, fn func([]byte) error) error {
 	from, to := pt.skip*s.rowBytes(), (pt.skip+pt.rows)*s.rowBytes()
 	at := int64(0)
-	for _, number := range pt.packets {
+	for number := range pt.packets {
 		data, err := s.read(number, buffer)
 		if err != nil {
 			return err
@@ -84,9 +84,9 @@ func (s *Slice) read(number int, buffer *[]byte) ([]byte, error) {
 // appendTokenFirst appends a part's bytes with the row dimension moved to the front: of [outer][rows][inner] it makes
 // [rows][outer][inner].
 func appendTokenFirst(dst, src []byte, pt *part, rowBytes int64) []byte {
-	inner := rowBytes / pt.outer
+	inner := rowBytes / pt.form.outer
 	for row := int64(0); row < pt.total; row++ {
-		for o := int64(0); o < pt.outer; o++ {
+		for o := int64(0); o < pt.form.outer; o++ {
 			at := (o*pt.total + row) * inner
 			dst = append(dst, src[at:at+inner]...)
 		}

@@ -37,7 +37,7 @@ func TestTokenFirst(t *testing.T) {
 			}
 		}
 	}
-	got := appendTokenFirst(nil, src, &part{total: rows, outer: outer}, inner*outer)
+	got := appendTokenFirst(nil, src, &part{total: rows, form: &form{outer: outer}}, inner*outer)
 	var want []byte
 	for row := range rows {
 		for o := range outer {

@@ -62,6 +62,9 @@ func (r *Run) countTokens(s *Summary) error {
 			}
 		}
 	}
+	if err := r.Stream.Err(); err != nil {
+		return err
+	}
 	s.Requests = int64(len(requests))
 	if s.Tokens == 0 && r.Kind == KindForeign {
 		total, err := r.EachToken(nil)

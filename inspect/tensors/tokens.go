@@ -1,12 +1,15 @@
 package tensors
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"sort"
 )
 
 // Token is one entry of a tokens file (COMPAT A-40, with ours added).
@@ -130,26 +133,56 @@ func (r *Run) CaptureSeconds() (sum float64, err error) {
 	return sum, nil
 }
 
-// tokenTexts holds the texts of a run's tokens by index.
-type tokenTexts map[int64]string
+// tokenTexts holds the texts of a run's tokens by index: four bytes for each, and every different text once.
+type tokenTexts struct {
+	texts     []string
+	numbers   map[string]int32 // of the texts
+	order     []int32          // the same of the tokens, as they stand in the file
+	stretches []stretch        // by their first index
+}
 
-func (t tokenTexts) of(index int64) *string {
-	text, ok := t[index]
-	if !ok {
-		return nil
+// stretch is where tokens lie whose indexes follow each other.
+type stretch struct {
+	first int64
+	at    int
+	n     int
+}
+
+func (t *tokenTexts) add(index int64, text string) {
+	number, known := t.numbers[text]
+	if !known {
+		number = int32(len(t.texts))
+		t.texts, t.numbers[text] = append(t.texts, text), number
 	}
-	return &text
+	if last := len(t.stretches) - 1; last >= 0 && t.stretches[last].first+int64(t.stretches[last].n) == index {
+		t.stretches[last].n++
+	} else {
+		t.stretches = append(t.stretches, stretch{index, len(t.order), 1})
+	}
+	t.order = append(t.order, number)
+}
+
+// of is the text of a token, nil where there is none.
+func (t *tokenTexts) of(index int64) *string {
+	i := sort.Search(len(t.stretches), func(i int) bool { return t.stretches[i].first > index }) - 1
+	for ; i >= 0; i-- { // more than one where tokens stand twice
+		if s := &t.stretches[i]; index < s.first+int64(s.n) {
+			return &t.texts[t.order[s.at+int(index-s.first)]]
+		}
+	}
+	return nil
 }
 
 // tokenTexts loads the texts; none when there is no tokens file.
-func (r *Run) tokenTexts() (tokenTexts, error) {
-	texts := make(tokenTexts)
-	_, err := r.EachToken(func(t *Token) error {
-		texts[t.Index] = t.Text
+func (r *Run) tokenTexts() (*tokenTexts, error) {
+	t := &tokenTexts{numbers: map[string]int32{}}
+	_, err := r.EachToken(func(token *Token) error {
+		t.add(token.Index, token.Text)
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return texts, err
+	slices.SortStableFunc(t.stretches, func(a, b stretch) int { return cmp.Compare(a.first, b.first) })
+	return t, err
 }

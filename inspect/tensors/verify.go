@@ -7,11 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -206,6 +204,9 @@ func (v *Verification) checkGaps(s *stream.Reader) {
 			rebuilt++
 		}
 	}
+	if err := s.Err(); err != nil {
+		v.add(Damage, "%v", err)
+	}
 	if rebuilt > 0 {
 		v.add(Lost, "of %d packets only name, place and sizes are known: they were found in the stream without their index", rebuilt)
 	}
@@ -222,17 +223,11 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// checkTokens compares the tokens file with the rows of the index, both ways.
+// checkTokens compares the tokens file with the rows of the index, both ways. Both are read side by side, and in memory is what has come in
+// one of them and not yet in the other.
 func (v *Verification) checkTokens(r *Run) {
-	rows := make(map[int64]ggmlhooks.Row)
-	for e := range r.Stream.Executions() {
-		for _, row := range e.Rows {
-			if row.Phase != ggmlhooks.PhaseSetup && row.Index >= 0 {
-				row.Seqs = slices.Clone(row.Seqs) // valid during this step only
-				rows[row.Index] = row
-			}
-		}
-	}
+	rows := newRowsAhead(r)
+	defer rows.stop()
 	faults := 0
 	fault := func(format string, args ...any) {
 		if faults++; faults <= maxFindings {
@@ -240,8 +235,7 @@ func (v *Verification) checkTokens(r *Run) {
 		}
 	}
 	total, err := r.EachToken(func(t *Token) error {
-		row, ok := rows[t.Index]
-		delete(rows, t.Index)
+		row, ok := rows.take(t.Index)
 		v.Tokens++
 		switch {
 		case !ok:
@@ -259,8 +253,9 @@ func (v *Verification) checkTokens(r *Run) {
 		}
 		return nil
 	})
+	left, least := rows.rest()
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(rows) == 0:
+	case errors.Is(err, fs.ErrNotExist) && left == 0:
 		return
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		fault("it ends in the middle: %v", err)
@@ -269,21 +264,10 @@ func (v *Verification) checkTokens(r *Run) {
 	case total != v.Tokens:
 		fault("total_tokens is %d, and %d tokens are listed", total, v.Tokens)
 	}
-	if len(rows) > 0 {
-		fault("%d tokens of the index are missing, such as %d", len(rows), anyKey(rows))
+	if left > 0 {
+		fault("%d tokens of the index are missing, such as %d", left, least)
 	}
 	if faults > maxFindings {
 		v.add(Damage, "%s: and %d more faults", rundir.TokensName, faults-maxFindings)
 	}
-}
-
-// anyKey returns the smallest token index.
-func anyKey(rows map[int64]ggmlhooks.Row) int64 {
-	least := int64(-1)
-	for index := range rows {
-		if least < 0 || index < least {
-			least = index
-		}
-	}
-	return least
 }

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"time"
@@ -254,7 +255,7 @@ func (g *segment) rewriteTokens(duration time.Duration) error {
 			}
 		}
 	}
-	if err != nil {
+	if err = cmp.Or(err, r.Err()); err != nil {
 		return err
 	}
 	return tokens.Close(duration)
