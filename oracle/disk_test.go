@@ -247,7 +247,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			sealed++
 		}
-		if status := map[bool]int{true: 0, false: 3}[complete]; o.status != status || !complete && !strings.Contains(o.stderr, "ended before the program did") {
+		if status := map[bool]int{true: 0, false: 3}[complete]; o.status != status || !complete && !strings.Contains(o.stderr, "is not whole") {
 			t.Errorf("%d KiB: status %d, want %d\n%s", kib, o.status, status, o.stderr)
 		}
 		if told := strings.Count(o.stderr, "is full; free room there"); told != 1 && !complete {

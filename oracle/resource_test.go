@@ -190,7 +190,7 @@ func TestResourceDiskFull(t *testing.T) {
 	for _, kib := range []int{600, 1500, 3000} {
 		disk := smallDisk(t, fmt.Sprint(kib, "k"))
 		o := llamatapIn(t, disk, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-min-free", "0"}, generate(40))...)
-		if o.status != 0 || o.stdout != plain.stdout {
+		if o.status != 3 || o.stdout != plain.stdout {
 			t.Errorf("%d KiB: status %d, text %q\n%s", kib, o.status, o.stdout, o.stderr)
 		}
 		if !strings.Contains(o.stderr, "LOST") && !strings.Contains(o.stderr, "disk") {

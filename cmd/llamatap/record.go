@@ -179,8 +179,8 @@ func endBySignal(sig syscall.Signal) {
 // statusLossy is the exit status where the program has ended well and its recording lacks something.
 const statusLossy = 3
 
-// errIncomplete makes a run whose recording ended early end with a status that a script sees.
-var errIncomplete = errors.New("the recording ended before the program did, for the reason above; --tap-on-failure stop ends the program with it")
+// errIncomplete makes a run whose recording failed end with a status that a script sees.
+var errIncomplete = errors.New("the recording is not whole, for the reason above; --tap-on-failure stop ends the program when its recording fails")
 
 // errLossy makes a run that lost something end with a status that a script sees.
 var errLossy = errors.New("some tensors were not recorded (above); --tap-overflow block loses nothing, --tap-memory gives more room")

@@ -169,6 +169,12 @@ func (e *events) words() string {
 	return text
 }
 
+// failed tells whether events are missing that could not be written; those over the rate that was asked for are none.
+func (e *events) failed() bool {
+	lost := e.Stats().Lost
+	return lost[jsonl.CauseFull]+lost[jsonl.CauseWrite] > 0
+}
+
 // eventsUse is what metadata.json tells of events.
 type eventsUse struct {
 	Events uint64            `json:"events"` // written

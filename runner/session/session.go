@@ -59,8 +59,8 @@ type Result struct {
 	Exit    collect.Exit
 	Dir     string // the run directory, "" if none was made
 	Summary Summary
-	// Incomplete says that the recording ended before the program did, or could not be sealed, and nobody had asked for that. What was the
-	// cause is told on stderr.
+	// Incomplete says that something was not recorded, beside what [Summary] counts as lost, and nobody had asked for that: the recording ended
+	// before the program did, or could not be sealed, or events could not be written. What was the cause is told on stderr.
 	Incomplete bool
 }
 
