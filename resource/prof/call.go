@@ -62,7 +62,7 @@ func latencyBounds(slot int) (low, high uint64) {
 // A tally is what is known of a call, of one process or of several.
 type tally struct {
 	count, errors, bytes, timed, ns uint64
-	longest                         uint64 // of the interval; 0 where it is not known
+	longest                         uint64 // of the interval; 0 where none was timed
 	latency                         [latencySlots]uint32
 }
 
@@ -79,11 +79,22 @@ func (t *tally) add(other *tally) {
 	}
 }
 
-// since returns what was counted after before. The longest is the interval's already.
+// since returns what was counted after before. The longest is the interval's already, but for a call that was being counted when the interval
+// began: the slot that it fell into tells a bound of it then.
 func (t *tally) since(before *tally) tally {
 	d := tally{t.count - before.count, t.errors - before.errors, t.bytes - before.bytes, t.timed - before.timed, t.ns - before.ns, t.longest, t.latency}
+	top := -1
 	for i, n := range before.latency {
-		d.latency[i] -= n
+		if d.latency[i] -= n; d.latency[i] > 0 {
+			top = i
+		}
+	}
+	if top < 0 {
+		d.longest = 0
+	} else if low, high := latencyBounds(top); d.longest < low || d.longest == 0 {
+		if d.longest = high; top == latencySlots-1 {
+			d.longest = low
+		}
 	}
 	return d
 }
@@ -114,7 +125,7 @@ func (t *tally) atMost(ns uint64) uint64 {
 	return ns
 }
 
-// max is the longest latency in microseconds; nil where none was timed or it is not known.
+// max is the longest latency in microseconds; nil where none was timed.
 func (t *tally) max() *float64 {
 	if t.timed == 0 || t.longest == 0 {
 		return nil

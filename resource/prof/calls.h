@@ -167,7 +167,8 @@ static inline call_u32 latency_slot(call_u64 ns)
 }
 
 /* What is known of one call of one process, on one processor. Counters only grow. The longest call is kept for the interval that goes on
- * and for the one before, because whoever reads begins a new interval first and reads then. */
+ * and for the one before, because whoever reads begins a new interval first and reads then. Nobody else writes meanwhile, but somebody may
+ * read, from the first field to the last: what is read is whole if count, read first and written last, equals begun. */
 struct call_stat {
 	call_u64 count;
 	call_u64 errors;
@@ -179,11 +180,13 @@ struct call_stat {
 	call_u32 interval;        /* that longest is of */
 	call_u32 interval_before; /* that longest_before is of */
 	call_u32 latency[LATENCY_SLOTS];
+	call_u64 begun;
 };
 
-static inline void call_count(struct call_stat *s, call_s64 result, call_u64 bytes)
+#define CALL_IN_ORDER() __asm__ volatile("" : : : "memory")
+
+static inline void call_result(struct call_stat *s, call_s64 result, call_u64 bytes)
 {
-	s->count++;
 	if (call_failed(result))
 		s->errors++;
 	else
@@ -206,6 +209,18 @@ static inline void call_time(struct call_stat *s, call_u64 ns, call_u32 interval
 		s->longest = ns;
 	if (slot < LATENCY_SLOTS) /* always, and the verifier is told so */
 		s->latency[slot]++;
+}
+
+/* call_count counts a call; ns is its time if it was timed. */
+static inline void call_count(struct call_stat *s, call_s64 result, call_u64 bytes, int timed, call_u64 ns, call_u32 interval)
+{
+	s->begun++;
+	CALL_IN_ORDER();
+	call_result(s, result, bytes);
+	if (timed)
+		call_time(s, ns, interval);
+	CALL_IN_ORDER();
+	s->count++;
 }
 
 /* A call that has begun: when, whether it is timed, and which, in one word, so that whoever reads it while it is written sees both or

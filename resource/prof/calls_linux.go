@@ -26,6 +26,25 @@ type callStat struct {
 	Longest, LongestBefore          uint64
 	Interval, IntervalBefore        uint32
 	Latency                         [latencySlots]uint32
+	Begun                           uint64
+}
+
+// torn tells whether a processor was writing while its counters were read.
+func torn(stats []callStat) bool {
+	return slices.ContainsFunc(stats, func(s callStat) bool { return s.Begun != s.Count })
+}
+
+// whole reads an entry again as long as it is torn. Writing takes less than a microsecond, so that this ends.
+func whole[K any](m *ebpf.Map, key K, stats []callStat) ([]callStat, error) {
+	for range 1000 {
+		if !torn(stats) {
+			break
+		}
+		if err := m.Lookup(key, &stats); err != nil {
+			return nil, fmt.Errorf("read BPF map %s: %w", m, err)
+		}
+	}
+	return stats, nil
 }
 
 // open is struct open of prof.bpf.c.
@@ -65,7 +84,10 @@ type callers struct {
 // readCalls returns an event for each call that returned or is open.
 func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, names map[uint32]string) ([]resource.ProfEvent, error) {
 	var all [callSlots]callers
-	err := errors.Join(c.readCallers(&all, ended, names), c.readOthers(&all, ended), c.readOpen(&all, mono), c.readErrors(&all))
+	err := errors.Join(c.readCallers(&all, ended, names), c.readOthers(&all, ended), c.readOpen(&all, mono))
+	if err == nil {
+		err = c.readErrors(&all)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +104,13 @@ func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, na
 func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map[uint32]string) error {
 	m := c.set.Map("calls")
 	now := map[caller]tally{}
-	if err := bpf.EachPerCPU(m, func(k caller, stats []callStat) { now[k] = sum(stats, ended) }); err != nil {
+	var failed error
+	err := bpf.EachPerCPU(m, func(k caller, stats []callStat) {
+		stats, err := whole(m, k, stats)
+		failed = cmp.Or(failed, err)
+		now[k] = sum(stats, ended)
+	})
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	gone := map[uint32]bool{}
@@ -119,10 +147,19 @@ func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map
 
 // readOthers reads what was counted without its process.
 func (c *Collector) readOthers(all *[callSlots]callers, ended uint32) error {
+	evicted, err := bpf.Sum(c.set.Map("lost"), lostCaller)
+	if err != nil || evicted == c.evicted {
+		return err
+	}
+	c.evicted = evicted
 	for i := 1; i < len(calls); i++ {
 		var stats []callStat
-		if err := c.set.Map("others").Lookup(uint32(i), &stats); err != nil {
+		m := c.set.Map("others")
+		if err := m.Lookup(uint32(i), &stats); err != nil {
 			return fmt.Errorf("read BPF map others: %w", err)
+		}
+		if stats, err = whole(m, uint32(i), stats); err != nil {
+			return err
 		}
 		t := sum(stats, ended)
 		d := t.since(&c.others[i])
@@ -147,40 +184,28 @@ func (c *Collector) readOpen(all *[callSlots]callers, mono int64) error {
 	})
 }
 
-// readErrors reads which errors the calls returned.
+// readErrors reads which errors the calls returned that did.
 func (c *Collector) readErrors(all *[callSlots]callers) error {
-	m := c.set.Map("errnos")
-	keys, values := make([]uint32, 512), make([]uint64, 512*ebpf.MustPossibleCPU())
-	now := make([]uint64, callSlots*errnoSlots)
-	var at ebpf.MapBatchCursor
-	for {
-		n, err := m.BatchLookup(&at, keys, values, nil)
-		for i := range n {
-			for _, v := range values[i*ebpf.MustPossibleCPU():][:ebpf.MustPossibleCPU()] {
-				now[keys[i]] += v
-			}
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read BPF map errnos: %w", err)
-		}
-	}
-	for i, n := range now {
-		if c.errnos != nil {
-			n -= c.errnos[i]
-		}
-		if n == 0 {
+	for i := range all {
+		if all[i].all.errors == 0 {
 			continue
 		}
-		here := &all[i/errnoSlots]
-		if here.errors == nil {
-			here.errors = map[int]uint64{}
+		var processors [][errnoSlots]uint64
+		if err := c.set.Map("errnos").Lookup(uint32(i), &processors); err != nil {
+			return fmt.Errorf("read BPF map errnos: %w", err)
 		}
-		here.errors[i%errnoSlots] = n
+		all[i].errors = map[int]uint64{}
+		for slot := range errnoSlots {
+			var now uint64
+			for _, p := range processors {
+				now += p[slot]
+			}
+			if n := now - c.errnos[i][slot]; n > 0 {
+				all[i].errors[slot] = n
+			}
+			c.errnos[i][slot] = now
+		}
 	}
-	c.errnos = now
 	return nil
 }
 

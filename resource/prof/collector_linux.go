@@ -46,10 +46,11 @@ type Collector struct {
 	last     time.Time
 	lastMono int64
 
-	calls  map[caller]tally
-	others [callSlots]tally
-	errnos []uint64
-	nets   map[netKey]netTally
+	calls   map[caller]tally
+	others  [callSlots]tally
+	evicted uint64 // calls in others
+	errnos  [callSlots][errnoSlots]uint64
+	nets    map[netKey]netTally
 
 	polled  map[int]processIO // by process; nil with BPF
 	missing []string
@@ -322,6 +323,11 @@ func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
 	return c.set.Programs()
 }
 
+// lostCauses are the counters of the map lost.
+var lostCauses = [...]string{"compat", "open", "caller", "net", "owner", "child"}
+
+const lostCaller = 2
+
 // Losses tells what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open (calls that were counted but
 // not timed: too many threads), caller (calls counted without their process: too many processes), net (traffic, for the same
 // reason), owner (TCP sockets whose process could not be kept), child
@@ -331,7 +337,7 @@ func (c *Collector) Losses() (map[string]uint64, error) {
 	if c.set == nil {
 		return losses, nil
 	}
-	for i, cause := range []string{"compat", "open", "caller", "net", "owner", "child"} {
+	for i, cause := range lostCauses {
 		n, err := bpf.Sum(c.set.Map("lost"), uint32(i))
 		if err != nil {
 			return nil, err

@@ -102,7 +102,7 @@ static __always_inline int end(struct ended *e, bool plain)
 {
 	__u32 call = e->call & (CALL_SLOTS - 1), flags = call_flags[call], zero = 0, *now;
 	bool failed = call_failed(e->result), counted = flags & CALL_WAITS ? count_waits : count_calls;
-	__u64 bytes = failed ? 0 : moved(flags, e->result, e->argument);
+	__u64 bytes = failed ? 0 : moved(flags, e->result, e->argument), ns = 0;
 	bool peek = flags & (CALL_FLAGS3 | CALL_FLAGS4) && e->argument & PEEK;
 	struct call_stat *s;
 
@@ -111,18 +111,18 @@ static __always_inline int end(struct ended *e, bool plain)
 	if (!counted)
 		return 0;
 	s = stat_of(e->tgid, call, plain);
-	if (!s)
-		return 0;
-	call_count(s, e->result, bytes);
 	now = bpf_map_lookup_elem(&interval, &zero);
-	if (e->word & OPEN_TIMED && now)
-		call_time(s, bpf_ktime_get_ns() - open_begin(e->word), *now);
+	if (!s || !now)
+		return 0;
+	if (e->word & OPEN_TIMED)
+		ns = bpf_ktime_get_ns() - open_begin(e->word);
+	call_count(s, e->result, bytes, !!(e->word & OPEN_TIMED), ns, *now);
 	if (failed) {
-		__u32 at = call * ERRNO_SLOTS + errno_slot(e->result);
-		__u64 *n = bpf_map_lookup_elem(&errnos, &at);
+		__u32 slot = errno_slot(e->result);
+		struct errors *errors = bpf_map_lookup_elem(&errnos, &call);
 
-		if (n)
-			*n += 1;
+		if (errors && slot < ERRNO_SLOTS)
+			errors->by[slot]++;
 	}
 	return 0;
 }

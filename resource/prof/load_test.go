@@ -162,6 +162,9 @@ func TestLoadWithoutLoss(t *testing.T) {
 		}
 		kept = now
 		if e := all.calls()["read"]; e != nil && e.Count > 0 {
+			if e.Timed != e.Count || e.Bytes != e.Count { // each snapshot is whole, though the counters are written all the time
+				t.Errorf("%d reads, %d timed, %d bytes", e.Count, e.Timed, e.Bytes)
+			}
 			count, bytes, timed = count+e.Count, bytes+e.Bytes, timed+e.Timed
 			for _, b := range e.Latency {
 				inBuckets += b.Count

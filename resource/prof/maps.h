@@ -35,6 +35,10 @@ struct net_stat {
 	__u64 out_bytes, in_bytes, out_calls, in_calls, out_errors, in_errors, retransmits;
 };
 
+struct errors {
+	__u64 by[ERRNO_SLOTS];
+};
+
 struct process {
 	char comm[16];
 };
@@ -50,7 +54,7 @@ struct process {
 MAP(opens, HASH, 32768, __u32, struct open); /* by thread */
 MAP(calls, PERCPU_HASH, 8192, struct caller, struct call_stat);
 MAP(others, PERCPU_ARRAY, CALL_SLOTS, __u32, struct call_stat); /* of processes that found no room in calls */
-MAP(errnos, PERCPU_ARRAY, CALL_SLOTS * ERRNO_SLOTS, __u32, __u64);
+MAP(errnos, PERCPU_ARRAY, CALL_SLOTS, __u32, struct errors);
 MAP(nets, PERCPU_HASH, 8192, struct net_key, struct net_stat);
 MAP(owners, HASH, 16384, __u64, __u32); /* TCP socket to the process that used it last */
 MAP(processes, HASH, 8192, __u32, struct process);

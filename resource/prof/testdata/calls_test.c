@@ -14,8 +14,8 @@ static void latency(call_u64 ns) { printf("latency %llu %u\n", ns, latency_slot(
 
 static void stat(const char *what, const struct call_stat *s)
 {
-	printf("stat %s: %llu calls %llu errors %llu bytes %llu timed %llu ns, longest %llu of %u, before %llu of %u\n", what, s->count,
-	       s->errors, s->bytes, s->timed, s->ns, s->longest, s->interval, s->longest_before, s->interval_before);
+	printf("stat %s: %llu calls %llu errors %llu bytes %llu timed %llu ns of %llu begun, longest %llu of %u, before %llu of %u\n", what, s->count,
+	       s->errors, s->bytes, s->timed, s->ns, s->begun, s->longest, s->interval, s->longest_before, s->interval_before);
 }
 
 int main(void)
@@ -48,15 +48,15 @@ int main(void)
 	for (int number = 0; number <= 4096; number++)
 		if (number < 3 || (number > 131 && number < 136) || (number > 510 && number < 520) || number > 4093)
 			printf("errno %d failed %d slot %u\n", number, call_failed(-number), errno_slot(-number));
-	call_count(&s, 100, 100);
-	call_count(&s, -11, 100);
+	call_count(&s, 100, 100, 0, 0, 1);
+	call_count(&s, -11, 100, 0, 0, 1);
 	stat("after a success and a failure", &s);
-	call_time(&s, 5000, 1);
-	call_time(&s, 3000, 1);
+	call_count(&s, 0, 7, 1, 5000, 1);
+	call_count(&s, 0, 0, 1, 3000, 1);
 	stat("in interval 1", &s);
-	call_time(&s, 1000, 2);
+	call_count(&s, 0, 0, 1, 1000, 2);
 	stat("in interval 2", &s);
-	call_time(&s, 2000, 9);
+	call_count(&s, 0, 0, 1, 2000, 9);
 	stat("in interval 9", &s);
 	word = open_word(123456789012345678ull, 1, CALL_OF_CLOCK_NANOSLEEP);
 	printf("open %llu: since %llu, call %s, timed %d\n", word, open_begin(word), names[open_call(word)], !!(word & OPEN_TIMED));

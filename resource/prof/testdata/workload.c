@@ -340,17 +340,21 @@ static void waits(void)
 
 static unsigned turn;
 static long rounds;
+static _Atomic long waited, woke;
 
-/* take waits for its turn and gives it to the other thread. */
+/* take waits for its turn, asking the kernel once at least, and gives it to the other thread. */
 static void *take(void *mine)
 {
-	unsigned me = (unsigned)(long)mine, now;
+	unsigned me = (unsigned)(long)mine;
 
 	for (long i = 0; i < rounds; i++) {
-		while ((now = __atomic_load_n(&turn, __ATOMIC_ACQUIRE)) != me)
-			syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, now, 0, 0, 0);
+		do {
+			syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, !me, 0, 0, 0);
+			waited++;
+		} while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != me);
 		__atomic_store_n(&turn, !me, __ATOMIC_RELEASE);
 		syscall(SYS_futex, &turn, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+		woke++;
 	}
 	return 0;
 }
@@ -456,6 +460,8 @@ int main(int argc, char **argv)
 		loss();
 	} else if (!strcmp(what, "futex")) {
 		two(take, n);
+		tally("wait", waited, 0, 0);
+		tally("wake", woke, 0, 0);
 	} else if (!strcmp(what, "forks")) {
 		forks(n);
 	} else if (!strcmp(what, "many")) {

@@ -1,0 +1,62 @@
+//go:build linux
+
+package prof_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/resource/prof"
+)
+
+// BenchmarkPrograms tells what the programs cost by the kernel's own count, of reads that are timed and of reads of which one in 100 is. An
+// operation is a read.
+func BenchmarkPrograms(b *testing.B) {
+	for name, o := range map[string]prof.Options{"timed": {}, "sampled": {SampledOneOf: 100}, "plain": {Plain: true}} {
+		b.Run(name, func(b *testing.B) {
+			w := start(b, "many", strconv.Itoa(b.N/2+1))
+			o.Target = of(w)
+			c := open(b, o)
+			stats, err := bpf.EnableStats()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer stats.Close()
+			b.ResetTimer()
+			w.work()
+			b.StopTimer()
+			programs, err := c.Programs()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, p := range programs {
+				if p.Runs > uint64(b.N) {
+					b.ReportMetric(p.PerNS, p.Name+"_ns")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSnapshot tells what a snapshot costs that tells of every call of one process.
+func BenchmarkSnapshot(b *testing.B) {
+	w := start(b, "calls", b.TempDir()+"/file")
+	c := open(b, prof.Options{Target: of(w)})
+	w.work()
+	var line []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		said, err := c.Snapshot(time.Now())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, e := range said.([]resource.ProfEvent) {
+			if line, err = resource.AppendProfEvent(line[:0], e); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
