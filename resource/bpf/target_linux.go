@@ -180,6 +180,9 @@ func subsystem(options string) (int32, error) {
 		return 0, err
 	}
 	for option := range strings.SplitSeq(options, ",") {
+		if option == "blkio" {
+			option = "io" // version 1's name for it
+		}
 		for _, v := range ids.Values {
 			if v.Name == option+"_cgrp_id" {
 				return int32(v.Value), nil
