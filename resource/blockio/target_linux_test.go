@@ -1,0 +1,146 @@
+package blockio
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+)
+
+// held starts a shell that waits for a line and then becomes the command, so that it can be watched before it does anything.
+func held(t *testing.T, command string) (cmd *exec.Cmd, start func()) {
+	t.Helper()
+	cmd = exec.Command("/bin/sh", "-c", "read line; exec "+command)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	t.Cleanup(func() {
+		if !done {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd, func() {
+		t.Helper()
+		done = true
+		if _, err := in.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// group makes a control group with one below it, and puts a process into the latter.
+func group(t *testing.T, hierarchy string, pid int) (top string) {
+	t.Helper()
+	top = filepath.Join(hierarchy, "llamatap-"+filepath.Base(filepath.Dir(t.TempDir())))
+	inner := filepath.Join(top, "inner")
+	if err := os.MkdirAll(inner, 0o755); err != nil {
+		testenv.Beyond(t, "control groups that can be made in "+hierarchy, err.Error())
+	}
+	t.Cleanup(func() {
+		os.Remove(inner)
+		os.Remove(top)
+	})
+	if err := os.WriteFile(filepath.Join(inner, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		testenv.Beyond(t, "control groups that can be joined in "+hierarchy, err.Error())
+	}
+	return top
+}
+
+func unifiedHierarchy(t *testing.T) string {
+	t.Helper()
+	for _, dir := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
+			return dir
+		}
+	}
+	testenv.Beyond(t, "cgroup v2", "it is not mounted")
+	return ""
+}
+
+func TestTargets(t *testing.T) {
+	dev := loop(t, 64, "")
+	read := "dd if=" + dev + " of=/dev/null bs=64k count=32 iflag=direct status=none"
+	for name, target := range map[string]func(t *testing.T, pid int) bpf.Target{
+		"pid":  func(_ *testing.T, pid int) bpf.Target { return bpf.Target{PIDs: []int{pid}} },
+		"comm": func(*testing.T, int) bpf.Target { return bpf.Target{Comm: "dd"} },
+		"blkio": func(t *testing.T, pid int) bpf.Target {
+			return bpf.Target{Cgroup: group(t, "/sys/fs/cgroup/blkio", pid)}
+		},
+		"memory": func(t *testing.T, pid int) bpf.Target {
+			return bpf.Target{Cgroup: group(t, "/sys/fs/cgroup/memory", pid)}
+		},
+		"v2": func(t *testing.T, pid int) bpf.Target {
+			return bpf.Target{Cgroup: group(t, unifiedHierarchy(t), pid)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd, start := held(t, read)
+			c := open(t, Options{Devices: []string{dev}, Target: target(t, cmd.Process.Pid)})
+			run(t, "cat", dev) // through the page cache, so that nothing is left to it of what is read
+			snap(t, c)
+			start()
+			run(t, "cp", dev, "/dev/null")
+			line := snap(t, c)
+			checkWhole(t, line)
+			if d := of(line, dev); d.Requests+value(d.Untimed) != 32 || d.Bytes != 2<<20 {
+				t.Errorf("%d requests, %d untimed, %d bytes, want 32 of 2 MiB", d.Requests, value(d.Untimed), d.Bytes)
+			}
+			if len(line.Processes) != 1 || line.Processes[0].PID != uint32(cmd.Process.Pid) || line.Processes[0].Comm != "dd" {
+				t.Errorf("processes %+v", line.Processes)
+			}
+		})
+	}
+}
+
+// TestCgroups: requests are told apart by control group, and write-back counts for who owns the pages, where the kernel knows it.
+func TestCgroups(t *testing.T) {
+	dev := loop(t, 64, "")
+	c := open(t, Options{Devices: []string{dev}})
+	hierarchy, want := "/sys/fs/cgroup/blkio", ""
+	if !c.groups.v1 {
+		hierarchy = unifiedHierarchy(t)
+	}
+	cmd, start := held(t, "dd if="+dev+" of=/dev/null bs=64k count=32 iflag=direct status=none")
+	top := group(t, hierarchy, cmd.Process.Pid)
+	want = "/" + filepath.Base(top) + "/inner"
+	start()
+	line := snap(t, c)
+	for _, g := range line.Cgroups {
+		if g.Path == want && g.Op == resource.BlockRead && g.Requests+value(g.Untimed) == 32 {
+			return
+		}
+	}
+	t.Errorf("%s is not among %+v", want, line.Cgroups)
+}
+
+// TestAddPID: a process that comes later.
+func TestAddPID(t *testing.T) {
+	dev := loop(t, 64, "")
+	c := open(t, Options{Devices: []string{dev}, Target: bpf.Target{PIDs: []int{os.Getpid()}}})
+	read := "dd if=" + dev + " of=/dev/null bs=64k count=32 iflag=direct status=none"
+	_, start := held(t, read)
+	start()
+	cmd, start := held(t, read)
+	if err := c.AddPID(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	start()
+	if d := of(snap(t, c), dev); d.Requests+value(d.Untimed) != 32 {
+		t.Errorf("%d requests, want 32", d.Requests)
+	}
+}

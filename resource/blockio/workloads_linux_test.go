@@ -1,0 +1,241 @@
+package blockio
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// settle waits until a device has ended all that it was given, as the kernel's own counters have it.
+func settle(t testing.TB, dev string) {
+	t.Helper()
+	for range 500 {
+		if kernelStats(t, dev).inflight == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s still has requests", dev)
+}
+
+// TestMerged: what is written through the page cache goes out in merged requests.
+func TestMerged(t *testing.T) {
+	for _, scheduler := range []string{"none", "mq-deadline"} {
+		t.Run(scheduler, func(t *testing.T) {
+			dev := loop(t, 64, "")
+			if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/queue/scheduler", []byte(scheduler), 0); err != nil {
+				testenv.Beyond(t, "the scheduler "+scheduler, err.Error())
+			}
+			c := open(t, Options{Devices: []string{dev}})
+			before := kernelStats(t, dev)
+			run(t, "dd", "if=/dev/zero", "of="+dev, "bs=4k", "count=8k", "conv=fsync,notrunc")
+			settle(t, dev)
+			line := snap(t, c)
+			d := of(line, dev)
+			checkKernel(t, d, before, kernelStats(t, dev))
+			checkWhole(t, line)
+			if w := op(d, resource.BlockWrite); w.Requests == 0 || w.Bytes != 32<<20 || value(w.Merges) == 0 {
+				t.Errorf("writes %+v", w)
+			}
+			if f := op(d, resource.BlockFlush); f.Requests == 0 || len(f.Sizes) != 1 || value(f.Sizes[0].UpTo) != 0 {
+				t.Errorf("flushes %+v", f)
+			}
+		})
+	}
+}
+
+// TestFlushes: a file system that is synced after each write. What waits for a flush and is never issued is told apart.
+func TestFlushes(t *testing.T) {
+	dev := loop(t, 64, "")
+	run(t, "mkfs.ext4", "-q", dev)
+	dir := t.TempDir()
+	run(t, "mount", dev, dir)
+	unmounted := false
+	t.Cleanup(func() {
+		if !unmounted {
+			run(t, "umount", dir)
+		}
+	})
+	settle(t, dev)
+	c := open(t, Options{Devices: []string{dev}})
+	before := kernelStats(t, dev)
+	run(t, testenv.NeedFio(t), "--name=t", "--directory="+dir, "--rw=write", "--bs=4k", "--size=400k", "--fsync=1", "--ioengine=psync", "--output=/dev/null")
+	run(t, "umount", dir)
+	unmounted = true
+	settle(t, dev)
+	line := snap(t, c)
+	d := of(line, dev)
+	checkKernel(t, d, before, kernelStats(t, dev))
+	checkWhole(t, line)
+	if f := op(d, resource.BlockFlush); f.Requests < 100 {
+		t.Errorf("flushes %+v", f)
+	}
+}
+
+// TestPartitions: a partition's requests are its own, and its disk's.
+func TestPartitions(t *testing.T) {
+	dev := loop(t, 64, "", "--partscan")
+	run(t, "addpart", dev, "1", "2048", "32768")
+	run(t, "addpart", dev, "2", "34816", "32768")
+	c := open(t, Options{Devices: []string{dev}})
+	all := []string{dev, dev + "p1", dev + "p2"}
+	before := map[string]diskstats{}
+	for _, name := range all {
+		before[name] = kernelStats(t, name)
+	}
+	run(t, "dd", "if="+dev+"p1", "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
+	run(t, "dd", "if="+dev+"p2", "of=/dev/null", "bs=4k", "count=64", "iflag=direct")
+	run(t, "dd", "if="+dev, "of=/dev/null", "bs=128k", "count=8", "iflag=direct")
+	line := snap(t, c)
+	checkWhole(t, line)
+	for _, name := range all {
+		d := of(line, name)
+		checkKernel(t, d, before[name], kernelStats(t, name))
+		if part := name != dev; part != (d.PartOf != nil) || part && *d.PartOf != of(line, dev).DeviceID || part == (d.DepthMax != nil) {
+			t.Errorf("%s is part of %v, depth %v", name, d.PartOf, d.DepthMax)
+		}
+	}
+	if d := of(line, dev); d.Requests+value(d.Untimed) != 104 || d.Alias == "" {
+		t.Errorf("%s, %q: %d requests, want 104", dev, d.Alias, d.Requests)
+	}
+	if len(line.Latency) != 1 || line.Latency[0].Name != filepath.Base(dev) {
+		t.Errorf("histograms of %+v", line.Latency)
+	}
+	part := open(t, Options{Devices: []string{dev + "p2"}})
+	run(t, "dd", "if="+dev+"p1", "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
+	run(t, "dd", "if="+dev+"p2", "of=/dev/null", "bs=4k", "count=64", "iflag=direct")
+	if line := snap(t, part); of(line, dev+"p2").Requests+value(of(line, dev+"p2").Untimed) != 64 || len(of(line, dev+"p1").Ops) != 0 {
+		t.Errorf("of p2 alone %+v", line.Devices)
+	}
+}
+
+// reader is a process that reads a device without end.
+func reader(t *testing.T, name, dev string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(testenv.NeedFio(t), append([]string{"--name=" + name, "--filename=" + dev, "--rw=randread", "--bs=4k", "--direct=1",
+		"--ioengine=libaio", "--iodepth=16", "--time_based", "--runtime=600", "--thread", "--output=/dev/null"}, args...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd
+}
+
+// await takes snapshots until one satisfies.
+func await(t *testing.T, c *Collector, what string, ok func(*resource.BlockLine) bool) *resource.BlockLine {
+	t.Helper()
+	for range 500 {
+		if line := snap(t, c); ok(line) {
+			return line
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+	return nil
+}
+
+// TestKilled: a process that is killed with requests on their way leaves none behind.
+func TestKilled(t *testing.T) {
+	dev := loop(t, 64, "")
+	c := open(t, Options{Devices: []string{dev}})
+	cmd := reader(t, "killed", dev)
+	line := await(t, c, "a deep queue", func(line *resource.BlockLine) bool {
+		return value(of(line, dev).DepthMax) >= 8 && of(line, dev).Requests > 100
+	})
+	d := of(line, dev)
+	if most, mean := *d.DepthMax, *d.DepthMean; most > 16 || mean <= 0 || mean > float64(most) {
+		t.Errorf("depth %d at most, %.2f in the mean", most, mean)
+	}
+	if mean := float64(value(d.ServiceNS)) / line.ActualS / 1e9; value(d.Inflight) == 0 && (mean > 1.5**d.DepthMean+1 || mean < *d.DepthMean/1.5-1) {
+		t.Errorf("depth %.2f in the mean, %.2f by the time of service", *d.DepthMean, mean)
+	}
+	found := false
+	for _, p := range line.Processes {
+		found = found || p.PID == uint32(cmd.Process.Pid) && p.Comm == "fio" && p.Requests > 0
+	}
+	if !found {
+		t.Errorf("process %d is not among %+v", cmd.Process.Pid, line.Processes)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	settle(t, dev)
+	await(t, c, "an empty queue", func(line *resource.BlockLine) bool {
+		d := of(line, dev)
+		return value(d.Inflight) == 0 && value(d.Waiting) == 0 && len(line.Inflight) == 0
+	})
+	line = snap(t, c)
+	if d := of(line, dev); len(d.Ops) != 0 || len(c.memory.requests()) != 0 {
+		t.Errorf("after the end %+v, requests %+v", d, c.memory.requests())
+	}
+}
+
+// TestPlain: where the kernel's types are not known, devices are followed by sector.
+func TestPlain(t *testing.T) {
+	dev := loop(t, 64, "")
+	c := open(t, Options{Devices: []string{dev}, Plain: true})
+	before := kernelStats(t, dev)
+	ns, bytes := completions(t, fio(t, dev, "--rw=randrw", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=8", "--size=4m"))
+	line := snap(t, c)
+	d, after := of(line, dev), kernelStats(t, dev)
+	for i, latencies := range ns[:2] {
+		o := op(d, resource.BlockOps[i])
+		missed := uint64(len(latencies)) - o.Requests - value(o.Untimed)
+		if missed > 10 || o.Bytes+missed*4096 != bytes[i] || o.Requests+value(o.Untimed)+missed != after.done[i]-before.done[i] {
+			t.Errorf("%s: %d requests of %d bytes, fio has %d of %d", o.Op, o.Requests, o.Bytes, len(latencies), bytes[i])
+		}
+	}
+	if line.Origin != resource.OriginPlain || len(line.Missing) == 0 || d.QueueNS != nil || d.Merges != nil {
+		t.Errorf("origin %s, missing %q, %+v", line.Origin, line.Missing, d.BlockFigures)
+	}
+}
+
+// TestPolled: without BPF there are the kernel's own counters.
+func TestPolled(t *testing.T) {
+	dev := loop(t, 64, "")
+	c := open(t, Options{Devices: []string{dev}, Poll: true})
+	run(t, "dd", "if="+dev, "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
+	line := snap(t, c)
+	d := of(line, dev)
+	if r := op(d, resource.BlockRead); r.Requests != 32 || r.Bytes != 2<<20 || r.TotalNS == nil || r.ServiceNS != nil || len(r.Latency) != 0 {
+		t.Errorf("read %+v", r)
+	}
+	if line.Origin != resource.OriginProc || len(line.Latency) != 0 || line.Latency == nil || d.DepthMean == nil || len(line.Devices) != 1 {
+		t.Errorf("%+v", line)
+	}
+	if line := snap(t, c); len(line.Devices) != 0 {
+		t.Errorf("of nothing %+v", line.Devices)
+	}
+}
+
+// TestUnknownDevice: a device that is not there is refused with what to do.
+func TestUnknownDevice(t *testing.T) {
+	if _, err := Open(Options{Devices: []string{"no-such-disk"}}); err == nil || err.Error() != `block device "no-such-disk": there is none of that name; list them with: cat /proc/diskstats` {
+		t.Error(err)
+	}
+	all, err := readDiskstats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many []string
+	for _, d := range all {
+		many = append(many, d.name)
+	}
+	if len(many) > maxDevices {
+		if _, err := Open(Options{Devices: many}); err == nil || !strings.Contains(err.Error(), "at most 8") {
+			t.Errorf("%d devices: %v", len(many), err)
+		}
+	}
+}
