@@ -147,12 +147,12 @@ type ProfThread struct {
 	RQP99US   *float64 `json:"rq_latency_p99_us,omitempty"`
 	RQMaxUS   *float64 `json:"rq_latency_max_us,omitempty"`
 
-	RunnableWaitNS int64 `json:"runnable_wait_ns"`
-	BlockedDiskNS  int64 `json:"blocked_disk_ns"`
-	BlockedLockNS  int64 `json:"blocked_lock_ns"`
-	BlockedOtherNS int64 `json:"blocked_other_ns"`
-	IdleNS         int64 `json:"idle_ns"`
-	OnCPUNS        int64 `json:"oncpu_ns"`
+	RunnableWaitNS int64  `json:"runnable_wait_ns"`
+	BlockedDiskNS  *int64 `json:"blocked_disk_ns,omitempty"`
+	BlockedLockNS  *int64 `json:"blocked_lock_ns,omitempty"`
+	BlockedOtherNS *int64 `json:"blocked_other_ns,omitempty"`
+	IdleNS         *int64 `json:"idle_ns,omitempty"`
+	OnCPUNS        int64  `json:"oncpu_ns"`
 }
 
 // ProfNet is what a process did on sockets in an interval (COMPAT A-96).

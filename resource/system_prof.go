@@ -89,16 +89,10 @@ func (l *SystemLine) Sched() *ProfSched {
 }
 
 func (t *ThreadLine) prof(intervalS float64) ProfThread {
-	known := func(ns *int64) int64 {
-		if ns == nil {
-			return 0
-		}
-		return *ns
-	}
 	p := ProfThread{
 		TID: t.TID, TGID: t.TGID, Comm: t.Comm, OffCPUNS: t.OffCPUNS(), Switches: t.Voluntary + t.Involuntary,
-		RunnableWaitNS: t.RunnableWaitNS, BlockedDiskNS: known(t.BlockedDiskNS), BlockedLockNS: known(t.BlockedLockNS),
-		BlockedOtherNS: known(t.BlockedOtherNS), IdleNS: known(t.IdleNS), OnCPUNS: t.OnCPUNS,
+		RunnableWaitNS: t.RunnableWaitNS, BlockedDiskNS: t.BlockedDiskNS, BlockedLockNS: t.BlockedLockNS,
+		BlockedOtherNS: t.BlockedOtherNS, IdleNS: t.IdleNS, OnCPUNS: t.OnCPUNS,
 	}
 	if intervalS > 0 {
 		p.OffCPUPct = float64(p.OffCPUNS) / 1e7 / intervalS
