@@ -3,6 +3,7 @@ package resource
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -228,4 +229,32 @@ func FuzzParseCorrID(f *testing.F) {
 			}
 		}
 	})
+}
+
+// documented checks that every key of a struct, and of structs in it, stands in a text.
+func documented(t *testing.T, of reflect.Type, text string) {
+	t.Helper()
+	for i := range of.NumField() {
+		f := of.Field(i)
+		inner := f.Type
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct {
+			documented(t, inner, text)
+		}
+		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && !strings.Contains(text, "`"+key+"`") {
+			t.Errorf("docs/HOST_PROF.md does not tell of %s", key)
+		}
+	}
+}
+
+func TestProfKeysAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/HOST_PROF.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range ProfTypes {
+		documented(t, reflect.TypeOf(newProfEvent(of)).Elem(), string(text))
+	}
 }
