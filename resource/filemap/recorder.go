@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// hold is how long after an event it is put into its line: what the tap tells of executions comes by another way. Slack is how long after that
-// a line waits for events that began within it and end later.
+// hold is how long after an event it is put into its line where nobody calls Told: what the tap tells of executions comes by another way. Slack
+// is how long after that a line waits for events that began within it and end later.
 const (
 	hold  = 250 * time.Millisecond
 	slack = 100 * time.Millisecond
@@ -64,7 +64,8 @@ type Recorder struct {
 
 	pending []taken // in the order of their ends
 	upto    int64   // all events up to here are known
-	put     int64   // and up to here in their lines
+	told    int64   // all executions that began up to here are known; 0: nobody says so
+	put     int64   // events up to here are in their lines
 	number  uint64
 
 	lines   []*segment // by begin; the first is the oldest that is not written
@@ -191,6 +192,13 @@ func (r *Recorder) Take(e *Event) {
 	}
 }
 
+// Told says that all executions that began or ended before have been told of. Once it was called no event is put into a line before that.
+func (r *Recorder) Told(monoNS int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = max(r.told, monoNS)
+}
+
 // Upto says that all events that ended before have been taken.
 func (r *Recorder) Upto(monoNS int64) {
 	r.mu.Lock()
@@ -200,6 +208,9 @@ func (r *Recorder) Upto(monoNS int64) {
 	}
 	r.upto = max(r.upto, monoNS)
 	limit := r.upto - int64(hold)
+	if r.told != 0 {
+		limit = min(r.upto, r.told)
+	}
 	n := 0
 	for n < len(r.pending) && r.pending[n].EndNS <= limit {
 		n++
