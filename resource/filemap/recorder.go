@@ -2,6 +2,7 @@ package filemap
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -391,6 +392,7 @@ func (r *Recorder) Close(endNS int64, finish func(*resource.WaitLine, Totals)) e
 		if finish != nil {
 			finish(&l, Totals{r.late, r.strays})
 		}
+		r.o.Top = math.MaxInt // it lists them all
 		r.out(&l, &r.total)
 	}
 	return r.err
