@@ -42,6 +42,7 @@ type state struct {
 	report  *Report
 	bounds  bounds
 	devices *devices
+	ops     operations
 	metrics []metricSample
 	left    int64 // snapshots of metrics that are not compared
 	offCPU  ids
@@ -106,6 +107,8 @@ func (a *state) readBlock() error {
 		source.see(s.time, s.seconds)
 		source.learn(&s.how)
 		a.devices.add(s)
+		a.ops.add(s.line)
+		s.line = nil
 	}, a.devices.place)
 	if err != nil {
 		return err
@@ -276,6 +279,7 @@ func (a *state) finish() {
 	if r.Block != nil {
 		r.All = &d.all
 		r.Block.SpacingS = r.Block.spacing()
+		r.Operations, r.Processes, r.Cgroups = a.ops.byDevice(a.Percentiles), a.ops.processes.finish(a.Percentiles), a.ops.cgroups.finish(a.Percentiles)
 		b := a.bounds
 		r.Bounds = &Bounds{b.right, b.strap, b.odd, b.slotless, b.slotless > 0 && a.Strap, b.unusable, b.totals}
 	}

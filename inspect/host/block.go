@@ -11,6 +11,10 @@ type blockLine struct {
 	stamp
 	Devices  []deviceLine `json:"latency_histogram"`
 	InFlight []deviceLine `json:"inflight"`
+	// What llamatap adds.
+	Figures   []opLine      `json:"devices"`
+	Processes []figuresLine `json:"processes"`
+	Cgroups   []figuresLine `json:"cgroups"`
 	// What a line of system metrics has instead, so that a file given in the wrong place is recognised.
 	OffCPU   any `json:"off_cpu_ns"`
 	Pressure any `json:"pressure"`
@@ -72,16 +76,18 @@ type blockSnapshot struct {
 	time, seconds float64
 	how           recording
 	devices       []blockDevice
+	line          *blockLine
 }
 
 // blockDevice is what happened on one of them.
 type blockDevice struct {
 	id       int64
 	name     string
-	listed   bool // in the histogram list
 	latency  Latency
 	requests uint64
 	depth    uint64 // in flight at the end of the interval
+	// within is what was in flight within the interval, weighed by time and at most; nil where that is not known.
+	within *[2]float64
 }
 
 // bounds tells what the bounds of buckets in a file were.
@@ -110,10 +116,9 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 		}
 		return nil, errNoBlock
 	}
-	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording}
+	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, line: &line}
 	for i := range line.Devices {
 		if d := s.device(&line.Devices[i]); d != nil {
-			d.listed = true
 			d.count(&line.Devices[i], strap, b)
 		}
 	}
@@ -122,7 +127,28 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 			d.depth += line.InFlight[i].Count.count()
 		}
 	}
+	for i := range line.Figures {
+		s.take(&line.Figures[i])
+	}
 	return s, nil
+}
+
+// take takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no histogram, its requests.
+// Partitions are told by their disk.
+func (s *blockSnapshot) take(f *opLine) {
+	if f.PartOf.known {
+		return
+	}
+	d := s.device(&deviceLine{ID: f.ID, Name: f.Name})
+	if d == nil {
+		return
+	}
+	if f.Depth.known && f.DepthMax.known {
+		d.within = &[2]float64{f.Depth.v, f.DepthMax.v}
+	}
+	if d.latency == nil {
+		d.requests = f.Requests.count()
+	}
 }
 
 // device finds the device that an entry is of, or makes it; nil where the entry has no number of one.
@@ -196,6 +222,11 @@ func (s *blockSnapshot) merge(next *blockSnapshot) {
 		d.latency.merge(from.latency)
 		d.requests += from.requests
 		d.depth = max(d.depth, from.depth)
-		d.listed = d.listed || from.listed
+		if from.within != nil {
+			if d.within == nil {
+				d.within = &[2]float64{}
+			}
+			*d.within = [2]float64{max(d.within[0], from.within[0]), max(d.within[1], from.within[1])}
+		}
 	}
 }

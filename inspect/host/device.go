@@ -43,6 +43,11 @@ type Queue struct {
 	Snapshots int64   `json:"snapshots"` // in which the device appears
 	Mean      float64 `json:"mean"`
 	Max       uint64  `json:"max"`
+	// WithinMean and WithinMax are the same within intervals, weighed by time, where the recorder tells it.
+	WithinMean *float64 `json:"within_mean,omitempty"`
+	WithinMax  *float64 `json:"within_max,omitempty"`
+
+	within, weighed float64 // sum of depth times seconds, and of seconds
 }
 
 // Bucket counts requests whose latency was from Low to High whole µs.
@@ -151,6 +156,12 @@ func (s *blockSnapshot) whole() (whole blockDevice) {
 		whole.latency.merge(s.devices[i].latency)
 		whole.requests += s.devices[i].requests
 		whole.depth += s.devices[i].depth
+		if w := s.devices[i].within; w != nil {
+			if whole.within == nil {
+				whole.within = &[2]float64{0, math.NaN()} // the most at once of all together is not known
+			}
+			whole.within[0] += w[0]
+		}
 	}
 	return whole
 }
@@ -168,6 +179,12 @@ func (d *Device) count(s *blockSnapshot, from *blockDevice) {
 	d.queue.Snapshots++
 	d.queue.Mean += float64(from.depth) // a sum, until it is told
 	d.queue.Max = max(d.queue.Max, from.depth)
+	if w := from.within; w != nil && s.seconds > 0 {
+		d.queue.within, d.queue.weighed = d.queue.within+w[0]*s.seconds, d.queue.weighed+s.seconds
+		if w[1] >= 0 && (d.queue.WithinMax == nil || *d.queue.WithinMax < w[1]) {
+			d.queue.WithinMax = &w[1]
+		}
+	}
 	if s.seconds > 0 {
 		d.peak = max(d.peak, float64(from.requests)/s.seconds)
 	}
@@ -178,6 +195,12 @@ func (d *Device) place(s *blockSnapshot, from *blockDevice) {
 	p := Point{Time: s.time, From: s.time, Snapshots: 1, Requests: from.requests, Latency: from.latency, Depth: float64(from.depth), DepthMost: from.depth}
 	if s.seconds > 0 {
 		p.Seconds, p.From = s.seconds, s.time-s.seconds
+	}
+	if w := from.within; w != nil {
+		p.Depth = w[0]
+		if w[1] > 0 {
+			p.DepthMost = max(p.DepthMost, uint64(w[1]))
+		}
 	}
 	d.series.add(&p)
 }
@@ -199,6 +222,10 @@ func (d *Device) finish(percentiles []float64, seconds float64) {
 	if d.queue.Snapshots > 0 {
 		d.queue.Mean /= float64(d.queue.Snapshots)
 		d.Queue = &d.queue
+		if d.queue.weighed > 0 {
+			mean := d.queue.within / d.queue.weighed
+			d.queue.WithinMean = &mean
+		}
 	}
 	for slot, n := range d.latency {
 		if n > 0 {

@@ -60,6 +60,8 @@ func maybe(v *float64, text func(float64) string) string {
 // usText is a latency given in µs.
 func usText(us float64) string {
 	switch {
+	case us == 0:
+		return "0"
 	case us < 1e3:
 		return threeDigits(us) + " µs"
 	case us < 1e6:
@@ -100,4 +102,15 @@ func pText(p float64) string {
 		return "<0.0001"
 	}
 	return strconv.FormatFloat(p, 'f', 4, 64)
+}
+
+// bytesText is an amount in bytes.
+func bytesText(n float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if n < 1024 {
+			return threeDigits(n) + " " + unit
+		}
+		n /= 1024
+	}
+	return threeDigits(n) + " TiB"
 }

@@ -108,7 +108,7 @@ func TestThreads(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	notes := strings.Join(r.Notes, "\n")
-	for _, want := range []string{"1 of 2 snapshots", "/proc", "threads: 4", "no PSI"} {
+	for _, want := range []string{"1 of 2 snapshots", "/proc", "threads 4", "no PSI"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q is not in the notes:\n%s", want, notes)
 		}

@@ -141,6 +141,7 @@ func FuzzBlock(f *testing.F) {
 				a.report.Block.learn(&s.how)
 				a.devices.add(s)
 				a.devices.place(s)
+				a.ops.add(s.line)
 			}
 			return err
 		})

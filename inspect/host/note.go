@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/resource"
 )
@@ -42,6 +43,9 @@ func (a *state) note() {
 		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, told when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
 	}
+	if t := r.OffCPU; t != nil && t.By != nil && t.By.Lock > 0 {
+		say("threads that wait for a lock, and such as wait until there is work for them, do the same system call: both count as lock")
+	}
 	if t := r.OffCPU; t != nil && t.Forgotten > 0 {
 		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, msText(t.MostForgotten))
 	}
@@ -65,8 +69,12 @@ func (s *Source) say(say func(string, ...any)) {
 	if n := s.Origins[resource.OriginProc]; n > 0 {
 		say("%d of %d snapshots of %s were polled from /proc: without latencies and without reasons of waiting", n, s.Snapshots, s.Path)
 	}
+	var lost []string
 	for _, cause := range slices.Sorted(maps.Keys(s.Lost)) {
-		say("%s: lost, by its own count, of %s: %s", s.Path, cause, threeDigits(s.Lost[cause]))
+		lost = append(lost, cause+" "+threeDigits(s.Lost[cause]))
+	}
+	if lost != nil {
+		say("%s: the recorder's own count of what is missing or was odd: %s", s.Path, strings.Join(lost, ", "))
 	}
 	for _, what := range s.Missing {
 		say("%s: not recorded: %s", s.Path, what)

@@ -16,6 +16,10 @@ type Report struct {
 	DeviceCount int       `json:"device_count"`
 	Devices     []*Device `json:"devices"`       // the busiest first, as many as were asked for
 	All         *Device   `json:"all,omitempty"` // all devices together
+	// What llamatap's own recorder tells: operations by device, and processes and control groups by what was done for them.
+	Operations []*OpRow `json:"operations,omitempty"`
+	Processes  []*OpRow `json:"processes,omitempty"`
+	Cgroups    []*OpRow `json:"cgroups,omitempty"`
 	// Importance is latency against metrics; nil where only one of them was recorded.
 	Importance *Importance `json:"importance,omitempty"`
 	OffCPU     *TopIDs     `json:"off_cpu,omitempty"`

@@ -22,6 +22,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.writeHead(&b)
 	r.writeDevices(&b)
+	r.writeOps(&b)
 	r.writePhases(&b)
 	r.writeImportance(&b)
 	writeTop(&b, r.OffCPU, "off the CPU", func(v float64) string { return msText(v) })
@@ -165,7 +166,11 @@ func (d *Device) cells(r *Report) []string {
 	if d.Queue == nil {
 		return append(row, "-", "-")
 	}
-	return append(row, strconv.FormatFloat(d.Queue.Mean, 'f', 2, 64), strconv.FormatUint(d.Queue.Max, 10))
+	mean, most := d.Queue.Mean, strconv.FormatUint(d.Queue.Max, 10)
+	if d.Queue.WithinMean != nil {
+		mean, most = *d.Queue.WithinMean, maybe(d.Queue.WithinMax, threeDigits)
+	}
+	return append(row, strconv.FormatFloat(mean, 'f', 2, 64), most)
 }
 
 // writeImportance writes how far metrics go with the latency.

@@ -168,6 +168,9 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 		notes = append(notes, note{x: v, y: y, dx: 4, text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), align: text.XLeft, color: black})
 	}
 	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
+	if t.By != nil { // and room for the legend
+		p.X.Max *= 1.16
+	}
 	p.X.Tick.Marker = steps(0, p.X.Max, 8)
 	p.Y.Min, p.Y.Max = -float64(len(t.Top))+0.4, 0.6
 	p.Y.Tick.Marker = names

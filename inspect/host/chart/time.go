@@ -74,9 +74,9 @@ func most(y []float64) (v float64) {
 	return v
 }
 
-// binned tells whether points are several snapshots.
-func binned(series []host.Point) bool {
-	return slices.ContainsFunc(series, func(p host.Point) bool { return p.Snapshots > 1 })
+// spread tells whether the most in flight is not just the mean of one snapshot.
+func spread(series []host.Point) bool {
+	return slices.ContainsFunc(series, func(p host.Point) bool { return float64(p.DepthMost) > p.Depth*1.001 })
 }
 
 // depthPanel draws how many requests were in flight.
@@ -89,14 +89,14 @@ func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
 	_, top := values(series, c, func(at *host.Point) float64 { return float64(at.DepthMost) })
 	fromZero(&p.Y, most(top))
 	p.Add(rules{true, true})
-	if !binned(series) {
+	if !spread(series) {
 		p.Add(newCurve(x, mean, orange, 1.3))
 		return p
 	}
 	upper, middle := newCurve(x, top, shades[2], 1), newCurve(x, mean, orange, 1.3)
 	p.Add(upper, middle)
 	p.Legend.Add("most", upper)
-	p.Legend.Add("mean of snapshots", middle)
+	p.Legend.Add("mean", middle)
 	p.Y.Max *= 1.15 // room for the legend
 	return p
 }
@@ -129,7 +129,7 @@ func queueDepth(r *host.Report, d *host.Device) *picture {
 	if len(d.Series) == 0 {
 		return nil
 	}
-	p := depthPanel(d, recorded(r), d.Name+": requests in flight at the ends of intervals")
+	p := depthPanel(d, recorded(r), d.Name+": requests in flight")
 	return &picture{panels: []*plot.Plot{p}, height: 4 * vg.Inch}
 }
 
