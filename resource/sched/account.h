@@ -24,6 +24,7 @@ enum thread_state {
 };
 
 #define STATE_BITS 3
+#define UNKNOWN (~0ULL)
 
 struct thread_accounts {
 	unsigned long long born;           /* when it was first seen, CLOCK_MONOTONIC in ns, as all times here */
@@ -38,6 +39,7 @@ struct thread_accounts {
 	unsigned long long wait_max_before;/* the same of wait_epoch_before */
 	unsigned wait_epoch, wait_epoch_before; /* numbers of intervals between snapshots */
 	unsigned waits[HISTOGRAM_SLOTS];   /* waits for a processor, in microseconds, counted when they end */
+	unsigned long long delay;          /* the kernel's sum of its waits for a processor when it was left, ns */
 	unsigned tgid;
 	int call;                          /* last system call that it entered; only where the kernel's types are unknown */
 	char comm[16];                     /* its name at its end */
@@ -181,15 +183,11 @@ static inline void thread_wake(struct thread_accounts *t, unsigned long long now
 		thread_enter(t, now, RUNNABLE);
 }
 
-/* thread_run is a switch to it. */
-static inline void thread_run(struct thread_accounts *t, unsigned long long now, unsigned epoch)
+/* thread_waited counts a wait for a processor that has ended. */
+static inline void thread_waited(struct thread_accounts *t, unsigned long long wait, unsigned epoch)
 {
-	int waited = thread_state(t) == RUNNABLE;
-	unsigned long long gap = thread_enter(t, now, ON_CPU), slot;
+	unsigned long long slot = histogram_slot(wait / 1000);
 
-	if (!waited)
-		return;
-	slot = histogram_slot(gap / 1000);
 	__asm__ volatile("" : "+r"(slot)); /* or the compiler, which knows its bound, drops the mask, by which the kernel's verifier knows it */
 	t->waits[slot & (HISTOGRAM_SLOTS - 1)]++;
 	if (t->wait_epoch != epoch) {
@@ -198,6 +196,24 @@ static inline void thread_run(struct thread_accounts *t, unsigned long long now,
 		t->wait_max = 0;
 		t->wait_epoch = epoch;
 	}
-	if (gap > t->wait_max)
-		t->wait_max = gap;
+	if (wait > t->wait_max)
+		t->wait_max = wait;
+}
+
+/* thread_run is a switch to it. Its waking need not have been seen where the kernel tells how long it has been queued since, in ns; UNKNOWN
+ * where it does not. */
+static inline void thread_run(struct thread_accounts *t, unsigned long long now, unsigned epoch, unsigned long long queued)
+{
+	enum thread_state from = thread_state(t);
+	unsigned long long gap = thread_enter(t, now, ON_CPU);
+
+	if (from >= BLOCKED_DISK && from != GONE && queued != UNKNOWN) {
+		if (queued > gap)
+			queued = gap;
+		t->ns[from] -= queued;
+		t->ns[RUNNABLE] += queued;
+		thread_waited(t, queued, epoch);
+	} else if (from == RUNNABLE) {
+		thread_waited(t, gap, epoch);
+	}
 }

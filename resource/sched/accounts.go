@@ -35,6 +35,7 @@ type accounts struct {
 	WaitMax, WaitMaxBefore         uint64
 	WaitEpoch, WaitEpochBefore     uint32
 	Waits                          [resource.HistogramSlots]uint32
+	Delay                          uint64
 	TGID                           uint32
 	Call                           int32
 	Comm                           [16]byte
@@ -68,7 +69,8 @@ func (a *accounts) longestWait(epoch uint32) uint64 {
 // present is what the kernel says at a snapshot of a thread that is there.
 type present struct {
 	tgid         uint32
-	counted      bool // minor and major are known
+	queued       int64 // how long it has waited for a processor, where its waking is not seen
+	counted      bool  // minor and major are known
 	minor, major uint64
 	comm         string
 }
@@ -113,9 +115,9 @@ func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok 
 	if t.born != a.Born { // a new one, or another of the same number
 		*t = told{born: a.Born, at: int64(a.Born), minor: a.MinorFirst, major: a.MajorFirst}
 	}
-	ended := a.state() == gone || p == nil && t.absent
+	ended := a.state() == gone && a.since() <= m.now || a.state() != gone && p == nil && t.absent
 	t.absent = p == nil
-	ns := t.spend(a, m, !ended && p != nil)
+	ns := t.spend(a, p, m, !ended && p != nil)
 	s.line = resource.ThreadLine{
 		TID: int(tid), TGID: int(a.TGID), Comm: t.name(a, p), Ended: ended,
 		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &ns[blockedLock],
@@ -148,14 +150,20 @@ func (t *told) name(a *accounts, p *present) string {
 
 // spend returns the times that are new. The state that goes on counts up to now. What a thread did after now, while it was read, is left
 // for the next interval, so that no interval holds more time than it has: it is taken off the largest times.
-func (t *told) spend(a *accounts, m moment, goesOn bool) *[states]int64 {
+func (t *told) spend(a *accounts, p *present, m moment, goesOn bool) *[states]int64 {
 	var d [states]int64
 	for i, v := range a.NS[:gone] {
 		d[i] = max(0, int64(v)-t.ns[i]) // less, where a gap was told that went on over the end of what is known
 	}
 	until := a.since()
 	if goesOn && until < m.now {
-		d[a.state()] += m.now - until
+		gap := m.now - until
+		if a.state() >= blockedDisk { // it may have been woken since
+			queued := min(p.queued, gap)
+			d[runnable] += queued
+			gap -= queued
+		}
+		d[a.state()] += gap
 		until = m.now
 	}
 	cut(&d, m.now-max(t.at, m.last))

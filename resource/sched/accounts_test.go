@@ -100,6 +100,35 @@ func TestAbsentThread(t *testing.T) {
 	}
 }
 
+// One that ends while it is read has not ended at the snapshot: the next tells so, once.
+func TestEndWhileRead(t *testing.T) {
+	a, told := begun(100, onCPU), &told{}
+	a.enter(1010, gone)
+	if s, _ := told.tell(1, a, there, moment{last: 0, now: 1000}); s.line.Ended || s.line.LivedNS != 900 {
+		t.Errorf("first %+v", s.line)
+	}
+	if s, _ := told.tell(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 10 {
+		t.Errorf("second %+v", s.line)
+	}
+}
+
+// A thread that was woken and waits at a snapshot has waited since its waking, as the kernel says, not since it was last seen.
+func TestWaitThatIsNotSeen(t *testing.T) {
+	a, told := begun(100, onCPU), &told{}
+	a.enter(200, blockedDisk)
+	s, _ := told.tell(1, a, &present{queued: 300}, moment{last: 0, now: 1000})
+	if s.line.RunnableWaitNS != 300 || *s.line.BlockedDiskNS != 500 || s.line.LivedNS != 900 {
+		t.Errorf("first %+v", s.line)
+	}
+	a.enter(1400, onCPU) // it was queued for 750 ns: what was told at 1000 was 50 short
+	a.NS[blockedDisk] -= 750
+	a.NS[runnable] += 750
+	s, _ = told.tell(1, a, there, moment{last: 1000, now: 2000})
+	if s.line.LivedNS != 1000 || s.line.RunnableWaitNS != 450 || *s.line.BlockedDiskNS != 0 {
+		t.Errorf("second %+v", s.line)
+	}
+}
+
 // Another thread of the same number begins anew.
 func TestNumberUsedAgain(t *testing.T) {
 	first, told := begun(100, onCPU), &told{}

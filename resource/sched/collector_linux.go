@@ -76,7 +76,11 @@ func (c *Collector) load(plain bool) error {
 	}
 	o := bpf.Options{
 		Target: c.o.Target, Plain: plain, Manual: []string{"each_task"}, Optional: []string{"on_fault", "on_fault_plain"},
-		Set: map[string]any{"switch_has_state": switchHasState(), "follow": c.o.Follow},
+	}
+	k := knownKernel()
+	o.Set = map[string]any{"switch_has_state": k.switchHasState, "queues_known": k.queues, "follow": c.o.Follow}
+	if k.queues {
+		o.Manual = append(o.Manual, "on_wakeup") // not attached
 	}
 	if c.o.Threads > 0 {
 		o.MaxEntries = map[string]uint32{"threads": c.o.Threads}

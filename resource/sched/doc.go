@@ -21,9 +21,10 @@
 // interrupts, and what a hypervisor takes of the processor, which the kernel's own run times leave out; io_uring_enter waits for whatever was submitted and is blocked otherwise unless the kernel counts it
 // as I/O. 32-bit programs on a 64-bit kernel have other numbers of calls: their interruptible sleeps are blocked otherwise.
 //
-// The times agree with /proc/TID/schedstat but for this: the kernel takes a thread for waiting from the moment at which it begins to wake
-// it, and here it is from the moment at which it has sent its processor the interrupt, which takes some microseconds, on virtual machines
-// some ten; and the kernel takes a thread that pre-empts another for running from its waking on, here from the switch on.
+// How long a thread waited for a processor after it was woken is the kernel's own count (sched_info, which /proc/TID/schedstat tells), taken
+// when it runs again; at a snapshot it is known to the last tick of the processor. Where the kernel cannot be asked, wakings are looked at
+// instead. The times agree with schedstat's but for this: the kernel takes a thread that pre-empts another for running from its waking on,
+// here it is from the switch on; and its figures leave out what a hypervisor takes.
 //
 // The page faults of the processes (page_faults) are the exceptions from user mode, counted one by one; minor and major ones are the
 // differences of the kernel's own counts per thread (task_struct's min_flt and maj_flt, what getrusage and /proc/PID/stat tell). The latter

@@ -36,6 +36,7 @@ const (
 	schedProgOnWakeup          = "on_wakeup"
 	schedProgOnWakeupPlain     = "on_wakeup_plain"
 	schedVarFollow             = "follow"
+	schedVarQueuesKnown        = "queues_known"
 	schedVarSwitchHasState     = "switch_has_state"
 	schedVarTargetByCgroup     = "target_by_cgroup"
 	schedVarTargetByComm       = "target_by_comm"
@@ -120,6 +121,7 @@ type schedMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type schedVariableSpecs struct {
 	Follow             *ebpf.VariableSpec `ebpf:"follow"`
+	QueuesKnown        *ebpf.VariableSpec `ebpf:"queues_known"`
 	SwitchHasState     *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	TargetByCgroup     *ebpf.VariableSpec `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.VariableSpec `ebpf:"target_by_comm"`
@@ -172,6 +174,7 @@ func (m *schedMaps) Close() error {
 // It can be passed to loadSchedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type schedVariables struct {
 	Follow             *ebpf.Variable `ebpf:"follow"`
+	QueuesKnown        *ebpf.Variable `ebpf:"queues_known"`
 	SwitchHasState     *ebpf.Variable `ebpf:"switch_has_state"`
 	TargetByCgroup     *ebpf.Variable `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.Variable `ebpf:"target_by_comm"`

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -19,24 +19,6 @@ import (
 
 // unsteadyTries is how often the accounts of a thread are read that changes meanwhile.
 const unsteadyTries = 16
-
-// switchHasState tells whether the hook sched_switch passes the state of the thread that is left, its fourth argument.
-func switchHasState() bool {
-	kernel, err := btf.LoadKernelSpec()
-	if err != nil {
-		return false
-	}
-	var hook *btf.Typedef
-	if kernel.TypeByName("btf_trace_sched_switch", &hook) != nil {
-		return false
-	}
-	pointer, ok := hook.Type.(*btf.Pointer)
-	if !ok {
-		return false
-	}
-	proto, ok := pointer.Target.(*btf.FuncProto)
-	return ok && len(proto.Params) >= 5 // the first is the hook's own
-}
 
 // Snapshot returns what happened since the snapshot before, or since Open, as a resource.SystemLine.
 func (c *Collector) Snapshot(now time.Time) (any, error) {
@@ -133,11 +115,15 @@ func (c *Collector) reread(threads *ebpf.Map, key threadKey, a *accounts) bool {
 	return a.steady()
 }
 
+// unknown is UNKNOWN of account.h.
+const unknown = math.MaxUint64
+
 // record is struct thread_record of sched.bpf.c.
 type record struct {
 	Key          threadKey
 	TGID         uint32
 	_            uint32
+	Queued       uint64
 	Minor, Major uint64
 	Comm         [16]byte
 }
@@ -162,7 +148,11 @@ func (c *Collector) present(now int64) (map[threadKey]*present, error) {
 		if err := binary.Read(from, binary.NativeEndian, &r); err != nil {
 			return nil, fmt.Errorf("list threads: %w", err)
 		}
-		all[r.Key] = &present{tgid: r.TGID, counted: true, minor: r.Minor, major: r.Major, comm: commText(r.Comm)}
+		p := &present{tgid: r.TGID, counted: true, minor: r.Minor, major: r.Major, comm: commText(r.Comm)}
+		if r.Queued != unknown {
+			p.queued = int64(min(r.Queued, math.MaxInt64))
+		}
+		all[r.Key] = p
 	}
 	return all, nil
 }

@@ -3,7 +3,7 @@
  *     sleep STATE IOWAIT CALL      what a sleep is; a call by its name, a number or -
  *     report STATE CALL            the same of a tracepoint's state
  *     begin TIME STATE             from here on: one thread
- *     leave TIME STATE | wake TIME | run TIME EPOCH | show
+ *     leave TIME STATE | wake TIME | run TIME EPOCH [QUEUED] | show
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ int main(void)
 		} else if (!strcmp(word, "wake")) {
 			thread_wake(&t, strtoull(a, NULL, 0));
 		} else if (!strcmp(word, "run")) {
-			thread_run(&t, strtoull(a, NULL, 0), strtoul(b, NULL, 0));
+			thread_run(&t, strtoull(a, NULL, 0), strtoul(b, NULL, 0), c ? strtoull(c, NULL, 0) : UNKNOWN);
 		} else if (!strcmp(word, "show")) {
 			show(&t);
 		} else {
