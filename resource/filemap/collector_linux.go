@@ -21,7 +21,7 @@ type Options struct {
 	Fault func(*resource.FaultLine) error
 	// Top is how many places a line lists; 0 = DefaultTop.
 	Top int
-	// RingBytes is the room for events that were not read yet; 0 = 8 MiB.
+	// RingBytes is the room for events that were not read yet; 0 = 16 MiB.
 	RingBytes uint32
 }
 

@@ -109,7 +109,7 @@ enum {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 23);
+	__uint(max_entries, 1 << 24);
 } events SEC(".maps");
 
 struct {

@@ -53,6 +53,8 @@ type Files struct {
 // file is one file.
 type file struct {
 	path            string
+	open            string // by which it can be opened here
+	lies            extents
 	known           bool // path is that of the file, not its number
 	model           *gguf.File
 	tensors         map[*gguf.Tensor]int
@@ -88,7 +90,7 @@ func (f *Files) AddPath(path string) (FileKey, error) {
 
 // add makes a file known. Where it has another name, or is seen through another process's root, open is what it is opened by.
 func (f *Files) add(key FileKey, path, open string) *file {
-	n := &file{path: path, known: true, header: -1, padding: -1, whole: -1}
+	n := &file{path: path, open: open, known: true, header: -1, padding: -1, whole: -1}
 	if strings.HasSuffix(strings.ToLower(path), ".gguf") {
 		if model, err := gguf.Open(open); err == nil {
 			n.model, n.tensors = model, map[*gguf.Tensor]int{}
@@ -109,11 +111,16 @@ func (f *Files) place(p Place) int {
 	return len(f.places) - 1
 }
 
-// Resolve finds out what an event was about.
+// Resolve finds out what an event was about. A request that went past the page cache gets the file's range that it was found in.
 func (f *Files) Resolve(e *Event) Hit {
 	if e.File.Dev == 0 {
 		if e.Kind == Fault {
 			return Hit{Place: -1, Memory: f.memory(e)}
+		}
+		if e.Kind == Request {
+			if offset, ok := f.direct(e); ok {
+				return Hit{Place: f.at(f.files[e.File], offset), Offset: offset}
+			}
 		}
 		return Hit{Place: -1}
 	}

@@ -187,7 +187,8 @@ func (r *Recorder) Take(e *Event) {
 	if e.Kind == Call && !readsFiles(e.Syscall) {
 		e.File = FileKey{}
 	}
-	r.pending = append(r.pending, taken{*e, r.o.Files.Resolve(e)})
+	h := r.o.Files.Resolve(e)
+	r.pending = append(r.pending, taken{*e, h})
 	if len(r.pending) >= maxPending {
 		r.assign(maxPending / 2)
 	}

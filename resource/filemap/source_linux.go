@@ -28,7 +28,7 @@ type SourceOptions struct {
 	Plain bool
 	// Files are read by the target without being mapped, or from the start on: the block requests on them are told whoever issues them.
 	Files []FileKey
-	// RingBytes is the room for events that were not read yet; a power of two; 0 = 8 MiB, which 80,000 of them fill.
+	// RingBytes is the room for events that were not read yet; a power of two; 0 = 16 MiB, which 160,000 of them fill.
 	RingBytes uint32
 	// Take is handed events in the order in which they ended, and when all that ended before a time has been handed over. Both are called
 	// by one goroutine. The event is lent.
@@ -42,10 +42,12 @@ type Source struct {
 	ring *ringbuf.Reader
 	o    SourceOptions
 	fds  []int // software events
-	stop chan struct{}
-	done chan struct{}
-	once sync.Once
-	err  error
+
+	urgent bool // of the reading goroutine
+	stop   chan struct{}
+	done   chan struct{}
+	once   sync.Once
+	err    error
 }
 
 // softwareEvents are the programs at the kernel's software events.
@@ -154,7 +156,9 @@ func (c *Source) AddFile(f FileKey) error {
 // read hands events over until it is stopped, and then what is left.
 func (c *Source) read() {
 	defer close(c.done)
-	lowest()
+	runtime.LockOSThread() // its priority is this thread's alone; it ends with the goroutine
+	c.urgent = true
+	c.hurry()
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
 	var record ringbuf.Record
@@ -164,6 +168,7 @@ func (c *Source) read() {
 		case <-c.stop:
 			last = true
 		}
+		c.hurry()
 		if err := c.drain(&record); err != nil {
 			c.err = err
 			return
@@ -171,10 +176,21 @@ func (c *Source) read() {
 	}
 }
 
-// lowest makes the calling thread yield to all others. The goroutine keeps it.
-func lowest() {
-	runtime.LockOSThread()
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19) // one's own priority may always be lowered
+// hurry gives the calling thread a priority by how full the ring buffer is. Normally it yields to all others: a model's threads wait for each
+// other. One that is a quarter full would lose events soon, and goes before that.
+func (c *Source) hurry() {
+	urgent := c.ring.AvailableBytes() > c.ring.BufferSize()/4
+	if urgent == c.urgent {
+		return
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: 19}
+	if urgent {
+		attr.Policy, attr.Nice = unix.SCHED_NORMAL, 0
+	}
+	c.urgent = urgent
+	if unix.SchedSetAttr(0, &attr, 0) != nil { // a sandbox may forbid the policy, or to go up again
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, int(attr.Nice))
+	}
 }
 
 // drain hands over what is there. What ended before it began is then told of.

@@ -237,12 +237,20 @@ func TestReads(t *testing.T) {
 			s, events := heard(t, SourceOptions{Target: bpf.Target{PIDs: []int{pid}}})
 			start()
 			s.Stop()
-			var pages, requested, direct, calls uint64
+			files := NewFiles()
+			if _, err := files.AddPath(path); err != nil {
+				t.Fatal(err)
+			}
+			var pages, requested, direct, resolved, calls uint64
 			for i := range *events {
 				e := &(*events)[i]
 				switch {
 				case e.Kind == Request && e.File.Dev == 0 && mode == "direct":
 					direct += e.Bytes
+					if h := files.Resolve(e); h.Place >= 0 && e.File == key {
+						resolved += e.Bytes
+						files.Spread(key, h.Offset, e.Bytes, func(_ int, n uint64) { requested += n })
+					}
 				case e.Kind == Call && callName(e.Syscall) == call && (e.File == key || mode == "direct"):
 					calls++
 				case e.File != key:
@@ -260,6 +268,11 @@ func TestReads(t *testing.T) {
 			if mode == "direct" {
 				if direct < want || calls == 0 {
 					t.Errorf("%d bytes past the page cache, %d waits; want %d bytes", direct, calls, want)
+				}
+				if _, err := extentsOf(path); err != nil {
+					t.Logf("which file they are of cannot be told here: %v", err)
+				} else if resolved != want || requested != want {
+					t.Errorf("%d bytes were found to be the file's, %d in its places; want %d", resolved, requested, want)
 				}
 				return
 			}
@@ -280,4 +293,46 @@ func TestAbsent(t *testing.T) {
 	if !strings.HasPrefix(s.Origin(), "bpf") {
 		t.Error(s.Origin())
 	}
+}
+
+// TestLoad: 50,000 faults a second are all recorded, and what the recorder keeps does not grow with them. Behind LLAMATAP_NIGHTLY it goes on
+// for a minute.
+func TestLoad(t *testing.T) {
+	testenv.NeedBPF(t)
+	count := 50_000
+	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+		count = 3_000_000
+	}
+	pid, start := toucher(t, onDisk(t, 1), "flood", count)
+	files := NewFiles()
+	r := NewRecorder(RecorderOptions{Files: files, BeginNS: bpf.MonoNS(), Intervals: true})
+	held := 0
+	s, err := OpenSource(SourceOptions{
+		Target: bpf.Target{PIDs: []int{pid}}, Take: r.Take,
+		Upto: func(now int64) {
+			r.Upto(now)
+			held = max(held, len(r.pending))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, minor, _ := start()
+	s.Stop()
+	lost, err := s.Lost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := r.Interval(bpf.MonoNS())
+	if line.Faults < uint64(count) || line.Faults < minor || line.Faults > minor+300 || lost.Any() {
+		t.Errorf("%d faults recorded, the kernel counted %d; lost %+v", line.Faults, minor, lost)
+	}
+	if f := line.Memory[MemoryAnonymous]; f == nil || f.Faults < uint64(count) {
+		t.Errorf("of anonymous memory: %+v", f)
+	}
+	if len(files.places) > 100 || len(line.Places) > DefaultTop {
+		t.Errorf("%d places, %d in the line", len(files.places), len(line.Places))
+	}
+	t.Logf("%d faults; at most %d events waited", line.Faults, held)
 }

@@ -1,7 +1,7 @@
 /* touch FILE MODE COUNT: waits for a line on stdin, maps the file, touches COUNT bytes of it, each in another page, and writes for each the
  * address, when it began and how long it took. MODE: cold (out of the page cache, without read-ahead), warm (in it), anon (no file),
  * threads (cold, by four threads at once), read (cold, by read(2) into memory that is there), populate (cold, MAP_POPULATE alone),
- * direct (past the page cache). The last line has the minor and major faults since stdin. */
+ * direct (past the page cache), flood (anonymous, 500 at a time, 50,000 per second, not timed). The last line has the minor and major faults since stdin. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -72,6 +72,24 @@ int main(int argc, char **argv)
 			return perror("direct"), 1;
 		while (read(fd, to, 1 << 20) > 0)
 			;
+		count = 0;
+	} else if (!strcmp(mode, "flood")) {
+		struct timespec next;
+
+		pages = 500;
+		base = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		madvise((void *)base, pages * page, MADV_NOHUGEPAGE);
+		clock_gettime(CLOCK_MONOTONIC, &next);
+		for (i = 0; i < count; i++) {
+			base[i % pages * page] = 1;
+			if (i % pages < pages - 1)
+				continue;
+			madvise((void *)base, pages * page, MADV_DONTNEED);
+			next.tv_nsec += 10000000;
+			next.tv_sec += next.tv_nsec / 1000000000;
+			next.tv_nsec %= 1000000000;
+			clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+		}
 		count = 0;
 	} else if (!strcmp(mode, "populate")) {
 		mmap(NULL, s.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
