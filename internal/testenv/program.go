@@ -61,6 +61,16 @@ func NeedJQ(t testing.TB) string {
 	return path
 }
 
+// NeedPerf returns the path of the program perf.
+func NeedPerf(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("perf")
+	if err != nil {
+		perf.miss(t, err.Error())
+	}
+	return path
+}
+
 // NeedCC returns the path of a C compiler.
 func NeedCC(t testing.TB) string {
 	t.Helper()
