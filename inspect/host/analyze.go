@@ -105,7 +105,7 @@ func (a *state) readBlock() error {
 	source := &Source{}
 	err := a.eachBlock(&source.Lines, func(s *blockSnapshot) {
 		source.see(s.time, s.seconds)
-		source.learn(&s.how)
+		source.learn(&s.how, s.offset)
 		a.devices.add(s)
 		a.ops.add(s.line)
 		s.line = nil
@@ -156,7 +156,7 @@ func (a *state) readSystem() error {
 	source := &Source{}
 	err := a.eachSystem(&source.Lines, func(s *systemSnapshot) {
 		source.see(s.time, s.seconds)
-		source.learn(&s.how)
+		source.learn(&s.how, s.offset)
 		a.countIDs(s)
 	}, func(s *systemSnapshot) {
 		if len(a.metrics) < maxSamples {

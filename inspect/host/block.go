@@ -42,6 +42,7 @@ type stamp struct {
 	ISO       word   `json:"iso_timestamp"`
 	Nominal   number `json:"interval_s"`
 	Actual    number `json:"interval_actual_s"`
+	Mono      number `json:"mono_ns"`
 	recording
 }
 
@@ -63,6 +64,14 @@ func (s *stamp) when() float64 {
 	return math.NaN()
 }
 
+// offset is how far the clock of the world is ahead of CLOCK_MONOTONIC, in seconds; NaN where that is not known.
+func (s *stamp) offset() float64 {
+	if s.Mono.known && s.Mono.v > 0 {
+		return s.when() - s.Mono.v/1e9
+	}
+	return math.NaN()
+}
+
 // interval is its length in seconds, as it was measured where that is known; NaN where nothing is.
 func (s *stamp) interval() float64 {
 	if n := first(s.Actual, s.Nominal); n.known && n.v > 0 {
@@ -75,6 +84,7 @@ func (s *stamp) interval() float64 {
 type blockSnapshot struct {
 	time, seconds float64
 	how           recording
+	offset        float64
 	devices       []blockDevice
 	line          *blockLine
 }
@@ -116,7 +126,7 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 		}
 		return nil, errNoBlock
 	}
-	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, line: &line}
+	s := &blockSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(), line: &line}
 	for i := range line.Devices {
 		if d := s.device(&line.Devices[i]); d != nil {
 			d.count(&line.Devices[i], strap, b)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -34,15 +36,17 @@ func (a *state) join() error {
 	block, system := newIntervals(a.report.Block), newIntervals(a.report.System)
 	graphs, err := a.graphs(block, system)
 	if errors.Is(err, resources.ErrNoLog) {
-		r.Notes = append(r.Notes, "what happened in which phase is not known: the run has no "+resources.LogName+
-			" with times of graphs; record with --tap-resource-level MINIMAL or more beside --tap-host")
-		return nil
+		if graphs, err = a.graphsOfWaits(block, system); errors.Is(err, fs.ErrNotExist) {
+			r.Notes = append(r.Notes, "what happened in which phase is not known: the run has neither "+resources.LogName+" nor "+resource.WaitsName+
+				" with times of graphs; record with --tap-resource-level MINIMAL or more beside --tap-host")
+			return nil
+		}
 	}
 	if err != nil {
 		return err
 	}
 	if graphs.timed == 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs of %s has a time", graphs.all, resources.LogName))
+		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs that the run tells of has a time", graphs.all))
 		return nil
 	}
 	if n := graphs.all - graphs.timed; n > 0 {
@@ -90,6 +94,32 @@ func (a *state) graphs(into ...*intervals) (n graphCount, err error) {
 			in.add(begin, begin+float64(max(*graph.DurationNS, 1))/1e9, graph.Phase, graph.Tokens)
 		}
 	}
+}
+
+// graphsOfWaits puts the executions of the run's waits into the intervals. Their times are of CLOCK_MONOTONIC.
+func (a *state) graphsOfWaits(into ...*intervals) (n graphCount, err error) {
+	offset := 0.0
+	for _, source := range []*Source{a.report.Block, a.report.System} {
+		if source != nil && offset == 0 {
+			offset = source.offset
+		}
+	}
+	err = open(filepath.Join(a.Run, resource.WaitsName), "record with --tap-host", &Lines{}, func(text []byte) error {
+		var line resource.WaitLine
+		if err := decode(text, &line); err != nil || line.Kind != resource.WaitGraph {
+			return err
+		}
+		n.all++
+		if offset == 0 || line.BeginNS <= 0 || line.EndNS <= line.BeginNS {
+			return nil
+		}
+		n.timed++
+		for _, in := range into {
+			in.add(offset+float64(line.BeginNS)/1e9, offset+float64(line.EndNS)/1e9, line.Phase, line.TokenCount)
+		}
+		return nil
+	})
+	return n, err
 }
 
 // interval is the time of a snapshot, and what was computed in it.

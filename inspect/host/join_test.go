@@ -73,6 +73,33 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// TestPhasesOfWaits takes the times of graphs from the run's waits, which are of another clock.
+func TestPhasesOfWaits(t *testing.T) {
+	dir := t.TempDir()
+	var block, waits strings.Builder
+	for i := 1; i <= 4; i++ {
+		fmt.Fprintf(&block, `{"timestamp":%d,"mono_ns":%d,"interval_s":1,"latency_histogram":[{"device_id":1,"device_name":"a","buckets":[{"slot":%d,"count":10}]}],"inflight":[]}`+"\n",
+			1790000000+i, (70+i)*1e9, i)
+	}
+	for i := range 20 { // ten a second, in the second and third second
+		text, err := json.Marshal(resource.WaitLine{Kind: resource.WaitGraph, Phase: "decode", TokenCount: 1, BeginNS: 71e9 + int64(i)*1e8, EndNS: 71e9 + int64(i)*1e8 + 9e7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits.Write(append(text, '\n'))
+	}
+	put(t, dir, "block_io.jsonl", block.String())
+	put(t, dir, resource.WaitsName, waits.String()+`{"kind":"between","begin_mono_ns":73000000000,"end_mono_ns":74000000000}`+"\n")
+	var o Options
+	if err := o.InRun(dir); err != nil {
+		t.Fatal(err)
+	}
+	r := analyzed(t, o)
+	if len(r.Phases) != 2 || r.Phases[0].Phase != "decode" || r.Phases[0].BlockIntervals != 2 || !near(r.Phases[0].BlockTokens, 20, 1e-6) || *r.Phases[0].RequestsPerToken < 0.999 {
+		t.Errorf("%+v\n%q", r.Phases, r.Notes)
+	}
+}
+
 // TestPhasesMissing says what is missing where phases cannot be told.
 func TestPhasesMissing(t *testing.T) {
 	for name, c := range map[string]struct{ events, want string }{

@@ -138,7 +138,7 @@ func FuzzBlock(f *testing.F) {
 			s, err := parseBlock(line, strap, &a.bounds)
 			if err == nil {
 				a.report.Block.see(s.time, s.seconds)
-				a.report.Block.learn(&s.how)
+				a.report.Block.learn(&s.how, s.offset)
 				a.devices.add(s)
 				a.devices.place(s)
 				a.ops.add(s.line)
@@ -164,7 +164,7 @@ func FuzzSystem(f *testing.F) {
 			s, err := parseSystem(line)
 			if err == nil {
 				a.report.System.see(s.time, s.seconds)
-				a.report.System.learn(&s.how)
+				a.report.System.learn(&s.how, s.offset)
 				a.countIDs(s)
 				a.metrics = append(a.metrics, metricSample{s.time, s.seconds, s.metric})
 			}

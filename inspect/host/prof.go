@@ -103,7 +103,7 @@ func (p *profSums) add(line []byte) error {
 			seconds = math.NaN()
 		}
 		p.see(float64(h.TSNS)/1e9, seconds)
-		p.learn(&recording{Origin: word(h.Origin)})
+		p.learn(&recording{Origin: word(h.Origin)}, math.NaN())
 	}
 	switch e := e.(type) {
 	case *resource.ProfSyscall:

@@ -49,6 +49,7 @@ type Source struct {
 	Missing []string           `json:"missing,omitempty"`
 	Lost    map[string]float64 `json:"lost,omitempty"`
 
+	offset    float64    // of the clocks, as the last snapshot has it that tells both; 0 where none does
 	intervals []interval // of the first maxSamples snapshots, in the order of the file
 }
 
@@ -80,8 +81,11 @@ func (s *Source) see(time, seconds float64) {
 // maxWords bounds what is kept of the words of a file.
 const maxWords = 20
 
-// learn notes how a snapshot was recorded.
-func (s *Source) learn(how *recording) {
+// learn notes how a snapshot was recorded, and how far its clocks are apart.
+func (s *Source) learn(how *recording, offset float64) {
+	if offset == offset {
+		s.offset = offset
+	}
 	if how.Origin != "" {
 		addWord(&s.Origins, string(how.Origin), 1)
 	}

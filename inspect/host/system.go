@@ -78,6 +78,7 @@ func (b *ByReason) add(t *threadLine) {
 type systemSnapshot struct {
 	time, seconds float64
 	how           recording
+	offset        float64
 	metric        [metrics]float64 // NaN where not known
 	offCPU        map[string]number
 	faults        map[string]number
@@ -105,7 +106,7 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 		}
 		return nil, errNoSystem
 	}
-	s := &systemSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs}
+	s := &systemSnapshot{time: line.when(), seconds: line.interval(), how: line.recording, offset: line.offset(), offCPU: line.OffCPU, faults: line.Faults, threads: line.Threads, processes: line.Procs}
 	if math.IsNaN(s.time) {
 		return nil, errNoTime
 	}
