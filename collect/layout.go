@@ -159,4 +159,5 @@ const (
 	recTimes
 	recInput
 	recSample
+	recSync
 )

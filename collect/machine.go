@@ -19,6 +19,9 @@ func (r *Reader) machine(kind uint32, d *decoder) error {
 	case recBufferEnd:
 		e := ggmlhooks.BufferEnd{ID: d.u64(), MonoNS: int64(d.u64())}
 		return d.then(kind, func() error { return r.sink.BufferEnd(e) })
+	case recSync:
+		s := ggmlhooks.Sync{Exec: d.u64(), MonoNS: int64(d.u64()), WaitNS: int64(d.u64()), Graphs: int(d.u32())}
+		return d.then(kind, func() error { return r.sink.Sync(s) })
 	case recTimes:
 		return r.readTimes(d)
 	case recInput:

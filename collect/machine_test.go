@@ -19,6 +19,12 @@ type machineSink struct {
 	times   []ggmlhooks.Times
 	inputs  []ggmlhooks.Input
 	samples []ggmlhooks.Sample
+	syncs   []ggmlhooks.Sync
+}
+
+func (s *machineSink) Sync(e ggmlhooks.Sync) error {
+	s.syncs = append(s.syncs, e)
+	return nil
 }
 
 func (s *machineSink) Buffer(b *ggmlhooks.Buffer) error {
@@ -118,5 +124,20 @@ func TestReaderRefusesDamagedMachineRecords(t *testing.T) {
 		if _, err := NewReader(region, &machineSink{}).Drain(); !errors.Is(err, ErrQueue) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestReaderReadsSynchronisations: what a device was done with, and what is too short.
+func TestReaderReadsSynchronisations(t *testing.T) {
+	region := newTestRegion(t, Options{})
+	p, s := newProducer(region.mem), &machineSink{}
+	p.put(recSync, rec{}.u64(21, 5000, 300).u32(2, 0))
+	drain(t, NewReader(region, s))
+	if want := []ggmlhooks.Sync{{Exec: 21, MonoNS: 5000, WaitNS: 300, Graphs: 2}}; !reflect.DeepEqual(s.syncs, want) {
+		t.Errorf("%+v", s.syncs)
+	}
+	p.put(recSync, make(rec, 16))
+	if _, err := NewReader(region, s).Drain(); !errors.Is(err, ErrQueue) {
+		t.Error(err)
 	}
 }

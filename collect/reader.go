@@ -123,7 +123,7 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		c := ggmlhooks.SeqChange{MonoNS: int64(d.u64()), Ctx: d.u32(), Kind: ggmlhooks.SeqChangeKind(d.u32())}
 		c.Seq, c.To, c.First, c.End, c.Value = d.i32(), d.i32(), d.i32(), d.i32(), d.i32()
 		return d.then(kind, func() error { return r.sink.SeqChange(&c) })
-	case recBuffer, recBufferEnd, recTimes, recInput, recSample:
+	case recBuffer, recBufferEnd, recTimes, recInput, recSample, recSync:
 		return r.machine(kind, &d)
 	}
 	return fmt.Errorf("%w: record type %d", ErrQueue, kind)

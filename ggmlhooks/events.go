@@ -82,7 +82,7 @@ type ExecEnd struct {
 	Lost   int // tensors of it that were dropped
 	// BeginNS is when ggml was given the graph; 0 where that is not known. From then to MonoNS the graph was computed, unless Async.
 	BeginNS int64
-	Async   bool // a device may go on computing behind MonoNS
+	Async   bool // a device may go on computing behind MonoNS, up to a [Sync]
 }
 
 // Resolve decides what the provisional executions of a context were, up to number Exec.

@@ -78,6 +78,15 @@ type NodeTime struct {
 	LeftNS int64 // after BeginNS, when ggml went on
 }
 
+// Sync is the first synchronisation of a scheduler behind executions that were told as [ExecEnd].Async: they are done.
+type Sync struct {
+	Exec   uint64 // the newest of them
+	MonoNS int64  // when the program's call returned
+	// WaitNS is how long it took. If that is next to nothing, the device was done before, nobody knows how long.
+	WaitNS int64
+	Graphs int // how many there are. If there are several, nobody knows when one of them was done
+}
+
 // InputKind is what an input tells of an execution. The numbers are shared with cgo/tap.
 type InputKind uint8
 
@@ -140,6 +149,7 @@ type MachineSink interface {
 	Times(*Times) error
 	Input(*Input) error
 	Sample(*Sample) error
+	Sync(Sync) error
 }
 
 // NoMachine ignores everything of a [MachineSink]: a sink that embeds it need not care.
@@ -159,3 +169,6 @@ func (NoMachine) Input(*Input) error { return nil }
 
 // Sample does nothing.
 func (NoMachine) Sample(*Sample) error { return nil }
+
+// Sync does nothing.
+func (NoMachine) Sync(Sync) error { return nil }

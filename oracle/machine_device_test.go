@@ -3,12 +3,16 @@
 package oracle
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
 )
 
 // TestMachineDevice: with all layers on a device, cells, masks, chosen experts and samples are those of the CPU, tensors lie in the
@@ -73,4 +77,56 @@ func sameNode(w *witness, exec uint64, name string) []byte {
 		}
 	}
 	return nil
+}
+
+// TestDeviceTimes: a graph on a device ends when its scheduler was synchronised first, with no eval callback at MINIMAL. Then its time is no
+// longer than the program's own clock says, and holds how long the program waited. Micro-batches that are given to it at once have none.
+func TestDeviceTimes(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	cmd := command(t, "exec", "--tap-resource-level", "MINIMAL", "--", "llama-completion", "-m", testenv.Model(t), "-p", strings.Repeat(prompt, 4), "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "32",
+		"-no-cnv", "--rpc", endpoint, "-ngl", "99", "--perf")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+flushLog(t))
+	run := finish(t, cmd, t.TempDir()).good(t)
+	text, err := os.ReadFile(filepath.Join(run.dirs[0], "resource.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	several, decoded, sum := 0, 0, 0.0
+	var phases map[string]resource.PhaseTotals
+	for line := range bytes.Lines(text) {
+		event, err := resource.Decode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := event.(type) {
+		case *resource.Graph:
+			if e.Phase == "prefill" && e.DurationNS == nil {
+				several++ // micro-batches follow each other without waiting
+			}
+			if e.Phase != "decode" {
+				continue
+			}
+			if e.DurationNS == nil || e.TimeSource == nil || *e.TimeSource != resource.TimeSync || *e.SyncWaitNS <= 0 || *e.SyncWaitNS >= *e.DurationNS {
+				t.Fatalf("%s", line)
+			}
+			decoded++
+			sum += float64(*e.DurationNS) / 1e6
+		case *resource.SessionEnd:
+			phases = e.Phases
+		}
+	}
+	evaluated := logged(t, run.stderr, `  eval time = +(\d+)\.`)
+	if decoded != 11 || several < 3 || len(evaluated) != 1 {
+		t.Fatalf("%d graphs decode, %d prefill; %v\n%s", decoded, several, evaluated, run.stderr)
+	}
+	total := float64(phases["decode"].DurationNS) / 1e6
+	if whole := float64(evaluated[0] + 1); total < sum || total > whole {
+		t.Errorf("%v ms in graphs, %v ms in the phase, of %v ms", sum, total, whole)
+	}
+	prompts := logged(t, run.stderr, `prompt eval time = +(\d+)\.`)
+	if ms := float64(phases["prefill"].DurationNS) / 1e6; ms > float64(prompts[0]+1) || ms < sum/float64(decoded) {
+		t.Errorf("prefill took %v ms of %d", ms, prompts[0])
+	}
 }

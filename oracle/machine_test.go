@@ -28,6 +28,7 @@ type witness struct {
 	buffers map[uint64]ggmlhooks.Buffer
 	freed   map[uint64]bool
 	samples []ggmlhooks.Sample
+	syncs   []ggmlhooks.Sync
 	changes []ggmlhooks.SeqChange
 	calls   []ggmlhooks.Call
 }
@@ -38,6 +39,7 @@ func (w *witness) Resolve(ggmlhooks.Resolve) error       { return nil }
 func (w *witness) Graph(g *ggmlhooks.Graph) error        { w.graphs[g.ID] = g; return nil }
 func (w *witness) ExecEnd(e ggmlhooks.ExecEnd) error     { w.ends[e.Number] = e; return nil }
 func (w *witness) Buffer(b *ggmlhooks.Buffer) error      { w.buffers[b.ID] = *b; return nil }
+func (w *witness) Sync(e ggmlhooks.Sync) error           { w.syncs = append(w.syncs, e); return nil }
 func (w *witness) BufferEnd(e ggmlhooks.BufferEnd) error { w.freed[e.ID] = true; return nil }
 
 func (w *witness) Call(c *ggmlhooks.Call) error {

@@ -53,6 +53,7 @@ func (s *surveyor) SeqChange(c *ggmlhooks.SeqChange) error { return s.Recorder.S
 func (s *surveyor) Capture(c *ggmlhooks.Capture) error     { return s.Recorder.Capture(c) }
 func (s *surveyor) Times(n *ggmlhooks.Times) error         { return s.Recorder.Times(n) }
 func (s *surveyor) Input(in *ggmlhooks.Input) error        { return s.Recorder.Input(in) }
+func (s *surveyor) Sync(e ggmlhooks.Sync) error            { return s.Recorder.Sync(e) }
 func (s *surveyor) Sample(c *ggmlhooks.Sample) error       { return s.Recorder.Sample(c) }
 func (s *surveyor) BufferEnd(e ggmlhooks.BufferEnd) error  { return s.Recorder.BufferEnd(e) }
 

@@ -55,7 +55,7 @@ func TestModelAndTensors(t *testing.T) {
 			}
 		case *resource.StepEnd:
 			steps++
-			if e.DurationMS <= 0 || e.Metrics.Tokens == 0 {
+			if *e.DurationMS <= 0 || e.Metrics.Tokens == 0 {
 				t.Errorf("%+v", e)
 			}
 		}

@@ -154,8 +154,13 @@ type Graph struct {
 	BytesRead       *int64 `json:"bytes_read,omitempty"`
 	BytesWritten    *int64 `json:"bytes_written,omitempty"`
 	OpsWithoutBytes int    `json:"ops_without_bytes,omitempty"`
-	// DurationNS is from the moment when ggml was given the graph to its end; absent where a device may go on behind it.
+	// DurationNS is from the moment when ggml was given the graph to its end; on a device, to the return of the first synchronisation
+	// behind it. Absent where that was one for several graphs.
 	DurationNS *int64 `json:"duration_ns,omitempty"`
+	// TimeSource is there on a device: TimeSync. SyncWaitNS is how long the synchronisation took: if it is next to nothing, the device was
+	// done some time before.
+	TimeSource *TimeSource `json:"time_source,omitempty"`
+	SyncWaitNS *int64      `json:"sync_wait_ns,omitempty"`
 	// TimedNS is the sum of the durations of what was timed inside, LookingNS what each look into it cost, Looks how many there were.
 	TimedNS   *int64 `json:"timed_ns,omitempty"`
 	LookingNS *int64 `json:"looking_ns,omitempty"`

@@ -72,7 +72,7 @@ type StepEnd struct {
 	Header
 	Exec       uint64      `json:"exec"`
 	StepName   string      `json:"step_name"`
-	DurationMS float64     `json:"duration_ms"`
+	DurationMS *float64    `json:"duration_ms,omitempty"` // absent of one of several that a device computed at once
 	Metrics    StepMetrics `json:"metrics"`
 }
 

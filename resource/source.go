@@ -53,9 +53,10 @@ const (
 	TimeOp    TimeSource = iota // one op: the one before it was timed too
 	TimeRange                   // several nodes at once, or the first of a graph
 	TimeGraph                   // a whole graph
+	TimeSync                    // a whole graph on a device, up to the first synchronisation behind it
 )
 
-var timeSourceNames = [...]string{"op", "range", "graph"}
+var timeSourceNames = [...]string{"op", "range", "graph", "synchronize"}
 
 // String returns the time source's name as it stands in files.
 func (t TimeSource) String() string {
@@ -76,5 +77,5 @@ func (t *TimeSource) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown time source %q: use op, range or graph", text)
+	return fmt.Errorf("unknown time source %q: use op, range, graph or synchronize", text)
 }

@@ -47,6 +47,7 @@ struct tap_by_value {
     X(bool, ggml_backend_sched_alloc_graph, (ggml_backend_sched_t, struct ggml_cgraph *))                                   \
     X(enum ggml_status, ggml_backend_sched_graph_compute_async, (ggml_backend_sched_t, struct ggml_cgraph *))               \
     X(void, ggml_backend_sched_set_eval_callback, (ggml_backend_sched_t, ggml_backend_sched_eval_callback, void *))         \
+    X(void, ggml_backend_sched_synchronize, (ggml_backend_sched_t))                                                         \
     X(void, ggml_backend_sched_reset, (ggml_backend_sched_t))                                                               \
     X(void, ggml_backend_sched_free, (ggml_backend_sched_t))                                                                \
     X(struct ggml_context *, ggml_init, (struct ggml_init_params))                                                          \
@@ -428,6 +429,8 @@ struct tap_sched {
     struct tap_token_rule            tokens; // of the selection that the graph is marked by
     int64_t                          window_first, window_end; // tokens of this execution that lie between may be captured
     int64_t                          begin_ns; // when ggml was given the graph
+    uint32_t                         running;  // graphs that a device may go on computing
+    uint64_t                         running_exec; // the newest of them
     struct tap_time *                times;    // of this execution
     size_t                           cap_times;
     uint32_t                         n_times;
@@ -495,6 +498,9 @@ void tap_resolve_all(void);
 // tap_exec_begin and tap_exec_end frame one execution of s's graph.
 void tap_exec_begin(struct tap_sched * s);
 void tap_exec_end(struct tap_sched * s, enum ggml_status status);
+
+// tap_sync_end tells that the scheduler was synchronised, which began at a time: what was computed for it is done.
+void tap_sync_end(struct tap_sched * s, int64_t began);
 
 // tap_capture_node copies what is wanted of node i into slots and publishes it.
 void tap_capture_node(struct tap_sched * s, int i);

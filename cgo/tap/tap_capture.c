@@ -348,5 +348,17 @@ void tap_exec_end(struct tap_sched * s, enum ggml_status status) {
     if (s->n_times > 0) {
         tap_times_send(s);
     }
+    if (tap_queue_put(&rec.h, sizeof(rec), NULL, 0) && s->graph.device && status == GGML_STATUS_SUCCESS) {
+        s->running++;
+        s->running_exec = s->exec;
+    }
+}
+
+void tap_sync_end(struct tap_sched * s, int64_t began) {
+    const int64_t now = tap_now();
+    struct tap_rec_sync rec = {
+        .h.type = TAP_REC_SYNC, .exec = s->running_exec, .mono_ns = (uint64_t) now, .wait_ns = (uint64_t) (now - began), .graphs = s->running,
+    };
+    s->running = 0;
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
 }

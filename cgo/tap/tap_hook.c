@@ -278,6 +278,18 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     return status;
 }
 
+// A graph that a device has part in is computed when its scheduler was synchronised first.
+void ggml_backend_sched_synchronize(ggml_backend_sched_t sched) {
+    struct tap_sched * s = tap_on() ? tap_sched_of(sched, false) : NULL;
+    if (s == NULL || s->running == 0 || s->computing) {
+        TAP_REAL(ggml_backend_sched_synchronize)(sched);
+        return;
+    }
+    const int64_t began = tap_now();
+    TAP_REAL(ggml_backend_sched_synchronize)(sched);
+    tap_sync_end(s, began);
+}
+
 void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void * user_data) {
     tap_enter();
     if (tap.header != NULL) {

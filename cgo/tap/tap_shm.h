@@ -208,7 +208,8 @@ enum tap_record_type {
     TAP_REC_BUFFER_END = 16,  // tap_rec_buffer_end
     TAP_REC_TIMES = 17,       // tap_rec_times, then tap_time[count]
     TAP_REC_INPUT = 18,       // tap_rec_input, then int64 values, or tap_range[count]
-    TAP_REC_SAMPLE = 19       // tap_rec_sample, then tap_candidate[count]
+    TAP_REC_SAMPLE = 19,      // tap_rec_sample, then tap_candidate[count]
+    TAP_REC_SYNC = 20         // tap_rec_sync
 };
 
 struct tap_record {
@@ -446,6 +447,16 @@ struct tap_rec_sample {
     int32_t  token;
     uint64_t n_before, n_after;
     uint32_t count;
+    uint32_t reserved;
+};
+
+// The first synchronisation behind graphs that a device has part in: when it returned, they were computed.
+struct tap_rec_sync {
+    struct tap_record h;
+    uint64_t exec;    // the newest of them
+    uint64_t mono_ns; // when it returned
+    uint64_t wait_ns; // how long it took
+    uint32_t graphs;  // how many there are
     uint32_t reserved;
 };
 

@@ -84,6 +84,7 @@ type heldPacket struct {
 type context struct {
 	namer   *namer
 	pending []*execution // undecided, in order
+	running running
 }
 
 // Use is what a run did, by phase.
@@ -229,7 +230,11 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	delete(r.open, e.Number)
 	r.use.Dropped += int64(e.Lost)
 	x.ns = e.MonoNS - x.MonoNS
-	if r.pending(x) {
+	pending := r.pending(x)
+	if e.Async && e.Status == 0 {
+		r.context(x.Execution.Ctx).running.add(x, pending)
+	}
+	if pending {
 		return nil
 	}
 	err := r.settle(x, x.phase)
@@ -263,6 +268,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 		r.rows.Forget(e.Ctx)
 	}
 	for _, x := range decided {
+		ctx.running.decide(x, e.Discarded)
 		if e.Discarded {
 			r.discard(x, &written)
 		} else if x.held {

@@ -305,7 +305,7 @@ func (s *Sum) stamp(h *resource.Header) {
 
 // compute adds the costs of nodes. Those of a whole graph are its graph event's.
 func (s *Sum) compute(e *work) {
-	if e.TimeSource == resource.TimeGraph {
+	if e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync {
 		return
 	}
 	cost := costOf(e)

@@ -15,6 +15,10 @@ type execution struct {
 	begin       int64 // when ggml was given the graph, 0 = not known
 	end         int64
 	async       bool
+	waits       bool  // for the device to be done
+	done        int64 // when its scheduler was synchronised behind it; 0 = not known
+	wait        int64 // how long that took
+	until       int64 // of several at once: when the next one was given to the device, or all were done; 0 = not known
 	reused      bool
 	ended       bool
 	status      int
@@ -62,10 +66,25 @@ func (x *execution) failed() bool { return x.status != 0 }
 
 // duration is how long ggml computed; false where that is not known.
 func (x *execution) duration() (int64, bool) {
-	if x.begin == 0 || x.async || x.end < x.begin {
+	end := x.end
+	if x.async {
+		end = x.done
+	}
+	if x.begin == 0 || end < x.begin {
 		return 0, false
 	}
-	return x.end - x.begin, true
+	return end - x.begin, true
+}
+
+// finish is when it was done, as far as that is known.
+func (x *execution) finish() int64 { return max(x.end, x.until) }
+
+// timeSource is what its duration is the time of.
+func (x *execution) timeSource() resource.TimeSource {
+	if x.async && x.done != 0 {
+		return resource.TimeSync
+	}
+	return resource.TimeGraph
 }
 
 // work is what nodes from first to last did, with what the chosen experts tell of them.

@@ -22,6 +22,7 @@ type plan struct {
 
 	detailed    bool
 	tensorsTold bool // none of its tensors is new
+	remote      bool // a part of it lies on a device behind a network
 }
 
 // work is what nodes do.

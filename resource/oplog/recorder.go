@@ -3,6 +3,7 @@ package oplog
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/resource"
@@ -53,6 +54,7 @@ type context struct {
 	last    map[int32]int64 // graph entry of a sequence's newest token
 	price   int64           // of looking, as last measured
 	tensors map[tensorKey]bool
+	running []*execution // that a device may still compute, in order
 }
 
 // NewRecorder makes the first file and begins the session in it.
@@ -129,7 +131,9 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	if n := len(g.Nodes); n > 0 {
 		device = r.memory.device(g.Nodes[n-1].Buffer)
 	}
-	r.plans[g.ID] = newPlan(g, device, r.o.Legacy)
+	p := newPlan(g, device, r.o.Legacy)
+	p.remote = r.remote(g)
+	r.plans[g.ID] = p
 	return nil
 }
 
@@ -221,11 +225,15 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	delete(r.open, e.Number)
 	x.ended, x.end, x.begin, x.async, x.status = true, e.MonoNS, e.BeginNS, e.Async, e.Status
 	ctx := r.context(x.ctx)
-	for _, p := range ctx.pending {
-		if p == x {
-			r.relieve(ctx)
-			return nil
-		}
+	if e.Async && e.Status == 0 {
+		r.awaits(ctx, x)
+		r.relieve(ctx)
+		return nil
+	}
+	r.give(ctx, len(ctx.running))
+	if slices.Contains(ctx.pending, x) {
+		r.relieve(ctx)
+		return nil
 	}
 	r.tell(ctx, x)
 	return nil
@@ -233,7 +241,7 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 
 // relieve tells the oldest of too many undecided executions.
 func (r *Recorder) relieve(ctx *context) {
-	if len(ctx.pending) <= maxHeld || !ctx.pending[0].ended {
+	if len(ctx.pending) <= maxHeld || !ctx.pending[0].ended || ctx.pending[0].waits {
 		return
 	}
 	x := ctx.pending[0]
@@ -260,9 +268,9 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 		if e.Discarded {
 			x.phase = ggmlhooks.PhaseSetup
 		}
-		if x.ended {
+		if x.ended && !x.waits {
 			r.tell(ctx, x)
-		} // else when it ends
+		} // else when it is done
 	}
 	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
 	return nil
@@ -276,6 +284,7 @@ func (r *Recorder) Close() error {
 	r.ended = true
 	r.settleBuffers()
 	for _, ctx := range r.ctxs {
+		r.give(ctx, len(ctx.running))
 		for _, x := range ctx.pending {
 			if x.ended {
 				r.tell(ctx, x)

@@ -49,7 +49,7 @@ func (r *Recorder) count(x *execution) {
 	}
 	t.graphs++
 	p.Graphs++
-	p.DurationNS += x.end - x.mono
+	p.DurationNS += x.finish() - x.mono
 	if x.failed() {
 		return
 	}

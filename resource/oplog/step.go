@@ -165,20 +165,22 @@ func (r *Recorder) tellStepEnd(x *execution) {
 		return
 	}
 	l := &r.line
-	r.begin(resource.KindStepEnd, x.end, int64(x.ctx))
+	r.begin(resource.KindStepEnd, x.finish(), int64(x.ctx))
 	l.Uint("exec", x.exec)
 	l.String("step_name", x.phase.String())
-	ns := x.end - x.mono
-	l.Float("duration_ms", float64(ns)/1e6)
+	ns, known := x.finish()-x.mono, !x.async || x.done != 0
+	if known {
+		l.Float("duration_ms", float64(ns)/1e6)
+		r.mark(resource.Measured, "duration_ms")
+	}
 	l.Open("metrics")
 	l.Int("tokens", int64(len(x.rows)))
 	if !x.failed() {
-		if ns > 0 && len(x.rows) > 0 {
+		if known && ns > 0 && len(x.rows) > 0 {
 			l.Float("tokens_per_s", float64(len(x.rows))/(float64(ns)/1e9))
 		}
 		workKnown(l, x.work(0, len(x.plan.nodes)-1))
 	}
 	l.Shut()
-	r.mark(resource.Measured, "duration_ms")
 	r.put(resource.KindStepEnd, resource.Computed)
 }

@@ -47,7 +47,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("step %+v to %+v of %+v", b, e, g)
 		}
 		ns := e.MonoNS - b.MonoNS
-		if e.DurationMS != float64(ns)/1e6 || e.Metrics.Tokens != g.Tokens || *e.Metrics.FLOPs != *g.FLOPs || *e.Metrics.BytesRead != *g.BytesRead || *e.Metrics.BytesWritten != *g.BytesWritten {
+		if *e.DurationMS != float64(ns)/1e6 || e.Metrics.Tokens != g.Tokens || *e.Metrics.FLOPs != *g.FLOPs || *e.Metrics.BytesRead != *g.BytesRead || *e.Metrics.BytesWritten != *g.BytesWritten {
 			t.Errorf("%+v, of %+v", e, g)
 		}
 		if rate := *e.Metrics.TokensPerS; rate < 0.99e9*float64(g.Tokens)/float64(ns) || rate > 1.01e9*float64(g.Tokens)/float64(ns) {

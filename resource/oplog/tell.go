@@ -93,7 +93,7 @@ func (r *Recorder) tellWhole(x *execution) {
 		x.plan.legacy.fields(l)
 	}
 	r.markWork(total)
-	r.rates(total, ns, resource.TimeGraph, 0)
+	r.rates(total, ns, x.timeSource(), 0)
 	r.put(resource.KindCompute, r.weakest())
 }
 
@@ -121,6 +121,11 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 	if ok {
 		l.Int("duration_ns", ns)
 		r.mark(resource.Measured, "duration_ns")
+	}
+	if x.async && x.done != 0 {
+		l.String("time_source", resource.TimeSync.String())
+		l.Int("sync_wait_ns", x.wait)
+		r.mark(resource.Measured, "sync_wait_ns")
 	}
 	r.timedFields(ctx, x)
 	if x.async && r.o.GPU != nil {

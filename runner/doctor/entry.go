@@ -40,6 +40,7 @@ var entries = []evidence{
 		ggml_backend_buffer_set_usage ggml_backend_buffer_get_base ggml_backend_buffer_get_size ggml_backend_buffer_get_usage
 		ggml_backend_buffer_get_type ggml_backend_buft_name ggml_backend_buft_get_device ggml_backend_dev_name
 		ggml_backend_dev_type`)},
+	{"devices", "when a device has computed a graph", strings.Fields("ggml_backend_sched_synchronize")},
 	{"samplers", "what samplers chose from", strings.Fields("llama_sampler_apply")},
 	{"loading", "programs under the tap may find no CPU backend", strings.Fields(`
 		ggml_backend_load_all ggml_backend_load_all_from_path ggml_backend_reg_count`)},

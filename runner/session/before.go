@@ -273,6 +273,12 @@ func (r *renumbered) Times(t *ggmlhooks.Times) error {
 	return r.Sink.Times(&again)
 }
 
+// Sync renumbers what is done.
+func (r *renumbered) Sync(e ggmlhooks.Sync) error {
+	e.Exec += r.execs
+	return r.Sink.Sync(e)
+}
+
 // Input renumbers an input.
 func (r *renumbered) Input(in *ggmlhooks.Input) error {
 	again := *in

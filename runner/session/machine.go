@@ -144,6 +144,11 @@ func (t *tee) Sample(c *ggmlhooks.Sample) error {
 	return t.each(func(s ggmlhooks.Sink) error { return s.Sample(c) })
 }
 
+// Sync is handed to all.
+func (t *tee) Sync(e ggmlhooks.Sync) error {
+	return t.both(func(s ggmlhooks.Sink) error { return s.Sync(e) })
+}
+
 // close ends the recorders beside the capture's.
 func (t *tee) close() error {
 	var err error

@@ -219,6 +219,15 @@ static void fake_set_eval_callback(ggml_backend_sched_t s, ggml_backend_sched_ev
 
 static void fake_sched_reset(ggml_backend_sched_t s) { s->is_alloc = false; }
 
+// The device takes some time for what it was given.
+static void fake_sched_synchronize(ggml_backend_sched_t s) {
+    const int64_t began = tap_now();
+    while (tap_now() - began < 20000) {
+    }
+    s->sync_ns = tap_now() - began;
+    s->synced_at = tap_now();
+}
+
 static void fake_sched_free(ggml_backend_sched_t s) {
     free(s->copies);
     free(s);
@@ -488,6 +497,7 @@ void fake_real(void) {
     r->ggml_backend_sched_alloc_graph = fake_alloc_graph;
     r->ggml_backend_sched_graph_compute_async = fake_compute_async;
     r->ggml_backend_sched_set_eval_callback = fake_set_eval_callback;
+    r->ggml_backend_sched_synchronize = fake_sched_synchronize;
     r->ggml_backend_sched_reset = fake_sched_reset;
     r->ggml_backend_sched_free = fake_sched_free;
     BY_VALUE(llama_decode, fake_decode);

@@ -130,6 +130,7 @@ struct ggml_backend_sched {
     uint64_t callback_sets; // calls of set_eval_callback
     bool     is_alloc;      // a graph is allocated: compute will not do it by itself
     bool     fail_alloc;
+    int64_t  sync_ns, synced_at; // how long the newest synchronisation took, and when it returned
     bool     copy_inputs;   // allocation puts copies on a device in the place of inputs, as ggml does between backends
     struct ggml_tensor * copies; // of which these are
     int      n_copies;

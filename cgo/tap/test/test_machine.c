@@ -225,6 +225,44 @@ static void test_transposed(bool broken) {
     bed_end(&b);
 }
 
+// ---- devices --------------------------------------------------------------------------------------------------------
+
+static const struct tap_rec_sync * sync_told(const struct bed * b, size_t nth) {
+    const struct event * e = log_find(&b->log, TAP_REC_SYNC, nth);
+    return e != NULL ? (const struct tap_rec_sync *) e->record : NULL;
+}
+
+// test_sync: the first synchronisation behind graphs that a device has part in is told, and no other; no callback is set for it.
+static void test_sync(bool device) {
+    test_case("a graph on the %s is computed when it was synchronised", device ? "device" : "host");
+    struct bed b;
+    bed_begin(&b, &(struct tap_selection) {.token_end = -1});
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 2, .n_tokens = N_TOKENS, .n_outputs = 1, .n_kv = 32, .flash = true, .device = device}, tokens, positions, outs);
+    graph_inputs(&b.graph);
+    ggml_backend_sched_synchronize(b.sched); // before anything was computed
+    bed_run(&b);
+    const struct tap_rec_exec_end * end = (const struct tap_rec_exec_end *) log_find(&b.log, TAP_REC_EXEC_END, 0)->record;
+    CHECK(end->async == device && log_count(&b.log, TAP_REC_SYNC) == 0, "told before it was synchronised");
+    const uint64_t exec = end->exec, left = end->mono_ns;
+    ggml_backend_sched_synchronize(b.sched);
+    const int64_t took = b.sched->sync_ns, at = b.sched->synced_at, now = tap_now();
+    ggml_backend_sched_synchronize(b.sched);
+    bed_run(&b);
+    bed_run(&b);
+    ggml_backend_sched_synchronize(b.sched);
+    log_drain(&b.log);
+    const struct tap_rec_sync * first = sync_told(&b, 0), * second = sync_told(&b, 1);
+    CHECK(log_count(&b.log, TAP_REC_SYNC) == (device ? 2u : 0u), "%zu synchronisations", log_count(&b.log, TAP_REC_SYNC));
+    if (second != NULL) {
+        CHECK(first->exec == exec && first->graphs == 1 && first->mono_ns >= (uint64_t) at && first->mono_ns <= (uint64_t) now && first->mono_ns > left, "the first: of %lu, at %lu",
+              (unsigned long) first->exec, (unsigned long) first->mono_ns);
+        CHECK(first->wait_ns >= (uint64_t) took && first->wait_ns <= (uint64_t) (now - (int64_t) left), "it took %lu", (unsigned long) first->wait_ns);
+        CHECK(second->exec == exec + 2 && second->graphs == 2, "the second: of %lu, %u graphs", (unsigned long) second->exec, second->graphs);
+    }
+    CHECK(b.sched->callback_sets == 0, "a callback was set");
+    bed_end(&b);
+}
+
 // ---- buffers --------------------------------------------------------------------------------------------------------
 
 static const struct tap_rec_buffer * buffer_told(const struct bed * b, size_t nth) {
@@ -357,6 +395,8 @@ int main(void) {
     test_cells(GGML_TYPE_F32);
     test_transposed(false);
     test_transposed(true);
+    test_sync(true);
+    test_sync(false);
     test_buffers();
     test_mapped_file();
     test_samples(true);

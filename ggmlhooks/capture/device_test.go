@@ -1,0 +1,38 @@
+package capture
+
+import (
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// TestDeviceTime: what a device takes behind the end of an execution, or of several, is counted once, and as what they turned out to be.
+func TestDeviceTime(t *testing.T) {
+	b := newBench(t, Options{})
+	run := func(exec uint64, at, end int64, provisional bool) {
+		t.Helper()
+		b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, MonoNS: at, TokenFirst: b.next, Tokens: []int32{1}, Provisional: provisional}))
+		b.next++
+		b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: exec, MonoNS: end, Async: true}))
+	}
+	done := func(exec uint64, at int64) {
+		t.Helper()
+		b.check(b.recorder.Sync(ggmlhooks.Sync{Exec: exec, MonoNS: at}))
+	}
+	run(1, 100, 110, true)
+	done(1, 150) // while nobody knows that it is a warm-up
+	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: 1, Discarded: true}))
+	run(2, 200, 210, true)
+	b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: 2, Discarded: true}))
+	done(2, 230) // when it is known
+	b.next = 0
+	run(3, 1000, 1010, false)
+	run(4, 1020, 1030, false)
+	done(3, 1500) // not the newest one: of another scheduler
+	done(4, 2000)
+	done(4, 9000) // told once
+	use := b.recorder.Use()
+	if use.NS[ggmlhooks.PhaseSetup] != 50+30 || use.NS[ggmlhooks.PhasePrefill]+use.NS[ggmlhooks.PhaseDecode] != 1000 || use.LastNS != 2000 {
+		t.Errorf("%+v", use)
+	}
+}
