@@ -32,6 +32,7 @@ struct folio___early { /* 5.16 to 6.5 */
 
 struct page {
 	unsigned long compound_head;
+	struct address_space *mapping;
 } READ_AS_FOUND;
 
 struct bio_vec {
@@ -92,6 +93,8 @@ struct fault_frame { /* struct bpf_perf_event_data */
 };
 
 #define TASK_UNINTERRUPTIBLE 2
+#define TASK_DEAD 128
+#define EXIT_STATES 48 /* what the plain tracepoint tells of a dead task */
 #define REQ_OP_MASK 255
 #define REQ_OP_READ 0
 #define PAGE_MAPPING_FLAGS 3 /* of memory that is no file's */
@@ -153,6 +156,29 @@ struct {
 } requests SEC(".maps");
 
 static const struct wait_thread new_thread;
+
+/* What runs on a processor, so that switches of other threads cost next to nothing. */
+struct here {
+	__u32 tid;   /* in a fault; 0: none */
+	__u32 reads; /* has a run of pages that is not told yet */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct here);
+} heres SEC(".maps");
+
+/* How many threads left a processor within a fault or a wait in a system call, and are not back. */
+volatile __u64 away;
+
+static __always_inline struct here *here_now(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&heres, &zero);
+}
 
 static __always_inline void count(__u32 which)
 {
@@ -228,8 +254,12 @@ static __always_inline void tell_run(struct wait_thread *t, __u32 tid)
 static __always_inline int fault(struct fault_frame *frame)
 {
 	struct wait_thread *t = thread();
+	struct here *here = here_now();
 
-	if (t && wait_fault_begin(t, bpf_ktime_get_ns(), frame->address, FROM_KERNEL(frame) ? WAIT_KERNEL : 0))
+	if (!t || !here)
+		return 0;
+	here->tid = (__u32)bpf_get_current_pid_tgid();
+	if (wait_fault_begin(t, bpf_ktime_get_ns(), frame->address, FROM_KERNEL(frame) ? WAIT_KERNEL : 0))
 		count(FAULTS_OPEN);
 	return 0;
 }
@@ -250,9 +280,13 @@ static __always_inline int returned(__u32 major)
 {
 	__u64 now = bpf_ktime_get_ns();
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct wait_thread *t = known(tid);
+	struct here *here = here_now();
+	struct wait_thread *t;
 	struct wait_event *e;
 
+	if (here && here->tid == tid)
+		here->tid = 0;
+	t = known(tid);
 	if (!t)
 		return 0;
 	if (!t->begin_ns) {
@@ -367,8 +401,11 @@ static __always_inline int cached(__u32 dev, __u64 ino, __u64 first, __u64 pages
 	struct wait_thread *t = thread();
 	struct file_key key = { .ino = ino, .dev = dev };
 	__u64 now = bpf_ktime_get_ns();
+	struct here *here = here_now();
 	__u8 one = 1;
 
+	if (here)
+		here->reads = tid;
 	if (!t || wait_run_takes(&t->run, now, dev, ino, first, pages))
 		return 0;
 	tell_run(t, tid);
@@ -412,12 +449,6 @@ int on_cached_plain(struct plain_cached *c)
 	return wanted_current() ? cached(c->dev, c->ino, c->first, 1ull << (c->order & 31)) : 0;
 }
 
-static __always_inline void off(struct wait_thread *t, __u32 tid, int asleep, __u32 call)
-{
-	tell_run(t, tid);
-	wait_off(t, bpf_ktime_get_ns(), asleep, call);
-}
-
 static __always_inline void on(struct wait_thread *t, __u32 tid)
 {
 	__u64 since, now = bpf_ktime_get_ns();
@@ -441,22 +472,53 @@ static __always_inline void on(struct wait_thread *t, __u32 tid)
 	told(e);
 }
 
+/* left: a thread leaves the processor. call is the system call that it waits for the disk in, +1, or 0. */
+static __always_inline void left(struct here *here, __u32 tid, bool asleep, bool dead, __u32 call)
+{
+	struct wait_thread *t;
+
+	if (here->tid != tid && here->reads != tid && !call)
+		return;
+	t = known(tid);
+	if (!t)
+		return;
+	tell_run(t, tid);
+	wait_off(t, bpf_ktime_get_ns(), asleep, call);
+	if (dead)
+		t->off_ns = 0;
+	if (t->off_ns)
+		__sync_fetch_and_add(&away, 1);
+}
+
+/* came: a thread is on this processor. */
+static __always_inline void came(struct here *here, __u32 tid)
+{
+	struct wait_thread *t;
+
+	here->tid = here->reads = 0;
+	if (!away)
+		return;
+	t = known(tid);
+	if (!t || !t->off_ns)
+		return;
+	__sync_fetch_and_sub(&away, 1);
+	if (t->begin_ns)
+		here->tid = tid;
+	on(t, tid);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct wait_thread *t = known(prev->pid);
+	__u32 call = 0, state = preempt ? 0 : prev->__state;
+	struct here *here = here_now();
 
-	if (t) {
-		int asleep = !preempt && prev->__state;
-		__u32 call = 0;
-
-		if (!t->begin_ns && asleep && (prev->__state & TASK_UNINTERRUPTIBLE) && BPF_CORE_READ_BITFIELD(prev, in_iowait))
-			call = CALL_OF(bpf_task_pt_regs(prev)) + 1;
-		off(t, prev->pid, asleep, call);
-	}
-	t = known(next->pid);
-	if (t)
-		on(t, next->pid);
+	if (!here)
+		return 0;
+	if (state & TASK_UNINTERRUPTIBLE && here->tid != (__u32)prev->pid && BPF_CORE_READ_BITFIELD(prev, in_iowait))
+		call = CALL_OF(bpf_task_pt_regs(prev)) + 1;
+	left(here, prev->pid, state != 0, state & TASK_DEAD, call);
+	came(here, next->pid);
 	return 0;
 }
 
@@ -473,63 +535,67 @@ struct plain_switch {
 SEC("tracepoint/sched/sched_switch")
 int on_switch_plain(struct plain_switch *c)
 {
-	struct wait_thread *t = known(c->prev_pid);
+	struct here *here = here_now();
 
-	if (t)
-		off(t, c->prev_pid, (c->prev_state & 255) != 0, 0);
-	t = known(c->next_pid);
-	if (t)
-		on(t, c->next_pid);
+	if (!here)
+		return 0;
+	left(here, c->prev_pid, (c->prev_state & 255) != 0, c->prev_state & (TASK_DEAD | EXIT_STATES), 0);
+	came(here, c->next_pid);
 	return 0;
 }
 
-/* file_of finds the file page that a bio begins with. */
+/* file_of finds the file page that a bio begins with. Pages and mappings are read as numbers, because pointers' bits cannot be asked for; only
+ * what leads from there to the file is followed by its types, which is faster. */
 static __always_inline bool file_of(struct bio *bio, struct file_key *key, __u64 *page)
 {
 	struct bio_vec *vec = bio->bi_io_vec;
+	__u32 at = bio->bi_iter.bi_idx & 1023;
 	struct page *data = NULL;
-	struct address_space *mapping;
 	struct folio *folio;
-	__u64 head;
+	__u64 head = 0, mapping = 0;
 
-	bpf_core_read(&data, sizeof data, &vec[bio->bi_iter.bi_idx & 1023].bv_page);
+	bpf_core_read(&data, sizeof data, &vec[at].bv_page);
 	if (!data)
 		return false;
-	head = BPF_CORE_READ(data, compound_head);
+	bpf_core_read(&head, sizeof head, &data->compound_head);
 	head = head & 1 ? head - 1 : (__u64)data;
 	folio = (struct folio *)head;
-	mapping = BPF_CORE_READ(folio, mapping);
-	if (!mapping || (__u64)mapping & PAGE_MAPPING_FLAGS)
+	bpf_core_read(&mapping, sizeof mapping, &folio->mapping);
+	if (!mapping || mapping & PAGE_MAPPING_FLAGS)
 		return false;
-	key->ino = BPF_CORE_READ(mapping, host, i_ino);
-	key->dev = BPF_CORE_READ(mapping, host, i_sb, s_dev);
 	*page = BPF_CORE_READ(folio, index) + ((__u64)data - head) / bpf_core_type_size(struct page);
+	if (at == 0 && head == (__u64)data) {
+		struct inode *inode = vec->bv_page->mapping->host;
+
+		key->ino = inode->i_ino;
+		key->dev = inode->i_sb->s_dev;
+	} else {
+		key->ino = BPF_CORE_READ((struct address_space *)mapping, host, i_ino);
+		key->dev = BPF_CORE_READ((struct address_space *)mapping, host, i_sb, s_dev);
+	}
 	return true;
 }
 
 const volatile __u32 page_shift = 12;
 
-/* range follows a request's bios as long as they go on in the same file without a gap. */
-static __always_inline void range(struct request *rq, struct issued *r, __u64 whole)
+/* range follows a request's bios behind the first as long as they go on in the same file without a gap. */
+static __always_inline void range(struct request *rq, struct issued *r, const struct file_key *key)
 {
-	struct file_key key = {}, next = {};
+	struct file_key next = {};
 	struct bio *bio = rq->bio;
 	__u64 page, bytes;
 	int i;
 
-	if (!bio || !file_of(bio, &key, &page))
+	if (!bio)
 		return;
-	r->dev = key.dev;
-	r->ino = key.ino;
-	r->first = page;
 	bytes = bio->bi_iter.bi_size;
-	for (i = 1; i < MAX_BIOS && bytes < whole; i++) {
+	for (i = 1; i < MAX_BIOS && bytes < r->bytes; i++) {
 		bio = bio->bi_next;
-		if (!bio || !file_of(bio, &next, &page) || next.ino != key.ino || next.dev != key.dev || page != r->first + (bytes >> page_shift))
+		if (!bio || !file_of(bio, &next, &page) || next.ino != key->ino || next.dev != key->dev || page != r->first + (bytes >> page_shift))
 			break;
 		bytes += bio->bi_iter.bi_size;
 	}
-	r->partly = bytes < whole;
+	r->partly = bytes < r->bytes;
 	r->last = r->first + ((bytes - 1) >> page_shift);
 }
 
@@ -557,23 +623,28 @@ int BPF_PROG(on_issue, struct request *rq)
 {
 	struct issued r = {}, *started;
 	struct file_key key = {};
-	__u64 pointer = (__u64)rq;
+	__u64 page = 0, pointer = (__u64)rq;
+	bool known_file;
 
 	if ((rq->cmd_flags & REQ_OP_MASK) != REQ_OP_READ || !rq->__data_len)
 		return 0;
 	started = bpf_map_lookup_elem(&requests, &pointer);
 	if (started && started->ns)
 		return 0; /* issued again, because the device was busy */
-	range(rq, &r, rq->__data_len);
-	key.dev = r.dev;
-	key.ino = r.ino;
+	known_file = rq->bio && file_of(rq->bio, &key, &page);
 	if (started) {
 		r.tid = started->tid;
 		r.tgid = started->tgid;
-	} else if (!r.dev || !bpf_map_lookup_elem(&files, &key)) {
+	} else if (!known_file || !bpf_map_lookup_elem(&files, &key)) {
 		return 0;
 	}
 	r.bytes = rq->__data_len;
+	if (known_file) {
+		r.dev = key.dev;
+		r.ino = key.ino;
+		r.first = page;
+		range(rq, &r, &key);
+	}
 	r.ns = bpf_ktime_get_ns();
 	r.sector = rq->__sector;
 	if (rq->part) {

@@ -19,6 +19,7 @@ const (
 	filemapMapCounters           = "counters"
 	filemapMapEvents             = "events"
 	filemapMapFiles              = "files"
+	filemapMapHeres              = "heres"
 	filemapMapRequests           = "requests"
 	filemapMapTargetPids         = "target_pids"
 	filemapMapThreads            = "threads"
@@ -39,6 +40,7 @@ const (
 	filemapProgOnStart           = "on_start"
 	filemapProgOnSwitch          = "on_switch"
 	filemapProgOnSwitchPlain     = "on_switch_plain"
+	filemapVarAway               = "away"
 	filemapVarPageShift          = "page_shift"
 	filemapVarTargetByCgroup     = "target_by_cgroup"
 	filemapVarTargetByComm       = "target_by_comm"
@@ -117,6 +119,7 @@ type filemapMapSpecs struct {
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Events     *ebpf.MapSpec `ebpf:"events"`
 	Files      *ebpf.MapSpec `ebpf:"files"`
+	Heres      *ebpf.MapSpec `ebpf:"heres"`
 	Requests   *ebpf.MapSpec `ebpf:"requests"`
 	TargetPids *ebpf.MapSpec `ebpf:"target_pids"`
 	Threads    *ebpf.MapSpec `ebpf:"threads"`
@@ -126,6 +129,7 @@ type filemapMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type filemapVariableSpecs struct {
+	Away               *ebpf.VariableSpec `ebpf:"away"`
 	PageShift          *ebpf.VariableSpec `ebpf:"page_shift"`
 	TargetByCgroup     *ebpf.VariableSpec `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.VariableSpec `ebpf:"target_by_comm"`
@@ -159,6 +163,7 @@ type filemapMaps struct {
 	Counters   *ebpf.Map `ebpf:"counters"`
 	Events     *ebpf.Map `ebpf:"events"`
 	Files      *ebpf.Map `ebpf:"files"`
+	Heres      *ebpf.Map `ebpf:"heres"`
 	Requests   *ebpf.Map `ebpf:"requests"`
 	TargetPids *ebpf.Map `ebpf:"target_pids"`
 	Threads    *ebpf.Map `ebpf:"threads"`
@@ -169,6 +174,7 @@ func (m *filemapMaps) Close() error {
 		m.Counters,
 		m.Events,
 		m.Files,
+		m.Heres,
 		m.Requests,
 		m.TargetPids,
 		m.Threads,
@@ -179,6 +185,7 @@ func (m *filemapMaps) Close() error {
 //
 // It can be passed to loadFilemapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type filemapVariables struct {
+	Away               *ebpf.Variable `ebpf:"away"`
 	PageShift          *ebpf.Variable `ebpf:"page_shift"`
 	TargetByCgroup     *ebpf.Variable `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.Variable `ebpf:"target_by_comm"`
