@@ -49,14 +49,20 @@ func sourceOf(run *tensors.Run) Source {
 	if run.Metadata != nil {
 		s.RunID = run.Metadata.RunID
 	}
-	if run.Kind != tensors.KindRun {
-		return s
-	}
-	if data, err := os.ReadFile(filepath.Join(run.Path, rundir.ManifestName)); err == nil {
-		sum := sha256.Sum256(data)
-		s.Manifest = hex.EncodeToString(sum[:])
+	if run.Kind == tensors.KindRun {
+		s.Manifest = manifestSum(run.Path)
 	}
 	return s
+}
+
+// manifestSum is the SHA-256 of a run directory's manifest; "" where it has none.
+func manifestSum(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, rundir.ManifestName))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // DerivedName is the file of a run directory that says what was made of the run later.
@@ -79,24 +85,35 @@ type DerivedProduct struct {
 
 // remember tells of the export in the run's derived.json.
 func (e *exporter) remember() error {
-	name := filepath.Join(e.run.Path, DerivedName)
+	return remember(e.run.Path, e.result.Path, DerivedProduct{Llamatap: e.o.Version, Command: e.o.Command, Source: sourceOf(e.run)})
+}
+
+// Remember tells in a run's derived.json of a file or folder that was made of it: when, by which version and command, of which manifest.
+func Remember(dir, path, version string, command []string) error {
+	source := Source{Manifest: manifestSum(dir)}
+	var m rundir.Metadata
+	if data, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName)); err == nil && json.Unmarshal(data, &m) == nil {
+		source.RunID = m.RunID
+	}
+	return remember(dir, path, DerivedProduct{Llamatap: version, Command: command, Source: source})
+}
+
+func remember(dir, path string, p DerivedProduct) error {
+	name := filepath.Join(dir, DerivedName)
 	derived := Derived{Version: 1}
 	data, err := os.ReadFile(name)
 	if err == nil {
 		if err = json.Unmarshal(data, &derived); err != nil {
-			return fmt.Errorf("%s is damaged (%w): move it away; the export itself is done", name, err)
+			return fmt.Errorf("%s is damaged (%w): move it away; %s itself is done", name, err, path)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	path, err := filepath.Rel(e.run.Path, e.result.Path)
-	if err != nil {
+	if path, err = filepath.Rel(dir, path); err != nil {
 		return err
 	}
-	path = filepath.ToSlash(path)
-	derived.Files = slices.DeleteFunc(derived.Files, func(p DerivedProduct) bool { return p.Path == path })
-	derived.Files = append(derived.Files, DerivedProduct{Path: path, Made: time.Now().UTC().Truncate(time.Second),
-		Llamatap: e.o.Version, Command: e.o.Command, Source: sourceOf(e.run)})
+	p.Path, p.Made = filepath.ToSlash(path), time.Now().UTC().Truncate(time.Second)
+	derived.Files = append(slices.DeleteFunc(derived.Files, func(old DerivedProduct) bool { return old.Path == p.Path }), p)
 	if data, err = json.MarshalIndent(derived, "", "  "); err != nil {
 		return err
 	}
