@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/host/chart"
 )
@@ -78,11 +79,20 @@ func runHostAnalyze(args []string) error {
 	if err := a.write(os.Stdout, report); err != nil || a.noCharts {
 		return err
 	}
+	return a.draw(report, args)
+}
+
+// draw draws the charts, and tells of them in the run directory where they lie in it.
+func (a *analyzeArguments) draw(report *host.Report, args []string) error {
 	paths, err := chart.Draw(report, a.chartsDir, a.charts)
-	if err == nil {
-		fmt.Fprintf(os.Stderr, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
+	if err != nil {
+		return err
 	}
-	return err
+	fmt.Fprintf(os.Stderr, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
+	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil || !filepath.IsLocal(inside) || len(paths) == 0 {
+		return nil
+	}
+	return export.Remember(report.Run, a.chartsDir, version, append([]string{"llamatap", "host", "analyze"}, args...))
 }
 
 func (a *analyzeArguments) flags() *flag.FlagSet {

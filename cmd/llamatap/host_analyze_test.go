@@ -54,4 +54,8 @@ func TestHostAnalyze(t *testing.T) {
 			t.Errorf("%s: %v %s", c.args, err, out.String())
 		}
 	}
+	derived, err := os.ReadFile(filepath.Join(dir, "derived.json"))
+	if err != nil || !strings.Contains(string(derived), `"path": "derived/host"`) || !strings.Contains(string(derived), `"analyze"`) {
+		t.Errorf("%v %s", err, derived)
+	}
 }
