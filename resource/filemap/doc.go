@@ -13,5 +13,5 @@
 // waits add up; Stalled is the time in which at least one of them waited.
 //
 // Nothing wakes the reader: it looks every [Every], at low priority. A reader that is woken at each fault took the processor from the thread
-// that had just been served, and made the faults of the trial 20 µs longer.
+// that had just been served in every second fault of the trial.
 package filemap
