@@ -93,3 +93,13 @@ func TestGroupStalls(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 }
+
+func FuzzParseStall(f *testing.F) {
+	f.Add(stallText)
+	f.Add("some avg10=1\n\nfull")
+	f.Fuzz(func(t *testing.T, text string) {
+		if stall, err := parseStall(text); err == nil && len(stall) > len(text) {
+			t.Errorf("%d kinds of %q", len(stall), text)
+		}
+	})
+}

@@ -198,6 +198,37 @@ func TestNameAfterExec(t *testing.T) {
 	}
 }
 
+// A thread that is not the first and execs takes the first one's number. Its time goes on under that, and nothing is left of the other.
+func TestExecOfAnotherThread(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range hooks {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 0, "become", "doze", "spin")
+			o.Target = j.target()
+			c := opened(t, o)
+			snap(t, c)
+			j.tell("g")
+			for len(j.begin) < 2 {
+				j.line()
+			}
+			snap(t, c)
+			j.tell("g")
+			j.stop()
+			line := snap(t, c)
+			for _, w := range j.begin {
+				if th := thread(t, line, w.tid); th.Comm != w.kind || th.OnCPUNS == 0 || th.Ended {
+					t.Errorf("%s: %+v", w.kind, th)
+				}
+			}
+			snap(t, c)
+			snap(t, c)
+			if n := entries(t, c.set.Map("threads")); n != 3 {
+				t.Errorf("%d accounts for three threads", n)
+			}
+		})
+	}
+}
+
 // The threads of a control group are told of, of either version, also one that joins late, and others are not.
 func TestControlGroups(t *testing.T) {
 	testenv.NeedBPF(t)

@@ -20,7 +20,7 @@ import (
 
 // A job is a started testdata/work.c.
 type job struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	out   *bufio.Scanner
@@ -44,7 +44,7 @@ var program struct {
 }
 
 // built returns the path of the compiled testdata/work.c.
-func built(t *testing.T) string {
+func built(t testing.TB) string {
 	t.Helper()
 	compiler := testenv.NeedCC(t)
 	program.once.Do(func() {
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 }
 
 // started starts a job and waits until its threads wait for work.
-func started(t *testing.T, threads int, args ...string) *job {
+func started(t testing.TB, threads int, args ...string) *job {
 	t.Helper()
 	j := &job{t: t, cmd: exec.Command(built(t), args...), more: map[string]int{}}
 	j.cmd.Stderr = os.Stderr
@@ -199,7 +199,7 @@ func (j *job) schedstat(tid int) (run, wait int64) {
 }
 
 // opened opens a collector of the job's process.
-func opened(t *testing.T, o Options) *Collector {
+func opened(t testing.TB, o Options) *Collector {
 	t.Helper()
 	o.Interval = time.Second
 	c, err := Open(o)

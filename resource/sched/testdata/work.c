@@ -4,6 +4,7 @@
  *                            the byte g on its input until the byte s, prints "rest" with the same, and waits again. Then "rested" is
  *                            printed. At the end of the input the program ends.
  *     work storm N           Starts N processes after the byte g, which end at once, and prints "rested".
+ *     work become KIND...    A thread that is not the first becomes this program anew, with the kinds as arguments, after the byte g.
  *     work reuse TID N...    Starts one process after the other, all with that number, each of which computes for N ms.
  */
 #define _GNU_SOURCE
@@ -269,6 +270,13 @@ static int reuse(pid_t tid, char **times)
 	return 0;
 }
 
+static void *become(void *args)
+{
+	execv("/proc/self/exe", args);
+	perror("exec");
+	exit(1);
+}
+
 int main(int n, char **args)
 {
 	static const struct { const char *name; void *(*run)(void *); } kinds[] = {
@@ -283,6 +291,12 @@ int main(int n, char **args)
 		if (read(0, &c, 1) != 1)
 			return 1;
 		return (args[1][0] == 's' ? storm(atoi(args[2])) : reuse(atoi(args[2]), args + 3)) || read(0, &c, 1) != 0;
+	}
+	if (n > 2 && !strcmp(args[1], "become")) {
+		if (read(0, &c, 1) != 1 || pthread_create(&threads[0], NULL, become, args + 1))
+			return 1;
+		pthread_join(threads[0], NULL);
+		return 1;
 	}
 	if (pipe(go) || pipe(end))
 		return 1;
