@@ -27,6 +27,8 @@ type Options struct {
 type EventSpec struct {
 	Name string
 	Attr Attr
+	// CPUs are those that the event is opened on; nil: all.
+	CPUs []int
 	// WithNext says that the event only counts, as the leader of a group with the next one: the auxiliary event of some Intel CPUs.
 	WithNext bool
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 type Session struct {
 	opened  []int // descriptors
 	rings   []*cpuRing
+	byCPU   map[int]*cpuRing
 	decoder *Decoder
 	record  Record
 	stats   Stats
@@ -67,10 +69,10 @@ func Open(o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOpen, err)
 	}
-	s := &Session{owners: map[uint64]uint32{}, direct: map[uint32]bool{}, roots: map[uint32]uint32{}}
+	s := &Session{byCPU: map[int]*cpuRing{}, owners: map[uint64]uint32{}, direct: map[uint32]bool{}, roots: map[uint32]uint32{}}
 	events := make([]Event, len(o.Events))
 	for i, e := range o.Events {
-		events[i] = Event{Name: e.Name, Attr: o.attr(e, i == 0)}
+		events[i] = Event{Name: e.Name, Attr: o.attr(e, o.tracks(i))}
 	}
 	s.decoder = NewDecoder(events)
 	if err := s.openThreads(o, events, cpus); err != nil {
@@ -80,15 +82,27 @@ func Open(o Options) (*Session, error) {
 	return s, nil
 }
 
+// tracks tells whether an event is the one that tells of processes and mappings: the first on its CPUs that has a ring.
+func (o *Options) tracks(event int) bool {
+	e := o.Events[event]
+	for _, before := range o.Events[:event] {
+		shared := before.CPUs == nil || e.CPUs == nil || slices.ContainsFunc(e.CPUs, func(cpu int) bool { return slices.Contains(before.CPUs, cpu) })
+		if !before.WithNext && shared {
+			return false
+		}
+	}
+	return !e.WithNext
+}
+
 // attr completes what is asked for with what a session needs.
-func (o *Options) attr(e EventSpec, first bool) Attr {
+func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	a := e.Attr
 	a.SampleType |= SampleIdentifier | SampleTID | SampleTime
 	a.ReadFormat |= FormatID
-	a.Flags |= FlagInherit | FlagDisabled | FlagSampleIDAll | FlagUseClockID | FlagExcludeGuest | FlagWatermark
+	a.Flags |= FlagInherit | FlagDisabled | FlagSampleIDAll | FlagUseClockID | FlagWatermark
 	a.ClockID = ClockMonotonic
 	a.Wakeup = uint32(o.Pages * os.Getpagesize() / 4)
-	if first {
+	if tracks {
 		a.Flags |= FlagTask | FlagComm | FlagMmap | FlagMmap2 | FlagMmapData
 	}
 	if !o.Children {
@@ -98,7 +112,7 @@ func (o *Options) attr(e EventSpec, first bool) Attr {
 		a.Flags |= FlagEnableOnExec
 	}
 	if o.UserOnly {
-		a.Flags |= FlagExcludeKernel | FlagExcludeHV
+		a.Flags |= FlagExcludeKernel
 	}
 	if e.WithNext {
 		a.Period = 0
@@ -160,9 +174,12 @@ func threads(pid int) ([]int, error) {
 
 // openThread opens all events of a thread, on each CPU.
 func (s *Session) openThread(o Options, events []Event, tid int, cpus []int) error {
-	for i, cpu := range cpus {
+	for _, cpu := range cpus {
 		leader := -1
 		for k := range events {
+			if only := o.Events[k].CPUs; only != nil && !slices.Contains(only, cpu) {
+				continue
+			}
 			fd, err := openEvent(&events[k].Attr, tid, cpu, leader)
 			if errors.Is(err, unix.ESRCH) {
 				return err
@@ -176,7 +193,7 @@ func (s *Session) openThread(o Options, events []Event, tid int, cpus []int) err
 				leader = fd
 				continue
 			}
-			if err := s.attach(i, fd, o); err != nil {
+			if err := s.attach(cpu, fd, o); err != nil {
 				return err
 			}
 			if err := s.identify(fd, k, tid); err != nil {
@@ -201,8 +218,8 @@ func openEvent(a *Attr, tid, cpu, group int) (int, error) {
 
 // attach makes an event write to the ring of its CPU, which the first event brings.
 func (s *Session) attach(cpu, fd int, o Options) error {
-	if cpu < len(s.rings) {
-		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, s.rings[cpu].fd); err != nil {
+	if r := s.byCPU[cpu]; r != nil {
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
 			return fmt.Errorf("%w: let an event write to the ring of CPU %d: %w", ErrOpen, cpu, err)
 		}
 		return nil
@@ -213,7 +230,9 @@ func (s *Session) attach(cpu, fd int, o Options) error {
 		return explainRing(o, page, err)
 	}
 	head := (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))
-	s.rings = append(s.rings, &cpuRing{fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)})
+	r := &cpuRing{fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)}
+	s.rings = append(s.rings, r)
+	s.byCPU[cpu] = r
 	return nil
 }
 
