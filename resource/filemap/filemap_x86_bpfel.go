@@ -28,8 +28,10 @@ const (
 	filemapProgOnCached          = "on_cached"
 	filemapProgOnCachedPlain     = "on_cached_plain"
 	filemapProgOnComplete        = "on_complete"
+	filemapProgOnEnd             = "on_end"
 	filemapProgOnFault           = "on_fault"
 	filemapProgOnFaultPlain      = "on_fault_plain"
+	filemapProgOnFork            = "on_fork"
 	filemapProgOnGet             = "on_get"
 	filemapProgOnGetPlain        = "on_get_plain"
 	filemapProgOnIssue           = "on_issue"
@@ -98,8 +100,10 @@ type filemapProgramSpecs struct {
 	OnCached      *ebpf.ProgramSpec `ebpf:"on_cached"`
 	OnCachedPlain *ebpf.ProgramSpec `ebpf:"on_cached_plain"`
 	OnComplete    *ebpf.ProgramSpec `ebpf:"on_complete"`
+	OnEnd         *ebpf.ProgramSpec `ebpf:"on_end"`
 	OnFault       *ebpf.ProgramSpec `ebpf:"on_fault"`
 	OnFaultPlain  *ebpf.ProgramSpec `ebpf:"on_fault_plain"`
+	OnFork        *ebpf.ProgramSpec `ebpf:"on_fork"`
 	OnGet         *ebpf.ProgramSpec `ebpf:"on_get"`
 	OnGetPlain    *ebpf.ProgramSpec `ebpf:"on_get_plain"`
 	OnIssue       *ebpf.ProgramSpec `ebpf:"on_issue"`
@@ -205,8 +209,10 @@ type filemapPrograms struct {
 	OnCached      *ebpf.Program `ebpf:"on_cached"`
 	OnCachedPlain *ebpf.Program `ebpf:"on_cached_plain"`
 	OnComplete    *ebpf.Program `ebpf:"on_complete"`
+	OnEnd         *ebpf.Program `ebpf:"on_end"`
 	OnFault       *ebpf.Program `ebpf:"on_fault"`
 	OnFaultPlain  *ebpf.Program `ebpf:"on_fault_plain"`
+	OnFork        *ebpf.Program `ebpf:"on_fork"`
 	OnGet         *ebpf.Program `ebpf:"on_get"`
 	OnGetPlain    *ebpf.Program `ebpf:"on_get_plain"`
 	OnIssue       *ebpf.Program `ebpf:"on_issue"`
@@ -226,8 +232,10 @@ func (p *filemapPrograms) Close() error {
 		p.OnCached,
 		p.OnCachedPlain,
 		p.OnComplete,
+		p.OnEnd,
 		p.OnFault,
 		p.OnFaultPlain,
+		p.OnFork,
 		p.OnGet,
 		p.OnGetPlain,
 		p.OnIssue,

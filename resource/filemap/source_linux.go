@@ -23,6 +23,7 @@ const Every = 20 * time.Millisecond
 
 // SourceOptions say what a Source looks at, and who takes it.
 type SourceOptions struct {
+	// Target is what is looked at. What a process of it starts is looked at as well, where the kernel has BTF.
 	Target bpf.Target
 	// Plain takes the programs for kernels without BTF.
 	Plain bool
@@ -57,7 +58,7 @@ var softwareEvents = map[string]uint64{
 }
 
 // optional are programs that a kernel may lack: what they tell is then missing from what is recorded.
-var optional = []string{"on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_complete"}
+var optional = []string{"on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_complete", "on_fork", "on_end"}
 
 // OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where the machine or the rights do not
 // suffice.

@@ -336,3 +336,46 @@ func TestLoad(t *testing.T) {
 	}
 	t.Logf("%d faults; at most %d events waited", line.Faults, held)
 }
+
+// TestFork: what a wanted process starts is wanted; what has ended is not, whatever gets its number.
+func TestFork(t *testing.T) {
+	testenv.NeedBPF(t)
+	testenv.NeedCC(t)
+	program, err := touching()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", `read -r go; echo | "$0" "$1" anon 100 >"$2"; :`, program, onDisk(t, 1), os.DevNull)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s, events := heard(t, SourceOptions{Target: bpf.Target{PIDs: []int{cmd.Process.Pid}}})
+	fmt.Fprintln(in)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := bpf.Each(s.set.Map("target_pids"), func(uint32, uint8) { left++ }); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	byProcess := map[uint32]int{}
+	for i := range *events {
+		if e := &(*events)[i]; e.Kind == Fault {
+			byProcess[e.PID]++
+		}
+	}
+	most := 0
+	for pid, n := range byProcess {
+		if int(pid) != cmd.Process.Pid {
+			most = max(most, n)
+		}
+	}
+	if most < 100 || left != 0 {
+		t.Errorf("faults by process %v of %d; %d processes are wanted still", byProcess, cmd.Process.Pid, left)
+	}
+}
