@@ -95,8 +95,8 @@ func (r *run) generate() (last llama.Token, err error) {
 // burst is how many tokens may be chosen before something is to be done: text to be written, the last one taken, a state kept.
 func (r *run) burst(pending llama.Token) int {
 	most := burstTokens
-	if r.EachToken {
-		return 1
+	if r.TextEvery > 0 {
+		most = min(most, r.TextEvery-r.result.Tokens%r.TextEvery)
 	}
 	if r.Config.Predict > 0 {
 		most = min(most, r.Config.Predict-r.result.Tokens)

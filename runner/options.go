@@ -32,9 +32,9 @@ type Options struct {
 	Stderr io.Writer
 	// Progress shows bars on Stderr while the model loads and a long prompt is decoded. It is for terminals.
 	Progress bool
-	// EachToken lets Run write the text of each token before that is decoded, so that text is never behind what a recording holds. Otherwise
-	// it is written 30 ms later at most.
-	EachToken bool
+	// TextEvery, unless it is 0, lets Run write the text of every so many tokens before more are decoded, so that it is not far behind what a
+	// checkpoint holds. In any case it is written 30 ms later at most.
+	TextEvery int
 	// Seed, unless it is 0, is where RunPrompts takes seeds from that would be random, another for each prompt, so that it can be repeated.
 	Seed uint32
 	// Done, unless it is nil, says what RunPrompts goes on with.

@@ -132,7 +132,10 @@ type prompts struct {
 	next    int // order of the next line
 	done    int64
 	answers answers
-	total   PromptsResult
+	// The tokens to look at for reverse prompts and stops, and of which ones.
+	pauses   []bool
+	pauseFor string
+	total    PromptsResult
 }
 
 // complete loads the model and works until there is nothing left to do.
@@ -186,7 +189,11 @@ func (p *prompts) work() error {
 		if !p.busy() {
 			return nil
 		}
-		if err := p.step(); err != nil {
+		next := p.step
+		if s := p.alone(); s != nil {
+			next = func() error { return p.burst(s) }
+		}
+		if err := next(); err != nil {
 			return err
 		}
 		if p.size > 0 {

@@ -89,6 +89,45 @@ func TestPromptsAreRuns(t *testing.T) {
 	compare(greedy.String(), likeliest, "-np", "2", "-b", "5")
 }
 
+// TestPromptsBursts compares prompts that are completed in bursts with those of which each token is looked at, in one sequence and at the
+// end of several: text, tokens, reason and order of times; with stops and reverse prompts, limits, a full context, a seed.
+func TestPromptsBursts(t *testing.T) {
+	var bursts, single strings.Builder
+	for i, more := range []string{
+		`"n_predict":90,"temperature":0`, `"n_predict":200,"seed":3,"temperature":1.4,"repeat_penalty":1.2`, `"temperature":0`,
+		`"n_predict":120,"temperature":0,"stop":["nil, err","}\n\n"]`, `"n_predict":1,"temperature":0`, `"n_predict":150,"temperature":1,"seed":8,"stop":["if "]`,
+	} {
+		text, err := json.Marshal(severalPrompts[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&bursts, `{"prompt":%s,%s}`+"\n", text, more)
+		fmt.Fprintf(&single, `{"prompt":%s,%s,"n_probs":1}`+"\n", text, more)
+	}
+	for _, args := range [][]string{{"-c", "256"}, {"-c", "768", "-np", "3"}, {"-c", "256", "-r", "func", "-r", "err"}} {
+		got, stderr, err := answer(t, bursts.String(), args...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+		want, stderr, err := answer(t, single.String(), args...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+		for i, a := range got {
+			b := want[i]
+			if len(b.Logprobs) != len(b.Tokens) {
+				t.Fatalf("%q, line %d: %d logprobs of %d tokens", args, a.Line, len(b.Logprobs), len(b.Tokens))
+			}
+			if !slices.Equal(a.Tokens, b.Tokens) || a.Text != b.Text || a.Finish != b.Finish || a.PromptTokens != b.PromptTokens {
+				t.Errorf("%q, line %d: %d tokens, %s, %q\none by one %d tokens, %s, %q", args, a.Line, len(a.Tokens), a.Finish, a.Text, len(b.Tokens), b.Finish, b.Text)
+			}
+			if !slices.IsSorted(a.TokenNs) || len(a.TokenNs) != len(a.Tokens) || a.TokenNs[0] < a.PromptNs || a.TokenNs[len(a.TokenNs)-1] > a.PromptNs+a.GenerationNs {
+				t.Errorf("%q, line %d: times %v", args, a.Line, a.TokenNs)
+			}
+		}
+	}
+}
+
 // TestPromptsSequences checks that several sequences are in use at a time, and that each sampler has a state of its own: one seed gives
 // one text, whatever runs beside it.
 func TestPromptsSequences(t *testing.T) {

@@ -62,13 +62,27 @@ func (r *reverse) ends() []bool {
 	if len(r.texts) == 0 {
 		return nil
 	}
+	return r.endsWith(nil)
+}
+
+// endsWith is ends for other texts besides.
+func (r *reverse) endsWith(texts []string) []bool {
+	last := "" // bytes
+	for _, text := range r.texts {
+		last += string(text[max(0, len(text)-1):])
+	}
+	for _, text := range texts {
+		last += text[max(0, len(text)-1):]
+	}
+	all := len(last) < len(r.texts)+len(texts) // an empty one ends with every token
 	ends := make([]bool, r.vocab.Tokens())
 	var piece []byte
 	for token := range ends {
 		piece = r.vocab.AppendPiece(piece[:0], llama.Token(token), true)
-		for _, text := range r.texts {
-			ends[token] = ends[token] || len(text) == 0 || bytes.IndexByte(piece, text[len(text)-1]) >= 0
+		for i := range len(last) {
+			ends[token] = ends[token] || bytes.IndexByte(piece, last[i]) >= 0
 		}
+		ends[token] = ends[token] || all
 	}
 	for _, token := range r.single {
 		ends[token] = true

@@ -186,11 +186,6 @@ func (p *prompts) advance(s *slot) error {
 	if err != nil {
 		return p.fail(s, err)
 	}
-	s.next = token
-	s.done.Tokens = append(s.done.Tokens, token)
-	s.done.TokenNs = append(s.done.TokenNs, int64(time.Since(s.begin)))
-	before := len(s.text)
-	s.text = p.model.Vocab().AppendPiece(s.text, token, s.request.Settings.Special)
 	if k := s.request.Settings.TopLogprobs; k > 0 {
 		logits, err := p.llama.Logits(s.output)
 		if err != nil {
@@ -198,6 +193,17 @@ func (p *prompts) advance(s *slot) error {
 		}
 		s.done.Logprobs = append(s.done.Logprobs, logprobs(p.model.Vocab(), logits, token, k))
 	}
+	return p.chosen(s, token, int64(time.Since(s.begin)))
+}
+
+// chosen takes a token that was chosen after so many nanoseconds, and ends the sequence where there is a reason to.
+func (p *prompts) chosen(s *slot, token llama.Token, ns int64) error {
+	limit := s.request.Settings.Predict
+	s.next = token
+	s.done.Tokens = append(s.done.Tokens, token)
+	s.done.TokenNs = append(s.done.TokenNs, ns)
+	before := len(s.text)
+	s.text = p.model.Vocab().AppendPiece(s.text, token, s.request.Settings.Special)
 	s.reverse.add(token)
 	switch {
 	case p.model.Vocab().EndsGeneration(token):

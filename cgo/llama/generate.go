@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// Generate decodes g.Pending, and chooses, accepts and decodes one token of sequence 0 after the other, by s, until there is a reason
+// Generate decodes g.Pending, and chooses, accepts and decodes one token of g.Seq after the other, by s, until there is a reason
 // to come back: tokens are full, a token ends a text, stands in g.Pause, or has no room before g.End, g.Patience is over, or Interrupt
 // was called. The n tokens chosen come into tokens, and into at, of the same length, CLOCK_MONOTONIC in nanoseconds when each was. All
 // but the last are decoded then; that one is g.Pending, and g.Pos is where it goes, so that the next call goes on.
@@ -31,7 +31,7 @@ func (x *Context) Generate(s *Sampler, b *Batch, g *Generation, tokens []Token, 
 		return 0, fmt.Errorf("generate: %d tokens to pause at: the vocabulary has %d", len(g.Pause), x.model.vocab.n)
 	}
 	b.Reset()
-	if err := b.Add(0, 0, true, 0); err != nil {
+	if err := b.Add(0, 0, true, g.Seq); err != nil {
 		return 0, err
 	}
 	c := C.struct_bridge_generation{

@@ -260,6 +260,7 @@ type Dry struct {
 // Generation is how Context.Generate goes on, and where it came to.
 type Generation struct {
 	Pending  Token         // chosen and not decoded yet; NoToken: none, the last batch left logits
+	Seq      Seq           // sequence
 	Pos      Pos           // where the next token goes
 	End      Pos           // size of the context: a token whose successor would have no room is not decoded
 	Pause    []bool        // tokens to come back with, by token; nil: none

@@ -91,7 +91,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
 	}
 	if recorders.Checkpoint.Every > 0 {
-		o.Command.Env = append(o.Command.Environ(), eachTokenVariable+"=1")
+		o.Command.Env = append(o.Command.Environ(), fmt.Sprintf("%s=%d", textVariable, recorders.Checkpoint.Every))
 	}
 	if before != nil {
 		run := before.checkpoint.Run.Dir

@@ -169,7 +169,7 @@ func runModel(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: repeatState(), EachToken: os.Getenv(eachTokenVariable) != "", Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	})
 	if result.Finish != "" {
@@ -204,8 +204,15 @@ func repeatSeed() uint32 {
 	return uint32(seed)
 }
 
-// eachTokenVariable is how the collector tells the model's process that checkpoints are made of it: its text is not to be behind them.
-const eachTokenVariable = "LLAMATAP_EACH_TOKEN"
+// textVariable is how the collector tells the model's process after how many tokens a checkpoint is made of it: its text is not to be far
+// behind them.
+const textVariable = "LLAMATAP_TEXT_EVERY"
+
+// textEvery is what the collector told this process, or 0.
+func textEvery() int {
+	n, _ := strconv.Atoi(os.Getenv(textVariable))
+	return max(n, 0)
+}
 
 // doneVariable is how the collector tells the model's process what of a prompt file is done, as a runner.Done.
 const doneVariable = "LLAMATAP_REPEAT_DONE"
