@@ -52,6 +52,8 @@ func (r *WaitRow) subject() string {
 // placeName is a tensor's name, or a file's.
 func placeName(p *resource.WaitPlace) string {
 	switch {
+	case strings.HasPrefix(p.File, "dev:"):
+		return p.File
 	case p.Tensor == "":
 		return filepath.Base(p.File)
 	case strings.HasPrefix(p.Tensor, "("):

@@ -3,8 +3,12 @@ package filemap
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 	"unsafe"
 )
+
+// Every is how often the ring buffer is looked at.
+const Every = 20 * time.Millisecond
 
 // Kind is what was waited for or done. The numbers are shared with fault.h.
 type Kind uint16

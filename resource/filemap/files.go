@@ -33,6 +33,7 @@ type Hit struct {
 	Place  int    // index into Files.Places, -1: none
 	Memory string // of a fault on memory that is no file's: its kind
 	Offset uint64 // bytes in the file
+	Unsure bool   // the file is known by its number alone; later it may be known
 }
 
 // Files resolves events to files and tensors. It is for one goroutine.
@@ -71,7 +72,7 @@ type process struct {
 // NewFiles makes a Files that knows none.
 func NewFiles() *Files {
 	return &Files{
-		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: 100 * time.Millisecond, files: map[FileKey]*file{}, procs: map[uint32]*process{}, now: time.Now,
+		Proc: "/proc", Page: uint64(os.Getpagesize()), Again: Every, files: map[FileKey]*file{}, procs: map[uint32]*process{}, now: time.Now,
 	}
 }
 
@@ -126,7 +127,7 @@ func (f *Files) Resolve(e *Event) Hit {
 	}
 	n := f.find(e)
 	offset := f.offset(e, n)
-	return Hit{Place: f.at(n, offset), Offset: offset}
+	return Hit{Place: f.at(n, offset), Offset: offset, Unsure: !n.known}
 }
 
 // at returns the place of a byte of a file.

@@ -214,10 +214,13 @@ func (r *Recorder) Upto(monoNS int64) {
 		limit = min(r.upto, r.told)
 	}
 	n := 0
-	for n < len(r.pending) && r.pending[n].EndNS <= limit {
+	for n < len(r.pending) && r.pending[n].EndNS <= limit && (!r.pending[n].Unsure || r.pending[n].EndNS <= r.upto-int64(hold)) {
 		n++
 	}
 	r.assign(n)
+	if n < len(r.pending) {
+		limit = min(limit, r.pending[n].EndNS-1)
+	}
 	r.put = max(r.put, limit)
 	r.write(limit - int64(slack))
 }
@@ -233,6 +236,9 @@ func (r *Recorder) assign(n int) {
 }
 
 func (r *Recorder) assignOne(e *Event, h Hit) {
+	if h.Unsure {
+		h = r.o.Files.Resolve(e)
+	}
 	r.total.add(e, h, r.o.Files)
 	s, to := r.find(e.BeginNS)
 	if to == nil {

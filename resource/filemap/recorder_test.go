@@ -327,3 +327,35 @@ func TestOrder(t *testing.T) {
 		t.Errorf("first faults %+v, then %+v", graphs[1].FirstFaults, graphs[2].FirstFaults)
 	}
 }
+
+// TestUnsure: what is read of a file before its name is known stands in the tensors that it turns out to hold.
+func TestUnsure(t *testing.T) {
+	path, model := small(t)
+	key, err := keyOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o told
+	opts := o.options()
+	r := NewRecorder(opts)
+	r.Told(100 * ms)
+	size := uint64(model.Size)
+	r.Take(&Event{Kind: Read, File: key, BeginNS: ms, EndNS: 2 * ms, Last: (size - 1) / opts.Files.Page})
+	r.Upto(100 * ms)
+	if len(r.pending) != 1 {
+		t.Error("an event of an unknown file did not wait")
+	}
+	if _, err := r.AddPath(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(200*ms, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, p := range o.lines[0].Places {
+		got[p.Tensor] = p.ReadBytes
+	}
+	if got["blk.0.attn_q.weight"] != 5001 || got[""] != 0 {
+		t.Errorf("bytes by tensor %v", got)
+	}
+}

@@ -18,9 +18,6 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// Every is how often the ring buffer is looked at.
-const Every = 20 * time.Millisecond
-
 // SourceOptions say what a Source looks at, and who takes it.
 type SourceOptions struct {
 	// Target is what is looked at. What a process of it starts is looked at as well, where the kernel has BTF.
