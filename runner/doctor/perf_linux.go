@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/memtrace/perfmem"
 )
 
 const onlyUser = unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv
@@ -113,7 +115,7 @@ func memorySampling(root fs.FS) Fact {
 			attribute.Bits &^= onlyUser
 			err = openEvent(attribute, 0, -1)
 		}
-		return f.tried(err, s.name+" of "+s.source).lacking("no addresses of loads and stores from hardware", "run as root or with CAP_PERFMON, on a kernel for this processor")
+		return f.tried(err, s.name+" of "+s.source+"; sampling with it is "+perfmem.NotYetRun).lacking("no addresses of loads and stores from hardware", "run as root or with CAP_PERFMON, on a kernel for this processor")
 	}
 	return f.is(Missing, "the kernel shows neither mem-loads (PEBS) nor ibs_op nor arm_spe_0").
 		lacking("no addresses of loads and stores from hardware", "run on bare metal; a guest is rarely given them")
