@@ -53,6 +53,7 @@ struct thread_accounts {
 #define STATE_PARKED 0x0040
 #define STATE_DEAD 0x0080
 #define STATE_NOLOAD 0x0400
+#define STATE_NEW 0x0800
 #define STATE_RTLOCK_WAIT 0x1000
 #define STATE_FROZEN 0x8000
 
@@ -148,8 +149,9 @@ static inline enum thread_state thread_state(const struct thread_accounts *t)
 
 static inline void thread_begin(struct thread_accounts *t, unsigned long long now, enum thread_state state)
 {
-	t->born = now;
 	t->mark = now << STATE_BITS | state;
+	__asm__ volatile("" : : : "memory"); /* born is last: without it these are no accounts */
+	t->born = now;
 }
 
 /* thread_enter closes the gap that the thread is in, begins the next one and returns how long the closed one was. A clock that differs

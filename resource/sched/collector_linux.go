@@ -23,7 +23,8 @@ type Options struct {
 	Interval time.Duration // nominal, for the lines
 	// Plain takes the programs for kernels without BTF, Poll reads /proc alone.
 	Plain, Poll bool
-	// Threads bounds how many threads are known at once, those included that ended since the last snapshot. 0 is 8192, at 400 bytes each.
+	// Threads bounds how many threads are known at once, those included that ended since the last snapshot: 0 is 8192; a power of two is taken.
+	// The kernel's memory for it, 500 bytes for each, does not change.
 	Threads uint32
 }
 
@@ -31,7 +32,8 @@ type Options struct {
 type Collector struct {
 	o       Options
 	root    fs.FS
-	set     *bpf.Set   // nil without BPF
+	set     *bpf.Set // nil without BPF
+	table   *table
 	each    *link.Iter // lists the threads that are there; nil without BTF
 	walk    *walker    // lists them from /proc; nil with BTF
 	m       moment
@@ -82,12 +84,15 @@ func (c *Collector) load(plain bool) error {
 	if k.queues {
 		o.Manual = append(o.Manual, "on_wakeup") // not attached
 	}
-	if c.o.Threads > 0 {
-		o.MaxEntries = map[string]uint32{"threads": c.o.Threads}
-	}
+	size := tableSize(c.o.Threads)
+	o.Set["threads_mask"] = size - 1
+	o.MaxEntries = map[string]uint32{"threads": size, "claims": 2*size + 256}
 	set, err := bpf.Load(spec, o)
 	if err != nil {
 		return err
+	}
+	if c.table, err = openTable(set, size); err != nil {
+		return errors.Join(err, set.Close())
 	}
 	if !set.Plain {
 		each, err := link.AttachIter(link.IterOptions{Program: set.Program("each_task")})

@@ -1,10 +1,6 @@
 package sched
 
 import (
-	"fmt"
-
-	"github.com/cilium/ebpf"
-
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
@@ -46,8 +42,8 @@ func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 		if s.ofKernel() {
 			a.Call = callOfKernel
 		}
-		if err := c.set.Map("threads").Update(key, &a, ebpf.UpdateNoExist); err != nil && !full(err) {
-			return nil, fmt.Errorf("begin with thread %d: %w", s.tid, err)
+		if err := c.table.begin(key, a); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// full tells whether an entry of a map was refused because it is there already, or because the map is full.
-func full(err error) bool { return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.E2BIG) }
+// taken tells whether an entry of a map was refused because it is there already, or because the map is full.
+func taken(err error) bool { return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.E2BIG) }
 
 // polled is what /proc said of a thread when it was last looked at.
 type polled struct {

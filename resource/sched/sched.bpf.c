@@ -1,8 +1,8 @@
 //go:build ignore
 
-/* Where the time of threads goes, and their page faults. A thread that is looked at has an entry in threads: each_task makes one for those
- * that are there, on_new for those that come, on_exec for those whose name or place has come to be wanted. All other hooks ask the map
- * alone, so that a thread that nobody asked for costs one lookup that finds nothing.
+/* Where the time of threads goes, and their page faults. A thread that is looked at has a place in the table: each_task gives one for those
+ * that are there, on_new for those that come, on_exec for those whose name or place has come to be wanted. All other hooks ask the table
+ * alone, so that a thread that nobody asked for costs one look that finds nothing.
  *
  * Since when a thread waits that runs again is the kernel's own knowledge (sched_info), so that wakings need not be looked at; where it cannot
  * be had on_wakeup is attached.
@@ -15,21 +15,6 @@ const volatile bool switch_has_state; /* the hook sched_switch passes the state 
 const volatile bool queues_known;     /* the kernel tells how long a thread has been queued */
 const volatile bool follow;           /* what a wanted process starts is wanted */
 
-/* tid alone is used again; with the time of its start it is not. Where the kernel's types are unknown start is 0. */
-struct thread_key {
-	__u32 tid;
-	__u32 start; /* task_struct.start_time >> START_SHIFT, about microseconds */
-};
-
-#define START_SHIFT 10
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct thread_key);
-	__type(value, struct thread_accounts);
-} threads SEC(".maps");
-
 /* The number of the interval, which each snapshot raises. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -38,13 +23,9 @@ struct {
 	__type(value, __u32);
 } epoch SEC(".maps");
 
-/* Threads that found no room in the map. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost SEC(".maps");
+#include "table.h"
+
+#define START_SHIFT 10 /* of task_struct.start_time: about microseconds */
 
 struct thread_info___sched {
 	unsigned long flags;
@@ -116,54 +97,14 @@ struct pt_regs___sched {
 #define COMPAT_STATUS_X86 0x0002     /* TS_COMPAT: in a 32-bit system call, whose number means another call */
 #define COMPAT_FLAG_ARM64 (1UL << 22) /* TIF_32BIT */
 
-static __always_inline struct thread_key key_of(struct task_struct___sched *task)
+static __always_inline __u64 key_of(struct task_struct___sched *task)
 {
-	return (struct thread_key){task->pid, (__u32)(task->start_time >> START_SHIFT)};
+	return thread_key(task->pid, (__u32)(task->start_time >> START_SHIFT));
 }
 
 static __always_inline struct thread_accounts *accounts_of(struct task_struct *p)
 {
-	struct thread_key key = key_of((void *)p);
-
-	return bpf_map_lookup_elem(&threads, &key);
-}
-
-static __always_inline void count_lost(void)
-{
-	__u32 zero = 0;
-	__u64 *n = bpf_map_lookup_elem(&lost, &zero);
-
-	if (n)
-		*n += 1;
-}
-
-/* begin opens the accounts of a thread, unless it has some. The value lies in a map, being too large for the stack; it stays all zeros. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct thread_accounts);
-} blank SEC(".maps");
-
-static __always_inline struct thread_accounts *begin(struct thread_key key, __u32 tgid, __u64 now, enum thread_state state)
-{
-	__u32 zero = 0;
-	struct thread_accounts *t = bpf_map_lookup_elem(&blank, &zero);
-
-	if (!t)
-		return NULL;
-	if (bpf_map_update_elem(&threads, &key, t, BPF_NOEXIST)) {
-		if (!bpf_map_lookup_elem(&threads, &key))
-			count_lost();
-		return NULL;
-	}
-	t = bpf_map_lookup_elem(&threads, &key);
-	if (!t)
-		return NULL;
-	t->tgid = tgid;
-	t->call = -1;
-	thread_begin(t, now, state);
-	return t;
+	return find(key_of((void *)p));
 }
 
 /* call_of is the number of the system call that a task is in, negative outside of one. */
@@ -313,7 +254,7 @@ int BPF_PROG(on_fault)
 
 /* What each_task tells of a thread that is there. */
 struct thread_record {
-	struct thread_key key;
+	__u64 key;
 	__u32 tgid;
 	__u32 reserved;
 	__u64 queued; /* how long it has waited for a processor, ns, if it does; UNKNOWN if not, or by whom its waking is seen */
@@ -342,7 +283,7 @@ int each_task(struct bpf_iter__task *ctx)
 	struct thread_record record = {};
 	struct thread_accounts *t;
 
-	if (!task || p->exit_state || !wanted(task))
+	if (!task || p->exit_state || p->__state & STATE_NEW || !wanted(task)) /* a new one is on_new's */
 		return 0;
 	record.key = key_of(p);
 	record.tgid = p->tgid;
@@ -362,157 +303,6 @@ int each_task(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* From here on: the same for kernels without BTF. The events' own fields are all there is, threads are known by tid alone, and system calls by
- * having been entered. each_task's part is done by the reader, from /proc. */
-
-struct switch_event {
-	__u64 common;
-	char prev_comm[16];
-	int prev_pid;
-	int prev_prio;
-	long prev_state;
-	char next_comm[16];
-	int next_pid;
-	int next_prio;
-};
-
-struct wakeup_event {
-	__u64 common;
-	char comm[16];
-	int pid;
-};
-
-struct newtask_event {
-	__u64 common;
-	int pid;
-	char comm[16];
-	unsigned long clone_flags;
-};
-
-struct call_event {
-	__u64 common;
-	long id;
-};
-
-#define CLONE_THREAD 0x00010000
-#define KTHREADD 2 /* the process that starts kernel threads */
-
-static __always_inline struct thread_accounts *accounts_by(__u32 tid)
-{
-	struct thread_key key = {tid, 0};
-
-	return bpf_map_lookup_elem(&threads, &key);
-}
-
-SEC("tracepoint/sched/sched_switch")
-int on_switch_plain(struct switch_event *e)
-{
-	struct thread_accounts *t;
-	__u64 now = 0;
-
-	if (e->prev_pid && (t = accounts_by(e->prev_pid))) {
-		unsigned long state = e->prev_state;
-		enum thread_state to = !state || state & REPORTED_PREEMPTED ? RUNNABLE : reported_state(state, t->call);
-
-		now = bpf_ktime_get_ns();
-		if (to == GONE)
-			__builtin_memcpy(t->comm, e->prev_comm, sizeof t->comm);
-		thread_leave(t, now, to);
-	}
-	if (e->next_pid && (t = accounts_by(e->next_pid)))
-		thread_run(t, now ? now : bpf_ktime_get_ns(), this_epoch(), UNKNOWN);
-	return 0;
-}
-
-SEC("tracepoint/sched/sched_wakeup")
-int on_wakeup_plain(struct wakeup_event *e)
-{
-	struct thread_accounts *t = accounts_by(e->pid);
-
-	if (t)
-		thread_wake(t, bpf_ktime_get_ns());
-	return 0;
-}
-
-/* begin_plain begins the accounts of a task whose number may have been that of one that ended since the last snapshot: that one's are
- * overwritten, and counted as lost. */
-static __always_inline struct thread_accounts *begin_plain(__u32 tid, __u32 tgid, enum thread_state state)
-{
-	struct thread_key key = {tid, 0};
-	struct thread_accounts *t = bpf_map_lookup_elem(&threads, &key);
-
-	if (t) {
-		if (thread_state(t) != GONE)
-			return NULL;
-		count_lost();
-		bpf_map_delete_elem(&threads, &key);
-	}
-	return begin(key, tgid, bpf_ktime_get_ns(), state);
-}
-
-SEC("tracepoint/task/task_newtask")
-int on_new_plain(struct newtask_event *e)
-{
-	__u32 parent = bpf_get_current_pid_tgid() >> 32, child = e->pid;
-	struct thread_accounts *t;
-	__u8 yes = 1;
-
-	if (!wanted_current())
-		return 0;
-	if (e->clone_flags & CLONE_THREAD) {
-		begin_plain(child, parent, RUNNABLE);
-		return 0;
-	}
-	if (target_by_pid) {
-		if (!follow)
-			return 0;
-		bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
-	}
-	t = begin_plain(child, child, RUNNABLE);
-	if (t && parent == KTHREADD)
-		t->call = CALL_OF_KERNEL;
-	return 0;
-}
-
-SEC("tracepoint/sched/sched_process_exec")
-int on_exec_plain(void *ctx)
-{
-	__u64 id = bpf_get_current_pid_tgid();
-
-	if (!accounts_by((__u32)id) && wanted_current())
-		begin_plain((__u32)id, id >> 32, ON_CPU);
-	return 0;
-}
-
-SEC("tracepoint/sched/sched_process_exit")
-int on_exit_plain(void *ctx)
-{
-	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tgid = id >> 32;
-
-	if (follow && target_by_pid && tgid == (__u32)id) /* its first thread, mostly the last to end */
-		bpf_map_delete_elem(&target_pids, &tgid);
-	return 0;
-}
-
-SEC("tracepoint/exceptions/page_fault_user")
-int on_fault_plain(void *ctx)
-{
-	struct thread_accounts *t = accounts_by((__u32)bpf_get_current_pid_tgid());
-
-	if (t)
-		t->faults++;
-	return 0;
-}
-
-SEC("tracepoint/raw_syscalls/sys_enter")
-int on_call_plain(struct call_event *e)
-{
-	struct thread_accounts *t = accounts_by((__u32)bpf_get_current_pid_tgid());
-
-	if (t)
-		t->call = (int)e->id;
-	return 0;
-}
+#include "plain.h"
 
 char LICENSE[] SEC("license") = "GPL";

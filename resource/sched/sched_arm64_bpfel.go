@@ -16,7 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	schedMapBlank              = "blank"
+	schedMapClaims             = "claims"
 	schedMapEpoch              = "epoch"
 	schedMapLost               = "lost"
 	schedMapTargetPids         = "target_pids"
@@ -45,6 +45,7 @@ const (
 	schedVarTargetCgroupLevel  = "target_cgroup_level"
 	schedVarTargetCgroupSubsys = "target_cgroup_subsys"
 	schedVarTargetComm         = "target_comm"
+	schedVarThreadsMask        = "threads_mask"
 )
 
 // loadSched returns the embedded CollectionSpec for sched.
@@ -109,7 +110,7 @@ type schedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type schedMapSpecs struct {
-	Blank      *ebpf.MapSpec `ebpf:"blank"`
+	Claims     *ebpf.MapSpec `ebpf:"claims"`
 	Epoch      *ebpf.MapSpec `ebpf:"epoch"`
 	Lost       *ebpf.MapSpec `ebpf:"lost"`
 	TargetPids *ebpf.MapSpec `ebpf:"target_pids"`
@@ -130,6 +131,7 @@ type schedVariableSpecs struct {
 	TargetCgroupLevel  *ebpf.VariableSpec `ebpf:"target_cgroup_level"`
 	TargetCgroupSubsys *ebpf.VariableSpec `ebpf:"target_cgroup_subsys"`
 	TargetComm         *ebpf.VariableSpec `ebpf:"target_comm"`
+	ThreadsMask        *ebpf.VariableSpec `ebpf:"threads_mask"`
 }
 
 // schedObjects contains all objects after they have been loaded into the kernel.
@@ -152,7 +154,7 @@ func (o *schedObjects) Close() error {
 //
 // It can be passed to loadSchedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type schedMaps struct {
-	Blank      *ebpf.Map `ebpf:"blank"`
+	Claims     *ebpf.Map `ebpf:"claims"`
 	Epoch      *ebpf.Map `ebpf:"epoch"`
 	Lost       *ebpf.Map `ebpf:"lost"`
 	TargetPids *ebpf.Map `ebpf:"target_pids"`
@@ -161,7 +163,7 @@ type schedMaps struct {
 
 func (m *schedMaps) Close() error {
 	return _SchedClose(
-		m.Blank,
+		m.Claims,
 		m.Epoch,
 		m.Lost,
 		m.TargetPids,
@@ -183,6 +185,7 @@ type schedVariables struct {
 	TargetCgroupLevel  *ebpf.Variable `ebpf:"target_cgroup_level"`
 	TargetCgroupSubsys *ebpf.Variable `ebpf:"target_cgroup_subsys"`
 	TargetComm         *ebpf.Variable `ebpf:"target_comm"`
+	ThreadsMask        *ebpf.Variable `ebpf:"threads_mask"`
 }
 
 // schedPrograms contains all programs after they have been loaded into the kernel.

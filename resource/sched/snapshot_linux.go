@@ -3,15 +3,12 @@ package sched
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -62,57 +59,38 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 	if err != nil {
 		return nil, err
 	}
-	threads := c.set.Map("threads")
 	var all []spent
-	var over []threadKey
 	seen := make(map[threadKey]bool, len(c.told))
-	take := func(key threadKey, a accounts) {
-		if !c.reread(threads, key, &a) {
-			losses.Unsteady++
-			return
-		}
+	err = c.table.each(func(index uint32, key threadKey) error {
 		seen[key] = true
-		p := there[key]
-		t := c.told[key]
+		a, ok, err := c.table.read(index, key)
+		if !ok {
+			losses.Unsteady++
+			return err
+		}
+		p, t := there[key], c.told[key]
 		if t == nil {
 			t = &told{}
 			c.told[key] = t
 		}
 		s, ok := t.tell(key.TID, &a, p, c.m)
 		if !ok {
-			return
+			return nil
 		}
 		all = append(all, s)
 		if p == nil && s.line.Ended {
-			over = append(over, key)
+			delete(c.told, key)
+			return c.table.free(index, key)
 		}
-	}
-	if err := bpf.Each(threads, take); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, err
-	}
-	for _, key := range over {
-		if err := threads.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, fmt.Errorf("forget thread %d: %w", key.TID, err)
-		}
-		delete(c.told, key)
 	}
 	maps.DeleteFunc(c.told, func(key threadKey, _ *told) bool { return !seen[key] && there[key] == nil })
 	total, err := bpf.Sum(c.set.Map("lost"), 0)
 	losses.Threads, c.lost = total-c.lost, total
 	return all, err
-}
-
-// reread reads accounts again until they are those of one moment.
-func (c *Collector) reread(threads *ebpf.Map, key threadKey, a *accounts) bool {
-	for range unsteadyTries {
-		if a.steady() {
-			return true
-		}
-		if threads.Lookup(key, a) != nil {
-			return false
-		}
-	}
-	return a.steady()
 }
 
 // unknown is UNKNOWN of account.h.
