@@ -26,6 +26,7 @@ type Options struct {
 
 	buckets, rows int           // for tests: how many, powers of two; 0 is all
 	patience      time.Duration // for tests: how old a request is before it is looked after
+	unified       bool          // for tests: groups of version 2 though there is a blkio of version 1
 }
 
 // maxDevices is how many devices the programs can be restricted to.
@@ -78,7 +79,7 @@ func Open(o Options) (*Collector, error) {
 		return nil, fmt.Errorf("%d block devices are wanted, with those that they lie on: at most %d can be", len(c.only), maxDevices)
 	}
 	mounts, _ := os.ReadFile("/proc/self/mounts") // without it groups have no names
-	c.groups = newGroups(string(mounts))
+	c.groups = newGroups(string(mounts), o.unified)
 	if !o.Poll {
 		err := c.load()
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -16,14 +17,14 @@ type groups struct {
 	fresh bool // walked since the last snapshot
 }
 
-// newGroups finds the hierarchy that block requests are accounted in: blkio of version 1, else version 2.
-func newGroups(mounts string) *groups {
+// newGroups finds the hierarchy that block requests are accounted in: blkio of version 1 unless unified is set, else version 2.
+func newGroups(mounts string, unified bool) *groups {
 	g := &groups{byID: map[uint64]string{}}
 	for line := range strings.Lines(mounts) {
 		f := strings.Fields(line)
 		switch {
 		case len(f) < 4:
-		case f[2] == "cgroup" && hasOption(f[3], "blkio"):
+		case f[2] == "cgroup" && !unified && slices.Contains(strings.Split(f[3], ","), "blkio"):
 			g.mount, g.v1 = f[1], true
 			return g
 		case f[2] == "cgroup2" && g.mount == "":
@@ -31,15 +32,6 @@ func newGroups(mounts string) *groups {
 		}
 	}
 	return g
-}
-
-func hasOption(options, name string) bool {
-	for o := range strings.SplitSeq(options, ",") {
-		if o == name {
-			return true
-		}
-	}
-	return false
 }
 
 // path returns a group's path within its hierarchy, "?" where it is gone.

@@ -1,10 +1,13 @@
 package blockio
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
@@ -107,25 +110,45 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestCgroups: requests are told apart by control group, and write-back counts for who owns the pages, where the kernel knows it.
+// TestCgroups: requests are told apart by control group, of either version.
 func TestCgroups(t *testing.T) {
 	dev := loop(t, 64, "")
-	c := open(t, Options{Devices: []string{dev}})
-	hierarchy, want := "/sys/fs/cgroup/blkio", ""
-	if !c.groups.v1 {
-		hierarchy = unifiedHierarchy(t)
+	for _, unified := range []bool{false, true} {
+		t.Run(map[bool]string{false: "v1", true: "v2"}[unified], func(t *testing.T) {
+			hierarchy := "/sys/fs/cgroup/blkio"
+			if unified {
+				hierarchy = unifiedHierarchy(t)
+			}
+			c := open(t, Options{Devices: []string{dev}, unified: unified})
+			cmd, start := held(t, "dd if="+dev+" of=/dev/null bs=64k count=32 iflag=direct status=none")
+			want := "/" + filepath.Base(group(t, hierarchy, cmd.Process.Pid)) + "/inner"
+			start()
+			line := snap(t, c)
+			for _, g := range line.Cgroups {
+				if g.Path == want && g.Op == resource.BlockRead && g.Requests+value(g.Untimed) == 32 {
+					return
+				}
+			}
+			t.Errorf("%s is not among %+v", want, line.Cgroups)
+		})
 	}
-	cmd, start := held(t, "dd if="+dev+" of=/dev/null bs=64k count=32 iflag=direct status=none")
-	top := group(t, hierarchy, cmd.Process.Pid)
-	want = "/" + filepath.Base(top) + "/inner"
-	start()
-	line := snap(t, c)
-	for _, g := range line.Cgroups {
-		if g.Path == want && g.Op == resource.BlockRead && g.Requests+value(g.Untimed) == 32 {
-			return
+}
+
+func TestHierarchies(t *testing.T) {
+	const both = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/b cgroup rw,blkio 0 0\n"
+	for _, w := range []struct {
+		mounts, mount string
+		unified, v1   bool
+	}{
+		{both, "/sys/fs/cgroup/b", false, true},
+		{both, "/sys/fs/cgroup/unified", true, false},
+		{"cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", "/sys/fs/cgroup", false, false},
+		{"", "", false, false},
+	} {
+		if g := newGroups(w.mounts, w.unified); g.mount != w.mount || g.v1 != w.v1 || g.path(1<<60) != "?" {
+			t.Errorf("%q: %+v", w.mounts, g)
 		}
 	}
-	t.Errorf("%s is not among %+v", want, line.Cgroups)
 }
 
 // TestAddPID: a process that comes later.
@@ -142,5 +165,37 @@ func TestAddPID(t *testing.T) {
 	start()
 	if d := of(snap(t, c), dev); d.Requests+value(d.Untimed) != 32 {
 		t.Errorf("%d requests, want 32", d.Requests)
+	}
+}
+
+// TestWithoutRights: a process without rights polls, and is told what to get.
+func TestWithoutRights(t *testing.T) {
+	if os.Getenv("LLAMATAP_TEST_CHILD") == "" {
+		testenv.NeedBPF(t)
+	} else {
+		c, err := Open(Options{Target: bpf.Target{PIDs: []int{1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.AddPID(2); err != nil {
+			t.Error(err)
+		}
+		if stats, err := c.Programs(); err != nil || len(stats) != 0 {
+			t.Error(stats, err)
+		}
+		line := snap(t, c)
+		if !errors.Is(c.Missing(), bpf.ErrMissing) || line.Origin != resource.OriginProc || len(line.Missing) != 2 ||
+			!strings.Contains(line.Missing[0], "setcap") || !strings.Contains(line.Missing[1], "all processes") {
+			t.Errorf("%v, %q", c.Missing(), line.Missing)
+		}
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWithoutRights$", "-test.v")
+	cmd.Env = append(os.Environ(), "LLAMATAP_TEST_CHILD=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.Dir = "/"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
