@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/prof"
@@ -164,12 +166,7 @@ func TestCallsThatHaveNotReturned(t *testing.T) {
 		w := start(t, "blocked")
 		c := open(t, prof.Options{Target: of(w), Plain: plain})
 		w.resume()
-		var got map[string]*resource.ProfSyscall
-		for range 100000 { // until both threads are there
-			if got = snapshot(t, c).calls(); ready(got["read"]) && ready(got["futex wait"]) {
-				break
-			}
-		}
+		got := untilBlocked(t, c)
 		first := map[string]int64{}
 		for _, name := range []string{"read", "futex wait"} {
 			e := got[name]
@@ -243,6 +240,49 @@ func TestNobodyElseIsCounted(t *testing.T) {
 	if got["read"] == nil || got["read"].Count != 20 {
 		t.Errorf("read %+v", got["read"])
 	}
+}
+
+// untilBlocked waits until both threads of the workload "blocked" are in their calls, and returns the calls of the last snapshot.
+func untilBlocked(t *testing.T, c *prof.Collector) map[string]*resource.ProfSyscall {
+	t.Helper()
+	for {
+		if got := snapshot(t, c).calls(); ready(got["read"]) && ready(got["futex wait"]) {
+			return got
+		}
+	}
+}
+
+func TestCallsThatBeganBefore(t *testing.T) {
+	both(t, func(t *testing.T, plain bool) {
+		w := start(t, "blocked")
+		early := open(t, prof.Options{Target: of(w), Plain: plain})
+		w.resume()
+		untilBlocked(t, early)
+		late := open(t, prof.Options{Target: of(w), Plain: plain})
+		if err := unix.Kill(w.pid(), unix.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		w.stopped()
+		timed, untimed := snapshot(t, early).calls(), snapshot(t, late).calls()
+		w.end()
+		if e := timed["read"]; e == nil || e.Count != 1 || e.Timed != 1 || e.Bytes != 1 {
+			t.Errorf("of one that saw it begin: %+v", e)
+		}
+		if e := untimed["read"]; e == nil || e.Count != 1 || e.Timed != 0 || e.Bytes != 1 || e.LatMaxUS != nil || e.TopCallers[0].LatTotalNS != 0 {
+			t.Errorf("of one that did not: %+v", e)
+		}
+		// Without BTF it is not known at its end what a futex call was for. Joining threads may be a wait as well.
+		e, missed := untimed["futex wait"], uint64(1)
+		if plain {
+			missed = 0
+		}
+		if plain && e == nil {
+			return
+		}
+		if e == nil || e.Count-e.Timed != missed || e.Count != timed["futex wait"].Count-1+missed {
+			t.Errorf("waits %+v, of one that saw them begin %+v", e, timed["futex wait"])
+		}
+	})
 }
 
 // ready tells whether a call has been open for some time.

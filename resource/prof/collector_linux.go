@@ -111,7 +111,7 @@ func (c *Collector) load(plain, byCalls bool) error {
 		MaxEntries: c.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
-			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(),
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(), "retransmit_tells": retransmitTells(), "retransmit_error": retransmitError(),
 		},
 	})
 	if err != nil {

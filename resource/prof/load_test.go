@@ -250,11 +250,8 @@ func TestEveryFieldOfCallsIsLit(t *testing.T) {
 	w = start(t, "blocked")
 	c = open(t, prof.Options{Target: of(w), Stamper: stamper})
 	w.resume()
-	for range 100000 {
-		if take(c); len(all) > 0 && ready(all[len(all)-1]) {
-			break
-		}
-	}
+	untilBlocked(t, c)
+	take(c)
 	lit(t, all)
 }
 

@@ -127,6 +127,18 @@ func (c *Collector) netEvent(tgid uint32, names map[uint32]string) *resource.Pro
 	return e
 }
 
+// retransmitTells tells whether the hook of segments that are sent again is handed an error, behind itself, the socket and the segment.
+func retransmitTells() bool { return bpf.Arguments("tcp_retransmit_skb") > 3 }
+
+// retransmitError tells where the tracepoint has that error; 0 where it has none.
+func retransmitError() uint32 {
+	fields, err := bpf.Fields("tcp", "tcp_retransmit_skb")
+	if err != nil {
+		return 0
+	}
+	return fields["err"]
+}
+
 // retransmits tells whether the kernel tells of segments that are sent again.
 func (c *Collector) retransmits() bool {
 	return c.set.Absent["on_retransmit"] == nil && c.set.Absent["on_retransmit_plain"] == nil

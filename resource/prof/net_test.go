@@ -3,7 +3,9 @@
 package prof_test
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -43,6 +45,7 @@ func TestTraffic(t *testing.T) {
 			got := snapshot(t, c)
 			said := w.end()
 			noLosses(t, c)
+			noOwners(t, c)
 			e := got.nets()[w.pid()]
 			if len(got) != 1 || e == nil {
 				t.Fatalf("%s: %d events, %+v", via, len(got), e)
@@ -69,7 +72,7 @@ func TestSegmentsThatAreSentAgain(t *testing.T) {
 	both(t, func(t *testing.T, plain bool) {
 		t.Parallel() // it waits for the kernel's timers
 		w := start(t, "loss")
-		c := open(t, prof.Options{Target: of(w), Plain: plain, Types: onlyNet, Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"a": "b"}}})
+		c := open(t, prof.Options{Target: of(w), Plain: plain, Types: onlyNet})
 		nobody := open(t, prof.Options{Target: bpf.Target{Later: true}, Plain: plain, Types: onlyNet})
 		w.work()
 		got, unattributed := snapshot(t, c).nets(), snapshot(t, nobody).nets()
@@ -77,12 +80,59 @@ func TestSegmentsThatAreSentAgain(t *testing.T) {
 		e := got[w.pid()]
 		want := said["segments"].calls + said["SYN"].calls + said["SYN-ACK"].calls
 		if want < 4 || e == nil || e.Retransmits == nil || *e.Retransmits != want {
-			t.Fatalf("sent again by the kernel's count: %v; events %+v", said, e)
+			text, _ := json.Marshal(e)
+			t.Fatalf("sent again by the kernel's count: %v; event %s", said, text)
 		}
-		lit(t, []*resource.ProfNet{e})
 		zero := unattributed[0]
 		if zero == nil || zero.Comm != prof.Unattributed || zero.Retransmits == nil || *zero.Retransmits < want || len(unattributed) != 1 {
 			t.Errorf("of nobody: %v", unattributed)
 		}
 	})
+}
+
+func TestEveryFieldOfTrafficIsLit(t *testing.T) {
+	t.Parallel()
+	var all []*resource.ProfNet
+	for _, what := range []string{"sockets", "heir"} {
+		w := start(t, what)
+		c := open(t, prof.Options{Target: of(w), Follow: true, Types: onlyNet, Stamper: prof.Stamper{Run: "run_1", Labels: map[string]string{"a": "b"}}})
+		w.work()
+		for _, e := range snapshot(t, c).nets() {
+			all = append(all, e)
+		}
+		w.end()
+	}
+	lit(t, all)
+}
+
+// noOwners checks that sockets that are no more are forgotten. The kernel takes its time to end some.
+func noOwners(t *testing.T, c *prof.Collector) {
+	t.Helper()
+	for range 1000 {
+		kept, err := prof.Kept(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept["owners"] == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("sockets are kept after their end")
+}
+
+func TestSegmentsOfASocketThatAnotherProcessMade(t *testing.T) {
+	t.Parallel()
+	w := start(t, "heir")
+	c := open(t, prof.Options{Target: of(w), Follow: true, Types: onlyNet})
+	w.work()
+	got := snapshot(t, c).nets()
+	said := w.end()
+	child := got[int(said["child"].calls)]
+	if child == nil || said["segments"].calls == 0 || *child.Retransmits != said["segments"].calls || child.Comm != "workload" {
+		t.Errorf("sent again %d, events %+v", said["segments"].calls, child)
+	}
+	if parent := got[w.pid()]; parent != nil && *parent.Retransmits != 0 {
+		t.Errorf("of the parent: %+v", parent)
+	}
 }

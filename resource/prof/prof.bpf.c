@@ -97,6 +97,9 @@ int BPF_PROG(on_state, const struct sock *sk, int before, int after)
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(on_retransmit, const struct sock *sk)
 {
+	/* Of some it is found that their first copy has not left yet. */
+	if (retransmit_tells && (int)*(volatile unsigned long long *)&ctx[2])
+		return 0;
 	return retransmitted((__u64)sk, sk->__sk_common.skc_family);
 }
 
@@ -214,6 +217,12 @@ int on_state_plain(struct state_plain *t)
 SEC("tracepoint/tcp/tcp_retransmit_skb")
 int on_retransmit_plain(struct retransmit_plain *t)
 {
+	int error = 0;
+
+	if (retransmit_error)
+		bpf_probe_read_kernel(&error, sizeof error, (void *)t + retransmit_error);
+	if (error)
+		return 0;
 	return retransmitted(t->sk, t->family);
 }
 

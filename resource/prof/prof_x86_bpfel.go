@@ -50,6 +50,8 @@ const (
 	profVarCountWaits               = "count_waits"
 	profVarFollow                   = "follow"
 	profVarNetByCalls               = "net_by_calls"
+	profVarRetransmitError          = "retransmit_error"
+	profVarRetransmitTells          = "retransmit_tells"
 	profVarSampledOneOf             = "sampled_one_of"
 	profVarTargetByCgroup           = "target_by_cgroup"
 	profVarTargetByComm             = "target_by_comm"
@@ -148,6 +150,8 @@ type profVariableSpecs struct {
 	CountWaits         *ebpf.VariableSpec `ebpf:"count_waits"`
 	Follow             *ebpf.VariableSpec `ebpf:"follow"`
 	NetByCalls         *ebpf.VariableSpec `ebpf:"net_by_calls"`
+	RetransmitError    *ebpf.VariableSpec `ebpf:"retransmit_error"`
+	RetransmitTells    *ebpf.VariableSpec `ebpf:"retransmit_tells"`
 	SampledOneOf       *ebpf.VariableSpec `ebpf:"sampled_one_of"`
 	TargetByCgroup     *ebpf.VariableSpec `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.VariableSpec `ebpf:"target_by_comm"`
@@ -215,6 +219,8 @@ type profVariables struct {
 	CountWaits         *ebpf.Variable `ebpf:"count_waits"`
 	Follow             *ebpf.Variable `ebpf:"follow"`
 	NetByCalls         *ebpf.Variable `ebpf:"net_by_calls"`
+	RetransmitError    *ebpf.Variable `ebpf:"retransmit_error"`
+	RetransmitTells    *ebpf.Variable `ebpf:"retransmit_tells"`
 	SampledOneOf       *ebpf.Variable `ebpf:"sampled_one_of"`
 	TargetByCgroup     *ebpf.Variable `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.Variable `ebpf:"target_by_comm"`

@@ -2,11 +2,12 @@
  *
  *   workload calls FOLDER   every tracked call, some of them failing or moving less than was asked for
  *   workload sockets        traffic of every kind of socket and path into one
- *   workload loss           the same, and TCP segments, SYN and SYN-ACK that get lost and are sent again; tallies how many
+ *   workload loss           TCP segments, SYN and SYN-ACK that get lost and are sent again; tallies how many
+ *   workload heir           a connection that a child process uses, whose segments get lost; tallies how many and the child's number
  *   workload futex N        two threads that wake one another N times
  *   workload forks N        N processes that make a few calls each
  *   workload many N         N reads of a byte each from two threads
- *   workload blocked        calls that do not return until the process is killed
+ *   workload blocked        calls that do not return until SIGUSR1 comes
  *   workload renamed        a call under one name of the process, and one under the next
  *   workload compat N       N calls with the numbers of 32-bit programs
  *
@@ -267,22 +268,43 @@ static unsigned again(int fd)
 	return info.tcpi_total_retrans;
 }
 
+/* send_again makes segments of a connection get lost until some were sent again, and returns how many. */
+static unsigned send_again(int pair[2], unsigned least)
+{
+	char buf[1000] = { 0 };
+
+	lose(pair[1]);
+	MUST(write(pair[0], buf, sizeof buf));
+	while (again(pair[0]) < least)
+		usleep(1000);
+	find(pair[1]);
+	MUST(recv(pair[1], buf, sizeof buf, MSG_WAITALL));
+	return again(pair[0]) + again(pair[1]);
+}
+
+static void heir(void)
+{
+	int pair[2], status;
+	pid_t child;
+
+	tcp(pair, 0);
+	MUST(child = fork());
+	if (child == 0)
+		_exit(send_again(pair, 1));
+	MUST(waitpid(child, &status, 0));
+	tally("segments", WEXITSTATUS(status), 0, 0);
+	tally("child", child, 0, 0);
+}
+
 static void loss(void)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t size = sizeof at;
 	int pair[2], listener, client, server;
 	struct pollfd done;
-	char buf[1000] = { 0 };
 
 	tcp(pair, 0);
-	lose(pair[1]);
-	MUST(write(pair[0], buf, sizeof buf));
-	while (again(pair[0]) < 2)
-		usleep(1000);
-	find(pair[1]);
-	MUST(recv(pair[1], buf, sizeof buf, MSG_WAITALL));
-	tally("segments", again(pair[0]) + again(pair[1]), 0, 0);
+	tally("segments", send_again(pair, 2), 0, 0);
 
 	MUST(listener = socket(AF_INET, SOCK_STREAM, 0));
 	MUST(bind(listener, (struct sockaddr *)&at, sizeof at));
@@ -372,6 +394,14 @@ static void *read_bytes(void *unused)
 	return 0;
 }
 
+/* rename_thread gives the second thread a name, which is not the process's. */
+static void *rename_thread(void *mine)
+{
+	if (mine)
+		MUST(prctl(PR_SET_NAME, "a thread"));
+	return 0;
+}
+
 static void two(void *(*work)(void *), long n)
 {
 	pthread_t other;
@@ -407,25 +437,31 @@ static void *block(void *fd)
 	return (void *)syscall(SYS_read, (int)(long)fd, &byte, 1);
 }
 
-static void *wait_for_ever(void *word)
+static void *wait_for_wake(void *word)
 {
-	for (;;)
-		syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0);
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0);
 	return 0;
 }
 
-/* blocked has a thread in read and one in a futex wait until somebody kills the process. */
+/* blocked has a thread in read and one in a futex wait until SIGUSR1 comes. */
 static void blocked(void)
 {
 	static unsigned word;
-	pthread_t thread;
-	int pair[2];
+	pthread_t reads, waits;
+	int pair[2], came;
+	sigset_t signals;
 
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &signals, 0);
 	MUST(pipe(pair));
-	if (pthread_create(&thread, 0, block, (void *)(long)pair[0]) || pthread_create(&thread, 0, wait_for_ever, &word))
+	if (pthread_create(&reads, 0, block, (void *)(long)pair[0]) || pthread_create(&waits, 0, wait_for_wake, &word))
 		fail("pthread_create");
-	for (;;)
-		pause();
+	sigwait(&signals, &came);
+	MUST(write(pair[1], "x", 1));
+	syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+	pthread_join(reads, 0);
+	pthread_join(waits, 0);
 }
 
 #ifdef __x86_64__
@@ -456,8 +492,9 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "sockets")) {
 		sockets();
 	} else if (!strcmp(what, "loss")) {
-		sockets();
 		loss();
+	} else if (!strcmp(what, "heir")) {
+		heir();
 	} else if (!strcmp(what, "futex")) {
 		two(take, n);
 		tally("wait", waited, 0, 0);
@@ -470,6 +507,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "renamed")) {
 		CALL(close, 0, -1);
 		MUST(prctl(PR_SET_NAME, "another name"));
+		two(rename_thread, 0);
 		CALL(close, 0, -1);
 	} else if (!strcmp(what, "blocked")) {
 		blocked();
