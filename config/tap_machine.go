@@ -137,7 +137,8 @@ func (t *Tap) checkModifiers(s *sources) error {
 
 var recorderWhat = map[Recorder]string{Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache", Regions: "regions of memory"}
 
-// checkMachine: a run that is gone on with compares its stream alone, and so cannot go on with what is recorded beside it.
+// checkMachine: a run that is gone on with compares its stream alone. Events and the lives of blocks are recorded anew from its beginning,
+// which must be computed again for that; what cannot be had again is refused.
 func (t *Tap) checkMachine() error {
 	which := ""
 	for _, beside := range []struct {
@@ -151,9 +152,17 @@ func (t *Tap) checkMachine() error {
 	if which == "" {
 		return nil
 	}
-	if t.Checkpoint.Every > 0 || t.Resume != "" {
-		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-%s, or the checkpoints",
-			t.origins[which].where, which)
+	repeated := t.Checkpoint.Every > 0 || t.Resume != ""
+	switch {
+	case repeated && t.Records(Regions):
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-regions, or the checkpoints",
+			t.origins["regions"].where)
+	case t.Checkpoint.State:
+		return fmt.Errorf("%s: --tap-%s needs the whole run, and a run that is gone on with from a kept state does not compute its beginning again: drop one of the two",
+			t.origins["checkpoint-state"].where, which)
+	case repeated && t.ResourcePath != "":
+		return fmt.Errorf("%s would get the events of a run that is gone on with twice: read them in the run directory (resource.jsonl), or drop the checkpoints",
+			t.origins["resource-path"].where)
 	}
 	if !t.Records(Activations) && t.Sink != "" {
 		return fmt.Errorf("%s hands captured tensors on, and none are captured: add a recorder of tensors, such as --tap-preset balanced, or drop it", t.origins["sink"].where)

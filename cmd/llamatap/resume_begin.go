@@ -117,8 +117,11 @@ func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State
 // tokens they took. One sequence computes one prompt after the other, each from an empty memory;
 // with several there is hardly a moment at which none is under way.
 func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.Done, tokens int64) {
+	if cfg.Parallel > 1 || tap.Records(config.Resource) || tap.Records(config.KV) { // these are recorded from the beginning
+		return done, 0
+	}
 	file, err := os.Open(cfg.ResultsFile)
-	if err != nil || cfg.Parallel > 1 {
+	if err != nil {
 		return done, 0
 	}
 	defer file.Close()

@@ -34,6 +34,9 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	}
 	s.reserve.release()
 	err = errors.Join(err, s.tee.close(), s.series.wait())
+	if err == nil && s.resumed != nil && s.goneOn() {
+		err = dropAside(s.dir.Path())
+	}
 	if failure := s.series.failure; failure != nil && s.halted == nil {
 		s.noteHalt(failure)
 	}

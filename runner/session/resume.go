@@ -199,6 +199,9 @@ func (s *sink) resume() error {
 		return err
 	}
 	s.dir = dir
+	if err := putBesideAside(dir.Path()); err != nil {
+		return err
+	}
 	s.resumed = &rundir.Resumed{At: s.started.UTC(), Count: c.Metadata.ResumeCount + 1, NotComputed: s.before.start.Tokens}
 	return s.openSegmentAt(dir, func(_ string, o stream.Options) (*stream.Writer, error) {
 		kept := s.before.kept
