@@ -429,6 +429,8 @@ struct tap_sched {
     struct tap_token_rule            tokens; // of the selection that the graph is marked by
     int64_t                          window_first, window_end; // tokens of this execution that lie between may be captured
     int64_t                          begin_ns; // when ggml was given the graph
+    uint8_t *                        fetched;  // an input of a device
+    size_t                           cap_fetched;
     uint32_t                         running;  // graphs that a device may go on computing
     uint64_t                         running_exec; // the newest of them
     struct tap_time *                times;    // of this execution

@@ -45,6 +45,7 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
             free(s->scratch);
             free(s->runs);
             free(s->times);
+            free(s->fetched);
             free(s);
             tap_scheds[i] = NULL;
         }

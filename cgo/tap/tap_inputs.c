@@ -199,10 +199,9 @@ static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * lea
     }
 }
 
-// tap_leaf_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the caller frees.
-static const uint8_t * tap_leaf_bytes(const struct ggml_tensor * leaf, void ** fetched) {
+// tap_leaf_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the scheduler keeps, until the next.
+static const uint8_t * tap_leaf_bytes(struct tap_sched * s, const struct ggml_tensor * leaf) {
     ggml_backend_buffer_t buffer = leaf->view_src != NULL ? leaf->view_src->buffer : leaf->buffer;
-    *fetched = NULL;
     if (buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer)) {
         return leaf->data;
     }
@@ -210,13 +209,17 @@ static const uint8_t * tap_leaf_bytes(const struct ggml_tensor * leaf, void ** f
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
         bytes += (size_t) (leaf->ne[d] - 1) * leaf->nb[d];
     }
-    *fetched = malloc(bytes);
-    if (*fetched == NULL) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, bytes);
-        return NULL;
+    if (bytes > s->cap_fetched) {
+        void * fetched = realloc(s->fetched, bytes);
+        if (fetched == NULL) {
+            tap_loss_add(TAP_LOSS_NO_MEMORY, 0, bytes);
+            return NULL;
+        }
+        s->fetched = fetched;
+        s->cap_fetched = bytes;
     }
-    tap_copy_bytes(*fetched, leaf, false, 0, bytes);
-    return *fetched;
+    tap_copy_bytes(s->fetched, leaf, false, 0, bytes);
+    return s->fetched;
 }
 
 void tap_inputs_send(struct tap_sched * s) {
@@ -224,8 +227,7 @@ void tap_inputs_send(struct tap_sched * s) {
     struct tap_telling t;
     for (int i = 0; i < g->n_leafs; i++) {
         const struct tap_graph_leaf * l = &g->leafs[i];
-        void * fetched = NULL;
-        const uint8_t * at = l->told != 0 ? tap_leaf_bytes(l->tensor, &fetched) : NULL;
+        const uint8_t * at = l->told != 0 ? tap_leaf_bytes(s, l->tensor) : NULL;
         if (at == NULL) {
             continue;
         }
@@ -242,6 +244,5 @@ void tap_inputs_send(struct tap_sched * s) {
             }
         }
         tap_telling_flush(&t, false);
-        free(fetched);
     }
 }
