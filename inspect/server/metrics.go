@@ -77,9 +77,9 @@ var (
 	memoryLive  = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
 	memoryPeak  = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
 	captureSize = gauge("capture_bytes", "Bytes of captured tensors on the disk.")
-	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a sealed run stored.")
-	packetsSum  = counter("capture_packets_total", "Captured tensors that a sealed run stored.")
-	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a sealed run lost.", "cause")
+	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
+	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
+	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
 )
 
 var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, readTotal, writtenTotal,
@@ -124,14 +124,15 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			tell.graphs(f.sum)
 			tell.memory(f.sum)
 		}
-		now := m.server.snapshot(run)
+		now := m.server.now(run)
+		caches := now.snapshot()
 		if err == nil {
-			tell.caches(f.sum, known, now == nil)
+			tell.caches(f.sum, known, caches == nil)
 		}
-		if now != nil {
-			tell.snapshot(now)
+		if caches != nil {
+			tell.snapshot(caches)
 		}
-		tell.capture(run, known)
+		tell.capture(run, known, now)
 	}
 }
 
@@ -280,10 +281,18 @@ func (t teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	}
 }
 
-// capture tells of the tensors that the run recorded beside its events.
-func (t teller) capture(run Run, known *rundir.Metadata) {
+// capture tells of the tensors that the run recorded beside its events: as its collector says while it goes on, as its metadata say
+// when it is sealed.
+func (t teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	if size, ok := captured(run.dir); ok {
 		t.one(captureSize, float64(size))
+	}
+	if now != nil && (now.Packets > 0 || len(now.Losses) > 0) {
+		t.one(packetsSum, float64(now.Packets))
+		t.one(captureSum, float64(now.Stored))
+		for cause, n := range now.Losses {
+			t.one(packetsLost, float64(n), cause)
+		}
 	}
 	if run.State != StateSealed {
 		return

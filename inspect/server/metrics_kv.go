@@ -21,13 +21,12 @@ var (
 )
 
 // snapshot is how the caches of a run that goes on are used; nil where nobody follows their cells.
-func (s *Server) snapshot(run Run) *kvcache.Snapshot {
-	text := s.cachesNow(run)
-	if text == nil {
+func (now *statusNow) snapshot() *kvcache.Snapshot {
+	if now == nil || now.KV == nil {
 		return nil
 	}
 	var snapshot kvcache.Snapshot
-	if json.Unmarshal(text, &snapshot) != nil {
+	if json.Unmarshal(now.KV, &snapshot) != nil {
 		return nil
 	}
 	return &snapshot

@@ -36,7 +36,7 @@ llamatap_events_lost_total{cause="rate",event="sampling_state",run="RUN"} 3
 # HELP llamatap_capture_bytes Bytes of captured tensors on the disk.
 # TYPE llamatap_capture_bytes gauge
 llamatap_capture_bytes{run="RUN"} 5
-# HELP llamatap_capture_packets_lost_total Captured tensors that a sealed run lost.
+# HELP llamatap_capture_packets_lost_total Captured tensors that a run has lost.
 # TYPE llamatap_capture_packets_lost_total counter
 llamatap_capture_packets_lost_total{cause="drop",run="RUN"} 2
 # HELP llamatap_run_info A run that is served; always 1. State is running, sealed or cut off.

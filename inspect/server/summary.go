@@ -61,18 +61,32 @@ func (s *Server) kv(w http.ResponseWriter, r *http.Request) error {
 // livesPoints is how many points of the timeline are told.
 const livesPoints = 120
 
-// cachesNow asks the collector of a run that goes on; nil where it does not follow cells, or does not answer soon.
-func (s *Server) cachesNow(run Run) json.RawMessage {
+// statusNow is what the collector of a run that goes on says of it.
+type statusNow struct {
+	KV      json.RawMessage   `json:"kv"`
+	Packets uint64            `json:"packets"`
+	Stored  uint64            `json:"bytes_stored"`
+	Losses  map[string]uint64 `json:"losses"`
+}
+
+// now asks the collector of a run that goes on; nil where it does not answer soon.
+func (s *Server) now(run Run) *statusNow {
 	if run.State != StateRunning || s.o.Control == nil {
 		return nil
 	}
-	var status struct {
-		KV json.RawMessage `json:"kv"`
-	}
+	var status statusNow
 	if json.Unmarshal(s.asking.status(run.dir, s.o.Control), &status) != nil {
 		return nil
 	}
-	return status.KV
+	return &status
+}
+
+// cachesNow is what it says of its caches; nil where it does not follow cells.
+func (s *Server) cachesNow(run Run) json.RawMessage {
+	if now := s.now(run); now != nil {
+		return now.KV
+	}
+	return nil
 }
 
 // report adds up the events of the run that a request names. Reading a large log takes its time; how many do at once is bounded.

@@ -293,6 +293,12 @@ func (st *steering) status() control.Status {
 	now.Packets, now.Stored = written.Packets, written.Stored
 	for _, loss := range st.s.region.Stats().Losses {
 		now.Lost += loss.Packets
+		if loss.Packets > 0 && now.Losses == nil {
+			now.Losses = map[string]uint64{}
+		}
+		if loss.Packets > 0 {
+			now.Losses[loss.Cause] = loss.Packets
+		}
 	}
 	return now
 }

@@ -76,6 +76,7 @@ type Status struct {
 	Packets    uint64            `json:"packets"` // written
 	Stored     uint64            `json:"bytes_stored"`
 	Lost       uint64            `json:"packets_lost"`
+	Losses     map[string]uint64 `json:"losses,omitempty"` // the same, by cause
 }
 
 // State is what a run captures.
