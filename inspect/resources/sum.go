@@ -256,6 +256,8 @@ func (s *Sum) take(event any) {
 		s.setLevel(e.Level.String())
 	case *work:
 		s.compute(e)
+	case *resource.ComponentEnd:
+		s.component(e)
 	case *resource.Graph:
 		s.graph(e)
 		s.stamp(&e.Header)
@@ -318,6 +320,14 @@ func (s *Sum) compute(e *work) {
 		s.top(Tensor{e.Operation, bareName(e.Name)}, cost)
 	}
 	s.tokens.inside(s, e)
+}
+
+// component adds the time of a component that a program told of itself, through system B's header: what it tells of ops has no times. The
+// tap tells of components beside their ops, whose times are added up.
+func (s *Sum) component(e *resource.ComponentEnd) {
+	if e.Exec == 0 {
+		s.cell(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps}, Cost{Events: 1, Timed: 1, NS: e.DurationNS})
+	}
 }
 
 func (s *Sum) cell(cell Cell, cost Cost) {

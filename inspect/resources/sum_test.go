@@ -199,3 +199,25 @@ func FuzzSum(f *testing.F) {
 		}
 	})
 }
+
+// TestComponentsOfPrograms: what a program tells of itself has times for components alone; the tap's components are those of its ops.
+func TestComponentsOfPrograms(t *testing.T) {
+	s := &script{}
+	s.begin(resource.Detailed)
+	for layer := range 2 {
+		s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "attention", LayerID: layer, DurationUS: 2, DurationNS: 2500})
+	}
+	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "mlp", LayerID: 0, DurationUS: 7, DurationNS: 7000})
+	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), Exec: 3, ComponentType: "attention", LayerID: 0, DurationUS: 90, DurationNS: 90000})
+	r := summarize(t, map[string]string{LogName: s.String()})
+	times := map[string]int64{}
+	for _, c := range r.Components {
+		times[c.Component] += *c.NS
+	}
+	if len(times) != 2 || times["attention"] != 5000 || times["mlp"] != 7000 {
+		t.Errorf("%v", times)
+	}
+	if len(r.Layers) != 2 {
+		t.Errorf("%+v", r.Layers)
+	}
+}
