@@ -29,6 +29,9 @@ type Options struct {
 	Pages int
 	// Children says that those of child processes are told too.
 	Children bool
+	// Ops asks what each fault was for, reading or writing. That takes the kernel's tracepoints, which x86 has, and the right to see them; without, it is
+	// left out, and [Faults.Ops] tells. Tracepoints do not tell minor from major faults.
+	Ops bool
 	// OnExec says that they are told from the next execve of the process on, which must be stopped before it.
 	OnExec bool
 }
@@ -37,24 +40,31 @@ type Options struct {
 type Faults struct {
 	session  *perfevent.Session
 	attr     perfevent.Attr
+	points   []tracepoint // of each event; none: software events
 	userOnly bool
+}
+
+// faultSample is what a sample of a fault tells.
+const faultSample = perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleAddr | perfevent.SampleCPU
+
+// session is what all kinds of events have in common.
+func (o *Options) session() perfevent.Options {
+	return perfevent.Options{PID: o.PID, Pages: o.Pages, Children: o.Children, OnExec: o.OnExec}
 }
 
 // OpenFaults begins to tell of page faults. Without the right to see those that the kernel takes on the process's behalf, such as read(2) into new
 // memory, it leaves them out: UserOnly tells.
 func OpenFaults(o Options) (*Faults, error) {
-	config := map[Kind]uint64{MinorFaults: perfevent.SWPageFaultsMin, MajorFaults: perfevent.SWPageFaultsMaj}[o.Kind]
-	if o.Kind == AllFaults {
-		config = perfevent.SWPageFaults
+	if o.Ops && o.Kind == AllFaults {
+		if f, err := openTracepoints(o); err == nil {
+			return f, nil
+		}
 	}
+	config := map[Kind]uint64{AllFaults: perfevent.SWPageFaults, MinorFaults: perfevent.SWPageFaultsMin, MajorFaults: perfevent.SWPageFaultsMaj}[o.Kind]
 	// With SamplePeriod the kernel would tell every fault of a software event, whatever the period.
-	f := &Faults{attr: perfevent.Attr{
-		Type: perfevent.TypeSoftware, Config: config, Period: max(o.Period, 1),
-		SampleType: perfevent.SampleIP | perfevent.SampleTID | perfevent.SampleTime | perfevent.SampleAddr | perfevent.SampleCPU,
-	}}
-	options := perfevent.Options{
-		PID: o.PID, Events: []perfevent.EventSpec{{Name: "page-faults", Attr: f.attr}}, Pages: o.Pages, Children: o.Children, OnExec: o.OnExec,
-	}
+	f := &Faults{attr: perfevent.Attr{Type: perfevent.TypeSoftware, Config: config, Period: max(o.Period, 1), SampleType: faultSample}}
+	options := o.session()
+	options.Events = []perfevent.EventSpec{{Name: "page-faults", Attr: f.attr}}
 	var err error
 	if f.session, err = perfevent.Open(options); errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
 		options.UserOnly, f.userOnly = true, true
@@ -66,17 +76,24 @@ func OpenFaults(o Options) (*Faults, error) {
 	return f, nil
 }
 
+// Ops tells whether faults say what they were for.
+func (f *Faults) Ops() bool { return len(f.points) > 0 }
+
 // UserOnly tells whether faults that the kernel took on the process's behalf are missing.
 func (f *Faults) UserOnly() bool { return f.userOnly }
 
-// Drain hands on the faults that are in the rings now. What a fault was for, reading or writing, the kernel does not tell. It returns each's first
+// Drain hands on the faults that are in the rings now. What a fault was for is told only with [Options.Ops]. It returns each's first
 // error, and how many faults there were.
 func (f *Faults) Drain(each func(memtrace.Access) error) (int, error) {
 	return f.session.Drain(func(r *perfevent.Record) error {
 		if r.Type != perfevent.RecordSample {
 			return nil
 		}
-		return each(r.Sample.Access(f.attr.SampleType, f.attr.Period, memtrace.CollectorFault))
+		a := r.Sample.Access(f.attr.SampleType, f.attr.Period, memtrace.CollectorFault)
+		if f.Ops() && !f.points[r.Event].access(r.Sample.Raw, &a) {
+			return nil
+		}
+		return each(a)
 	})
 }
 

@@ -3,11 +3,14 @@ package pagefault
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
@@ -136,5 +139,81 @@ func TestFaultsPeriod(t *testing.T) {
 	}
 	if n < 100 || n > 130 || weight != uint64(10*n) {
 		t.Errorf("%d samples of weight %d in all", n, weight)
+	}
+}
+
+// TestFaultsSayWhatFor: with the kernel's tracepoints a fault is a read or a write, that of read(2) too.
+func TestFaultsSayWhatFor(t *testing.T) {
+	c := start(t)
+	c.do(t, 'a', 0, 300)
+	f, err := OpenFaults(Options{PID: c.cmd.Process.Pid, Ops: true, Pages: 128})
+	if err != nil {
+		testenv.NeedRoot(t)
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !f.Ops() {
+		if runtime.GOARCH == "amd64" {
+			testenv.NeedRoot(t)
+			t.Fatal("x86 has these tracepoints")
+		}
+		testenv.Beyond(t, "tracepoints of page faults", "this kernel has none")
+	}
+	c.do(t, 'r', 0, 100)
+	c.do(t, 'w', 50, 150)
+	c.do(t, 'k', 200, 100)
+	told := map[memtrace.AccessOp][]int{}
+	if _, err := f.Drain(func(a memtrace.Access) error {
+		if a.Addr >= c.base && a.Addr < c.base+300*4096 {
+			told[a.Op] = append(told[a.Op], int(a.Addr-c.base)/4096)
+		}
+		if a.IP == 0 || a.Collector != memtrace.CollectorFault || a.Weight != 1 {
+			t.Errorf("%+v", a)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var reads, writes []int
+	for i := range 300 {
+		if i < 100 {
+			reads = append(reads, i)
+		}
+		if i >= 50 {
+			writes = append(writes, i)
+		}
+	}
+	for op, want := range map[memtrace.AccessOp][]int{memtrace.OpRead: reads, memtrace.OpWrite: writes} {
+		slices.Sort(told[op])
+		if got := slices.Compact(told[op]); !slices.Equal(got, want) {
+			t.Errorf("%s: pages %v", op, got)
+		}
+	}
+}
+
+// TestTracepointFormat: fields lie where the kernel says.
+func TestTracepointFormat(t *testing.T) {
+	tree := func(format string) fstest.MapFS {
+		return fstest.MapFS{
+			"events/exceptions/x/id": {Data: []byte("147\n")}, "events/exceptions/x/format": {Data: []byte(format)},
+		}
+	}
+	const format = "name: x\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned long address;\toffset:8;\tsize:8;\tsigned:0;\n" +
+		"\tfield:unsigned long ip;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:unsigned long error_code;\toffset:24;\tsize:8;\tsigned:0;\n"
+	p, err := readTracepoint(tree(format), "x")
+	if err != nil || p != (tracepoint{147, 8, 16, 24}) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, bad := range []string{"", strings.Replace(format, "size:8;\tsigned:0;\n\tfield:unsigned long ip", "size:4;\n\tfield:unsigned long ip", 1)} {
+		if p, err := readTracepoint(tree(bad), "x"); err == nil {
+			t.Errorf("%q: %+v", bad, p)
+		}
+	}
+	if _, err := readTracepoint(tree(format), "y"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	var a memtrace.Access
+	if p.access(make([]byte, 31), &a) {
+		t.Error("raw data that are too short are taken")
 	}
 }
