@@ -2,6 +2,7 @@ package config
 
 import (
 	"flag"
+	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -15,6 +16,7 @@ const (
 	Resource    Recorder = "resource"    // what memory and computing cost, to resource.jsonl
 	KV          Recorder = "kv"          // the life of the KV cache's blocks, to kv_block_lifecycle.parquet
 	Regions     Recorder = "regions"     // what lies where in memory, and how ops used it, to region_map.parquet
+	Host        Recorder = "host"        // what the kernel did meanwhile, to block_io.jsonl, system_metrics.jsonl …
 )
 
 // Overflow is what happens when the model computes faster than captured tensors can be packed.
@@ -67,19 +69,22 @@ type Tap struct {
 	Preallocate    Bytes // room to keep on the disk ahead of what is written
 	Sync           Sync
 	Checkpoint     Checkpoint
-	Sink           string // of what is recorded, beside the files; "": none
-	Resume         string // the run to go on with, ResumeNewest, or "": a new one
-	ResourceLevel  string // MINIMAL, DETAILED or VERBOSE; "": no events
-	ResourcePath   string // file that the events are appended to as well
-	ResourceRate   int    // most events of a kind per second; 0: no limit
-	ResourceRotate Bytes  // of a file of events; 0: there is one
-	Legacy         bool   // B's estimates beside what is measured
-	KV             bool   // blocks of the KV cache are followed
-	KVBlock        int    // cells of a block
-	Regions        bool   // the map of memory is kept
-	Cold           bool   // the model's file is read when it is touched, not when it is loaded
-	RedactText     bool   // no text of prompts and tokens in any file
-	ConfigFile     string // "" when none was given
+	Sink           string        // of what is recorded, beside the files; "": none
+	Resume         string        // the run to go on with, ResumeNewest, or "": a new one
+	ResourceLevel  string        // MINIMAL, DETAILED or VERBOSE; "": no events
+	ResourcePath   string        // file that the events are appended to as well
+	ResourceRate   int           // most events of a kind per second; 0: no limit
+	ResourceRotate Bytes         // of a file of events; 0: there is one
+	Legacy         bool          // B's estimates beside what is measured
+	KV             bool          // blocks of the KV cache are followed
+	KVBlock        int           // cells of a block
+	Regions        bool          // the map of memory is kept
+	Cold           bool          // the model's file is read when it is touched, not when it is loaded
+	Host           []string      // collectors of what the kernel does, in the order of HostCollectors
+	HostInterval   time.Duration // between two lines of one
+	HostDetails    bool          // every fault is written
+	RedactText     bool          // no text of prompts and tokens in any file
+	ConfigFile     string        // "" when none was given
 
 	flags     map[string]string // name → text, as given on the command line
 	origins   map[string]origin

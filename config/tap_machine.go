@@ -135,7 +135,10 @@ func (t *Tap) checkModifiers(s *sources) error {
 	return nil
 }
 
-var recorderWhat = map[Recorder]string{Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache", Regions: "regions of memory"}
+var recorderWhat = map[Recorder]string{
+	Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache",
+	Regions: "regions of memory", Host: "what the kernel does",
+}
 
 // checkMachine: a run that is gone on with compares its stream alone. Events and the lives of blocks are recorded anew from its beginning,
 // which must be computed again for that; what cannot be had again is refused.
@@ -144,7 +147,7 @@ func (t *Tap) checkMachine() error {
 	for _, beside := range []struct {
 		recorder Recorder
 		option   string
-	}{{Resource, "resource-level"}, {KV, "kv"}, {Regions, "regions"}} {
+	}{{Resource, "resource-level"}, {KV, "kv"}, {Regions, "regions"}, {Host, "host"}} {
 		if t.Records(beside.recorder) {
 			which = beside.option
 		}

@@ -172,6 +172,14 @@ func (c *Collector) rows(processors int) int {
 // Missing says why BPF programs do not run, or nil. The error wraps bpf.ErrMissing.
 func (c *Collector) Missing() error { return c.why }
 
+// Origin says which programs run, in the words of resource.
+func (c *Collector) Origin() string {
+	if c.set == nil {
+		return resource.OriginProc
+	}
+	return c.set.Origin()
+}
+
 // AddPID adds a process to a target of processes, while it is watched.
 func (c *Collector) AddPID(pid int) error {
 	if c.set == nil {

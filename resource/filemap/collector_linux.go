@@ -85,6 +85,9 @@ func (c *Collector) Snapshot(time.Time) (any, error) {
 // Programs tells what the programs have cost.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) { return c.source.Programs() }
 
+// Origin says which programs run, in the words of resource.
+func (c *Collector) Origin() string { return c.source.Origin() }
+
 // Lost tells what was lost so far.
 func (c *Collector) Lost() (Lost, error) { return c.source.Lost() }
 
@@ -97,7 +100,7 @@ func (c *Collector) Close() error {
 	c.source.Stop()
 	lost, err := c.source.Lost()
 	c.err = errors.Join(err, c.recorder.Close(bpf.MonoNS(), func(l *resource.WaitLine, t Totals) {
-		l.Origin, l.Lost, l.Missing = c.source.Origin(), lost.byCause(t), c.missing()
+		l.Origin, l.Lost, l.Missing = c.source.Origin(), lost.byCause(t), c.Missing()
 	}), c.source.Close())
 	return c.err
 }
@@ -119,8 +122,8 @@ func (l Lost) byCause(t Totals) map[string]uint64 {
 	return all
 }
 
-// missing names what is not recorded here, with the reason; nil: nothing.
-func (c *Collector) missing() map[string]string {
+// Missing names what is not recorded here, with the reason; nil: nothing.
+func (c *Collector) Missing() map[string]string {
 	all := map[string]string{}
 	for name, err := range c.source.Absent() {
 		all[name] = err.Error()

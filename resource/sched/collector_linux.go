@@ -50,9 +50,12 @@ func Open(o Options) (*Collector, error) {
 	c.m.last = bpf.MonoNS() // no thread is seen before
 	if !o.Poll {
 		err := c.load(o.Plain)
-		if err != nil && !o.Plain && !errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, bpf.ErrMissing) && !o.Plain && !errors.Is(err, fs.ErrPermission) {
 			c.missing = append(c.missing, "the kernel's types cannot be used: "+err.Error())
 			err = c.load(true)
+		}
+		if err != nil && !errors.Is(err, bpf.ErrMissing) {
+			return nil, err // a target that cannot be meant
 		}
 		if err != nil {
 			c.missing = append(c.missing, "polled from /proc: "+err.Error())

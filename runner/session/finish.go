@@ -15,8 +15,9 @@ import (
 
 // finish ends the recording and seals it. A directory in which nothing could be recorded is removed.
 func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
+	s.host.stop()
 	if s.dir == nil {
-		return nil
+		return s.host.Close()
 	}
 	var err error
 	if s.current != nil && s.goneOn() && s.halted == nil {
@@ -33,14 +34,14 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
 	}
 	s.reserve.release()
-	err = errors.Join(err, s.tee.close(), s.series.wait())
+	err = errors.Join(err, s.tee.close(), s.host.Close(), s.series.wait())
 	if err == nil && s.resumed != nil && s.goneOn() {
 		err = dropAside(s.dir.Path())
 	}
 	if failure := s.series.failure; failure != nil && s.halted == nil {
 		s.noteHalt(failure)
 	}
-	if s.halted != nil && s.written().Packets == 0 && s.events == nil && s.regions == nil && (s.kv == nil || s.kv.file == nil) {
+	if s.halted != nil && s.written().Packets == 0 && s.events == nil && s.regions == nil && s.host == nil && (s.kv == nil || s.kv.file == nil) {
 		os.RemoveAll(s.dir.Path())
 		os.Remove(filepath.Dir(s.dir.Path())) // the model's folder, if that was its only run
 		s.dir = nil

@@ -198,6 +198,8 @@ func (s *sink) openBeside() ([]beside, error) {
 		{s.o.Tap.Records(config.Resource), func() (beside, error) { return s.openEvents() }},
 		{followsCells(s.o.Tap), func() (beside, error) { return s.openKV() }},
 		{s.o.Tap.Records(config.Regions), func() (beside, error) { return s.openRegions() }},
+		{s.host != nil, func() (beside, error) { return s.host, s.host.openFiles(s) }},
+		{s.host != nil && s.host.waits != nil, func() (beside, error) { return s.host.waits, nil }},
 	} {
 		if !recorder.wanted {
 			continue
@@ -258,6 +260,9 @@ func (k *kv) Close() error {
 func (s *sink) beside() (lines []string) {
 	if s.events != nil {
 		lines = append(lines, s.events.words())
+	}
+	if s.host != nil {
+		lines = append(lines, s.host.words())
 	}
 	if s.kv != nil && s.kv.file != nil {
 		lines = append(lines, s.kv.words())

@@ -48,6 +48,9 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	if s.events != nil {
 		s.extra(&m, "events", s.events.use())
 	}
+	if s.host != nil {
+		s.extra(&m, "host_collectors", s.host.use())
+	}
 	return m
 }
 

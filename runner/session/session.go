@@ -106,10 +106,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	defer s.feed.close()
+	s.host = newHostSide(o) // before the program: what its start costs is seen
 	process, err := collect.Start(o.Command, region)
 	if err != nil {
-		return Result{}, err
+		return Result{}, errors.Join(err, s.host.Close())
 	}
+	s.host.start(process)
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}

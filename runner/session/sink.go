@@ -38,6 +38,7 @@ type sink struct {
 	tee            tee
 	kv             *kv        // nil: cells are not followed
 	events         *events    // nil: none are recorded
+	host           *hostSide  // nil: the kernel is not watched
 	regions        *regionMap // nil: there is no map
 	maps           []byte     // of the model's process, as it was before there was a run directory
 	contexts       []rundir.Context

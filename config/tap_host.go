@@ -1,0 +1,79 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// HostCollectors are the collectors of --tap-host.
+var HostCollectors = []string{"block", "system", "waits", "prof"}
+
+// The bounds of --tap-host-interval.
+const (
+	DefaultHostInterval = time.Second
+	MinHostInterval     = 50 * time.Millisecond
+)
+
+func hostOptions() []option {
+	return []option{
+		{name: "host", form: "LIST", recorder: Host,
+			help: "record what the kernel did meanwhile: block (I/O of disks), system (faults, waiting, pressure), waits (faults and reads by file, tensor and token), prof (system calls, network), or all",
+			set:  setHost,
+			get:  func(t *Tap) any { return text(strings.Join(t.Host, ",")) }},
+		{name: "host-interval", form: "DURATION", role: roleModifier, recorder: Host, byDef: DefaultHostInterval.String(),
+			help: "time between two lines of a host collector, such as 200ms",
+			set:  setHostInterval,
+			get:  func(t *Tap) any { return t.HostInterval.String() }},
+		{name: "host-details", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleModifier, recorder: Host,
+			help: "with waits: write every single fault too, to host_faults.jsonl",
+			set: func(t *Tap, s string) (err error) {
+				t.HostDetails, err = parseSwitch("host-details", s)
+				return err
+			},
+			get: func(t *Tap) any { return onOff(t.HostDetails) }},
+	}
+}
+
+// ParseHost reads a list of host collectors; they are returned in the order of HostCollectors.
+func ParseHost(s string) ([]string, error) {
+	if s == "all" {
+		return slices.Clone(HostCollectors), nil
+	}
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(s, ",") {
+		name, err := oneOf("host collector", strings.TrimSpace(name), append(slices.Clone(HostCollectors), "all"))
+		if err != nil {
+			return nil, err
+		}
+		if name == "all" {
+			return slices.Clone(HostCollectors), nil
+		}
+		wanted[name] = true
+	}
+	var list []string
+	for _, name := range HostCollectors {
+		if wanted[name] {
+			list = append(list, name)
+		}
+	}
+	return list, nil
+}
+
+func setHost(t *Tap, s string) (err error) {
+	t.Host, err = ParseHost(s)
+	return err
+}
+
+func setHostInterval(t *Tap, s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < MinHostInterval {
+		return fmt.Errorf("host interval %q: write a time from %v on, such as 200ms, 1s or 5s", s, MinHostInterval)
+	}
+	t.HostInterval = d
+	return nil
+}
+
+// CollectsHost tells whether a host collector was asked for.
+func (t *Tap) CollectsHost(name string) bool { return slices.Contains(t.Host, name) }

@@ -1,0 +1,272 @@
+//go:build linux
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/runner/watch"
+	"github.com/llamatap/llamatap/store/jsonl"
+)
+
+// hostFiles are the files of the host collectors in a run directory.
+var hostFiles = map[string]string{"block": "block_io.jsonl", "system": "system_metrics.jsonl", "prof": "llm_prof.jsonl"}
+
+// hostSide watches what the kernel does for the model's process from before its start to its end. Its collectors are asked by a goroutine
+// of their own. A nil one watches nothing.
+type hostSide struct {
+	graphs
+	interval time.Duration
+	sources  []watch.Source
+	follow   []bpf.Follower
+	lines    []*hostLines
+	watch    *watch.Watch
+	missing  []hostMissing
+	cancel   context.CancelFunc
+	done     chan struct{}
+	run      string // its id; "" until the run directory is there
+	mu       sync.Mutex
+	interv   uint64
+	waits    *waits
+}
+
+// hostMissing is a collector that was asked for and does not run.
+type hostMissing struct {
+	Collector string `json:"collector"`
+	Reason    string `json:"reason"`
+}
+
+// newHostSide opens the collectors that were asked for, with a target that has no process yet. One that cannot run is told, and the rest
+// goes on.
+func newHostSide(o Options) *hostSide {
+	if len(o.Tap.Host) == 0 {
+		return nil
+	}
+	h := &hostSide{interval: o.Tap.HostInterval}
+	target := bpf.Target{Later: true}
+	for _, opened := range watch.Open(without(o.Tap.Host, waitsName), watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate}) {
+		h.take(opened)
+	}
+	if o.Tap.CollectsHost(waitsName) {
+		if err := h.openWaits(target, o.Tap.HostDetails); err != nil {
+			h.leaveOut(waitsName, err)
+		}
+	}
+	return h
+}
+
+// waitsName is the collector that writes a line for each graph, and not for each interval.
+const waitsName = "waits"
+
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+}
+
+func (h *hostSide) leaveOut(name string, err error) {
+	h.missing = append(h.missing, hostMissing{name, err.Error()})
+	fmt.Fprintf(os.Stderr, "llamatap: --tap-host %s is left out: %v\n", name, err)
+}
+
+// take adds a collector that was opened.
+func (h *hostSide) take(opened watch.Opened) {
+	if opened.Err != nil {
+		h.leaveOut(opened.Name, opened.Err)
+		return
+	}
+	for _, missing := range opened.Missing {
+		fmt.Fprintf(os.Stderr, "llamatap: --tap-host %s: %s\n", opened.Name, missing)
+	}
+	lines := &hostLines{name: hostFiles[opened.Name]}
+	h.lines = append(h.lines, lines)
+	h.sources = append(h.sources, watch.Source{Name: opened.Name, Collector: opened.Collector, Lines: lines})
+	if f, ok := opened.Collector.(bpf.Follower); ok {
+		h.follow = append(h.follow, f)
+	}
+}
+
+// start watches the model's process from now on.
+func (h *hostSide) start(process *collect.Process) {
+	if h == nil {
+		return
+	}
+	for _, f := range h.follow {
+		if err := f.AddPID(process.PID()); err != nil {
+			fmt.Fprintf(os.Stderr, "llamatap: --tap-host: %v\n", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel, h.done = cancel, make(chan struct{})
+	h.watch = watch.New(h.interval, time.Now(), h.sources...)
+	go func() {
+		defer close(h.done)
+		_ = h.watch.Run(ctx, 0, func(err error) { fmt.Fprintf(os.Stderr, "llamatap: --tap-host: %v; the rest goes on\n", err) })
+	}()
+}
+
+// openFiles makes the files in the run directory.
+func (h *hostSide) openFiles(s *sink) error {
+	h.mu.Lock()
+	h.run = s.dir.ID()
+	h.mu.Unlock()
+	for _, l := range h.lines {
+		if err := l.open(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop takes the last snapshots and ends the collectors; nothing is written afterwards.
+func (h *hostSide) stop() {
+	if h == nil || h.cancel == nil {
+		return
+	}
+	h.cancel()
+	<-h.done
+	h.cancel = nil
+}
+
+// Close ends the collectors and their files.
+func (h *hostSide) Close() error {
+	if h == nil {
+		return nil
+	}
+	h.stop()
+	var errs []error
+	if h.watch != nil {
+		errs = append(errs, h.watch.Close())
+		h.watch = nil
+	} else {
+		for _, s := range h.sources {
+			errs = append(errs, s.Collector.Close())
+		}
+	}
+	h.sources = nil
+	errs = append(errs, h.waits.Close())
+	for _, l := range h.lines {
+		errs = append(errs, l.close())
+	}
+	return errors.Join(errs...)
+}
+
+// correlate says what the model did in an interval.
+func (h *hostSide) correlate(from, to time.Time) string {
+	now, mono := time.Now(), monotonic()
+	h.mu.Lock()
+	h.interv++
+	id := resource.CorrID{Run: h.run, Interval: h.interv}
+	h.mu.Unlock()
+	if id.Run == "" {
+		id.Run = "run"
+	}
+	id.Phase, id.First, id.Last = h.times.within(mono-int64(now.Sub(from)), mono-int64(now.Sub(to)))
+	id.Tokens = id.First >= 0
+	return id.String()
+}
+
+// hostUse is what metadata.json tells of host collectors.
+type hostUse struct {
+	Files      []hostFile    `json:"files,omitempty"`
+	Missing    []hostMissing `json:"missing,omitempty"`
+	IntervalNS int64         `json:"interval_ns"`
+}
+
+// hostFile is what a collector wrote.
+type hostFile struct {
+	File  string            `json:"file"`
+	Lines uint64            `json:"lines"`
+	Bytes int64             `json:"bytes"`
+	Lost  map[string]uint64 `json:"lost,omitempty"` // lines, by cause
+}
+
+func (h *hostSide) use() hostUse {
+	use := hostUse{Missing: h.missing, IntervalNS: int64(h.interval)}
+	for _, l := range h.lines {
+		stats := l.stats()
+		use.Files = append(use.Files, hostFile{File: l.name, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost})
+	}
+	return use
+}
+
+// words say what was written.
+func (h *hostSide) words() string {
+	var parts []string
+	for _, l := range h.lines {
+		stats := l.stats()
+		text := fmt.Sprintf("%s %d lines", l.name, stats.Lines)
+		for cause, n := range stats.Lost {
+			text += fmt.Sprintf(", LOST %d (%s)", n, cause)
+		}
+		parts = append(parts, text)
+	}
+	for _, m := range h.missing {
+		parts = append(parts, "no "+m.Collector)
+	}
+	return "host      " + strings.Join(parts, "; ")
+}
+
+// hostLines are a collector's lines. Those that come before the run directory is there wait for it; of a run without one nothing is kept.
+type hostLines struct {
+	name    string
+	mu      sync.Mutex
+	waiting [][]byte
+	out     *jsonl.Writer
+}
+
+// maxWaiting is how many lines wait for the run directory: a model may take minutes to load.
+const maxWaiting = 4096
+
+// Append writes a line. A full disk loses lines, counted, and not the collector.
+func (l *hostLines) Append(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == nil {
+		if len(l.waiting) < maxWaiting {
+			l.waiting = append(l.waiting, append([]byte(nil), line...))
+		}
+		return nil
+	}
+	l.out.Append(0, line)
+	return nil
+}
+
+func (l *hostLines) open(s *sink) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out, err = jsonl.NewWriter(jsonl.Options{Create: s.dir.CreateLive, Name: l.name}); err != nil {
+		return err
+	}
+	for _, line := range l.waiting {
+		l.out.Append(0, line)
+	}
+	l.waiting = nil
+	return nil
+}
+
+func (l *hostLines) stats() jsonl.Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == nil {
+		return jsonl.Stats{}
+	}
+	return l.out.Stats()
+}
+
+func (l *hostLines) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == nil {
+		return nil
+	}
+	return l.out.Close()
+}

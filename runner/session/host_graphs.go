@@ -1,0 +1,154 @@
+//go:build linux
+
+package session
+
+import (
+	"math"
+	"sync"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// graphs tells a timeline of the graphs that are computed.
+type graphs struct {
+	ggmlhooks.NoMachine
+	times  timeline
+	joiner ggmlhooks.RowJoiner
+	rows   []ggmlhooks.Row
+	begun  []ggmlhooks.RequestBegin
+}
+
+// Context notes how a context cuts its batches.
+func (g *graphs) Context(c *ggmlhooks.Context) error { g.joiner.Context(c); return nil }
+
+// Graph is not needed.
+func (g *graphs) Graph(*ggmlhooks.Graph) error { return nil }
+
+// Call notes the program's batch.
+func (g *graphs) Call(c *ggmlhooks.Call) error { g.joiner.Call(c); return nil }
+
+// CallEnd is not needed.
+func (g *graphs) CallEnd(ggmlhooks.CallEnd) error { return nil }
+
+// SeqChange notes what the program did to sequences.
+func (g *graphs) SeqChange(c *ggmlhooks.SeqChange) error { g.joiner.SeqChange(c); return nil }
+
+// Capture is not needed.
+func (g *graphs) Capture(c *ggmlhooks.Capture) error { c.Release(); return nil }
+
+// Exec begins a graph.
+func (g *graphs) Exec(e *ggmlhooks.Exec) error {
+	s := span{ctx: e.Ctx, exec: e.Number, first: -1, last: -1, begin: e.MonoNS, end: math.MaxInt64, undecided: e.Provisional}
+	g.rows, g.begun, s.phase = g.joiner.Join(g.rows[:0], g.begun[:0], e)
+	for i := range g.rows {
+		if i == 0 || g.rows[i].Index < s.first {
+			s.first = g.rows[i].Index
+		}
+		s.last = max(s.last, g.rows[i].Index)
+	}
+	g.times.add(s)
+	return nil
+}
+
+// ExecEnd ends a graph.
+func (g *graphs) ExecEnd(e ggmlhooks.ExecEnd) error {
+	g.times.change(func(s *span) {
+		if s.exec == e.Number {
+			s.end = e.MonoNS
+		}
+	})
+	return nil
+}
+
+// Resolve decides what a context's graphs up to an execution were.
+func (g *graphs) Resolve(r ggmlhooks.Resolve) error {
+	if r.Discarded {
+		g.joiner.Forget(r.Ctx)
+	}
+	g.times.change(func(s *span) {
+		if s.ctx == r.Ctx && s.exec <= r.Exec && s.undecided {
+			s.undecided = false
+			if r.Discarded {
+				s.phase = ggmlhooks.PhaseSetup
+			}
+		}
+	})
+	return nil
+}
+
+// timeline remembers which graphs were computed of late, for events that are told by their time. It may be used by several goroutines.
+type timeline struct {
+	mu     sync.Mutex
+	graphs []span // by begin
+	any    bool   // there was one
+}
+
+// span is a graph as the timeline remembers it.
+type span struct {
+	ctx         uint32
+	exec        uint64
+	phase       ggmlhooks.Phase
+	first, last int64 // token indices; -1: it has none
+	begin, end  int64 // CLOCK_MONOTONIC, ns; end is math.MaxInt64 while it is computed
+	undecided   bool
+}
+
+// remembered is how many graphs a timeline keeps, recent how many of them may still change.
+const (
+	remembered = 1 << 14
+	recent     = 256
+)
+
+func (t *timeline) add(s span) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.any = true
+	if len(t.graphs) == remembered {
+		t.graphs = append(t.graphs[:0], t.graphs[remembered/2:]...)
+	}
+	t.graphs = append(t.graphs, s)
+}
+
+// change calls f for the graphs that may still change.
+func (t *timeline) change(f func(*span)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := max(0, len(t.graphs)-recent); i < len(t.graphs); i++ {
+		f(&t.graphs[i])
+	}
+}
+
+// within says what was computed between two times: the phase that took most of it, and the tokens of that phase, -1 where it has none. The
+// phase is "load" before the first graph, and "between" where none was computed.
+func (t *timeline) within(from, to int64) (phase string, first, last int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.any || t.graphs[0].begin >= to {
+		return "load", -1, -1
+	}
+	took := map[ggmlhooks.Phase]int64{}
+	for _, s := range t.graphs {
+		if s.end > from && s.begin < to {
+			took[s.phase] += min(s.end, to) - max(s.begin, from)
+		}
+	}
+	if len(took) == 0 {
+		return "between", -1, -1
+	}
+	most := ggmlhooks.PhaseUnknown
+	for p, ns := range took {
+		if _, known := took[most]; !known || ns > took[most] || ns == took[most] && p > most {
+			most = p
+		}
+	}
+	first, last = -1, -1
+	for _, s := range t.graphs {
+		if s.end > from && s.begin < to && s.phase == most && s.first >= 0 {
+			if first < 0 || s.first < first {
+				first = s.first
+			}
+			last = max(last, s.last)
+		}
+	}
+	return most.String(), first, last
+}

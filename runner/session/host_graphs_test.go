@@ -1,0 +1,60 @@
+//go:build linux
+
+package session
+
+import (
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+)
+
+// TestTimeline: what was computed at a time is told by phase and tokens, as far as it is known by then.
+func TestTimeline(t *testing.T) {
+	var g graphs
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := uint64(0)
+	exec := func(number uint64, first int64, provisional bool, tokens ...int32) {
+		call++
+		c := ggmlhooks.Call{Number: call, Ctx: 1, Read: true, Accepts: number > 2}
+		e := ggmlhooks.Exec{Number: number, Call: call, Ctx: 1, MonoNS: int64(number) * 100, TokenFirst: first, Provisional: provisional, Tokens: tokens}
+		for i, token := range tokens {
+			c.Rows = append(c.Rows, ggmlhooks.CallRow{Token: token, Pos: int32(first) + int32(i), Seqs: []int32{0}, Output: i == len(tokens)-1})
+			e.Pos = append(e.Pos, int32(first)+int32(i))
+		}
+		must(g.Call(&c))
+		must(g.Exec(&e))
+	}
+	end := func(number uint64) {
+		must(g.ExecEnd(ggmlhooks.ExecEnd{Number: number, MonoNS: int64(number)*100 + 50}))
+	}
+	must(g.Context(&ggmlhooks.Context{Number: 1, NUBatch: 512}))
+	phase := func(from, to int64, want string, wantFirst, wantLast int64) {
+		t.Helper()
+		if p, first, last := g.times.within(from, to); p != want || first != wantFirst || last != wantLast {
+			t.Errorf("between %d and %d: %s %d-%d, want %s %d-%d", from, to, p, first, last, want, wantFirst, wantLast)
+		}
+	}
+	phase(0, 1, "load", -1, -1)
+	exec(1, 0, true, 1, 2) // a warm-up
+	end(1)
+	phase(110, 120, "prefill", 0, 1) // as it seems
+	must(g.Resolve(ggmlhooks.Resolve{Ctx: 1, Exec: 1, Discarded: true}))
+	exec(2, 0, true, 5, 6, 7)
+	phase(210, 220, "prefill", 0, 2) // while it is computed
+	end(2)
+	must(g.Resolve(ggmlhooks.Resolve{Ctx: 1, Exec: 2}))
+	exec(3, 3, false, 8)
+	end(3)
+	exec(4, 4, true, 9)
+	end(4)
+	phase(0, 90, "load", -1, -1)
+	phase(110, 120, "setup", 0, 1)
+	phase(260, 290, "between", -1, -1)
+	phase(300, 460, "decode", 3, 4)
+	phase(0, 460, "decode", 3, 4)
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/resource/filemap"
+)
+
+// waits records what the model's threads wait for on files, and is told of graphs as a recorder beside that of tensors. A nil one records
+// nothing.
+type waits struct {
+	*filemap.Follower
+	collector     *filemap.Collector
+	lines, faults *hostLines // faults: nil: they are not asked for
+}
+
+// openWaits begins to record waits.
+func (h *hostSide) openWaits(target bpf.Target, details bool) error {
+	w := &waits{lines: &hostLines{name: resource.WaitsName}}
+	o := filemap.Options{Target: target, Line: func(l *resource.WaitLine) error { return w.lines.encode(l) }}
+	files := []*hostLines{w.lines}
+	if details {
+		w.faults = &hostLines{name: resource.FaultsName}
+		o.Fault = func(l *resource.FaultLine) error { return w.faults.encode(l) }
+		files = append(files, w.faults)
+	}
+	var err error
+	if w.collector, err = filemap.Open(o); err != nil {
+		return err
+	}
+	w.Follower = filemap.NewFollower(w.collector.Recorder(), func(path string) {
+		if err := w.collector.AddPath(path); err != nil {
+			fmt.Fprintf(os.Stderr, "llamatap: --tap-host waits: what others read of the model's file is not seen: %v\n", err)
+		}
+	})
+	h.waits = w
+	h.lines = append(h.lines, files...)
+	h.follow = append(h.follow, w.collector)
+	return nil
+}
+
+// encode writes a line.
+func (l *hostLines) encode(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return l.Append(text)
+}
+
+// Close ends the recording: the total is its last line.
+func (w *waits) Close() error {
+	if w == nil || w.collector == nil {
+		return nil
+	}
+	err := errors.Join(w.collector.Close(), w.lines.close())
+	if w.faults != nil {
+		err = errors.Join(err, w.faults.close())
+	}
+	return err
+}
