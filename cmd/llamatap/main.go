@@ -39,7 +39,7 @@ func commands() []command {
 		{"export", "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", runExport},
 		{"kv", "show what the KV cache of a run held, for how long, and what was reused", runKV},
 		{"resource", "say where a run's time and bytes went: layers, components, ops, tokens", runResource},
-		{"host", "say what the kernel did meanwhile: block I/O, waits, faults, pressure", runHost},
+		{"host", "record what the kernel does: disks, waiting, faults, system calls; and analyze it", runHost},
 		{"serve", "show runs over HTTP: events while they come, summaries, metrics for Prometheus", runServe},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
 		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/runner/doctor"
+	"github.com/llamatap/llamatap/runner/watch"
+)
+
+// runHostCollector runs a collector until it is told to end.
+func runHostCollector(name string, args []string) error {
+	o, ok, err := parseHostFlags(name, args)
+	if err != nil || !ok {
+		return err
+	}
+	tell := func(err error) { fmt.Fprintf(os.Stderr, "llamatap: %v\n", err) }
+	source := watch.Source{Name: name, Lines: watch.Print{To: os.Stdout}}
+	if !o.noOutput { // before the programs are loaded: a wrong path is told at once
+		file, err := watch.Append(o.output, watch.FileOptions{FlushEvery: o.flushEvery, Sync: o.fsync})
+		if err != nil {
+			return err
+		}
+		source.Lines = file
+	}
+	opened := watch.Open([]string{name}, watch.Request{
+		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup, Later: len(o.program) > 0}, Devices: o.devices,
+		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs, Run: "run" + strconv.Itoa(os.Getpid()),
+	})[0]
+	if opened.Err != nil {
+		return fmt.Errorf("host %s: %w", name, opened.Err)
+	}
+	for _, missing := range opened.Missing {
+		tell(errors.New(missing))
+	}
+	source.Collector = opened.Collector
+	ctx, stop := signal.NotifyContext(context.Background(), enders(len(o.program) > 0)...)
+	defer stop()
+	status := func() error { return nil }
+	if len(o.program) > 0 {
+		if ctx, status, err = startWatched(ctx, o.program, source.Collector); err != nil {
+			return errors.Join(err, source.Collector.Close())
+		}
+	}
+	w := watch.New(o.interval, time.Now(), source)
+	stepBack()
+	err = errors.Join(w.Run(ctx, o.count, tell), w.Close())
+	if err != nil {
+		return err
+	}
+	return status()
+}
+
+// enders are the signals that end a collector. Ctrl-C is the program's where there is one, and the collector ends with it.
+func enders(program bool) []os.Signal {
+	if program {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // not ignored: the program would inherit that
+		return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// startWatched starts a program as the target of a collector. The context that it returns ends with the program; status waits for the
+// program and says how it ended.
+func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error, error) {
+	cmd := exec.Command(program[0], program[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		code := 127
+		if errors.Is(err, syscall.EACCES) {
+			code = 126
+		}
+		return nil, nil, exitStatus{Code: code, Err: fmt.Errorf("start %s: %w", program[0], err)}
+	}
+	if follower, ok := collector.(bpf.Follower); ok {
+		if err := follower.AddPID(cmd.Process.Pid); err != nil {
+			return nil, nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+		}
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	var result error
+	go func() {
+		result = cmd.Wait()
+		cancel()
+	}()
+	go func() {
+		select {
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		case <-ended.Done():
+		}
+	}()
+	status := func() error {
+		<-ended.Done()
+		var exit *exec.ExitError
+		switch {
+		case result == nil:
+			return nil
+		case errors.As(result, &exit) && exit.ExitCode() >= 0:
+			return exitStatus{Code: exit.ExitCode()}
+		case errors.As(result, &exit):
+			return exitStatus{Code: 128 + int(exit.Sys().(syscall.WaitStatus).Signal())}
+		}
+		return result
+	}
+	return ended, status, nil
+}
+
+// tryHost opens and closes each collector of --tap-host.
+func tryHost() []doctor.HostCollector {
+	var tried []doctor.HostCollector
+	for _, name := range config.HostCollectors {
+		o := watch.Open([]string{name}, watch.Request{Interval: time.Second})[0]
+		c := doctor.HostCollector{Name: name, Origin: o.Origin, Missing: o.Missing, Err: o.Err}
+		if o.Err == nil {
+			c.Err = o.Collector.Close()
+		}
+		tried = append(tried, c)
+	}
+	return tried
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package main
+
+import "github.com/llamatap/llamatap/runner/doctor"
+
+func runHostCollector(string, []string) error { return errNotHere }
+
+func tryHost() []doctor.HostCollector { return nil }

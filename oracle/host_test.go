@@ -1,0 +1,236 @@
+//go:build linux
+
+package oracle
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
+)
+
+// jsonLines reads a file of JSON lines. All must be whole and valid.
+func jsonLines[T any](t *testing.T, path string) []T {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		t.Errorf("%s ends within a line", path)
+	}
+	var all []T
+	for line := range bytes.Lines(text) {
+		var v T
+		if err := json.Unmarshal(line, &v); err != nil {
+			t.Fatalf("%s: %v in %.200s", path, err, line)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// TestHost: all host collectors run beside a recording, their files are part of the run, and their lines tell of its tokens.
+func TestHost(t *testing.T) {
+	testenv.NeedBPF(t)
+	const tokens = 48
+	o := llamatap(t, "run", "-p", "func main() {", "-n", "48", "--temp", "0", "-t", "1", "--tap-host", "all", "--tap-host-interval", "50ms", "--tap-host-details",
+		"--tap-resource-level", "MINIMAL").good(t)
+	if len(o.dirs) != 1 || strings.Contains(o.stderr, "left out") {
+		t.Fatalf("runs %v\n%s", o.dirs, o.stderr)
+	}
+	dir := o.dirs[0]
+	llamatap(t, "verify", dir).good(t)
+	if lines := jsonLines[resource.BlockLine](t, filepath.Join(dir, "block_io.jsonl")); len(lines) == 0 {
+		t.Error("no lines of block devices")
+	}
+	hostSystem(t, dir)
+	hostProf(t, dir)
+	hostWaits(t, dir, tokens)
+}
+
+// hostSystem: the intervals follow each other without a gap, and the model's process computes.
+func hostSystem(t *testing.T, dir string) {
+	lines := jsonLines[resource.SystemLine](t, filepath.Join(dir, "system_metrics.jsonl"))
+	var computed int64
+	for i, l := range lines {
+		for _, p := range l.Processes {
+			computed += p.OnCPUNS
+		}
+		if i > 0 && l.MonoNS-lines[i-1].MonoNS != int64(l.ActualS*1e9+0.5) {
+			t.Errorf("line %d: %d ns since the one before, interval_actual_s %v", i, l.MonoNS-lines[i-1].MonoNS, l.ActualS)
+		}
+		for _, thread := range l.Threads {
+			if ns := thread.OffCPUNS(); ns < 0 || float64(ns) > l.ActualS*1e9 {
+				t.Errorf("line %d: thread %d was off the processor for %d ns of %v s", i, thread.TID, ns, l.ActualS)
+			}
+		}
+	}
+	if computed <= 0 {
+		t.Errorf("the model computed for %d ns in %d lines", computed, len(lines))
+	}
+}
+
+// hostProf: each event has an id that names the run and what it did, and tokens of it.
+func hostProf(t *testing.T, dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, "llm_prof.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases, types := map[string]bool{}, map[resource.ProfType]bool{}
+	var last int64 = -1
+	for line := range bytes.Lines(text) {
+		e, err := resource.ParseProfEvent(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		types[e.Head().Type] = true
+		if e.Head().CorrID == nil {
+			t.Fatalf("no id in %s", line)
+		}
+		id, err := resource.ParseCorrID(*e.Head().CorrID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id.Run != filepath.Base(dir) && id.Phase != "load" {
+			t.Errorf("run %q of %s", id.Run, filepath.Base(dir))
+		}
+		phases[id.Phase] = true
+		last = max(last, id.Last)
+	}
+	if !phases["decode"] && !phases["prefill"] || last < 1 {
+		t.Errorf("phases %v, last token %d", phases, last)
+	}
+	for _, want := range []resource.ProfType{resource.ProfTypeSyscall, resource.ProfTypeMem, resource.ProfTypeSched} {
+		if !types[want] {
+			t.Errorf("no event of type %s", want)
+		}
+	}
+}
+
+// hostWaits: there is a line for each graph with its tokens, and the lines add up to the total.
+func hostWaits(t *testing.T, dir string, tokens int) {
+	lines := jsonLines[resource.WaitLine](t, filepath.Join(dir, resource.WaitsName))
+	var sum resource.WaitFigures
+	decoded := 0
+	for i := range lines {
+		l := &lines[i]
+		if l.Kind == resource.WaitTotal {
+			if i != len(lines)-1 || sum != l.WaitFigures || sum.Faults == 0 || l.Lost["ring_full"]+l.Lost["threads_full"]+l.Lost["requests_full"] > 0 {
+				t.Errorf("total %+v, the lines before add up to %+v, lost %v", l.WaitFigures, sum, l.Lost)
+			}
+			continue
+		}
+		sum.Add(&l.WaitFigures)
+		if l.Kind == resource.WaitGraph && l.Phase == "decode" {
+			decoded += l.TokenCount
+		}
+	}
+	if decoded != tokens-1 { // the last one is not computed with
+		t.Errorf("lines of %d generated tokens, want %d", decoded, tokens-1)
+	}
+	faults := jsonLines[resource.FaultLine](t, filepath.Join(dir, resource.FaultsName))
+	n := uint64(0)
+	for i := range faults {
+		if faults[i].Kind == "fault" {
+			n++
+		}
+	}
+	if n != sum.Faults {
+		t.Errorf("%d faults with details, %d counted", n, sum.Faults)
+	}
+}
+
+// TestHostWithoutRights: a user without rights is told what each collector lacks; what /proc tells is told, and the run is recorded.
+func TestHostWithoutRights(t *testing.T) {
+	testenv.NeedRoot(t)
+	out := t.TempDir()
+	if err := os.Chmod(out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "run", "-p", "a", "-n", "4", "--tap-host", "all", "--tap-host-interval", "50ms")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.Env = append(os.Environ(), "HOME=/", "XDG_CACHE_HOME="+out)
+	for dir := out; dir != "/"; dir = filepath.Dir(dir) { // the test's own folders are its user's alone
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o005 != 0o005 {
+			if err := os.Chmod(dir, info.Mode().Perm()|0o055); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o := finish(t, cmd, out)
+	if o.status == 126 || strings.Contains(o.stderr, "permission denied") && len(o.dirs) == 0 {
+		testenv.Beyond(t, "a checkout that another user may read", o.stderr)
+	}
+	o = o.good(t)
+	for _, want := range []string{"--tap-host waits is left out: ", "setcap"} {
+		if !strings.Contains(o.stderr, want) {
+			t.Errorf("no %q in\n%s", want, o.stderr)
+		}
+	}
+	if len(o.dirs) != 1 {
+		t.Fatalf("runs %v", o.dirs)
+	}
+	lines := jsonLines[resource.SystemLine](t, filepath.Join(o.dirs[0], "system_metrics.jsonl"))
+	if len(lines) == 0 || lines[0].Origin != resource.OriginProc {
+		t.Errorf("lines of the system: %+v", lines)
+	}
+	llamatap(t, "verify", o.dirs[0]).good(t)
+}
+
+// TestHostAlone: collectors by themselves watch a program, append to their file, and end as the program ended.
+func TestHostAlone(t *testing.T) {
+	testenv.NeedBPF(t)
+	path := filepath.Join(t.TempDir(), "lines.jsonl")
+	if err := os.WriteFile(path, []byte("{\"torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, collector := range []string{"block", "system", "prof"} {
+		o := llamatap(t, "host", collector, "--interval", "0.1", "--output", path, "--", "sh", "-c", "dd if=/dev/zero of=/dev/null bs=1 count=2000 2>/dev/null; exit 7")
+		if o.status != 7 {
+			t.Errorf("%s: status %d\n%s", collector, o.status, o.stderr)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) < 4 || lines[0] != `{"torn` || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"syscall":"read"`) }) {
+		t.Errorf("%d lines:\n%s", len(lines), text)
+	}
+	for i, line := range lines[1:] {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("line %d: %s", i+2, line)
+		}
+	}
+	// Killed amid its work it leaves whole lines.
+	killed := filepath.Join(t.TempDir(), "killed.jsonl")
+	cmd := command(t, "host", "system", "--interval", "0.05", "--flush-every", "1", "--output", killed)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if text, _ := os.ReadFile(killed); bytes.Count(text, []byte{'\n'}) >= 3 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err == nil {
+		t.Fatal("not killed", exit)
+	}
+	jsonLines[resource.SystemLine](t, killed)
+}
