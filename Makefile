@@ -78,7 +78,7 @@ bin/libllama-resource-instrumentation.so: $(wildcard $(instr)/*.c) $(wildcard $(
 	@mv $@.new $@
 
 # bench is the table against the limits of this machine, within 20 minutes after the first time; its parts are llamatap bench machine, stream,
-# tap, levels, growth.
+# tap, levels, growth, host.
 # soak records for SOAK (20m) and demands that memory does not grow.
 SOAK ?= 20m
 soak: build

@@ -30,5 +30,5 @@ func runBench(args []string) error {
 	if strings.HasPrefix(args[0], "-") {
 		return runBenchScript(args)
 	}
-	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are all, machine, stream, tap, levels, growth and compare, and flags ('llamatap bench --help')", args[0])}
+	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are all, machine, stream, tap, levels, growth, host and compare, and flags ('llamatap bench --help')", args[0])}
 }

@@ -252,7 +252,7 @@ func benchHelp(out io.Writer) error {
 	fmt.Fprint(out, `llamatap bench: benchmarks
 
 usage: llamatap bench                          the whole table against the machine's limits (make bench)
-       llamatap bench SECTION… [FLAGS]         parts of it: all, machine, stream, tap, levels, growth; bench all --help and bench tap --help
+       llamatap bench SECTION… [FLAGS]         parts of it: all, machine, stream, tap, levels, growth, host; bench all --help and bench tap --help
                                                list their flags
        llamatap bench FLAGS                    measure a model, with llama-bench's flags and forms
        llamatap bench -f SCRIPT.yaml [FLAGS]   the tests of a script

@@ -46,6 +46,7 @@ var benchSections = []benchSection{
 	{"tap", 8, "gates of the tap", (*benchTable).runTap},
 	{"levels", 6, "levels of the tap", (*benchTable).runLevels},
 	{"growth", 5, "growth of what the tap costs", (*benchTable).runGrowth},
+	{"host", 1, "host collectors", (*benchTable).runHost},
 }
 
 func isSection(name string) bool {
@@ -97,7 +98,7 @@ func (b *benchTable) parse(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(os.Stdout)
-			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|tap|levels|growth… [flags]\n\n")
+			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|tap|levels|growth|host… [flags]\n\n")
 			flags.PrintDefaults()
 		}
 		return err
@@ -224,6 +225,13 @@ func (b *benchTable) runTap(ctx context.Context, share time.Duration) error {
 		t.Limits, t.Model.Tokens = bench.Limits{MinPairs: 1}, 8
 	}
 	return t.Run(ctx)
+}
+
+func (b *benchTable) runHost(ctx context.Context, share time.Duration) error {
+	if b.smoke {
+		share = time.Second
+	}
+	return bench.HostCost{Dir: b.stage.Dir, Time: min(share, 40*time.Second), Table: b.stage.Table, Progress: b.stage.Progress}.Run(ctx)
 }
 
 // runLevels measures the levels; the memory first, where no section did.
