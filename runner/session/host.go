@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
@@ -37,6 +39,8 @@ type hostSide struct {
 	run      string // its id; "" until the run directory is there
 	mu       sync.Mutex
 	interv   uint64
+	upto     atomic.Int64 // what the tap told up to here is known
+	looked   int64        // when the tap was looked at, the time before
 	waits    *waits
 }
 
@@ -126,11 +130,31 @@ func (h *hostSide) openFiles(s *sink) error {
 	return nil
 }
 
+// idle notes that the tap's queue has been read: what was told before the look before this one is known. It is for the goroutine that
+// reads the tap.
+func (h *hostSide) idle() {
+	if h != nil {
+		h.upto.Store(h.looked)
+		h.looked = monotonic()
+	}
+}
+
+// maxLag is how long an interval waits to be put to what the model did in it.
+const maxLag = 250 * time.Millisecond
+
+// await returns when what the tap told before a time is known, or after maxLag.
+func (h *hostSide) await(mono int64) {
+	for until := time.Now().Add(maxLag); h.upto.Load() < mono && time.Now().Before(until); {
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // stop takes the last snapshots and ends the collectors; nothing is written afterwards.
 func (h *hostSide) stop() {
 	if h == nil || h.cancel == nil {
 		return
 	}
+	h.upto.Store(math.MaxInt64) // nothing more comes
 	h.cancel()
 	<-h.done
 	h.cancel = nil
@@ -162,6 +186,8 @@ func (h *hostSide) Close() error {
 // correlate says what the model did in an interval.
 func (h *hostSide) correlate(from, to time.Time) string {
 	now, mono := time.Now(), monotonic()
+	begin, end := mono-int64(now.Sub(from)), mono-int64(now.Sub(to))
+	h.await(end)
 	h.mu.Lock()
 	h.interv++
 	id := resource.CorrID{Run: h.run, Interval: h.interv}
@@ -169,7 +195,7 @@ func (h *hostSide) correlate(from, to time.Time) string {
 	if id.Run == "" {
 		id.Run = "run"
 	}
-	id.Phase, id.First, id.Last = h.times.within(mono-int64(now.Sub(from)), mono-int64(now.Sub(to)))
+	id.Phase, id.First, id.Last = h.times.within(begin, end)
 	id.Tokens = id.First >= 0
 	return id.String()
 }

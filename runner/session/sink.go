@@ -284,6 +284,7 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 // idle is what is done when nothing has come for a while, or between two looks: held packets are written if the model waits for their
 // slots, a segment may end by its time, and the disk is looked at.
 func (s *sink) idle() error {
+	s.host.idle()
 	if s.recorder == nil || s.halted != nil {
 		return nil
 	}
