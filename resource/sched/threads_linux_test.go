@@ -154,8 +154,8 @@ func TestNumberUsedAgainWithinInterval(t *testing.T) {
 			for _, ms := range []int64{3, 20, 7} {
 				all := ended([]*resource.SystemLine{line}, fmt.Sprint(ms))
 				told += len(all)
-				if len(all) == 1 && (all[0].OnCPUNS < ms*8e5 || strconv.Itoa(all[0].TID) != tid) {
-					t.Errorf("computed %d ns for %d ms: %+v", all[0].OnCPUNS, ms, all[0])
+				if len(all) == 1 && (all[0].LivedNS < ms*8e5 || all[0].OnCPUNS == 0 || strconv.Itoa(all[0].TID) != tid) {
+					t.Errorf("it was to compute for %d ms: %+v", ms, all[0])
 				}
 			}
 			if want := 3; told+int(line.Lost.Threads) != want || !o.Plain && told != want {
@@ -306,6 +306,41 @@ func TestAddPID(t *testing.T) {
 			j.stop()
 			if doze := thread(t, snap(t, c), j.begin[0].tid); doze.Voluntary == 0 {
 				t.Errorf("%+v", doze)
+			}
+		})
+	}
+}
+
+// Threads whose places are taken lie elsewhere and are found there.
+func TestPlacesAreTaken(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range hooks {
+		t.Run(name, func(t *testing.T) {
+			j := started(t, 3, "doze", "doze", "spin")
+			o.Target, o.Threads = bpf.Target{Later: true}, 64
+			c := opened(t, o)
+			for i := range uint32(places - 1) {
+				other := threadKey{TID: uint32(j.cmd.Process.Pid) + 1 + i + 64<<20, Start: i} // nobody has such a number
+				now := uint64(bpf.MonoNS())
+				if err := c.table.begin(other, accounts{Born: now, Mark: now << stateBits}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.AddPID(j.cmd.Process.Pid); err != nil {
+				t.Fatal(err)
+			}
+			snap(t, c)
+			j.tell("g")
+			j.stop()
+			line := snap(t, c)
+			for _, w := range j.begin {
+				if th := thread(t, line, w.tid); th.OnCPUNS == 0 || th.Voluntary == 0 {
+					t.Errorf("%+v", th)
+				}
+			}
+			snap(t, c)
+			if n := used(t, c); n != 4 {
+				t.Errorf("%d places for four threads", n)
 			}
 		})
 	}
