@@ -52,8 +52,11 @@ func TestBriefThreads(t *testing.T) {
 			}
 			for i, th := range brief {
 				split := i == 0 || i == len(brief)-1 // by a snapshot
-				if th.OnCPUNS < 1e4 && !split || th.LivedNS != th.OnCPUNS+th.OffCPUNS()+*th.IdleNS || th.TGID != j.cmd.Process.Pid || !o.Plain && th.Minor == nil {
+				if th.LivedNS != th.OnCPUNS+th.OffCPUNS()+*th.IdleNS || th.TGID != j.cmd.Process.Pid {
 					t.Errorf("%+v", th)
+				}
+				if !split && (th.OnCPUNS < 1e4 || th.Faults < 8 || !o.Plain && *th.Minor < 8) {
+					t.Errorf("it touched eight pages: %+v", th)
 				}
 			}
 			for _, line := range lines {
