@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
@@ -23,9 +24,7 @@ func TestWholeMachine(t *testing.T) {
 			line := snap(t, c)
 			thread(t, line, j.begin[0].tid)
 			thread(t, line, j.begin[1].tid)
-			if !slices.ContainsFunc(line.Threads, func(th resource.ThreadLine) bool { return ofKernel(th.TGID) }) {
-				t.Error("no kernel thread did anything")
-			}
+			awaitKernelThread(t, c, line)
 			for _, th := range line.Threads {
 				if th.OnCPUNS+th.OffCPUNS() == 0 && th.Faults == 0 && th.Voluntary+th.Involuntary == 0 {
 					t.Errorf("it did nothing: %+v", th)
@@ -42,6 +41,19 @@ func TestWholeMachine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// awaitKernelThread demands that a kernel thread is told of: in this line, or in one of the next seconds.
+func awaitKernelThread(t *testing.T, c *Collector, line *resource.SystemLine) {
+	t.Helper()
+	for range 200 {
+		if slices.ContainsFunc(line.Threads, func(th resource.ThreadLine) bool { return ofKernel(th.TGID) }) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+		line = snap(t, c)
+	}
+	t.Error("no kernel thread did anything")
 }
 
 func ofKernel(pid int) bool {

@@ -211,7 +211,7 @@ static void *brief(void *kind)
 	int n = 0;
 
 	announce(kind);
-	for (; !n || !stop; n++) {
+	for (; n < 20 || !stop; n++) {
 		pthread_t t;
 
 		if (pthread_create(&t, NULL, brief_one, NULL))
