@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -233,10 +235,15 @@ func (c *callers) event(of call, length time.Duration, sampled uint32) *resource
 	return e
 }
 
-// name is the name of a process; one that ended long ago has none.
+// name is the name of a process. One that ended long ago has none.
 func name(names map[uint32]string, tgid uint32) string {
 	if n, ok := names[tgid]; ok {
 		return n
+	}
+	if firstNamespace() { // no room was left for it
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tgid)); err == nil {
+			return strings.TrimSuffix(string(text), "\n")
+		}
 	}
 	return "(ended)"
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -292,10 +293,17 @@ func (c *Collector) forget(names map[uint32]string) error {
 	return nil
 }
 
-// processEnded tells whether a process is no more. Its counters do not change then.
+// processEnded tells whether a process is no more. Its counters do not change then. BPF programs know processes by their numbers in the first
+// namespace; in another one nothing can be told, and a process is taken for one that goes on.
 func processEnded(tgid uint32) bool {
-	return tgid != 0 && errors.Is(unix.Kill(int(tgid), 0), unix.ESRCH)
+	return tgid != 0 && firstNamespace() && errors.Is(unix.Kill(int(tgid), 0), unix.ESRCH)
 }
+
+// firstNamespace tells whether this process sees process numbers as the kernel does: the first namespace has a fixed inode.
+var firstNamespace = sync.OnceValue(func() bool {
+	var s unix.Stat_t
+	return unix.Stat("/proc/self/ns/pid", &s) == nil && s.Ino == 0xEFFFFFFC
+})
 
 func remove(m *ebpf.Map, key any) error {
 	if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

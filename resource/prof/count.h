@@ -102,7 +102,8 @@ static __always_inline int end(struct ended *e, bool plain)
 {
 	__u32 call = e->call & (CALL_SLOTS - 1), flags = call_flags[call], zero = 0, *now;
 	bool failed = call_failed(e->result), counted = flags & CALL_WAITS ? count_waits : count_calls;
-	__u64 bytes = failed ? 0 : moved(flags, e->result, e->argument), ns = 0;
+	__u64 ns = e->word & OPEN_TIMED ? bpf_ktime_get_ns() - open_begin(e->word) : 0; /* first, for the rest takes time too */
+	__u64 bytes = failed ? 0 : moved(flags, e->result, e->argument);
 	bool peek = flags & (CALL_FLAGS3 | CALL_FLAGS4) && e->argument & PEEK;
 	struct call_stat *s;
 
@@ -114,8 +115,6 @@ static __always_inline int end(struct ended *e, bool plain)
 	now = bpf_map_lookup_elem(&interval, &zero);
 	if (!s || !now)
 		return 0;
-	if (e->word & OPEN_TIMED)
-		ns = bpf_ktime_get_ns() - open_begin(e->word);
 	call_count(s, e->result, bytes, !!(e->word & OPEN_TIMED), ns, *now);
 	if (failed) {
 		__u32 slot = errno_slot(e->result);
