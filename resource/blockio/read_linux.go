@@ -53,17 +53,21 @@ func (c *Collector) shares(iv *interval, there []request, mono int64, areas map[
 		rows[r.row] = s
 	}
 	for i := range c.memory.rows {
-		r, total, d, ok := c.memory.row(i)
-		if !ok {
+		if !c.memory.inUse(i) {
 			continue
 		}
-		at := rows[i]
-		d.inflight, d.waiting = at.inflight, at.waiting
-		areas[int(r.disk)] += total + at.age
+		r, at := readRow(c.memory.table, i), rows[i]
+		d := c.memory.since(i)
+		areas[int(r.disk)] += c.memory.before[i].serviceNS + at.age
 		c.memory.tend(i, &r, at != standing{})
-		if !d.empty() {
-			iv.shares = append(iv.shares, share{r, d})
+		if d == nil {
+			if at.inflight == 0 && at.waiting == 0 {
+				continue
+			}
+			d = &delta{}
 		}
+		d.inflight, d.waiting = at.inflight, at.waiting
+		iv.shares = append(iv.shares, share{r, *d})
 	}
 }
 

@@ -88,29 +88,30 @@ func (m *memory) requests() []request {
 	return m.buffer
 }
 
-// row returns what a row has counted in all, and since the last snapshot; ok is false where it is not in use.
-func (m *memory) row(index int) (r row, total uint64, d delta, ok bool) {
-	r = readRow(m.table, index)
-	if r.state != ready && r.state != retired {
-		return r, 0, d, false
-	}
+// inUse tells whether there is a row at an index.
+func (m *memory) inUse(index int) bool {
+	state := u32(m.table, rowsAt+rowSize*index)
+	return state == ready || state == retired
+}
+
+// since returns what a row has counted since the last snapshot; nil is nothing.
+func (m *memory) since(index int) *delta {
 	var events uint64
 	for bank := range m.banks {
 		events += u64(m.counts, countsSize*(bank*m.rows+index))
 	}
-	was := &m.before[index]
 	if events == m.touched[index] {
 		m.idle[index]++
-		return r, was.serviceNS, d, true
+		return nil
 	}
 	m.touched[index], m.idle[index] = events, 0
 	var now counts
 	for bank := range m.banks {
 		now.add(m.counts[countsSize*(bank*m.rows+index):][:countsSize])
 	}
-	d = now.since(was)
-	*was = now
-	return r, now.serviceNS, d, true
+	d := now.since(&m.before[index])
+	m.before[index] = now
+	return &d
 }
 
 // retireAfter is in how many snapshots a row must have done nothing before it is given back.

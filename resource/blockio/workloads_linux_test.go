@@ -239,3 +239,33 @@ func TestUnknownDevice(t *testing.T) {
 		}
 	}
 }
+
+// TestPartly: a request that the device completes in part is taken back and issued again. It is one request, with all its bytes and its error.
+func TestPartly(t *testing.T) {
+	dir := t.TempDir()
+	dev := loop(t, 1, dir, "--direct-io=on")
+	files, err := filepath.Glob(filepath.Join(dir, "llamatap-loop-*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	c := open(t, Options{Devices: []string{dev}})
+	if err := os.Truncate(files[0], 544<<10); err != nil { // the device still has 1 MiB: a read of 64 KiB at 512 KiB ends after the half
+		t.Fatal(err)
+	}
+	before := kernelStats(t, dev)
+	if out, err := exec.Command("dd", "if="+dev, "of=/dev/null", "bs=64k", "skip=8", "count=1", "iflag=direct").CombinedOutput(); err == nil {
+		t.Errorf("read what is not there: %s", out)
+	}
+	settle(t, dev)
+	line := snap(t, c)
+	r, after := op(of(line, dev), resource.BlockRead), kernelStats(t, dev)
+	if seen := r.Requests + value(r.Untimed); seen != after.done[0]-before.done[0] || value(r.Requeues) == 0 || r.Requests > 0 && value(r.Errors) == 0 {
+		t.Errorf("%d requests, %d requeues, %d errors, the kernel has %d requests", seen, value(r.Requeues), value(r.Errors), after.done[0]-before.done[0])
+	}
+	if r.Bytes != (after.sectors[0]-before.sectors[0])*512 {
+		t.Errorf("%d bytes, the kernel has %d", r.Bytes, (after.sectors[0]-before.sectors[0])*512)
+	}
+	if len(c.memory.requests()) != 0 {
+		t.Errorf("left are %+v", c.memory.requests())
+	}
+}
