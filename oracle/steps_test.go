@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestModelAndTensors: what events say of the model is what its file says: sizes, and every weight that is read, with shape and type.
+// TestModelAndTensors: what events say of the model is what its file says: sizes, and every weight that is read, with shape and type; and what attention computes without masked
+// cells is what positions say.
 func TestModelAndTensors(t *testing.T) {
 	file, err := gguf.Open(testenv.Model(t))
 	if err != nil {
@@ -52,6 +53,15 @@ func TestModelAndTensors(t *testing.T) {
 			w, ok := file.Tensor(e.Metadata.Name)
 			if !ok || !slices.Equal(w.Shape, e.Metadata.Shape) || w.Type.String() != e.Metadata.DType || w.Bytes != *e.Metadata.MemoryBytes || w.Values() != e.Metadata.ElementCount {
 				t.Errorf("%+v, in the file it is %+v", e, w)
+			}
+		case *resource.Graph:
+			// 6 layers of 4 heads of 64 values; 256 cells, of which the token at position p may read p+1
+			masked := int64(0)
+			for i := range int64(e.Tokens) {
+				masked += 256 - (*e.TokenFirst + i + 1)
+			}
+			if e.FLOPsUnmasked == nil || *e.FLOPs-*e.FLOPsUnmasked != 6*4*masked*(2*64+2*64+1+4+2) {
+				t.Errorf("%s", line)
 			}
 		case *resource.StepEnd:
 			steps++

@@ -92,6 +92,7 @@ type Compute struct {
 	DurationUS           *int64     `json:"estimated_duration_us,omitempty"`
 	LookingNS            *int64     `json:"looking_ns,omitempty"`
 	FLOPs                *int64     `json:"flops,omitempty"`
+	FLOPsUnmasked        *int64     `json:"flops_unmasked,omitempty"`
 	OpsWithoutFLOPs      int        `json:"ops_without_flops,omitempty"`
 	BytesRead            *int64     `json:"bytes_read,omitempty"`
 	BytesWritten         *int64     `json:"bytes_written,omitempty"`
@@ -150,6 +151,7 @@ type Graph struct {
 	Reused          bool   `json:"reused"`
 	Status          int    `json:"status"`
 	FLOPs           *int64 `json:"flops,omitempty"`
+	FLOPsUnmasked   *int64 `json:"flops_unmasked,omitempty"`
 	OpsWithoutFLOPs int    `json:"ops_without_flops,omitempty"`
 	BytesRead       *int64 `json:"bytes_read,omitempty"`
 	BytesWritten    *int64 `json:"bytes_written,omitempty"`

@@ -120,11 +120,28 @@ func flashAttention(o *Op) int64 {
 	if o.Params[2]&0x7fffffff != 0 { // logit_softcap, a float
 		per += 2
 	}
-	row := v.NE[0] + 1
+	return q.Rows()*v.NE[1]*per + flashRows(o)
+}
+
+// Unmasked is the number of floating-point operations of flash attention without the cells that its mask rules out: pairs is how many
+// pairs there are of a token and a cell that it may read. It is false for another op, and where there are more pairs than cells.
+func (o *Op) Unmasked(pairs int64) (int64, bool) {
+	q, v := &o.Src[0], &o.Src[2]
+	all := q.NE[1] * q.NE[3] * v.NE[1]
+	if o.Name != "FLASH_ATTN_EXT" || pairs < 0 || pairs > all || v.NE[1] <= 0 {
+		return 0, false
+	}
+	perPair := (flashAttention(o) - flashRows(o)) / (q.Rows() * v.NE[1])
+	return q.NE[2]*pairs*perPair + flashRows(o), true
+}
+
+// flashRows is what flash attention does once per query and head.
+func flashRows(o *Op) int64 {
+	row := o.Src[2].NE[0] + 1
 	if o.has(4) {
 		row += 4
 	}
-	return q.Rows() * (v.NE[1]*per + row)
+	return o.Src[0].Rows() * row
 }
 
 func softMax(o *Op) int64 {

@@ -55,6 +55,7 @@ var keys = map[string]key{
 	"looks":                    {"looks", "measured", "nodes behind which ggml was stopped"},
 	"timed_ns":                 {"ns", "measured", "sum of the times of its ops"},
 	"flops":                    {"FLOP", "computed", "by the formulas below; of several ops, of those whose formula is known"},
+	"flops_unmasked":           {"FLOP", "computed", "the same without the cells that masks rule out; where it was recorded which cells may be read, and flash attention is among the ops"},
 	"ops_without_flops":        {"ops", "computed", "ops whose formula is not known; no rate is told then"},
 	"bytes_read":               {"B", "computed", "each value once: rows used of a table, chosen experts, a view's own elements"},
 	"bytes_written":            {"B", "computed", "the output; of a cache the new rows"},

@@ -134,6 +134,7 @@ func (r *Recorder) tellSpan(ctx *context, x *execution, run *runPlan, s *span) {
 		run.legacy.fields(l)
 	}
 	r.markWork(w)
+	r.unmaskedField(x, run.first, run.last, w)
 	r.rates(w, s.ns, resource.TimeRange, looking)
 	r.put(resource.KindCompute, r.weakest())
 }
@@ -175,6 +176,7 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 		workFields(l, w, r.o.Legacy)
 	}
 	r.markWork(w)
+	r.unmaskedField(x, in.first, in.last, w)
 	r.rates(w, in.ns, of, looking)
 	r.put(resource.KindCompute, r.weakest())
 }

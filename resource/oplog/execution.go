@@ -32,6 +32,7 @@ type execution struct {
 	timed       bool
 	timesBegin  int64
 	times       []ggmlhooks.NodeTime
+	masks       []maskPairs
 	routed      []routed
 	data        []byte // of routed
 	found       []expertBytes
@@ -56,7 +57,7 @@ type expertBytes struct {
 // reset makes an execution new, in its old memory.
 func (x *execution) reset() {
 	*x = execution{
-		rows: x.rows[:0], outputs: x.outputs[:0], begun: x.begun[:0], times: x.times[:0], routed: x.routed[:0], data: x.data[:0],
+		rows: x.rows[:0], outputs: x.outputs[:0], begun: x.begun[:0], times: x.times[:0], masks: x.masks[:0], routed: x.routed[:0], data: x.data[:0],
 		found: x.found[:0], ranges: x.ranges[:0], spans: x.spans[:0], looking: x.looking[:0],
 	}
 }

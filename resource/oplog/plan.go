@@ -10,15 +10,16 @@ import (
 
 // plan is what is known of every execution of a graph before it begins.
 type plan struct {
-	graph   *ggmlhooks.Graph
-	id      string // start of the resource's id of all of it
-	sums    []work // sums[i] is of the nodes before i; one more than there are nodes
-	nodes   []nodePlan
-	runs    []runPlan
-	experts []expertNode // nodes whose bytes depend on the chosen experts, in order
-	routing []routingPair
-	flows   int // hand-overs between components
-	legacy  legacyWork
+	graph     *ggmlhooks.Graph
+	id        string // start of the resource's id of all of it
+	sums      []work // sums[i] is of the nodes before i; one more than there are nodes
+	nodes     []nodePlan
+	runs      []runPlan
+	experts   []expertNode    // nodes whose bytes depend on the chosen experts, in order
+	attention []attentionNode // nodes whose FLOPs depend on a mask, in order
+	routing   []routingPair
+	flows     int // hand-overs between components
+	legacy    legacyWork
 
 	detailed    bool
 	tensorsTold bool // none of its tensors is new
@@ -85,6 +86,7 @@ func newPlan(g *ggmlhooks.Graph, device string, legacy bool) *plan {
 		if g.Nodes[i].Computed {
 			o := opOf(g, i)
 			p.add(&sum, i, &o)
+			p.attend(i, &o)
 			p.join(i)
 			if legacy {
 				p.estimate(i, &o, sum.minus(p.sums[i]))

@@ -153,9 +153,6 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	return nil
 }
 
-// Input is nothing that is told here.
-func (r *Recorder) Input(*ggmlhooks.Input) error { return nil }
-
 // Exec begins a micro-batch.
 func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
 	r.settleBuffers()

@@ -93,6 +93,7 @@ func (r *Recorder) tellWhole(x *execution) {
 		x.plan.legacy.fields(l)
 	}
 	r.markWork(total)
+	r.unmaskedField(x, 0, len(x.plan.nodes)-1, total)
 	r.rates(total, ns, x.timeSource(), 0)
 	r.put(resource.KindCompute, r.weakest())
 }
@@ -116,6 +117,7 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 	l.Int("status", int64(x.status))
 	if !x.failed() {
 		workKnown(l, total)
+		r.unmaskedField(x, 0, len(x.plan.nodes)-1, total)
 	}
 	r.mark(resource.Measured, "tokens", "outputs", "reused", "status")
 	if ok {
