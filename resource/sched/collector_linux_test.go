@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -72,7 +73,20 @@ func TestTimesByWakings(t *testing.T) {
 	testTimes(t, Options{})
 }
 
+// testTimes tries again where a machine that does other things has disturbed a comparison: what is wrong in the programs is wrong each time.
 func testTimes(t *testing.T, o Options) {
+	var wrong []string
+	for range 4 {
+		if wrong = compareTimes(t, o); len(wrong) == 0 {
+			return
+		}
+	}
+	t.Error(strings.Join(wrong, "\n"))
+}
+
+// compareTimes returns what differs.
+func compareTimes(t *testing.T, o Options) (wrong []string) {
+	differs := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	j := started(t, 7, "spin", "crowd", "crowd", "doze", "disk", "ping", "pong", content(t, 8))
 	o.Target = j.target()
 	c := opened(t, o)
@@ -93,7 +107,7 @@ func testTimes(t *testing.T, o Options) {
 		for i := range line.Threads {
 			add(sums, &line.Threads[i])
 			if th := &line.Threads[i]; i < 2 && th.LivedNS != int64(math.Round(line.ActualS*1e9)) && !o.Poll {
-				t.Errorf("%s lived %d ns of %v s", th.Comm, th.LivedNS, line.ActualS)
+				differs("%s lived %d ns of %v s", th.Comm, th.LivedNS, line.ActualS)
 			}
 		}
 	}
@@ -103,7 +117,7 @@ func testTimes(t *testing.T, o Options) {
 		run, wait = run-before[w.tid].run, wait-before[w.tid].wait
 		s := sums[w.tid]
 		if s == nil {
-			t.Errorf("nothing was told of %s", w.kind)
+			differs("nothing was told of %s", w.kind)
 			continue
 		}
 		// The kernel reads no clock between the waking of a thread that pre-empts another and the switch: what computing and waiting are
@@ -116,18 +130,19 @@ func testTimes(t *testing.T, o Options) {
 		}
 		slack := 0.02*float64(both) + 3e6 + min(wake*float64(s.Voluntary), 0.2*float64(both)) + stolen
 		if !near(s.OnCPUNS+s.RunnableWaitNS, both, slack) || !near(s.OnCPUNS, run, 3*slack) || !near(s.RunnableWaitNS, wait, 3*slack) {
-			t.Errorf("%s computed %d ns, kernel %d; waited %d, kernel %d", w.kind, s.OnCPUNS, run, s.RunnableWaitNS, wait)
+			differs("%s computed %d ns, kernel %d; waited %d, kernel %d", w.kind, s.OnCPUNS, run, s.RunnableWaitNS, wait)
 		}
 		rested := at(t, j.rest, w.tid)
 		if v, i := int64(s.Voluntary), int64(s.Involuntary); !near(v, rested.voluntary-w.voluntary, 20) || !near(i, rested.involuntary-w.involuntary, 100) {
-			t.Errorf("%s: switches %d and %d, getrusage %d and %d", w.kind, v, i, rested.voluntary-w.voluntary, rested.involuntary-w.involuntary)
+			differs("%s: switches %d and %d, getrusage %d and %d", w.kind, v, i, rested.voluntary-w.voluntary, rested.involuntary-w.involuntary)
 		}
 		if !o.Poll {
-			checkReason(t, w.kind, s)
+			wrong = append(wrong, checkReason(w.kind, s)...)
 		} else if s.BlockedDiskNS != nil || s.IdleNS != nil || s.SleepNS == nil {
-			t.Errorf("%s: reasons that /proc does not tell: %+v", w.kind, s)
+			differs("%s: reasons that /proc does not tell: %+v", w.kind, s)
 		}
 	}
+	return wrong
 }
 
 // add sums the times of a thread over lines.
@@ -157,35 +172,36 @@ func add(sums map[int]*resource.ThreadLine, th *resource.ThreadLine) {
 	}
 }
 
-// checkReason demands that a thread slept for the reason that it was made to. All idle before and after their work.
-func checkReason(t *testing.T, kind string, s *resource.ThreadLine) {
-	t.Helper()
+// checkReason tells where a thread did not sleep for the reason that it was made to. All idle before and after their work.
+func checkReason(kind string, s *resource.ThreadLine) (wrong []string) {
+	differs := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	disk, lock, other, idle := *s.BlockedDiskNS, *s.BlockedLockNS, *s.BlockedOtherNS, *s.IdleNS
 	slack := s.LivedNS / 50
 	switch kind {
 	case "spin", "crowd", "doze":
 		if disk+lock+other > slack {
-			t.Errorf("%s was blocked: disk %d lock %d other %d", kind, disk, lock, other)
+			differs("%s was blocked: disk %d lock %d other %d", kind, disk, lock, other)
 		}
 		if kind == "crowd" && s.RunnableWaitNS < s.LivedNS/8 {
-			t.Errorf("two on one processor, and one waited for it %d ns of %d", s.RunnableWaitNS, s.LivedNS)
+			differs("two on one processor, and one waited for it %d ns of %d", s.RunnableWaitNS, s.LivedNS)
 		}
 		if kind == "doze" && (idle == 0 || idle < s.LivedNS-s.OnCPUNS-s.RunnableWaitNS-slack) {
-			t.Errorf("it slept and idled %d ns of %d", idle, s.LivedNS)
+			differs("it slept and idled %d ns of %d", idle, s.LivedNS)
 		}
 	case "disk":
 		if disk == 0 || lock+other > disk/4+slack {
-			t.Errorf("it read from a disk: disk %d lock %d other %d", disk, lock, other)
+			differs("it read from a disk: disk %d lock %d other %d", disk, lock, other)
 		}
 	case "ping", "pong":
 		if lock == 0 || disk+other > slack {
-			t.Errorf("it waited for its turn: disk %d lock %d other %d", disk, lock, other)
+			differs("it waited for its turn: disk %d lock %d other %d", disk, lock, other)
 		}
 	}
 	q := s.RunQueue
 	if q == nil || q.Count == 0 || q.P50 > q.P95 || q.P95 > q.P99 || q.P99 > q.Max || q.Max <= 0 {
-		t.Errorf("%s: waits for a processor %+v", kind, q)
+		differs("%s: waits for a processor %+v", kind, q)
 	}
+	return wrong
 }
 
 // Faults are what getrusage counts, minor and major ones.

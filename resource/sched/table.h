@@ -1,18 +1,18 @@
-/* The table of threads: an array that the reader maps into its memory. A thread's place is its number, modulo the size, or one of the next few
- * where that is taken; to find it takes one look, mostly, and as much to find that it has none. The reader frees the places of threads that
+/* The table of threads: an array that the reader maps into its memory. A thread's place is its number, modulo the size, or one of a few others
+ * where that is taken, which neighbours do not share; to find it takes one look, mostly, and as much to find that it has none. The reader frees the places of threads that
  * ended. */
 #pragma once
 
 #include "kernel.h"
 #include "account.h"
 
-#define PLACES 4
+#define PLACES 8
 
 const volatile __u32 threads_mask; /* the size, a power of two, less one */
 
 struct thread_slot {
 	__u64 key;         /* 0 is free */
-	__u8 reached[8];   /* [i]: a thread whose first place this is lies i places on, or has lain there */
+	__u8 reached[PLACES]; /* [i]: a thread whose first place this is lies in its i-th other one, or has lain there */
 	struct thread_accounts accounts;
 };
 
@@ -56,6 +56,12 @@ static __always_inline __u64 thread_key(__u32 tid, __u32 start)
 	return (__u64)start << 32 | tid;
 }
 
+/* place_of is the i-th place of a thread. */
+static __always_inline __u32 place_of(__u32 tid, __u32 i)
+{
+	return i ? tid * 2654435769u * (2 * i + 1) >> 16 : tid;
+}
+
 static __always_inline __u64 slot_claim(__u32 index)
 {
 	return (__u64)(index & threads_mask) << 32;
@@ -82,7 +88,7 @@ static __always_inline struct thread_accounts *find(__u64 key)
 		return t;
 #pragma unroll
 	for (int i = 1; i < PLACES; i++) {
-		if (home->reached[i] && (t = accounts_in(slot_at((__u32)key + i), key)))
+		if (home->reached[i] && (t = accounts_in(slot_at(place_of((__u32)key, i)), key)))
 			return t;
 	}
 	return NULL;
@@ -99,11 +105,11 @@ static __always_inline struct thread_accounts *begin(__u64 key, __u32 tgid, __u6
 		return NULL; /* it has, or another processor is about to */
 #pragma unroll
 	for (int i = 0; i < PLACES; i++) {
-		__u64 claim = slot_claim((__u32)key + i);
+		__u64 claim = slot_claim(place_of((__u32)key, i));
 
 		if (bpf_map_update_elem(&claims, &claim, &yes, BPF_NOEXIST))
 			continue;
-		slot = slot_at((__u32)key + i);
+		slot = slot_at(place_of((__u32)key, i));
 		if (!slot)
 			return NULL;
 		if (i > 0)

@@ -14,14 +14,22 @@ import (
 // Sizes of the table of threads (table.h).
 const (
 	defaultThreads = 8192
-	places         = 4
+	places         = 8
 )
 
 // slot is struct thread_slot of table.h.
 type slot struct {
 	Key      threadKey
-	Reached  [8]uint8
+	Reached  [places]uint8
 	Accounts accounts
+}
+
+// placeOf is place_of of table.h.
+func placeOf(tid, i uint32) uint32 {
+	if i == 0 {
+		return tid
+	}
+	return tid * 2654435769 * (2*i + 1) >> 16
 }
 
 // A table is that of threads, seen from the reader's side.
@@ -117,7 +125,7 @@ func (t *table) begin(key threadKey, a accounts) error {
 		return err
 	}
 	for i := range uint32(places) {
-		index := (key.TID + i) & (t.size - 1)
+		index := placeOf(key.TID, i) & (t.size - 1)
 		ok, err := claim(threadKey{Start: index})
 		if err != nil {
 			return err

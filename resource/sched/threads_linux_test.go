@@ -322,8 +322,8 @@ func TestPlacesAreTaken(t *testing.T) {
 			j := started(t, 3, "doze", "doze", "spin")
 			o.Target, o.Threads = bpf.Target{Later: true}, 64
 			c := opened(t, o)
-			for i := range uint32(places - 1) {
-				other := threadKey{TID: uint32(j.cmd.Process.Pid) + 1 + i + 64<<20, Start: i} // nobody has such a number
+			for i := range uint32(places - 1) { // where its first worker would lie
+				other := threadKey{TID: placeOf(uint32(j.begin[0].tid), i)%64 + 64<<20, Start: i} // nobody has such a number
 				now := uint64(bpf.MonoNS())
 				if err := c.table.begin(other, accounts{Born: now, Mark: now << stateBits}); err != nil {
 					t.Fatal(err)
