@@ -156,8 +156,8 @@ func (c *Collector) load() error {
 	return nil
 }
 
-// rows is for how many rows with a process there is room: fewer where many processors count each for itself, so that it is at most about
-// 64 MiB in all.
+// rows is for how many rows with a process there is room: fewer where many processors count each for itself, so that these take at most
+// 48 MiB, or have 128 each.
 func (c *Collector) rows(processors int) int {
 	if c.o.rows > 0 {
 		return c.o.rows

@@ -93,7 +93,7 @@ func loading(t testing.TB, dev string, n int) *exec.Cmd {
 func TestLoad(t *testing.T) {
 	requests := 100_000
 	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
-		requests = 20_000_000
+		requests = 5_000_000
 	}
 	dev := loop(t, 64, memoryFolder(t))
 	c := open(t, Options{Devices: []string{dev}})
