@@ -344,7 +344,7 @@ func (a *state) importance() *Importance {
 			im.Rows[i].Q, q = &q[0], q[1:]
 		}
 	}
-	im.Trend = trend(align(all.samples, a.metrics, 0))
+	im.Trend = trend(align(nil, all.samples, a.metrics, 0))
 	return im
 }
 

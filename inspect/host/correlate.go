@@ -126,8 +126,8 @@ func adjust(p []float64) []float64 {
 	return q
 }
 
-// columns takes the values of a metric and their latencies out of pairs; a pair without the metric is left out.
-func columns(pairs []pair, metric int) (latency, values []float64) {
+// columns appends the values of a metric and their latencies out of pairs; a pair without the metric is left out.
+func columns(latency, values []float64, pairs []pair, metric int) ([]float64, []float64) {
 	for _, p := range pairs {
 		if v := p.metric.metric[metric]; !math.IsNaN(v) {
 			latency = append(latency, float64(SlotHigh(int(p.latency.slot))))
@@ -139,25 +139,34 @@ func columns(pairs []pair, metric int) (latency, values []float64) {
 
 // importance correlates latencies with every metric, at lags from -k to k steps of so many seconds.
 func importance(latencies []sample, series []metricSample, k int, step float64) []Correlation {
+	if step <= 0 {
+		k = 0
+	}
 	rows := make([]Correlation, metrics)
-	shifted := make([][]pair, 2*k+1)
-	for i := range shifted {
-		shifted[i] = align(latencies, series, float64(i-k)*step)
+	var pairs []pair
+	var x, y []float64
+	for lag := -k; lag <= k; lag++ {
+		pairs = align(pairs[:0], latencies, series, float64(lag)*step)
+		for metric := range rows {
+			x, y = columns(x[:0], y[:0], pairs, metric)
+			m := correlate(x, y)
+			if lag == 0 {
+				rows[metric].zero(m)
+			}
+			if k > 0 {
+				rows[metric].at(lag, step, m)
+			}
+		}
 	}
 	for metric := range rows {
-		row := &rows[metric]
-		row.Metric = MetricNames[metric]
-		row.zero(columns(shifted[k], metric))
-		if k > 0 && step > 0 {
-			row.lagged(shifted, metric, step)
-		}
+		rows[metric].Metric = MetricNames[metric]
+		rows[metric].choose()
 	}
 	return rows
 }
 
 // zero fills in what holds without lag.
-func (c *Correlation) zero(latency, values []float64) {
-	m := correlate(latency, values)
+func (c *Correlation) zero(m moments) {
 	c.N = m.n
 	switch {
 	case m.n == 0:
@@ -175,34 +184,34 @@ func (c *Correlation) zero(latency, values []float64) {
 	}
 }
 
-// lagged fills in what holds at each lag.
-func (c *Correlation) lagged(shifted [][]pair, metric int, step float64) {
-	k, tried := len(shifted)/2, 0
-	for i, pairs := range shifted {
-		m := correlate(columns(pairs, metric))
-		row := LagRow{Lag: i - k, Seconds: float64(i-k) * step, N: m.n}
-		if m.defined && m.n >= fewest {
-			p := pValue(m.r, float64(m.n))
-			row.R, row.P = &m.r, &p
-			tried++
-		}
-		c.Lags = append(c.Lags, row)
+// at notes what holds at a lag.
+func (c *Correlation) at(lag int, step float64, m moments) {
+	row := LagRow{Lag: lag, Seconds: float64(lag) * step, N: m.n}
+	if m.defined && m.n >= fewest {
+		p := pValue(m.r, float64(m.n))
+		row.R, row.P = &m.r, &p
 	}
-	if tried == 0 {
-		c.Lags = nil
-		return
-	}
-	best := -1
+	c.Lags = append(c.Lags, row)
+}
+
+// choose finds the best lag.
+func (c *Correlation) choose() {
+	best, tried := -1, 0
 	for i, row := range c.Lags {
-		if row.R != nil && (best < 0 || *row.P < *c.Lags[best].P || *row.P == *c.Lags[best].P && closer(row, c.Lags[best])) {
+		if row.R == nil {
+			continue
+		}
+		tried++
+		if best < 0 || *row.P < *c.Lags[best].P || *row.P == *c.Lags[best].P && closer(row, c.Lags[best]) {
 			best = i
 		}
 	}
-	row := c.Lags[best]
-	p := 1 - math.Pow(1-*row.P, float64(tried)) // Šidák
-	if *row.P < 1e-9 {
-		p = min(1, *row.P*float64(tried))
+	if best < 0 {
+		c.Lags = nil
+		return
 	}
+	row := c.Lags[best]
+	p := max(0, -math.Expm1(float64(tried)*math.Log1p(-*row.P))) // Šidák; and no -0
 	row.P = &p
 	c.Best = &row
 }

@@ -81,7 +81,7 @@ func TestAlign(t *testing.T) {
 		"nothing there": {at(1, 1), nil, 0, nil},
 	} {
 		var got [][2]float64
-		for _, p := range align(c.latencies, c.metrics, c.shift) {
+		for _, p := range align(nil, c.latencies, c.metrics, c.shift) {
 			got = append(got, [2]float64{p.latency.time, p.metric.time})
 		}
 		if !slices.Equal(got, c.want) {

@@ -232,13 +232,10 @@ func (r *Report) writeOps(b *strings.Builder) {
 		if len(t.rows) == 0 {
 			continue
 		}
-		head := append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈")
-		for _, p := range r.percents {
-			head = append(head, " p"+percentText(p)+" ≤")
-		}
-		g := grid{append(head, " merged", " errors")}
+		last := " p" + percentText(r.percents[len(r.percents)-1]) + " ≤"
+		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", last, " merged", " errors")}
 		for _, o := range t.rows[:min(len(t.rows), t.most)] {
-			g = append(g, o.appendCells(t.cells(o), len(r.percents)))
+			g = append(g, o.appendCells(t.cells(o)))
 		}
 		b.WriteString("\n" + t.heading + "\n")
 		g.write(b)
@@ -262,18 +259,15 @@ func deviceCells(o *OpRow) []string {
 	return []string{name, o.Op}
 }
 
-func (o *OpRow) appendCells(cells []string, percentiles int) []string {
-	each := "-"
+// appendCells adds the figures, of percentiles the highest.
+func (o *OpRow) appendCells(cells []string) []string {
+	each, last := "-", "-"
 	if o.Requests > 0 {
 		each = bytesText(float64(o.Bytes) / float64(o.Requests))
 	}
 	cells = append(cells, strconv.FormatUint(o.Requests, 10), bytesText(float64(o.Bytes)), each, maybe(o.QueueUS, usText), maybe(o.ServiceUS, usText))
-	for i := range percentiles {
-		if i < len(o.Percentiles) {
-			cells = append(cells, usText(float64(o.Percentiles[i].AtMostUS)))
-		} else {
-			cells = append(cells, "-")
-		}
+	if n := len(o.Percentiles); n > 0 {
+		last = usText(float64(o.Percentiles[n-1].AtMostUS))
 	}
-	return append(cells, strconv.FormatUint(o.Merges, 10), strconv.FormatUint(o.Errors, 10))
+	return append(cells, last, strconv.FormatUint(o.Merges, 10), strconv.FormatUint(o.Errors, 10))
 }

@@ -39,14 +39,14 @@ func sortMetrics(s []metricSample) {
 }
 
 // align walks both, sorted by time, and pairs those that are no further apart than 0.75 of the longer interval, which counts as at least
-// one second. Metrics count as taken shift seconds later than they were.
-func align(latencies []sample, metrics []metricSample, shift float64) (pairs []pair) {
+// one second. Metrics count as taken shift seconds later than they were. The pairs are appended to dst.
+func align(dst []pair, latencies []sample, metrics []metricSample, shift float64) []pair {
 	for i, j := 0, 0; i < len(latencies) && j < len(metrics); {
 		l, m := &latencies[i], &metrics[j]
 		tolerance := 0.75 * max(safeInterval(l.seconds), safeInterval(m.seconds), 1)
 		switch apart := m.time + shift - l.time; {
 		case math.Abs(apart) <= tolerance:
-			pairs = append(pairs, pair{l, m})
+			dst = append(dst, pair{l, m})
 			i, j = i+1, j+1
 		case apart < 0:
 			j++
@@ -54,5 +54,5 @@ func align(latencies []sample, metrics []metricSample, shift float64) (pairs []p
 			i++
 		}
 	}
-	return pairs
+	return dst
 }
