@@ -56,7 +56,6 @@ struct request {
 
 enum rqf_flags { __RQF_IO_STAT = 8 };
 enum cgroup_subsys_id { io_cgrp_id = 1 };
-typedef void (*btf_trace_block_io_start)(void *, struct request *);
 
 struct block_table table; /* alone in .bss, so that a reader that maps it knows where it lies */
 
@@ -74,6 +73,7 @@ const volatile __u32 row_count = BLOCK_ROWS; /* fixed ones with the others */
 const volatile __u32 processors = 1;
 const volatile bool by_device;
 const volatile __u32 only_devices[8]; /* disks or partitions; no other is looked at. Unused ones are no device's number */
+const volatile bool starts = true;    /* the kernel has block_io_start; else the task of the issue stands for it */
 const volatile bool groups_v1;        /* rows tell groups of v1's blkio; else of v2 */
 
 /* These are functions of their own, which the verifier goes through once, and not once for each way in which a program gets there. */
@@ -264,7 +264,7 @@ int BPF_PROG(on_issue, struct request *rq)
 	int at = table_find(key);
 
 	/* What was not seen to start is the device's own flush, or was started before this program was; its task says nothing. */
-	if (at < 0 && (!bpf_core_type_exists(btf_trace_block_io_start) || !(target_by_pid || target_by_comm || target_by_cgroup)))
+	if (at < 0 && (!starts || !(target_by_pid || target_by_comm || target_by_cgroup)))
 		at = enter(rq, key);
 	if (at >= 0)
 		block_issued(&table, at, bpf_ktime_get_ns(), rq->__data_len);

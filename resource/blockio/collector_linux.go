@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -27,6 +28,7 @@ type Options struct {
 	buckets, rows int           // for tests: how many, powers of two; 0 is all
 	patience      time.Duration // for tests: how old a request is before it is looked after
 	unified       bool          // for tests: groups of version 2 though there is a blkio of version 1
+	old           bool          // for tests: as on a kernel before 6.5
 }
 
 // maxDevices is how many devices the programs can be restricted to.
@@ -130,11 +132,18 @@ func (c *Collector) load() error {
 	}
 	copy(devices[:], sortedIDs(c.only))
 	set["only_devices"], set["by_device"] = devices, len(c.only) > 0
+	starts := hasStarts() && !c.o.old
+	set["starts"] = starts
 	options := bpf.Options{
 		Target: c.o.Target, Plain: c.o.Plain, Set: set,
 		MaxEntries: map[string]uint32{"counts": uint32((processors + 1) * (fixedRows + rows))},
-		Optional:   []string{"on_start", "on_done", "is_alive", "give_up"},
+		Optional:   []string{"is_alive", "give_up"},
 		Manual:     []string{"is_alive", "give_up"},
+	}
+	if !starts {
+		for _, name := range []string{"on_start", "on_done"} {
+			delete(spec.Programs, name)
+		}
 	}
 	if options.TakesPlain() {
 		fields, err := plainFields()
@@ -154,6 +163,16 @@ func (c *Collector) load() error {
 		return errors.Join(err, c.Close())
 	}
 	return nil
+}
+
+// hasStarts tells whether the kernel says when a request is started (6.5 and newer).
+func hasStarts() bool {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false
+	}
+	_, err = kernel.AnyTypeByName("btf_trace_block_io_start")
+	return err == nil
 }
 
 // rows is for how many rows with a process there is room: fewer where many processors count each for itself, so that these take at most

@@ -43,6 +43,7 @@ const (
 	requestsVarRequeueTextAt      = "requeue_text_at"
 	requestsVarRowCount           = "row_count"
 	requestsVarRowMask            = "row_mask"
+	requestsVarStarts             = "starts"
 	requestsVarTable              = "table"
 	requestsVarTargetByCgroup     = "target_by_cgroup"
 	requestsVarTargetByComm       = "target_by_comm"
@@ -134,6 +135,7 @@ type requestsVariableSpecs struct {
 	RequeueTextAt      *ebpf.VariableSpec `ebpf:"requeue_text_at"`
 	RowCount           *ebpf.VariableSpec `ebpf:"row_count"`
 	RowMask            *ebpf.VariableSpec `ebpf:"row_mask"`
+	Starts             *ebpf.VariableSpec `ebpf:"starts"`
 	Table              *ebpf.VariableSpec `ebpf:"table"`
 	TargetByCgroup     *ebpf.VariableSpec `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.VariableSpec `ebpf:"target_by_comm"`
@@ -191,6 +193,7 @@ type requestsVariables struct {
 	RequeueTextAt      *ebpf.Variable `ebpf:"requeue_text_at"`
 	RowCount           *ebpf.Variable `ebpf:"row_count"`
 	RowMask            *ebpf.Variable `ebpf:"row_mask"`
+	Starts             *ebpf.Variable `ebpf:"starts"`
 	Table              *ebpf.Variable `ebpf:"table"`
 	TargetByCgroup     *ebpf.Variable `ebpf:"target_by_cgroup"`
 	TargetByComm       *ebpf.Variable `ebpf:"target_by_comm"`

@@ -151,6 +151,31 @@ func TestHierarchies(t *testing.T) {
 	}
 }
 
+// TestOldKernel: where the kernel does not say who starts a request, who is there when it is issued counts.
+func TestOldKernel(t *testing.T) {
+	dev := loop(t, 64, "")
+	cmd, start := held(t, "dd if="+dev+" of=/dev/null bs=64k count=32 iflag=direct status=none")
+	c := open(t, Options{Devices: []string{dev}, Target: bpf.Target{PIDs: []int{cmd.Process.Pid}}, old: true})
+	start()
+	run(t, "dd", "if="+dev, "of=/dev/null", "bs=64k", "count=8", "iflag=direct")
+	line := snap(t, c)
+	checkWhole(t, line)
+	d := of(line, dev)
+	if d.Requests+value(d.Untimed) != 32 || len(line.Processes) != 1 || line.Processes[0].PID != uint32(cmd.Process.Pid) || *line.Processes[0].QueueNS == 0 {
+		t.Errorf("%d requests, want 32; processes %+v", d.Requests, line.Processes)
+	}
+	all := open(t, Options{Devices: []string{dev}, old: true})
+	before := kernelStats(t, dev)
+	run(t, "dd", "if=/dev/zero", "of="+dev, "bs=4k", "count=2k", "conv=fsync,notrunc")
+	settle(t, dev)
+	line = snap(t, all)
+	after := kernelStats(t, dev)
+	// The flush that is never issued is not seen here.
+	if w := op(of(line, dev), resource.BlockWrite); w.Bytes != (after.sectors[1]-before.sectors[1])*512 || w.Requests+value(w.Untimed) > after.done[1]-before.done[1] {
+		t.Errorf("%d requests of %d bytes, the kernel has %d of %d", w.Requests, w.Bytes, after.done[1]-before.done[1], (after.sectors[1]-before.sectors[1])*512)
+	}
+}
+
 // TestAddPID: a process that comes later.
 func TestAddPID(t *testing.T) {
 	dev := loop(t, 64, "")
