@@ -72,7 +72,7 @@ func TestBriefThreads(t *testing.T) {
 func TestForkStorm(t *testing.T) {
 	testenv.NeedBPF(t)
 	const children = 5000
-	for name, room := range map[string]uint32{"room": 8192, "no room": 1024} {
+	for name, room := range map[string]uint32{"room": 1 << 15, "no room": 1 << 10} {
 		t.Run(name, func(t *testing.T) {
 			j := started(t, 0, "storm", strconv.Itoa(children))
 			c := opened(t, Options{Target: j.target(), Follow: true, Threads: room})
