@@ -82,6 +82,7 @@ type ProcessLine struct {
 type SystemLosses struct {
 	// Threads were begun in the interval and found no room; nothing of them is known.
 	Threads uint64 `json:"threads"`
-	// Unsteady are threads that changed while they were read, each time that it was tried; they stand in the next line.
+	// Unsteady are threads that changed while they were read, each time that it was tried: their counts stand in the next line, their times
+	// of this interval in none.
 	Unsteady uint64 `json:"unsteady"`
 }

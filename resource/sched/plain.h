@@ -103,7 +103,8 @@ int on_new_plain(struct newtask_event *e)
 	if (target_by_pid) {
 		if (!follow)
 			return 0;
-		bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
+		if (bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY))
+			count_lost();
 	}
 	t = begin_plain(child, child, RUNNABLE);
 	if (t && parent == KTHREADD)

@@ -214,8 +214,8 @@ int BPF_PROG(on_new, struct task_struct *task)
 		__u32 parent = bpf_get_current_pid_tgid() >> 32, child = task->tgid;
 		__u8 yes = 1;
 
-		if (bpf_map_lookup_elem(&target_pids, &parent))
-			bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
+		if (bpf_map_lookup_elem(&target_pids, &parent) && bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY))
+			count_lost();
 	}
 	if (wanted(task))
 		begin_task(task, bpf_ktime_get_ns(), RUNNABLE);
