@@ -30,6 +30,7 @@ func levelSettings() []TapSetting {
 		{Name: "attention_only", Flags: []string{"--tap-granularity=attention_only"}},
 		{Name: "all nodes", Flags: []string{"--tap-granularity=full_tensor"}},
 		{Name: "kv", Flags: []string{"--tap-kv"}},
+		{Name: "regions", Flags: []string{"--tap-regions"}},
 		{Name: "events MINIMAL", Flags: []string{"--tap-resource-level=MINIMAL"}},
 		{Name: "events DETAILED", Flags: []string{"--tap-resource-level=DETAILED"}},
 		{Name: eventsPerOp, Flags: []string{"--tap-resource-level=VERBOSE"}},

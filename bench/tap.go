@@ -91,6 +91,7 @@ func (t Tap) pairs(plain Side) []Pair {
 		Pair{Base: plain, Test: t.Model.Run("DETAILED", "--tap-resource-level", "DETAILED"), Gates: []Gate{{Name: "(g) events at DETAILED / off, decode", AtLeast: 0.97, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("VERBOSE", "--tap-resource-level", "VERBOSE"), Gates: []Gate{{Name: "(g) events at VERBOSE / off, decode", AtLeast: 0.93, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("KV", "--tap-kv"), Gates: []Gate{{Name: "(g) blocks of the KV cache / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("regions", "--tap-regions"), Gates: []Gate{{Name: "(g) map of memory / off, decode", Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("host", "--tap-host", "all"), Gates: []Gate{{Name: "(h) all host collectors / off, decode", AtLeast: 0.99, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
 	)
