@@ -101,7 +101,7 @@ func hostProf(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id.Run != filepath.Base(dir) && id.Phase != "load" {
+		if id.Run != filepath.Base(dir) {
 			t.Errorf("run %q of %s", id.Run, filepath.Base(dir))
 		}
 		phases[id.Phase] = true

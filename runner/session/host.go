@@ -3,6 +3,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -193,12 +194,15 @@ func (h *hostSide) correlate(from, to time.Time) string {
 	id := resource.CorrID{Run: h.run, Interval: h.interv}
 	h.mu.Unlock()
 	if id.Run == "" {
-		id.Run = "run"
+		id.Run = noRun
 	}
 	id.Phase, id.First, id.Last = h.times.within(begin, end)
 	id.Tokens = id.First >= 0
 	return id.String()
 }
+
+// noRun stands for the run in ids until it has one; the lines wait for it.
+const noRun = "run_to_come"
 
 // hostUse is what metadata.json tells of host collectors.
 type hostUse struct {
@@ -246,6 +250,7 @@ type hostLines struct {
 	name    string
 	mu      sync.Mutex
 	waiting [][]byte
+	dropped uint64 // of those that waited
 	out     *jsonl.Writer
 }
 
@@ -257,9 +262,11 @@ func (l *hostLines) Append(line []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out == nil {
-		if len(l.waiting) < maxWaiting {
-			l.waiting = append(l.waiting, append([]byte(nil), line...))
+		if len(l.waiting) == maxWaiting {
+			l.waiting = slices.Delete(l.waiting, 0, maxWaiting/2)
+			l.dropped += maxWaiting / 2
 		}
+		l.waiting = append(l.waiting, bytes.Clone(line))
 		return nil
 	}
 	l.out.Append(0, line)
@@ -273,7 +280,7 @@ func (l *hostLines) open(s *sink) (err error) {
 		return err
 	}
 	for _, line := range l.waiting {
-		l.out.Append(0, line)
+		l.out.Append(0, bytes.Replace(line, []byte(`"corr_id":"`+noRun+"-"), []byte(`"corr_id":"`+s.dir.ID()+"-"), 1))
 	}
 	l.waiting = nil
 	return nil
@@ -285,8 +292,15 @@ func (l *hostLines) stats() jsonl.Stats {
 	if l.out == nil {
 		return jsonl.Stats{}
 	}
-	return l.out.Stats()
+	stats := l.out.Stats()
+	if l.dropped > 0 {
+		stats.Lost[lostBeforeRun] = l.dropped
+	}
+	return stats
 }
+
+// lostBeforeRun is the cause of losing lines of a program that took long until it computed.
+const lostBeforeRun = "before_run"
 
 func (l *hostLines) close() error {
 	l.mu.Lock()
