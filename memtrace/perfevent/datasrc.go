@@ -48,12 +48,12 @@ func (d DataSrc) Op() memtrace.AccessOp {
 	return memtrace.OpUnknown
 }
 
-// Hit tells whether the access found its data at Level. A store may say that it missed there, without saying where it found it.
-func (d DataSrc) Hit() bool { return uint64(d)>>lvlShift&lvlMiss == 0 }
-
-// Level is where the access found its data, or, of an access that missed, the level that is told of. The number of newer kernels goes before the
-// bits of older ones.
+// Level is where the access found its data. Of one that is only said to have missed a level, it is not known where that was. The number of newer kernels
+// goes before the bits of older ones.
 func (d DataSrc) Level() memtrace.CacheLevel {
+	if lvl := uint64(d) >> lvlShift; lvl&lvlMiss != 0 && lvl&lvlHit == 0 {
+		return memtrace.LevelUnknown
+	}
 	remote := uint64(d)>>remoteShift&1 != 0 || uint64(d)>>hopsShift&7 != 0
 	level := numbered[uint64(d)>>lvlNumShift&15]
 	if level == memtrace.LevelUnknown {

@@ -1,14 +1,17 @@
 package perfevent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -25,24 +28,35 @@ type Session struct {
 	decoder *Decoder
 	record  Record
 	stats   Stats
-	owners  map[uint64]uint32 // thread that an event was opened for, by ID
-	direct  map[uint32]bool   // threads that events were opened for
-	roots   map[uint32]uint32 // of other threads: the one that they have their events from
-	more    bool              // threads were found while others were being opened: samples may come twice
-	gone    bool              // no ring will be written to any more
+	pid     int
+	direct  map[int]bool    // threads that events were opened for
+	chosen  map[seat]uint64 // the event that counts for a thread, where it may have several
+	more    bool            // threads were found while others were being opened: samples may come twice
+	gone    bool            // no ring will be written to any more
+}
+
+// A seat is what one of the events asked for is for one thread on one CPU.
+type seat struct {
+	tid        uint32
+	cpu, event int
 }
 
 // cpuRing is the ring of a CPU, in memory that the kernel writes to.
 type cpuRing struct {
+	cpu  int
 	fd   int
 	mem  []byte
 	page *unix.PerfEventMmapPage
 	ring *Ring
 	head uint64 // as it was when Drain began
+	last []byte // the sample before, where threads may have several events
 }
 
 // defaultPages is how large a ring is unless it is said: 256 KiB, half of what the kernel allows a user without rights by default.
 const defaultPages = 64
+
+// endingStep is how long Wait waits where no ring can wake it: the process ends, or goes on without its first thread.
+const endingStep = 10 * time.Millisecond
 
 // rounds is how often threads are looked for that began meanwhile.
 const rounds = 16
@@ -69,7 +83,7 @@ func Open(o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOpen, err)
 	}
-	s := &Session{byCPU: map[int]*cpuRing{}, owners: map[uint64]uint32{}, direct: map[uint32]bool{}, roots: map[uint32]uint32{}}
+	s := &Session{pid: o.PID, byCPU: map[int]*cpuRing{}, direct: map[int]bool{}, chosen: map[seat]uint64{}}
 	events := make([]Event, len(o.Events))
 	for i, e := range o.Events {
 		events[i] = Event{Name: e.Name, Attr: o.attr(e, o.tracks(i))}
@@ -132,7 +146,7 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 		}
 		fresh := 0
 		for _, tid := range tids {
-			if s.direct[uint32(tid)] {
+			if s.direct[tid] {
 				continue
 			}
 			fresh++
@@ -141,7 +155,7 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 			} else if err != nil {
 				return err
 			}
-			s.direct[uint32(tid)] = true
+			s.direct[tid] = true
 			s.more = s.more || round > 0
 		}
 		if fresh == 0 || o.OnExec {
@@ -157,19 +171,32 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 	return s.Enable()
 }
 
-// threads are those that a process has now.
+// threads are those that a process has now, its first one first: the rings are its, and last as long as it does.
 func threads(pid int) ([]int, error) {
 	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: process %d", ErrOpen, ErrGone, pid)
 	}
-	var tids []int
+	tids := []int{pid}
 	for _, e := range entries {
-		if tid, err := strconv.Atoi(e.Name()); err == nil {
+		if tid, err := strconv.Atoi(e.Name()); err == nil && tid != pid {
 			tids = append(tids, tid)
 		}
 	}
 	return tids, nil
+}
+
+// runs tells whether a process has threads that have not ended.
+func runs(pid int) bool {
+	tids, err := threads(pid)
+	for _, tid := range tids {
+		stat, readErr := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(tid), "stat"))
+		_, state, ok := strings.Cut(string(stat), ") ")
+		if err == nil && readErr == nil && ok && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
+			return true
+		}
+	}
+	return false
 }
 
 // openThread opens all events of a thread, on each CPU.
@@ -196,7 +223,7 @@ func (s *Session) openThread(o Options, events []Event, tid int, cpus []int) err
 			if err := s.attach(cpu, fd, o); err != nil {
 				return err
 			}
-			if err := s.identify(fd, k, tid); err != nil {
+			if err := s.identify(fd, k); err != nil {
 				return err
 			}
 		}
@@ -230,20 +257,19 @@ func (s *Session) attach(cpu, fd int, o Options) error {
 		return explainRing(o, page, err)
 	}
 	head := (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))
-	r := &cpuRing{fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)}
+	r := &cpuRing{cpu: cpu, fd: fd, mem: mem, page: head, ring: NewRing(mem[page:], 0)}
 	s.rings = append(s.rings, r)
 	s.byCPU[cpu] = r
 	return nil
 }
 
 // identify asks for the number that an event's samples have.
-func (s *Session) identify(fd, event, tid int) error {
+func (s *Session) identify(fd, event int) error {
 	var id uint64
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
 		return fmt.Errorf("%w: ask for an event's number: %w", ErrOpen, errno)
 	}
 	s.decoder.AddID(id, event)
-	s.owners[id] = uint32(tid)
 	return nil
 }
 
@@ -268,9 +294,6 @@ func (s *Session) Drain(each func(*Record) error) (int, error) {
 	before := s.stats.Samples
 	for _, r := range s.rings {
 		r.head = atomic.LoadUint64(&r.page.Data_head)
-	}
-	if s.more {
-		s.findRoots()
 	}
 	for _, r := range s.rings {
 		err := s.drain(r, each)
@@ -297,7 +320,11 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 			s.stats.Bad++
 			continue
 		}
-		if !s.count(&s.record) {
+		if s.more && s.record.Type == RecordSample && r.again(raw) {
+			s.stats.Twice++
+			continue
+		}
+		if !s.count(&s.record, r.cpu) {
 			continue
 		}
 		if err := each(&s.record); err != nil {
@@ -306,39 +333,38 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 	}
 }
 
-// findRoots looks ahead for threads that began, because the record that tells of it may lie in another ring than the first sample.
-func (s *Session) findRoots() {
-	var r Record
-	for _, c := range s.rings {
-		head := atomic.LoadUint64(&c.page.Data_head)
-		ahead := NewRing(c.ring.data, c.ring.tail)
-		for raw, err := ahead.Next(head); raw != nil && err == nil; raw, err = ahead.Next(head) {
-			if s.decoder.Decode(raw, &r) == nil && r.Type == RecordFork {
-				s.roots[r.TID] = s.root(r.ParentTID)
-			}
-		}
+// again tells whether a sample is the one before it. Of a software event that a thread has twice the kernel writes two samples, one after the other, which
+// are the same even in the event's number (seen on 6.18: it fills in once what is asked of both).
+func (r *cpuRing) again(raw []byte) bool {
+	if bytes.Equal(raw, r.last) {
+		return true
 	}
+	r.last = append(r.last[:0], raw...)
+	return false
 }
 
-// root is the thread that a thread has its events from, 0 if that is not known.
-func (s *Session) root(tid uint32) uint32 {
-	if s.direct[tid] {
-		return tid
-	}
-	return s.roots[tid]
-}
-
-// count notes a record, and tells whether it is to be handed on.
-func (s *Session) count(r *Record) bool {
+// count notes a record from the ring of a CPU, and tells whether it is to be handed on.
+//
+// A thread that began while events were opened may have inherited some and got its own besides. Each of them tells everything that the thread does on a
+// CPU, so that the first that is seen there counts, and the others do not.
+func (s *Session) count(r *Record, cpu int) bool {
 	switch r.Type {
 	case RecordSample:
 		if s.more {
-			if root := s.root(r.Sample.TID); root != 0 && s.owners[r.Sample.ID] != root {
+			at := seat{r.Sample.TID, cpu, r.Event}
+			if s.chosen[at] == 0 {
+				s.chosen[at] = r.Sample.ID
+			}
+			if s.chosen[at] != r.Sample.ID {
 				s.stats.Twice++
 				return false
 			}
 		}
 		s.stats.Samples++
+	case RecordExit:
+		if s.more {
+			maps.DeleteFunc(s.chosen, func(at seat, _ uint64) bool { return at.tid == r.TID })
+		}
 	case RecordLost:
 		s.stats.Lost += r.Lost
 	case RecordLostSamples:
@@ -370,8 +396,10 @@ func (s *Session) Wait(atMost time.Duration) (bool, error) {
 		}
 	}
 	if ended == len(polled) {
-		s.gone = true
-		return false, ErrGone
+		if s.gone = !runs(s.pid); s.gone {
+			return false, ErrGone
+		}
+		time.Sleep(min(atMost, endingStep)) // its first thread has ended, others are about to, or go on
 	}
 	return ready, nil
 }

@@ -178,6 +178,9 @@ func TestThreadsOfAnother(t *testing.T) {
 const childPages = 400
 
 func TestMain(m *testing.M) {
+	if os.Getenv("PERFEVENT_TEST_CHURN") != "" {
+		churn()
+	}
 	if os.Getenv("PERFEVENT_TEST_CHILD") == "" {
 		os.Exit(m.Run())
 	}
@@ -201,21 +204,140 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestTwice: a thread that has events of its own and of its parent, because it began while events were opened, counts once, and so do its threads.
-func TestTwice(t *testing.T) {
-	s := &Session{
-		more: true, direct: map[uint32]bool{1: true, 2: true}, roots: map[uint32]uint32{3: 2, 4: 1}, owners: map[uint64]uint32{100: 1, 200: 2},
+// TestOnExec: events of a process begin with its execve, not before.
+func TestOnExec(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "read x; exec /bin/echo $x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{PID: cmd.Process.Pid, Events: []EventSpec{faults()}, OnExec: true})
+	in.Write([]byte("hello\n"))
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	names, samples := []string{}, 0
+	if _, err := s.Drain(func(r *Record) error {
+		if r.Type == RecordComm {
+			names = append(names, string(r.Name))
+		}
+		if r.Type == RecordSample {
+			samples++
+			if len(names) == 0 {
+				t.Errorf("before its execve: %+v", r.Sample)
+			}
+		}
+		return nil
+	}); err != nil || samples < 20 || len(names) != 1 || names[0] != "echo" {
+		t.Errorf("%d samples of %q: %v", samples, names, err)
+	}
+	if _, err := s.Wait(10 * time.Second); !errors.Is(err, ErrGone) {
+		t.Errorf("it has ended: %v", err)
+	}
+}
+
+// TestNoThreadCountsTwice opens events while threads begin and end all the time: each page faults once, and is told at most once.
+func TestNoThreadCountsTwice(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), "PERFEVENT_TEST_CHURN=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	more, twice := 0, uint64(0)
+	for range 15 {
+		s := open(t, Options{PID: cmd.Process.Pid, Events: []EventSpec{faults()}, Pages: 128})
+		type fault struct {
+			tid      uint32
+			addr, ip uint64
+		}
+		seen := map[fault]uint64{} // when; memory may be given back, and used again later
+		for s.stats.Samples < 300 {
+			if _, err := s.Wait(20 * time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Drain(func(r *Record) error {
+				if r.Type != RecordSample {
+					return nil
+				}
+				now := fault{r.Sample.TID, r.Sample.Addr, r.Sample.IP}
+				if last := seen[now]; last != 0 && max(last, r.Sample.Time)-min(last, r.Sample.Time) < 10_000 {
+					t.Errorf("twice: %+v", r.Sample)
+				}
+				seen[now] = r.Sample.Time
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.more {
+			more++
+		}
+		twice += s.stats.Twice
+		s.Close()
+	}
+	t.Logf("in %d of 15 sessions threads began meanwhile, %d samples came twice", more, twice)
+}
+
+// churn begins threads that begin threads, each of which touches pages of its own.
+func churn() {
+	os.Stdout.Write([]byte{1})
+	go func() {
+		os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}()
+	var begin func(left int)
+	begin = func(left int) {
+		runtime.LockOSThread() // and not unlocked: the thread ends with it
+		if left > 0 {
+			go begin(left - 1)
+		}
+		mem, err := unix.Mmap(-1, 0, 8*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		for i := 0; err == nil && i < len(mem); i += os.Getpagesize() {
+			mem[i] = 1
+		}
+		unix.Munmap(mem)
+		if left == 0 {
+			go begin(50)
+		}
+	}
+	go begin(50)
+	select {}
+}
+
+// TestTwice: a thread that has events of its own and of its parent, because it began while events were opened, counts once on each CPU.
+func TestTwice(t *testing.T) {
+	s := &Session{more: true, chosen: map[seat]uint64{}}
 	for _, c := range []struct {
 		tid  uint32
+		cpu  int
 		id   uint64
 		want bool
-	}{{1, 100, true}, {2, 100, false}, {2, 200, true}, {3, 100, false}, {3, 200, true}, {4, 100, true}, {4, 200, false}, {9, 100, true}} {
-		if got := s.count(&Record{Type: RecordSample, Sample: Sample{TID: c.tid, ID: c.id}}); got != c.want {
+	}{{1, 0, 100, true}, {2, 0, 100, true}, {2, 0, 200, false}, {1, 0, 100, true}, {2, 1, 201, true}, {2, 1, 101, false}, {2, 0, 100, true}} {
+		if got := s.count(&Record{Type: RecordSample, Sample: Sample{TID: c.tid, ID: c.id}}, c.cpu); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	if s.stats.Twice != 3 || s.stats.Samples != 5 {
+	s.count(&Record{Type: RecordExit, TID: 2}, 1)
+	if !s.count(&Record{Type: RecordSample, Sample: Sample{TID: 2, ID: 200}}, 0) {
+		t.Error("another thread of the same number does not count")
+	}
+	if s.stats.Twice != 2 || s.stats.Samples != 6 {
 		t.Errorf("%+v", s.stats)
 	}
 }

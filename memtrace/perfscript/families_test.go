@@ -60,7 +60,7 @@ var families = []family{
 		{0, load | hit | ram | numRAM | snoopNone | blkNA, memtrace.OpRead, memtrace.LevelDRAM},
 		{0, load | hit | remoteRAM1 | numRAM | remote | snoopNone | blkNA, memtrace.OpRead, memtrace.LevelRemoteDRAM},
 		{1, store | hit | l1 | numL1 | tlbHit | blkNA, memtrace.OpWrite, memtrace.LevelL1},
-		{1, store | miss | l1 | numL1 | blkNA, memtrace.OpWrite, memtrace.LevelL1},
+		{1, store | miss | l1 | numL1 | blkNA, memtrace.OpWrite, memtrace.LevelUnknown},
 	}},
 	{"intel-spr", []perfevent.Event{
 		{Name: "cpu/mem-loads,ldlat=30/P", IDs: []uint64{101, 102}, Attr: attr(4, 0x1cd, 30, memory|perfevent.SampleWeightStruct)},
