@@ -44,6 +44,7 @@ flags:
 const (
 	defaultBlock  = "tracepoints.jsonl"
 	defaultSystem = "system_metrics.jsonl"
+	defaultProf   = "llm_prof.jsonl"
 	defaultCharts = "benchmarks/systems/I-O"
 )
 
@@ -99,7 +100,7 @@ func (a *analyzeArguments) flags() *flag.FlagSet {
 	flags := newFlags("host analyze", hostAnalyzeHelp)
 	flags.StringVar(&a.options.Block, "input", "", "`FILE` of block I/O (default: "+defaultBlock+", or that of the run directory)")
 	flags.StringVar(&a.options.System, "system-metrics", "", "`FILE` of system metrics (default: "+defaultSystem+" where there is one, or that of the run directory)")
-	flags.StringVar(&a.options.Prof, "prof", "", "`FILE` of events of 'llamatap host prof' (default: that of the run directory)")
+	flags.StringVar(&a.options.Prof, "prof", "", "`FILE` of events of 'llamatap host prof' (default: "+defaultProf+" where there is one, or that of the run directory)")
 	flags.IntVar(&a.options.Top, "top", 0, "tell only of the `N` devices with most requests (0: of all)")
 	flags.StringVar(&a.percentiles, "percentiles", "50,95,99", "tell these percentiles, a `LIST` with commas; what goes with the highest is looked for")
 	flags.Float64Var(&a.options.Window, "window", 0, "put snapshots together to windows of so many `SECONDS` before they are compared (0: each alone)")
@@ -144,12 +145,16 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 		o.Block = rest[0]
 	}
 	o.Block, a.chartsDir = cmp.Or(o.Block, defaultBlock), cmp.Or(a.chartsDir, filepath.FromSlash(defaultCharts))
-	if o.System == "" {
-		if _, err := os.Stat(defaultSystem); !errors.Is(err, fs.ErrNotExist) {
-			o.System = defaultSystem
-		}
-	}
+	o.System, o.Prof = orThere(o.System, defaultSystem), orThere(o.Prof, defaultProf)
 	return nil
+}
+
+// orThere is a path that was given, or else the usual one where there is such a file.
+func orThere(given, usual string) string {
+	if _, err := os.Stat(usual); given == "" && !errors.Is(err, fs.ErrNotExist) {
+		return usual
+	}
+	return given
 }
 
 // parsePercentiles reads a list such as 50,95,99.9.

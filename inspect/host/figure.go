@@ -62,9 +62,9 @@ func usText(us float64) string {
 	switch {
 	case us == 0:
 		return "0"
-	case us < 1e3:
+	case us < 999.5:
 		return threeDigits(us) + " µs"
-	case us < 1e6:
+	case us < 999.5e3:
 		return threeDigits(us/1e3) + " ms"
 	}
 	return threeDigits(us/1e6) + " s"
@@ -76,7 +76,7 @@ func msText(ms float64) string { return usText(ms * 1e3) }
 // secondsText is a duration given in seconds.
 func secondsText(s float64) string {
 	switch {
-	case s < 1:
+	case s < 0.9995:
 		return usText(s * 1e6)
 	case s < 120:
 		return strconv.FormatFloat(s, 'g', 3, 64) + " s"

@@ -211,7 +211,7 @@ func (p *profSums) finish(percentiles []float64) {
 	p.Net = p.Net[:min(len(p.Net), topIDs)]
 }
 
-// percentiles finds them in the buckets: the upper bound of the first up to which there are so many calls.
+// percentiles finds them in the buckets: the upper bound of the first up to which there are so many calls, in whole µs above it.
 func (c *CallRow) percentiles(percents []float64) {
 	order := slices.SortedFunc(maps.Keys(c.buckets), func(a, b resource.ProfBucket) int {
 		return cmp.Or(cmp.Compare(a.HighNS, b.HighNS), cmp.Compare(a.LowNS, b.LowNS))
@@ -224,7 +224,7 @@ func (c *CallRow) percentiles(percents []float64) {
 		seen := uint64(0)
 		for _, b := range order {
 			if seen += c.buckets[b]; c.buckets[b] > 0 && float64(seen) >= float64(total)*percent/100 {
-				c.Percentiles = append(c.Percentiles, Percentile{percent, b.HighNS / 1000})
+				c.Percentiles = append(c.Percentiles, Percentile{percent, b.HighNS/1000 + 1})
 				break
 			}
 		}
@@ -246,7 +246,7 @@ func (p *Prof) tables(percentiles []float64) []grid {
 		if c.Op != "" {
 			name += " " + c.Op
 		}
-		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10), strconv.FormatUint(c.Bytes, 10), maybe(c.TotalMS, msText)}
+		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10), bytesText(float64(c.Bytes)), maybe(c.TotalMS, msText)}
 		for i := range percentiles {
 			if i < len(c.Percentiles) {
 				row = append(row, usText(float64(c.Percentiles[i].AtMostUS)))
@@ -256,13 +256,13 @@ func (p *Prof) tables(percentiles []float64) []grid {
 		}
 		calls = append(calls, append(row, maybe(c.MaxUS, usText), strconv.FormatUint(c.Open, 10)))
 	}
-	net := grid{{" pid", "name", " bytes sent", " bytes received", " calls sent", " received", " retransmits"}}
+	net := grid{{" pid", "name", " sent", " received", " calls to send", " to receive", " retransmits"}}
 	for _, n := range p.Net {
 		again := "-"
 		if n.Retransmits != nil {
 			again = strconv.FormatUint(*n.Retransmits, 10)
 		}
-		net = append(net, []string{strconv.Itoa(n.PID), n.Comm, strconv.FormatFloat(n.TXBytes, 'f', 0, 64), strconv.FormatFloat(n.RXBytes, 'f', 0, 64),
+		net = append(net, []string{strconv.Itoa(n.PID), n.Comm, bytesText(n.TXBytes), bytesText(n.RXBytes),
 			strconv.FormatUint(n.TXCalls, 10), strconv.FormatUint(n.RXCalls, 10), again})
 	}
 	return []grid{calls, net}

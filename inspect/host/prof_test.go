@@ -30,7 +30,7 @@ func TestProf(t *testing.T) {
 	if read.Count != 100 || read.Errors != 1 || read.Bytes != 4196 || *read.TotalMS != 1.9 || *read.MaxUS != 400 || read.Open != 2 {
 		t.Errorf("%+v", read)
 	}
-	for i, want := range []uint64{16, 131, 131} { // p50, p95, p99
+	for i, want := range []uint64{17, 132, 132} { // p50, p95, p99
 		if got := read.Percentiles[i].AtMostUS; got != want {
 			t.Errorf("%v: %d, want %d", read.Percentiles[i].Percent, got, want)
 		}

@@ -10,7 +10,7 @@ import (
 var (
 	blockNames  = []string{"block_io.jsonl", "tracepoints.jsonl"}
 	systemNames = []string{"system_metrics.jsonl"}
-	profNames   = []string{"host_prof.jsonl", "prof.jsonl"}
+	profNames   = []string{"llm_prof.jsonl"}
 )
 
 // InRun takes the files that were not named from a run directory. It is an error where it holds none.
