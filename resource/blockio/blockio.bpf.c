@@ -222,6 +222,36 @@ static __always_inline void lost_end(const struct block_slot *slot, unsigned cau
 	}
 }
 
+/* take ends a request's time in the table; false says that somebody else did. */
+static __always_inline bool take(int at, __u64 key, struct block_slot *slot)
+{
+	*slot = table.slots[at & (BLOCK_SLOTS - 1)];
+	if (!block_remove(&table, at, key, bucket_mask))
+		return false;
+	block_withdrawn(&table, slot);
+	return true;
+}
+
+static __always_inline void count_merge(__u32 row)
+{
+	struct block_counts *c = counts_of(processors, row);
+
+	if (c) {
+		__sync_fetch_and_add(&c->merges, 1);
+		__sync_fetch_and_add(&c->events, 1);
+	}
+}
+
+static __always_inline void count_requeue(__u32 row)
+{
+	struct block_counts *c = counts_of(processors, row);
+
+	if (c) {
+		__sync_fetch_and_add(&c->requeues, 1);
+		__sync_fetch_and_add(&c->events, 1);
+	}
+}
+
 /* enter makes a slot for a request of the current task, where it is wanted. */
 static __always_inline int enter(struct request *rq, __u64 key)
 {
@@ -297,10 +327,8 @@ int BPF_PROG(on_complete, struct request *rq, int error, unsigned nr_bytes)
 	}
 	if (nr_bytes < rq->__data_len)
 		return 0; /* a part of it */
-	slot = table.slots[at & (BLOCK_SLOTS - 1)];
-	if (!block_remove(&table, at, key, bucket_mask))
+	if (!take(at, key, &slot))
 		return 0;
-	block_withdrawn(&table, &slot);
 	end.now = bpf_ktime_get_ns();
 	end.start_ns = started(rq);
 	end.bytes = nr_bytes;
@@ -322,12 +350,8 @@ int BPF_PROG(on_done, struct request *rq)
 	struct block_slot slot;
 	struct block_end end;
 
-	if (at < 0)
+	if (at < 0 || !take(at, key, &slot))
 		return 0;
-	slot = table.slots[at & (BLOCK_SLOTS - 1)];
-	if (!block_remove(&table, at, key, bucket_mask))
-		return 0;
-	block_withdrawn(&table, &slot);
 	end.now = bpf_ktime_get_ns();
 	end.start_ns = started(rq);
 	end.bytes = 0; /* neither is known any more */
@@ -341,20 +365,14 @@ int BPF_PROG(on_done, struct request *rq)
 SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(on_requeue, struct request *rq)
 {
-	__u64 key = key_of(rq);
-	int at = table_find(key);
-	struct block_counts *c;
+	int at = table_find(key_of(rq));
 
 	if (at < 0)
 		return 0;
 	at &= BLOCK_SLOTS - 1;
 	block_withdrawn(&table, &table.slots[at]);
 	table.slots[at].issue_ns = 0;
-	c = counts_of(processors, table.slots[at].row);
-	if (c) {
-		__sync_fetch_and_add(&c->requeues, 1);
-		__sync_fetch_and_add(&c->events, 1);
-	}
+	count_requeue(table.slots[at].row);
 	return 0;
 }
 
@@ -364,20 +382,10 @@ int BPF_PROG(on_merge, struct request *rq)
 {
 	__u64 key = key_of(rq);
 	int at = table_find(key);
-	struct block_counts *c;
-	__u32 row;
+	struct block_slot slot;
 
-	if (at < 0)
-		return 0;
-	row = table.slots[at & (BLOCK_SLOTS - 1)].row;
-	block_withdrawn(&table, &table.slots[at & (BLOCK_SLOTS - 1)]);
-	if (!block_remove(&table, at, key, bucket_mask))
-		return 0;
-	c = counts_of(processors, row);
-	if (c) {
-		__sync_fetch_and_add(&c->merges, 1);
-		__sync_fetch_and_add(&c->events, 1);
-	}
+	if (at >= 0 && take(at, key, &slot))
+		count_merge(slot.row);
 	return 0;
 }
 
@@ -387,7 +395,6 @@ static __always_inline int bio_merged(struct bio *bio)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct block_device *part = bio->bi_bdev;
 	struct block_row want = {};
-	struct block_counts *c;
 	struct place p;
 
 	if (!part)
@@ -399,11 +406,7 @@ static __always_inline int bio_merged(struct bio *bio)
 	want.op = block_op_of(bio->bi_opf);
 	want.device = p.device;
 	who(&want, task, bio);
-	c = counts_of(processors, table_row(&want, p.disk));
-	if (c) {
-		__sync_fetch_and_add(&c->merges, 1);
-		__sync_fetch_and_add(&c->events, 1);
-	}
+	count_merge(table_row(&want, p.disk));
 	return 0;
 }
 

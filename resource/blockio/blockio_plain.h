@@ -77,10 +77,8 @@ int on_complete_plain(struct plain_args *args)
 			__sync_fetch_and_add(&table.lost[BLOCK_UNMATCHED], 1);
 		return 0;
 	}
-	slot = table.slots[at & (BLOCK_SLOTS - 1)];
-	if (!block_remove(&table, at, key, bucket_mask))
+	if (!take(at, key, &slot))
 		return 0;
-	block_withdrawn(&table, &slot);
 	end.now = bpf_ktime_get_ns();
 	end.bytes = args->nr_sector << 9;
 	end.error = plain_u32(args, complete_error_at) != 0;
@@ -96,19 +94,9 @@ int on_requeue_plain(struct plain_args *args)
 	unsigned op;
 	__u64 key = plain_key(args, requeue_text_at, &op);
 	int at = table_find(key);
-	struct block_counts *c;
 	struct block_slot slot;
 
-	if (at < 0)
-		return 0;
-	slot = table.slots[at & (BLOCK_SLOTS - 1)];
-	if (!block_remove(&table, at, key, bucket_mask))
-		return 0;
-	block_withdrawn(&table, &slot);
-	c = counts_of(processors, slot.row);
-	if (c) {
-		__sync_fetch_and_add(&c->requeues, 1);
-		__sync_fetch_and_add(&c->events, 1);
-	}
+	if (at >= 0 && take(at, key, &slot))
+		count_requeue(slot.row);
 	return 0;
 }
