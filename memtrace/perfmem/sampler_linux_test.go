@@ -17,7 +17,7 @@ import (
 // TestFallsBack: without a PMU page faults are sampled, if that was asked for, and notes say why.
 func TestFallsBack(t *testing.T) {
 	if _, err := Find(os.DirFS(devices), Wish{}); !errors.Is(err, ErrNoPMU) {
-		t.Skip("this machine has a PMU that samples memory") // then TestHardware runs
+		testenv.Beyond(t, "a machine without a PMU that samples memory", "this one has it, and runs TestHardware")
 	}
 	if s, err := Open(Options{}); !errors.Is(err, ErrNoPMU) {
 		t.Fatalf("%+v: %v", s, err)
@@ -119,5 +119,34 @@ func TestStartFails(t *testing.T) {
 	}
 	if s, err := Start(exec.Command("/no/such/program"), Options{}); err == nil {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestWithLessRights: who may not see the kernel's part samples without it, and is told.
+func TestWithLessRights(t *testing.T) {
+	testenv.NeedRoot(t)
+	if level, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil || strings.TrimSpace(string(level)) != "2" {
+		testenv.Beyond(t, "kernel.perf_event_paranoid of 2", "it is "+string(level))
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestLess$", "-test.v")
+	cmd.Env = append(os.Environ(), "PERFMEM_TEST_USER=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS: TestLess") {
+		t.Errorf("%s: %v", out, err)
+	}
+}
+
+// TestLess runs in a process of a user without rights.
+func TestLess(t *testing.T) {
+	if os.Getenv("PERFMEM_TEST_USER") == "" {
+		return
+	}
+	s, err := Open(Options{Sources: []Source{Hardware, Faults}, Wish: Wish{PhysAddr: true}, Pages: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if n := s.Notes(); len(n) == 0 || !strings.Contains(n[len(n)-1], "without what the kernel does") || !strings.Contains(n[len(n)-1], "sysctl kernel.perf_event_paranoid=1") {
+		t.Errorf("%q", n)
 	}
 }
