@@ -84,8 +84,8 @@ type BlockOp struct {
 	Op string `json:"op"`
 	BlockFigures
 	Latency []Bucket    `json:"latency,omitempty"` // from issue to completion
-	Queue   []Bucket    `json:"queue,omitempty"`   // from submission to issue
-	Sizes   []BlockSize `json:"sizes,omitempty"`   // smallest first
+	Queue   []Bucket    `json:"queue,omitempty"`   // from submission to issue; of devices
+	Sizes   []BlockSize `json:"sizes,omitempty"`   // smallest first; of devices
 }
 
 // BlockSizeLimits are the largest sizes of the classes of BlockSize, in bytes; the last class has no limit.

@@ -54,7 +54,12 @@ func (iv *interval) figures(d *delta) resource.BlockFigures {
 // op tells a delta of one operation.
 func (iv *interval) op(op uint32, d *delta) resource.BlockOp {
 	h := d.all()
-	o := resource.BlockOp{Op: resource.BlockOps[op], BlockFigures: iv.figures(d), Latency: h.Buckets(false)}
+	return resource.BlockOp{Op: resource.BlockOps[op], BlockFigures: iv.figures(d), Latency: h.Buckets(false)}
+}
+
+// detailed tells also of the queue, and of each size.
+func (iv *interval) detailed(op uint32, d *delta) resource.BlockOp {
+	o := iv.op(op, d)
 	if !iv.plain {
 		o.Queue = d.queue.Buckets(false)
 	}
@@ -121,7 +126,7 @@ func (iv *interval) devices(line *resource.BlockLine) {
 			line.Devices = append(line.Devices, iv.newDevice(k.device, partOf))
 			d = &line.Devices[len(line.Devices)-1]
 		}
-		o := iv.op(k.op, byOp[k])
+		o := iv.detailed(k.op, byOp[k])
 		d.BlockFigures.Add(&o.BlockFigures)
 		d.Ops = append(d.Ops, o)
 	}
