@@ -42,7 +42,7 @@ struct thread_accounts {
 	unsigned long long delay;          /* the kernel's sum of its waits for a processor when it was left, ns */
 	unsigned tgid;
 	int call;                          /* last system call that it entered; only where the kernel's types are unknown */
-	char comm[16];                     /* its name at its end */
+	char comm[16];                     /* its name at its end; until then, when it was first seen */
 };
 
 /* The kernel's task states, the same bits since Linux 4.14. */

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/llamatap/llamatap/resource"
 )
@@ -138,12 +139,13 @@ func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok 
 	return s, true
 }
 
-// name is the thread's last known name.
+// name is the thread's name: its last one, or what is known of it.
 func (t *told) name(a *accounts, p *present) string {
-	if text := a.comm(); text != "" {
-		t.comm = text
-	} else if p != nil {
+	switch {
+	case a.state() != gone && p != nil:
 		t.comm = p.comm
+	case a.state() == gone || t.comm == "":
+		t.comm = cmp.Or(a.comm(), t.comm)
 	}
 	return t.comm
 }

@@ -67,7 +67,11 @@ func Open(o Options) (*Collector, error) {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
-	if err := c.begin(); err != nil {
+	err := c.begin()
+	if err == nil {
+		_, err = c.snapshot(time.Now()) // nobody's: from it on all programs run and all threads are known
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -127,10 +131,10 @@ func (c *Collector) AddPID(pid int) error {
 	return c.begin()
 }
 
-// begin opens the accounts of the threads that are there.
+// begin opens the accounts of the threads that are there. Polled, there are none.
 func (c *Collector) begin() error {
 	if c.set == nil {
-		return c.beginPolled()
+		return nil
 	}
 	_, err := c.present(bpf.MonoNS())
 	return err

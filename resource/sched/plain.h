@@ -96,18 +96,17 @@ int on_new_plain(struct newtask_event *e)
 
 	if (!wanted_current())
 		return 0;
-	if (e->clone_flags & CLONE_THREAD) {
-		begin_plain(child, parent, RUNNABLE);
-		return 0;
-	}
-	if (target_by_pid) {
+	if (!(e->clone_flags & CLONE_THREAD) && target_by_pid) {
 		if (!follow)
 			return 0;
 		if (bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY))
 			count_lost();
 	}
-	t = begin_plain(child, child, RUNNABLE);
-	if (t && parent == KTHREADD)
+	t = begin_plain(child, e->clone_flags & CLONE_THREAD ? parent : child, RUNNABLE);
+	if (!t)
+		return 0;
+	__builtin_memcpy(t->comm, e->comm, sizeof t->comm);
+	if (parent == KTHREADD)
 		t->call = CALL_OF_KERNEL;
 	return 0;
 }

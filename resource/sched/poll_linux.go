@@ -25,12 +25,6 @@ type polled struct {
 	seen                   uint32
 }
 
-// beginPolled notes what threads have done before.
-func (c *Collector) beginPolled() error {
-	_, err := c.poll()
-	return err
-}
-
 // poll tells of all threads from /proc: how long they ran and waited for a processor, how often they were switched, their faults. Threads
 // that end within the interval are not seen, and neither is their last part.
 func (c *Collector) poll() ([]spent, error) {

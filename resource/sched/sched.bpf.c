@@ -198,6 +198,7 @@ static __always_inline struct thread_accounts *begin_task(struct task_struct *ta
 	struct thread_accounts *t = begin(key_of(p), p->tgid, now, state);
 
 	if (t) {
+		__builtin_memcpy(t->comm, p->comm, sizeof t->comm);
 		t->minor_first = p->min_flt;
 		t->major_first = p->maj_flt;
 		if (queues_known)

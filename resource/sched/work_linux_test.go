@@ -238,6 +238,9 @@ func snap(t *testing.T, c *Collector) *resource.SystemLine {
 		if th.LivedNS > int64(line.ActualS*1e9+1) || th.LivedNS < 0 {
 			t.Errorf("thread %d (%s) lived %d ns of an interval of %v s", th.TID, th.Comm, th.LivedNS, line.ActualS)
 		}
+		if th.Comm == "" {
+			t.Errorf("thread %d has no name: %+v", th.TID, th)
+		}
 	}
 	return &line
 }
