@@ -18,19 +18,23 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// minor is how many minor faults a process had, as the kernel counts elsewhere.
-func minor(t *testing.T, pid int) uint64 {
+// counted is how many faults a process had, minor and major, as the kernel counts elsewhere.
+func counted(t *testing.T, pid int) uint64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	n, err := strconv.ParseUint(fields[7], 10, 64)
-	if err != nil {
-		t.Fatal(err)
+	sum := uint64(0)
+	for _, field := range []int{7, 9} {
+		n, err := strconv.ParseUint(fields[field], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
 	}
-	return n
+	return sum
 }
 
 // TestFaultsOfPages: each page that a process touches first, or the kernel for it, is told once, in order, and as many as the kernel counts.
@@ -47,13 +51,13 @@ func TestFaultsOfPages(t *testing.T) {
 	if f.UserOnly() && os.Geteuid() == 0 {
 		t.Error("root sees faults of the kernel")
 	}
-	before := minor(t, c.cmd.Process.Pid)
+	before := counted(t, c.cmd.Process.Pid)
 	c.do(t, 'w', 0, n/2)
 	if !f.UserOnly() {
 		c.do(t, 'k', n/2, 10)
 	}
 	c.do(t, 'r', n/2, n/2)
-	after := minor(t, c.cmd.Process.Pid)
+	after := counted(t, c.cmd.Process.Pid)
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
