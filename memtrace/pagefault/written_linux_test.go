@@ -26,10 +26,26 @@ type child struct {
 	base uint64
 }
 
-// compiled is a program or an object made by the C compiler.
+// made is where what was compiled lies, for all tests.
+var made string
+
+func TestMain(m *testing.M) {
+	var err error
+	if made, err = os.MkdirTemp("", "pagefault"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(made)
+	os.Exit(status)
+}
+
+// compiled is a program or an object made by the C compiler, once.
 func compiled(t testing.TB, out string, args ...string) string {
 	t.Helper()
-	out = filepath.Join(t.TempDir(), out)
+	out = filepath.Join(made, out)
+	if _, err := os.Stat(out); err == nil {
+		return out
+	}
 	args = append([]string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", out}, args...)
 	if text, err := exec.Command(testenv.NeedCC(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
