@@ -37,6 +37,8 @@ type ProfHeader struct {
 	MonoNS    int64   `json:"mono_ns"`
 	// Origin says how the figures were got: bpf, bpf_plain (tracepoints without BTF) or proc (polled from /proc).
 	Origin string `json:"origin,omitempty"`
+	// Lost is what syscall, sync and net could not count, by cause, since the events before: on one event of an interval.
+	Lost map[string]uint64 `json:"lost,omitempty"`
 }
 
 // A ProfEvent is one line of llamatap host prof: a pointer to one of ProfDisk, ProfSyscall, ProfMem, ProfSched and ProfNet.

@@ -53,6 +53,7 @@ type Collector struct {
 	errnos  [callSlots][errnoSlots]uint64
 	nets    map[netKey]netTally
 
+	told    map[string]uint64 // losses that events have told
 	polled  map[int]processIO // by process; nil with BPF
 	missing []string
 }
@@ -263,7 +264,32 @@ func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent,
 	for _, e := range events {
 		e.Head().Origin = c.Origin()
 	}
+	if len(events) > 0 {
+		if events[0].Head().Lost, err = c.newLosses(); err != nil {
+			return nil, err
+		}
+	}
 	return events, c.forget(names)
+}
+
+// newLosses returns what was lost since it was asked before; nil if nothing.
+func (c *Collector) newLosses() (map[string]uint64, error) {
+	now, err := c.Losses()
+	if err != nil {
+		return nil, err
+	}
+	before := c.told
+	c.told = now
+	lost := map[string]uint64{}
+	for cause, n := range now {
+		if n > before[cause] {
+			lost[cause] = n - before[cause]
+		}
+	}
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	return lost, nil
 }
 
 // names returns the name of every process that was counted.
