@@ -97,7 +97,7 @@ func (o *Opened) openProf(r Request, lines map[string]*kept) {
 	}
 	p := &profiler{}
 	options := prof.Options{
-		Target: r.Target, Types: types, SampledOneOf: uint32(r.SampleReadWrite),
+		Target: r.Target, Follow: true, Types: types, SampledOneOf: uint32(r.SampleReadWrite),
 		Stamper: prof.Stamper{Run: r.Run, Labels: r.Labels, Correlate: r.Correlate, Uncorrelated: r.NoCorrelation},
 	}
 	wants := map[resource.ProfType]bool{}
