@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/regions"
@@ -154,7 +155,7 @@ func rootOf(g *ggmlhooks.Graph, src int32) int32 {
 		n := &g.Nodes[src]
 		k, writes := map[string]int{"SET_ROWS": 2, "CPY": 1}[n.Op]
 		next, ok := n.SrcAt(k)
-		if !ok || !n.View && !writes {
+		if !ok || next == src || !n.View && !writes {
 			break
 		}
 		src = next
@@ -394,4 +395,24 @@ func TestOthersReadRegions(t *testing.T) {
 	if err != nil || !strings.Contains(string(seen), "('weight', 57,") {
 		t.Errorf("%v: %s", err, seen)
 	}
+}
+
+// TestRegionsOfArchitectures: of no architecture there is an operand without a place, nor where embeddings are computed or a model is trained.
+func TestRegionsOfArchitectures(t *testing.T) {
+	check := func(args ...string) {
+		t.Helper()
+		run := execOf(t, []string{"--tap-regions"}, args...).good(t)
+		if _, d := regionRows(t, run.dirs[0]); d.Executions == 0 || d != (memtrace.Doubts{Executions: d.Executions}) {
+			t.Errorf("%q: %+v", args, d)
+		}
+	}
+	archs := []string{"gemma3", "gpt-oss", "mamba"}
+	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
+		archs = synth.Archs()
+	}
+	for _, arch := range archs {
+		check("llama-completion", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt, "-n", "2", "-t", "1", "-c", "256", "-no-cnv", "-fa", "off")
+	}
+	check("llama-embedding", "-m", synthetic(t, "bert", gguf.F16, nil), "-p", prompt, "-t", "1")
+	check("llama-finetune", "-m", testenv.Model(t), "-f", textFile(t, strings.Repeat(long+prompt, 4)), "-t", "1", "-c", "64", "-b", "64", "-ub", "64", "-epochs", "1", "-o", filepath.Join(t.TempDir(), "tuned.gguf"))
 }

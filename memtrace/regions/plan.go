@@ -99,7 +99,7 @@ func (p *planner) node(i int) *memtrace.Region {
 	case n.Op == "CPY":
 		target = 1
 	}
-	if src, ok := n.SrcAt(target); ok {
+	if src, ok := n.SrcAt(target); ok && src != int32(i) { // a conversion copies into itself
 		return p.source(src)
 	}
 	b := p.r.m.Buffer(n.Buffer)

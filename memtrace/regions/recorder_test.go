@@ -79,6 +79,7 @@ func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 		node("node_6", "MUL_MAT_ID", []int32{-6, 0, 5}, compute, 1024, 2, 2, tokens),
 		view(node("ffn_out-0", "RESHAPE", []int32{6}, compute, 1024, 4, tokens)),
 		node("l_out-0", "MUL", []int32{7, -7}, device, 256, 4, tokens),
+		node("cast", "CPY", []int32{7, 9}, compute, 5000, 4, tokens),
 	}
 	g.Nodes[6].Alias, g.Nodes[5].Routing = 7, true
 	return g
@@ -153,7 +154,8 @@ func TestUse(t *testing.T) {
 		"cache_k_l0":               {FirstWriteNS: 1010, LastWriteNS: 5120, FirstReadNS: 1010, LastReadNS: 5120, Writes: 2, Reads: 2, BytesWritten: (3 + 1) * 4 * 4, BytesRead: 2 * 8 * 4 * 4},
 		"blk.0.ffn_up_exps.weight": {FirstReadNS: 1010, LastReadNS: 5240, Reads: 2, BytesRead: (2 + 2) * 8 * 2 * 4},
 		"embd":                     {FirstWriteNS: 1010, LastWriteNS: 5010, FirstReadNS: 1010, LastReadNS: 5240, Writes: 2, Reads: 6, BytesWritten: (3 + 1) * 32, BytesRead: 3 * (3 + 1) * 32},
-		"ffn_out-0":                {FirstWriteNS: 1010, LastWriteNS: 5240, FirstReadNS: 1010, LastReadNS: 5240, Writes: 2, Reads: 2, BytesWritten: (3 + 1) * 16, BytesRead: (3 + 1) * 16},
+		"ffn_out-0":                {FirstWriteNS: 1010, LastWriteNS: 5240, FirstReadNS: 1010, LastReadNS: 5910, Writes: 2, Reads: 4, BytesWritten: (3 + 1) * 16, BytesRead: 2 * (3 + 1) * 16},
+		"cast":                     {FirstWriteNS: 1010, LastWriteNS: 5910, Writes: 2, BytesWritten: (3 + 1) * 16},
 		"l_out-0":                  {FirstWriteNS: 1010, LastWriteNS: 5240, Writes: 2, BytesWritten: (3 + 1) * 16},
 	} {
 		if got := use(t, r, tensor); got != want {
