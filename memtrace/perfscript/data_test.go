@@ -117,7 +117,7 @@ func TestRecordedHere(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	const fields = "comm,pid,tid,time,event,addr,ip,sym,dso"
-	for what, args := range map[string][]string{"file": {"-o", "perf.data"}, "packed": {"-z", "-o", "perf.data"}, "pipe": {"-o", "-"}, "chains": {"-g", "-o", "perf.data"}} {
+	for what, args := range map[string][]string{"file": {"-o", "perf.data"}, "packed": {"-z", "-o", "perf.data"}, "pipe": {"-o", "-"}, "chains": {"-g", "-o", "perf.data"}, "two events": {"-e", "context-switches", "-o", "perf.data"}} {
 		t.Run(what, func(t *testing.T) {
 			cmd := exec.Command(perf, slices.Concat([]string{"record", "-B", "-N", "-k", "CLOCK_MONOTONIC", "-d", "-e", "page-faults", "-c", "1"}, args, []string{"--", program})...)
 			cmd.Dir = t.TempDir()
