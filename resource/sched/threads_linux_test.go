@@ -247,7 +247,11 @@ func TestExecOfAnotherThread(t *testing.T) {
 // The threads of a control group are told of, of either version, also one that joins late, and others are not.
 func TestControlGroups(t *testing.T) {
 	testenv.NeedBPF(t)
-	for name, hierarchy := range map[string]string{"v1": "/sys/fs/cgroup/memory", "v2": "/sys/fs/cgroup/unified"} {
+	unified := "/sys/fs/cgroup"
+	if _, err := os.Stat(unified + "/cgroup.procs"); err != nil {
+		unified += "/unified" // beside those of version 1
+	}
+	for name, hierarchy := range map[string]string{"v1": "/sys/fs/cgroup/memory", "v2": unified} {
 		for source, o := range sources {
 			if name == "v1" && o.Plain {
 				continue // refused: cannot be told there
