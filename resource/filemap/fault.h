@@ -71,6 +71,8 @@ WAIT_INLINE int wait_fault_begin(struct wait_thread *t, wait_u64 now, wait_u64 a
 /* wait_at notes where in a file the thread is. In a fault a page that was looked up by itself says more than those around it. */
 WAIT_INLINE void wait_at(struct wait_thread *t, wait_u32 dev, wait_u64 ino, wait_u64 first, wait_u64 last, wait_u32 how)
 {
+	if (!how && t->begin_ns)
+		t->begin_ns = 0; /* files are not read by calls within a fault: it ended by a signal, or was none */
 	if (t->begin_ns) {
 		if (how == WAIT_AROUND && (t->flags & WAIT_SLOW))
 			return;

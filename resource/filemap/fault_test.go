@@ -57,6 +57,11 @@ func TestFaultOfC(t *testing.T) {
 		{"begin 5000 2 0 0", "begin 1"},
 		{"on 5100 0 0 0", "on 0 since 0 call 0"},
 		{"end 5200 0 0 0", "fault 200 blocked 0 preempted 0 dev 0 ino 77 page 20 flags 0"},
+		// One that is given up, by a system call that reads.
+		{"begin 5500 3 0 0", "begin 0"},
+		{"at 9 78 4 0", ""},
+		{"off 5600 1 1 0", ""},
+		{"on 5700 0 0 0", "on 1 since 5600 call 1"},
 		// A wait in a system call; one that is none; a preemption.
 		{"at 9 78 5 0", ""},
 		{"off 6000 1 10 0", ""},

@@ -36,6 +36,7 @@ const (
 	filemapProgOnGetPlain        = "on_get_plain"
 	filemapProgOnIssue           = "on_issue"
 	filemapProgOnMajor           = "on_major"
+	filemapProgOnMerge           = "on_merge"
 	filemapProgOnMinor           = "on_minor"
 	filemapProgOnPage            = "on_page"
 	filemapProgOnPagePlain       = "on_page_plain"
@@ -108,6 +109,7 @@ type filemapProgramSpecs struct {
 	OnGetPlain    *ebpf.ProgramSpec `ebpf:"on_get_plain"`
 	OnIssue       *ebpf.ProgramSpec `ebpf:"on_issue"`
 	OnMajor       *ebpf.ProgramSpec `ebpf:"on_major"`
+	OnMerge       *ebpf.ProgramSpec `ebpf:"on_merge"`
 	OnMinor       *ebpf.ProgramSpec `ebpf:"on_minor"`
 	OnPage        *ebpf.ProgramSpec `ebpf:"on_page"`
 	OnPagePlain   *ebpf.ProgramSpec `ebpf:"on_page_plain"`
@@ -217,6 +219,7 @@ type filemapPrograms struct {
 	OnGetPlain    *ebpf.Program `ebpf:"on_get_plain"`
 	OnIssue       *ebpf.Program `ebpf:"on_issue"`
 	OnMajor       *ebpf.Program `ebpf:"on_major"`
+	OnMerge       *ebpf.Program `ebpf:"on_merge"`
 	OnMinor       *ebpf.Program `ebpf:"on_minor"`
 	OnPage        *ebpf.Program `ebpf:"on_page"`
 	OnPagePlain   *ebpf.Program `ebpf:"on_page_plain"`
@@ -240,6 +243,7 @@ func (p *filemapPrograms) Close() error {
 		p.OnGetPlain,
 		p.OnIssue,
 		p.OnMajor,
+		p.OnMerge,
 		p.OnMinor,
 		p.OnPage,
 		p.OnPagePlain,

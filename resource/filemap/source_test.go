@@ -67,7 +67,7 @@ type touch struct {
 }
 
 // toucher runs the program: start begins to touch, and returns what it touched and its faults.
-func toucher(t *testing.T, path, mode string, count int) (pid int, start func() (all []touch, minor, major uint64)) {
+func toucher(t *testing.T, path, mode string, count int) (pid int, start func() (all []touch, minor, major, slept uint64)) {
 	t.Helper()
 	testenv.NeedCC(t)
 	program, err := touching()
@@ -87,22 +87,25 @@ func toucher(t *testing.T, path, mode string, count int) (pid int, start func() 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return cmd.Process.Pid, func() (all []touch, minor, major uint64) {
+	return cmd.Process.Pid, func() (all []touch, minor, major, slept uint64) {
 		fmt.Fprintln(in)
 		in.Close()
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			var one touch
-			if n, _ := fmt.Sscanf(lines.Text(), "%x %d %d", &one.address, &one.began, &one.took); n == 3 {
+			if strings.HasPrefix(lines.Text(), "touch ") {
+				if _, err := fmt.Sscanf(lines.Text(), "touch %x %d %d", &one.address, &one.began, &one.took); err != nil {
+					t.Fatalf("%q: %v", lines.Text(), err)
+				}
 				all = append(all, one)
-			} else if _, err := fmt.Sscanf(lines.Text(), "%d %d", &minor, &major); err != nil {
+			} else if _, err := fmt.Sscanf(lines.Text(), "%d %d %d", &minor, &major, &slept); err != nil {
 				t.Fatalf("%q: %v", lines.Text(), err)
 			}
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		return all, minor, major
+		return all, minor, major, slept
 	}
 }
 
@@ -142,7 +145,7 @@ func TestAgainstUserSpace(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-plain=%v", mode, plain), func(t *testing.T) {
 				pid, start := toucher(t, path, mode, 4000)
 				s, events := heard(t, SourceOptions{Plain: plain, Target: bpf.Target{PIDs: []int{pid}}})
-				touches, minor, major := start()
+				touches, minor, major, _ := start()
 				s.Stop()
 				checkTouches(t, *events, touches, mode, key)
 				checkCounts(t, s, *events, minor, major)
@@ -235,7 +238,7 @@ func TestReads(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			pid, start := toucher(t, path, mode, 0)
 			s, events := heard(t, SourceOptions{Target: bpf.Target{PIDs: []int{pid}}})
-			start()
+			_, _, _, slept := start()
 			s.Stop()
 			files := NewFiles()
 			if _, err := files.AddPath(path); err != nil {
@@ -266,8 +269,8 @@ func TestReads(t *testing.T) {
 			}
 			want := uint64(24 << 20)
 			if mode == "direct" {
-				if direct < want || calls == 0 {
-					t.Errorf("%d bytes past the page cache, %d waits; want %d bytes", direct, calls, want)
+				if direct < want || (calls == 0) != (slept == 0) {
+					t.Errorf("%d bytes past the page cache, %d waits of %d; want %d bytes", direct, calls, slept, want)
 				}
 				if _, err := extentsOf(path); err != nil {
 					t.Logf("which file they are of cannot be told here: %v", err)
@@ -276,8 +279,9 @@ func TestReads(t *testing.T) {
 				}
 				return
 			}
-			if pages*uint64(os.Getpagesize()) != want || requested != want || calls == 0 {
-				t.Errorf("%d pages, %d bytes requested, %d waits in %s; want %d bytes", pages, requested, calls, call, want)
+			// Where others empty the page cache meanwhile, some of it is read twice.
+			if got := pages * uint64(os.Getpagesize()); got < want || got > want+want/8 || requested != got || (calls == 0) != (slept == 0) {
+				t.Errorf("%d pages, %d bytes requested, %d waits in %s of %d; want %d bytes", pages, requested, calls, call, slept, want)
 			}
 		})
 	}
@@ -318,7 +322,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	_, minor, _ := start()
+	_, minor, _, _ := start()
 	s.Stop()
 	lost, err := s.Lost()
 	if err != nil {
