@@ -101,7 +101,7 @@ func (w *waited) check(t *testing.T) {
 		t.Errorf("lines add up to %+v, the total is %+v", sum, total)
 	}
 	for cause, n := range total.Lost {
-		if cause != "faults_open" && cause != "faults_unknown" {
+		if cause != "faults_open" && cause != "faults_unknown" && cause != "request_ends_unseen" {
 			t.Errorf("lost: %s %d", cause, n)
 		}
 	}

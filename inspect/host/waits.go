@@ -305,11 +305,12 @@ func (w *Waits) note() {
 
 // lostWords say what the causes of a total mean.
 var lostWords = map[string]string{
-	"ring_full":        "events LOST: the collector came too late to the ring buffer",
-	"threads_full":     "times LOST that a thread could not be followed: there were too many",
-	"requests_full":    "block requests LOST: there were too many at once",
-	"faults_open":      "page faults never returned, or by a signal: they are not counted",
-	"faults_unknown":   "page faults had begun before the recording: they are not counted",
-	"graphs_told_late": "executions were told of after their events had been counted elsewhere",
-	"strays":           "events came after their line was written, and stand in a later one",
+	"ring_full":           "events LOST: the collector came too late to the ring buffer",
+	"threads_full":        "times LOST that a thread could not be followed: there were too many",
+	"requests_full":       "block requests LOST: there were too many at once",
+	"faults_open":         "page faults never returned, or by a signal: they are not counted",
+	"faults_unknown":      "page faults had begun before the recording: they are not counted",
+	"graphs_told_late":    "executions were told of after their events had been counted elsewhere",
+	"request_ends_unseen": "block requests are counted whose end was not seen: they were in flight at the end, or their address was used again",
+	"strays":              "events came after their line was written, and stand in a later one",
 }

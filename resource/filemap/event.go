@@ -32,6 +32,7 @@ const (
 	Within                       // read: in a page fault
 	Failed                       // request: it ended with an error
 	Partly                       // request: bytes of it are not of First to Last
+	Unseen                       // request: its end was not seen; EndNS is when that was noticed
 )
 
 // FileKey names a file as the kernel does: the device of its file system (major<<20 | minor) and its number there.

@@ -22,6 +22,9 @@ func (r *Recorder) fault(e *Event, h Hit, s *segment, to *sums) *resource.FaultL
 		Kind: e.Kind.String(), Number: r.number, In: s.kind, BeginNS: e.BeginNS, WaitNS: max(0, e.EndNS-e.BeginNS), BlockedNS: e.BlockedNS,
 		PreemptedNS: e.PreemptedNS, PID: e.PID, TID: e.TID, Bytes: e.Bytes, Memory: h.Memory, Major: e.Flags&Major != 0, FromKernel: e.Flags&FromKernel != 0,
 	}
+	if e.Flags&Unseen != 0 {
+		l.WaitNS = 0 // not known
+	}
 	if to == &s.after {
 		l.In = resource.WaitBetween
 	}

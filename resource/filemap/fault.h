@@ -21,6 +21,7 @@ enum wait_flag {
 	WAIT_WITHIN = 16, /* read: in a page fault */
 	WAIT_FAILED = 32, /* request: with an error */
 	WAIT_PARTLY = 64, /* request: holds bytes behind those of the file's range */
+	WAIT_UNSEEN = 128, /* request: its end was not seen; end_ns is when that was noticed */
 };
 
 /* wait_place is where in a file a thread was seen last. */

@@ -28,6 +28,7 @@ const (
 	filemapProgOnCached          = "on_cached"
 	filemapProgOnCachedPlain     = "on_cached_plain"
 	filemapProgOnComplete        = "on_complete"
+	filemapProgOnDone            = "on_done"
 	filemapProgOnEnd             = "on_end"
 	filemapProgOnFault           = "on_fault"
 	filemapProgOnFaultPlain      = "on_fault_plain"
@@ -101,6 +102,7 @@ type filemapProgramSpecs struct {
 	OnCached      *ebpf.ProgramSpec `ebpf:"on_cached"`
 	OnCachedPlain *ebpf.ProgramSpec `ebpf:"on_cached_plain"`
 	OnComplete    *ebpf.ProgramSpec `ebpf:"on_complete"`
+	OnDone        *ebpf.ProgramSpec `ebpf:"on_done"`
 	OnEnd         *ebpf.ProgramSpec `ebpf:"on_end"`
 	OnFault       *ebpf.ProgramSpec `ebpf:"on_fault"`
 	OnFaultPlain  *ebpf.ProgramSpec `ebpf:"on_fault_plain"`
@@ -211,6 +213,7 @@ type filemapPrograms struct {
 	OnCached      *ebpf.Program `ebpf:"on_cached"`
 	OnCachedPlain *ebpf.Program `ebpf:"on_cached_plain"`
 	OnComplete    *ebpf.Program `ebpf:"on_complete"`
+	OnDone        *ebpf.Program `ebpf:"on_done"`
 	OnEnd         *ebpf.Program `ebpf:"on_end"`
 	OnFault       *ebpf.Program `ebpf:"on_fault"`
 	OnFaultPlain  *ebpf.Program `ebpf:"on_fault_plain"`
@@ -235,6 +238,7 @@ func (p *filemapPrograms) Close() error {
 		p.OnCached,
 		p.OnCachedPlain,
 		p.OnComplete,
+		p.OnDone,
 		p.OnEnd,
 		p.OnFault,
 		p.OnFaultPlain,

@@ -75,6 +75,7 @@ type Recorder struct {
 	total   sums
 	late    uint64 // executions told after their events were put
 	strays  uint64 // events whose line was written before
+	unseen  uint64 // requests whose end was not seen
 	end     int64  // of the newest segment's execution
 	closed  bool
 	err     error
@@ -257,6 +258,9 @@ func (r *Recorder) assignOne(e *Event, h Hit) {
 	if r.o.Fault != nil && r.err == nil {
 		r.err = r.o.Fault(r.fault(e, h, s, to))
 	}
+	if e.Flags&Unseen != 0 {
+		r.unseen++
+	}
 	r.number++
 }
 
@@ -366,8 +370,9 @@ func (r *Recorder) Interval(endNS int64) *resource.WaitLine {
 
 // Totals are what a Recorder could not tell as it should.
 type Totals struct {
-	// LateGraphs were told after their events had been put elsewhere; Strays are events whose line had been written.
-	LateGraphs, Strays uint64
+	// LateGraphs were told after their events had been put elsewhere; Strays are events whose line had been written; Unseen are requests that
+	// are counted, and whose end was not seen.
+	LateGraphs, Strays, Unseen uint64
 }
 
 // Close writes all that is left and, of a recorder of graphs, the total: with what was lost and what was missing. It may be called twice.
@@ -397,7 +402,7 @@ func (r *Recorder) Close(endNS int64, finish func(*resource.WaitLine, Totals)) e
 		r.lines = r.lines[:0]
 		l := resource.WaitLine{Kind: resource.WaitTotal, BeginNS: begin, EndNS: endNS}
 		if finish != nil {
-			finish(&l, Totals{r.late, r.strays})
+			finish(&l, Totals{r.late, r.strays, r.unseen})
 		}
 		r.o.Top = math.MaxInt // it lists them all
 		r.out(&l, &r.total)

@@ -68,21 +68,45 @@ static __always_inline void range(struct request *rq, struct issued *r, const st
 	r->last = r->first + ((bytes - 1) >> page_shift);
 }
 
+static __always_inline void completed(__u64 pointer, struct issued *r, __u32 flags)
+{
+	struct wait_event *e = tell(WAIT_REQUEST, flags | (r->partly ? WAIT_PARTLY : 0));
+
+	if (e) {
+		e->begin_ns = r->ns;
+		e->end_ns = bpf_ktime_get_ns();
+		e->at = r->sector;
+		e->dev = r->dev;
+		e->ino = r->ino;
+		e->first = r->first;
+		e->last = r->last;
+		e->bytes = r->bytes;
+		e->bdev = r->bdev;
+		e->tid = r->tid;
+		e->tgid = r->tgid;
+		told(e);
+	}
+	bpf_map_delete_elem(&requests, &pointer);
+}
+
 /* The thread that makes a request is seen when it is made; who hands it to the device may be another. */
 SEC("tp_btf/block_io_start")
 int BPF_PROG(on_start, struct request *rq)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 pointer = (__u64)rq;
+	struct issued *before = bpf_map_lookup_elem(&requests, &pointer);
 
+	if (before && before->ns)
+		completed(pointer, before, WAIT_UNSEEN); /* of what had this address before */
 	if ((rq->cmd_flags & REQ_OP_MASK) == REQ_OP_READ && wanted(task)) {
 		struct issued r = { .tid = task->pid, .tgid = task->tgid };
 
 		thread(); /* it may wait for the request next */
 		if (bpf_map_update_elem(&requests, &pointer, &r, BPF_ANY))
 			count(LOST_REQUESTS);
-	} else if (bpf_map_lookup_elem(&requests, &pointer)) {
-		bpf_map_delete_elem(&requests, &pointer); /* of a request that was freed without being completed */
+	} else if (before && !before->ns) {
+		bpf_map_delete_elem(&requests, &pointer);
 	}
 	return 0;
 }
@@ -140,26 +164,29 @@ int BPF_PROG(on_complete, struct request *rq, int error, unsigned int bytes)
 {
 	__u64 pointer = (__u64)rq;
 	struct issued *r = bpf_map_lookup_elem(&requests, &pointer);
-	struct wait_event *e;
 
 	if (!r || !r->ns || (!error && bytes < rq->__data_len))
 		return 0; /* the rest of it comes later */
-	e = tell(WAIT_REQUEST, (error ? WAIT_FAILED : 0) | (r->partly ? WAIT_PARTLY : 0));
-	if (e) {
-		e->begin_ns = r->ns;
-		e->end_ns = bpf_ktime_get_ns();
-		e->at = r->sector;
-		e->dev = r->dev;
-		e->ino = r->ino;
-		e->first = r->first;
-		e->last = r->last;
-		e->bytes = r->bytes;
-		e->bdev = r->bdev;
-		e->tid = r->tid;
-		e->tgid = r->tgid;
-		told(e);
+	if (bytes > r->bytes) { /* it took up others that were not seen to be issued with it */
+		struct file_key key = { .ino = r->ino, .dev = r->dev };
+
+		r->bytes = bytes;
+		if (r->dev)
+			range(rq, r, &key);
 	}
-	bpf_map_delete_elem(&requests, &pointer);
+	completed(pointer, r, error ? WAIT_FAILED : 0);
+	return 0;
+}
+
+/* What on_complete has not seen: under load some completions were told here alone. */
+SEC("tp_btf/block_io_done")
+int BPF_PROG(on_done, struct request *rq)
+{
+	__u64 pointer = (__u64)rq;
+	struct issued *r = bpf_map_lookup_elem(&requests, &pointer);
+
+	if (r && r->ns)
+		completed(pointer, r, 0);
 	return 0;
 }
 

@@ -55,7 +55,7 @@ var softwareEvents = map[string]uint64{
 }
 
 // optional are programs that a kernel may lack: what they tell is then missing from what is recorded.
-var optional = []string{"on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_fork", "on_end"}
+var optional = []string{"on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
 
 // OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where the machine or the rights do not
 // suffice.
@@ -256,6 +256,31 @@ func (c *Source) Stop() {
 		c.detach()
 		close(c.stop)
 		<-c.done
+		c.err = errors.Join(c.err, c.leftover())
+	})
+}
+
+// issued is struct issued of request.h.
+type issued struct {
+	NS, Sector, Ino, First, Last, Bytes uint64
+	Dev, Bdev, TID, PID, Partly, _      uint32
+}
+
+// leftover hands over the requests whose end was not seen: those in flight, and on some virtual machines others.
+func (c *Source) leftover() error {
+	now := bpf.MonoNS()
+	return bpf.Each(c.set.Map("requests"), func(_ uint64, r issued) {
+		if r.NS == 0 {
+			return
+		}
+		e := Event{
+			Kind: Request, Flags: Unseen, BeginNS: int64(r.NS), EndNS: now, At: r.Sector, File: FileKey{r.Dev, r.Ino}, First: r.First, Last: r.Last,
+			Bytes: r.Bytes, BlockDev: r.Bdev, TID: r.TID, PID: r.PID,
+		}
+		if r.Partly != 0 {
+			e.Flags |= Partly
+		}
+		c.o.Take(&e)
 	})
 }
 

@@ -38,7 +38,9 @@ func figures(e *Event) (f resource.WaitFigures) {
 	case Call:
 		f.WaitNS, f.Calls, f.CallNS = took, 1, took
 	case Request:
-		f.Requests, f.BlockNS = 1, took
+		if f.Requests = 1; e.Flags&Unseen == 0 {
+			f.BlockNS = took
+		}
 	}
 	return f
 }
