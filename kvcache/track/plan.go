@@ -3,8 +3,6 @@ package track
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/kvcache"
@@ -35,17 +33,6 @@ type use struct {
 
 // noMask stands for a mask that was not found.
 const noMask = -1
-
-// cacheTensor takes the name of a cache's tensor apart: cache_k_l12.
-func cacheTensor(name string) (tensor kvcache.Tensor, layer int32, ok bool) {
-	rest, found := strings.CutPrefix(name, "cache_")
-	letter, number, cut := strings.Cut(rest, "_l")
-	n, err := strconv.ParseInt(number, 10, 32)
-	if !found || !cut || err != nil || len(letter) != 1 || !strings.Contains("kvrs", letter) {
-		return 0, 0, false
-	}
-	return kvcache.Tensor(letter[0]), int32(n), true
-}
 
 func newPlan(g *ggmlhooks.Graph) *plan {
 	p := &plan{Graph: g, touched: map[int]*use{}, head: -1, copied: -1}
@@ -158,11 +145,11 @@ func (p *plan) useOf(leaf int) *use {
 	if u := p.touched[leaf]; u != nil {
 		return u
 	}
-	tensor, layer, ok := cacheTensor(p.Leafs[leaf].Name)
+	part, layer, ok := ggmlhooks.CacheTensor(p.Leafs[leaf].Name)
 	if !ok {
 		return nil
 	}
-	u := &use{layer: layer, tensor: tensor, index: -1, writeAt: -1, readAt: -1}
+	u := &use{layer: int32(layer), tensor: kvcache.Tensor(part), index: -1, writeAt: -1, readAt: -1}
 	p.touched[leaf] = u
 	p.order = append(p.order, leaf)
 	return u

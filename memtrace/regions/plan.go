@@ -1,9 +1,6 @@
 package regions
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
@@ -79,10 +76,10 @@ func (p *planner) leaf(l *ggmlhooks.Leaf, nth int) *memtrace.Region {
 		p.layout.Add(region, t.Buffer, t.Offset, t.Bytes, -1)
 		return region
 	}
-	if part, layer, ok := cachePart(l.Name); ok && b.Usage != memtrace.UsageWeights {
-		t.Part, t.Layer = part, layer
+	if part, layer, ok := ggmlhooks.CacheTensor(l.Name); ok && b.Usage != memtrace.UsageWeights {
+		t.Part, t.Layer = string(part), layer
 	} else {
-		t.Layer = weightLayer(l.Name)
+		t.Layer = ggmlhooks.WeightLayer(l.Name)
 	}
 	return p.r.place(t)
 }
@@ -218,26 +215,4 @@ func tensor(name string, kind int, ne [4]int64, nb [4]uint64, at ggmlhooks.Place
 		t.Bytes += uint64(ne[d]-1) * nb[d]
 	}
 	return t
-}
-
-// cachePart takes the name of a cache's tensor apart: cache_k_l12.
-func cachePart(name string) (part string, layer int, ok bool) {
-	rest, found := strings.CutPrefix(name, "cache_")
-	part, number, cut := strings.Cut(rest, "_l")
-	layer, err := strconv.Atoi(number)
-	return part, layer, found && cut && err == nil && len(part) == 1 && strings.Contains("kvrs", part)
-}
-
-// weightLayer is the layer of a weight by its GGUF name: blk.3.attn_q.weight, v.blk.3.ffn_up.weight.
-func weightLayer(name string) int {
-	rest, found := strings.CutPrefix(name, "blk.")
-	if !found {
-		_, rest, found = strings.Cut(name, ".blk.")
-	}
-	number, _, cut := strings.Cut(rest, ".")
-	layer, err := strconv.Atoi(number)
-	if !found || !cut || err != nil || layer < 0 {
-		return memtrace.NoLayer
-	}
-	return layer
 }

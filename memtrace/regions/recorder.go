@@ -123,7 +123,7 @@ func (r *Recorder) weights(b *memtrace.Buffer) {
 			continue
 		}
 		r.place(memtrace.Tensor{
-			Name: t.Name, Layer: weightLayer(t.Name), DType: t.Type.String(), Shape: t.Shape, Buffer: b.ID, Offset: first - b.FileOffset, Bytes: uint64(t.Bytes),
+			Name: t.Name, Layer: ggmlhooks.WeightLayer(t.Name), DType: t.Type.String(), Shape: t.Shape, Buffer: b.ID, Offset: first - b.FileOffset, Bytes: uint64(t.Bytes),
 		})
 	}
 }

@@ -1,9 +1,6 @@
 package oplog
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/resource"
@@ -113,10 +110,10 @@ func (r *Recorder) tellTensors(ctx *context, x *execution) {
 // role is what a tensor is that a graph reads and does not compute.
 func (r *Recorder) role(leaf *ggmlhooks.Leaf) string {
 	b := r.memory.buffers[leaf.Buffer]
-	switch {
-	case leaf.Input || b != nil && b.Usage == ggmlhooks.BufferCompute:
+	if leaf.Input || b != nil && b.Usage == ggmlhooks.BufferCompute {
 		return "input"
-	case strings.HasPrefix(leaf.Name, "cache_"):
+	}
+	if _, _, ok := ggmlhooks.CacheTensor(leaf.Name); ok {
 		return "cache"
 	}
 	return "weight"
@@ -146,17 +143,12 @@ func (r *Recorder) tellTensor(x *execution, role string, layer int, name, op str
 	r.put(resource.KindTensor, resource.Computed)
 }
 
-// leafLayer is the layer of a weight or cache by its name: blk.3.attn_q.weight, cache_k_l3.
+// leafLayer is the layer of a weight, or of a part of a cache.
 func leafLayer(name string) int {
-	_, number, found := strings.Cut(name, "blk.")
-	number, _, _ = strings.Cut(number, ".")
-	if strings.HasPrefix(name, "cache_") {
-		_, number, found = strings.Cut(name, "_l")
-	}
-	if layer, err := strconv.Atoi(number); found && err == nil && layer >= 0 {
+	if _, layer, ok := ggmlhooks.CacheTensor(name); ok {
 		return layer
 	}
-	return ggmlhooks.NoLayer
+	return ggmlhooks.WeightLayer(name)
 }
 
 // tellStepEnd tells that an execution has ended, and what it did.
