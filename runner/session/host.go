@@ -136,6 +136,7 @@ func (h *hostSide) openFiles(s *sink) error {
 func (h *hostSide) idle() {
 	if h != nil {
 		h.upto.Store(h.looked)
+		h.waits.told(h.looked)
 		h.looked = monotonic()
 	}
 }

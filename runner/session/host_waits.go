@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
@@ -44,6 +45,16 @@ func (h *hostSide) openWaits(target bpf.Target, details bool) error {
 	h.lines = append(h.lines, files...)
 	h.follow = append(h.follow, w.collector)
 	return nil
+}
+
+// tapLag is how long the tap may take to put what it saw into the queue.
+const tapLag = 5 * time.Millisecond
+
+// told notes that the tap's queue has been read up to a time: what was waited for before can be put to the graphs.
+func (w *waits) told(mono int64) {
+	if w != nil && mono > 0 {
+		w.collector.Recorder().Told(mono - int64(tapLag))
+	}
 }
 
 // encode writes a line.
