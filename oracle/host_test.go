@@ -53,6 +53,13 @@ func TestHost(t *testing.T) {
 	if lines := jsonLines[resource.BlockLine](t, filepath.Join(dir, "block_io.jsonl")); len(lines) == 0 {
 		t.Error("no lines of block devices")
 	}
+	var cpu int64
+	for _, l := range jsonLines[resource.SelfLine](t, filepath.Join(dir, "host_self.jsonl")) {
+		cpu += l.UserNS + l.SystemNS
+	}
+	if cpu <= 0 {
+		t.Error("the collector cost nothing")
+	}
 	hostSystem(t, dir)
 	hostProf(t, dir)
 	hostWaits(t, dir, tokens)

@@ -63,6 +63,7 @@ type hostOptions struct {
 	sample     int
 	labels     map[string]string
 	noIDs      bool
+	cost       bool
 	program    []string
 }
 
@@ -98,6 +99,7 @@ func parseHostFlags(name string, args []string) (o hostOptions, ok bool, err err
 	flags.IntVar(&o.flushEvery, "flush-every", byDef.flushEvery, "write to the file after `N` lines")
 	flags.BoolVar(&o.fsync, "fsync", false, "bring each write to the disk")
 	flags.Uint64Var(&o.count, "count", 0, "end after `N` snapshots; 0: no end")
+	flags.BoolVar(&o.cost, "cost", false, "at the end, say what each BPF program cost per run; counting that costs some 60 ns a run more")
 	flags.Func("pid", "only these processes, `PID`[,PID]", intoInts(&o.pids))
 	flags.StringVar(&o.cgroup, "cgroup", "", "only this control `GROUP` and those below: a path below the hierarchy of version 2, or a folder of either version")
 	flags.StringVar(&o.comm, "comm", "", "only threads with this `NAME`, as /proc/PID/comm has it")

@@ -32,6 +32,13 @@ func runHostCollector(name string, args []string) error {
 		}
 		source.Lines = file
 	}
+	if o.cost {
+		counting, err := bpf.EnableStats()
+		if err != nil {
+			return err
+		}
+		defer counting.Close()
+	}
 	opened := watch.Open([]string{name}, watch.Request{
 		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup, Later: len(o.program) > 0}, Devices: o.devices,
 		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs, Run: "run" + strconv.Itoa(os.Getpid()),
@@ -53,11 +60,28 @@ func runHostCollector(name string, args []string) error {
 	}
 	w := watch.New(o.interval, time.Now(), source)
 	stepBack()
-	err = errors.Join(w.Run(ctx, o.count, tell), w.Close())
-	if err != nil {
+	err = w.Run(ctx, o.count, tell)
+	if costed, ok := source.Collector.(bpf.Costed); ok && o.cost && w.Running() > 0 {
+		tellCost(costed, w)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
 	return status()
+}
+
+// tellCost prints what a collector cost.
+func tellCost(c bpf.Costed, w *watch.Watch) {
+	programs, err := c.Programs()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "llamatap: %v\n", err)
+	}
+	for _, p := range programs {
+		if p.Runs > 0 {
+			fmt.Fprintf(os.Stderr, "%-28s %12d runs %10.0f ns each\n", p.Name, p.Runs, p.PerNS)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots, float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
 }
 
 // enders are the signals that end a collector. Ctrl-C is the program's where there is one, and the collector ends with it.

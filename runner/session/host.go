@@ -18,12 +18,16 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/resource/self"
 	"github.com/llamatap/llamatap/runner/watch"
 	"github.com/llamatap/llamatap/store/jsonl"
 )
 
 // hostFiles are the files of the host collectors in a run directory.
-var hostFiles = map[string]string{"block": "block_io.jsonl", "system": "system_metrics.jsonl", "prof": "llm_prof.jsonl"}
+var hostFiles = map[string]string{"block": "block_io.jsonl", "system": "system_metrics.jsonl", "prof": "llm_prof.jsonl", selfName: "host_self.jsonl"}
+
+// selfName is the collector of what the collectors cost, which runs beside any other.
+const selfName = "self"
 
 // hostSide watches what the kernel does for the model's process from before its start to its end. Its collectors are asked by a goroutine
 // of their own. A nil one watches nothing.
@@ -67,7 +71,23 @@ func newHostSide(o Options) *hostSide {
 			h.leaveOut(waitsName, err)
 		}
 	}
+	h.watchSelf()
 	return h
+}
+
+// watchSelf tells what this process costs, last of an interval.
+func (h *hostSide) watchSelf() {
+	costed := map[string]bpf.Costed{}
+	for _, s := range h.sources {
+		if c, ok := s.Collector.(bpf.Costed); ok {
+			costed[s.Name] = c
+		}
+	}
+	if h.waits != nil {
+		costed[waitsName] = h.waits.collector
+	}
+	c, err := self.Open(self.Options{Interval: h.interval, Costed: costed})
+	h.take(watch.Opened{Name: selfName, Collector: c, Err: err})
 }
 
 // waitsName is the collector that writes a line for each graph, and not for each interval.
