@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -130,6 +131,7 @@ func TestBounded(t *testing.T) {
 		fmt.Printf("%s\n", status)
 		return
 	}
+	testenv.NotWithRace(t) // which takes memory of its own
 	tokens := 40_000
 	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
 		tokens = 500_000
