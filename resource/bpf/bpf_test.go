@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -233,7 +232,6 @@ func TestWrongTargets(t *testing.T) {
 
 // TestWithoutRights: a process without rights is told what to get.
 func TestWithoutRights(t *testing.T) {
-	testenv.NeedBPF(t)
 	if os.Getenv("LLAMATAP_TEST_CHILD") != "" {
 		_, err := bpftest.Open(bpf.Options{})
 		if !errors.Is(err, bpf.ErrMissing) || !strings.Contains(err.Error(), "setcap") {
@@ -241,7 +239,7 @@ func TestWithoutRights(t *testing.T) {
 		}
 		return
 	}
-	runtime.LockOSThread()
+	testenv.NeedBPF(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWithoutRights$", "-test.v")
 	cmd.Env = append(os.Environ(), "LLAMATAP_TEST_CHILD=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
