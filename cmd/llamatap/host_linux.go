@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/watch"
@@ -98,17 +100,19 @@ func enders(program bool) []os.Signal {
 func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error, error) {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
-		code := 127
-		if errors.Is(err, syscall.EACCES) {
-			code = 126
+	err := perfevent.StartHeld(cmd, func(pid int) error { // before it can have started others
+		if follower, ok := collector.(bpf.Follower); ok {
+			return follower.AddPID(pid)
 		}
-		return nil, nil, exitStatus{Code: code, Err: fmt.Errorf("start %s: %w", program[0], err)}
-	}
-	if follower, ok := collector.(bpf.Follower); ok {
-		if err := follower.AddPID(cmd.Process.Pid); err != nil {
-			return nil, nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
-		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return nil, nil, exitStatus{Code: 127, Err: err}
+	case errors.Is(err, fs.ErrPermission):
+		return nil, nil, exitStatus{Code: 126, Err: err}
+	case err != nil:
+		return nil, nil, err
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	var result error

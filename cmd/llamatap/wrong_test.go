@@ -72,6 +72,8 @@ func TestWrongUse(t *testing.T) {
 		{"host prof top", 2, "--no-output"},
 		{"host block --flush-every 0", 2, "give 1 at least"},
 		{"host block --", 2, "no program behind --"},
+		{"host system --no-output -- no-such-program", 127, "no-such-program"},
+		{"host system --no-output -- /etc/passwd", 126, "permission denied"},
 		{"host block --output /nowhere/x", 1, "choose another file with --output"},
 		{"host system --no-output --comm a-name-of-sixteen", 1, "give what /proc/PID/comm has"},
 		{"host system --no-output --cgroup no/such", 1, "cgroup no/such"},
