@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
 // FDVariable tells the tap in which file descriptors the shared memory and the pipe beside it are passed on: MEMORY,PIPE.
@@ -32,8 +34,9 @@ type Process struct {
 
 // Start starts cmd with the shared memory of region passed on, then gives this whole process the lowest priority: from here on
 // every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model, see [Process.Exit]; TERM and HUP
-// are passed on. Once the model is gone this process ignores INT and HUP, so that it can seal what was recorded.
-func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
+// are passed on. Once the model is gone this process ignores INT and HUP, so that it can seal what was recorded. A process is held at its
+// execve until ready, unless that is nil, has returned for its id.
+func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, error) {
 	shared, err := passOn(region.File(), region.Life())
 	if err != nil {
 		return nil, err
@@ -44,11 +47,17 @@ func Start(cmd *exec.Cmd, region *Region) (*Process, error) {
 	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d,%d", FDVariable, shared[0], shared[1]))
 	p := &Process{Region: region, cmd: cmd, terminal: lookAtTerminal(cmd.Stdin), done: make(chan struct{})}
 	signals := p.listen()
-	err = cmd.Start()
+	if ready == nil {
+		if err = cmd.Start(); err != nil {
+			err = fmt.Errorf("start %s: %w", cmd.Path, err)
+		}
+	} else {
+		err = perfevent.StartHeld(cmd, ready)
+	}
 	shared.close()
 	if err != nil {
 		signal.Stop(signals)
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		return nil, err
 	}
 	if err := lowerPriority(); err != nil {
 		signal.Stop(signals)

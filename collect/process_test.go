@@ -57,15 +57,23 @@ func model(how string) {
 
 func TestPumpReadsWhatWasPublishedBeforeTheEnd(t *testing.T) {
 	for how, want := range map[string]Exit{"ends": {Status: 3}, "killed": {Status: 137, Signal: unix.SIGKILL}} {
+		held := 0
+		var ready func(pid int) error
+		if how == "ends" {
+			ready = func(pid int) error { held = pid; return nil }
+		}
 		t.Run(how, func(t *testing.T) {
 			region := newTestRegion(t, Options{})
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), "LLAMATAP_TEST_MODEL="+how)
 			cmd.Stderr = os.Stderr
 			cmd.ExtraFiles = []*os.File{region.File()}
-			process, err := Start(cmd, region)
+			process, err := Start(cmd, region, ready)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if ready != nil && held != process.PID() {
+				t.Errorf("process %d was told of when %d was held", held, process.PID())
 			}
 			s := &sink{}
 			idle := 0

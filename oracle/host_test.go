@@ -157,6 +157,33 @@ func hostWaits(t *testing.T, dir string, tokens int) {
 	}
 }
 
+// TestHostScript: what a script starts is watched as the script is, from the beginning.
+func TestHostScript(t *testing.T) {
+	testenv.NeedBPF(t)
+	program, backends := testenv.Greedy(t, false)
+	script := filepath.Join(t.TempDir(), "script")
+	text := "#!/bin/sh\n'" + program + "' '" + testenv.Model(t) + "' '" + backends + "' 20\nexit 7\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := execOf(t, []string{"--tap-host", "system,waits", "--tap-host-interval", "50ms"}, script)
+	if o.status != 7 || len(o.dirs) != 1 {
+		t.Fatalf("status %d, runs %v\n%s", o.status, o.dirs, o.stderr)
+	}
+	name, computed := filepath.Base(program), int64(0)
+	for _, l := range jsonLines[resource.SystemLine](t, filepath.Join(o.dirs[0], "system_metrics.jsonl")) {
+		for _, p := range l.Processes {
+			if p.Comm == name {
+				computed += p.OnCPUNS
+			}
+		}
+	}
+	lines := jsonLines[resource.WaitLine](t, filepath.Join(o.dirs[0], resource.WaitsName))
+	if computed == 0 || lines[len(lines)-1].Faults < 100 {
+		t.Errorf("%s computed for %d ns, with %d faults", name, computed, lines[len(lines)-1].Faults)
+	}
+}
+
 // TestHostWithoutRights: a user without rights is told what each collector lacks; what /proc tells is told, and the run is recorded.
 func TestHostWithoutRights(t *testing.T) {
 	testenv.NeedRoot(t)

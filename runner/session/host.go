@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/self"
@@ -119,15 +118,25 @@ func (h *hostSide) take(opened watch.Opened) {
 	}
 }
 
-// start watches the model's process from now on.
-func (h *hostSide) start(process *collect.Process) {
+// ready takes the model's process into the target before its first instruction; nil: it need not be held.
+func (h *hostSide) ready() func(pid int) error {
+	if h == nil {
+		return nil
+	}
+	return func(pid int) error {
+		for _, f := range h.follow {
+			if err := f.AddPID(pid); err != nil {
+				fmt.Fprintf(os.Stderr, "llamatap: --tap-host: %v\n", err)
+			}
+		}
+		return nil
+	}
+}
+
+// start asks the collectors from now on.
+func (h *hostSide) start() {
 	if h == nil {
 		return
-	}
-	for _, f := range h.follow {
-		if err := f.AddPID(process.PID()); err != nil {
-			fmt.Fprintf(os.Stderr, "llamatap: --tap-host: %v\n", err)
-		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel, h.done = cancel, make(chan struct{})

@@ -107,11 +107,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer s.feed.close()
 	s.host = newHostSide(o) // before the program: what its start costs is seen
-	process, err := collect.Start(o.Command, region)
+	process, err := collect.Start(o.Command, region, s.host.ready())
 	if err != nil {
 		return Result{}, errors.Join(err, s.host.Close())
 	}
-	s.host.start(process)
+	s.host.start()
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
