@@ -135,6 +135,10 @@ func (d *Data) tell(a *memtrace.Access) bool {
 	r := &d.record
 	switch r.Type {
 	case perfevent.RecordSample:
+		if r.Event < 0 || r.Event >= len(d.events) {
+			d.bad(fmt.Errorf("%w: a sample of an event that the file does not describe", ErrData))
+			return false
+		}
 		e := &d.events[r.Event]
 		if r.Sample.Addr == 0 {
 			d.stats.NoAddress++
