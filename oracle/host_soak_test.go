@@ -45,7 +45,7 @@ func TestSoakHost(t *testing.T) {
 			pids[i] = cmd.Process.Pid
 		}
 	}
-	g := begin(t, "run", "--tap-host", "all", "--tap-host-interval", "200ms", "-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
+	g := begin(t, "run", "--tap-tensors", "l_out-0", "--tap-max-disk", "256M:rotate", "--tap-segment", "32M", "--tap-host", "all", "--tap-host-interval", "200ms", "-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
 	pids = append(pids, g.cmd.Process.Pid)
 	names := []string{"block", "system", "prof", "collector of the run"}
 	base, most, files := make([]int64, len(pids)), make([]int64, len(pids)), make([]int, len(pids))
