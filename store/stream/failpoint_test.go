@@ -115,7 +115,7 @@ func (f faultyBlocks) WriteTail(p []byte, at int64) error {
 // cause, by Close and everything after it; what was committed before can be read, and no value is wrong; a mend leaves a whole stream with
 // all that was synced.
 func TestFailpoints(t *testing.T) {
-	small, large := newCapture(6, 4), newCapture(4, 130) // the second has whole blocks
+	small, large := newCapture(6, 4), newCapture(14, 130) // the second has whole blocks
 	for _, f := range faults {
 		for _, kind := range []struct {
 			name  string
@@ -139,7 +139,7 @@ func TestFailpoints(t *testing.T) {
 						spare++
 					}
 				}
-				if n < 6 || kind.ahead > 0 && spare == 0 {
+				if n < 6 || kind.ahead > 0 && spare < 3 {
 					t.Errorf("%s, %s, %v: only %d calls went wrong, %d for room", f.name, kind.name, policy, n-1, spare)
 				}
 			}
