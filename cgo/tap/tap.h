@@ -170,6 +170,9 @@ struct tap {
     uint64_t *          used; // bit map of slots in use, one bit per slot
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
+    int64_t             woken_ns; // when the collector was woken for want of room
+    uint64_t            none_of; // of so many slots or more no run is free …
+    size_t              none_in; // … in this many words, until slots come back
     uint64_t            n_used;
     _Atomic uint64_t    n_ready;    // slots whose pages were touched
     uint64_t            reserved;   // reservations so far

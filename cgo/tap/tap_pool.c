@@ -45,6 +45,7 @@ static void tap_wake_collector(void) {
 }
 
 enum {
+    TAP_WAKE_NS = 1000000, // how often at most the collector is woken where nobody waits for it
     TAP_LOOK_MS = 100, // how long a wait for room is before it looks whether the collector lives
     TAP_TOUCH_MS = 4,  // how long one is for pages to be touched: the thread that does it runs when nothing else wants to
 };
@@ -92,6 +93,7 @@ static void tap_pool_mark(uint64_t first, uint64_t n, bool used) {
 
 static void tap_pool_clear(uint64_t first, uint64_t n) {
     tap_pool_mark(first, n, false);
+    tap.none_of = UINT64_MAX;
     if (first / 64 < tap.first_free_word) {
         tap.first_free_word = first / 64;
     }
@@ -113,35 +115,35 @@ static void tap_pool_take_back(void) {
     atomic_store_explicit(&h->ring_tail, tail, memory_order_release);
 }
 
-// tap_pool_scan finds the lowest run of n free slots among the first size, or returns -1. Low numbers first keep the memory in use small and warm.
+// tap_pool_scan finds the lowest run of n free slots among the first size, or returns -1. Low numbers first keep the memory in use small and
+// warm. It goes from run to run, not from slot to slot; and what was looked for in vain is not looked for again before slots have come back,
+// for a pool that stays full, as it does on a slow disk, is asked for every tensor.
 static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
     const size_t words = size == tap.header->n_slots ? tap.used_words : size / 64;
-    uint64_t run = 0;
-    bool seen_free = false;
+    if (n >= tap.none_of && words <= tap.none_in) {
+        return -1;
+    }
+    while (tap.first_free_word < words && tap.used[tap.first_free_word] == UINT64_MAX) {
+        tap.first_free_word++;
+    }
+    uint64_t run = 0; // free slots before bit b of word w
     for (size_t w = tap.first_free_word; w < words; w++) {
-        const uint64_t word = tap.used[w];
-        if (word == UINT64_MAX) {
-            run = 0;
-            continue;
-        }
-        if (!seen_free) {
-            tap.first_free_word = w;
-            seen_free = true;
-        }
-        if (word == 0 && run + 64 < n) {
-            run += 64;
-            continue;
-        }
-        for (int b = 0; b < 64; b++) {
-            run = word >> b & 1 ? 0 : run + 1;
-            if (run == n) {
-                return (int64_t) (w * 64 + (size_t) b + 1 - n);
+        for (unsigned b = 0; b < 64;) {
+            const uint64_t rest = tap.used[w] >> b;
+            const unsigned n_free = rest == 0 ? 64 - b : (unsigned) __builtin_ctzll(rest);
+            if (run + n_free >= n) {
+                return (int64_t) (w * 64 + b + (n - run)) - (int64_t) n;
+            }
+            run += n_free;
+            if ((b += n_free) < 64) {
+                const uint64_t taken = ~(tap.used[w] >> b); // what is shifted in counts as free
+                b += taken == 0 ? 64 : (unsigned) __builtin_ctzll(taken);
+                run = 0;
             }
         }
     }
-    if (!seen_free && tap.first_free_word < words) {
-        tap.first_free_word = words;
-    }
+    tap.none_of = n;
+    tap.none_in = words;
     return -1;
 }
 
@@ -177,6 +179,22 @@ static void tap_pool_grow(uint64_t size, uint64_t n) {
 static uint64_t tap_pool_size(void) {
     return tap.header->config.overflow == TAP_OVERFLOW_BLOCK ? atomic_load_explicit(&tap.n_ready, memory_order_seq_cst)
                                                               : tap.header->n_slots;
+}
+
+// tap_wake_due tells whether the collector, should it sleep, has something to read that it was not woken for just now. A pool that stays
+// full since the disk is slow would else wake it for every tensor, and it takes the core from a thread of the model each time. The caller
+// holds the lock.
+static bool tap_wake_due(void) {
+    struct tap_header * h = tap.header;
+    if (atomic_load_explicit(&h->queue_tail, memory_order_relaxed) == atomic_load_explicit(&h->queue_head, memory_order_relaxed)) {
+        return false;
+    }
+    const int64_t now = tap_now();
+    if (now - tap.woken_ns < TAP_WAKE_NS) {
+        return false;
+    }
+    tap.woken_ns = now;
+    return true;
 }
 
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
@@ -222,9 +240,9 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     if (first >= 0) {
         tap_pool_mark((uint64_t) first, n, true);
     }
-    const bool low = tap.n_used * 4 > size * 3;
+    const bool wake = tap.n_used * 4 > size * 3 && tap_wake_due();
     pthread_mutex_unlock(&tap.lock);
-    if (low) {
+    if (wake) {
         tap_wake_collector();
     }
     if (since != 0) {
