@@ -170,6 +170,7 @@ struct tap {
     uint64_t *          used; // bit map of slots in use, one bit per slot
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
+    bool                starved;  // policy drop: the pool was full, and too little of it has come back since
     int64_t             woken_ns; // when the collector was woken for want of room
     uint64_t            none_of; // of so many slots or more no run is free …
     size_t              none_in; // … in this many words, until slots come back

@@ -1,7 +1,8 @@
 //go:build llama
 
 // tap_aside.c: the tap's own threads in the model's process: one touches the pool ahead of its use and ends, one sleeps until the
-// collector is gone. They take no signals of the program's and run at the lowest priority.
+// collector is gone. They take no signals of the program's and run at the lowest priority once
+// the model computes.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -22,14 +23,28 @@
 
 enum { SMALL_POOL = 16 << 20 };
 
+// tap_lowest gives the calling thread the lowest priority; idle: it runs when nobody else wants to.
+static void tap_lowest(bool idle) {
+    const struct sched_param none = {.sched_priority = 0};
+    setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
+    if (idle) {
+        sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
+    }
+}
+
 // tap_prefault touches the pool's pages: a first touch in a data phase would cost the model a page fault each. Kernels before 5.14
-// refuse, and then that is what happens. Until it is done, the pool is as large as what it has touched, or as SMALL_POOL, in which a
+// refuse, and then that is what happens. While the model is loaded there is time for it; from the first graph on the thread runs when nobody
+// else wants to, for what it takes then it takes from the model. Until it is done, the pool is as large as what it has touched, or as SMALL_POOL, in which a
 // capture that is written as fast as it comes finds room: the model does not wait for that.
 static void tap_prefault(void) {
     enum { STEP = 1 << 20 };
     uint8_t * pool = tap.base + tap.header->slots_offset;
     const uint64_t slot = tap.header->slot_bytes, all = tap.header->n_slots * slot;
+    bool idle = false;
     for (uint64_t done = 0; done < all;) {
+        if (!idle && atomic_load_explicit(&tap.header->stats.executions, memory_order_relaxed) > 0) {
+            tap_lowest(idle = true);
+        }
         const uint64_t n = all - done < STEP ? all - done : STEP;
         if (madvise(pool + done, n, MADV_POPULATE_WRITE) == 0) {
             done += n;
@@ -66,19 +81,9 @@ static void tap_bereaved(struct tap_header * h) {
     tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)", "", "");
 }
 
-// tap_lowest gives the calling thread the lowest priority; idle: it runs when nobody else wants to.
-static void tap_lowest(bool idle) {
-    const struct sched_param none = {.sched_priority = 0};
-    setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), 19);
-    if (idle) {
-        sched_setscheduler((pid_t) syscall(SYS_gettid), SCHED_IDLE, &none);
-    }
-}
-
 // tap_toucher is the thread that touches the pool.
 static void * tap_toucher(void * unused) {
     (void) unused;
-    tap_lowest(true);
     tap_prefault();
     return NULL;
 }

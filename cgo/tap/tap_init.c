@@ -99,6 +99,7 @@ static int tap_map(int fd) {
     tap.used_words = words;
     tap.first_free_word = 0;
     tap.none_of = UINT64_MAX;
+    tap.starved = false;
     tap.n_used = 0;
     tap.n_ready = h->n_slots;
     tap.reserved = 0;

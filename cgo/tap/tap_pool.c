@@ -197,17 +197,30 @@ static bool tap_wake_due(void) {
     return true;
 }
 
-int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
-    struct tap_header * h = tap.header;
-    int64_t first;
-    int64_t since = 0;
-    bool grown = false;
-    pthread_mutex_lock(&tap.lock);
-    if (++tap.reserved % TAP_TAKE_BACK_EVERY == 0) {
-        tap_pool_take_back();
+// tap_pool_try takes n neighbouring slots for a model that does not wait, or returns -1. A pool that was found full takes nothing until a
+// sixteenth of it is free: what is recorded on a slow disk is then whole tokens, and the collector works in bursts instead of being
+// handed a tensor for each that it has written. The caller holds the lock.
+static int64_t tap_pool_try(uint64_t n) {
+    const uint64_t size = tap_pool_size();
+    if (tap.starved && tap.n_used > size - size / 16) {
+        return -1;
     }
+    int64_t first = tap_pool_scan(n, size);
+    if (first < 0) {
+        tap_pool_take_back();
+        first = tap_pool_scan(n, size);
+    }
+    tap.starved = first < 0;
+    return first;
+}
+
+// tap_pool_wait takes n neighbouring slots, and waits for them where there is no room. It returns -1 when recording has ended. since is when
+// it began to wait, 0: it did not. The caller holds the lock.
+static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause) {
+    struct tap_header * h = tap.header;
+    bool grown = false;
     uint64_t size = tap_pool_size();
-    first = tap.recording ? tap_pool_scan(n, size) : -1;
+    int64_t first = tap_pool_scan(n, size);
     // A model that went on with the first slot that comes back would wait again for the next tensor, its threads spinning between,
     // in the way of the workers. So once it waits, it waits for a quarter of the pool.
     while (first < 0) {
@@ -216,14 +229,14 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         const uint64_t returned = atomic_load_explicit(&h->returned, memory_order_acquire);
         tap_pool_take_back();
-        first = tap.recording && (since == 0 || grown || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
+        first = tap.recording && (*since == 0 || grown || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
         if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
             break;
         }
         const uint64_t more = tap.n_used > enough ? tap.n_used - enough : 1;
         atomic_store_explicit(&h->wake_returned, returned + more, memory_order_seq_cst);
-        if (since == 0) {
-            since = tap_now();
+        if (*since == 0) {
+            *since = tap_now();
         }
         // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back at once.
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
@@ -232,15 +245,30 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
             tap_wait_room(seen, size < h->n_slots ? TAP_TOUCH_MS : TAP_LOOK_MS);
         }
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
-        grown = size < h->n_slots && tap_now() - since >= TAP_TOUCH_MS * 1000000ll;
+        grown = size < h->n_slots && tap_now() - *since >= TAP_TOUCH_MS * 1000000ll;
         if (grown) {
             tap_pool_grow(size, n);
         }
     }
+    return first;
+}
+
+int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
+    struct tap_header * h = tap.header;
+    int64_t first = -1, since = 0;
+    pthread_mutex_lock(&tap.lock);
+    if (++tap.reserved % TAP_TAKE_BACK_EVERY == 0) {
+        tap_pool_take_back();
+    }
+    if (!tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
+        first = tap.recording ? tap_pool_try(n) : -1;
+    } else {
+        first = tap_pool_wait(n, &since, cause);
+    }
     if (first >= 0) {
         tap_pool_mark((uint64_t) first, n, true);
     }
-    const bool wake = tap.n_used * 4 > size * 3 && tap_wake_due();
+    const bool wake = tap.n_used * 4 > tap_pool_size() * 3 && tap_wake_due();
     pthread_mutex_unlock(&tap.lock);
     if (wake) {
         tap_wake_collector();

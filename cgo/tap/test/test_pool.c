@@ -26,6 +26,8 @@ struct pool_model {
     struct { uint64_t first, n; } back[4096]; // given back, and not yet taken back by the tap
     int      n_back;
     uint64_t reserved;
+    uint64_t n_used;
+    bool     starved; // it was full: nothing until a sixteenth is free
 };
 
 static int64_t model_scan(const struct pool_model * m, uint64_t n) {
@@ -39,7 +41,10 @@ static int64_t model_scan(const struct pool_model * m, uint64_t n) {
     return -1;
 }
 
-static void model_set(struct pool_model * m, uint64_t first, uint64_t n, uint8_t value) { memset(m->used + first, value, n); }
+static void model_set(struct pool_model * m, uint64_t first, uint64_t n, uint8_t value) {
+    memset(m->used + first, value, n);
+    m->n_used = value ? m->n_used + n : m->n_used - n;
+}
 
 static void model_take_back(struct pool_model * m) {
     while (m->n_back > 0) {
@@ -53,12 +58,16 @@ static int64_t model_reserve(struct pool_model * m, uint64_t n) {
     if (++m->reserved % TAP_TAKE_BACK_EVERY == 0) {
         model_take_back(m);
     }
-    const int64_t first = model_scan(m, n);
-    if (first >= 0) {
-        return first;
+    if (m->starved && m->n_used > m->n - m->n / 16) {
+        return -1;
     }
-    model_take_back(m);
-    return model_scan(m, n);
+    int64_t first = model_scan(m, n);
+    if (first < 0) {
+        model_take_back(m);
+        first = model_scan(m, n);
+    }
+    m->starved = first < 0;
+    return first;
 }
 
 static void pool_step(struct shm * s, struct pool_model * m, uint64_t * rng) {
