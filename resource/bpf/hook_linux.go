@@ -8,6 +8,11 @@ func Arguments(tracepoint string) int {
 	if err != nil {
 		return 0
 	}
+	return ArgumentsIn(types, tracepoint)
+}
+
+// ArgumentsIn is Arguments in types that were loaded already.
+func ArgumentsIn(types *btf.Spec, tracepoint string) int {
 	var hook *btf.Typedef
 	if types.TypeByName("btf_trace_"+tracepoint, &hook) != nil {
 		return 0

@@ -41,6 +41,11 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 		}
 		return nil
 	}
+	if t.byPID() {
+		if err := outermost("/proc/self/ns/pid"); err != nil {
+			return err
+		}
+	}
 	set := map[string]any{"target_by_pid": t.byPID(), "target_by_comm": t.Comm != "", "target_by_cgroup": t.Cgroup != ""}
 	if t.Comm != "" {
 		if len(t.Comm) > 15 {
@@ -68,6 +73,17 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 		if err := v.Set(value); err != nil {
 			return fmt.Errorf("set constant %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// initPIDs is what the kernel calls its first namespace of process ids (PROC_PID_INIT_INO).
+const initPIDs = "pid:[4026531836]"
+
+// outermost refuses process ids that are not the kernel's own: programs would compare them with others and find nothing, or a stranger.
+func outermost(link string) error {
+	if name, err := os.Readlink(link); err == nil && name != initPIDs {
+		return fmt.Errorf("processes have other ids here than in the kernel (namespace %s, as in a container); needs: the container started with --pid=host, or --cgroup in place of --pid", name)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/llamatap/llamatap/resource/bpf"
 )
 
 // kernel is what programs can have of this kernel.
@@ -19,29 +21,12 @@ var knownKernel = sync.OnceValue(func() (k kernel) {
 	if err != nil {
 		return k
 	}
-	k.switchHasState = arguments(spec, "btf_trace_sched_switch") >= 5 // the first is the hook's own
+	k.switchHasState = bpf.ArgumentsIn(spec, "sched_switch") >= 5 // the first is the hook's own
 	// Kernels that pass the state keep sched_info whether or not somebody asked for its statistics.
 	k.queues = k.switchHasState && has(spec, "sched_info", "last_queued", "run_delay") && has(spec, "sched_entity", "cfs_rq") &&
 		has(spec, "cfs_rq", "rq") && has(spec, "rq", "clock")
 	return k
 })
-
-// arguments counts those of a hook's function.
-func arguments(spec *btf.Spec, hook string) int {
-	var t *btf.Typedef
-	if spec.TypeByName(hook, &t) != nil {
-		return 0
-	}
-	pointer, ok := t.Type.(*btf.Pointer)
-	if !ok {
-		return 0
-	}
-	proto, ok := pointer.Target.(*btf.FuncProto)
-	if !ok {
-		return 0
-	}
-	return len(proto.Params)
-}
 
 // has tells whether a structure has all these fields.
 func has(spec *btf.Spec, name string, fields ...string) bool {
