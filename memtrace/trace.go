@@ -1,0 +1,163 @@
+package memtrace
+
+import "fmt"
+
+// TraceName is the name of the table of accesses in a run directory. docs/MEMORY.md describes it.
+const TraceName = "trace.parquet"
+
+// ColumnKind is the type of a column's values.
+type ColumnKind uint8
+
+// The kinds.
+const (
+	ColumnInt32 ColumnKind = iota
+	ColumnInt64
+	ColumnUint64
+	ColumnText // UTF-8, few different ones
+)
+
+// TraceColumn is a column of the table of accesses. All may be null: what is not known, or does not apply.
+type TraceColumn struct {
+	Name string
+	Kind ColumnKind
+}
+
+// The columns of the table of accesses, in order. Those from TraceBuffer on stand behind the ones that mrm-trace's users know.
+const (
+	TraceTime       = iota // ts_ns: Unix time
+	TracePhase             // phase: see Phase
+	TraceOp                // op: see AccessOp
+	TraceAddr              // addr: of the host, null on a device
+	TraceSize              // size: bytes that are touched; of a window their sum
+	TraceRegion            // region_id: as in region_map.parquet
+	TraceRegionType        // region_type: see RegionType
+	TraceLayer             // layer
+	TraceToken             // token_index: number of the token in the run
+	TraceSeq               // seq_id
+	TraceKVBlock           // kv_block
+	TraceTID               // tid
+	TraceDevice            // device: ggml's name
+	TraceCollector         // collector: see Collector
+	TraceGraphSeq          // graph_seq: number of the execution
+	TraceOpSeq             // op_seq: number of the node in its graph
+	TraceTimeSource        // time_source: see TimeSource
+	TraceCtx               // ctx
+	TraceCacheLevel        // cache_level: see CacheLevel
+	TraceLatency           // latency_cycles
+	TraceSymbol            // symbol
+	TraceWeight            // weight: how many events a sample stands for
+	TraceBuffer            // buffer_id
+	TraceOffset            // offset: in the buffer
+	TraceGGMLOp            // ggml_op: MUL_MAT, ROPE …
+	TraceOperand           // operand: -1 is what the op writes, 0 and up its sources
+	TracePieces            // pieces: runs of size/pieces bytes each
+	TraceStride            // stride: bytes from one of them to the next
+	TraceFlags             // flags: see TraceFlag
+	TraceCount             // count: accesses that the row stands for
+	TraceWindow            // window_ns: how long the window is that the row stands for
+	traceColumns
+)
+
+var traceTable = [traceColumns]TraceColumn{
+	{"ts_ns", ColumnInt64}, {"phase", ColumnText}, {"op", ColumnText}, {"addr", ColumnUint64}, {"size", ColumnUint64},
+	{"region_id", ColumnInt64}, {"region_type", ColumnText}, {"layer", ColumnInt32}, {"token_index", ColumnInt32}, {"seq_id", ColumnInt32},
+	{"kv_block", ColumnInt32}, {"tid", ColumnInt32}, {"device", ColumnText}, {"collector", ColumnText}, {"graph_seq", ColumnInt64},
+	{"op_seq", ColumnInt32}, {"time_source", ColumnText}, {"ctx", ColumnInt32}, {"cache_level", ColumnText}, {"latency_cycles", ColumnInt64},
+	{"symbol", ColumnText}, {"weight", ColumnUint64},
+	{"buffer_id", ColumnUint64}, {"offset", ColumnUint64}, {"ggml_op", ColumnText}, {"operand", ColumnInt32}, {"pieces", ColumnInt64},
+	{"stride", ColumnInt64}, {"flags", ColumnInt32}, {"count", ColumnInt64}, {"window_ns", ColumnInt64},
+}
+
+// TraceColumns are the columns of the table of accesses, by the numbers above.
+func TraceColumns() []TraceColumn { return append([]TraceColumn(nil), traceTable[:]...) }
+
+// LedgerKey is the key of the table's metadata that says what the ledger of graphs is made of: a Ledger as JSON. Of several parts the newest holds.
+const LedgerKey = "llamatap_ledger"
+
+// Ledger counts what was executed, and what of it the rows do not tell whole.
+type Ledger struct {
+	Mode       string `json:"mode"`       // rows or windows
+	Executions int64  `json:"executions"` // graphs that were computed
+	Failed     int64  `json:"failed"`     // of these, those that failed: there are no rows of what they touched
+	Accesses   int64  `json:"accesses"`   // operands of executed ops, in as many rows as it takes, or summed up
+	// Unplaced is how often an op touched a tensor of which it is not known where it lies: there is no row of it.
+	Unplaced int64 `json:"unplaced"`
+	// Untold is how often it was not told which rows, cells or experts an op touched: the row says that it is scattered or unknown.
+	Untold int64 `json:"untold"`
+	// Undecided is how many executions were written before it was known whether they are set-up. Their phase is null.
+	Undecided int64 `json:"undecided"`
+}
+
+// TraceFlag is a set of what is to be known of a row of the ledger beside its columns.
+type TraceFlag int32
+
+// The flags. The numbers stand in files.
+const (
+	// TraceFusible: a result that only the next op reads, value by value. A backend that computes both at once keeps it in registers.
+	TraceFusible TraceFlag = 1 << iota
+	// TracePadded: cells of a cache that the op is given and that its mask hides. Some kernels pass over them.
+	TracePadded
+	// TraceRepacked: the buffer holds its tensors in another order than ggml's, so that rows and columns lie elsewhere within the tensor.
+	TraceRepacked
+	// TraceLoaded: no op did it, it came with the loading of the model.
+	TraceLoaded
+	// TraceScattered: size bytes in so many pieces, which lie somewhere from the offset on, not one stride apart.
+	TraceScattered
+	// TraceUnknown: it is not known which bytes, such as of experts that nobody saw being chosen. size is null.
+	TraceUnknown
+)
+
+// Phase is what the process was doing when an access happened.
+type Phase uint8
+
+// The phases. The first three are mrm-trace's.
+const (
+	WeightLoad  Phase = iota // before the first graph of the run
+	Generation               // prompts are read and tokens generated
+	Teardown                 // behind the last graph
+	Setup                    // a warm-up or probe, whose results were thrown away
+	Maintenance              // work on caches, such as a context shift
+	phases
+)
+
+var tracePhaseNames = [...]string{"weight_load", "generation", "teardown", "setup", "maintenance"}
+
+// String returns the phase's name as it stands in files.
+func (p Phase) String() string {
+	if p < phases {
+		return tracePhaseNames[p]
+	}
+	return fmt.Sprintf("phase(%d)", uint8(p))
+}
+
+// ParsePhase is the inverse of String.
+func ParsePhase(s string) (Phase, error) {
+	for i, name := range tracePhaseNames {
+		if name == s {
+			return Phase(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown phase %q: use one of %q", s, tracePhaseNames)
+}
+
+// TimeSource says what a row's time is the beginning of.
+type TimeSource uint8
+
+// The sources of times. Samples have times of their own, and none of these.
+const (
+	TimeUnknown TimeSource = iota
+	TimeOfOp               // the op alone
+	TimeOfRange            // several ops that were timed as one, or the loading of a model
+	TimeOfGraph            // the whole graph
+	timeSources
+)
+
+var timeSourceNames = [...]string{"", "op", "range", "graph"}
+
+// String returns the source's name as it stands in files, "" where there is none.
+func (t TimeSource) String() string {
+	if t < timeSources {
+		return timeSourceNames[t]
+	}
+	return fmt.Sprintf("time_source(%d)", uint8(t))
+}
