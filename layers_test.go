@@ -37,6 +37,8 @@ var layers = map[string]int{
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
+	"inspect/sheet": 0, // how charts are drawn
+
 	"bench/machine": 0, // limits of the machine, for bench and the doctor
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/inspect/sheet"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -274,7 +275,7 @@ func TestNothing(t *testing.T) {
 }
 
 func TestTicks(t *testing.T) {
-	labels := func(ticks fixed) (all []string) {
+	labels := func(ticks sheet.Fixed) (all []string) {
 		for _, tick := range ticks {
 			if tick.Label != "" {
 				all = append(all, tick.Label)
@@ -283,17 +284,17 @@ func TestTicks(t *testing.T) {
 		return all
 	}
 	for name, c := range map[string]struct {
-		got  fixed
+		got  sheet.Fixed
 		want string
 	}{
 		"decades": {latencyTicks(1, 2e7), "1 µs,10 µs,100 µs,1 ms,10 ms,100 ms,1 s,10 s"},
 		"short":   {latencyTicks(40, 600), "50 µs,100 µs,200 µs,500 µs"},
 		"below 1": {latencyTicks(0.5, 8), "0.5 µs,1 µs,2 µs,5 µs"},
-		"steps":   {steps(0, 10, 5), "0,2,4,6,8,10"},
-		"halves":  {steps(0, 1.08, 5), "0,0.5,1"},
-		"large":   {steps(0, 2.4e7, 5), "0,5 M,10 M,15 M,20 M"},
-		"zero":    {steps(-0.5, 0.5, 10)[5:6], "0"},
-		"nothing": {steps(1, 1, 5), "1"},
+		"steps":   {sheet.Steps(0, 10, 5), "0,2,4,6,8,10"},
+		"halves":  {sheet.Steps(0, 1.08, 5), "0,0.5,1"},
+		"large":   {sheet.Steps(0, 2.4e7, 5), "0,5 M,10 M,15 M,20 M"},
+		"zero":    {sheet.Steps(-0.5, 0.5, 10)[5:6], "0"},
+		"nothing": {sheet.Steps(1, 1, 5), "1"},
 	} {
 		if got := strings.Join(labels(c.got), ","); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/inspect/sheet"
 )
 
 // Types are the kinds of charts, in the order in which they are drawn.
@@ -41,12 +41,12 @@ func Draw(r *host.Report, dir string, types []string) (paths []string, err error
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of charts: %w", err)
 	}
-	draw := func(name string, picture *picture) {
+	draw := func(name string, picture *sheet.Picture) {
 		if picture == nil || err != nil {
 			return
 		}
 		path := filepath.Join(dir, name+".png")
-		if err = picture.save(path); err == nil {
+		if err = picture.Save(path); err == nil {
 			paths = append(paths, path)
 		}
 	}
@@ -70,7 +70,7 @@ func Draw(r *host.Report, dir string, types []string) (paths []string, err error
 // ofDevice are the charts of each device: their names, and what draws them; nil where there is nothing to draw.
 var ofDevice = map[string]struct {
 	name string
-	draw func(*host.Report, *host.Device) *picture
+	draw func(*host.Report, *host.Device) *sheet.Picture
 }{
 	"hist":        {"latency_hist", histogram},
 	"percentiles": {"latency_percentiles", percentiles},
@@ -89,21 +89,4 @@ func slug(name string) string {
 		return "device"
 	}
 	return text[:min(len(text), 100)]
-}
-
-// write writes a file under a name of its own, and gives it its name when it is whole.
-func write(path string, fill func(*os.File) error) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write chart: %w", err)
-	}
-	err = errors.Join(fill(file), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		os.Remove(file.Name())
-		return fmt.Errorf("write chart %s: %w", path, err)
-	}
-	return nil
 }

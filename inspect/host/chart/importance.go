@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
@@ -40,7 +41,7 @@ type dots struct {
 func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
 	atX, atY := p.Transforms(&c)
 	halo := d.style
-	halo.Color, halo.Radius = white, halo.Radius+vg.Points(1)
+	halo.Color, halo.Radius = sheet.White, halo.Radius+vg.Points(1)
 	for i := range d.x {
 		at := vg.Point{X: atX(d.x[i]), Y: atY(d.y[i])}
 		c.DrawGlyph(halo, at)
@@ -52,7 +53,7 @@ func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
 func (d *dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.style, c.Center()) }
 
 // correlations draws how far metrics go with the latency: a bar for all devices, a dot for each.
-func correlations(r *host.Report) *picture {
+func correlations(r *host.Report) *sheet.Picture {
 	if r.Importance == nil {
 		return nil
 	}
@@ -61,13 +62,13 @@ func correlations(r *host.Report) *picture {
 		return nil
 	}
 	whole := rows[0].DeviceID
-	p := newPanel(fmt.Sprintf("what goes with the latency (p%s)", percentText(r.Importance.Percent)))
+	p := sheet.Screen.Panel(fmt.Sprintf("what goes with the latency (p%s)", percentText(r.Importance.Percent)))
 	p.X.Label.Text = "Pearson's r; pale where chance explains it (q > 0.05)"
 	p.X.Min, p.X.Max = -1, 1.9
-	p.X.Tick.Marker = fixed{{Value: -1, Label: "-1"}, {Value: -0.5, Label: "-0.5"}, {Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
-	p.Add(rules{vertical: true})
-	bars, place := &boxes{}, map[string]float64{}
-	var names fixed
+	p.X.Tick.Marker = sheet.Fixed{{Value: -1, Label: "-1"}, {Value: -0.5, Label: "-0.5"}, {Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	p.Add(sheet.Grid{Vertical: true})
+	bars, place := &sheet.Boxes{}, map[string]float64{}
+	var names sheet.Fixed
 	var notes []plot.Plotter
 	for _, row := range rows {
 		if row.DeviceID != whole {
@@ -78,29 +79,29 @@ func correlations(r *host.Report) *picture {
 		names = append(names, plot.Tick{Value: y, Label: metricText(row.Metric)})
 		words := row.Why
 		if row.R != nil {
-			fill := blue
+			fill := sheet.Blue
 			if *row.R < 0 {
-				fill = red
+				fill = sheet.Red
 			}
 			if *row.Q > 0.05 {
 				fill.A = 80
 			}
-			bars.all = append(bars.all, box{min(0, *row.R), y - 0.33, max(0, *row.R), y + 0.33, fill})
+			bars.All = append(bars.All, sheet.Box(min(0, *row.R), y-0.33, max(0, *row.R), y+0.33, fill))
 			words = fmt.Sprintf("%+.2f, n %d, %s", *row.R, row.N, probability("q", *row.Q))
 			if b := row.Best; b != nil && b.Lag != 0 {
 				words += fmt.Sprintf("; %+.2f at lag %+d", *b.R, b.Lag)
 			}
 		}
-		notes = append(notes, note{x: 1.03, y: y, text: words, align: draw.XLeft, color: black})
+		notes = append(notes, sheet.Note{X: 1.03, Y: y, Text: words, Align: draw.XLeft, Color: sheet.Black})
 	}
 	p.Y.Min, p.Y.Max = -float64(len(place))+0.4, 0.6
 	p.Y.Tick.Marker = names
 	p.Y.Tick.Length = 0
-	p.Add(bars, mark{0, black, nil})
+	p.Add(bars, sheet.Mark{X: 0, Color: sheet.Black})
 	p.Add(notes...)
 	addDevices(p, rows, whole, place)
 	height := 1.3 + 0.45*float64(len(place))
-	return &picture{panels: []*plot.Plot{p}, height: vg.Length(height) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: vg.Length(height) * vg.Inch}
 }
 
 // addDevices adds a dot for each device and metric.
@@ -113,7 +114,7 @@ func addDevices(p *plot.Plot, rows []host.ImportanceRow, whole int64, place map[
 		d := of[row.DeviceID]
 		if d == nil {
 			i := len(of)
-			d = &dots{style: draw.GlyphStyle{Color: curves[(i+1)%len(curves)], Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]}}
+			d = &dots{style: draw.GlyphStyle{Color: sheet.Curves[(i+1)%len(sheet.Curves)], Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]}}
 			of[row.DeviceID] = d
 			p.Add(d)
 			p.Legend.Add(row.Device, d)
@@ -136,26 +137,26 @@ func probability(name string, p float64) string {
 }
 
 // topOffCPU draws which ids were off the CPU most.
-func topOffCPU(r *host.Report) *picture {
-	return top(r.OffCPU, "longest off the CPU", "off the CPU", purple, 1e-3, "s")
+func topOffCPU(r *host.Report) *sheet.Picture {
+	return top(r.OffCPU, "longest off the CPU", "off the CPU", sheet.Purple, 1e-3, "s")
 }
 
 // topFaults draws which ids had most page faults.
-func topFaults(r *host.Report) *picture {
-	return top(r.Faults, "most page faults", "page faults", orange, 1, "")
+func topFaults(r *host.Report) *sheet.Picture {
+	return top(r.Faults, "most page faults", "page faults", sheet.Orange, 1, "")
 }
 
 // top draws ids with their bars.
-func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit string) *picture {
+func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit string) *sheet.Picture {
 	if t == nil || len(t.Top) == 0 {
 		return nil
 	}
-	p := newPanel(fmt.Sprintf("%s, of %d ids", title, t.IDs))
+	p := sheet.Screen.Panel(fmt.Sprintf("%s, of %d ids", title, t.IDs))
 	if p.X.Label.Text = axis; unit != "" {
 		p.X.Label.Text += " (" + unit + ")"
 	}
-	bars := &boxes{}
-	var names fixed
+	bars := &sheet.Boxes{}
+	var names sheet.Fixed
 	var notes []plot.Plotter
 	for i, row := range t.Top {
 		y, v := -float64(i), row.Value*by
@@ -164,47 +165,47 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 			name += "  " + row.Name
 		}
 		names = append(names, plot.Tick{Value: y, Label: name})
-		bars.all = append(bars.all, stack(row.By, y, v, by, fill)...)
-		notes = append(notes, note{x: v, y: y, dx: 4, text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), align: text.XLeft, color: black})
+		bars.All = append(bars.All, stack(row.By, y, v, by, fill)...)
+		notes = append(notes, sheet.Note{X: v, Y: y, DX: 4, Text: fmt.Sprintf("%s %s (%.1f %%)", short(v), unit, 100*row.Share), Align: text.XLeft, Color: sheet.Black})
 	}
 	p.X.Min, p.X.Max = 0, max(t.Top[0].Value*by, 1e-9)*1.16
 	if t.By != nil { // and room for the legend
 		p.X.Max *= 1.16
 	}
-	p.X.Tick.Marker = steps(0, p.X.Max, 8)
+	p.X.Tick.Marker = sheet.Steps(0, p.X.Max, 8)
 	p.Y.Min, p.Y.Max = -float64(len(t.Top))+0.4, 0.6
 	p.Y.Tick.Marker = names
 	p.Y.Tick.Length = 0
-	p.Add(rules{vertical: true}, bars)
+	p.Add(sheet.Grid{Vertical: true}, bars)
 	p.Add(notes...)
 	if t.By != nil {
 		for i, reason := range host.Reasons {
-			p.Legend.Add(reason, &boxes{all: []box{{fill: byReason[i]}}})
+			p.Legend.Add(reason, &sheet.Boxes{All: []sheet.Rect{{Fill: byReason[i]}}})
 		}
 		p.Legend.Top = false
 		p.Legend.YOffs = -p.Legend.YOffs
 	}
 	height := 1.1 + 0.33*float64(len(t.Top))
-	return &picture{panels: []*plot.Plot{p}, height: vg.Length(height) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: vg.Length(height) * vg.Inch}
 }
 
 // byReason are the colours of reasons for being off the CPU.
-var byReason = [len(host.Reasons)]color.NRGBA{orange, blue, purple, gray}
+var byReason = [len(host.Reasons)]color.NRGBA{sheet.Orange, sheet.Blue, sheet.Purple, sheet.Gray}
 
 // stack is the bar of an id: in pieces, where the reasons are known.
-func stack(reasons *host.ByReason, y, v, by float64, fill color.Color) []box {
-	bar := box{0, y - 0.36, v, y + 0.36, fill}
+func stack(reasons *host.ByReason, y, v, by float64, fill color.Color) []sheet.Rect {
+	bar := sheet.Box(0, y-0.36, v, y+0.36, fill)
 	if reasons == nil {
-		return []box{bar}
+		return []sheet.Rect{bar}
 	}
-	var pieces []box
+	var pieces []sheet.Rect
 	at := 0.0
 	for i, part := range reasons.Values() {
-		pieces = append(pieces, box{at, bar.y0, at + part*by, bar.y1, byReason[i]})
+		pieces = append(pieces, sheet.Box(at, bar.Y0, at+part*by, bar.Y1, byReason[i]))
 		at += part * by
 	}
 	if at < v*0.999 { // what no thread's line tells the reason of
-		pieces = append(pieces, box{at, bar.y0, v, bar.y1, pale})
+		pieces = append(pieces, sheet.Box(at, bar.Y0, v, bar.Y1, sheet.Pale))
 	}
 	return pieces
 }
@@ -218,7 +219,7 @@ func short(v float64) string {
 }
 
 // trends draws the latency and every metric that was recorded, above each other.
-func trends(r *host.Report) *picture {
+func trends(r *host.Report) *sheet.Picture {
 	if r.Importance == nil || len(r.Importance.Trend) == 0 {
 		return nil
 	}
@@ -235,7 +236,7 @@ func trends(r *host.Report) *picture {
 		return x, y
 	}
 	x, y := curveOf(func(t *host.Trend) float64 { return t.LatencyUS })
-	p := newPanel("latency and metrics over time, as they were held against each other")
+	p := sheet.Screen.Panel("latency and metrics over time, as they were held against each other")
 	p.Y.Label.Text = fmt.Sprintf("p%s ≤", percentText(r.Importance.Percent))
 	low, high := most(y), most(y)
 	for i, v := range y {
@@ -244,7 +245,7 @@ func trends(r *host.Report) *picture {
 		}
 	}
 	logAxis(&p.Y, max(least, low*0.8), high*1.25)
-	p.Add(rules{true, true}, newCurve(x, y, blue, 1.3))
+	p.Add(sheet.Both, sheet.NewCurve(x, y, sheet.Blue, 1.3))
 	panels := []*plot.Plot{p}
 	for m, name := range metricTexts {
 		by, unit := 1.0, name.unit
@@ -255,19 +256,19 @@ func trends(r *host.Report) *picture {
 		if !slices.ContainsFunc(y, func(v float64) bool { return !math.IsNaN(v) }) {
 			continue
 		}
-		p := newPanel("")
+		p := sheet.Screen.Panel("")
 		p.Y.Label.Text = name.name + " (" + unit + ")"
-		fromZero(&p.Y, most(y))
-		p.Y.Tick.Marker = steps(0, p.Y.Max, 3)
-		p.Add(rules{true, true}, newCurve(x, y, curves[(m+1)%len(curves)], 1.3))
+		sheet.FromZero(&p.Y, most(y))
+		p.Y.Tick.Marker = sheet.Steps(0, p.Y.Max, 3)
+		p.Add(sheet.Both, sheet.NewCurve(x, y, sheet.Curves[(m+1)%len(sheet.Curves)], 1.3))
 		panels = append(panels, p)
 	}
 	for i, p := range panels {
 		c.axis(&p.X)
 		if i < len(panels)-1 {
-			bare(&p.X)
+			sheet.Bare(&p.X)
 		}
 		p.Y.Label.TextStyle.Font.Size = vg.Points(8.5)
 	}
-	return &picture{panels: panels, height: vg.Length(0.8+1.35*float64(len(panels))) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Screen, Panels: panels, Height: vg.Length(0.8+1.35*float64(len(panels))) * vg.Inch}
 }

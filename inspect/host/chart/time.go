@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 )
@@ -81,19 +82,19 @@ func spread(series []host.Point) bool {
 
 // depthPanel draws how many requests were in flight.
 func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
-	p := newPanel(title)
+	p := sheet.Screen.Panel(title)
 	p.Y.Label.Text = "requests in flight"
 	c.axis(&p.X)
 	series := thin(d.Series)
 	x, mean := values(series, c, func(at *host.Point) float64 { return at.Depth })
 	_, top := values(series, c, func(at *host.Point) float64 { return float64(at.DepthMost) })
-	fromZero(&p.Y, most(top))
-	p.Add(rules{true, true})
+	sheet.FromZero(&p.Y, most(top))
+	p.Add(sheet.Both)
 	if !spread(series) {
-		p.Add(newCurve(x, mean, orange, 1.3))
+		p.Add(sheet.NewCurve(x, mean, sheet.Orange, 1.3))
 		return p
 	}
-	upper, middle := newCurve(x, top, shades[2], 1), newCurve(x, mean, orange, 1.3)
+	upper, middle := sheet.NewCurve(x, top, sheet.Shades[2], 1), sheet.NewCurve(x, mean, sheet.Orange, 1.3)
 	p.Add(upper, middle)
 	p.Legend.Add("most", upper)
 	p.Legend.Add("mean", middle)
@@ -103,7 +104,7 @@ func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
 
 // requestPanel draws how many requests were completed per second.
 func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
-	p := newPanel(title)
+	p := sheet.Screen.Panel(title)
 	p.Y.Label.Text = "requests/s"
 	timed := slices.ContainsFunc(d.Series, func(at host.Point) bool { return at.Seconds > 0 })
 	if !timed {
@@ -119,36 +120,36 @@ func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
 		}
 		return float64(at.Requests)
 	})
-	fromZero(&p.Y, most(y))
-	p.Add(rules{true, true}, newCurve(x, y, green, 1.3))
+	sheet.FromZero(&p.Y, most(y))
+	p.Add(sheet.Both, sheet.NewCurve(x, y, sheet.Green, 1.3))
 	return p
 }
 
 // queueDepth draws how many requests were in flight over time.
-func queueDepth(r *host.Report, d *host.Device) *picture {
+func queueDepth(r *host.Report, d *host.Device) *sheet.Picture {
 	if len(d.Series) == 0 {
 		return nil
 	}
 	p := depthPanel(d, recorded(r), d.Name+": requests in flight")
-	return &picture{panels: []*plot.Plot{p}, height: 4 * vg.Inch}
+	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch}
 }
 
 // requests draws how many requests were completed over time.
-func requests(r *host.Report, d *host.Device) *picture {
+func requests(r *host.Report, d *host.Device) *sheet.Picture {
 	if len(d.Series) == 0 || d.Requests == 0 {
 		return nil
 	}
 	p := requestPanel(d, recorded(r), d.Name+": completed requests")
-	return &picture{panels: []*plot.Plot{p}, height: 4 * vg.Inch}
+	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch}
 }
 
 // queueAndRequests draws both above each other.
-func queueAndRequests(r *host.Report, d *host.Device) *picture {
+func queueAndRequests(r *host.Report, d *host.Device) *sheet.Picture {
 	if len(d.Series) == 0 {
 		return nil
 	}
 	c := recorded(r)
 	upper, lower := depthPanel(d, c, d.Name+": queue against throughput"), requestPanel(d, c, "")
-	bare(&upper.X)
-	return &picture{panels: []*plot.Plot{upper, lower}, height: 5 * vg.Inch}
+	sheet.Bare(&upper.X)
+	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{upper, lower}, Height: 5 * vg.Inch}
 }
