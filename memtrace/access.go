@@ -25,6 +25,16 @@ func (o AccessOp) String() string {
 	return fmt.Sprintf("access_op(%d)", uint8(o))
 }
 
+// ParseAccessOp is the inverse of String.
+func ParseAccessOp(s string) (AccessOp, error) {
+	for i, name := range accessOpNames {
+		if name == s {
+			return AccessOp(i), nil
+		}
+	}
+	return OpUnknown, fmt.Errorf("unknown op %q: use one of %q", s, accessOpNames[1:])
+}
+
 // Collector is what told of an access.
 type Collector uint8
 

@@ -6,12 +6,50 @@ import (
 	"math/bits"
 )
 
+// Tally is how many values there were, and what they add up to.
+type Tally struct {
+	Count    int64   // of values, each as often as it counts
+	Sum      float64 // of count · value
+	Min, Max int64
+}
+
+// Add counts a value n times.
+func (t *Tally) Add(v, n int64) {
+	if t.Count == 0 {
+		t.Min = v
+	}
+	t.Count += n
+	t.Sum += float64(v) * float64(n)
+	t.Min, t.Max = min(t.Min, v), max(t.Max, v)
+}
+
+// Mean is the mean of all values; false where there are none.
+func (t *Tally) Mean() (float64, bool) {
+	if t.Count == 0 {
+		return 0, false
+	}
+	return t.Sum / float64(t.Count), true
+}
+
+// merge takes in what another tally counted.
+func (t *Tally) merge(o *Tally) {
+	if o.Count == 0 {
+		return
+	}
+	if t.Count == 0 {
+		*t = *o
+		return
+	}
+	t.Count += o.Count
+	t.Sum += o.Sum
+	t.Min, t.Max = min(t.Min, o.Min), max(t.Max, o.Max)
+}
+
 // Distribution counts values from 0 on in bounded memory: 64 buckets for each power of two. Its quantiles are values that were added, and at
 // most 1/64 above the true ones; where a bucket holds one value only they are exact. The zero value is empty.
 type Distribution struct {
-	Count, Sum int64
-	Min, Max   int64
-	pages      [60]*[64]bucket // those that hold something
+	Tally
+	pages [60]*[64]bucket // those that hold something
 }
 
 // bucket is values that are nearly alike. Of those that are censored it is only known that they are at least so large.
@@ -31,36 +69,28 @@ func bucketOf(v int64) int {
 	return shift<<sub + int(v>>shift)
 }
 
-// Add counts a value; one below 0 counts as 0.
-func (d *Distribution) Add(v int64) { d.put(v, false) }
-
-func (d *Distribution) put(v int64, censored bool) {
+// Add counts a value n times, n > 0; one below 0 counts as 0.
+func (d *Distribution) Add(v, n int64) {
 	v = max(v, 0)
-	if d.Count == 0 {
-		d.Min = v
+	d.Tally.Add(v, n)
+	b := d.bucket(v)
+	if b.events += n; b.events == n {
+		b.last = v
+	} else {
+		b.last = max(b.last, v)
 	}
-	d.Count++
-	d.Sum += v
-	d.Min, d.Max = min(d.Min, v), max(d.Max, v)
+	b.edge = max(b.edge, v)
+}
+
+// bucket is the bucket of a value.
+func (d *Distribution) bucket(v int64) *bucket {
 	n := bucketOf(v)
 	page := d.pages[n>>6]
 	if page == nil {
 		page = new([64]bucket)
 		d.pages[n>>6] = page
 	}
-	b := &page[n&63]
-	switch {
-	case censored:
-		b.censored++
-	case b.events == 0:
-		b.events, b.last = 1, v
-	default:
-		b.events++
-		b.last = max(b.last, v)
-	}
-	if b.edge = max(b.edge, v); b.events == 0 {
-		b.last = b.edge
-	}
+	return &page[n&63]
 }
 
 // ordered are the buckets that hold something, by value.
@@ -76,6 +106,36 @@ func (d *Distribution) ordered() iter.Seq[*bucket] {
 	}
 }
 
+// Merge takes in what another distribution counted.
+func (d *Distribution) Merge(o *Distribution) {
+	d.Tally.merge(&o.Tally)
+	for number, from := range o.pages {
+		if from == nil {
+			continue
+		}
+		if d.pages[number] == nil {
+			d.pages[number] = new([64]bucket)
+		}
+		for i := range from {
+			d.pages[number][i].merge(&from[i])
+		}
+	}
+}
+
+func (b *bucket) merge(o *bucket) {
+	switch {
+	case b.events > 0 && o.events > 0:
+		b.last = max(b.last, o.last)
+	case o.events > 0 || b.events+b.censored == 0:
+		b.last = o.last
+	case b.events == 0:
+		b.last = max(b.last, o.last)
+	}
+	b.events += o.events
+	b.censored += o.censored
+	b.edge = max(b.edge, o.edge)
+}
+
 // Quantile is the smallest value that at least a share p of all values does not exceed. It is false where there are none.
 func (d *Distribution) Quantile(p float64) (v int64, ok bool) {
 	want := int64(math.Ceil(min(max(p, 0), 1) * float64(d.Count)))
@@ -88,14 +148,6 @@ func (d *Distribution) Quantile(p float64) (v int64, ok bool) {
 	return 0, false
 }
 
-// Mean is the mean of all values; false where there are none.
-func (d *Distribution) Mean() (float64, bool) {
-	if d.Count == 0 {
-		return 0, false
-	}
-	return float64(d.Sum) / float64(d.Count), true
-}
-
 // Survival is a Distribution of durations some of which are censored: what they last was not seen to end. [Distribution.Quantile] takes a
 // censored one for what was seen of it, and so is biased to short ones; [Survival.KaplanMeier] is not. The zero value is empty.
 type Survival struct {
@@ -103,12 +155,26 @@ type Survival struct {
 	Censored int64
 }
 
-// Add counts a duration that ended, or one of which only the beginning was seen.
-func (s *Survival) Add(v int64, censored bool) {
-	s.put(v, censored)
-	if censored {
-		s.Censored++
+// Add counts a duration that ended, or one of which only the beginning was seen, n times.
+func (s *Survival) Add(v, n int64, censored bool) {
+	if !censored {
+		s.Distribution.Add(v, n)
+		return
 	}
+	v = max(v, 0)
+	s.Tally.Add(v, n)
+	s.Censored += n
+	b := s.bucket(v)
+	b.censored += n
+	if b.edge = max(b.edge, v); b.events == 0 {
+		b.last = b.edge
+	}
+}
+
+// Merge takes in what another one counted.
+func (s *Survival) Merge(o *Survival) {
+	s.Distribution.Merge(&o.Distribution)
+	s.Censored += o.Censored
 }
 
 // CensoredShare is the share of durations whose end was not seen; false where there are none.
@@ -134,4 +200,13 @@ func (s *Survival) KaplanMeier(p float64) (v int64, ok bool) {
 		at -= b.events + b.censored
 	}
 	return 0, false
+}
+
+// AtLeast is a lower bound of the duration that a share p of all does not exceed: what [Survival.KaplanMeier] estimates, and where it
+// cannot, the longest duration that was seen, for what is censored went on beyond it. False where there are none.
+func (s *Survival) AtLeast(p float64) (v int64, ok bool) {
+	if v, ok = s.KaplanMeier(p); ok {
+		return v, true
+	}
+	return s.Max, s.Count > 0
 }

@@ -18,8 +18,11 @@ func TestQuantiles(t *testing.T) {
 			if r.IntN(4) == 0 {
 				v = int64(r.IntN(140))
 			}
-			d.Add(v)
-			all = append(all, v)
+			n := 1 + r.IntN(3)
+			d.Add(v, int64(n))
+			for range n {
+				all = append(all, v)
+			}
 		}
 		slices.Sort(all)
 		for _, p := range []float64{0, 0.01, 0.5, 0.9, 0.99, 1} {
@@ -71,10 +74,10 @@ func TestBucketsAreInOrder(t *testing.T) {
 func TestKaplanMeier(t *testing.T) {
 	var s Survival
 	for _, v := range []int64{6, 6, 6, 7, 10, 13, 16, 22, 23} {
-		s.Add(v, false)
+		s.Add(v, 1, false)
 	}
 	for _, v := range []int64{6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35} {
-		s.Add(v, true)
+		s.Add(v, 1, true)
 	}
 	for p, want := range map[float64]int64{0.1: 6, 0.19: 7, 0.3: 13, 0.37: 16, 0.4: 22, 0.5: 23, 0.55: 23} {
 		if got, ok := s.KaplanMeier(p); !ok || got != want {
@@ -101,7 +104,7 @@ func TestKaplanMeierAgainstItself(t *testing.T) {
 		var all []value
 		for range 1 + r.IntN(60) {
 			one := value{int64(r.IntN(120)), r.IntN(3) == 0}
-			s.Add(one.v, one.censored)
+			s.Add(one.v, 1, one.censored)
 			all = append(all, one)
 		}
 		for _, p := range []float64{0.1, 0.5, 0.9, 0.99} {
@@ -126,5 +129,50 @@ func TestKaplanMeierAgainstItself(t *testing.T) {
 				t.Fatalf("seed %d: %v: %d, %v, want %d, %v", seed, p, got, ok, want, known)
 			}
 		}
+	}
+}
+
+// TestMerge: what two distributions counted, one after the other or as one, is the same.
+func TestMerge(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		var whole Survival
+		var parts [2]Survival
+		for range r.IntN(200) {
+			v, n, censored := int64(r.IntN(1<<r.IntN(40))), int64(1+r.IntN(5)), r.IntN(3) == 0
+			whole.Add(v, n, censored)
+			parts[r.IntN(2)].Add(v, n, censored)
+		}
+		var sum Survival
+		sum.Merge(&parts[0])
+		sum.Merge(&parts[1])
+		if sum.Count != whole.Count || sum.Sum != whole.Sum || sum.Min != whole.Min || sum.Max != whole.Max || sum.Censored != whole.Censored {
+			t.Fatalf("seed %d: %+v, want %+v", seed, sum.Tally, whole.Tally)
+		}
+		for p := 0.0; p <= 1; p += 0.05 {
+			a, okA := sum.Quantile(p)
+			b, okB := whole.Quantile(p)
+			c, okC := sum.KaplanMeier(p)
+			d, okD := whole.KaplanMeier(p)
+			if a != b || okA != okB || c != d || okC != okD {
+				t.Fatalf("seed %d: %v: %d and %d, %d and %d", seed, p, a, b, c, d)
+			}
+		}
+	}
+}
+
+// TestAtLeast: where too much is censored, the longest duration is the bound.
+func TestAtLeast(t *testing.T) {
+	var s Survival
+	if _, ok := s.AtLeast(0.5); ok {
+		t.Error("nothing has a bound")
+	}
+	s.Add(5, 10, false)
+	s.Add(7, 90, true)
+	if v, ok := s.AtLeast(0.99); v != 7 || !ok {
+		t.Errorf("at least %d", v)
+	}
+	if v, _ := s.AtLeast(0.1); v != 5 {
+		t.Errorf("at least %d", v)
 	}
 }

@@ -1,192 +1,343 @@
 package memtrace
 
+// Hot path: at most 100 ns per touch where ranges repeat, no allocation in steady state (BenchmarkMeter).
+
 import (
 	"cmp"
 	"slices"
 )
 
-// Touch is an access to one block of a region: an [Access] of which it is known where it goes.
+// Touch is an access to memory of which it is known where it goes.
 type Touch struct {
-	NS     int64    // touches come in the order of time; one that comes late counts as of the newest
-	Op     AccessOp // of OpAlloc the block's life begins, as it does with its first touch; an op that is not known counts as a read
+	// NS is when it happened. Touches come in the order of time: one that comes late counts as of the newest, but for a write of what was never
+	// touched, such as the load of a weight that is told of when it is used.
+	NS     int64
+	Op     AccessOp // an op that is not known counts as a read
 	Type   RegionType
-	Region int    // number of its region
-	Block  int64  // number of the block in its region
-	Bytes  uint64 // of the block: what a working set counts
-	Offset uint64 // of what was accessed, in the region
-	Size   uint64 // bytes that were accessed
+	Region int    // number of its region, negative: not known
+	Buffer uint64 // that Offset counts in; 0: Offset is an address of the host
+	Offset uint64 // of the first byte
+	Size   uint64 // bytes that are touched in all
+	Pieces int64  // of Size/Pieces bytes each; 0 is 1
+	Stride uint64 // from the beginning of a piece to that of the next
+	// Count is how many accesses these are; 0 is 1. Where WindowNS is not 0 they happened within so long a time, and Size is what they add up to: which
+	// bytes they touched is not known.
+	Count    int64
+	WindowNS int64
+	// Scattered says that the bytes lie somewhere from Offset on: it is not known where, and only their number counts.
+	Scattered bool
+	Ended     bool // of OpFree: the run ended, not the need for what the memory held
 }
 
-// Meter computes the metrics of mrm-trace from touches as they come, by region and by type of region, in memory that grows with the number of
-// blocks that live and of regions, never with that of accesses.
+// Place tells a Meter of a region what touches do not.
+type Place struct {
+	Offset  uint64 // of its first byte, as that of touches
+	Bytes   uint64
+	Written int64 // when it was written, where no touch tells, such as the end of a weight's load; 0: not known
+}
+
+// Meter computes the metrics of mrm-trace from touches as they come, by region and by type of region. Every byte is followed: those that were
+// always touched together are followed together, so that memory grows with the number of regions and of different ranges, never with
+// that of touches. It is for one goroutine.
+//
+// The bytes of a region are its own, but for activations and compute buffers: they are followed by buffer, for many of them take turns in the
+// same memory. A byte belongs to the region that wrote it last.
 type Meter struct {
-	windows []int64
-	blocks  map[blockKey]*followed
-	types   [regionTypes]*Metrics
-	regions map[int]*Metrics
-	order   reuse
+	windows []window
+	latest  int64 // begin of the window that began last
+	turn    int64 // when the next one begins
+	dense   []*region
+	sparse  map[int]*region
+	order   []*region // by number in the meter
+	buffers map[uint64]*space
+	types   [regionTypes]*TypeMetrics
+	recent  recency
 	first   int64
 	now     int64
+	at      int64 // time of the present touch
 	begun   bool
+	tails   []run[touched] // scratch
+	heads   []run[written]
+	spare   []run[written]
+	spaces  []*space
 }
 
-type blockKey struct {
-	region int
-	block  int64
+// window is the current one of a length.
+type window struct{ length, start, number int64 }
+
+// region is one that is followed.
+type region struct {
+	Metrics
+	id     int
+	kind   *TypeMetrics
+	number int32
+	place  Place
+	space  *space // its own, or that of its buffer
+	buffer uint64
+	isSelf bool
 }
 
-// followed is a block that lives.
-type followed struct {
-	kind      RegionType
-	bytes     uint64
-	born      int64
-	written   int64 // when it was written last
-	read      int64 // when it was read last since then
-	touched   int64 // when it was touched last
-	writes    int64
-	isTouched bool
-	isRead    bool
-	seen      []int64 // number of the newest window in which it was touched, +1; by window length
-	place     int     // in reuse
-}
+// maxDense is how many regions are found by their number at once.
+const maxDense = 1 << 20
 
 // NewMeter makes a meter that measures working sets of windows of these lengths, in nanoseconds.
 func NewMeter(windows ...int64) *Meter {
-	windows = slices.DeleteFunc(slices.Clone(windows), func(ns int64) bool { return ns <= 0 })
-	return &Meter{windows: windows, blocks: map[blockKey]*followed{}, regions: map[int]*Metrics{}}
+	m := &Meter{sparse: map[int]*region{}, buffers: map[uint64]*space{}}
+	for _, ns := range windows {
+		if ns > 0 {
+			m.windows = append(m.windows, window{length: ns})
+		}
+	}
+	return m
+}
+
+// Declare says where a region lies, before it is touched.
+func (m *Meter) Declare(id int, kind RegionType, p Place) { m.region(id, kind).place = p }
+
+// region is what is known of a region.
+func (m *Meter) region(id int, kind RegionType) *region {
+	if uint(id) < uint(len(m.dense)) && m.dense[id] != nil {
+		return m.dense[id]
+	}
+	key := id
+	if id < 0 { // of each type, those that are not known are one
+		key = -1 - int(kind)
+	}
+	if r := m.sparse[key]; r != nil {
+		return r
+	}
+	if m.types[kind] == nil {
+		m.types[kind] = &TypeMetrics{Metrics: Metrics{windows: make([]workingSet, len(m.windows))}}
+	}
+	r := &region{Metrics: Metrics{windows: make([]workingSet, len(m.windows)), Grain: 1}, id: id, kind: m.types[kind], number: int32(len(m.order))}
+	r.isSelf = kind != Activation && kind != ComputeBuffer && id >= 0
+	m.order = append(m.order, r)
+	if key < 0 || key >= maxDense {
+		m.sparse[key] = r
+		return r
+	}
+	if key >= len(m.dense) {
+		m.dense = append(m.dense, make([]*region, key+1-len(m.dense))...)
+	}
+	m.dense[key] = r
+	return r
+}
+
+// spaceOf is where a region's bytes are followed.
+func (m *Meter) spaceOf(r *region, buffer uint64) *space {
+	if r.space != nil && (r.isSelf || r.buffer == buffer) {
+		return r.space
+	}
+	s := m.buffers[buffer]
+	if r.isSelf || s == nil {
+		s = &space{shared: !r.isSelf}
+		m.spaces = append(m.spaces, s)
+	}
+	if r.isSelf {
+		s.base, s.bytes = r.place.Offset, r.place.Bytes
+	} else {
+		m.buffers[buffer] = s
+	}
+	r.space, r.buffer = s, buffer
+	return s
 }
 
 // Add takes a touch in.
 func (m *Meter) Add(a *Touch) {
+	m.advance(a.NS)
+	m.at = m.now
+	if a.Op == OpAlloc || a.Op == OpFree {
+		m.renew(a)
+		return
+	}
+	r := m.region(a.Region, a.Type)
+	s := m.spaceOf(r, a.Buffer)
+	if stride, ok := r.count(a); ok {
+		r.kind.Strides.Add(stride, 1)
+	}
+	if r.place.Written != 0 {
+		m.load(s, r, a.Op == OpWrite)
+	}
+	switch {
+	case a.Size == 0 || a.Offset+a.Size < a.Offset || a.Scattered:
+	case a.WindowNS > 0:
+		if whole := r.place.Bytes; r.isSelf && whole > 0 && a.Size == whole*uint64(max(a.Count, 1)) { // each was of the whole region
+			m.touch(s, r, r.place.Offset, r.place.Offset+whole, a.Op == OpWrite)
+		}
+	case a.Pieces <= 1 && s.rows == 0:
+		if a.NS < m.now && a.Op == OpWrite && s.isNew(a.Offset, a.Offset+a.Size) {
+			m.at = a.NS
+		}
+		m.touch(s, r, a.Offset, a.Offset+a.Size, a.Op == OpWrite)
+	default:
+		if !s.stretches(a, func(start, end uint64) { m.touch(s, r, start, end, a.Op == OpWrite) }) {
+			r.Hulls++
+		}
+	}
+}
+
+// advance lets time go on.
+func (m *Meter) advance(ns int64) {
 	if !m.begun {
-		m.first, m.now, m.begun = a.NS, a.NS, true
+		m.first, m.now, m.begun, m.turn = ns, ns, true, ns
 	}
-	m.now = max(m.now, a.NS)
-	key := blockKey{a.Region, a.Block}
-	b := m.blocks[key]
-	sums := m.sums(a.Type, a.Region)
-	if a.Op == OpFree || a.Op == OpAlloc {
-		if b != nil {
-			m.end(b, sums, false)
-			delete(m.blocks, key)
-		}
-		if a.Op == OpFree {
-			return
-		}
-		b = nil
+	m.now = max(m.now, ns)
+	if m.now < m.turn {
+		return
 	}
-	if b == nil {
-		b = &followed{kind: a.Type, bytes: a.Bytes, born: m.now, seen: make([]int64, len(m.windows))}
-		m.blocks[key] = b
-	}
-	if a.Op != OpAlloc {
-		m.touch(b, a, sums)
+	m.turn = Forever
+	for k := range m.windows {
+		w := &m.windows[k]
+		w.number = (m.now-m.first)/w.length + 1
+		w.start = m.first + (w.number-1)*w.length
+		m.latest = max(m.latest, w.start)
+		m.turn = min(m.turn, w.start+w.length)
 	}
 }
 
-// sums are those that a touch counts in: of its type, and of its region.
-func (m *Meter) sums(kind RegionType, region int) [2]*Metrics {
-	if m.types[kind] == nil {
-		m.types[kind] = newMetrics(len(m.windows))
+// load lets a region have been written as a whole before it is touched first, if that is how it was.
+func (m *Meter) load(s *space, r *region, isWrite bool) {
+	at := min(r.place.Written, m.now)
+	r.place.Written = 0
+	if isWrite || s.shared || r.place.Bytes == 0 {
+		return
 	}
-	r := m.regions[region]
-	if r == nil {
-		r = newMetrics(len(m.windows))
-		m.regions[region] = r
-	}
-	return [2]*Metrics{m.types[kind], r}
+	start, end := r.place.Offset, r.place.Offset+r.place.Bytes
+	m.heads = s.written.put(start, end, written{at, r.number, 1, true}, m.heads[:0])
+	r.live(int64(end-start), m.first, at)
 }
 
-// touch counts a read or a write.
-func (m *Meter) touch(b *followed, a *Touch, sums [2]*Metrics) {
-	distance, again := m.order.touch(b)
-	for _, s := range sums {
-		if again {
-			s.Reuse.Add(int64(distance))
-		}
-		if b.isTouched {
-			s.IAI.Add(m.now - b.touched)
-		}
-		s.stride(a)
-		if a.Op != OpWrite {
-			s.Reads++
-			s.BytesRead += a.Size
-			continue
-		}
-		s.Writes++
-		s.BytesWritten += a.Size
-		if b.writes > 0 {
-			s.Retention.Add(b.retained(), false)
+// touch follows a read or a write of a range of a space.
+func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
+	start, end = s.snap(start, end)
+	if start >= end {
+		return
+	}
+	if m.recent.isFull() {
+		m.renumber()
+	}
+	weight := s.weight()
+	slot := m.recent.slot()
+	m.tails = s.touched.put(start, end, touched{m.at, slot, !isWrite}, m.tails[:0])
+	left := int64(end - start)
+	for i := range m.tails {
+		o := &m.tails[i]
+		n := int64(o.end - o.start)
+		left -= n
+		m.again(r, &o.is, n*weight)
+	}
+	for i := range m.tails {
+		o := &m.tails[i]
+		m.recent.add(o.is.slot, -int64(o.end-o.start)*weight)
+	}
+	m.recent.add(slot, int64(end-start)*weight)
+	if left > 0 {
+		for k := range m.windows {
+			m.set(r, k, left*weight)
 		}
 	}
-	for k, length := range m.windows {
-		if n := (m.now-m.first)/length + 1; b.seen[k] != n {
-			b.seen[k] = n
-			for _, s := range sums {
-				s.windows[k].add(n, b.bytes)
-			}
-		}
+	switch {
+	case isWrite:
+		m.write(s, r, start, end)
+	case left > 0 || s.shared:
+		m.read(s, r, start, end)
 	}
-	b.touched, b.isTouched = m.now, true
-	if a.Op == OpWrite {
-		b.written, b.isRead, b.writes = m.now, false, b.writes+1
-	} else if b.writes > 0 {
-		b.read, b.isRead = m.now, true
+	if s.touched.n > maxRuns || s.written.n > maxRuns {
+		s.widen()
+		r.Grain = max(r.Grain, s.grain)
 	}
 }
 
-// retained is how long what was written last was needed: up to the last read. What nobody read was needed for no time.
-func (b *followed) retained() int64 {
-	if !b.isRead {
-		return 0
+// again counts bytes that were touched before.
+func (m *Meter) again(r *region, before *touched, bytes int64) {
+	interval, distance := m.at-before.ns, m.recent.since(before.slot)
+	r.IAI.Add(interval, bytes)
+	r.Reuse.Add(distance, bytes)
+	r.kind.IAIs.Add(interval, bytes)
+	r.kind.Reuses.Add(distance, bytes)
+	if before.ns >= m.latest {
+		return
 	}
-	return b.read - b.written
+	for k := range m.windows {
+		if before.ns < m.windows[k].start {
+			m.set(r, k, bytes)
+		}
+	}
 }
 
-// end counts a block whose life ends, or of which nothing more is seen.
-func (m *Meter) end(b *followed, sums [2]*Metrics, censored bool) {
-	m.order.forget(b)
-	for _, s := range sums {
-		s.Blocks++
-		s.LiveNS += m.now - b.born
-		if b.writes > 0 {
-			s.Written++
-			s.Retention.Add(b.retained(), censored)
-		}
-		if b.writes == 1 {
-			s.WrittenOnce++
-		}
+// set adds bytes to the working set of a window.
+func (m *Meter) set(r *region, k int, bytes int64) {
+	r.windows[k].add(m.windows[k].number, bytes)
+	r.kind.windows[k].add(m.windows[k].number, bytes)
+}
+
+// renumber renumbers the slots of touches.
+func (m *Meter) renumber() {
+	numbers := m.recent.renumber()
+	for _, s := range m.spaces {
+		s.touched.each(func(g *run[touched]) { g.is.slot = numbers[g.is.slot] })
 	}
 }
 
 // Finish ends the trace: what lives on is censored. Nothing may be added any more.
 func (m *Meter) Finish(ns int64) {
-	m.now = max(m.now, ns)
-	keys := make([]blockKey, 0, len(m.blocks))
-	for key := range m.blocks {
-		keys = append(keys, key)
+	m.advance(max(ns, m.now))
+	for _, s := range m.spaces {
+		m.end(s, 0, Forever, true)
 	}
-	slices.SortFunc(keys, func(a, b blockKey) int { return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.block, b.block)) })
-	for _, key := range keys {
-		b := m.blocks[key]
-		m.end(b, m.sums(b.kind, key.region), true)
-	}
-	clear(m.blocks)
-	for k, length := range m.windows {
-		last := (m.now-m.first)/length + 1
-		for _, s := range m.types {
-			if s != nil {
-				s.windows[k].finish(last)
+	for k := range m.windows {
+		last := (m.now-m.first)/m.windows[k].length + 1
+		for _, r := range m.order {
+			r.windows[k].finish(last)
+		}
+		for _, t := range m.types {
+			if t != nil {
+				t.windows[k].finish(last)
 			}
 		}
-		for _, s := range m.regions {
-			s.windows[k].finish(last)
+	}
+	for _, r := range m.order {
+		if r.Reads+r.Writes > 0 || r.Retention.Count > 0 {
+			r.kind.Regions++
 		}
+		r.kind.Metrics.merge(&r.Metrics)
 	}
 }
 
-// Type is what regions of a type add up to; nil: there was none.
-func (m *Meter) Type(t RegionType) *Metrics { return m.types[t] }
+// Type is what regions of a type add up to; nil: there was none. It is valid when the trace has ended.
+func (m *Meter) Type(t RegionType) *TypeMetrics {
+	if k := m.types[t]; k != nil && k.Regions > 0 {
+		return k
+	}
+	return nil
+}
 
 // Region is what is known of a region, by its number; nil: it was not accessed.
-func (m *Meter) Region(id int) *Metrics { return m.regions[id] }
+func (m *Meter) Region(id int) *Metrics {
+	if id < 0 {
+		return nil
+	}
+	r := m.sparse[id]
+	if id < len(m.dense) && m.dense[id] != nil {
+		r = m.dense[id]
+	}
+	if r == nil || r.Reads+r.Writes == 0 {
+		return nil
+	}
+	return &r.Metrics
+}
+
+// Accessed are the numbers of the regions that were accessed, in order.
+func (m *Meter) Accessed() []int {
+	var all []int
+	for _, r := range m.order {
+		if r.id >= 0 && r.Reads+r.Writes > 0 {
+			all = append(all, r.id)
+		}
+	}
+	slices.SortFunc(all, cmp.Compare[int])
+	return all
+}
+
+// Span is the time from the first touch to the end, in ns.
+func (m *Meter) Span() (first, last int64) { return m.first, m.now }

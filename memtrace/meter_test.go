@@ -1,6 +1,7 @@
 package memtrace
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -12,19 +13,17 @@ const second = int64(1e9)
 func TestKnownAnswers(t *testing.T) {
 	m := NewMeter(second, 10*second)
 	for at := range int64(31) {
-		for block := range int64(4) {
+		for piece := range uint64(4) {
 			op := OpRead
 			if at == 0 {
 				op = OpWrite
 			}
-			m.Add(&Touch{NS: at * second, Op: op, Type: Weight, Region: 1, Block: block, Bytes: 100, Offset: uint64(100 * block), Size: 100})
+			m.Add(&Touch{NS: at * second, Op: op, Type: Weight, Region: 1, Offset: 100 * piece, Size: 100})
 		}
-		m.Add(&Touch{NS: at * second, Op: OpWrite, Type: Activation, Region: 2, Bytes: 50, Size: 50})
-		m.Add(&Touch{NS: at*second + 1000, Op: OpRead, Type: Activation, Region: 2, Bytes: 50, Size: 50})
+		m.Add(&Touch{NS: at * second, Op: OpWrite, Type: Activation, Region: 2, Buffer: 7, Size: 50})
+		m.Add(&Touch{NS: at*second + 1000, Op: OpRead, Type: Activation, Region: 2, Buffer: 7, Size: 50})
 	}
-	for block := range int64(4) {
-		m.Add(&Touch{NS: 30*second + 2000, Op: OpFree, Type: Weight, Region: 1, Block: block})
-	}
+	m.Add(&Touch{NS: 30*second + 2000, Op: OpFree, Type: Weight, Region: 1, Size: 400})
 	m.Finish(31 * second)
 	w, a := m.Type(Weight), m.Type(Activation)
 	for _, p := range []float64{0.5, 0.9, 0.99, 1} {
@@ -41,19 +40,19 @@ func TestKnownAnswers(t *testing.T) {
 	if label, _ := a.Label(Thresholds{}); label != LowMRM {
 		t.Errorf("activations are %v", label)
 	}
-	if once, _ := w.WriteOnce(); once != 1 || w.Written != 4 || a.WrittenOnce != 0 || a.Writes != 31 {
+	if once, _ := w.WriteOnce(); once != 1 || w.Written != 400 || a.WrittenOnce != 0 || a.Written != 50 || a.Writes != 31 {
 		t.Errorf("%+v", w)
 	}
-	if share, _ := a.Retention.CensoredShare(); share != 1.0/31 || w.Retention.Censored != 0 {
+	if share, _ := a.Retention.CensoredShare(); share != 1.0/31 || w.Retention.Censored != 0 || a.Retention.Count != 31*50 {
 		t.Errorf("%v of activations are censored", share)
 	}
-	if hz, _ := w.ReadFrequency(); hz < 0.9999 || hz > 1 { // 120 reads in 4 lives of 30.000002 s
+	if hz, _ := w.ReadFrequency(); math.Abs(hz-30/30.000002) > 1e-12 { // each byte 30 times in 30.000002 s
 		t.Errorf("weights are read at %v Hz", hz)
 	}
-	if v, _ := w.IAI.Quantile(0.5); v != second || w.IAI.Min != second || w.IAI.Max != second {
+	if v, _ := w.IAIs.Quantile(0.5); v != second || w.IAI.Min != second || w.IAI.Max != second {
 		t.Errorf("weights are touched each %d ns", v)
 	}
-	if v, _ := a.IAI.Quantile(0.5); v != 1000 {
+	if v, _ := a.IAIs.Quantile(0.5); v != 1000 || a.IAI.Max != second-1000 {
 		t.Errorf("activations are touched each %d ns", v)
 	}
 	if mean, most := w.WorkingSet(0); mean != 400*31.0/32 || most != 400 {
@@ -62,14 +61,117 @@ func TestKnownAnswers(t *testing.T) {
 	if _, most := w.WorkingSet(1); most != 400 {
 		t.Errorf("working set in ten seconds: at most %d", most)
 	}
-	if v, _ := w.Reuse.Quantile(1); v != 350 || w.Reuse.Min != 350 {
+	if v, _ := w.Reuses.Quantile(1); v != 350 || w.Reuse.Min != 350 {
 		t.Errorf("reuse over %d bytes", v)
 	}
-	if score, _ := w.Locality(); score != 93.0/123 { // 3 of 4 in each round
+	// Each access is 2 lines; of 248 the first follows nothing, and 30 times the round begins anew.
+	if score, _ := w.Locality(); score != 1-30.0/247 {
 		t.Errorf("locality %v", score)
 	}
-	if m.Region(1).Reads != w.Reads || m.Region(7) != nil || m.Type(Code) != nil {
+	if v, _ := w.Strides.Quantile(1); v != 400 || w.Strides.Count != 123 || w.Strides.Sum != 30*400 {
+		t.Errorf("strides %+v", w.Strides.Tally)
+	}
+	if m.Region(1).Reads != w.Reads || m.Region(7) != nil || m.Type(Code) != nil || w.Regions != 1 {
 		t.Error("regions")
+	}
+}
+
+// TestLoadedWeights: a region of which no touch tells when it was written was written when its place says, and a write that is told of late
+// counts from when it was.
+func TestLoadedWeights(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		m := NewMeter()
+		m.Add(&Touch{NS: 5 * second, Op: OpRead, Type: Other, Region: 9, Size: 1})
+		if told {
+			m.Add(&Touch{NS: second, Op: OpWrite, Type: Weight, Region: 1, Offset: 64, Size: 1000})
+		} else {
+			m.Declare(1, Weight, Place{Offset: 64, Bytes: 1000, Written: second})
+		}
+		m.Add(&Touch{NS: 6 * second, Op: OpRead, Type: Weight, Region: 1, Offset: 64, Size: 1000})
+		m.Add(&Touch{NS: 31 * second, Op: OpRead, Type: Weight, Region: 1, Offset: 64, Size: 1000})
+		m.Finish(40 * second)
+		w := m.Type(Weight)
+		if v, _ := w.Retention.Quantile(0.99); v != 30*second || w.Retention.Count != 1000 || w.Retention.Censored != 1000 {
+			t.Errorf("told %v: %d ns, %+v", told, v, w.Retention.Tally)
+		}
+		if hz, _ := w.ReadFrequency(); math.Abs(hz-2/39.0) > 1e-12 || w.WrittenOnce != 1000 {
+			t.Errorf("told %v: %v Hz, %d written once", told, hz, w.WrittenOnce)
+		}
+	}
+}
+
+// TestColumns: values of a cache that lie transposed are followed by column. A cell that is written, read with others and written again has the
+// retention of a cell that lies in one piece.
+func TestColumns(t *testing.T) {
+	const cells, dims, size = 1024, 64, 2
+	run := func(transposed bool) *Meter {
+		m := NewMeter(second)
+		m.Declare(1, KVCache, Place{Offset: 4096, Bytes: cells * dims * size})
+		touch := func(ns int64, op AccessOp, first, n uint64) {
+			a := &Touch{NS: ns, Op: op, Type: KVCache, Region: 1, Buffer: 3, Offset: 4096 + first*dims*size, Size: n * dims * size}
+			if transposed {
+				a.Offset, a.Pieces, a.Stride = 4096+first*size, dims, cells*size
+			}
+			m.Add(a)
+		}
+		for at := range int64(300) {
+			touch(at*second, OpWrite, uint64(at%200), 1)
+			touch(at*second, OpRead, 0, uint64(min(at+1, 200)))
+		}
+		m.Finish(300 * second)
+		return m
+	}
+	a, b := run(false).Type(KVCache), run(true).Type(KVCache)
+	if a.Hulls != 0 || b.Hulls != 0 || a.Retention.Sum != b.Retention.Sum || a.Retention.Count != b.Retention.Count || a.Written != b.Written || a.WrittenOnce != b.WrittenOnce ||
+		a.IAI != b.IAI || a.Reuse != b.Reuse || a.windows[0] != b.windows[0] || math.Abs(a.LiveNS-b.LiveNS) > 1 {
+		t.Errorf("%+v\n%+v", a.Metrics, b.Metrics)
+	}
+	if v, _ := a.Retention.Quantile(1.0 / 3); v != 99*second || a.Retention.Max != 199*second { // 100 cells each of 99 s down to 0, of 199 s down to 100 s, and of 199 s
+		t.Errorf("a third of cells is kept for %d ns, the longest %d", v, a.Retention.Max)
+	}
+	if once, _ := a.WriteOnce(); once != 0.5 {
+		t.Errorf("%v are written once", once)
+	}
+}
+
+// TestInputs: what is read from memory that another one wrote was written by somebody who is not seen.
+func TestInputs(t *testing.T) {
+	m := NewMeter()
+	for at := range int64(3) {
+		m.Add(&Touch{NS: 10 * at, Op: OpRead, Type: Activation, Region: 1, Buffer: 5, Size: 64}) // an input
+		m.Add(&Touch{NS: 10*at + 1, Op: OpWrite, Type: Activation, Region: 2, Buffer: 5, Size: 64})
+		m.Add(&Touch{NS: 10*at + 4, Op: OpRead, Type: Activation, Region: 2, Buffer: 5, Size: 64})
+	}
+	m.Add(&Touch{NS: 30, Op: OpFree, Type: ComputeBuffer, Region: -1, Buffer: 5, Size: 1 << 20})
+	m.Finish(30)
+	one, two := m.Region(1), m.Region(2)
+	if one.Retention.Count != 0 || two.Retention.Count != 3*64 || two.Retention.Min != 3 || two.Retention.Max != 3 || two.Retention.Censored != 0 {
+		t.Errorf("%+v\n%+v", one, two)
+	}
+	if one.LiveNS != 64*(1+1+1) || two.LiveNS != 64*(9+9+9) {
+		t.Errorf("live %v and %v", one.LiveNS, two.LiveNS)
+	}
+}
+
+// TestWindows: of what is told as sums over a time, only the sums are known, unless they are of whole regions.
+func TestWindows(t *testing.T) {
+	m := NewMeter(second)
+	m.Declare(1, Weight, Place{Bytes: 1000, Written: -second})
+	m.Declare(2, KVCache, Place{Bytes: 1000})
+	for at := range int64(5) {
+		m.Add(&Touch{NS: at * second, Op: OpRead, Type: Weight, Region: 1, Size: 3000, Count: 3, WindowNS: second})
+		m.Add(&Touch{NS: at * second, Op: OpWrite, Type: KVCache, Region: 2, Size: 30, Count: 3, WindowNS: second})
+	}
+	m.Finish(5 * second)
+	w, kv := m.Type(Weight), m.Type(KVCache)
+	if v, _ := w.Retention.Quantile(0.5); w.Reads != 15 || w.BytesRead != 15000 || w.Coarse != 15 || v != 5*second {
+		t.Errorf("%+v: %d ns", w.Metrics, v)
+	}
+	if _, ok := kv.WriteOnce(); ok || kv.Writes != 15 || kv.BytesWritten != 150 || kv.Retention.Count != 0 {
+		t.Errorf("%+v", kv.Metrics)
+	}
+	if _, ok := kv.Label(Thresholds{}); ok {
+		t.Error("a label out of sums")
 	}
 }
 
@@ -83,194 +185,105 @@ func TestLabels(t *testing.T) {
 		{0.8, 0, 10 * second, HighMRM}, {0.79, 0, 10 * second, LowMRM}, {0.79, second, 10 * second, MediumMRM}, {0.5, second, second, MediumMRM},
 		{0.5, second - 1e8, second, LowMRM}, {0.49, 20 * second, 20 * second, LowMRM}, {0.9, second, 9 * second, MediumMRM},
 	} {
-		m := newMetrics(0)
-		m.Written, m.WrittenOnce = 100, int64(100*c.once+0.5)
-		for i := range 100 {
-			if v := c.p50; i < 90 {
-				m.Retention.Add(v, false)
-			} else {
-				m.Retention.Add(c.p99, false)
+		m := &Metrics{Written: 100, WrittenOnce: int64(100*c.once + 0.5)}
+		m.Retention.Add(c.p50, 90, false)
+		m.Retention.Add(c.p99, 10, false)
+		for _, label := range []func(Thresholds) (Suitability, bool){m.Label, m.LabelCensored} {
+			if got, ok := label(DefaultThresholds()); !ok || got != c.want {
+				t.Errorf("%+v: %v", c, got)
 			}
 		}
-		if got, ok := m.Label(DefaultThresholds()); !ok || got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
 	}
-	if _, ok := newMetrics(0).Label(Thresholds{}); ok {
+	if _, ok := (&Metrics{}).Label(Thresholds{}); ok {
 		t.Error("what was never written has a label")
 	}
 }
 
-// TestMeterAgainstAllTouches compares a meter with what follows from all touches at once.
-func TestMeterAgainstAllTouches(t *testing.T) {
-	for seed := range uint64(40) {
-		r := rand.New(rand.NewPCG(seed, 5))
-		m := NewMeter(7, 0, 50)
-		var all []Touch
-		now := int64(1000)
-		for range 400 {
-			now += int64(r.IntN(5))
-			a := Touch{NS: now, Type: RegionType(1 + r.IntN(2)), Block: int64(r.IntN(6)), Offset: uint64(r.IntN(3)), Size: uint64(1 + r.IntN(2))}
-			a.Region, a.Bytes = int(a.Type), uint64(10*(1+a.Block))
-			switch n := r.IntN(20); {
-			case n < 8:
-				a.Op = OpWrite
-			case n == 8:
-				a.Op = OpFree
-			case n == 9:
-				a.Op = OpAlloc
-			default:
-				a.Op = OpRead
-			}
-			m.Add(&a)
-			all = append(all, a)
+// TestShortRunsAreNotLow: memory that was not seen for long enough has no label but that the run was too short.
+func TestShortRunsAreNotLow(t *testing.T) {
+	for _, c := range []struct {
+		once            int64
+		ended, censored int64 // bytes that were kept for half a second
+		want            Suitability
+	}{
+		{100, 0, 100, InsufficientMRM}, {50, 0, 100, InsufficientMRM}, {49, 0, 100, LowMRM}, {100, 100, 0, LowMRM}, {50, 60, 40, LowMRM}, {100, 60, 40, InsufficientMRM},
+	} {
+		m := &Metrics{Written: 100, WrittenOnce: c.once}
+		if c.ended > 0 {
+			m.Retention.Add(second/2, c.ended, false)
 		}
-		m.Finish(now + 3)
-		for _, kind := range []RegionType{Weight, KVCache} {
-			compareMeter(t, m.Type(kind), all, kind, now+3)
+		if c.censored > 0 {
+			m.Retention.Add(second/2, c.censored, true)
 		}
+		if got, ok := m.LabelCensored(Thresholds{}); !ok || got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+		if got, _ := m.Label(Thresholds{}); got != LowMRM {
+			t.Errorf("%+v: %v by plain percentiles", c, got)
+		}
+	}
+	m := &Metrics{Written: 100, WrittenOnce: 100}
+	m.Retention.Add(2*second, 100, true)
+	if got, _ := m.LabelCensored(Thresholds{}); got != MediumMRM { // at least
+		t.Errorf("%v", got)
 	}
 }
 
-// compareMeter works a type's figures out from all touches, touch by touch.
-func compareMeter(t *testing.T, got *Metrics, all []Touch, kind RegionType, end int64) {
-	t.Helper()
-	want := newMetrics(2)
-	sets := [2]map[int64]map[int64]uint64{{}, {}}
-	for i, a := range all {
-		if a.Type != kind {
-			continue
-		}
-		touch := a.Op == OpRead || a.Op == OpWrite
-		before := lastTouch(all[:i], a)
-		switch {
-		case touch && before >= 0:
-			want.IAI.Add(a.NS - all[before].NS)
-			want.Reuse.Add(int64(between(all[before+1:i], a)))
-		case a.Op == OpAlloc || a.Op == OpFree:
-			continue
-		}
-		for k, length := range []int64{7, 50} {
-			w := (a.NS - all[0].NS) / length
-			if sets[k][w] == nil {
-				sets[k][w] = map[int64]uint64{}
-			}
-			sets[k][w][a.Block+10*life(all[:i], a)] = a.Bytes
-		}
-		if a.Op == OpRead {
-			want.Reads++
-			continue
-		}
-		want.Writes++
-		retained, censored := retention(all[i+1:], a)
-		want.Retention.Add(retained, censored)
+// TestMeterIsBounded: ranges that are too many are widened, and it is said.
+func TestMeterIsBounded(t *testing.T) {
+	m := NewMeter()
+	m.Declare(1, Weight, Place{Bytes: 1 << 30})
+	for i := range uint64(maxRuns * 3) {
+		m.Add(&Touch{NS: int64(i), Op: OpRead, Type: Weight, Region: 1, Offset: i * 7919 % (1 << 24) * 64, Size: 32})
 	}
-	if got.Reads != want.Reads || got.Writes != want.Writes || got.IAI.Count != want.IAI.Count || got.IAI.Sum != want.IAI.Sum || got.Reuse.Count != want.Reuse.Count || got.Reuse.Sum != want.Reuse.Sum ||
-		got.Retention.Count != want.Retention.Count || got.Retention.Sum != want.Retention.Sum || got.Retention.Censored != want.Retention.Censored {
-		t.Fatalf("%v: %+v\nwant %+v", kind, got, want)
+	s := m.order[0].space
+	if n := s.touched.n + s.written.n; n > 5*maxRuns {
+		t.Errorf("%d runs", n)
 	}
-	for k, length := range []int64{7, 50} {
-		sum, most := uint64(0), uint64(0)
-		for _, set := range sets[k] {
-			bytes := uint64(0)
-			for _, n := range set {
-				bytes += n
-			}
-			sum, most = sum+bytes, max(most, bytes)
-		}
-		mean, gotMost := got.WorkingSet(k)
-		if n := (end-all[0].NS)/length + 1; mean != float64(sum)/float64(n) || gotMost != most {
-			t.Fatalf("%v: working set %v, at most %d, want %v of %d windows, %d", kind, mean, gotMost, sum, n, most)
-		}
+	m.Finish(1 << 40)
+	if w := m.Type(Weight); w.Grain < 64 || w.BytesRead != maxRuns*3*32 {
+		t.Errorf("grain %d, %d bytes", w.Grain, w.BytesRead)
 	}
-}
-
-func same(a, b Touch) bool { return a.Region == b.Region && a.Block == b.Block }
-
-// life is how many lives of a block came before.
-func life(before []Touch, a Touch) (n int64) {
-	for _, b := range before {
-		if same(b, a) && (b.Op == OpAlloc || b.Op == OpFree) {
-			n++
-		}
-	}
-	return n
-}
-
-// lastTouch is the newest read or write of a block in its present life, or -1.
-func lastTouch(before []Touch, a Touch) int {
-	for i := len(before) - 1; i >= 0; i-- {
-		if same(before[i], a) {
-			if before[i].Op == OpAlloc || before[i].Op == OpFree {
-				return -1
-			}
-			return i
-		}
-	}
-	return -1
-}
-
-// between is the bytes of the different other blocks that were touched and live on.
-func between(touches []Touch, a Touch) (bytes uint64) {
-	seen := map[blockKey]uint64{}
-	for _, b := range touches {
-		key := blockKey{b.Region, b.Block}
-		if b.Op == OpAlloc || b.Op == OpFree {
-			delete(seen, key)
-		} else if !same(a, b) {
-			seen[key] = b.Bytes
-		}
-	}
-	for _, n := range seen {
-		bytes += n
-	}
-	return bytes
-}
-
-// retention is how long a write was needed.
-func retention(after []Touch, write Touch) (ns int64, censored bool) {
-	for _, a := range after {
-		if !same(a, write) {
-			continue
-		}
-		if a.Op != OpRead {
-			return ns, false
-		}
-		ns = a.NS - write.NS
-	}
-	return ns, true
-}
-
-// TestMeterForgets: what is freed takes no memory, however long a trace is.
-func TestMeterForgets(t *testing.T) {
-	m := NewMeter(100)
+	m = NewMeter(100)
+	one := &Touch{Op: OpRead, Type: Activation, Region: 1, Buffer: 1, Size: 64}
 	for i := range int64(200_000) {
-		m.Add(&Touch{NS: i, Op: OpWrite, Type: Activation, Region: int(i % 3), Block: i, Bytes: 64})
-		m.Add(&Touch{NS: i, Op: OpRead, Type: Activation, Region: int(i % 3), Block: i, Bytes: 64})
-		if i >= 10 {
-			m.Add(&Touch{NS: i, Op: OpFree, Type: Activation, Region: int((i - 10) % 3), Block: i - 10})
-		}
+		one.NS, one.Offset, one.Op = i, uint64(i%1000)*64, OpRead
+		m.Add(one)
+		one.Op = OpWrite
+		m.Add(one)
 	}
-	if len(m.blocks) != 10 || len(m.order.at) > 128 || m.order.live != 10 {
-		t.Errorf("%d blocks, %d places", len(m.blocks), len(m.order.at))
-	}
-	one := &Touch{NS: 300_000, Op: OpRead, Type: Activation, Region: 1, Block: 199_999, Bytes: 64}
-	if n := testing.AllocsPerRun(1000, func() { m.Add(one) }); n != 0 {
-		t.Errorf("%v allocations per touch", n)
+	if n := testing.AllocsPerRun(1000, func() { m.Add(one) }); n != 0 || len(m.recent.slots) > 2*minSlots {
+		t.Errorf("%v allocations per touch, %d slots", n, len(m.recent.slots))
 	}
 }
 
 func BenchmarkMeter(b *testing.B) {
-	m := NewMeter(second)
-	touches := make([]Touch, 1<<16)
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range touches {
-		touches[i] = Touch{Op: AccessOp(1 + r.IntN(2)), Type: Weight, Region: r.IntN(300), Block: int64(r.IntN(64)), Bytes: 4096, Offset: uint64(r.IntN(1 << 18)), Size: 4096}
-	}
+	m := NewMeter(second/1000, second/10, second)
+	touches := syntheticStep(300)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		a := &touches[i&(len(touches)-1)]
-		a.NS = int64(i) * 1000
+		a := &touches[i%len(touches)]
+		a.NS = int64(i/len(touches)) * 20e6
 		m.Add(a)
 	}
+}
+
+// syntheticStep is what a graph of so many nodes does: each reads a weight and what was computed before, and writes its result; each fifth reads a
+// cache as well.
+func syntheticStep(nodes int) (all []Touch) {
+	r := rand.New(rand.NewPCG(1, 2))
+	at := uint64(0)
+	for i := range nodes {
+		size := uint64(4096 << r.IntN(3))
+		next := (at + size) % (1 << 20)
+		all = append(all, Touch{Op: OpRead, Type: Weight, Region: i, Offset: uint64(i) << 20, Size: 1 << 20},
+			Touch{Op: OpRead, Type: Activation, Region: 1000 + i, Buffer: 1, Offset: at, Size: size})
+		if i%5 == 0 {
+			all = append(all, Touch{Op: OpWrite, Type: KVCache, Region: 3000 + i, Buffer: 2, Offset: uint64(i)<<20 + 512, Size: 128},
+				Touch{Op: OpRead, Type: KVCache, Region: 3000 + i, Buffer: 2, Offset: uint64(i) << 20, Size: 640})
+		}
+		all = append(all, Touch{Op: OpWrite, Type: Activation, Region: 1000 + i + 1, Buffer: 1, Offset: next, Size: size})
+		at = next
+	}
+	return all
 }

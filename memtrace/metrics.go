@@ -1,44 +1,98 @@
 package memtrace
 
-// Metrics are those of a region, or of all regions of a type. Blocks are counted when their lives end, or the trace does.
+// Metrics are those of a region, or of all regions of a type. What is counted in bytes counts each byte as often as it lived: figures do not depend
+// on how finely memory is cut.
 type Metrics struct {
-	Blocks      int64
-	Written     int64 // blocks that were written
-	WrittenOnce int64 // of these, those that were written once
-	LiveNS      int64 // sum of the lives of blocks
-	Reads       int64
-	Writes      int64
-	BytesRead   uint64
-	// BytesWritten and BytesRead are of what was accessed.
-	BytesWritten uint64
-	// Retention is the time from a write of a block to the last read of it before the next write, or the end of its life; 0 where nobody read
-	// it. Where the trace ended first it is censored. Nanoseconds.
+	Reads  int64 // accesses
+	Writes int64
+	// BytesRead and BytesWritten are what was accessed.
+	BytesRead, BytesWritten uint64
+	// Written is bytes whose life has ended, with the trace at the latest, and that had been written; WrittenOnce those of them that were once.
+	// Of a region that shares its memory with others a life ends when another one writes there.
+	Written, WrittenOnce int64
+	// LiveNS adds up how long each byte lived: byte · ns.
+	LiveNS float64
+	// Retention is the time from a write of a byte to the last read of it before the next write, or the end of its life; 0 where nobody read
+	// it. Where the trace ended first it is censored. Nanoseconds, counted in bytes.
 	Retention Survival
-	// IAI is the time between two accesses to a block. Nanoseconds.
-	IAI Distribution
-	// Reuse is how many bytes of other blocks were touched between two accesses to a block.
-	Reuse      Distribution
-	sequential int64
-	strides    int64
-	isBegun    bool
-	next       uint64 // offset behind the access before
-	windows    []workingSet
+	// IAI is the time between two accesses to a byte, in nanoseconds, counted in bytes.
+	IAI Tally
+	// Reuse is how many other bytes were touched between two accesses to a byte, counted in bytes.
+	Reuse Tally
+	// Hulls is how many strided accesses were taken for all that lies from their first byte to their last; Coarse how many accesses
+	// were told as sums over a time, or of rows that nobody named, so that only their bytes count. Reads and writes are exact all the same.
+	Hulls, Coarse int64
+	// Grain is the number of bytes to which ranges were widened because there were too many different ones; 1: none was.
+	Grain   uint64
+	lines   int64 // of 64 bytes, as they were touched
+	jumps   int64 // of them, those that do not lie behind the one before
+	next    uint64
+	windows []workingSet
 }
 
-func newMetrics(windows int) *Metrics { return &Metrics{windows: make([]workingSet, windows)} }
+// TypeMetrics are those of a type of region.
+type TypeMetrics struct {
+	Metrics
+	Regions int          // that were accessed
+	IAIs    Distribution // what IAI adds up
+	Reuses  Distribution // what Reuse adds up
+	// Strides is how far accesses begin from where the one before in their region ended, in bytes, either way.
+	Strides Distribution
+}
 
-// stride notes where an access lies behind the one before it in its region.
-func (m *Metrics) stride(a *Touch) {
-	if m.isBegun {
-		m.strides++
-		if a.Offset == m.next {
-			m.sequential++
-		}
+// lineBytes is what memory comes to a cache in.
+const lineBytes = 64
+
+// count takes an access's sums in, and returns how far it lies from the one before; false for the first.
+func (m *Metrics) count(a *Touch) (stride int64, ok bool) {
+	n := max(a.Count, 1)
+	if a.Op == OpWrite {
+		m.Writes += n
+		m.BytesWritten += a.Size
+	} else {
+		m.Reads += n
+		m.BytesRead += a.Size
 	}
-	m.isBegun, m.next = true, a.Offset+a.Size
+	if a.WindowNS > 0 || a.Scattered {
+		m.Coarse += n
+		return 0, false
+	}
+	pieces := max(a.Pieces, 1)
+	each := a.Size / uint64(pieces)
+	m.jumps += pieces
+	if ok = m.lines > 0; ok {
+		if stride = int64(a.Offset - m.next); stride == 0 {
+			m.jumps--
+		}
+	} else {
+		m.jumps-- // the first follows nothing
+	}
+	m.lines += pieces * int64((each+lineBytes-1)/lineBytes)
+	m.next = a.Offset + each
+	if pieces > 1 {
+		m.next += uint64(pieces-1) * a.Stride
+	}
+	return max(stride, -stride), ok
 }
 
-// WriteOnce is the share of written blocks that were written once; false where none was written.
+// merge takes in what is known of a region. Bytes that were written, and working sets, are counted by the type itself.
+func (m *Metrics) merge(o *Metrics) {
+	m.Reads += o.Reads
+	m.Writes += o.Writes
+	m.BytesRead += o.BytesRead
+	m.BytesWritten += o.BytesWritten
+	m.LiveNS += o.LiveNS
+	m.Retention.Merge(&o.Retention)
+	m.IAI.merge(&o.IAI)
+	m.Reuse.merge(&o.Reuse)
+	m.Hulls += o.Hulls
+	m.Coarse += o.Coarse
+	m.Grain = max(m.Grain, o.Grain)
+	m.lines += o.lines
+	m.jumps += o.jumps
+}
+
+// WriteOnce is the share of written bytes that were written once; false where none was written.
 func (m *Metrics) WriteOnce() (ratio float64, ok bool) {
 	if m.Written == 0 {
 		return 0, false
@@ -46,35 +100,35 @@ func (m *Metrics) WriteOnce() (ratio float64, ok bool) {
 	return float64(m.WrittenOnce) / float64(m.Written), true
 }
 
-// ReadFrequency is how often a block was read, per second of its life; false where none lived for any time.
+// ReadFrequency is how often a byte was read, per second of its life; false where none lived for any time.
 func (m *Metrics) ReadFrequency() (hz float64, ok bool) {
 	if m.LiveNS <= 0 {
 		return 0, false
 	}
-	return float64(m.Reads) / (float64(m.LiveNS) / 1e9), true
+	return float64(m.BytesRead) / (m.LiveNS / 1e9), true
 }
 
-// Locality is the share of accesses that begin where the one before in the region ended; false with fewer than two. Of a type of region,
-// accesses of different regions count as behind each other too.
+// Locality is the share of the lines of 64 bytes that were touched, but for the first, that lie behind the one that was touched before in their region;
+// false with fewer than two.
 func (m *Metrics) Locality() (score float64, ok bool) {
-	if m.strides == 0 {
+	if m.lines < 2 {
 		return 0, false
 	}
-	return float64(m.sequential) / float64(m.strides), true
+	return 1 - float64(m.jumps)/float64(m.lines-1), true
 }
 
-// workingSet is the bytes of different blocks that were touched in windows of one length.
+// workingSet is the different bytes that were touched in windows of one length.
 type workingSet struct {
 	window    int64 // number of the current one, from 1
-	bytes     uint64
-	sum, most uint64
+	bytes     int64
+	sum, most int64
 	count     int64 // windows, those in which nothing was touched too
 }
 
-func (w *workingSet) add(window int64, bytes uint64) {
+func (w *workingSet) add(window, bytes int64) {
 	if window != w.window {
 		w.finish(window - 1)
-		w.window, w.bytes = window, 0
+		w.window = window
 	}
 	w.bytes += bytes
 }
@@ -88,55 +142,12 @@ func (w *workingSet) finish(windows int64) {
 	w.window, w.bytes, w.count = 0, 0, windows
 }
 
-// WorkingSet is the bytes of the different blocks that were touched in a window of length k of the meter's, on average over all windows of
-// the trace, and at most. A block that is freed and comes again within a window is another one. It is valid when the trace has ended.
-func (m *Metrics) WorkingSet(k int) (mean float64, most uint64) {
+// WorkingSet is how many different bytes were touched in a window of length k of the meter's, on average over all windows of
+// the trace, and at most. A byte that is freed and comes again within a window is another one. It is valid when the trace has ended.
+func (m *Metrics) WorkingSet(k int) (mean float64, most int64) {
 	w := &m.windows[k]
 	if w.count == 0 {
 		return 0, 0
 	}
 	return float64(w.sum) / float64(w.count), w.most
-}
-
-// Suitability says how well memory that retains what is written for a limited time suits a region.
-type Suitability string
-
-// The labels of mrm-trace.
-const (
-	HighMRM   Suitability = "high_mrm"
-	MediumMRM Suitability = "medium_mrm"
-	LowMRM    Suitability = "low_mrm"
-)
-
-// Thresholds say from what on a label is given. The zero value has those of mrm-trace: high from a write-once ratio of 0.8 and a 99th percentile
-// of the retention of 10 s on, medium from 0.5 and a median of 1 s on.
-type Thresholds struct {
-	HighWriteOnce, MediumWriteOnce float64
-	HighP99NS, MediumP50NS         int64
-}
-
-// DefaultThresholds are those of mrm-trace.
-func DefaultThresholds() Thresholds {
-	return Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5, HighP99NS: 10e9, MediumP50NS: 1e9}
-}
-
-// Label is the suitability by mrm-trace's rules. They take the 99th percentile for high and the median for medium, so that they are no order
-// by one quantity. It is false where nothing was written: then nothing is known.
-func (m *Metrics) Label(t Thresholds) (Suitability, bool) {
-	if t == (Thresholds{}) {
-		t = DefaultThresholds()
-	}
-	once, ok := m.WriteOnce()
-	if !ok {
-		return "", false
-	}
-	p50, _ := m.Retention.Quantile(0.5)
-	p99, _ := m.Retention.Quantile(0.99)
-	switch {
-	case once >= t.HighWriteOnce && p99 >= t.HighP99NS:
-		return HighMRM, true
-	case once >= t.MediumWriteOnce && p50 >= t.MediumP50NS:
-		return MediumMRM, true
-	}
-	return LowMRM, true
 }

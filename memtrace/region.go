@@ -119,3 +119,12 @@ func (u *Use) add(o Use) {
 	u.Read(o.Reads, o.BytesRead, o.FirstReadNS, o.LastReadNS)
 	u.Unknown += o.Unknown
 }
+
+// RegionTypes are all of them.
+func RegionTypes() []RegionType {
+	all := make([]RegionType, regionTypes)
+	for t := range regionTypes {
+		all[t] = t
+	}
+	return all
+}

@@ -1,0 +1,158 @@
+package memtrace
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Range is addresses of the host: Start ≤ a < End.
+type Range struct{ Start, End uint64 }
+
+// Footprint is what executions of graphs touched in the host's memory: which bytes in the newest one, and which pages were written since
+// somebody asked. The zero value is empty.
+type Footprint struct {
+	execution int64
+	touched   runs[int64] // execution in which bytes were touched last
+	wrote     runs[int64] // and written
+	pages     Pages
+	scratch   []run[int64]
+}
+
+// Begin begins an execution. Their numbers differ.
+func (f *Footprint) Begin(execution int64) { f.execution = execution }
+
+// Add takes an access in whose Offset is an address.
+func (f *Footprint) Add(a *Touch) {
+	pieces := uint64(max(a.Pieces, 1))
+	each := a.Size / pieces
+	for i := range pieces {
+		start := a.Offset + i*a.Stride
+		end := start + each
+		if end <= start {
+			return
+		}
+		f.scratch = f.touched.put(start, end, f.execution, f.scratch[:0])
+		if a.Op == OpWrite {
+			f.scratch = f.wrote.put(start, end, f.execution, f.scratch[:0])
+			f.pages.Add(start, end)
+		}
+	}
+}
+
+// Forget forgets what was touched where memory comes or goes.
+func (f *Footprint) Forget(start, end uint64) {
+	if start < end {
+		f.scratch = f.touched.take(start, end, f.scratch[:0])
+		f.scratch = f.wrote.take(start, end, f.scratch[:0])
+	}
+}
+
+// Touched tells whether the newest execution touched any byte of a range, or wrote it.
+func (f *Footprint) Touched(start, end uint64, write bool) bool {
+	all := &f.touched
+	if write {
+		all = &f.wrote
+	}
+	f.scratch = all.get(start, end, f.scratch[:0])
+	for i := range f.scratch {
+		if f.scratch[i].is == f.execution {
+			return true
+		}
+	}
+	return false
+}
+
+// TakeWritten are the pages that were written since it was called last.
+func (f *Footprint) TakeWritten() *Pages {
+	all := f.pages
+	f.pages = Pages{}
+	return &all
+}
+
+// Pages is a set of pages of PageBytes. The zero value is empty.
+type Pages struct {
+	chunks map[uint64]*[pagesPerChunk / 64]uint64
+}
+
+// Add adds the pages that hold any byte of a range.
+func (p *Pages) Add(start, end uint64) {
+	for page := start / PageBytes; start < end && page <= (end-1)/PageBytes; page++ {
+		p.add(page)
+	}
+}
+
+// add adds a page by its number, and tells whether it was not there before.
+func (p *Pages) add(page uint64) bool {
+	if p.chunks == nil {
+		p.chunks = map[uint64]*[pagesPerChunk / 64]uint64{}
+	}
+	chunk := p.chunks[page/pagesPerChunk]
+	if chunk == nil {
+		chunk = new([pagesPerChunk / 64]uint64)
+		p.chunks[page/pagesPerChunk] = chunk
+	}
+	word, bit := &chunk[page%pagesPerChunk/64], uint64(1)<<(page%64)
+	isNew := *word&bit == 0
+	*word |= bit
+	return isNew
+}
+
+// Count is the number of pages.
+func (p *Pages) Count() (n int64) {
+	for _, chunk := range p.chunks {
+		for _, word := range chunk {
+			n += int64(bits.OnesCount64(word))
+		}
+	}
+	return n
+}
+
+// And are the pages that another set has too.
+func (p *Pages) And(o *Pages) *Pages {
+	both := &Pages{chunks: map[uint64]*[pagesPerChunk / 64]uint64{}}
+	for at, chunk := range p.chunks {
+		other := o.chunks[at]
+		if other == nil {
+			continue
+		}
+		kept := new([pagesPerChunk / 64]uint64)
+		for i := range chunk {
+			kept[i] = chunk[i] & other[i]
+		}
+		both.chunks[at] = kept
+	}
+	return both
+}
+
+// Within are the pages that hold any byte of a range.
+func (p *Pages) Within(r Range) *Pages {
+	of := &Pages{}
+	for at, chunk := range p.chunks {
+		first := at * pagesPerChunk * PageBytes
+		if last := first + pagesPerChunk*PageBytes; last <= r.Start || first >= r.End {
+			continue
+		}
+		for i, word := range chunk {
+			for ; word != 0; word &= word - 1 {
+				page := first + uint64(i*64+bits.TrailingZeros64(word))*PageBytes
+				if page+PageBytes > r.Start && page < r.End {
+					of.Add(page, page+PageBytes)
+				}
+			}
+		}
+	}
+	return of
+}
+
+// List are the pages' addresses, in order.
+func (p *Pages) List() (all []uint64) {
+	for at, chunk := range p.chunks {
+		for i, word := range chunk {
+			for ; word != 0; word &= word - 1 {
+				all = append(all, (at*pagesPerChunk+uint64(i*64+bits.TrailingZeros64(word)))*PageBytes)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
