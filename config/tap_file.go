@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
 
@@ -39,36 +37,10 @@ type fileReader struct {
 	settings map[string]given
 }
 
-// syntaxError is what goccy/go-yaml's errors can tell beside their many-line text.
-type syntaxError interface {
-	error
-	GetMessage() string
-	GetToken() *token.Token
-}
-
 func (f *fileReader) read(data []byte) error {
-	if bad := invalidUTF8(data); bad >= 0 {
-		line := 1 + bytes.Count(data[:bad], []byte{'\n'})
-		column := bad - bytes.LastIndexByte(data[:bad], '\n')
-		return fmt.Errorf("%s:%d:%d: byte 0x%02x is not valid UTF-8: write the file in UTF-8", f.name, line, column, data[bad])
-	}
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil {
-		var syntax syntaxError
-		if errors.As(err, &syntax) {
-			return f.errorAt(syntax.GetToken(), "not valid YAML: %s", firstLine(syntax.GetMessage()))
-		}
-		return fmt.Errorf("%s: not valid YAML: %s", f.name, firstLine(err.Error()))
-	}
-	var body ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		if body != nil {
-			return f.errorAt(doc.Start, "a second document begins here: put everything into one")
-		}
-		body = doc.Body
+	body, wrong := ParseYAML(data)
+	if wrong != nil {
+		return wrong.in(f.name)
 	}
 	if body == nil {
 		return fmt.Errorf("%s is empty: write settings below the key tap:, such as tap: {preset: balanced}", f.name)
