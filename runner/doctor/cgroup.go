@@ -145,11 +145,9 @@ func quota(root fs.FS, g group) Fact {
 		lacking("more threads than that are all stopped for a part of every period", "give llama.cpp fewer threads (-t), or raise the group's quota")
 }
 
-// throttling tells whether the quota has stopped the groups' threads so far.
-func throttling(root fs.FS, g group) Fact {
-	f := Fact{Topic: "cgroup", Name: "throttling"}
-	seen := false
-	var times, stopped uint64
+// throttled is how often the quota has stopped the threads of the groups so far, and for how many nanoseconds; seen is false where no group
+// tells.
+func throttled(root fs.FS, g group) (times, stopped uint64, seen bool) {
 	for _, dir := range g.above(root) {
 		text, err := word(root, dir+"/cpu.stat")
 		if err != nil {
@@ -169,6 +167,13 @@ func throttling(root fs.FS, g group) Fact {
 			}
 		}
 	}
+	return times, stopped, seen
+}
+
+// throttling tells whether the quota has stopped the groups' threads so far.
+func throttling(root fs.FS, g group) Fact {
+	f := Fact{Topic: "cgroup", Name: "throttling"}
+	times, stopped, seen := throttled(root, g)
 	switch {
 	case !seen && strings.Trim(g.name, "/") == "":
 		return f.is(OK, "never, in the root group")
