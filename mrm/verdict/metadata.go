@@ -1,0 +1,180 @@
+package verdict
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Metadata is metadata.json of a run of an experiment: that of the recorded run, and what the experiment adds.
+type Metadata struct {
+	SchemaVersion string `json:"mrm_trace_schema_version"`
+	rundir.Metadata
+	Experiment Experiment `json:"experiment"`
+	Cell       Cell       `json:"cell"`
+	Collector  Collector  `json:"collector"`
+	Observer   Observer   `json:"observer"`
+	Validity   Validity   `json:"validity"`
+}
+
+// Experiment is the experiment that a run belongs to.
+type Experiment struct {
+	Name         string `json:"name"`
+	Seed         uint32 `json:"seed"`
+	Repetitions  int    `json:"repetitions"`
+	ConfigSHA256 string `json:"config_sha256"`
+}
+
+// Cell is the place of a run in the matrix.
+type Cell struct {
+	// Key is of everything that makes the cell what it is but its repetition: 16 hexadecimal digits.
+	Key          string `json:"key"`
+	Index        int    `json:"index"`
+	ModelID      string `json:"model_id"`
+	Prompt       string `json:"prompt"` // its id
+	PromptSHA256 string `json:"prompt_sha256"`
+	NCtx         int    `json:"n_ctx"` // 0: what the model was trained for
+	KVType       string `json:"kv_type"`
+	Repetition   int    `json:"repetition"` // from 0
+	Seed         uint32 `json:"seed"`
+	MaxTokens    int    `json:"max_tokens"`
+	Concurrency  int    `json:"concurrency"`
+}
+
+// Name is the cell in one word, for journals and lines on a screen.
+func (c *Cell) Name() string {
+	return fmt.Sprintf("%s/%s/c%d/%s/r%d", c.ModelID, c.Prompt, c.NCtx, strings.ReplaceAll(c.KVType, "/", "+"), c.Repetition)
+}
+
+// Collector is what was to be collected, and what was.
+type Collector struct {
+	Asked      []string `json:"asked"`
+	Used       []string `json:"used"`
+	GraphTrace string   `json:"graph_trace"`
+	Period     int64    `json:"period,omitempty"` // events per sample; 0: the collector's own
+	Why        string   `json:"why,omitempty"`    // of what was used in place of what was asked for
+}
+
+// Observer is what observing a run cost. Everything is measured; what could not be is nil.
+type Observer struct {
+	CPUPct         *float64 `json:"cpu_pct,omitempty"` // of one processor
+	CPUNS          CPU      `json:"cpu_ns"`
+	WallNS         int64    `json:"wall_ns"`
+	MemoryBytes    int64    `json:"memory_bytes,omitempty"`
+	TargetRSSBytes int64    `json:"target_rss_bytes,omitempty"`
+	MemoryPct      *float64 `json:"memory_pct,omitempty"`
+	Baseline       Pass     `json:"baseline"`
+	Tapped         Pass     `json:"tapped"`
+	PrefillRatio   *float64 `json:"prefill_ratio,omitempty"`
+	DecodeRatio    *float64 `json:"decode_ratio,omitempty"`
+	SameTokens     *bool    `json:"same_tokens,omitempty"`
+	ThrottleEvents *int64   `json:"throttle_events,omitempty"`
+	Throttle       Throttle `json:"throttle"`
+	BaselineCPUPct *float64 `json:"baseline_cpu_pct,omitempty"` // of all processors
+	BaselineS      float64  `json:"baseline_s"`
+	OthersCPUPct   *float64 `json:"others_cpu_pct,omitempty"` // of all processors
+}
+
+// CPU is processor time in nanoseconds, by who used it.
+type CPU struct {
+	Collector int64 `json:"collector"`
+	Tap       int64 `json:"tap"`
+	MRM       int64 `json:"mrm"`
+}
+
+// Sum is all of it.
+func (c CPU) Sum() int64 { return c.Collector + c.Tap + c.MRM }
+
+// Pass is one of the two runs of a cell: without the tap, or with it. Times are the model's own, as its results tell them.
+type Pass struct {
+	PromptTokens    int64 `json:"prompt_tokens"`
+	PromptNS        int64 `json:"prompt_ns"`
+	GeneratedTokens int64 `json:"generated_tokens"`
+	GenerationNS    int64 `json:"generation_ns"`
+	WallNS          int64 `json:"wall_ns"` // from its start to its end, loading included
+	PeakRSSBytes    int64 `json:"peak_rss_bytes,omitempty"`
+	First           bool  `json:"first,omitempty"`
+}
+
+// Rates are tokens per second of prompt and of generation, 0 where there is none.
+func (p *Pass) Rates() (prefill, decode float64) {
+	return rate(p.PromptTokens, p.PromptNS), rate(p.GeneratedTokens, p.GenerationNS)
+}
+
+func rate(n, ns int64) float64 {
+	if ns <= 0 {
+		return 0
+	}
+	return float64(n) / (float64(ns) / 1e9)
+}
+
+// Throttle counts what slowed the machine down. A source that it does not have is nil.
+type Throttle struct {
+	Cgroup    *int64 `json:"cgroup,omitempty"`    // periods in which the quota of processor time was used up
+	Thermal   *int64 `json:"thermal,omitempty"`   // events of cores and packages
+	Frequency *int64 `json:"frequency,omitempty"` // times that a busy processor ran 20 % below its base frequency for a second or more
+}
+
+// Events are all of them; nil where the machine has no source.
+func (t *Throttle) Events() *int64 {
+	var sum *int64
+	for _, n := range []*int64{t.Cgroup, t.Thermal, t.Frequency} {
+		if n == nil {
+			continue
+		}
+		if sum == nil {
+			sum = new(int64)
+		}
+		*sum += *n
+	}
+	return sum
+}
+
+// The errors of reading.
+var (
+	ErrNotOurs = errors.New("no run of an experiment")
+	ErrVersion = errors.New("schema of another major version")
+)
+
+// Read reads metadata.json of a run of an experiment. A directory without manifest or without the keys of an experiment is ErrNotOurs; one of
+// another major version of the schema is ErrVersion.
+func Read(dir string) (Metadata, error) {
+	var m Metadata
+	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {
+		return m, fmt.Errorf("%s has no manifest: %w; only sealed runs are read", dir, ErrNotOurs)
+	}
+	path := filepath.Join(dir, rundir.MetadataName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return m, fmt.Errorf("read metadata: %w", err)
+	}
+	var version struct {
+		Schema string `json:"mrm_trace_schema_version"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return m, fmt.Errorf("%s: %w; it is damaged: llamatap verify %s", path, err, dir)
+	}
+	if version.Schema == "" {
+		return m, fmt.Errorf("%s: %w; 'llamatap mrm run' makes some", path, ErrNotOurs)
+	}
+	if Major(version.Schema) != Major(memtrace.Version) {
+		return m, fmt.Errorf("%s: %w: mrm_trace_schema_version %q, this program reads %s; use the llamatap that wrote it",
+			path, ErrVersion, version.Schema, memtrace.Version)
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("%s: %w; it is damaged: llamatap verify %s", path, err, dir)
+	}
+	return m, nil
+}
+
+// Major is what stands before the first dot of a version.
+func Major(version string) string {
+	major, _, _ := strings.Cut(version, ".")
+	return major
+}

@@ -1,0 +1,129 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Class is how far a run may be believed.
+type Class string
+
+// The classes of mrm-trace, the best first. What is contaminated is archived, and left out of aggregates and figures.
+const (
+	Clean        Class = "clean"
+	Marginal     Class = "marginal"
+	Contaminated Class = "contaminated"
+)
+
+// rank orders the classes.
+func (c Class) rank() int {
+	switch c {
+	case Clean:
+		return 0
+	case Marginal:
+		return 1
+	}
+	return 2
+}
+
+// Worse is the worse one of two classes.
+func Worse(a, b Class) Class {
+	if a.rank() >= b.rank() {
+		return a
+	}
+	return b
+}
+
+// Criterion is one of the conditions that all must hold, with what was measured.
+type Criterion struct {
+	Name string `json:"name"` // the key of Observer that it looks at
+	Unit string `json:"unit"`
+	// Value is what was measured; nil: it could not be.
+	Value    *float64 `json:"value,omitempty"`
+	Clean    string   `json:"clean"`    // the bound of the class, such as "< 10"
+	Marginal string   `json:"marginal"` // the same
+	Class    Class    `json:"class"`    // the best class that it allows
+	Why      string   `json:"why,omitempty"`
+}
+
+// Validity is a run's class and what it follows from.
+type Validity struct {
+	Class    Class       `json:"class"`
+	Criteria []Criterion `json:"criteria"`
+}
+
+// Why is one line that says what keeps the run from being clean; "" of a clean one.
+func (v *Validity) Why() string {
+	var why []string
+	for _, c := range v.Criteria {
+		switch {
+		case c.Class == Clean:
+		case c.Value == nil:
+			why = append(why, fmt.Sprintf("%s is not known", c.Name))
+		default:
+			why = append(why, fmt.Sprintf("%s %.4g, clean is %s", c.Name, *c.Value, c.Clean))
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// rule is one criterion of COMPAT C-1.C.3 and decision 13.
+type rule struct {
+	name, unit      string
+	clean, marginal float64
+	inclusive       bool // of the marginal bound; and clean is then equal to its bound
+	of              func(*Observer) *float64
+}
+
+var rules = []rule{
+	{"cpu_pct", "% of one processor", 10, 20, false, func(o *Observer) *float64 { return o.CPUPct }},
+	{"memory_pct", "% of the target's RSS", 5, 15, false, func(o *Observer) *float64 { return o.MemoryPct }},
+	{"throttle_events", "events", 0, 2, true, func(o *Observer) *float64 { return float(o.ThrottleEvents) }},
+	{"baseline_cpu_pct", "% of all processors", 15, 30, false, func(o *Observer) *float64 { return o.BaselineCPUPct }},
+}
+
+func float(n *int64) *float64 {
+	if n == nil {
+		return nil
+	}
+	f := float64(*n)
+	return &f
+}
+
+// Judge gives a run its class: clean with observer CPU below 10 %, observer memory below 5 % of the target's RSS, no throttle event and
+// baseline CPU below 15 %; marginal below 20 %, below 15 %, with at most two events and below 30 %; else contaminated.
+//
+// What is not known cannot be held against its bound, and allows marginal at best: a run is clean by evidence. Of throttle events that is so
+// only where the machine has no source of them at all.
+func Judge(o *Observer) Validity {
+	v := Validity{Class: Clean}
+	for i := range rules {
+		c := rules[i].judge(o)
+		v.Criteria = append(v.Criteria, c)
+		v.Class = Worse(v.Class, c.Class)
+	}
+	return v
+}
+
+func (r *rule) judge(o *Observer) Criterion {
+	c := Criterion{Name: r.name, Unit: r.unit, Value: r.of(o)}
+	below := func(bound float64) bool { return *c.Value < bound }
+	c.Clean, c.Marginal = fmt.Sprintf("< %g", r.clean), fmt.Sprintf("< %g", r.marginal)
+	if r.inclusive {
+		c.Clean, c.Marginal = fmt.Sprintf("= %g", r.clean), fmt.Sprintf("<= %g", r.marginal)
+		below = func(bound float64) bool { return *c.Value <= bound }
+	}
+	switch {
+	case c.Value == nil:
+		c.Class, c.Why = Marginal, "it could not be measured on this machine"
+	case *c.Value != *c.Value: // not a number
+		c.Class, c.Why = Contaminated, "it is not a number"
+	case below(r.clean):
+		c.Class = Clean
+	case below(r.marginal):
+		c.Class = Marginal
+	default:
+		c.Class = Contaminated
+	}
+	return c
+}
