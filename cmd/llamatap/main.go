@@ -40,6 +40,7 @@ func commands() []command {
 		{"kv", "show what the KV cache of a run held, for how long, and what was reused", runKV},
 		{"resource", "say where a run's time and bytes went: layers, components, ops, tokens", runResource},
 		{"host", "record what the kernel does: disks, waiting, faults, system calls; and analyze it", runHost},
+		{"mrm", "run experiments on how memory is used, and judge them", runMRM},
 		{"serve", "show runs over HTTP: events while they come, summaries, metrics for Prometheus", runServe},
 		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
 		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},

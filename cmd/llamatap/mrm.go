@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/llamatap/llamatap/mrm"
+)
+
+const mrmHelp = `llamatap mrm: experiments on how the memory of a model is used
+
+usage: llamatap mrm validate [--config FILE]
+usage: llamatap mrm plan [--config FILE] [--emit slurm|k8s]
+usage: llamatap mrm run [--config FILE] [--cell N] [--retry]
+usage: llamatap mrm config
+usage: llamatap mrm schema
+
+validate checks a configuration; what is wrong is told with line and column. plan shows the matrix, and the time, disk and memory that it
+needs, before anything runs; with --emit it writes a job array for a cluster. run runs the cells that have no result yet, and goes on where
+an earlier one was killed: each becomes a sealed directory below output.dir. Ctrl-C ends it behind the cell under way, a second one at once.
+config prints a configuration with every key, schema its JSON Schema.
+
+  llamatap mrm config > experiment.yaml
+  llamatap mrm plan --config experiment.yaml
+  llamatap mrm run --config experiment.yaml
+  llamatap mrm plan --config experiment.yaml --emit slurm --dir /shared/mrm > job.sh
+
+flags:
+`
+
+// mrmFlags are those of all subcommands.
+type mrmFlags struct {
+	config  string
+	cell    int
+	retry   bool
+	emit    string
+	target  mrm.Target
+	asJSON  bool
+	options stringList
+}
+
+// stringList is a flag that may be given several times.
+type stringList []string
+
+func (l *stringList) String() string     { return strings.Join(*l, " ") }
+func (l *stringList) Set(s string) error { *l = append(*l, s); return nil }
+
+func (f *mrmFlags) register(flags *flag.FlagSet) {
+	flags.StringVar(&f.config, "config", mrm.DefaultFile, "the experiment's `FILE`")
+	flags.IntVar(&f.cell, "cell", -1, "run this cell `N` alone, counted from 0")
+	flags.BoolVar(&f.retry, "retry", false, "run cells again whose only run is contaminated")
+	flags.BoolVar(&f.asJSON, "json", false, "write the plan as JSON")
+	flags.StringVar(&f.emit, "emit", "", "write a job for `slurm|k8s`")
+	flags.StringVar(&f.target.Dir, "dir", "", "with --emit: shared `DIR` in which tasks start; here without it")
+	flags.StringVar(&f.target.Image, "image", "", "with --emit: `IMAGE` of the container that has llamatap")
+	flags.StringVar(&f.target.Module, "module", "", "with --emit slurm: environment module `NAME` to load")
+	flags.StringVar(&f.target.Program, "program", "", "with --emit: `PATH` of llamatap on the nodes")
+	flags.StringVar(&f.target.Claim, "claim", "", "with --emit k8s: `NAME` of the claim of the shared volume")
+	flags.StringVar(&f.target.Mount, "mount", "", "with --emit k8s: `PATH` at which it is mounted; --dir without it")
+	flags.IntVar(&f.target.Parallel, "parallel", 0, "with --emit: most tasks `N` at a time; 0: no limit")
+	flags.Var(&f.options, "sbatch", "with --emit slurm: a further `OPTION` of sbatch, such as --partition=long; may be given several times")
+}
+
+// mrmCommands are the subcommands that take a configuration.
+var mrmCommands = map[string]func(*mrmFlags) error{
+	"validate": mrmValidate, "plan": mrmPlan, "run": mrmRun,
+	"config": func(*mrmFlags) error { _, err := os.Stdout.Write(mrm.Reference()); return err },
+	"schema": func(*mrmFlags) error { _, err := os.Stdout.Write(mrm.Schema()); return err },
+}
+
+// runMRM runs a subcommand of experiments.
+func runMRM(args []string) error {
+	flags := newFlags("mrm", mrmHelp)
+	var f mrmFlags
+	f.register(flags)
+	rest, err := parseAnyFlags(flags, args)
+	if err != nil || rest == nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return exitStatus{Code: 2, Err: errors.New("say what to do: llamatap mrm validate, plan or run; 'llamatap mrm --help' tells more")}
+	}
+	run, ok := mrmCommands[rest[0]]
+	if !ok || len(rest) > 1 {
+		return exitStatus{Code: 2, Err: fmt.Errorf("unknown %.40q: there are validate, plan, run, config and schema", strings.Join(rest, " "))}
+	}
+	return mrmProblems(run(&f))
+}
+
+// mrmProblems prints what is wrong with a configuration line by line.
+func mrmProblems(err error) error {
+	var problems *mrm.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	lines := strings.Split(problems.Error(), "\n")
+	for _, line := range lines[:len(lines)-1] {
+		fmt.Fprintf(os.Stderr, "llamatap: %s\n", line)
+	}
+	return exitStatus{Code: 2, Err: errors.New(lines[len(lines)-1])}
+}
+
+func mrmValidate(f *mrmFlags) error {
+	c, err := mrm.Load(f.config)
+	if err != nil {
+		return err
+	}
+	sources, err := c.Sources()
+	if err != nil {
+		return err
+	}
+	cells, err := c.Cells(sources)
+	if err == nil {
+		_, err = fmt.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
+	}
+	return err
+}
+
+func mrmPlan(f *mrmFlags) error {
+	c, err := mrm.Load(f.config)
+	if err != nil {
+		return err
+	}
+	p, err := mrm.NewPlan(c, mrm.ThisMachine(os.DirFS("/"), c.Output.Dir))
+	if err != nil {
+		return err
+	}
+	if f.emit != "" {
+		return f.emitJob(os.Stdout, p)
+	}
+	if f.asJSON {
+		err = writeJSON(os.Stdout, p.Summary())
+	} else {
+		err = p.Write(os.Stdout)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Check()
+}
+
+// emitJob writes a job for a cluster. Whether it fits this machine is no question then.
+func (f *mrmFlags) emitJob(out io.Writer, p *mrm.Plan) error {
+	t := f.target
+	t.Config, t.Options = f.config, f.options
+	if t.Dir == "" {
+		var err error
+		if t.Dir, err = os.Getwd(); err != nil {
+			return err
+		}
+	}
+	var err error
+	switch f.emit {
+	case "slurm":
+		err = p.WriteSlurm(out, t)
+	case "k8s":
+		err = p.WriteK8s(out, t)
+	default:
+		err = fmt.Errorf("--emit %.40q: write slurm or k8s", f.emit)
+	}
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	return nil
+}

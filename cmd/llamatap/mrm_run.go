@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/llamatap/llamatap/mrm"
+	"github.com/llamatap/llamatap/mrm/verdict"
+)
+
+// mrmRun runs an experiment.
+func mrmRun(f *mrmFlags) error {
+	c, err := mrm.Load(f.config)
+	if err != nil {
+		return err
+	}
+	ctx, enough, stop := untilTwice()
+	defer stop()
+	show := &mrmShow{out: os.Stderr}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		show.bar = func(of int) *progressbar.ProgressBar {
+			return progressbar.NewOptions(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
+		}
+	}
+	e := &mrm.Experiment{Config: c, Version: version, Retry: f.retry, Enough: enough, Report: show.event}
+	var cells []int
+	if f.cell >= 0 {
+		cells = []int{f.cell}
+	}
+	outcome, err := e.Run(ctx, cells)
+	show.end(outcome)
+	var cause signalCause
+	switch {
+	case errors.As(err, &cause):
+		fmt.Fprintln(os.Stderr, "llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
+		return exitStatus{Code: cause.status()}
+	case err == nil && outcome.Left > 0:
+		fmt.Fprintf(os.Stderr, "llamatap: stopped, %d cells are left; run it again to go on\n", outcome.Left)
+		return exitStatus{Code: 128 + int(syscall.SIGINT)}
+	case errors.Is(err, mrm.ErrCell):
+		return exitStatus{Code: 2, Err: err}
+	}
+	return err
+}
+
+// untilTwice returns a channel that the first SIGINT or SIGTERM closes, and a context that the second one ends.
+func untilTwice() (ctx context.Context, enough chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	enough = make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		first := true
+		for s := range signals {
+			if first {
+				first = false
+				close(enough)
+				fmt.Fprintln(os.Stderr, "\nllamatap: this cell is the last one; once more ends it now")
+				continue
+			}
+			cancel(signalCause{s.(syscall.Signal)})
+		}
+	}()
+	return ctx, enough, func() { signal.Stop(signals); close(signals); cancel(nil) }
+}
+
+// mrmShow tells of an experiment: with a bar on a terminal, else a line per cell.
+type mrmShow struct {
+	out  io.Writer
+	bar  func(of int) *progressbar.ProgressBar // nil: no terminal
+	live *progressbar.ProgressBar
+	done int // lines of cells that were sealed before
+}
+
+func (s *mrmShow) event(e mrm.Event) {
+	where := fmt.Sprintf("[%d/%d] %s", e.Number, e.Of, e.Cell.Name())
+	switch e.Kind {
+	case mrm.CellBegun, mrm.CellStep:
+		s.progress(e)
+	case mrm.CellDone:
+		s.done++
+	case mrm.CellRemoved:
+		s.line("%s: what was left of it was removed, it had not been sealed", where)
+	case mrm.CellBusy:
+		s.line("%s: another process runs it", where)
+	case mrm.CellFailed:
+		s.line("%s: failed: %v", where, e.Err)
+	case mrm.CellSealed:
+		why := ""
+		if e.Why != "" {
+			why = " (" + e.Why + ")"
+		}
+		s.line("%s: %s%s, %v, %s", where, e.Class, why, e.Took.Round(100*time.Millisecond), e.Dir)
+	}
+}
+
+// progress shows how far it is: on a terminal in place, elsewhere a line when a cell begins.
+func (s *mrmShow) progress(e mrm.Event) {
+	left := ""
+	if e.Left > 0 {
+		left = ", about " + e.Left.Round(time.Second).String() + " to go"
+	}
+	if s.bar == nil {
+		if e.Kind == mrm.CellBegun {
+			s.line("[%d/%d] %s: begins%s", e.Number, e.Of, e.Cell.Name(), left)
+		}
+		return
+	}
+	if s.live == nil {
+		s.live = s.bar(e.Of)
+	}
+	s.live.Describe(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left))
+	_ = s.live.Set(e.Number - 1) // a bar that cannot be drawn is no failure
+}
+
+func (s *mrmShow) line(format string, args ...any) {
+	if s.live != nil {
+		_ = s.live.Clear()
+	}
+	fmt.Fprintf(s.out, "llamatap: "+format+"\n", args...)
+}
+
+// end sums up.
+func (s *mrmShow) end(o mrm.Outcome) {
+	if s.live != nil {
+		_ = s.live.Clear()
+	}
+	if o.Done+len(o.Sealed)+o.Busy+o.Failed == 0 {
+		return
+	}
+	text := fmt.Sprintf("llamatap: %d cells sealed", len(o.Sealed))
+	for _, class := range []verdict.Class{verdict.Clean, verdict.Marginal, verdict.Contaminated} {
+		if n := o.Classes[class]; n > 0 {
+			text += fmt.Sprintf(", %d %s", n, class)
+		}
+	}
+	if o.Done > 0 {
+		text += fmt.Sprintf("; %d were before", o.Done)
+	}
+	if o.Busy > 0 {
+		text += fmt.Sprintf("; %d are run by another process", o.Busy)
+	}
+	if o.Failed > 0 {
+		text += fmt.Sprintf("; %d failed", o.Failed)
+	}
+	fmt.Fprintln(s.out, text)
+}

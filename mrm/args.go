@@ -1,0 +1,89 @@
+package mrm
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// request is a line of a prompt file (docs/PROMPTS.md).
+type request struct {
+	ID      string `json:"id"`
+	Prompt  any    `json:"prompt"`
+	Predict int    `json:"n_predict"`
+	Seed    uint32 `json:"seed"`
+	NoEnd   bool   `json:"ignore_eos"`
+}
+
+// requests are the prompt file of a cell: the prompt once per request at a time, each with a seed of its own.
+func (cell *Cell) requests() []byte {
+	var b bytes.Buffer
+	lines := json.NewEncoder(&b)
+	lines.SetEscapeHTML(false)
+	for i := range cell.Concurrency {
+		r := request{strconv.Itoa(i), cell.Input.Text, cell.MaxTokens, cell.Seed + uint32(i), true}
+		if cell.Input.Tokens != nil {
+			r.Prompt = cell.Input.Tokens
+		}
+		if err := lines.Encode(r); err != nil {
+			panic(err) // of texts and numbers
+		}
+	}
+	return b.Bytes()
+}
+
+// modelArgs are the arguments of llamatap run that make the model compute the cell.
+func (c *Config) modelArgs(cell *Cell, prompts, results string) []string {
+	k, v, two := strings.Cut(cell.KVType, "/")
+	if !two {
+		v = k
+	}
+	args := []string{"run", "--prompts", prompts, "--results", results, "-np", strconv.Itoa(cell.Concurrency), "--stop-on-error",
+		"-c", strconv.Itoa(cell.NCtx), "-b", fmt.Sprint(c.Engine.NBatch), "-ub", fmt.Sprint(c.Engine.NUBatch), "-ctk", k, "-ctv", v, "--seed", fmt.Sprint(cell.Seed)}
+	if cell.Source.Path != "" {
+		args = append(args, "-m", cell.Source.Path)
+	}
+	if c.Engine.Threads > 0 {
+		args = append(args, "-t", fmt.Sprint(c.Engine.Threads))
+	}
+	if c.Engine.GPULayers >= 0 {
+		args = append(args, "-ngl", fmt.Sprint(c.Engine.GPULayers))
+	}
+	return args
+}
+
+// tapArgs are those that record it below out. A recording that fails ends the model: half a cell is of no use.
+func (c *Config) tapArgs(out string) []string {
+	return []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure", "stop", "--tap-out", out}
+}
+
+// clean is an environment without what would change a run, or record the one that is not to be.
+func clean(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		for _, prefix := range []string{"LLAMATAP_", "LLAMA_ARG_", "LLAMA_RESOURCE_"} {
+			if strings.HasPrefix(v, prefix) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// collected is what was to be collected, and what was, by the settings that the recorder itself echoes.
+func (c *Config) collected(m rundir.Metadata) verdict.Collector {
+	k := c.Collector
+	v := verdict.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
+	if k.GraphTrace != "off" {
+		v.Asked = append(v.Asked, "graph")
+	}
+	if k.Primary != "graph" && k.Primary != "none" {
+		v.Asked = append(v.Asked, k.Primary)
+	}
+	return v
+}

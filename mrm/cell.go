@@ -1,0 +1,166 @@
+package mrm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/mrm/verdict"
+)
+
+// Cell is one combination of the matrix.
+type Cell struct {
+	verdict.Cell
+	Source *Source
+	Input  Input
+}
+
+// Input is a prompt as the model gets it: a text, or tokens.
+type Input struct {
+	Text   string
+	Tokens []int64
+}
+
+// bytes are the input as a value of JSON, which is what its sum is of.
+func (in *Input) bytes() []byte {
+	var v any = in.Text
+	if in.Tokens != nil {
+		v = in.Tokens
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // of a text, or of numbers
+	}
+	return text
+}
+
+// length is how many tokens the input has; of a text an estimate, by its bytes, and exact is false.
+func (in *Input) length() (tokens int64, exact bool) {
+	if in.Tokens != nil {
+		return int64(len(in.Tokens)), true
+	}
+	return int64(len(in.Text)/3 + 2), false // no common tokenizer needs more for prose in any alphabet of Europe
+}
+
+// Cells are the matrix: repetitions outermost, so that what drifts is spread over all cells and another repetition comes behind all others;
+// then models, contexts, cache types and prompts.
+func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
+	problems := &Problems{File: c.file}
+	inputs := c.inputs(sources, problems)
+	if err := problems.error(); err != nil {
+		return nil, err
+	}
+	var all []*Cell
+	for repetition := range int(c.Experiment.Repetitions) {
+		for m, source := range sources {
+			for _, nCtx := range c.Engine.NCtx {
+				for _, kvType := range c.Engine.KVType {
+					for p := range c.Workload.Prompts {
+						all = append(all, c.cell(len(all), repetition, source, nCtx, kvType, c.Workload.Prompts[p].ID, inputs[m][p]))
+					}
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+func (c *Config) cell(index, repetition int, s *Source, nCtx int64, kvType, prompt string, in Input) *Cell {
+	sum := sha256.Sum256(in.bytes())
+	cell := &Cell{Source: s, Input: in, Cell: verdict.Cell{
+		Index: index, ModelID: s.ID, Prompt: prompt, PromptSHA256: hex.EncodeToString(sum[:]), NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
+		Seed: uint32(c.Experiment.Seed) + uint32(repetition)*uint32(c.Workload.Concurrency), MaxTokens: int(c.Workload.MaxTokens), Concurrency: int(c.Workload.Concurrency),
+	}}
+	cell.Key = c.key(cell)
+	return cell
+}
+
+// key is of everything that makes a cell what it is but its repetition.
+func (c *Config) key(cell *Cell) string {
+	engine, k := c.Engine, c.Collector
+	engine.NCtx, engine.KVType = nil, nil
+	text, err := json.Marshal([]any{
+		c.Experiment.Name, c.Experiment.Seed, cell.ModelID, cell.Source.Fingerprint, cell.Prompt, cell.PromptSHA256, cell.NCtx, cell.KVType,
+		cell.MaxTokens, cell.Concurrency, engine, k, c.KV, c.Analysis,
+	})
+	if err != nil {
+		panic(err) // of numbers and texts
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// inputs are the prompts, by model and prompt.
+func (c *Config) inputs(sources []*Source, problems *Problems) [][]Input {
+	all := make([][]Input, len(sources))
+	for m, s := range sources {
+		for i := range c.Workload.Prompts {
+			in, err := c.input(&c.Workload.Prompts[i], s)
+			if err != nil && m == 0 {
+				where := fmt.Sprintf("workload.prompts[%d]", i)
+				problems.add(c.at(where+".file", where), err.Error(), "give a file of text in UTF-8, from the folder of this file")
+			}
+			all[m] = append(all[m], in)
+		}
+		c.fits(s, all[m], problems)
+	}
+	return all
+}
+
+// fits finds prompts that a model's own context is too short for.
+func (c *Config) fits(s *Source, inputs []Input, problems *Problems) {
+	for i := range inputs {
+		tokens, exact := inputs[i].length()
+		for k, n := range c.Engine.NCtx {
+			need := (tokens + c.Workload.MaxTokens) * c.Workload.Concurrency
+			if have := s.context(n); exact && need > have {
+				where := fmt.Sprintf("engine.n_ctx[%d]", k)
+				problems.add(c.at(where, "engine.n_ctx", "workload.prompts"),
+					fmt.Sprintf("the context of %d tokens of %s is too short for the prompt %s, which takes %d", have, s.ID, c.Workload.Prompts[i].ID, need),
+					"give a longer n_ctx, or generate fewer tokens (workload.max_tokens)")
+			}
+		}
+	}
+}
+
+// largestPrompt bounds the file of a prompt.
+const largestPrompt = 16 << 20
+
+func (c *Config) input(p *Prompt, s *Source) (Input, error) {
+	switch {
+	case p.Length > 0:
+		return Input{Tokens: randomTokens(p.Length, s.Identity.Vocab)}, nil
+	case p.File == "":
+		return Input{Text: p.Text}, nil
+	}
+	path := c.beside(p.File)
+	text, err := os.ReadFile(path)
+	var bare *fs.PathError
+	switch {
+	case errors.As(err, &bare):
+		return Input{}, fmt.Errorf("the prompt %s: %w", path, bare.Err)
+	case err != nil:
+		return Input{}, err
+	case len(text) > largestPrompt:
+		return Input{}, fmt.Errorf("the prompt %s has %d bytes, more than %d", path, len(text), largestPrompt)
+	case len(text) == 0 || !utf8.Valid(text):
+		return Input{}, fmt.Errorf("the prompt %s is empty, or no UTF-8", path)
+	}
+	return Input{Text: string(text)}, nil
+}
+
+// randomTokens are the same for the same number and vocabulary, whatever the experiment's seed: a prompt does not change with it.
+func randomTokens(n, vocab int64) []int64 {
+	random := rand.New(rand.NewPCG(uint64(n), uint64(vocab)))
+	tokens := make([]int64, n)
+	for i := range tokens {
+		tokens[i] = random.Int64N(max(vocab, 1))
+	}
+	return tokens
+}

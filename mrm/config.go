@@ -1,0 +1,119 @@
+package mrm
+
+import "path/filepath"
+
+// DefaultFile is the configuration that is taken where none is named. It is mrm-trace's.
+const DefaultFile = "config/default_experiment.yaml"
+
+// Config is an experiment, as its file describes it. The tags are all there is to say about a key: from them come the decoder's checks, the
+// JSON schema, the annotated default and the table in docs/MRM.md.
+//
+// Where a list is wanted one value may stand alone. A relative path of a model or prompt starts at the file's folder, output.dir where the
+// program runs.
+type Config struct {
+	Experiment Settings  `yaml:"experiment" doc:"which experiment this is"`
+	Models     []Model   `yaml:"model" doc:"the models; one mapping, or a list of them"`
+	Engine     Engine    `yaml:"engine" doc:"how a model is run"`
+	Workload   Workload  `yaml:"workload" doc:"what it computes" required:"yes"`
+	Collector  Collector `yaml:"collector" doc:"what is collected of its accesses to memory"`
+	KV         KV        `yaml:"kv" doc:"how the KV cache is followed"`
+	Analysis   Analysis  `yaml:"analysis" doc:"what metrics are computed with"`
+	Telemetry  Telemetry `yaml:"telemetry" doc:"how the machine is looked at"`
+	Output     Output    `yaml:"output" doc:"where results go"`
+
+	file   string
+	sha256 string
+	places map[string]place // of keys, such as model[1].path
+}
+
+// Settings are those of the experiment as a whole.
+type Settings struct {
+	Name        string `yaml:"name" doc:"its name; runs of one name belong together" default:"default" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" words:"letters, digits, dots, dashes and underscores, at most 64"`
+	Seed        int64  `yaml:"seed" doc:"of sampling, counted up by one per repetition, and of the order of both runs of a cell" default:"1" min:"0" max:"4294900000"`
+	Repetitions int64  `yaml:"repetitions" doc:"how often each combination is run" default:"3" min:"1" max:"10000"`
+}
+
+// Model is one of the models.
+type Model struct {
+	ID     string `yaml:"id" doc:"its name in results; without it, general.name and file type" pattern:"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,119}$" words:"letters, digits, dots, dashes and underscores, no dot at its beginning"`
+	Path   string `yaml:"path" doc:"its GGUF file; without it, the embedded model" scalar:"yes"`
+	SHA256 string `yaml:"sha256" doc:"that the file must have; it is looked at before anything runs" pattern:"^[0-9a-f]{64}$" words:"64 hexadecimal digits, as sha256sum prints them"`
+}
+
+// Engine is how a model is run.
+type Engine struct {
+	Type      string   `yaml:"type" doc:"llama.cpp, as llamatap run runs it" default:"llama.cpp" enum:"llama.cpp"`
+	NCtx      []int64  `yaml:"n_ctx" doc:"lengths of the context in tokens, of all requests at a time together; 0: what the model was trained for" default:"0" min:"0" max:"16777216"`
+	NBatch    int64    `yaml:"n_batch" doc:"most tokens per call" default:"2048" min:"1" max:"1048576"`
+	NUBatch   int64    `yaml:"n_ubatch" doc:"most tokens per graph" default:"512" min:"1" max:"1048576"`
+	Threads   int64    `yaml:"threads" doc:"threads that compute; 0: one per core" default:"0" min:"0" max:"4096"`
+	GPULayers int64    `yaml:"gpu_layers" doc:"layers that devices hold; -1: as many as fit" default:"-1" min:"-1" max:"100000"`
+	KVType    []string `yaml:"kv_type" doc:"types of the KV cache; two with a slash between them are those of K and of V" default:"f16" enum:"f32|f16|bf16|q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl" pair:"yes"`
+}
+
+// Workload is what a model computes.
+type Workload struct {
+	Prompts     []Prompt `yaml:"prompts" doc:"the prompts: texts, or mappings" required:"yes"`
+	MaxTokens   int64    `yaml:"max_tokens" doc:"tokens that each request generates; an end of text does not end it earlier" default:"64" min:"1" max:"16777216"`
+	Concurrency int64    `yaml:"concurrency" doc:"requests of the prompt that are decoded at a time, with seeds of their own" default:"1" min:"1" max:"256"`
+}
+
+// Prompt is one of the prompts: a text, a file with one, or a number of random tokens.
+type Prompt struct {
+	ID     string `yaml:"id" doc:"its name in results; without it p0, p1 and so on" pattern:"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$" words:"letters, digits, dots, dashes and underscores, no dot at its beginning"`
+	Text   string `yaml:"text" doc:"its text" scalar:"yes"`
+	File   string `yaml:"file" doc:"a file with its text"`
+	Length int64  `yaml:"length" doc:"in place of a text, so many random tokens" default:"0" min:"0" max:"16777216"`
+}
+
+// Collector is what is collected of accesses to memory.
+type Collector struct {
+	Primary    string `yaml:"primary" doc:"graph: the exact ledger of operations; perf: loads and stores that the processor samples; fault: page faults; page: pages that were written; none: regions and the cache alone" default:"graph" enum:"graph|perf|fault|page|none"`
+	Fallback   string `yaml:"fallback" doc:"what is taken where this machine cannot do that; it is told, and stands in the results" default:"none" enum:"graph|perf|fault|page|none"`
+	Period     int64  `yaml:"period" doc:"events per sample of perf and fault; 0: the collector's own choice" default:"0" min:"0" max:"1000000000"`
+	GraphTrace string `yaml:"graph_trace" doc:"the ledger beside the primary collector: a row per access, windows for long runs, or off" default:"rows" enum:"rows|windows|off"`
+}
+
+// KV is how the KV cache is followed.
+type KV struct {
+	BlockTokens int64 `yaml:"block_tokens" doc:"cells of a block; 1 follows each cell" default:"32" min:"1" max:"1048576"`
+}
+
+// Analysis is what metrics are computed with.
+type Analysis struct {
+	WindowsS   []float64  `yaml:"windows_s" doc:"lengths of the windows of working sets, in seconds" default:"0.001,0.1,1" above:"0" max:"86400"`
+	Thresholds Thresholds `yaml:"thresholds" doc:"from what on a label of suitability is given; mrm-trace's"`
+}
+
+// Thresholds are those of labels.
+type Thresholds struct {
+	HighWriteOnce    float64 `yaml:"high_write_once" doc:"least write-once ratio of high_mrm" default:"0.8" min:"0" max:"1"`
+	HighRetentionS   float64 `yaml:"high_retention_s" doc:"least 99th percentile of its retention, in seconds" default:"10" min:"0" max:"1e9"`
+	MediumWriteOnce  float64 `yaml:"medium_write_once" doc:"least write-once ratio of medium_mrm" default:"0.5" min:"0" max:"1"`
+	MediumRetentionS float64 `yaml:"medium_retention_s" doc:"least median of its retention, in seconds" default:"1" min:"0" max:"1e9"`
+}
+
+// Telemetry is how the machine is looked at.
+type Telemetry struct {
+	BaselineS float64 `yaml:"baseline_s" doc:"how long the machine is looked at before each cell, in seconds" default:"2" min:"0.1" max:"3600"`
+}
+
+// Output is where results go.
+type Output struct {
+	Dir         string `yaml:"dir" doc:"folder of the results" default:"results"`
+	Compression string `yaml:"compression" doc:"of tables" default:"zstd" enum:"zstd"`
+}
+
+// File is the name of the file that the configuration was read from.
+func (c *Config) File() string { return c.file }
+
+// SHA256 is that of the file, in hexadecimal digits.
+func (c *Config) SHA256() string { return c.sha256 }
+
+// beside is a path that the file names, from where the program runs.
+func (c *Config) beside(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(c.file), path)
+}

@@ -1,0 +1,315 @@
+package mrm
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+	"github.com/llamatap/llamatap/config"
+)
+
+// decoder puts a YAML tree into a Config by the tags of its fields, and notes where each key stands.
+type decoder struct {
+	problems *Problems
+	places   map[string]place
+}
+
+func at(t *token.Token) place {
+	if t == nil || t.Position == nil {
+		return place{}
+	}
+	return place{t.Position.Line, t.Position.Column}
+}
+
+// wrong notes a problem.
+func (d *decoder) wrong(node ast.Node, remedy, cause string, args ...any) {
+	d.problems.add(at(node.GetToken()), fmt.Sprintf(cause, args...), remedy)
+}
+
+// fields are those of a struct that stand in files, by key.
+func fields(t reflect.Type) (keys []string, byKey map[string]reflect.StructField) {
+	byKey = map[string]reflect.StructField{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if key := f.Tag.Get("yaml"); key != "" {
+			keys, byKey[key] = append(keys, key), f
+		}
+	}
+	return keys, byKey
+}
+
+// join is the path of a key below another.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// structure fills a struct from a mapping, and what the mapping lacks from the defaults.
+func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
+	keys, byKey := fields(v.Type())
+	seen := map[string]bool{}
+	for _, pair := range d.pairs(node, path) {
+		key := pair.Key.GetToken()
+		name := key.Value
+		field, known := byKey[name]
+		switch {
+		case pair.Key.IsMergeKey():
+			d.wrong(pair.Key, "write the keys out", "merge keys are not read")
+		case !known:
+			d.wrong(pair.Key, nearestOf(name, keys), "unknown key %q%s", name, under(path))
+		case seen[name]:
+			d.wrong(pair.Key, "delete one of the two", "%s stands twice", join(path, name))
+		default:
+			d.places[join(path, name)] = at(key)
+			d.value(pair.Value, join(path, name), v.FieldByIndex(field.Index), field.Tag)
+		}
+		seen[name] = true
+	}
+	for _, key := range keys {
+		if !seen[key] {
+			d.missing(node, join(path, key), v.FieldByIndex(byKey[key].Index), byKey[key].Tag)
+		}
+	}
+}
+
+func under(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " below " + path
+}
+
+func nearestOf(name string, words []string) string {
+	if near := config.Nearest(name, words); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return "use " + list(words)
+}
+
+// list writes words as people do.
+func list(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// pairs are those of a mapping.
+func (d *decoder) pairs(node ast.Node, path string) []*ast.MappingValueNode {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}
+	case *ast.NullNode:
+		d.wrong(node, "write keys below it, or delete the line", "%s is empty", orFile(path))
+	default:
+		d.wrong(node, "write keys with values, such as experiment: {name: first}", "%s is no mapping", orFile(path))
+	}
+	return nil
+}
+
+func orFile(path string) string {
+	if path == "" {
+		return "the file"
+	}
+	return path
+}
+
+// missing sets the default of a key that the file lacks.
+func (d *decoder) missing(parent ast.Node, path string, v reflect.Value, tag reflect.StructTag) {
+	switch def, ok := tag.Lookup("default"); {
+	case tag.Get("required") != "":
+		var where place
+		if parent != nil {
+			where = at(parent.GetToken())
+		}
+		d.problems.add(where, path+" is missing", fmt.Sprintf("add it: %s", tag.Get("doc")))
+	case v.Kind() == reflect.Struct:
+		d.defaults(path, v)
+	case v.Kind() == reflect.Slice && ok:
+		for i, word := range strings.Split(def, ",") {
+			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+			setWord(v.Index(i), word)
+		}
+	case ok:
+		setWord(v, def)
+	}
+}
+
+// defaults fills a struct that the file lacks.
+func (d *decoder) defaults(path string, v reflect.Value) {
+	keys, byKey := fields(v.Type())
+	for _, key := range keys {
+		d.missing(nil, join(path, key), v.FieldByIndex(byKey[key].Index), byKey[key].Tag)
+	}
+}
+
+// value puts one value into a field.
+func (d *decoder) value(node ast.Node, path string, v reflect.Value, tag reflect.StructTag) {
+	switch v.Kind() {
+	case reflect.Slice:
+		d.list(node, path, v, tag)
+	case reflect.Struct:
+		if d.scalar(node, path, v) {
+			return
+		}
+		d.structure(node, path, v)
+	default:
+		if word, ok := d.word(node, path); ok {
+			d.set(node, path, word, v, tag)
+		}
+	}
+}
+
+// list fills a list from a sequence, or from one value that stands alone.
+func (d *decoder) list(node ast.Node, path string, v reflect.Value, tag reflect.StructTag) {
+	items := []ast.Node{node}
+	sequence, ok := node.(*ast.SequenceNode)
+	if ok {
+		items = sequence.Values
+	}
+	if len(items) == 0 {
+		d.wrong(node, "write at least one value", "%s is an empty list", path)
+	}
+	for i, item := range items {
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		below := fmt.Sprintf("%s[%d]", path, i)
+		d.places[below] = at(item.GetToken())
+		if _, nested := item.(*ast.SequenceNode); nested {
+			d.wrong(item, "write one value per line", "%s is a list in a list", below)
+			continue
+		}
+		d.value(item, below, v.Index(i), tag)
+	}
+}
+
+// scalar puts a plain value that stands in place of a mapping into the field that is meant then.
+func (d *decoder) scalar(node ast.Node, path string, v reflect.Value) bool {
+	switch node.(type) {
+	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+	default:
+		return false
+	}
+	keys, byKey := fields(v.Type())
+	which := slices.IndexFunc(keys, func(key string) bool { return byKey[key].Tag.Get("scalar") != "" })
+	if which < 0 {
+		return false
+	}
+	d.defaults(path, v)
+	field := byKey[keys[which]]
+	if word, ok := d.word(node, path); ok {
+		d.set(node, path, word, v.FieldByIndex(field.Index), field.Tag)
+	}
+	return true
+}
+
+// word is the text of a plain value, as it is written.
+func (d *decoder) word(node ast.Node, path string) (string, bool) {
+	switch n := node.(type) {
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return node.GetToken().Value, true
+	case *ast.NullNode:
+		d.wrong(node, "write one behind the colon, or delete the line", "%s has no value", path)
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		d.wrong(node, "write the value out", "%s is an anchor, an alias or a tag, which are not read", path)
+	default:
+		d.wrong(node, "write one plain value", "%s is no plain value", path)
+	}
+	return "", false
+}
+
+// set puts a word into a field, if the tags allow it.
+func (d *decoder) set(node ast.Node, path, word string, v reflect.Value, tag reflect.StructTag) {
+	if remedy := refuse(word, v.Kind(), tag); remedy != "" {
+		d.wrong(node, remedy, "%s is %q", path, word)
+		return
+	}
+	setWord(v, word)
+}
+
+// setWord puts a word that fits into a field.
+func setWord(v reflect.Value, word string) {
+	switch v.Kind() {
+	case reflect.Int64:
+		n, _ := strconv.ParseInt(word, 10, 64)
+		v.SetInt(n)
+	case reflect.Float64:
+		f, _ := strconv.ParseFloat(word, 64)
+		v.SetFloat(f)
+	default:
+		v.SetString(word)
+	}
+}
+
+// refuse says how a word should be written for a field; "" is fine as it is.
+func refuse(word string, kind reflect.Kind, tag reflect.StructTag) string {
+	switch kind {
+	case reflect.Int64:
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || float64(n) < bound(tag, "min") || float64(n) > bound(tag, "max") {
+			return "write a whole number " + interval(tag)
+		}
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(word, 64)
+		if _, open := tag.Lookup("above"); err != nil || math.IsNaN(f) || f < bound(tag, "min") || f > bound(tag, "max") || open && f <= bound(tag, "above") {
+			return "write a number " + interval(tag)
+		}
+	default:
+		return refuseText(word, tag)
+	}
+	return ""
+}
+
+func refuseText(word string, tag reflect.StructTag) string {
+	if enum := tag.Get("enum"); enum != "" {
+		words := strings.Split(enum, "|")
+		parts := []string{word}
+		if tag.Get("pair") != "" {
+			parts = strings.SplitN(word, "/", 2)
+		}
+		for _, part := range parts {
+			if !slices.Contains(words, part) {
+				return nearestOf(part, words)
+			}
+		}
+	}
+	if pattern := tag.Get("pattern"); pattern != "" && !regexp.MustCompile(pattern).MatchString(word) {
+		return "write " + tag.Get("words")
+	}
+	if strings.ContainsRune(word, 0) {
+		return "leave the zero byte out"
+	}
+	return ""
+}
+
+// bound is the number in a tag; without it there is none.
+func bound(tag reflect.StructTag, which string) float64 {
+	f, err := strconv.ParseFloat(tag.Get(which), 64)
+	switch {
+	case err == nil:
+		return f
+	case which == "max":
+		return math.Inf(1)
+	}
+	return math.Inf(-1)
+}
+
+func interval(tag reflect.StructTag) string {
+	if above, ok := tag.Lookup("above"); ok {
+		return fmt.Sprintf("above %s, up to %s", above, tag.Get("max"))
+	}
+	return fmt.Sprintf("from %s to %s", tag.Get("min"), tag.Get("max"))
+}

@@ -1,0 +1,235 @@
+package mrm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Target says how tasks of a cluster reach the program, the configuration and the results.
+type Target struct {
+	Dir      string   // shared folder in which tasks start; the configuration's path and output.dir are read from there
+	Config   string   // path of the configuration there
+	Program  string   // llamatap; "" is llamatap
+	Module   string   // of Slurm: an environment module that is loaded, "" for none
+	Image    string   // of a container; Slurm runs it with apptainer, and may do without
+	Claim    string   // of Kubernetes: the claim of the volume that Dir lies on
+	Mount    string   // of Kubernetes: where the volume is mounted; "" is Dir
+	Parallel int      // most tasks at a time; 0: as the cluster decides
+	Options  []string // of Slurm: further options of sbatch, such as --partition=long
+}
+
+// arrayTasks is the most tasks that a job array gets: one below Slurm's own limit (MaxArraySize, 1001). Each runs every so many-th cell.
+const arrayTasks = 1000
+
+// ErrTarget occurs when a target lacks something, or has what cannot be written into a script.
+var ErrTarget = errors.New("no such job can be written")
+
+func (t *Target) check(needsImage bool) error {
+	if needsImage && (t.Image == "" || t.Claim == "") {
+		return fmt.Errorf("%w: a pod needs an image and a volume; give --image and --claim", ErrTarget)
+	}
+	if !path.IsAbs(t.Dir) {
+		return fmt.Errorf("%w: the shared folder %q is not absolute; give --dir /path, where every node has it", ErrTarget, t.Dir)
+	}
+	for _, s := range append([]string{t.Dir, t.Config, t.Program, t.Module, t.Image, t.Claim, t.Mount}, t.Options...) {
+		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("%w: %q has a control character; leave it out", ErrTarget, s)
+		}
+	}
+	for _, o := range t.Options {
+		if !strings.HasPrefix(o, "-") {
+			return fmt.Errorf("%w: %q is no option of sbatch; write it with its dashes, as in --partition=long", ErrTarget, o)
+		}
+	}
+	return nil
+}
+
+// program is what is run.
+func (t *Target) program() string {
+	if t.Program == "" {
+		return "llamatap"
+	}
+	return t.Program
+}
+
+// ask is what a task is to be given: memory in MiB and time in minutes. Memory is a tenth more than the plan's, time twice the estimate of a
+// task's cells and five minutes.
+func (p *Plan) ask(tasks int) (mebibytes, minutes int64) {
+	_, memory, _, _ := p.Most()
+	longest := 0.0
+	for _, n := range p.Needs {
+		longest = max(longest, n.Time.Value)
+	}
+	cells := math.Ceil(float64(len(p.Cells)) / float64(tasks))
+	return int64(math.Ceil(memory.Value * 1.1 / (1 << 20))), int64(math.Ceil(longest*cells*2/60)) + 5
+}
+
+// shell quotes a word for a shell.
+func shell(s string) string {
+	if regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`).MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// WriteSlurm writes a script for sbatch: a job array with a task per cell, of the same program for all. Each task has its node to itself,
+// because a neighbour contaminates what is measured.
+func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
+	if err := t.check(false); err != nil {
+		return err
+	}
+	tasks := min(len(p.Cells), arrayTasks)
+	mebibytes, minutes := p.ask(tasks)
+	var b strings.Builder
+	name := p.Config.Experiment.Name
+	fmt.Fprintf(&b, "#!/bin/bash\n# %d cells of the experiment %s, as 'llamatap mrm plan --emit slurm' wrote them down. Submit it with sbatch.\n", len(p.Cells), name)
+	limit := ""
+	if t.Parallel > 0 {
+		limit = fmt.Sprintf("%%%d", t.Parallel)
+	}
+	directives := []string{
+		"--job-name=llamatap-" + name, fmt.Sprintf("--array=0-%d%s", tasks-1, limit), "--ntasks=1", "--exclusive",
+		fmt.Sprintf("--mem=%dM", mebibytes), fmt.Sprintf("--time=%d", minutes), "--output=llamatap-" + name + "-%A_%a.log",
+	}
+	if n := p.Config.Engine.Threads; n > 0 {
+		directives = append(directives, fmt.Sprintf("--cpus-per-task=%d", n))
+	}
+	for _, d := range append(directives, t.Options...) {
+		b.WriteString("#SBATCH " + d + "\n")
+	}
+	b.WriteString("set -eu\ncd " + shell(t.Dir) + "\n")
+	if t.Module != "" {
+		b.WriteString("module load " + shell(t.Module) + "\n")
+	}
+	command := shell(t.program())
+	if t.Image != "" {
+		command = "apptainer exec --bind " + shell(t.Dir) + " " + shell(t.Image) + " " + command
+	}
+	fmt.Fprintf(&b, "for ((cell = SLURM_ARRAY_TASK_ID; cell < %d; cell += %d)); do\n\t%s mrm run --config %s --cell \"$cell\"\ndone\n", len(p.Cells), tasks, command, shell(t.Config))
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// The parts of a Job of Kubernetes that are written; names and meaning are those of batch/v1.
+type (
+	k8sMeta struct {
+		Name   string            `yaml:"name,omitempty"`
+		Labels map[string]string `yaml:"labels,omitempty"`
+	}
+	k8sJob struct {
+		APIVersion string     `yaml:"apiVersion"`
+		Kind       string     `yaml:"kind"`
+		Metadata   k8sMeta    `yaml:"metadata"`
+		Spec       k8sJobSpec `yaml:"spec"`
+	}
+	k8sJobSpec struct {
+		CompletionMode       string `yaml:"completionMode"`
+		Completions          int    `yaml:"completions"`
+		Parallelism          int    `yaml:"parallelism"`
+		BackoffLimitPerIndex int    `yaml:"backoffLimitPerIndex"`
+		MaxFailedIndexes     int    `yaml:"maxFailedIndexes"`
+		Template             struct {
+			Metadata k8sMeta    `yaml:"metadata"`
+			Spec     k8sPodSpec `yaml:"spec"`
+		} `yaml:"template"`
+	}
+	k8sPodSpec struct {
+		RestartPolicy         string         `yaml:"restartPolicy"`
+		ActiveDeadlineSeconds int64          `yaml:"activeDeadlineSeconds"`
+		Affinity              any            `yaml:"affinity"`
+		Containers            []k8sContainer `yaml:"containers"`
+		Volumes               []k8sVolume    `yaml:"volumes"`
+	}
+	k8sContainer struct {
+		Name            string           `yaml:"name"`
+		Image           string           `yaml:"image"`
+		WorkingDir      string           `yaml:"workingDir"`
+		Command         []string         `yaml:"command"`
+		Args            []string         `yaml:"args"`
+		Resources       any              `yaml:"resources"`
+		SecurityContext any              `yaml:"securityContext,omitempty"`
+		VolumeMounts    []map[string]any `yaml:"volumeMounts"`
+	}
+	k8sVolume struct {
+		Name  string            `yaml:"name"`
+		Claim map[string]string `yaml:"persistentVolumeClaim"`
+	}
+)
+
+// WriteK8s writes a Job of Kubernetes: indexed, with a pod per cell, of one image for all, with results on the volume of a claim. No two pods
+// share a node.
+func (p *Plan) WriteK8s(out io.Writer, t Target) error {
+	if err := t.check(true); err != nil {
+		return err
+	}
+	mebibytes, minutes := p.ask(len(p.Cells))
+	name := jobName(p.Config.Experiment.Name)
+	labels := map[string]string{"app.kubernetes.io/name": "llamatap", "app.kubernetes.io/instance": name}
+	job := k8sJob{APIVersion: "batch/v1", Kind: "Job", Metadata: k8sMeta{name, labels}}
+	job.Spec.CompletionMode, job.Spec.Completions, job.Spec.Parallelism = "Indexed", len(p.Cells), len(p.Cells)
+	if t.Parallel > 0 {
+		job.Spec.Parallelism = min(t.Parallel, len(p.Cells))
+	}
+	job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = 1, len(p.Cells)
+	memory := map[string]string{"memory": fmt.Sprintf("%dMi", mebibytes)}
+	requests := map[string]string{"memory": memory["memory"]}
+	if n := p.Config.Engine.Threads; n > 0 {
+		requests["cpu"] = fmt.Sprint(n)
+	}
+	pod := &job.Spec.Template
+	pod.Metadata.Labels = labels
+	pod.Spec = k8sPodSpec{
+		RestartPolicy: "Never", ActiveDeadlineSeconds: minutes * 60, Affinity: apart(labels),
+		Volumes: []k8sVolume{{"shared", map[string]string{"claimName": t.Claim}}},
+		Containers: []k8sContainer{{
+			Name: "cell", Image: t.Image, WorkingDir: t.Dir, Command: []string{t.program()},
+			Args:      []string{"mrm", "run", "--config", t.Config, "--cell", "$(JOB_COMPLETION_INDEX)"}, // Kubernetes sets and expands it
+			Resources: map[string]any{"requests": requests, "limits": memory}, SecurityContext: p.Config.capabilities(),
+			VolumeMounts: []map[string]any{{"name": "shared", "mountPath": t.mount()}},
+		}},
+	}
+	text, err := yaml.Marshal(job)
+	if err != nil {
+		return err
+	}
+	head := fmt.Sprintf("# %d cells of the experiment %s, as 'llamatap mrm plan --emit k8s' wrote them down. Submit it with kubectl create -f.\n", len(p.Cells), p.Config.Experiment.Name)
+	_, err = io.WriteString(out, head+string(text))
+	return err
+}
+
+func (t *Target) mount() string {
+	if t.Mount != "" {
+		return t.Mount
+	}
+	return t.Dir
+}
+
+// apart keeps pods of a job on nodes of their own.
+func apart(labels map[string]string) any {
+	return map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{
+		map[string]any{"labelSelector": map[string]any{"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"},
+	}}}
+}
+
+// capabilities are those that samples need in a container; nil: none.
+func (c *Config) capabilities() any {
+	for _, collector := range []string{c.Collector.Primary, c.Collector.Fallback} {
+		if collector == "perf" || collector == "fault" {
+			return map[string]any{"capabilities": map[string]any{"add": []string{"PERFMON", "SYS_PTRACE"}}}
+		}
+	}
+	return nil
+}
+
+// jobName is a name that Kubernetes takes: lower case, at most 52 bytes, so that pods can be named after it.
+func jobName(experiment string) string {
+	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower("llamatap-"+experiment), "-")
+	return strings.Trim(name[:min(len(name), 52)], "-")
+}

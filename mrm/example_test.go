@@ -1,0 +1,34 @@
+package mrm_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/llamatap/llamatap/mrm"
+)
+
+// An experiment is read, its matrix shown; Run would run what has no result yet.
+func Example() {
+	config, err := mrm.Parse("experiment.yaml", []byte(`
+experiment: {name: caches, repetitions: 2}
+engine: {n_ctx: 512, kv_type: [f16, q8_0]}
+workload: {prompts: ["func main() {"], max_tokens: 32}
+`))
+	if err != nil {
+		log.Fatal(err) // a line for each problem, with file, line and column
+	}
+	plan, err := mrm.NewPlan(config, mrm.Machine{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i, cell := range plan.Cells {
+		fmt.Printf("%s: a cache of %.0f bytes, %s\n", cell.Name(), plan.Needs[i].Cache.Value, plan.Needs[i].Cache.Tag)
+	}
+	experiment := &mrm.Experiment{Config: config, Report: func(e mrm.Event) { fmt.Println(e.Cell.Name(), e.Dir) }}
+	_ = experiment.Run // (ctx, nil)
+	// Output:
+	// gopher-6m-Q8_0/p0/c512/f16/r0: a cache of 1572864 bytes, computed
+	// gopher-6m-Q8_0/p0/c512/q8_0/r0: a cache of 835584 bytes, computed
+	// gopher-6m-Q8_0/p0/c512/f16/r1: a cache of 1572864 bytes, computed
+	// gopher-6m-Q8_0/p0/c512/q8_0/r1: a cache of 835584 bytes, computed
+}

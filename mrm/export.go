@@ -1,0 +1,150 @@
+package mrm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// rawFolder holds what was really collected.
+const rawFolder = "raw"
+
+// RunExporter makes run directories of mrm-trace's form (C-04) out of recorded ones.
+type RunExporter struct {
+	// Dir is the folder of results. Runs that are contaminated go to contaminated/ below it.
+	Dir string
+	// Work is a folder of the same file system for what is not finished; "" is Dir/.mrm/export.
+	Work string
+}
+
+// Export is what a run directory is made of.
+type Export struct {
+	// From is a directory that a recorder has sealed. Its files are moved out of it.
+	From string
+	// Metadata is what stands in metadata.json; RunID and SchemaVersion are filled in.
+	Metadata *verdict.Metadata
+	// Raw are the files of what was collected, by name. That of [AllocationsName] is made of the table of regions.
+	Raw map[string]func(io.Writer) error
+}
+
+// Export puts a run together and gives it its place among the results when it is sealed, in one step. It returns its directory.
+func (x RunExporter) Export(e Export) (string, error) {
+	work := x.Work
+	if work == "" {
+		work = filepath.Join(x.Dir, workFolder, "export")
+	}
+	manifest, err := rundir.ReadManifest(e.From)
+	if err != nil {
+		return "", fmt.Errorf("%s is no sealed run: %w", e.From, err)
+	}
+	dir, err := rundir.Create(work, e.Metadata.Cell.ModelID, time.Now())
+	if err != nil {
+		return "", err
+	}
+	e.Metadata.RunID, e.Metadata.SchemaVersion = dir.ID(), memtrace.Version
+	if err := e.fill(dir, manifest); err != nil {
+		return "", err
+	}
+	if err := dir.WriteJSON(rundir.MetadataName, e.Metadata); err != nil {
+		return "", err
+	}
+	if err := dir.Seal(); err != nil {
+		return "", err
+	}
+	return x.place(dir.Path(), e.Metadata.Validity.Class)
+}
+
+// fill moves what was recorded into the run, and adds what is raw.
+func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
+	for _, f := range manifest.Files {
+		if f.Name == rundir.MetadataName {
+			continue
+		}
+		sum, err := hex.DecodeString(f.SHA256)
+		if err != nil || len(sum) != sha256.Size || filepath.Base(f.Name) != f.Name {
+			return fmt.Errorf("the manifest of %s has %q, which cannot be part of a run of an experiment", e.From, f.Name)
+		}
+		if err := os.Rename(filepath.Join(e.From, f.Name), filepath.Join(dir.Path(), f.Name)); err != nil {
+			return err
+		}
+		dir.AddSum(f.Name, f.Size, [sha256.Size]byte(sum))
+	}
+	if err := os.Mkdir(filepath.Join(dir.Path(), rawFolder), 0o700); err != nil {
+		return err
+	}
+	names := []string{AllocationsName}
+	for name := range e.Raw {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		write := e.Raw[name]
+		if name == AllocationsName {
+			write = func(out io.Writer) error { return writeAllocations(out, filepath.Join(dir.Path(), memtrace.FileName)) }
+		}
+		if err := addRaw(dir, name, write); err != nil {
+			return err
+		}
+	}
+	return syncFolder(filepath.Join(dir.Path(), rawFolder))
+}
+
+// addRaw writes a file of what was collected, and records it.
+func addRaw(dir *rundir.Dir, name string, write func(io.Writer) error) error {
+	file, err := os.OpenFile(filepath.Join(dir.Path(), rawFolder, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	err = write(io.MultiWriter(file, sum))
+	if err == nil {
+		err = file.Sync()
+	}
+	info, failed := file.Stat()
+	if err = errors.Join(err, failed, file.Close()); err != nil {
+		return fmt.Errorf("write %s/%s: %w", rawFolder, name, err)
+	}
+	dir.AddSum(rawFolder+"/"+name, info.Size(), [sha256.Size]byte(sum.Sum(nil)))
+	return nil
+}
+
+// place moves a sealed run to where it belongs: beside the others of its model, or into the archive. A directory that holds something is
+// never replaced.
+func (x RunExporter) place(dir string, class verdict.Class) (string, error) {
+	parent := x.Dir
+	if class == verdict.Contaminated {
+		parent = filepath.Join(parent, archiveFolder)
+	}
+	parent = filepath.Join(parent, filepath.Base(filepath.Dir(dir)))
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of results: %w", err)
+	}
+	to := filepath.Join(parent, filepath.Base(dir))
+	if err := os.Rename(dir, to); err != nil {
+		return "", fmt.Errorf("move the sealed run to %s: %w", to, err)
+	}
+	return to, syncFolder(parent)
+}
+
+// copyFile is what writes a file of another one's bytes.
+func copyFile(path string) func(io.Writer) error {
+	return func(out io.Writer) error {
+		in, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		_, err = io.Copy(out, in)
+		return err
+	}
+}

@@ -1,0 +1,173 @@
+package mrm
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Tag says how a figure came about.
+type Tag string
+
+// The tags.
+const (
+	Computed  Tag = "computed"  // exactly, from the file's header and the configuration
+	Measured  Tag = "measured"  // in earlier runs, or on this machine
+	Estimated Tag = "estimated" // from what is known, by a rule that From tells
+)
+
+// Figure is a number with its origin.
+type Figure struct {
+	Value float64 `json:"value"` // bytes, or seconds
+	Tag   Tag     `json:"tag"`
+	From  string  `json:"from,omitempty"`
+}
+
+// Need is what a cell takes.
+type Need struct {
+	Weights Figure `json:"weights_bytes"`
+	Cache   Figure `json:"kv_cache_bytes"`
+	Compute Figure `json:"compute_buffer_bytes"`
+	Process Figure `json:"process_bytes"` // both processes beside that
+	Memory  Figure `json:"memory_bytes"`  // all of it
+	Disk    Figure `json:"disk_bytes"`
+	Time    Figure `json:"time_s"` // of both runs and the look at the machine before them
+}
+
+// What a run takes beside the model.
+const (
+	programBytes   = 96 << 20  // of the model's process: its code, libraries and heap
+	collectorBytes = 256 << 20 // --tap-memory: the collector keeps below it
+	startSeconds   = 0.6       // two processes begin and end
+)
+
+// Speeds are how fast a model ran, and how much it left on the disk.
+type Speeds struct {
+	Runs            int
+	Prefill, Decode float64 // tokens per second, without the tap
+	Ratio           float64 // time with the tap by that without
+	Load            float64 // seconds that are no prompt and no generation
+	PerToken        float64 // bytes on the disk
+}
+
+// Bandwidth is how fast this machine's memory is read; bytes per second, and where that is known from.
+type Bandwidth struct {
+	BytesPerSecond float64
+	From           string
+	Tag            Tag
+}
+
+// need is what a cell takes. speeds are those of the model's earlier runs, if there are any.
+func (c *Config) need(cell *Cell, speeds *Speeds, memory Bandwidth) (Need, error) {
+	s := cell.Source
+	cells := s.context(int64(cell.NCtx))
+	cache, err := s.cacheBytes(cells, cell.KVType, int64(cell.Concurrency))
+	if err != nil {
+		return Need{}, err
+	}
+	n := Need{
+		Weights: Figure{float64(s.File.TensorBytes()), Computed, "tensors of the file"},
+		Cache:   Figure{float64(cache), Computed, fmt.Sprintf("%d cells", cells)},
+		Compute: Figure{float64(c.computeBytes(s, cells)), Estimated, "a row of logits and eight of the width per token of a graph"},
+		Process: Figure{programBytes + collectorBytes, Estimated, "most that --tap-memory allows, and the program"},
+	}
+	n.Memory = Figure{n.Weights.Value + n.Cache.Value + n.Compute.Value + n.Process.Value, Estimated, "their sum"}
+	n.Time = c.time(cell, speeds, memory, float64(cache))
+	n.Disk = c.disk(cell, speeds)
+	return n, nil
+}
+
+// computeBytes is about what intermediate results take: the largest graph has logits for each of its tokens.
+func (c *Config) computeBytes(s *Source, cells int64) int64 {
+	rows := min(c.Engine.NUBatch, cells)
+	return 4 * rows * (s.Identity.Vocab + 8*s.Identity.Width)
+}
+
+// tokens are those of a cell's requests together: of prompts, and generated.
+func (cell *Cell) tokens() (prompt, generated int64) {
+	length, _ := cell.Input.length()
+	return length * int64(cell.Concurrency), int64(cell.MaxTokens) * int64(cell.Concurrency)
+}
+
+// time is how long a cell takes. Every token of an unknown model is taken for one that reads all its weights from memory, which is true of
+// generation, and more than prompts take.
+func (c *Config) time(cell *Cell, speeds *Speeds, memory Bandwidth, cache float64) Figure {
+	prompt, generated := cell.tokens()
+	once, ratio, tag, from := 0.0, 1.0, Measured, ""
+	switch {
+	case speeds != nil && speeds.Prefill > 0 && speeds.Decode > 0:
+		once = float64(prompt)/speeds.Prefill + float64(generated)/speeds.Decode + speeds.Load
+		ratio = max(speeds.Ratio, 1)
+		from = fmt.Sprintf("speeds of %d earlier runs", speeds.Runs)
+	case memory.BytesPerSecond > 0:
+		perToken := (float64(cell.Source.tokenBytes()) + cache/2) / memory.BytesPerSecond
+		steps := float64(prompt) + float64(generated)/float64(cell.Concurrency)
+		once = perToken*steps + float64(cell.Source.Bytes)/memory.BytesPerSecond + startSeconds
+		tag, from = Estimated, "weights and half of the cache per token at "+memory.From
+	default:
+		return Figure{Tag: Estimated, From: "nothing is known of this machine's memory"}
+	}
+	return Figure{c.Telemetry.BaselineS + once*(1+ratio), tag, from}
+}
+
+// bytesPerRow and operandsPerLayer are what estimates of the disk are made with: accesses of a layer per graph, and what each takes.
+const (
+	operandsPerLayer = 64
+	operandsBeside   = 24
+	bytesPerRow      = 1.0
+	bytesPerTensor   = 120.0
+	bytesPerBlock    = 24.0
+)
+
+// disk is what a run leaves.
+func (c *Config) disk(cell *Cell, speeds *Speeds) Figure {
+	prompt, generated := cell.tokens()
+	if speeds != nil && speeds.PerToken > 0 {
+		return Figure{speeds.PerToken * float64(prompt+generated), Measured, fmt.Sprintf("bytes per token of %d earlier runs", speeds.Runs)}
+	}
+	layers := float64(max(cell.Source.Identity.Layers, 1))
+	tables := bytesPerTensor * (float64(len(cell.Source.File.Tensors)) + operandsPerLayer*layers)
+	tables += bytesPerBlock * 2 * layers * float64(cell.Source.context(int64(cell.NCtx))/c.KV.BlockTokens+1)
+	graphs := float64(generated)/float64(cell.Concurrency) + float64(prompt/c.Engine.NUBatch+1)
+	if c.Collector.GraphTrace == "rows" {
+		tables += graphs * (operandsPerLayer*layers + operandsBeside) * bytesPerRow
+	}
+	return Figure{tables + 64<<10, Estimated, fmt.Sprintf("%.0f graphs of about %.0f accesses, a byte each", graphs, operandsPerLayer*layers+operandsBeside)}
+}
+
+// middle is the median of some values; 0 of none.
+func middle(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+// duration is a number of seconds for people.
+func duration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Minute).String()
+}
+
+// size is a number of bytes for people.
+func size(bytes float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	i := 0
+	for bytes >= 1000 && i < len(units)-1 {
+		bytes, i = bytes/1000, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%.0f B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", bytes, units[i])
+}

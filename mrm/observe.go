@@ -1,0 +1,117 @@
+package mrm
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/llamatap/llamatap/mrm/verdict"
+)
+
+// An answer is what a result file says of one request (docs/PROMPTS.md), as much of it as is needed here.
+type answer struct {
+	ID           string  `json:"id"`
+	Error        string  `json:"error"`
+	Tokens       []int64 `json:"tokens"`
+	Finish       string  `json:"finish"`
+	PromptTokens int64   `json:"prompt_tokens"`
+	PromptNS     int64   `json:"prompt_ns"`
+	GenerationNS int64   `json:"generation_ns"`
+}
+
+// answers reads a result file. A request that failed or was cut short makes the pass one that is not to be used.
+func answers(r io.Reader, want int) ([]answer, error) {
+	lines := json.NewDecoder(bufio.NewReader(r))
+	var all []answer
+	for {
+		var a answer
+		err := lines.Decode(&a)
+		switch {
+		case errors.Is(err, io.EOF) && len(all) == want:
+			return all, nil
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("%d of %d requests have a result", len(all), want)
+		case err != nil:
+			return nil, fmt.Errorf("results of the model: %w", err)
+		case a.Error != "":
+			return nil, fmt.Errorf("the model failed: %s", a.Error)
+		case a.Finish != "length":
+			return nil, fmt.Errorf("a request ended by %q, not by its length; give it more context (engine.n_ctx), or fewer tokens", a.Finish)
+		}
+		all = append(all, a)
+	}
+}
+
+// account adds the requests of a pass up. With several at a time, their times are those of the longest.
+func account(all []answer) verdict.Pass {
+	var p verdict.Pass
+	for _, a := range all {
+		p.PromptTokens += a.PromptTokens
+		p.GeneratedTokens += int64(len(a.Tokens))
+		p.PromptNS = max(p.PromptNS, a.PromptNS)
+		p.GenerationNS = max(p.GenerationNS, a.GenerationNS)
+	}
+	return p
+}
+
+// same tells whether two passes generated the same tokens; nil where several requests shared batches, of which that is not promised.
+func same(a, b []answer) *bool {
+	if len(a) != 1 || len(b) != 1 {
+		return nil
+	}
+	equal := slices.Equal(a[0].Tokens, b[0].Tokens)
+	return &equal
+}
+
+// An observation is what was measured of a cell, from which its Observer follows.
+type observation struct {
+	baseline, tapped verdict.Pass
+	cpu              verdict.CPU
+	memory           int64 // most that the observer had, bytes; 0: not known
+	same             *bool
+	throttle         verdict.Throttle
+	busy             *float64 // share of all processors before the run
+	busyFor          float64  // seconds
+	others           *float64 // percent of all processors
+}
+
+// observer computes what observing cost.
+func (o *observation) observer() verdict.Observer {
+	v := verdict.Observer{
+		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, TargetRSSBytes: o.baseline.PeakRSSBytes,
+		Baseline: o.baseline, Tapped: o.tapped, SameTokens: o.same, Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
+		BaselineS: o.busyFor, OthersCPUPct: o.others,
+	}
+	v.CPUPct = percent(float64(o.cpu.Sum()), float64(o.tapped.WallNS))
+	if o.memory > 0 {
+		v.MemoryPct = percent(float64(o.memory), float64(o.baseline.PeakRSSBytes))
+	}
+	if o.busy != nil {
+		v.BaselineCPUPct = percent(*o.busy, 1)
+	}
+	p0, d0 := o.baseline.Rates()
+	p1, d1 := o.tapped.Rates()
+	v.PrefillRatio, v.DecodeRatio = ratio(p1, p0), ratio(d1, d0)
+	return v
+}
+
+// ratio is nil where there is nothing to divide.
+func ratio(a, b float64) *float64 {
+	if a <= 0 || b <= 0 {
+		return nil
+	}
+	r := a / b
+	return &r
+}
+
+// percent is nil where there is nothing to divide by.
+func percent(of, all float64) *float64 {
+	if all <= 0 {
+		return nil
+	}
+	p := 100 * of / all
+	return &p
+}

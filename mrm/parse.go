@@ -1,0 +1,62 @@
+package mrm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+
+	"github.com/llamatap/llamatap/config"
+)
+
+// largestFile bounds a configuration file; a larger one is none.
+const largestFile = 1 << 20
+
+// Load reads a configuration file. What is wrong in it is a [*Problems].
+func Load(path string) (*Config, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > largestFile {
+		return nil, &Problems{path, []Problem{{Cause: fmt.Sprintf("%d bytes are more than a configuration has", info.Size()), Remedy: "give a YAML file of at most 1 MiB"}}}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		cause := err
+		if bare := (*fs.PathError)(nil); errors.As(err, &bare) {
+			cause = bare.Err
+		}
+		return nil, &Problems{path, []Problem{{Cause: cause.Error(), Remedy: "give a file with --config; 'llamatap mrm config' prints one with every key"}}}
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the text of a configuration file; name is what it is called in errors, and relative paths in it start beside it. What is wrong
+// is a [*Problems], which tells all of it at once. No file that is named in it is looked at.
+func Parse(name string, data []byte) (*Config, error) {
+	problems := &Problems{File: name}
+	sum := sha256.Sum256(data)
+	c := &Config{file: name, sha256: hex.EncodeToString(sum[:]), places: map[string]place{}}
+	body, bad := config.ParseYAML(data)
+	switch {
+	case len(data) > largestFile:
+		problems.add(place{}, fmt.Sprintf("%d bytes are more than a configuration has", len(data)), "give a YAML file of at most 1 MiB")
+	case bad != nil:
+		remedy := bad.Remedy
+		if remedy == "" {
+			remedy = "mend it; 'llamatap mrm config' prints a file with every key"
+		}
+		problems.add(place{bad.Line, bad.Column}, bad.Cause, remedy)
+	case body == nil:
+		problems.add(place{}, "the file is empty", "'llamatap mrm config' prints one with every key")
+	default:
+		d := decoder{problems, c.places}
+		d.structure(body, "", reflect.ValueOf(c).Elem())
+		c.check(problems)
+	}
+	if err := problems.error(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

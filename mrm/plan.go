@@ -1,0 +1,210 @@
+package mrm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/runner/doctor"
+)
+
+// Plan is a matrix with what it needs, computed before anything runs.
+type Plan struct {
+	Config  *Config
+	Sources []*Source
+	Cells   []*Cell
+	Needs   []Need // of each cell
+	Done    int    // cells that have a sealed run already
+	Machine Machine
+}
+
+// Machine is what there is for it.
+type Machine struct {
+	FreeMemory int64 // bytes; 0: not known
+	FreeDisk   int64 // of the file system of output.dir; 0: not known
+	Memory     Bandwidth
+}
+
+// ErrNoRoom occurs when a cell cannot fit into this machine's memory, or all of them onto its disk, or the disk is full.
+var ErrNoRoom = errors.New("it does not fit")
+
+// ThisMachine looks at the machine that this process runs on. Where no roofline is kept, it measures the memory for a third of a second.
+func ThisMachine(root fs.FS, out string) Machine {
+	m := Machine{FreeDisk: freeDisk(out)}
+	if free, err := doctor.FreeMemory(root); err == nil {
+		m.FreeMemory = int64(free)
+	}
+	if path, err := machine.RooflineFile(); err == nil {
+		if kept, err := machine.LoadRoofline(path); err == nil {
+			m.Memory = Bandwidth{kept.GBPerS * 1e9, fmt.Sprintf("%.1f GB/s, as llamatap doctor --roofline measured", kept.GBPerS), Measured}
+			return m
+		}
+	}
+	if now, err := machine.MeasureMemory(machine.Limit{Time: 300 * time.Millisecond, Bytes: 192 << 20}); err == nil {
+		rate := now.Triad.PerSecond()
+		m.Memory = Bandwidth{rate, fmt.Sprintf("%.1f GB/s, measured just now", rate/1e9), Measured}
+	}
+	return m
+}
+
+// NewPlan computes what an experiment needs. What was measured in earlier runs below output.dir, on a processor of this name, is used.
+func NewPlan(c *Config, m Machine) (*Plan, error) {
+	p := &Plan{Config: c, Machine: m}
+	var err error
+	if p.Sources, err = c.Sources(); err != nil {
+		return nil, err
+	}
+	if p.Cells, err = c.Cells(p.Sources); err != nil {
+		return nil, err
+	}
+	before := runs(c.Output.Dir)
+	speeds := history(before, machine.CPUName())
+	for _, cell := range p.Cells {
+		need, err := c.need(cell, speeds[cell.ModelID], m.Memory)
+		if err != nil {
+			problems := &Problems{File: c.file}
+			problems.add(c.at("engine.kv_type"), err.Error(), "choose another type of the cache")
+			return nil, problems
+		}
+		p.Needs = append(p.Needs, need)
+		if doneBy(cell, c.Experiment.Name, before) != nil {
+			p.Done++
+		}
+	}
+	return p, nil
+}
+
+// doneBy is the sealed run of a cell; nil where there is none.
+func doneBy(cell *Cell, experiment string, all []found) *found {
+	for i := range all {
+		if m := &all[i].meta; all[i].err == nil && m.Experiment.Name == experiment && m.Cell.Key == cell.Key && m.Cell.Repetition == cell.Repetition {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the weakest ones.
+func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
+	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3}
+	sum := func(to *Figure, f Figure) {
+		to.Value += f.Value
+		if rank[f.Tag] > rank[to.Tag] {
+			to.Tag, to.From = f.Tag, f.From
+		}
+	}
+	for i, need := range p.Needs {
+		if need.Memory.Value > memory.Value {
+			cell, memory = p.Cells[i], need.Memory
+		}
+		sum(&disk, need.Disk)
+		sum(&time, need.Time)
+	}
+	return cell, memory, disk, time
+}
+
+// Check tells whether it fits this machine: each cell into its free memory, all that is not done onto its disk, with what the recorder leaves
+// free.
+func (p *Plan) Check() error {
+	cell, memory, disk, _ := p.Most()
+	if free := p.Machine.FreeMemory; free > 0 && memory.Value > float64(free) {
+		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
+			ErrNoRoom, cell.Name(), size(memory.Value), size(float64(free)))
+	}
+	left := disk.Value * float64(len(p.Cells)-p.Done) / float64(max(len(p.Cells), 1))
+	if free := p.Machine.FreeDisk; free > 0 && left > float64(free) {
+		return fmt.Errorf("%w: the runs take about %v of the disk, and %s has %v free; give another output.dir, graph_trace: windows, fewer tokens or repetitions",
+			ErrNoRoom, size(left), p.Config.Output.Dir, size(float64(free)))
+	}
+	return nil
+}
+
+// Write writes the plan for people.
+func (p *Plan) Write(out io.Writer) error {
+	c := p.Config
+	var b strings.Builder
+	fmt.Fprintf(&b, "experiment  %s (%s)\n", c.Experiment.Name, c.file)
+	for _, s := range p.Sources {
+		fmt.Fprintf(&b, "model       %s: %v\n", s.ID, s.Identity)
+	}
+	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types × %d prompts × %d repetitions = %d cells, %d of them done\n",
+		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), len(c.Workload.Prompts), c.Experiment.Repetitions, len(p.Cells), p.Done)
+	fmt.Fprintf(&b, "collectors  %s\n\n", c.collectors())
+	p.table(&b)
+	cell, memory, disk, time := p.Most()
+	fmt.Fprintf(&b, "\nmemory      %s (%s: %s), for %s", size(memory.Value), memory.Tag, memory.From, cell.Name())
+	if p.Machine.FreeMemory > 0 {
+		fmt.Fprintf(&b, "; %v are free", size(float64(p.Machine.FreeMemory)))
+	}
+	fmt.Fprintf(&b, "\ndisk        %s (%s: %s)", size(disk.Value), disk.Tag, disk.From)
+	if p.Machine.FreeDisk > 0 {
+		fmt.Fprintf(&b, "; %v are free", size(float64(p.Machine.FreeDisk)))
+	}
+	fmt.Fprintf(&b, "\ntime        %s (%s: %s), one cell after the other\n", duration(time.Value), time.Tag, time.From)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// table has a line per combination: repetitions need the same.
+func (p *Plan) table(out io.Writer) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "model\tprompt\tcontext\tcache\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")
+	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
+	for i, cell := range p.Cells[:combinations] {
+		n := &p.Needs[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cell.Source.context(int64(cell.NCtx)), cell.KVType,
+			p.Config.Experiment.Repetitions, size(n.Weights.Value), size(n.Cache.Value), size(n.Compute.Value),
+			size(n.Memory.Value), size(n.Disk.Value), duration(n.Time.Value))
+	}
+	t.Flush()
+}
+
+// collectors says in words what is collected.
+func (c *Config) collectors() string {
+	k := c.Collector
+	words := "regions, KV cache"
+	if k.GraphTrace != "off" {
+		words += ", ledger of graphs in " + k.GraphTrace
+	}
+	if k.Primary != "graph" && k.Primary != "none" {
+		words += ", " + k.Primary
+		if k.Fallback != "none" {
+			words += " (else " + k.Fallback + ")"
+		}
+	}
+	return words
+}
+
+// Summary is a plan for other programs.
+type Summary struct {
+	Experiment string        `json:"experiment"`
+	Done       int           `json:"done"`
+	Cells      []CellSummary `json:"cells"`
+	Memory     Figure        `json:"memory_bytes"` // of the cell that takes most
+	Disk       Figure        `json:"disk_bytes"`   // of all cells
+	Time       Figure        `json:"time_s"`       // of all cells, one after the other
+	FreeMemory int64         `json:"free_memory_bytes,omitempty"`
+	FreeDisk   int64         `json:"free_disk_bytes,omitempty"`
+}
+
+// CellSummary is a cell with what it needs.
+type CellSummary struct {
+	verdict.Cell
+	Need Need `json:"need"`
+}
+
+// Summary is the plan for other programs.
+func (p *Plan) Summary() Summary {
+	s := Summary{Experiment: p.Config.Experiment.Name, Done: p.Done, FreeMemory: p.Machine.FreeMemory, FreeDisk: p.Machine.FreeDisk}
+	for i, cell := range p.Cells {
+		s.Cells = append(s.Cells, CellSummary{cell.Cell, p.Needs[i]})
+	}
+	_, s.Memory, s.Disk, s.Time = p.Most()
+	return s
+}

@@ -1,0 +1,69 @@
+package mrm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// place is where something stands in a file, both from 1; 0 is the file as a whole.
+type place struct{ line, column int }
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	Line, Column  int // from 1; 0: the file as a whole
+	Cause, Remedy string
+}
+
+// Problems are what is wrong with a configuration, in the order of its lines. As an error they have a line each: file:line:column: cause;
+// remedy.
+type Problems struct {
+	File string
+	All  []Problem
+}
+
+// Error is all of them.
+func (p *Problems) Error() string {
+	lines := make([]string, len(p.All))
+	for i, one := range p.All {
+		where := p.File
+		if one.Line > 0 {
+			where = fmt.Sprintf("%s:%d:%d", p.File, one.Line, one.Column)
+		}
+		lines[i] = fmt.Sprintf("%s: %s; %s", where, one.Cause, one.Remedy)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// most is how many problems are told: of more, the first is to be mended first.
+const most = 50
+
+func (p *Problems) add(at place, cause, remedy string) {
+	p.All = append(p.All, Problem{at.line, at.column, clip(cause), clip(remedy)})
+}
+
+// clip makes a text one line of some length.
+func clip(s string) string {
+	const longest = 400
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return s
+}
+
+// error is nil where there are none.
+func (p *Problems) error() error {
+	if len(p.All) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p.All, func(a, b Problem) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	p.All = p.All[:min(len(p.All), most)]
+	return p
+}

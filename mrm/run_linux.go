@@ -1,0 +1,275 @@
+package mrm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
+	"golang.org/x/sys/unix"
+)
+
+// Run runs the cells of these numbers, nil for all, that have no sealed run yet. A cell that fails does not keep the others from being run;
+// a full disk does. Whenever the process is killed, what was sealed is whole, and the next call goes on behind it.
+func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
+	outcome := Outcome{Classes: map[verdict.Class]int{}}
+	plan, err := NewPlan(e.Config, ThisMachine(os.DirFS("/"), e.Config.Output.Dir))
+	if err == nil {
+		err = plan.Check()
+	}
+	if err != nil {
+		return outcome, err
+	}
+	for _, s := range plan.Sources {
+		if err := s.verify(); err != nil {
+			return outcome, err
+		}
+		s.File = nil // what the plan needed is memory that the observer needs not have
+	}
+	debug.FreeOSMemory()
+	r := &conductor{Experiment: e, plan: plan}
+	if r.folder = filepath.Join(e.Config.Output.Dir, workFolder, e.Config.Experiment.Name); e.Program == "" {
+		if e.Program, err = llama.Self(); err != nil {
+			return outcome, err
+		}
+	}
+	if err := os.MkdirAll(r.folder, 0o700); err != nil {
+		return outcome, fmt.Errorf("make a folder for what is under way: %w; give another output.dir", err)
+	}
+	chosen, err := plan.choose(cells)
+	if err != nil {
+		return outcome, err
+	}
+	return r.all(ctx, chosen, outcome)
+}
+
+// choose are the cells of these numbers.
+func (p *Plan) choose(numbers []int) ([]*Cell, error) {
+	if numbers == nil {
+		return p.Cells, nil
+	}
+	var chosen []*Cell
+	for _, n := range numbers {
+		if n < 0 || n >= len(p.Cells) {
+			return nil, fmt.Errorf("%w: %d; the matrix has cells 0 to %d ('llamatap mrm plan' shows it)", ErrCell, n, len(p.Cells)-1)
+		}
+		chosen = append(chosen, p.Cells[n])
+	}
+	return chosen, nil
+}
+
+// verify makes sure that the file is the one that the configuration names.
+func (s *Source) verify() error {
+	if s.SHA256 == "" {
+		return nil
+	}
+	file, err := os.Open(s.Path)
+	if err != nil {
+		return fmt.Errorf("the model: %w", err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return fmt.Errorf("the model: %w", err)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != s.SHA256 {
+		return fmt.Errorf("the model %s has the SHA-256 %s, not that of the configuration; give the right file, or correct model.sha256", s.Path, got)
+	}
+	return nil
+}
+
+// A conductor runs cells, one after the other.
+type conductor struct {
+	*Experiment
+	plan   *Plan
+	folder string // of what is under way
+}
+
+// all runs the chosen cells.
+func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Outcome, error) {
+	before := runs(r.Config.Output.Dir)
+	journal, err := ReadJournal(r.Config.Output.Dir, r.Config.Experiment.Name)
+	if err != nil {
+		return outcome, err
+	}
+	each, ran := took(journal), []float64{}
+	for i, cell := range cells {
+		if r.enough() || ctx.Err() != nil {
+			outcome.Left = len(cells) - i
+			break
+		}
+		event := Event{Cell: cell, Number: i + 1, Of: len(cells)}
+		if len(ran) > 0 {
+			each = middle(ran)
+		}
+		if each == 0 {
+			each = r.plan.Needs[cell.Index].Time.Value
+		}
+		event.Left = time.Duration(each * float64(len(cells)-i) * float64(time.Second))
+		err := r.one(ctx, cell, before, event, &outcome, &ran)
+		switch {
+		case ctx.Err() != nil:
+			outcome.Left = len(cells) - i
+			return outcome, context.Cause(ctx)
+		case r.full(cell, err):
+			outcome.Left = len(cells) - i
+			return outcome, fmt.Errorf("%w: the disk of %s is full, and %d cells are left; free room and run it again: what is sealed stays (%w)",
+				ErrNoRoom, r.Config.Output.Dir, outcome.Left, err)
+		case errors.Is(err, ErrDamaged), errors.Is(err, verdict.ErrVersion):
+			return outcome, err
+		case err != nil:
+			outcome.Failed++
+			event.Kind, event.Err = CellFailed, err
+			r.report(event)
+		}
+	}
+	if outcome.Failed > 0 {
+		return outcome, fmt.Errorf("%d of %d %w, for the reasons above; run it again to try them again", outcome.Failed, len(cells), ErrFailed)
+	}
+	return outcome, nil
+}
+
+// full tells whether a cell failed because there is no room: for us, or for the recorder, of which only its words are known.
+func (r *conductor) full(cell *Cell, err error) bool {
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return err != nil
+	}
+	free := freeDisk(r.Config.Output.Dir)
+	return free > 0 && float64(free) < leastRoom+r.plan.Needs[cell.Index].Disk.Value
+}
+
+// leastRoom is what a recorder needs beside what it leaves.
+const leastRoom = 1 << 20
+
+// one runs a cell, unless it was sealed before or another process runs it.
+func (r *conductor) one(ctx context.Context, cell *Cell, before []found, event Event, outcome *Outcome, ran *[]float64) error {
+	if run, err := r.done(cell, before); err != nil {
+		return err
+	} else if run != nil {
+		outcome.Done++
+		event.Kind, event.Dir, event.Class = CellDone, run.dir, run.meta.Validity.Class
+		r.report(event)
+		return nil
+	}
+	w, err := r.take(cell)
+	if errors.Is(err, rundir.ErrInUse) {
+		outcome.Busy++
+		event.Kind = CellBusy
+		r.report(event)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	if w.left {
+		event.Kind = CellRemoved
+		r.report(event)
+		if err := note(r.folder, cell, Entry{Event: "removed"}); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	event.Kind = CellBegun
+	r.report(event)
+	if err := note(r.folder, cell, Entry{Event: "begun"}); err != nil {
+		return err
+	}
+	dir, verdicts, err := w.run(ctx, event)
+	if err != nil {
+		kind := "failed"
+		if ctx.Err() != nil {
+			kind = "interrupted"
+		}
+		return errors.Join(err, w.clear(), note(r.folder, cell, Entry{Event: kind, Why: firstLine(err)}))
+	}
+	event.Kind, event.Dir, event.Class, event.Why, event.Took = CellSealed, dir, verdicts.Class, verdicts.Why(), time.Since(began)
+	*ran = append(*ran, event.Took.Seconds())
+	outcome.Sealed = append(outcome.Sealed, dir)
+	outcome.Classes[verdicts.Class]++
+	r.report(event)
+	return note(r.folder, cell, Entry{Event: "sealed", Run: dir, Class: verdicts.Class, TookS: event.Took.Seconds()})
+}
+
+// done is the sealed run of a cell, if there is one and it is what was sealed.
+func (r *conductor) done(cell *Cell, before []found) (*found, error) {
+	for i := range before {
+		if errors.Is(before[i].err, verdict.ErrVersion) {
+			return nil, fmt.Errorf("%w; or give another output.dir", before[i].err)
+		}
+	}
+	run := doneBy(cell, r.Config.Experiment.Name, before)
+	if run == nil || r.Retry && run.meta.Validity.Class == verdict.Contaminated {
+		return nil, nil
+	}
+	report, err := rundir.Verify(run.dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; move it away, and its cell is run again", ErrDamaged, err)
+	}
+	if bad := append(report.Missing, report.Changed...); len(bad) > 0 {
+		return nil, fmt.Errorf("%w: %s of %s is not what was sealed; move the directory away, and its cell is run again", ErrDamaged, bad[0], run.dir)
+	}
+	return run, nil
+}
+
+// work is a cell under way, and the folder that it has to itself meanwhile.
+type work struct {
+	*conductor
+	cell *Cell
+	dir  string
+	lock *os.File
+	left bool // an earlier process left something there
+}
+
+// take gives a cell its folder. rundir.ErrInUse: another process has it.
+func (r *conductor) take(cell *Cell) (*work, error) {
+	w := &work{conductor: r, cell: cell, dir: filepath.Join(r.folder, fmt.Sprintf("cell-%06d-%s-r%d", cell.Index, cell.Key, cell.Repetition))}
+	var err error
+	if w.lock, err = os.OpenFile(w.dir+".lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, fmt.Errorf("take the cell: %w", err)
+	}
+	switch err := unix.Flock(int(w.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+	case nil, unix.ENOLCK, unix.EOPNOTSUPP: // a file system without locks
+	case unix.EWOULDBLOCK:
+		w.lock.Close()
+		return nil, rundir.ErrInUse
+	default:
+		w.lock.Close()
+		return nil, fmt.Errorf("take the cell: %w", err)
+	}
+	_, err = os.Stat(w.dir)
+	w.left = err == nil
+	if err := w.clear(); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(w.dir, 0o700); err != nil {
+		w.release()
+		return nil, fmt.Errorf("take the cell: %w", err)
+	}
+	return w, nil
+}
+
+// clear removes what is there of the cell.
+func (w *work) clear() error {
+	if err := os.RemoveAll(w.dir); err != nil {
+		return fmt.Errorf("remove what is left of the cell: %w", err)
+	}
+	return nil
+}
+
+// release gives the cell back.
+func (w *work) release() {
+	os.RemoveAll(w.dir)
+	os.Remove(w.dir + ".lock")
+	w.lock.Close()
+}

@@ -1,0 +1,96 @@
+package mrm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/models"
+)
+
+// Source is a model whose file has been looked at: its header alone, not its weights.
+type Source struct {
+	ID          string
+	Path        string // absolute; "" is the embedded model
+	SHA256      string // that the file is said to have; ""
+	Fingerprint string // of header and samples of the data
+	Bytes       int64  // of the file, all its parts
+	File        *gguf.File
+	Identity    gguf.Identity
+}
+
+// Sources looks at the models. What cannot be read is a [*Problems].
+func (c *Config) Sources() ([]*Source, error) {
+	problems := &Problems{File: c.file}
+	all := make([]*Source, len(c.Models))
+	ids := map[string]bool{}
+	for i, m := range c.Models {
+		where := fmt.Sprintf("model[%d]", i)
+		s, err := c.open(m)
+		if err != nil {
+			problems.add(c.at(where+".path", where), err.Error(), "give the path of a GGUF file, from the folder of this file")
+			continue
+		}
+		if ids[s.ID] {
+			problems.add(c.at(where+".id", where), fmt.Sprintf("two models are called %s", s.ID), "give each an id of its own")
+		}
+		ids[s.ID], all[i] = true, s
+	}
+	return all, problems.error()
+}
+
+// open looks at one model.
+func (c *Config) open(m Model) (*Source, error) {
+	if m.Path == "" {
+		return describe(m, "", bytes.NewReader(models.Default), int64(len(models.Default)))
+	}
+	path, err := filepath.Abs(c.beside(m.Path))
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		var bare *fs.PathError
+		if errors.As(err, &bare) {
+			err = bare.Err
+		}
+		return nil, fmt.Errorf("the model %s: %w", path, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("the model %s: %w", path, err)
+	}
+	return describe(m, path, file, info.Size())
+}
+
+// reading is what a model is read from.
+type reading interface {
+	ReadAt(p []byte, off int64) (int, error)
+}
+
+func describe(m Model, path string, r reading, size int64) (*Source, error) {
+	file, err := gguf.Read(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("the model %s: %s", path, firstLine(err))
+	}
+	s := &Source{Path: path, SHA256: m.SHA256, File: file, Bytes: size, Identity: gguf.Identify(file, path)}
+	if s.Fingerprint, err = gguf.Fingerprint(r, size); err != nil {
+		return nil, fmt.Errorf("the model %s: %w", path, err)
+	}
+	s.ID = m.ID
+	if s.ID == "" {
+		s.ID = s.Identity.ID()
+	}
+	return s, nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,228 @@
+package mrm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/runner/doctor"
+)
+
+// ticks are the times of processors as /proc/stat counts them, in its units.
+type ticks struct{ busy, all int64 }
+
+// since is what was used between two readings, as a share; false where no time went by.
+func (t ticks) since(before ticks) (share float64, ok bool) {
+	if t.all <= before.all {
+		return 0, false
+	}
+	return float64(t.busy-before.busy) / float64(t.all-before.all), true
+}
+
+// processors reads /proc/stat: of all processors together, and of each. Time that the hypervisor gave to others counts as busy: it was not to
+// be had.
+func processors(root fs.FS) (all ticks, each map[int]ticks, err error) {
+	text, err := fs.ReadFile(root, "proc/stat")
+	if err != nil {
+		return all, nil, fmt.Errorf("how busy the machine is: %w; mount it: mount -t proc proc /proc", err)
+	}
+	each = map[int]ticks{}
+	found := false
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 5 || !strings.HasPrefix(words[0], "cpu") {
+			continue
+		}
+		var t ticks
+		for i, word := range words[1:min(len(words), 9)] { // guests, behind them, are in user time already
+			n, err := strconv.ParseInt(word, 10, 64)
+			if err != nil {
+				return all, nil, fmt.Errorf("how busy the machine is: /proc/stat has %.40q where a number belongs", word)
+			}
+			t.all += n
+			if i != 3 && i != 4 { // idle, and idle while a disk works
+				t.busy += n
+			}
+		}
+		if words[0] == "cpu" {
+			all, found = t, true
+		} else if n, err := strconv.Atoi(words[0][len("cpu"):]); err == nil {
+			each[n] = t
+		}
+	}
+	if !found {
+		return all, nil, errors.New("how busy the machine is: /proc/stat has no line for all processors")
+	}
+	return all, each, nil
+}
+
+const cpuFolder = "sys/devices/system/cpu"
+
+// number reads a file of the kernel that holds one.
+func number(root fs.FS, name string) (int64, bool) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n, err == nil
+}
+
+// thermal is how often cores and packages have been slowed down because they were too hot; nil where the kernel does not count. Processors
+// of one core, or one package, tell the same events.
+func thermal(root fs.FS) *int64 {
+	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*")
+	counted := map[string]int64{}
+	for _, cpu := range folders {
+		unit, _ := number(root, cpu+"/topology/physical_package_id")
+		core, _ := number(root, cpu+"/topology/core_id")
+		for file, of := range map[string]string{"package_throttle_count": fmt.Sprint(unit), "core_throttle_count": fmt.Sprint(unit, " ", core)} {
+			if n, ok := number(root, cpu+"/thermal_throttle/"+file); ok {
+				counted[file+" "+of] = max(counted[file+" "+of], n)
+			}
+		}
+	}
+	if len(counted) == 0 {
+		return nil
+	}
+	sum := int64(0)
+	for _, n := range counted {
+		sum += n
+	}
+	return &sum
+}
+
+// speeds are how fast processors run, as a share of their base frequency; those of which the kernel tells both.
+func speeds(root fs.FS) map[int]float64 {
+	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*/cpufreq")
+	all := map[int]float64{}
+	for _, folder := range folders {
+		cpu, err := strconv.Atoi(strings.TrimPrefix(path.Base(path.Dir(folder)), "cpu"))
+		base, ok := number(root, folder+"/base_frequency")
+		if !ok {
+			base, ok = number(root, path.Dir(folder)+"/acpi_cppc/nominal_freq")
+			base *= 1000 // that one is in MHz
+		}
+		now, known := number(root, folder+"/scaling_cur_freq")
+		if err == nil && ok && known && base > 0 {
+			all[cpu] = float64(now) / float64(base)
+		}
+	}
+	return all
+}
+
+// A slowdown finds processors that run slower than they should. One that has nothing to do may be slow.
+type slowdown struct {
+	since  map[int]int64 // begin of the current stretch, by processor
+	told   map[int]bool  // that it is counted
+	events int64
+}
+
+// The rule of decision 13, and from what share of its time on a processor counts as at work.
+const (
+	slowShare = 0.8
+	slowNS    = int64(1e9)
+	workShare = 0.5
+)
+
+// sample takes in how fast a processor runs now, as a share of its base frequency, and how busy it was since the sample before.
+func (s *slowdown) sample(ns int64, cpu int, busy, speed float64) {
+	if s.since == nil {
+		s.since, s.told = map[int]int64{}, map[int]bool{}
+	}
+	if busy < workShare || speed > slowShare {
+		delete(s.since, cpu)
+		delete(s.told, cpu)
+		return
+	}
+	began, on := s.since[cpu]
+	if !on {
+		s.since[cpu] = ns
+		return
+	}
+	if ns-began >= slowNS && !s.told[cpu] {
+		s.told[cpu] = true
+		s.events++
+	}
+}
+
+// A watch looks at the machine while a run is recorded.
+type watch struct {
+	root           fs.FS
+	start, last    ticks
+	each           map[int]ticks
+	group, heat    *int64
+	slow           slowdown
+	hasFrequencies bool
+	err            error // of the processors' times; nothing is known of them then
+}
+
+// newWatch begins to look.
+func newWatch(root fs.FS) *watch {
+	w := &watch{root: root, group: groupThrottled(root), heat: thermal(root)}
+	w.start, w.each, w.err = processors(root)
+	w.last = w.start
+	return w
+}
+
+func groupThrottled(root fs.FS) *int64 {
+	n, known := doctor.Throttled(root)
+	if !known {
+		return nil
+	}
+	times := int64(n)
+	return &times
+}
+
+// look takes one sample, at a time of any steady clock.
+func (w *watch) look(ns int64) {
+	all, each, err := processors(w.root)
+	if err != nil {
+		w.err = err
+		return
+	}
+	for cpu, speed := range speeds(w.root) {
+		w.hasFrequencies = true
+		if busy, ok := each[cpu].since(w.each[cpu]); ok {
+			w.slow.sample(ns, cpu, busy, speed)
+		}
+	}
+	w.last, w.each = all, each
+}
+
+// throttle is what slowed the machine down since the watch began.
+func (w *watch) throttle() verdict.Throttle {
+	t := verdict.Throttle{Cgroup: since(w.group, groupThrottled(w.root)), Thermal: since(w.heat, thermal(w.root))}
+	if w.hasFrequencies {
+		t.Frequency = &w.slow.events
+	}
+	return t
+}
+
+// since is by how much a counter has grown; nil where it is not there. One that was begun anew has grown by what it is.
+func since(before, now *int64) *int64 {
+	if before == nil || now == nil {
+		return nil
+	}
+	grown := *now - *before
+	if grown < 0 {
+		grown = *now
+	}
+	return &grown
+}
+
+// others is what other processes than ours used of all processors since the watch began, in percent; nil where that is not known. own is what
+// ours used, in nanoseconds, and perSecond how many of the kernel's units a second has.
+func (w *watch) others(own, perSecond int64) *float64 {
+	all := w.last.all - w.start.all
+	if w.err != nil || all <= 0 {
+		return nil
+	}
+	busy := float64(w.last.busy - w.start.busy)
+	pct := 100 * max(busy-float64(own)/1e9*float64(perSecond), 0) / float64(all)
+	return &pct
+}
