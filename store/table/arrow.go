@@ -64,39 +64,39 @@ func (a *Arrow) Write(b *Batch) error {
 func appendArrow(to array.Builder, c *values) {
 	switch to := to.(type) {
 	case *array.Int32Builder:
-		for i, v := range c.ints {
-			orNull(to, c.valid[i], func() { to.Append(int32(v)) })
-		}
+		c.each(orNull(to, func(v int64) { to.Append(int32(v)) }))
 	case *array.Int64Builder:
-		to.AppendValues(c.ints, c.valid)
+		c.each(orNull(to, to.Append))
 	case *array.Uint32Builder:
-		for i, v := range c.ints {
-			orNull(to, c.valid[i], func() { to.Append(uint32(v)) })
-		}
+		c.each(orNull(to, func(v int64) { to.Append(uint32(v)) }))
 	case *array.Uint64Builder:
-		for i, v := range c.ints {
-			orNull(to, c.valid[i], func() { to.Append(uint64(v)) })
-		}
+		c.each(orNull(to, func(v int64) { to.Append(uint64(v)) }))
 	case *array.BooleanBuilder:
-		for i, v := range c.ints {
-			orNull(to, c.valid[i], func() { to.Append(v != 0) })
-		}
+		c.each(orNull(to, func(v int64) { to.Append(v != 0) }))
 	case *array.StringBuilder:
-		to.AppendValues(c.texts, c.valid)
+		c.each(orNull(to, func(v int64) { to.Append(c.words.list[v]) }))
 	case *array.ListBuilder:
 		begin := 0
 		for i, end := range c.ends {
-			orNull(to, c.valid[i], func() { to.Append(true); appendElements(to.ValueBuilder(), c, begin, end) })
+			if c.valid[i] {
+				to.Append(true)
+				appendElements(to.ValueBuilder(), c, begin, end)
+			} else {
+				to.AppendNull()
+			}
 			begin = end
 		}
 	}
 }
 
-func orNull(to array.Builder, valid bool, value func()) {
-	if valid {
-		value()
-	} else {
-		to.AppendNull()
+// orNull appends a value where there is one.
+func orNull(to array.Builder, value func(int64)) func(int64, bool) {
+	return func(v int64, valid bool) {
+		if valid {
+			value(v)
+		} else {
+			to.AppendNull()
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package table
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Kind is the type of a column's values.
 type Kind uint8
@@ -17,11 +20,38 @@ const (
 	Bool
 )
 
+var kindNames = [...]string{"int32", "int64", "uint32", "uint64", "text", "list of int32", "list of float32", "bool"}
+
+// String is the kind's name for error texts.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Encoding is how a Parquet file stores a column of integers or texts. It changes no value, only speed and size.
+type Encoding uint8
+
+// The encodings.
+const (
+	// Auto is a dictionary as long as values repeat, and then what fits: differences for integers, plain texts.
+	Auto Encoding = iota
+	// Dictionary is for what repeats: each value stands once per row group, rows have its number, and a run of rows costs as much as one.
+	// Behind 65536 values it goes on like Auto.
+	Dictionary
+	// Delta is for integers that grow, or lie near their neighbours: differences in the bits that they need.
+	Delta
+	// Plain is for what neither fits.
+	Plain
+)
+
 // Column is one column of a schema.
 type Column struct {
-	Name string
-	Kind Kind
-	Null bool // may lack a value
+	Name     string
+	Kind     Kind
+	Null     bool     // may lack a value
+	Encoding Encoding // of integers and texts
 }
 
 // Schema is the columns of a table, and texts about the table as a whole, which stand in the file.
@@ -30,8 +60,9 @@ type Schema struct {
 	Metadata [][2]string // key, value
 }
 
-// Batch is rows on their way into a file. Each row is one call per column, in any order, then EndRow; a column that was not called is
-// null. A Batch is used again after Reset, and allocates nothing once it has grown.
+// Batch is rows on their way into a file. A row is one call per column, in any order, then [Batch.EndRow]; a column that was not called is
+// null. Many rows at once are calls of Fill and Extend, each of which may bring any number of rows of one column, then [Batch.EndRows]; rows
+// that are alike in a column cost as much as one. A Batch is used again after Reset, and allocates nothing once it has grown.
 type Batch struct {
 	schema  Schema
 	columns []values
@@ -39,17 +70,42 @@ type Batch struct {
 	bytes   int64
 }
 
-// values are those of one column. Of ints and texts there is one per row, null or not.
+// values are those of one column.
 type values struct {
-	ints   []int64 // also the elements of an Int32List
-	texts  []string
+	kind   Kind
+	null   bool
+	rows   int
+	runs   []span
+	ints   []int64 // of spans of values; of texts their codes; of an Int32List its elements
+	valid  []bool  // beside ints and ends, where values may lack
 	floats []float32
 	ends   []int // of a list's rows in ints or floats
-	valid  []bool
+	words  words
 }
 
+// span is rows of a column that follow one another.
+type span struct {
+	n     int
+	value int64 // of alike
+	how   how
+}
+
+type how uint8
+
+const (
+	single how = iota // each has an element of ints, or of ends
+	alike             // all have one value
+	absent            // all are null
+)
+
 // NewBatch makes an empty batch for tables of a schema.
-func NewBatch(s Schema) *Batch { return &Batch{schema: s, columns: make([]values, len(s.Columns))} }
+func NewBatch(s Schema) *Batch {
+	b := &Batch{schema: s, columns: make([]values, len(s.Columns))}
+	for i, c := range s.Columns {
+		b.columns[i].kind, b.columns[i].null = c.Kind, c.Null
+	}
+	return b
+}
 
 // Rows is the number of whole rows.
 func (b *Batch) Rows() int { return b.rows }
@@ -57,20 +113,47 @@ func (b *Batch) Rows() int { return b.rows }
 // Bytes is about how much memory the rows take, and how much their columns will in a file before compression.
 func (b *Batch) Bytes() int64 { return b.bytes }
 
-// Reset empties the batch.
+// Reset empties the batch. It keeps the texts that have codes.
 func (b *Batch) Reset() {
 	for i := range b.columns {
 		c := &b.columns[i]
-		clear(c.texts) // for the garbage collector
-		c.ints, c.texts, c.floats, c.ends, c.valid = c.ints[:0], c.texts[:0], c.floats[:0], c.ends[:0], c.valid[:0]
+		c.rows, c.runs, c.ints, c.valid, c.floats, c.ends = 0, c.runs[:0], c.ints[:0], c.valid[:0], c.floats[:0], c.ends[:0]
+		c.words.forget()
 	}
 	b.rows, b.bytes = 0, 0
 }
 
-// Int sets an integer of the row; Uint64 columns take its bits.
+// span makes room for n rows that are given one by one, or alike.
+func (c *values) span(how how, value int64, n int) {
+	c.rows += n
+	if last := len(c.runs) - 1; last >= 0 && c.runs[last].how == how && c.runs[last].value == value {
+		c.runs[last].n += n
+		return
+	}
+	c.runs = append(c.runs, span{n, value, how})
+}
+
+// fit cuts what an integer has beyond 32 bits, in columns that have only these.
+func (c *values) fit(v int64) int64 {
+	if c.kind == Int32 || c.kind == Uint32 {
+		return int64(int32(v))
+	}
+	return v
+}
+
+// one appends a row.
+func (c *values) one(v int64) {
+	c.span(single, 0, 1)
+	c.ints = append(c.ints, v)
+	if c.null {
+		c.valid = append(c.valid, true)
+	}
+}
+
+// Int sets an integer of the row; Uint64 columns take its bits, and those of 32 bits its lower half.
 func (b *Batch) Int(column int, v int64) {
 	c := &b.columns[column]
-	c.ints, c.valid = append(c.ints, v), append(c.valid, true)
+	c.one(c.fit(v))
 	b.bytes += 8
 }
 
@@ -86,50 +169,147 @@ func (b *Batch) Bool(column int, v bool) {
 // Text sets a text of the row.
 func (b *Batch) Text(column int, v string) {
 	c := &b.columns[column]
-	c.texts, c.valid = append(c.texts, v), append(c.valid, true)
+	c.one(int64(c.words.code(v)))
 	b.bytes += int64(len(v)) + 4
+}
+
+// list ends the row of a list.
+func (c *values) list(end int) {
+	c.span(single, 0, 1)
+	c.ends, c.valid = append(c.ends, end), append(c.valid, true)
 }
 
 // Ints sets a list of the row, which is copied.
 func (b *Batch) Ints(column int, v []int64) {
 	c := &b.columns[column]
-	c.ints, c.valid = append(c.ints, v...), append(c.valid, true)
-	c.ends = append(c.ends, len(c.ints))
+	c.ints = append(c.ints, v...)
+	c.list(len(c.ints))
 	b.bytes += 8 * int64(len(v))
 }
 
 // Floats sets a list of the row, which is copied.
 func (b *Batch) Floats(column int, v []float32) {
 	c := &b.columns[column]
-	c.floats, c.valid = append(c.floats, v...), append(c.valid, true)
-	c.ends = append(c.ends, len(c.floats))
+	c.floats = append(c.floats, v...)
+	c.list(len(c.floats))
 	b.bytes += 4 * int64(len(v))
 }
 
-// EndRow ends the row: columns without a value are null. One that must have a value is an error, as is a column that was set twice.
-func (b *Batch) EndRow() error {
-	b.rows++
-	for i := range b.columns {
-		c, column := &b.columns[i], b.schema.Columns[i]
-		switch {
-		case len(c.valid) == b.rows:
-			continue
-		case len(c.valid) > b.rows:
-			return fmt.Errorf("column %s has two values in row %d", column.Name, b.rows-1)
-		case !column.Null:
-			return fmt.Errorf("column %s has no value in row %d", column.Name, b.rows-1)
+// Fill sets an integer, or a truth as 0 or 1, of n rows.
+func (b *Batch) Fill(column int, v int64, n int) {
+	if n > 0 {
+		c := &b.columns[column]
+		c.span(alike, c.fit(v), n)
+		b.bytes += 8
+	}
+}
+
+// FillText sets a text of n rows.
+func (b *Batch) FillText(column int, v string, n int) {
+	b.Fill(column, int64(b.columns[column].words.code(v)), n)
+}
+
+// FillNull leaves out the value of n rows, of a column that may lack it.
+func (b *Batch) FillNull(column, n int) {
+	if c := &b.columns[column]; n > 0 && c.null { // where it must have one, EndRows misses it
+		c.absent(n)
+	}
+}
+
+// absent appends n nulls.
+func (c *values) absent(n int) {
+	switch {
+	case c.kind == Int32List || c.kind == Float32List: // lists have an end in each row
+		end := len(c.ints) + len(c.floats)
+		for range n {
+			c.list(end)
+			c.valid[len(c.valid)-1] = false
 		}
-		c.valid = append(c.valid, false)
-		switch column.Kind {
-		case Text:
-			c.texts = append(c.texts, "")
-		case Int32List:
-			c.ends = append(c.ends, len(c.ints))
-		case Float32List:
-			c.ends = append(c.ends, len(c.floats))
-		default:
-			c.ints = append(c.ints, 0)
+	case n == 1 && len(c.runs) > 0 && c.runs[len(c.runs)-1].how == single: // among others it is cheaper as one of them
+		c.one(0)
+		c.valid[len(c.valid)-1] = false
+	default:
+		c.span(absent, 0, n)
+	}
+}
+
+// Extend sets integers of as many rows, which are copied. It is for columns of integers, truths and, by their codes, texts.
+func (b *Batch) Extend(column int, v []int64) { b.ExtendAdd(column, v, 0) }
+
+// ExtendAdd is Extend with add added to each.
+func (b *Batch) ExtendAdd(column int, v []int64, add int64) {
+	if len(v) == 0 {
+		return
+	}
+	c := &b.columns[column]
+	c.span(single, 0, len(v))
+	from := len(c.ints)
+	c.ints = append(c.ints, v...)
+	if added := c.ints[from:]; add != 0 || c.kind == Int32 || c.kind == Uint32 {
+		for i, x := range added {
+			added[i] = c.fit(x + add)
 		}
 	}
+	if c.null {
+		c.valid = slices.Grow(c.valid, len(v))[:len(c.valid)+len(v)]
+		for i := range c.valid[from:] {
+			c.valid[from+i] = true
+		}
+	}
+	b.bytes += 8 * int64(len(v))
+}
+
+// ExtendSome is ExtendAdd of a column that may lack values: of those that are not valid the number does not matter.
+func (b *Batch) ExtendSome(column int, v []int64, valid []bool, add int64) {
+	from := len(b.columns[column].valid)
+	b.ExtendAdd(column, v, add)
+	copy(b.columns[column].valid[from:], valid)
+}
+
+// Code is a number for a text of a column, which [Batch.Extend] and [Batch.Fill] take in its place: for texts that are few. It is good as
+// long as the batch is.
+func (b *Batch) Code(column int, v string) int64 {
+	w := &b.columns[column].words
+	code := w.code(v)
+	w.kept = max(w.kept, int(code)+1)
+	return int64(code)
+}
+
+// EndRow ends the row: columns without a value are null. One that must have a value is an error, as is a column that was set twice.
+func (b *Batch) EndRow() error { return b.EndRows(1) }
+
+// EndRows ends n rows: columns without values are null in all of them. Columns that have fewer or more, or none where one must be, are an error.
+func (b *Batch) EndRows(n int) error {
+	b.rows += n
+	for i := range b.columns {
+		c := &b.columns[i]
+		switch {
+		case c.rows == b.rows:
+			continue
+		case c.rows > b.rows && n == 1:
+			return fmt.Errorf("column %s has two values in row %d", b.schema.Columns[i].Name, b.rows-1)
+		case c.rows != b.rows-n:
+			return fmt.Errorf("column %s has %d values in %d rows", b.schema.Columns[i].Name, c.rows-(b.rows-n), n)
+		case !c.null:
+			return fmt.Errorf("column %s has no value in row %d", b.schema.Columns[i].Name, c.rows)
+		}
+		c.absent(n)
+	}
 	return nil
+}
+
+// each calls f for every row of a column that is no list.
+func (c *values) each(f func(v int64, valid bool)) {
+	at := 0
+	for _, s := range c.runs {
+		for range s.n {
+			switch s.how {
+			case single:
+				f(c.ints[at], !c.null || c.valid[at])
+				at++
+			default:
+				f(s.value, s.how == alike)
+			}
+		}
+	}
 }

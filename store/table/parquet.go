@@ -1,234 +1,202 @@
 package table
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
-
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/metadata"
-	"github.com/apache/arrow-go/v18/parquet/schema"
+	"sync"
 )
 
-// Parquet writes a Parquet file: zstd level 3, floats with their bytes in streams of their own (BYTE_STREAM_SPLIT), texts and small
-// integers as dictionaries. The same rows in the same batches give the same bytes.
+// Options bound a writer.
+type Options struct {
+	// GroupRows is how many rows a row group has at least before it ends by itself (1048576): readers pass groups by, and share them out to
+	// their threads.
+	GroupRows int
+	// GroupBytes is how much a row group may take in memory before it ends by itself (128 MiB).
+	GroupBytes int64
+	// PageBytes is about what a page has before compression (1 MiB).
+	PageBytes int
+}
+
+func (o *Options) complete() {
+	if o.GroupRows <= 0 {
+		o.GroupRows = 1 << 20
+	}
+	if o.GroupBytes <= 0 {
+		o.GroupBytes = 128 << 20
+	}
+	if o.PageBytes <= 0 {
+		o.PageBytes = 1 << 20
+	}
+}
+
+// Parquet writes a Parquet file: zstd level 3, integers and texts as their column's [Encoding] says, floats with their bytes in streams of
+// their own (BYTE_STREAM_SPLIT). The same rows in the same batches give the same bytes. A row group is kept in memory, packed, until it is
+// complete: [Options].GroupBytes at most, beside a page and a dictionary of a MiB each for every column. It is for one goroutine.
 type Parquet struct {
-	schema Schema
-	out    *file.Writer
-	levels levels // buffers
-	int32s []int32
-	bytes  []parquet.ByteArray
+	schema  Schema
+	options Options
+	out     *bufio.Writer
+	at      int64
+	meta    fileMeta
+	chunks  []*chunk
+	rows    int // of the row group
+	err     error
+	done    bool
 }
 
-// levels say where lists begin and what is null, as Parquet writes it.
-type levels struct{ def, rep []int16 }
+var presses = sync.Pool{New: func() any { return new(press) }}
 
-// NewParquet begins a file.
-func NewParquet(w io.Writer, s Schema) (*Parquet, error) {
-	nodes := make(schema.FieldList, len(s.Columns))
-	properties := []parquet.WriterProperty{
-		parquet.WithAllocator(memory.DefaultAllocator), parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(3),
-		parquet.WithCreatedBy("llamatap"), parquet.WithVersion(parquet.V2_LATEST),
-	}
-	for i, c := range s.Columns {
-		node, err := parquetNode(c)
-		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+// NewParquet begins a file with the usual bounds.
+func NewParquet(w io.Writer, s Schema) (*Parquet, error) { return NewParquetOptions(w, s, Options{}) }
+
+// NewParquetOptions begins a file.
+func NewParquetOptions(w io.Writer, s Schema, o Options) (*Parquet, error) {
+	o.complete()
+	p := &Parquet{schema: s, options: o, out: bufio.NewWriterSize(w, 1<<16)}
+	p.meta.schema = []element{{name: "schema", physical: physicalNone, repetition: -1, children: len(s.Columns), converted: convertedNone}}
+	names := map[string]bool{}
+	for _, c := range s.Columns {
+		if c.Name == "" || names[c.Name] || c.Kind > Bool || c.Encoding > Plain {
+			return nil, fmt.Errorf("column %q: its name, kind or encoding is none that a table can have, or its name is there twice", c.Name)
 		}
-		nodes[i] = node
-		if c.Kind == Float32List {
-			path := c.Name + ".list.element"
-			properties = append(properties, parquet.WithDictionaryFor(path, false), parquet.WithStatsFor(path, false),
-				parquet.WithEncodingFor(path, parquet.Encodings.ByteStreamSplit))
-		}
+		names[c.Name] = true
+		p.meta.schema = append(p.meta.schema, elements(c)...)
+		p.chunks = append(p.chunks, newChunk(c, o.PageBytes))
 	}
-	root, err := schema.NewGroupNode("schema", parquet.Repetitions.Required, nodes, -1)
-	if err != nil {
-		return nil, err
-	}
-	about := metadata.NewKeyValueMetadata()
-	for _, m := range s.Metadata {
-		if err := about.Append(m[0], m[1]); err != nil {
-			return nil, err
-		}
-	}
-	// The library would close what can be closed.
-	out, err := file.NewParquetWriterWithError(struct{ io.Writer }{w}, root, file.WithWriterProps(parquet.NewWriterProperties(properties...)), file.WithWriteMetadata(about))
-	if err != nil {
-		return nil, fmt.Errorf("begin Parquet file: %w", err)
-	}
-	return &Parquet{schema: s, out: out}, nil
+	p.meta.about = append(p.meta.about, s.Metadata...)
+	p.write([]byte(magic))
+	return p, nil
 }
 
-func parquetNode(c Column) (schema.Node, error) {
-	repetition := parquet.Repetitions.Required
+// elements are a column in a footer.
+func elements(c Column) []element {
+	e := element{name: c.Name, repetition: required, converted: convertedNone}
 	if c.Null {
-		repetition = parquet.Repetitions.Optional
+		e.repetition = optional
 	}
-	number := func(physical parquet.Type, bits int8, signed bool) (schema.Node, error) {
-		return schema.NewPrimitiveNodeLogical(c.Name, repetition, schema.NewIntLogicalType(bits, signed), physical, -1, -1)
-	}
+	e.physical = (&chunk{column: c}).physical()
 	switch c.Kind {
 	case Int32:
-		return number(parquet.Types.Int32, 32, true)
+		e.converted = convertedInt32
 	case Int64:
-		return number(parquet.Types.Int64, 64, true)
+		e.converted = convertedInt64
 	case Uint32:
-		return number(parquet.Types.Int32, 32, false)
+		e.converted, e.unsigned = convertedUint32, true
 	case Uint64:
-		return number(parquet.Types.Int64, 64, false)
+		e.converted, e.unsigned = convertedUint64, true
 	case Text:
-		return schema.NewPrimitiveNodeLogical(c.Name, repetition, schema.StringLogicalType{}, parquet.Types.ByteArray, -1, -1)
-	case Bool:
-		return schema.NewBooleanNode(c.Name, repetition, -1), nil
-	case Int32List:
-		return schema.ListOfWithName(c.Name, schema.NewInt32Node("element", parquet.Repetitions.Required, -1), repetition, -1)
+		e.converted = convertedUTF8
+	case Int32List, Float32List:
+		value := element{name: "element", physical: e.physical, repetition: required, converted: convertedNone}
+		e.physical, e.children, e.converted = physicalNone, 1, convertedList
+		return []element{e, {name: "list", physical: physicalNone, repetition: repeated, children: 1, converted: convertedNone}, value}
 	}
-	return schema.ListOfWithName(c.Name, schema.NewFloat32Node("element", parquet.Repetitions.Required, -1), repetition, -1)
+	return []element{e}
 }
 
-// Write writes the batch as one row group; an empty one is nothing.
+// write writes bytes; an error stays.
+func (p *Parquet) write(b []byte) {
+	if p.err != nil {
+		return
+	}
+	n, err := p.out.Write(b)
+	p.at += int64(n)
+	if err != nil {
+		p.err = fmt.Errorf("write Parquet file: %w", err)
+	}
+}
+
+// Write writes the batch, with what was appended before, as one row group; an empty one is nothing.
 func (p *Parquet) Write(b *Batch) error {
+	if err := p.Append(b); err != nil {
+		return err
+	}
+	return p.EndGroup()
+}
+
+// Append adds the batch's rows to the row group, which ends by itself where it has become large enough.
+func (p *Parquet) Append(b *Batch) error {
+	switch {
+	case p.err != nil:
+		return p.err
+	case p.done:
+		return errors.New("write Parquet file: it is complete")
+	case len(b.columns) != len(p.chunks):
+		return fmt.Errorf("write Parquet file: a batch of %d columns for %d", len(b.columns), len(p.chunks))
+	}
 	if b.rows == 0 {
 		return nil
 	}
-	group, err := p.out.AppendRowGroupChecked()
-	if err != nil {
-		return fmt.Errorf("write Parquet file: %w", err)
-	}
-	for i := range b.columns {
-		column, err := group.NextColumn()
-		if err == nil {
-			err = p.column(column, p.schema.Columns[i], &b.columns[i])
-		}
-		if err == nil {
-			err = column.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("write Parquet file, column %s: %w", p.schema.Columns[i].Name, err)
+	for i, k := range p.chunks {
+		c := &b.columns[i]
+		if c.kind != k.column.Kind || c.null && !k.column.Null || c.rows != b.rows {
+			return fmt.Errorf("write Parquet file: column %s of the batch has other values, or %d in %d rows: end its rows first", k.column.Name, c.rows, b.rows)
 		}
 	}
-	if err := group.Close(); err != nil {
-		return fmt.Errorf("write Parquet file: %w", err)
+	for i, k := range p.chunks {
+		k.append(&b.columns[i])
+	}
+	p.rows += b.rows
+	if p.rows >= p.options.GroupRows || p.Memory() >= p.options.GroupBytes {
+		return p.EndGroup()
 	}
 	return nil
 }
 
-// chunk is how many values are handed over at a time, rounded to whole rows.
-const chunk = 1 << 16
-
-// column writes a column's values in chunks of rows.
-func (p *Parquet) column(to file.ColumnChunkWriter, c Column, v *values) error {
-	for row := 0; row < len(v.valid); {
-		first, begin := row, v.begin(row)
-		for row++; row < len(v.valid) && v.begin(row)-begin < chunk; row++ {
-		}
-		if err := p.rows(to, c, v, first, row); err != nil {
-			return err
-		}
+// Memory is about how many bytes the rows take that are not written yet.
+func (p *Parquet) Memory() (n int64) {
+	for _, k := range p.chunks {
+		n += k.memory()
 	}
-	return nil
+	return n
 }
 
-// begin is the number of the first value of a row.
-func (v *values) begin(row int) int {
-	if v.ends == nil {
-		return row
-	}
-	if row == 0 {
-		return 0
-	}
-	return v.ends[row-1]
-}
+// Size is how many bytes are written.
+func (p *Parquet) Size() int64 { return p.at }
 
-// rows writes rows first to end-1.
-func (p *Parquet) rows(to file.ColumnChunkWriter, c Column, v *values, first, end int) (err error) {
-	p.level(c, v, first, end)
-	def, rep := p.levels.def, p.levels.rep
-	switch to := to.(type) {
-	case *file.Float32ColumnChunkWriter:
-		_, err = to.WriteBatch(v.floats[v.begin(first):v.begin(end)], def, rep)
-	case *file.Int32ColumnChunkWriter:
-		p.int32s = p.int32s[:0]
-		for i := v.begin(first); i < v.begin(end); i++ {
-			if v.ends != nil || v.valid[i] {
-				p.int32s = append(p.int32s, int32(v.ints[i]))
-			}
-		}
-		_, err = to.WriteBatch(p.int32s, def, rep)
-	case *file.Int64ColumnChunkWriter:
-		longs := make([]int64, 0, end-first)
-		for i := first; i < end; i++ {
-			if v.valid[i] {
-				longs = append(longs, v.ints[i])
-			}
-		}
-		_, err = to.WriteBatch(longs, def, rep)
-	case *file.BooleanColumnChunkWriter:
-		truths := make([]bool, 0, end-first)
-		for i := first; i < end; i++ {
-			if v.valid[i] {
-				truths = append(truths, v.ints[i] != 0)
-			}
-		}
-		_, err = to.WriteBatch(truths, def, rep)
-	case *file.ByteArrayColumnChunkWriter:
-		p.bytes = p.bytes[:0]
-		for i := first; i < end; i++ {
-			if v.valid[i] {
-				p.bytes = append(p.bytes, parquet.ByteArray(v.texts[i]))
-			}
-		}
-		_, err = to.WriteBatch(p.bytes, def, rep)
+// EndGroup writes what was appended as a row group, if there is anything.
+func (p *Parquet) EndGroup() error {
+	if p.rows == 0 || p.err != nil {
+		return p.err
 	}
-	return err
-}
-
-// level fills the levels of rows: a list is defined, and begins with repetition 0; its elements are one deeper.
-func (p *Parquet) level(c Column, v *values, first, end int) {
-	l := &p.levels
-	l.def, l.rep = l.def[:0], l.rep[:0]
-	defined := int16(0)
-	if c.Null {
-		defined = 1
+	g := groupMeta{rows: int64(p.rows), chunks: make([]chunkMeta, len(p.chunks))}
+	for i, k := range p.chunks {
+		var dictionary []byte
+		g.chunks[i], dictionary = k.finish(p.at)
+		p.write(dictionary)
+		p.write(k.out)
+		k.begin()
 	}
-	for row := first; row < end; row++ {
-		switch {
-		case !v.valid[row]:
-			l.def, l.rep = append(l.def, 0), append(l.rep, 0)
-		case v.ends == nil:
-			l.def = append(l.def, defined)
-		case v.begin(row) == v.begin(row+1):
-			l.def, l.rep = append(l.def, defined), append(l.rep, 0)
-		default:
-			for i := v.begin(row); i < v.begin(row+1); i++ {
-				l.def, l.rep = append(l.def, defined+1), append(l.rep, 1)
-			}
-			l.rep[len(l.rep)-(v.begin(row+1)-v.begin(row))] = 0
-		}
-	}
-	if v.ends == nil {
-		l.rep = nil
-		if !c.Null {
-			l.def = nil
-		}
-	}
+	p.meta.groups = append(p.meta.groups, g)
+	p.meta.rows += g.rows
+	p.rows = 0
+	return p.err
 }
 
 // AddMetadata puts a text about the table as a whole into the file, as [Schema].Metadata does, for what is known only at its end.
 func (p *Parquet) AddMetadata(key, value string) error {
-	if err := p.out.AppendKeyValueMetadata(key, value); err != nil {
-		return fmt.Errorf("write Parquet file: metadata %s: %w", key, err)
+	if p.done {
+		return fmt.Errorf("write Parquet file: metadata %s: it is complete", key)
 	}
+	p.meta.about = append(p.meta.about, [2]string{key, value})
 	return nil
 }
 
-// Close ends the file. It does not close the writer behind it.
+// Close ends the file. It does not close the writer behind it. A second call does nothing.
 func (p *Parquet) Close() error {
-	if err := p.out.Close(); err != nil {
-		return fmt.Errorf("end Parquet file: %w", err)
+	if p.done {
+		return p.err
 	}
-	return nil
+	p.EndGroup()
+	p.done = true
+	p.write(p.meta.footer())
+	if p.err == nil {
+		if err := p.out.Flush(); err != nil {
+			p.err = fmt.Errorf("end Parquet file: %w", err)
+		}
+	}
+	p.chunks = nil
+	return p.err
 }

@@ -1,23 +1,31 @@
 package table
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
 // ErrTable occurs when a file is no Parquet file, or none that this package can read.
 var ErrTable = errors.New("not a table that can be read")
 
-// Reader reads a Parquet file whose columns have no lists, one row group at a time. It takes columns by name, so that files with more or
-// other columns can be read as far as they are known.
+// Reader reads a Parquet file, of this package or of another program, as far as its columns have no lists: one row group at a time with
+// [Reader.Column], or as a stream with [NewScan], which is faster and needs less memory. It takes columns by name, so that files with more
+// or other columns can be read as far as they are known. Several goroutines may use one.
 type Reader struct {
-	in    *file.Reader
-	names map[string]int
+	from  io.ReaderAt
+	size  int64
+	meta  *fileMeta
+	names map[string]leaf
+	path  string // for errors
+}
+
+// leaf is a column as it lies in a file.
+type leaf struct {
+	element
+	at   int // number in its row group
+	null bool
 }
 
 // Source is what a table is read from, such as a file.
@@ -26,44 +34,166 @@ type Source interface {
 	io.Seeker
 }
 
-// NewReader begins to read a file, which must stay open. Damage is an error, as far as it is noticed, never a panic.
-func NewReader(r Source) (_ *Reader, err error) {
-	defer caught(&err)
-	in, err := file.NewParquetReader(r)
+// NewReader begins to read a file, which must stay open. Damage is an error, as far as it is noticed.
+func NewReader(r Source) (*Reader, error) {
+	size, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTable, err)
 	}
-	t := &Reader{in: in, names: map[string]int{}}
-	columns := in.MetaData().Schema
-	for i := range columns.NumColumns() {
-		if c := columns.Column(i); c.MaxRepetitionLevel() == 0 && c.MaxDefinitionLevel() <= 1 {
-			t.names[c.Name()] = i
-		}
+	t := &Reader{from: r, size: size, names: map[string]leaf{}}
+	if named, ok := r.(interface{ Name() string }); ok {
+		t.path = named.Name()
+	}
+	b, err := t.footer()
+	if err == nil {
+		t.meta, err = parseFooter(b)
+	}
+	if err == nil {
+		err = t.settle()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTable, err)
 	}
 	return t, nil
 }
 
-// caught makes a panic of the library, which damaged files cause, an error.
-func caught(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %v", ErrTable, p)
+// footer reads the footer's bytes.
+func (t *Reader) footer() ([]byte, error) {
+	var head, tail [8]byte
+	if t.size < 12 {
+		return nil, fmt.Errorf("it has %d bytes, which is no Parquet file: it was cut off, or is another file", t.size)
 	}
+	if _, err := t.from.ReadAt(head[:4], 0); err != nil {
+		return nil, err
+	}
+	if _, err := t.from.ReadAt(tail[:], t.size-8); err != nil {
+		return nil, err
+	}
+	switch begins, ends := string(head[:4]), string(tail[4:]); {
+	case ends == "PARE":
+		return nil, errors.New("it is encrypted: write it again without encryption")
+	case begins == magic && ends != magic:
+		return nil, errors.New("its end is missing: it was cut off while it was copied or written, copy or record it again")
+	case begins != magic || ends != magic:
+		return nil, errors.New("it is no Parquet file: give a .parquet file")
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if n > t.size-12 {
+		return nil, fmt.Errorf("its footer of %d bytes is longer than the file: it was cut off, or is damaged", n)
+	}
+	return readFull(io.NewSectionReader(t.from, t.size-8-n, n), nil, int(n))
+}
+
+// settle finds the columns, and looks whether the footer agrees with itself.
+func (t *Reader) settle() error {
+	n := 0
+	rest, err := t.leaves(t.meta.schema, 0, &n)
+	if err != nil || len(rest) > 0 {
+		return errFooter
+	}
+	var rows int64
+	for i := range t.meta.groups {
+		g := &t.meta.groups[i]
+		if len(g.chunks) != n || g.rows > t.meta.rows-rows {
+			return fmt.Errorf("%w: row group %d has other columns or more rows than the file", errFooter, i)
+		}
+		rows += g.rows
+	}
+	if rows != t.meta.rows {
+		return fmt.Errorf("%w: its row groups have %d rows and the file %d", errFooter, rows, t.meta.rows)
+	}
+	return nil
+}
+
+// leaves walks over a schema: first is a group or a column, what is behind it and its children comes back. n counts columns.
+func (t *Reader) leaves(first []element, depth int, n *int) (rest []element, err error) {
+	e, rest := first[0], first[1:]
+	if e.physical != physicalNone && depth > 0 {
+		if depth == 1 && e.repetition != repeated {
+			t.names[e.name] = leaf{e, *n, e.repetition == optional}
+		}
+		*n++
+		return rest, nil
+	}
+	if depth > maxThriftDepth || e.children < 0 || e.children > len(rest) {
+		return nil, errFooter
+	}
+	for range e.children {
+		if len(rest) == 0 {
+			return nil, errFooter
+		}
+		if rest, err = t.leaves(rest, depth+1, n); err != nil {
+			return nil, err
+		}
+	}
+	return rest, nil
 }
 
 // Metadata returns a text about the table as a whole; false where the file has none of that key.
 func (t *Reader) Metadata(key string) (value string, ok bool) {
-	found := t.in.MetaData().KeyValueMetadata().FindValue(key)
-	if found == nil {
-		return "", false
+	for _, pair := range t.meta.about {
+		if pair[0] == key {
+			return pair[1], true
+		}
 	}
-	return *found, true
+	return "", false
 }
 
 // Rows is the number of rows of the file.
-func (t *Reader) Rows() int64 { return t.in.NumRows() }
+func (t *Reader) Rows() int64 { return t.meta.rows }
 
 // Groups is the number of row groups.
-func (t *Reader) Groups() int { return t.in.NumRowGroups() }
+func (t *Reader) Groups() int { return len(t.meta.groups) }
+
+// GroupRows is the number of rows of a row group.
+func (t *Reader) GroupRows(group int) int64 { return t.meta.groups[group].rows }
+
+// Has tells whether the file has a column of a name that can be read.
+func (t *Reader) Has(name string) bool {
+	l, ok := t.names[name]
+	_, known := l.kind()
+	return ok && known
+}
+
+// kind is what a column's values are; false where they are none of a [Kind].
+func (l *leaf) kind() (Kind, bool) {
+	switch l.physical {
+	case physicalBool:
+		return Bool, true
+	case physicalInt32:
+		if l.unsigned {
+			return Uint32, true
+		}
+		return Int32, true
+	case physicalInt64:
+		if l.unsigned {
+			return Uint64, true
+		}
+		return Int64, true
+	case physicalBytes:
+		return Text, true
+	}
+	return 0, false
+}
+
+// Bounds are the least and the greatest integer of a column in a row group, as the file tells: row groups beyond what is looked for need not
+// be read. False where it does not tell, or where no row has a value. Those of Uint64 columns are bits.
+func (t *Reader) Bounds(group int, name string) (low, high int64, ok bool) {
+	l, ok := t.names[name]
+	if !ok {
+		return 0, 0, false
+	}
+	s := t.meta.groups[group].chunks[l.at].stats
+	size := map[int]int{physicalInt32: 4, physicalInt64: 8}[l.physical]
+	if size == 0 || len(s.min) != size || len(s.max) != size {
+		return 0, 0, false
+	}
+	var both [2]int64
+	if !plainInts(both[:1], s.min, &l) || !plainInts(both[1:], s.max, &l) {
+		return 0, 0, false
+	}
+	return both[0], both[1], true
+}
 
 // Values are those of one column in one row group: Ints, of integers and truths, or Texts, one per row. What is null is not Valid.
 type Values struct {
@@ -72,81 +202,52 @@ type Values struct {
 	Valid []bool
 }
 
+// maxColumn is how many rows Column reads at once.
+const maxColumn = 1 << 24
+
 // Column reads a column of a row group. A column that the file does not have is ErrTable.
 func (t *Reader) Column(group int, name string) (v Values, err error) {
-	defer caught(&err)
-	at, ok := t.names[name]
-	if !ok {
-		return v, fmt.Errorf("%w: no column %s", ErrTable, name)
+	n := t.meta.groups[group].rows
+	if n > maxColumn {
+		return v, fmt.Errorf("%w: a row group of %d rows is more than can be read at once: write it again with smaller ones", ErrTable, n)
 	}
-	rows := t.in.RowGroup(group)
-	chunk, err := rows.Column(at)
+	c, err := t.newCursor(name)
 	if err != nil {
-		return v, fmt.Errorf("%w: column %s: %w", ErrTable, name, err)
+		return v, err
 	}
-	column := t.in.MetaData().Schema.Column(at)
-	n := rows.NumRows()
-	if n < 0 || n > t.in.NumRows() {
-		return v, fmt.Errorf("%w: a row group of %d rows", ErrTable, n)
-	}
-	if err = v.read(chunk, column, int(n)); err != nil {
-		return v, fmt.Errorf("%w: column %s: %w", ErrTable, name, err)
+	c.words.most = maxColumn
+	var part Vector
+	for done := int64(0); done < n; done += int64(part.Len()) {
+		if done == 0 {
+			err = c.begin(group)
+		}
+		if err == nil {
+			err = c.read(&part, int(min(n-done, scanRows)))
+		}
+		if err != nil {
+			return Values{}, t.wrong(name, err)
+		}
+		v.add(&part)
 	}
 	return v, nil
 }
 
-// read reads n rows of a column.
-func (v *Values) read(chunk file.ColumnChunkReader, column *schema.Column, n int) error {
-	switch from := chunk.(type) {
-	case *file.Int32ColumnChunkReader:
-		return gather(v, from.ReadBatch, column, n, func(x int32) {
-			if logical, ok := column.LogicalType().(schema.IntLogicalType); ok && !logical.IsSigned() {
-				v.Ints = append(v.Ints, int64(uint32(x)))
-				return
-			}
-			v.Ints = append(v.Ints, int64(x))
-		}, func() { v.Ints = append(v.Ints, 0) })
-	case *file.Int64ColumnChunkReader:
-		return gather(v, from.ReadBatch, column, n, func(x int64) { v.Ints = append(v.Ints, x) }, func() { v.Ints = append(v.Ints, 0) })
-	case *file.BooleanColumnChunkReader:
-		return gather(v, from.ReadBatch, column, n, func(x bool) {
-			if x {
-				v.Ints = append(v.Ints, 1)
-			} else {
-				v.Ints = append(v.Ints, 0)
-			}
-		}, func() { v.Ints = append(v.Ints, 0) })
-	case *file.ByteArrayColumnChunkReader:
-		return gather(v, from.ReadBatch, column, n, func(x parquet.ByteArray) { v.Texts = append(v.Texts, string(x)) }, func() { v.Texts = append(v.Texts, "") })
+// add appends rows.
+func (v *Values) add(part *Vector) {
+	v.Ints = append(v.Ints, part.Ints...)
+	for i := range part.Codes {
+		v.Texts = append(v.Texts, part.Text(i))
 	}
-	return fmt.Errorf("its type %s is not known here", chunk.Type())
+	if part.Valid != nil {
+		v.Valid = append(v.Valid, part.Valid...)
+		return
+	}
+	for range part.Len() {
+		v.Valid = append(v.Valid, true)
+	}
 }
 
-// gather reads n rows batch by batch, and calls add for each value and null for each that is missing.
-func gather[T any](v *Values, read func(int64, []T, []int16, []int16) (int64, int, error), column *schema.Column, n int, add func(T), null func()) error {
-	const most = 1 << 14
-	size := min(n, most)
-	values, levels := make([]T, size), make([]int16, size)
-	for done := 0; done < n; {
-		rows, _, err := read(int64(min(size, n-done)), values, levels, nil)
-		if err != nil {
-			return err
-		}
-		if rows == 0 {
-			return io.ErrUnexpectedEOF
-		}
-		next := 0
-		for _, level := range levels[:rows] {
-			if level < column.MaxDefinitionLevel() {
-				v.Valid = append(v.Valid, false)
-				null()
-				continue
-			}
-			v.Valid = append(v.Valid, true)
-			add(values[next])
-			next++
-		}
-		done += int(rows)
-	}
-	return nil
+// wrong is an error of a column.
+func (t *Reader) wrong(name string, err error) error {
+	return fmt.Errorf("%w: column %s: %w", ErrTable, name, err)
 }

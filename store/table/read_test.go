@@ -97,7 +97,7 @@ pq.write_table(pa.table({"a": pa.array([None if i % 7 == 0 else i * 3 for i in r
 // FuzzReader reads damaged files: an error, or values, and never a panic.
 func FuzzReader(f *testing.F) {
 	var b bytes.Buffer
-	out, err := NewParquet(&b, Schema{Columns: []Column{{"i", Int32, true}, {"t", Text, false}, {"y", Bool, false}}})
+	out, err := NewParquet(&b, Schema{Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "t", Kind: Text, Null: false}, {Name: "y", Kind: Bool, Null: false}}})
 	if err != nil {
 		f.Fatal(err)
 	}

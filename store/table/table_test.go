@@ -14,8 +14,8 @@ import (
 )
 
 var schemaOfTest = Schema{
-	Columns: []Column{{"i", Int32, true}, {"l", Int64, false}, {"u", Uint32, false}, {"b", Uint64, true}, {"t", Text, true},
-		{"d", Int32List, false}, {"f", Float32List, true}, {"y", Bool, true}},
+	Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "l", Kind: Int64, Null: false}, {Name: "u", Kind: Uint32, Null: false}, {Name: "b", Kind: Uint64, Null: true}, {Name: "t", Kind: Text, Null: true},
+		{Name: "d", Kind: Int32List, Null: false}, {Name: "f", Kind: Float32List, Null: true}, {Name: "y", Kind: Bool, Null: true}},
 	Metadata: [][2]string{{"about", `{"n":1}`}},
 }
 
@@ -173,12 +173,12 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestRowsThatAreNone(t *testing.T) {
-	b := NewBatch(Schema{Columns: []Column{{"a", Int32, false}, {"b", Text, true}}})
+	b := NewBatch(Schema{Columns: []Column{{Name: "a", Kind: Int32, Null: false}, {Name: "b", Kind: Text, Null: true}}})
 	b.Text(1, "x")
 	if err := b.EndRow(); err == nil {
 		t.Error("a column that is never null has no value")
 	}
-	b = NewBatch(Schema{Columns: []Column{{"a", Int32, false}}})
+	b = NewBatch(Schema{Columns: []Column{{Name: "a", Kind: Int32, Null: false}}})
 	b.Int(0, 1)
 	b.Int(0, 2)
 	if err := b.EndRow(); err == nil {

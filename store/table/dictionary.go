@@ -1,0 +1,127 @@
+package table
+
+import "math"
+
+// integers is a dictionary of integers, in the order in which they came.
+type integers struct {
+	slots  []uint32 // number in values + 1; a power of two, at least twice as many as values
+	shift  uint
+	values []int64
+}
+
+func (d *integers) reset() {
+	clear(d.slots)
+	d.values = d.values[:0]
+}
+
+// code is the number of a value, which is new if it is len(d.values)-1 for the first time.
+func (d *integers) code(v int64) uint32 {
+	if 2*len(d.values) >= len(d.slots) {
+		d.grow()
+	}
+	mask := uint64(len(d.slots) - 1)
+	at := uint64(v) * 0x9E3779B97F4A7C15 >> d.shift
+	for {
+		switch n := d.slots[at&mask]; {
+		case n == 0:
+			d.values = append(d.values, v)
+			d.slots[at&mask] = uint32(len(d.values))
+			return uint32(len(d.values) - 1)
+		case d.values[n-1] == v:
+			return n - 1
+		}
+		at++
+	}
+}
+
+func (d *integers) grow() {
+	values := d.values
+	d.slots = make([]uint32, max(64, 4*len(d.slots)))
+	d.shift = 64
+	for n := len(d.slots); n > 1; n >>= 1 {
+		d.shift--
+	}
+	d.values = d.values[:0]
+	for _, v := range values {
+		d.code(v)
+	}
+}
+
+// bounds are the least and the greatest value.
+func (d *integers) bounds(unsigned bool) (low, high int64) {
+	var b bounds
+	b.add(d.values, unsigned)
+	return b.low, b.high
+}
+
+// bounds are the least and the greatest of integers.
+type bounds struct {
+	low, high int64
+	some      bool
+}
+
+// add takes values in.
+func (b *bounds) add(v []int64, unsigned bool) {
+	if len(v) == 0 {
+		return
+	}
+	flip := int64(0)
+	if unsigned { // in order as signed ones, so
+		flip = math.MinInt64
+	}
+	low, high := v[0]^flip, v[0]^flip
+	if b.some {
+		low, high = b.low^flip, b.high^flip
+	}
+	for _, x := range v {
+		low, high = min(low, x^flip), max(high, x^flip)
+	}
+	b.low, b.high, b.some = low^flip, high^flip, true
+}
+
+// texts is a dictionary of texts, in the order in which they came.
+type texts struct {
+	codes map[string]uint32
+	list  []string
+	bytes int
+	// What codes of a batch stand for; -1: not looked up yet. It is good for one batch until that forgets texts.
+	of    *words
+	epoch int
+	known []int32
+}
+
+func (d *texts) reset() {
+	clear(d.codes)
+	clear(d.list)
+	d.list, d.bytes, d.of = d.list[:0], 0, nil
+}
+
+// from says whose codes are asked for.
+func (d *texts) from(w *words) {
+	if d.of != w || d.epoch != w.epoch {
+		d.of, d.epoch, d.known = w, w.epoch, d.known[:0]
+	}
+	for len(d.known) < len(w.list) {
+		d.known = append(d.known, -1)
+	}
+}
+
+// code is the number here of a text that has a code there.
+func (d *texts) code(theirs int64) uint32 {
+	if code := d.known[theirs]; code >= 0 {
+		return uint32(code)
+	}
+	v := d.of.list[theirs]
+	code, ok := d.codes[v]
+	if !ok {
+		if d.codes == nil {
+			d.codes = map[string]uint32{}
+		}
+		code = uint32(len(d.list))
+		d.codes[v] = code
+		d.list = append(d.list, v)
+		d.bytes += len(v) + 4
+	}
+	d.known[theirs] = int32(code)
+	return code
+}
