@@ -43,6 +43,7 @@ type benchSection struct {
 var benchSections = []benchSection{
 	{"machine", 1, "limits of this machine", (*benchTable).runMachine},
 	{"stream", 3, "writing a recording", (*benchTable).runStream},
+	{"table", 1, "writing and reading tables", (*benchTable).runParquet},
 	{"tap", 8, "gates of the tap", (*benchTable).runTap},
 	{"levels", 6, "levels of the tap", (*benchTable).runLevels},
 	{"growth", 5, "growth of what the tap costs", (*benchTable).runGrowth},
@@ -98,7 +99,7 @@ func (b *benchTable) parse(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(os.Stdout)
-			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|tap|levels|growth|host… [flags]\n\n")
+			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|table|tap|levels|growth|host… [flags]\n\n")
 			flags.PrintDefaults()
 		}
 		return err
@@ -225,6 +226,15 @@ func (b *benchTable) runTap(ctx context.Context, share time.Duration) error {
 		t.Limits, t.Model.Tokens = bench.Limits{MinPairs: 1}, 8
 	}
 	return t.Run(ctx)
+}
+
+// runParquet writes and reads rows in memory, eight row groups each time.
+func (b *benchTable) runParquet(ctx context.Context, share time.Duration) error {
+	p := bench.Parquet{Time: share, Rounds: b.stage.Rounds, Rows: 1 << 23, Table: b.stage.Table, Progress: b.stage.Progress}
+	if b.smoke {
+		p.Rows = 1 << 16
+	}
+	return p.Run(ctx)
 }
 
 func (b *benchTable) runHost(ctx context.Context, share time.Duration) error {
