@@ -38,6 +38,8 @@ var layers = map[string]int{
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
+	"mrm/whatif": 1, "mrm/figures": 2, // what is computed from runs
+
 	"inspect/sheet": 0, // how charts are drawn
 
 	"bench/machine": 0, // limits of the machine, for bench and the doctor

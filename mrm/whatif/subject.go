@@ -1,0 +1,50 @@
+package whatif
+
+import "github.com/llamatap/llamatap/memtrace"
+
+// Subject is a region, with what a run tells of it.
+type Subject struct {
+	Type   memtrace.RegionType
+	Name   string
+	Region int64 // its number in region_map.parquet
+	// Bytes is how much memory it takes.
+	Bytes uint64
+	// Seconds is how long it was watched.
+	Seconds                 float64
+	BytesRead, BytesWritten uint64
+	// Lives are for how long what was written was needed, from each write to the last read before the next one, counted in bytes.
+	Lives *memtrace.Survival
+	// Written is bytes that were written, WrittenOnce those that were written once.
+	Written, WrittenOnce int64
+}
+
+// WriteOnce is the share of written bytes that were written once; false where none was written.
+func (s *Subject) WriteOnce() (ratio float64, ok bool) {
+	if s.Written == 0 {
+		return 0, false
+	}
+	return float64(s.WrittenOnce) / float64(s.Written), true
+}
+
+// day is in seconds.
+const day = 86400
+
+// perDay is what so much in the time that was watched makes in a day.
+func (s *Subject) perDay(amount float64) float64 {
+	if s.Seconds <= 0 {
+		return 0
+	}
+	return amount * day / s.Seconds
+}
+
+// Bounds are two figures between which the true one lies. They differ where lives are censored: low counts them as ended with the run, which is
+// then repeated all day; high takes what was needed at the end of the run for needed all day.
+type Bounds struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+func exactly(v float64) Bounds { return Bounds{v, v} }
+
+func (b Bounds) plus(o Bounds) Bounds    { return Bounds{b.Low + o.Low, b.High + o.High} }
+func (b Bounds) times(by float64) Bounds { return Bounds{b.Low * by, b.High * by} }
