@@ -1,0 +1,224 @@
+package figures
+
+import (
+	"encoding/xml"
+	"errors"
+	"image/png"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/whatif"
+)
+
+// data is of a run of 40 s that never was: weights that are read all the time, a cache that grows, activations that live for milliseconds.
+func data() *Data {
+	r := rand.New(rand.NewPCG(1, 2))
+	weights, cache, activations := &memtrace.Survival{}, &memtrace.Survival{}, &memtrace.Survival{}
+	weights.Add(40e9, 600<<20, true)
+	for range 400 {
+		cache.Add(int64(math.Exp(r.Float64()*6)*1e8), 4096, r.IntN(3) == 0)
+		activations.Add(int64(math.Exp(r.NormFloat64())*3e6), 65536, false)
+	}
+	d := &Data{Title: "model-7b-Q4_K, run_20261121_120000_ab12", Lives: []Lives{{"weight", weights}, {"kv_cache", cache}, {"activation", activations}}}
+	d.Subjects = []whatif.Subject{
+		{Type: memtrace.Weight, Name: "w", Bytes: 600 << 20, Seconds: 40, BytesRead: 600 << 30, Lives: weights, Written: 600 << 20, WrittenOnce: 600 << 20},
+		{Type: memtrace.KVCache, Name: "k", Bytes: 16 << 20, Seconds: 40, BytesRead: 4 << 30, BytesWritten: 16 << 20, Lives: cache, Written: 16 << 20, WrittenOnce: 15 << 20},
+		{Type: memtrace.Activation, Name: "a", Bytes: 2 << 20, Seconds: 40, BytesRead: 40 << 30, BytesWritten: 38 << 30, Lives: activations, Written: 2 << 20},
+	}
+	all := whatif.Builtin()
+	d.Report = whatif.Ask(d.Subjects, all, all.Classes, whatif.Options{Tokens: 400})
+	d.Phases = []PhaseBytes{{"weight_load", "weight", 0, 600 << 20}, {"generation", "weight", 600 << 30, 0}, {"generation", "kv_cache", 4 << 30, 16 << 20}, {"generation", "activation", 40 << 30, 38 << 30}}
+	heat := &Heat{BinS: 0.25, Bins: 160}
+	for _, p := range []HeatPanel{{"weight", 600 << 20, 64, nil}, {"kv_cache", 16 << 20, 64, nil}, {"activation", 2 << 20, 64, nil}} {
+		p.Touched = make([]float64, p.Rows*heat.Bins)
+		for row := range p.Rows {
+			for bin := range heat.Bins {
+				switch {
+				case p.Type == "kv_cache" && row > bin*p.Rows/heat.Bins:
+				case p.Type == "activation":
+					p.Touched[row*heat.Bins+bin] = p.Bytes / float64(p.Rows) * math.Exp(4*r.Float64())
+				default:
+					p.Touched[row*heat.Bins+bin] = p.Bytes / float64(p.Rows) * 2.5
+				}
+			}
+		}
+		heat.Panels = append(heat.Panels, p)
+	}
+	d.Heat = heat
+	d.Working = &Working{WindowS: 0.2, Granularity: 64}
+	for _, kind := range []struct {
+		name string
+		base float64
+	}{{"weight", 600 << 20}, {"kv_cache", 1 << 18}, {"activation", 1 << 20}} {
+		t := WorkingType{Type: kind.name}
+		for i := range 200 {
+			v := kind.base
+			if kind.name == "kv_cache" {
+				v *= 1 + float64(i)/4
+			}
+			if i%50 == 7 {
+				v = 0
+			}
+			t.Bytes = append(t.Bytes, v)
+		}
+		d.Working.Types = append(d.Working.Types, t)
+	}
+	d.KV = &KVLives{Name: "the base cache, k of layer 0", Blocks: 64, Cells: 32, Seconds: 40}
+	for i := range int64(64) {
+		l := KVLife{Block: i, From: float64(i) / 2, To: 40, LastRead: 40 - 3*r.Float64()}
+		if i%5 == 0 {
+			l.To, l.LastRead, l.Reason = l.From+6, l.From+4, []string{"seq_rm", "clear", "overwrite", "seq_keep"}[i/5%4]
+		}
+		d.KV.Lives = append(d.KV.Lives, l)
+	}
+	d.KV.More = 12
+	return d
+}
+
+// TestDraw: every figure is drawn in both forms; none is blank, nothing stands at an edge, and SVG is well formed and has its letters as letters.
+func TestDraw(t *testing.T) {
+	dir := t.TempDir()
+	if keep := os.Getenv("LLAMATAP_PICTURES"); keep != "" {
+		dir = keep
+	}
+	paths, err := Draw(data(), dir, Forms)
+	if err != nil || len(paths) != 2*len(Names()) {
+		t.Fatalf("%d files, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, ".svg") {
+			checkSVG(t, path)
+		} else {
+			checkPNG(t, path)
+		}
+	}
+}
+
+func checkPNG(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	picture, err := png.Decode(file)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	b, coloured := picture.Bounds(), 0
+	if w := b.Dx(); w != 1051 && w != 1052 && w < 2160 {
+		t.Errorf("%s: %d pixels wide, which is no column and no page", path, w)
+	}
+	for y := range b.Dy() {
+		for x := range b.Dx() {
+			r, g, bl, _ := picture.At(x, y).RGBA()
+			white := r+g+bl == 3*0xffff
+			if !white && (x < 2 || y < 2 || x >= b.Dx()-2 || y >= b.Dy()-2) {
+				t.Fatalf("%s: something stands at the edge, at %d, %d", path, x, y)
+			}
+			if max(r, g, bl)-min(r, g, bl) > 0x2800 {
+				coloured++
+			}
+		}
+	}
+	if share := float64(coloured) / float64(b.Dx()*b.Dy()); share < 0.0005 || share > 0.9 {
+		t.Errorf("%s: %.5f of it is coloured", path, share)
+	}
+}
+
+func checkSVG(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := xml.NewDecoder(strings.NewReader(string(data)))
+	texts := 0
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if begin, ok := token.(xml.StartElement); ok && begin.Name.Local == "text" {
+			texts++
+		}
+	}
+	if texts < 5 || !strings.Contains(string(data), "@font-face") {
+		t.Errorf("%s: %d texts", path, texts)
+	}
+	if len(data) > 4<<20 {
+		t.Errorf("%s: %d bytes", path, len(data))
+	}
+}
+
+// TestLittle: what is hard to draw, and nothing at all; old figures go when there is nothing to draw.
+func TestLittle(t *testing.T) {
+	one := &memtrace.Survival{}
+	one.Add(0, 5, false)
+	censored := &memtrace.Survival{}
+	censored.Add(1e9, 5, true)
+	full := data()
+	for name, c := range map[string]struct {
+		d    *Data
+		want int
+	}{
+		"nothing":         {&Data{}, 0},
+		"zero lives":      {&Data{Lives: []Lives{{"weight", one}}}, 0},
+		"all censored":    {&Data{Lives: []Lives{{"weight", censored}}}, 1},
+		"one block":       {&Data{KV: &KVLives{Name: "c", Cells: 1, Lives: []KVLife{{To: 1e-6}}}}, 1},
+		"one cell":        {&Data{Heat: &Heat{BinS: 1, Bins: 1, Panels: []HeatPanel{{"weight", 1, 1, []float64{3}}}}}, 1},
+		"untouched":       {&Data{Heat: &Heat{BinS: 1, Bins: 1, Panels: []HeatPanel{{"weight", 1, 1, []float64{0}}}}}, 0},
+		"one window":      {&Data{Working: &Working{WindowS: 1, Types: []WorkingType{{"weight", []float64{1}}}}}, 1},
+		"no bytes":        {&Data{Working: &Working{WindowS: 1, Types: []WorkingType{{"weight", []float64{0}}}}, Phases: []PhaseBytes{{"generation", "weight", 0, 0}}}, 0},
+		"unknown phase":   {&Data{Phases: []PhaseBytes{{"phase(9)", "region_type(12)", 1, 0}}}, 1},
+		"a table alone":   {&Data{Report: full.Report}, 1},
+		"one subject":     {&Data{Subjects: full.Subjects[:1]}, 1},
+		"without lives":   {&Data{Subjects: []whatif.Subject{{Type: memtrace.Activation, Bytes: 1, Seconds: 1}}}, 0},
+		"everything else": {&Data{Title: strings.Repeat("long ", 30), Lives: full.Lives, Report: full.Report}, 2},
+	} {
+		dir := t.TempDir()
+		if name == "nothing" {
+			if _, err := Draw(full, dir, []string{"svg"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paths, err := Draw(c.d, dir, []string{"png"})
+		left, _ := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || len(paths) != c.want || len(left) != c.want {
+			t.Errorf("%s: %d figures, %d files, %v", name, len(paths), len(left), err)
+		}
+		if testing.Short() {
+			break
+		}
+	}
+	if _, err := Draw(full, "/dev/null/x", Forms); err == nil {
+		t.Error("a folder that cannot be")
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for got, want := range map[string]string{
+		timeDecade(-9): "1 ns", timeDecade(-8): "10 ns", timeDecade(-4): "100 µs", timeDecade(-3): "1 ms", timeDecade(-1): "100 ms", timeDecade(0): "1 s", timeDecade(3): "1000 s", timeDecade(7): "10⁷ s",
+		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB", byteDecade(19): "10¹⁹ B", power(-3): "10⁻³", power(2): "100",
+		with(timeUnits, 90): "1.5 min", with(byteUnits, 1536): "1.5 KiB", with(timeUnits, 0): "0 ns", wrap("STT-MRAM, 10 ms", 11): "STT-MRAM,\n10 ms",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for list, want := range map[string]string{"": "png,svg", "svg": "svg", "PNG, svg,png": "png,svg", "gif": "no picture"} {
+		got, err := ParseForms(list)
+		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %s, %v", list, text, err)
+		}
+	}
+}
