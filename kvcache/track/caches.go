@@ -180,7 +180,7 @@ func (w *work) group(part int) (g groupWork) {
 	for _, mask := range u.reads {
 		at := slices.IndexFunc(g.masks, func(m maskReads) bool { return m.leaf == mask })
 		switch {
-		case mask == noMask:
+		case mask == ggmlhooks.NoMask:
 			g.reads++
 		case at < 0:
 			g.masks = append(g.masks, maskReads{mask, 1})

@@ -24,19 +24,16 @@ type use struct {
 	tensor   kvcache.Tensor
 	writes   int
 	index    int   // leaf that tells which cells are written, -1 = none
-	reads    []int // leafs of the masks by which it is read, one for each time; noMask
+	reads    []int // leafs of the masks by which it is read, one for each time; ggmlhooks.NoMask
 	writeAt  int32 // first node that does
 	readAt   int32
 	shifted  bool // all its cells are written by a graph without tokens
 	hasReads bool
 }
 
-// noMask stands for a mask that was not found.
-const noMask = -1
-
 func newPlan(g *ggmlhooks.Graph) *plan {
 	p := &plan{Graph: g, touched: map[int]*use{}, head: -1, copied: -1}
-	masks := p.masks()
+	masks := p.Masks()
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		switch {
@@ -60,17 +57,17 @@ func (p *plan) node(n *ggmlhooks.Node, at int32, masks map[int32]int) {
 			u.writeAt = earliest(u.writeAt, at)
 		}
 	case "FLASH_ATTN_EXT":
-		p.read(n, 1, at, p.leaf(n, 3))
-		p.read(n, 2, at, p.leaf(n, 3))
+		p.read(n, 1, at, masks[at])
+		p.read(n, 2, at, masks[at])
 	case "MUL_MAT":
 		mask, ok := masks[at]
 		if !ok {
-			mask = noMask
+			mask = ggmlhooks.NoMask
 		}
 		p.read(n, 0, at, mask)
 	case "GET_ROWS":
 		if u := p.use(n, 0); u != nil && (u.tensor == kvcache.R || u.tensor == kvcache.S) {
-			p.read(n, 0, at, noMask)
+			p.read(n, 0, at, ggmlhooks.NoMask)
 			if leaf := p.leaf(n, 1); leaf >= 0 {
 				p.copied = leaf
 			}
@@ -119,7 +116,7 @@ func (p *plan) state(n *ggmlhooks.Node, at int32) {
 // shift notes that a graph without tokens works on a cache.
 func (p *plan) shift(n *ggmlhooks.Node, at int32) {
 	for src := range n.Src {
-		if u := p.useOf(p.origin(n.Src[src])); u != nil {
+		if u := p.useOf(p.Origin(n.Src[src])); u != nil {
 			u.shifted = true
 			u.writeAt, u.readAt = earliest(u.writeAt, at), earliest(u.readAt, at)
 		}
@@ -132,7 +129,7 @@ func (p *plan) leaf(n *ggmlhooks.Node, src int) int {
 	if !ok {
 		return -1
 	}
-	return p.origin(at)
+	return p.Origin(at)
 }
 
 // use is what is noted of the cache's tensor that a source of a node shows, or nil.
@@ -153,61 +150,6 @@ func (p *plan) useOf(leaf int) *use {
 	p.touched[leaf] = u
 	p.order = append(p.order, leaf)
 	return u
-}
-
-// origin follows views and conversions to the leaf that they show. It returns the leaf's number, or -1.
-func (p *plan) origin(src int32) int {
-	for src >= 0 {
-		n := &p.Nodes[src]
-		if len(n.Src) == 0 || !n.View && n.Op != "CPY" && n.Op != "CONT" && n.Op != "DUP" {
-			return -1
-		}
-		src = n.Src[0]
-	}
-	return int(-1 - src)
-}
-
-// masks finds, where attention is no single node, by which mask each product with keys and values is read: that of the softmax between
-// them.
-func (p *plan) masks() map[int32]int {
-	found := map[int32]int{}
-	softmax := map[int32]int{}
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		switch n.Op {
-		case "SOFT_MAX":
-			mask := p.leaf(n, 1)
-			softmax[int32(i)] = mask
-			if product, ok := p.back(n, 0, "MUL_MAT"); ok {
-				found[product] = mask
-			}
-		case "MUL_MAT":
-			if from, ok := p.back(n, 1, "SOFT_MAX"); ok {
-				found[int32(i)] = softmax[from]
-			}
-		}
-	}
-	return found
-}
-
-// back goes back from a source of a node, from first source to first source, to a node with an op; a few steps at most, and not past
-// another product.
-func (p *plan) back(n *ggmlhooks.Node, src int, op string) (at int32, ok bool) {
-	at, ok = n.SrcAt(src)
-	for range 10 {
-		if !ok || at < 0 {
-			return 0, false
-		}
-		next := &p.Nodes[at]
-		if next.Op == op {
-			return at, true
-		}
-		if next.Op == "MUL_MAT" {
-			return 0, false
-		}
-		at, ok = next.SrcAt(0)
-	}
-	return 0, false
 }
 
 // key says what a graph does to a tensor, so that those to which it does the same have one key. leafs are masks in the order in which they
