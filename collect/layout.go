@@ -31,6 +31,7 @@ const (
 	recordCells       = 1 << 3
 	recordRouting     = 1 << 4
 	recordSamples     = 1 << 5
+	recordExperts     = 1 << 6
 )
 
 // What processes with the tap have shown.

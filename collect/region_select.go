@@ -32,11 +32,12 @@ type Machine struct {
 	Cells   bool              // which cells of a memory are written and may be read
 	Routing bool              // experts that were chosen, and their weights
 	Samples bool              // what samplers chose from
+	Experts bool              // experts that were chosen, without their weights
 }
 
 // record is a Machine as the tap reads it.
 func (m Machine) record() (bits uint32) {
-	for i, on := range [...]bool{m.Cells, m.Routing, m.Samples} {
+	for i, on := range [...]bool{m.Cells, m.Routing, m.Samples, m.Experts} {
 		if on {
 			bits |= recordCells << i
 		}

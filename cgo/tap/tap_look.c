@@ -49,8 +49,8 @@ static void tap_look_idle(struct tap_graph * g, int most) {
     }
 }
 
-// tap_look_routing marks the newest tensors that tell which experts a layer chose and how it weighs them.
-static void tap_look_routing(struct tap_graph * g) {
+// tap_look_routing marks the newest tensors that tell which experts a layer chose and, if it is asked for, how it weighs them.
+static void tap_look_routing(struct tap_graph * g, bool weighs) {
     int32_t layer = -1, weights = -1;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct tap_graph_node * n = &g->nodes[i];
@@ -58,7 +58,7 @@ static void tap_look_routing(struct tap_graph * g) {
             layer = n->layer;
             weights = -1;
         }
-        if (strncmp(n->tensor->name, "ffn_moe_weights", 15) == 0 && strstr(n->tensor->name, "_sum") == NULL && (n->computed || n->view)) {
+        if (weighs && strncmp(n->tensor->name, "ffn_moe_weights", 15) == 0 && strstr(n->tensor->name, "_sum") == NULL && (n->computed || n->view)) {
             if (weights >= 0) {
                 g->nodes[weights].routing = false;
                 g->n_routing--;
@@ -83,8 +83,8 @@ void tap_look(struct tap_graph * g, const struct tap_selection * wish) {
     if (g->n_tokens == 0) {
         return;
     }
-    if (wish->record & TAP_RECORD_ROUTING) {
-        tap_look_routing(g);
+    if (wish->record & (TAP_RECORD_ROUTING | TAP_RECORD_EXPERTS)) {
+        tap_look_routing(g, (wish->record & TAP_RECORD_ROUTING) != 0);
     }
     if (wish->looking == TAP_LOOK_NEVER) {
         return;

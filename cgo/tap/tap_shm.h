@@ -46,6 +46,7 @@ enum tap_record_flag {
     TAP_RECORD_CELLS       = 1u << 3, // which cells of a memory are written and may be read
     TAP_RECORD_ROUTING     = 1u << 4, // which experts were chosen, and their weights
     TAP_RECORD_SAMPLES     = 1u << 5, // what samplers chose from
+    TAP_RECORD_EXPERTS     = 1u << 6, // which experts were chosen, without their weights
 };
 
 // Which nodes are timed.
