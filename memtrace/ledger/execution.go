@@ -1,0 +1,189 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sort"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// execution is one micro-batch, from its entry until its accesses are written.
+type execution struct {
+	number  uint64
+	ctx     uint32
+	plan    *plan
+	ns      int64 // graph entry
+	begin   int64 // when ggml was given the graph; 0 = not told
+	end     int64
+	ended   bool
+	failed  bool
+	open    bool // it may still turn out to be set-up
+	phase   memtrace.Phase
+	first   int64 // number of the first token in the run
+	tokens  []int32
+	pos     []int32
+	outputs []int32
+	seqs    []int32 // first sequence of each token, none where it is not known
+	times   []ggmlhooks.NodeTime
+	cells   told[int64] // by leaf
+	masks   told[cellRange]
+	experts told[int32] // by node
+	spans   []span      // used again
+}
+
+// none stands for a token, sequence or block that is not known, or that is several.
+const none = -1
+
+// told are values that something told, by the number of the leaf or node that did. Few do.
+type told[T any] struct {
+	by     []int
+	ends   []int
+	values []T
+}
+
+func (t *told[T]) reset() { t.by, t.ends, t.values = t.by[:0], t.ends[:0], t.values[:0] }
+
+// begin begins the values of another one.
+func (t *told[T]) begin(by int) {
+	t.by, t.ends = append(t.by, by), append(t.ends, len(t.values))
+}
+
+func (t *told[T]) add(v T) {
+	t.values = append(t.values, v)
+	t.ends[len(t.ends)-1] = len(t.values)
+}
+
+// of returns what was told by one; false: nothing.
+func (t *told[T]) of(by int) ([]T, bool) {
+	i := slices.Index(t.by, by)
+	if i < 0 {
+		return nil, false
+	}
+	begin := 0
+	if i > 0 {
+		begin = t.ends[i-1]
+	}
+	return t.values[begin:t.ends[i]], true
+}
+
+// cellRange is cells of a stream that one of its tokens may read.
+type cellRange struct {
+	stream     int64
+	first, end int64
+}
+
+func (x *execution) reset() {
+	*x = execution{
+		tokens: x.tokens[:0], pos: x.pos[:0], outputs: x.outputs[:0], seqs: x.seqs[:0], times: x.times[:0], cells: x.cells, masks: x.masks, experts: x.experts,
+		spans: x.spans[:0],
+	}
+	x.cells.reset()
+	x.masks.reset()
+	x.experts.reset()
+}
+
+// mask keeps which cells may be read by a mask, by any token of each stream, in order.
+func (x *execution) mask(leaf int, streams int64, ranges []ggmlhooks.CellRange) {
+	per := max(int64(len(x.tokens))/max(streams, 1), 1)
+	begin := len(x.masks.values)
+	x.masks.begin(leaf)
+	for _, r := range ranges {
+		x.masks.add(cellRange{int64(r.Row) / per, int64(r.First), int64(r.End)})
+	}
+	all := x.masks.values[begin:]
+	slices.SortFunc(all, func(a, b cellRange) int {
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.first, b.first))
+	})
+	kept := 0
+	for _, r := range all {
+		if kept > 0 && all[kept-1].stream == r.stream && r.first <= all[kept-1].end {
+			all[kept-1].end = max(all[kept-1].end, r.end)
+			continue
+		}
+		all[kept] = r
+		kept++
+	}
+	x.masks.values = x.masks.values[:begin+kept]
+	x.masks.ends[len(x.masks.ends)-1] = begin + kept
+}
+
+// chosen keeps which experts a node tells, each once, in order.
+func (x *execution) chosen(node int, data []byte) {
+	begin := len(x.experts.values)
+	x.experts.begin(node)
+	for at := 0; at+4 <= len(data); at += 4 {
+		x.experts.add(int32(binary.LittleEndian.Uint32(data[at:])))
+	}
+	all := x.experts.values[begin:]
+	slices.Sort(all)
+	n := len(slices.Compact(all))
+	x.experts.values = x.experts.values[:begin+n]
+	x.experts.ends[len(x.experts.ends)-1] = begin + n
+}
+
+// numbers are those of the rows that a lookup reads; false: they were not told.
+func (x *execution) numbers(l *lookup) (ids []int32, states []int64, ok bool) {
+	switch l.from {
+	case lookTokens:
+		ids = x.tokens
+	case lookPos:
+		ids = x.pos
+	case lookOutputs:
+		ids = x.outputs
+	case lookStates:
+		states, ok = x.cells.of(l.tell)
+		if !ok || l.first < 0 || l.first+l.count > len(states) {
+			return nil, nil, false
+		}
+		return nil, states[l.first : l.first+l.count], true
+	}
+	if l.first < 0 || l.first+l.count > len(ids) {
+		return nil, nil, false
+	}
+	return ids[l.first : l.first+l.count], nil, true
+}
+
+// seq is the sequence of tokens first to end-1, none if they have several.
+func (x *execution) seq(first, end int) int32 {
+	if first >= end || end > len(x.seqs) {
+		return none
+	}
+	one := x.seqs[first]
+	for _, s := range x.seqs[first+1 : end] {
+		if s != one {
+			return none
+		}
+	}
+	return one
+}
+
+// token is the number in the run of a token of the execution.
+func (x *execution) token(row int) int32 {
+	if x.first < 0 || row < 0 || row >= len(x.tokens) {
+		return none
+	}
+	return int32(x.first) + int32(row)
+}
+
+// interval is when the measured interval began in which a node was computed, and what that is.
+func (x *execution) interval(node int32) (ns int64, source memtrace.TimeSource) {
+	if len(x.times) == 0 {
+		return x.begin, memtrace.TimeOfGraph
+	}
+	i := sort.Search(len(x.times), func(i int) bool { return x.times[i].Node >= node })
+	ns, before := x.begin, int32(-1)
+	if i > 0 {
+		ns, before = x.begin+max(x.times[i-1].LeftNS, 0), x.times[i-1].Node
+	}
+	last := int32(1<<31 - 1)
+	if i < len(x.times) {
+		last = x.times[i].Node
+	}
+	if x.plan.computed(before, last) == 1 {
+		return ns, memtrace.TimeOfOp
+	}
+	return ns, memtrace.TimeOfRange
+}
