@@ -16,6 +16,7 @@ const (
 	Resource    Recorder = "resource"    // what memory and computing cost, to resource.jsonl
 	KV          Recorder = "kv"          // the life of the KV cache's blocks, to kv_block_lifecycle.parquet
 	Regions     Recorder = "regions"     // what lies where in memory, and how ops used it, to region_map.parquet
+	Ledger      Recorder = "ledger"      // what every operation read and wrote, to trace.parquet
 	Host        Recorder = "host"        // what the kernel did meanwhile, to block_io.jsonl, system_metrics.jsonl …
 )
 
@@ -79,6 +80,8 @@ type Tap struct {
 	KV             bool          // blocks of the KV cache are followed
 	KVBlock        int           // cells of a block
 	Regions        bool          // the map of memory is kept
+	Ledger         string        // rows or windows; "": no accesses are recorded
+	LedgerWindow   time.Duration // of windows
 	Cold           bool          // the model's file is read when it is touched, not when it is loaded
 	Host           []string      // collectors of what the kernel does, in the order of HostCollectors
 	HostInterval   time.Duration // between two lines of one

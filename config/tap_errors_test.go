@@ -16,7 +16,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
-				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-host, or --tap-out DIR for the preset balanced"},
+				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-host, or --tap-out DIR for the preset balanced"},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
 			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
 		{"config that sets a modifier only", "--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}},
@@ -115,6 +115,12 @@ func TestErrors(t *testing.T) {
 		{"resource level of the other system", "--tap-kv", world{env: map[string]string{"LLAMA_RESOURCE_LOG_LEVEL": "all"}},
 			`LLAMA_RESOURCE_LOG_LEVEL: unknown resource level "ALL": use MINIMAL, DETAILED, VERBOSE`},
 		{"block of cells", "--tap-kv --tap-kv-block 0", world{}, `--tap-kv-block: kv block "0": write a number of cells from 1 to 1048576`},
+		{"ledger", "--tap-ledger=sums", world{}, `--tap-ledger: unknown ledger "sums": use rows, windows, off`},
+		{"ledger window", "--tap-ledger windows --tap-ledger-window 1", world{}, `--tap-ledger-window: ledger window "1": write a time from 1ms to 1h0m0s, such as 100ms`},
+		{"ledger without regions", "--tap-ledger --tap-regions=off", world{},
+			"--tap-regions leaves out the map of memory, whose regions the rows of --tap-ledger name: drop one of the two"},
+		{"ledger with checkpoints", "--tap-preset balanced --tap-ledger --tap-checkpoint-every 8", world{},
+			"--tap-ledger is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-ledger, or the checkpoints"},
 		{"host collector", "--tap-host blok", world{}, `--tap-host: unknown host collector "blok": use block, system, waits, prof, all`},
 		{"host interval", "--tap-host all --tap-host-interval 1ms", world{},
 			`--tap-host-interval: host interval "1ms": write a time from 50ms on, such as 200ms, 1s or 5s`},
@@ -146,7 +152,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, regions, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, host, host_interval, host_details, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
+	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, regions, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, ledger, ledger_window, host, host_interval, host_details, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
 		"throughput, workers, out, on_failure, cold, segment, max_disk, min_free, preallocate, redact, sync, checkpoint_every, checkpoint_path, checkpoint_state, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

@@ -196,7 +196,7 @@ func (s *sources) recorders() []Recorder {
 		if !ok || o.role != roleRecorder || slices.Contains(running, o.recorder) {
 			continue
 		}
-		if (o.name == "attention" || o.name == "kv" || o.name == "regions") && (g.text == "off" || g.text == "false" || g.text == "0") {
+		if (o.name == "attention" || o.name == "kv" || o.name == "regions" || o.name == "ledger") && (g.text == "off" || g.text == "false" || g.text == "0") {
 			continue
 		}
 		running = append(running, o.recorder)
@@ -206,7 +206,7 @@ func (s *sources) recorders() []Recorder {
 
 // apply parses all values in the order of precedence.
 func (t *Tap) apply(s *sources, arch string) error {
-	t.recorders = s.recorders()
+	t.recorders = imply(s.recorders())
 	if _, implied := s[FromPreset]["preset"]; implied {
 		t.recorders = []Recorder{Activations}
 	}
@@ -294,6 +294,9 @@ func (t *Tap) check(s *sources) error {
 		return err
 	}
 	if err := t.checkModifiers(s); err != nil {
+		return err
+	}
+	if err := t.checkRegions(); err != nil {
 		return err
 	}
 	if err := t.checkMachine(); err != nil {

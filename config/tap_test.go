@@ -159,6 +159,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"memory": "64M", "overflow": "drop", "throughput": "3.5", "workers": "3", "out": "elsewhere", "on-failure": "stop",
 		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text", "sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on", "resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
+		"ledger": "windows", "ledger-window": "50ms",
 		"host": "block,waits", "host-interval": "250ms", "host-details": "on",
 	}
 	for i := range tapOptions {
@@ -183,6 +184,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":
 			context = []string{"--tap-kv"}
+		case "ledger-window":
+			context = []string{"--tap-ledger"}
 		case "host-interval", "host-details":
 			context = []string{"--tap-host", "block"}
 		default:

@@ -36,7 +36,7 @@ func (st *steering) relevel(r control.Request) (selection uint32, level string, 
 	if st.now.Left != nil { // what a tap command has left, no more
 		wish.Selection.Window, wish.Off = *st.now.Left, wish.Off || *st.now.Left == 0
 	}
-	wish.Machine = machineOf(next, followsCells(tap))
+	wish.Machine = machineOf(next, tap)
 	if selection, err = st.s.region.Select(wish); err != nil {
 		return 0, "", err
 	}

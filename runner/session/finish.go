@@ -41,7 +41,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	if failure := s.series.failure; failure != nil && s.halted == nil {
 		s.noteHalt(failure)
 	}
-	if s.halted != nil && s.written().Packets == 0 && s.events == nil && s.regions == nil && s.host == nil && (s.kv == nil || s.kv.file == nil) {
+	if s.halted != nil && s.written().Packets == 0 && s.events == nil && s.regions == nil && s.ledger == nil && s.host == nil && (s.kv == nil || s.kv.file == nil) {
 		os.RemoveAll(s.dir.Path())
 		os.Remove(filepath.Dir(s.dir.Path())) // the model's folder, if that was its only run
 		s.dir = nil

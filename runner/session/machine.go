@@ -158,9 +158,10 @@ func (t *tee) close() error {
 	return err
 }
 
-// machineOf is what the tap has to tell for a level of resource events. cells: memory is followed, which begins with the run or not at all.
-func machineOf(level string, cells bool) collect.Machine {
-	m := collect.Machine{Cells: cells}
+// machineOf is what the tap has to tell for a level of resource events. Memory is followed from the beginning of the run on, or not at all.
+func machineOf(level string, tap *config.Tap) collect.Machine {
+	ledger := tap.Records(config.Ledger)
+	m := collect.Machine{Cells: followsCells(tap) || ledger, Experts: ledger}
 	switch level {
 	case "DETAILED":
 		m.Looking, m.Routing = ggmlhooks.LookRanges, true
@@ -179,13 +180,13 @@ func followsCells(tap *config.Tap) bool {
 func startWish(tap *config.Tap, b *before) collect.Wish {
 	return collect.Wish{
 		Selection: b.selection(tap), MapsAlone: tap.AttentionAlone(), Off: tap.StartOff || !tap.Records(config.Activations),
-		Machine: machineOf(tap.ResourceLevel, followsCells(tap)),
+		Machine: machineOf(tap.ResourceLevel, tap),
 	}
 }
 
 // exact tells whether what is recorded beside tensors must be told whole.
 func exact(tap *config.Tap) bool {
-	return tap.Records(config.Resource) || tap.Records(config.KV) || tap.Records(config.Regions)
+	return tap.Records(config.Resource) || tap.Records(config.KV) || tap.Records(config.Regions) || tap.Records(config.Ledger)
 }
 
 // openBeside makes the recorders that were asked for beside that of tensors.
@@ -198,6 +199,7 @@ func (s *sink) openBeside() ([]beside, error) {
 		{s.o.Tap.Records(config.Resource), func() (beside, error) { return s.openEvents() }},
 		{followsCells(s.o.Tap), func() (beside, error) { return s.openKV() }},
 		{s.o.Tap.Records(config.Regions), func() (beside, error) { return s.openRegions() }},
+		{s.o.Tap.Records(config.Ledger), func() (beside, error) { return s.openLedger(), nil }}, // behind the map that it asks
 		{s.host != nil, func() (beside, error) { return s.host, s.host.openFiles(s) }},
 		{s.host != nil && s.host.waits != nil, func() (beside, error) { return s.host.waits, nil }},
 	} {
@@ -269,6 +271,9 @@ func (s *sink) beside() (lines []string) {
 	}
 	if s.regions != nil {
 		lines = append(lines, s.regions.words())
+	}
+	if s.ledger != nil {
+		lines = append(lines, s.ledger.words())
 	}
 	return lines
 }

@@ -48,6 +48,9 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	if s.events != nil {
 		s.extra(&m, "events", s.events.use())
 	}
+	if s.ledger != nil {
+		s.extra(&m, "ledger", s.ledger.use(s.trace.bytes.Load()))
+	}
 	if s.host != nil {
 		s.extra(&m, "host_collectors", s.host.use())
 	}
@@ -122,8 +125,9 @@ func (s *sink) extra(m *rundir.Metadata, name string, v any) {
 
 func tapUse(s collect.Stats) *rundir.Tap {
 	own, hook, ask, copied, wait := int64(s.Own()), int64(s.HookNS+s.DescribeNS+s.APINS), int64(s.AskNS), int64(s.CopyNS), int64(s.WaitNS)
+	described := int64(s.DescribeNS)
 	return &rundir.Tap{
-		OwnNS: &own, HookNS: &hook, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
+		OwnNS: &own, HookNS: &hook, DescribeNS: &described, Graphs: &s.Graphs, Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
 		NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes, Source: "measured",
 	}
 }

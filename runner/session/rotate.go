@@ -22,7 +22,7 @@ func (s *sink) used() (all, waiting int64) {
 	if s.segments() {
 		all += sealRoom + int64(len(s.series.places))*placeBytes
 	}
-	return all + s.current.size(), waiting + s.current.waiting()
+	return all + s.current.size() + s.trace.bytes.Load(), waiting + s.current.waiting()
 }
 
 // limitAhead says how much room the disk may keep ahead of what is written, in the segment that is written and in those that follow.

@@ -40,7 +40,9 @@ type sink struct {
 	events         *events    // nil: none are recorded
 	host           *hostSide  // nil: the kernel is not watched
 	regions        *regionMap // nil: there is no map
-	maps           []byte     // of the model's process, as it was before there was a run directory
+	ledger         *accesses  // nil: accesses are not recorded
+	trace          trace
+	maps           []byte // of the model's process, as it was before there was a run directory
 	contexts       []rundir.Context
 	speller        speller
 	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
@@ -295,6 +297,9 @@ func (s *sink) idle() error {
 		return err
 	}
 	if err := s.steering.serve(); err != nil {
+		return err
+	}
+	if err := s.ledger.tick(); err != nil {
 		return err
 	}
 	if err := s.reserve.grow(s.current.sealBytes()); err != nil {

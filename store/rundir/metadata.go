@@ -134,11 +134,14 @@ type Loss struct {
 
 // Tap is what the tap itself cost on the model's threads, all measured there.
 type Tap struct {
-	OwnNS      *int64            `json:"own_ns,omitempty"`  // all of the following but waiting
-	HookNS     *int64            `json:"hook_ns,omitempty"` // entries of graphs
-	AskNS      *int64            `json:"ask_ns,omitempty"`  // deciding about nodes
-	CopyNS     *int64            `json:"copy_ns,omitempty"` // copying tensors
-	WaitNS     *int64            `json:"wait_ns,omitempty"` // waiting for a free slot
+	OwnNS      *int64            `json:"own_ns,omitempty"`      // all of the following but waiting
+	HookNS     *int64            `json:"hook_ns,omitempty"`     // entries of graphs
+	DescribeNS *int64            `json:"describe_ns,omitempty"` // of these, describing new graphs
+	Graphs     *uint64           `json:"graphs,omitempty"`      // that were described
+	Executions *uint64           `json:"executions,omitempty"`  // of graphs
+	AskNS      *int64            `json:"ask_ns,omitempty"`      // deciding about nodes
+	CopyNS     *int64            `json:"copy_ns,omitempty"`     // copying tensors
+	WaitNS     *int64            `json:"wait_ns,omitempty"`     // waiting for a free slot
 	NodesAsked *uint64           `json:"nodes_asked,omitempty"`
 	Copies     *uint64           `json:"copies,omitempty"`
 	CopyBytes  *uint64           `json:"copy_bytes,omitempty"`

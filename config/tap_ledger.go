@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The ways of --tap-ledger.
+const (
+	LedgerRows    = "rows"    // every access is a row
+	LedgerWindows = "windows" // accesses are summed up by region and window of time
+)
+
+// The bounds of --tap-ledger-window.
+const (
+	DefaultLedgerWindow = time.Second
+	MinLedgerWindow     = time.Millisecond
+	MaxLedgerWindow     = time.Hour
+)
+
+func ledgerOptions() []option {
+	return []option{
+		{name: "ledger", form: "[=rows|windows|off]", bare: LedgerRows, follows: isLedgerWord, recorder: Ledger,
+			help: "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each access; also when it stands alone) or windows (sums by region and time)",
+			set:  setLedger,
+			get:  func(t *Tap) any { return text(t.Ledger) }},
+		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger, byDef: DefaultLedgerWindow.String(),
+			help: "with windows: how long one is, such as 100ms",
+			set:  setLedgerWindow,
+			get:  func(t *Tap) any { return t.LedgerWindow.String() }},
+	}
+}
+
+func isLedgerWord(next string) bool {
+	return slices.Contains([]string{LedgerRows, LedgerWindows, "off"}, next)
+}
+
+func setLedger(t *Tap, s string) error {
+	word, err := oneOf("ledger", s, []string{LedgerRows, LedgerWindows, "off"})
+	if t.Ledger = word; word == "off" {
+		t.Ledger = ""
+	}
+	return err
+}
+
+func setLedgerWindow(t *Tap, s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < MinLedgerWindow || d > MaxLedgerWindow {
+		return fmt.Errorf("ledger window %q: write a time from %v to %v, such as 100ms", s, MinLedgerWindow, MaxLedgerWindow)
+	}
+	t.LedgerWindow = d
+	return nil
+}
+
+// needRegions are the recorders whose rows name regions of the map of memory.
+var needRegions = []Recorder{Ledger}
+
+// imply adds the recorders that others need.
+func imply(running []Recorder) []Recorder {
+	needs := func(r Recorder) bool { return slices.Contains(needRegions, r) }
+	if slices.ContainsFunc(running, needs) && !slices.Contains(running, Regions) {
+		return append(running, Regions)
+	}
+	return running
+}
+
+// checkRegions refuses to leave out the map that rows need.
+func (t *Tap) checkRegions() error {
+	for _, r := range needRegions {
+		if given, ok := t.origins["regions"]; ok && t.Records(r) && !t.Regions {
+			return fmt.Errorf("%s leaves out the map of memory, whose regions the rows of --tap-%s name: drop one of the two", given.where, r)
+		}
+	}
+	t.Regions = t.Records(Regions)
+	return nil
+}
