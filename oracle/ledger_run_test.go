@@ -1,0 +1,321 @@
+//go:build linux
+
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// tracesOf reads the parts of a run's table of accesses that are there, in order.
+func tracesOf(t *testing.T, dir string) []accessRow {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "trace*.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts [][]byte
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // trace.parquet comes first
+	for _, name := range names {
+		parts = append(parts, slurp(t, name))
+	}
+	return accessRows(t, parts...)
+}
+
+// ledgerOf records a program's accesses.
+func ledgerOf(t *testing.T, args ...string) (rows []accessRow, dir string) {
+	t.Helper()
+	run := llamatap(t, args...).good(t)
+	if len(run.dirs) != 1 {
+		t.Fatalf("runs: %v\n%s", run.dirs, run.stderr)
+	}
+	return tracesOf(t, run.dirs[0]), run.dirs[0]
+}
+
+// TestLedgerConserves: per token that is decoded, a dense model reads each of its weights once, of the table of tokens one row (and all of it
+// where it is the output's weights too), writes a row of keys and of values per layer, and reads those that its token may see.
+func TestLedgerConserves(t *testing.T) {
+	for _, c := range []struct {
+		arch string
+		typ  gguf.Type
+		args []string
+	}{{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"llama", gguf.Q8_0, []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}}, {"qwen2", gguf.F16, nil}} {
+		t.Run(fmt.Sprint(c.arch, c.args), func(t *testing.T) {
+			model := testenv.Model(t)
+			if c.arch != "" {
+				model = synthetic(t, c.arch, c.typ, nil)
+			}
+			file, err := gguf.Open(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, _ := ledgerOf(t, append([]string{"llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "5", "--temp", "0", "-t", "1", "-c", "256", "-no-cnv", "--no-repack"}, c.args...)...)
+			weights := int64(0)
+			for i := range file.Tensors {
+				w := &file.Tensors[i]
+				_, untied := file.Tensor("output.weight")
+				if w.Name == "token_embd.weight" {
+					weights += w.Bytes / w.Shape[1]
+				}
+				if w.Name != "token_embd.weight" || !untied {
+					weights += w.Bytes
+				}
+			}
+			cell := cellBytes(t, file, slices.Contains(c.args, "q8_0"))
+			first := int64(len(tokenize(t, textFile(t, prompt))))
+			if c.arch != "" {
+				first = firstDecoded(rows)
+			}
+			decoded := 0
+			for _, e := range byGraph(rows) {
+				if e.token < first || e.phase != "generation" {
+					continue
+				}
+				decoded++
+				want := sums{weights: weights, written: cell, read: cell * (e.token + 1)}
+				if got := (sums{e.weights, e.written, e.read}); got != want {
+					t.Errorf("token %d: %+v, want %+v", e.token, got, want)
+				}
+			}
+			if decoded != 4 {
+				t.Errorf("%d tokens were decoded", decoded)
+			}
+		})
+	}
+}
+
+// cellBytes is how much memory a token takes in a cache of F16 or Q8_0.
+func cellBytes(t *testing.T, file *gguf.File, quantised bool) int64 {
+	t.Helper()
+	arch, _ := file.Metadata.Text("general.architecture")
+	number := func(key string) int64 {
+		n, ok := file.Metadata.Int(arch + "." + key)
+		if !ok {
+			t.Fatalf("there is no %s", key)
+		}
+		return n
+	}
+	width := number("embedding_length") / number("attention.head_count") * number("attention.head_count_kv")
+	bytes := 2 * width
+	if quantised {
+		bytes = width / 32 * 34
+	}
+	return 2 * number("block_count") * bytes
+}
+
+// sums are bytes of one execution: weights that were read, cells that were written, and read.
+type sums struct{ weights, written, read int64 }
+
+// graphSums is what rows tell of an execution.
+type graphSums struct {
+	sums
+	graph, token int64
+	phase        string
+	tokens       map[int64]bool
+}
+
+// byGraph sums rows up, by execution.
+func byGraph(rows []accessRow) (all []*graphSums) {
+	of := map[int64]*graphSums{}
+	for i := range rows {
+		r := &rows[i]
+		if r.graph < 0 {
+			continue
+		}
+		e := of[r.graph]
+		if e == nil {
+			e = &graphSums{graph: r.graph, token: r.token, phase: r.phase, tokens: map[int64]bool{}}
+			of[r.graph] = e
+			all = append(all, e)
+		}
+		if r.token >= 0 {
+			e.tokens[r.token] = true
+		}
+		switch {
+		case r.region == "weight" && r.op == "read":
+			e.weights += r.size
+		case r.region == "kv_cache" && r.op == "write":
+			e.written += r.size
+		case r.region == "kv_cache" && r.op == "read" && r.flags&int64(memtrace.TracePadded) == 0:
+			e.read += r.size
+		}
+	}
+	return all
+}
+
+// firstDecoded is the first token that is computed alone.
+func firstDecoded(rows []accessRow) int64 {
+	for _, e := range byGraph(rows) {
+		if e.phase == "generation" && len(e.tokens) == 1 && e.token > 0 {
+			return e.token
+		}
+	}
+	return -1
+}
+
+// TestLedgerOnDevice: what a device, the CPU behind a socket, reads and writes is what the CPU does itself, row by row; only where differs.
+func TestLedgerOnDevice(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	for _, arch := range archs(t, "qwen3moe", "jamba") {
+		t.Run(arch, func(t *testing.T) {
+			args := []string{"llama-completion", "--tap-ledger", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv"}
+			cpu, _ := ledgerOf(t, append(args, "-dev", "none", "--no-repack")...)
+			there, _ := ledgerOf(t, append(args, "--rpc", endpoint, "-ngl", "99")...)
+			strip := func(rows []accessRow) (stripped []accessRow, far int) {
+				for _, r := range rows {
+					if r.graph < 0 {
+						continue
+					}
+					if strings.HasPrefix(r.device, "RPC") {
+						if far++; r.addr >= 0 {
+							t.Errorf("an address on a device: %+v", r)
+						}
+					}
+					r.device, r.id, r.buffer, r.offset, r.addr, r.ts = "", 0, 0, 0, 0, 0
+					stripped = append(stripped, r)
+				}
+				return stripped, far
+			}
+			a, _ := strip(cpu)
+			b, far := strip(there)
+			if len(a) != len(b) || far < len(b)/2 {
+				t.Fatalf("%d rows, %d on the device, of these %d in its memory", len(a), len(b), far)
+			}
+			for i := range a {
+				if a[i] != b[i] {
+					t.Fatalf("row %d: %+v on the CPU,\n%+v on the device", i, a[i], b[i])
+				}
+			}
+		})
+	}
+}
+
+// TestLedgerWindows: a run in windows reads and writes in each region what the same run in rows does.
+func TestLedgerWindows(t *testing.T) {
+	args := append([]string{"run", "--tap-ledger"}, generate(40)...)
+	total := func(rows []accessRow) map[string]int64 {
+		sums := map[string]int64{}
+		for _, r := range rows {
+			key := fmt.Sprint(r.op, r.phase, r.region, r.id, r.flags)
+			sums[key+" bytes"] += r.size
+			sums[key+" accesses"] += r.count
+		}
+		return sums
+	}
+	rows, _ := ledgerOf(t, args...)
+	windows, dir := ledgerOf(t, slices.Insert(args, 2, "--tap-ledger=windows", "--tap-ledger-window", "20ms")...)
+	a, b := total(rows), total(windows)
+	for key, n := range a {
+		if b[key] != n {
+			t.Errorf("%s: %d in rows, %d in windows", key, n, b[key])
+		}
+	}
+	if len(a) != len(b) || len(windows) > len(rows)/3 {
+		t.Errorf("%d sums, %d of windows; %d rows, %d windows", len(a), len(b), len(rows), len(windows))
+	}
+	if v := verifyJSON(t, dir); !v.OK || !v.Sealed {
+		t.Errorf("%+v", v)
+	}
+}
+
+const tableOfAccesses = `
+import sys, glob, pandas, pyarrow.parquet as pq, duckdb
+folder = sys.argv[1]
+f = pq.ParquetFile(folder + "/trace.parquet")
+assert f.schema_arrow.metadata[b"mrm_trace_schema_version"] == b"1.0" and b"llamatap_ledger" in f.schema_arrow.metadata, f.schema_arrow.metadata
+columns = """ts_ns phase op addr size region_id region_type layer token_index seq_id kv_block tid device collector graph_seq op_seq time_source ctx cache_level latency_cycles symbol weight
+buffer_id offset ggml_op operand pieces stride flags count window_ns""".split()
+assert f.schema_arrow.names == columns, f.schema_arrow.names
+types = {n: str(f.schema_arrow.field(n).type) for n in columns}
+assert types["ts_ns"] == types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and types["layer"] == types["op_seq"] == types["token_index"] == "int32", types
+assert types["phase"].endswith("string") or types["phase"].startswith("dictionary"), types
+d = pandas.read_parquet(folder + "/trace.parquet")
+assert set(d.collector) == {"graph"} and set(d.op) == {"read", "write", "alloc", "free"} and set(d.phase) == {"weight_load", "generation", "teardown"}, (set(d.op), set(d.phase))
+m = pandas.read_parquet(folder + "/region_map.parquet")
+j = d[d.region_id.notna()].merge(m, on="region_id", suffixes=("", "_of"))
+assert len(j) == d.region_id.notna().sum() and (j.region_type == j.region_type_of).all(), len(j)
+w = j[(j.region_type == "weight") & (j.op == "read")].groupby("region_id")["size"].sum()
+r = m.set_index("region_id").bytes_read
+assert (w == r[w.index]).all(), (w, r[w.index])
+g = d[d.graph_seq.notna()]
+assert g.graph_seq.is_monotonic_increasing and (g.groupby("graph_seq").op_seq.apply(lambda s: s.is_monotonic_increasing)).all()
+print(duckdb.sql(f"select op, region_type, count(*), sum(size) from '{folder}/trace*.parquet' group by all order by all").fetchall())
+`
+
+// TestOthersReadAccesses lets pandas, pyarrow and DuckDB read a run's table of accesses, and hold it against the map of its regions.
+func TestOthersReadAccesses(t *testing.T) {
+	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
+	_, dir := ledgerOf(t, append([]string{"run", "--tap-ledger"}, generate(12)...)...)
+	seen, err := exec.Command(python, "-c", tableOfAccesses, dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(seen), "kv_cache") {
+		t.Errorf("%v: %s", err, seen)
+	}
+}
+
+// TestLedgerKilled kills the collector in the middle of a run: the parts of the table that were complete can be read, and follow each other.
+func TestLedgerKilled(t *testing.T) {
+	out := t.TempDir()
+	cmd := command(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-on-failure", "stop"}, endless)...)
+	cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT="+out)
+	cmd.WaitDelay = patience
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	parts := func() []string {
+		files, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "trace*.parquet"))
+		return files
+	}
+	for end := time.Now().Add(patience); len(parts()) < 1 && time.Now().Before(end); {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if len(parts()) < 1 {
+		t.Fatal("no part was completed")
+	}
+	rows := tracesOf(t, filepath.Dir(parts()[0]))
+	last := int64(-1)
+	for _, e := range byGraph(rows) {
+		if last >= 0 && e.graph != last+1 {
+			t.Errorf("execution %d follows %d", e.graph, last)
+		}
+		last = e.graph
+	}
+	if last < 10 {
+		t.Errorf("%d rows up to execution %d", len(rows), last)
+	}
+}
+
+// TestLedgerDiskFull fills the disk: the run ends, says why, and what was complete before is there, whole.
+func TestLedgerDiskFull(t *testing.T) {
+	disk := smallDisk(t, "2m")
+	args := slices.Concat([]string{"run", "--tap-ledger", "--tap-on-failure", "stop", "--tap-min-free", "0"}, endless)
+	o := llamatapIn(t, disk, args...)
+	if o.status == 0 || !oneLine(lastLine(o.stderr), "full", "--tap-out") {
+		t.Errorf("status %d\n%s", o.status, o.stderr)
+	}
+	for _, dir := range o.dirs {
+		rows := tracesOf(t, dir)
+		v, m := verifyJSON(t, dir), metadata(t, dir)
+		if !v.Sealed || m.Stopped == nil || m.Stopped.Cause != "disk_full" {
+			t.Errorf("%+v, %+v; %d rows", v, m.Stopped, len(rows))
+		}
+	}
+	if len(o.dirs) != 1 {
+		t.Errorf("runs: %v", o.dirs)
+	}
+}
