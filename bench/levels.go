@@ -31,6 +31,8 @@ func levelSettings() []TapSetting {
 		{Name: "all nodes", Flags: []string{"--tap-granularity=full_tensor"}},
 		{Name: "kv", Flags: []string{"--tap-kv"}},
 		{Name: "regions", Flags: []string{"--tap-regions"}},
+		{Name: ledgerRows, Flags: []string{"--tap-ledger=rows"}},
+		{Name: ledgerWindows, Flags: []string{"--tap-ledger=windows"}},
 		{Name: "events MINIMAL", Flags: []string{"--tap-resource-level=MINIMAL"}},
 		{Name: "events DETAILED", Flags: []string{"--tap-resource-level=DETAILED"}},
 		{Name: eventsPerOp, Flags: []string{"--tap-resource-level=VERBOSE"}},

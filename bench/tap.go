@@ -92,6 +92,8 @@ func (t Tap) pairs(plain Side) []Pair {
 		Pair{Base: plain, Test: t.Model.Run("VERBOSE", "--tap-resource-level", "VERBOSE"), Gates: []Gate{{Name: "(g) events at VERBOSE / off, decode", AtLeast: 0.93, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("KV", "--tap-kv"), Gates: []Gate{{Name: "(g) blocks of the KV cache / off, decode", Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("regions", "--tap-regions"), Gates: []Gate{{Name: "(g) map of memory / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run(ledgerRows, "--tap-ledger=rows"), Gates: []Gate{{Name: "(i) ledger, every access / off, decode", AtLeast: 0.995, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run(ledgerWindows, "--tap-ledger=windows"), Gates: []Gate{{Name: "(i) ledger in windows / off, decode", AtLeast: 0.995, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("host", "--tap-host", "all"), Gates: []Gate{{Name: "(h) all host collectors / off, decode", AtLeast: 0.99, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
 	)
@@ -118,13 +120,14 @@ func (t Tap) off(row rowFunc) {
 
 // details prints what the recordings of a pair tell about themselves, the median over the runs.
 func (t Tap) details(row rowFunc, name string, o Outcome) {
+	t.ledgerDetails(row, name, o)
 	var own, ask, copies, peak, lost []float64
 	for i, s := range o.Test {
 		m := s.Recorded
 		if m == nil || m.Tap == nil || len(m.Streams) == 0 {
 			return
 		}
-		graphs := float64(m.Phases["decode"].NS + m.Phases["prefill"].NS)
+		graphs := float64(inGraphs(m))
 		own = append(own, float64(*m.Tap.OwnNS)/graphs)
 		ask = append(ask, float64(*m.Tap.AskNS)/float64(*m.Tap.NodesAsked))
 		copies = append(copies, float64(*m.Tap.Copies)/float64(m.Streams[0].Packets+extra[uint64](m, "setup_packets")))

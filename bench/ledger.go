@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Names of the runs that record a ledger.
+const (
+	ledgerRows    = "ledger in rows"
+	ledgerWindows = "ledger in windows"
+)
+
+// ledgerUse is what metadata.json says of a ledger.
+type ledgerUse struct {
+	Accesses int64 `json:"accesses"`
+	Rows     int64 `json:"rows"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// ledgerDetails prints what runs with a ledger tell about themselves, the median over the runs.
+func (t Tap) ledgerDetails(row rowFunc, name string, o Outcome) {
+	if name != ledgerRows && name != ledgerWindows {
+		return
+	}
+	var perRow, rows, described, entered []float64
+	for _, s := range o.Test {
+		m := s.Recorded
+		if m == nil || m.Tap == nil {
+			return
+		}
+		use := extra[ledgerUse](m, "ledger")
+		if use.Rows == 0 || m.Tap.Graphs == nil || *m.Tap.Graphs == 0 || *m.Tap.Executions == 0 {
+			return
+		}
+		perRow = append(perRow, float64(use.Bytes)/float64(use.Rows))
+		rows = append(rows, float64(use.Rows)/(float64(inGraphs(m))/1e9))
+		described = append(described, float64(*m.Tap.DescribeNS)/1e3/float64(*m.Tap.Graphs))
+		entered = append(entered, float64(*m.Tap.HookNS-*m.Tap.DescribeNS)/1e3/float64(*m.Tap.Executions))
+	}
+	row("    bytes of the table per row, "+name, fmt.Sprintf("%.2f", median(perRow)), "≤ 1", under(median(perRow), 1))
+	row("    rows per second of graphs, "+name, fmt.Sprintf("%.0f", median(rows)), "", "")
+	row("    tap on the model's thread per new graph, "+name, fmt.Sprintf("%.1f µs", median(described)), "≤ 20 µs", under(median(described), 20))
+	row("    tap on the model's thread per execution, calls of llama.h included, "+name, fmt.Sprintf("%.1f µs", median(entered)), "≤ 2 µs", under(median(entered), 2))
+}
+
+// inGraphs is the time in the graphs of a run, in nanoseconds.
+func inGraphs(m *rundir.Metadata) int64 { return m.Phases["decode"].NS + m.Phases["prefill"].NS }
