@@ -46,8 +46,8 @@ func NewArrow(w io.Writer, s Schema) (*Arrow, error) {
 
 // Write writes the batch as one record batch; an empty one is nothing.
 func (a *Arrow) Write(b *Batch) error {
-	if b.rows == 0 {
-		return nil
+	if err := b.settle(); err != nil || b.rows == 0 {
+		return err
 	}
 	for i := range b.columns {
 		appendArrow(a.build.Field(i), &b.columns[i])

@@ -64,18 +64,21 @@ type Schema struct {
 // null. Many rows at once are calls of Fill and Extend, each of which may bring any number of rows of one column, then [Batch.EndRows]; rows
 // that are alike in a column cost as much as one. A Batch is used again after Reset, and allocates nothing once it has grown.
 type Batch struct {
-	schema  Schema
-	columns []values
-	rows    int
-	bytes   int64
+	schema   Schema
+	columns  []values
+	required []int // columns that must have a value
+	rows     int
+	bytes    int64
+	err      error // of the row, until it ends
 }
 
-// values are those of one column.
+// values are those of one column. Rows at its end that it lacks are null.
 type values struct {
 	kind   Kind
 	null   bool
 	rows   int
 	runs   []span
+	open   int     // rows of the last span, of values, which is not in runs yet
 	ints   []int64 // of spans of values; of texts their codes; of an Int32List its elements
 	valid  []bool  // beside ints and ends, where values may lack
 	floats []float32
@@ -103,6 +106,9 @@ func NewBatch(s Schema) *Batch {
 	b := &Batch{schema: s, columns: make([]values, len(s.Columns))}
 	for i, c := range s.Columns {
 		b.columns[i].kind, b.columns[i].null = c.Kind, c.Null
+		if !c.Null {
+			b.required = append(b.required, i)
+		}
 	}
 	return b
 }
@@ -117,20 +123,50 @@ func (b *Batch) Bytes() int64 { return b.bytes }
 func (b *Batch) Reset() {
 	for i := range b.columns {
 		c := &b.columns[i]
-		c.rows, c.runs, c.ints, c.valid, c.floats, c.ends = 0, c.runs[:0], c.ints[:0], c.valid[:0], c.floats[:0], c.ends[:0]
+		c.rows, c.open, c.runs, c.ints, c.valid, c.floats, c.ends = 0, 0, c.runs[:0], c.ints[:0], c.valid[:0], c.floats[:0], c.ends[:0]
 		c.words.forget()
 	}
-	b.rows, b.bytes = 0, 0
+	b.rows, b.bytes, b.err = 0, 0, nil
 }
 
-// span makes room for n rows that are given one by one, or alike.
+// at is a column that is to get values of the row: it has caught up with the rows before, and has none yet.
+func (b *Batch) at(column int) *values {
+	c := &b.columns[column]
+	if c.rows < b.rows {
+		c.absent(b.rows - c.rows)
+	}
+	return c
+}
+
+// once is at for a column that gets its only value of the row.
+func (b *Batch) once(column int) *values {
+	c := &b.columns[column]
+	if c.rows != b.rows {
+		if c.rows > b.rows && b.err == nil {
+			b.err = fmt.Errorf("column %s has two values in row %d", b.schema.Columns[column].Name, b.rows)
+		}
+		return b.at(column)
+	}
+	return c
+}
+
+// span appends n rows that are alike, or null.
 func (c *values) span(how how, value int64, n int) {
+	c.settle()
 	c.rows += n
 	if last := len(c.runs) - 1; last >= 0 && c.runs[last].how == how && c.runs[last].value == value {
 		c.runs[last].n += n
 		return
 	}
 	c.runs = append(c.runs, span{n, value, how})
+}
+
+// settle ends the span of values.
+func (c *values) settle() {
+	if c.open > 0 {
+		c.runs = append(c.runs, span{n: c.open})
+		c.open = 0
+	}
 }
 
 // fit cuts what an integer has beyond 32 bits, in columns that have only these.
@@ -143,7 +179,8 @@ func (c *values) fit(v int64) int64 {
 
 // one appends a row.
 func (c *values) one(v int64) {
-	c.span(single, 0, 1)
+	c.rows++
+	c.open++
 	c.ints = append(c.ints, v)
 	if c.null {
 		c.valid = append(c.valid, true)
@@ -152,7 +189,7 @@ func (c *values) one(v int64) {
 
 // Int sets an integer of the row; Uint64 columns take its bits, and those of 32 bits its lower half.
 func (b *Batch) Int(column int, v int64) {
-	c := &b.columns[column]
+	c := b.once(column)
 	c.one(c.fit(v))
 	b.bytes += 8
 }
@@ -168,37 +205,38 @@ func (b *Batch) Bool(column int, v bool) {
 
 // Text sets a text of the row.
 func (b *Batch) Text(column int, v string) {
-	c := &b.columns[column]
+	c := b.once(column)
 	c.one(int64(c.words.code(v)))
 	b.bytes += int64(len(v)) + 4
 }
 
 // list ends the row of a list.
-func (c *values) list(end int) {
-	c.span(single, 0, 1)
-	c.ends, c.valid = append(c.ends, end), append(c.valid, true)
+func (c *values) list(end int, valid bool) {
+	c.rows++
+	c.open++
+	c.ends, c.valid = append(c.ends, end), append(c.valid, valid)
 }
 
 // Ints sets a list of the row, which is copied.
 func (b *Batch) Ints(column int, v []int64) {
-	c := &b.columns[column]
+	c := b.once(column)
 	c.ints = append(c.ints, v...)
-	c.list(len(c.ints))
+	c.list(len(c.ints), true)
 	b.bytes += 8 * int64(len(v))
 }
 
 // Floats sets a list of the row, which is copied.
 func (b *Batch) Floats(column int, v []float32) {
-	c := &b.columns[column]
+	c := b.once(column)
 	c.floats = append(c.floats, v...)
-	c.list(len(c.floats))
+	c.list(len(c.floats), true)
 	b.bytes += 4 * int64(len(v))
 }
 
 // Fill sets an integer, or a truth as 0 or 1, of n rows.
 func (b *Batch) Fill(column int, v int64, n int) {
 	if n > 0 {
-		c := &b.columns[column]
+		c := b.at(column)
 		c.span(alike, c.fit(v), n)
 		b.bytes += 8
 	}
@@ -211,7 +249,7 @@ func (b *Batch) FillText(column int, v string, n int) {
 
 // FillNull leaves out the value of n rows, of a column that may lack it.
 func (b *Batch) FillNull(column, n int) {
-	if c := &b.columns[column]; n > 0 && c.null { // where it must have one, EndRows misses it
+	if c := b.at(column); n > 0 && c.null { // where it must have one, EndRows misses it
 		c.absent(n)
 	}
 }
@@ -222,12 +260,13 @@ func (c *values) absent(n int) {
 	case c.kind == Int32List || c.kind == Float32List: // lists have an end in each row
 		end := len(c.ints) + len(c.floats)
 		for range n {
-			c.list(end)
+			c.list(end, false)
+		}
+	case n < 8 && c.open > 0: // among others they are cheaper as some of them
+		for range n {
+			c.one(0)
 			c.valid[len(c.valid)-1] = false
 		}
-	case n == 1 && len(c.runs) > 0 && c.runs[len(c.runs)-1].how == single: // among others it is cheaper as one of them
-		c.one(0)
-		c.valid[len(c.valid)-1] = false
 	default:
 		c.span(absent, 0, n)
 	}
@@ -238,11 +277,9 @@ func (b *Batch) Extend(column int, v []int64) { b.ExtendAdd(column, v, 0) }
 
 // ExtendAdd is Extend with add added to each.
 func (b *Batch) ExtendAdd(column int, v []int64, add int64) {
-	if len(v) == 0 {
-		return
-	}
-	c := &b.columns[column]
-	c.span(single, 0, len(v))
+	c := b.at(column)
+	c.rows += len(v)
+	c.open += len(v)
 	from := len(c.ints)
 	c.ints = append(c.ints, v...)
 	if added := c.ints[from:]; add != 0 || c.kind == Int32 || c.kind == Uint32 {
@@ -251,7 +288,8 @@ func (b *Batch) ExtendAdd(column int, v []int64, add int64) {
 		}
 	}
 	if c.null {
-		c.valid = slices.Grow(c.valid, len(v))[:len(c.valid)+len(v)]
+		from := len(c.valid)
+		c.valid = slices.Grow(c.valid, len(v))[:from+len(v)]
 		for i := range c.valid[from:] {
 			c.valid[from+i] = true
 		}
@@ -261,9 +299,9 @@ func (b *Batch) ExtendAdd(column int, v []int64, add int64) {
 
 // ExtendSome is ExtendAdd of a column that may lack values: of those that are not valid the number does not matter.
 func (b *Batch) ExtendSome(column int, v []int64, valid []bool, add int64) {
-	from := len(b.columns[column].valid)
 	b.ExtendAdd(column, v, add)
-	copy(b.columns[column].valid[from:], valid)
+	c := &b.columns[column]
+	copy(c.valid[len(c.valid)-len(v):], valid)
 }
 
 // Code is a number for a text of a column, which [Batch.Extend] and [Batch.Fill] take in its place: for texts that are few. It is good as
@@ -276,26 +314,43 @@ func (b *Batch) Code(column int, v string) int64 {
 }
 
 // EndRow ends the row: columns without a value are null. One that must have a value is an error, as is a column that was set twice.
-func (b *Batch) EndRow() error { return b.EndRows(1) }
+func (b *Batch) EndRow() error {
+	b.rows++
+	for _, i := range b.required {
+		if b.columns[i].rows < b.rows {
+			return fmt.Errorf("column %s has no value in row %d", b.schema.Columns[i].Name, b.rows-1)
+		}
+	}
+	return b.err
+}
 
 // EndRows ends n rows: columns without values are null in all of them. Columns that have fewer or more, or none where one must be, are an error.
 func (b *Batch) EndRows(n int) error {
+	from := b.rows
 	b.rows += n
 	for i := range b.columns {
 		c := &b.columns[i]
 		switch {
 		case c.rows == b.rows:
-			continue
-		case c.rows > b.rows && n == 1:
-			return fmt.Errorf("column %s has two values in row %d", b.schema.Columns[i].Name, b.rows-1)
-		case c.rows != b.rows-n:
-			return fmt.Errorf("column %s has %d values in %d rows", b.schema.Columns[i].Name, c.rows-(b.rows-n), n)
+		case c.rows > from:
+			return fmt.Errorf("column %s has %d values in %d rows", b.schema.Columns[i].Name, c.rows-from, n)
 		case !c.null:
 			return fmt.Errorf("column %s has no value in row %d", b.schema.Columns[i].Name, c.rows)
 		}
-		c.absent(n)
 	}
-	return nil
+	return b.err
+}
+
+// settle makes every column as long as the batch, for those who read it.
+func (b *Batch) settle() error {
+	for i := range b.columns {
+		c := b.at(i)
+		if c.rows != b.rows {
+			return fmt.Errorf("column %s has %d values in %d rows: end the rows first", b.schema.Columns[i].Name, c.rows, b.rows)
+		}
+		c.settle()
+	}
+	return b.err
 }
 
 // each calls f for every row of a column that is no list.

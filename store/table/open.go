@@ -7,37 +7,55 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// Table is a table of a folder: one file, or its parts in the order of their numbers, which is that of the rows.
-type Table struct {
-	Files []*Reader
-	// Cut tells that the table was not completed, because the program was killed or its disk was full: rows at its end are missing.
-	Cut  bool
-	open []*os.File
+// PartName is the name of a part of a table that is written in parts, such as trace.parquet, trace.001.parquet, trace.002.parquet.
+func PartName(name string, number int) string {
+	if number == 0 {
+		return strings.TrimSuffix(name, parquetSuffix) + parquetSuffix
+	}
+	return fmt.Sprintf("%s.%03d%s", strings.TrimSuffix(name, parquetSuffix), number, parquetSuffix)
 }
 
-// Open opens NAME.parquet of a folder, or its parts NAME.000.parquet, NAME.001.parquet …. A table that is not there is fs.ErrNotExist; a part
-// that is missing between others is ErrTable.
+const parquetSuffix = ".parquet"
+
+// partNumber is the number of a part by its file's name; false: it is none of the table.
+func partNumber(name, file string) (int, bool) {
+	if file == PartName(name, 0) {
+		return 0, true
+	}
+	middle, ok := strings.CutPrefix(file, strings.TrimSuffix(name, parquetSuffix)+".")
+	middle, isParquet := strings.CutSuffix(middle, parquetSuffix)
+	n, err := strconv.Atoi(middle)
+	return n, ok && isParquet && err == nil && n > 0 && PartName(name, n) == file
+}
+
+// Table is a table of a folder: one file, or its parts in the order of their numbers.
+type Table struct {
+	Files []*Reader
+	// Missing are the names of parts that are not there, though later ones are.
+	Missing []string
+	open    []*os.File
+}
+
+// Open opens a table of a folder, such as trace.parquet with the parts behind it. A table that is not there is fs.ErrNotExist.
 func Open(folder, name string) (*Table, error) {
-	paths, err := Paths(folder, name)
+	numbers, err := parts(folder, name)
 	if err != nil {
 		return nil, err
 	}
 	t := &Table{}
-	for i, path := range paths {
-		if err := t.add(path); err != nil {
+	for number := range numbers[len(numbers)-1] + 1 {
+		if !slices.Contains(numbers, number) {
+			t.Missing = append(t.Missing, PartName(name, number))
+			continue
+		}
+		if err := t.add(filepath.Join(folder, PartName(name, number))); err != nil {
 			t.Close()
 			return nil, err
 		}
-		next, more := t.Files[i].Metadata(NextPartKey)
-		last := i == len(paths)-1
-		if more && !last && next != filepath.Base(paths[i+1]) {
-			t.Close()
-			return nil, fmt.Errorf("%w: %s is missing beside %s: copy all parts of the table", ErrTable, next, path)
-		}
-		t.Cut = t.Cut || last && more
 	}
 	return t, nil
 }
@@ -57,38 +75,35 @@ func (t *Table) add(path string) error {
 	return nil
 }
 
-// Paths are the files that a table of a folder consists of, in order.
-func Paths(folder, name string) ([]string, error) {
-	name = strings.TrimSuffix(name, parquetSuffix)
+// maxParts is how high the number of a part may be.
+const maxParts = 1 << 16
+
+// parts are the numbers of the parts of a table that are in a folder, sorted.
+func parts(folder, name string) (numbers []int, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
-	whole := false
-	var numbers []int
 	for _, e := range entries {
-		if n, ok := partNumber(name, e.Name()); ok {
+		if n, ok := partNumber(name, e.Name()); ok && n < maxParts {
 			numbers = append(numbers, n)
 		}
-		whole = whole || e.Name() == name+parquetSuffix
+	}
+	if len(numbers) == 0 {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, PartName(name, 0)), fs.ErrNotExist)
 	}
 	slices.Sort(numbers)
-	switch {
-	case whole && len(numbers) > 0:
-		return nil, fmt.Errorf("%w: in %s there is %s beside parts of it: they are of two tables, move one away", ErrTable, folder, name+parquetSuffix)
-	case whole:
-		return []string{filepath.Join(folder, name+parquetSuffix)}, nil
-	case len(numbers) == 0:
-		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, name+parquetSuffix), fs.ErrNotExist)
-	}
+	return numbers, nil
+}
+
+// Paths are the files of a folder that a table consists of, in order.
+func Paths(folder, name string) ([]string, error) {
+	numbers, err := parts(folder, name)
 	var paths []string
-	for i, n := range numbers {
-		if n != i {
-			return nil, fmt.Errorf("%w: %s is missing in %s: copy all parts of the table", ErrTable, partName(name, i), folder)
-		}
-		paths = append(paths, filepath.Join(folder, partName(name, n)))
+	for _, n := range numbers {
+		paths = append(paths, filepath.Join(folder, PartName(name, n)))
 	}
-	return paths, nil
+	return paths, err
 }
 
 // Rows is the number of rows of all files.

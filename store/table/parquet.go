@@ -126,13 +126,13 @@ func (p *Parquet) Append(b *Batch) error {
 	case len(b.columns) != len(p.chunks):
 		return fmt.Errorf("write Parquet file: a batch of %d columns for %d", len(b.columns), len(p.chunks))
 	}
-	if b.rows == 0 {
-		return nil
+	if err := b.settle(); err != nil || b.rows == 0 {
+		return err
 	}
 	for i, k := range p.chunks {
 		c := &b.columns[i]
-		if c.kind != k.column.Kind || c.null && !k.column.Null || c.rows != b.rows {
-			return fmt.Errorf("write Parquet file: column %s of the batch has other values, or %d in %d rows: end its rows first", k.column.Name, c.rows, b.rows)
+		if c.kind != k.column.Kind || c.null && !k.column.Null {
+			return fmt.Errorf("write Parquet file: the batch has other values in column %s", k.column.Name)
 		}
 	}
 	for i, k := range p.chunks {

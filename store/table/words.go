@@ -4,9 +4,17 @@ package table
 type words struct {
 	codes map[string]int32
 	list  []string
-	last  int32 // the code that was asked for last, if there are any
-	kept  int   // so many have been told to the batch's owner
-	epoch int   // counts how often others were forgotten
+	// Those that were asked for last, by some of their bytes: texts come again and again.
+	recent [64]recentWord
+	kept   int // so many have been told to the batch's owner
+	epoch  int // counts how often others were forgotten
+}
+
+// recentWord is a text whose code is known.
+type recentWord struct {
+	text  string
+	code  int32
+	known bool
 }
 
 // maxWords is how many texts a batch keeps for the next rows.
@@ -14,8 +22,12 @@ const maxWords = 1 << 16
 
 // code is the code of a text.
 func (w *words) code(v string) int32 {
-	if len(w.list) > 0 && w.list[w.last] == v {
-		return w.last
+	recent := &w.recent[0]
+	if n := len(v); n > 0 {
+		recent = &w.recent[(n+int(v[0])+int(v[n/2])<<1+int(v[n-1])<<2)%len(w.recent)]
+	}
+	if recent.known && recent.text == v {
+		return recent.code
 	}
 	code, ok := w.codes[v]
 	if !ok {
@@ -26,7 +38,7 @@ func (w *words) code(v string) int32 {
 		w.list = append(w.list, v)
 		w.codes[v] = code
 	}
-	w.last = code
+	*recent = recentWord{v, code, true}
 	return code
 }
 
@@ -39,6 +51,6 @@ func (w *words) forget() {
 		delete(w.codes, v)
 	}
 	clear(w.list[w.kept:])
-	w.list, w.last = w.list[:w.kept], 0
+	w.list, w.recent = w.list[:w.kept], [64]recentWord{}
 	w.epoch++
 }
