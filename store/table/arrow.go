@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -20,7 +21,7 @@ type Arrow struct {
 var arrowTypes = map[Kind]arrow.DataType{
 	Int32: arrow.PrimitiveTypes.Int32, Int64: arrow.PrimitiveTypes.Int64,
 	Uint32: arrow.PrimitiveTypes.Uint32, Uint64: arrow.PrimitiveTypes.Uint64, Text: arrow.BinaryTypes.String,
-	Bool:      arrow.FixedWidthTypes.Boolean,
+	Bool: arrow.FixedWidthTypes.Boolean, Float64: arrow.PrimitiveTypes.Float64,
 	Int32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int32), Float32List: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Float32),
 }
 
@@ -73,6 +74,8 @@ func appendArrow(to array.Builder, c *values) {
 		c.each(orNull(to, func(v int64) { to.Append(uint64(v)) }))
 	case *array.BooleanBuilder:
 		c.each(orNull(to, func(v int64) { to.Append(v != 0) }))
+	case *array.Float64Builder:
+		c.each(orNull(to, func(v int64) { to.Append(math.Float64frombits(uint64(v))) }))
 	case *array.StringBuilder:
 		c.each(orNull(to, func(v int64) { to.Append(c.words.list[v]) }))
 	case *array.ListBuilder:

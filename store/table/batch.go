@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -18,9 +19,10 @@ const (
 	Int32List   // of any length per row
 	Float32List // of any length per row
 	Bool
+	Float64 // written, not read
 )
 
-var kindNames = [...]string{"int32", "int64", "uint32", "uint64", "text", "list of int32", "list of float32", "bool"}
+var kindNames = [...]string{"int32", "int64", "uint32", "uint64", "text", "list of int32", "list of float32", "bool", "float64"}
 
 // String is the kind's name for error texts.
 func (k Kind) String() string {
@@ -193,6 +195,9 @@ func (b *Batch) Int(column int, v int64) {
 	c.one(c.fit(v))
 	b.bytes += 8
 }
+
+// Float sets a number of the row.
+func (b *Batch) Float(column int, v float64) { b.Int(column, int64(math.Float64bits(v))) }
 
 // Bool sets a truth of the row.
 func (b *Batch) Bool(column int, v bool) {

@@ -80,7 +80,7 @@ func (k *chunk) first() mode {
 	switch k.column.Kind {
 	case Bool:
 		return asBits
-	case Int32List:
+	case Int32List, Float64: // of which the bits are kept, as of an integer
 		return asBytes
 	case Float32List:
 		return byteStream

@@ -5,12 +5,13 @@ package table
 
 // Physical types.
 const (
-	physicalBool  = 0
-	physicalInt32 = 1
-	physicalInt64 = 2
-	physicalFloat = 4
-	physicalBytes = 6
-	physicalNone  = -1 // of a group of columns
+	physicalBool   = 0
+	physicalInt32  = 1
+	physicalInt64  = 2
+	physicalFloat  = 4
+	physicalDouble = 5
+	physicalBytes  = 6
+	physicalNone   = -1 // of a group of columns
 )
 
 // Encodings.

@@ -117,6 +117,8 @@ func (k *chunk) physical() int {
 		return physicalBytes
 	case Float32List:
 		return physicalFloat
+	case Float64:
+		return physicalDouble
 	}
 	if k.narrow() {
 		return physicalInt32
@@ -145,7 +147,7 @@ func (k *chunk) statistics() statistics {
 	switch k.column.Kind {
 	case Int32List, Float32List:
 		return statistics{nulls: -1}
-	case Bool:
+	case Bool, Float64:
 	case Text:
 		for _, v := range k.texts.list {
 			if !k.some {

@@ -58,7 +58,7 @@ func NewParquetOptions(w io.Writer, s Schema, o Options) (*Parquet, error) {
 	p.meta.schema = []element{{name: "schema", physical: physicalNone, repetition: -1, children: len(s.Columns), converted: convertedNone}}
 	names := map[string]bool{}
 	for _, c := range s.Columns {
-		if c.Name == "" || names[c.Name] || c.Kind > Bool || c.Encoding > Plain {
+		if c.Name == "" || names[c.Name] || c.Kind > Float64 || c.Encoding > Plain {
 			return nil, fmt.Errorf("column %q: its name, kind or encoding is none that a table can have, or its name is there twice", c.Name)
 		}
 		names[c.Name] = true
