@@ -39,7 +39,7 @@ var layers = map[string]int{
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C
 	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
 
-	"mrm/whatif": 1, "mrm/figures": 2, // what is computed from runs
+	"mrm/whatif": 1, "mrm/figures": 2, "mrm/survey": 3, "mrm/aggregate": 4, "mrm/analyze": 4, // what is computed from runs
 
 	"inspect/sheet": 0, // how charts are drawn
 

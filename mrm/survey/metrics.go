@@ -1,0 +1,70 @@
+package survey
+
+import (
+	"context"
+	"encoding/csv"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/whatif"
+)
+
+// MetricsHeader are the columns of metrics.csv.
+var MetricsHeader = []string{
+	"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s", "read_freq_hz",
+	"reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share",
+}
+
+// Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. With a trace it reads that, and
+// [Survey.Subjects], figures and notes are of it afterwards.
+func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (write func(io.Writer) error, err error) {
+	if _, err := s.Trace(ctx); err != nil {
+		return nil, err
+	}
+	return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+}
+
+// writeMetrics writes metrics.csv by what is known without a trace: what would need one is empty.
+func (s *Survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
+	out := csv.NewWriter(w)
+	out.Write(MetricsHeader)
+	used := map[memtrace.RegionType][2]int64{}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		n := used[r.Type]
+		used[r.Type] = [2]int64{n[0] + r.Reads, n[1] + r.Writes}
+	}
+	for _, group := range whatif.ByType(s.Subjects()) {
+		kind := group[0].Type
+		row := make([]string, len(MetricsHeader))
+		l := whatif.LabelsOf(group, t)
+		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
+		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)
+		if l.WriteOnce != nil {
+			row[3] = short(*l.WriteOnce)
+		}
+		var read float64
+		for i := range group {
+			read += float64(group[i].BytesRead)
+		}
+		if s.Seconds() > 0 && l.Bytes > 0 && kind != memtrace.KVCache { // cells of a cache did not live all the time
+			row[8] = short(read / float64(l.Bytes) / s.Seconds())
+		}
+		if l.Lives > 0 {
+			lives := Lives(group)[0].Survival
+			for i, p := range []float64{0.5, 0.9, 0.99, 1} {
+				v, _ := lives.Quantile(p)
+				row[4+i] = short(float64(v) / 1e9)
+			}
+			row[15], row[16] = l.Label, short(*l.CensoredShare)
+		}
+		out.Write(row)
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// short writes a figure with what is needed to read it back.
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }

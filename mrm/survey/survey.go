@@ -1,0 +1,169 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/figures"
+	"github.com/llamatap/llamatap/mrm/whatif"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Survey is what a run's tables tell of its memory.
+type Survey struct {
+	Dir            string
+	RunID, ModelID string
+	Tokens         int64 // that the run computed
+	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was accessed last. Unix nanoseconds.
+	Begin, End int64
+	Regions    []Region
+	// From says what lives and accesses were taken from: trace or regions.
+	From string
+	// Notes are sentences on what could not be told.
+	Notes   []string
+	KV      *figures.KVLives
+	Heat    *figures.Heat
+	Working *figures.Working
+	Phases  []figures.PhaseBytes
+
+	caches  map[cachePart]*cacheUse
+	kvTimes [][3]int64
+}
+
+// ErrNothing occurs when a run has none of the tables.
+var ErrNothing = errors.New("nothing is known of the run's memory")
+
+// Read reads a run directory.
+func Read(ctx context.Context, dir string) (*Survey, error) {
+	s := &Survey{Dir: dir, RunID: filepath.Base(dir), From: "regions"}
+	if m, err := rundir.ReadMetadata(dir); err == nil {
+		s.RunID, s.ModelID = m.RunID, m.Model.ID
+		if m.Tokens != nil {
+			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
+		}
+	}
+	mapped, err := s.regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		s.see(r.FirstRead, r.LastRead, r.FirstWrite, r.LastWrite)
+	}
+	cached, err := s.kv(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !mapped {
+		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has it too", dir, ErrNothing, memtrace.FileName)
+	}
+	if !cached {
+		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")
+	}
+	s.settleKV()
+	s.totals()
+	return s, nil
+}
+
+// see notes times at which something happened; 0 is none.
+func (s *Survey) see(times ...int64) {
+	for _, ns := range times {
+		if ns == 0 {
+			continue
+		}
+		if s.Begin == 0 || ns < s.Begin {
+			s.Begin = ns
+		}
+		s.End = max(s.End, ns)
+	}
+}
+
+// Seconds is how long the run was watched, from its first graph on.
+func (s *Survey) Seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
+
+// totals are what was read and written in all, where no trace tells by phase.
+func (s *Survey) totals() {
+	var sums [16]figures.PhaseBytes
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		b := &sums[r.Type]
+		b.Read += float64(r.BytesRead)
+		b.Written += float64(r.BytesWritten)
+	}
+	for kind, b := range sums {
+		if b.Read+b.Written > 0 {
+			b.Phase, b.Type = "all graphs", memtrace.RegionType(kind).String()
+			s.Phases = append(s.Phases, b)
+		}
+	}
+}
+
+// Subjects are the regions with what is known of how long their data was needed.
+//
+// A weight is written by its load, which has ended when the first graph begins, and needed for as long as the model is: its life is censored. What
+// loading writes is not counted, for it happens once.
+func (s *Survey) Subjects() (all []whatif.Subject) {
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		if r.Reads+r.Writes == 0 {
+			continue
+		}
+		subject := whatif.Subject{
+			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.Seconds(), BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
+		}
+		switch r.Type {
+		case memtrace.Weight:
+			if r.LastRead == 0 {
+				continue
+			}
+			subject.Lives = &memtrace.Survival{}
+			subject.Lives.Add(r.LastRead-s.Begin, int64(r.Bytes), true)
+			subject.Written, subject.WrittenOnce = int64(r.Bytes), int64(r.Bytes)
+		case memtrace.KVCache:
+			s.cached(&subject, r)
+		}
+		all = append(all, subject)
+	}
+	return all
+}
+
+// cached takes over what is known of a cache's cells.
+func (s *Survey) cached(subject *whatif.Subject, r *Region) {
+	ctx := max(r.Ctx, 0)
+	u := s.caches[cachePart{ctx, r.Layer, r.Part}]
+	if u == nil {
+		return
+	}
+	subject.Lives = &u.lives
+	subject.Written, subject.WrittenOnce = u.written*u.cellBytes, u.once*u.cellBytes
+}
+
+// Lives are how long data was needed, by type of regions.
+func Lives(subjects []whatif.Subject) (all []figures.Lives) {
+	for _, group := range whatif.ByType(subjects) {
+		lives := &memtrace.Survival{}
+		for i := range group {
+			if group[i].Lives != nil {
+				lives.Merge(group[i].Lives)
+			}
+		}
+		if lives.Count > 0 {
+			all = append(all, figures.Lives{Type: group[0].Type.String(), Survival: lives})
+		}
+	}
+	return all
+}
+
+// Data is everything that is drawn of the run.
+func (s *Survey) Data(report *whatif.Report, subjects []whatif.Subject) *figures.Data {
+	title := s.RunID
+	if s.ModelID != "" {
+		title = s.ModelID + ", " + s.RunID
+	}
+	return &figures.Data{
+		Title: title, Lives: Lives(subjects), Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
+	}
+}

@@ -1,0 +1,114 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// ErrVersion occurs when a table has a schema of another major version.
+var ErrVersion = errors.New("a schema of another version")
+
+// CheckVersion refuses a table of another major version of its schema, or of none.
+func CheckVersion(r *table.Reader, name string) error {
+	version, ok := r.Metadata(memtrace.VersionKey)
+	if !ok {
+		return fmt.Errorf("%s: %w: no %s in it: it was not written by llamatap, or for something else", name, ErrVersion, memtrace.VersionKey)
+	}
+	if major(version) != major(memtrace.Version) {
+		return fmt.Errorf("%s: %w: %s %.20q, this program reads %s: use the llamatap that wrote it", name, ErrVersion, memtrace.VersionKey, version, memtrace.Version)
+	}
+	return nil
+}
+
+// major is what stands before the first dot.
+func major(version string) string {
+	m, _, _ := strings.Cut(version, ".")
+	return m
+}
+
+// group is the columns of a row group. One that a file does not have is all null.
+type group struct {
+	columns map[string]table.Values
+	rows    int
+}
+
+// integer is a value of a column of integers or truths; false: null.
+func (g *group) integer(name string, i int) (int64, bool) {
+	c := g.columns[name]
+	if i >= len(c.Ints) || !c.Valid[i] {
+		return 0, false
+	}
+	return c.Ints[i], true
+}
+
+// number is such a value; null is 0.
+func (g *group) number(name string, i int) int64 {
+	v, _ := g.integer(name, i)
+	return v
+}
+
+// text is a text; null is "".
+func (g *group) text(name string, i int) string {
+	c := g.columns[name]
+	if i >= len(c.Texts) {
+		return ""
+	}
+	return c.Texts[i]
+}
+
+// each reads columns of a table, row group by row group. A table that is not there is no error: found is false.
+func each(ctx context.Context, path string, required, optional []string, f func(*group) error) (found bool, err error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read table: %w", err)
+	}
+	defer file.Close()
+	r, err := table.NewReader(file)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w; it is damaged or no table: llamatap verify %s", path, err, filepath.Dir(path))
+	}
+	if err := CheckVersion(r, path); err != nil {
+		return false, err
+	}
+	for number := range r.Groups() {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		g := &group{columns: map[string]table.Values{}, rows: -1}
+		for _, name := range append(append([]string{}, required...), optional...) {
+			v, err := r.Column(number, name)
+			if err != nil {
+				if isOptional(name, optional) && strings.Contains(err.Error(), "no column") {
+					continue
+				}
+				return false, fmt.Errorf("%s: %w; it is damaged or of another kind: llamatap verify %s", path, err, filepath.Dir(path))
+			}
+			g.columns[name] = v
+			g.rows = len(v.Valid)
+		}
+		if err := f(g); err != nil {
+			return false, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return true, nil
+}
+
+func isOptional(name string, optional []string) bool {
+	for _, o := range optional {
+		if o == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,263 @@
+package survey
+
+// Hot path: every row of a trace passes here, in about a hundred nanoseconds; nothing is allocated per row.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/figures"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// The columns of the trace that figures need, by their place in traceColumns.
+const (
+	ts = iota
+	phase
+	op
+	size
+	region
+	regionType
+	collector
+	addr
+	buffer
+	offset
+	pieces
+	stride
+)
+
+var traceColumns = []string{"ts_ns", "phase", "op", "size", "region_id", "region_type", "collector", "addr", "buffer_id", "offset", "pieces", "stride"}
+
+// binner gathers the rows of a trace.
+type binner struct {
+	s       *Survey
+	places  map[string]*placed // by type of region
+	byID    map[int64]*Region
+	phases  map[[2]string]*figures.PhaseBytes
+	last    *figures.PhaseBytes // of the row before
+	heat    clockBins
+	samples bool  // what is drawn is of samples, for there is no ledger
+	lost    int64 // rows whose place is not known
+	window  int64 // of working sets, ns
+}
+
+// Trace reads trace.parquet or its parts, for what figures show of it. It is false where there is none.
+func (s *Survey) Trace(ctx context.Context) (bool, error) {
+	t, err := table.Open(s.Dir, memtrace.TraceName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
+	}
+	defer t.Close()
+	for _, r := range t.Files {
+		if err := CheckVersion(r, filepath.Join(s.Dir, memtrace.TraceName)); err != nil {
+			return false, err
+		}
+	}
+	scan, err := t.Scan(traceColumns, table.ScanOptions{})
+	if err != nil {
+		return false, fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
+	}
+	defer scan.Close()
+	b, first := s.newBinner(), true
+	for {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		rows, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return false, fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
+		}
+		if first {
+			b.samples = !slices.Contains(rows.Columns[collector].Words, memtrace.CollectorGraph.String())
+		}
+		first = false
+		b.add(rows)
+	}
+	if t.Cut {
+		s.Notes = append(s.Notes, "the trace was not completed: rows at its end are missing")
+	}
+	b.finish()
+	return true, nil
+}
+
+// newBinner prepares the axes of all types of regions.
+func (s *Survey) newBinner() *binner {
+	b := &binner{s: s, places: map[string]*placed{}, byID: map[int64]*Region{}, phases: map[[2]string]*figures.PhaseBytes{}, heat: clockBins{width: 1 << 16}}
+	b.window = nice((s.End - s.Begin) / 200)
+	extents := map[string][]extent{}
+	ends, graphs := map[int64]uint64{}, map[int64]bool{}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		b.byID[r.ID] = r
+		if r.Buffer == 0 {
+			continue
+		}
+		ends[r.Buffer] = max(ends[r.Buffer], r.Offset+r.Bytes)
+		switch r.Type {
+		case memtrace.Activation, memtrace.ComputeBuffer:
+			graphs[r.Buffer] = true
+		default:
+			if r.Reads+r.Writes > 0 {
+				extents[r.Type.String()] = append(extents[r.Type.String()], extent{r.Buffer, r.Offset, r.Offset + r.Bytes})
+			}
+		}
+	}
+	for buffer := range graphs { // activations may lie anywhere in it
+		extents[memtrace.Activation.String()] = append(extents[memtrace.Activation.String()], extent{buffer, 0, ends[buffer]})
+	}
+	for kind, all := range extents {
+		b.places[kind] = newPlaced(kind, newSpace(all), b.window)
+	}
+	b.places[memtrace.ComputeBuffer.String()] = b.places[memtrace.Activation.String()]
+	return b
+}
+
+// nice is a length of time of 1, 2 or 5 times a power of ten, at least as long.
+func nice(ns int64) int64 {
+	for by := int64(1e5); ; by *= 10 {
+		for _, m := range []int64{1, 2, 5} {
+			if by*m >= ns || by >= 1e15 {
+				return by * m
+			}
+		}
+	}
+}
+
+// add takes rows in.
+func (b *binner) add(rows *table.Rows) {
+	c := rows.Columns
+	isGraph, isWrite, isOther := codesOf(c[collector].Words, "graph"), codesOf(c[op].Words, "write"), codesOf(c[op].Words, "alloc", "free")
+	for i := range rows.N {
+		size := c[size].Ints[i]
+		isSample := !isGraph.has(c[collector].Codes[i])
+		if isSample != b.samples || isOther.has(c[op].Codes[i]) || size <= 0 && !isSample {
+			continue
+		}
+		size = max(size, 1)
+		kind := c[regionType].Text(i)
+		sum := b.phase(c[phase].Text(i), kind)
+		if isWrite.has(c[op].Codes[i]) {
+			sum.Written += float64(size)
+		} else {
+			sum.Read += float64(size)
+		}
+		p := b.places[kind]
+		at, ok := b.place(c, i, p)
+		if !ok {
+			b.lost++
+			continue
+		}
+		at.size, at.pieces, at.stride, at.ns = uint64(size), max(c[pieces].Ints[i], 1), uint64(c[stride].Ints[i]), c[ts].Ints[i]
+		p.touch(&b.heat, &at)
+	}
+}
+
+// codes are some of the words of a column.
+type codes uint64
+
+// codesOf are the codes of words; a column of these has fewer than 64.
+func codesOf(words []string, some ...string) (set codes) {
+	for code, word := range words {
+		if code < 64 && slices.Contains(some, word) {
+			set |= 1 << code
+		}
+	}
+	return set
+}
+
+func (s codes) has(code int32) bool { return code >= 0 && code < 64 && s>>code&1 == 1 }
+
+// phase is what was read and written in a phase, in regions of a type. Rows of one come one behind the other.
+func (b *binner) phase(name, kind string) *figures.PhaseBytes {
+	if b.last != nil && b.last.Phase == name && b.last.Type == kind {
+		return b.last
+	}
+	sum := b.phases[[2]string{name, kind}]
+	if sum == nil {
+		sum = &figures.PhaseBytes{Phase: name, Type: kind}
+		b.phases[[2]string{name, kind}] = sum
+	}
+	b.last = sum
+	return sum
+}
+
+// place finds where on its type's axis a row lies: by buffer and offset, or by the address in its region.
+func (b *binner) place(c []*table.Vector, i int, p *placed) (at access, ok bool) {
+	if p == nil {
+		return at, false
+	}
+	in, from := c[buffer].Ints[i], uint64(c[offset].Ints[i])
+	if c[buffer].Null(i) || in == 0 {
+		r := b.byID[c[region].Ints[i]]
+		addr := uint64(c[addr].Ints[i])
+		if c[region].Null(i) || r == nil || r.Buffer == 0 || r.Start == 0 || addr < r.Start {
+			return at, false
+		}
+		in, from = r.Buffer, r.Offset+addr-r.Start
+	}
+	at.axis, at.left, ok = p.space.at(in, from)
+	return at, ok
+}
+
+// finish hands over what was gathered.
+func (b *binner) finish() {
+	s := b.s
+	s.From, s.Phases = "trace", nil
+	if b.lost > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d accesses are not drawn, for it is not known where they went", b.lost))
+	}
+	if b.samples {
+		s.Notes = append(s.Notes, "figures of accesses are of samples: what is not drawn was not sampled")
+	}
+	for _, sum := range b.phases {
+		s.Phases = append(s.Phases, *sum)
+	}
+	order := []string{"weight_load", "setup", "generation", "maintenance", "teardown"}
+	slices.SortFunc(s.Phases, func(x, y figures.PhaseBytes) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, x.Phase), slices.Index(order, y.Phase)), cmp.Compare(rank(x.Type), rank(y.Type)), cmp.Compare(x.Type, y.Type))
+	})
+	s.Heat, s.Working = b.figures()
+}
+
+// rank orders types of regions.
+func rank(kind string) int {
+	t, _ := memtrace.ParseRegionType(kind)
+	return int(t)
+}
+
+// figures are the heat map and the working sets.
+func (b *binner) figures() (*figures.Heat, *figures.Working) {
+	heat := &figures.Heat{BinS: float64(b.heat.width) / 1e9, Bins: b.heat.bins()}
+	work := &figures.Working{WindowS: float64(b.window) / 1e9, Granularity: 1}
+	for kind := memtrace.Other; ; kind++ {
+		name := kind.String()
+		if _, err := memtrace.ParseRegionType(name); err != nil {
+			break
+		}
+		p := b.places[name]
+		if p == nil || p.kind != name || !p.isTouched {
+			continue
+		}
+		p.finish()
+		heat.Panels = append(heat.Panels, figures.HeatPanel{Type: name, Bytes: float64(p.space.bytes), Rows: p.rows, Touched: p.cells(&b.heat)})
+		work.Granularity = max(work.Granularity, int64(1)<<p.shift)
+		work.Types = append(work.Types, figures.WorkingType{Type: name, Bytes: p.working(b.heat.begin())})
+	}
+	if len(heat.Panels) == 0 {
+		return nil, nil
+	}
+	return heat, work
+}
