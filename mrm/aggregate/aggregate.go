@@ -1,0 +1,219 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/survey"
+	"github.com/llamatap/llamatap/mrm/verdict"
+)
+
+// Group is the repetitions of one cell of an experiment.
+type Group struct {
+	Experiment string   `json:"experiment"`
+	Cell       Cell     `json:"cell"`
+	Runs       []string `json:"runs"` // their ids
+	Marginal   int      `json:"marginal"`
+	Rows       []Row    `json:"rows"`
+}
+
+// Cell is a cell without its repetition.
+type Cell struct {
+	Key         string `json:"key"`
+	ModelID     string `json:"model_id"`
+	Prompt      string `json:"prompt"`
+	NCtx        int    `json:"n_ctx"`
+	KVType      string `json:"kv_type"`
+	MaxTokens   int    `json:"max_tokens"`
+	Concurrency int    `json:"concurrency"`
+}
+
+// Row is one figure of a cell.
+type Row struct {
+	// Type is the type of region, or run for figures of runs as a whole.
+	Type   string `json:"region_type"`
+	Metric string `json:"metric"` // a column of metrics.csv; label=L is the share of runs that have it
+	Statistic
+}
+
+// Result is what was aggregated.
+type Result struct {
+	Method       string   `json:"method"`
+	Confidence   float64  `json:"confidence"`
+	Runs         int      `json:"runs"`
+	Contaminated []string `json:"contaminated"` // left out
+	Others       int      `json:"runs_of_no_experiment"`
+	Unsealed     int      `json:"unsealed"`
+	Groups       []Group  `json:"cells"`
+}
+
+// ofRuns is the type that figures of whole runs stand under.
+const ofRuns = "run"
+
+// Aggregate puts runs together by cell.
+func Aggregate(ctx context.Context, f *Found) (*Result, error) {
+	if len(f.Runs) == 0 {
+		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left out; make some with 'llamatap mrm run'", ErrNone, len(f.Contaminated), f.Others, f.Unsealed)
+	}
+	r := &Result{Method: Method, Confidence: 0.95, Runs: len(f.Runs), Contaminated: []string{}, Others: f.Others, Unsealed: f.Unsealed}
+	for i := range f.Contaminated {
+		r.Contaminated = append(r.Contaminated, f.Contaminated[i].RunID)
+	}
+	gathered := map[[2]string]*gathering{}
+	for i := range f.Runs {
+		run := &f.Runs[i]
+		metrics, err := metricsOf(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		key := [2]string{run.Experiment.Name, run.Cell.Key}
+		g := gathered[key]
+		if g == nil {
+			g = &gathering{group: Group{Experiment: run.Experiment.Name, Cell: cellOf(&run.Cell)}, values: map[figure][]float64{}}
+			gathered[key] = g
+		}
+		g.add(run, metrics)
+	}
+	for _, g := range gathered {
+		r.Groups = append(r.Groups, g.settle())
+	}
+	slices.SortFunc(r.Groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(a.Experiment, b.Experiment), cmp.Compare(a.Cell.ModelID, b.Cell.ModelID), cmp.Compare(a.Cell.Prompt, b.Cell.Prompt),
+			cmp.Compare(a.Cell.NCtx, b.Cell.NCtx), cmp.Compare(a.Cell.KVType, b.Cell.KVType), cmp.Compare(a.Cell.Key, b.Cell.Key))
+	})
+	return r, nil
+}
+
+func cellOf(c *verdict.Cell) Cell {
+	return Cell{c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency}
+}
+
+// figure is a figure's name.
+type figure struct{ kind, metric string }
+
+// gathering is a group that is being gathered.
+type gathering struct {
+	group  Group
+	values map[figure][]float64
+	order  []figure // as they were seen first
+}
+
+// add takes a run in.
+func (g *gathering) add(run *Run, metrics []metric) {
+	g.group.Runs = append(g.group.Runs, run.RunID)
+	if run.Validity.Class == verdict.Marginal {
+		g.group.Marginal++
+	}
+	put := func(kind, name string, v float64) {
+		f := figure{kind, name}
+		if _, ok := g.values[f]; !ok {
+			g.order = append(g.order, f)
+		}
+		g.values[f] = append(g.values[f], v)
+	}
+	for _, m := range metrics {
+		put(m.kind, m.name, m.value)
+	}
+	prefill, decode := run.Observer.Tapped.Rates()
+	for _, v := range []struct {
+		name  string
+		value *float64
+	}{
+		{"prefill_tokens_per_s", positive(prefill)}, {"decode_tokens_per_s", positive(decode)}, {"decode_ratio", run.Observer.DecodeRatio},
+		{"prefill_ratio", run.Observer.PrefillRatio}, {"observer_cpu_pct", run.Observer.CPUPct}, {"observer_memory_pct", run.Observer.MemoryPct},
+	} {
+		if v.value != nil {
+			put(ofRuns, v.name, *v.value)
+		}
+	}
+}
+
+func positive(v float64) *float64 {
+	if v > 0 {
+		return &v
+	}
+	return nil
+}
+
+// settle works the statistics out. Of labels a run without one of a type has it not: the share is of all runs that tell of the type.
+func (g *gathering) settle() Group {
+	kinds := map[string]int{}
+	for f, values := range g.values {
+		kinds[f.kind] = max(kinds[f.kind], len(values))
+	}
+	for _, f := range g.order {
+		values := g.values[f]
+		if strings.Contains(f.metric, "=") {
+			for len(values) < kinds[f.kind] {
+				values = append(values, 0)
+			}
+		}
+		g.group.Rows = append(g.group.Rows, Row{f.kind, f.metric, of(values)})
+	}
+	slices.SortStableFunc(g.group.Rows, func(a, b Row) int { return cmp.Compare(a.Type, b.Type) })
+	return g.group
+}
+
+// metric is one figure of a run.
+type metric struct {
+	kind, name string
+	value      float64
+}
+
+// metricsOf reads a run's metrics.csv, or computes it where the run has none.
+func metricsOf(ctx context.Context, run *Run) ([]metric, error) {
+	path := filepath.Join(run.Dir, MetricsName)
+	if run.has(MetricsName) {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		return parseMetrics(file, path)
+	}
+	s, err := survey.Read(ctx, run.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	write, err := s.Measure(ctx, nil, memtrace.Thresholds{})
+	if err == nil {
+		err = write(&text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(strings.NewReader(text.String()), path)
+}
+
+// parseMetrics reads metrics: numbers as they are, texts as a share of 1 of what they say.
+func parseMetrics(r io.Reader, name string) (all []metric, err error) {
+	rows, err := csv.NewReader(r).ReadAll()
+	if err != nil || len(rows) == 0 || len(rows[0]) == 0 || rows[0][0] != "region_type" {
+		return nil, fmt.Errorf("%s: %w: it does not begin with region_type: it was not written by llamatap", name, cmp.Or(err, errors.New("no metrics")))
+	}
+	for _, row := range rows[1:] {
+		for i, text := range row[1:] {
+			column := rows[0][i+1]
+			if text == "" {
+				continue
+			}
+			if v, err := strconv.ParseFloat(text, 64); err == nil {
+				all = append(all, metric{row[0], column, v})
+			} else {
+				all = append(all, metric{row[0], column + "=" + text, 1})
+			}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,255 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv/memrun"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/survey"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+const (
+	second = int64(1e9)
+	start  = int64(1_700_000_000) * second
+)
+
+// repetition is a run of a cell in which a weight was read for so many seconds.
+func repetition(id, model string, context, number int, seconds int64, class verdict.Class) *memrun.Run {
+	ratio := 0.99
+	m := verdict.Metadata{
+		SchemaVersion: memtrace.Version,
+		Metadata:      rundir.Metadata{Version: 1, RunID: id, Model: rundir.Model{ID: model}, Tokens: &rundir.Tokens{Prompt: 3, Generated: 7}},
+		Experiment:    verdict.Experiment{Name: "sweep", Seed: 1, Repetitions: 3},
+		Cell:          verdict.Cell{Key: fmt.Sprintf("%s-%d", model, context), ModelID: model, Prompt: "p0", NCtx: context, KVType: "f16", Repetition: number, MaxTokens: 7, Concurrency: 1},
+		Observer:      verdict.Observer{DecodeRatio: &ratio, Tapped: verdict.Pass{GeneratedTokens: 7, GenerationNS: seconds * second}},
+		Validity:      verdict.Validity{Class: class},
+	}
+	r := &memrun.Run{
+		Model: model, Metadata: &m,
+		Regions: []memrun.Region{
+			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + seconds*second, Reads: 10, Read: 40000},
+			{ID: 1, Type: "kv_cache", Name: "cache_k_l0", KV: "k", Layer: 0, Buffer: 2, Bytes: 200, FirstWrite: start, LastWrite: start, FirstRead: start, LastRead: start + seconds*second, Writes: 2, Reads: 10, Written: 200, Read: 1000},
+		},
+		Lives: []memrun.Life{
+			{Block: 0, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + second, Evict: start + 2*second, Reason: "clear", Writes: 1, Reads: 2},
+			{Block: 1, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + seconds*second, Writes: 1, Reads: 10},
+		},
+	}
+	for i := range int64(10) {
+		at := start + i*seconds*second/9
+		r.Trace = append(r.Trace,
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1, Size: 100, Buffer: 2, Graph: i, Token: i})
+	}
+	return r
+}
+
+// sweep is a folder of results: two cells with three and one repetitions, and one run that is contaminated.
+func sweep(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	for i, seconds := range []int64{10, 20, 30} {
+		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, verdict.Clean).Write(t, out)
+	}
+	repetition("r3", "alpha", 256, 0, 40, verdict.Marginal).Write(t, out)
+	repetition("r4", "beta", 128, 0, 5, verdict.Contaminated).Write(t, filepath.Join(out, "contaminated"))
+	plain := &memrun.Run{Model: "gamma", Regions: []memrun.Region{{Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 1, FirstRead: 1, LastRead: 2, Reads: 1, Read: 1}}}
+	plain.Write(t, out) // of no experiment
+	return out
+}
+
+func aggregated(t *testing.T, roots ...string) *Result {
+	t.Helper()
+	found, err := Find(roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Aggregate(context.Background(), found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (g *Group) row(kind, metric string) *Row {
+	for i := range g.Rows {
+		if g.Rows[i].Type == kind && g.Rows[i].Metric == metric {
+			return &g.Rows[i]
+		}
+	}
+	return nil
+}
+
+// TestAggregate: means and intervals over repetitions, worked out by hand; what is contaminated is left out.
+func TestAggregate(t *testing.T) {
+	r := aggregated(t, sweep(t))
+	if r.Runs != 4 || len(r.Groups) != 2 || len(r.Contaminated) != 1 || r.Contaminated[0] != "r4" || r.Others != 1 {
+		t.Fatalf("%+v", r)
+	}
+	long := r.Groups[0]
+	p99 := long.row("weight", "retention_p99_s")
+	// 10, 20, 30: mean 20, deviation 10, and Student's t of two degrees of freedom is 4.30265.
+	if p99 == nil || p99.N != 3 || p99.Mean != 20 || math.Abs(*p99.SD-10) > 1e-9 || math.Abs(*p99.High-(20+4.30265272991*10/math.Sqrt(3))) > 1e-6 || p99.Min != 10 || p99.Max != 30 {
+		t.Errorf("%+v", p99)
+	}
+	if rate := long.row("run", "decode_tokens_per_s"); rate == nil || math.Abs(rate.Max-0.7) > 1e-12 {
+		t.Errorf("%+v", rate)
+	}
+	if label := long.row("weight", "mrm_label=high_mrm"); label == nil || label.Mean != 1 || label.N != 3 {
+		t.Errorf("%+v", label)
+	}
+	one := r.Groups[1]
+	if p := one.row("weight", "retention_p99_s"); one.Cell.NCtx != 256 || one.Marginal != 1 || p.N != 1 || p.SD != nil || p.Mean != 40 {
+		t.Errorf("%+v", one)
+	}
+}
+
+// TestShares: a label that some runs have is a share of all of them.
+func TestShares(t *testing.T) {
+	out := t.TempDir()
+	for i, seconds := range []int64{1, 30, 30, 2} {
+		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, verdict.Clean).Write(t, out)
+	}
+	g := aggregated(t, out).Groups[0]
+	if high := g.row("weight", "mrm_label=high_mrm"); high == nil || high.N != 4 || high.Mean != 0.5 {
+		t.Errorf("%+v", high)
+	}
+}
+
+// TestForms: what is written reads back.
+func TestForms(t *testing.T) {
+	r := aggregated(t, sweep(t))
+	var text, table, js, parquet bytes.Buffer
+	for _, err := range []error{r.WriteText(&text), r.WriteCSV(&table), r.WriteJSON(&js), r.WriteParquet(&parquet)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := csv.NewReader(&table).ReadAll()
+	if err != nil || len(rows) < 20 || len(rows[0]) != len(columns) {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	var back Result
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Groups) != 2 || back.Method != Method {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"4 runs in 2 cells", "20 ± 25", "(one run)", "1 contaminated"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	if !bytes.HasPrefix(parquet.Bytes(), []byte("PAR1")) {
+		t.Error("no Parquet file")
+	}
+}
+
+// TestRefusals: a flipped byte, a file that is gone, a foreign version: the whole aggregate is refused, with the file's name.
+func TestRefusals(t *testing.T) {
+	flip := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, name)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)/2] ^= 1
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*testing.T, string)
+		want   string
+		is     error
+	}{
+		"flipped byte of a table": {flip(memtrace.FileName), memtrace.FileName, ErrDamaged},
+		"flipped byte of a trace": {flip(memtrace.TraceName), memtrace.TraceName, ErrDamaged},
+		"file that is gone":       {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, memtrace.TraceName)) }, memtrace.TraceName, ErrDamaged},
+	} {
+		out := sweep(t)
+		dirs, _ := filepath.Glob(filepath.Join(out, "alpha", "run_*"))
+		c.change(t, dirs[0])
+		if _, err := Find([]string{out}); err == nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	out := t.TempDir()
+	foreign := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
+	foreign.Version = "3.1"
+	foreign.Write(t, out)
+	if _, err := Find([]string{out}); !errors.Is(err, survey.ErrVersion) || !strings.Contains(err.Error(), ".parquet") {
+		t.Errorf("tables of version 3: %v", err)
+	}
+	out = t.TempDir()
+	alien := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
+	alien.Metadata.(*verdict.Metadata).SchemaVersion = "2.0"
+	alien.Write(t, out)
+	if _, err := Find([]string{out}); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), rundir.MetadataName) {
+		t.Errorf("metadata of version 2: %v", err)
+	}
+	if _, err := Find([]string{filepath.Join(out, "nothing")}); err == nil {
+		t.Error("a folder that is not there")
+	}
+	empty, err := Find([]string{t.TempDir()})
+	if err == nil {
+		_, err = Aggregate(context.Background(), empty)
+	}
+	if !errors.Is(err, ErrNone) {
+		t.Errorf("no runs: %v", err)
+	}
+}
+
+// TestDataset: a dataset has the same figures as what it was copied from, once each, and is checked as runs are.
+func TestDataset(t *testing.T) {
+	out, dataset := sweep(t), t.TempDir()
+	found, err := Find([]string{out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Export(found.Runs, dataset); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := Export(found.Runs, dataset); n != 0 || err != nil {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	var want, got bytes.Buffer
+	if err := errors.Join(aggregated(t, out).WriteCSV(&want), aggregated(t, dataset).WriteCSV(&got)); err != nil || want.String() != got.String() {
+		t.Errorf("%v\n%s\nwant\n%s", err, got.String(), want.String())
+	}
+	leaves, _ := filepath.Glob(filepath.Join(dataset, "model_id=alpha", "run_id=*", memtrace.TraceName))
+	if len(leaves) != 4 {
+		t.Fatalf("%d leaves", len(leaves))
+	}
+	if err := os.Truncate(leaves[1], 50); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Find([]string{dataset}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a leaf that is cut: %v", err)
+	}
+	if _, err := Export(found.Runs[:1], filepath.Join(dataset, "model_id=alpha")); err != nil {
+		t.Errorf("another folder: %v", err)
+	}
+}
+
+// TestStatistic: single and equal figures have no noise from rounding.
+func TestStatistic(t *testing.T) {
+	if s := of([]float64{0.1, 0.1, 0.1}); s.Mean != 0.1 || *s.SD != 0 || *s.Low != 0.1 || *s.High != 0.1 {
+		t.Errorf("%+v", s)
+	}
+	if s := of([]float64{3}); s.Mean != 3 || s.SD != nil || s.N != 1 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,139 @@
+package aggregate
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// WriteJSON writes everything, cell by cell.
+func (r *Result) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(r)
+}
+
+// columns are those of the table, one row per cell and figure.
+var columns = []table.Column{
+	{Name: "experiment", Kind: table.Text}, {Name: "cell", Kind: table.Text}, {Name: "model_id", Kind: table.Text}, {Name: "prompt", Kind: table.Text},
+	{Name: "n_ctx", Kind: table.Int64}, {Name: "kv_type", Kind: table.Text}, {Name: "max_tokens", Kind: table.Int64}, {Name: "concurrency", Kind: table.Int64},
+	{Name: "region_type", Kind: table.Text}, {Name: "metric", Kind: table.Text}, {Name: "n", Kind: table.Int64}, {Name: "marginal", Kind: table.Int64},
+	{Name: "mean", Kind: table.Float64}, {Name: "sd", Kind: table.Float64, Null: true}, {Name: "ci95_low", Kind: table.Float64, Null: true},
+	{Name: "ci95_high", Kind: table.Float64, Null: true}, {Name: "min", Kind: table.Float64}, {Name: "max", Kind: table.Float64}, {Name: "method", Kind: table.Text},
+}
+
+// each calls f for every row: texts, integers and numbers in the order of the columns.
+func (r *Result) each(f func(values []any) error) error {
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		for k := range g.Rows {
+			row, c := &g.Rows[k], &g.Cell
+			if err := f([]any{
+				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type, row.Metric, row.N, g.Marginal,
+				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, r.Method,
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// WriteCSV writes a row for each cell and figure.
+func (r *Result) WriteCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	var names []string
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	out.Write(names)
+	r.each(func(values []any) error {
+		var fields []string
+		for _, v := range values {
+			fields = append(fields, field(v))
+		}
+		return out.Write(fields)
+	})
+	out.Flush()
+	return out.Error()
+}
+
+// field writes a value; nil is nothing.
+func field(v any) string {
+	switch v := v.(type) {
+	case *float64:
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'g', -1, 64)
+	case int:
+		return strconv.Itoa(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// WriteParquet writes the same rows.
+func (r *Result) WriteParquet(w io.Writer) error {
+	s := table.Schema{Columns: columns, Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}}
+	out, err := table.NewParquet(w, s)
+	if err != nil {
+		return err
+	}
+	b := table.NewBatch(s)
+	if err := r.each(func(values []any) error {
+		for i, v := range values {
+			switch v := v.(type) {
+			case string:
+				b.Text(i, v)
+			case int:
+				b.Int(i, int64(v))
+			case *float64:
+				if v != nil {
+					b.Float(i, *v)
+				}
+			}
+		}
+		return b.EndRow()
+	}); err != nil {
+		return err
+	}
+	if err := out.Write(b); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// WriteText writes the figures that most ask for, as a table for people.
+func (r *Result) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%d runs in %d cells; mean ± half of the 95 %% interval of Student's t; %d contaminated runs are left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt, g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
+		if g.Marginal > 0 {
+			fmt.Fprintf(t, " (%d marginal)", g.Marginal)
+		}
+		fmt.Fprintln(t)
+		for k := range g.Rows {
+			row := &g.Rows[k]
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", row.Type, row.Metric, row.text())
+		}
+	}
+	return t.Flush()
+}
+
+// text is the mean with its interval.
+func (s *Statistic) text() string {
+	mean := strconv.FormatFloat(s.Mean, 'g', 5, 64)
+	if s.High == nil {
+		return mean + " (one run)"
+	}
+	return mean + " ± " + strconv.FormatFloat(*s.High-s.Mean, 'g', 2, 64)
+}

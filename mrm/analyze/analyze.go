@@ -1,0 +1,163 @@
+package analyze
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/export"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/figures"
+	"github.com/llamatap/llamatap/mrm/survey"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/mrm/whatif"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// Options say what is computed, and how. The zero value has the defaults.
+type Options struct {
+	Devices    string   // file of further device classes
+	Classes    []string // ids of those that are asked for; none: all
+	Years      float64  // that cells must live; 0: 5
+	Thresholds memtrace.Thresholds
+	Windows    []time.Duration // of working sets; none: the defaults
+	Forms      []string        // of figures; none: no figures
+	// Contaminated computes a run too that mrm-trace's rules leave out.
+	Contaminated bool
+	Version      string   // of the program, and its command: for derived.json
+	Command      []string //
+}
+
+// Result is what was written.
+type Result struct {
+	Dir    string // of the run
+	Out    string // the folder below derived
+	Files  []string
+	Report *whatif.Report
+	From   string // what it was computed from: trace or regions
+	Notes  []string
+}
+
+// ErrContaminated occurs when a run is left out because it is contaminated.
+var ErrContaminated = errors.New("the run is contaminated")
+
+// Folder is where results of a run stand, below its directory.
+var Folder = filepath.Join("derived", "mrm")
+
+// Run analyses one run directory.
+func Run(ctx context.Context, dir string, o Options) (*Result, error) {
+	if err := check(dir, o); err != nil {
+		return nil, err
+	}
+	classes, err := whatif.Load(o.Devices)
+	if err != nil {
+		return nil, err
+	}
+	some, err := classes.Pick(o.Classes)
+	if err != nil {
+		return nil, err
+	}
+	s, err := survey.Read(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := s.Measure(ctx, o.Windows, o.Thresholds)
+	if err != nil {
+		return nil, err
+	}
+	subjects := s.Subjects()
+	report := whatif.Ask(subjects, classes, some, whatif.Options{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds})
+	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), Report: report, From: s.From, Notes: s.Notes}
+	d, err := begin(r.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer d.discard()
+	for _, f := range []struct {
+		name string
+		fill func(io.Writer) error
+	}{
+		{"metrics.csv", metrics}, {"suitability.csv", report.WriteLabelsCSV}, {"whatif.csv", report.WriteCSV},
+		{"sensitivity.csv", report.WriteSensitivityCSV}, {"whatif.json", report.WriteJSON}, {"whatif.txt", report.WriteText},
+	} {
+		if err := d.write(f.name, f.fill); err != nil {
+			return nil, err
+		}
+		r.Files = append(r.Files, f.name)
+	}
+	if len(o.Forms) > 0 {
+		drawn, err := figures.Draw(s.Data(report, subjects), d.dir, o.Forms)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range drawn {
+			r.Files = append(r.Files, filepath.Base(path))
+		}
+	}
+	if err := d.publish(); err != nil {
+		return nil, err
+	}
+	return r, export.Remember(dir, r.Out, o.Version, o.Command)
+}
+
+// check looks at whether a run may be analysed: sealed, and not contaminated.
+func check(dir string, o Options) error {
+	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {
+		return fmt.Errorf("%s has no manifest: it is no sealed run; 'llamatap verify --repair %s' seals one that was interrupted", dir, dir)
+	}
+	m, err := verdict.Read(dir)
+	switch {
+	case errors.Is(err, verdict.ErrNotOurs):
+		return nil // recorded with llamatap run
+	case err != nil:
+		return err
+	case m.Validity.Class == verdict.Contaminated && !o.Contaminated:
+		return fmt.Errorf("%s: %w (%s): --contaminated analyses it all the same", dir, ErrContaminated, m.Validity.Why())
+	}
+	return nil
+}
+
+// draft is a hidden folder in which results are written before they get their place.
+type draft struct{ dir, final string }
+
+func begin(final string) (*draft, error) {
+	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
+		return nil, fmt.Errorf("make %s: %w", filepath.Dir(final), err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(final), "."+filepath.Base(final)+".part-*")
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", final, err)
+	}
+	return &draft{dir, final}, nil
+}
+
+func (d *draft) discard() { os.RemoveAll(d.dir) }
+
+// write writes one file.
+func (d *draft) write(name string, fill func(io.Writer) error) error {
+	file, err := os.OpenFile(filepath.Join(d.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fill(file), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// publish puts the folder in the place of an earlier one.
+func (d *draft) publish() error {
+	old := d.dir + ".old"
+	if err := os.Rename(d.final, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("replace %s: %w", d.final, err)
+	}
+	defer os.RemoveAll(old)
+	if err := os.Rename(d.dir, d.final); err != nil {
+		return fmt.Errorf("write %s: %w", d.final, err)
+	}
+	return nil
+}
