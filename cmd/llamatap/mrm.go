@@ -18,11 +18,14 @@ usage: llamatap mrm plan [--config FILE] [--emit slurm|k8s]
 usage: llamatap mrm run [--config FILE] [--cell N] [--retry]
 usage: llamatap mrm config
 usage: llamatap mrm schema
+usage: llamatap mrm analyze RUN… | --config FILE
+usage: llamatap mrm aggregate DIR…
 
 validate checks a configuration; what is wrong is told with line and column. plan shows the matrix, and the time, disk and memory that it
 needs, before anything runs; with --emit it writes a job array for a cluster. run runs the cells that have no result yet, and goes on where
 an earlier one was killed: each becomes a sealed directory below output.dir. Ctrl-C ends it behind the cell under way, a second one at once.
-config prints a configuration with every key, schema its JSON Schema.
+config prints a configuration with every key, schema its JSON Schema. analyze computes what follows from sealed runs, with figures, and
+aggregate puts them together; each has a help of its own.
 
   llamatap mrm config > experiment.yaml
   llamatap mrm plan --config experiment.yaml
@@ -74,6 +77,14 @@ var mrmCommands = map[string]func(*mrmFlags) error{
 
 // runMRM runs a subcommand of experiments.
 func runMRM(args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "analyze":
+			return runMRMAnalyze(args[1:])
+		case "aggregate":
+			return runMRMAggregate(args[1:])
+		}
+	}
 	flags := newFlags("mrm", mrmHelp)
 	var f mrmFlags
 	f.register(flags)
@@ -82,11 +93,11 @@ func runMRM(args []string) error {
 		return err
 	}
 	if len(rest) == 0 {
-		return exitStatus{Code: 2, Err: errors.New("say what to do: llamatap mrm validate, plan or run; 'llamatap mrm --help' tells more")}
+		return exitStatus{Code: 2, Err: errors.New("say what to do: llamatap mrm validate, plan, run, analyze or aggregate; 'llamatap mrm --help' tells more")}
 	}
 	run, ok := mrmCommands[rest[0]]
 	if !ok || len(rest) > 1 {
-		return exitStatus{Code: 2, Err: fmt.Errorf("unknown %.40q: there are validate, plan, run, config and schema", strings.Join(rest, " "))}
+		return exitStatus{Code: 2, Err: fmt.Errorf("unknown %.40q: there are validate, plan, run, analyze, aggregate, config and schema", strings.Join(rest, " "))}
 	}
 	return mrmProblems(run(&f))
 }

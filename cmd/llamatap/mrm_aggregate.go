@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/mrm/aggregate"
+)
+
+// runMRMAggregate puts runs together.
+func runMRMAggregate(args []string) error {
+	flags := newFlags("mrm aggregate", mrmAggregateHelp)
+	form := flags.String("o", "text", "write `FORM`: text, csv or json")
+	out := flags.String("out", "", "write aggregate.csv, aggregate.parquet and aggregate.json into this `FOLDER`")
+	dataset := flags.String("dataset", "", "copy the runs into a partitioned dataset in this `FOLDER`")
+	rest, err := parseAnyFlags(flags, args)
+	if err != nil || rest == nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return exitStatus{Code: 2, Err: errors.New("no folder: give one that holds results, as in 'llamatap mrm aggregate results'")}
+	}
+	if *form != "text" && *form != "csv" && *form != "json" {
+		return exitStatus{Code: 2, Err: fmt.Errorf("-o %.20q: use text, csv or json", *form)}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	found, err := aggregate.Find(rest)
+	if err != nil {
+		return err
+	}
+	for i := range found.Contaminated {
+		r := &found.Contaminated[i]
+		fmt.Fprintf(os.Stderr, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
+	}
+	if found.Others+found.Unsealed > 0 {
+		fmt.Fprintf(os.Stderr, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n", found.Others, found.Unsealed)
+	}
+	result, err := aggregate.Aggregate(ctx, found)
+	if errors.Is(err, context.Canceled) {
+		return exitStatus{Code: 130, Err: errors.New("interrupted")}
+	}
+	if err != nil {
+		return err
+	}
+	if *dataset != "" {
+		n, err := aggregate.Export(found.Runs, *dataset)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "llamatap: %d of %d runs copied to %s, the others are there already\n", n, len(found.Runs), *dataset)
+	}
+	if *out != "" {
+		return writeAggregate(result, *out)
+	}
+	buffered := bufio.NewWriter(os.Stdout)
+	write := map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[*form]
+	return errors.Join(write(buffered), buffered.Flush())
+}
+
+// writeAggregate writes the result in all forms. A file is there when it is whole.
+func writeAggregate(r *aggregate.Result, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder of the aggregate: %w", err)
+	}
+	for name, write := range map[string]func(io.Writer) error{"aggregate.csv": r.WriteCSV, "aggregate.parquet": r.WriteParquet, "aggregate.json": r.WriteJSON} {
+		file, err := os.CreateTemp(dir, "."+name+".*")
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		err = errors.Join(write(file), file.Close())
+		if err == nil {
+			err = os.Rename(file.Name(), filepath.Join(dir, name))
+		}
+		if err != nil {
+			os.Remove(file.Name())
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet and aggregate.json in %s\n", r.Runs, len(r.Groups), dir)
+	return nil
+}
