@@ -84,3 +84,13 @@ func NeedCC(t testing.TB) string {
 	}
 	return path
 }
+
+// NeedSlurm returns the path of one of Slurm's programs, or of munge's.
+func NeedSlurm(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		slurm.miss(t, err.Error())
+	}
+	return path
+}

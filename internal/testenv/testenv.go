@@ -36,6 +36,7 @@ var (
 	strace = need{"strace", "scripts/setup test"}
 	jq     = need{"jq", "scripts/setup test"}
 	fio    = need{"fio", "scripts/setup test"}
+	slurm  = need{"Slurm (slurmctld, slurmd, munge)", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	perf   = need{"perf", "scripts/setup test"}
 	clang  = need{"clang, llvm-strip and libbpf-dev", "scripts/setup test"}
 	bpf    = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
