@@ -60,7 +60,11 @@ func (c *Config) modelArgs(cell *Cell, prompts, results string) []string {
 
 // tapArgs are those that record it below out. A recording that fails ends the model: half a cell is of no use.
 func (c *Config) tapArgs(out string) []string {
-	return []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure", "stop", "--tap-out", out}
+	args := []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure", "stop", "--tap-out", out}
+	if c.Collector.GraphTrace != "off" {
+		args = append(args, "--tap-ledger", c.Collector.GraphTrace)
+	}
+	return args
 }
 
 // clean is an environment without what would change a run, or record the one that is not to be.
@@ -80,7 +84,7 @@ func (c *Config) collected(m rundir.Metadata) verdict.Collector {
 	k := c.Collector
 	v := verdict.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
 	if k.GraphTrace != "off" {
-		v.Asked = append(v.Asked, "graph")
+		v.Asked, v.Used = append(v.Asked, "graph"), append(v.Used, "graph")
 	}
 	if k.Primary != "graph" && k.Primary != "none" {
 		v.Asked = append(v.Asked, k.Primary)

@@ -71,6 +71,7 @@ type observation struct {
 	baseline, tapped verdict.Pass
 	cpu              verdict.CPU
 	memory           int64 // most that the observer had, bytes; 0: not known
+	peak             int64 // most that the collector had, the files that it maps included
 	same             *bool
 	throttle         verdict.Throttle
 	busy             *float64 // share of all processors before the run
@@ -81,7 +82,7 @@ type observation struct {
 // observer computes what observing cost.
 func (o *observation) observer() verdict.Observer {
 	v := verdict.Observer{
-		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, TargetRSSBytes: o.baseline.PeakRSSBytes,
+		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, CollectorRSSBytes: o.peak, TargetRSSBytes: o.baseline.PeakRSSBytes,
 		Baseline: o.baseline, Tapped: o.tapped, SameTokens: o.same, Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
 		BaselineS: o.busyFor, OthersCPUPct: o.others,
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,7 @@ func (w *work) baseline(ctx context.Context, o *observation) ([]answer, error) {
 // tapped records it, and looks at the machine meanwhile.
 func (w *work) tapped(ctx context.Context, o *observation) ([]answer, error) {
 	first := o.tapped.First
+	debug.FreeOSMemory() // what was needed before is none of the observer's
 	own := ownCPU()
 	watch := newWatch(os.DirFS("/"))
 	args := append(w.Config.modelArgs(w.cell, w.path(promptsName), w.path(tappedName)), w.Config.tapArgs(w.path("out"))...)
@@ -122,6 +124,7 @@ func (w *work) tapped(ctx context.Context, o *observation) ([]answer, error) {
 	}
 	o.cpu.MRM = ownCPU() - own
 	o.throttle = watch.throttle()
+	o.memory = child.own
 	o.others = watch.others(int64(child.cpu)+o.cpu.MRM, clockTicks)
 	all, err := w.answers(tappedName)
 	o.tapped = account(all)
@@ -173,6 +176,7 @@ type child struct {
 	wall time.Duration
 	cpu  time.Duration // of it and of what it started
 	peak int64         // most memory that it had itself, bytes; of one that is not watched. 0: not known
+	own  int64         // most that it had beside files, which it maps as others do; of one that is watched
 }
 
 // How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one, which that would disturb.
@@ -230,10 +234,11 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 	for {
 		select {
 		case <-tick.C:
-			if watch != nil {
-				watch.look(int64(time.Since(at)))
+			if pid := strconv.Itoa(cmd.Process.Pid); watch == nil {
+				c.peak = max(c.peak, status(pid, "VmHWM"))
 			} else {
-				c.peak = max(c.peak, status(strconv.Itoa(cmd.Process.Pid), "VmHWM"))
+				watch.look(int64(time.Since(at)))
+				c.own = max(c.own, status(pid, "RssAnon")+status(pid, "RssShmem"))
 			}
 		case err := <-ended:
 			c.wall = time.Since(at)

@@ -43,7 +43,11 @@ func (w *work) seal(o *observation) (string, *verdict.Validity, error) {
 	if err := json.Unmarshal(m.Extra["processes"], &use); err != nil || m.Tap == nil || m.Tap.OwnNS == nil {
 		return "", nil, fmt.Errorf("%w: it does not tell what the collector used", errLossy)
 	}
-	o.cpu.Collector, o.cpu.Tap, o.memory = use.CPU, *m.Tap.OwnNS, use.Peak<<10+ownMemory()
+	o.cpu.Collector, o.cpu.Tap, o.peak = use.CPU, *m.Tap.OwnNS, use.Peak<<10
+	if o.memory == 0 { // it ended before anybody looked
+		o.memory = o.peak
+	}
+	o.memory += ownMemory()
 	observer := o.observer()
 	full := &verdict.Metadata{
 		Metadata: m, Cell: w.cell.Cell, Observer: observer, Validity: verdict.Judge(&observer),

@@ -63,22 +63,24 @@ type Collector struct {
 
 // Observer is what observing a run cost. Everything is measured; what could not be is nil.
 type Observer struct {
-	CPUPct         *float64 `json:"cpu_pct,omitempty"` // of one processor
-	CPUNS          CPU      `json:"cpu_ns"`
-	WallNS         int64    `json:"wall_ns"`
-	MemoryBytes    int64    `json:"memory_bytes,omitempty"`
-	TargetRSSBytes int64    `json:"target_rss_bytes,omitempty"`
-	MemoryPct      *float64 `json:"memory_pct,omitempty"`
-	Baseline       Pass     `json:"baseline"`
-	Tapped         Pass     `json:"tapped"`
-	PrefillRatio   *float64 `json:"prefill_ratio,omitempty"`
-	DecodeRatio    *float64 `json:"decode_ratio,omitempty"`
-	SameTokens     *bool    `json:"same_tokens,omitempty"`
-	ThrottleEvents *int64   `json:"throttle_events,omitempty"`
-	Throttle       Throttle `json:"throttle"`
-	BaselineCPUPct *float64 `json:"baseline_cpu_pct,omitempty"` // of all processors
-	BaselineS      float64  `json:"baseline_s"`
-	OthersCPUPct   *float64 `json:"others_cpu_pct,omitempty"` // of all processors
+	CPUPct      *float64 `json:"cpu_pct,omitempty"` // of one processor
+	CPUNS       CPU      `json:"cpu_ns"`
+	WallNS      int64    `json:"wall_ns"`
+	MemoryBytes int64    `json:"memory_bytes,omitempty"`
+	// CollectorRSSBytes is the collector's peak RSS, which contains the program's code: the model's process has the same pages.
+	CollectorRSSBytes int64    `json:"collector_rss_bytes,omitempty"`
+	TargetRSSBytes    int64    `json:"target_rss_bytes,omitempty"`
+	MemoryPct         *float64 `json:"memory_pct,omitempty"`
+	Baseline          Pass     `json:"baseline"`
+	Tapped            Pass     `json:"tapped"`
+	PrefillRatio      *float64 `json:"prefill_ratio,omitempty"`
+	DecodeRatio       *float64 `json:"decode_ratio,omitempty"`
+	SameTokens        *bool    `json:"same_tokens,omitempty"`
+	ThrottleEvents    *int64   `json:"throttle_events,omitempty"`
+	Throttle          Throttle `json:"throttle"`
+	BaselineCPUPct    *float64 `json:"baseline_cpu_pct,omitempty"` // of all processors
+	BaselineS         float64  `json:"baseline_s"`
+	OthersCPUPct      *float64 `json:"others_cpu_pct,omitempty"` // of all processors
 }
 
 // CPU is processor time in nanoseconds, by who used it.
