@@ -6,57 +6,57 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// PartName is the name of a part of a table that is written in parts, such as trace.parquet, trace.001.parquet, trace.002.parquet.
-func PartName(name string, number int) string {
-	if number == 0 {
-		return strings.TrimSuffix(name, parquetSuffix) + parquetSuffix
-	}
-	return fmt.Sprintf("%s.%03d%s", strings.TrimSuffix(name, parquetSuffix), number, parquetSuffix)
+// partName is the name of a part of a table that is written in parts, such as trace.000.parquet.
+func partName(name string, number int) string {
+	return fmt.Sprintf("%s.%03d%s", name, number, parquetSuffix)
 }
 
 const parquetSuffix = ".parquet"
 
 // partNumber is the number of a part by its file's name; false: it is none of the table.
 func partNumber(name, file string) (int, bool) {
-	if file == PartName(name, 0) {
-		return 0, true
-	}
-	middle, ok := strings.CutPrefix(file, strings.TrimSuffix(name, parquetSuffix)+".")
+	middle, ok := strings.CutPrefix(file, name+".")
 	middle, isParquet := strings.CutSuffix(middle, parquetSuffix)
 	n, err := strconv.Atoi(middle)
-	return n, ok && isParquet && err == nil && n > 0 && PartName(name, n) == file
+	return n, ok && isParquet && err == nil && n >= 0 && n < maxParts && partName(name, n) == file
 }
+
+// maxParts is how high the number of a part may be.
+const maxParts = 1 << 16
 
 // Table is a table of a folder: one file, or its parts in the order of their numbers.
 type Table struct {
 	Files []*Reader
 	// Missing are the names of parts that are not there, though later ones are.
 	Missing []string
-	open    []*os.File
+	// Cut tells that the table was not completed, because the program was killed or its disk was full: rows at its end are missing.
+	Cut  bool
+	open []*os.File
 }
 
-// Open opens a table of a folder, such as trace.parquet with the parts behind it. A table that is not there is fs.ErrNotExist.
+// Open opens NAME.parquet of a folder, or its parts NAME.000.parquet, NAME.001.parquet … of which the first may have the plain name. A table
+// that is not there is fs.ErrNotExist.
 func Open(folder, name string) (*Table, error) {
-	numbers, err := parts(folder, name)
+	files, err := parts(folder, name)
 	if err != nil {
 		return nil, err
 	}
 	t := &Table{}
-	for number := range numbers[len(numbers)-1] + 1 {
-		if !slices.Contains(numbers, number) {
-			t.Missing = append(t.Missing, PartName(name, number))
+	for number, file := range files {
+		if file == "" {
+			t.Missing = append(t.Missing, partName(strings.TrimSuffix(name, parquetSuffix), number))
 			continue
 		}
-		if err := t.add(filepath.Join(folder, PartName(name, number))); err != nil {
+		if err := t.add(filepath.Join(folder, file)); err != nil {
 			t.Close()
 			return nil, err
 		}
 	}
+	_, t.Cut = t.Files[len(t.Files)-1].Metadata(NextPartKey)
 	return t, nil
 }
 
@@ -75,33 +75,44 @@ func (t *Table) add(path string) error {
 	return nil
 }
 
-// maxParts is how high the number of a part may be.
-const maxParts = 1 << 16
-
-// parts are the numbers of the parts of a table that are in a folder, sorted.
-func parts(folder, name string) (numbers []int, err error) {
+// parts are the names of a table's parts in a folder, by number; "" where one is missing.
+func parts(folder, name string) (files []string, err error) {
+	name = strings.TrimSuffix(name, parquetSuffix)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if n, ok := partNumber(name, e.Name()); ok && n < maxParts {
-			numbers = append(numbers, n)
+	put := func(number int, file string) {
+		for len(files) <= number {
+			files = append(files, "")
 		}
+		files[number] = file
 	}
-	if len(numbers) == 0 {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, PartName(name, 0)), fs.ErrNotExist)
+	whole := false
+	for _, e := range entries {
+		if n, ok := partNumber(name, e.Name()); ok {
+			put(n, e.Name())
+		}
+		whole = whole || e.Name() == name+parquetSuffix
 	}
-	slices.Sort(numbers)
-	return numbers, nil
+	switch {
+	case whole && len(files) > 0 && files[0] != "":
+		return nil, fmt.Errorf("%w: in %s there are %s and %s: they are of two tables, move one away", ErrTable, folder, name+parquetSuffix, files[0])
+	case whole:
+		put(0, name+parquetSuffix)
+	case len(files) == 0:
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, name+parquetSuffix), fs.ErrNotExist)
+	}
+	return files, nil
 }
 
 // Paths are the files of a folder that a table consists of, in order.
-func Paths(folder, name string) ([]string, error) {
-	numbers, err := parts(folder, name)
-	var paths []string
-	for _, n := range numbers {
-		paths = append(paths, filepath.Join(folder, PartName(name, n)))
+func Paths(folder, name string) (paths []string, err error) {
+	files, err := parts(folder, name)
+	for _, file := range files {
+		if file != "" {
+			paths = append(paths, filepath.Join(folder, file))
+		}
 	}
 	return paths, err
 }
