@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/mrm"
@@ -99,7 +100,28 @@ func runMRM(args []string) error {
 	if !ok || len(rest) > 1 {
 		return exitStatus{Code: 2, Err: fmt.Errorf("unknown %.40q: there are validate, plan, run, analyze, aggregate, config and schema", strings.Join(rest, " "))}
 	}
+	if err := mrmTakes(flags, rest[0], f.emit); err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
 	return mrmProblems(run(&f))
+}
+
+// mrmTakes refuses flags that a subcommand has no use for: what they ask for would not be done.
+func mrmTakes(flags *flag.FlagSet, command, emit string) (err error) {
+	taken := map[string][]string{
+		"validate": {"config"}, "plan": {"config", "json", "emit"}, "run": {"config", "cell", "retry"},
+	}[command]
+	flags.Visit(func(given *flag.Flag) {
+		ofJob := strings.HasPrefix(given.Usage, "with --emit")
+		switch {
+		case slices.Contains(taken, given.Name), ofJob && command == "plan" && emit != "":
+		case ofJob && command == "plan":
+			err = fmt.Errorf("--%s is of a job: add --emit slurm or k8s", given.Name)
+		default:
+			err = fmt.Errorf("--%s is not for llamatap mrm %s; 'llamatap mrm --help' tells what is", given.Name, command)
+		}
+	})
+	return err
 }
 
 // mrmProblems prints what is wrong with a configuration line by line.

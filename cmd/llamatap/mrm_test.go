@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/llamatap/llamatap/mrm"
+	"github.com/llamatap/llamatap/mrm/verdict"
+)
+
+// TestMRMErrors holds the messages for wrong use of mrm, with their exit status.
+func TestMRMErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	wrong := write("wrong.yaml", "workload: {prompts: a}\nkv: {block: 3}\n")
+	good := write("good.yaml", "workload: {prompts: a}\noutput: {dir: "+dir+"/out}\n")
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "say what to do: llamatap mrm validate, plan, run"},
+		{"valdate", 2, `unknown "valdate": there are validate, plan, run`},
+		{"run now", 2, `unknown "run now"`},
+		{"validate --config " + dir + "/none.yaml", 2, "none.yaml: no such file or directory; give a file with --config"},
+		{"validate --config " + wrong, 2, `wrong.yaml:2:6: unknown key "block" below kv; use block_tokens`},
+		{"plan --config " + wrong, 2, "wrong.yaml:2:6: "},
+		{"run --config " + wrong, 2, "wrong.yaml:2:6: "},
+		{"validate --config " + good + " --cell 3", 2, "--cell is not for llamatap mrm validate"},
+		{"run --config " + good + " --json", 2, "--json is not for llamatap mrm run"},
+		{"plan --config " + good + " --image x", 2, "--image is of a job: add --emit slurm or k8s"},
+		{"plan --config " + good + " --emit pbs", 2, `--emit "pbs": write slurm or k8s`},
+		{"plan --config " + good + " --emit k8s", 2, "give --image and --claim"},
+		{"plan --config " + good + " --emit slurm --dir here", 2, `the shared folder "here" is not absolute; give --dir /path`},
+	} {
+		err := runMRM(strings.Fields(c.args))
+		var status exitStatus
+		if !errors.As(err, &status) {
+			status = exitStatus{Code: 1, Err: err}
+		}
+		if err == nil || status.Code != c.code || !strings.Contains(status.Error(), c.want) || strings.Contains(status.Error(), "\n") {
+			t.Errorf("mrm %s: %d, %v; want %d, %s", c.args, status.Code, err, c.code, c.want)
+		}
+	}
+}
+
+// TestMRMShow: a line per cell and one at the end, with a bar or without.
+func TestMRMShow(t *testing.T) {
+	cell := &mrm.Cell{Cell: verdict.Cell{ModelID: "m", Prompt: "p0", NCtx: 256, KVType: "f16/q8_0"}}
+	for _, bar := range []bool{false, true} {
+		var out bytes.Buffer
+		show := &mrmShow{out: &out}
+		if bar {
+			show.bar = func(of int) *progressbar.ProgressBar {
+				return progressbar.NewOptions(of, progressbar.OptionSetWriter(&out))
+			}
+		}
+		event := mrm.Event{Cell: cell, Number: 2, Of: 3, Left: 90 * time.Second}
+		for kind := mrm.CellBegun; kind <= mrm.CellFailed; kind++ {
+			event.Kind, event.Class, event.Why, event.Dir, event.Err = kind, verdict.Marginal, "cpu_pct 12, clean is < 10", "results/m/run", errors.New("no reason")
+			show.event(event)
+		}
+		show.end(mrm.Outcome{Sealed: []string{"a", "b"}, Classes: map[verdict.Class]int{verdict.Clean: 1, verdict.Marginal: 1}, Done: 4, Failed: 1})
+		for _, want := range []string{
+			"llamatap: [2/3] m/p0/c256/f16+q8_0/r0: marginal (cpu_pct 12, clean is < 10), 0s, results/m/run\n", "failed: no reason\n", "was removed, it had not been sealed\n",
+			"another process runs it\n", "llamatap: 2 cells sealed, 1 clean, 1 marginal; 4 were before; 1 failed\n", "about 1m30s to go",
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("bar %v: no %q in\n%s", bar, want, out.String())
+			}
+		}
+	}
+}
