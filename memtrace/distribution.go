@@ -50,6 +50,8 @@ func (t *Tally) merge(o *Tally) {
 type Distribution struct {
 	Tally
 	pages [60]*[64]bucket // those that hold something
+	value int64           // that was added last, and its bucket: many come several times
+	hot   *bucket
 }
 
 // bucket is values that are nearly alike. Of those that are censored it is only known that they are at least so large.
@@ -84,13 +86,17 @@ func (d *Distribution) Add(v, n int64) {
 
 // bucket is the bucket of a value.
 func (d *Distribution) bucket(v int64) *bucket {
+	if d.value == v && d.hot != nil {
+		return d.hot
+	}
 	n := bucketOf(v)
 	page := d.pages[n>>6]
 	if page == nil {
 		page = new([64]bucket)
 		d.pages[n>>6] = page
 	}
-	return &page[n&63]
+	d.value, d.hot = v, &page[n&63]
+	return d.hot
 }
 
 // ordered are the buckets that hold something, by value.

@@ -57,8 +57,10 @@ func (m *Metrics) count(a *Touch) (stride int64, ok bool) {
 		m.Coarse += n
 		return 0, false
 	}
-	pieces := max(a.Pieces, 1)
-	each := a.Size / uint64(pieces)
+	pieces, each := int64(1), a.Size
+	if a.Pieces > 1 {
+		pieces, each = a.Pieces, a.Size/uint64(a.Pieces)
+	}
 	m.jumps += pieces
 	if ok = m.lines > 0; ok {
 		if stride = int64(a.Offset - m.next); stride == 0 {

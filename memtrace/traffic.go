@@ -13,6 +13,8 @@ type Traffic struct {
 	current   Step
 	isBegun   bool
 	regions   []perStep
+	now       int64 // time of the access before, and its bin
+	bins      int
 }
 
 // Bounds of what a Traffic keeps.
@@ -59,7 +61,10 @@ func (t *Traffic) Add(a *Touch, graph, token int64) {
 	if a.Op == OpAlloc || a.Op == OpFree {
 		return
 	}
-	bin := t.bin(a.NS)
+	if a.NS != t.now || t.WidthNS == 0 {
+		t.now, t.bins = a.NS, t.bin(a.NS)
+	}
+	bin := &t.Bins[t.bins]
 	isWrite := a.Op == OpWrite
 	if isWrite {
 		bin.Written[a.Type] += a.Size
@@ -84,8 +89,8 @@ func (t *Traffic) Add(a *Touch, graph, token int64) {
 	}
 }
 
-// bin is the one of a time.
-func (t *Traffic) bin(ns int64) *Moved {
+// bin is the number of the one of a time.
+func (t *Traffic) bin(ns int64) int {
 	if t.WidthNS == 0 {
 		t.First, t.WidthNS = ns, firstWidth
 	}
@@ -105,7 +110,7 @@ func (t *Traffic) bin(ns int64) *Moved {
 	for int64(len(t.Bins)) <= at {
 		t.Bins = append(t.Bins, Moved{})
 	}
-	return &t.Bins[at]
+	return int(at)
 }
 
 // keep keeps the step that has ended.

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/memory"
+)
+
+const memoryHelp = `llamatap memory: how the memory of a run was used
+
+usage: llamatap memory DIR [--by type|region|step|time] [--windows 1ms,100ms,1s] [--top N] [-o text|json|csv]
+
+Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the lives of cache blocks beside them: by type of
+region what was read and written, how long what was written was kept until it was read last, how often bytes were written once, how much
+was touched within a time, and for which of it memory of limited retention would do. docs/MEMORY_METRICS.md says what each figure means.
+Where samples and the ledger are both there, it says how far they agree.
+
+  llamatap run -p Hello --tap-ledger rows --tap-kv
+  llamatap memory llamatap-runs/MODEL/RUN
+  llamatap memory RUN --by region -o csv > regions.csv     every region that was accessed
+  llamatap memory RUN -o csv > metrics.csv                 mrm-trace's metrics.csv
+  llamatap memory RUN -o json | jq .suitability
+
+flags:
+`
+
+// topRegions is how many regions a text shows.
+const topRegions = 10
+
+// runMemory shows how the memory of a run was used.
+func runMemory(args []string) error {
+	flags := newFlags("memory", memoryHelp)
+	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time")
+	form := flags.String("o", "text", "write `FORM`: text, json or csv")
+	list := flags.String("windows", "1ms,100ms,1s", "lengths of the windows that working sets are measured in, `LIST`")
+	top := flags.Int("top", topRegions, "show the `N` regions that were accessed most")
+	paths, err := parseFlags(flags, args, 1)
+	if err != nil || paths == nil {
+		return err
+	}
+	if !slices.Contains(memory.Tables, memory.By(*by)) {
+		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use type, region, step or time", *by)}
+	}
+	if !slices.Contains([]string{"text", "json", "csv"}, *form) {
+		return exitStatus{Code: 2, Err: fmt.Errorf("-o %q: use text, json or csv", *form)}
+	}
+	if *top < 0 {
+		return exitStatus{Code: 2, Err: fmt.Errorf("--top %d: use 0 or more regions", *top)}
+	}
+	windows, err := parseWindows(*list)
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	r, err := memory.Analyze(ctx, paths[0], memory.Options{Windows: windows})
+	if errors.Is(err, context.Canceled) {
+		return exitStatus{Code: 130, Err: errors.New("interrupted")}
+	}
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(os.Stdout)
+	switch *form {
+	case "json":
+		lines := json.NewEncoder(out)
+		lines.SetEscapeHTML(false)
+		err = lines.Encode(r)
+	case "csv":
+		err = r.WriteCSV(out, memory.By(*by))
+	default:
+		err = r.WriteText(out, memory.By(*by), *top)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// maxWindows bounds how many windows may be asked for.
+const maxWindows = 16
+
+// parseWindows reads lengths such as 1ms,100ms,1s.
+func parseWindows(list string) ([]time.Duration, error) {
+	var all []time.Duration
+	for text := range strings.SplitSeq(list, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(text))
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("--windows %q: %q is no length of time: use such as 1ms,100ms,1s", list, text)
+		}
+		all = append(all, d)
+	}
+	if len(all) > maxWindows {
+		return nil, fmt.Errorf("--windows: %d windows, at most %d can be measured at once", len(all), maxWindows)
+	}
+	return all, nil
+}

@@ -1,0 +1,232 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// ErrNoTrace occurs when a run has no table of accesses that can be read.
+var ErrNoTrace = errors.New("no accesses to memory")
+
+// Options say how a run is analysed. The zero value works.
+type Options struct {
+	// Windows are lengths of working sets' windows; none: 1 ms, 100 ms and 1 s.
+	Windows []time.Duration
+	// Thresholds are those of labels; the zero value has mrm-trace's.
+	Thresholds memtrace.Thresholds
+}
+
+// DefaultWindows are the windows that working sets are measured in.
+func DefaultWindows() []time.Duration {
+	return []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second}
+}
+
+// analysis is a report on its way.
+type analysis struct {
+	report    *Report
+	regions   *regionTable
+	lives     *lives
+	meter     *memtrace.Meter
+	traffic   memtrace.Traffic
+	samples   [8]*memtrace.Sampled // by collector
+	counts    [8]int64
+	extras    [16]extra // by type of region
+	sources   []int64   // rows by time source's code
+	names     []string  // of time sources, by code
+	windowed  bool
+	last      int64 // time of the newest row of the ledger
+	late      int64
+	metering  *metering
+	witnesses witnesses
+}
+
+// extra is what touches do not say of a type.
+type extra struct {
+	fusible, padded uint64
+	unsized         int64
+}
+
+// Analyze reads the tables of a run directory. A run without a table of accesses is ErrNoTrace.
+func Analyze(ctx context.Context, dir string, o Options) (*Report, error) {
+	t, err := openTrace(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	a, err := begin(dir, t, o)
+	if err != nil {
+		return nil, err
+	}
+	a.metering = meter(a.meter, a.lives)
+	err = eachRows(ctx, t, a.rows)
+	a.metering.end()
+	if err != nil {
+		return nil, a.wrong(err)
+	}
+	if err := a.finish(ctx, t); err != nil {
+		return nil, a.wrong(err)
+	}
+	return a.report, nil
+}
+
+// wrong says of which run an error tells.
+func (a *analysis) wrong(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%s: %w: %w", a.report.Path, ErrNoTrace, err)
+}
+
+// openTrace opens a run's table of accesses.
+func openTrace(dir string) (*table.Table, error) {
+	if info, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("%s: there is no such folder: give a run directory", dir)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%s: this is a file: give the run directory that holds %s", dir, memtrace.TraceName)
+	}
+	t, err := table.Open(dir, memtrace.TraceName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: record with --tap-ledger rows or --tap-samples; while a run goes on its newest accesses are in no file yet", dir, ErrNoTrace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoTrace, err)
+	}
+	return t, nil
+}
+
+// begin makes ready what rows are added to.
+func begin(dir string, t *table.Table, o Options) (*analysis, error) {
+	if len(o.Windows) == 0 {
+		o.Windows = DefaultWindows()
+	}
+	if o.Thresholds == (memtrace.Thresholds{}) {
+		o.Thresholds = memtrace.DefaultThresholds()
+	}
+	r := &Report{Path: dir, Rows: t.Rows(), Parts: len(t.Files), Thresholds: o.Thresholds, Collectors: map[string]int64{}, TimeSources: map[string]int64{}}
+	r.Version, _ = t.Metadata(memtrace.VersionKey)
+	windows := slices.Clone(o.Windows)
+	slices.Sort(windows)
+	lengths := make([]int64, 0, len(windows))
+	for _, w := range slices.Compact(windows) {
+		if w <= 0 {
+			return nil, fmt.Errorf("a window of %v: give lengths above 0, such as 1ms,100ms,1s", w)
+		}
+		lengths = append(lengths, int64(w))
+		r.Windows = append(r.Windows, w.Seconds())
+	}
+	regions, err := readRegions(dir)
+	if err != nil {
+		return nil, err
+	}
+	lives, err := readLives(dir, regions)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Missing) > 0 {
+		r.note("parts of the table are missing, and with them accesses between others: " + strings.Join(t.Missing, ", "))
+	}
+	a := &analysis{report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...)}
+	for id, g := range regions.all {
+		if g.kind != memtrace.Activation {
+			a.meter.Declare(id, g.kind, g.place())
+		}
+	}
+	return a, nil
+}
+
+// rows takes rows of the table in.
+func (a *analysis) rows(r *rows) error {
+	from := r.columns[memtrace.TraceCollector]
+	for row := range r.n {
+		collector := r.from.of(from, row)
+		a.counts[collector]++
+		if collector == memtrace.CollectorGraph {
+			a.ledger(r, row)
+		} else {
+			a.sample(r, row, collector)
+		}
+	}
+	a.timed(r)
+	return nil
+}
+
+// timed counts the sources of times.
+func (a *analysis) timed(r *rows) {
+	v := r.columns[memtrace.TraceTimeSource]
+	if v == nil {
+		return
+	}
+	for _, code := range v.Codes {
+		if code < 0 {
+			continue
+		}
+		for int(code) >= len(a.sources) {
+			a.sources, a.names = append(a.sources, 0), append(a.names, strings.Clone(v.Words[len(a.names)]))
+		}
+		a.sources[code]++
+	}
+}
+
+// ledger takes a row of the ledger in.
+func (a *analysis) ledger(r *rows, row int) {
+	t := a.metering.next()
+	flags := r.touch(row, t)
+	if t.Op != memtrace.OpAlloc && t.Op != memtrace.OpFree {
+		e := &a.extras[t.Type]
+		switch {
+		case flags&memtrace.TracePadded != 0: // a kernel may pass over it
+			e.padded += t.Size
+			a.metering.back()
+			return
+		case flags&memtrace.TraceUnknown != 0:
+			e.unsized++
+		case flags&memtrace.TraceFusible != 0:
+			e.fusible += t.Size
+		}
+	}
+	if t.NS < a.last && flags&memtrace.TraceLoaded == 0 {
+		a.late++
+	}
+	a.last = max(a.last, t.NS)
+	a.windowed = a.windowed || t.WindowNS > 0
+	a.traffic.Add(t, number(r.columns[memtrace.TraceGraphSeq], row, -1), number(r.columns[memtrace.TraceToken], row, -1))
+}
+
+// finish ends the analysis.
+func (a *analysis) finish(ctx context.Context, t *table.Table) error {
+	a.lives.until(a.last, a.meter)
+	a.meter.Finish(a.last)
+	a.traffic.Finish()
+	for c, n := range a.counts {
+		if n > 0 {
+			a.report.Collectors[memtrace.Collector(c).String()] = n
+		}
+	}
+	for code, n := range a.sources {
+		a.report.TimeSources[a.names[code]] = n
+	}
+	a.fill()
+	a.fillSamples()
+	a.report.KVBlocks = a.lives.blocks()
+	if a.lives.unplaced > 0 {
+		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") + " could not be placed in a region: their last retention counts as censored")
+	}
+	return a.agree(ctx, t)
+}
+
+// count writes a number with its noun.
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,265 @@
+package memory
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+const (
+	read, write = memtrace.OpRead, memtrace.OpWrite
+	weight, kv  = memtrace.Weight, memtrace.KVCache
+	activation  = memtrace.Activation
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// decode is 31 steps, one a second: two weights that were loaded at the beginning, a cell of 64 bytes written to each of two caches, keys in one piece and values in
+// columns, all cells read, and an activation that is written and read.
+func decode() []row {
+	var rows []row
+	load := func(region, offset, size int) {
+		rows = append(rows, access(0, write, weight, region, 1, offset, size).with(memtrace.TracePhase, "weight_load", memtrace.TraceFlags, int(memtrace.TraceLoaded), memtrace.TraceTimeSource, "range"))
+	}
+	load(1, 0, 1000)
+	load(2, 1024, 3000)
+	for step := range 31 {
+		ns := int64(step) * second
+		add := func(r row) {
+			rows = append(rows, r.with(memtrace.TraceGraphSeq, step, memtrace.TraceToken, 100+step, memtrace.TraceOpSeq, len(rows)))
+		}
+		add(access(ns, read, weight, 1, 1, 0, 1000))
+		add(access(ns, write, activation, 5, 3, 0, 256))
+		add(access(ns, write, kv, 3, 2, 64*step, 64))
+		add(access(ns, write, kv, 4, 2, 4096+2*step, 64).with(memtrace.TracePieces, 32, memtrace.TraceStride, 128))
+		add(access(ns, read, kv, 3, 2, 0, 64*(step+1)))
+		add(access(ns, read, kv, 4, 2, 4096, 64*(step+1)).with(memtrace.TracePieces, 32, memtrace.TraceStride, 128))
+		add(access(ns, read, kv, 3, 2, 64*(step+1), 64).with(memtrace.TraceFlags, int(memtrace.TracePadded)))
+		add(access(ns, read, activation, 5, 3, 0, 256).with(memtrace.TraceFlags, int(memtrace.TraceFusible)))
+		add(access(ns, read, weight, 2, 1, 1024, 3000))
+	}
+	return rows
+}
+
+var decodeRegions = []regionFixture{
+	{id: 1, kind: "weight", name: "blk.0.attn_q.weight", buffer: 1, bytes: 1000}, {id: 2, kind: "weight", name: "output.weight", buffer: 1, offset: 1024, bytes: 3000},
+	{id: 3, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 4096}, {id: 4, kind: "kv_cache", name: "cache_v_l0", kv: "v", buffer: 2, offset: 4096, bytes: 4096},
+	{id: 5, kind: "activation", name: "attn_norm-0", buffer: 3, bytes: 256}, {id: 6, kind: "compute_buffer", name: "CPU buffer 3", buffer: 3, bytes: 65536},
+}
+
+func decodeRun(t testing.TB) string {
+	dir := run(t, decode(), 50)
+	writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
+	return dir
+}
+
+// TestKnownAnswers: weights that are read for 30 s are kept for 30 s exactly; cells of a cache are kept from their step to the last; both layouts of a cache are alike.
+func TestKnownAnswers(t *testing.T) {
+	r := analyze(t, decodeRun(t), Options{})
+	w, c, a := r.Type("weight"), r.Type("kv_cache"), r.Type("activation")
+	if w == nil || c == nil || a == nil || len(r.Types) != 3 || r.Rows != 2+31*9 || r.Seconds() != 30 {
+		t.Fatalf("%d types, %d rows, %v s", len(r.Types), r.Rows, r.Seconds())
+	}
+	if q := w.Retention; q.P50 != 30 || q.P99 != 30 || q.Max != 30 || q.CensoredShare != 1 || q.KM99 != nil || *w.WriteOnce != 1 || w.Label != "high_mrm" || w.LabelCensored != "high_mrm" {
+		t.Errorf("weights: %+v, %+v", q, w.Figures)
+	}
+	if w.Reads != 62 || w.Writes != 2 || w.BytesRead != 31*4000 || w.BytesWritten != 4000 || w.Bytes != 4000 || *w.ReadWrite != 31 || w.Regions != 2 {
+		t.Errorf("weights: %+v", w)
+	}
+	if math.Abs(*w.ReadFrequency-31.0/30) > 1e-12 || *w.IAI.P50 != second || w.IAI.Max != second || w.IAI.Min != 0 {
+		t.Errorf("weights: %v Hz, %+v", *w.ReadFrequency, w.IAI)
+	}
+	// 31 cells, kept for 30 s down to 0, of two regions.
+	if q := c.Retention; q.Max != 30 || q.Mean != 15 || q.Bytes != 2*31*64 || *c.WriteOnce != 1 || c.Padded != 31*64 || c.Hulls != 0 || c.BytesRead != 2*64*31*32/2 {
+		t.Errorf("caches: %+v, %+v", q, c.Figures)
+	}
+	if a.Fusible != 31*256 || *a.WriteOnce != 0 || a.Label != "low_mrm" || a.Retention.Max != 0 || a.Bytes != 65536 {
+		t.Errorf("activations: %+v", a.Figures)
+	}
+	if len(r.Regions) != 5 || r.Regions[0].Name != "output.weight" || r.Regions[0].PerStep.Mean != 3000 || r.Regions[0].PerStep.Count != 31 {
+		t.Errorf("%d regions, first %+v", len(r.Regions), r.Regions[0])
+	}
+	k, v := r.Regions[1], r.Regions[2]
+	if k.KV+v.KV != "kv" && k.KV+v.KV != "vk" || *k.Retention != *v.Retention || *k.IAI != *v.IAI || k.Reuse.Count != v.Reuse.Count {
+		t.Errorf("keys %+v\nvalues %+v", k.Figures, v.Figures)
+	}
+	if s := r.Traffic.Steps; len(s) != 31 || s[30].Token != 130 || s[30].Read[weight] != 4000 || s[30].Read[kv] != 2*64*31 || s[30].Written[kv] != 128 {
+		t.Errorf("%d steps, last %+v", len(s), s[len(s)-1])
+	}
+	// One second windows: 4000 bytes of weights, 256 of activations, and the cells until then.
+	if ws := w.WorkingSet; len(ws) != 3 || ws[2].WindowS != 1 || ws[2].MeanBytes != 4000 || ws[2].MaxBytes != 4000 || c.WorkingSet[2].MaxBytes != 2*31*64 {
+		t.Errorf("working sets %+v, %+v", w.WorkingSet, c.WorkingSet)
+	}
+}
+
+// TestEvictions: cells that were evicted are not censored, in either layout; others are.
+func TestEvictions(t *testing.T) {
+	dir := decodeRun(t)
+	writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{
+		{0, "k", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm"}, {0, "v", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm"},
+		{0, "k", 8, 31, 64, 8 * second, 30 * second, -1, ""}, {0, "v", 8, 31, 64, 8 * second, 30 * second, -1, ""},
+		{7, "k", 0, 8, 64, 0, 5 * second, 6 * second, "clear"},
+	}))
+	r := analyze(t, dir, Options{})
+	for i := range r.Regions {
+		g := &r.Regions[i]
+		if g.Type != "kv_cache" {
+			continue
+		}
+		// 8 cells of 31 ended, at 20 s; and they were read again, which the trace of the test does though nobody would.
+		if q := g.Retention; q.CensoredShare != 23.0/31 || q.Bytes != 31*64 || q.Max != 22 {
+			t.Errorf("%s: %+v", g.Name, q)
+		}
+	}
+	if len(r.KVBlocks) != 2 || r.KVBlocks[0].Tensor != "k" || r.KVBlocks[0].Lives != 3 || r.KVBlocks[0].Censored != 1 || r.KVBlocks[0].Evicted["seq_rm"] != 1 || r.KVBlocks[0].Retention.Max != 22 {
+		t.Errorf("%+v", r.KVBlocks)
+	}
+	if !strings.Contains(strings.Join(r.Notes, "\n"), "1 end of a life of cache cells could not be placed") {
+		t.Errorf("%q", r.Notes)
+	}
+}
+
+// TestTeardown: what is freed because the run ends is censored, what is freed before is not.
+func TestTeardown(t *testing.T) {
+	for phase, censored := range map[string]float64{"generation": 0, "teardown": 1} {
+		rows := []row{access(0, write, weight, 1, 1, 0, 10), access(5*second, read, weight, 1, 1, 0, 10),
+			access(9*second, memtrace.OpFree, weight, 0, 1, 0, 4096).with(memtrace.TraceRegion, nil, memtrace.TracePhase, phase)}
+		dir := run(t, rows, 10)
+		writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions[:1]))
+		w := analyze(t, dir, Options{}).Type("weight")
+		if w.Retention.CensoredShare != censored || w.Retention.P99 != 5 {
+			t.Errorf("%s: %+v", phase, w.Retention)
+		}
+	}
+}
+
+// TestMetricsFile is mrm-trace's file: its columns, and the figures as they are.
+func TestMetricsFile(t *testing.T) {
+	var b bytes.Buffer
+	r := analyze(t, decodeRun(t), Options{})
+	if err := r.WriteMetrics(&b); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(rows) != 4 {
+		t.Fatalf("%d rows: %v", len(rows), err)
+	}
+	want := "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s,retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label,censored_share"
+	if got := strings.Join(rows[0], ","); got != want {
+		t.Errorf("columns %s", got)
+	}
+	if got := strings.Join(rows[1][:8], ","); got != "weight,2,4000,1,30,30,30,30" {
+		t.Errorf("weights %s", got)
+	}
+	for _, row := range rows[1:] {
+		if len(row) != 17 {
+			t.Errorf("%d cells", len(row))
+		}
+		for i, cell := range row[1:15] {
+			if _, err := strconv.ParseFloat(cell, 64); err != nil {
+				t.Errorf("%s: %v", rows[0][i+1], err)
+			}
+		}
+	}
+}
+
+// TestJSONKeys: the keys of compute_all are there, each with what it is about.
+func TestJSONKeys(t *testing.T) {
+	text, err := json.Marshal(analyze(t, decodeRun(t), Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"retention_per_region", "retention_summary", "write_once", "read_freq", "working_set_per_region", "working_set_summary",
+		"locality_per_region", "locality_summary", "iai", "suitability"} {
+		if len(all[key]) < 10 {
+			t.Errorf("%s: %s", key, all[key])
+		}
+	}
+	var retention map[string]struct {
+		P99 float64 `json:"p99_s"`
+	}
+	if err := json.Unmarshal(all["retention_summary"], &retention); err != nil || retention["weight"].P99 != 30 {
+		t.Errorf("%v: %+v", err, retention)
+	}
+}
+
+// TestText compares what people read with golden files.
+func TestText(t *testing.T) {
+	r := analyze(t, decodeRun(t), Options{})
+	r.Path = "RUN"
+	for _, by := range Tables {
+		var b bytes.Buffer
+		if err := r.WriteText(&b, by, 3); err != nil {
+			t.Fatal(err)
+		}
+		golden := filepath.Join("testdata", "text."+string(by)+".txt")
+		if *update {
+			writeFile(t, "testdata", "text."+string(by)+".txt", b.Bytes())
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || !bytes.Equal(want, b.Bytes()) {
+			t.Errorf("%s: %v; run with -update and look at the difference:\n%s", golden, err, b.String())
+		}
+		b.Reset()
+		if err := r.WriteCSV(&b, by); err != nil || b.Len() == 0 {
+			t.Errorf("%s: %v", by, err)
+		}
+	}
+	if err := r.WriteCSV(&bytes.Buffer{}, "week"); err == nil || !strings.Contains(err.Error(), "use type, region, step, time") {
+		t.Error(err)
+	}
+}
+
+// TestGroupsAndParts: where row groups and files end changes nothing.
+func TestGroupsAndParts(t *testing.T) {
+	rows := decode()
+	write := func(dir string, group int, parts ...[]row) {
+		for i, part := range parts {
+			writeFile(t, dir, table.PartName(memtrace.TraceName, i), parquet(t, traceSchema(memtrace.Version), part, group))
+		}
+		writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
+	}
+	texts := map[string]bool{}
+	for _, c := range []struct {
+		group int
+		parts [][]row
+	}{{1000, [][]row{rows}}, {7, [][]row{rows}}, {50, [][]row{rows[:3], rows[3:200], rows[200:]}}} {
+		dir := t.TempDir()
+		write(dir, c.group, c.parts...)
+		r := analyze(t, dir, Options{})
+		if r.Parts != len(c.parts) {
+			t.Errorf("%d parts", r.Parts)
+		}
+		r.Path, r.Parts = "", 0
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[string(text)] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("%d different reports", len(texts))
+	}
+	dir := t.TempDir()
+	write(dir, 50, rows[:3], rows[3:200], rows[200:])
+	if err := os.Remove(filepath.Join(dir, table.PartName(memtrace.TraceName, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if r := analyze(t, dir, Options{}); !strings.Contains(strings.Join(r.Notes, "\n"), "trace.001.parquet") {
+		t.Errorf("%q", r.Notes)
+	}
+}

@@ -1,0 +1,148 @@
+package memory
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// By is what a line of a table stands for.
+type By string
+
+// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time.
+const (
+	ByType   By = "type"
+	ByRegion By = "region"
+	ByStep   By = "step"
+	ByTime   By = "time"
+)
+
+// Tables lists them.
+var Tables = []By{ByType, ByRegion, ByStep, ByTime}
+
+// metricsColumns are those of mrm-trace's metrics.csv.
+var metricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
+	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share"}
+
+// WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set is the mean over the
+// longest windows.
+func (r *Report) WriteMetrics(w io.Writer) error {
+	out := csv.NewWriter(w)
+	out.Write(metricsColumns)
+	for i := range r.Types {
+		t := &r.Types[i]
+		out.Write(append([]string{t.Type, strconv.Itoa(t.Regions), unsigned(t.Bytes)}, t.cells()...))
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// cells are the columns of metrics.csv behind those that say what they are about.
+func (f *Figures) cells() []string {
+	cells := []string{decimal(f.WriteOnce), "", "", "", "", decimal(f.ReadFrequency), strconv.FormatInt(f.Reads, 10), strconv.FormatInt(f.Writes, 10), "", "", "",
+		decimal(f.Locality), f.Label, ""}
+	if q := f.Retention; q != nil {
+		cells[1], cells[2], cells[3], cells[4], cells[13] = decimal(&q.P50), decimal(&q.P90), decimal(&q.P99), decimal(&q.Max), decimal(&q.CensoredShare)
+	}
+	if n := len(f.WorkingSet); n > 0 {
+		cells[8] = decimal(&f.WorkingSet[n-1].MeanBytes)
+	}
+	if f.IAI != nil && f.IAI.P50 != nil {
+		cells[9], cells[10] = strconv.FormatInt(*f.IAI.P50, 10), strconv.FormatInt(*f.IAI.P99, 10)
+	}
+	return cells
+}
+
+// WriteCSV writes one table, of [Tables].
+func (r *Report) WriteCSV(w io.Writer, by By) error {
+	out := csv.NewWriter(w)
+	switch by {
+	case ByType:
+		return r.WriteMetrics(w)
+	case ByRegion:
+		out.Write(append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written", "bytes_per_step_mean", "bytes"}, metricsColumns[3:]...))
+		for i := range r.Regions {
+			out.Write(r.Regions[i].row())
+		}
+	case ByStep, ByTime:
+		out.WriteAll(r.movedRows(by))
+	default:
+		return fmt.Errorf("there is no table by %.40q: use %s", string(by), names(Tables))
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func names(all []By) string {
+	texts := make([]string, len(all))
+	for i, by := range all {
+		texts[i] = string(by)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (g *Region) row() []string {
+	layer, perStep := "", ""
+	if g.Layer != nil {
+		layer = strconv.FormatInt(*g.Layer, 10)
+	}
+	if g.PerStep != nil {
+		perStep = decimal(&g.PerStep.Mean)
+	}
+	return append([]string{strconv.Itoa(g.ID), g.Type, g.Name, layer, g.KV, unsigned(g.BytesRead), unsigned(g.BytesWritten), perStep, unsigned(g.Bytes)}, g.cells()...)
+}
+
+// movedRows are bytes by type of region, for all types that occur: of executions of graphs, or over time.
+func (r *Report) movedRows(by By) [][]string {
+	t := &r.Traffic
+	head, n := []string{"ts_ns", "seconds"}, len(t.Bins)
+	width := float64(t.WidthNS) / 1e9
+	row := func(i int) ([]string, *memtrace.Moved) {
+		return []string{strconv.FormatInt(t.First+int64(i)*t.WidthNS, 10), decimal(&width)}, &t.Bins[i]
+	}
+	if by == ByStep {
+		head, n = []string{"graph_seq", "token_index", "ts_ns"}, len(t.Steps)
+		row = func(i int) ([]string, *memtrace.Moved) {
+			s := &t.Steps[i]
+			token := ""
+			if s.Token >= 0 {
+				token = strconv.FormatInt(s.Token, 10)
+			}
+			return []string{strconv.FormatInt(s.Graph, 10), token, strconv.FormatInt(s.NS, 10)}, &s.Moved
+		}
+	}
+	var all memtrace.Moved
+	for i := range t.Bins {
+		all.Add(&t.Bins[i])
+	}
+	var types []memtrace.RegionType
+	for _, kind := range memtrace.RegionTypes() {
+		if read, written := all.Of(kind); read+written > 0 {
+			types = append(types, kind)
+			head = append(head, kind.String()+"_bytes_read", kind.String()+"_bytes_written")
+		}
+	}
+	rows := [][]string{head}
+	for i := range n {
+		cells, m := row(i)
+		for _, kind := range types {
+			read, written := m.Of(kind)
+			cells = append(cells, unsigned(read), unsigned(written))
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+func unsigned(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func decimal(x *float64) string {
+	if x == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*x, 'g', -1, 64)
+}

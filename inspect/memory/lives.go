@@ -1,0 +1,140 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// lives are those of blocks of cache cells: when they ended, for the ledger does not tell, and how long what was written into them was needed.
+type lives struct {
+	ends     []lifeEnd // by time
+	next     int
+	unplaced int64
+	regions  map[cacheTensor]int // by layer and tensor; several: -1
+	table    *regionTable
+	kinds    map[string]*blockSums
+	rows     int64
+}
+
+// cacheTensor names a tensor of a cache, as far as the table of regions does.
+type cacheTensor struct {
+	layer int64
+	kv    string
+}
+
+// lifeEnd is bytes of a cache that nobody needs any more.
+type lifeEnd struct {
+	ns         int64
+	region     int
+	first, end int64 // cells
+	cellBytes  int64
+}
+
+// blockSums gather the lives of blocks in one kind of tensor.
+type blockSums struct {
+	retention memtrace.Survival
+	evicted   map[string]int64
+	censored  int64
+}
+
+// KVBlocks is how long blocks of cache cells were needed, by kind of tensor: k and v, of recurrent layers r and s.
+type KVBlocks struct {
+	Tensor string `json:"kv"`
+	Lives  int64  `json:"lives"`
+	// Retention is from the first write of a block to its last read, one value for each life, in seconds.
+	Retention Retention        `json:"retention"`
+	Evicted   map[string]int64 `json:"evicted"` // lives by reason
+	Censored  int64            `json:"censored"`
+}
+
+// maxLives bounds how many lives a table may have, maxEnds how many of them are placed in time.
+const (
+	maxLives = 1 << 32
+	maxEnds  = 1 << 20
+)
+
+// readLives reads a run's table of lives; one that is not there is empty.
+func readLives(dir string, regions *regionTable) (*lives, error) {
+	l := &lives{regions: map[cacheTensor]int{}, table: regions, kinds: map[string]*blockSums{}}
+	for id, g := range regions.all {
+		if g.kind != memtrace.KVCache || g.layer == nil {
+			continue
+		}
+		key := cacheTensor{*g.layer, g.kv}
+		if _, isKnown := l.regions[key]; isKnown {
+			id = -1 // of several contexts: the table of regions does not say which
+		}
+		l.regions[key] = id
+	}
+	form := table.Form{Name: kvcache.FileName, Version: kvcache.Version, Columns: []table.Column{
+		{Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64}, {Name: "cell_end", Kind: table.Int64},
+		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64},
+	}}
+	if _, err := eachRow(dir, form, []string{"evict_reason", "cells", "cell_bytes"}, maxLives, l.row); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(l.ends, func(a, b lifeEnd) int { return cmp.Compare(a.ns, b.ns) })
+	return l, nil
+}
+
+// row takes the life of a block in one tensor in.
+func (l *lives) row(s *sideTable) error {
+	l.rows++
+	kv, reason := s.text("kv"), s.text("evict_reason")
+	evict, isEvicted := s.value("evict_ns")
+	k := l.kinds[kv]
+	if k == nil {
+		k = &blockSums{evicted: map[string]int64{}}
+		l.kinds[kv] = k
+	}
+	if write, ok := s.value("first_write_ns"); ok {
+		read, isRead := s.value("last_read_ns")
+		if !isRead {
+			read = write
+		}
+		k.retention.Add(read-write, 1, !isEvicted)
+	}
+	if !isEvicted {
+		k.censored++
+		return nil
+	}
+	k.evicted[reason]++
+	if reason == kvcache.Overwrite.String() {
+		return nil // the write itself ends it
+	}
+	first, end := s.number("cell_start"), s.number("cell_end")
+	region, isKnown := l.regions[cacheTensor{s.number("layer"), kv}]
+	if !isKnown || region < 0 || s.number("cells") != end-first || s.number("cell_bytes") <= 0 || len(l.ends) == maxEnds {
+		l.unplaced++
+		return nil
+	}
+	l.ends = append(l.ends, lifeEnd{ns: evict, region: region, first: first, end: end, cellBytes: s.number("cell_bytes")})
+	return nil
+}
+
+// until ends the lives that ended up to a time.
+func (l *lives) until(ns int64, m *memtrace.Meter) {
+	for ; l.next < len(l.ends) && l.ends[l.next].ns <= ns; l.next++ {
+		e := &l.ends[l.next]
+		if !m.EndCells(e.region, e.first, e.end, e.cellBytes, e.ns) {
+			l.unplaced++
+		}
+	}
+}
+
+// blocks says how long blocks were needed.
+func (l *lives) blocks() (all []KVBlocks) {
+	for kv, k := range l.kinds {
+		b := KVBlocks{Tensor: kv, Lives: k.retention.Count, Evicted: k.evicted, Censored: k.censored}
+		if r := retention(&k.retention); r != nil {
+			b.Retention = *r
+		}
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b KVBlocks) int { return cmp.Compare(a.Tensor, b.Tensor) })
+	return all
+}

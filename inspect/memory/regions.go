@@ -1,0 +1,80 @@
+package memory
+
+import (
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// regionTable is what region_map.parquet says, by region.
+type regionTable struct {
+	all  map[int]*regionRow
+	sums [16]uint64 // bytes by type
+}
+
+type regionRow struct {
+	kind           memtrace.RegionType
+	name, kv       string
+	device         string
+	layer          *int64
+	bytes          uint64
+	buffer, offset uint64
+	start          uint64 // address of the host; 0: none
+	alloc          int64
+}
+
+// maxRegions bounds how many regions a table may have.
+const maxRegions = 1 << 22
+
+// readRegions reads a run's table of regions; one that is not there is empty.
+func readRegions(dir string) (*regionTable, error) {
+	t := &regionTable{all: map[int]*regionRow{}}
+	form := table.Form{Name: memtrace.FileName, Version: memtrace.Version, Columns: []table.Column{
+		{Name: "region_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
+	}}
+	_, err := eachRow(dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset", "alloc_ns"}, maxRegions, t.row)
+	return t, err
+}
+
+func (t *regionTable) row(s *sideTable) error {
+	kind, err := memtrace.ParseRegionType(s.text("region_type"))
+	if err != nil {
+		return err
+	}
+	g := &regionRow{kind: kind, name: s.text("name"), kv: s.text("kv"), device: s.text("device"), bytes: uint64(s.number("size_bytes"))}
+	if layer, ok := s.value("layer"); ok {
+		g.layer = &layer
+	}
+	g.buffer, g.offset, g.start, g.alloc = uint64(s.number("buffer_id")), uint64(s.number("offset")), uint64(s.number("start_addr")), s.number("alloc_ns")
+	t.all[int(s.number("region_id"))] = g
+	if kind != memtrace.Activation { // they share the memory of compute buffers
+		t.sums[kind] += g.bytes
+	}
+	return nil
+}
+
+// bytes is how large the regions of a type are together.
+func (t *regionTable) bytes(kind memtrace.RegionType) uint64 {
+	if kind == memtrace.Activation {
+		return t.sums[memtrace.ComputeBuffer]
+	}
+	return t.sums[kind]
+}
+
+// describe says of a region what the table does.
+func (t *regionTable) describe(g *Region) {
+	if row := t.all[g.ID]; row != nil {
+		g.Type, g.Name, g.KV, g.Device, g.Layer, g.Bytes = row.kind.String(), row.name, row.kv, row.device, row.layer, row.bytes
+	}
+}
+
+// place is where a region lies, as touches count it.
+func (g *regionRow) place() memtrace.Place {
+	p := memtrace.Place{Offset: g.offset, Bytes: g.bytes}
+	if g.buffer == 0 {
+		p.Offset = g.start
+	}
+	if g.kind == memtrace.Weight {
+		p.Written = g.alloc
+	}
+	return p
+}

@@ -1,0 +1,115 @@
+package memory
+
+import (
+	"math"
+
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// Samples are what one collector of samples told.
+type Samples struct {
+	Collector string  `json:"collector"`
+	Source    string  `json:"source"` // measured where every event was told, else estimated
+	Samples   int64   `json:"samples"`
+	Period    float64 `json:"period"` // events that a sample stands for, on average
+
+	PerSecond float64      `json:"samples_per_s"`
+	Types     []SampleType `json:"types"`
+}
+
+// SampleType is what samples say of a type of region. Of what they did not see they say nothing: there is no write-once ratio and no retention.
+type SampleType struct {
+	Type    string                 `json:"region_type"`
+	Samples int64                  `json:"samples"`
+	Share   float64                `json:"share"` // of the collector's events
+	Events  map[string]EventCounts `json:"events"`
+	// PagesSeen is how many different pages of 4096 bytes were seen: at least so many were touched.
+	PagesSeen int64 `json:"pages_seen"`
+}
+
+// EventCounts is how many events of an op there were, and the 95 % confidence interval of that.
+type EventCounts struct {
+	Events float64 `json:"events"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// sample takes a row of a collector of samples in.
+func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
+	c := &r.columns
+	op, kind := r.ops.of(c[memtrace.TraceOp], row), r.types.of(c[memtrace.TraceRegionType], row)
+	s := a.samples[from]
+	if s == nil {
+		s = &memtrace.Sampled{}
+		a.samples[from] = s
+	}
+	ns, addr := c[memtrace.TraceTime].Ints[row], uint64(number(c[memtrace.TraceAddr], row, 0))
+	size := min(uint64(number(c[memtrace.TraceSize], row, 0)), maxSampleBytes)
+	s.Add(ns, kind, op, addr, size, number(c[memtrace.TraceWeight], row, 1))
+	a.witnesses.add(witness{
+		ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind, from: from,
+	})
+}
+
+// maxSampleBytes is how many bytes one row of a sample may tell of.
+const maxSampleBytes = 1 << 32
+
+// fillSamples writes out what samples say.
+func (a *analysis) fillSamples() {
+	for from, s := range a.samples {
+		if s == nil {
+			continue
+		}
+		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(), Source: Estimated}
+		if all.Period == 1 {
+			all.Source = Measured
+		}
+		if s.Last > s.First {
+			all.PerSecond = float64(s.Samples) / (float64(s.Last-s.First) / 1e9)
+		}
+		for _, kind := range memtrace.RegionTypes() {
+			if t := &s.Types[kind]; t.Samples > 0 {
+				all.Types = append(all.Types, sampleType(kind, t, all.Period*float64(s.Samples)))
+			}
+		}
+		a.report.Samples = append(a.report.Samples, all)
+		if len(a.report.Types) == 0 && a.counts[memtrace.CollectorGraph] == 0 {
+			a.fromSamples(s, all.Source)
+		}
+	}
+}
+
+func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float64) SampleType {
+	all := t.All()
+	s := SampleType{Type: kind.String(), Samples: t.Samples, PagesSeen: t.Pages, Share: all.Events / events, Events: map[string]EventCounts{}}
+	for op := range t.Ops {
+		e := &t.Ops[op]
+		if e.Samples == 0 {
+			continue
+		}
+		name := memtrace.AccessOp(op).String()
+		if name == "" {
+			name = "unknown"
+		}
+		low, high := e.Interval()
+		s.Events[name] = EventCounts{e.Events, low, high}
+	}
+	return s
+}
+
+// fromSamples makes the table of types of a run without ledger: only what samples can say.
+func (a *analysis) fromSamples(s *memtrace.Sampled, source string) {
+	r := a.report
+	if r.BeginUnixNS == 0 {
+		r.BeginUnixNS, r.EndUnixNS = s.First, s.Last
+	}
+	for _, kind := range memtrace.RegionTypes() {
+		t := &s.Types[kind]
+		if t.Samples == 0 {
+			continue
+		}
+		f := Figures{Source: source, Reads: int64(math.Round(t.Ops[memtrace.OpRead].Events)), Writes: int64(math.Round(t.Ops[memtrace.OpWrite].Events))}
+		r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind), Figures: f})
+	}
+	r.note("there is no ledger in this run (--tap-ledger rows): samples do not tell what was not accessed, so nothing is said of write-once, retention, intervals and working sets")
+}

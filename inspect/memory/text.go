@@ -1,0 +1,310 @@
+package memory
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// text writes lines until one fails.
+type text struct {
+	w   io.Writer
+	err error
+}
+
+func (t *text) line(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
+	}
+}
+
+// table writes rows of cells, all aligned right.
+func (t *text) table(rows [][]string) {
+	if t.err != nil {
+		return
+	}
+	tabs := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range rows {
+		fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
+	}
+	t.err = tabs.Flush()
+}
+
+// WriteText writes the report for people: types of regions, the largest top regions, what moved per execution, blocks of the cache, samples and notes;
+// or one table, of [Tables] but the first.
+func (r *Report) WriteText(w io.Writer, by By, top int) error {
+	out := &text{w: w}
+	switch by {
+	case ByRegion:
+		r.regionTable(out, len(r.Regions))
+		return out.err
+	case ByStep, ByTime:
+		out.table(r.movedRows(by))
+		return out.err
+	}
+	r.head(out)
+	if len(r.Types) > 0 {
+		out.line("")
+		r.trafficTable(out)
+		out.line("")
+		r.lifeTable(out)
+	}
+	if len(r.Regions) > 0 && top > 0 {
+		out.line("")
+		r.regionTable(out, top)
+	}
+	r.flow(out)
+	r.blockTable(out)
+	r.sampleTable(out)
+	r.agreementTable(out)
+	if len(r.Notes) > 0 {
+		out.line("")
+	}
+	for _, note := range r.Notes {
+		out.line("note    %s", note)
+	}
+	return out.err
+}
+
+func (r *Report) head(out *text) {
+	out.line("run     %s", r.Path)
+	out.line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"), seconds(r.Seconds()), r.Version)
+	if n := r.Collectors[memtrace.CollectorGraph.String()]; n > 0 {
+		out.line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held of it", n, Computed)
+	}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		if s.Source == Measured {
+			out.line("%-7s %s, every one of them: %s", s.Collector, count(s.Samples, "event", "events"), s.Source)
+		} else {
+			out.line("%-7s %d samples, one for %.0f events: %s", s.Collector, s.Samples, s.Period, s.Source)
+		}
+	}
+}
+
+func (r *Report) trafficTable(out *text) {
+	rows := [][]string{{"region type", "regions", "size", "reads", "writes", "read", "written", "read:written"}}
+	for _, s := range r.Windows {
+		rows[0] = append(rows[0], "most in "+seconds(s))
+	}
+	rows[0] = append(rows[0], "reuse p50", "locality", "source")
+	for i := range r.Types {
+		t := &r.Types[i]
+		row := []string{t.Type, fmt.Sprint(t.Regions), size(float64(t.Bytes)), fmt.Sprint(t.Reads), fmt.Sprint(t.Writes), size(float64(t.BytesRead)), size(float64(t.BytesWritten)),
+			figure(t.ReadWrite, "%.3g")}
+		for k := range r.Windows {
+			cell := "-"
+			if k < len(t.WorkingSet) {
+				cell = size(float64(t.WorkingSet[k].MaxBytes))
+			}
+			row = append(row, cell)
+		}
+		reuse := "-"
+		if t.Reuse != nil && t.Reuse.P50 != nil {
+			reuse = size(float64(*t.Reuse.P50))
+		}
+		rows = append(rows, append(row, reuse, figure(t.Locality, "%.4f"), t.Source))
+	}
+	out.table(rows)
+}
+
+func (r *Report) lifeTable(out *text) {
+	rows := [][]string{{"region type", "write-once", "kept p50", "p90", "p99", "max", "p99 (KM)", "censored", "reads/s", "IAI p50", "IAI p99", "suits MRM", "with censoring"}}
+	for i := range r.Types {
+		t := &r.Types[i]
+		row := []string{t.Type, figure(t.WriteOnce, "%.3f"), "-", "-", "-", "-", "-", "-", figure(t.ReadFrequency, "%.4g"), "-", "-", orDash(t.Label), orDash(t.LabelCensored)}
+		if q := t.Retention; q != nil {
+			row[2], row[3], row[4], row[5], row[7] = seconds(q.P50), seconds(q.P90), seconds(q.P99), seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)
+			row[6] = "beyond"
+			if q.KM99 != nil {
+				row[6] = seconds(*q.KM99)
+			}
+		}
+		if t.IAI != nil && t.IAI.P50 != nil {
+			row[9], row[10] = seconds(float64(*t.IAI.P50)/1e9), seconds(float64(*t.IAI.P99)/1e9)
+		}
+		rows = append(rows, row)
+	}
+	out.table(rows)
+}
+
+func (r *Report) regionTable(out *text, top int) {
+	rows := [][]string{{"region", "type", "name", "size", "read", "written", "per step", "kept p99", "write-once", "reads/s", "suits MRM"}}
+	for i := range r.Regions[:min(top, len(r.Regions))] {
+		g := &r.Regions[i]
+		row := []string{fmt.Sprint(g.ID), g.Type, short(g.Name), size(float64(g.Bytes)), size(float64(g.BytesRead)), size(float64(g.BytesWritten)), "-", "-", figure(g.WriteOnce, "%.3f"),
+			figure(g.ReadFrequency, "%.4g"), orDash(g.Label)}
+		if g.PerStep != nil {
+			row[6] = size(g.PerStep.Mean)
+		}
+		if g.Retention != nil {
+			row[7] = seconds(g.Retention.P99)
+		}
+		rows = append(rows, row)
+	}
+	out.table(rows)
+	if left := len(r.Regions) - top; left > 0 {
+		out.line("… and %s: --by region, --top N", count(int64(left), "region", "regions"))
+	}
+}
+
+// short cuts a name that is too long for a table.
+func short(name string) string {
+	const most = 40
+	if all := []rune(name); len(all) > most {
+		return string(all[:most-1]) + "…"
+	}
+	return name
+}
+
+// flow says how much moved per execution of a graph, and over time.
+func (r *Report) flow(out *text) {
+	t := &r.Traffic
+	if len(t.Bins) == 0 {
+		return
+	}
+	rows := [][]string{{"region type", "read per step", "least", "most", "written per step", "read/s", "most", "written/s", "most"}}
+	for _, kind := range memtrace.RegionTypes() {
+		var read, written, readBin, writtenBin memtrace.Tally
+		for i := range t.Steps {
+			r, w := t.Steps[i].Of(kind)
+			read.Add(int64(r), 1)
+			written.Add(int64(w), 1)
+		}
+		for i := range t.Bins {
+			r, w := t.Bins[i].Of(kind)
+			readBin.Add(int64(r), 1)
+			writtenBin.Add(int64(w), 1)
+		}
+		if readBin.Sum+writtenBin.Sum == 0 {
+			continue
+		}
+		span, bin := math.Max(r.Seconds(), float64(t.WidthNS)/1e9), float64(t.WidthNS)/1e9
+		mean := func(t *memtrace.Tally) string {
+			m, ok := t.Mean()
+			if !ok {
+				return "-"
+			}
+			return size(m)
+		}
+		rows = append(rows, []string{kind.String(), mean(&read), size(float64(read.Min)), size(float64(read.Max)), mean(&written),
+			size(readBin.Sum/span) + "/s", size(float64(readBin.Max)/bin) + "/s", size(writtenBin.Sum/span) + "/s", size(float64(writtenBin.Max)/bin) + "/s"})
+	}
+	out.line("")
+	out.table(rows)
+	steps := int64(len(t.Steps)) + t.Uncounted
+	out.line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), seconds(float64(t.WidthNS)/1e9))
+}
+
+func (r *Report) blockTable(out *text) {
+	if len(r.KVBlocks) == 0 {
+		return
+	}
+	rows := [][]string{{"cache blocks", "lives", "kept p50", "p90", "p99", "max", "censored"}}
+	for i := range r.KVBlocks {
+		b := &r.KVBlocks[i]
+		q := &b.Retention
+		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), seconds(q.P50), seconds(q.P90), seconds(q.P99), seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
+	}
+	out.line("")
+	out.table(rows)
+}
+
+func (r *Report) sampleTable(out *text) {
+	rows := [][]string{{"samples of", "region type", "samples", "share", "op", "events", "95 % interval", "pages seen"}}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		for k := range s.Types {
+			t := &s.Types[k]
+			for _, op := range []string{"read", "write", "alloc", "free", "unknown"} {
+				e, ok := t.Events[op]
+				if !ok {
+					continue
+				}
+				interval := "exact"
+				if e.Low != e.High {
+					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
+				}
+				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(t.Samples), fmt.Sprintf("%.1f %%", 100*t.Share), op, fmt.Sprintf("%.0f", e.Events), interval, fmt.Sprint(t.PagesSeen)})
+			}
+		}
+	}
+	if len(rows) > 1 {
+		out.line("")
+		out.table(rows)
+	}
+}
+
+func (r *Report) agreementTable(out *text) {
+	for i := range r.Agreement {
+		a := &r.Agreement[i]
+		out.line("")
+		out.line("ledger and %s: of %d samples %d compared, %s explained", a.Collector, a.Samples, a.Compared, share(a.Explained, a.Compared))
+		for why, n := range a.NotCompared {
+			out.line("  not compared: %d, %s", n, why)
+		}
+		for _, t := range a.Types {
+			out.line("  %-16s %s of %d", t.Type, share(t.Explained, t.Compared), t.Compared)
+		}
+		if w := a.Written; w != nil {
+			out.line("  written pages: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
+				share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger, count(w.Intervals, "interval", "intervals"))
+		}
+		if f := a.FirstTouch; f != nil && f.KendallTau != nil {
+			out.line("  first touch: %s in the same order by Kendall's tau %.4f", count(int64(f.Regions), "region", "regions"), *f.KendallTau)
+		}
+	}
+}
+
+func share(n, of int64) string {
+	if of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func figure(x *float64, format string) string {
+	if x == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, *x)
+}
+
+// size writes bytes in the unit that suits them.
+func size(bytes float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	k := 0
+	for ; bytes >= 1024 && k < len(units)-1; k++ {
+		bytes /= 1024
+	}
+	if k == 0 {
+		return fmt.Sprintf("%.0f B", bytes)
+	}
+	return fmt.Sprintf("%.4g %s", bytes, units[k])
+}
+
+// seconds writes a time in the unit that suits it.
+func seconds(s float64) string {
+	switch {
+	case s == 0:
+		return "0 s"
+	case s < 1e-6:
+		return fmt.Sprintf("%.4g ns", s*1e9)
+	case s < 1e-3:
+		return fmt.Sprintf("%.4g us", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.4g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.4g s", s)
+}

@@ -1,0 +1,174 @@
+package memory
+
+// Hot path: per row of the ledger one touch, and nothing that allocates.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// needed are the columns that a table of accesses must have, others those that are read where they are there.
+var (
+	needed = []int{memtrace.TraceTime, memtrace.TraceOp, memtrace.TraceSize, memtrace.TraceRegion, memtrace.TraceRegionType, memtrace.TraceCollector}
+	others = []int{memtrace.TracePhase, memtrace.TraceAddr, memtrace.TraceToken, memtrace.TraceGraphSeq, memtrace.TraceTimeSource, memtrace.TraceWeight, memtrace.TraceBuffer,
+		memtrace.TraceOffset, memtrace.TracePieces, memtrace.TraceStride, memtrace.TraceFlags, memtrace.TraceCount, memtrace.TraceWindow}
+)
+
+// kindOf is how the table's reader calls the type of a column.
+func kindOf(c memtrace.TraceColumn) table.Kind {
+	if c.Kind == memtrace.ColumnText {
+		return table.Text
+	}
+	return table.Int64
+}
+
+// rows are some rows of a table of accesses, by column.
+type rows struct {
+	n       int
+	columns [64]*table.Vector // by number of the column; nil: the table has none
+	ops     words[memtrace.AccessOp]
+	types   words[memtrace.RegionType]
+	from    words[memtrace.Collector]
+	phases  words[memtrace.Phase]
+}
+
+// words translate texts to what they stand for, each once.
+type words[T any] struct {
+	known []T // by code + 1; the first is for rows without a text
+	parse func(string) (T, error)
+}
+
+// learn makes the texts of a column known.
+func (w *words[T]) learn(v *table.Vector, none T) error {
+	if len(w.known) == 0 {
+		w.known = append(w.known, none)
+	}
+	for v != nil && len(w.known) <= len(v.Words) {
+		is, err := w.parse(v.Words[len(w.known)-1])
+		if err != nil {
+			return err
+		}
+		w.known = append(w.known, is)
+	}
+	return nil
+}
+
+// of is what the text of a row stands for.
+func (w *words[T]) of(v *table.Vector, row int) T {
+	if v == nil {
+		return w.known[0]
+	}
+	return w.known[v.Codes[row]+1]
+}
+
+// learn makes the texts of rows known.
+func (r *rows) learn() error {
+	c := &r.columns
+	if err := r.ops.learn(c[memtrace.TraceOp], memtrace.OpUnknown); err != nil {
+		return err
+	}
+	if err := r.types.learn(c[memtrace.TraceRegionType], memtrace.Other); err != nil {
+		return err
+	}
+	if err := r.phases.learn(c[memtrace.TracePhase], memtrace.Generation); err != nil {
+		return err
+	}
+	return r.from.learn(c[memtrace.TraceCollector], memtrace.CollectorGraph)
+}
+
+// number is the integer of a row, def where there is none.
+func number(v *table.Vector, row int, def int64) int64 {
+	if v == nil || v.Valid != nil && !v.Valid[row] {
+		return def
+	}
+	return v.Ints[row]
+}
+
+// eachRows reads a table of accesses from the first row to the last.
+func eachRows(ctx context.Context, t *table.Table, f func(*rows) error) error {
+	form := table.Form{Name: memtrace.TraceName, Version: memtrace.Version}
+	all := memtrace.TraceColumns()
+	for _, c := range needed {
+		form.Columns = append(form.Columns, table.Column{Name: all[c].Name, Kind: kindOf(all[c])})
+	}
+	read, names := []int{}, []string{}
+	for _, file := range t.Files {
+		if err := file.Check(form); err != nil {
+			return err
+		}
+	}
+	for _, c := range append(append([]int{}, needed...), others...) {
+		if has(t, all[c].Name) {
+			read, names = append(read, c), append(names, all[c].Name)
+		}
+	}
+	scan, err := t.Scan(names, table.ScanOptions{})
+	if err != nil {
+		return err
+	}
+	defer scan.Close()
+	r := &rows{
+		ops: words[memtrace.AccessOp]{parse: memtrace.ParseAccessOp}, types: words[memtrace.RegionType]{parse: memtrace.ParseRegionType},
+		from: words[memtrace.Collector]{parse: memtrace.ParseCollector}, phases: words[memtrace.Phase]{parse: memtrace.ParsePhase},
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.n = next.N
+		for i, c := range read {
+			r.columns[c] = next.Columns[i]
+			if isText := len(next.Columns[i].Codes) > 0; isText != (all[c].Kind == memtrace.ColumnText) && next.N > 0 {
+				return fmt.Errorf("column %s is not of the type that a table of accesses has: is it another table?", names[i])
+			}
+		}
+		if err = r.learn(); err == nil {
+			err = f(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// has tells whether all parts of a table have a column.
+func has(t *table.Table, name string) bool {
+	for _, f := range t.Files {
+		if !f.Has(name) {
+			return false
+		}
+	}
+	return len(t.Files) > 0
+}
+
+// touch is the access of a row of the ledger.
+func (r *rows) touch(row int, a *memtrace.Touch) (flags memtrace.TraceFlag) {
+	c := &r.columns
+	flags = memtrace.TraceFlag(number(c[memtrace.TraceFlags], row, 0))
+	*a = memtrace.Touch{
+		NS: c[memtrace.TraceTime].Ints[row], Op: r.ops.of(c[memtrace.TraceOp], row), Type: r.types.of(c[memtrace.TraceRegionType], row),
+		Region: int(number(c[memtrace.TraceRegion], row, -1)), Buffer: uint64(number(c[memtrace.TraceBuffer], row, 0)),
+		Size: uint64(number(c[memtrace.TraceSize], row, 0)), Pieces: number(c[memtrace.TracePieces], row, 1), Stride: uint64(number(c[memtrace.TraceStride], row, 0)),
+		Count: number(c[memtrace.TraceCount], row, 1), WindowNS: number(c[memtrace.TraceWindow], row, 0),
+		Scattered: flags&(memtrace.TraceScattered|memtrace.TraceUnknown) != 0,
+	}
+	if a.Buffer != 0 {
+		a.Offset = uint64(number(c[memtrace.TraceOffset], row, 0))
+	} else {
+		a.Offset = uint64(number(c[memtrace.TraceAddr], row, 0))
+	}
+	a.Ended = a.Op == memtrace.OpFree && r.phases.of(c[memtrace.TracePhase], row) == memtrace.Teardown
+	return flags
+}
