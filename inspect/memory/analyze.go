@@ -131,6 +131,9 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t.Cut {
+		r.note("the table was not completed: the newest accesses are missing, for the recording was ended from outside, or its disk was full")
+	}
 	if len(t.Missing) > 0 {
 		r.note("parts of the table are missing, and with them accesses between others: " + strings.Join(t.Missing, ", "))
 	}

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/store/table"
 )
 
 const (
@@ -201,7 +200,7 @@ func TestJSONKeys(t *testing.T) {
 func TestText(t *testing.T) {
 	r := analyze(t, decodeRun(t), Options{})
 	r.Path = "RUN"
-	for _, by := range Tables {
+	for _, by := range Tables[:3] {
 		var b bytes.Buffer
 		if err := r.WriteText(&b, by, 3); err != nil {
 			t.Fatal(err)
@@ -219,17 +218,24 @@ func TestText(t *testing.T) {
 			t.Errorf("%s: %v", by, err)
 		}
 	}
+	var b bytes.Buffer
+	if err := r.WriteText(&b, ByTime, 0); err != nil || strings.Count(b.String(), "\n") != len(r.Traffic.Bins)+1 || !strings.Contains(b.String(), "kv_cache_bytes_written") {
+		t.Errorf("%v: %.300s", err, b.String())
+	}
 	if err := r.WriteCSV(&bytes.Buffer{}, "week"); err == nil || !strings.Contains(err.Error(), "use type, region, step, time") {
 		t.Error(err)
 	}
 }
+
+// traceParts are the names of a table's parts.
+var traceParts = []string{memtrace.TraceName, "trace.001.parquet", "trace.002.parquet"}
 
 // TestGroupsAndParts: where row groups and files end changes nothing.
 func TestGroupsAndParts(t *testing.T) {
 	rows := decode()
 	write := func(dir string, group int, parts ...[]row) {
 		for i, part := range parts {
-			writeFile(t, dir, table.PartName(memtrace.TraceName, i), parquet(t, traceSchema(memtrace.Version), part, group))
+			writeFile(t, dir, traceParts[i], parquet(t, traceSchema(memtrace.Version), part, group))
 		}
 		writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
 	}
@@ -256,7 +262,7 @@ func TestGroupsAndParts(t *testing.T) {
 	}
 	dir := t.TempDir()
 	write(dir, 50, rows[:3], rows[3:200], rows[200:])
-	if err := os.Remove(filepath.Join(dir, table.PartName(memtrace.TraceName, 1))); err != nil {
+	if err := os.Remove(filepath.Join(dir, traceParts[1])); err != nil {
 		t.Fatal(err)
 	}
 	if r := analyze(t, dir, Options{}); !strings.Contains(strings.Join(r.Notes, "\n"), "trace.001.parquet") {

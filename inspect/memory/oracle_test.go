@@ -62,7 +62,7 @@ func randomRows(seed uint64, n int) []row {
 func TestOracle(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "numpy")
 	for seed := range uint64(2) {
-		dir := run(t, randomRows(seed, 800), 300)
+		dir := run(t, randomRows(seed, 500), 200)
 		out, err := exec.Command(python, filepath.Join("testdata", "metrics.py"), "0.5", filepath.Join(dir, memtrace.TraceName)).Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr)
