@@ -38,6 +38,7 @@ func commands() []command {
 		{"diff", "say how the tensors of two captures differ, by layer, tensor or token", runDiff},
 		{"export", "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", runExport},
 		{"kv", "show what the KV cache of a run held, for how long, and what was reused", runKV},
+		{"memory", "say how memory was used: what was read and written, kept, reused; suitability for MRM", runMemory},
 		{"resource", "say where a run's time and bytes went: layers, components, ops, tokens", runResource},
 		{"host", "record what the kernel does: disks, waiting, faults, system calls; and analyze it", runHost},
 		{"mrm", "run experiments on how memory is used, and judge them", runMRM},
