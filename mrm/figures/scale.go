@@ -45,21 +45,12 @@ func round(v float64, digits int) float64 {
 	return math.Round(v*by) / by
 }
 
-// power writes a power of ten as plain text: 1, 10, 10³.
+// power writes a power of ten: 0.01, 1, 100, and beyond as 1e5. (The font has no superscripts for all digits.)
 func power(e int) string {
-	if e >= 0 && e <= 2 {
-		return strconv.Itoa(int(math.Pow10(e)))
+	if e >= -3 && e <= 4 {
+		return strconv.FormatFloat(math.Pow10(e), 'f', -1, 64)
 	}
-	digits := []rune("⁰¹²³⁴⁵⁶⁷⁸⁹")
-	text := "10"
-	for _, r := range strconv.Itoa(e) {
-		if r == '-' {
-			text += "⁻"
-			continue
-		}
-		text += string(digits[r-'0'])
-	}
-	return text
+	return "1e" + strconv.Itoa(e)
 }
 
 // decades are ticks of a logarithmic axis, which holds log10 of values: a label at powers of ten, at most most of them, and small ticks between.

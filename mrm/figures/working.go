@@ -46,7 +46,7 @@ func workingSet(d *Data) *sheet.Picture {
 
 // workingCurve is the curve of a type, in steps as wide as a window; windows in which nothing was touched are gaps.
 func workingCurve(t WorkingType, window float64) *sheet.Curve {
-	c := &sheet.Curve{Style: draw.LineStyle{Color: colorOf(t.Type), Width: vg.Points(1.1)}}
+	c := &sheet.Curve{Style: draw.LineStyle{Color: colorOf(t.Type), Width: vg.Points(1.6)}}
 	for i, v := range t.Bytes {
 		y := math.NaN()
 		if v > 0 {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/figures"
@@ -85,6 +86,9 @@ func (s *Survey) Trace(ctx context.Context) (bool, error) {
 		}
 		first = false
 		b.add(rows)
+	}
+	if len(t.Missing) > 0 {
+		s.Notes = append(s.Notes, "parts of the trace are missing: "+strings.Join(t.Missing, ", "))
 	}
 	b.finish()
 	return true, nil

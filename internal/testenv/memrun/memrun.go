@@ -2,7 +2,6 @@
 package memrun
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -101,7 +100,7 @@ func (r *Run) writeTrace(t testing.TB, d *rundir.Dir) {
 	for part := range parts {
 		name := memtrace.TraceName
 		if parts > 1 {
-			name = fmt.Sprintf("trace.%03d.parquet", part)
+			name = table.PartName(name, part)
 		}
 		rows := r.Trace[len(r.Trace)*part/parts : len(r.Trace)*(part+1)/parts]
 		r.write(t, d, name, traceColumns, len(rows), func(b *table.Batch, i int) { rows[i].put(b) })
