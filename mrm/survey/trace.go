@@ -90,6 +90,9 @@ func (s *Survey) Trace(ctx context.Context) (bool, error) {
 	if len(t.Missing) > 0 {
 		s.Notes = append(s.Notes, "parts of the trace are missing: "+strings.Join(t.Missing, ", "))
 	}
+	if t.Cut {
+		s.Notes = append(s.Notes, "the trace was not completed: rows at its end are missing")
+	}
 	b.finish()
 	return true, nil
 }

@@ -2,6 +2,7 @@
 package memrun
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -99,8 +100,8 @@ func (r *Run) writeTrace(t testing.TB, d *rundir.Dir) {
 	parts := max(r.Parts, 1)
 	for part := range parts {
 		name := memtrace.TraceName
-		if parts > 1 {
-			name = table.PartName(name, part)
+		if part > 0 {
+			name = fmt.Sprintf("trace.%03d.parquet", part)
 		}
 		rows := r.Trace[len(r.Trace)*part/parts : len(r.Trace)*(part+1)/parts]
 		r.write(t, d, name, traceColumns, len(rows), func(b *table.Batch, i int) { rows[i].put(b) })
