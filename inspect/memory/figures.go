@@ -13,7 +13,7 @@ func (r *Report) figures(m *memtrace.Metrics) Figures {
 		Source: Computed, Reads: m.Reads, Writes: m.Writes, BytesRead: m.BytesRead, BytesWritten: m.BytesWritten,
 		WriteOnce: known(m.WriteOnce()), ReadFrequency: known(m.ReadFrequency()), Locality: known(m.Locality()),
 		Retention: retention(&m.Retention), IAI: tally(&m.IAI), Reuse: tally(&m.Reuse),
-		Coarse: m.Coarse, Hulls: m.Hulls,
+		Coarse: m.Coarse, Hulls: m.Hulls, Metrics: m,
 	}
 	if m.BytesWritten > 0 {
 		ratio := float64(m.BytesRead) / float64(m.BytesWritten)

@@ -65,6 +65,8 @@ type Figures struct {
 	Hulls   int64  `json:"accesses_taken_as_hulls,omitempty"`
 	Unsized int64  `json:"accesses_without_bytes,omitempty"`
 	Grain   uint64 `json:"granularity_bytes,omitempty"`
+	// Metrics are what the figures were taken from, with all lives.
+	Metrics *memtrace.Metrics `json:"-"`
 }
 
 // Type is a type of region.
