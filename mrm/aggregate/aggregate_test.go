@@ -39,7 +39,7 @@ func repetition(id, model string, context, number int, seconds int64, class verd
 	r := &memrun.Run{
 		Model: model, Metadata: &m,
 		Regions: []memrun.Region{
-			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + seconds*second, Reads: 10, Read: 40000},
+			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + seconds*second, Reads: 10, Read: 40000, Alloc: start},
 			{ID: 1, Type: "kv_cache", Name: "cache_k_l0", KV: "k", Layer: 0, Buffer: 2, Bytes: 200, FirstWrite: start, LastWrite: start, FirstRead: start, LastRead: start + seconds*second, Writes: 2, Reads: 10, Written: 200, Read: 1000},
 		},
 		Lives: []memrun.Life{
@@ -47,6 +47,7 @@ func repetition(id, model string, context, number int, seconds int64, class verd
 			{Block: 1, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + seconds*second, Writes: 1, Reads: 10},
 		},
 	}
+	r.Trace = append(r.Trace, memrun.Access{NS: start, Phase: "generation", Op: "write", Type: "kv_cache", Collector: "graph", Region: 1, Size: 200, Buffer: 2})
 	for i := range int64(10) {
 		at := start + i*seconds*second/9
 		r.Trace = append(r.Trace,

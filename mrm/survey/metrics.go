@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/whatif"
 )
@@ -20,10 +21,23 @@ var MetricsHeader = []string{
 // Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. With a trace it reads that, and
 // [Survey.Subjects], figures and notes are of it afterwards.
 func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (write func(io.Writer) error, err error) {
-	if _, err := s.Trace(ctx); err != nil {
+	traced, err := s.Trace(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+	if !traced {
+		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+	}
+	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t})
+	if err != nil {
+		return nil, err
+	}
+	s.metered = map[int64]*memtrace.Metrics{}
+	for i := range r.Regions {
+		s.metered[int64(r.Regions[i].ID)] = r.Regions[i].Metrics
+	}
+	s.Notes = append(s.Notes, r.Notes...)
+	return r.WriteMetrics, nil
 }
 
 // writeMetrics writes metrics.csv by what is known without a trace: what would need one is empty.

@@ -30,6 +30,7 @@ type Survey struct {
 	Phases  []figures.PhaseBytes
 
 	caches  map[cachePart]*cacheUse
+	metered map[int64]*memtrace.Metrics // by region, of a trace
 	kvTimes [][3]int64
 }
 
@@ -103,7 +104,7 @@ func (s *Survey) totals() {
 
 // Subjects are the regions with what is known of how long their data was needed.
 //
-// A weight is written by its load, which has ended when the first graph begins, and needed for as long as the model is: its life is censored. What
+// A trace tells of each byte when it was written and read. Without one, a weight is written by its load, which has ended when the first graph begins, and needed for as long as the model is: its life is censored. What
 // loading writes is not counted, for it happens once.
 func (s *Survey) Subjects() (all []whatif.Subject) {
 	for i := range s.Regions {
@@ -114,20 +115,33 @@ func (s *Survey) Subjects() (all []whatif.Subject) {
 		subject := whatif.Subject{
 			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.Seconds(), BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
 		}
-		switch r.Type {
-		case memtrace.Weight:
+		switch m := s.metered[r.ID]; {
+		case m != nil:
+			s.measured(&subject, m)
+		case s.metered != nil: // no access of its own in the trace
+		case r.Type == memtrace.Weight:
 			if r.LastRead == 0 {
 				continue
 			}
 			subject.Lives = &memtrace.Survival{}
 			subject.Lives.Add(r.LastRead-s.Begin, int64(r.Bytes), true)
 			subject.Written, subject.WrittenOnce = int64(r.Bytes), int64(r.Bytes)
-		case memtrace.KVCache:
+		case r.Type == memtrace.KVCache:
 			s.cached(&subject, r)
 		}
 		all = append(all, subject)
 	}
 	return all
+}
+
+// measured takes over what a trace tells.
+func (s *Survey) measured(subject *whatif.Subject, m *memtrace.Metrics) {
+	if m.Retention.Count > 0 {
+		subject.Lives, subject.Written, subject.WrittenOnce = &m.Retention, m.Written, m.WrittenOnce
+	}
+	if subject.BytesRead == 0 { // of experts that nobody saw being chosen the map has no sum
+		subject.BytesRead = m.BytesRead
+	}
 }
 
 // cached takes over what is known of a cache's cells.

@@ -259,3 +259,43 @@ func TestMark(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownAnswer: weights whose load ended 30 s before they were read last are needed for 30.0 s exactly, by the trace as by the map; and what the
+// trace tells of activations is what they are needed for.
+func TestKnownAnswer(t *testing.T) {
+	run := small()
+	run.Regions[0].Alloc = start
+	run.Trace = append(run.Trace, memrun.Access{NS: start, Phase: "weight_load", Op: "write", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1})
+	for i := range int64(31) {
+		at := start + i*second
+		run.Trace = append(run.Trace,
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "activation", Collector: "graph", Region: 2, Size: 400, Buffer: 3, Graph: i, Token: i},
+			memrun.Access{NS: at + second/10, Phase: "generation", Op: "read", Type: "activation", Collector: "graph", Region: 2, Size: 400, Buffer: 3, Graph: i, Token: i})
+	}
+	s, err := Read(context.Background(), run.Write(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	write, err := s.Measure(context.Background(), nil, memtrace.Thresholds{})
+	if err == nil {
+		err = write(&text)
+	}
+	if err != nil || s.From != "trace" || !strings.HasPrefix(text.String(), strings.Join(MetricsHeader, ",")+"\n") || !strings.Contains(text.String(), "weight,1,4096,1,30,30,30,30,") {
+		t.Errorf("%v, from %s:\n%s", err, s.From, text.String())
+	}
+	for _, subject := range s.Subjects() {
+		switch subject.Name {
+		case "w":
+			label, _ := subject.LabelCensored(memtrace.Thresholds{})
+			if v, _ := subject.Lives.Quantile(0.99); v != 30*second || label != memtrace.HighMRM || subject.BytesWritten != 0 {
+				t.Errorf("weight: p99 of %d ns, %s, %+v", v, label, subject)
+			}
+		case "h":
+			if v, _ := subject.Lives.Quantile(0.99); v != second/10 || subject.Lives.Count != 31*400 || subject.WrittenOnce != 0 {
+				t.Errorf("activation: p99 of %d ns, %+v", v, subject.Lives.Distribution.Tally)
+			}
+		}
+	}
+}
