@@ -71,7 +71,7 @@ var traceTable = [traceColumns]TraceColumn{
 // TraceColumns are the columns of the table of accesses, by the numbers above.
 func TraceColumns() []TraceColumn { return append([]TraceColumn(nil), traceTable[:]...) }
 
-// LedgerKey is the key of the table's metadata that says what the ledger of graphs is made of: a Ledger as JSON. Of several parts the newest holds.
+// LedgerKey is the key of the table's metadata that says what the ledger of graphs is made of: a Ledger as JSON. It stands in the last part.
 const LedgerKey = "llamatap_ledger"
 
 // Ledger counts what was executed, and what of it the rows do not tell whole.

@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
+	accesses "github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/table"
@@ -91,6 +93,7 @@ type bookkeeper struct {
 	*witness
 	regions *regions.Recorder
 	ledger  *ledger.Recorder
+	table   *accesses.Table
 	parts   []*bookPart
 	t       *testing.T
 }
@@ -101,12 +104,19 @@ func (*bookPart) Close() error { return nil }
 
 func newBookkeeper(t *testing.T) *bookkeeper {
 	b := &bookkeeper{witness: newWitness(), regions: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t}
-	b.ledger = ledger.NewRecorder(ledger.Options{Map: b.regions.Map(), Create: func() (io.WriteCloser, error) {
-		b.parts = append(b.parts, &bookPart{})
-		return b.parts[len(b.parts)-1], nil
-	}})
+	b.table = accesses.New(accesses.Options{Folder: b})
+	b.ledger = ledger.NewRecorder(ledger.Options{Map: b.regions.Map(), Table: b.table})
 	return b
 }
+
+// Create makes a part of the table.
+func (b *bookkeeper) Create(string) (io.WriteCloser, error) {
+	b.parts = append(b.parts, &bookPart{})
+	return b.parts[len(b.parts)-1], nil
+}
+
+// Rename says nothing that is needed here.
+func (*bookkeeper) Rename(string, string) error { return nil }
 
 // keeps is what a ledger asks the tap for.
 var keeps = collect.Machine{Cells: true, Experts: true}
@@ -115,7 +125,7 @@ var keeps = collect.Machine{Cells: true, Experts: true}
 func (b *bookkeeper) keep(cmd *exec.Cmd) []accessRow {
 	b.t.Helper()
 	watchSink(b.t, keeps, b, cmd)
-	if err := b.ledger.Close(); err != nil {
+	if err := errors.Join(b.ledger.Close(), b.table.Close()); err != nil {
 		b.t.Fatal(err)
 	}
 	var parts [][]byte
@@ -410,7 +420,7 @@ func TestLedgerOfSequences(t *testing.T) {
 		tool string
 		args []string
 	}{
-		{"llama-parallel", []string{"-c", "2048", "-np", "3", "-ns", "4", "-n", "4", "--temp", "0", "-s", "1"}},
+		{"llama-parallel", []string{"-c", "8192", "-np", "3", "-ns", "4", "-n", "4", "--temp", "0", "-s", "1"}},
 		{"llama-batched-bench", []string{"-c", "1024", "-npp", "16", "-ntg", "4", "-npl", "1,2", "-fa", "off"}},
 		{"llama-batched", []string{"-p", "func main() {", "-n", "12", "-np", "3", "-kvu"}},
 	} {
@@ -422,7 +432,7 @@ func TestLedgerOfSequences(t *testing.T) {
 			}
 			seqs, tokens := map[int64]int{}, map[int64]int{}
 			for _, r := range rows {
-				if r.ggml == "SET_ROWS" && r.op == "write" && r.layer == 0 {
+				if r.ggml == "SET_ROWS" && r.op == "write" && r.layer == 0 && r.phase == "generation" {
 					seqs[r.seq]++
 					tokens[r.token]++
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -30,6 +31,7 @@ type bed struct {
 	*Recorder
 	t     *testing.T
 	map_  *regions.Recorder
+	table *record.Table
 	parts []*memory
 	exec  uint64
 }
@@ -38,14 +40,21 @@ type memory struct{ bytes.Buffer }
 
 func (*memory) Close() error { return nil }
 
+// Create makes a part.
+func (b *bed) Create(string) (io.WriteCloser, error) {
+	b.parts = append(b.parts, &memory{})
+	return b.parts[len(b.parts)-1], nil
+}
+
+// Rename says nothing that is needed here.
+func (*bed) Rename(string, string) error { return nil }
+
 func newBed(t *testing.T, o Options) *bed {
 	t.Helper()
 	b := &bed{t: t, map_: regions.NewRecorder(regions.Options{})}
 	o.Map, o.UnixOffset = b.map_.Map(), 1e6
-	o.Create = func() (io.WriteCloser, error) {
-		b.parts = append(b.parts, &memory{})
-		return b.parts[len(b.parts)-1], nil
-	}
+	b.table = record.New(record.Options{Folder: b})
+	o.Table = b.table
 	if o.Block == 0 {
 		o.Block = 4
 	}
@@ -76,8 +85,8 @@ func (b *bed) graph(g *ggmlhooks.Graph) {
 	b.must(b.Graph(g))
 }
 
-// step is an execution of a graph.
-type step struct {
+// batchOf is an execution of a graph.
+type batchOf struct {
 	graph       uint64
 	at          int64
 	tokens      []int32
@@ -90,7 +99,7 @@ type step struct {
 }
 
 // run executes a graph, whose positions follow each other from at/1000 on.
-func (b *bed) run(s step) {
+func (b *bed) run(s batchOf) {
 	b.t.Helper()
 	b.exec++
 	e := ggmlhooks.Exec{Number: b.exec, Graph: s.graph, Call: b.exec, MonoNS: s.at, TokenFirst: s.at / 1000, Tokens: s.tokens, Provisional: s.provisional}
@@ -207,7 +216,7 @@ func (b *bed) rows(told ...string) (rows []string) {
 	if told == nil {
 		told = columns
 	}
-	b.must(errors.Join(b.Recorder.Close(), b.Recorder.Close()))
+	b.must(errors.Join(b.Recorder.Close(), b.Recorder.Close(), b.table.Close()))
 	for _, part := range b.parts {
 		r, err := table.NewReader(bytes.NewReader(part.Bytes()))
 		b.must(err)

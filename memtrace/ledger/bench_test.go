@@ -8,6 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/memtrace/regions"
 )
 
@@ -20,6 +21,10 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 func (*counted) Close() error { return nil }
+
+func (c *counted) Create(string) (io.WriteCloser, error) { return c, nil }
+
+func (*counted) Rename(string, string) error { return nil }
 
 // deep draws a graph of so many layers of a dense model, as llama.cpp builds them: about 17 ops each.
 func deep(id uint64, layers int) *ggmlhooks.Graph {
@@ -75,7 +80,8 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var out counted
 			m := regions.NewRecorder(regions.Options{})
-			r := NewRecorder(Options{Map: m.Map(), Window: window, Create: func() (io.WriteCloser, error) { return &out, nil }})
+			trace := record.New(record.Options{Folder: &out})
+			r := NewRecorder(Options{Map: m.Map(), Window: window, Table: trace})
 			for id, size := range map[uint64]uint64{inWeights: 64 << 20, inCache: 32 << 20, inCompute: 4 << 20} {
 				buffer := ggmlhooks.Buffer{ID: id, Base: id << 40, Size: size, Host: true, Type: "CPU", Device: "CPU", Usage: ggmlhooks.BufferUsage(map[uint64]uint8{inWeights: 1, inCompute: 2}[id])}
 				must(b, m.Buffer(&buffer))
@@ -102,6 +108,7 @@ func BenchmarkDecode(b *testing.B) {
 				must(b, r.ExecEnd(ggmlhooks.ExecEnd{Number: exec.Number, MonoNS: exec.MonoNS + 9e5, BeginNS: exec.MonoNS + 1000}))
 			}
 			must(b, r.Close())
+			must(b, trace.Close())
 			b.StopTimer()
 			if accesses := r.Doubts().Accesses; accesses > 0 {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(accesses), "ns/access")

@@ -27,6 +27,7 @@ type execution struct {
 	pos     []int32
 	outputs []int32
 	seqs    []int32 // first sequence of each token, none where it is not known
+	only    int32   // the sequence of all tokens, none if they have several
 	times   []ggmlhooks.NodeTime
 	cells   told[int64] // by leaf
 	masks   told[cellRange]

@@ -15,6 +15,7 @@ type plan struct {
 	unplaced int64         // operands of which it is not known where they lie
 	told     bool          // that its weights were loaded
 	streams  map[int]int64 // of masks, by leaf
+	steps    []step        // nil: not cut yet
 	upTo     []int32       // by node: how many compute, up to this one
 }
 

@@ -3,7 +3,6 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -15,10 +14,10 @@ import (
 
 // Hot path: per execution one pass over the operands of its graph's ops, and no allocation in steady state.
 
-// Options says how a Recorder works. Create and Map must be given.
+// Options says how a Recorder works. Table and Map must be given.
 type Options struct {
-	// Create makes the file of the next part of trace.parquet. It may be called from another goroutine.
-	Create func() (io.WriteCloser, error)
+	// Table gets the accesses. It is closed behind the recorder, by who made it.
+	Table *record.Table
 	// Map says what lies where. It must know of a buffer or a graph before the recorder is told of it.
 	Map *memtrace.RegionMap
 	// Window, if above 0, is the length of windows in which accesses are summed up by region; 0: every access is a row.
@@ -27,8 +26,6 @@ type Options struct {
 	UnixOffset int64
 	// Block is how many cells a block of a cache of keys and values has; 0: 32.
 	Block int64
-	// BatchRows is how many rows are packed at a time; 0: as the writer likes it.
-	BatchRows int
 }
 
 // The modes, as files name them.
@@ -63,7 +60,10 @@ type Recorder struct {
 	lastNS  int64
 	doubts  memtrace.Ledger
 	sums    sums
-	access  access // that is told, used again
+	access  access                    // that is told, used again
+	fill    func(column int, v int64) // of one row
+	ns      []int64
+	sources []int64
 	closed  bool
 }
 
@@ -88,7 +88,9 @@ func NewRecorder(o Options) *Recorder {
 	if o.Window > 0 {
 		r.doubts.Mode = ModeWindows
 	}
-	r.out = record.NewWriter(record.Options{Create: o.Create, BatchRows: o.BatchRows, About: r.about})
+	r.out = o.Table.Writer()
+	r.fill = func(column int, v int64) { r.out.Fill(column, v, 1) }
+	o.Table.About(r.about)
 	return r
 }
 
@@ -167,6 +169,7 @@ func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
 		}
 		x.seqs = append(x.seqs, seq)
 	}
+	x.only = x.seq(0, len(x.seqs))
 	r.open[e.Number] = x
 	r.waiting = append(r.waiting, event{x: x})
 	return nil
@@ -302,7 +305,7 @@ func (r *Recorder) write(n int) error {
 // Tick tells the time, CLOCK_MONOTONIC: what was written long enough ago is made readable, whatever comes.
 func (r *Recorder) Tick(ns int64) error { return r.tell(r.out.Tick(ns)) }
 
-// Close writes what waits, as what it seems to be, and ends the table. It may be called twice. An error that was told before is not told again.
+// Close writes what waits, as what it seems to be. The table is left open. It may be called twice. An error that was told before is not told again.
 func (r *Recorder) Close() error {
 	if r.closed {
 		return nil

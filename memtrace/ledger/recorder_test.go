@@ -15,7 +15,7 @@ import (
 )
 
 // twoTokens is an execution of a layer with two tokens, of two sequences: the cache's cells 5 and 9 are written, 0 to 2 and 5 may be read.
-var twoTokens = step{
+var twoTokens = batchOf{
 	graph: 1, at: 3000, tokens: []int32{7, 90}, cells: []int64{5, 9}, experts: []int32{2, 0, 0, 2},
 	ranges: []ggmlhooks.CellRange{{Row: 0, First: 0, End: 2}, {Row: 1, First: 1, End: 3}, {Row: 1, First: 5, End: 6}},
 }
@@ -60,7 +60,7 @@ func TestRows(t *testing.T) {
 func TestOtherColumns(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
-	b.run(step{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
 	var got []string
 	for _, row := range b.rows("graph_seq", "op_seq", "operand", "ts_ns", "time_source", "phase", "collector", "ctx", "ggml_op", "layer", "device", "addr", "buffer_id", "count", "window_ns", "tid", "weight") {
 		if strings.HasPrefix(row, "1 0 0 ") || strings.HasPrefix(row, "1 1 0 ") || strings.HasPrefix(row, "1 12 -1 ") {
@@ -81,7 +81,7 @@ func TestOtherColumns(t *testing.T) {
 func TestTimes(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
-	b.run(step{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}},
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}},
 		times: []ggmlhooks.NodeTime{{Node: 0, DoneNS: 10, LeftNS: 15}, {Node: 2, DoneNS: 40, LeftNS: 44}, {Node: 3, DoneNS: 50, LeftNS: 51}, {Node: 4, DoneNS: 60, LeftNS: 66}}})
 	got := map[string]string{}
 	for _, row := range b.rows("op_seq", "ts_ns", "time_source") {
@@ -99,7 +99,7 @@ func TestTimes(t *testing.T) {
 func TestPhases(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
-	one := step{graph: 1, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}}
+	one := batchOf{graph: 1, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}}
 	run := func(at int64, provisional bool, status int) {
 		s := one
 		s.at, s.provisional, s.status = at, provisional, status
@@ -113,7 +113,7 @@ func TestPhases(t *testing.T) {
 	shift.Nodes, shift.Leafs = shift.Nodes[:0], shift.Leafs[:3]
 	sketch{shift}.node("k_shift", "ROPE", tensor(0, inCache, 64, 4, 16), -3)
 	b.graph(shift)
-	b.run(step{graph: 2, at: 4000})
+	b.run(batchOf{graph: 2, at: 4000})
 	b.graph(layer(3, 1))
 	one.graph = 3
 	run(5000, false, 1) // it failed
@@ -148,7 +148,7 @@ func TestUntold(t *testing.T) {
 	g.Leafs[1].Name = "some index"
 	sketch{g}.node("lost", "ADD", tensor(0, 99, 0, 4), 12)
 	b.graph(g)
-	b.run(step{graph: 1, at: 3000, tokens: []int32{7, 8}})
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7, 8}})
 	var got []string
 	for _, row := range b.rows() {
 		f := strings.Fields(row)
@@ -214,7 +214,7 @@ func TestWindows(t *testing.T) {
 // TestNoAllocation: an execution of a known graph costs none, but for the table's own.
 func TestNoAllocation(t *testing.T) {
 	for _, window := range []time.Duration{0, time.Hour} {
-		b := newBed(t, Options{Window: window, BatchRows: 1 << 17}) // more than are told here: packing allocates
+		b := newBed(t, Options{Window: window})
 		b.graph(layer(1, 1))
 		exec := ggmlhooks.Exec{Graph: 1, TokenFirst: 3, Tokens: []int32{7}, Pos: []int32{3}}
 		cells := ggmlhooks.Input{Leaf: leafCells, Values: []int64{5}}
@@ -226,13 +226,13 @@ func TestNoAllocation(t *testing.T) {
 			exec.MonoNS = int64(exec.Number) * 100
 			b.must(errors.Join(b.Exec(&exec), b.Input(&cells), b.Input(&mask), b.Capture(&capture), b.ExecEnd(ggmlhooks.ExecEnd{Number: exec.Number, MonoNS: exec.MonoNS + 50})))
 		}
-		for range 2000 {
+		for range 2100 { // two batches, and some rows: packing allocates
 			step()
 		}
 		if n := testing.AllocsPerRun(500, step); n > 1 {
 			t.Errorf("window %v: %v allocations per execution", window, n)
 		}
-		b.must(b.Recorder.Close())
+		b.must(errors.Join(b.Recorder.Close(), b.table.Close()))
 	}
 }
 

@@ -30,46 +30,75 @@ func (r *Recorder) execution(x *execution) error {
 	if r.o.Window > 0 {
 		return r.sumUp(x)
 	}
-	return r.visit(x, func(a *access) error { return r.row(x, a) })
+	return r.rows(x)
 }
 
-// row writes an access.
+// row writes an access whose bytes are another in each execution.
 func (r *Recorder) row(x *execution, a *access) error {
 	r.doubts.Accesses++
 	w := r.out
+	r.lasting(a, r.fill)
 	ns, source := x.interval(a.node)
 	w.Int(memtrace.TraceTime, ns+r.o.UnixOffset)
+	w.Text(memtrace.TraceTimeSource, source.String())
+	r.known(memtrace.TraceToken, a.token)
+	r.known(memtrace.TraceSeq, a.seq)
+	r.known(memtrace.TraceKVBlock, a.block)
+	r.common(x, 1)
+	return w.EndRow()
+}
+
+// common sets what is the same in n rows of an execution.
+func (r *Recorder) common(x *execution, n int) {
+	w := r.out
 	if !x.open {
-		w.Text(memtrace.TracePhase, x.phase.String())
+		w.Fill(memtrace.TracePhase, w.Code(memtrace.TracePhase, x.phase.String()), n)
 	}
-	w.Text(memtrace.TraceOp, a.op.String())
-	r.place(a.buffer, a.offset)
+	w.Fill(memtrace.TraceCollector, w.Code(memtrace.TraceCollector, memtrace.CollectorGraph.String()), n)
+	w.Fill(memtrace.TraceGraphSeq, int64(x.number), n)
+	w.Fill(memtrace.TraceCtx, int64(x.ctx), n)
+	w.Fill(memtrace.TraceCount, 1, n)
+}
+
+// lasting calls put for the columns of an access that say the same in every execution of a graph, texts by their codes.
+func (r *Recorder) lasting(a *access, put func(column int, v int64)) {
+	text := func(column int, v string) {
+		if v != "" {
+			put(column, r.out.Code(column, v))
+		}
+	}
+	text(memtrace.TraceOp, a.op.String())
+	if a.buffer.Host {
+		put(memtrace.TraceAddr, int64(a.buffer.Base+a.offset))
+	}
+	text(memtrace.TraceDevice, a.buffer.Device)
+	put(memtrace.TraceBuffer, int64(a.buffer.ID))
+	put(memtrace.TraceOffset, int64(a.offset))
 	if a.flags&memtrace.TraceUnknown == 0 {
-		w.Int(memtrace.TraceSize, int64(a.size()))
-		w.Int(memtrace.TracePieces, a.pieces)
+		put(memtrace.TraceSize, int64(a.size()))
+		put(memtrace.TracePieces, a.pieces)
 	}
-	r.region(a.region)
+	kind := memtrace.Other
+	if a.region != nil {
+		root := a.region.Root()
+		put(memtrace.TraceRegion, int64(root.ID))
+		kind = root.Type
+	}
+	text(memtrace.TraceRegionType, kind.String())
 	flags := a.flags
 	switch {
 	case a.scattered:
 		flags |= memtrace.TraceScattered
 	case a.pieces > 1:
-		w.Int(memtrace.TraceStride, int64(a.stride))
+		put(memtrace.TraceStride, int64(a.stride))
 	}
-	w.Int(memtrace.TraceFlags, int64(flags))
-	r.known(memtrace.TraceLayer, a.layer)
-	r.known(memtrace.TraceToken, a.token)
-	r.known(memtrace.TraceSeq, a.seq)
-	r.known(memtrace.TraceKVBlock, a.block)
-	w.Text(memtrace.TraceCollector, memtrace.CollectorGraph.String())
-	w.Int(memtrace.TraceGraphSeq, int64(x.number))
-	w.Int(memtrace.TraceOpSeq, int64(a.node))
-	w.Text(memtrace.TraceTimeSource, source.String())
-	w.Int(memtrace.TraceCtx, int64(x.ctx))
-	w.Text(memtrace.TraceGGMLOp, a.name)
-	w.Int(memtrace.TraceOperand, int64(a.number))
-	w.Int(memtrace.TraceCount, 1)
-	return w.EndRow()
+	put(memtrace.TraceFlags, int64(flags))
+	if a.layer != none {
+		put(memtrace.TraceLayer, int64(a.layer))
+	}
+	put(memtrace.TraceOpSeq, int64(a.node))
+	text(memtrace.TraceGGMLOp, a.name)
+	put(memtrace.TraceOperand, int64(a.number))
 }
 
 // known sets a number, if it is known.
@@ -101,10 +130,7 @@ func (r *Recorder) region(region *memtrace.Region) {
 }
 
 // about is what the table's metadata says of the ledger.
-func (r *Recorder) about() [][2]string {
-	text, err := json.Marshal(r.doubts)
-	if err != nil {
-		return nil
-	}
-	return [][2]string{{memtrace.LedgerKey, string(text)}}
+func (r *Recorder) about() (key, value string) {
+	text, _ := json.Marshal(r.doubts) // of numbers and a word
+	return memtrace.LedgerKey, string(text)
 }

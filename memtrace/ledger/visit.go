@@ -17,29 +17,29 @@ type access struct {
 // visit calls f for every access of an execution, in the order of its ops, each op's sources before what it writes. What f is handed is used
 // again.
 func (r *Recorder) visit(x *execution, f func(*access) error) error {
-	token, seq := x.token(0), x.seq(0, len(x.tokens))
-	a := &r.access
 	for i := range x.plan.items {
-		it := &x.plan.items[i]
-		*a = access{operand: &it.operand, flags: it.flags, token: token, seq: seq, block: none}
-		var err error
-		switch it.kind {
-		case itemFixed:
-			err = each(it.spans, a, f)
-		case itemLookup:
-			err = r.looked(x, it, a, f)
-		case itemExperts:
-			err = r.routed(x, it, a, f)
-		case itemWritten:
-			err = r.wrote(x, it, a, f)
-		default:
-			err = r.attended(x, it, a, f)
-		}
-		if err != nil {
+		if err := r.visitItem(x, &x.plan.items[i], f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// visitItem calls f for every access of an item.
+func (r *Recorder) visitItem(x *execution, it *item, f func(*access) error) error {
+	a := &r.access
+	*a = access{operand: &it.operand, flags: it.flags, token: x.token(0), seq: x.only, block: none}
+	switch it.kind {
+	case itemLookup:
+		return r.looked(x, it, a, f)
+	case itemExperts:
+		return r.routed(x, it, a, f)
+	case itemWritten:
+		return r.wrote(x, it, a, f)
+	case itemMasked:
+		return r.attended(x, it, a, f)
+	}
+	return each(it.spans, a, f)
 }
 
 // each calls f for the spans of an access.

@@ -1,6 +1,6 @@
-// Package record writes the table of accesses of a run: rows as package memtrace names their columns, in Parquet files that are each complete
-// by themselves.
+// Package record writes the table of accesses of a run: rows as package memtrace names their columns, from one recorder or from several, into
+// parts that are whole by themselves (docs/TABLES.md).
 //
-// A Parquet file can be read when its end has been written, and not before. So the table is written in parts: the first is complete after ten
-// seconds, each further one takes twice as long as the one before, up to five minutes. What a crash or a full disk costs is the last part.
+// The [Table] belongs to the run. Each recorder has a [Writer] of it, gathers rows in batches, and a goroutine packs them: so rows of a recorder stand
+// in their order, and those of several alternate by batches.
 package record

@@ -35,6 +35,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	}
 	s.reserve.release()
 	err = errors.Join(err, s.tee.close(), s.host.Close(), s.series.wait())
+	s.closeTrace()
 	if err == nil && s.resumed != nil && s.goneOn() {
 		err = dropAside(s.dir.Path())
 	}

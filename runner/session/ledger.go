@@ -4,13 +4,10 @@ package session
 
 import (
 	"fmt"
-	"io"
-	"sync/atomic"
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/ledger"
-	"github.com/llamatap/llamatap/memtrace/record"
 )
 
 // accesses is the recorder of what graphs read and write.
@@ -18,39 +15,10 @@ type accesses struct {
 	*ledger.Recorder
 }
 
-// tracePart makes the file of the next part of the table of accesses, whoever records it.
-func (s *sink) tracePart() (io.WriteCloser, error) {
-	file, err := s.dir.Create(record.PartName(int(s.trace.parts.Add(1)) - 1))
-	if err != nil {
-		return nil, err
-	}
-	return &tracePart{file, &s.trace}, nil
-}
-
-// trace is the table of accesses, whoever records it.
-type trace struct {
-	parts atomic.Int32
-	bytes atomic.Int64 // written
-}
-
-// tracePart is a file of it.
-type tracePart struct {
-	io.WriteCloser
-	of *trace
-}
-
-// Write counts what is written.
-func (p *tracePart) Write(b []byte) (int, error) {
-	n, err := p.WriteCloser.Write(b)
-	p.of.bytes.Add(int64(n))
-	return n, err
-}
-
-// openLedger makes the recorder. There must be a map already. Its files appear one after the other.
+// openLedger makes the recorder. There must be a map already.
 func (s *sink) openLedger() *accesses {
 	o := ledger.Options{
-		Create: s.tracePart, Map: s.regions.Map(), UnixOffset: s.clock.UnixNS - s.clock.MonoNS, Block: int64(s.o.Tap.KVBlock),
-		BatchRows: int(s.budget.heap / 8 / record.RowBytes),
+		Table: s.openTrace(), Map: s.regions.Map(), UnixOffset: s.clock.UnixNS - s.clock.MonoNS, Block: int64(s.o.Tap.KVBlock),
 	}
 	if s.o.Tap.Ledger == config.LedgerWindows {
 		o.Window = s.o.Tap.LedgerWindow
@@ -71,13 +39,15 @@ func (a *accesses) tick() error {
 type accessUse struct {
 	memtrace.Ledger
 	Rows  int64 `json:"rows"`
-	Bytes int64 `json:"bytes"` // of the table, with what others wrote into it
+	Bytes int64 `json:"bytes"`               // of the table, with what others wrote into it
+	Lost  int64 `json:"lost_rows,omitempty"` // given, and not on the disk
 	// Source is where these figures come from.
 	Source string `json:"source"`
 }
 
-func (a *accesses) use(bytes int64) accessUse {
-	return accessUse{Ledger: a.Doubts(), Rows: a.Rows(), Bytes: bytes, Source: "computed"}
+func (a *accesses) use(t *trace) accessUse {
+	_, lost := t.table.Rows()
+	return accessUse{Ledger: a.Doubts(), Rows: a.Rows(), Bytes: t.bytes.Load(), Lost: lost, Source: "computed"}
 }
 
 // words say how much was recorded.

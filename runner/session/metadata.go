@@ -49,7 +49,7 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 		s.extra(&m, "events", s.events.use())
 	}
 	if s.ledger != nil {
-		s.extra(&m, "ledger", s.ledger.use(s.trace.bytes.Load()))
+		s.extra(&m, "ledger", s.ledger.use(&s.trace))
 	}
 	if s.host != nil {
 		s.extra(&m, "host_collectors", s.host.use())
