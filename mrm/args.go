@@ -61,11 +61,24 @@ func (c *Config) modelArgs(cell *Cell, prompts, results string) []string {
 // tapArgs are those that record it below out. A recording that fails ends the model: half a cell is of no use.
 func (c *Config) tapArgs(out string) []string {
 	args := []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure", "stop", "--tap-out", out}
-	if c.Collector.GraphTrace != "off" {
-		args = append(args, "--tap-ledger", c.Collector.GraphTrace)
+	k := c.Collector
+	if k.GraphTrace != "off" {
+		args = append(args, "--tap-ledger", k.GraphTrace)
+	}
+	if flag := sampleFlags[k.Primary]; flag != "" {
+		if other := sampleFlags[k.Fallback]; other != "" {
+			flag += ":" + other
+		}
+		args = append(args, "--tap-samples", flag)
+	}
+	if k.Period > 0 {
+		args = append(args, "--tap-samples-period", fmt.Sprint(k.Period))
 	}
 	return args
 }
+
+// sampleFlags are the names that --tap-samples has for collectors.
+var sampleFlags = map[string]string{"perf": "perf", "fault": "faults", "page": "pages"}
 
 // clean is an environment without what would change a run, or record the one that is not to be.
 func clean(environ []string) []string {
@@ -79,15 +92,34 @@ func clean(environ []string) []string {
 	})
 }
 
-// collected is what was to be collected, and what was, by the settings that the recorder itself echoes.
+// collected is what was to be collected, and what was, by what the recorder tells.
 func (c *Config) collected(m rundir.Metadata) verdict.Collector {
 	k := c.Collector
 	v := verdict.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
 	if k.GraphTrace != "off" {
 		v.Asked, v.Used = append(v.Asked, "graph"), append(v.Used, "graph")
 	}
-	if k.Primary != "graph" && k.Primary != "none" {
-		v.Asked = append(v.Asked, k.Primary)
+	if sampleFlags[k.Primary] == "" {
+		return v
 	}
+	v.Asked = append(v.Asked, k.Primary)
+	var samples struct {
+		Collectors []struct {
+			Collector string `json:"collector"`
+		} `json:"collectors"`
+		Missing []string `json:"missing"` // that could not run, and why
+	}
+	if err := json.Unmarshal(m.Extra["memory_samples"], &samples); err != nil {
+		v.Why = "the recorder does not tell"
+		return v
+	}
+	for _, used := range samples.Collectors {
+		for name, flag := range sampleFlags {
+			if flag == used.Collector {
+				v.Used = append(v.Used, name)
+			}
+		}
+	}
+	v.Why = strings.Join(samples.Missing, "; ")
 	return v
 }

@@ -108,10 +108,10 @@ func (c *Config) checkCollector(p *Problems) {
 	if k.Primary == "graph" && k.GraphTrace == "off" {
 		p.add(c.at("collector.graph_trace"), "the primary collector is the ledger of graphs, and graph_trace is off", "write rows or windows, or another primary collector")
 	}
-	if k.Primary == k.Fallback && k.Primary != "none" {
-		p.add(c.at("collector.fallback"), fmt.Sprintf("the fallback of %s is itself", k.Primary), "write another one, or none")
+	if k.Fallback != "none" && k.Primary != "perf" {
+		p.add(c.at("collector.fallback"), fmt.Sprintf("a fallback stands in for perf, and the primary collector is %s, which every machine has", k.Primary), "delete it")
 	}
-	if k.Period > 0 && k.Primary != "perf" && k.Primary != "fault" && k.Fallback != "perf" && k.Fallback != "fault" {
-		p.add(c.at("collector.period"), fmt.Sprintf("period is of samples, and %s takes none", k.Primary), "delete it, or collect perf or fault")
+	if k.Period > 0 && k.Primary != "perf" {
+		p.add(c.at("collector.period"), fmt.Sprintf("period is of perf's samples, and the primary collector is %s", k.Primary), "delete it, or collect perf")
 	}
 }

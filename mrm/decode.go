@@ -264,7 +264,7 @@ func refuse(word string, kind reflect.Kind, tag reflect.StructTag) string {
 		}
 	case reflect.Float64:
 		f, err := strconv.ParseFloat(word, 64)
-		if _, open := tag.Lookup("above"); err != nil || math.IsNaN(f) || f < bound(tag, "min") || f > bound(tag, "max") || open && f <= bound(tag, "above") {
+		if err != nil || math.IsNaN(f) || f < bound(tag, "min") || f > bound(tag, "max") {
 			return "write a number " + interval(tag)
 		}
 	default:
@@ -308,8 +308,5 @@ func bound(tag reflect.StructTag, which string) float64 {
 }
 
 func interval(tag reflect.StructTag) string {
-	if above, ok := tag.Lookup("above"); ok {
-		return fmt.Sprintf("above %s, up to %s", above, tag.Get("max"))
-	}
 	return fmt.Sprintf("from %s to %s", tag.Get("min"), tag.Get("max"))
 }

@@ -33,6 +33,8 @@ type Export struct {
 	From string
 	// Metadata is what stands in metadata.json; RunID and SchemaVersion are filled in.
 	Metadata *verdict.Metadata
+	// Metrics writes metrics.csv; nil: there is none.
+	Metrics func(io.Writer) error
 	// Raw are the files of what was collected, by name. That of [AllocationsName] is made of the table of regions.
 	Raw map[string]func(io.Writer) error
 }
@@ -78,6 +80,15 @@ func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
 			return err
 		}
 		dir.AddSum(f.Name, f.Size, [sha256.Size]byte(sum))
+	}
+	if e.Metrics != nil {
+		file, err := dir.Create(MetricsName)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(e.Metrics(file), file.Close()); err != nil {
+			return err
+		}
 	}
 	if err := os.Mkdir(filepath.Join(dir.Path(), rawFolder), 0o700); err != nil {
 		return err

@@ -64,7 +64,7 @@ func (w *work) run(ctx context.Context, event Event) (dir string, v *verdict.Val
 	}
 	o.same = same(plain, tapped)
 	w.step(event, "sealing")
-	return w.seal(&o)
+	return w.seal(ctx, &o)
 }
 
 // tapFirst tosses a coin, the same for the same cell and seed.

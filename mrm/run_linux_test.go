@@ -101,7 +101,7 @@ func checkRun(t *testing.T, name, dir string) {
 	if err != nil || manifest.RunID != filepath.Base(dir) || m.RunID != filepath.Base(dir) || m.Cell.ModelID != filepath.Base(filepath.Dir(dir)) {
 		t.Errorf("%s: %+v, %v", name, manifest, err)
 	}
-	for _, want := range []string{"region_map.parquet", "kv_block_lifecycle.parquet", "metadata.json", "raw/allocations.jsonl", "raw/baseline.jsonl", "raw/tapped.jsonl", "raw/prompts.jsonl"} {
+	for _, want := range []string{"trace.parquet", "region_map.parquet", "kv_block_lifecycle.parquet", "metrics.csv", "metadata.json", "raw/allocations.jsonl", "raw/baseline.jsonl", "raw/tapped.jsonl", "raw/prompts.jsonl"} {
 		if !slices.ContainsFunc(manifest.Files, func(f rundir.File) bool { return f.Name == want && f.Size > 0 }) {
 			t.Errorf("%s has no %s", name, want)
 		}

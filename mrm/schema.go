@@ -18,7 +18,6 @@ type node struct {
 	Pattern     string           `json:"pattern,omitempty"`
 	Minimum     *json.Number     `json:"minimum,omitempty"`
 	Maximum     *json.Number     `json:"maximum,omitempty"`
-	Above       *json.Number     `json:"exclusiveMinimum,omitempty"`
 	AnyOf       []*node          `json:"anyOf,omitempty"`
 	Items       *node            `json:"items,omitempty"`
 	MinItems    int              `json:"minItems,omitempty"`
@@ -87,7 +86,7 @@ func fieldSchema(t reflect.Type, tag reflect.StructTag) *node {
 
 // plainSchema is that of a plain value.
 func plainSchema(kind reflect.Kind, tag reflect.StructTag) *node {
-	n := &node{Minimum: limit(tag, "min"), Maximum: limit(tag, "max"), Above: limit(tag, "above"), Pattern: tag.Get("pattern")}
+	n := &node{Minimum: limit(tag, "min"), Maximum: limit(tag, "max"), Pattern: tag.Get("pattern")}
 	switch kind {
 	case reflect.Int64:
 		n.Type = "integer"

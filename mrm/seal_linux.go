@@ -1,12 +1,14 @@
 package mrm
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -31,7 +33,7 @@ func (w *work) recorded() (dir string, m rundir.Metadata, err error) {
 }
 
 // seal puts the run together: what was recorded, what was collected raw, what observing cost.
-func (w *work) seal(o *observation) (string, *verdict.Validity, error) {
+func (w *work) seal(ctx context.Context, o *observation) (string, *verdict.Validity, error) {
 	from, m, err := w.recorded()
 	if err != nil {
 		return "", nil, err
@@ -58,8 +60,15 @@ func (w *work) seal(o *observation) (string, *verdict.Validity, error) {
 	for _, name := range []string{promptsName, baselineName, tappedName} {
 		raw[name] = copyFile(w.path(name))
 	}
+	export := Export{From: from, Metadata: full, Raw: raw}
+	switch report, err := ComputeAll(ctx, from, w.Config.Analysis); {
+	case err == nil:
+		export.Metrics = report.WriteMetrics
+	case !errors.Is(err, memory.ErrNoTrace) || w.Config.Collector.GraphTrace != "off":
+		return "", nil, err
+	}
 	x := RunExporter{Dir: w.Config.Output.Dir, Work: w.path("sealed")}
-	dir, err := x.Export(Export{From: from, Metadata: full, Raw: raw})
+	dir, err := x.Export(export)
 	return dir, &full.Validity, err
 }
 

@@ -96,9 +96,14 @@ func thermal(root fs.FS) *int64 {
 	return &sum
 }
 
-// speeds are how fast processors run, as a share of their base frequency; those of which the kernel tells both.
-func speeds(root fs.FS) map[int]float64 {
+// frequencyFolders are where the kernel tells how fast processors run; none in most virtual machines.
+func frequencyFolders(root fs.FS) []string {
 	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*/cpufreq")
+	return folders
+}
+
+// speeds are how fast processors run, as a share of their base frequency; those of which the kernel tells both.
+func speeds(root fs.FS, folders []string) map[int]float64 {
 	all := map[int]float64{}
 	for _, folder := range folders {
 		cpu, err := strconv.Atoi(strings.TrimPrefix(path.Base(path.Dir(folder)), "cpu"))
@@ -157,13 +162,14 @@ type watch struct {
 	each           map[int]ticks
 	group, heat    *int64
 	slow           slowdown
+	folders        []string // of frequencies
 	hasFrequencies bool
 	err            error // of the processors' times; nothing is known of them then
 }
 
 // newWatch begins to look.
 func newWatch(root fs.FS) *watch {
-	w := &watch{root: root, group: groupThrottled(root), heat: thermal(root)}
+	w := &watch{root: root, group: groupThrottled(root), heat: thermal(root), folders: frequencyFolders(root)}
 	w.start, w.each, w.err = processors(root)
 	w.last = w.start
 	return w
@@ -185,7 +191,7 @@ func (w *watch) look(ns int64) {
 		w.err = err
 		return
 	}
-	for cpu, speed := range speeds(w.root) {
+	for cpu, speed := range speeds(w.root, w.folders) {
 		w.hasFrequencies = true
 		if busy, ok := each[cpu].since(w.each[cpu]); ok {
 			w.slow.sample(ns, cpu, busy, speed)

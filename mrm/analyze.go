@@ -1,0 +1,34 @@
+package mrm
+
+import (
+	"context"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// MetricsName is the file of the summary per region type in a run directory.
+const MetricsName = "metrics.csv"
+
+// Labeller says which region an address or a place in a buffer belongs to, and when: mrm-trace's TraceLabeller. It is told of buffers, tensors
+// and mappings as they come and go.
+type Labeller = memtrace.RegionMap
+
+// NewLabeller makes a labeller that knows nothing.
+func NewLabeller() *Labeller { return memtrace.NewRegionMap() }
+
+// ComputeAll computes all metrics of a run directory, in memory that its accesses do not bound: mrm-trace's compute_all. Windows and thresholds
+// are those of the configuration; the zero value has mrm-trace's. A run without accesses is [memory.ErrNoTrace].
+func ComputeAll(ctx context.Context, dir string, a Analysis) (*memory.Report, error) {
+	o := memory.Options{}
+	for _, s := range a.WindowsS {
+		o.Windows = append(o.Windows, time.Duration(s*float64(time.Second)))
+	}
+	if t := a.Thresholds; t != (Thresholds{}) {
+		o.Thresholds = memtrace.Thresholds{
+			HighWriteOnce: t.HighWriteOnce, HighP99NS: int64(t.HighRetentionS * 1e9), MediumWriteOnce: t.MediumWriteOnce, MediumP50NS: int64(t.MediumRetentionS * 1e9),
+		}
+	}
+	return memory.Analyze(ctx, dir, o)
+}
