@@ -69,17 +69,14 @@ func orNone(g *group, name string, i int) int64 {
 }
 
 // share divides memory that several regions share: activations of a buffer lie above each other, so that their sizes add up to more than there
-// is. Each gets as much of what they cover together as it has of their sum.
+// is. Each gets as much of the buffer as it has of their sum.
 func (s *Survey) share() {
-	type sums struct {
-		bytes uint64
-		at    []extent
-	}
+	type sums struct{ bytes, end uint64 }
 	buffers := map[int64]*sums{}
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		r.Share = r.Bytes
-		if r.Type != memtrace.Activation || r.Buffer == 0 {
+		if r.Buffer == 0 {
 			continue
 		}
 		b := buffers[r.Buffer]
@@ -87,13 +84,15 @@ func (s *Survey) share() {
 			b = &sums{}
 			buffers[r.Buffer] = b
 		}
-		b.bytes += r.Bytes
-		b.at = append(b.at, extent{r.Buffer, r.Offset, r.Offset + r.Bytes})
+		b.end = max(b.end, r.Offset+r.Bytes)
+		if r.Type == memtrace.Activation && r.Reads+r.Writes > 0 {
+			b.bytes += r.Bytes
+		}
 	}
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		if b := buffers[r.Buffer]; r.Type == memtrace.Activation && b != nil && b.bytes > 0 {
-			r.Share = uint64(float64(r.Bytes) * float64(newSpace(b.at).bytes) / float64(b.bytes))
+			r.Share = uint64(float64(r.Bytes) * float64(b.end) / float64(b.bytes))
 		}
 	}
 }

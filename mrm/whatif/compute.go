@@ -3,6 +3,8 @@ package whatif
 import (
 	"encoding/json"
 	"math"
+
+	"github.com/llamatap/llamatap/memtrace"
 )
 
 // refreshes is how often what is needed for a time must be written anew where it is retained for another: ⌈d/τ⌉ - 1, for it is
@@ -35,7 +37,8 @@ func (l Demand) plus(o Demand) Demand {
 // Demand is what the subject asks of a memory with the class's retention τ, of a run of T seconds:
 //
 //	ended lives:    Σ bytes · (⌈d/τ⌉ - 1) · 86400/T are refreshed
-//	censored lives: low the same; high bytes · (⌈86400/τ⌉ - 1), for they are needed all day
+//	censored lives: low the same; high bytes · (⌈86400/τ⌉ - 1), for they are needed all day; of activations low,
+//	                for they are gone with their graph
 //	everything:     all bytes · 86400/τ
 //
 // Where no retention was published nothing is refreshed.
@@ -51,6 +54,11 @@ func (s *Subject) Demand(c *Class) Demand {
 	return l
 }
 
+// isPassing tells whether what the subject holds is gone with the graph that computed it, so that nothing of it is needed when the run has ended.
+func (s *Subject) isPassing() bool {
+	return s.Type == memtrace.Activation || s.Type == memtrace.ComputeBuffer
+}
+
 // refreshed is the bytes that are refreshed in a day, because they are needed.
 func (s *Subject) refreshed(retention float64) (b Bounds) {
 	if s.Lives == nil {
@@ -62,6 +70,9 @@ func (s *Subject) refreshed(retention float64) (b Bounds) {
 		ended := s.perDay(n * float64(step.Ended))
 		b.Low += ended + s.perDay(n*float64(step.Censored))
 		b.High += ended + float64(step.Censored)*allDay
+	}
+	if s.isPassing() {
+		b.High = b.Low
 	}
 	b.High = max(b.High, b.Low)
 	return b

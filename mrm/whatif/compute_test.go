@@ -82,6 +82,16 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// TestPassing: what is in an activation when the run ends is not needed any more, whatever is censored.
+func TestPassing(t *testing.T) {
+	s := example()
+	s.Type = memtrace.Activation
+	row := Judge([]Subject{s}, &Class{RetentionS: published(10), Refresh: Needed}, Options{})
+	if row.RefreshedPerDay != exactly(3024000) || row.Verdict != Refreshed {
+		t.Errorf("%+v, %s", row.RefreshedPerDay, row.Verdict)
+	}
+}
+
 // TestDRAM: all is refreshed all the time, whatever is needed: 86400/0.064 = 1,350,000 times a day, at its own energy.
 func TestDRAM(t *testing.T) {
 	c := &Class{ID: "dram", RetentionS: published(0.064), ReadPJ: published(4), WritePJ: published(4), RefreshPJ: published(0.1), Refresh: Everything}
