@@ -75,7 +75,11 @@ func bucketOf(v int64) int {
 func (d *Distribution) Add(v, n int64) {
 	v = max(v, 0)
 	d.Tally.Add(v, n)
-	b := d.bucket(v)
+	d.bucket(v).add(v, n)
+}
+
+// add counts a value that belongs into the bucket n times.
+func (b *bucket) add(v, n int64) {
 	if b.events += n; b.events == n {
 		b.last = v
 	} else {

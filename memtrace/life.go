@@ -5,7 +5,7 @@ package memtrace
 // write lets bytes be written by a region. m.tails says when they were touched before.
 func (m *Meter) write(s *space, r *region, start, end uint64) {
 	weight := s.weight()
-	if before := s.written.exact(start, end); before != nil && before.is.known {
+	if before := s.written.exact(start, end, &r.written); before != nil && before.is.known {
 		m.heads = append(m.heads[:0], *before)
 		before.is = written{m.at, r.number, 2, true}
 	} else {
@@ -42,10 +42,10 @@ func (m *Meter) own(r *region, bytes uint64, weight int64) {
 // read lets bytes be read by a region. Those that are no region's are its own from now on; those that another one wrote must have been written
 // by somebody whom no touch tells of, such as a program that sets an input.
 func (m *Meter) read(s *space, r *region, start, end uint64) {
-	m.heads = s.written.get(start, end, m.heads[:0])
-	if len(m.heads) == 1 && m.heads[0].start == start && m.heads[0].end == end && m.heads[0].is.owner == r.number {
+	if g := s.written.exact(start, end, &r.written); g != nil && g.is.owner == r.number {
 		return
 	}
+	m.heads = s.written.get(start, end, m.heads[:0])
 	weight := s.weight()
 	others := m.heads[:0]
 	at := start

@@ -75,6 +75,8 @@ type region struct {
 	space  *space // its own, or that of its buffer
 	buffer uint64
 	isSelf bool
+	// Where its bytes were found in the space.
+	touched, written spot
 }
 
 // maxDense is how many regions are found by their number at once.
@@ -218,7 +220,13 @@ func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
 	}
 	weight := s.weight()
 	slot := m.recent.slot()
-	m.tails = s.touched.put(start, end, touched{m.at, slot, !isWrite}, m.tails[:0])
+	is := touched{m.at, slot, !isWrite}
+	if g := s.touched.exact(start, end, &r.touched); g != nil {
+		m.tails = append(m.tails[:0], *g)
+		g.is = is
+	} else {
+		m.tails = s.touched.put(start, end, is, m.tails[:0])
+	}
 	left := int64(end - start)
 	for i := range m.tails {
 		o := &m.tails[i]
@@ -253,8 +261,8 @@ func (m *Meter) again(r *region, before *touched, bytes int64) {
 	interval, distance := m.at-before.ns, m.recent.since(before.slot)
 	r.IAI.Add(interval, bytes)
 	r.Reuse.Add(distance, bytes)
-	r.kind.IAIs.Add(interval, bytes)
-	r.kind.Reuses.Add(distance, bytes)
+	r.kind.IAIs.bucket(interval).add(interval, bytes) // what they add up to is known of regions
+	r.kind.Reuses.bucket(distance).add(distance, bytes)
 	if before.ns >= m.latest {
 		return
 	}
@@ -301,6 +309,11 @@ func (m *Meter) Finish(ns int64) {
 			r.kind.Regions++
 		}
 		r.kind.Metrics.merge(&r.Metrics)
+	}
+	for _, t := range m.types {
+		if t != nil {
+			t.IAIs.Tally, t.Reuses.Tally = t.IAI, t.Reuse
+		}
 	}
 }
 

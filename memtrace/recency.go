@@ -30,21 +30,29 @@ func (r *recency) add(slot int32, bytes int64) {
 }
 
 // since is how many bytes are in slots behind one.
-func (r *recency) since(slot int32) (bytes int64) {
+func (r *recency) since(slot int32) int64 {
 	i := int(slot) + 1
-	for end := min((i+slotGroup-1)&^(slotGroup-1), int(r.next)); i < end; i++ {
-		bytes += r.slots[i]
-	}
-	i = (i + slotGroup - 1) >> slotBits
+	end := min((i+slotGroup-1)&^(slotGroup-1), int(r.next))
+	bytes := sumOf(r.slots[i:end])
+	i = (end + slotGroup - 1) >> slotBits
 	last := (int(r.next) + slotGroup - 1) >> slotBits
-	for end := min((i+slotGroup-1)&^(slotGroup-1), last); i < end; i++ {
-		bytes += r.middle[i]
+	end = min((i+slotGroup-1)&^(slotGroup-1), last)
+	bytes += sumOf(r.middle[i:end])
+	i = (end + slotGroup - 1) >> slotBits
+	return bytes + sumOf(r.top[i:(last+slotGroup-1)>>slotBits])
+}
+
+// sumOf adds values up, four at a time.
+func sumOf(all []int64) int64 {
+	var a, b, c, d int64
+	for len(all) >= 4 {
+		a, b, c, d = a+all[0], b+all[1], c+all[2], d+all[3]
+		all = all[4:]
 	}
-	i = (i + slotGroup - 1) >> slotBits
-	for end := (last + slotGroup - 1) >> slotBits; i < end; i++ {
-		bytes += r.top[i]
+	for _, v := range all {
+		a += v
 	}
-	return bytes
+	return a + b + c + d
 }
 
 // renumber leaves out slots that hold nothing, and makes room for as many touches again. It returns the new number of each old slot.

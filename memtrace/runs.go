@@ -51,16 +51,28 @@ func (r *runs[V]) search(at uint64) (chunk, i int) {
 	return chunk, low
 }
 
-// exact is the run of just these bytes; nil: there is none.
-func (r *runs[V]) exact(start, end uint64) *run[V] {
+// spot is where a run was found, and may be again.
+type spot struct{ chunk, i int32 }
+
+// exact is the run of just these bytes; nil: there is none. It is looked for first where it was before, which at keeps.
+func (r *runs[V]) exact(start, end uint64, at *spot) *run[V] {
+	if int(at.chunk) < len(r.chunks) {
+		if all := r.chunks[at.chunk]; int(at.i) < len(all) {
+			if g := &all[at.i]; g.start == start && g.end == end {
+				return g
+			}
+		}
+	}
 	c, i := r.search(start)
 	if c == len(r.chunks) {
 		return nil
 	}
-	if g := &r.chunks[c][i]; g.start == start && g.end == end {
-		return g
+	g := &r.chunks[c][i]
+	if g.start != start || g.end != end {
+		return nil
 	}
-	return nil
+	*at = spot{int32(c), int32(i)}
+	return g
 }
 
 // put makes bytes start ≤ b < end alike, and appends what they were to old, cut to them.

@@ -116,9 +116,13 @@ func (a *analysis) fill() {
 func (a *analysis) notes() {
 	r := a.report
 	var coarse, hulls, unsized int64
+	var padded uint64
 	for i := range r.Types {
 		t := &r.Types[i]
-		coarse, hulls, unsized = coarse+t.Coarse, hulls+t.Hulls, unsized+t.Unsized
+		coarse, hulls, unsized, padded = coarse+t.Coarse, hulls+t.Hulls, unsized+t.Unsized, padded+t.Padded
+	}
+	if padded > 0 {
+		r.note(size(float64(padded)) + " of cache cells that masks hide were given to ops as well: they are not counted (bytes_padded)")
 	}
 	if r.TimeSources[memtrace.TimeOfGraph.String()] > 0 {
 		r.note("times of rows whose time_source is graph are those of their graph: what happens within one graph has a duration of 0")
