@@ -42,6 +42,7 @@ type Faults struct {
 	attr     perfevent.Attr
 	points   []tracepoint // of each event; none: software events
 	userOnly bool
+	other    func(*perfevent.Record)
 }
 
 // faultSample is what a sample of a fault tells.
@@ -66,7 +67,7 @@ func OpenFaults(o Options) (*Faults, error) {
 	options := o.session()
 	options.Events = []perfevent.EventSpec{{Name: "page-faults", Attr: f.attr}}
 	var err error
-	if f.session, err = perfevent.Open(options); errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
+	if f.session, err = perfevent.Open(options); !errors.Is(err, perfevent.ErrRing) && (errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)) {
 		options.UserOnly, f.userOnly = true, true
 		f.session, err = perfevent.Open(options)
 	}
@@ -82,11 +83,17 @@ func (f *Faults) Ops() bool { return len(f.points) > 0 }
 // UserOnly tells whether faults that the kernel took on the process's behalf are missing.
 func (f *Faults) UserOnly() bool { return f.userOnly }
 
+// Others hands the records that are no samples, of processes and what they map, to a function from now on, which Drain calls.
+func (f *Faults) Others(each func(*perfevent.Record)) { f.other = each }
+
 // Drain hands on the faults that are in the rings now. What a fault was for is told only with [Options.Ops]. It returns each's first
 // error, and how many faults there were.
 func (f *Faults) Drain(each func(memtrace.Access) error) (int, error) {
 	return f.session.Drain(func(r *perfevent.Record) error {
 		if r.Type != perfevent.RecordSample {
+			if f.other != nil {
+				f.other(r)
+			}
 			return nil
 		}
 		a := r.Sample.Access(f.attr.SampleType, f.attr.Period, memtrace.CollectorFault)

@@ -37,6 +37,7 @@ const (
 	pageIsWritten  = 1 << 1
 	pageIsPresent  = 1 << 3
 	pageIsSwapped  = 1 << 4
+	userModeOnly   = 1 // UFFD_USER_MODE_ONLY
 	uffdAPI        = 0xAA
 	uffdioAPI      = 3<<30 | 24<<16 | uffdAPI<<8 | 0x3F
 	uffdioRegister = 3<<30 | 32<<16 | uffdAPI<<8 // number 0
@@ -189,4 +190,18 @@ func (w *Written) Close() error {
 		w.pagemap = nil
 	}
 	return first
+}
+
+// CanWatch tells whether pages of a process that this one starts can be watched: the error names cause and remedy. It tries with this process.
+func CanWatch() error {
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|userModeOnly, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("%w: userfaultfd: %w; allow userfaultfd(2) in the sandbox, and before Linux 5.11 be root or sysctl vm.unprivileged_userfaultfd=1", ErrWatch, errno)
+	}
+	defer unix.Close(int(fd))
+	api := [3]uint64{uffdAPI, featureAsync | featureUnused | featureShmem, 0}
+	if err := ioctl(int(fd), uffdioAPI, unsafe.Pointer(&api)); err != nil {
+		return fmt.Errorf("%w: userfaultfd with asynchronous write protection: %w; Linux 6.7 or newer is needed", ErrWatch, err)
+	}
+	return nil
 }

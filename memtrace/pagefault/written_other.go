@@ -26,3 +26,8 @@ func (w *Written) Scan(dst []Range, _ Range) ([]Range, error) { return dst, erro
 
 // Close does nothing.
 func (w *Written) Close() error { return nil }
+
+// CanWatch returns errors.ErrUnsupported.
+func CanWatch() error {
+	return fmt.Errorf("%w: Linux 6.7 or newer is needed: %w", ErrWatch, errors.ErrUnsupported)
+}

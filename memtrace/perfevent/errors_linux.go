@@ -68,7 +68,7 @@ func remedy(o Options, err error, level int) string {
 func explainRing(o Options, page int, err error) error {
 	kb := (1 + o.Pages) * page / 1024
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
-		return fmt.Errorf("%w: a ring of %d KiB per CPU: %w; as root, sysctl kernel.perf_event_mlock_kb=%d or more, or ask for fewer pages", ErrOpen, kb, err, kb)
+		return fmt.Errorf("%w: %w: %d KiB per CPU: %w; as root, sysctl kernel.perf_event_mlock_kb=%d or more, or ask for fewer pages", ErrOpen, ErrRing, kb, err, kb)
 	}
 	return fmt.Errorf("%w: a ring of %d KiB: %w", ErrOpen, kb, err)
 }

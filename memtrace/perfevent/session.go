@@ -36,7 +36,7 @@ type EventSpec struct {
 // Stats is what a session has read, and what it could not.
 type Stats struct {
 	Samples     uint64 // handed on
-	Lost        uint64 // records that found no room in a ring, as the kernel tells in it
+	Lost        uint64 // records that found no room in a ring, as the kernel tells
 	LostSamples uint64 // samples that the hardware dropped
 	Throttles   uint64 // times at which the kernel stopped an event for a while because it came too often
 	Twice       uint64 // samples of threads that were seen by two events; passed over
@@ -45,6 +45,9 @@ type Stats struct {
 
 // ErrOpen says that an event cannot be opened on this machine, or with this user's rights. The error that wraps it names cause and remedy.
 var ErrOpen = errors.New("cannot sample")
+
+// ErrRing says that the kernel does not give this user a ring of that size; a smaller one may be had. It comes with ErrOpen.
+var ErrRing = errors.New("no ring of samples")
 
 // ErrGone occurs when the process has ended.
 var ErrGone = errors.New("the process is gone")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -32,6 +33,7 @@ type Session struct {
 	direct  map[int]bool    // threads that events were opened for
 	chosen  map[seat]uint64 // the event that counts for a thread, where it may have several
 	more    bool            // threads were found while others were being opened: samples may come twice
+	missed  uint64          // records that found no room, as the kernel counts them
 	gone    bool            // no ring will be written to any more
 }
 
@@ -113,6 +115,9 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	a := e.Attr
 	a.SampleType |= SampleIdentifier | SampleTID | SampleTime
 	a.ReadFormat |= FormatID
+	if tellsLost() {
+		a.ReadFormat |= FormatLost
+	}
 	a.Flags |= FlagInherit | FlagDisabled | FlagSampleIDAll | FlagUseClockID | FlagWatermark
 	a.ClockID = ClockMonotonic
 	a.Wakeup = uint32(o.Pages * os.Getpagesize() / 4)
@@ -276,8 +281,36 @@ func (s *Session) identify(fd, event int) error {
 // Enable makes all events count.
 func (s *Session) Enable() error { return s.control(unix.PERF_EVENT_IOC_ENABLE) }
 
-// Disable makes them stop. What they told is still in the rings.
-func (s *Session) Disable() error { return s.control(unix.PERF_EVENT_IOC_DISABLE) }
+// Disable makes them stop. What they told is still in the rings; what found no room there is known as a whole then, where the kernel tells (Linux 6.0).
+func (s *Session) Disable() error {
+	err := s.control(unix.PERF_EVENT_IOC_DISABLE)
+	if tellsLost() {
+		s.missed = s.lost()
+	}
+	return err
+}
+
+// tellsLost tells whether the kernel counts, per event, what found no room: a ring tells of that only with the next record that has some.
+var tellsLost = sync.OnceValue(func() bool {
+	a := Attr{Type: TypeSoftware, Config: SWPageFaults, ReadFormat: FormatID | FormatLost, Flags: FlagDisabled | FlagExcludeKernel}
+	fd, err := openEvent(&a, 0, -1, -1)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+})
+
+// lost is how many records of all events found no room. Those of threads that began later count with the thread that they inherited the event from.
+func (s *Session) lost() (sum uint64) {
+	var b [8 * 3]byte // count, number, lost
+	for _, fd := range s.opened {
+		if n, err := unix.Read(fd, b[:]); err == nil && n == len(b) {
+			sum += binary.LittleEndian.Uint64(b[16:])
+		}
+	}
+	return sum
+}
 
 func (s *Session) control(what uint) error {
 	for _, fd := range s.opened {
@@ -405,7 +438,11 @@ func (s *Session) Wait(atMost time.Duration) (bool, error) {
 }
 
 // Stats is what was read until now.
-func (s *Session) Stats() Stats { return s.stats }
+func (s *Session) Stats() Stats {
+	stats := s.stats
+	stats.Lost = max(stats.Lost, s.missed)
+	return stats
+}
 
 // Counted is how often an event came in all threads that it was opened for, sampled or not.
 func (s *Session) Counted() (uint64, error) {

@@ -38,6 +38,7 @@ type Sampler struct {
 	source  Source
 	notes   []string
 	without uint64
+	other   func(*perfevent.Record)
 }
 
 // Open begins to sample. It does with less where the rights for more are missing: without physical addresses, without the kernel's accesses on the
@@ -85,7 +86,7 @@ func open(o Options, source Source) (*Sampler, error) {
 		if err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
+		if errors.Is(err, perfevent.ErrRing) || !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
 			return nil, err
 		}
 		switch {
@@ -132,11 +133,17 @@ func (s *Sampler) Source() Source { return s.source }
 // Notes are what was left out, and why, one line each.
 func (s *Sampler) Notes() []string { return s.notes }
 
+// Others hands the records that are no samples, of processes and what they map, to a function from now on, which Drain calls.
+func (s *Sampler) Others(each func(*perfevent.Record)) { s.other = each }
+
 // Drain hands on the accesses that are in the rings now. It returns each's first error, and how many samples there were, those without an address, which
 // are not handed on, among them.
 func (s *Sampler) Drain(each func(memtrace.Access) error) (int, error) {
 	return s.session.Drain(func(r *perfevent.Record) error {
 		if r.Type != perfevent.RecordSample {
+			if s.other != nil {
+				s.other(r)
+			}
 			return nil
 		}
 		if r.Sample.Addr == 0 {
