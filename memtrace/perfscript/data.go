@@ -47,6 +47,7 @@ type Data struct {
 	ready   []memtrace.Access // made of one record, first told last
 	stats   Stats
 	clock   string
+	other   func(*perfevent.Record)
 }
 
 // NewData reads the header of a perf.data of so many bytes; of one that is written to a pipe (perf record -o -), NewPipe does.
@@ -138,6 +139,9 @@ func kind(e perfevent.Event) event {
 
 // Clock is the clock of all times, "" if it is perf's own, which no other program reads.
 func (d *Data) Clock() string { return d.clock }
+
+// Others hands the records that tell of processes, and what they map, to a function from now on, which Next calls.
+func (d *Data) Others(each func(*perfevent.Record)) { d.other = each }
 
 // Events are the events of the file, as far as they are known: those of a pipe come with its records.
 func (d *Data) Events() []perfevent.Event { return d.events }

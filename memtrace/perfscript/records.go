@@ -155,6 +155,9 @@ func (d *Data) tell(a *memtrace.Access) bool {
 		d.stats.Throttles++
 	default:
 		d.stats.Other++
+		if d.other != nil {
+			d.other(r)
+		}
 	}
 	return false
 }
