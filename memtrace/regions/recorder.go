@@ -269,5 +269,5 @@ func (r *Recorder) Close() error {
 	if r.o.Out == nil {
 		return nil
 	}
-	return writeTable(r.o.Out, r.m, r.doubts, r.o.UnixOffset)
+	return WriteTable(r.o.Out, r.m, r.doubts, r.o.UnixOffset)
 }

@@ -74,7 +74,8 @@ type rows struct {
 	offset int64 // of Unix time
 }
 
-func writeTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unixOffset int64) error {
+// WriteTable writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC time a Unix time.
+func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unixOffset int64) error {
 	s := schema()
 	about, err := json.Marshal(doubts)
 	if err != nil {
