@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 8
+	shmVersion = 9
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -74,7 +74,7 @@ type shmConfig struct {
 	OnFailure    uint32
 	Exact        uint32
 	Cold         uint32
-	_            uint32
+	InStep       uint32
 	Backends     [pathSize]byte
 }
 

@@ -29,7 +29,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Window), unsafe.Offsetof(h.Selection), unsafe.Offsetof(h.Selections), unsafe.Sizeof(h.Config.Start),
 		unsafe.Offsetof(h.LlamaVersion), unsafe.Offsetof(h.Seen), unsafe.Offsetof(h.PID), unsafe.Offsetof(h.Layouts),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Looking), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Exact),
-		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Cold),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Cold), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.InStep),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

@@ -26,6 +26,8 @@ type Options struct {
 	Exact bool
 	// Cold makes mapped models be read when they are touched, without read-ahead, and not when they are loaded.
 	Cold bool
+	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from everything that was told before.
+	InStep bool
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.

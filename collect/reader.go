@@ -80,11 +80,15 @@ func (r *Reader) Drain() (int, error) {
 	return n, nil
 }
 
-// Sleep waits until the tap wants room, or for d.
+// Sleep waits until the tap wants room, or for d. Where the model waits for what lies in the queue it returns at once.
 func (r *Reader) Sleep(d time.Duration) {
 	h := r.region.header
 	word := atomic.LoadUint32(&h.Work)
 	atomic.StoreUint32(&h.Sleeps, 1)
+	if atomic.LoadUint32(&h.Waiting) > 0 && atomic.LoadUint64(&h.QueueHead) != r.tail {
+		atomic.StoreUint32(&h.Sleeps, 0)
+		return
+	}
 	timeout := unix.NsecToTimespec(int64(d))
 	futex(&h.Work, futexWait, word, &timeout)
 	atomic.StoreUint32(&h.Sleeps, 0)

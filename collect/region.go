@@ -107,6 +107,9 @@ func fillConfig(c *shmConfig, o Options) error {
 	if o.Cold {
 		c.Cold = 1
 	}
+	if o.InStep {
+		c.InStep = 1
+	}
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
 	}
@@ -183,6 +186,9 @@ func (r *Region) Found() Found {
 		Recorded: r.Attached() != 0, Others: int(atomic.LoadUint32(&r.header.Others)),
 	}
 }
+
+// PID is the process that is recorded, 0 while there is none.
+func (r *Region) PID() int { return int(atomic.LoadInt32(&r.header.PID)) }
 
 // Layouts lists the structures of llama.cpp that are not what the tap was compiled with, in the process that is recorded.
 func (r *Region) Layouts() []string {

@@ -110,6 +110,9 @@ struct tap_part {
 };
 bool tap_queue_put(struct tap_record * head, size_t head_bytes, const struct tap_part * parts, int n_parts);
 
+// tap_queue_settle waits until the collector has read, and dealt with, everything that was put until now; without one it returns at once.
+void tap_queue_settle(void);
+
 // tap_queue_largest is the largest record that the queue takes.
 size_t tap_queue_largest(void);
 

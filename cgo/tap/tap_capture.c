@@ -337,6 +337,9 @@ void tap_exec_begin(struct tap_sched * s) {
     }
     tap_add(&tap.header->stats.executions, 1);
     tap_add(&tap.header->stats.reused, reused);
+    if (tap.header->config.in_step) {
+        tap_queue_settle();
+    }
     s->begin_ns = tap_now();
 }
 
@@ -351,6 +354,9 @@ void tap_exec_end(struct tap_sched * s, enum ggml_status status) {
     if (tap_queue_put(&rec.h, sizeof(rec), NULL, 0) && s->graph.device && status == GGML_STATUS_SUCCESS) {
         s->running++;
         s->running_exec = s->exec;
+    }
+    if (tap.header->config.in_step) {
+        tap_queue_settle();
     }
 }
 

@@ -327,6 +327,35 @@ static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
     return fits;
 }
 
+void tap_queue_settle(void) {
+    struct tap_header * h = tap.header;
+    int64_t since = 0;
+    pthread_mutex_lock(&tap.lock);
+    const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+    while (tap.recording) {
+        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
+        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_acquire) - head) >= 0) {
+            break;
+        }
+        if (since == 0) {
+            since = tap_now();
+        }
+        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // whatever was read, it is looked again
+        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
+        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) - head) < 0) {
+            tap_wait_room(seen, TAP_LOOK_MS);
+        }
+        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+    }
+    pthread_mutex_unlock(&tap.lock);
+    if (since != 0) {
+        const uint64_t waited = (uint64_t) (tap_now() - since);
+        tap_thread.waited_ns += waited;
+        tap_add(&h->stats.wait_ns, waited);
+        tap_add(&h->stats.waits, 1);
+    }
+}
+
 bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct tap_part * parts, int n_parts) {
     struct tap_header * h = tap.header;
     size_t bytes = record_bytes;

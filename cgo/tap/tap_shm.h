@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 8u
+#define TAP_SHM_VERSION 9u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -118,7 +118,7 @@ struct tap_config {
     uint32_t on_failure; // enum tap_on_failure
     uint32_t exact;      // 1: records wait for room in the queue under every policy, because what is told by them is to be exact
     uint32_t cold;       // 1: mapped models are read when they are touched: see tap_cold.c
-    uint32_t unused;
+    uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything that was told before: see tap_queue_settle
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
 
