@@ -1,0 +1,43 @@
+package resource
+
+// ProcessName is the file of what the model's process and the recording one took, in a run directory.
+const ProcessName = "process.jsonl"
+
+// MonitorLine is what two processes took in an interval, and how fast and how warm the machine was at its end: a line of process.jsonl. What could not be
+// read is absent.
+type MonitorLine struct {
+	HostHeader
+	// Model is the process that is recorded; absent once it has ended. Collector is llamatap's own.
+	Model     *ProcessUse `json:"model,omitempty"`
+	Collector *ProcessUse `json:"collector,omitempty"`
+	// MHz are the frequencies of the processors, by number. MHzSource is cpufreq where the kernel tells what they are now, cpuinfo where /proc/cpuinfo
+	// does, which in a virtual machine is what the processor is called by.
+	MHz       []float64 `json:"cpu_mhz,omitempty"`
+	MHzSource string    `json:"cpu_mhz_source,omitempty"`
+	// Celsius are temperatures, by sensor.
+	Celsius map[string]float64 `json:"temperature_c,omitempty"`
+}
+
+// ProcessUse is what a process took in an interval. Figures that count up are those of the interval; in the first line of a process, of its life before.
+type ProcessUse struct {
+	PID          int        `json:"pid"`
+	RSSBytes     uint64     `json:"rss_bytes"` // at the snapshot
+	VirtualBytes uint64     `json:"virtual_bytes"`
+	Threads      int        `json:"threads"`
+	UserNS       int64      `json:"cpu_user_ns"` // in steps of 10 ms, as the kernel counts
+	SystemNS     int64      `json:"cpu_system_ns"`
+	CPUShare     *float64   `json:"cpu_share,omitempty"` // of one processor's time in the interval; absent in the first line of a process
+	Minor        uint64     `json:"minor_faults"`
+	Major        uint64     `json:"major_faults"`
+	IO           *ProcessIO `json:"io,omitempty"` // absent: not ours to see
+}
+
+// ProcessIO is what a process read and wrote.
+type ProcessIO struct {
+	ReadBytes      uint64 `json:"read_bytes"` // through read(2) and the like, from wherever; mapped files do not count
+	WriteBytes     uint64 `json:"write_bytes"`
+	ReadCalls      uint64 `json:"read_calls"`
+	WriteCalls     uint64 `json:"write_calls"`
+	DiskReadBytes  uint64 `json:"disk_read_bytes"` // that a disk had to give, mapped files included
+	DiskWriteBytes uint64 `json:"disk_write_bytes"`
+}
