@@ -112,6 +112,30 @@ static void test_account(uint64_t slots) {
     bed_end(&b);
 }
 
+// ---- in step with the collector -------------------------------------------------------------------------------------
+
+// A model in step goes on from the end of a graph when everything that was told of it was read; without a collector, at once.
+static void test_in_step(void) {
+    test_case("in step: behind each graph the queue is empty");
+    static const int32_t outs[1] = {3};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {.slots = 16384, .slot_bytes = 1024, .queue_bytes = 1 << 20});
+    b.shm.h->config.in_step = 1;
+    model_graph(&b.graph, &(struct model_options) {.n_layer = 3, .n_tokens = 4, .n_outputs = 1, .n_kv = 32}, tokens, positions, outs);
+    bed_join(&b);
+    MUST(pthread_create(&b.log.thread, NULL, read_slowly, &b.log) == 0);
+    for (int i = 0; i < 5; i++) {
+        bed_run(&b, i == 0);
+        const uint64_t head = atomic_load(&b.shm.h->queue_head), tail = atomic_load(&b.shm.h->queue_tail);
+        CHECK(head == tail, "graph %d: %lu bytes are not read", i, (unsigned long) (head - tail));
+    }
+    CHECK(b.shm.h->stats.waits >= 5 && b.shm.h->stats.wait_ns > 0, "it waited %lu times: the test does not test", (unsigned long) b.shm.h->stats.waits);
+    log_finish(&b.log);
+    atomic_store(&b.shm.h->closed, 1); // nobody reads any more
+    bed_run(&b, false);
+    bed_end(&b);
+}
+
 // ---- names ----------------------------------------------------------------------------------------------------------
 
 static void test_globs(void) {
@@ -287,6 +311,7 @@ int main(int argc, char ** argv) {
     test_drop(16384, false);
     test_account(16);    // waits for slots
     test_account(16384); // waits for room in the queue
+    test_in_step();
     test_globs();
     test_threads();
     return test_done();
