@@ -1,0 +1,295 @@
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/pagefault"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/perfmem"
+)
+
+// The names of the collectors.
+const (
+	Perf   = "perf"   // loads and stores that the processor samples
+	Faults = "faults" // page faults
+	Pages  = "pages"  // pages that were written: nothing of a Set, see [Set.Pages]
+)
+
+// Options say which collectors run, and for whom. PID and Choices are needed.
+type Options struct {
+	// Choices are the collectors to run, all of them; of each choice the first that opens.
+	Choices [][]string
+	PID     int
+	// Children says that what the process starts is sampled too.
+	Children bool
+	// Period is how many events of Perf there are per sample; 0 = what is usual for the processor.
+	Period uint64
+	// RingBytes is the memory of each CPU's ring, a power of two. 0 = MostRing, or less where the kernel allows no more.
+	RingBytes int
+	// MostRing bounds it where RingBytes is 0; 0 = 4 MiB.
+	MostRing int
+	// Mapped, unless it is nil, is handed what processes map and what becomes of them. It is called by the collectors' goroutines.
+	Mapped func(*perfevent.Record)
+}
+
+// Set is collectors that run beside a process. Its methods are for one goroutine.
+type Set struct {
+	queue      *Queue
+	collectors []*Collector
+	pages      bool
+	stop       chan struct{}
+	started    bool
+	stopped    bool
+}
+
+// Collector is one of a set.
+type Collector struct {
+	Name  string   // perf or faults
+	Notes []string // what was left out, and why, one line each
+	Ring  int      // bytes of each CPU's
+	src   source
+	done  chan struct{}
+	mu    sync.Mutex
+	stats Stats
+	err   error
+}
+
+// Stats is what a collector has told, and what it could not.
+type Stats struct {
+	perfevent.Stats
+	WithoutAddress uint64 // samples of operations that touch no memory
+}
+
+// source is what perfmem.Sampler and pagefault.Faults have in common.
+type source interface {
+	Drain(each func(memtrace.Access) error) (int, error)
+	Wait(atMost time.Duration) (bool, error)
+	Stats() perfevent.Stats
+	Others(each func(*perfevent.Record))
+	Stop() error
+	Close() error
+}
+
+// Sizes of rings, in bytes per CPU.
+const (
+	usualRing = 4 << 20
+	leastRing = 32 << 10
+)
+
+// ErrNone occurs when of a choice no collector opens. The error that wraps it names each, with cause and remedy.
+var ErrNone = errors.New("no collector of samples")
+
+// Open opens the collectors. From now on the kernel fills their rings; Start lets them be read, into the queue. Where one of the choices has no collector that
+// runs, none does.
+func Open(o Options, q *Queue) (*Set, error) {
+	s := &Set{queue: q, stop: make(chan struct{})}
+	for _, choice := range o.Choices {
+		if err := s.choose(o, choice); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// choose opens the first of a choice that opens.
+func (s *Set) choose(o Options, choice []string) error {
+	var failed []string
+	var first error
+	for _, name := range choice {
+		err := s.open(o, name, failed)
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+		failed = append(failed, fmt.Sprintf("%s: %v", name, err))
+	}
+	if len(failed) == 1 && !slices.Contains(choice, Faults) {
+		return fmt.Errorf("%s: %w; leave it out, or let page faults take its place: %s:faults", choice[0], first, choice[0])
+	}
+	if len(failed) == 1 {
+		return fmt.Errorf("%s: %w", choice[0], first)
+	}
+	return fmt.Errorf("%w: %s", ErrNone, strings.Join(failed, "; "))
+}
+
+// open opens a collector. notes are why those before it in its choice did not open.
+func (s *Set) open(o Options, name string, notes []string) error {
+	if name == Pages {
+		if err := pagefault.CanWatch(); err != nil {
+			return err
+		}
+		s.pages = true
+		return nil
+	}
+	c := &Collector{Name: name, Notes: slices.Clone(notes), done: make(chan struct{})}
+	open := c.openPerf
+	switch name {
+	case Faults:
+		open = c.openFaults
+	case Perf:
+	default:
+		return fmt.Errorf("unknown collector of samples %q: use %s, %s or %s", name, Perf, Faults, Pages)
+	}
+	sizes := []int{o.RingBytes}
+	if o.RingBytes == 0 {
+		sizes = sizes[:0]
+		for n := usualRing; n >= leastRing; n /= 2 {
+			if o.MostRing == 0 || n <= o.MostRing || n == leastRing {
+				sizes = append(sizes, n)
+			}
+		}
+	}
+	var err error
+	for _, c.Ring = range sizes {
+		if err = open(o, max(c.Ring/os.Getpagesize(), 1)); !errors.Is(err, perfevent.ErrRing) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if o.Mapped != nil {
+		c.src.Others(o.Mapped)
+	}
+	s.collectors = append(s.collectors, c)
+	return nil
+}
+
+func (c *Collector) openPerf(o Options, pages int) error {
+	m, err := perfmem.Open(perfmem.Options{
+		PID: o.PID, Sources: []perfmem.Source{perfmem.Hardware}, Wish: perfmem.Wish{Period: o.Period}, Pages: pages, Children: o.Children,
+	})
+	if err != nil {
+		return err
+	}
+	c.Notes = append(append(c.Notes, m.Notes()...), perfmem.NotYetRun)
+	c.src = m
+	return nil
+}
+
+func (c *Collector) openFaults(o Options, pages int) error {
+	f, err := pagefault.OpenFaults(pagefault.Options{PID: o.PID, Pages: pages, Children: o.Children, Ops: true})
+	if err != nil {
+		return err
+	}
+	if f.UserOnly() {
+		c.Notes = append(c.Notes, "without the faults that the kernel takes for the process, such as read(2) into new memory: kernel.perf_event_paranoid is above 1")
+	}
+	if !f.Ops() {
+		c.Notes = append(c.Notes, "whether a fault was for reading or writing is not told: that takes tracefs, CAP_PERFMON and an x86 processor")
+	}
+	c.src = f
+	return nil
+}
+
+// Pages tells whether written pages were chosen, which the caller scans: only it knows which ranges, and when.
+func (s *Set) Pages() bool { return s != nil && s.pages }
+
+// Collectors are those that run, in the order of the choices.
+func (s *Set) Collectors() []*Collector { return s.collectors }
+
+// Start lets the collectors be read from now on, each by a goroutine, until Stop or the end of the process.
+func (s *Set) Start() {
+	s.started = true
+	for _, c := range s.collectors {
+		go c.run(s.queue, s.stop)
+	}
+}
+
+// readEvery is how long samples lie in a ring that does not fill.
+const readEvery = 20 * time.Millisecond
+
+func (c *Collector) run(q *Queue, stop <-chan struct{}) {
+	defer close(c.done)
+	put := func(a memtrace.Access) error {
+		q.Put(&a)
+		return nil
+	}
+	for {
+		ended := false
+		select {
+		case <-stop:
+			ended = true
+		default:
+			_, err := c.src.Wait(readEvery)
+			ended = errors.Is(err, perfevent.ErrGone)
+			if !ended {
+				c.note(err)
+			}
+		}
+		if ended {
+			c.note(c.src.Stop())
+		}
+		_, err := c.src.Drain(put)
+		c.note(err)
+		if ended {
+			return
+		}
+	}
+}
+
+// note keeps the first error, and the figures.
+func (c *Collector) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	c.stats.Stats = c.src.Stats()
+	if m, ok := c.src.(*perfmem.Sampler); ok {
+		c.stats.WithoutAddress = m.WithoutAddress()
+	}
+}
+
+// Stats is what the collector has told until now.
+func (c *Collector) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Err is the first error of reading it.
+func (c *Collector) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Stop ends the sampling. What was told is in the queue when it returns.
+func (s *Set) Stop() {
+	if s == nil || s.stopped {
+		return
+	}
+	s.stopped = true
+	close(s.stop)
+	for _, c := range s.collectors {
+		if s.started {
+			<-c.done
+		}
+	}
+}
+
+// Close ends the sampling and gives the rings back.
+func (s *Set) Close() error {
+	if s == nil {
+		return nil
+	}
+	s.Stop()
+	var errs []error
+	for _, c := range s.collectors {
+		if c.src != nil {
+			errs = append(errs, c.src.Close())
+			c.src = nil
+		}
+	}
+	return errors.Join(errs...)
+}
