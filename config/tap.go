@@ -18,6 +18,7 @@ const (
 	Regions     Recorder = "regions"     // what lies where in memory, and how ops used it, to region_map.parquet
 	Ledger      Recorder = "ledger"      // what every operation read and wrote, to trace.parquet
 	Host        Recorder = "host"        // what the kernel did meanwhile, to block_io.jsonl, system_metrics.jsonl …
+	Samples     Recorder = "samples"     // sampled accesses to memory, to trace.parquet
 )
 
 // Overflow is what happens when the model computes faster than captured tensors can be packed.
@@ -86,8 +87,14 @@ type Tap struct {
 	Host           []string      // collectors of what the kernel does, in the order of HostCollectors
 	HostInterval   time.Duration // between two lines of one
 	HostDetails    bool          // every fault is written
-	RedactText     bool          // no text of prompts and tokens in any file
-	ConfigFile     string        // "" when none was given
+
+	Samples         []SampleChoice // collectors of sampled accesses; all of them run
+	SamplesPeriod   uint64         // of perf; 0: what is usual
+	SamplesRing     Bytes          // of each CPU; 0: as much as may be had
+	ProcessInterval time.Duration  // between two lines of process.jsonl
+
+	RedactText bool   // no text of prompts and tokens in any file
+	ConfigFile string // "" when none was given
 
 	flags     map[string]string // name → text, as given on the command line
 	origins   map[string]origin

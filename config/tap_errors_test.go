@@ -16,7 +16,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
-				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-host, or --tap-out DIR for the preset balanced"},
+				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-samples, --tap-host, or --tap-out DIR for the preset balanced"},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
 			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
 		{"config that sets a modifier only", "--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}},
@@ -122,6 +122,20 @@ func TestErrors(t *testing.T) {
 		{"ledger with checkpoints", "--tap-preset balanced --tap-ledger --tap-checkpoint-every 8", world{},
 			"--tap-ledger is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-ledger, or the checkpoints"},
 		{"host collector", "--tap-host blok", world{}, `--tap-host: unknown host collector "blok": use block, system, waits, prof, all`},
+		{"collector of samples", "--tap-samples perv", world{}, `--tap-samples: unknown collector of samples "perv": use perf, faults, pages`},
+		{"collector of samples twice", "--tap-samples perf:faults,faults", world{}, `--tap-samples: collector of samples "faults" is named twice: name it once`},
+		{"ring of samples", "--tap-samples faults --tap-samples-ring 3M", world{},
+			`--tap-samples-ring: samples ring "3M": give a power of two from 8K to 1G, such as 1M, or 0`},
+		{"period of samples", "--tap-samples perf --tap-samples-period x", world{},
+			`--tap-samples-period: samples period "x": write events per sample, such as 10000, or 0 for what is usual`},
+		{"interval of nothing", "--tap-regions --tap-process-interval 2s", world{},
+			"--tap-process-interval is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it"},
+		{"process interval", "--tap-samples faults --tap-process-interval 2ms", world{},
+			`--tap-process-interval: process interval "2ms": write a time from 50ms on, such as 200ms, 1s or 5s`},
+		{"samples without regions", "--tap-samples faults --tap-regions=off", world{},
+			"--tap-regions leaves out the map of memory, whose regions the rows of --tap-samples name: drop one of the two"},
+		{"samples with checkpoints", "--tap-preset balanced --tap-samples faults --tap-checkpoint-every 8", world{},
+			"--tap-samples is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-samples, or the checkpoints"},
 		{"host interval", "--tap-host all --tap-host-interval 1ms", world{},
 			`--tap-host-interval: host interval "1ms": write a time from 50ms on, such as 200ms, 1s or 5s`},
 		{"modifier of another recorder", "--tap-kv --tap-codec zstd", world{},
@@ -152,7 +166,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFileErrors(t *testing.T) {
-	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, regions, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, ledger, ledger_window, host, host_interval, host_details, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
+	const all = "preset, purpose, granularity, layers, tensors, attention, resource_level, kv, regions, resource_path, resource_rate, resource_rotate, legacy_estimates, kv_block, ledger, ledger_window, samples, samples_period, samples_ring, process_interval, host, host_interval, host_details, sampling_rate, seed, tokens, start, codec, error, error_metric, dtype, memory, overflow, " +
 		"throughput, workers, out, on_failure, cold, segment, max_disk, min_free, preallocate, redact, sync, checkpoint_every, checkpoint_path, checkpoint_state, resume, sink"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"empty", "", "f is empty: write settings below the key tap:, such as tap: {preset: balanced}"},

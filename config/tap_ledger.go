@@ -54,7 +54,7 @@ func setLedgerWindow(t *Tap, s string) error {
 }
 
 // needRegions are the recorders whose rows name regions of the map of memory.
-var needRegions = []Recorder{Ledger}
+var needRegions = []Recorder{Ledger, Samples}
 
 // imply adds the recorders that others need.
 func imply(running []Recorder) []Recorder {

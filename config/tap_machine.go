@@ -126,7 +126,7 @@ func (t *Tap) checkModifiers(s *sources) error {
 	for i := range tapOptions {
 		o := &tapOptions[i]
 		g, given := s[FromFlag][o.name]
-		if !given || o.role != roleModifier || o.recorder == "" || t.Records(o.recorder) || o.name == "kv-block" && t.Records(Ledger) {
+		if !given || o.role != roleModifier || o.recorder == "" || t.Records(o.recorder) || o.name == "kv-block" && (t.Records(Ledger) || t.Records(Samples)) {
 			continue
 		}
 		return fmt.Errorf("%s changes how %s are recorded, and nothing of it is: add one of %s, or drop it",
@@ -137,7 +137,7 @@ func (t *Tap) checkModifiers(s *sources) error {
 
 var recorderWhat = map[Recorder]string{
 	Activations: "tensors", Resource: "events of resource use", KV: "blocks of the KV cache",
-	Regions: "regions of memory", Ledger: "accesses of operations", Host: "what the kernel does",
+	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory", Host: "what the kernel does",
 }
 
 // checkMachine: a run that is gone on with compares its stream alone. Events and the lives of blocks are recorded anew from its beginning,
@@ -147,7 +147,7 @@ func (t *Tap) checkMachine() error {
 	for _, beside := range []struct {
 		recorder Recorder
 		option   string
-	}{{Resource, "resource-level"}, {KV, "kv"}, {Regions, "regions"}, {Ledger, "ledger"}, {Host, "host"}} {
+	}{{Resource, "resource-level"}, {KV, "kv"}, {Regions, "regions"}, {Ledger, "ledger"}, {Samples, "samples"}, {Host, "host"}} {
 		if t.Records(beside.recorder) {
 			which = beside.option
 		}
@@ -160,6 +160,9 @@ func (t *Tap) checkMachine() error {
 	case repeated && t.Records(Ledger):
 		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-ledger, or the checkpoints",
 			t.origins["ledger"].where)
+	case repeated && t.Records(Samples):
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-samples, or the checkpoints",
+			t.origins["samples"].where)
 	case repeated && t.Records(Regions):
 		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-regions, or the checkpoints",
 			t.origins["regions"].where)

@@ -53,7 +53,7 @@ func TapVariables() []string {
 }
 
 // tapOptions is the table, in the order of help.
-var tapOptions = slices.Concat(recorderOptions(), machineOptions(), ledgerOptions(), hostOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), fileOptions())
+var tapOptions = slices.Concat(recorderOptions(), machineOptions(), ledgerOptions(), sampleOptions(), hostOptions(), modifierOptions(), runOptions(), diskOptions(), syncOptions(), checkpointOptions(), sinkOptions(), fileOptions())
 
 func recorderOptions() []option {
 	return []option{

@@ -299,6 +299,9 @@ func (t *Tap) check(s *sources) error {
 	if err := t.checkRegions(); err != nil {
 		return err
 	}
+	if err := t.checkSamples(s); err != nil {
+		return err
+	}
 	if err := t.checkMachine(); err != nil {
 		return err
 	}

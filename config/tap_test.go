@@ -160,6 +160,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		"segment": "30m", "max-disk": "200G:rotate", "min-free": "3G", "preallocate": "64M", "redact": "text", "sync": "interval:250ms", "checkpoint-every": "64", "checkpoint-path": "a.json", "checkpoint-state": "on", "resume": "a/run", "sink": "unix:/a/b", "error": "0.01", "error-metric": "nrmse",
 		"resource-level": "VERBOSE", "resource-path": "a.jsonl", "resource-rate": "1000", "resource-rotate": "64M", "legacy-estimates": "on", "kv": "on", "cold": "on", "kv-block": "16", "regions": "on",
 		"ledger": "windows", "ledger-window": "50ms",
+		"samples": "perf:faults,pages", "samples-period": "5000", "samples-ring": "1M", "process-interval": "250ms",
 		"host": "block,waits", "host-interval": "250ms", "host-details": "on",
 	}
 	for i := range tapOptions {
@@ -184,6 +185,8 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 			context = []string{"--tap-resource-level", "MINIMAL"}
 		case "kv-block":
 			context = []string{"--tap-kv"}
+		case "samples-period", "samples-ring", "process-interval":
+			context = []string{"--tap-samples", "perf"}
 		case "ledger-window":
 			context = []string{"--tap-ledger"}
 		case "host-interval", "host-details":

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The collectors of --tap-samples.
+const (
+	SamplePerf   = "perf"   // loads and stores that the processor samples
+	SampleFaults = "faults" // page faults with their addresses
+	SamplePages  = "pages"  // pages that were written between two scans
+)
+
+// SampleCollectors are the collectors of --tap-samples.
+var SampleCollectors = []string{SamplePerf, SampleFaults, SamplePages}
+
+// SampleChoice is one collector of --tap-samples, behind it those that take its place where it cannot run, in their order.
+type SampleChoice []string
+
+// String is the choice as it is written in the flag.
+func (c SampleChoice) String() string { return strings.Join(c, ":") }
+
+// The bounds of --tap-samples-ring and --tap-process-interval.
+const (
+	MinSampleRing          Bytes = 8 << 10
+	MaxSampleRing          Bytes = 1 << 30
+	DefaultProcessInterval       = time.Second
+	MinProcessInterval           = 50 * time.Millisecond
+)
+
+func sampleOptions() []option {
+	return []option{
+		{name: "samples", form: "LIST", recorder: Samples,
+			help: "sample what memory the model's process touches, to trace.parquet: perf (loads and stores, needs a PMU), faults (page faults), pages (pages that " +
+				"were written, token by token); all that the list names run, perf:faults takes the second where the first cannot run",
+			set: func(t *Tap, s string) (err error) { t.Samples, err = ParseSamples(s); return err },
+			get: func(t *Tap) any { return text(samplesText(t.Samples)) }},
+		{name: "samples-period", form: "N", role: roleModifier, recorder: Samples, byDef: "0",
+			help: "with perf: loads and stores (AMD: operations) per sample; 0 is what is usual for the processor",
+			set:  setSamplesPeriod,
+			get:  func(t *Tap) any { return t.SamplesPeriod }},
+		{name: "samples-ring", form: "SIZE", role: roleModifier, recorder: Samples, byDef: "0",
+			help: "with perf and faults: memory of each CPU in which samples wait, a power of two such as 1M; 0 is as much as the kernel and --tap-memory allow, up to 4M",
+			set:  setSamplesRing,
+			get:  func(t *Tap) any { return t.SamplesRing }},
+		{name: "process-interval", form: "DURATION", role: roleModifier, byDef: DefaultProcessInterval.String(),
+			help: "time between two lines of process.jsonl, which a recorder of memory accesses writes",
+			set:  setProcessInterval,
+			get:  func(t *Tap) any { return t.ProcessInterval.String() }},
+	}
+}
+
+func samplesText(all []SampleChoice) string {
+	parts := make([]string, len(all))
+	for i, c := range all {
+		parts[i] = c.String()
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseSamples reads a list of collectors of samples, such as perf:faults,pages. A collector may be named once.
+func ParseSamples(s string) ([]SampleChoice, error) {
+	var all []SampleChoice
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(s, ",") {
+		var choice SampleChoice
+		for word := range strings.SplitSeq(part, ":") {
+			name, err := oneOf("collector of samples", strings.TrimSpace(word), SampleCollectors)
+			if err != nil {
+				return nil, err
+			}
+			if seen[name] {
+				return nil, fmt.Errorf("collector of samples %q is named twice: name it once", name)
+			}
+			seen[name] = true
+			choice = append(choice, name)
+		}
+		all = append(all, choice)
+	}
+	return all, nil
+}
+
+func setSamplesPeriod(t *Tap, s string) error {
+	n, err := parseSeed(s)
+	if err != nil || n > 1<<40 {
+		return fmt.Errorf("samples period %q: write events per sample, such as 10000, or 0 for what is usual", s)
+	}
+	t.SamplesPeriod = n
+	return nil
+}
+
+func setSamplesRing(t *Tap, s string) (err error) {
+	t.SamplesRing, err = ParseSampleRing(s)
+	return err
+}
+
+// ParseSampleRing reads the size of a ring of samples: a power of two, or 0.
+func ParseSampleRing(s string) (Bytes, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	size, err := ParseBytes(s)
+	if err == nil && (size < MinSampleRing || size > MaxSampleRing || size&(size-1) != 0) {
+		err = fmt.Errorf("samples ring %q: give a power of two from %v to %v, such as 1M, or 0", s, MinSampleRing, MaxSampleRing)
+	}
+	return size, err
+}
+
+func setProcessInterval(t *Tap, s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < MinProcessInterval {
+		return fmt.Errorf("process interval %q: write a time from %v on, such as 200ms, 1s or 5s", s, MinProcessInterval)
+	}
+	t.ProcessInterval = d
+	return nil
+}
+
+// SamplesWith tells whether a collector of samples may run: that it was asked for, or is to take another one's place.
+func (t *Tap) SamplesWith(name string) bool {
+	return slices.ContainsFunc(t.Samples, func(c SampleChoice) bool { return slices.Contains(c, name) })
+}
+
+// MonitorsProcess tells whether process.jsonl is written: a recorder of memory accesses runs.
+func (t *Tap) MonitorsProcess() bool { return t.Records(Samples) || t.Records(Ledger) }
+
+// checkSamples refuses an interval that nothing has.
+func (t *Tap) checkSamples(s *sources) error {
+	if g, given := s[FromFlag]["process-interval"]; given && !t.MonitorsProcess() {
+		return fmt.Errorf("%s is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it", g.where)
+	}
+	return nil
+}
