@@ -15,10 +15,10 @@ const MetadataKey = "llamatap_samples"
 type Use struct {
 	Collectors []CollectorUse `json:"collectors"`
 	Missing    []string       `json:"missing,omitempty"` // that could not run, and why
-	Parts      int64          `json:"parts"`             // of the table
 	// Others are samples of processes that the one that is recorded has started, or was started by.
 	Others uint64 `json:"other_processes,omitempty"`
-	// Lost are accesses that were told and not written, by who lost them: the queue in which they wait to be understood, the table.
+	// Lost are accesses that were told and not written, by who lost them: the queue in which they wait to be understood, and the table, in which rows of
+	// other recorders may be among the lost.
 	LostQueue uint64 `json:"lost_queue,omitempty"`
 	LostTable uint64 `json:"lost_table,omitempty"`
 	Error     string `json:"error,omitempty"`

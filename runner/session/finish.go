@@ -16,8 +16,10 @@ import (
 // finish ends the recording and seals it. A directory in which nothing could be recorded is removed.
 func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	s.host.stop()
+	s.samples.stop()
+	s.monitor.stop()
 	if s.dir == nil {
-		return s.host.Close()
+		return errors.Join(s.host.Close(), s.samples.Close(), s.monitor.Close())
 	}
 	var err error
 	if s.current != nil && s.goneOn() && s.halted == nil {
@@ -34,7 +36,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
 	}
 	s.reserve.release()
-	err = errors.Join(err, s.tee.close(), s.host.Close(), s.series.wait())
+	err = errors.Join(err, s.tee.close(), s.host.Close(), s.samples.Close(), s.monitor.Close(), s.series.wait())
 	s.closeTrace()
 	if err == nil && s.resumed != nil && s.goneOn() {
 		err = dropAside(s.dir.Path())

@@ -57,7 +57,7 @@ func (h *halted) wanted() bool {
 // incomplete tells whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing is why it could not be
 // sealed.
 func (s *sink) incomplete(sealing error) bool {
-	return sealing != nil || s.halted != nil && !s.halted.wanted() || s.events != nil && s.events.failed()
+	return sealing != nil || s.halted != nil && !s.halted.wanted() || s.events != nil && s.events.failed() || s.samples.incomplete()
 }
 
 // halt ends recording for good: the tap is told, so that the program goes on as without it; what is held back is given up; and what was

@@ -38,7 +38,7 @@ func (g *graphs) Capture(c *ggmlhooks.Capture) error { c.Release(); return nil }
 
 // Exec begins a graph.
 func (g *graphs) Exec(e *ggmlhooks.Exec) error {
-	s := span{ctx: e.Ctx, exec: e.Number, first: -1, last: -1, begin: e.MonoNS, end: math.MaxInt64, undecided: e.Provisional}
+	s := span{ctx: e.Ctx, exec: e.Number, first: -1, last: -1, seq: -1, begin: e.MonoNS, end: math.MaxInt64, undecided: e.Provisional}
 	g.rows, g.begun, s.phase = g.joiner.Join(g.rows[:0], g.begun[:0], e)
 	for i := range g.rows {
 		if i == 0 || g.rows[i].Index < s.first {
@@ -46,8 +46,22 @@ func (g *graphs) Exec(e *ggmlhooks.Exec) error {
 		}
 		s.last = max(s.last, g.rows[i].Index)
 	}
+	s.seq = onlySequence(g.rows)
 	g.times.add(s)
 	return nil
+}
+
+// onlySequence is the sequence that all rows belong to, and none of them to another one; -1.
+func onlySequence(rows []ggmlhooks.Row) int32 {
+	for i := range rows {
+		if len(rows[i].Seqs) != 1 || rows[i].Seqs[0] != rows[0].Seqs[0] {
+			return -1
+		}
+	}
+	if len(rows) == 0 {
+		return -1
+	}
+	return rows[0].Seqs[0]
 }
 
 // ExecEnd ends a graph.
@@ -81,6 +95,8 @@ type timeline struct {
 	mu     sync.Mutex
 	graphs []span // by begin
 	any    bool   // there was one
+	// trimmed tells that there were graphs before the first of those that are remembered.
+	trimmed bool
 }
 
 // span is a graph as the timeline remembers it.
@@ -89,6 +105,7 @@ type span struct {
 	exec        uint64
 	phase       ggmlhooks.Phase
 	first, last int64 // token indices; -1: it has none
+	seq         int32 // of all its tokens; -1: of several, or not known
 	begin, end  int64 // CLOCK_MONOTONIC, ns; end is math.MaxInt64 while it is computed
 	undecided   bool
 }
@@ -104,7 +121,7 @@ func (t *timeline) add(s span) {
 	defer t.mu.Unlock()
 	t.any = true
 	if len(t.graphs) == remembered {
-		t.graphs = append(t.graphs[:0], t.graphs[remembered/2:]...)
+		t.graphs, t.trimmed = append(t.graphs[:0], t.graphs[remembered/2:]...), true
 	}
 	t.graphs = append(t.graphs, s)
 }

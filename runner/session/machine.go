@@ -200,6 +200,7 @@ func (s *sink) openBeside() ([]beside, error) {
 		{followsCells(s.o.Tap), func() (beside, error) { return s.openKV() }},
 		{s.o.Tap.Records(config.Regions), func() (beside, error) { return s.openRegions() }},
 		{s.o.Tap.Records(config.Ledger), func() (beside, error) { return s.openLedger(), nil }}, // behind the map that it asks
+		{s.samples != nil, func() (beside, error) { return s.openSamples() }},
 		{s.host != nil, func() (beside, error) { return s.host, s.host.openFiles(s) }},
 		{s.host != nil && s.host.waits != nil, func() (beside, error) { return s.host.waits, nil }},
 	} {
@@ -274,6 +275,9 @@ func (s *sink) beside() (lines []string) {
 	}
 	if s.ledger != nil {
 		lines = append(lines, s.ledger.words())
+	}
+	if s.samples != nil && s.samples.out != nil {
+		lines = append(lines, s.samples.words())
 	}
 	return lines
 }

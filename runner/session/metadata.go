@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +53,12 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	if s.host != nil {
 		s.extra(&m, "host_collectors", s.host.use())
 	}
+	if s.samples != nil {
+		s.extra(&m, "memory_samples", s.samples.use())
+	}
+	if s.monitor != nil {
+		s.extra(&m, "process_monitor", s.monitor.use())
+	}
 	return m
 }
 
@@ -62,7 +67,7 @@ func (s *sink) describe(a account) rundir.Metadata {
 	use := a.use
 	m := rundir.Metadata{
 		Version: rundir.MetadataVersion, Llamatap: s.o.Version, Ended: time.Now().UTC(), SealedBy: "collector", Command: s.command(),
-		Contexts: slices.Clone(s.contexts), Host: host(), Config: s.o.Tap.Echo(), Clock: s.clock,
+		Contexts: slices.Clone(s.contexts), Host: rundir.ThisHost(), Config: s.o.Tap.Echo(), Clock: s.clock,
 		Llama:  rundir.Llama{Prefix: s.o.Llama.Prefix},
 		Phases: map[string]rundir.PhaseUse{}, Extra: map[string]json.RawMessage{},
 	}
@@ -159,23 +164,6 @@ func processUse(process *collect.Process) usage {
 		u.ModelPeakKiB = model.Maxrss
 	}
 	return u
-}
-
-// host describes the machine.
-func host() rundir.Host {
-	h := rundir.Host{OS: runtime.GOOS, Cores: runtime.NumCPU()}
-	var name unix.Utsname
-	if unix.Uname(&name) == nil {
-		h.Kernel = unix.ByteSliceToString(name.Release[:])
-	}
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		h.CPU = field(string(text), "model name")
-	}
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) == nil {
-		h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
-	}
-	return h
 }
 
 // field returns the value of the first line "name : value".

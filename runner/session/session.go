@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold,
+		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages),
 	})
 	if err != nil {
 		return Result{}, err
@@ -107,11 +108,14 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer s.feed.close()
 	s.host = newHostSide(o) // before the program: what its start costs is seen
-	process, err := collect.Start(o.Command, region, s.host.ready())
+	s.samples = newSamples(o)
+	process, err := collect.Start(o.Command, region, s.ready())
 	if err != nil {
-		return Result{}, errors.Join(err, s.host.Close())
+		return Result{}, errors.Join(err, s.host.Close(), s.samples.Close())
 	}
 	s.host.start()
+	s.samples.start(region.PID)
+	s.monitor = startMonitor(o.Tap, func() int { return cmp.Or(region.PID(), process.PID()) })
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
 		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
@@ -150,6 +154,22 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		s.remarks(o.Summary, exit)
 	}
 	return result, nil
+}
+
+// ready lets whoever watches the model's process begin before its first instruction; nil: it need not be held.
+func (s *sink) ready() func(pid int) error {
+	host := s.host.ready()
+	if s.samples == nil {
+		return host
+	}
+	return func(pid int) error {
+		if host != nil {
+			if err := host(pid); err != nil {
+				return err
+			}
+		}
+		return s.samples.ready(pid)
+	}
 }
 
 // sealEarly ends a recording that was stopped by a command: the run is sealed, and the program goes on without the tap.

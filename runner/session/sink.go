@@ -42,7 +42,9 @@ type sink struct {
 	regions        *regionMap // nil: there is no map
 	ledger         *accesses  // nil: accesses are not recorded
 	trace          trace
-	maps           []byte // of the model's process, as it was before there was a run directory
+	samples        *samples // nil: no accesses are sampled
+	monitor        *monitor // nil: nobody tells what the processes take
+	maps           []byte   // of the model's process, as it was before there was a run directory
 	contexts       []rundir.Context
 	speller        speller
 	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
@@ -210,6 +212,11 @@ func (s *sink) open(model rundir.Model) error {
 	if err != nil {
 		return err
 	}
+	if s.monitor != nil {
+		if err := s.monitor.lines.open(s); err != nil {
+			return err
+		}
+	}
 	if err := s.tee.open(s.recorder, others); err != nil {
 		return err
 	}
@@ -287,10 +294,16 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 // slots, a segment may end by its time, and the disk is looked at.
 func (s *sink) idle() error {
 	s.host.idle()
+	if s.halted == nil {
+		if err := s.samples.idle(); err != nil {
+			return err
+		}
+	}
 	if s.recorder == nil || s.halted != nil {
 		return nil
 	}
-	if err := s.recorder.Relieve(s.region.ModelWaits()); err != nil {
+	inStep := s.samples != nil && s.samples.pages != nil // then a model that waits does not lack room
+	if err := s.recorder.Relieve(s.region.ModelWaits() && !inStep); err != nil {
 		return err
 	}
 	if err := s.consumerLost(); err != nil {

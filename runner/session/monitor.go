@@ -1,0 +1,69 @@
+//go:build linux
+
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/process"
+	"github.com/llamatap/llamatap/runner/watch"
+)
+
+// monitor tells once an interval what the model's process and this one take. It runs beside recorders of memory accesses. A nil one tells nothing.
+type monitor struct {
+	lines  *hostLines
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// startMonitor begins, if a recorder of memory accesses was asked for. pid is the model's process.
+func startMonitor(tap *config.Tap, pid func() int) *monitor {
+	if !tap.MonitorsProcess() {
+		return nil
+	}
+	p, err := process.Open(process.Options{Model: pid, Interval: tap.ProcessInterval, Now: monotonic})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "llamatap: %s is left out: %v\n", resource.ProcessName, err)
+		return nil
+	}
+	m := &monitor{lines: &hostLines{name: resource.ProcessName}, done: make(chan struct{})}
+	w := watch.New(tap.ProcessInterval, time.Now(), watch.Source{Name: "process", Collector: p, Lines: m.lines})
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(m.done)
+		_ = w.Run(ctx, 0, func(err error) {
+			fmt.Fprintf(os.Stderr, "llamatap: %s: %v; the rest goes on\n", resource.ProcessName, err)
+		})
+		_ = w.Close()
+	}()
+	return m
+}
+
+// stop takes the last snapshot and ends the telling.
+func (m *monitor) stop() {
+	if m != nil {
+		m.cancel()
+		<-m.done
+	}
+}
+
+// Close ends the telling and the file.
+func (m *monitor) Close() error {
+	if m == nil {
+		return nil
+	}
+	m.stop()
+	return m.lines.close()
+}
+
+// use is what metadata.json tells of the file.
+func (m *monitor) use() hostFile {
+	stats := m.lines.stats()
+	return hostFile{File: m.lines.name, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost}
+}

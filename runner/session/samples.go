@@ -1,0 +1,255 @@
+//go:build linux
+
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/pagefault"
+	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/runner/sampling"
+)
+
+// samples records sampled accesses to the memory of the model's process, from before its first instruction to its end. They wait until the tap has told
+// what the process did at their time: then it is known which region they touched, in which phase, for which token. A nil one records nothing.
+type samples struct {
+	graphs
+	tap      *config.Tap
+	set      *sampling.Set
+	queue    *sampling.Queue
+	space    *sampling.Space // of what the map of regions does not know
+	symbols  sampling.Symbols
+	started  int // the process that was started
+	recorded func() int
+	regions  *memtrace.RegionMap
+	pages    *writtenPages // nil: they are not scanned
+	missing  []string
+	table    *record.Table
+	out      *record.Writer // nil: there is no run directory yet
+	offset   int64          // of Unix time
+	sorted   *sampling.Sorted
+	tallies  sampling.Tallies
+	others   uint64 // samples of processes that are not recorded
+	dropped  uint64 // rows that the table did not take
+	looked   int64  // when the tap was looked at, the time before
+	closed   bool
+}
+
+// newSamples prepares what was asked for. Nothing is opened before the process is there.
+func newSamples(o Options) *samples {
+	if !o.Tap.Records(config.Samples) {
+		return nil
+	}
+	r := &samples{tap: o.Tap, queue: sampling.NewQueue(o.Tap.Out), space: sampling.NewSpace()}
+	r.sorted = sampling.NewSorted(r.queue)
+	if o.Tap.SamplesWith(config.SamplePages) {
+		if o.Command.Env == nil {
+			o.Command.Env = os.Environ()
+		}
+		o.Command.Env = append(o.Command.Env, pagefault.Env)
+	}
+	return r
+}
+
+// ready opens the collectors for the model's process, which is held before its first instruction. Where one cannot be had nothing runs.
+func (r *samples) ready(pid int) error {
+	if r == nil {
+		return nil
+	}
+	r.started = pid
+	choices := make([][]string, len(r.tap.Samples))
+	for i, c := range r.tap.Samples {
+		choices[i] = c
+	}
+	var err error
+	r.set, err = sampling.Open(sampling.Options{
+		Choices: choices, PID: pid, Children: true, Period: r.tap.SamplesPeriod, RingBytes: int(r.tap.SamplesRing), MostRing: mostRing(r.tap.Memory),
+		Mapped: r.space.Told,
+	}, r.queue)
+	if err != nil {
+		return fmt.Errorf("--tap-samples %s", err)
+	}
+	_ = r.space.Look(pid, monotonic()) // what is not seen now is told as it comes
+	for _, c := range r.set.Collectors() {
+		for _, note := range c.Notes {
+			fmt.Fprintf(os.Stderr, "llamatap: --tap-samples %s: %s\n", c.Name, note)
+		}
+	}
+	return nil
+}
+
+// mostRing is how large the ring of a CPU may be, so that all of them are an eighth of --tap-memory.
+func mostRing(memory config.Bytes) int {
+	most := 1
+	for int64(most)*2*int64(runtime.NumCPU())*8 <= int64(memory) {
+		most *= 2
+	}
+	return most
+}
+
+// start lets the collectors be read. recorded is the process that the tap records, 0 while there is none.
+func (r *samples) start(recorded func() int) {
+	if r != nil {
+		r.recorded = recorded
+		r.set.Start()
+	}
+}
+
+// pid is the process whose accesses are recorded: the one that was started, or the first that it started which computes.
+func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
+
+// openSamples makes the table of accesses.
+func (s *sink) openSamples() (*samples, error) {
+	r := s.samples
+	r.regions, r.offset = s.regions.Map(), s.clock.UnixNS-s.clock.MonoNS
+	r.table = s.openTrace()
+	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.use().Text() })
+	r.out = r.table.Writer()
+	if r.set.Pages() {
+		r.pages = newWrittenPages(r)
+	}
+	return r, nil
+}
+
+// Buffer notes memory whose written pages are to be found.
+func (r *samples) Buffer(b *ggmlhooks.Buffer) error { r.pages.buffer(b); return nil }
+
+// BufferEnd ends that.
+func (r *samples) BufferEnd(e ggmlhooks.BufferEnd) error { r.pages.end(e.ID); return nil }
+
+// Exec begins a graph, for which the model waits where written pages are found.
+func (r *samples) Exec(e *ggmlhooks.Exec) error {
+	r.pages.begin(e.MonoNS)
+	return r.graphs.Exec(e)
+}
+
+// ExecEnd ends a graph, for which the model waits likewise.
+func (r *samples) ExecEnd(e ggmlhooks.ExecEnd) error {
+	r.pages.computed(e.MonoNS)
+	return r.graphs.ExecEnd(e)
+}
+
+// idle notes that the tap's queue has been read, and writes what is known by now. It is for the goroutine that reads the tap. The error is the table's.
+func (r *samples) idle() error {
+	if r == nil {
+		return nil
+	}
+	told := r.looked - int64(tapLag)
+	r.looked = monotonic()
+	if r.out == nil || r.closed {
+		return nil
+	}
+	r.label(min(told, r.times.decided()), false)
+	return r.out.Tick(r.looked)
+}
+
+// label writes the samples of before a time. last tells that nothing comes any more.
+func (r *samples) label(upto int64, last bool) {
+	pid := int32(r.pid())
+	r.space.Apply(pid)
+	r.pages.write(upto, last)
+	r.sorted.Before(upto, func(a *memtrace.Access) { r.put(a, pid, last) })
+}
+
+// put writes one sample.
+func (r *samples) put(a *memtrace.Access, pid int32, last bool) {
+	if a.PID != pid {
+		r.others++
+		return
+	}
+	row := sampling.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
+	row.Hit = r.regions.Address(a.Addr, a.TimeNS)
+	if row.Hit.Region == nil {
+		row.Hit, row.Unlisted = r.space.Map().Address(a.Addr, a.TimeNS), true
+	}
+	if row.Symbol == "" && a.IP != 0 {
+		row.Symbol = r.symbols.At(r.space.File(a.IP))
+	}
+	r.write(&row)
+}
+
+// write completes a row from its region, and writes it. What reaches into several blocks of cells is of none. Behind a failure of the disk rows are counted alone.
+func (r *samples) write(row *sampling.Row) {
+	if region := row.Hit.Region; region != nil && !row.Unlisted {
+		row.Offset = int64(region.Offset + row.Hit.Offset)
+		if row.Block = block(region, row.Hit.Offset, r.tap.KVBlock); row.Size > 0 && block(region, row.Hit.Offset+row.Size-1, r.tap.KVBlock) != row.Block {
+			row.Block = -1
+		}
+		if b := r.regions.Buffer(region.Buffer); b != nil {
+			row.Device = b.Device
+		}
+	}
+	if row.Write(r.out, r.offset) != nil { // the table tells why
+		r.dropped++
+		return
+	}
+	r.tallies[row.Collector].Count(row)
+}
+
+// block is the block of cells that a place of a cache's keys lies in, -1 where it is none. Of values it is not known how they lie.
+func block(r *memtrace.Region, offset uint64, cells int) int64 {
+	if r.Type != memtrace.KVCache || r.Part != "k" || len(r.Shape) < 2 || cells < 1 {
+		return -1
+	}
+	rows := uint64(1)
+	for _, n := range r.Shape[1:] {
+		rows *= uint64(n)
+	}
+	if rows == 0 || r.Bytes%rows != 0 {
+		return -1
+	}
+	return int64(offset / (r.Bytes / rows) / uint64(cells))
+}
+
+// stop ends the collectors. The process has ended, or is not recorded any more.
+func (r *samples) stop() {
+	if r != nil {
+		r.set.Stop()
+	}
+}
+
+// Close writes what is left and completes the table. It may be called twice.
+func (r *samples) Close() error {
+	if r == nil || r.closed {
+		return nil
+	}
+	r.stop()
+	r.closed = true
+	if r.out != nil {
+		r.label(math.MaxInt64, true)
+		r.pages.close()
+		_ = r.out.Close() // the table tells of its error
+	}
+	return errors.Join(r.set.Close(), r.queue.Close())
+}
+
+// incomplete tells whether samples were lost.
+func (r *samples) incomplete() bool { return r != nil && r.out != nil && r.use().Lossy }
+
+// words say what was sampled, and lost.
+func (r *samples) words() string { return "samples   " + r.use().Words() }
+
+// use is what metadata.json tells.
+func (r *samples) use() *sampling.Use {
+	u := r.set.Use(&r.tallies)
+	_, lost := r.table.Rows()
+	u.Missing, u.Others, u.LostTable = r.missing, r.others, uint64(lost)+r.dropped
+	if err := r.table.Err(); err != nil {
+		u.Error = explain(err, r.tap.Out).Error()
+	}
+	if r.pages != nil {
+		u.Collectors = append(u.Collectors, sampling.CollectorUse{
+			Collector: sampling.Pages, Samples: r.pages.use.Pages, Tally: r.tallies[memtrace.CollectorPage], Pages: &r.pages.use,
+		})
+	}
+	u.Complete()
+	return u
+}

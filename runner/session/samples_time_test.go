@@ -1,0 +1,66 @@
+//go:build linux
+
+package session
+
+import (
+	"math"
+	"testing"
+
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/runner/sampling"
+)
+
+func TestMoments(t *testing.T) {
+	var line timeline
+	if line.decided() != math.MinInt64 {
+		t.Error("something is decided of a run without graphs")
+	}
+	graph := func(exec uint64, ctx uint32, phase ggmlhooks.Phase, first, last int64, begin, end int64) {
+		line.add(span{ctx: ctx, exec: exec, phase: phase, first: first, last: last, seq: int32(exec % 3), begin: begin, end: end})
+	}
+	graph(1, 0, ggmlhooks.PhaseSetup, 0, 0, 100, 110)
+	graph(2, 0, ggmlhooks.PhasePrefill, 0, 6, 200, 250)
+	graph(3, 0, ggmlhooks.PhaseDecode, 7, 7, 300, 320)
+	graph(4, 1, ggmlhooks.PhaseDecode, 8, 8, 310, 330)
+	graph(5, 0, ggmlhooks.PhaseMaintenance, -1, -1, 400, 410)
+	if at := line.decided(); at != 410 {
+		t.Errorf("decided up to %d", at)
+	}
+	known := func(p memtrace.Phase, exec, token, ctx, seq int64) sampling.Moment {
+		return sampling.Moment{Phase: p, Known: true, Exec: exec, Token: token, Ctx: ctx, Seq: seq}
+	}
+	for _, c := range []struct {
+		ns   int64
+		last bool
+		want sampling.Moment
+	}{
+		{99, false, known(memtrace.WeightLoad, -1, -1, -1, -1)},
+		{100, false, known(memtrace.Setup, 1, 0, 0, 1)},
+		{110, false, known(memtrace.Setup, -1, -1, -1, -1)},
+		{249, false, known(memtrace.Generation, 2, -1, 0, 2)},
+		{250, false, known(memtrace.Generation, -1, -1, -1, -1)},
+		{305, false, known(memtrace.Generation, 3, 7, 0, 0)},
+		{315, false, known(memtrace.Generation, -1, -1, -1, -1)}, // of two contexts
+		{325, false, known(memtrace.Generation, 4, 8, 1, 1)},
+		{405, false, known(memtrace.Maintenance, 5, -1, 0, 2)},
+		{500, false, known(memtrace.Generation, -1, -1, -1, -1)},
+		{500, true, known(memtrace.Teardown, -1, -1, -1, -1)},
+	} {
+		if got := line.moment(c.ns, c.last); got != c.want {
+			t.Errorf("at %d: %+v, want %+v", c.ns, got, c.want)
+		}
+	}
+	line.add(span{exec: 6, begin: 600, end: math.MaxInt64})
+	if at := line.decided(); at != 600 {
+		t.Errorf("decided up to %d, while a graph is computed", at)
+	}
+	line.change(func(s *span) {
+		if s.exec == 6 {
+			s.end, s.undecided = 620, true
+		}
+	})
+	if at := line.decided(); at != 600 {
+		t.Errorf("decided up to %d, while it is not known whether a graph is the run", at)
+	}
+}
