@@ -28,7 +28,7 @@ One fact a line: ok, limited, missing or unknown; what a lack costs, and how to 
 here, and 1 if one of these is missing:
 
 %s
-The rest costs evidence, not the recording. Facts about counters and samples of memory are for recorders that llamatap does not have yet.
+The rest costs evidence, not the recording.
 
 flags:
 `
@@ -49,7 +49,7 @@ func runDoctor(args []string) error {
 	if *roofline {
 		return measureRoofline(*asJSON)
 	}
-	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices, Host: tryHost})
+	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices, Host: tryHost, Samples: trySamples})
 	var err error
 	if *asJSON {
 		err = writeJSON(os.Stdout, facts)

@@ -18,6 +18,8 @@ import (
 const memoryHelp = `llamatap memory: how the memory of a run was used
 
 usage: llamatap memory DIR [--by type|region|step|time] [--windows 1ms,100ms,1s] [--top N] [-o text|json|csv]
+       llamatap memory record [flags] -- PROGRAM [ARGUMENTS]     sample any program ('llamatap memory record --help')
+       llamatap memory import [flags] FILE…                      take what the program perf has sampled
 
 Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the lives of cache blocks beside them: by type of
 region what was read and written, how long what was written was kept until it was read last, how often bytes were written once, how much
@@ -38,6 +40,14 @@ const topRegions = 10
 
 // runMemory shows how the memory of a run was used.
 func runMemory(args []string) error {
+	if len(args) > 0 {
+		switch args[0] { // a run directory of such a name is ./record
+		case "record":
+			return runMemoryRecord(args[1:])
+		case "import":
+			return runMemoryImport(args[1:])
+		}
+	}
 	flags := newFlags("memory", memoryHelp)
 	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time")
 	form := flags.String("o", "text", "write `FORM`: text, json or csv")

@@ -176,9 +176,6 @@ func endBySignal(sig syscall.Signal) {
 	time.Sleep(time.Second) // any thread may take it, soon
 }
 
-// statusLossy is the exit status where the program has ended well and its recording lacks something.
-const statusLossy = 3
-
 // errIncomplete makes a run whose recording failed end with a status that a script sees.
 var errIncomplete = errors.New("the recording is not whole, for the reason above; --tap-on-failure stop ends the program when its recording fails")
 

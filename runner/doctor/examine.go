@@ -19,11 +19,12 @@ type Options struct {
 	Quick   bool                           // leave out what is measured
 	Devices func() ([]llama.Device, error) // asks llama.cpp for its devices
 	Host    func() []HostCollector         // tries the collectors of what the kernel does; nil: they are not tried
+	Samples func() []SampleCollector       // tries the collectors of memory samples; nil: they are not tried
 }
 
 // Examine returns the facts in the order of their topics.
 func Examine(o Options) []Fact {
-	return slices.Concat(engine(o), []Fact{object(o.Tap), shared()}, output(o), Machine(o.Root), sensors(o.Root), hostCollectors(o.Host), speed(o))
+	return slices.Concat(engine(o), []Fact{object(o.Tap), shared()}, output(o), Machine(o.Root), sensors(o.Root), hostCollectors(o.Host), sampleCollectors(o.Samples), speed(o))
 }
 
 // Machine returns the facts that stand in the files of a machine.

@@ -1,0 +1,260 @@
+package memory
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/runner/sampling"
+)
+
+// ImportOptions say what is imported. Files and Out are needed.
+type ImportOptions struct {
+	Files   []string // texts of perf script, and files perf.data
+	Fields  string   // of perf script -F, where texts do not show it; "": it is found out
+	Out     string   // folder in which the run directory is made
+	Version string   // llamatap's
+	Echo    []string // the command line as the user typed it
+	Tell    func(error)
+}
+
+// ErrNothing occurs when files hold no sample of an access.
+var ErrNothing = errors.New("nothing to import")
+
+// imported is what metadata.json tells of a file.
+type imported struct {
+	File      string   `json:"file"`
+	Bytes     int64    `json:"bytes"`
+	SHA256    string   `json:"sha256"`
+	Kind      string   `json:"kind"`            // perf.data, or perf script
+	Clock     string   `json:"clock,omitempty"` // of all times in the table: CLOCK_MONOTONIC of that machine, or perf's own
+	Events    []string `json:"events,omitempty"`
+	Samples   uint64   `json:"samples"`
+	NoAddress uint64   `json:"without_address,omitempty"`
+	Lost      uint64   `json:"lost,omitempty"`
+	Throttled uint64   `json:"throttled,omitempty"`
+	Bad       uint64   `json:"undecodable,omitempty"`
+	FirstBad  string   `json:"first_undecodable,omitempty"`
+	Error     string   `json:"error,omitempty"` // where it is torn
+}
+
+// importer puts the samples of files into one table.
+type importer struct {
+	*run
+	o      ImportOptions
+	pid    int32 // whose regions are told: that of the first sample, 0 = none yet
+	spaces map[int32]*sampling.Space
+	queue  *sampling.Queue
+	sorted *sampling.Sorted
+	newest int64
+	files  []imported
+}
+
+// maxSpaces bounds how many processes' mappings are followed.
+const maxSpaces = 1 << 12
+
+// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. What perf.data tells of mappings makes regions of the
+// process whose sample comes first; of other processes only the type of a region is told, and of texts nothing but symbols.
+func Import(o ImportOptions) (Result, error) {
+	if o.Tell == nil {
+		o.Tell = func(error) {}
+	}
+	for _, name := range o.Files { // before anything is made
+		if info, err := os.Stat(name); err != nil {
+			return Result{}, err
+		} else if info.IsDir() {
+			return Result{}, fmt.Errorf("%s is a folder: give files of perf script or perf.data", name)
+		}
+	}
+	r, err := newRun(o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]), filepath.Ext(o.Files[0])), time.Now(), o.Tell)
+	if err != nil {
+		return Result{}, err
+	}
+	r.meta.Llamatap, r.meta.Command, r.meta.SealedBy = o.Version, o.Echo, "llamatap memory import"
+	m := &importer{run: r, o: o, spaces: map[int32]*sampling.Space{}, queue: sampling.NewQueue(os.TempDir())}
+	m.use = m.told
+	m.sorted = sampling.NewSorted(m.queue)
+	defer m.queue.Close()
+	for _, name := range o.Files {
+		if err := m.file(name); err != nil {
+			m.giveUp()
+			return Result{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	m.regions = m.space(m.pid).Map()
+	m.extra("imported", m.files)
+	use, err := m.seal()
+	return Result{Dir: m.dir.Path(), Use: use}, err
+}
+
+// reader is what both kinds of files have in common.
+type reader interface {
+	Next(*memtrace.Access) error
+	Stats() perfscript.Stats
+}
+
+// file reads one file. A torn one is read as far as it is whole.
+func (m *importer) file(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	about := imported{File: name, Bytes: info.Size(), SHA256: hex.EncodeToString(sum.Sum(nil))}
+	from, err := m.open(f, info.Size(), &about)
+	if err != nil {
+		return err
+	}
+	if err = m.read(from); err != nil && from.Stats().Samples == 0 {
+		return err
+	}
+	stats := from.Stats()
+	if stats.Samples == 0 {
+		return fmt.Errorf("%w: it has no sample; record with perf mem record, or perf record -d", ErrNothing)
+	}
+	if d, ok := from.(*perfscript.Data); ok {
+		for _, e := range d.Events() {
+			about.Events = append(about.Events, e.Name)
+		}
+		about.Clock = d.Clock()
+	}
+	about.Samples, about.NoAddress, about.Lost, about.Throttled, about.Bad = stats.Samples, stats.NoAddress, stats.Lost, stats.Throttles, stats.Bad
+	if stats.FirstBad != nil {
+		about.FirstBad = stats.FirstBad.Error()
+	}
+	if err != nil {
+		about.Error = err.Error()
+		m.o.Tell(fmt.Errorf("%s: %w; what stands before is imported", name, err))
+	}
+	m.files = append(m.files, about)
+	return nil
+}
+
+// open finds out which kind a file is.
+func (m *importer) open(f *os.File, size int64, about *imported) (reader, error) {
+	head, _ := bufio.NewReader(io.NewSectionReader(f, 0, 8)).Peek(8)
+	if !bytes.Equal(head, []byte("PERFILE2")) && !bytes.Equal(head, []byte("2ELIFREP")) {
+		about.Kind = "perf script"
+		return perfscript.NewText(f, perfscript.Options{Fields: m.o.Fields})
+	}
+	about.Kind = "perf.data"
+	d, err := perfscript.NewData(f, size)
+	if err != nil {
+		return nil, err
+	}
+	d.Others(func(r *perfevent.Record) { m.space(int32(r.PID)).Told(r) })
+	return d, nil
+}
+
+// space is what a process has mapped.
+func (m *importer) space(pid int32) *sampling.Space {
+	s := m.spaces[pid]
+	if s == nil {
+		s = sampling.NewSpace()
+		if len(m.spaces) < maxSpaces {
+			m.spaces[pid] = s
+		}
+	}
+	return s
+}
+
+// Samples are written once some others were read behind them, and once they are so much older than the newest: perf writes what each CPU had, one after the other.
+const (
+	readAhead = 1 << 13
+	olderBy   = int64(time.Second)
+)
+
+func (m *importer) read(from reader) error {
+	var a memtrace.Access
+	for n := 1; ; n++ {
+		err := from.Next(&a)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			m.flush(math.MaxInt64)
+			return err
+		}
+		if m.pid == 0 {
+			m.pid = a.PID
+		}
+		m.put(&a)
+		m.newest = max(m.newest, a.TimeNS)
+		if n%readAhead == 0 {
+			m.flush(m.newest - olderBy)
+		}
+	}
+	m.flush(math.MaxInt64)
+	return nil
+}
+
+// put keeps a sample until it is written. One with a symbol, which the queue does not keep, is written at once: texts tell of no mappings.
+func (m *importer) put(a *memtrace.Access) {
+	if a.Symbol != "" {
+		m.label(a)
+		return
+	}
+	m.queue.Put(a)
+}
+
+func (m *importer) flush(upto int64) {
+	for pid, s := range m.spaces {
+		s.Apply(pid)
+	}
+	m.sorted.Before(upto, m.label)
+}
+
+func (m *importer) label(a *memtrace.Access) {
+	row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1, Unlisted: a.PID != m.pid}
+	if s := m.spaces[a.PID]; s != nil {
+		row.Hit = s.Map().Address(a.Addr, a.TimeNS)
+	}
+	m.write(&row)
+}
+
+// told is what metadata.json tells of all files.
+func (m *importer) told() *sampling.Use {
+	u := &sampling.Use{Collectors: []sampling.CollectorUse{}}
+	u.LostQueue, _ = m.queue.Lost()
+	for k := range m.tallies {
+		if t := m.tallies[k]; t.Rows > 0 {
+			u.Collectors = append(u.Collectors, sampling.CollectorUse{Collector: memtrace.Collector(k).String(), Samples: t.Rows, Tally: t})
+		}
+	}
+	for i := range m.files { // whose loss it was, perf does not say
+		if len(u.Collectors) > 0 {
+			first := &u.Collectors[0]
+			first.LostRing += m.files[i].Lost
+			first.Throttled += m.files[i].Throttled
+			first.Undecodable += m.files[i].Bad
+			first.WithoutAddress += m.files[i].NoAddress
+		}
+		if m.files[i].Error != "" {
+			u.Error = m.files[i].File + ": " + m.files[i].Error
+		}
+	}
+	return u
+}

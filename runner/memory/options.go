@@ -1,0 +1,44 @@
+package memory
+
+import (
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/llamatap/llamatap/runner/sampling"
+)
+
+// Options say what is sampled. Choices, Out, and one of PID and Command are needed.
+type Options struct {
+	// Choices are the collectors, as those of sampling.Options.
+	Choices [][]string
+	PID     int       // of a process that runs, with all its threads
+	Command *exec.Cmd // not started
+	Out     string    // folder in which the run directory is made
+	// Duration bounds the recording; 0 = until the process ends. A command goes on behind it.
+	Duration  time.Duration
+	Interval  time.Duration // between two lines of process.jsonl, and two looks for written pages; 0 = one second
+	Period    uint64        // of Perf; 0 = what is usual
+	RingBytes int           // of each CPU; 0 = as much as may be had
+	Tap       string        // the tap's object, which lets a command be watched for written pages
+	Version   string        // llamatap's
+	Echo      []string      // the command line as the user typed it
+	Tell      func(error)   // what is to be told while it goes on; nil: nobody is told
+}
+
+func (o *Options) defaults() {
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.Tell == nil {
+		o.Tell = func(error) {}
+	}
+}
+
+// Result is what was recorded.
+type Result struct {
+	Dir   string // the run directory
+	Use   *sampling.Use
+	Ended <-chan struct{}         // closed when the process has ended; nil of an import
+	Exit  func() *os.ProcessState // how a command ended; nil before that
+}

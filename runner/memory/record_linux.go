@@ -1,0 +1,276 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/pagefault"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/resource/bpf"
+	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// recorder records one process.
+type recorder struct {
+	*run
+	o       Options
+	pid     int
+	set     *sampling.Set
+	queue   *sampling.Queue
+	sorted  *sampling.Sorted
+	space   *sampling.Space
+	symbols sampling.Symbols
+	monitor *monitor
+	pages   *pages
+	others  uint64
+	looked  int64
+}
+
+// Record samples a process until it ends, ctx does, or the duration is over, and seals what it wrote. A command that cannot be sampled is not run.
+// What it returns is valid with an error too, as far as the process was started.
+func Record(ctx context.Context, o Options) (Result, error) {
+	o.defaults()
+	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), space: sampling.NewSpace()}
+	r.sorted = sampling.NewSorted(r.queue)
+	defer r.queue.Close()
+	ended, exit, err := r.start()
+	if err != nil {
+		return Result{}, errors.Join(err, r.close())
+	}
+	if o.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Duration)
+		defer cancel()
+	}
+	r.follow(ctx, ended)
+	r.finish(exit)
+	result := Result{Dir: r.dir.Path(), Ended: ended, Exit: exit}
+	result.Use, err = r.seal()
+	return result, err
+}
+
+// start begins to sample the process, and starts it first where it is a command. ended is closed when it has ended; exit says how, of a command.
+func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, err error) {
+	ended = make(chan struct{})
+	exit = func() *os.ProcessState { return nil }
+	if r.o.Command == nil {
+		if err := r.open(r.pid); err != nil {
+			return nil, nil, err
+		}
+		go r.await(ended)
+	} else {
+		cmd := r.o.Command
+		if wants(r.o.Choices, sampling.Pages) {
+			if err := r.prepare(cmd); err != nil {
+				return nil, nil, err
+			}
+		}
+		if err := perfevent.StartHeld(cmd, r.open); err != nil {
+			return nil, nil, err
+		}
+		go func() {
+			_ = cmd.Wait() // its state tells
+			close(ended)
+		}()
+		exit = func() *os.ProcessState {
+			select {
+			case <-ended:
+				return cmd.ProcessState
+			default:
+				return nil
+			}
+		}
+	}
+	r.set.Start()
+	return ended, exit, nil
+}
+
+// prepare lets a command be watched for written pages, by the tap that is preloaded into it.
+func (r *recorder) prepare(cmd *exec.Cmd) error {
+	if r.o.Tap == "" {
+		return fmt.Errorf("%w: the tap's object, which lets a program be watched, is not known", pagefault.ErrWatch)
+	}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	preload := r.o.Tap
+	for _, v := range cmd.Env {
+		if list, ok := strings.CutPrefix(v, "LD_PRELOAD="); ok && list != "" {
+			preload = r.o.Tap + ":" + list
+		}
+	}
+	cmd.Env = append(cmd.Env, pagefault.Env, "LD_PRELOAD="+preload)
+	return nil
+}
+
+func wants(choices [][]string, name string) bool {
+	for _, c := range choices {
+		for _, n := range c {
+			if n == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// open opens the collectors and, when they run, makes the directory.
+func (r *recorder) open(pid int) (err error) {
+	r.pid = pid
+	r.set, err = sampling.Open(sampling.Options{
+		Choices: r.o.Choices, PID: pid, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.space.Told,
+	}, r.queue)
+	if err != nil {
+		return err
+	}
+	now, mono := time.Now(), bpf.MonoNS()
+	if err := r.space.Look(pid, mono); err != nil {
+		return fmt.Errorf("what process %d has mapped: %w; run as root or as its owner", pid, err)
+	}
+	for _, c := range r.set.Collectors() {
+		for _, note := range c.Notes {
+			r.o.Tell(fmt.Errorf("%s: %s", c.Name, note))
+		}
+	}
+	if r.run, err = newRun(r.o.Out, r.o.name(pid), now, r.o.Tell); err != nil {
+		return err
+	}
+	r.use = r.told
+	r.regions, r.offset, r.looked = r.space.Map(), now.UnixNano()-mono, mono
+	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo, rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
+	if r.monitor, err = startMonitor(r.dir, pid, r.o.Interval, r.o.Tell); err != nil {
+		return err
+	}
+	if r.set.Pages() {
+		r.pages = &pages{r: r}
+	}
+	return nil
+}
+
+// name is what the folder of the run is called: the program.
+func (o *Options) name(pid int) string {
+	if o.Command != nil {
+		return filepath.Base(o.Command.Path)
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if name := strings.TrimSpace(string(text)); name != "" {
+		return name
+	}
+	return fmt.Sprintf("pid-%d", pid)
+}
+
+// await closes ended when a process that is not a child has ended.
+func (r *recorder) await(ended chan struct{}) {
+	defer close(ended)
+	fd, err := unix.PidfdOpen(r.pid, 0)
+	if err != nil {
+		for unix.Kill(r.pid, 0) == nil || errors.Is(unix.Kill(r.pid, 0), unix.EPERM) {
+			time.Sleep(step)
+		}
+		return
+	}
+	defer unix.Close(fd)
+	for {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// How often rows are written, and the process's mappings looked at. A sample is written lag after its time: what the kernel tells of mappings comes through
+// other rings, and is known by then.
+const (
+	step = 50 * time.Millisecond
+	lag  = 250 * time.Millisecond
+	look = time.Second
+)
+
+// follow writes what comes until the end.
+func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		now := bpf.MonoNS()
+		if now-r.looked >= int64(look) {
+			r.looked = now
+			_ = r.space.Look(r.pid, now) // of one that ends what was known stays
+		}
+		r.pages.step(now)
+		r.put(now - int64(lag))
+		r.fail(r.out.Tick(now))
+	}
+}
+
+// put writes the samples of before a time.
+func (r *recorder) put(upto int64) {
+	r.space.Apply(int32(r.pid))
+	r.sorted.Before(upto, func(a *memtrace.Access) {
+		if int(a.PID) != r.pid {
+			r.others++
+			return
+		}
+		row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1, Hit: r.regions.Address(a.Addr, a.TimeNS)}
+		if row.Symbol == "" && a.IP != 0 {
+			row.Symbol = r.symbols.At(r.space.File(a.IP))
+		}
+		r.write(&row)
+	})
+}
+
+// finish ends the sampling.
+func (r *recorder) finish(exit func() *os.ProcessState) {
+	r.pages.step(bpf.MonoNS())
+	r.set.Stop()
+	r.put(math.MaxInt64)
+	r.pages.close()
+	r.extra("process_monitor", r.monitor.close())
+	if state := exit(); state != nil {
+		r.meta.Exit = &rundir.Exit{Status: state.ExitCode()}
+		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			r.meta.Exit.Status, r.meta.Exit.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
+		}
+	}
+	if err := r.set.Close(); err != nil {
+		r.o.Tell(err)
+	}
+}
+
+// told is what was sampled until now.
+func (r *recorder) told() *sampling.Use {
+	use := r.set.Use(&r.tallies)
+	use.Others = r.others
+	if r.pages != nil {
+		use.Collectors = append(use.Collectors, r.pages.told())
+		use.Missing = r.pages.missing()
+	}
+	return use
+}
+
+// close gives up what was begun. A directory in which nothing could be recorded is removed.
+func (r *recorder) close() error {
+	err := r.set.Close()
+	if r.run != nil {
+		r.monitor.close()
+		r.giveUp()
+	}
+	return err
+}

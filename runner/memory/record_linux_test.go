@@ -1,0 +1,279 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// toucher is a program that touches known pages of its memory, by what its standard input says.
+func toucher(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "touch")
+	source := filepath.Join(testenv.Root(t), "runner", "sampling", "testdata", "touch.c")
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return program
+}
+
+// columns reads some columns of a table, by name; a number that is null is -1, a text "".
+func columns(t *testing.T, path string, names ...string) map[string][]any {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := table.NewReader(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]any{}
+	for group := range r.Groups() {
+		for _, name := range names {
+			v, err := r.Column(group, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, valid := range v.Valid {
+				switch {
+				case v.Texts != nil:
+					all[name] = append(all[name], v.Texts[i])
+				case valid:
+					all[name] = append(all[name], v.Ints[i])
+				default:
+					all[name] = append(all[name], int64(-1))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// allowed skips a test whose error is that this user may not sample.
+func allowed(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
+		testenv.NeedRoot(t)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRecordOfKnownAccesses: of a program that touches known pages exactly those are rows, with their function and the region of the map that they lie in.
+func TestRecordOfKnownAccesses(t *testing.T) {
+	var said bytes.Buffer
+	cmd := exec.Command(toucher(t), "4096")
+	cmd.Stdin, cmd.Stdout = strings.NewReader("10 3 700\n2500 1 90\n"), &said
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir(), Echo: []string{"llamatap", "memory", "record"}})
+	allowed(t, err)
+	<-result.Ended
+	if state := result.Exit(); state.ExitCode() != 7 || result.Use.Lossy {
+		t.Errorf("%v, %+v", state, result.Use)
+	}
+	base, err := strconv.ParseInt(strings.Fields(said.String())[0], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr", "region_id", "region_type", "symbol", "collector", "ts_ns", "tid", "phase")
+	regions := columns(t, filepath.Join(result.Dir, memtrace.FileName), "region_id", "region_type", "start_addr", "end_addr")
+	byID := map[any]int{}
+	for i, id := range regions["region_id"] {
+		byID[id] = i
+	}
+	var pages, want []int
+	for i := range trace["addr"] {
+		addr := trace["addr"][i].(int64)
+		if at, ok := byID[trace["region_id"][i]]; ok {
+			if regions["region_type"][at] != trace["region_type"][i] || addr < regions["start_addr"][at].(int64) || addr >= regions["end_addr"][at].(int64) {
+				t.Errorf("%x lies in %v of %v", addr, trace["region_id"][i], regions["start_addr"][at])
+			}
+		} else if trace["region_id"][i] != int64(-1) {
+			t.Errorf("no region %v", trace["region_id"][i])
+		}
+		if addr < base || addr >= base+4096<<12 {
+			continue
+		}
+		pages = append(pages, int(addr-base)>>12)
+		if trace["symbol"][i] != "touch_page" || trace["region_type"][i] != "runtime" || trace["collector"][i] != "fault" || trace["region_id"][i] == int64(-1) ||
+			time.Since(time.Unix(0, trace["ts_ns"][i].(int64))) > time.Hour || trace["tid"][i].(int64) != int64(cmd.Process.Pid) || trace["phase"][i] != "" {
+			t.Errorf("row %d: %v in %v by %v", i, trace["region_type"][i], trace["region_id"][i], trace["symbol"][i])
+		}
+	}
+	for i := range 700 {
+		want = append(want, 10+3*i)
+	}
+	for i := range 90 {
+		want = append(want, 2500+i)
+	}
+	if slices.Sort(pages); !slices.Equal(pages, want) {
+		t.Errorf("%d pages told, %d touched", len(pages), len(want))
+	}
+	checkSealed(t, result.Dir, 7)
+}
+
+// checkSealed holds a run directory against its manifest and metadata.
+func checkSealed(t *testing.T, dir string, status int) rundir.Metadata {
+	t.Helper()
+	report, err := rundir.Verify(dir)
+	if err != nil || !report.Sealed || len(report.Missing)+len(report.Changed)+len(report.Extra) > 0 {
+		t.Errorf("%v, %+v", err, report)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m rundir.Metadata
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Exit == nil || m.Exit.Status != status || m.Clock.UnixNS == 0 || m.Host.Cores == 0 {
+		t.Errorf("%+v", m)
+	}
+	lines, err := os.ReadFile(filepath.Join(dir, resource.ProcessName))
+	if err != nil || !bytes.Contains(lines, []byte(`"collector":{`)) {
+		t.Errorf("%v: %s", err, lines)
+	}
+	return m
+}
+
+// TestRecordEnds: a recording ends with its time, its context, or its process, and is sealed; the program is not hurt.
+func TestRecordEnds(t *testing.T) {
+	program := toucher(t)
+	start := func() (*exec.Cmd, io.WriteCloser) {
+		cmd := exec.Command(program, "64")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cmd, in
+	}
+	cmd, in := start()
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(150*time.Millisecond, cancel)
+	result, err := Record(ctx, Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir()})
+	allowed(t, err)
+	if result.Exit() != nil {
+		t.Error("the program has ended with its recording")
+	}
+	in.Close()
+	<-result.Ended
+	if result.Exit().ExitCode() != 7 || len(columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr")["addr"]) == 0 {
+		t.Errorf("%v", result.Exit())
+	}
+	cmd, in = start()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid, Duration: 100 * time.Millisecond, Out: t.TempDir()})
+	allowed(t, err)
+	if _, err := os.Stat(filepath.Join(result.Dir, rundir.ManifestName)); err != nil {
+		t.Error(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { cmd.Process.Kill() })
+	result, err = Record(context.Background(), Options{Choices: [][]string{{"faults"}}, PID: cmd.Process.Pid, Out: t.TempDir()})
+	allowed(t, err)
+	<-result.Ended
+	in.Close()
+	cmd.Wait()
+}
+
+// TestRecordRefused: what cannot be sampled is not run, and leaves nothing.
+func TestRecordRefused(t *testing.T) {
+	out := t.TempDir()
+	mark := filepath.Join(t.TempDir(), "ran")
+	_, err := Record(context.Background(), Options{Choices: [][]string{{"perv"}}, Command: exec.Command("touch", mark), Out: out})
+	if err == nil || !strings.Contains(err.Error(), "perv") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the program has run")
+	}
+	if left, _ := os.ReadDir(out); len(left) != 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// TestRecordOfPages: pages of a program's own memory that were written are told by the interval in which they were.
+func TestRecordOfPages(t *testing.T) {
+	object := filepath.Join(t.TempDir(), "written.so")
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	cmd := exec.Command(toucher(t), "4096")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var base uint64
+	told := make(chan error, 1)
+	go func() {
+		var word string
+		buf := make([]byte, 256)
+		n, err := out.Read(buf)
+		if word = strings.TrimSpace(string(buf[:n])); err == nil {
+			base, err = strconv.ParseUint(word, 16, 64)
+		}
+		for i := 0; i < 400 && err == nil; i++ { // the same pages, until the end: some interval has them
+			time.Sleep(5 * time.Millisecond)
+			if _, err = io.WriteString(in, "100 2 50\n"); err == nil {
+				_, err = out.Read(buf)
+			}
+		}
+		in.Close()
+		told <- err
+	}()
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: cmd, Out: t.TempDir(), Interval: 50 * time.Millisecond, Tap: object})
+	allowed(t, err)
+	<-result.Ended
+	if err := <-told; err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Use.Missing) > 0 {
+		t.Fatal(result.Use.Missing)
+	}
+	trace := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr", "size", "collector", "op", "window_ns")
+	pages := map[uint64]bool{}
+	for i := range trace["addr"] {
+		addr, size := uint64(trace["addr"][i].(int64)), uint64(trace["size"][i].(int64))
+		if trace["collector"][i] != "page" || trace["op"][i] == "" || trace["window_ns"][i].(int64) <= 0 {
+			t.Errorf("row %d: %v", i, trace["op"][i])
+		}
+		for at := addr; at < addr+size; at += 4096 {
+			if at >= base && at < base+4096<<12 {
+				pages[(at-base)>>12] = true
+			}
+		}
+	}
+	for i := range uint64(50) {
+		if !pages[100+2*i] {
+			t.Errorf("page %d was written and not found", 100+2*i)
+		}
+		delete(pages, 100+2*i)
+	}
+	if len(pages) > 0 {
+		t.Errorf("%d pages were found written that were not: %v", len(pages), pages)
+	}
+}

@@ -1,0 +1,139 @@
+package memory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/memtrace/regions"
+	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// run is a run directory that is being written.
+type run struct {
+	dir     *rundir.Dir
+	table   *record.Table
+	out     *record.Writer
+	offset  int64 // of Unix time
+	regions *memtrace.RegionMap
+	tallies sampling.Tallies
+	dropped uint64 // rows that the table did not take
+	failed  error  // why something could not be written
+	tell    func(error)
+	use     func() *sampling.Use // what was sampled until now
+	meta    rundir.Metadata
+}
+
+// ErrDisk occurs when what was recorded could not be written. The error that wraps it says what to do.
+var ErrDisk = errors.New("the recording could not be written")
+
+// newRun makes the directory below out, in a folder with a name.
+func newRun(out, name string, now time.Time, tell func(error)) (*run, error) {
+	if err := os.MkdirAll(out, 0o700); err != nil {
+		return nil, fmt.Errorf("output folder %s: %w; choose another with -o", out, err)
+	}
+	dir, err := rundir.Create(out, rundir.ModelID(name, ""), now)
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another output folder with -o", err)
+	}
+	r := &run{dir: dir, tell: tell}
+	r.table = record.New(record.Options{Folder: dir})
+	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.sum().Text() })
+	r.out = r.table.Writer()
+	r.meta = rundir.Metadata{
+		Version: rundir.MetadataVersion, RunID: dir.ID(), Created: now.UTC(), SealedBy: "llamatap memory", Losses: []rundir.Loss{},
+		Host: rundir.ThisHost(), Extra: map[string]json.RawMessage{},
+	}
+	return r, nil
+}
+
+// write writes a row. Behind a failure of the disk rows are counted alone.
+func (r *run) write(row *sampling.Row) {
+	if err := row.Write(r.out, r.offset); err != nil {
+		r.fail(err)
+		r.dropped++
+		return
+	}
+	r.tallies[row.Collector].Count(row)
+}
+
+// fail notes the first error of the table, and tells of it.
+func (r *run) fail(err error) {
+	if err == nil || r.failed != nil {
+		return
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w: the disk of %s is full; free room there, or choose another folder with -o", ErrDisk, r.dir.Path())
+	}
+	r.failed = err
+	r.tell(err)
+}
+
+// sum is what was sampled until now, with what the table has lost of it.
+func (r *run) sum() *sampling.Use {
+	u := r.use()
+	_, lost := r.table.Rows()
+	u.LostTable = uint64(lost) + r.dropped
+	if err := r.table.Err(); err != nil && u.Error == "" {
+		u.Error = err.Error()
+	}
+	u.Complete()
+	return u
+}
+
+// seal completes the directory, and says what was sampled.
+func (r *run) seal() (*sampling.Use, error) {
+	_ = r.out.Close()
+	r.fail(r.table.Close())
+	use := r.sum()
+	return use, r.complete(use)
+}
+
+func (r *run) complete(use *sampling.Use) error {
+	if err := r.writeMap(); err != nil {
+		r.fail(err)
+		use.Error, use.Lossy = r.failed.Error(), true
+	}
+	r.extra("memory_samples", use)
+	r.meta.Ended = time.Now().UTC()
+	if err := r.dir.WriteJSON(rundir.MetadataName, r.meta); err != nil {
+		return fmt.Errorf("%w; what was recorded is in %s, unsealed", err, r.dir.Path())
+	}
+	if err := r.dir.Seal(); err != nil {
+		return fmt.Errorf("%w; what was recorded is in %s, unsealed", err, r.dir.Path())
+	}
+	return nil
+}
+
+// writeMap writes region_map.parquet.
+func (r *run) writeMap() error {
+	if r.regions == nil {
+		return nil
+	}
+	file, err := r.dir.Create(memtrace.FileName)
+	if err != nil {
+		return err
+	}
+	return errors.Join(regions.WriteTable(file, r.regions, memtrace.Doubts{}, r.offset), file.Close())
+}
+
+func (r *run) extra(name string, v any) {
+	if text, err := json.Marshal(v); err == nil {
+		r.meta.Extra[name] = text
+	}
+}
+
+// giveUp removes the directory, in which nothing could be recorded.
+func (r *run) giveUp() {
+	_ = r.out.Close()
+	_ = r.table.Close()
+	os.RemoveAll(r.dir.Path())
+	os.Remove(filepath.Dir(r.dir.Path())) // the folder of its name, if that was its only run
+}
