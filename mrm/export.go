@@ -29,7 +29,7 @@ type RunExporter struct {
 
 // Export is what a run directory is made of.
 type Export struct {
-	// From is a directory that a recorder has sealed. Its files are moved out of it.
+	// From is a directory that a recorder has sealed. Its files are moved out of it, behind everything else.
 	From string
 	// Metadata is what stands in metadata.json; RunID and SchemaVersion are filled in.
 	Metadata *verdict.Metadata
@@ -66,8 +66,20 @@ func (x RunExporter) Export(e Export) (string, error) {
 	return x.place(dir.Path(), e.Metadata.Validity.Class)
 }
 
-// fill moves what was recorded into the run, and adds what is raw.
+// fill writes what is made of what was recorded, and then moves that into the run.
 func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
+	if e.Metrics != nil {
+		file, err := dir.Create(MetricsName)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(e.Metrics(file), file.Close()); err != nil {
+			return err
+		}
+	}
+	if err := e.raw(dir); err != nil {
+		return err
+	}
 	for _, f := range manifest.Files {
 		if f.Name == rundir.MetadataName {
 			continue
@@ -81,15 +93,11 @@ func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
 		}
 		dir.AddSum(f.Name, f.Size, [sha256.Size]byte(sum))
 	}
-	if e.Metrics != nil {
-		file, err := dir.Create(MetricsName)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(e.Metrics(file), file.Close()); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+// raw writes what was collected.
+func (e *Export) raw(dir *rundir.Dir) error {
 	if err := os.Mkdir(filepath.Join(dir.Path(), rawFolder), 0o700); err != nil {
 		return err
 	}
@@ -98,10 +106,10 @@ func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Compact(names) {
 		write := e.Raw[name]
 		if name == AllocationsName {
-			write = func(out io.Writer) error { return writeAllocations(out, filepath.Join(dir.Path(), memtrace.FileName)) }
+			write = func(out io.Writer) error { return writeAllocations(out, filepath.Join(e.From, memtrace.FileName)) }
 		}
 		if err := addRaw(dir, name, write); err != nil {
 			return err

@@ -60,6 +60,9 @@ func (w *work) seal(ctx context.Context, o *observation) (string, *verdict.Valid
 	for _, name := range []string{promptsName, baselineName, tappedName} {
 		raw[name] = copyFile(w.path(name))
 	}
+	if sampled(full.Collector.Used) {
+		raw[PerfScriptName] = func(out io.Writer) error { return writePerfScript(ctx, out, from) }
+	}
 	export := Export{From: from, Metadata: full, Raw: raw}
 	switch report, err := ComputeAll(ctx, from, w.Config.Analysis); {
 	case err == nil:
