@@ -1,0 +1,155 @@
+package oracle
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/mrm/verdict"
+)
+
+// TestMRMCommands runs every command of experiments on the default model and on one of 125 million weights: what one leaves the next takes.
+func TestMRMCommands(t *testing.T) {
+	testenv.Slow(t)
+	program := testenv.NeedBinary(t)
+	folder := t.TempDir()
+	llamatap := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(program, args...)
+		cmd.Dir = folder
+		var log strings.Builder
+		cmd.Stderr = &log
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("llamatap %q: %v\n%s", args, err, log.String())
+		}
+		return string(out)
+	}
+	llamatap("synth", "-o", "125m.gguf", "--params", "125m", "--type", "q8_0", "--quiet")
+	for model, text := range map[string]string{
+		"gopher-6m-Q8_0": "", "125m": "model: {id: 125m, path: 125m.gguf}\n",
+	} {
+		config := model + ".yaml"
+		text += "experiment: {name: " + model + ", repetitions: 2}\nengine: {n_ctx: 256}\nworkload: {prompts: \"func main() {\", max_tokens: 24}\ntelemetry: {baseline_s: 0.2}\nkv: {block_tokens: 1}\n"
+		if err := os.WriteFile(filepath.Join(folder, config), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := llamatap("mrm", "validate", "--config", config); !strings.Contains(got, "2 cells") {
+			t.Errorf("validate: %s", got)
+		}
+		if got := llamatap("mrm", "plan", "--config", config); !strings.Contains(got, "= 2 cells, 0 of them done") {
+			t.Errorf("plan: %s", got)
+		}
+		llamatap("mrm", "run", "--config", config)
+		if got := llamatap("mrm", "plan", "--config", config); !strings.Contains(got, "= 2 cells, 2 of them done") || !strings.Contains(got, "(measured: speeds of ") {
+			t.Errorf("plan behind it: %s", got)
+		}
+		dirs, _ := filepath.Glob(filepath.Join(folder, "results", model, "run_*"))
+		archived, _ := filepath.Glob(filepath.Join(folder, "results", "contaminated", model, "run_*"))
+		if len(dirs)+len(archived) != 2 {
+			t.Fatalf("%s: %d runs and %d in the archive", model, len(dirs), len(archived))
+		}
+		for _, dir := range append(dirs, archived...) {
+			llamatap("verify", dir)
+			checkMetrics(t, dir)
+		}
+		for _, dir := range dirs {
+			llamatap("mrm", "analyze", dir)
+			if _, err := os.Stat(filepath.Join(dir, "derived", "mrm", "suitability.csv")); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(dirs) > 0 {
+			if got := llamatap("mrm", "aggregate", "results", "-o", "csv"); !strings.Contains(got, model) {
+				t.Errorf("aggregate: %s", got)
+			}
+		}
+	}
+}
+
+// checkMetrics looks at the summary that every run has: it has mrm-trace's columns, and rows for weights and the cache.
+func checkMetrics(t *testing.T, dir string) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(dir, "metrics.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil || len(rows) < 3 {
+		t.Fatalf("%s: %d rows, %v", dir, len(rows), err)
+	}
+	const columns = "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s,retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label,censored_share"
+	if got := strings.Join(rows[0], ","); got != columns {
+		t.Errorf("columns %s", got)
+	}
+	types := map[string]bool{}
+	for _, row := range rows[1:] {
+		types[row[0]] = true
+	}
+	if !types["weight"] || !types["kv_cache"] {
+		t.Errorf("types %v", types)
+	}
+	m, err := verdict.Read(dir)
+	if err != nil || m.Observer.SameTokens == nil || !*m.Observer.SameTokens {
+		t.Errorf("%s: %v; the tap changed the tokens: %v", dir, err, m.Observer.SameTokens)
+	}
+}
+
+// TestObserverCostAgrees compares what observing says of its own cost with what a comparison of both runs of each cell tells: on average over the
+// repetitions, the loss of speed is the tap's own time, within the interval of the comparison.
+func TestObserverCostAgrees(t *testing.T) {
+	testenv.Slow(t)
+	folder := t.TempDir()
+	const cells = 12
+	config := filepath.Join(folder, "e.yaml")
+	text := fmt.Sprintf("experiment: {name: cost, repetitions: %d}\nengine: {n_ctx: 512, threads: 1}\nworkload: {prompts: \"func main() {\", max_tokens: 400}\ntelemetry: {baseline_s: 0.2}\noutput: {dir: %s/results}\n", cells, folder)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(testenv.NeedBinary(t), "mrm", "run", "--config", config).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var measured, told []float64
+	for _, pattern := range []string{"results/*/run_*", "results/contaminated/*/run_*"} {
+		dirs, _ := filepath.Glob(filepath.Join(folder, pattern))
+		for _, dir := range dirs {
+			m, err := verdict.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := &m.Observer
+			measured = append(measured, 1-*o.DecodeRatio)
+			told = append(told, float64(o.CPUNS.Tap)/float64(o.Tapped.PromptNS+o.Tapped.GenerationNS))
+		}
+	}
+	if len(measured) != cells {
+		t.Fatalf("%d of %d cells", len(measured), cells)
+	}
+	mean, half := interval(measured)
+	own, _ := interval(told)
+	t.Logf("speed lost %.4f ± %.4f, the tap says %.4f", mean, half, own)
+	if own < mean-half || own > mean+half {
+		t.Errorf("the tap says %.4f, both runs say %.4f ± %.4f", own, mean, half)
+	}
+}
+
+// interval is the mean of twelve values with half of its 99 % interval, by Student's t of eleven degrees of freedom.
+func interval(values []float64) (mean, half float64) {
+	const t99 = 3.106
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	sum := 0.0
+	for _, v := range values {
+		sum += (v - mean) * (v - mean)
+	}
+	n := float64(len(values))
+	return mean, t99 * math.Sqrt(sum/(n-1)/n)
+}
