@@ -241,7 +241,9 @@ func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
 	m.recent.add(slot, int64(end-start)*weight)
 	if left > 0 {
 		for k := range m.windows {
-			m.set(r, k, left*weight)
+			if m.at >= m.windows[k].start { // what is told late belongs to a window that has passed
+				m.set(r, k, left*weight)
+			}
 		}
 	}
 	switch {

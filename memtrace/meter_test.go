@@ -80,7 +80,7 @@ func TestKnownAnswers(t *testing.T) {
 // counts from when it was.
 func TestLoadedWeights(t *testing.T) {
 	for _, told := range []bool{false, true} {
-		m := NewMeter()
+		m := NewMeter(100 * second)
 		m.Add(&Touch{NS: 5 * second, Op: OpRead, Type: Other, Region: 9, Size: 1})
 		if told {
 			m.Add(&Touch{NS: second, Op: OpWrite, Type: Weight, Region: 1, Offset: 64, Size: 1000})
@@ -96,6 +96,9 @@ func TestLoadedWeights(t *testing.T) {
 		}
 		if hz, _ := w.ReadFrequency(); math.Abs(hz-2/39.0) > 1e-12 || w.WrittenOnce != 1000 {
 			t.Errorf("told %v: %v Hz, %d written once", told, hz, w.WrittenOnce)
+		}
+		if _, most := w.WorkingSet(0); most != 1000 {
+			t.Errorf("told %v: %d bytes in a window", told, most)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (s *space) stretches(a *Touch, f func(start, end uint64)) (exact bool) {
 }
 
 // maxPieces is how many pieces of an access are followed one by one.
-const maxPieces = 16
+const maxPieces = 64
 
 // fold folds the space if it consists of groups of such columns, and was accessed in whole groups until now.
 func (s *space) fold(offset, pieces, each, stride uint64) {

@@ -62,7 +62,7 @@ func (t *Traffic) Add(a *Touch, graph, token int64) {
 		return
 	}
 	if a.NS != t.now || t.WidthNS == 0 {
-		t.now, t.bins = a.NS, t.bin(a.NS)
+		t.now, t.bins = a.NS, t.bin(a.NS, a.WindowNS)
 	}
 	bin := &t.Bins[t.bins]
 	isWrite := a.Op == OpWrite
@@ -89,28 +89,35 @@ func (t *Traffic) Add(a *Touch, graph, token int64) {
 	}
 }
 
-// bin is the number of the one of a time.
-func (t *Traffic) bin(ns int64) int {
+// bin is the number of the one of a time. None is shorter than what touches add up over.
+func (t *Traffic) bin(ns, window int64) int {
 	if t.WidthNS == 0 {
 		t.First, t.WidthNS = ns, firstWidth
 	}
-	at := max(ns-t.First, 0) / t.WidthNS
-	for at >= MaxBins {
-		for i := range t.Bins {
-			if i%2 == 1 {
-				t.Bins[i/2].Add(&t.Bins[i])
-			} else {
-				t.Bins[i/2] = t.Bins[i]
-			}
-		}
-		t.Bins = t.Bins[:(len(t.Bins)+1)/2]
-		t.WidthNS *= 2
-		at /= 2
+	for t.WidthNS < window {
+		t.widen()
 	}
-	for int64(len(t.Bins)) <= at {
+	for max(ns-t.First, 0)/t.WidthNS >= MaxBins {
+		t.widen()
+	}
+	at := int(max(ns-t.First, 0) / t.WidthNS)
+	for len(t.Bins) <= at {
 		t.Bins = append(t.Bins, Moved{})
 	}
-	return int(at)
+	return at
+}
+
+// widen makes one of every two bins.
+func (t *Traffic) widen() {
+	for i := range t.Bins {
+		if i%2 == 1 {
+			t.Bins[i/2].Add(&t.Bins[i])
+		} else {
+			t.Bins[i/2] = t.Bins[i]
+		}
+	}
+	t.Bins = t.Bins[:(len(t.Bins)+1)/2]
+	t.WidthNS *= 2
 }
 
 // keep keeps the step that has ended.

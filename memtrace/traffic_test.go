@@ -60,3 +60,16 @@ func TestSteps(t *testing.T) {
 		t.Errorf("%+v", w.Steps)
 	}
 }
+
+// TestWindowsAreNoPeaks: what is added up over a time is spread over no less.
+func TestWindowsAreNoPeaks(t *testing.T) {
+	var w Traffic
+	w.Add(&Touch{NS: 0, Type: Weight, Op: OpRead, Size: 1}, -1, -1)
+	for at := range int64(5) {
+		w.Add(&Touch{NS: at * second / 10, Type: Weight, Op: OpRead, Size: 100, Count: 10, WindowNS: second / 10}, -1, -1)
+	}
+	w.Finish()
+	if w.WidthNS < second/10 || w.WidthNS >= second/5 || len(w.Bins) > 5 || len(w.Steps) != 0 {
+		t.Errorf("%d bins of %d ns, %d steps", len(w.Bins), w.WidthNS, len(w.Steps))
+	}
+}

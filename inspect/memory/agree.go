@@ -101,7 +101,7 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 	if len(a.witnesses.all) == 0 || a.counts[memtrace.CollectorGraph] == 0 {
 		return nil
 	}
-	if a.windowed {
+	if a.window > 0 {
 		a.report.note("samples are not compared with the ledger, which was recorded as sums over windows")
 		return nil
 	}

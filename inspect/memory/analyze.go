@@ -42,8 +42,8 @@ type analysis struct {
 	extras    [16]extra // by type of region
 	sources   []int64   // rows by time source's code
 	names     []string  // of time sources, by code
-	windowed  bool
-	last      int64 // time of the newest row of the ledger
+	window    int64     // the longest that rows are sums over; 0: none is
+	last      int64     // time of the newest row of the ledger
 	late      int64
 	metering  *metering
 	witnesses witnesses
@@ -196,11 +196,11 @@ func (a *analysis) ledger(r *rows, row int) {
 			e.fusible += t.Size
 		}
 	}
-	if t.NS < a.last && flags&memtrace.TraceLoaded == 0 {
+	if t.NS < a.last && flags&memtrace.TraceLoaded == 0 && t.WindowNS == 0 {
 		a.late++
 	}
 	a.last = max(a.last, t.NS)
-	a.windowed = a.windowed || t.WindowNS > 0
+	a.window = max(a.window, t.WindowNS)
 	a.traffic.Add(t, number(r.columns[memtrace.TraceGraphSeq], row, -1), number(r.columns[memtrace.TraceToken], row, -1))
 }
 

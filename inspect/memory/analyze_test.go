@@ -269,3 +269,33 @@ func TestGroupsAndParts(t *testing.T) {
 		t.Errorf("%q", r.Notes)
 	}
 }
+
+// TestWindows: a ledger of sums over windows says what sums say. Weights are read as a whole; of a cache only bytes are known.
+func TestWindows(t *testing.T) {
+	var rows []row
+	for _, w := range []struct{ region, offset, size int }{{1, 0, 1000}, {2, 1024, 3000}} {
+		rows = append(rows, access(0, write, weight, w.region, 1, w.offset, w.size).with(memtrace.TracePhase, "weight_load", memtrace.TraceFlags, int(memtrace.TraceLoaded)))
+	}
+	for at := range 10 {
+		sum := func(op memtrace.AccessOp, kind memtrace.RegionType, region, size, n int) {
+			rows = append(rows, access(int64(at)*second, op, kind, region, 1, 0, size).with(memtrace.TraceOffset, nil, memtrace.TracePieces, nil, memtrace.TraceCount, n, memtrace.TraceWindow, int(second)))
+		}
+		sum(read, weight, 1, 4000, 4)
+		sum(read, weight, 2, 12000, 4)
+		sum(write, kv, 3, 256, 4)
+		sum(read, kv, 3, 256*(at+1), 4)
+	}
+	dir := run(t, rows, 100)
+	writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
+	r := analyze(t, dir, Options{})
+	w, c := r.Type("weight"), r.Type("kv_cache")
+	if w.BytesRead != 160_000 || w.Reads != 80 || w.Retention.P99 != 9 || *w.WriteOnce != 1 || len(w.WorkingSet) != 1 || w.WorkingSet[0].MaxBytes != 4000 || w.IAI != nil || w.Reuse != nil {
+		t.Errorf("%+v, %+v", w.Figures, w.WorkingSet)
+	}
+	if c.BytesWritten != 2560 || c.Reads != 40 || c.Retention != nil || c.WriteOnce != nil || c.Label != "" || len(c.WorkingSet) != 0 || c.Coarse != 80 {
+		t.Errorf("%+v", c.Figures)
+	}
+	if r.Traffic.WidthNS < second || len(r.Traffic.Steps) != 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "--tap-ledger windows") {
+		t.Errorf("%d ns, %q", r.Traffic.WidthNS, r.Notes)
+	}
+}

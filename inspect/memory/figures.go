@@ -35,6 +35,15 @@ func (r *Report) figures(m *memtrace.Metrics) Figures {
 	return f
 }
 
+// coarsen leaves out what sums over windows do not tell: in which order things happened, and what within less than a window.
+func (f *Figures) coarsen(window int64) {
+	if window == 0 {
+		return
+	}
+	f.IAI, f.Reuse, f.Stride, f.Locality = nil, nil, nil, nil
+	f.WorkingSet = slices.DeleteFunc(f.WorkingSet, func(w WorkingSet) bool { return w.WindowS*1e9 < float64(window) })
+}
+
 // typeFigures writes the metrics of a type out, whose spreads are known whole.
 func (r *Report) typeFigures(m *memtrace.TypeMetrics) Figures {
 	f := r.figures(&m.Metrics)
@@ -92,6 +101,7 @@ func (a *analysis) fill() {
 			continue
 		}
 		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind), Figures: r.typeFigures(m)}
+		t.coarsen(a.window)
 		extra := &a.extras[kind]
 		t.Fusible, t.Padded, t.Unsized = extra.fusible, extra.padded, extra.unsized
 		r.Types = append(r.Types, t)
@@ -99,6 +109,7 @@ func (a *analysis) fill() {
 	for _, id := range a.meter.Accessed() {
 		m := a.meter.Region(id)
 		g := Region{ID: id, Figures: r.figures(m)}
+		g.coarsen(a.window)
 		a.regions.describe(&g)
 		steps := a.traffic.PerStep(id)
 		g.PerStep = tally(&steps)
@@ -127,10 +138,10 @@ func (a *analysis) notes() {
 	if r.TimeSources[memtrace.TimeOfGraph.String()] > 0 {
 		r.note("times of rows whose time_source is graph are those of their graph: what happens within one graph has a duration of 0")
 	}
-	if a.windowed {
-		r.note("the ledger was recorded as sums over windows (--tap-ledger windows): retention, intervals, reuse and working sets are known only of regions that are accessed as a whole, to a window's length")
+	if a.window > 0 {
+		r.note("the ledger was recorded as sums over windows (--tap-ledger windows): retention and working sets are known only of regions that are accessed as a whole, to a window's length")
 	}
-	if coarse > 0 && !a.windowed {
+	if coarse > 0 && a.window == 0 {
 		r.note(count(coarse, "access", "accesses") + " of rows that nobody named count with their bytes alone")
 	}
 	if hulls > 0 {

@@ -96,10 +96,12 @@ func (r *Report) trafficTable(out *text) {
 		t := &r.Types[i]
 		row := []string{t.Type, fmt.Sprint(t.Regions), size(float64(t.Bytes)), fmt.Sprint(t.Reads), fmt.Sprint(t.Writes), size(float64(t.BytesRead)), size(float64(t.BytesWritten)),
 			figure(t.ReadWrite, "%.3g")}
-		for k := range r.Windows {
+		for _, length := range r.Windows {
 			cell := "-"
-			if k < len(t.WorkingSet) {
-				cell = size(float64(t.WorkingSet[k].MaxBytes))
+			for _, w := range t.WorkingSet {
+				if w.WindowS == length {
+					cell = size(float64(w.MaxBytes))
+				}
 			}
 			row = append(row, cell)
 		}
@@ -191,13 +193,18 @@ func (r *Report) flow(out *text) {
 			}
 			return size(m)
 		}
-		rows = append(rows, []string{kind.String(), mean(&read), size(float64(read.Min)), size(float64(read.Max)), mean(&written),
+		least, most := "-", "-"
+		if read.Count > 0 {
+			least, most = size(float64(read.Min)), size(float64(read.Max))
+		}
+		rows = append(rows, []string{kind.String(), mean(&read), least, most, mean(&written),
 			size(readBin.Sum/span) + "/s", size(float64(readBin.Max)/bin) + "/s", size(writtenBin.Sum/span) + "/s", size(float64(writtenBin.Max)/bin) + "/s"})
 	}
 	out.line("")
 	out.table(rows)
-	steps := int64(len(t.Steps)) + t.Uncounted
-	out.line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), seconds(float64(t.WidthNS)/1e9))
+	if steps := int64(len(t.Steps)) + t.Uncounted; steps > 0 {
+		out.line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), seconds(float64(t.WidthNS)/1e9))
+	}
 }
 
 func (r *Report) blockTable(out *text) {
