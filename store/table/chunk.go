@@ -375,7 +375,7 @@ func crc(page []byte) uint32 { return crc32.ChecksumIEEE(page) }
 // encoders compress pages.
 var encoders = sync.Pool{New: func() any {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(2<<20),
-		zstd.WithLowerEncoderMem(true), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
+		zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(true), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // options that are wrong
 	}
