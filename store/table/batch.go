@@ -240,11 +240,17 @@ func (b *Batch) Floats(column int, v []float32) {
 
 // Fill sets an integer, or a truth as 0 or 1, of n rows.
 func (b *Batch) Fill(column int, v int64, n int) {
-	if n > 0 {
-		c := b.at(column)
-		c.span(alike, c.fit(v), n)
-		b.bytes += 8
+	if n <= 0 {
+		return
 	}
+	c := b.at(column)
+	v = c.fit(v)
+	b.bytes += 8
+	if last := len(c.runs) - 1; n == 1 && (c.open > 0 || last < 0 || c.runs[last].how != alike || c.runs[last].value != v) {
+		c.one(v) // rows come one by one
+		return
+	}
+	c.span(alike, v, n)
 }
 
 // FillText sets a text of n rows.
@@ -321,7 +327,7 @@ func (b *Batch) Code(column int, v string) int64 {
 // EndRow ends the row: columns without a value are null. One that must have a value is an error, as is a column that was set twice.
 func (b *Batch) EndRow() error {
 	b.rows++
-	for _, i := range b.required {
+	for _, i := range b.required { // of the others those who read the batch find out
 		if b.columns[i].rows < b.rows {
 			return fmt.Errorf("column %s has no value in row %d", b.schema.Columns[i].Name, b.rows-1)
 		}
@@ -331,6 +337,9 @@ func (b *Batch) EndRow() error {
 
 // EndRows ends n rows: columns without values are null in all of them. Columns that have fewer or more, or none where one must be, are an error.
 func (b *Batch) EndRows(n int) error {
+	if n == 1 {
+		return b.EndRow()
+	}
 	from := b.rows
 	b.rows += n
 	for i := range b.columns {
