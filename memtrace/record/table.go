@@ -64,12 +64,13 @@ func New(o Options) *Table {
 	return t
 }
 
-// Schema is the table's columns: those that tell where and when lie near their neighbours in samples, and repeat in a ledger.
+// Schema is the table's columns. Those that tell where and when repeat in a ledger, and lie near their neighbours in samples: the writer finds
+// out which it is.
 func Schema() table.Schema {
 	s := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}}
 	kinds := [...]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
 	for _, c := range memtrace.TraceColumns() {
-		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true, Encoding: table.Dictionary})
+		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true})
 	}
 	return s
 }
