@@ -39,6 +39,7 @@ type parquetCase struct {
 	written []trace.Rate
 	read    []trace.Rate
 	library []trace.Rate
+	metered []trace.Rate // of the ledger
 }
 
 // yardstickRows is how many rows arrow-go writes each time.
@@ -64,7 +65,7 @@ func (p Parquet) Run(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := c.round(p.Rows); err != nil {
+			if err := c.round(ctx, p.Rows); err != nil {
 				return fmt.Errorf("rows of %s: %w", c.name, err)
 			}
 		}
@@ -92,7 +93,7 @@ func (c *parquetCase) prepare(rows int64) (err error) {
 }
 
 // round measures everything once. What was garbage before is collected before, not in between.
-func (c *parquetCase) round(rows int64) error {
+func (c *parquetCase) round(ctx context.Context, rows int64) error {
 	runtime.GC()
 	written, err := trace.Write(c.source(), trace.Schema(c.samples), rows)
 	if err != nil {
@@ -106,6 +107,12 @@ func (c *parquetCase) round(rows int64) error {
 	runtime.GC()
 	read, err := trace.Read(c.file, 2)
 	c.written, c.library, c.read = append(c.written, written), append(c.library, library), append(c.read, read)
+	if err != nil || c.samples {
+		return err
+	}
+	runtime.GC()
+	metered, err := analyse(ctx, c.file)
+	c.metered = append(c.metered, metered)
 	return err
 }
 
@@ -132,11 +139,15 @@ func (c *parquetCase) lines() []Line {
 	if size.Value > c.bytes {
 		size.Verdict = Failed
 	}
-	return []Line{
+	all := []Line{
 		gated(c.name+": written, one thread", written, "2.5 M rows/s", toGoal),
 		{Section: "table", Name: c.name + ": written by arrow-go, from columns", Value: median(library), Unit: unit, Figure: "the yardstick"},
 		{Section: "table", Name: c.name + ": written / arrow-go", Value: median(slices.Clone(toLibrary)), Unit: "×", Limit: "arrow-go", Ratio: ratio(toLibrary)},
 		size,
 		gated(fmt.Sprintf("%s: read, %d columns, two threads", c.name, len(trace.Analysis)), read, "10 M rows/s", readToGoal),
 	}
+	if len(c.metered) > 0 {
+		all = append(all, analysed(c.name, c.metered))
+	}
+	return all
 }

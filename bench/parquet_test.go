@@ -25,7 +25,7 @@ func TestParquetTable(t *testing.T) {
 			}
 		}
 	}
-	if len(table.Lines) != 10 || sizes != 2 {
+	if len(table.Lines) != 11 || sizes != 2 {
 		t.Errorf("%d lines, %d sizes", len(table.Lines), sizes)
 	}
 }
