@@ -19,6 +19,7 @@ func runMRMAggregate(args []string) error {
 	form := flags.String("o", "text", "write `FORM`: text, csv or json")
 	out := flags.String("out", "", "write aggregate.csv, aggregate.parquet and aggregate.json into this `FOLDER`")
 	dataset := flags.String("dataset", "", "copy the runs into a partitioned dataset in this `FOLDER`")
+	all := flags.Bool("contaminated", false, "take contaminated runs too, which every row says then")
 	rest, err := parseAnyFlags(flags, args)
 	if err != nil || rest == nil {
 		return err
@@ -31,7 +32,7 @@ func runMRMAggregate(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	found, err := aggregate.Find(rest)
+	found, err := aggregate.Find(rest, *all)
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func (a *mrmAnalyzeArguments) runs(given []string) ([]string, error) {
 		return nil, mrmProblems(err)
 	}
 	a.configure(&c.Analysis)
-	found, err := aggregate.Find([]string{c.Output.Dir})
+	found, err := aggregate.Find([]string{c.Output.Dir}, false)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,9 @@ type Group struct {
 	Cell       Cell     `json:"cell"`
 	Runs       []string `json:"runs"` // their ids
 	Marginal   int      `json:"marginal"`
-	Rows       []Row    `json:"rows"`
+	// Contaminated counts those that are, where they are taken too.
+	Contaminated int   `json:"contaminated,omitempty"`
+	Rows         []Row `json:"rows"`
 }
 
 // Cell is a cell without its repetition.
@@ -63,7 +65,7 @@ const ofRuns = "run"
 // Aggregate puts runs together by cell.
 func Aggregate(ctx context.Context, f *Found) (*Result, error) {
 	if len(f.Runs) == 0 {
-		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left out; make some with 'llamatap mrm run'", ErrNone, len(f.Contaminated), f.Others, f.Unsealed)
+		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left out; make some with 'llamatap mrm run', or take contaminated ones with --contaminated", ErrNone, len(f.Contaminated), f.Others, f.Unsealed)
 	}
 	r := &Result{Method: Method, Confidence: 0.95, Runs: len(f.Runs), Contaminated: []string{}, Others: f.Others, Unsealed: f.Unsealed}
 	for i := range f.Contaminated {
@@ -111,8 +113,11 @@ type gathering struct {
 // add takes a run in.
 func (g *gathering) add(run *Run, metrics []metric) {
 	g.group.Runs = append(g.group.Runs, run.RunID)
-	if run.Validity.Class == verdict.Marginal {
+	switch run.Validity.Class {
+	case verdict.Marginal:
 		g.group.Marginal++
+	case verdict.Contaminated:
+		g.group.Contaminated++
 	}
 	put := func(kind, name string, v float64) {
 		f := figure{kind, name}

@@ -73,7 +73,7 @@ func sweep(t *testing.T) string {
 
 func aggregated(t *testing.T, roots ...string) *Result {
 	t.Helper()
-	found, err := Find(roots)
+	found, err := Find(roots, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +114,18 @@ func TestAggregate(t *testing.T) {
 	one := r.Groups[1]
 	if p := one.row("weight", "retention_p99_s"); one.Cell.NCtx != 256 || one.Marginal != 1 || p.N != 1 || p.SD != nil || p.Mean != 40 {
 		t.Errorf("%+v", one)
+	}
+}
+
+// TestAll: contaminated runs are taken where they are asked for, and counted.
+func TestAll(t *testing.T) {
+	found, err := Find([]string{sweep(t)}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Aggregate(context.Background(), found)
+	if err != nil || r.Runs != 5 || len(r.Groups) != 3 || len(r.Contaminated) != 0 || r.Groups[2].Contaminated != 1 || r.Groups[2].Cell.ModelID != "beta" {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
@@ -183,7 +195,7 @@ func TestRefusals(t *testing.T) {
 		out := sweep(t)
 		dirs, _ := filepath.Glob(filepath.Join(out, "alpha", "run_*"))
 		c.change(t, dirs[0])
-		if _, err := Find([]string{out}); err == nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Find([]string{out}, false); err == nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -191,20 +203,20 @@ func TestRefusals(t *testing.T) {
 	foreign := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
 	foreign.Version = "3.1"
 	foreign.Write(t, out)
-	if _, err := Find([]string{out}); !errors.Is(err, survey.ErrVersion) || !strings.Contains(err.Error(), ".parquet") {
+	if _, err := Find([]string{out}, false); !errors.Is(err, survey.ErrVersion) || !strings.Contains(err.Error(), ".parquet") {
 		t.Errorf("tables of version 3: %v", err)
 	}
 	out = t.TempDir()
 	alien := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
 	alien.Metadata.(*verdict.Metadata).SchemaVersion = "2.0"
 	alien.Write(t, out)
-	if _, err := Find([]string{out}); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), rundir.MetadataName) {
+	if _, err := Find([]string{out}, false); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), rundir.MetadataName) {
 		t.Errorf("metadata of version 2: %v", err)
 	}
-	if _, err := Find([]string{filepath.Join(out, "nothing")}); err == nil {
+	if _, err := Find([]string{filepath.Join(out, "nothing")}, false); err == nil {
 		t.Error("a folder that is not there")
 	}
-	empty, err := Find([]string{t.TempDir()})
+	empty, err := Find([]string{t.TempDir()}, false)
 	if err == nil {
 		_, err = Aggregate(context.Background(), empty)
 	}
@@ -216,7 +228,7 @@ func TestRefusals(t *testing.T) {
 // TestDataset: a dataset has the same figures as what it was copied from, once each, and is checked as runs are.
 func TestDataset(t *testing.T) {
 	out, dataset := sweep(t), t.TempDir()
-	found, err := Find([]string{out})
+	found, err := Find([]string{out}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +249,7 @@ func TestDataset(t *testing.T) {
 	if err := os.Truncate(leaves[1], 50); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Find([]string{dataset}); !errors.Is(err, ErrDamaged) {
+	if _, err := Find([]string{dataset}, false); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a leaf that is cut: %v", err)
 	}
 	if _, err := Export(found.Runs[:1], filepath.Join(dataset, "model_id=alpha")); err != nil {

@@ -41,7 +41,7 @@ func TestQueries(t *testing.T) {
 		all = append(all, block[1])
 	}
 	dir := t.TempDir()
-	found, err := Find([]string{sweep(t)})
+	found, err := Find([]string{sweep(t)}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

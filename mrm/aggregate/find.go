@@ -34,6 +34,7 @@ var ErrNone = errors.New("no run of an experiment")
 
 // Found is what was found below folders.
 type Found struct {
+	isAll        bool  // contaminated runs are taken too
 	Runs         []Run // by id
 	Contaminated []Run // left out
 	Others       int   // sealed runs that belong to no experiment
@@ -41,9 +42,10 @@ type Found struct {
 }
 
 // Find finds sealed runs below folders, in results/<model_id>/<run_id>/ as in model_id=…/run_id=…/, and checks them: a file that is not what
-// was recorded is ErrDamaged, a table of a foreign version [survey.ErrVersion]; both name the file.
-func Find(roots []string) (*Found, error) {
-	f, seen := &Found{}, map[string]bool{}
+// was recorded is ErrDamaged, a table of a foreign version [survey.ErrVersion]; both name the file. Contaminated runs are left out, and not
+// checked; all takes them as if they were not.
+func Find(roots []string, all bool) (*Found, error) {
+	f, seen := &Found{isAll: all}, map[string]bool{}
 	for _, root := range roots {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("%s: there is no such folder: give one that holds results, such as output.dir of the configuration", root)
@@ -95,7 +97,7 @@ func (f *Found) look(dir string, seen map[string]bool) (isRun bool, err error) {
 	} else if err != nil {
 		return true, err
 	}
-	if run.Validity.Class == verdict.Contaminated {
+	if run.Validity.Class == verdict.Contaminated && !f.isAll {
 		f.Contaminated = append(f.Contaminated, run)
 		return true, nil
 	}

@@ -24,7 +24,7 @@ func (r *Result) WriteJSON(w io.Writer) error {
 var columns = []table.Column{
 	{Name: "experiment", Kind: table.Text}, {Name: "cell", Kind: table.Text}, {Name: "model_id", Kind: table.Text}, {Name: "prompt", Kind: table.Text},
 	{Name: "n_ctx", Kind: table.Int64}, {Name: "kv_type", Kind: table.Text}, {Name: "max_tokens", Kind: table.Int64}, {Name: "concurrency", Kind: table.Int64},
-	{Name: "region_type", Kind: table.Text}, {Name: "metric", Kind: table.Text}, {Name: "n", Kind: table.Int64}, {Name: "marginal", Kind: table.Int64},
+	{Name: "region_type", Kind: table.Text}, {Name: "metric", Kind: table.Text}, {Name: "n", Kind: table.Int64}, {Name: "marginal", Kind: table.Int64}, {Name: "contaminated", Kind: table.Int64},
 	{Name: "mean", Kind: table.Float64}, {Name: "sd", Kind: table.Float64, Null: true}, {Name: "ci95_low", Kind: table.Float64, Null: true},
 	{Name: "ci95_high", Kind: table.Float64, Null: true}, {Name: "min", Kind: table.Float64}, {Name: "max", Kind: table.Float64}, {Name: "method", Kind: table.Text},
 }
@@ -36,7 +36,7 @@ func (r *Result) each(f func(values []any) error) error {
 		for k := range g.Rows {
 			row, c := &g.Rows[k], &g.Cell
 			if err := f([]any{
-				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type, row.Metric, row.N, g.Marginal,
+				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type, row.Metric, row.N, g.Marginal, g.Contaminated,
 				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, r.Method,
 			}); err != nil {
 				return err
@@ -119,6 +119,9 @@ func (r *Result) WriteText(w io.Writer) error {
 		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt, g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
 		if g.Marginal > 0 {
 			fmt.Fprintf(t, " (%d marginal)", g.Marginal)
+		}
+		if g.Contaminated > 0 {
+			fmt.Fprintf(t, " (%d contaminated: not to be published)", g.Contaminated)
 		}
 		fmt.Fprintln(t)
 		for k := range g.Rows {
