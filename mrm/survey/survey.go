@@ -116,9 +116,8 @@ func (s *Survey) Subjects() (all []whatif.Subject) {
 			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.Seconds(), BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
 		}
 		switch m := s.metered[r.ID]; {
-		case m != nil:
-			s.measured(&subject, m)
-		case s.metered != nil: // no access of its own in the trace
+		case m != nil && m.Retention.Count > 0:
+			subject.Lives, subject.Written, subject.WrittenOnce = &m.Retention, m.Written, m.WrittenOnce
 		case r.Type == memtrace.Weight:
 			if r.LastRead == 0 {
 				continue
@@ -129,19 +128,12 @@ func (s *Survey) Subjects() (all []whatif.Subject) {
 		case r.Type == memtrace.KVCache:
 			s.cached(&subject, r)
 		}
+		if m := s.metered[r.ID]; m != nil && !r.IsReadKnown { // of experts that nobody saw being chosen the map has no sum
+			subject.BytesRead = m.BytesRead
+		}
 		all = append(all, subject)
 	}
 	return all
-}
-
-// measured takes over what a trace tells.
-func (s *Survey) measured(subject *whatif.Subject, m *memtrace.Metrics) {
-	if m.Retention.Count > 0 {
-		subject.Lives, subject.Written, subject.WrittenOnce = &m.Retention, m.Written, m.WrittenOnce
-	}
-	if subject.BytesRead == 0 { // of experts that nobody saw being chosen the map has no sum
-		subject.BytesRead = m.BytesRead
-	}
 }
 
 // cached takes over what is known of a cache's cells.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -298,4 +299,78 @@ func TestKnownAnswer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSamples: a trace of samples alone is drawn, and said to be one; lives are those of the maps.
+func TestSamples(t *testing.T) {
+	run := small()
+	for i := range int64(31) {
+		run.Trace = append(run.Trace, memrun.Access{NS: start + i*second, Phase: "generation", Op: "read", Type: "weight", Collector: "perf", Region: 0, Addr: 1<<20 + i, Size: 8})
+	}
+	run.Regions[0].Start = 1 << 20
+	s, err := Read(context.Background(), run.Write(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	write, err := s.Measure(context.Background(), nil, memtrace.Thresholds{})
+	if err == nil {
+		err = write(&text)
+	}
+	if err != nil || s.From != "regions" || !strings.Contains(strings.Join(s.Notes, "; "), "what is not drawn was not sampled") || s.Heat == nil || !strings.Contains(text.String(), "weight,1,4000,1,30,") {
+		t.Errorf("%v, from %s, %q:\n%s", err, s.From, s.Notes, text.String())
+	}
+	for _, subject := range s.Subjects() {
+		if subject.Name == "w" && (subject.Lives == nil || subject.Lives.Max != 30*second) {
+			t.Errorf("%+v", subject)
+		}
+	}
+}
+
+// TestTraceIsStreamed: what is kept of a trace does not grow with its rows.
+func TestTraceIsStreamed(t *testing.T) {
+	mallocs := func(rows int64) uint64 {
+		s, err := Read(context.Background(), long(rows).Write(t, t.TempDir()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := s.Trace(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs
+	}
+	small, large := mallocs(20_000), mallocs(60_000)
+	if large > small+4_000 {
+		t.Errorf("%d objects for 20000 rows, %d for 60000", small, large)
+	}
+}
+
+// long is a run with so many rows in its trace.
+func long(rows int64) *memrun.Run {
+	r := small()
+	for i := range rows {
+		r.Trace = append(r.Trace, memrun.Access{NS: start + i*30*second/rows, Phase: "generation", Op: []string{"read", "write"}[i%2], Type: []string{"weight", "activation"}[i%2], Collector: "graph",
+			Region: i % 2 * 2, Size: 400, Buffer: 1 + i%2*2, Offset: i * 37 % 600, Pieces: 1 + i%3, Stride: 200, Graph: i / 100, Token: i / 100})
+	}
+	return r
+}
+
+// BenchmarkTrace reads the rows of a trace for its figures.
+func BenchmarkTrace(b *testing.B) {
+	const rows = 200_000
+	dir := long(rows).Write(b, b.TempDir())
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := Read(context.Background(), dir)
+		if err == nil {
+			_, err = s.Trace(context.Background())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

@@ -219,7 +219,10 @@ func (b *binner) place(c []*table.Vector, i int, p *placed) (at access, ok bool)
 // finish hands over what was gathered.
 func (b *binner) finish() {
 	s := b.s
-	s.From, s.Phases = "trace", nil
+	s.Phases = nil
+	if !b.samples {
+		s.From = "trace"
+	}
 	if b.lost > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d accesses are not drawn, for it is not known where they went", b.lost))
 	}
