@@ -105,7 +105,8 @@ func (c *Config) collected(m rundir.Metadata) verdict.Collector {
 	v.Asked = append(v.Asked, k.Primary)
 	var samples struct {
 		Collectors []struct {
-			Collector string `json:"collector"`
+			Collector string   `json:"collector"`
+			Notes     []string `json:"notes"` // such as why it stands in for another one
 		} `json:"collectors"`
 		Missing []string `json:"missing"` // that could not run, and why
 	}
@@ -113,13 +114,17 @@ func (c *Config) collected(m rundir.Metadata) verdict.Collector {
 		v.Why = "the recorder does not tell"
 		return v
 	}
+	why := samples.Missing
 	for _, used := range samples.Collectors {
+		if used.Collector != sampleFlags[k.Primary] {
+			why = append(why, used.Notes...)
+		}
 		for name, flag := range sampleFlags {
 			if flag == used.Collector {
 				v.Used = append(v.Used, name)
 			}
 		}
 	}
-	v.Why = strings.Join(samples.Missing, "; ")
+	v.Why = strings.Join(why, "; ")
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/perfscript"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
@@ -128,6 +131,48 @@ func checkRun(t *testing.T, name, dir string) {
 	}
 	if p := planned(t, fmt.Sprintf(quick, 1, "x")); name == p.Cells[0].Name() && holds["kv_cache"] != int64(p.Needs[0].Cache.Value) {
 		t.Errorf("%s: a cache of %d bytes, the plan said %v", name, holds["kv_cache"], p.Needs[0].Cache)
+	}
+}
+
+// TestSamples: a collector that this machine lacks is stood in for, which is told, and samples are in perf's form too.
+func TestSamples(t *testing.T) {
+	testenv.NeedRoot(t)
+	out := t.TempDir()
+	e := experiment(t, 1, out)
+	e.Config.Collector.Primary, e.Config.Collector.Fallback, e.Config.Collector.GraphTrace = "perf", "fault", "off"
+	outcome, err := e.Run(context.Background(), []int{0})
+	if err != nil || len(outcome.Sealed) != 1 {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	sealed(t, out)
+	m, err := verdict.Read(outcome.Sealed[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := m.Collector
+	if len(k.Used) != 1 || k.Used[0] != "perf" && (k.Used[0] != "fault" || k.Why == "") || !slices.Equal(k.Asked, []string{"perf"}) {
+		t.Errorf("%+v", k)
+	}
+	text, err := os.Open(filepath.Join(outcome.Sealed[0], rawFolder, PerfScriptName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	in, err := perfscript.NewText(text, perfscript.Options{Fields: "comm,tid,time,period,event,addr"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a memtrace.Access
+	for err == nil {
+		err = in.Next(&a)
+	}
+	if s := in.Stats(); err != io.EOF || s.Samples == 0 || s.Bad > 0 {
+		t.Errorf("%v, %+v", err, s)
+	}
+	for _, name := range []string{MetricsName, "process.jsonl"} {
+		if _, err := os.Stat(filepath.Join(outcome.Sealed[0], name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
