@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 const small = "experiment: {name: My.Exp_1, repetitions: 2}\nengine: {n_ctx: [256, 512], threads: 4}\nworkload: {prompts: [a, b], max_tokens: 8}\n"
@@ -69,7 +67,7 @@ func TestArrayIsCut(t *testing.T) {
 	}
 }
 
-// TestWriteK8s: the manifest is one by Kubernetes' own schema.
+// TestWriteK8s looks at what the manifest says; that it is one, by Kubernetes' own schemas, package oracle shows.
 func TestWriteK8s(t *testing.T) {
 	p := planned(t, small+"collector: {primary: perf, fallback: fault}\n")
 	var b bytes.Buffer
@@ -87,5 +85,4 @@ func TestWriteK8s(t *testing.T) {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}
-	_ = testenv.Root
 }

@@ -1,10 +1,12 @@
 package mrm_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 
 	"github.com/llamatap/llamatap/mrm"
+	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
 // An experiment is read, its matrix shown; Run would run what has no result yet.
@@ -31,4 +33,20 @@ workload: {prompts: ["func main() {"], max_tokens: 32}
 	// gopher-6m-Q8_0/p0/c512/q8_0/r0: a cache of 835584 bytes, computed
 	// gopher-6m-Q8_0/p0/c512/f16/r1: a cache of 1572864 bytes, computed
 	// gopher-6m-Q8_0/p0/c512/q8_0/r1: a cache of 835584 bytes, computed
+}
+
+// What mrm-trace calls compute_all and RunExporter: metrics of a recorded run, and a directory of its form.
+func ExampleComputeAll() {
+	const recorded = "llamatap-runs/MODEL/RUN" // by llamatap run --tap-ledger --tap-kv
+	report, err := mrm.ComputeAll(context.Background(), recorded, mrm.Analysis{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	metadata := &verdict.Metadata{Cell: verdict.Cell{ModelID: "mine"}}
+	metadata.Validity = verdict.Judge(&metadata.Observer)
+	dir, err := mrm.RunExporter{Dir: "results"}.Export(mrm.Export{From: recorded, Metadata: metadata, Metrics: report.WriteMetrics})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(dir)
 }

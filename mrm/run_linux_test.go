@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,9 @@ const quick = "experiment: {name: quick, repetitions: %d}\nengine: {n_ctx: 256, 
 
 func experiment(t *testing.T, repetitions int, out string) *Experiment {
 	t.Helper()
+	if testing.Short() && t.Name() != "TestRun" && t.Name() != "TestInterrupted" {
+		t.Skip("not under the race detector: it starts no other goroutines than TestRun and TestInterrupted")
+	}
 	return &Experiment{Config: parse(t, fmt.Sprintf(quick, repetitions, out)), Program: testenv.NeedBinary(t), Version: "test"}
 }
 
@@ -215,23 +219,18 @@ func TestDamage(t *testing.T) {
 
 // TestBusyNeighbour: with every processor taken, the look at the machine before the run makes it contaminated.
 func TestBusyNeighbour(t *testing.T) {
-	done := make(chan struct{})
+	out := t.TempDir()
+	e := experiment(t, 1, out)
+	var done atomic.Bool
 	var threads sync.WaitGroup
 	for range 2 * runtime.NumCPU() {
 		threads.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for !done.Load() {
 			}
 		})
 	}
-	out := t.TempDir()
-	e := experiment(t, 1, out)
 	e.Config.Telemetry.BaselineS = 0.5
-	once := sync.OnceFunc(func() { close(done); threads.Wait() })
+	once := sync.OnceFunc(func() { done.Store(true); threads.Wait() })
 	defer once()
 	e.Report = func(event Event) { // only what was before the run is looked at
 		if event.Kind == CellStep && event.Text != "looking at the machine" {
@@ -338,6 +337,7 @@ func TestDiskFull(t *testing.T) {
 // TestKilled: kill -9 in the middle of a matrix, then the same again: every cell is sealed once, and nothing else is left.
 func TestKilled(t *testing.T) {
 	out := t.TempDir()
+	e := experiment(t, 2, out)
 	config := filepath.Join(t.TempDir(), "e.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, quick, 2, out), 0o600); err != nil {
 		t.Fatal(err)
@@ -361,7 +361,6 @@ func TestKilled(t *testing.T) {
 		t.Fatalf("%v\n%s", cells, log.String())
 	}
 	until(t, nil, &log, func() bool { return len(running(out)) == 0 })
-	e := experiment(t, 2, out)
 	removed := 0
 	e.Report = func(event Event) {
 		if event.Kind == CellRemoved {
