@@ -1,20 +1,14 @@
 package memtrace
 
-import (
-	"math/bits"
-	"slices"
-)
-
-// Range is addresses of the host: Start ≤ a < End.
-type Range struct{ Start, End uint64 }
+import "math/bits"
 
 // Footprint is what executions of graphs touched in the host's memory: which bytes in the newest one, and which pages were written since
-// somebody asked. The zero value is empty.
+// somebody asked, by type of region. The zero value is empty.
 type Footprint struct {
 	execution int64
 	touched   runs[int64] // execution in which bytes were touched last
 	wrote     runs[int64] // and written
-	pages     Pages
+	pages     [regionTypes]Pages
 	scratch   []run[int64]
 }
 
@@ -34,7 +28,7 @@ func (f *Footprint) Add(a *Touch) {
 		f.scratch = f.touched.put(start, end, f.execution, f.scratch[:0])
 		if a.Op == OpWrite {
 			f.scratch = f.wrote.put(start, end, f.execution, f.scratch[:0])
-			f.pages.Add(start, end)
+			f.pages[a.Type].Add(start, end)
 		}
 	}
 }
@@ -62,11 +56,14 @@ func (f *Footprint) Touched(start, end uint64, write bool) bool {
 	return false
 }
 
-// TakeWritten are the pages that were written since it was called last.
-func (f *Footprint) TakeWritten() *Pages {
-	all := f.pages
-	f.pages = Pages{}
-	return &all
+// TakeWritten are the pages that were written in regions of some types since it was called last.
+func (f *Footprint) TakeWritten(types ...RegionType) *Pages {
+	all := &Pages{}
+	for _, t := range types {
+		all.Merge(&f.pages[t])
+		f.pages[t] = Pages{}
+	}
+	return all
 }
 
 // Pages is a set of pages of PageBytes. The zero value is empty.
@@ -97,6 +94,21 @@ func (p *Pages) add(page uint64) bool {
 	return isNew
 }
 
+// Merge takes the pages of another set in.
+func (p *Pages) Merge(o *Pages) {
+	for at, chunk := range o.chunks {
+		if p.chunks == nil {
+			p.chunks = map[uint64]*[pagesPerChunk / 64]uint64{}
+		}
+		if p.chunks[at] == nil {
+			p.chunks[at] = new([pagesPerChunk / 64]uint64)
+		}
+		for i, word := range chunk {
+			p.chunks[at][i] |= word
+		}
+	}
+}
+
 // Count is the number of pages.
 func (p *Pages) Count() (n int64) {
 	for _, chunk := range p.chunks {
@@ -122,37 +134,4 @@ func (p *Pages) And(o *Pages) *Pages {
 		both.chunks[at] = kept
 	}
 	return both
-}
-
-// Within are the pages that hold any byte of a range.
-func (p *Pages) Within(r Range) *Pages {
-	of := &Pages{}
-	for at, chunk := range p.chunks {
-		first := at * pagesPerChunk * PageBytes
-		if last := first + pagesPerChunk*PageBytes; last <= r.Start || first >= r.End {
-			continue
-		}
-		for i, word := range chunk {
-			for ; word != 0; word &= word - 1 {
-				page := first + uint64(i*64+bits.TrailingZeros64(word))*PageBytes
-				if page+PageBytes > r.Start && page < r.End {
-					of.Add(page, page+PageBytes)
-				}
-			}
-		}
-	}
-	return of
-}
-
-// List are the pages' addresses, in order.
-func (p *Pages) List() (all []uint64) {
-	for at, chunk := range p.chunks {
-		for i, word := range chunk {
-			for ; word != 0; word &= word - 1 {
-				all = append(all, (at*pagesPerChunk+uint64(i*64+bits.TrailingZeros64(word)))*PageBytes)
-			}
-		}
-	}
-	slices.Sort(all)
-	return all
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	metrics "github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
@@ -166,5 +167,45 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 		if out, err := command(t, "memory", dir, "-o", form).Output(); err != nil || !bytes.Contains(out, []byte("high_mrm")) && !bytes.Contains(out, []byte("low_mrm")) {
 			t.Errorf("%s: %v: %.200s", form, err, out)
 		}
+	}
+}
+
+// TestMemoryAgrees: what page faults and scans for written pages told of a run and what the ledger says agree, as far as the ledger reaches: every
+// fault on a weight is an access of its execution, weights are touched first in the same order, and what the ledger says was written into a cache
+// was found written, and nothing else.
+func TestMemoryAgrees(t *testing.T) {
+	testenv.NeedRoot(t)
+	run := llamatap(t, "run", "--tap-ledger", "--tap-samples", "faults,pages", "--tap-cold", "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "256", "--no-warmup").good(t)
+	r, err := metrics.Analyze(context.Background(), run.dirs[0], metrics.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]*metrics.Agreement{}
+	for i := range r.Agreement {
+		by[r.Agreement[i].Collector] = &r.Agreement[i]
+	}
+	fault, page := by["fault"], by["page"]
+	if fault == nil || page == nil {
+		t.Fatalf("%+v", r.Agreement)
+	}
+	for _, kind := range fault.Types {
+		if kind.Type == "weight" && (kind.Compared < 5 || kind.Explained != kind.Compared) {
+			t.Errorf("of %d faults on weights the ledger explains %d", kind.Compared, kind.Explained)
+		}
+	}
+	if f := fault.FirstTouch; f == nil || f.KendallTau == nil || *f.KendallTau < 0.95 {
+		t.Errorf("first touches: %+v", f)
+	}
+	caches := 0
+	for _, w := range page.Written {
+		if w.Type != "kv_cache" {
+			continue
+		}
+		if caches++; w.Ledger < 12 || w.Found != w.Ledger || w.InLedger != w.Pages {
+			t.Errorf("written pages of caches: %+v", w)
+		}
+	}
+	if caches != 1 {
+		t.Errorf("%+v", page.Written)
 	}
 }

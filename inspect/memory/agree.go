@@ -20,8 +20,10 @@ type Agreement struct {
 	Types       []AgreementType   `json:"types"`
 	Regions     []AgreementRegion `json:"regions,omitempty"` // by samples, most first
 	Steps       []AgreementStep   `json:"steps,omitempty"`
-	Written     *Written          `json:"written_pages,omitempty"`
-	FirstTouch  *FirstTouch       `json:"first_touch,omitempty"`
+	// Written compares pages, of Intervals between scans.
+	Written    []Written   `json:"written_pages,omitempty"`
+	Intervals  int64       `json:"intervals,omitempty"`
+	FirstTouch *FirstTouch `json:"first_touch,omitempty"`
 }
 
 // AgreementType is the agreement on a type of region.
@@ -46,15 +48,6 @@ type AgreementStep struct {
 	Token     int64 `json:"token_index"` // negative: none
 	Compared  int64 `json:"compared"`
 	Explained int64 `json:"explained"`
-}
-
-// Written compares pages that were found written between scans with those that the ledger says were.
-type Written struct {
-	Intervals int64 `json:"intervals"`
-	Pages     int64 `json:"pages"`        // found written, of the regions below
-	InLedger  int64 `json:"in_ledger"`    // of these, those that the ledger says were
-	Ledger    int64 `json:"ledger_pages"` // that the ledger says were written, in regions of which any page was ever found written
-	Found     int64 `json:"found"`        // of these, those that were found
 }
 
 // FirstTouch compares the order in which regions were touched first.
@@ -84,8 +77,10 @@ type judge struct {
 	steps    map[memtrace.Collector]*AgreementStep
 	scans    []scan
 	nextScan int
-	watched  map[int64]memtrace.Range
-	regions  *regionTable
+	// Of pages that were found written.
+	written   []Written // by group of types
+	intervals int64
+	regions   *regionTable
 }
 
 // verdicts are those on one collector.
@@ -254,7 +249,7 @@ func (j *judge) agreements(a *analysis) (all []Agreement) {
 			v.FirstTouch = j.firstTouch(v)
 		}
 		if from == memtrace.CollectorPage && len(j.scans) > 0 {
-			v.Written = j.written()
+			v.Written, v.Intervals = j.pages(), j.intervals
 		}
 		all = append(all, v.Agreement)
 	}

@@ -96,7 +96,7 @@ func TestAgreement(t *testing.T) {
 	if perf.Samples != 30 || perf.Compared != 30 || perf.Explained != 20 || len(perf.Steps) != 10 || perf.Steps[3].Graph != 3 || perf.Steps[3].Compared != 3 || perf.Steps[3].Explained != 2 {
 		t.Errorf("%+v", perf)
 	}
-	if w := page.Written; w == nil || *w != (Written{Intervals: 9, Pages: 10, InLedger: 9, Ledger: 10, Found: 9}) {
+	if w := page.Written; len(w) != 1 || w[0] != (Written{Type: "kv_cache", Pages: 9, InLedger: 8, Ledger: 9, Found: 8}) || page.Intervals != 8 {
 		t.Errorf("%+v", page.Written)
 	}
 	if fault.Compared != 3 || fault.Explained != 3 || fault.NotCompared[noAddress] != 1 || fault.NotCompared[outsideGraph] != 1 || fault.FirstTouch.Regions != 3 || *fault.FirstTouch.KendallTau != 1 {

@@ -1,32 +1,53 @@
 package memory
 
-import "github.com/llamatap/llamatap/memtrace"
+import (
+	"slices"
 
-// scan is what one scan for written pages found.
-type scan struct {
-	ns    int64
-	pages []memtrace.Range
-	sum   Written // of the interval before it
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// Written compares pages of a type of region that were found written between scans with those that the ledger says were.
+type Written struct {
+	Type     string `json:"region_type"` // compute_buffer has activations
+	Pages    int64  `json:"pages"`       // found written
+	InLedger int64  `json:"in_ledger"`   // of these, those that the ledger says were
+	Ledger   int64  `json:"ledger_pages"`
+	Found    int64  `json:"found"` // of the ledger's, those that were found
 }
 
-// findScans finds out which samples belong to one scan, and which regions were watched: those of which any page was ever found written.
+// groups are types of regions whose pages are compared together: activations lie in compute buffers.
+var groups = func() (all [][]memtrace.RegionType) {
+	for _, t := range memtrace.RegionTypes() {
+		switch t {
+		case memtrace.Activation:
+		case memtrace.ComputeBuffer:
+			all = append(all, []memtrace.RegionType{t, memtrace.Activation})
+		default:
+			all = append(all, []memtrace.RegionType{t})
+		}
+	}
+	return all
+}()
+
+// scan is what one scan for written pages found, by group of types.
+type scan struct {
+	ns    int64
+	pages []memtrace.Pages
+}
+
+// findScans finds out which samples belong to one scan.
 func (j *judge) findScans() {
-	j.watched = map[int64]memtrace.Range{}
+	j.written = make([]Written, len(groups))
 	for i := range j.samples {
 		w := &j.samples[i]
 		if w.from != memtrace.CollectorPage || w.addr == 0 {
 			continue
 		}
 		if n := len(j.scans); n == 0 || j.scans[n-1].ns != w.ns {
-			j.scans = append(j.scans, scan{ns: w.ns})
+			j.scans = append(j.scans, scan{ns: w.ns, pages: make([]memtrace.Pages, len(groups))})
 		}
-		s := &j.scans[len(j.scans)-1]
-		page := memtrace.Range{Start: w.addr &^ (memtrace.PageBytes - 1), End: (w.addr + max(w.size, 1) + memtrace.PageBytes - 1) &^ (memtrace.PageBytes - 1)}
-		s.pages = append(s.pages, page)
-		row := j.regions.all[int(w.region)]
-		if row != nil && row.start != 0 {
-			j.watched[w.region] = memtrace.Range{Start: row.start, End: row.start + row.bytes}
-		}
+		group := slices.IndexFunc(groups, func(types []memtrace.RegionType) bool { return slices.Contains(types, w.kind) })
+		j.scans[len(j.scans)-1].pages[group].Add(w.addr, w.addr+max(w.size, 1))
 	}
 }
 
@@ -34,38 +55,34 @@ func (j *judge) findScans() {
 func (j *judge) endScans(ns int64) {
 	for ; j.nextScan < len(j.scans) && j.scans[j.nextScan].ns < ns; j.nextScan++ {
 		s := &j.scans[j.nextScan]
-		var found memtrace.Pages
-		for _, page := range s.pages {
-			found.Add(page.Start, page.End)
+		wrote, found := make([]*memtrace.Pages, len(groups)), &memtrace.Pages{}
+		all := &memtrace.Pages{}
+		for group, types := range groups {
+			wrote[group] = j.ledger.TakeWritten(types...)
+			all.Merge(wrote[group])
+			found.Merge(&s.pages[group])
 		}
-		wrote := j.ledger.TakeWritten()
-		if !j.begun {
+		if !j.begun || j.nextScan == 0 { // what the first one found may have been written at any time before
 			continue
 		}
-		s.sum.Intervals = 1
-		for _, watched := range j.watched {
-			in := found.Within(watched)
-			both := in.And(wrote)
-			ledger := wrote.Within(watched)
-			s.sum.Pages += in.Count()
-			s.sum.InLedger += both.Count()
-			s.sum.Ledger += ledger.Count()
-			s.sum.Found += ledger.And(&found).Count()
+		j.intervals++
+		for group := range groups {
+			w := &j.written[group]
+			w.Pages += s.pages[group].Count()
+			w.InLedger += s.pages[group].And(all).Count()
+			w.Ledger += wrote[group].Count()
+			w.Found += wrote[group].And(found).Count()
 		}
 		s.pages = nil
 	}
 }
 
-// written adds the scans up.
-func (j *judge) written() *Written {
-	var all Written
-	for i := range j.scans {
-		s := &j.scans[i].sum
-		all.Intervals += s.Intervals
-		all.Pages += s.Pages
-		all.InLedger += s.InLedger
-		all.Ledger += s.Ledger
-		all.Found += s.Found
+// pages are the verdicts by type, of types of which any page was ever found.
+func (j *judge) pages() (all []Written) {
+	for group, w := range j.written {
+		if w.Type = groups[group][0].String(); w.Pages > 0 {
+			all = append(all, w)
+		}
 	}
-	return &all
+	return all
 }

@@ -257,9 +257,9 @@ func (r *Report) agreementTable(out *text) {
 		for _, t := range a.Types {
 			out.line("  %-16s %s of %d", t.Type, share(t.Explained, t.Compared), t.Compared)
 		}
-		if w := a.Written; w != nil {
-			out.line("  written pages: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
-				share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger, count(w.Intervals, "interval", "intervals"))
+		for _, w := range a.Written {
+			out.line("  written pages of %s: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
+				w.Type, share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger, count(a.Intervals, "interval", "intervals"))
 		}
 		if f := a.FirstTouch; f != nil && f.KendallTau != nil {
 			out.line("  first touch: %s in the same order by Kendall's tau %.4f", count(int64(f.Regions), "region", "regions"), *f.KendallTau)
