@@ -93,6 +93,8 @@ func (r *reckoner) bytes(p *printed, k int) (n, padded int64, ok bool) {
 		return int64(float64(elements(p.ne)) * size), 0, true
 	case p.op == "MUL_MAT_ID" && k == 0:
 		return whole / s.ne[2] * r.ids[p.name], 0, r.ids[p.name] > 0
+	case p.op == "ADD_ID" && k == 1:
+		return whole / s.ne[1] * r.ids[p.name], 0, r.ids[p.name] > 0
 	case cache && p.op == "FLASH_ATTN_EXT" && k == 1, cache && p.op == "MUL_MAT" && k == 0 && strings.HasPrefix(s.name, "cache_k_l"):
 		return whole / s.ne[1] * r.cells, whole / s.ne[1] * (s.ne[1] - r.cells), true
 	case cache && p.op == "MUL_MAT" && k == 0:
@@ -159,7 +161,7 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 					if p.graph != 1 {
 						break
 					}
-					if p.op == "MUL_MAT_ID" {
+					if p.op == "MUL_MAT_ID" || p.op == "ADD_ID" {
 						r.experts(nodes, i)
 					}
 					node, there := places[p.key()]
