@@ -130,9 +130,9 @@ func (s *sink) extra(m *rundir.Metadata, name string, v any) {
 
 func tapUse(s collect.Stats) *rundir.Tap {
 	own, hook, ask, copied, wait := int64(s.Own()), int64(s.HookNS+s.DescribeNS+s.APINS), int64(s.AskNS), int64(s.CopyNS), int64(s.WaitNS)
-	described := int64(s.DescribeNS)
+	described, calls := int64(s.DescribeNS), int64(s.APINS)
 	return &rundir.Tap{
-		OwnNS: &own, HookNS: &hook, DescribeNS: &described, Graphs: &s.Graphs, Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
+		OwnNS: &own, HookNS: &hook, DescribeNS: &described, CallNS: &calls, Graphs: &s.Graphs, Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
 		NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes, Source: "measured",
 	}
 }

@@ -137,6 +137,7 @@ type Tap struct {
 	OwnNS      *int64            `json:"own_ns,omitempty"`      // all of the following but waiting
 	HookNS     *int64            `json:"hook_ns,omitempty"`     // entries of graphs
 	DescribeNS *int64            `json:"describe_ns,omitempty"` // of these, describing new graphs
+	CallNS     *int64            `json:"call_ns,omitempty"`     // of these, calls of llama.h
 	Graphs     *uint64           `json:"graphs,omitempty"`      // that were described
 	Executions *uint64           `json:"executions,omitempty"`  // of graphs
 	AskNS      *int64            `json:"ask_ns,omitempty"`      // deciding about nodes
