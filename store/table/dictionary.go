@@ -47,13 +47,6 @@ func (d *integers) grow() {
 	}
 }
 
-// bounds are the least and the greatest value.
-func (d *integers) bounds(unsigned bool) (low, high int64) {
-	var b bounds
-	b.add(d.values, unsigned)
-	return b.low, b.high
-}
-
 // bounds are the least and the greatest of integers.
 type bounds struct {
 	low, high int64
