@@ -29,7 +29,7 @@ const NextPartKey = "llamatap_next_part"
 
 // Parts writes a table that grows while a program runs: as NAME.parquet if it is small, else as NAME.000.parquet, NAME.001.parquet and so on.
 // Each is a Parquet file of its own with the rows behind those of the one before. What is appended is safe when its part has ended, so that
-// a crash, a kill or a full disk takes the last part only, which is at most as old and as large as the options say. It is for one goroutine.
+// a crash, a kill or a full disk takes the last part only, which is at most as old and as large as the options say, and the one before if that is not synced yet. It is for one goroutine.
 type Parts struct {
 	folder  Folder
 	name    string // without .parquet
@@ -37,7 +37,8 @@ type Parts struct {
 	options PartOptions
 	now     *Parquet // nil: none is open
 	file    io.WriteCloser
-	number  int // of the next part
+	ending  *ending // the part before, until it is synced
+	number  int     // of the next part
 	rows    int64
 	since   time.Time
 	kept    int64
@@ -84,9 +85,6 @@ func (p *Parts) Append(b *Batch) error {
 	switch {
 	case p.done:
 		return fmt.Errorf("write %s: it is complete", p.name+parquetSuffix)
-	case p.err != nil:
-		p.lost += int64(b.rows)
-		return p.err
 	case b.rows == 0:
 		return p.Settle()
 	}
@@ -104,14 +102,20 @@ func (p *Parts) Append(b *Batch) error {
 		p.since = p.options.Now()
 	}
 	p.rows += int64(b.rows)
-	if err := p.now.Append(b); err != nil {
+	switch err := p.now.Append(b); {
+	case err == nil:
+		return nil
+	case p.now.err == nil: // the batch is wrong, not the file
+		p.rows, p.lost = p.rows-int64(b.rows), p.lost+int64(b.rows)
+		return err
+	default:
 		return p.fail(err)
 	}
-	return nil
 }
 
 // Settle ends the part if it is old or large enough. Append does so too; call it where no rows come for a time.
 func (p *Parts) Settle() error {
+	p.look()
 	if p.err != nil || p.done || p.now == nil || p.rows == 0 {
 		return p.err
 	}
@@ -121,7 +125,7 @@ func (p *Parts) Settle() error {
 	return p.end(true)
 }
 
-// end ends the part.
+// end ends the part. Closing its file, which syncs it, goes on while the next one is written.
 func (p *Parts) end(another bool) error {
 	if another {
 		p.now.AddMetadata(NextPartKey, partName(p.name, p.number))
@@ -129,17 +133,54 @@ func (p *Parts) end(another bool) error {
 	for _, pair := range p.about {
 		p.now.AddMetadata(pair[0], pair[1])
 	}
-	err := p.now.Close()
-	if err != nil {
+	if err := p.now.Close(); err != nil {
 		return p.fail(err)
 	}
-	file := p.file
-	p.file = nil
-	if err = file.Close(); err != nil {
-		return p.fail(err)
+	part, file := &ending{p.rows, p.now.Size(), make(chan error, 1)}, p.file
+	p.now, p.file = nil, nil
+	p.join()
+	p.ending = part
+	go func() { part.done <- file.Close() }()
+	return p.err
+}
+
+// ending is a part whose file is being closed.
+type ending struct {
+	rows, bytes int64
+	done        chan error
+}
+
+// join waits until no file is being closed.
+func (p *Parts) join() {
+	if p.ending != nil {
+		p.ended(<-p.ending.done)
 	}
-	p.kept, p.bytes, p.now = p.kept+p.rows, p.bytes+p.now.Size(), nil
-	return nil
+}
+
+// look takes notice of a file that was closed meanwhile.
+func (p *Parts) look() {
+	if p.ending == nil {
+		return
+	}
+	select {
+	case err := <-p.ending.done:
+		p.ended(err)
+	default:
+	}
+}
+
+// ended counts the rows of a part whose file was closed.
+func (p *Parts) ended(err error) {
+	part := p.ending
+	p.ending = nil
+	if err == nil {
+		p.kept, p.bytes = p.kept+part.rows, p.bytes+part.bytes
+		return
+	}
+	p.lost += part.rows
+	if p.err == nil {
+		p.err = fmt.Errorf("write %s: %w", p.name+parquetSuffix, err)
+	}
 }
 
 // fail gives up. The folder drops the part.
@@ -155,9 +196,12 @@ func (p *Parts) fail(err error) error {
 }
 
 // Rows is how many rows are safe, and how many were lost with a part that could not be completed, or came after it.
-func (p *Parts) Rows() (kept, lost int64) { return p.kept, p.lost }
+func (p *Parts) Rows() (kept, lost int64) {
+	p.look()
+	return p.kept, p.lost
+}
 
-// Bytes is how large the parts are that have ended.
+// Bytes is how large the parts are whose rows are safe.
 func (p *Parts) Bytes() int64 { return p.bytes }
 
 // Memory is about how many bytes the rows take that are not written yet.
@@ -174,20 +218,17 @@ func (p *Parts) AddMetadata(key, value string) { p.about = append(p.about, [2]st
 // Close completes the table; one that is a single part gets its plain name. It returns the first error that there was. A second call does
 // nothing.
 func (p *Parts) Close() error {
-	if p.done || p.err != nil {
-		p.done = true
+	if p.done {
 		return p.err
 	}
 	p.done = true
-	if p.now == nil {
-		if err := p.begin(); err != nil { // the last part says that it is the last
-			return err
-		}
+	if p.look(); p.err == nil && p.now == nil { // the last part says that it is the last
+		p.begin()
 	}
-	if err := p.end(false); err != nil {
-		return err
+	if p.now != nil { // also where a part before it was lost
+		p.end(false)
 	}
-	if p.number == 1 {
+	if p.join(); p.err == nil && p.number == 1 {
 		if err := p.folder.Rename(partName(p.name, 0), p.name+parquetSuffix); err != nil {
 			p.err = fmt.Errorf("complete %s: %w", p.name+parquetSuffix, err)
 		}
