@@ -22,18 +22,25 @@ type found struct {
 }
 
 // runs are the sealed runs of a folder of results, those that are contaminated behind the others.
-func runs(out string) (all []found) {
+func runs(out string) []found { return newer(out, nil) }
+
+// newer are known runs and those that were sealed since.
+func newer(out string, known []found) []found {
+	seen := make(map[string]bool, len(known))
+	for i := range known {
+		seen[known[i].dir] = true
+	}
 	for _, pattern := range []string{filepath.Join(out, "*", "run_*"), filepath.Join(out, archiveFolder, "*", "run_*")} {
 		dirs, _ := filepath.Glob(pattern)
 		for _, dir := range dirs {
-			if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {
+			if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil || seen[dir] {
 				continue
 			}
 			m, err := verdict.Read(dir)
-			all = append(all, found{dir, m, err})
+			known = append(known, found{dir, m, err})
 		}
 	}
-	return all
+	return known
 }
 
 // series are the figures of a model's runs.

@@ -43,7 +43,7 @@ func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 			return outcome, err
 		}
 	}
-	if err := os.MkdirAll(r.folder, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(r.folder, lockFolder), 0o700); err != nil {
 		return outcome, fmt.Errorf("make a folder for what is under way: %w; give another output.dir", err)
 	}
 	chosen, err := plan.choose(cells)
@@ -88,16 +88,20 @@ func (s *Source) verify() error {
 	return nil
 }
 
+// lockFolder holds a file per cell, which whoever runs it has locked.
+const lockFolder = "locks"
+
 // A conductor runs cells, one after the other.
 type conductor struct {
 	*Experiment
 	plan   *Plan
 	folder string // of what is under way
+	sealed []found
 }
 
 // all runs the chosen cells.
 func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Outcome, error) {
-	before := runs(r.Config.Output.Dir)
+	r.sealed = runs(r.Config.Output.Dir)
 	journal, err := ReadJournal(r.Config.Output.Dir, r.Config.Experiment.Name)
 	if err != nil {
 		return outcome, err
@@ -116,7 +120,7 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 			each = r.plan.Needs[cell.Index].Time.Value
 		}
 		event.Left = time.Duration(each * float64(len(cells)-i) * float64(time.Second))
-		err := r.one(ctx, cell, before, event, &outcome, &ran)
+		err := r.one(ctx, cell, event, &outcome, &ran)
 		switch {
 		case ctx.Err() != nil:
 			outcome.Left = len(cells) - i
@@ -152,14 +156,9 @@ func (r *conductor) full(cell *Cell, err error) bool {
 const leastRoom = 1 << 20
 
 // one runs a cell, unless it was sealed before or another process runs it.
-func (r *conductor) one(ctx context.Context, cell *Cell, before []found, event Event, outcome *Outcome, ran *[]float64) error {
-	if run, err := r.done(cell, before); err != nil {
+func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *Outcome, ran *[]float64) error {
+	if isDone, err := r.isDone(cell, event, outcome); isDone || err != nil {
 		return err
-	} else if run != nil {
-		outcome.Done++
-		event.Kind, event.Dir, event.Class = CellDone, run.dir, run.meta.Validity.Class
-		r.report(event)
-		return nil
 	}
 	w, err := r.take(cell)
 	if errors.Is(err, rundir.ErrInUse) {
@@ -172,6 +171,10 @@ func (r *conductor) one(ctx context.Context, cell *Cell, before []found, event E
 		return err
 	}
 	defer w.release()
+	r.sealed = newer(r.Config.Output.Dir, r.sealed) // another process may have sealed it until it was ours
+	if isDone, err := r.isDone(cell, event, outcome); isDone || err != nil {
+		return err
+	}
 	if w.left {
 		event.Kind = CellRemoved
 		r.report(event)
@@ -201,14 +204,26 @@ func (r *conductor) one(ctx context.Context, cell *Cell, before []found, event E
 	return note(r.folder, cell, Entry{Event: "sealed", Run: dir, Class: verdicts.Class, TookS: event.Took.Seconds()})
 }
 
+// isDone tells, and reports, whether a cell has a sealed run.
+func (r *conductor) isDone(cell *Cell, event Event, outcome *Outcome) (bool, error) {
+	run, err := r.done(cell)
+	if run == nil || err != nil {
+		return false, err
+	}
+	outcome.Done++
+	event.Kind, event.Dir, event.Class = CellDone, run.dir, run.meta.Validity.Class
+	r.report(event)
+	return true, nil
+}
+
 // done is the sealed run of a cell, if there is one and it is what was sealed.
-func (r *conductor) done(cell *Cell, before []found) (*found, error) {
-	for i := range before {
-		if errors.Is(before[i].err, verdict.ErrVersion) {
-			return nil, fmt.Errorf("%w; or give another output.dir", before[i].err)
+func (r *conductor) done(cell *Cell) (*found, error) {
+	for i := range r.sealed {
+		if errors.Is(r.sealed[i].err, verdict.ErrVersion) {
+			return nil, fmt.Errorf("%w; or give another output.dir", r.sealed[i].err)
 		}
 	}
-	run := doneBy(cell, r.Config.Experiment.Name, before)
+	run := doneBy(cell, r.Config.Experiment.Name, r.sealed)
 	if run == nil || r.Retry && run.meta.Validity.Class == verdict.Contaminated {
 		return nil, nil
 	}
@@ -233,9 +248,11 @@ type work struct {
 
 // take gives a cell its folder. rundir.ErrInUse: another process has it.
 func (r *conductor) take(cell *Cell) (*work, error) {
-	w := &work{conductor: r, cell: cell, dir: filepath.Join(r.folder, fmt.Sprintf("cell-%06d-%s-r%d", cell.Index, cell.Key, cell.Repetition))}
+	name := fmt.Sprintf("cell-%06d-%s-r%d", cell.Index, cell.Key, cell.Repetition)
+	w := &work{conductor: r, cell: cell, dir: filepath.Join(r.folder, name)}
 	var err error
-	if w.lock, err = os.OpenFile(w.dir+".lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	// Locks stay: one that is removed can be held by one process while another makes it anew.
+	if w.lock, err = os.OpenFile(filepath.Join(r.folder, lockFolder, name), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("take the cell: %w", err)
 	}
 	switch err := unix.Flock(int(w.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
@@ -250,6 +267,7 @@ func (r *conductor) take(cell *Cell) (*work, error) {
 	_, err = os.Stat(w.dir)
 	w.left = err == nil
 	if err := w.clear(); err != nil {
+		w.lock.Close()
 		return nil, err
 	}
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
@@ -270,6 +288,5 @@ func (w *work) clear() error {
 // release gives the cell back.
 func (w *work) release() {
 	os.RemoveAll(w.dir)
-	os.Remove(w.dir + ".lock")
 	w.lock.Close()
 }

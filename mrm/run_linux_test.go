@@ -180,6 +180,26 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+// TestTogether: two that run one experiment at a time seal each cell once.
+func TestTogether(t *testing.T) {
+	out := t.TempDir()
+	var both sync.WaitGroup
+	var outcomes [2]Outcome
+	for i := range outcomes {
+		e := experiment(t, 2, out)
+		both.Go(func() {
+			var err error
+			if outcomes[i], err = e.Run(context.Background(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	if cells := sealed(t, out); len(cells) != 4 || len(outcomes[0].Sealed)+len(outcomes[1].Sealed) != 4 {
+		t.Errorf("%v: %+v", cells, outcomes)
+	}
+}
+
 // TestDamage: a flipped byte and a version of another major number are refused, and told with the file.
 func TestDamage(t *testing.T) {
 	out := t.TempDir()

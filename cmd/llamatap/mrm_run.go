@@ -119,8 +119,10 @@ func (s *mrmShow) progress(e mrm.Event) {
 	if s.live == nil {
 		s.live = s.bar(e.Of)
 	}
-	s.live.Describe(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left))
 	_ = s.live.Set(e.Number - 1) // a bar that cannot be drawn is no failure
+	if e.Text != "" {
+		s.live.Describe(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left))
+	}
 }
 
 func (s *mrmShow) line(format string, args ...any) {

@@ -68,7 +68,7 @@ func TestMRMShow(t *testing.T) {
 				return progressbar.NewOptions(of, progressbar.OptionSetWriter(&out))
 			}
 		}
-		event := mrm.Event{Cell: cell, Number: 2, Of: 3, Left: 90 * time.Second}
+		event := mrm.Event{Cell: cell, Number: 2, Of: 3, Text: "sealing", Left: 90 * time.Second}
 		for kind := mrm.CellBegun; kind <= mrm.CellFailed; kind++ {
 			event.Kind, event.Class, event.Why, event.Dir, event.Err = kind, verdict.Marginal, "cpu_pct 12, clean is < 10", "results/m/run", errors.New("no reason")
 			show.event(event)
