@@ -20,7 +20,7 @@ classes:
 
 // whatIfAgain computes with pandas, out of the tables of a run, what the cache would ask of a memory of a short retention.
 const whatIfAgain = `
-import sys, numpy as np, pandas as pd
+import sys, json, numpy as np, pandas as pd
 run, tau = sys.argv[1], float(sys.argv[2])
 regions, lives = (pd.read_parquet(f"{run}/{name}.parquet", dtype_backend="numpy_nullable") for name in ("region_map", "kv_block_lifecycle"))
 times = pd.concat([regions[c] for c in ("first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns")] + [lives[c] for c in ("alloc_ns", "last_write_ns", "last_read_ns", "evict_ns")]).dropna().astype("int64")
@@ -29,9 +29,11 @@ written = lives.first_write_ns.where(lives.n_writes <= lives.cells, lives.last_w
 needed = ((lives.last_read_ns - written) / 1e9).fillna(0).clip(lower=0).to_numpy("float64")
 size = (lives.cells * lives.cell_bytes).to_numpy("float64")
 lives_censored = lives.censored.to_numpy("bool")
-n = (np.ceil(needed / tau) - 1).clip(min=0)
+phases = [p for name, p in json.load(open(f"{run}/metadata.json"))["phases"].items() if name != "setup"]
+delta = sum(p["ns"] for p in phases) / sum(p["graphs"] for p in phases) / 1e9
+n, most = ((np.ceil((needed + d).clip(min=0) / tau) - 1).clip(min=0) for d in (-delta, delta))
 low = (n * size).sum() * 86400 / T
-high = ((n * size)[~lives_censored]).sum() * 86400 / T + size[lives_censored].sum() * (np.ceil(86400 / tau) - 1)
+high = ((most * size)[~lives_censored]).sum() * 86400 / T + size[lives_censored].sum() * (np.ceil(86400 / tau) - 1)
 cache = regions[(regions.region_type == "kv_cache") & (regions.n_reads + regions.n_writes > 0)]
 w = pd.read_csv(f"{run}/derived/mrm/whatif.csv")
 row = w[(w.region_type == "kv_cache") & w.region_id.isna()].iloc[0]

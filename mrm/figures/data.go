@@ -7,14 +7,16 @@ import (
 
 // Data is what is drawn. What is nil or empty is not drawn.
 type Data struct {
-	Title    string // of the run, in every picture
-	Lives    []Lives
-	Heat     *Heat
-	Working  *Working
-	Phases   []PhaseBytes
-	KV       *KVLives
-	Report   *whatif.Report
-	Subjects []whatif.Subject
+	Title string // of the run, in every picture
+	Lives []Lives
+	// Resolution is by how many seconds times may be wrong.
+	Resolution float64
+	Heat       *Heat
+	Working    *Working
+	Phases     []PhaseBytes
+	KV         *KVLives
+	Report     *whatif.Report
+	Subjects   []whatif.Subject
 }
 
 // Lives are how long data of a type of regions is needed.

@@ -54,6 +54,8 @@ func retention(d *Data) *sheet.Picture {
 	p.X.Tick.Marker = decades(low, high, 7, timeDecade)
 	p.Y.Tick.Marker = sheet.Steps(0, 1, 5)
 	p.Add(lines)
+	unclear := unresolved(d.Resolution, low)
+	p.Add(unclear)
 	for _, at := range []float64{0, 1} { // mrm-trace's thresholds
 		if at >= low && at <= high {
 			p.Add(&sheet.Curve{X: []float64{at, at}, Y: []float64{0, 1}, Style: draw.LineStyle{Color: sheet.Gray, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(3), vg.Points(2)}}})
@@ -72,9 +74,21 @@ func retention(d *Data) *sheet.Picture {
 	}
 	p.Legend.Add("censored", &strokes{style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.6)}, half: vg.Points(2.5)})
 	p.Legend.Add("all taken for ended", &sheet.Curve{Style: dashed(sheet.Black)})
-	p.Legend.YOffs = 0
+	if len(unclear.All) > 0 {
+		p.Legend.Add("shorter than times are exact", unclear)
+		names++
+	}
 	beneath(p, names+2)
 	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.2+0.13*float64(names+2)) * vg.Inch}
+}
+
+// unresolved is the part of the axis in which times are not exact.
+func unresolved(seconds, low float64) *sheet.Boxes {
+	b := &sheet.Boxes{}
+	if x := math.Log10(max(seconds, 1e-30)); x > low {
+		b.All = []sheet.Rect{sheet.Box(low, 0, x, 1, color.NRGBA{0xee, 0xee, 0xee, 255})}
+	}
+	return b
 }
 
 // lines are those of the grid: at ticks with labels.

@@ -24,7 +24,7 @@ var verdicts = map[whatif.Verdict]struct {
 	whatif.Refreshed:    {color.NRGBA{0x9e, 0xc4, 0xe6, 255}, "refreshed", sheet.Black},
 	whatif.RefreshBound: {color.NRGBA{0xf2, 0xc0, 0x78, 255}, "refresh-\nbound", sheet.Black},
 	whatif.WearsOut:     {sheet.Red, "wears out", sheet.White},
-	whatif.TooShort:     {sheet.Pale, "too short", sheet.Black},
+	whatif.TooShort:     {sheet.Pale, "insufficient", sheet.Black},
 	whatif.Unknown:      {sheet.White, "unknown", sheet.Gray},
 }
 
@@ -71,7 +71,7 @@ func suitability(d *Data) *sheet.Picture {
 func tableRow(r *whatif.Report, shown []whatif.Class, l *whatif.Labels) []cell {
 	row := []cell{
 		{l.Type, sheet.White, sheet.Black, text.XLeft}, plain(with(byteUnits, float64(l.Bytes))), plain(share(l.WriteOnce)),
-		plain(needed(l.KaplanMeier.P50, l.IsKnown50)), plain(needed(l.KaplanMeier.P99, l.IsKnown99)), plain(share(l.CensoredShare)),
+		plain(needed(l.KaplanMeier.P50, l.IsKnown50, l.Resolution)), plain(needed(l.KaplanMeier.P99, l.IsKnown99, l.Resolution)), plain(share(l.CensoredShare)),
 		plain(short(l.Label)), plain(short(l.LabelCensor)),
 	}
 	for i := range shown {
@@ -92,9 +92,12 @@ func share(v *float64) string {
 	return fmt.Sprintf("%.0f %%", 100**v)
 }
 
-func needed(v *float64, known bool) string {
+func needed(v *float64, known bool, resolution float64) string {
 	if v == nil {
 		return "–"
+	}
+	if *v < resolution {
+		return "< " + with(timeUnits, round(resolution, 2))
 	}
 	if !known {
 		return "≥ " + with(timeUnits, round(*v, 2))

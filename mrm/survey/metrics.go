@@ -37,6 +37,9 @@ func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrac
 		s.metered[int64(r.Regions[i].ID)] = r.Regions[i].Metrics
 	}
 	s.Notes = append(s.Notes, r.Notes...)
+	if s.From == "trace" && r.TimeSources[memtrace.TimeOfGraph.String()] == 0 {
+		s.Resolution = 0 // ops were timed
+	}
 	if s.From != "trace" { // samples alone
 		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
 	}

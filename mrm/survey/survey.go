@@ -23,11 +23,13 @@ type Survey struct {
 	// From says what lives and accesses were taken from: trace or regions.
 	From string
 	// Notes are sentences on what could not be told.
-	Notes   []string
-	KV      *figures.KVLives
-	Heat    *figures.Heat
-	Working *figures.Working
-	Phases  []figures.PhaseBytes
+	Notes []string
+	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has the time of its beginning.
+	Resolution float64
+	KV         *figures.KVLives
+	Heat       *figures.Heat
+	Working    *figures.Working
+	Phases     []figures.PhaseBytes
 
 	caches  map[cachePart]*cacheUse
 	metered map[int64]*memtrace.Metrics // by region, of a trace
@@ -45,6 +47,7 @@ func Read(ctx context.Context, dir string) (*Survey, error) {
 		if m.Tokens != nil {
 			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
 		}
+		s.Resolution = graphSeconds(m.Phases)
 	}
 	mapped, err := s.regions(ctx)
 	if err != nil {
@@ -67,6 +70,20 @@ func Read(ctx context.Context, dir string) (*Survey, error) {
 	s.settleKV()
 	s.totals()
 	return s, nil
+}
+
+// graphSeconds is how long a graph of the run took on average.
+func graphSeconds(phases map[string]rundir.PhaseUse) float64 {
+	var sum rundir.PhaseUse
+	for name, p := range phases {
+		if name != "setup" {
+			sum.Graphs, sum.NS = sum.Graphs+p.Graphs, sum.NS+p.NS
+		}
+	}
+	if sum.Graphs == 0 {
+		return 0
+	}
+	return float64(sum.NS) / float64(sum.Graphs) / 1e9
 }
 
 // see notes times at which something happened; 0 is none.
@@ -113,7 +130,7 @@ func (s *Survey) Subjects() (all []whatif.Subject) {
 			continue
 		}
 		subject := whatif.Subject{
-			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.Seconds(), BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
+			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.Seconds(), Resolution: s.Resolution, BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
 		}
 		switch m := s.metered[r.ID]; {
 		case m != nil && m.Retention.Count > 0:
@@ -170,6 +187,6 @@ func (s *Survey) Data(report *whatif.Report, subjects []whatif.Subject) *figures
 		title = s.ModelID + ", " + s.RunID
 	}
 	return &figures.Data{
-		Title: title, Lives: Lives(subjects), Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
+		Title: title, Lives: Lives(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
 	}
 }

@@ -41,6 +41,8 @@ func (l Demand) plus(o Demand) Demand {
 //	                for they are gone with their graph
 //	everything:     all bytes · 86400/τ
 //
+// d is what was measured, less the resolution of times for low, and with it for high.
+//
 // Where no retention was published nothing is refreshed.
 func (s *Subject) Demand(c *Class) Demand {
 	l := Demand{Bytes: float64(s.Bytes), ReadPerDay: s.perDay(float64(s.BytesRead)), WrittenPerDay: s.perDay(float64(s.BytesWritten))}
@@ -66,13 +68,15 @@ func (s *Subject) refreshed(retention float64) (b Bounds) {
 	}
 	allDay := refreshes(day, retention)
 	for step := range s.Lives.Steps() {
-		n := refreshes(float64(step.Duration)/1e9, retention)
-		ended := s.perDay(n * float64(step.Ended))
-		b.Low += ended + s.perDay(n*float64(step.Censored))
-		b.High += ended + float64(step.Censored)*allDay
-	}
-	if s.isPassing() {
-		b.High = b.Low
+		needed := float64(step.Duration) / 1e9
+		least, most := refreshes(max(needed-s.Resolution, 0), retention), refreshes(needed+s.Resolution, retention)
+		ended, censored := float64(step.Ended), float64(step.Censored)
+		b.Low += s.perDay(least * (ended + censored))
+		if s.isPassing() {
+			b.High += s.perDay(most * (ended + censored))
+		} else {
+			b.High += s.perDay(most*ended) + censored*allDay
+		}
 	}
 	b.High = max(b.High, b.Low)
 	return b

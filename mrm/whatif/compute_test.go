@@ -92,6 +92,21 @@ func TestPassing(t *testing.T) {
 	}
 }
 
+// TestResolution: lives that were measured as 25 s ± 6 s are refreshed once at least, and three times at most, with a retention of 10 s; what
+// seems to take no time may have taken some.
+func TestResolution(t *testing.T) {
+	s := example()
+	s.Lives, s.Resolution = lives(250, []float64{25}, nil), 6
+	c := &Class{RetentionS: published(10), Refresh: Needed}
+	if b := s.Demand(c).RefreshedPerDay; b != (Bounds{250 * 864, 3 * 250 * 864}) {
+		t.Errorf("%+v", b)
+	}
+	s.Lives = lives(250, []float64{0}, nil)
+	if row := Judge([]Subject{s}, &Class{RetentionS: published(5), Refresh: Needed}, Options{}); row.RefreshedPerDay != (Bounds{0, 250 * 864}) || row.Verdict != TooShort {
+		t.Errorf("%+v, %s", row.RefreshedPerDay, row.Verdict)
+	}
+}
+
 // TestDRAM: all is refreshed all the time, whatever is needed: 86400/0.064 = 1,350,000 times a day, at its own energy.
 func TestDRAM(t *testing.T) {
 	c := &Class{ID: "dram", RetentionS: published(0.064), ReadPJ: published(4), WritePJ: published(4), RefreshPJ: published(0.1), Refresh: Everything}
@@ -156,7 +171,7 @@ func TestVerdicts(t *testing.T) {
 
 // random makes a subject of any kind.
 func random(r *rand.Rand) Subject {
-	s := Subject{Bytes: 1 + r.Uint64N(1e9), Seconds: 0.1 + 100*r.Float64(), BytesRead: r.Uint64N(1e12), BytesWritten: r.Uint64N(1e10), Lives: &memtrace.Survival{}}
+	s := Subject{Bytes: 1 + r.Uint64N(1e9), Seconds: 0.1 + 100*r.Float64(), BytesRead: r.Uint64N(1e12), BytesWritten: r.Uint64N(1e10), Resolution: r.Float64() * float64(r.IntN(2)), Lives: &memtrace.Survival{}}
 	for range r.IntN(200) {
 		s.Lives.Add(int64(1e9*s.Seconds*r.Float64()), 1+r.Int64N(1e6), r.IntN(3) == 0)
 	}

@@ -9,7 +9,7 @@ import (
 
 // Formulas are what figures of a report were computed with, by their keys.
 var Formulas = map[string]string{
-	"bytes_refreshed_per_day": "lives that ended: sum of their bytes * (ceil(needed/retention_s) - 1) * 86400/run_s; censored lives: low the same, high their bytes * (ceil(86400/retention_s) - 1); refresh 'all': all bytes * 86400/retention_s",
+	"bytes_refreshed_per_day": "lives that ended: sum of their bytes * (ceil(needed/retention_s) - 1) * 86400/run_s, where times are not exact with the shortest (low) and longest (high) need; censored lives: low the same, high their bytes * (ceil(86400/retention_s) - 1); refresh 'all': all bytes * 86400/retention_s",
 	"refreshes_per_day":       "bytes_refreshed_per_day / bytes",
 	"bytes_read_per_day":      "bytes read in the run * 86400/run_s; bytes_written_per_day likewise",
 	"writes_per_cell_per_day": "(bytes_written_per_day + bytes_refreshed_per_day) / bytes, wear levelled over all bytes of the row",
@@ -35,6 +35,7 @@ type Labels struct {
 	// Plain percentiles of the retention in seconds, and those of Kaplan and Meier, which are at least so long where they are not Known.
 	Plain       Percents `json:"retention_s"`
 	KaplanMeier Percents `json:"retention_km_s"`
+	Resolution  float64  `json:"time_resolution_s,omitempty"` // by which times may be wrong
 	IsKnown50   bool     `json:"retention_km_p50_known"`
 	IsKnown99   bool     `json:"retention_km_p99_known"`
 	Label       string   `json:"mrm_label,omitempty"`
@@ -96,7 +97,7 @@ func sourcesOf(all *Classes, classes []Class) map[string]Source {
 // LabelsOf labels regions of one type together: their lives are put together, counted in bytes.
 func LabelsOf(group []Subject, t memtrace.Thresholds) Labels {
 	whole := together(group)
-	l := Labels{Type: group[0].Type.String(), Regions: len(group), Bytes: whole.Bytes}
+	l := Labels{Type: group[0].Type.String(), Regions: len(group), Bytes: whole.Bytes, Resolution: group[0].Resolution}
 	if once, ok := whole.WriteOnce(); ok {
 		l.WriteOnce = &once
 	}

@@ -91,11 +91,11 @@ func (r *Report) WriteSensitivityCSV(w io.Writer) error {
 func (r *Report) WriteLabelsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	out.Write([]string{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share", "retention_p50_s", "retention_p99_s",
-		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known", "mrm_label", "mrm_label_censored"})
+		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known", "time_resolution_s", "mrm_label", "mrm_label_censored"})
 	for i := range r.Labels {
 		l := &r.Labels[i]
 		out.Write([]string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10), strconv.FormatInt(l.Lives, 10), number(l.WriteOnce), number(l.CensoredShare),
-			number(l.Plain.P50), number(l.Plain.P99), number(l.KaplanMeier.P50), strconv.FormatBool(l.IsKnown50), number(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99),
+			number(l.Plain.P50), number(l.Plain.P99), number(l.KaplanMeier.P50), strconv.FormatBool(l.IsKnown50), number(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99), number(&l.Resolution),
 			l.Label, l.LabelCensor})
 	}
 	out.Flush()
@@ -114,7 +114,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	for i := range r.Labels {
 		l := &r.Labels[i]
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, bytesText(float64(l.Bytes)), percent(l.WriteOnce),
-			needed(l.KaplanMeier.P50, l.IsKnown50), needed(l.KaplanMeier.P99, l.IsKnown99), percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
+			l.needed(l.KaplanMeier.P50, l.IsKnown50), l.needed(l.KaplanMeier.P99, l.IsKnown99), percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
 	}
 	fmt.Fprintln(t, "\nregion type\tclass\trefreshes/day\trefreshed/day\twrites/cell/day\tyears\tJ/day\tverdict")
 	for i := range r.Types {
@@ -194,10 +194,12 @@ func percent(share *float64) string {
 }
 
 // needed writes for how long data is needed.
-func needed(seconds *float64, known bool) string {
+func (l *Labels) needed(seconds *float64, known bool) string {
 	switch {
 	case seconds == nil:
 		return "-"
+	case *seconds < l.Resolution:
+		return "< " + timeText(l.Resolution)
 	case !known:
 		return "≥ " + timeText(*seconds)
 	}
