@@ -9,7 +9,6 @@ import (
 // byteState is what a byte of memory has seen.
 type byteState struct {
 	touchedNS, touch int64 // touch: number of it, 0 = none
-	read             bool
 	writtenNS        int64
 	known            bool
 	times            int
