@@ -26,6 +26,7 @@ import (
 type traceRow struct {
 	collector, op, kind, phase, symbol                        string
 	ts, addr, size, region, token, exec, layer, block, window int64
+	pieces, stride                                            int64
 }
 
 // traceRows reads all parts of a run's trace.
@@ -69,7 +70,7 @@ func traceGroup(t *testing.T, r *table.Reader, group int) (rows []traceRow) {
 	for _, name := range []string{"collector", "op", "region_type", "phase", "symbol"} {
 		texts[name] = column(name)
 	}
-	for _, name := range []string{"ts_ns", "addr", "size", "region_id", "token_index", "graph_seq", "layer", "kv_block", "window_ns"} {
+	for _, name := range []string{"ts_ns", "addr", "size", "region_id", "token_index", "graph_seq", "layer", "kv_block", "window_ns", "pieces", "stride"} {
 		ints[name] = column(name)
 	}
 	for i := range ints["ts_ns"].Valid {
@@ -82,7 +83,7 @@ func traceGroup(t *testing.T, r *table.Reader, group int) (rows []traceRow) {
 		word := func(name string) string { return texts[name].Texts[i] }
 		rows = append(rows, traceRow{
 			word("collector"), word("op"), word("region_type"), word("phase"), word("symbol"), number("ts_ns"), number("addr"), number("size"), number("region_id"),
-			number("token_index"), number("graph_seq"), number("layer"), number("kv_block"), number("window_ns"),
+			number("token_index"), number("graph_seq"), number("layer"), number("kv_block"), number("window_ns"), number("pieces"), number("stride"),
 		})
 	}
 	return rows
@@ -354,6 +355,54 @@ func TestWrittenPages(t *testing.T) {
 	use := samplesOf(t, run.dirs[0])
 	if pages := use.Collectors[0].Pages; len(expected) < 30 || use.Lossy || pages == nil || pages.Scans < 18 || pages.Unseen != 0 {
 		t.Errorf("%d pages expected; %+v", len(expected), use)
+	}
+}
+
+// TestLedgerAgainstWrittenPages: graph by graph, every page of a cache that the ledger says was written was found written, and no other page of a cache.
+func TestLedgerAgainstWrittenPages(t *testing.T) {
+	for _, attention := range []string{"on", "off"} { // without it values lie transposed: a cell is in many pages
+		model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78 })
+		run := llamatap(t, "llama-completion", "--tap-samples", "pages", "--tap-ledger", "rows", "-m", model, "-p", "One two three", "-n", "6", "-no-cnv", "--temp", "0",
+			"--no-warmup", "-t", "1", "-c", "256", "-fa", attention, "--ignore-eos").good(t)
+		rows, _ := traceRows(t, run.dirs[0])
+		whole := map[int64]bool{} // pages that one cache has for itself
+		for _, c := range cacheRegions(t, run.dirs[0]) {
+			for page := (c.start + 4095) >> 12; (page+1)<<12 <= c.start+c.size; page++ {
+				whole[page] = true
+			}
+		}
+		said, found := map[[2]int64]bool{}, map[[2]int64]bool{} // graph, page
+		for _, r := range rows {
+			if r.kind != "kv_cache" || r.op != "write" || r.exec < 0 {
+				continue
+			}
+			to, pieces := said, max(r.pieces, 1)
+			if r.collector == "page" {
+				to = found
+			}
+			for k := range pieces {
+				first := r.addr + k*max(r.stride, 0)
+				for page := first >> 12; page <= (first+r.size/pieces-1)>>12; page++ {
+					if whole[page] {
+						to[[2]int64{r.exec, page}] = true
+					}
+				}
+			}
+		}
+		missing, more := 0, 0
+		for at := range said {
+			if !found[at] {
+				missing++
+			}
+		}
+		for at := range found {
+			if !said[at] {
+				more++
+			}
+		}
+		if missing > 0 || more > 0 || len(said) < 20 {
+			t.Errorf("flash attention %s: of %d pages that the ledger says were written %d were not found written; %d others were", attention, len(said), missing, more)
+		}
 	}
 }
 
