@@ -15,15 +15,25 @@ type Footprint struct {
 // Begin begins an execution. Their numbers differ.
 func (f *Footprint) Begin(execution int64) { f.execution = execution }
 
-// Add takes an access in whose Offset is an address.
+// Add takes an access in whose Offset is an address. One of more pieces than can be followed counts as all bytes from the first to the last.
 func (f *Footprint) Add(a *Touch) {
+	if a.isDamaged() {
+		return
+	}
 	pieces := uint64(max(a.Pieces, 1))
+	if pieces > maxFootprintPieces {
+		a = &Touch{Op: a.Op, Type: a.Type, Offset: a.Offset, Size: (pieces-1)*a.Stride + a.Size/pieces}
+		pieces = 1
+	}
 	each := a.Size / pieces
 	for i := range pieces {
 		start := a.Offset + i*a.Stride
 		end := start + each
 		if end <= start {
 			return
+		}
+		if end-start > maxPageRange {
+			end = start + maxPageRange
 		}
 		f.scratch = f.touched.put(start, end, f.execution, f.scratch[:0])
 		if a.Op == OpWrite {
@@ -32,6 +42,11 @@ func (f *Footprint) Add(a *Touch) {
 		}
 	}
 }
+
+const (
+	maxFootprintPieces = 1 << 16
+	maxPageRange       = 1 << 40 // bytes of a piece that are followed
+)
 
 // Forget forgets what was touched where memory comes or goes.
 func (f *Footprint) Forget(start, end uint64) {

@@ -120,7 +120,7 @@ func (m *Metrics) live(bytes, first, ns int64) { m.LiveNS -= float64(bytes) * fl
 
 // renew ends what a range held. Of the allocation of a region another life begins.
 func (m *Meter) renew(a *Touch) {
-	if a.Size == 0 || a.Offset+a.Size < a.Offset || a.WindowNS > 0 {
+	if a.Size == 0 || a.isDamaged() || a.WindowNS > 0 {
 		return
 	}
 	censored := a.Op == OpFree && a.Ended
@@ -166,6 +166,9 @@ func (m *Meter) renewBuffer(a *Touch, censored bool) {
 func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
 	if region < 0 || region >= len(m.dense) || m.dense[region] == nil || m.dense[region].space == nil {
 		return region >= 0 // nothing was written there
+	}
+	if first < 0 || first >= end || bytes <= 0 || end > maxSpan/bytes {
+		return false
 	}
 	s := m.dense[region].space
 	from, to := s.base+uint64(first*bytes), s.base+uint64(end*bytes)

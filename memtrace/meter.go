@@ -79,8 +79,13 @@ type region struct {
 	touched, written spot
 }
 
-// maxDense is how many regions are found by their number at once.
-const maxDense = 1 << 20
+const (
+	maxDense   = 1 << 20 // regions that are found by their number at once
+	maxRegions = 1 << 18 // that are told apart
+	maxSpaces  = 1 << 18
+	// maxSpan is how many bytes an access may touch, or lie apart: what is longer is damage, and counts with its bytes alone.
+	maxSpan = 1 << 48
+)
 
 // NewMeter makes a meter that measures working sets of windows of these lengths, in nanoseconds.
 func NewMeter(windows ...int64) *Meter {
@@ -102,8 +107,11 @@ func (m *Meter) region(id int, kind RegionType) *region {
 		return m.dense[id]
 	}
 	key := id
-	if id < 0 { // of each type, those that are not known are one
-		key = -1 - int(kind)
+	if id >= 0 && m.sparse[id] == nil && len(m.order) >= maxRegions {
+		key = -1
+	}
+	if key < 0 { // of each type, those that are not known, or too many, are one
+		id, key = -1, -1-int(kind)
 	}
 	if r := m.sparse[key]; r != nil {
 		return r
@@ -130,6 +138,9 @@ func (m *Meter) spaceOf(r *region, buffer uint64) *space {
 	if r.space != nil && (r.isSelf || r.buffer == buffer) {
 		return r.space
 	}
+	if !r.isSelf && m.buffers[buffer] == nil && len(m.buffers) >= maxSpaces {
+		buffer = 0
+	}
 	s := m.buffers[buffer]
 	if r.isSelf || s == nil {
 		s = &space{shared: !r.isSelf}
@@ -151,6 +162,11 @@ func (m *Meter) Add(a *Touch) {
 	if a.Op == OpAlloc || a.Op == OpFree {
 		m.renew(a)
 		return
+	}
+	if a.isDamaged() {
+		one := *a
+		one.Scattered = true
+		a = &one
 	}
 	r := m.region(a.Region, a.Type)
 	s := m.spaceOf(r, a.Buffer)
@@ -176,6 +192,11 @@ func (m *Meter) Add(a *Touch) {
 			r.Hulls++
 		}
 	}
+}
+
+// isDamaged tells whether an access is of more than there can be.
+func (a *Touch) isDamaged() bool {
+	return a.Size > maxSpan || a.Offset+a.Size < a.Offset || a.Pieces > 1 && (a.Stride > maxSpan || a.Pieces > maxSpan || uint64(a.Pieces)*a.Stride > maxSpan || a.Offset+uint64(a.Pieces)*a.Stride < a.Offset)
 }
 
 // advance lets time go on.
@@ -260,7 +281,7 @@ func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
 
 // again counts bytes that were touched before.
 func (m *Meter) again(r *region, before *touched, bytes int64) {
-	interval, distance := m.at-before.ns, m.recent.since(before.slot)
+	interval, distance := max(m.at-before.ns, 0), max(m.recent.since(before.slot), 0) // below 0 only by overflow, in damaged files
 	r.IAI.Add(interval, bytes)
 	r.Reuse.Add(distance, bytes)
 	r.kind.IAIs.bucket(interval).add(interval, bytes) // what they add up to is known of regions

@@ -94,7 +94,7 @@ func (t *Traffic) bin(ns, window int64) int {
 	if t.WidthNS == 0 {
 		t.First, t.WidthNS = ns, firstWidth
 	}
-	for t.WidthNS < window {
+	for t.WidthNS < min(window, maxSpan) {
 		t.widen()
 	}
 	for max(ns-t.First, 0)/t.WidthNS >= MaxBins {
