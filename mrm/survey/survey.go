@@ -145,7 +145,7 @@ func (s *Survey) Subjects() (all []whatif.Subject) {
 		case r.Type == memtrace.KVCache:
 			s.cached(&subject, r)
 		}
-		if m := s.metered[r.ID]; m != nil && !r.IsReadKnown { // of experts that nobody saw being chosen the map has no sum
+		if m := s.metered[r.ID]; m != nil && s.From == "trace" { // the map counts cells that a mask hides too
 			subject.BytesRead = m.BytesRead
 		}
 		all = append(all, subject)

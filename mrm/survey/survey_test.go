@@ -127,6 +127,7 @@ func traced(parts int) *memrun.Run {
 			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1, Graph: i, Token: i},
 			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "activation", Collector: "graph", Region: 2, Size: 600, Buffer: 3, Graph: i, Token: i},
 			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1, Size: 20, Buffer: 2, Pieces: 2, Stride: 100, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1, Offset: 100, Size: 100, Buffer: 2, Graph: i, Token: i, Flags: memtrace.TracePadded},
 			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "weight", Collector: "fault", Region: 0, Size: 4096, Buffer: 1, Graph: i, Token: i},
 		)
 	}
@@ -290,7 +291,7 @@ func TestKnownAnswer(t *testing.T) {
 		switch subject.Name {
 		case "w":
 			label, _ := subject.LabelCensored(memtrace.Thresholds{})
-			if v, _ := subject.Lives.Quantile(0.99); v != 30*second || label != memtrace.HighMRM || subject.BytesWritten != 0 {
+			if v, _ := subject.Lives.Quantile(0.99); v != 30*second || label != memtrace.HighMRM || subject.BytesWritten != 0 || subject.BytesRead != 31*4000 {
 				t.Errorf("weight: p99 of %d ns, %s, %+v", v, label, subject)
 			}
 		case "h":

@@ -32,9 +32,10 @@ const (
 	offset
 	pieces
 	stride
+	flags
 )
 
-var traceColumns = []string{"ts_ns", "phase", "op", "size", "region_id", "region_type", "collector", "addr", "buffer_id", "offset", "pieces", "stride"}
+var traceColumns = []string{"ts_ns", "phase", "op", "size", "region_id", "region_type", "collector", "addr", "buffer_id", "offset", "pieces", "stride", "flags"}
 
 // binner gathers the rows of a trace.
 type binner struct {
@@ -140,14 +141,14 @@ func nice(ns int64) int64 {
 	}
 }
 
-// add takes rows in.
+// add takes rows in, but for cells of a cache that a mask hides: kernels may pass over them.
 func (b *binner) add(rows *table.Rows) {
 	c := rows.Columns
 	isGraph, isWrite, isOther := codesOf(c[collector].Words, "graph"), codesOf(c[op].Words, "write"), codesOf(c[op].Words, "alloc", "free")
 	for i := range rows.N {
 		size := c[size].Ints[i]
 		isSample := !isGraph.has(c[collector].Codes[i])
-		if isSample != b.samples || isOther.has(c[op].Codes[i]) || size <= 0 && !isSample {
+		if isSample != b.samples || isOther.has(c[op].Codes[i]) || size <= 0 && !isSample || memtrace.TraceFlag(c[flags].Ints[i])&memtrace.TracePadded != 0 {
 			continue
 		}
 		size = max(size, 1)

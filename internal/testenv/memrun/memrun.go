@@ -52,6 +52,7 @@ type Access struct {
 	Phase, Op, Type, Collector                         string
 	Region, Addr, Size, Buffer, Offset, Pieces, Stride int64
 	Graph, Token                                       int64
+	Flags                                              memtrace.TraceFlag
 }
 
 // Write makes the run below a folder, sealed, and returns its path.
@@ -238,5 +239,6 @@ func (a *Access) put(b *table.Batch) {
 	if pieces > 1 {
 		b.Int(27, a.Stride)
 	}
+	b.Int(28, int64(a.Flags))
 	b.Int(29, 1)
 }
