@@ -235,7 +235,8 @@ func (c *cursor) beginValues(body []byte) (err error) {
 		if !c.text {
 			return c.unknown()
 		}
-		return c.listTexts(func(each func([]byte) error) error { return deltaTexts(body, c.encoding == encodeDeltaBytes, each) })
+		prefixes := c.encoding == encodeDeltaBytes
+		return c.listTexts(func(each func([]byte) error) error { return deltaTexts(body, prefixes, each) })
 	default:
 		return c.unknown()
 	}
