@@ -346,3 +346,30 @@ func TestLedgerDiskFull(t *testing.T) {
 		t.Errorf("runs: %v", o.dirs)
 	}
 }
+
+// TestLedgerMaxDisk: the table counts for the bound of the disk, what is packed and not written yet too; at the bound recording stops, and what was recorded is
+// there, without a gap.
+func TestLedgerMaxDisk(t *testing.T) {
+	testenv.Slow(t) // seven million rows
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-max-disk", "4M:stop", "--tap-on-failure", "stop"}, endless)...)
+	if len(o.dirs) != 1 {
+		t.Fatalf("runs: %v\n%s", o.dirs, o.stderr)
+	}
+	m := metadata(t, o.dirs[0])
+	if m.Stopped == nil || m.Stopped.Cause != "max_disk" {
+		t.Fatalf("%+v\n%s", m.Stopped, o.stderr)
+	}
+	if n := bytesBelow(o.dirs[0]); n > 4<<20 || n < 1<<20 {
+		t.Errorf("%d bytes", n)
+	}
+	last := int64(-1)
+	for _, e := range byGraph(tracesOf(t, o.dirs[0])) {
+		if last >= 0 && e.graph != last+1 {
+			t.Errorf("execution %d follows %d", e.graph, last)
+		}
+		last = e.graph
+	}
+	if last < 1000 {
+		t.Errorf("the last execution is %d\n%s", last, o.stderr)
+	}
+}

@@ -30,6 +30,7 @@ type Table struct {
 	err   atomic.Pointer[error] // the first
 	kept  atomic.Int64
 	lost  atomic.Int64
+	given atomic.Int64
 	mu    sync.Mutex
 	about []func() (key, value string)
 }
@@ -85,6 +86,12 @@ func (t *Table) About(f func() (key, value string)) {
 // Rows is how many rows are on the disk in parts that are complete, and how many were lost.
 func (t *Table) Rows() (kept, lost int64) { return t.kept.Load(), t.lost.Load() }
 
+// Pending is how many rows were given that are in no complete part: some of them are written, some are packed and wait.
+func (t *Table) Pending() int64 {
+	kept, lost := t.Rows()
+	return max(0, t.given.Load()-kept-lost)
+}
+
 // Err is the first error of the table's files, nil if there was none. Nothing is written behind it.
 func (t *Table) Err() error {
 	if err := t.err.Load(); err != nil {
@@ -124,6 +131,7 @@ func (t *Table) pack() {
 				t.finish(parts)
 				return
 			}
+			t.given.Add(int64(j.batch.Rows()))
 			parts = t.append(parts, j.batch)
 			j.batch.Reset()
 			j.back <- j.batch

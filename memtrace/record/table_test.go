@@ -162,7 +162,7 @@ func TestRowsOfSeveral(t *testing.T) {
 	if !slices.Equal(parts, []string{memtrace.TraceName}) || len(rows) != 2*n {
 		t.Fatalf("%d rows in %v", len(rows), parts)
 	}
-	if kept, lost := all.Rows(); kept != 2*n || lost != 0 {
+	if kept, lost := all.Rows(); kept != 2*n || lost != 0 || all.Pending() != 0 {
 		t.Errorf("%d rows kept, %d lost", kept, lost)
 	}
 	next := map[string]int64{}

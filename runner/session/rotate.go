@@ -22,7 +22,8 @@ func (s *sink) used() (all, waiting int64) {
 	if s.segments() {
 		all += sealRoom + int64(len(s.series.places))*placeBytes
 	}
-	return all + s.current.size() + s.trace.bytes.Load(), waiting + s.current.waiting()
+	traced, packed := s.trace.size(s.o.Tap.Records(config.Samples))
+	return all + s.current.size() + traced, waiting + s.current.waiting() + packed
 }
 
 // limitAhead says how much room the disk may keep ahead of what is written, in the segment that is written and in those that follow.

@@ -26,6 +26,27 @@ func (s *sink) openTrace() *record.Table {
 	return s.trace.table
 }
 
+// The most bytes that a row takes, of the ledger and where samples are among them, and rows that are packed and not written yet.
+const (
+	ledgerRowBytes = 2
+	sampleRowBytes = 16
+	groupRows      = 1 << 20
+)
+
+// size is the most that the table takes when what is packed is written, and what of it waits.
+func (t *trace) size(samples bool) (all, waiting int64) {
+	if t.table == nil {
+		return 0, 0
+	}
+	waiting = min(t.table.Pending(), groupRows)
+	if samples {
+		waiting *= sampleRowBytes
+	} else {
+		waiting *= ledgerRowBytes
+	}
+	return t.bytes.Load() + waiting, waiting
+}
+
 // Create makes the file of a part.
 func (t *trace) Create(name string) (io.WriteCloser, error) {
 	file, err := t.Dir.Create(name)
