@@ -137,6 +137,43 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// TestStreams: a cache of several streams, each in columns, is one whose streams lie in pieces, and cells that are evicted are found in either.
+func TestStreams(t *testing.T) {
+	const cells, dims, size, stream = 64, 32, 2, 64 * 32 * 2
+	run := func(transposed bool) *Meter {
+		m := NewMeter(second)
+		m.Declare(1, KVCache, Place{Offset: 256, Bytes: 3 * stream})
+		touch := func(ns int64, op AccessOp, number, first, n uint64) {
+			a := &Touch{NS: ns, Op: op, Type: KVCache, Region: 1, Buffer: 3, Offset: 256 + number*stream + first*dims*size, Size: n * dims * size}
+			if transposed {
+				a.Offset, a.Pieces, a.Stride = 256+number*stream+first*size, dims, cells*size
+			}
+			m.Add(a)
+		}
+		m.Add(&Touch{NS: 0, Op: OpWrite, Type: KVCache, Region: 1, Buffer: 3, Offset: 256, Size: 3 * stream}) // cleared as a whole
+		for at := range int64(40) {
+			number := uint64(at % 3)
+			touch(at*second, OpWrite, number, uint64(at), 1)
+			touch(at*second, OpRead, number, 0, uint64(at+1))
+		}
+		if !m.EndCells(1, cells+2, cells+10, dims*size, 41*second) || m.EndCells(1, cells-1, cells-1, dims*size, 41*second) {
+			t.Errorf("transposed %v: evicted cells", transposed)
+		}
+		if transposed == m.EndCells(1, cells-2, cells+2, dims*size, 41*second) { // of two streams, which lie apart
+			t.Errorf("transposed %v: cells of two streams", transposed)
+		}
+		m.Finish(50 * second)
+		return m
+	}
+	a, b := run(false).Type(KVCache), run(true).Type(KVCache)
+	if a.Hulls+b.Hulls != 0 || a.Reads != b.Reads || a.Reuse != b.Reuse || a.IAI != b.IAI || a.windows[0] != b.windows[0] || a.WrittenOnce != b.WrittenOnce || a.Written != b.Written {
+		t.Errorf("%+v\n%+v", a.Metrics, b.Metrics)
+	}
+	if ended := a.Retention.Count - a.Retention.Censored - (b.Retention.Count - b.Retention.Censored); ended != 4*dims*size { // the cells of two streams
+		t.Errorf("%+v, %d censored\n%+v, %d censored", a.Retention.Tally, a.Retention.Censored, b.Retention.Tally, b.Retention.Censored)
+	}
+}
+
 // TestInputs: what is read from memory that another one wrote was written by somebody who is not seen.
 func TestInputs(t *testing.T) {
 	m := NewMeter()
