@@ -29,9 +29,10 @@ type SampleType struct {
 
 // EventCounts is how many events of an op there were, and the 95 % confidence interval of that.
 type EventCounts struct {
-	Events float64 `json:"events"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
+	Samples int64   `json:"samples"`
+	Events  float64 `json:"events"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
 }
 
 // sample takes a row of a collector of samples in.
@@ -73,9 +74,12 @@ func (a *analysis) fillSamples() {
 			}
 		}
 		a.report.Samples = append(a.report.Samples, all)
-		if len(a.report.Types) == 0 && a.counts[memtrace.CollectorGraph] == 0 {
-			a.fromSamples(s, all.Source)
+		if a.counts[memtrace.CollectorGraph] == 0 {
+			a.fromSamples(s, memtrace.Collector(from), all.Source)
 		}
+	}
+	if a.counts[memtrace.CollectorGraph] == 0 && len(a.report.Samples) > 0 {
+		a.report.note("there is no ledger in this run (--tap-ledger rows): samples do not tell what was not accessed, so nothing is said of write-once, retention, intervals and working sets")
 	}
 }
 
@@ -92,16 +96,21 @@ func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float6
 			name = "unknown"
 		}
 		low, high := e.Interval()
-		s.Events[name] = EventCounts{e.Events, low, high}
+		s.Events[name] = EventCounts{e.Samples, e.Events, low, high}
 	}
 	return s
 }
 
-// fromSamples makes the table of types of a run without ledger: only what samples can say.
-func (a *analysis) fromSamples(s *memtrace.Sampled, source string) {
+// fromSamples makes the table of types of a run without ledger: only what samples can say. Page faults, and pages that were found written, are no
+// accesses, of which there are many more.
+func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, source string) {
 	r := a.report
-	if r.BeginUnixNS == 0 {
-		r.BeginUnixNS, r.EndUnixNS = s.First, s.Last
+	if r.BeginUnixNS == 0 || s.First < r.BeginUnixNS {
+		r.BeginUnixNS = s.First
+	}
+	r.EndUnixNS = max(r.EndUnixNS, s.Last)
+	if len(r.Types) > 0 || from == memtrace.CollectorFault || from == memtrace.CollectorPage {
+		return
 	}
 	for _, kind := range memtrace.RegionTypes() {
 		t := &s.Types[kind]
@@ -111,5 +120,4 @@ func (a *analysis) fromSamples(s *memtrace.Sampled, source string) {
 		f := Figures{Source: source, Reads: int64(math.Round(t.Ops[memtrace.OpRead].Events)), Writes: int64(math.Round(t.Ops[memtrace.OpWrite].Events))}
 		r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind), Figures: f})
 	}
-	r.note("there is no ledger in this run (--tap-ledger rows): samples do not tell what was not accessed, so nothing is said of write-once, retention, intervals and working sets")
 }

@@ -47,6 +47,18 @@ func TestSamplesAlone(t *testing.T) {
 	}
 }
 
+// TestFaultsAlone: page faults are no accesses, and no table says so.
+func TestFaultsAlone(t *testing.T) {
+	r := analyze(t, run(t, []row{sampled(5, memtrace.CollectorFault, write, weight, 1, 4096, 1, 1), sampled(9, memtrace.CollectorFault, read, weight, 1, 8192, 1, 1)}, 10), Options{})
+	var b bytes.Buffer
+	if err := r.WriteText(&b, ByType, 5); err != nil || strings.Contains(b.String(), "write-once  kept") || !strings.Contains(b.String(), "there is no ledger") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+	if len(r.Types) != 0 || r.Samples[0].Source != Measured || r.Samples[0].Types[0].PagesSeen != 2 || r.EndUnixNS-r.BeginUnixNS != 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestAgreement: samples that the ledger explains, and that it does not; pages that were written; and the order of first touches.
 func TestAgreement(t *testing.T) {
 	const base = 1 << 30

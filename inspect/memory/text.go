@@ -47,7 +47,7 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 		return out.err
 	}
 	r.head(out)
-	if len(r.Types) > 0 {
+	if r.Collectors[memtrace.CollectorGraph.String()] > 0 && len(r.Types) > 0 {
 		out.line("")
 		r.trafficTable(out)
 		out.line("")
@@ -236,7 +236,7 @@ func (r *Report) sampleTable(out *text) {
 				if e.Low != e.High {
 					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
 				}
-				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(t.Samples), fmt.Sprintf("%.1f %%", 100*t.Share), op, fmt.Sprintf("%.0f", e.Events), interval, fmt.Sprint(t.PagesSeen)})
+				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples), fmt.Sprintf("%.1f %%", 100*t.Share), op, fmt.Sprintf("%.0f", e.Events), interval, fmt.Sprint(t.PagesSeen)})
 			}
 		}
 	}
