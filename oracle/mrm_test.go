@@ -59,16 +59,14 @@ func TestMRMCommands(t *testing.T) {
 			llamatap("verify", dir)
 			checkMetrics(t, dir)
 		}
-		for _, dir := range dirs {
-			llamatap("mrm", "analyze", dir)
+		for _, dir := range append(dirs, archived...) {
+			llamatap("mrm", "analyze", "--contaminated", dir)
 			if _, err := os.Stat(filepath.Join(dir, "derived", "mrm", "suitability.csv")); err != nil {
 				t.Error(err)
 			}
 		}
-		if len(dirs) > 0 {
-			if got := llamatap("mrm", "aggregate", "results", "-o", "csv"); !strings.Contains(got, model) {
-				t.Errorf("aggregate: %s", got)
-			}
+		if got := llamatap("mrm", "aggregate", "results", "--contaminated", "-o", "csv"); !strings.Contains(got, model) {
+			t.Errorf("aggregate: %s", got)
 		}
 	}
 }
