@@ -33,6 +33,8 @@ func levelSettings() []TapSetting {
 		{Name: "regions", Flags: []string{"--tap-regions"}},
 		{Name: ledgerRows, Flags: []string{"--tap-ledger=rows"}},
 		{Name: ledgerWindows, Flags: []string{"--tap-ledger=windows"}},
+		{Name: "faults sampled", Flags: []string{"--tap-samples=faults"}},
+		{Name: "pages sampled", Flags: []string{"--tap-samples=pages"}},
 		{Name: "events MINIMAL", Flags: []string{"--tap-resource-level=MINIMAL"}},
 		{Name: "events DETAILED", Flags: []string{"--tap-resource-level=DETAILED"}},
 		{Name: eventsPerOp, Flags: []string{"--tap-resource-level=VERBOSE"}},

@@ -94,6 +94,8 @@ func (t Tap) pairs(plain Side) []Pair {
 		Pair{Base: plain, Test: t.Model.Run("regions", "--tap-regions"), Gates: []Gate{{Name: "(g) map of memory / off, decode", Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run(ledgerRows, "--tap-ledger=rows"), Gates: []Gate{{Name: "(i) ledger, every access / off, decode", AtLeast: 0.995, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run(ledgerWindows, "--tap-ledger=windows"), Gates: []Gate{{Name: "(i) ledger in windows / off, decode", AtLeast: 0.995, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("faults sampled", "--tap-samples=faults"), Gates: []Gate{{Name: "(j) page faults sampled / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("pages sampled", "--tap-samples=pages"), Gates: []Gate{{Name: "(j) written pages of each graph / off, decode", Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("host", "--tap-host", "all"), Gates: []Gate{{Name: "(h) all host collectors / off, decode", AtLeast: 0.99, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
 	)
