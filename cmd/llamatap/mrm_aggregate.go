@@ -55,7 +55,7 @@ func runMRMAggregate(args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "llamatap: %d of %d runs copied to %s, the others are there already\n", n, len(found.Runs), *dataset)
+		fmt.Fprintf(os.Stderr, "llamatap: %d runs copied to %s, %d were there already\n", n, *dataset, len(found.Runs)-n)
 	}
 	if *out != "" {
 		return writeAggregate(result, *out)
