@@ -3,6 +3,7 @@ package mrm
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -30,8 +31,8 @@ const quick = "experiment: {name: quick, repetitions: %d}\nengine: {n_ctx: 256, 
 
 func experiment(t *testing.T, repetitions int, out string) *Experiment {
 	t.Helper()
-	if testing.Short() && t.Name() != "TestRun" && t.Name() != "TestInterrupted" {
-		t.Skip("not under the race detector: it starts no other goroutines than TestRun and TestInterrupted")
+	if testing.Short() && !slices.Contains([]string{"TestRun", "TestInterrupted", "TestTogether"}, t.Name()) {
+		t.Skip("not under the race detector: it starts no other goroutines than TestRun, TestInterrupted and TestTogether")
 	}
 	return &Experiment{Config: parse(t, fmt.Sprintf(quick, repetitions, out)), Program: testenv.NeedBinary(t), Version: "test"}
 }
@@ -197,6 +198,24 @@ func TestTogether(t *testing.T) {
 	both.Wait()
 	if cells := sealed(t, out); len(cells) != 4 || len(outcomes[0].Sealed)+len(outcomes[1].Sealed) != 4 {
 		t.Errorf("%v: %+v", cells, outcomes)
+	}
+}
+
+// TestSHA256: a file that is not the one of the configuration is refused before anything runs.
+func TestSHA256(t *testing.T) {
+	e := experiment(t, 1, t.TempDir())
+	path := testenv.Model(t)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Config.Models[0] = Model{Path: path, SHA256: fmt.Sprintf("%x", sha256.Sum256(text))}
+	if _, err := e.Run(context.Background(), []int{}); err != nil {
+		t.Errorf("the right file: %v", err)
+	}
+	e.Config.Models[0].SHA256 = strings.Repeat("0", 64)
+	if _, err := e.Run(context.Background(), []int{}); err == nil || !strings.Contains(err.Error(), "give the right file, or correct model.sha256") {
+		t.Errorf("another file: %v", err)
 	}
 }
 
