@@ -61,7 +61,10 @@ func TestLedgerConserves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, _ := ledgerOf(t, append([]string{"llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "5", "--temp", "0", "-t", "1", "-c", "256", "-no-cnv", "--no-repack"}, c.args...)...)
+			rows, dir := ledgerOf(t, append([]string{"llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "5", "--temp", "0", "-t", "1", "-c", "256", "-no-cnv", "--no-repack"}, c.args...)...)
+			if asked := *metadata(t, dir).Tap.NodesAsked; asked != 0 {
+				t.Errorf("ggml asked for %d nodes: an eval callback was set, and nobody needs one", asked)
+			}
 			weights := int64(0)
 			for i := range file.Tensors {
 				w := &file.Tensors[i]
@@ -173,7 +176,11 @@ func TestLedgerOnDevice(t *testing.T) {
 	for _, arch := range archs(t, "qwen3moe", "jamba") {
 		t.Run(arch, func(t *testing.T) {
 			args := []string{"llama-completion", "--tap-ledger", "-m", synthetic(t, arch, gguf.F16, nil), "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "512", "-ub", "16", "-no-cnv"}
-			cpu, _ := ledgerOf(t, append(args, "-dev", "none", "--no-repack")...)
+			cpu, dir := ledgerOf(t, append(args, "-dev", "none", "--no-repack")...)
+			experts := slices.ContainsFunc(cpu, func(r accessRow) bool { return r.ggml == "MUL_MAT_ID" })
+			if asked := *metadata(t, dir).Tap.NodesAsked; (asked != 0) != experts {
+				t.Errorf("ggml asked for %d nodes of %s: experts are known in their data phase alone", asked, arch)
+			}
 			there, _ := ledgerOf(t, append(args, "--rpc", endpoint, "-ngl", "99")...)
 			strip := func(rows []accessRow) (stripped []accessRow, far int) {
 				for _, r := range rows {
