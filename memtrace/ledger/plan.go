@@ -114,7 +114,18 @@ func newPlan(g *ggmlhooks.Graph, m *memtrace.RegionMap) *plan {
 
 const maxSources = 10
 
-func elements(ne [4]int64) int64 { return ne[0] * ne[1] * ne[2] * ne[3] }
+// elements is how many values a tensor has; 0 of a shape that none can have.
+func elements(ne [4]int64) int64 {
+	const most = 1 << 48
+	n := int64(1)
+	for _, d := range ne {
+		if d <= 0 || d > most/n {
+			return 0
+		}
+		n *= d
+	}
+	return n
+}
 
 // result adds what node i writes.
 func (p *planner) result(i int) {
