@@ -64,3 +64,23 @@ func TestMoments(t *testing.T) {
 		t.Errorf("decided up to %d, while it is not known whether a graph is the run", at)
 	}
 }
+
+// TestBlockOfPlace: the block of cells of a place in keys, counted over streams; of values, and of what is no cache, there is none.
+func TestBlockOfPlace(t *testing.T) {
+	keys := memtrace.Region{Type: memtrace.KVCache, Part: "k", Shape: []int64{64, 100, 2}, Bytes: 64 * 100 * 2 * 2}
+	values, odd, weight := keys, keys, keys
+	values.Part, odd.Bytes, weight.Type = "v", keys.Bytes+1, memtrace.Weight
+	for _, c := range []struct {
+		r      memtrace.Region
+		offset uint64
+		cells  int
+		want   int64
+	}{
+		{keys, 0, 32, 0}, {keys, 32*128 - 1, 32, 0}, {keys, 32 * 128, 32, 1}, {keys, 100 * 128, 32, 3}, {keys, 199 * 128, 1, 199}, {keys, 0, 0, -1},
+		{values, 0, 32, -1}, {odd, 0, 32, -1}, {weight, 0, 32, -1},
+	} {
+		if got := block(&c.r, c.offset, c.cells); got != c.want {
+			t.Errorf("%s at %d, %d cells: block %d, want %d", c.r.Part, c.offset, c.cells, got, c.want)
+		}
+	}
+}
