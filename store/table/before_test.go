@@ -36,7 +36,10 @@ func TestReadBefore(t *testing.T) {
 			}
 			texts, truths = append(texts, parquet.ByteArray(fmt.Sprint(i%(7+group)))), append(truths, i%2 == 0)
 		}
-		rows := out.AppendRowGroup()
+		rows, err := out.AppendRowGroupChecked()
+		if err != nil {
+			t.Fatal(err)
+		}
 		write := func(put func(file.ColumnChunkWriter) (int64, error)) {
 			column, nextErr := rows.NextColumn()
 			_, putErr := put(column)
