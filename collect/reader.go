@@ -134,7 +134,7 @@ func (r *Reader) record(kind uint32, b []byte) error {
 }
 
 func (r *Reader) context(d *decoder) error {
-	c := ggmlhooks.Context{Number: d.u32(), Model: int(d.i32()), ModelBytes: d.u64(), ModelParams: d.u64()}
+	c := ggmlhooks.Context{Number: d.u32(), Model: int(d.i32()), ModelBytes: d.u64(), ModelParams: d.u64(), LoadedNS: int64(d.u64())}
 	c.NCtx, c.NBatch, c.NUBatch, c.NSeqMax = d.u32(), d.u32(), d.u32(), d.u32()
 	c.NLayer, c.NEmbd, c.NHead, c.NHeadKV, c.NVocab = int(d.i32()), int(d.i32()), int(d.i32()), int(d.i32()), int(d.i32())
 	c.FileType = int(d.i32())

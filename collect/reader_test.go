@@ -92,7 +92,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	p, s := newProducer(region.mem), &sink{}
 	p.put(recHello, rec{}.i32(1234).u32(0).u64(11, 12))
 	strings := rec{}.u16(4, 9, 2, 0).text("desc", "/m/x.gguf", "ll")
-	p.put(recContext, append(rec{}.u32(3).i32(1).u64(1000, 500).u32(512, 256, 128, 4).i32(2, 64, 8, 4, 320, 7, 2, 1, 2048, 0), strings...))
+	p.put(recContext, append(rec{}.u32(3).i32(1).u64(1000, 500, 77).u32(512, 256, 128, 4).i32(2, 64, 8, 4, 320, 7, 2, 1, 2048, 0), strings...))
 	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))
 	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
@@ -229,7 +229,7 @@ func TestReaderRefusesDamage(t *testing.T) {
 		{"unknown type", func(p *producer) { p.put(99, nil) }},
 		{"short hello", func(p *producer) { p.put(recHello, nil) }},
 		{"short context", func(p *producer) { p.put(recContext, make(rec, 16)) }},
-		{"context with a text beyond its end", func(p *producer) { p.put(recContext, rec{}.u64(0, 0, 0, 0, 0, 0, 0, 0, 0, 0).u16(9, 0, 0, 0)) }},
+		{"context with a text beyond its end", func(p *producer) { p.put(recContext, rec{}.u64(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0).u16(9, 0, 0, 0)) }},
 		{"capture before the pool's end", func(p *producer) { p.put(recCapture, capture(uint32(p.h.NSlots), 1, 10)) }},
 		{"capture of more bytes than slots", func(p *producer) { p.put(recCapture, capture(0, 1, SlotBytes+1)) }},
 		{"capture with slots that overflow", func(p *producer) { p.put(recCapture, capture(2, ^uint32(0), 1)) }},
@@ -296,7 +296,7 @@ func FuzzReader(f *testing.F) {
 	}
 	seed(func() { p.put(recHello, rec{}.i32(1).u32(0).u64(1, 2)) })
 	seed(func() {
-		p.put(recContext, append(rec{}.u32(0).i32(1).u64(1, 1).u32(1, 1, 1, 1).i32(1, 1, 1, 1, 1, 1, 1, 1, 1, 0), rec{}.u16(1, 1, 1, 1).text("abcd")...))
+		p.put(recContext, append(rec{}.u32(0).i32(1).u64(1, 1, 1).u32(1, 1, 1, 1).i32(1, 1, 1, 1, 1, 1, 1, 1, 1, 0), rec{}.u16(1, 1, 1, 1).text("abcd")...))
 	})
 	seed(func() {
 		p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))

@@ -5,6 +5,7 @@ type Context struct {
 	Number                         uint32
 	Model                          int // number of the model in the process, -1 = unknown
 	ModelBytes, ModelParams        uint64
+	LoadedNS                       int64 // CLOCK_MONOTONIC, when the loading of the model had ended; 0 = not known
 	NCtx, NBatch, NUBatch, NSeqMax uint32
 	NLayer, NEmbd, NHead, NHeadKV  int
 	NVocab, NCtxTrain              int

@@ -30,6 +30,7 @@ enum { TAP_MAX_MODELS = 16 };
 
 static struct {
     const struct llama_model * model;
+    int64_t                    loaded_ns;
     char                       path[TAP_PATH_SIZE];
 } tap_models[TAP_MAX_MODELS]; // guarded by tap.lock
 static uint32_t tap_n_models;
@@ -38,9 +39,11 @@ static void tap_model_note(const struct llama_model * model, const char * path) 
     if (model == NULL || tap.header == NULL) {
         return;
     }
+    const int64_t loaded_ns = tap_now();
     pthread_mutex_lock(&tap.lock);
     const uint32_t at = tap_n_models++ % TAP_MAX_MODELS;
     tap_models[at].model = model;
+    tap_models[at].loaded_ns = loaded_ns;
     snprintf(tap_models[at].path, sizeof(tap_models[at].path), "%s", path != NULL ? path : "");
     pthread_mutex_unlock(&tap.lock);
 }
@@ -154,6 +157,7 @@ void tap_context_announce(struct tap_context * c) {
         for (uint32_t i = 0; i < TAP_MAX_MODELS; i++) {
             if (tap_models[i].model == m) {
                 rec.model = i;
+                rec.model_loaded_ns = (uint64_t) tap_models[i].loaded_ns;
                 memcpy(path, tap_models[i].path, sizeof(path));
             }
         }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 9u
+#define TAP_SHM_VERSION 10u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -232,6 +232,7 @@ struct tap_rec_context {
     uint32_t model;
     uint64_t model_bytes;  // of all tensors
     uint64_t model_params;
+    uint64_t model_loaded_ns; // when its loading had ended; 0: not seen
     uint32_t n_ctx, n_batch, n_ubatch, n_seq_max;
     int32_t  n_layer, n_embd, n_head, n_head_kv, n_vocab;
     int32_t  ftype;

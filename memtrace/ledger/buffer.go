@@ -23,13 +23,36 @@ func (r *Recorder) buffer(e *event) error {
 	if err := w.EndRow(); err != nil || e.op != memtrace.OpAlloc || b.Usage != memtrace.UsageWeights {
 		return err
 	}
-	for _, region := range r.o.Map.Regions() {
-		if region.Buffer == b.ID {
-			if err := r.load(region); err != nil {
+	r.filling = append(r.filling, b.ID)
+	if r.fills > 0 {
+		return nil
+	}
+	return r.filled(none)
+}
+
+// filled writes that the weights whose memory has come until then were filled, when their model had been loaded. none: that was not seen, and
+// it is told with the time when the memory came.
+func (r *Recorder) filled(ns int64) error {
+	later := r.filling[:0]
+	for _, id := range r.filling {
+		b := r.o.Map.Buffer(id)
+		if b == nil {
+			continue
+		}
+		if ns != none && b.From > ns {
+			later = append(later, id)
+			continue
+		}
+		for _, region := range r.o.Map.Regions() {
+			if region.Buffer != id {
+				continue
+			}
+			if err := r.load(region, ns); err != nil {
 				return err
 			}
 		}
 	}
+	r.filling = later
 	return nil
 }
 
@@ -57,8 +80,9 @@ func (r *Recorder) purpose(b *memtrace.Buffer) memtrace.RegionType {
 	return r.o.Map.At(b.ID, 0).Type()
 }
 
-// load writes once that a weight was filled when its model was loaded: at some time since its memory came, and before it was read.
-func (r *Recorder) load(region *memtrace.Region) error {
+// load writes once that a weight was filled when its model was loaded: when the loading had ended, or none: at some time since its memory came,
+// and before it was read.
+func (r *Recorder) load(region *memtrace.Region, ns int64) error {
 	if region == nil {
 		return nil
 	}
@@ -69,7 +93,10 @@ func (r *Recorder) load(region *memtrace.Region) error {
 	}
 	r.loaded[root] = true
 	w := r.out
-	w.Int(memtrace.TraceTime, b.From+r.o.UnixOffset)
+	if ns == none {
+		ns = b.From
+	}
+	w.Int(memtrace.TraceTime, ns+r.o.UnixOffset)
 	w.Text(memtrace.TracePhase, memtrace.WeightLoad.String())
 	w.Text(memtrace.TraceOp, memtrace.OpWrite.String())
 	r.place(b, root.Offset)

@@ -54,9 +54,11 @@ type Recorder struct {
 	waiting []event // in order
 	free    []*execution
 	loaded  map[*memtrace.Region]bool
-	ran     bool // an execution of the run was written
-	ending  bool // there are no more of them
-	told    bool // an error
+	filling []uint64 // buffers of weights of which it was not told yet that they were filled
+	fills   int      // events that will tell it
+	ran     bool     // an execution of the run was written
+	ending  bool     // there are no more of them
+	told    bool     // an error
 	lastNS  int64
 	doubts  memtrace.Ledger
 	sums    sums
@@ -67,9 +69,9 @@ type Recorder struct {
 	closed  bool
 }
 
-// event is what is to be written: an execution, or that memory came or went.
+// event is what is to be written: an execution, that memory came or went, or that the weights in it were filled.
 type event struct {
-	x    *execution // nil: a buffer
+	x    *execution // nil: memory
 	op   memtrace.AccessOp
 	id   uint64
 	ns   int64
@@ -119,9 +121,18 @@ func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	return nil
 }
 
-// Context notes how a context cuts its batches.
+// Context notes how a context cuts its batches, and when its weights were filled.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
 	r.joiner.Context(c)
+	if c.LoadedNS == 0 {
+		return nil
+	}
+	at := len(r.waiting)
+	for at > 0 && r.waiting[at-1].x == nil && r.waiting[at-1].ns > c.LoadedNS {
+		at-- // memory that came later: of the context
+	}
+	r.waiting = slices.Insert(r.waiting, at, event{op: memtrace.OpWrite, ns: c.LoadedNS})
+	r.fills++
 	return nil
 }
 
@@ -291,6 +302,9 @@ func (r *Recorder) write(n int) error {
 			err = r.execution(w.x)
 			r.free = append(r.free, w.x)
 			w.x = nil
+		} else if w.op == memtrace.OpWrite {
+			r.fills--
+			err = r.filled(w.ns)
 		} else {
 			err = r.buffer(w)
 		}

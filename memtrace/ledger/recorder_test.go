@@ -95,6 +95,27 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestLoaded: where it was seen that the model was loaded, its weights were filled then; memory that came later is told behind that.
+func TestLoaded(t *testing.T) {
+	b := newBed(t, Options{})
+	b.must(b.Context(&ggmlhooks.Context{LoadedNS: 6}))
+	b.graph(layer(1, 1))
+	b.run(batchOf{graph: 1, at: 3000, tokens: []int32{7}, cells: []int64{5}, experts: []int32{1, 1}, ranges: []ggmlhooks.CellRange{{First: 0, End: 8}}})
+	var got []string
+	for _, row := range b.rows("phase", "graph_seq", "op", "ts_ns", "region_type", "size") {
+		if before, found := strings.CutPrefix(row, "weight_load - "); found {
+			got = append(got, before)
+		}
+	}
+	want := []string{
+		"alloc 1000005 weight 8192", "alloc 1000006 kv_cache 4096", "write 1000006 weight 3200", "write 1000006 weight 128", "write 1000006 weight 192",
+		"alloc 1000007 compute_buffer 8192", "alloc 1000008 compute_buffer 4096",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestPhases: memory that comes and goes, the loading of weights, warm-ups, the run and the work between are told apart, in order.
 func TestPhases(t *testing.T) {
 	b := newBed(t, Options{})

@@ -21,7 +21,7 @@ func (r *Recorder) execution(x *execution) error {
 	if !x.plan.told {
 		x.plan.told = true
 		for i := range x.plan.items {
-			if err := r.load(x.plan.items[i].region); err != nil {
+			if err := r.load(x.plan.items[i].region, none); err != nil {
 				return err
 			}
 		}
