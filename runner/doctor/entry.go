@@ -9,7 +9,7 @@ type evidence struct {
 	functions []string
 }
 
-// entries are the functions of TAP_REAL_FUNCTIONS in cgo/tap/tap.h; a test compares the two.
+// entries are the functions of TAP_REAL_FUNCTIONS in cgo/tap/tap_real.h; a test compares the two.
 var entries = []evidence{
 	{"graphs", "no recording: graphs cannot be followed", strings.Fields(`
 		ggml_graph_n_nodes ggml_graph_node ggml_op_desc ggml_type_size ggml_blck_size ggml_backend_buffer_is_host
