@@ -71,6 +71,8 @@ void tap_aside_start(void);
 // tap_touch_start starts touching the pool's pages, once: not before tensors are wanted, for it takes the model's time. ahead: nothing of
 // the pool is in use yet, and what was not touched shall not be.
 void tap_touch_start(bool ahead);
+// tap_touch_await waits until the pages are touched, a second at most: before the first graph of a model that may not wait later.
+void tap_touch_await(void);
 bool tap_collector_lives(void);
 
 // tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.

@@ -34,7 +34,8 @@ static void tap_lowest(bool idle) {
 
 // tap_prefault touches the pool's pages: a first touch in a data phase would cost the model a page fault each. Kernels before 5.14
 // refuse, and then that is what happens. While the model is loaded there is time for it; from the first graph on the thread runs when nobody
-// else wants to, for what it takes then it takes from the model. Until it is done, the pool is as large as what it has touched, or as SMALL_POOL, in which a
+// else wants to, for what it takes then it takes from the model; under policy drop, where the model cannot wait for pages, the first graph waits
+// for all. Until it is done, the pool is as large as what it has touched, or as SMALL_POOL, in which a
 // capture that is written as fast as it comes finds room: the model does not wait for that.
 static void tap_prefault(void) {
     enum { STEP = 1 << 20 };
@@ -102,6 +103,13 @@ static void * tap_watcher(void * header) {
         tap_bereaved(header);
     }
     return NULL;
+}
+
+void tap_touch_await(void) {
+    enum { MOST_MS = 1000 };
+    for (int ms = 0; ms < MOST_MS && tap.touched && atomic_load_explicit(&tap.n_ready, memory_order_acquire) < tap.header->n_slots; ms++) {
+        usleep(1000);
+    }
 }
 
 static bool tap_thread_start(void * (*main)(void *)) {

@@ -329,6 +329,9 @@ void tap_exec_begin(struct tap_sched * s) {
         tap_inputs_send(s);
     }
     s->capturing = capture && g->n_wanted > 0;
+    if (capture && tap.header->config.overflow == TAP_OVERFLOW_DROP && atomic_load_explicit(&tap.header->stats.executions, memory_order_relaxed) == 0) {
+        tap_touch_await();
+    }
     const bool timing = told && g->n_timed > 0 && tap_times_room(s);
     tap_install(s, s->capturing || timing || (told && g->n_routing > 0));
     if (s->installed) {
