@@ -72,7 +72,13 @@ func TestMemoryOfRuns(t *testing.T) {
 func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
 	used := map[string]usedBytes{}
-	lastRead, alloc := map[int64]int64{}, map[int64]int64{}
+	lastRead, alloc, loaded := map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
+	tableOf(t, dir, memtrace.TraceName, []string{"region_id", "flags", "ts_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
+		if flags, _ := value("flags"); memtrace.TraceFlag(flags)&memtrace.TraceLoaded != 0 {
+			id, _ := value("region_id")
+			loaded[id], _ = value("ts_ns")
+		}
+	})
 	columns := []string{"region_id", "region_type", "bytes_read", "bytes_written", "last_read_ns", "alloc_ns"}
 	tableOf(t, dir, memtrace.FileName, columns, func(value func(string) (int64, bool), text func(string) string) {
 		u := used[text("region_type")]
@@ -105,8 +111,11 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 		if g.BytesWritten != g.Bytes {
 			t.Errorf("%s: %d of %d bytes were loaded", g.Name, g.BytesWritten, g.Bytes)
 		}
-		if last := lastRead[id] - alloc[id]; g.Retention.Max != float64(last)/1e9 {
-			t.Errorf("%s is kept for %v s, the table of regions has %v", g.Name, g.Retention.Max, float64(last)/1e9)
+		if loaded[id] <= alloc[id] || loaded[id] >= lastRead[id] {
+			t.Errorf("%s: memory came at %d, its loading ended at %d, the last read was at %d", g.Name, alloc[id], loaded[id], lastRead[id])
+		}
+		if last := lastRead[id] - loaded[id]; g.Retention.Max != float64(last)/1e9 {
+			t.Errorf("%s is kept for %v s, the table of regions has %v since it was loaded", g.Name, g.Retention.Max, float64(last)/1e9)
 		}
 	}
 	if weights < 10 {
