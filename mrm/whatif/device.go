@@ -143,10 +143,20 @@ func (c *Classes) ids() (ids []string) {
 	return ids
 }
 
+// unmarshal reads YAML. The library panics at some texts, such as a list that is a tag alone.
+func unmarshal(data []byte, to *Classes) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it is no YAML that can be read (%v)", p)
+		}
+	}()
+	return yaml.UnmarshalWithOptions(data, to, yaml.Strict())
+}
+
 // parse reads a file. Its figures may name sources of known besides its own.
 func parse(name string, data []byte, known map[string]Source) (*Classes, error) {
 	c := &Classes{}
-	if err := yaml.UnmarshalWithOptions(data, c, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+	if err := unmarshal(data, c); err != nil && !errors.Is(err, io.EOF) {
 		return nil, where(name, err)
 	}
 	if c.Version != classesVersion {
