@@ -155,8 +155,11 @@ func (r *Region) Stop() {
 	futex(&r.header.Room, futexWake, 1<<30, nil)
 }
 
-// ModelWaits reports whether a thread of the model waits for room.
-func (r *Region) ModelWaits() bool { return atomic.LoadUint32(&r.header.Waiting) > 0 }
+// Moved is a number that grows with what passes through the shared memory, and whether a thread of the model waits for room in it.
+func (r *Region) Moved() (moved uint64, modelWaits bool) {
+	h := r.header
+	return atomic.LoadUint64(&h.QueueHead) + atomic.LoadUint64(&h.QueueTail) + atomic.LoadUint64(&h.Returned), atomic.LoadUint32(&h.Waiting) > 0
+}
 
 // Missing lists the entry points of llama.cpp that the tap did not find.
 func (r *Region) Missing() []string {

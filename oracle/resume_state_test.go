@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/stream"
 )
 
 // TestResumeState: a run that keeps its state is gone on with from it, computes nothing again, and is the run that was not interrupted: the
@@ -47,6 +49,38 @@ func TestResumeState(t *testing.T) {
 			}
 			llamatap(t, "verify", dir).good(t)
 		})
+	}
+}
+
+// TestResumeWrittenSetup: where the memory is too small for a warm-up to wait in until it is known for one, it is in the stream, of every run
+// of this model with this memory, and what is gone on with, from a state or by computing again, passes over it, its requests included.
+func TestResumeWrittenSetup(t *testing.T) {
+	model := filepath.Join(t.TempDir(), "layers.gguf")
+	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
+	args := []string{"run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off", "--checkpoint-every", "5", "-t", "1", "-p", "func main() {",
+		"-n", "50", "--ignore-eos", "--temp", "0"}
+	whole := llamatap(t, args...).good(t)
+	w := whole.capture(t)
+	if setup := slices.IndexFunc(w.packets, func(p stream.Packet) bool { return p.Phase == ggmlhooks.PhaseSetup }); setup != 0 {
+		t.Fatalf("the first packet of set-up is number %d: nothing of this test holds", setup)
+	}
+	for _, state := range []bool{false, true} {
+		args := args
+		if state {
+			args = append(slices.Clone(args), "--checkpoint-state")
+		}
+		out := t.TempDir()
+		killAtToken(t, out, 30, args...)
+		got := finish(t, command(t, "run", "--tap-resume", dirOf(t, out)), out).good(t)
+		if got.stdout != whole.stdout {
+			t.Errorf("state %v: the text is\n%q, and without interruption\n%q", state, got.stdout, whole.stdout)
+		}
+		run := got.capture(t)
+		sameRun(t, run, w)
+		if n := run.meta.Resumed.NotComputed; (n > 0) != state {
+			t.Errorf("state %v: %d tokens were not computed again", state, n)
+		}
+		llamatap(t, "verify", dirOf(t, out)).good(t)
 	}
 }
 

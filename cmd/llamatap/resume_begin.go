@@ -157,18 +157,19 @@ type answering struct {
 
 // take takes in what comes next in the recording; false: nothing behind it is done.
 func (a *answering) take(it stream.Item) bool {
-	switch {
-	case it.Request != nil:
+	if it.Execution == nil || it.Execution.Phase == ggmlhooks.PhaseSetup {
+		return true
+	}
+	for _, b := range it.Begun {
 		if len(a.rows) > 0 && !a.close() {
 			return false
 		}
-		a.request = it.Request.Number
-	case it.Execution != nil && it.Execution.Phase != ggmlhooks.PhaseSetup:
-		for _, row := range it.Execution.Rows {
-			a.rows = append(a.rows, llama.Token(row.Token))
-		}
-		a.all += int64(len(it.Execution.Rows))
+		a.request = b.Number
 	}
+	for _, row := range it.Execution.Rows {
+		a.rows = append(a.rows, llama.Token(row.Token))
+	}
+	a.all += int64(len(it.Execution.Rows))
 	return true
 }
 

@@ -29,9 +29,19 @@ func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
 	if !x.held {
 		return r.o.Stream.Append(p, data, release)
 	}
-	x.packets = append(x.packets, heldPacket{*p, data, release})
-	r.use.Held += int64(len(data))
-	return nil
+	return r.hold(x, heldPacket{packet: *p, data: data, release: release})
+}
+
+// hold keeps a packet of an execution that may be set-up, unless too much is kept by now.
+func (r *Recorder) hold(x *execution, p heldPacket) error {
+	unit := max(r.o.HoldUnit, 1)
+	p.takes = (int64(len(p.data)) + unit - 1) / unit * unit
+	x.packets = append(x.packets, p)
+	r.use.Held += p.takes
+	if r.o.HoldBytes == 0 || r.use.Held <= r.o.HoldBytes {
+		return nil
+	}
+	return r.Relieve()
 }
 
 // fill writes what the graph knows of a captured piece.

@@ -31,8 +31,9 @@ type Options struct {
 	Tokens    Tokens
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
 	UnixOffset int64
-	// HoldBytes bounds what is held back undecided; 0 = no bound.
-	HoldBytes int64
+	// HoldBytes bounds what is held back undecided; 0 = no bound. Beyond it everything is written. What is held is counted in whole multiples
+	// of HoldUnit bytes, a slot's size, so that when that is does not depend on how fast anybody is.
+	HoldBytes, HoldUnit int64
 }
 
 // ErrDesync occurs when the tap reports something of a graph or an execution that it did not announce.
@@ -77,6 +78,7 @@ type execution struct {
 type heldPacket struct {
 	packet  stream.Packet
 	data    []byte
+	takes   int64 // bytes of slots
 	release func()
 }
 
@@ -93,7 +95,7 @@ type Use struct {
 	Rows     map[ggmlhooks.Phase]int64
 	NS       map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
 	Requests int64                     // that began
-	Held     int64                     // bytes held back now
+	Held     int64                     // bytes held back now, of slots
 	FirstNS  int64                     // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64                     // monotonic time of the run's last graph end
 	Dropped  int64                     // tensors that the tap reported as lost
@@ -198,7 +200,7 @@ func (r *Recorder) begin(x *execution) error {
 	}
 	for i := range x.packets {
 		p := &x.packets[i]
-		r.use.Held -= int64(len(p.data))
+		r.use.Held -= p.takes
 		if err := r.o.Stream.Append(&p.packet, p.data, p.release); err != nil {
 			r.giveUp(x.packets[i+1:])
 			clear(x.packets)
@@ -354,15 +356,15 @@ func (r *Recorder) giveUp(packets []heldPacket) {
 
 func (r *Recorder) dropHeld(packets []heldPacket) {
 	for i := range packets {
-		r.use.Held -= int64(len(packets[i].data))
+		r.use.Held -= packets[i].takes
 		packets[i].release()
 		packets[i] = heldPacket{}
 	}
 }
 
-// Relieve writes what is held back, because the model waits for its slots or too much is held. It stays undecided.
-func (r *Recorder) Relieve(modelWaits bool) error {
-	if r.use.Held == 0 || !modelWaits && (r.o.HoldBytes == 0 || r.use.Held <= r.o.HoldBytes) {
+// Relieve writes what is held back, because too much is, or the model cannot go on without its slots. It stays undecided.
+func (r *Recorder) Relieve() error {
+	if r.use.Held == 0 {
 		return nil
 	}
 	for _, ctx := range r.ctxs {

@@ -146,9 +146,14 @@ func (c *catcher) take(it stream.Item) error {
 	case setup(it):
 	case it.Packet != nil:
 		c.s.replay.pass()
-	case it.Request != nil && it.Request.Cause == ggmlhooks.RequestMemory:
-		return c.forget(it.Request.Seq)
 	case it.Execution != nil:
+		for _, b := range it.Begun {
+			if b.Cause == ggmlhooks.RequestMemory {
+				if err := c.forget(b.Seq); err != nil {
+					return err
+				}
+			}
+		}
 		return c.again(it.Execution)
 	}
 	return nil

@@ -23,9 +23,10 @@ type replay struct {
 	kept    *stream.Kept
 	next    func() (stream.Item, bool)
 	stop    func()
-	ahead   stream.Item // that is kept and has not come again
-	waiting bool        // ahead is one
-	seen    uint64      // kept packets that have come again
+	ahead   stream.Item              // that is kept and has not come again
+	waiting bool                     // ahead is one
+	begun   []ggmlhooks.RequestBegin // that come with the next execution
+	seen    uint64                   // kept packets that have come again
 }
 
 // valuesEvery is how many packets that come again go to one whose values are compared; those of the last so many are as well.
@@ -75,8 +76,6 @@ func described(it stream.Item) string {
 		return packetName(it.Packet)
 	case it.Execution != nil:
 		return executionName(it.Execution)
-	case it.Request != nil:
-		return "the beginning of a request"
 	}
 	return "something else"
 }
@@ -141,32 +140,39 @@ func (r *replay) compare(kept, p *stream.Packet, data []byte) error {
 	return fmt.Errorf("%w: %s has other values than are recorded; give it the machine, the libraries and the threads that it had, or begin anew", ErrRepeat, packetName(p))
 }
 
-// AppendExecution passes an execution on unless it is kept.
+// AppendExecution passes an execution on, behind the requests that begin with it, unless it is kept.
 func (r *replay) AppendExecution(e *stream.Execution) error {
+	begun := r.begun
+	r.begun = r.begun[:0]
 	if r.waiting {
 		there, err := r.repeated(executionName(e), func(it stream.Item) bool {
 			k := it.Execution
-			return k != nil && k.Exec == e.Exec && k.Ctx == e.Ctx && slices.EqualFunc(k.Rows, e.Rows, func(a, b ggmlhooks.Row) bool {
+			return k != nil && k.Exec == e.Exec && k.Ctx == e.Ctx && slices.Equal(it.Begun, begun) && slices.EqualFunc(k.Rows, e.Rows, func(a, b ggmlhooks.Row) bool {
 				return a.Index == b.Index && a.Token == b.Token && a.Pos == b.Pos && a.Output == b.Output && slices.Equal(a.Seqs, b.Seqs)
 			})
 		})
-		if there || err != nil {
+		if err != nil {
+			return err
+		}
+		if there {
+			for _, b := range begun {
+				r.s.requests[requestKey{b.Ctx, b.Seq}] = b
+			}
+			return nil
+		}
+	}
+	for _, b := range begun {
+		if err := r.output.AppendRequest(b); err != nil {
 			return err
 		}
 	}
 	return r.output.AppendExecution(e)
 }
 
-// AppendRequest passes the beginning of a request on unless it is kept.
+// AppendRequest keeps the beginning of a request until the execution comes with which it begins.
 func (r *replay) AppendRequest(b ggmlhooks.RequestBegin) error {
-	if r.waiting {
-		there, err := r.repeated("the beginning of a request", func(it stream.Item) bool { return it.Request != nil && *it.Request == b })
-		if there || err != nil {
-			r.s.requests[requestKey{b.Ctx, b.Seq}] = b
-			return err
-		}
-	}
-	return r.output.AppendRequest(b)
+	r.begun = append(r.begun, b)
+	return nil
 }
 
 // AppendResolution passes a resolution on unless it is kept.

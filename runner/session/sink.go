@@ -69,6 +69,9 @@ type sink struct {
 	resumed     *rundir.Resumed // the same
 	replay      *replay         // of a run that is gone on with
 
+	moved   uint64    // what had moved through the shared memory
+	movedAt time.Time // when it last did
+
 	steering *steering
 	early    bool // recording ended before the program, by a command
 }
@@ -206,7 +209,7 @@ func (s *sink) open(model rundir.Model) error {
 	}
 	s.recorder = capture.NewRecorder(capture.Options{
 		Selection: s.o.Tap.Selection(), Stream: to, Tokens: tokenOutput{s},
-		UnixOffset: s.clock.UnixNS - s.clock.MonoNS, HoldBytes: s.region.PoolBytes() / 2,
+		UnixOffset: s.clock.UnixNS - s.clock.MonoNS, HoldBytes: s.region.PoolBytes() / 2, HoldUnit: collect.SlotBytes,
 	})
 	others, err := s.openBeside()
 	if err != nil {
@@ -302,9 +305,10 @@ func (s *sink) idle() error {
 	if s.recorder == nil || s.halted != nil {
 		return nil
 	}
-	inStep := s.samples != nil && s.samples.pages != nil // then a model that waits does not lack room
-	if err := s.recorder.Relieve(s.region.ModelWaits() && !inStep); err != nil {
-		return err
+	if s.stuck() {
+		if err := s.recorder.Relieve(); err != nil {
+			return err
+		}
 	}
 	if err := s.consumerLost(); err != nil {
 		return err
@@ -322,6 +326,23 @@ func (s *sink) idle() error {
 		return err
 	}
 	return s.turn()
+}
+
+// stuckAfter is how long a model waits for slots, and nothing moves, before what is held back is taken for the reason. A model that waits
+// because pages are not touched yet, or for a collector that had no core, goes on by itself: what is written must not depend on that.
+const stuckAfter = time.Second
+
+// stuck tells whether the model waits for slots and none will come back, since all that it waits for are held. The bound on what is held
+// lets that happen only where the slots that are left lie apart.
+func (s *sink) stuck() bool {
+	moved, waits := s.region.Moved()
+	if now := time.Now(); !waits || moved != s.moved || s.movedAt.IsZero() {
+		s.moved, s.movedAt = moved, now
+		return false
+	} else if now.Sub(s.movedAt) < stuckAfter {
+		return false
+	}
+	return s.samples == nil || s.samples.pages == nil // else a model that waits does not lack room
 }
 
 func (s *sink) path() string {

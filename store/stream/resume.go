@@ -298,11 +298,11 @@ func (k *Kept) Close() error {
 	return f.Close()
 }
 
-// Item is one thing that was appended to a stream. One of its fields is set.
+// Item is one thing that was appended to a stream. One of its fields is set, or Execution and Begun.
 type Item struct {
 	Execution  *Execution
+	Begun      []ggmlhooks.RequestBegin // the requests that begin with the execution
 	Packet     *Packet
-	Request    *ggmlhooks.RequestBegin
 	Resolution *Resolution
 	Commit     bool
 	Err        error // why what follows cannot be read
@@ -321,8 +321,19 @@ func (k *Kept) Items() iter.Seq[Item] {
 			return
 		}
 		w.index = nil // what it would learn is known
+		var begun []ggmlhooks.RequestBegin
 		for r, ok := w.next(); ok; r, ok = w.next() {
-			if it, ok := k.item(r); ok && !yield(it) {
+			if r.kind == recordRequest {
+				if b, err := readRequest(r.payload); err == nil {
+					begun = append(begun, b)
+				}
+				continue
+			}
+			it, ok := k.item(r)
+			if it.Execution != nil {
+				it.Begun, begun = begun, nil
+			}
+			if ok && !yield(it) {
 				return
 			}
 		}
@@ -350,10 +361,6 @@ func (k *Kept) item(r record) (Item, bool) {
 		err = x.header.readPacket(r.payload, x.nodes, x.lost, &p)
 		p.Phase = x.phase(p.Ctx, p.Exec, p.Phase)
 		return Item{Packet: &p}, err == nil
-	case recordRequest:
-		var b ggmlhooks.RequestBegin
-		b, err = readRequest(r.payload)
-		return Item{Request: &b}, err == nil
 	case recordResolution:
 		var d Resolution
 		d, err = readResolution(r.payload)
