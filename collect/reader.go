@@ -42,6 +42,8 @@ type Reader struct {
 	input   ggmlhooks.Input
 	sample  ggmlhooks.Sample
 	part    bool // the input that is being read has more records to come
+	read    amount
+	awake   atomic.Bool // nothing is waited for any more
 	leases  leasePool
 	Hellos  []Hello
 }
@@ -71,6 +73,7 @@ func (r *Reader) Drain() (int, error) {
 		}
 		err := r.record(kind, queue[at:at+bytes])
 		r.tail += bytes
+		r.read.bytes += bytes
 		atomic.StoreUint64(&h.QueueTail, r.tail)
 		r.region.madeRoom()
 		if err != nil {
@@ -80,12 +83,38 @@ func (r *Reader) Drain() (int, error) {
 	return n, nil
 }
 
+// amount is how much was read.
+type amount struct{ bytes, pieces uint64 }
+
+// much tells whether what was read since an earlier time is so much that more of it should not be waited for.
+func (a amount) much(since amount) bool {
+	return a.pieces != since.pieces || a.bytes-since.bytes > 64<<10
+}
+
+// wakeAt ends the Sleep when one of the channels is closed, and each that follows, until what it returns is called.
+func (r *Reader) wakeAt(first, second <-chan struct{}) (end func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-first:
+		case <-second:
+		case <-quit:
+			return
+		}
+		r.awake.Store(true)
+		atomic.AddUint32(&r.region.header.Work, 1)
+		futex(&r.region.header.Work, futexWake, 1, nil)
+	}()
+	return func() { close(quit); <-ended; r.awake.Store(false) }
+}
+
 // Sleep waits until the tap wants room, or for d. Where the model waits for what lies in the queue it returns at once.
 func (r *Reader) Sleep(d time.Duration) {
 	h := r.region.header
 	word := atomic.LoadUint32(&h.Work)
 	atomic.StoreUint32(&h.Sleeps, 1)
-	if atomic.LoadUint32(&h.Waiting) > 0 && atomic.LoadUint64(&h.QueueHead) != r.tail {
+	if r.awake.Load() || atomic.LoadUint32(&h.Waiting) > 0 && atomic.LoadUint64(&h.QueueHead) != r.tail {
 		atomic.StoreUint32(&h.Sleeps, 0)
 		return
 	}
@@ -294,6 +323,7 @@ func (r *Reader) readCapture(d *decoder) error {
 	if !ok {
 		return fmt.Errorf("%w: a tensor in %d slots from %d on, of %d", ErrQueue, run.count, run.first, r.region.plan.slots)
 	}
+	r.read.pieces++
 	c.Data = data
 	c.Release = r.leases.take(run)
 	return r.sink.Capture(c)

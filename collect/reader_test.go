@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
@@ -342,4 +343,36 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPause: the collector looks at once again where tensors come, seldom where a few records do, and wakes when the model's process ends.
+func TestPause(t *testing.T) {
+	for _, c := range []struct {
+		pause       time.Duration
+		found, much bool
+		want        time.Duration
+	}{
+		{pollIdle, true, true, pollBusy},
+		{pollBusy, true, false, 2 * pollBusy},
+		{pollFew, true, false, pollFew},
+		{pollIdle, true, false, pollFew},
+		{pollFew, false, false, 2 * pollFew},
+		{pollIdle, false, false, pollIdle},
+	} {
+		if got := nextPause(c.pause, c.found, c.much); got != c.want {
+			t.Errorf("after %v, found %v, much %v: %v, want %v", c.pause, c.found, c.much, got, c.want)
+		}
+	}
+	few, many, tensor := amount{bytes: 1000}, amount{bytes: 200 << 10}, amount{bytes: 100, pieces: 1}
+	if few.much(amount{}) || !many.much(few) || many.much(many) || !tensor.much(amount{}) {
+		t.Error("much is something else")
+	}
+
+	reader := NewReader(newTestRegion(t, Options{}), nil)
+	exited := make(chan struct{})
+	end := reader.wakeAt(exited, nil)
+	close(exited)
+	reader.Sleep(time.Hour) // woken, or the test never ends
+	end()
+	reader.wakeAt(make(chan struct{}), nil)()
 }

@@ -157,15 +157,20 @@ func (c *Source) read() {
 	runtime.LockOSThread() // its priority is this thread's alone; it ends with the goroutine
 	c.urgent = true
 	c.hurry()
-	tick := time.NewTicker(Every)
-	defer tick.Stop()
+	pause := Every
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	var record ringbuf.Record
 	for last := false; !last; {
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-c.stop:
 			last = true
 		}
+		if pause = min(pause*2, Rarely); c.ring.AvailableBytes() > c.ring.BufferSize()/64 {
+			pause = Every
+		}
+		timer.Reset(pause)
 		c.hurry()
 		if err := c.drain(&record); err != nil {
 			c.err = err

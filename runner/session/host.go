@@ -176,7 +176,7 @@ const maxLag = 250 * time.Millisecond
 // await returns when what the tap told before a time is known, or after maxLag.
 func (h *hostSide) await(mono int64) {
 	for until := time.Now().Add(maxLag); h.upto.Load() < mono && time.Now().Before(until); {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
