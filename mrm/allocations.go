@@ -29,12 +29,8 @@ type Allocation struct {
 	Holds      map[string]int64 `json:"holds"`              // bytes by region type
 }
 
-// writeAllocations writes the buffers of a table of regions, in the order in which they were allocated.
-func writeAllocations(out io.Writer, path string) error {
-	all, err := allocations(path)
-	if err != nil {
-		return err
-	}
+// writeAllocations writes buffers, a line each.
+func writeAllocations(out io.Writer, all []*Allocation) error {
 	buffered := bufio.NewWriter(out)
 	lines := json.NewEncoder(buffered)
 	lines.SetEscapeHTML(false)
@@ -49,7 +45,8 @@ func writeAllocations(out io.Writer, path string) error {
 // columns of the table that are read.
 var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offset", "start_addr", "buffer_type", "device", "file", "alloc_ns", "free_ns"}
 
-// allocations gathers the regions of each buffer, which together are the whole of it; activations lie over them.
+// allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of a buffer are together the
+// whole of it; activations lie over them.
 func allocations(path string) ([]*Allocation, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -40,10 +40,7 @@ func (cell *Cell) requests() []byte {
 
 // modelArgs are the arguments of llamatap run that make the model compute the cell.
 func (c *Config) modelArgs(cell *Cell, prompts, results string) []string {
-	k, v, two := strings.Cut(cell.KVType, "/")
-	if !two {
-		v = k
-	}
+	k, v := kvTypes(cell.KVType)
 	args := []string{"run", "--prompts", prompts, "--results", results, "-np", strconv.Itoa(cell.Concurrency), "--stop-on-error",
 		"-c", strconv.Itoa(cell.NCtx), "-b", fmt.Sprint(c.Engine.NBatch), "-ub", fmt.Sprint(c.Engine.NUBatch), "-ctk", k, "-ctv", v, "--seed", fmt.Sprint(cell.Seed)}
 	if cell.Source.Path != "" {

@@ -77,6 +77,9 @@ func (c *Config) cell(index, repetition int, s *Source, nCtx int64, kvType, prom
 		Index: index, ModelID: s.ID, Prompt: prompt, PromptSHA256: hex.EncodeToString(sum[:]), NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
 		Seed: uint32(c.Experiment.Seed) + uint32(repetition)*uint32(c.Workload.Concurrency), MaxTokens: int(c.Workload.MaxTokens), Concurrency: int(c.Workload.Concurrency),
 	}}
+	if c.isCommand() {
+		c.keepPassed(cell)
+	}
 	cell.Key = c.key(cell)
 	return cell
 }
@@ -105,6 +108,10 @@ func (c *Config) inputs(sources []*Source, problems *Problems) [][]Input {
 			if err != nil && m == 0 {
 				where := fmt.Sprintf("workload.prompts[%d]", i)
 				problems.add(c.at(where+".file", where), err.Error(), "give a file of text in UTF-8, from the folder of this file")
+			}
+			if why := c.noWord(&in); why != "" && m == 0 {
+				where := fmt.Sprintf("workload.prompts[%d]", i)
+				problems.add(c.at(where), fmt.Sprintf("the prompt %s %s", c.Workload.Prompts[i].ID, why), "pass it as a file: {prompt_file}")
 			}
 			all[m] = append(all[m], in)
 		}

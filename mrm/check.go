@@ -13,6 +13,7 @@ func (c *Config) check(p *Problems) {
 	c.checkModels(p)
 	c.checkPrompts(p)
 	c.checkEngine(p)
+	c.checkCommand(p)
 	c.checkCollector(p)
 	twice(c, p, "engine.n_ctx", c.Engine.NCtx)
 	twice(c, p, "engine.kv_type", c.Engine.KVType)
@@ -87,7 +88,7 @@ func (c *Config) checkPrompts(p *Problems) {
 			p.add(c.at(where), fmt.Sprintf("the prompt %s has %d of text, file and length", prompt.ID, given), "give it one of the three")
 		}
 		for k, n := range c.Engine.NCtx {
-			if need := (prompt.Length + c.Workload.MaxTokens) * c.Workload.Concurrency; n > 0 && need > n {
+			if need := (prompt.Length + c.Workload.MaxTokens) * c.Workload.Concurrency; n > 0 && need > n && !c.isCommand() {
 				p.add(c.at(fmt.Sprintf("engine.n_ctx[%d]", k), "engine.n_ctx"),
 					fmt.Sprintf("n_ctx %d is too short for %d requests of the prompt %s, which take %d tokens and more", n, c.Workload.Concurrency, prompt.ID, need),
 					fmt.Sprintf("give it at least %d, or generate fewer tokens (workload.max_tokens)", need))
@@ -105,7 +106,7 @@ func (c *Config) checkEngine(p *Problems) {
 
 func (c *Config) checkCollector(p *Problems) {
 	k := &c.Collector
-	if k.Primary == "graph" && k.GraphTrace == "off" {
+	if k.Primary == "graph" && k.GraphTrace == "off" && !c.isCommand() {
 		p.add(c.at("collector.graph_trace"), "the primary collector is the ledger of graphs, and graph_trace is off", "write rows or windows, or another primary collector")
 	}
 	if k.Fallback != "none" && k.Primary != "perf" {

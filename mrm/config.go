@@ -42,7 +42,8 @@ type Model struct {
 
 // Engine is how a model is run.
 type Engine struct {
-	Type      string   `yaml:"type" doc:"llama.cpp, as llamatap run runs it" default:"llama.cpp" enum:"llama.cpp"`
+	Type      string   `yaml:"type" doc:"llama.cpp, as llamatap run runs it; or command, any program" default:"llama.cpp" enum:"llama.cpp|command"`
+	Command   []string `yaml:"command" json:",omitempty" doc:"of the type command: the program and its arguments, with placeholders such as {prompt}, {n_ctx} and {model}" example:"[./program, --prompt, \"{prompt}\"]"`
 	NCtx      []int64  `yaml:"n_ctx" doc:"lengths of the context in tokens, of all requests at a time together; 0: what the model was trained for" default:"0" min:"0" max:"16777216"`
 	NBatch    int64    `yaml:"n_batch" doc:"most tokens per call" default:"2048" min:"1" max:"1048576"`
 	NUBatch   int64    `yaml:"n_ubatch" doc:"most tokens per graph" default:"512" min:"1" max:"1048576"`

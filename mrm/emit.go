@@ -60,15 +60,21 @@ func (t *Target) program() string {
 }
 
 // ask is what a task is to be given: memory in MiB and time in minutes. Memory is a tenth more than the plan's, time twice the estimate of a
-// task's cells and five minutes.
+// task's cells and five minutes. What is not known is 0, and left to the cluster.
 func (p *Plan) ask(tasks int) (mebibytes, minutes int64) {
-	_, memory, _, _ := p.Most()
+	_, memory, _, time := p.Most()
 	longest := 0.0
 	for _, n := range p.Needs {
 		longest = max(longest, n.Time.Value)
 	}
 	cells := math.Ceil(float64(len(p.Cells)) / float64(tasks))
-	return int64(math.Ceil(memory.Value * 1.1 / (1 << 20))), int64(math.Ceil(longest*cells*2/60)) + 5
+	if memory.Tag != Unknown {
+		mebibytes = int64(math.Ceil(memory.Value * 1.1 / (1 << 20)))
+	}
+	if time.Tag != Unknown {
+		minutes = int64(math.Ceil(longest*cells*2/60)) + 5
+	}
+	return mebibytes, minutes
 }
 
 // shell quotes a word for a shell.
@@ -96,7 +102,10 @@ func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
 	}
 	directives := []string{
 		"--job-name=llamatap-" + name, fmt.Sprintf("--array=0-%d%s", tasks-1, limit), "--ntasks=1", "--exclusive",
-		fmt.Sprintf("--mem=%dM", mebibytes), fmt.Sprintf("--time=%d", minutes), "--output=llamatap-" + name + "-%A_%a.log",
+		fmt.Sprintf("--mem=%dM", mebibytes), "--output=llamatap-" + name + "-%A_%a.log", // 0M: all that the node has
+	}
+	if minutes > 0 {
+		directives = append(directives, fmt.Sprintf("--time=%d", minutes))
 	}
 	if n := p.Config.Engine.Threads; n > 0 {
 		directives = append(directives, fmt.Sprintf("--cpus-per-task=%d", n))
@@ -142,7 +151,7 @@ type (
 	}
 	k8sPodSpec struct {
 		RestartPolicy         string         `yaml:"restartPolicy"`
-		ActiveDeadlineSeconds int64          `yaml:"activeDeadlineSeconds"`
+		ActiveDeadlineSeconds int64          `yaml:"activeDeadlineSeconds,omitempty"`
 		Affinity              any            `yaml:"affinity"`
 		Containers            []k8sContainer `yaml:"containers"`
 		Volumes               []k8sVolume    `yaml:"volumes"`
@@ -178,8 +187,11 @@ func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 		job.Spec.Parallelism = min(t.Parallel, len(p.Cells))
 	}
 	job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = 1, len(p.Cells)
-	memory := map[string]string{"memory": fmt.Sprintf("%dMi", mebibytes)}
-	requests := map[string]string{"memory": memory["memory"]}
+	memory, requests := map[string]string{}, map[string]string{}
+	if mebibytes > 0 {
+		memory["memory"] = fmt.Sprintf("%dMi", mebibytes)
+		requests["memory"] = memory["memory"]
+	}
 	if n := p.Config.Engine.Threads; n > 0 {
 		requests["cpu"] = fmt.Sprint(n)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,8 @@ type Export struct {
 	Metadata *verdict.Metadata
 	// Metrics writes metrics.csv; nil: there is none.
 	Metrics func(io.Writer) error
-	// Raw are the files of what was collected, by name. That of [AllocationsName] is made of the table of regions.
+	// Raw are the files of what was collected, by name. That of [AllocationsName] is made of the table of
+	// regions, where that has buffers of ggml's.
 	Raw map[string]func(io.Writer) error
 }
 
@@ -101,17 +103,16 @@ func (e *Export) raw(dir *rundir.Dir) error {
 	if err := os.Mkdir(filepath.Join(dir.Path(), rawFolder), 0o700); err != nil {
 		return err
 	}
-	names := []string{AllocationsName}
-	for name := range e.Raw {
-		names = append(names, name)
+	files := maps.Clone(e.Raw)
+	buffers, err := allocations(filepath.Join(e.From, memtrace.FileName))
+	if err != nil {
+		return err
 	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		write := e.Raw[name]
-		if name == AllocationsName {
-			write = func(out io.Writer) error { return writeAllocations(out, filepath.Join(e.From, memtrace.FileName)) }
-		}
-		if err := addRaw(dir, name, write); err != nil {
+	if delete(files, AllocationsName); len(buffers) > 0 {
+		files[AllocationsName] = func(out io.Writer) error { return writeAllocations(out, buffers) }
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := addRaw(dir, name, files[name]); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func newer(out string, known []found) []found {
 }
 
 // series are the figures of a model's runs.
-type series struct{ prefill, decode, ratio, load, perToken []float64 }
+type series struct{ prefill, decode, ratio, load, perToken, both, peak, bytes []float64 }
 
 // history is how fast each model ran on a processor of this name, by its sealed runs; by contaminated ones where there are no others.
 func history(all []found, cpu string) map[string]*Speeds {
@@ -72,6 +72,10 @@ func history(all []found, cpu string) map[string]*Speeds {
 func (s *series) add(o *verdict.Observer, bytes int64) {
 	prefill, decode := o.Baseline.Rates()
 	s.prefill, s.decode = append(s.prefill, prefill), append(s.decode, decode)
+	s.both, s.bytes = append(s.both, float64(o.Baseline.WallNS+o.Tapped.WallNS)/1e9), append(s.bytes, float64(bytes))
+	if o.TargetRSSBytes > 0 {
+		s.peak = append(s.peak, float64(o.TargetRSSBytes))
+	}
 	if o.Baseline.WallNS > 0 {
 		s.ratio = append(s.ratio, float64(o.Tapped.WallNS)/float64(o.Baseline.WallNS))
 		s.load = append(s.load, float64(max(o.Baseline.WallNS-o.Baseline.PromptNS-o.Baseline.GenerationNS, 0))/1e9)
@@ -84,6 +88,7 @@ func (s *series) add(o *verdict.Observer, bytes int64) {
 func (s *series) middle() *Speeds {
 	return &Speeds{
 		Runs: len(s.decode), Prefill: middle(s.prefill), Decode: middle(s.decode), Ratio: middle(s.ratio), Load: middle(s.load), PerToken: middle(s.perToken),
+		Both: middle(s.both), Peak: middle(s.peak), Bytes: middle(s.bytes),
 	}
 }
 

@@ -1,6 +1,7 @@
 package mrm
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ const (
 	Computed  Tag = "computed"  // exactly, from the file's header and the configuration
 	Measured  Tag = "measured"  // in earlier runs, or on this machine
 	Estimated Tag = "estimated" // from what is known, by a rule that From tells
+	Unknown   Tag = "unknown"   // there is no figure; From tells why
 )
 
 // Figure is a number with its origin.
@@ -21,6 +23,34 @@ type Figure struct {
 	Value float64 `json:"value"` // bytes, or seconds
 	Tag   Tag     `json:"tag"`
 	From  string  `json:"from,omitempty"`
+}
+
+// MarshalJSON leaves the value out of a figure that is not known.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	type known Figure // without this method
+	if f.Tag != Unknown {
+		return json.Marshal(known(f))
+	}
+	return json.Marshal(struct {
+		Tag  Tag    `json:"tag"`
+		From string `json:"from,omitempty"`
+	}{f.Tag, f.From})
+}
+
+// words are a figure for people.
+func (f Figure) words(write func(float64) string) string {
+	if f.Tag == Unknown {
+		return "-"
+	}
+	return write(f.Value)
+}
+
+// told is a figure for people, with where it is from.
+func (f Figure) told(write func(float64) string) string {
+	if f.Tag == Unknown {
+		return "not known: " + f.From
+	}
+	return fmt.Sprintf("%s (%s: %s)", write(f.Value), f.Tag, f.From)
 }
 
 // Need is what a cell takes.
@@ -48,6 +78,9 @@ type Speeds struct {
 	Ratio           float64 // time with the tap by that without
 	Load            float64 // seconds that are no prompt and no generation
 	PerToken        float64 // bytes on the disk
+
+	// Of a program that nothing else is known of: seconds of both runs of a cell, peak RSS, and bytes on the disk.
+	Both, Peak, Bytes float64
 }
 
 // Bandwidth is how fast this machine's memory is read; bytes per second, and where that is known from.
@@ -59,6 +92,9 @@ type Bandwidth struct {
 
 // need is what a cell takes. speeds are those of the model's earlier runs, if there are any.
 func (c *Config) need(cell *Cell, speeds *Speeds, memory Bandwidth) (Need, error) {
+	if c.isCommand() {
+		return c.commandNeed(cell, speeds), nil
+	}
 	s := cell.Source
 	cells := s.context(int64(cell.NCtx))
 	cache, err := s.cacheBytes(cells, cell.KVType, int64(cell.Concurrency))
@@ -75,6 +111,26 @@ func (c *Config) need(cell *Cell, speeds *Speeds, memory Bandwidth) (Need, error
 	n.Time = c.time(cell, speeds, memory, float64(cache))
 	n.Disk = c.disk(cell, speeds)
 	return n, nil
+}
+
+// commandNeed is what a cell of a program takes: as much as its earlier runs took.
+func (c *Config) commandNeed(cell *Cell, speeds *Speeds) Need {
+	none := Figure{Tag: Unknown, From: "nothing is known of the program before its first run"}
+	n := Need{Weights: none, Cache: none, Compute: none, Process: none, Memory: none, Disk: none, Time: none}
+	if cell.Source.Bytes > 0 {
+		n.Weights = Figure{float64(cell.Source.Bytes), Computed, "files of the model"}
+	}
+	if speeds == nil {
+		return n
+	}
+	earlier := func(what string, value float64) Figure {
+		return Figure{value, Measured, fmt.Sprintf("%s of %d earlier runs", what, speeds.Runs)}
+	}
+	if speeds.Peak > 0 {
+		n.Memory = earlier("peak RSS", speeds.Peak)
+	}
+	n.Disk, n.Time = earlier("bytes", speeds.Bytes), earlier("time", c.Telemetry.BaselineS+speeds.Both)
+	return n
 }
 
 // computeBytes is about what intermediate results take: the largest graph has logits for each of its tokens.

@@ -72,7 +72,9 @@ type observation struct {
 	cpu              verdict.CPU
 	memory           int64 // most that the observer had, bytes; 0: not known
 	peak             int64 // most that the collector had, the files that it maps included
-	same             *bool
+	same             *bool // tokens
+	sameOutput       *bool // of a program
+	isCommand        bool
 	throttle         verdict.Throttle
 	busy             *float64 // share of all processors before the run
 	busyFor          float64  // seconds
@@ -83,7 +85,7 @@ type observation struct {
 func (o *observation) observer() verdict.Observer {
 	v := verdict.Observer{
 		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, CollectorRSSBytes: o.peak, TargetRSSBytes: o.baseline.PeakRSSBytes,
-		Baseline: o.baseline, Tapped: o.tapped, SameTokens: o.same, Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
+		Baseline: o.baseline, Tapped: o.tapped, SameTokens: o.same, SameOutput: o.sameOutput, Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
 		BaselineS: o.busyFor, OthersCPUPct: o.others,
 	}
 	v.CPUPct = percent(float64(o.cpu.Sum()), float64(o.tapped.WallNS))
@@ -96,6 +98,9 @@ func (o *observation) observer() verdict.Observer {
 	p0, d0 := o.baseline.Rates()
 	p1, d1 := o.tapped.Rates()
 	v.PrefillRatio, v.DecodeRatio = ratio(p1, p0), ratio(d1, d0)
+	if o.isCommand {
+		v.WallRatio = ratio(float64(o.baseline.WallNS), float64(o.tapped.WallNS))
+	}
 	return v
 }
 

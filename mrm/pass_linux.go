@@ -2,21 +2,17 @@ package mrm
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/llamatap/llamatap/mrm/verdict"
-	"golang.org/x/sys/unix"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The names of what a pass leaves.
@@ -29,26 +25,21 @@ const (
 // run runs the cell: it looks at the machine, runs the model without the tap and with it, in an order that chance decides, and seals what
 // came of it.
 func (w *work) run(ctx context.Context, event Event) (dir string, v *verdict.Validity, err error) {
-	if err := os.WriteFile(w.path(promptsName), w.cell.requests(), 0o600); err != nil {
-		return "", nil, err
-	}
 	var o observation
 	w.step(event, "looking at the machine")
 	if o.busy, err = w.look(ctx); err != nil {
 		return "", nil, err
 	}
 	o.busyFor = w.Config.Telemetry.BaselineS
-	var plain, tapped []answer
+	e := w.engine()
 	passes := []func() error{
 		func() error {
 			w.step(event, "running it without the tap")
-			plain, err = w.baseline(ctx, &o)
-			return err
+			return e.baseline(ctx, &o)
 		},
 		func() error {
 			w.step(event, "recording it")
-			tapped, err = w.tapped(ctx, &o)
-			return err
+			return e.tapped(ctx, &o)
 		},
 	}
 	if tapFirst := w.tapFirst(); tapFirst {
@@ -62,9 +53,37 @@ func (w *work) run(ctx context.Context, event Event) (dir string, v *verdict.Val
 			return "", nil, err
 		}
 	}
-	o.same = same(plain, tapped)
 	w.step(event, "sealing")
-	return w.seal(ctx, &o)
+	r, err := e.recorded(&o)
+	if err != nil {
+		return "", nil, err
+	}
+	return w.seal(ctx, &o, r)
+}
+
+// An engine runs what a cell computes.
+type engine interface {
+	// baseline runs it without the tap.
+	baseline(context.Context, *observation) error
+	// tapped records it, and looks at the machine meanwhile.
+	tapped(context.Context, *observation) error
+	// recorded is what the recorder has sealed, of which nothing may be missing, behind both passes.
+	recorded(*observation) (recording, error)
+}
+
+// A recording is what the recorder left of a cell, and what goes into raw/ beside it.
+type recording struct {
+	dir      string
+	metadata rundir.Metadata
+	raw      []string // names of files in the cell's folder
+}
+
+// engine is that of the configuration.
+func (w *work) engine() engine {
+	if w.Config.isCommand() {
+		return &commandPasses{work: w}
+	}
+	return &modelPasses{work: w}
 }
 
 // tapFirst tosses a coin, the same for the same cell and seed.
@@ -98,38 +117,87 @@ func (w *work) look(ctx context.Context) (*float64, error) {
 	return nil, nil
 }
 
-// baseline runs the model without the tap.
-func (w *work) baseline(ctx context.Context, o *observation) ([]answer, error) {
-	first := o.baseline.First
-	child, err := w.child(ctx, "baseline", w.Config.modelArgs(w.cell, w.path(promptsName), w.path(baselineName)), nil)
-	if err != nil {
-		return nil, err
-	}
-	all, err := w.answers(baselineName)
-	o.baseline = account(all)
-	o.baseline.First, o.baseline.WallNS, o.baseline.PeakRSSBytes = first, int64(child.wall), child.peak
-	return all, err
+// modelPasses runs llama.cpp, as llamatap run does.
+type modelPasses struct {
+	*work
+	plain, again []answer // without the tap and with it
 }
 
-// tapped records it, and looks at the machine meanwhile.
-func (w *work) tapped(ctx context.Context, o *observation) ([]answer, error) {
+func (w *modelPasses) baseline(ctx context.Context, o *observation) error {
+	if err := os.WriteFile(w.path(promptsName), w.cell.requests(), 0o600); err != nil {
+		return err
+	}
+	first := o.baseline.First
+	args := w.Config.modelArgs(w.cell, w.path(promptsName), w.path(baselineName))
+	child, err := w.child(ctx, "baseline", append([]string{w.Program}, args...), nil)
+	if err != nil {
+		return err
+	}
+	w.plain, err = w.answers(baselineName)
+	o.baseline = account(w.plain)
+	o.baseline.First, o.baseline.WallNS, o.baseline.PeakRSSBytes = first, int64(child.wall), child.peak
+	return err
+}
+
+func (w *modelPasses) tapped(ctx context.Context, o *observation) error {
+	if err := os.WriteFile(w.path(promptsName), w.cell.requests(), 0o600); err != nil {
+		return err
+	}
 	first := o.tapped.First
 	debug.FreeOSMemory() // what was needed before is none of the observer's
 	own := ownCPU()
 	watch := newWatch(os.DirFS("/"))
 	args := append(w.Config.modelArgs(w.cell, w.path(promptsName), w.path(tappedName)), w.Config.tapArgs(w.path("out"))...)
-	child, err := w.child(ctx, "tapped", args, watch)
+	child, err := w.child(ctx, "tapped", append([]string{w.Program}, args...), watch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	o.cpu.MRM = ownCPU() - own
 	o.throttle = watch.throttle()
 	o.memory = child.own
 	o.others = watch.others(int64(child.cpu)+o.cpu.MRM, clockTicks)
-	all, err := w.answers(tappedName)
-	o.tapped = account(all)
+	w.again, err = w.answers(tappedName)
+	o.tapped = account(w.again)
 	o.tapped.First, o.tapped.WallNS = first, int64(child.wall)
-	return all, err
+	return err
+}
+
+func (w *modelPasses) recorded(o *observation) (r recording, err error) {
+	o.same = same(w.plain, w.again)
+	r.raw = []string{promptsName, baselineName, tappedName}
+	if r.dir, r.metadata, err = w.sealed(); err != nil {
+		return r, err
+	}
+	var use struct {
+		CPU  int64 `json:"collector_cpu_ns"`
+		Peak int64 `json:"collector_peak_rss_kib"`
+	}
+	m := &r.metadata
+	if err := json.Unmarshal(m.Extra["processes"], &use); err != nil || m.Tap == nil || m.Tap.OwnNS == nil {
+		return r, fmt.Errorf("%w: it does not tell what the collector used", errLossy)
+	}
+	o.cpu.Collector, o.cpu.Tap, o.peak = use.CPU, *m.Tap.OwnNS, use.Peak<<10
+	if o.memory == 0 { // it ended before anybody looked
+		o.memory = o.peak
+	}
+	o.memory += ownMemory()
+	return r, nil
+}
+
+// sealed finds the run that the recorder has sealed, and makes sure that nothing is missing of it.
+func (w *modelPasses) sealed() (dir string, m rundir.Metadata, err error) {
+	dirs, _ := filepath.Glob(filepath.Join(w.path("out"), "*", "run_*"))
+	if len(dirs) != 1 {
+		return "", m, fmt.Errorf("%w: it left %d run directories: %s", errLossy, len(dirs), lastLine(w.path("tapped.log")))
+	}
+	m, err = rundir.ReadMetadata(dirs[0])
+	switch {
+	case err != nil:
+		return "", m, fmt.Errorf("%w: %w", errLossy, err)
+	case m.Lossy || m.Stopped != nil:
+		return "", m, fmt.Errorf("%w: %s", errLossy, lastLine(w.path("tapped.log")))
+	}
+	return dirs[0], m, nil
 }
 
 // clockTicks is how many of the units of /proc/stat a second has: USER_HZ, which is 100 on every architecture that Go runs on.
@@ -142,125 +210,4 @@ func (w *work) answers(name string) ([]answer, error) {
 	}
 	defer file.Close()
 	return answers(file, w.cell.Concurrency)
-}
-
-// ownCPU is the processor time of this process so far.
-func ownCPU() int64 {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return u.Utime.Nano() + u.Stime.Nano()
-}
-
-// ownMemory is what this process has beside its program's code, which the collector has as well.
-func ownMemory() int64 { return status("self", "RssAnon") }
-
-// status is a number of kB of /proc/PID/status, as bytes; 0 where it cannot be read.
-func status(pid, key string) int64 {
-	text, err := os.ReadFile("/proc/" + pid + "/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && name == key {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
-}
-
-// A child is how a llamatap that was run ended.
-type child struct {
-	wall time.Duration
-	cpu  time.Duration // of it and of what it started
-	peak int64         // most memory that it had itself, bytes; of one that is not watched. 0: not known
-	own  int64         // most that it had beside files, which it maps as others do; of one that is watched
-}
-
-// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one, which that would disturb.
-const (
-	peakSampling = 20 * time.Millisecond
-	sampling     = 250 * time.Millisecond
-)
-
-// child runs llamatap to its end. It has a process group of its own, so that Ctrl-C reaches us alone, and dies with this process.
-func (w *work) child(ctx context.Context, name string, args []string, watch *watch) (child, error) {
-	log, err := os.Create(w.path(name + ".log"))
-	if err != nil {
-		return child{}, err
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, w.Program, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, clean(os.Environ())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	ended := make(chan error, 1)
-	began := make(chan error)
-	at := time.Now()
-	go func() {
-		runtime.LockOSThread() // the kernel takes the end of the thread that started a child for that of its parent
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		began <- err
-		if err == nil {
-			ended <- cmd.Wait()
-		}
-	}()
-	if err := <-began; err != nil {
-		return child{}, fmt.Errorf("start %s: %w", w.Program, err)
-	}
-	result := child{}
-	err = result.follow(cmd, at, ended, watch)
-	if err != nil && ctx.Err() == nil {
-		return result, fmt.Errorf("%s run: %w: %s", name, err, lastLine(log.Name()))
-	}
-	if ctx.Err() != nil {
-		return result, context.Cause(ctx)
-	}
-	return result, nil
-}
-
-// follow looks at a child until it has ended.
-func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *watch) error {
-	interval := peakSampling
-	if watch != nil {
-		interval = sampling
-	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if pid := strconv.Itoa(cmd.Process.Pid); watch == nil {
-				c.peak = max(c.peak, status(pid, "VmHWM"))
-			} else {
-				watch.look(int64(time.Since(at)))
-				c.own = max(c.own, status(pid, "RssAnon")+status(pid, "RssShmem"))
-			}
-		case err := <-ended:
-			c.wall = time.Since(at)
-			if watch != nil {
-				watch.look(int64(c.wall))
-			}
-			c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-			// A child's peak begins with its parent's.
-			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss<<10 > status("self", "VmHWM") {
-				c.peak = max(c.peak, usage.Maxrss<<10)
-			}
-			return err
-		}
-	}
-}
-
-// lastLine is the last line of a log, which tells what went wrong.
-func lastLine(path string) string {
-	text, err := os.ReadFile(path)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if last := lines[len(lines)-1]; err == nil && last != "" {
-		return clip(last)
-	}
-	return "it said nothing"
 }

@@ -1,6 +1,7 @@
 package mrm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -92,7 +93,7 @@ func doneBy(cell *Cell, experiment string, all []found) *found {
 
 // Most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the weakest ones.
 func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
-	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3}
+	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3, Unknown: 4}
 	sum := func(to *Figure, f Figure) {
 		to.Value += f.Value
 		if rank[f.Tag] > rank[to.Tag] {
@@ -100,7 +101,7 @@ func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
 		}
 	}
 	for i, need := range p.Needs {
-		if need.Memory.Value > memory.Value {
+		if i == 0 || memory.Tag != Unknown && (need.Memory.Tag == Unknown || need.Memory.Value > memory.Value) {
 			cell, memory = p.Cells[i], need.Memory
 		}
 		sum(&disk, need.Disk)
@@ -113,12 +114,12 @@ func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
 // free.
 func (p *Plan) Check() error {
 	cell, memory, disk, _ := p.Most()
-	if free := p.Machine.FreeMemory; free > 0 && memory.Value > float64(free) {
+	if free := p.Machine.FreeMemory; free > 0 && memory.Tag != Unknown && memory.Value > float64(free) {
 		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
 			ErrNoRoom, cell.Name(), size(memory.Value), size(float64(free)))
 	}
 	left := disk.Value * float64(len(p.Cells)-p.Done) / float64(max(len(p.Cells), 1))
-	if free := p.Machine.FreeDisk; free > 0 && left > float64(free) {
+	if free := p.Machine.FreeDisk; free > 0 && disk.Tag != Unknown && left > float64(free) {
 		return fmt.Errorf("%w: the runs take about %v of the disk, and %s has %v free; give another output.dir, graph_trace: windows, fewer tokens or repetitions",
 			ErrNoRoom, size(left), p.Config.Output.Dir, size(float64(free)))
 	}
@@ -131,6 +132,10 @@ func (p *Plan) Write(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "experiment  %s (%s)\n", c.Experiment.Name, c.file)
 	for _, s := range p.Sources {
+		if c.isCommand() {
+			fmt.Fprintf(&b, "program     %s: %s\n", s.ID, strings.Join(append([]string{s.Program}, c.Engine.Command[1:]...), " "))
+			continue
+		}
 		fmt.Fprintf(&b, "model       %s: %v\n", s.ID, s.Identity)
 	}
 	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types × %d prompts × %d repetitions = %d cells, %d of them done\n",
@@ -138,15 +143,15 @@ func (p *Plan) Write(out io.Writer) error {
 	fmt.Fprintf(&b, "collectors  %s\n\n", c.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.Most()
-	fmt.Fprintf(&b, "\nmemory      %s (%s: %s), for %s", size(memory.Value), memory.Tag, memory.From, cell.Name())
+	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.told(size), cell.Name())
 	if p.Machine.FreeMemory > 0 {
 		fmt.Fprintf(&b, "; %v are free", size(float64(p.Machine.FreeMemory)))
 	}
-	fmt.Fprintf(&b, "\ndisk        %s (%s: %s)", size(disk.Value), disk.Tag, disk.From)
+	fmt.Fprintf(&b, "\ndisk        %s", disk.told(size))
 	if p.Machine.FreeDisk > 0 {
 		fmt.Fprintf(&b, "; %v are free", size(float64(p.Machine.FreeDisk)))
 	}
-	fmt.Fprintf(&b, "\ntime        %s (%s: %s), one cell after the other\n", duration(time.Value), time.Tag, time.From)
+	fmt.Fprintf(&b, "\ntime        %s, one cell after the other\n", time.told(duration))
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -158,9 +163,15 @@ func (p *Plan) table(out io.Writer) {
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {
 		n := &p.Needs[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cell.Source.context(int64(cell.NCtx)), cell.KVType,
-			p.Config.Experiment.Repetitions, size(n.Weights.Value), size(n.Cache.Value), size(n.Compute.Value),
-			size(n.Memory.Value), size(n.Disk.Value), duration(n.Time.Value))
+		cells := fmt.Sprint(cell.NCtx)
+		if !p.Config.isCommand() {
+			cells = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
+		} else if cell.NCtx == 0 {
+			cells = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cells, cmp.Or(cell.KVType, "-"),
+			p.Config.Experiment.Repetitions, n.Weights.words(size), n.Cache.words(size), n.Compute.words(size),
+			n.Memory.words(size), n.Disk.words(size), n.Time.words(duration))
 	}
 	t.Flush()
 }
@@ -169,6 +180,9 @@ func (p *Plan) table(out io.Writer) {
 func (c *Config) collectors() string {
 	k := c.Collector
 	words := "regions, KV cache"
+	if c.isCommand() {
+		words = "regions, processes"
+	}
 	if k.GraphTrace != "off" {
 		words += ", ledger of graphs in " + k.GraphTrace
 	}

@@ -37,6 +37,8 @@ func reference(b *bytes.Buffer, t reflect.Type, indent string) {
 				b.WriteString(indent + "  - id: gopher-6m\n")
 			}
 			listReference(b, f.Type.Elem(), indent+"    ")
+		case f.Type.Kind() == reflect.Slice && !ok:
+			b.WriteString(indent + "# " + key + ": " + f.Tag.Get("example") + "\n")
 		case f.Type.Kind() == reflect.Slice:
 			b.WriteString(indent + key + ": [" + strings.ReplaceAll(def, ",", ", ") + "]\n")
 		case ok:

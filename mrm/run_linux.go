@@ -15,6 +15,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/runner/host"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -37,9 +38,13 @@ func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 		s.File = nil // what the plan needed is memory that the observer needs not have
 	}
 	debug.FreeOSMemory()
-	r := &conductor{Experiment: e, plan: plan}
-	if r.folder = filepath.Join(e.Config.Output.Dir, workFolder, e.Config.Experiment.Name); e.Program == "" {
-		if e.Program, err = llama.Self(); err != nil {
+	r := &conductor{Experiment: e, plan: plan, folder: filepath.Join(e.Config.Output.Dir, workFolder, e.Config.Experiment.Name)}
+	if r.tap = filepath.Join(filepath.Dir(e.Program), host.TapLibrary); e.Program == "" {
+		e.Program, err = llama.Self()
+		if err == nil {
+			r.tap, err = llama.Beside(host.TapLibrary)
+		}
+		if err != nil {
 			return outcome, err
 		}
 	}
@@ -96,6 +101,7 @@ type conductor struct {
 	*Experiment
 	plan   *Plan
 	folder string // of what is under way
+	tap    string // its object, which programs are watched with
 	sealed []found
 }
 

@@ -2,69 +2,33 @@ package mrm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/mrm/verdict"
-	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // errLossy occurs when a recording lacks something.
 var errLossy = errors.New("the recording is not whole")
 
-// recorded finds the run that the recorder sealed, and makes sure that nothing is missing of it.
-func (w *work) recorded() (dir string, m rundir.Metadata, err error) {
-	dirs, _ := filepath.Glob(filepath.Join(w.path("out"), "*", "run_*"))
-	if len(dirs) != 1 {
-		return "", m, fmt.Errorf("%w: it left %d run directories: %s", errLossy, len(dirs), lastLine(w.path("tapped.log")))
-	}
-	m, err = rundir.ReadMetadata(dirs[0])
-	switch {
-	case err != nil:
-		return "", m, fmt.Errorf("%w: %w", errLossy, err)
-	case m.Lossy || m.Stopped != nil:
-		return "", m, fmt.Errorf("%w: %s", errLossy, lastLine(w.path("tapped.log")))
-	}
-	return dirs[0], m, nil
-}
-
 // seal puts the run together: what was recorded, what was collected raw, what observing cost.
-func (w *work) seal(ctx context.Context, o *observation) (string, *verdict.Validity, error) {
-	from, m, err := w.recorded()
-	if err != nil {
-		return "", nil, err
-	}
-	var use struct {
-		CPU  int64 `json:"collector_cpu_ns"`
-		Peak int64 `json:"collector_peak_rss_kib"`
-	}
-	if err := json.Unmarshal(m.Extra["processes"], &use); err != nil || m.Tap == nil || m.Tap.OwnNS == nil {
-		return "", nil, fmt.Errorf("%w: it does not tell what the collector used", errLossy)
-	}
-	o.cpu.Collector, o.cpu.Tap, o.peak = use.CPU, *m.Tap.OwnNS, use.Peak<<10
-	if o.memory == 0 { // it ended before anybody looked
-		o.memory = o.peak
-	}
-	o.memory += ownMemory()
+func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *verdict.Validity, error) {
 	observer := o.observer()
 	full := &verdict.Metadata{
-		Metadata: m, Cell: w.cell.Cell, Observer: observer, Validity: verdict.Judge(&observer),
-		Experiment: w.Config.identity(), Collector: w.Config.collected(m),
+		Metadata: r.metadata, Cell: w.cell.Cell, Observer: observer, Validity: verdict.Judge(&observer),
+		Experiment: w.Config.identity(), Engine: w.Config.engineOf(w.cell), Collector: w.Config.collected(r.metadata),
 	}
 	full.Llamatap, full.SealedBy = w.Version, "llamatap mrm run"
 	raw := map[string]func(io.Writer) error{}
-	for _, name := range []string{promptsName, baselineName, tappedName} {
+	for _, name := range r.raw {
 		raw[name] = copyFile(w.path(name))
 	}
 	if sampled(full.Collector.Used) {
-		raw[PerfScriptName] = func(out io.Writer) error { return writePerfScript(ctx, out, from) }
+		raw[PerfScriptName] = func(out io.Writer) error { return writePerfScript(ctx, out, r.dir) }
 	}
-	export := Export{From: from, Metadata: full, Raw: raw}
-	switch report, err := ComputeAll(ctx, from, w.Config.Analysis); {
+	export := Export{From: r.dir, Metadata: full, Raw: raw}
+	switch report, err := ComputeAll(ctx, r.dir, w.Config.Analysis); {
 	case err == nil:
 		export.Metrics = report.WriteMetrics
 	case !errors.Is(err, memory.ErrNoTrace) || w.Config.Collector.GraphTrace != "off":
@@ -73,6 +37,11 @@ func (w *work) seal(ctx context.Context, o *observation) (string, *verdict.Valid
 	x := RunExporter{Dir: w.Config.Output.Dir, Work: w.path("sealed")}
 	dir, err := x.Export(export)
 	return dir, &full.Validity, err
+}
+
+// engineOf is what computed a cell.
+func (c *Config) engineOf(cell *Cell) verdict.Engine {
+	return verdict.Engine{Type: c.Engine.Type, Command: c.Engine.Command, Program: cell.Source.Program}
 }
 
 // identity is the experiment as metadata tell of it.

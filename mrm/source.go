@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -18,7 +19,8 @@ type Source struct {
 	ID          string
 	Path        string // absolute; "" is the embedded model
 	SHA256      string // that the file is said to have; ""
-	Fingerprint string // of header and samples of the data
+	Fingerprint string // of header and samples of the data; of the program too, where the engine is one
+	Program     string // of the engine command: its absolute path
 	Bytes       int64  // of the file, all its parts
 	File        *gguf.File
 	Identity    gguf.Identity
@@ -29,6 +31,12 @@ func (c *Config) Sources() ([]*Source, error) {
 	problems := &Problems{File: c.file}
 	all := make([]*Source, len(c.Models))
 	ids := map[string]bool{}
+	if c.isCommand() {
+		if _, _, err := c.program(); err != nil {
+			problems.add(c.at("engine.command[0]", "engine.command"), err.Error(), "give the path of a program, from the folder of this file, or a name that is in PATH")
+			return nil, problems.error()
+		}
+	}
 	for i, m := range c.Models {
 		where := fmt.Sprintf("model[%d]", i)
 		s, err := c.open(m)
@@ -46,6 +54,9 @@ func (c *Config) Sources() ([]*Source, error) {
 
 // open looks at one model.
 func (c *Config) open(m Model) (*Source, error) {
+	if c.isCommand() {
+		return c.commandSource(m)
+	}
 	if m.Path == "" {
 		return describe(m, "", bytes.NewReader(models.Default), int64(len(models.Default)))
 	}
@@ -55,11 +66,7 @@ func (c *Config) open(m Model) (*Source, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		var bare *fs.PathError
-		if errors.As(err, &bare) {
-			err = bare.Err
-		}
-		return nil, fmt.Errorf("the model %s: %w", path, err)
+		return nil, fmt.Errorf("the model %s: %w", path, bare(err))
 	}
 	defer file.Close()
 	info, err := file.Stat()
@@ -67,6 +74,19 @@ func (c *Config) open(m Model) (*Source, error) {
 		return nil, fmt.Errorf("the model %s: %w", path, err)
 	}
 	return describe(m, path, file, info.Size())
+}
+
+// bare is an error without the path that stands beside it.
+func bare(err error) error {
+	var program *exec.Error
+	if errors.As(err, &program) {
+		err = program.Err
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return err
 }
 
 // reading is what a model is read from.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/figures"
@@ -64,7 +65,7 @@ func Read(ctx context.Context, dir string) (*Survey, error) {
 	if !mapped {
 		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has it too", dir, ErrNothing, memtrace.FileName)
 	}
-	if !cached {
+	if hasCache := func(r Region) bool { return r.Type == memtrace.KVCache }; !cached && slices.ContainsFunc(s.Regions, hasCache) {
 		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")
 	}
 	s.settleKV()

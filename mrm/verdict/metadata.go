@@ -18,6 +18,7 @@ type Metadata struct {
 	rundir.Metadata
 	Experiment Experiment `json:"experiment"`
 	Cell       Cell       `json:"cell"`
+	Engine     Engine     `json:"engine,omitzero"`
 	Collector  Collector  `json:"collector"`
 	Observer   Observer   `json:"observer"`
 	Validity   Validity   `json:"validity"`
@@ -31,7 +32,7 @@ type Experiment struct {
 	ConfigSHA256 string `json:"config_sha256"`
 }
 
-// Cell is the place of a run in the matrix.
+// Cell is the place of a run in the matrix. Of a program that is not told of a key, the key's value is none of the cell's.
 type Cell struct {
 	// Key is of everything that makes the cell what it is but its repetition: 16 hexadecimal digits.
 	Key          string `json:"key"`
@@ -40,16 +41,30 @@ type Cell struct {
 	Prompt       string `json:"prompt"` // its id
 	PromptSHA256 string `json:"prompt_sha256"`
 	NCtx         int    `json:"n_ctx"` // 0: what the model was trained for
-	KVType       string `json:"kv_type"`
+	KVType       string `json:"kv_type,omitempty"`
 	Repetition   int    `json:"repetition"` // from 0
 	Seed         uint32 `json:"seed"`
-	MaxTokens    int    `json:"max_tokens"`
-	Concurrency  int    `json:"concurrency"`
+	MaxTokens    int    `json:"max_tokens,omitempty"`
+	Concurrency  int    `json:"concurrency,omitempty"`
 }
 
 // Name is the cell in one word, for journals and lines on a screen.
 func (c *Cell) Name() string {
-	return fmt.Sprintf("%s/%s/c%d/%s/r%d", c.ModelID, c.Prompt, c.NCtx, strings.ReplaceAll(c.KVType, "/", "+"), c.Repetition)
+	name := c.ModelID + "/" + c.Prompt
+	if c.NCtx > 0 || c.KVType != "" {
+		name += fmt.Sprintf("/c%d", c.NCtx)
+	}
+	if c.KVType != "" {
+		name += "/" + strings.ReplaceAll(c.KVType, "/", "+")
+	}
+	return fmt.Sprintf("%s/r%d", name, c.Repetition)
+}
+
+// Engine is what computed.
+type Engine struct {
+	Type    string   `json:"type"`              // llama.cpp, or command: any program
+	Command []string `json:"command,omitempty"` // its words as the configuration has them, with placeholders
+	Program string   `json:"program,omitempty"` // the program's path
 }
 
 // Collector is what was to be collected, and what was.
@@ -75,12 +90,16 @@ type Observer struct {
 	Tapped            Pass     `json:"tapped"`
 	PrefillRatio      *float64 `json:"prefill_ratio,omitempty"`
 	DecodeRatio       *float64 `json:"decode_ratio,omitempty"`
-	SameTokens        *bool    `json:"same_tokens,omitempty"`
-	ThrottleEvents    *int64   `json:"throttle_events,omitempty"`
-	Throttle          Throttle `json:"throttle"`
-	BaselineCPUPct    *float64 `json:"baseline_cpu_pct,omitempty"` // of all processors
-	BaselineS         float64  `json:"baseline_s"`
-	OthersCPUPct      *float64 `json:"others_cpu_pct,omitempty"` // of all processors
+	// WallRatio and SameOutput are of a program, of which no tokens are known: time without the tap by that with it, and whether it wrote the
+	// same to its standard output.
+	WallRatio      *float64 `json:"wall_ratio,omitempty"`
+	SameOutput     *bool    `json:"same_output,omitempty"`
+	SameTokens     *bool    `json:"same_tokens,omitempty"`
+	ThrottleEvents *int64   `json:"throttle_events,omitempty"`
+	Throttle       Throttle `json:"throttle"`
+	BaselineCPUPct *float64 `json:"baseline_cpu_pct,omitempty"` // of all processors
+	BaselineS      float64  `json:"baseline_s"`
+	OthersCPUPct   *float64 `json:"others_cpu_pct,omitempty"` // of all processors
 }
 
 // CPU is processor time in nanoseconds, by who used it.
@@ -93,12 +112,12 @@ type CPU struct {
 // Sum is all of it.
 func (c CPU) Sum() int64 { return c.Collector + c.Tap + c.MRM }
 
-// Pass is one of the two runs of a cell: without the tap, or with it. Times are the model's own, as its results tell them.
+// Pass is one of the two runs of a cell: without the tap, or with it. Times are the model's own, as its results tell them; a program tells none.
 type Pass struct {
-	PromptTokens    int64 `json:"prompt_tokens"`
-	PromptNS        int64 `json:"prompt_ns"`
-	GeneratedTokens int64 `json:"generated_tokens"`
-	GenerationNS    int64 `json:"generation_ns"`
+	PromptTokens    int64 `json:"prompt_tokens,omitempty"`
+	PromptNS        int64 `json:"prompt_ns,omitempty"`
+	GeneratedTokens int64 `json:"generated_tokens,omitempty"`
+	GenerationNS    int64 `json:"generation_ns,omitempty"`
 	WallNS          int64 `json:"wall_ns"` // from its start to its end, loading included
 	PeakRSSBytes    int64 `json:"peak_rss_bytes,omitempty"`
 	First           bool  `json:"first,omitempty"`

@@ -1,0 +1,166 @@
+package mrm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownCPU is the processor time of this process so far.
+func ownCPU() int64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// ownMemory is what this process has beside its program's code, which the collector has as well.
+func ownMemory() int64 { return status("self", "RssAnon") }
+
+// status is a number of kB of /proc/PID/status, as bytes; 0 where it cannot be read.
+func status(pid, key string) int64 {
+	text, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && name == key {
+			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// A child is how a llamatap that was run ended.
+type child struct {
+	pid  int
+	wall time.Duration
+	cpu  time.Duration // of it and of what it started
+	peak int64         // most memory that it had itself, bytes; of one that is not watched. 0: not known
+	own  int64         // most that it had beside files, which it maps as others do; of one that is watched
+}
+
+// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one, which that would disturb.
+const (
+	peakSampling = 20 * time.Millisecond
+	sampling     = 250 * time.Millisecond
+)
+
+// command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart says so. It has a process
+// group of its own, so that Ctrl-C reaches us alone, and dies with the thread that starts it. files are to be closed behind it.
+func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (cmd *exec.Cmd, files io.Closer, err error) {
+	log, err := os.Create(w.path(name + ".log"))
+	if err != nil {
+		return nil, nil, err
+	}
+	out := log
+	if apart {
+		if out, err = os.Create(w.path(name + ".out")); err != nil {
+			return nil, nil, errors.Join(err, log.Close())
+		}
+	}
+	cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, log, clean(os.Environ())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd, closers{log, out}, nil
+}
+
+// closers are files that are closed together. One may stand there twice.
+type closers [2]*os.File
+
+func (c closers) Close() error {
+	err := c[0].Close()
+	if c[1] != c[0] {
+		err = errors.Join(err, c[1].Close())
+	}
+	return err
+}
+
+// child runs a program to its end. It is watched, where there is a watch, with what it has itself, or else only its peak of memory is.
+func (w *work) child(ctx context.Context, name string, argv []string, watch *watch) (child, error) {
+	cmd, files, err := w.command(ctx, name, argv, w.Config.isCommand())
+	if err != nil {
+		return child{}, err
+	}
+	defer files.Close()
+	ended := make(chan error, 1)
+	began := make(chan error)
+	at := time.Now()
+	go func() {
+		runtime.LockOSThread() // the kernel takes the end of the thread that started a child for that of its parent
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		began <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	if err := <-began; err != nil {
+		return child{}, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	result := child{pid: cmd.Process.Pid}
+	err = result.follow(cmd, at, ended, watch)
+	if err != nil && ctx.Err() == nil {
+		return result, fmt.Errorf("%s run: %w: %s", name, err, lastLine(w.path(name+".log")))
+	}
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
+	return result, nil
+}
+
+// follow looks at a child until it has ended.
+func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *watch) error {
+	interval := peakSampling
+	if watch != nil {
+		interval = sampling
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if pid := strconv.Itoa(cmd.Process.Pid); watch == nil {
+				c.peak = max(c.peak, status(pid, "VmHWM"))
+			} else {
+				watch.look(int64(time.Since(at)))
+				c.own = max(c.own, status(pid, "RssAnon")+status(pid, "RssShmem"))
+			}
+		case err := <-ended:
+			c.wall = time.Since(at)
+			if watch != nil {
+				watch.look(int64(c.wall))
+			}
+			c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+			// A child's peak begins with its parent's.
+			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss<<10 > status("self", "VmHWM") {
+				c.peak = max(c.peak, usage.Maxrss<<10)
+			}
+			return err
+		}
+	}
+}
+
+// lastLine is the last line of a log, which tells what went wrong.
+func lastLine(path string) string {
+	text, err := os.ReadFile(path)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; err == nil && last != "" {
+		return clip(last)
+	}
+	return "it said nothing"
+}

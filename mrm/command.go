@@ -1,0 +1,211 @@
+package mrm
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// commandEngine is the engine that is any program.
+const commandEngine = "command"
+
+// isCommand tells whether the engine is a program that nothing is known of.
+func (c *Config) isCommand() bool { return c.Engine.Type == commandEngine }
+
+// A placeholder stands in braces in the words of engine.command, for what differs from cell to cell, or for a key of the configuration.
+type placeholder struct {
+	name string
+	key  string // that it passes on; "": none is lost without it
+	text func(c *Config, cell *Cell, promptFile string) string
+}
+
+var placeholders = []placeholder{
+	{"model", "model", func(_ *Config, cell *Cell, _ string) string { return cell.Source.Path }},
+	{"model_id", "model", func(_ *Config, cell *Cell, _ string) string { return cell.ModelID }},
+	{"prompt", "workload.prompts", func(_ *Config, cell *Cell, _ string) string { return cell.Input.Text }},
+	{"prompt_file", "workload.prompts", func(_ *Config, _ *Cell, file string) string { return file }},
+	{"max_tokens", "workload.max_tokens", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.MaxTokens) }},
+	{"concurrency", "workload.concurrency", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.Concurrency) }},
+	{"n_ctx", "engine.n_ctx", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.NCtx) }},
+	{"n_batch", "engine.n_batch", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.NBatch) }},
+	{"n_ubatch", "engine.n_ubatch", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.NUBatch) }},
+	{"threads", "engine.threads", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.Threads) }},
+	{"gpu_layers", "engine.gpu_layers", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.GPULayers) }},
+	{"kv_type", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { return cell.KVType }},
+	{"kv_type_k", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { k, _ := kvTypes(cell.KVType); return k }},
+	{"kv_type_v", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { _, v := kvTypes(cell.KVType); return v }},
+	{"seed", "", func(_ *Config, cell *Cell, _ string) string { return fmt.Sprint(cell.Seed) }},
+	{"repetition", "", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.Repetition) }},
+}
+
+// kvTypes are those of K and of V that a value of engine.kv_type names.
+func kvTypes(kvType string) (k, v string) {
+	k, v, two := strings.Cut(kvType, "/")
+	if !two {
+		v = k
+	}
+	return k, v
+}
+
+// braced is a name in braces, or in double ones, of which one pair stands for itself.
+var braced = regexp.MustCompile(`\{\{[a-z_]+\}\}|\{[a-z_]+\}`)
+
+// argv are the words of a cell's command. promptFile is a file with its prompt.
+func (c *Config) argv(cell *Cell, promptFile string) []string {
+	words := make([]string, len(c.Engine.Command))
+	for i, word := range c.Engine.Command {
+		words[i] = braced.ReplaceAllStringFunc(word, func(name string) string {
+			name = name[1 : len(name)-1]
+			at := slices.IndexFunc(placeholders, func(p placeholder) bool { return p.name == name })
+			if at < 0 { // double braces: that there is a placeholder was checked
+				return name
+			}
+			return placeholders[at].text(c, cell, promptFile)
+		})
+	}
+	words[0] = cell.Source.Program
+	return words
+}
+
+// programPath is the program as it is started: a name without slash is looked for in PATH, another path starts at the folder of the file.
+func (c *Config) programPath() string {
+	name := c.Engine.Command[0]
+	if !strings.Contains(name, "/") {
+		return name
+	}
+	if path, err := filepath.Abs(c.beside(name)); err == nil {
+		return path
+	}
+	return name
+}
+
+// used are the names of the placeholders in the command.
+func (c *Config) used() (names []string) {
+	for _, word := range c.Engine.Command {
+		for _, name := range braced.FindAllString(word, -1) {
+			if name = name[1 : len(name)-1]; !strings.HasPrefix(name, "{") {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// keepPassed leaves out of a cell what its program is not told of.
+func (c *Config) keepPassed(cell *Cell) {
+	passed := map[string]bool{}
+	for _, known := range placeholders {
+		passed[known.key] = passed[known.key] || slices.Contains(c.used(), known.name)
+	}
+	if !passed["engine.n_ctx"] {
+		cell.NCtx = 0
+	}
+	if !passed["engine.kv_type"] {
+		cell.KVType = ""
+	}
+	if !passed["workload.max_tokens"] {
+		cell.MaxTokens = 0
+	}
+	if !passed["workload.concurrency"] {
+		cell.Concurrency = 0
+	}
+}
+
+// longestWord is how long a word of a command may be, of which Linux allows 128 KiB with the byte behind it.
+const longestWord = 120 << 10
+
+// noWord says why a prompt cannot be a word of the command; "": it can, or is none.
+func (c *Config) noWord(in *Input) string {
+	switch {
+	case !c.isCommand() || !slices.Contains(c.used(), "prompt"):
+	case len(in.Text) > longestWord:
+		return fmt.Sprintf("has %d bytes, more than a word of a command can have", len(in.Text))
+	case strings.ContainsRune(in.Text, 0):
+		return "has a zero byte, which no word of a command can have"
+	}
+	return ""
+}
+
+// program looks at the program of the engine command: its path, and what identifies its bytes.
+func (c *Config) program() (path, fingerprint string, err error) {
+	if path, err = exec.LookPath(c.programPath()); err != nil {
+		return "", "", fmt.Errorf("the program %s: %w", c.programPath(), bare(err))
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", "", err
+	}
+	fingerprint, _, err = fingerprintOf(path)
+	return path, fingerprint, err
+}
+
+// commandSource is a model of a program's: a file or folder of any kind, or nothing but a name.
+func (c *Config) commandSource(m Model) (*Source, error) {
+	program, fingerprint, err := c.program()
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{ID: m.ID, SHA256: m.SHA256, Program: program, Fingerprint: fingerprint}
+	if m.Path != "" {
+		if s.Path, err = filepath.Abs(c.beside(m.Path)); err != nil {
+			return nil, err
+		}
+		var sum string
+		if sum, s.Bytes, err = fingerprintOf(s.Path); err != nil {
+			return nil, fmt.Errorf("the model %w", err)
+		}
+		s.Fingerprint += " " + sum
+	}
+	if s.ID == "" {
+		name := program
+		if s.Path != "" {
+			name = s.Path
+		}
+		s.ID = rundir.ModelID(strings.TrimSuffix(filepath.Base(name), ".gguf"), "")
+	}
+	return s, nil
+}
+
+// fingerprintOf identifies the bytes of a file, or the files of a folder by their names and sizes.
+func fingerprintOf(path string) (sum string, bytes int64, err error) {
+	named, list := path, strings.Builder{}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		bytes += info.Size()
+		rel, _ := filepath.Rel(path, name)
+		fmt.Fprintf(&list, "%d %s\n", info.Size(), rel)
+		return nil
+	})
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %w", named, bare(err))
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", 0, fmt.Errorf("%s: %w", named, bare(err))
+		}
+		defer file.Close()
+		sum, err = gguf.Fingerprint(file, info.Size())
+		return sum, info.Size(), err
+	}
+	text := strings.NewReader(list.String())
+	sum, err = gguf.Fingerprint(text, text.Size())
+	return sum, bytes, err
+}

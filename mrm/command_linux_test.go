@@ -1,0 +1,167 @@
+package mrm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// pages compiles a program that touches known pages, and returns a configuration of it and the folder of its results.
+func pagesExperiment(t *testing.T, status int) (e *Experiment, out string) {
+	t.Helper()
+	testenv.NeedRoot(t)
+	folder := t.TempDir()
+	program := filepath.Join(folder, "pages")
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, filepath.Join("testdata", "pages.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	out = filepath.Join(folder, "results")
+	c, err := Parse(filepath.Join(folder, "e.yaml"), fmt.Appendf(nil, `
+experiment: {name: quick, repetitions: 2}
+engine: {type: command, command: [./pages, "{n_ctx}", "{prompt}", "%d"], n_ctx: [700, 1500]}
+workload: {prompts: ["a prompt"]}
+collector: {primary: fault}
+telemetry: {baseline_s: 0.1}
+output: {dir: %s}
+`, status, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Experiment{Config: c, Program: testenv.NeedBinary(t), Version: "test"}, out
+}
+
+// TestRunCommand runs a program as an experiment: every cell is sealed with its samples, its output and what observing it cost, and is not run again. What
+// it leaves running does not outlive its pass.
+func TestRunCommand(t *testing.T) {
+	e, out := pagesExperiment(t, 0)
+	outcome, err := e.Run(context.Background(), []int{0, 1, 2})
+	if err != nil || len(outcome.Sealed) != 3 {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	for name, dir := range sealed(t, out) {
+		m, err := verdict.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &m.Observer
+		if m.Engine.Type != commandEngine || len(m.Engine.Command) != 4 || m.Model.ID != "pages" || !strings.HasPrefix(name, fmt.Sprintf("pages/p0/c%d/r", m.Cell.NCtx)) {
+			t.Errorf("%s: %+v %+v", name, m.Engine, m.Cell)
+		}
+		if o.SameOutput == nil || !*o.SameOutput || o.WallRatio == nil || o.SameTokens != nil || o.DecodeRatio != nil || o.CPUPct == nil || o.CPUNS.MRM <= 0 || o.CPUNS.Tap != 0 || o.MemoryBytes <= 0 {
+			t.Errorf("%s: %+v", name, o)
+		}
+		if !slices.Equal(m.Collector.Used, []string{"fault"}) || m.Collector.GraphTrace != "off" || len(m.Validity.Criteria) != 4 {
+			t.Errorf("%s: %+v", name, m.Collector)
+		}
+		if n := samplesIn(t, dir); n < m.Cell.NCtx || n > m.Cell.NCtx+1000 {
+			t.Errorf("%s: %d samples", name, n)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, rawFolder, ownOutput)); err != nil || string(text) != "a prompt\n" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+		manifest, err := rundir.ReadManifest(dir)
+		for _, want := range []string{"trace.parquet", "region_map.parquet", "process.jsonl", "metrics.csv", "raw/prompt.txt", "raw/baseline.out"} {
+			if err != nil || !slices.ContainsFunc(manifest.Files, func(f rundir.File) bool { return f.Name == want }) {
+				t.Errorf("%s has no %s (%v)", name, want, err)
+			}
+		}
+	}
+	if left := running(filepath.Join(filepath.Dir(out), "pages")); len(left) > 0 {
+		t.Errorf("left running: %q", left)
+	}
+	outcome, err = e.Run(context.Background(), nil)
+	if err != nil || outcome.Done != 3 || len(outcome.Sealed) != 1 {
+		t.Errorf("%+v, %v", outcome, err)
+	}
+	p, err := NewPlan(e.Config, Machine{})
+	if err != nil || p.Done != 4 || p.Needs[0].Time.Tag != Measured || p.Needs[0].Disk.Tag != Measured || p.Needs[0].Memory.Tag == Estimated {
+		t.Errorf("plan of what was run: %+v, %v", p.Needs, err)
+	}
+}
+
+// samplesIn counts the samples that a run has in perf's form.
+func samplesIn(t *testing.T, dir string) int {
+	t.Helper()
+	file, err := os.Open(filepath.Join(dir, rawFolder, PerfScriptName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	in, err := perfscript.NewText(file, perfscript.Options{Fields: "comm,tid,time,period,event,addr"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a memtrace.Access
+	for err == nil {
+		err = in.Next(&a)
+	}
+	return int(in.Stats().Samples)
+}
+
+// TestCommandFails: a program that ends with a status fails its cell, with its own words, and leaves no run.
+func TestCommandFails(t *testing.T) {
+	e, out := pagesExperiment(t, 3)
+	var why []string
+	e.Report = func(event Event) {
+		if event.Kind == CellFailed {
+			why = append(why, event.Err.Error())
+		}
+	}
+	if outcome, err := e.Run(context.Background(), []int{0}); !errors.Is(err, ErrFailed) || outcome.Failed != 1 || len(why) != 1 || !strings.Contains(why[0], "exit status 3: it said nothing") {
+		t.Errorf("%+v, %v, %q", outcome, err, why)
+	}
+	if cells := sealed(t, out); len(cells) > 0 {
+		t.Errorf("%v", cells)
+	}
+	if left := running(filepath.Join(filepath.Dir(out), "pages")); len(left) > 0 {
+		t.Errorf("left running: %q", left)
+	}
+}
+
+// TestCommandInterrupted: a context that ends, ends the program and what it has started, in either pass, and nothing is kept.
+func TestCommandInterrupted(t *testing.T) {
+	testenv.NeedRoot(t)
+	seen := map[bool]bool{}
+	for seed := int64(1); len(seen) < 2 && seed < 50; seed++ {
+		out := t.TempDir()
+		e := &Experiment{Program: testenv.NeedBinary(t)}
+		e.Config = parse(t, fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, -c, 'sleep 600; :', %q]}\nworkload: {prompts: a}\n"+
+			"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", seed, out, out))
+		tapFirst := (&work{conductor: &conductor{Experiment: e}, cell: &Cell{}}).tapFirst()
+		if seen[tapFirst] {
+			continue
+		}
+		seen[tapFirst] = true
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cause := errors.New("that is all")
+		e.Report = func(event Event) {
+			if event.Kind == CellStep && event.Text != "looking at the machine" {
+				go func() {
+					for len(running(out)) == 0 && ctx.Err() == nil {
+						time.Sleep(5 * time.Millisecond)
+					}
+					cancel(cause)
+				}()
+			}
+		}
+		if _, err := e.Run(ctx, []int{0}); !errors.Is(err, cause) {
+			t.Errorf("recorded first %v: %v", tapFirst, err)
+		}
+		if cells, left := sealed(t, out), running(out); len(cells)+len(left) > 0 {
+			t.Errorf("recorded first %v: %v are sealed, %q runs", tapFirst, cells, left)
+		}
+	}
+}
