@@ -104,7 +104,10 @@ func appendPacked(dst []byte, q []int32, width int) []byte {
 // pack fills dst, which has a capacity of 8 bytes more.
 func pack(dst []byte, q []int32, width int) {
 	if width <= 16 {
-		done := packEights(dst[:len(dst)+8], q, width)
+		done := packVector(dst[:len(dst)+8], q, width)
+		if done == 0 {
+			done = packEights(dst[:len(dst)+8], q, width)
+		}
 		dst, q = dst[done*width/8:], q[done:]
 	}
 	packPlain(dst, q, width)
@@ -148,11 +151,32 @@ func packPlain(dst []byte, q []int32, width int) {
 	}
 }
 
+// unpackEights reads groups of eight signed values of at most 16 bits, as long as whole words of them can be read, and returns how many values.
+func unpackEights(q []int32, src []byte, width int) (done int) {
+	w := uint(width)
+	half, odd := width/2, 4*(w&1)
+	top := 64 - w
+	high := func(word uint64, at uint) int32 { return int32(int64(word<<((top-at*w)&63)) >> (top & 63)) }
+	for ; len(q)-done >= 8 && len(src) >= half+8; done += 8 {
+		v := (*[8]int32)(q[done:])
+		first := binary.LittleEndian.Uint64(src)
+		second := binary.LittleEndian.Uint64(src[half:]) >> odd
+		v[0], v[1], v[2], v[3] = high(first, 0), high(first, 1), high(first, 2), high(first, 3)
+		v[4], v[5], v[6], v[7] = high(second, 0), high(second, 1), high(second, 2), high(second, 3)
+		src = src[width:]
+	}
+	return done
+}
+
 // unpack reads what pack wrote; signed values get their sign back.
 func unpack(q []int32, src []byte, width int, signed bool) {
 	if width == 0 {
 		clear(q)
 		return
+	}
+	if width <= 16 && signed {
+		done := unpackEights(q, src, width)
+		q, src = q[done:], src[done*width/8:]
 	}
 	var acc uint64
 	bits := 0

@@ -83,3 +83,71 @@ quantizeloop:
 	VMOVDQU Y7, 64(DX)
 	VZEROUPPER
 	RET
+
+// func packAVX2(dst *byte, q *int32, groups, width int)
+// A vector of eight values becomes two words of four, as wide as they are, in four steps that shift neighbours together. Where the width is
+// odd the second word begins in the middle of a byte, whose lower half is the first one's.
+TEXT ·packAVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         q+8(FP), SI
+	MOVQ         groups+16(FP), R8
+	MOVQ         width+24(FP), R9
+	MOVQ         R9, CX
+	MOVL         $1, AX
+	SHLL         CX, AX
+	DECL         AX
+	VMOVD        AX, X15
+	VPBROADCASTD X15, Y15      // the low bits of each value
+	VPCMPEQD     Y14, Y14, Y14
+	VPSRLQ       $32, Y14, Y14 // the first of two values
+	MOVQ         $32, AX
+	SUBQ         R9, AX
+	VMOVQ        AX, X13       // from the second's place to behind the first
+	LEAQ         (R9)(R9*1), AX
+	VMOVQ        AX, X12       // two values
+	MOVQ         R9, R10
+	SHRQ         $1, R10       // where the second word begins
+	LEAQ         -4(R9*4), CX  // the first word but for its last four bits
+	TESTQ        $1, R9
+	JNZ          oddloop
+
+evenloop:
+	VPAND        (SI), Y15, Y0
+	VPSRLQ       X13, Y0, Y1
+	VPAND        Y14, Y0, Y0
+	VPOR         Y1, Y0, Y0
+	VPSRLDQ      $8, Y0, Y1
+	VPSLLQ       X12, Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VMOVQ        X0, (DI)
+	VMOVQ        X1, (DI)(R10*1)
+	ADDQ         $32, SI
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          evenloop
+	VZEROUPPER
+	RET
+
+oddloop:
+	VPAND        (SI), Y15, Y0
+	VPSRLQ       X13, Y0, Y1
+	VPAND        Y14, Y0, Y0
+	VPOR         Y1, Y0, Y0
+	VPSRLDQ      $8, Y0, Y1
+	VPSLLQ       X12, Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VMOVQ        X0, AX
+	VMOVQ        X1, BX
+	MOVQ         AX, (DI)
+	SHRQ         CX, AX
+	SHLQ         $4, BX
+	ORQ          AX, BX
+	MOVQ         BX, (DI)(R10*1)
+	ADDQ         $32, SI
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          oddloop
+	VZEROUPPER
+	RET

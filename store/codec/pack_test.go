@@ -22,6 +22,13 @@ func TestPackEights(t *testing.T) {
 			if !bytes.Equal(got[:size], want[:size]) {
 				t.Errorf("%d values of %d bits: %x, want %x", n, width, got[:size], want[:size])
 			}
+			if width <= 16 && n >= 8 {
+				eights := make([]byte, size+8)
+				done := packEights(eights, q, width)
+				if size := done * width / 8; done != n/8*8 || !bytes.Equal(eights[:size], want[:size]) {
+					t.Errorf("%d values of %d bits, plain: %x, want %x", n, width, eights[:size], want[:size])
+				}
+			}
 			if !bytes.Equal(got[size+8:], bytes.Repeat([]byte{0xa5}, 8)) {
 				t.Errorf("%d values of %d bits: wrote past the room", n, width)
 			}
