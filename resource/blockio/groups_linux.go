@@ -14,12 +14,13 @@ type groups struct {
 	mount string // of the hierarchy; "" where there is none
 	v1    bool
 	byID  map[uint64]string
-	fresh bool // walked since the last snapshot
+	asked map[uint64]string // those of byID that were asked for since it was walked
+	fresh bool              // walked since the last snapshot
 }
 
 // newGroups finds the hierarchy that block requests are accounted in: blkio of version 1 unless unified is set, else version 2.
 func newGroups(mounts string, unified bool) *groups {
-	g := &groups{byID: map[uint64]string{}}
+	g := &groups{asked: map[uint64]string{}}
 	for line := range strings.Lines(mounts) {
 		f := strings.Fields(line)
 		switch {
@@ -36,20 +37,22 @@ func newGroups(mounts string, unified bool) *groups {
 
 // path returns a group's path within its hierarchy, "?" where it is gone.
 func (g *groups) path(id uint64) string {
-	if p, ok := g.byID[id]; ok {
-		return p
-	}
-	if !g.fresh && g.mount != "" {
+	if _, ok := g.byID[id]; !ok && !g.fresh && g.mount != "" {
 		g.fresh = true
 		g.walk()
 	}
-	if p, ok := g.byID[id]; ok {
-		return p
+	p, ok := g.byID[id]
+	if !ok {
+		return "?"
 	}
-	return "?"
+	g.asked[id] = p
+	return p
 }
 
+// walk finds the groups that there are. Of those that are gone the names that were asked for since the walk before are kept, for requests that
+// are still to be told; so names do not gather while groups come and go.
 func (g *groups) walk() {
+	g.byID, g.asked = g.asked, map[uint64]string{}
 	_ = filepath.WalkDir(g.mount, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
 			return nil // a group that goes meanwhile

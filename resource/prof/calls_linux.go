@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -131,9 +130,8 @@ func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map
 			}
 		}
 		before := c.calls[k]
-		c.calls[k] = t
-		if gone[k.TGID] {
-			delete(c.calls, k)
+		if now[k] = t; gone[k.TGID] {
+			delete(now, k)
 		}
 		d := t.since(&before)
 		if d.count == 0 || int(k.Call) >= len(calls) {
@@ -143,7 +141,7 @@ func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map
 		here.all.add(&d)
 		here.by = append(here.by, d.caller(int(k.TGID), name(names, k.TGID)))
 	}
-	maps.DeleteFunc(c.calls, func(k caller, _ tally) bool { _, still := now[k]; return !still })
+	c.calls = now
 	return nil
 }
 

@@ -104,11 +104,11 @@ func (c *Collector) moved() (map[netKey]netTally, error) {
 		if d := t.since(c.nets[k]); d != (netTally{}) {
 			changed[k] = d
 		}
-		if c.nets[k] = t; gone {
-			delete(c.nets, k)
+		if now[k] = t; gone {
+			delete(now, k)
 		}
 	}
-	maps.DeleteFunc(c.nets, func(k netKey, _ netTally) bool { _, still := now[k]; return !still })
+	c.nets = now
 	return changed, nil
 }
 

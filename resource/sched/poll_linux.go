@@ -22,7 +22,6 @@ type polled struct {
 	toldRun, toldWait      int64 // of which lines tell
 	voluntary, involuntary uint64
 	minor, major           uint64
-	seen                   uint32
 }
 
 // poll tells of all threads from /proc: how long they ran and waited for a processor, how often they were switched, their faults. Threads
@@ -38,6 +37,7 @@ func (c *Collector) poll() ([]spent, error) {
 		c.m.now = now
 	}
 	var all []spent
+	next := make(map[threadKey]*polled, len(threads)) // a new one: a map that entries are deleted from stays as large as it ever was
 	for _, s := range threads {
 		key := threadKey{uint32(s.tid), uint32(s.start)}
 		p, err := c.walk.look(s)
@@ -47,8 +47,8 @@ func (c *Collector) poll() ([]spent, error) {
 			return nil, err
 		}
 		before := c.polled[key]
-		p.at, p.seen = c.m.now, c.m.epoch
-		c.polled[key] = p
+		p.at = c.m.now
+		next[key] = p
 		if before == nil {
 			born := now - (boot - int64(s.start)*tick)
 			if born < c.m.last { // it was there before, but not looked at
@@ -59,11 +59,7 @@ func (c *Collector) poll() ([]spent, error) {
 		}
 		all = append(all, p.since(before, s))
 	}
-	for key, p := range c.polled {
-		if p.seen != c.m.epoch {
-			delete(c.polled, key)
-		}
-	}
+	c.polled = next
 	return all, nil
 }
 

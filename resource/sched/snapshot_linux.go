@@ -1,11 +1,10 @@
 package sched
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -59,27 +58,28 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []spent
-	seen := make(map[threadKey]bool, len(c.told))
+	all := make([]spent, 0, len(there))
+	// What was told of threads is put into a new map at each snapshot: one that entries are deleted from stays as large as it ever was.
+	next := make(map[threadKey]*told, len(there))
 	err = c.table.each(func(index uint32, key threadKey) error {
-		seen[key] = true
+		t := c.told[key]
+		if t == nil {
+			t = &told{}
+		}
+		next[key] = t
 		a, ok, err := c.table.read(index, key)
 		if !ok {
 			losses.Unsteady++
 			return err
 		}
-		p, t := there[key], c.told[key]
-		if t == nil {
-			t = &told{}
-			c.told[key] = t
-		}
+		p := there[key]
 		s, ok := t.tell(key.TID, &a, p, c.m)
 		if !ok {
 			return nil
 		}
 		all = append(all, s)
 		if p == nil && s.line.Ended {
-			delete(c.told, key)
+			delete(next, key)
 			return c.table.free(index, key)
 		}
 		return nil
@@ -87,7 +87,12 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(c.told, func(key threadKey, _ *told) bool { return !seen[key] && there[key] == nil })
+	for key := range there {
+		if t := c.told[key]; t != nil && next[key] == nil {
+			next[key] = t
+		}
+	}
+	c.told = next
 	total, err := bpf.Sum(c.set.Map("lost"), 0)
 	losses.Threads, c.lost = total-c.lost, total
 	return all, err
@@ -116,14 +121,16 @@ func (c *Collector) present(now int64) (map[threadKey]*present, error) {
 		return nil, fmt.Errorf("list threads: %w", err)
 	}
 	defer reader.Close()
-	text, err := io.ReadAll(reader)
-	if err != nil {
-		return nil, fmt.Errorf("list threads: %w", err)
-	}
-	all := make(map[threadKey]*present, len(text)/binary.Size(record{}))
-	for from := bytes.NewReader(text); from.Len() > 0; {
+	all := make(map[threadKey]*present, len(c.told))
+	text := make([]byte, binary.Size(record{}))
+	for from := bufio.NewReaderSize(reader, 1<<16); ; {
+		if _, err := io.ReadFull(from, text); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("list threads: %w", err)
+		}
 		var r record
-		if err := binary.Read(from, binary.NativeEndian, &r); err != nil {
+		if _, err := binary.Decode(text, binary.NativeEndian, &r); err != nil {
 			return nil, fmt.Errorf("list threads: %w", err)
 		}
 		p := &present{tgid: r.TGID, counted: true, minor: r.Minor, major: r.Major, comm: commText(r.Comm)}

@@ -75,6 +75,7 @@ func (f *File) flush() error {
 	}
 	f.size += int64(n)
 	f.held.Reset()
+	forget(&f.held)
 	f.n = 0
 	if f.o.Sync {
 		if err := f.file.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {

@@ -74,6 +74,7 @@ func (w *Watch) ask(s Source, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	defer forget(&w.buf)
 	lines, err := encode(&w.buf, said)
 	if err != nil {
 		return err
@@ -84,6 +85,16 @@ func (w *Watch) ask(s Source, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// keptBytes is how large a buffer may be that is used again. A line of many threads takes megabytes, and may be the only one.
+const keptBytes = 1 << 20
+
+// forget gives a buffer's memory back where that is much.
+func forget(b *bytes.Buffer) {
+	if b.Cap() > keptBytes {
+		*b = bytes.Buffer{}
+	}
 }
 
 // encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf. A slice is a line for each of its elements.

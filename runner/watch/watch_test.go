@@ -95,3 +95,38 @@ func TestRun(t *testing.T) {
 		t.Errorf("without a collector: %v", err)
 	}
 }
+
+// TestLargeLines: a line that was larger than all others leaves no memory behind.
+func TestLargeLines(t *testing.T) {
+	file, err := Append(filepath.Join(t.TempDir(), "lines.jsonl"), FileOptions{FlushEvery: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := &texts{all: []string{"a", strings.Repeat("b", 8<<20), "c"}}
+	w := New(time.Second, time.Unix(0, 0), Source{"system", large, file})
+	for i := range large.all {
+		if err := w.Ask(time.Unix(int64(i), 0)); err != nil {
+			t.Fatal(err)
+		}
+		if most := max(w.buf.Cap(), file.held.Cap()); most > keptBytes {
+			t.Errorf("after line %d a buffer of %d bytes is kept", i, most)
+		}
+	}
+	if w.buf.Cap() == 0 || file.held.Cap() == 0 {
+		t.Error("small buffers are not used again")
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// texts is a collector that says one text at each snapshot.
+type texts struct{ all []string }
+
+func (c *texts) Snapshot(time.Time) (any, error) {
+	s := c.all[0]
+	c.all = c.all[1:]
+	return s, nil
+}
+
+func (c *texts) Close() error { return nil }
