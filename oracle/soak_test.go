@@ -71,14 +71,17 @@ func TestSoak(t *testing.T) {
 }
 
 // resident is the resident size of a process in KiB.
-func resident(t *testing.T, pid int) int64 {
+func resident(t *testing.T, pid int) int64 { return status(t, pid, "VmRSS:") }
+
+// status is a figure of /proc/PID/status.
+func status(t *testing.T, pid int, key string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var n int64
-	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	_, after, _ := strings.Cut(string(text), key)
 	if _, err := fmt.Sscan(after, &n); err != nil {
 		t.Fatal(err)
 	}
