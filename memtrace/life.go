@@ -5,11 +5,11 @@ package memtrace
 // write lets bytes be written by a region. m.tails says when they were touched before.
 func (m *Meter) write(s *space, r *region, start, end uint64) {
 	weight := s.weight()
-	if before := s.written.exact(start, end, &r.written); before != nil && before.is.known {
-		m.heads = append(m.heads[:0], *before)
-		before.is = written{m.at, r.number, 2, true}
+	if g := s.written.exact(start, end, &r.written); g != nil {
+		m.heads = append(m.heads[:0], *g)
+		g.is = written{m.at, r.number, min(g.is.times+1, 2), true}
 	} else {
-		m.heads = s.written.put(start, end, written{m.at, r.number, 1, true}, m.heads[:0])
+		m.heads = s.written.putAt(&r.written, start, end, written{m.at, r.number, 1, true}, m.heads[:0])
 		for i := range m.heads {
 			if o := &m.heads[i]; o.is.times > 0 {
 				m.spare = s.written.put(o.start, o.end, written{m.at, r.number, 2, true}, m.spare[:0])
@@ -25,28 +25,41 @@ func (m *Meter) own(r *region, bytes uint64, weight int64) {
 	fresh := int64(bytes) * weight
 	for i := range m.heads {
 		o := &m.heads[i]
-		n := int64(o.end-o.start) * weight
 		if o.is.owner == r.number {
-			fresh -= n
+			fresh -= int64(o.end-o.start) * weight
 			continue
 		}
-		owner := m.order[o.is.owner]
-		owner.live(-n, m.first, m.now)
-		if o.is.times > 0 {
-			owner.Written += n
-		}
+		m.leave(o, weight)
 	}
-	r.live(fresh, m.first, m.at)
+	if fresh != 0 {
+		r.live(fresh, m.first, m.at)
+	}
+}
+
+// leave lets bytes belong no more to the region that they belonged to.
+func (m *Meter) leave(o *run[written], weight int64) {
+	owner, n := m.regions.order[o.is.owner], int64(o.end-o.start)*weight
+	owner.live(-n, m.first, m.now)
+	if o.is.times > 0 {
+		owner.Written += n
+	}
 }
 
 // read lets bytes be read by a region. Those that are no region's are its own from now on; those that another one wrote must have been written
 // by somebody whom no touch tells of, such as a program that sets an input.
 func (m *Meter) read(s *space, r *region, start, end uint64) {
-	if g := s.written.exact(start, end, &r.written); g != nil && g.is.owner == r.number {
+	weight := s.weight()
+	if g := s.written.exact(start, end, &r.written); g != nil {
+		if g.is.owner != r.number {
+			m.heads = append(m.heads[:0], *g)
+			g.is = written{0, r.number, min(g.is.times+1, 2), false}
+			r.live(int64(end-start)*weight, m.first, m.now)
+			m.retained(weight, false)
+			m.leave(&m.heads[0], weight)
+		}
 		return
 	}
 	m.heads = s.written.get(start, end, m.heads[:0])
-	weight := s.weight()
 	others := m.heads[:0]
 	at := start
 	for _, o := range m.heads {
@@ -64,12 +77,8 @@ func (m *Meter) read(s *space, r *region, start, end uint64) {
 	}
 	m.heads = others
 	m.retained(weight, false)
-	for _, o := range others {
-		owner, n := m.order[o.is.owner], int64(o.end-o.start)*weight
-		owner.live(-n, m.first, m.now)
-		if o.is.times > 0 {
-			owner.Written += n
-		}
+	for i := range others {
+		m.leave(&others[i], weight)
 	}
 }
 
@@ -81,13 +90,22 @@ func (m *Meter) claim(s *space, r *region, start, end uint64, times uint8) {
 
 // retained counts for how long what m.heads says was needed: up to the last read, which m.tails tells. What nobody read was needed for no time.
 func (m *Meter) retained(weight int64, censored bool) {
+	if len(m.heads) == 1 && len(m.tails) == 1 { // the most frequent
+		w, t := &m.heads[0], &m.tails[0]
+		if t.start <= w.start && t.end >= w.end {
+			if w.is.known {
+				m.regions.order[w.is.owner].Retention.Add(needed(w, t), int64(w.end-w.start)*weight, censored)
+			}
+			return
+		}
+	}
 	k := 0
 	for i := range m.heads {
 		w := &m.heads[i]
 		if !w.is.known {
 			continue
 		}
-		owner := m.order[w.is.owner]
+		owner := m.regions.order[w.is.owner]
 		for k > 0 && m.tails[k-1].end > w.start {
 			k--
 		}
@@ -102,11 +120,7 @@ func (m *Meter) retained(weight int64, censored bool) {
 				at = t.start
 			}
 			last := min(t.end, w.end)
-			ns := int64(0)
-			if t.is.read {
-				ns = t.is.ns - w.is.ns
-			}
-			owner.Retention.Add(ns, int64(last-at)*weight, censored)
+			owner.Retention.Add(needed(w, t), int64(last-at)*weight, censored)
 			at = last
 		}
 		if at < w.end {
@@ -115,12 +129,20 @@ func (m *Meter) retained(weight int64, censored bool) {
 	}
 }
 
+// needed is for how long bytes were that were written, and touched last, so: for no time where they were not read since.
+func needed(w *run[written], t *run[touched]) int64 {
+	if !t.is.read {
+		return 0
+	}
+	return t.is.ns - w.is.ns
+}
+
 // live says that bytes of a region begin to live, or of fewer than 0 that they end.
 func (m *Metrics) live(bytes, first, ns int64) { m.LiveNS -= float64(bytes) * float64(ns-first) }
 
 // renew ends what a range held. Of the allocation of a region another life begins.
 func (m *Meter) renew(a *Touch) {
-	if a.Size == 0 || a.isDamaged() || a.WindowNS > 0 {
+	if !a.renews() {
 		return
 	}
 	censored := a.Op == OpFree && a.Ended
@@ -147,7 +169,7 @@ func (m *Meter) renewBuffer(a *Touch, censored bool) {
 	if s := m.buffers[a.Buffer]; s != nil {
 		m.end(s, a.Offset, a.Offset+a.Size, censored)
 	}
-	for _, r := range m.order {
+	for _, r := range m.regions.order {
 		s := r.space
 		if s == nil || s.shared || r.buffer != a.Buffer {
 			continue
@@ -164,13 +186,14 @@ func (m *Meter) renewBuffer(a *Touch, censored bool) {
 
 // EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. It is false if they cannot be found in it.
 func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
-	if region < 0 || region >= len(m.dense) || m.dense[region] == nil || m.dense[region].space == nil {
+	all := m.regions.dense
+	if region < 0 || region >= len(all) || all[region] == nil || all[region].space == nil {
 		return region >= 0 // nothing was written there
 	}
 	if first < 0 || first >= end || bytes <= 0 || end > maxSpan/bytes {
 		return false
 	}
-	s := m.dense[region].space
+	s := all[region].space
 	from, to := s.base+uint64(first*bytes), s.base+uint64(end*bytes)
 	if s.rows > 0 {
 		width := uint64(bytes) / s.rows
@@ -199,12 +222,12 @@ func (m *Meter) end(s *space, start, end uint64, censored bool) {
 	m.heads = s.written.take(start, end, m.heads[:0])
 	for i := range m.tails {
 		o := &m.tails[i]
-		m.recent.add(o.is.slot, -int64(o.end-o.start)*weight)
+		m.recent.leave(o.is.slot, int64(o.end-o.start)*weight)
 	}
 	m.retained(weight, censored)
 	for i := range m.heads {
 		o := &m.heads[i]
-		owner, n := m.order[o.is.owner], int64(o.end-o.start)*weight
+		owner, n := m.regions.order[o.is.owner], int64(o.end-o.start)*weight
 		owner.live(-n, m.first, m.now)
 		if o.is.times == 0 {
 			continue

@@ -3,6 +3,7 @@ package memtrace
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 )
 
@@ -276,7 +277,7 @@ func TestMeterIsBounded(t *testing.T) {
 	for i := range uint64(maxRuns * 3) {
 		m.Add(&Touch{NS: int64(i), Op: OpRead, Type: Weight, Region: 1, Offset: i * 7919 % (1 << 24) * 64, Size: 32})
 	}
-	s := m.order[0].space
+	s := m.regions.order[0].space
 	if n := s.touched.n + s.written.n; n > 5*maxRuns {
 		t.Errorf("%d runs", n)
 	}
@@ -294,6 +295,40 @@ func TestMeterIsBounded(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, func() { m.Add(one) }); n != 0 || len(m.recent.slots) > 2*minSlots {
 		t.Errorf("%v allocations per touch, %d slots", n, len(m.recent.slots))
+	}
+}
+
+// TestCountAndFollow: who counts touches in one goroutine and follows them in another one gets what one gets who adds them.
+func TestCountAndFollow(t *testing.T) {
+	touches := syntheticStep(40)
+	touches = append(touches, Touch{Op: OpAlloc, Type: KVCache, Region: 5000, Buffer: 9, Size: 100}, Touch{Op: OpWrite, Type: Other, Region: -1, Size: 10, Scattered: true})
+	one, two := NewMeter(second), NewMeter(second)
+	done := make(chan struct{})
+	each := func(f func(*Touch)) {
+		for i := range 20 * len(touches) {
+			a := touches[i%len(touches)]
+			a.NS = int64(i) * 1e6
+			f(&a)
+		}
+	}
+	go func() {
+		defer close(done)
+		each(two.Follow)
+	}()
+	each(two.Count)
+	<-done
+	each(one.Add)
+	one.Finish(0)
+	two.Finish(0)
+	for _, kind := range RegionTypes() {
+		if a, b := one.Type(kind), two.Type(kind); !reflect.DeepEqual(a, b) {
+			t.Errorf("%v: %+v, want %+v", kind, b, a)
+		}
+	}
+	for _, id := range one.Accessed() {
+		if a, b := one.Region(id), two.Region(id); b == nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("region %d: %+v, want %+v", id, b, a)
+		}
 	}
 }
 

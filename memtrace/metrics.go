@@ -12,22 +12,21 @@ type Metrics struct {
 	Written, WrittenOnce int64
 	// LiveNS adds up how long each byte lived: byte · ns.
 	LiveNS float64
-	// Retention is the time from a write of a byte to the last read of it before the next write, or the end of its life; 0 where nobody read
-	// it. Where the trace ended first it is censored. Nanoseconds, counted in bytes.
-	Retention Survival
 	// IAI is the time between two accesses to a byte, in nanoseconds, counted in bytes.
 	IAI Tally
 	// Reuse is how many other bytes were touched between two accesses to a byte, counted in bytes.
-	Reuse Tally
+	Reuse   Tally
+	windows []workingSet
 	// Hulls is how many strided accesses were taken for all that lies from their first byte to their last; Coarse how many accesses
 	// were told as sums over a time, or of rows that nobody named, so that only their bytes count. Reads and writes are exact all the same.
 	Hulls, Coarse int64
 	// Grain is the number of bytes to which ranges were widened because there were too many different ones; 1: none was.
-	Grain   uint64
-	lines   int64 // of 64 bytes, as they were touched
-	jumps   int64 // of them, those that do not lie behind the one before
-	next    uint64
-	windows []workingSet
+	Grain uint64
+	lines int64 // as in counter
+	jumps int64
+	// Retention is the time from a write of a byte to the last read of it before the next write, or the end of its life; 0 where nobody read
+	// it. Where the trace ended first it is censored. Nanoseconds, counted in bytes.
+	Retention Survival
 }
 
 // TypeMetrics are those of a type of region.
@@ -38,43 +37,6 @@ type TypeMetrics struct {
 	Reuses  Distribution // what Reuse adds up
 	// Strides is how far accesses begin from where the one before in their region ended, in bytes, either way.
 	Strides Distribution
-}
-
-// lineBytes is what memory comes to a cache in.
-const lineBytes = 64
-
-// count takes an access's sums in, and returns how far it lies from the one before; false for the first.
-func (m *Metrics) count(a *Touch) (stride int64, ok bool) {
-	n := max(a.Count, 1)
-	if a.Op == OpWrite {
-		m.Writes += n
-		m.BytesWritten += a.Size
-	} else {
-		m.Reads += n
-		m.BytesRead += a.Size
-	}
-	if a.WindowNS > 0 || a.Scattered {
-		m.Coarse += n
-		return 0, false
-	}
-	pieces, each := int64(1), a.Size
-	if a.Pieces > 1 {
-		pieces, each = a.Pieces, a.Size/uint64(a.Pieces)
-	}
-	m.jumps += pieces
-	if ok = m.lines > 0; ok {
-		if stride = int64(a.Offset - m.next); stride == 0 {
-			m.jumps--
-		}
-	} else {
-		m.jumps-- // the first follows nothing
-	}
-	m.lines += pieces * int64((each+lineBytes-1)/lineBytes)
-	m.next = a.Offset + each
-	if pieces > 1 {
-		m.next += uint64(pieces-1) * a.Stride
-	}
-	return max(stride, -stride), ok
 }
 
 // merge takes in what is known of a region. Bytes that were written, and working sets, are counted by the type itself.

@@ -17,6 +17,7 @@ func (g run[V]) within(start, end uint64) run[V] {
 type runs[V comparable] struct {
 	chunks [][]run[V] // none is empty
 	n      int
+	moves  int // how often runs came to lie elsewhere
 	room   int // number from which on neighbours are looked for that are alike
 }
 
@@ -52,27 +53,31 @@ func (r *runs[V]) search(at uint64) (chunk, i int) {
 }
 
 // spot is where a run was found, and may be again.
-type spot struct{ chunk, i int32 }
+type spot[V comparable] struct {
+	run      *run[V] // nil: it was not
+	moves    int     // it lies there as long as runs have moved so often
+	chunk, i int
+}
 
 // exact is the run of just these bytes; nil: there is none. It is looked for first where it was before, which at keeps.
-func (r *runs[V]) exact(start, end uint64, at *spot) *run[V] {
-	if int(at.chunk) < len(r.chunks) {
-		if all := r.chunks[at.chunk]; int(at.i) < len(all) {
-			if g := &all[at.i]; g.start == start && g.end == end {
-				return g
-			}
+func (r *runs[V]) exact(start, end uint64, at *spot[V]) *run[V] {
+	if g := at.run; g != nil && at.moves == r.moves && g.start == start && g.end == end {
+		return g
+	}
+	return r.find(start, end, at)
+}
+
+// find is exact without what at keeps.
+func (r *runs[V]) find(start, end uint64, at *spot[V]) *run[V] {
+	at.run = nil
+	at.chunk, at.i = r.search(start)
+	if at.chunk < len(r.chunks) {
+		if g := &r.chunks[at.chunk][at.i]; g.start == start && g.end == end {
+			at.run, at.moves = g, r.moves
+			return g
 		}
 	}
-	c, i := r.search(start)
-	if c == len(r.chunks) {
-		return nil
-	}
-	g := &r.chunks[c][i]
-	if g.start != start || g.end != end {
-		return nil
-	}
-	*at = spot{int32(c), int32(i)}
-	return g
+	return nil
 }
 
 // put makes bytes start ≤ b < end alike, and appends what they were to old, cut to them.
@@ -86,6 +91,11 @@ func (r *runs[V]) put(start, end uint64, v V, old []run[V]) []run[V] {
 		}
 	}
 	return r.splice(c, i, run[V]{start, end, v}, true, old)
+}
+
+// putAt is put where exact found no run of just these bytes, at a place that it keeps.
+func (r *runs[V]) putAt(at *spot[V], start, end uint64, v V, old []run[V]) []run[V] {
+	return r.splice(at.chunk, at.i, run[V]{start, end, v}, true, old)
 }
 
 // take forgets bytes, and appends what they were to old.
@@ -144,6 +154,7 @@ func (r *runs[V]) splice(c, i int, by run[V], keep bool, old []run[V]) []run[V] 
 
 // replace puts others in the place of the runs from number i of chunk c to before number k of chunk last.
 func (r *runs[V]) replace(c, i, last, k int, by []run[V]) {
+	r.moves++
 	if c == len(r.chunks) { // behind all
 		if c == 0 {
 			r.chunks = append(r.chunks, nil)
@@ -165,6 +176,10 @@ func (r *runs[V]) replace(c, i, last, k int, by []run[V]) {
 		k = len(r.chunks[c])
 	}
 	r.n += len(by) - (k - i)
+	if i == maxChunk && c == len(r.chunks)-1 { // behind all, as they often come
+		r.chunks = append(r.chunks, make([]run[V], 0, maxChunk+3))
+		c, i, k = c+1, 0, 0
+	}
 	r.chunks[c] = insert(r.chunks[c], i, k, by)
 	switch n := len(r.chunks[c]); {
 	case n == 0:
@@ -195,7 +210,12 @@ func insert[T any](all []T, i, k int, by []T) []T {
 
 // compact makes one of neighbours that are alike.
 func (r *runs[V]) compact() {
+	if !r.isLoose() {
+		r.room = 2 * r.n
+		return
+	}
 	old := r.chunks
+	r.moves++
 	r.chunks, r.n = nil, 0
 	var all []run[V]
 	for _, chunk := range old {
@@ -204,7 +224,7 @@ func (r *runs[V]) compact() {
 				all[n-1].end = g.end
 				continue
 			}
-			if len(all) == maxChunk*3/4 { // a neighbour in the next chunk may be alike: it stays
+			if len(all) == maxChunk*3/4 {
 				r.chunks, r.n, all = append(r.chunks, all), r.n+len(all), nil
 			}
 			if all == nil {
@@ -217,6 +237,21 @@ func (r *runs[V]) compact() {
 		r.chunks, r.n = append(r.chunks, all), r.n+len(all)
 	}
 	r.room = 2 * r.n
+}
+
+// isLoose tells whether any neighbours are alike.
+func (r *runs[V]) isLoose() bool {
+	var last *run[V]
+	for _, chunk := range r.chunks {
+		for i := range chunk {
+			g := &chunk[i]
+			if last != nil && last.end == g.start && last.is == g.is {
+				return true
+			}
+			last = g
+		}
+	}
+	return false
 }
 
 // each calls f for all runs, which it may change without moving them.
