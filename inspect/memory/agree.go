@@ -116,19 +116,21 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 
 // rows takes rows of the ledger in.
 func (j *judge) rows(r *rows) error {
-	from := r.columns[memtrace.TraceCollector]
-	var a memtrace.Touch
-	for row := range r.n {
-		if r.from.of(from, row) != memtrace.CollectorGraph {
-			continue
-		}
-		flags := r.touch(row, &a)
-		if addr := r.columns[memtrace.TraceAddr]; addr == nil || addr.Null(row) {
-			continue
-		}
-		a.Offset = uint64(number(r.columns[memtrace.TraceAddr], row, 0))
-		j.row(&a, flags, number(r.columns[memtrace.TraceGraphSeq], row, -1), number(r.columns[memtrace.TraceToken], row, -1))
+	addr, graphs, tokens := r.columns[memtrace.TraceAddr], r.columns[memtrace.TraceGraphSeq], r.columns[memtrace.TraceToken]
+	if addr == nil {
+		return nil
 	}
+	var one [1]memtrace.Touch
+	each(r.columns[memtrace.TraceCollector].Codes, func(code int32, from, end int) {
+		for row := from; row < end && r.from.known[code+1] == memtrace.CollectorGraph; row++ {
+			if addr.Null(row) {
+				continue
+			}
+			r.touches(row, one[:])
+			one[0].Offset = uint64(addr.Ints[row])
+			j.row(&one[0], memtrace.TraceFlag(r.ints[memtrace.TraceFlags][row]), number(graphs, row, -1), number(tokens, row, -1))
+		}
+	})
 	return nil
 }
 

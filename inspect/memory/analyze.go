@@ -146,62 +146,101 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	return a, nil
 }
 
-// rows takes rows of the table in.
+// rows takes rows of the table in. Those of one collector mostly stand together.
 func (a *analysis) rows(r *rows) error {
-	from := r.columns[memtrace.TraceCollector]
-	for row := range r.n {
-		collector := r.from.of(from, row)
-		a.counts[collector]++
+	each(r.columns[memtrace.TraceCollector].Codes, func(code int32, from, end int) {
+		collector := r.from.known[code+1]
+		a.counts[collector] += int64(end - from)
 		if collector == memtrace.CollectorGraph {
-			a.ledger(r, row)
-		} else {
+			a.ledger(r, from, end)
+			return
+		}
+		for row := from; row < end; row++ {
 			a.sample(r, row, collector)
 		}
+	})
+	if v := r.columns[memtrace.TraceTimeSource]; v != nil {
+		a.timed(v)
 	}
-	a.timed(r)
 	return nil
 }
 
-// timed counts the sources of times.
-func (a *analysis) timed(r *rows) {
-	v := r.columns[memtrace.TraceTimeSource]
-	if v == nil {
-		return
+// each calls f for every stretch of rows of one code.
+func each(codes []int32, f func(code int32, from, end int)) {
+	for from := 0; from < len(codes); {
+		end := from + 1
+		for end < len(codes) && codes[end] == codes[from] {
+			end++
+		}
+		f(codes[from], from, end)
+		from = end
 	}
-	for _, code := range v.Codes {
+}
+
+// timed counts the sources of times.
+func (a *analysis) timed(v *table.Vector) {
+	each(v.Codes, func(code int32, from, end int) {
 		if code < 0 {
-			continue
+			return
 		}
 		for int(code) >= len(a.sources) {
 			a.sources, a.names = append(a.sources, 0), append(a.names, strings.Clone(v.Words[len(a.names)]))
 		}
-		a.sources[code]++
+		a.sources[code] += int64(end - from)
+	})
+}
+
+// ledger takes rows of the ledger in.
+func (a *analysis) ledger(r *rows, from, end int) {
+	for from < end {
+		room := a.metering.room()
+		room = room[:min(len(room), end-from)]
+		r.touches(from, room)
+		a.metering.keep(a.sums(r, from, room))
+		from += len(room)
 	}
 }
 
-// ledger takes a row of the ledger in.
-func (a *analysis) ledger(r *rows, row int) {
-	t := a.metering.next()
-	flags := r.touch(row, t)
-	if t.Op != memtrace.OpAlloc && t.Op != memtrace.OpFree {
-		e := &a.extras[t.Type]
-		switch {
-		case flags&memtrace.TracePadded != 0: // a kernel may pass over it
-			e.padded += t.Size
-			a.metering.back()
-			return
-		case flags&memtrace.TraceUnknown != 0:
-			e.unsized++
-		case flags&memtrace.TraceFusible != 0:
-			e.fusible += t.Size
+// sums adds up what accesses come to. It moves those to the front that are to be followed, and tells how many.
+func (a *analysis) sums(r *rows, from int, all []memtrace.Touch) (kept int) {
+	const told = memtrace.TracePadded | memtrace.TraceUnknown | memtrace.TraceFusible
+	flags := r.ints[memtrace.TraceFlags][from:]
+	graphs, tokens := r.columns[memtrace.TraceGraphSeq], r.columns[memtrace.TraceToken]
+	for i := range all {
+		t := &all[i]
+		is := memtrace.TraceFlag(flags[i])
+		if is&told != 0 && t.Op != memtrace.OpAlloc && t.Op != memtrace.OpFree && !a.extra(t, is) {
+			continue
 		}
+		if kept != i {
+			all[kept] = *t
+			t = &all[kept]
+		}
+		kept++
+		if t.NS < a.last && is&memtrace.TraceLoaded == 0 && t.WindowNS == 0 {
+			a.late++
+		}
+		a.last = max(a.last, t.NS)
+		a.window = max(a.window, t.WindowNS)
+		a.traffic.Add(t, number(graphs, from+i, -1), number(tokens, from+i, -1))
+		a.meter.Count(t)
 	}
-	if t.NS < a.last && flags&memtrace.TraceLoaded == 0 && t.WindowNS == 0 {
-		a.late++
+	return kept
+}
+
+// extra adds up what accesses with certain flags come to. It is false for what a kernel may pass over.
+func (a *analysis) extra(t *memtrace.Touch, flags memtrace.TraceFlag) bool {
+	e := &a.extras[t.Type]
+	switch {
+	case flags&memtrace.TracePadded != 0:
+		e.padded += t.Size
+		return false
+	case flags&memtrace.TraceUnknown != 0:
+		e.unsized++
+	case flags&memtrace.TraceFusible != 0:
+		e.fusible += t.Size
 	}
-	a.last = max(a.last, t.NS)
-	a.window = max(a.window, t.WindowNS)
-	a.traffic.Add(t, number(r.columns[memtrace.TraceGraphSeq], row, -1), number(r.columns[memtrace.TraceToken], row, -1))
+	return true
 }
 
 // finish ends the analysis.

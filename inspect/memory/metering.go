@@ -2,7 +2,7 @@ package memory
 
 import "github.com/llamatap/llamatap/memtrace"
 
-// metering runs a meter beside what reads the table: touches go to it in batches, which come back to be filled again.
+// metering lets a meter follow touches beside what reads the table and counts them: they go to it in batches, which come back to be filled again.
 type metering struct {
 	full  chan []memtrace.Touch
 	empty chan []memtrace.Touch
@@ -12,10 +12,11 @@ type metering struct {
 
 const (
 	batchTouches = 1024
-	batches      = 4
+	batches      = 8
+	atOnce       = 256 // touches that are filled in at a time, for they stay in the nearest cache
 )
 
-// meter begins to meter. The meter and lives are not to be touched until it has ended.
+// meter begins to follow. The meter may count meanwhile; lives are not to be touched until it has ended.
 func meter(m *memtrace.Meter, l *lives) *metering {
 	g := &metering{full: make(chan []memtrace.Touch, batches), empty: make(chan []memtrace.Touch, batches), done: make(chan struct{})}
 	for range batches {
@@ -27,7 +28,7 @@ func meter(m *memtrace.Meter, l *lives) *metering {
 		for batch := range g.full {
 			for i := range batch {
 				l.until(batch[i].NS, m)
-				m.Add(&batch[i])
+				m.Follow(&batch[i])
 			}
 			g.empty <- batch[:0]
 		}
@@ -35,18 +36,18 @@ func meter(m *memtrace.Meter, l *lives) *metering {
 	return g
 }
 
-// next is room for a touch, which is metered unless it goes back.
-func (g *metering) next() *memtrace.Touch {
+// room is room for touches, at least one.
+func (g *metering) room() []memtrace.Touch {
 	if len(g.batch) == cap(g.batch) {
 		g.full <- g.batch
 		g.batch = <-g.empty
 	}
-	g.batch = g.batch[:len(g.batch)+1]
-	return &g.batch[len(g.batch)-1]
+	free := g.batch[len(g.batch):cap(g.batch)]
+	return free[:min(len(free), atOnce)]
 }
 
-// back takes the room of the newest touch back.
-func (g *metering) back() { g.batch = g.batch[:len(g.batch)-1] }
+// keep says how many touches are in the room.
+func (g *metering) keep(n int) { g.batch = g.batch[:len(g.batch)+n] }
 
 // end waits until all is metered.
 func (g *metering) end() {

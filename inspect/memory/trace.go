@@ -31,6 +31,8 @@ func kindOf(c memtrace.TraceColumn) table.Kind {
 type rows struct {
 	n       int
 	columns [64]*table.Vector // by number of the column; nil: the table has none
+	ints    [64][]int64       // of integers: 0 where there is no value, or no column
+	zeros   []int64
 	ops     words[memtrace.AccessOp]
 	types   words[memtrace.RegionType]
 	from    words[memtrace.Collector]
@@ -134,6 +136,7 @@ func eachRows(ctx context.Context, t *table.Table, f func(*rows) error) error {
 				return fmt.Errorf("column %s is not of the type that a table of accesses has: is it another table?", names[i])
 			}
 		}
+		r.spread()
 		if err = r.learn(); err == nil {
 			err = f(r)
 		}
@@ -153,22 +156,50 @@ func has(t *table.Table, name string) bool {
 	return len(t.Files) > 0
 }
 
-// touch is the access of a row of the ledger.
-func (r *rows) touch(row int, a *memtrace.Touch) (flags memtrace.TraceFlag) {
-	c := &r.columns
-	flags = memtrace.TraceFlag(number(c[memtrace.TraceFlags], row, 0))
-	*a = memtrace.Touch{
-		NS: c[memtrace.TraceTime].Ints[row], Op: r.ops.of(c[memtrace.TraceOp], row), Type: r.types.of(c[memtrace.TraceRegionType], row),
-		Region: int(number(c[memtrace.TraceRegion], row, -1)), Buffer: uint64(number(c[memtrace.TraceBuffer], row, 0)),
-		Size: uint64(number(c[memtrace.TraceSize], row, 0)), Pieces: number(c[memtrace.TracePieces], row, 1), Stride: uint64(number(c[memtrace.TraceStride], row, 0)),
-		Count: number(c[memtrace.TraceCount], row, 1), WindowNS: number(c[memtrace.TraceWindow], row, 0),
-		Scattered: flags&(memtrace.TraceScattered|memtrace.TraceUnknown) != 0,
+// spread finds the integers of rows.
+func (r *rows) spread() {
+	for len(r.zeros) < r.n {
+		r.zeros = append(r.zeros, make([]int64, r.n-len(r.zeros))...)
 	}
-	if a.Buffer != 0 {
-		a.Offset = uint64(number(c[memtrace.TraceOffset], row, 0))
-	} else {
-		a.Offset = uint64(number(c[memtrace.TraceAddr], row, 0))
+	all := memtrace.TraceColumns()
+	for _, some := range [][]int{needed, others} {
+		for _, c := range some {
+			if all[c].Kind == memtrace.ColumnText {
+				continue
+			}
+			if r.ints[c] = r.zeros[:r.n]; r.columns[c] != nil {
+				r.ints[c] = r.columns[c].Ints
+			}
+		}
 	}
-	a.Ended = a.Op == memtrace.OpFree && r.phases.of(c[memtrace.TracePhase], row) == memtrace.Teardown
-	return flags
+}
+
+// touches fills in the accesses of rows of the ledger, from one on. What is not known of a row is 0, but for its region.
+func (r *rows) touches(from int, to []memtrace.Touch) {
+	end := from + len(to)
+	cut := func(column int) []int64 { return r.ints[column][from:end:end] }
+	ns, size, region, buffer := cut(memtrace.TraceTime), cut(memtrace.TraceSize), cut(memtrace.TraceRegion), cut(memtrace.TraceBuffer)
+	offset, addr, pieces, stride := cut(memtrace.TraceOffset), cut(memtrace.TraceAddr), cut(memtrace.TracePieces), cut(memtrace.TraceStride)
+	flags, count, window := cut(memtrace.TraceFlags), cut(memtrace.TraceCount), cut(memtrace.TraceWindow)
+	ops, types := r.columns[memtrace.TraceOp].Codes[from:end:end], r.columns[memtrace.TraceRegionType].Codes[from:end:end]
+	for i := range to {
+		t := &to[i]
+		t.NS, t.Size, t.Buffer, t.Region = ns[i], uint64(size[i]), uint64(buffer[i]), int(region[i])
+		if t.Offset = uint64(offset[i]); t.Buffer == 0 {
+			t.Offset = uint64(addr[i])
+		}
+		t.Op, t.Type = r.ops.known[ops[i]+1], r.types.known[types[i]+1]
+		t.Scattered, t.Ended = memtrace.TraceFlag(flags[i])&(memtrace.TraceScattered|memtrace.TraceUnknown) != 0, false
+		t.Pieces, t.Stride, t.Count, t.WindowNS = pieces[i], uint64(stride[i]), count[i], window[i]
+		if t.Op == memtrace.OpFree {
+			t.Ended = r.phases.of(r.columns[memtrace.TracePhase], from+i) == memtrace.Teardown
+		}
+	}
+	if v := r.columns[memtrace.TraceRegion]; v.Valid != nil {
+		for i, valid := range v.Valid[from:end] {
+			if !valid {
+				to[i].Region = -1
+			}
+		}
+	}
 }
