@@ -21,6 +21,8 @@ type Source struct {
 	Text string `yaml:"text" json:"text"`
 	Year int    `yaml:"year" json:"year"`
 	URL  string `yaml:"url,omitempty" json:"url,omitempty"`
+	// Read says what of it whoever wrote the file has read, where that is not all.
+	Read string `yaml:"read,omitempty" json:"read,omitempty"`
 }
 
 // Figure is a number that somebody published.

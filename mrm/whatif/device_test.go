@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBuiltin: every figure that comes with llamatap has a publication with a year, and every publication is used.
+// TestBuiltin: every figure that comes with llamatap has a publication with a year, of which it is said how far it was read, and every publication is used.
 func TestBuiltin(t *testing.T) {
 	c := Builtin()
 	used := map[string]bool{}
@@ -17,13 +17,20 @@ func TestBuiltin(t *testing.T) {
 				continue
 			}
 			used[f.Source] = true
-			if s := c.Sources[f.Source]; s.Year < 1990 || s.Text == "" {
+			if s := c.Sources[f.Source]; s.Year < 1990 || s.Text == "" || s.Read == "" {
 				t.Errorf("%s of %s: %+v", f.key, c.Classes[i].ID, s)
 			}
 		}
 	}
 	if len(used) != len(c.Sources) || len(c.Classes) < 6 {
 		t.Errorf("%d classes, %d of %d sources are used", len(c.Classes), len(used), len(c.Sources))
+	}
+	for i := range c.Classes { // what could not be confirmed says so where it is used
+		for _, f := range c.Classes[i].figures() {
+			if f.Figure != nil && strings.Contains(c.Sources[f.Source].Read, "not confirmed") && !strings.Contains(f.Note, "not confirmed") {
+				t.Errorf("%s of %s does not say that it is not confirmed", f.key, c.Classes[i].ID)
+			}
+		}
 	}
 	hbm, err := c.Pick([]string{"hbm2"})
 	if err != nil || hbm[0].Refresh != Everything || hbm[0].ReadPJ.Value != 3.92 {

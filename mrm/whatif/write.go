@@ -137,14 +137,22 @@ func (r *Report) writeInputs(w io.Writer) error {
 		var all []string
 		for _, f := range c.figures() {
 			if f.Figure != nil {
-				all = append(all, fmt.Sprintf("%s %s [%s]", f.key, figure(f.Value), f.Source))
+				note := ""
+				if f.Note != "" {
+					note = ": " + f.Note
+				}
+				all = append(all, fmt.Sprintf("%s %s [%s%s]", f.key, figure(f.Value), f.Source, note))
 			}
 		}
 		fmt.Fprintf(&b, "  %s: %s, refresh %s\n", c.ID, strings.Join(all, ", "), c.Refresh)
 	}
 	for _, key := range r.SourceKeys() {
 		s := r.Sources[key]
-		fmt.Fprintf(&b, "  [%s] %s (%d) %s\n", key, s.Text, s.Year, s.URL)
+		read := ""
+		if s.Read != "" {
+			read = " (read: " + s.Read + ")"
+		}
+		fmt.Fprintf(&b, "  [%s] %s (%d) %s%s\n", key, s.Text, s.Year, s.URL, read)
 	}
 	b.WriteString("Two figures with .. between are bounds: lives that went on at the end of the run may end with it, or never. ≥: at least so long.\nFormulas:\n")
 	for _, key := range []string{"refreshes_per_day", "bytes_refreshed_per_day", "writes_per_cell_per_day", "lifetime_years", "read_j", "write_j", "refresh_j"} {
