@@ -118,6 +118,10 @@ void tap_queue_settle(void);
 // tap_queue_largest is the largest record that the queue takes.
 size_t tap_queue_largest(void);
 
+// tap_pool_passes says that an execution need not be stopped for tensors that would be dropped: policy drop found the pool full, and less than a
+// quarter of it is free again. So what is recorded on a slow disk is whole executions, and those between run as if nothing was recorded.
+bool tap_pool_passes(void);
+
 // Slots are taken back from the collector once in so many reservations, and whenever none is free.
 enum { TAP_TAKE_BACK_EVERY = 16 };
 
@@ -364,7 +368,9 @@ void tap_exec_end(struct tap_sched * s, enum ggml_status status);
 // tap_sync_end tells that the scheduler was synchronised, which began at a time: what was computed for it is done.
 void tap_sync_end(struct tap_sched * s, int64_t began);
 
-// tap_capture_node copies what is wanted of node i into slots and publishes it.
+// tap_capture_wanted copies node i, which is wanted, into slots and publishes it, or counts it as lost where s is untold; tap_capture_node
+// does that in the node's data phase, for whatever purpose it is wanted.
+void tap_capture_wanted(struct tap_sched * s, int i);
 void tap_capture_node(struct tap_sched * s, int i);
 
 // tap_time_asks measures what the asks of one execution cost.

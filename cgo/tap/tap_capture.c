@@ -244,13 +244,13 @@ static void tap_install(struct tap_sched * s, bool want) {
     }
 }
 
-// tap_exec_lost counts every packet of an execution of which the collector will not hear.
+// tap_exec_lost counts every packet of an execution none of which will be recorded.
 static void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
     s->untold = true;
     s->untold_cause = cause;
     for (int i = 0; i < s->graph.n_nodes; i++) {
         if (s->graph.nodes[i].wanted) {
-            tap_capture_node(s, i);
+            tap_capture_wanted(s, i);
         }
     }
     tap_capture_inputs(s);
@@ -320,6 +320,10 @@ void tap_exec_begin(struct tap_sched * s) {
         if (capture) {
             tap_exec_lost(s, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         }
+        capture = false;
+    }
+    if (capture && tap_pool_passes()) {
+        tap_exec_lost(s, TAP_LOSS_POOL_FULL);
         capture = false;
     }
     if (capture && g->n_inputs_wanted > 0) {

@@ -210,16 +210,21 @@ static void tap_capture_routing(struct tap_sched * s, int i) {
     tap_piece_split(s, &piece, -1);
 }
 
+void tap_capture_wanted(struct tap_sched * s, int i) {
+    const struct tap_graph_node * n = &s->graph.nodes[i];
+    const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
+    struct tap_piece piece = {
+        .tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i, .purpose = TAP_FOR_STREAM,
+    };
+    tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+}
+
 void tap_capture_node(struct tap_sched * s, int i) {
     const int64_t began = tap_now();
     const struct tap_thread before = tap_thread;
     const struct tap_graph_node * n = &s->graph.nodes[i];
-    const struct tap_graph_node * shown = n->alias >= 0 ? &s->graph.nodes[n->alias] : n;
-    if (n->wanted && (s->capturing || s->untold)) {
-        struct tap_piece piece = {
-            .tensor = n->written_rows ? n->tensor->src[0] : shown->tensor, .host = n->host, .node = i, .purpose = TAP_FOR_STREAM,
-        };
-        tap_capture_tensor(s, &piece, shown->rows, shown->row_dim);
+    if (n->wanted && s->capturing) {
+        tap_capture_wanted(s, i);
     }
     if (n->routing) {
         tap_capture_routing(s, i);

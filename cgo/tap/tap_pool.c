@@ -253,6 +253,21 @@ static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause)
     return first;
 }
 
+bool tap_pool_passes(void) {
+    if (tap.header->config.overflow == TAP_OVERFLOW_BLOCK) {
+        return false;
+    }
+    pthread_mutex_lock(&tap.lock);
+    if (tap.starved) {
+        tap_pool_take_back();
+        const uint64_t size = tap_pool_size();
+        tap.starved = tap.n_used > size - size / 4;
+    }
+    const bool passes = tap.starved;
+    pthread_mutex_unlock(&tap.lock);
+    return passes;
+}
+
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     int64_t first = -1, since = 0;
