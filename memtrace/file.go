@@ -10,7 +10,7 @@ const (
 )
 
 // Version is that of the table's schema. Readers refuse another major version, which is what stands before the dot.
-const Version = "1.0"
+const Version = "1.1"
 
 // Doubts count what was executed, and what of it did not fit into a map.
 type Doubts struct {

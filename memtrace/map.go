@@ -17,6 +17,7 @@ type RegionMap struct {
 	layouts  map[uint64]*Layout
 	computed []computed // ends, oldest first, at most maxComputed
 	moving   map[activationKey]*Region
+	pid      int32 // that new regions have
 }
 
 // NewRegionMap makes a map of nothing.
@@ -26,10 +27,28 @@ func NewRegionMap() *RegionMap {
 
 // fresh gives a region its number.
 func (m *RegionMap) fresh(r Region) *Region {
-	r.ID = len(m.regions)
+	r.ID, r.PID = len(m.regions), m.pid
 	kept := &r
 	m.regions = append(m.regions, kept)
 	return kept
+}
+
+// OfProcess says which process the memory belongs to, that of regions which are there already too.
+func (m *RegionMap) OfProcess(pid int32) {
+	m.pid = pid
+	for _, r := range m.regions {
+		r.PID = pid
+	}
+}
+
+// Adopt takes a region of another map into this one's table, under a number of its own, and says of which process it is: tables of several processes are
+// one. It is found by no address of this map. One that belongs to a process already stays what it is.
+func (m *RegionMap) Adopt(r *Region, pid int32) {
+	if r.PID != 0 || pid == 0 {
+		return
+	}
+	r.ID, r.PID = len(m.regions), pid
+	m.regions = append(m.regions, r)
 }
 
 // AddBuffer takes a buffer in. One that is known is told of again, when it is said what it is for and of which kind. To is taken as Forever if it is 0.

@@ -18,6 +18,8 @@ type Mapping struct {
 	Offset     uint64 // in the file
 	Inode      uint64 // of the file, 0 = none
 	Path       string // of the file, or [heap], [stack] …; "" where there is none
+	// Static says that the variables or constants of an ELF object lie here, whose path Path is, even where they are in no file, such as zeros (.bss).
+	Static bool
 }
 
 // ErrMaps occurs when a text is none of /proc/PID/maps.
@@ -64,6 +66,8 @@ func (p *Mapping) region(ns int64) Region {
 	switch {
 	case strings.Contains(p.Perms, "x"):
 		r.Type = Code
+	case p.Static:
+		r.Type = StaticData
 	case strings.HasPrefix(p.Path, "[stack"):
 		r.Type = Stack
 	case p.Path == "" || strings.HasPrefix(p.Path, "[heap") || strings.HasPrefix(p.Path, "[anon"):

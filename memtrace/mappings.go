@@ -43,7 +43,7 @@ func (k *Mappings) Look(ns int64, all []Mapping) {
 	for _, p := range all {
 		var same []Mapping
 		for _, old := range k.live {
-			if old.Start < p.End && old.End > p.Start && old.Path == p.Path && executable(&old) == executable(&p) {
+			if old.Start < p.End && old.End > p.Start && old.alike(&p) {
 				same = append(same, old.cut(max(old.Start, p.Start), min(old.End, p.End))...)
 			}
 		}
@@ -68,10 +68,24 @@ func executable(p *Mapping) bool { return len(p.Perms) == 4 && p.Perms[2] == 'x'
 
 // part tells whether p shows the same memory where both lie: of one file at one place, or of none.
 func (p *Mapping) part(o Mapping) bool {
-	if p.Path != o.Path || executable(p) != executable(&o) {
+	if !p.alike(&o) {
 		return false
 	}
 	return p.Path == "" || p.Path[0] == '[' || p.Offset-p.Start == o.Offset-o.Start
+}
+
+// alike tells whether two mappings may be parts of one.
+func (p *Mapping) alike(o *Mapping) bool {
+	return p.Path == o.Path && p.Static == o.Static && executable(p) == executable(o)
+}
+
+// Cut is the part of a mapping from start to end, in it.
+func (p *Mapping) Cut(start, end uint64) Mapping {
+	all := p.cut(max(start, p.Start), min(end, p.End))
+	if len(all) == 0 {
+		return Mapping{}
+	}
+	return all[0]
 }
 
 // cut is the part of a mapping from start to end; none where there is nothing of it.

@@ -16,10 +16,11 @@ const (
 	Padding                         // a gap between tensors that only brings the next one to an even address
 	Code                            // instructions of the program and of its libraries
 	Stack                           // of a thread
+	StaticData                      // variables and constants of the program and of its libraries
 	regionTypes
 )
 
-var regionTypeNames = [...]string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding", "code", "stack"}
+var regionTypeNames = [...]string{"other", "weight", "kv_cache", "activation", "compute_buffer", "runtime", "padding", "code", "stack", "static_data"}
 
 // String returns the type's name as it stands in files.
 func (t RegionType) String() string {
@@ -62,6 +63,7 @@ type Region struct {
 	To     int64 // Forever: it still is
 	Ctx    int   // of an activation, the context whose graphs compute it; else -1
 	Op     string
+	PID    int32 // process whose memory it is, 0: it is not told
 	// Moves is how often an activation was seen at another place than before.
 	Moves int
 	Use   Use

@@ -11,7 +11,7 @@ func TestRegionTypeNames(t *testing.T) {
 	if _, err := ParseRegionType("weights"); err == nil {
 		t.Error("weights is none")
 	}
-	if got := regionTypes.String(); got != "region_type(9)" {
+	if got := regionTypes.String(); got != "region_type(10)" {
 		t.Error(got)
 	}
 }

@@ -44,7 +44,7 @@ const (
 	TraceCtx               // ctx
 	TraceCacheLevel        // cache_level: see CacheLevel
 	TraceLatency           // latency_cycles
-	TraceSymbol            // symbol
+	TraceSymbol            // symbol: the function that did it
 	TraceWeight            // weight: how many events a sample stands for
 	TraceBuffer            // buffer_id
 	TraceOffset            // offset: in the buffer
@@ -55,6 +55,8 @@ const (
 	TraceFlags             // flags: see TraceFlag
 	TraceCount             // count: accesses that the row stands for
 	TraceWindow            // window_ns: how long the window is that the row stands for
+	TracePID               // pid: the process that did it
+	TraceDataSymbol        // data_symbol: the variable at addr
 	traceColumns
 )
 
@@ -66,6 +68,7 @@ var traceTable = [traceColumns]TraceColumn{
 	{"symbol", ColumnText}, {"weight", ColumnUint64},
 	{"buffer_id", ColumnUint64}, {"offset", ColumnUint64}, {"ggml_op", ColumnText}, {"operand", ColumnInt32}, {"pieces", ColumnInt64},
 	{"stride", ColumnInt64}, {"flags", ColumnInt32}, {"count", ColumnInt64}, {"window_ns", ColumnInt64},
+	{"pid", ColumnInt32}, {"data_symbol", ColumnText},
 }
 
 // TraceColumns are the columns of the table of accesses, by the numbers above.

@@ -60,7 +60,8 @@ func Schema(samples bool) table.Schema {
 			{Name: "offset", Kind: table.Uint64, Null: true, Encoding: moving}, {Name: "ggml_op", Kind: table.Text, Null: true},
 			{Name: "operand", Kind: table.Int32, Null: true}, {Name: "pieces", Kind: table.Int64}, {Name: "stride", Kind: table.Int64, Null: true},
 			{Name: "flags", Kind: table.Int32}, {Name: "count", Kind: table.Int64}, {Name: "window_ns", Kind: table.Int64, Null: true},
+			{Name: "pid", Kind: table.Int32, Null: true}, {Name: "data_symbol", Kind: table.Text, Null: true},
 		},
-		Metadata: [][2]string{{table.VersionKey, "1.0"}},
+		Metadata: [][2]string{{table.VersionKey, "1.1"}},
 	}
 }

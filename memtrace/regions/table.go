@@ -42,6 +42,7 @@ const (
 	colAlloc
 	colFree
 	colMoves
+	colPID
 )
 
 func schema() table.Schema {
@@ -59,6 +60,7 @@ func schema() table.Schema {
 			{Name: "buffer_id", Kind: table.Int64, Null: true}, {Name: "offset", Kind: table.Int64, Null: true}, {Name: "buffer_type", Kind: table.Text, Null: true},
 			{Name: "file", Kind: table.Text, Null: true}, {Name: "file_offset", Kind: table.Int64, Null: true},
 			{Name: "alloc_ns", Kind: table.Int64, Null: true}, {Name: "free_ns", Kind: table.Int64, Null: true}, {Name: "moves", Kind: table.Int32},
+			{Name: "pid", Kind: table.Int32, Null: true},
 		},
 		Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}},
 	}
@@ -124,6 +126,9 @@ func (b *rows) put(r *memtrace.Region) error {
 		b.Ints(colShape, shape)
 	}
 	b.Int(colMoves, int64(r.Moves))
+	if r.PID != 0 {
+		b.Int(colPID, int64(r.PID))
+	}
 	b.place(r)
 	b.use(&r.Use)
 	b.time(colAlloc, r.From)

@@ -116,7 +116,7 @@ func byteDecade(e int) string {
 // typeColors are the colours of types of regions, the same in every picture.
 var typeColors = map[string]color.NRGBA{
 	"weight": sheet.Blue, "kv_cache": sheet.Orange, "activation": sheet.Green, "compute_buffer": sheet.Cyan, "runtime": sheet.Purple, "other": sheet.Gray,
-	"padding": sheet.Pale, "code": sheet.Red, "stack": {0x6b, 0x5a, 0x2e, 255},
+	"padding": sheet.Pale, "code": sheet.Red, "stack": {0x6b, 0x5a, 0x2e, 255}, "static_data": {0xb0, 0x8f, 0x5c, 255},
 }
 
 func colorOf(kind string) color.NRGBA {
