@@ -15,7 +15,7 @@ type Options struct {
 	Events []EventSpec
 	// Pages is how large the ring of each CPU is, in pages of memory, a power of two; 0 = 64.
 	Pages int
-	// Children says that child processes count too.
+	// Children says that child processes count too, and theirs: those that it has ([Descendants]), and those that it will have.
 	Children bool
 	// OnExec says that events begin with the next execve of the process, which must be stopped before it.
 	OnExec bool

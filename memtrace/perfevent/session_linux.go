@@ -145,23 +145,9 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 // then has them twice: keep tells.
 func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 	for round := range rounds {
-		tids, err := threads(o.PID)
+		fresh, err := s.openFresh(o, events, cpus, round > 0)
 		if err != nil {
 			return err
-		}
-		fresh := 0
-		for _, tid := range tids {
-			if s.direct[tid] {
-				continue
-			}
-			fresh++
-			if err := s.openThread(o, events, tid, cpus); errors.Is(err, unix.ESRCH) {
-				continue // it ended meanwhile
-			} else if err != nil {
-				return err
-			}
-			s.direct[tid] = true
-			s.more = s.more || round > 0
 		}
 		if fresh == 0 || o.OnExec {
 			break
@@ -174,6 +160,39 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 		return nil
 	}
 	return s.Enable()
+}
+
+// openFresh opens events for each thread that has none of its own. It returns how many there were. late says that they may have inherited some.
+func (s *Session) openFresh(o Options, events []Event, cpus []int, late bool) (fresh int, err error) {
+	pids := []int{o.PID}
+	if o.Children {
+		pids = append(pids, Descendants(o.PID)...)
+	}
+	for i, pid := range pids {
+		tids, err := threads(pid)
+		if err != nil && i > 0 {
+			continue // it ended meanwhile
+		}
+		if err != nil {
+			return 0, err
+		}
+		own := o
+		own.PID = pid // whose error it is
+		for _, tid := range tids {
+			if s.direct[tid] {
+				continue
+			}
+			fresh++
+			if err := s.openThread(own, events, tid, cpus); errors.Is(err, unix.ESRCH) {
+				continue // it ended meanwhile
+			} else if err != nil {
+				return 0, err
+			}
+			s.direct[tid] = true
+			s.more = s.more || late
+		}
+	}
+	return fresh, nil
 }
 
 // threads are those that a process has now, its first one first: the rings are its, and last as long as it does.
