@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"unsafe"
 
+	"github.com/llamatap/llamatap/memtrace/perfevent"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,7 +82,11 @@ func (w *Written) take() error {
 	refused := errors.New("it has opened none: start it with llamatap, as root or with sysctl vm.unprivileged_userfaultfd=1 before Linux 5.11")
 	for _, e := range entries {
 		number, err := strconv.Atoi(e.Name())
-		if link, _ := os.Readlink(filepath.Join(dir, e.Name())); err != nil || link != "anon_inode:[userfaultfd]" {
+		if link, _ := os.Readlink(filepath.Join(dir, e.Name())); err != nil || link != uffdLink {
+			continue
+		}
+		if inherited(w.pid, number) {
+			refused = errors.New("it was forked and has the one of its parent alone: it was made without fork(3)")
 			continue
 		}
 		fd, err := unix.PidfdGetfd(pidfd, number, 0)
@@ -97,6 +102,35 @@ func (w *Written) take() error {
 		refused = fmt.Errorf("%w; Linux 6.7 or newer is needed, and nobody else may watch the process", refused)
 	}
 	return fmt.Errorf("%w: userfaultfd of process %d: %w", ErrWatch, w.pid, refused)
+}
+
+// uffdLink is what the link of a userfaultfd in /proc/PID/fd says.
+const uffdLink = "anon_inode:[userfaultfd]"
+
+// inherited tells whether a descriptor of a process is the same as one of its parent's, as far as the kernel tells: a userfaultfd that came with a fork is
+// about the parent's memory.
+func inherited(pid, number int) bool {
+	parent, ok := perfevent.Parent(pid)
+	if !ok || parent == os.Getpid() { // who may have taken a copy
+		return false
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(parent), "fd")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		theirs, err := strconv.Atoi(e.Name())
+		if link, _ := os.Readlink(filepath.Join(dir, e.Name())); err != nil || link != uffdLink {
+			continue
+		}
+		const file = 0 // KCMP_FILE
+		same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(parent), file, uintptr(number), uintptr(theirs), 0)
+		if errno == 0 && same == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
