@@ -19,13 +19,14 @@ const memoryRecordHelp = `llamatap memory record: sample the memory accesses of 
 usage: llamatap memory record [flags] -- PROGRAM [ARGUMENTS]
        llamatap memory record [flags] -p PID
 
-Writes a run directory with trace.parquet (one row per sample: time, address, region, function), region_map.parquet (what the process has
-mapped), process.jsonl (what it took of memory, CPU and I/O), metadata.json (what was lost, too), sealed by manifest.json. It ends with the
-program, after -d seconds, or with Ctrl-C; the program's exit status is this command's, 3 where it is 0 and samples were lost.
+Writes a run directory with trace.parquet (one row per sample: time, process, address, region, function, variable), region_map.parquet (what
+the processes have mapped), process.jsonl (what the first one took of memory, CPU and I/O), metadata.json (what was lost, too), sealed by
+manifest.json. What the program starts is sampled too, such as the workers of a server, each process for itself. It ends with the program,
+after -d seconds, or with Ctrl-C; the program's exit status is this command's, 3 where it is 0 and samples were lost.
 
 perf    loads and stores that the processor samples: bare metal with Intel PEBS or AMD IBS; not yet run on hardware
 faults  page faults with their addresses: every machine
-pages   pages that were written between two looks (--interval), of heap and anonymous memory: Linux 6.7, a program that is started here
+pages   pages that were written between two looks (--interval), of memory and of variables: Linux 6.7, a program that is started here
 
 All that --samples lists run; of names with a colon between them the first that can be had. docs/MEMORY_SAMPLES.md says what each needs.
 
@@ -61,9 +62,10 @@ func parseMemoryRecord(args []string) (o memoryRecording, ok bool, err error) {
 	samples := flags.String("samples", "perf:faults", "which collectors, `LIST` of perf, faults, pages")
 	out := flags.String("o", defaultOut(), "`DIR` in which the run directory is made")
 	seconds := flags.Float64("d", 0, "end after so many `SECONDS`; 0: with the program")
-	pid := flags.Int("p", 0, "sample the process `PID`, with all its threads")
+	pid := flags.Int("p", 0, "sample the process `PID`, with all its threads and what it has started")
 	interval := flags.Float64("interval", 1, "`SECONDS` between two lines of process.jsonl, and two looks for written pages, at least 0.05")
 	period := flags.Uint64("period", 0, "with perf: loads and stores (AMD: operations) per sample; 0 is what is usual, `N`")
+	alone := flags.Bool("no-children", false, "sample the program or process alone, and nothing that it starts")
 	ring := flags.String("ring", "0", "memory of each CPU in which samples wait, `SIZE` such as 1M; 0: as much as the kernel allows, up to 4M")
 	at := slices.Index(args, "--")
 	if at >= 0 {
@@ -101,6 +103,7 @@ func parseMemoryRecord(args []string) (o memoryRecording, ok bool, err error) {
 	if err != nil {
 		return o, false, wrong("--ring: %w", err)
 	}
+	o.Alone = *alone
 	o.Out, o.PID, o.Period, o.RingBytes = *out, *pid, *period, int(bytes)
 	o.Duration, o.Interval = time.Duration(*seconds*float64(time.Second)), time.Duration(*interval*float64(time.Second))
 	return o, true, nil

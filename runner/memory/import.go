@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
 	"github.com/llamatap/llamatap/memtrace/perfscript"
 	"github.com/llamatap/llamatap/runner/sampling"
 )
@@ -55,18 +54,15 @@ type importer struct {
 	*run
 	o      ImportOptions
 	pid    int32 // whose regions are told: that of the first sample, 0 = none yet
-	spaces map[int32]*sampling.Space
+	spaces *sampling.Spaces
 	queue  *sampling.Queue
 	sorted *sampling.Sorted
 	newest int64
 	files  []imported
 }
 
-// maxSpaces bounds how many processes' mappings are followed.
-const maxSpaces = 1 << 12
-
-// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. What perf.data tells of mappings makes regions of the
-// process whose sample comes first; of other processes only the type of a region is told, and of texts nothing but symbols.
+// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. What perf.data tells of mappings makes regions: all of the
+// process whose sample comes first, of others those that samples lie in. Texts have none.
 func Import(o ImportOptions) (Result, error) {
 	if o.Tell == nil {
 		o.Tell = func(error) {}
@@ -83,7 +79,7 @@ func Import(o ImportOptions) (Result, error) {
 		return Result{}, err
 	}
 	r.meta.Llamatap, r.meta.Command, r.meta.SealedBy = o.Version, o.Echo, "llamatap memory import"
-	m := &importer{run: r, o: o, spaces: map[int32]*sampling.Space{}, queue: sampling.NewQueue(os.TempDir())}
+	m := &importer{run: r, o: o, spaces: sampling.NewSpaces(), queue: sampling.NewQueue(os.TempDir())}
 	m.use = m.told
 	m.sorted = sampling.NewSorted(m.queue)
 	defer m.queue.Close()
@@ -93,7 +89,7 @@ func Import(o ImportOptions) (Result, error) {
 			return Result{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	m.regions = m.space(m.pid).Map()
+	m.list()
 	m.extra("imported", m.files)
 	use, err := m.seal()
 	return Result{Dir: m.dir.Path(), Use: use}, err
@@ -165,20 +161,8 @@ func (m *importer) open(f *os.File, size int64, about *imported) (reader, error)
 	if err != nil {
 		return nil, err
 	}
-	d.Others(func(r *perfevent.Record) { m.space(int32(r.PID)).Told(r) })
+	d.Others(m.spaces.Told)
 	return d, nil
-}
-
-// space is what a process has mapped.
-func (m *importer) space(pid int32) *sampling.Space {
-	s := m.spaces[pid]
-	if s == nil {
-		s = sampling.NewSpace()
-		if len(m.spaces) < maxSpaces {
-			m.spaces[pid] = s
-		}
-	}
-	return s
 }
 
 // Samples are written once some others were read behind them, and once they are so much older than the newest: perf writes what each CPU had, one after the other.
@@ -221,18 +205,33 @@ func (m *importer) put(a *memtrace.Access) {
 }
 
 func (m *importer) flush(upto int64) {
-	for pid, s := range m.spaces {
-		s.Apply(pid)
-	}
+	m.spaces.Gather()
 	m.sorted.Before(upto, m.label)
 }
 
 func (m *importer) label(a *memtrace.Access) {
-	row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1, Unlisted: a.PID != m.pid}
-	if s := m.spaces[a.PID]; s != nil {
+	m.spaces.Apply(a.TimeNS)
+	row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1}
+	if s := m.spaces.Of(a.PID); s != nil {
 		row.Hit = s.Map().Address(a.Addr, a.TimeNS)
 	}
+	if row.Hit.Region != nil {
+		m.list().Adopt(row.Hit.Region, a.PID)
+	}
 	m.write(&row)
+}
+
+// list is the map whose regions are told, that of the first sample's process where it is known.
+func (m *importer) list() *memtrace.RegionMap {
+	if m.regions != nil {
+		return m.regions
+	}
+	m.regions = memtrace.NewRegionMap()
+	if s := m.spaces.Of(m.pid); s != nil {
+		m.regions = s.Map()
+		m.regions.OfProcess(m.pid)
+	}
+	return m.regions
 }
 
 // told is what metadata.json tells of all files.

@@ -13,6 +13,7 @@ type Options struct {
 	// Choices are the collectors, as those of sampling.Options.
 	Choices [][]string
 	PID     int       // of a process that runs, with all its threads
+	Alone   bool      // nothing of what the process starts
 	Command *exec.Cmd // not started
 	Out     string    // folder in which the run directory is made
 	// Duration bounds the recording; 0 = until the process ends. A command goes on behind it.

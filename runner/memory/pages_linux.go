@@ -2,112 +2,185 @@ package memory
 
 import (
 	"errors"
-	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/pagefault"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
-// pages finds the pages of a program that were written in an interval: of its heap and of all other memory that is no file's and no stack. It begins when the
-// program has loaded the tap; what is mapped later is watched from the next look on. A nil one finds nothing.
+// pages finds the pages of programs that were written in an interval: of their heaps, their variables and all other memory that is no file's and no stack. It
+// begins with a process when that has loaded the tap; what is mapped later is watched from the next look on. A nil one finds nothing.
 type pages struct {
-	r      *recorder
+	r       *recorder
+	watched map[int]*watched
+	err     error // why the first process is not watched, or no longer
+	before  int64
+	found   []pagefault.Range
+	rows    []pageRow // that wait until it is known what lay there
+	use     sampling.PageUse
+}
+
+// watched is one process whose pages are found.
+type watched struct {
+	pid    int
 	watch  *pagefault.Written
-	err    error // why there is none, or no longer
-	gone   bool
 	ranges map[pagefault.Range]bool
 	before int64
-	found  []pagefault.Range
-	use    sampling.PageUse
 }
+
+// pageRow is pages that were found written.
+type pageRow struct {
+	memtrace.Access
+	window int64
+}
+
+func newPages(r *recorder) *pages { return &pages{r: r, watched: map[int]*watched{}} }
 
 // step looks if it is time.
 func (p *pages) step(now int64) {
-	if p == nil || p.gone || p.watch != nil && now-p.before < int64(p.r.o.Interval) {
+	if p == nil || p.before != 0 && now-p.before < int64(p.r.o.Interval) {
 		return
 	}
-	if p.watch == nil {
-		if p.watch, p.err = pagefault.Watch(p.r.pid); p.err != nil {
-			return // it has not come so far, or never will
-		}
-		p.ranges = map[pagefault.Range]bool{}
+	pids := []int{p.r.pid}
+	if !p.r.o.Alone {
+		pids = append(pids, perfevent.Descendants(p.r.pid)...)
 	}
-	p.scan(now)
-	p.extend(now)
-	p.before = now
+	scanned := false
+	for _, pid := range pids {
+		scanned = p.look(pid, now) || scanned
+	}
+	for pid, w := range p.watched {
+		if !slices.Contains(pids, pid) {
+			p.end(w)
+		}
+	}
+	if scanned {
+		p.use.Scans++
+	}
+	if len(p.watched) > 0 {
+		p.before = now
+	}
+}
+
+// look finds what a process has written, and watches what it has mapped by now. It tells whether anything was watched until now.
+func (p *pages) look(pid int, now int64) (scanned bool) {
+	w := p.watched[pid]
+	if w == nil {
+		watch, err := pagefault.Watch(pid)
+		if err != nil {
+			if pid == p.r.pid && p.use.Scans == 0 {
+				p.err = err // it has not come so far, or never will
+			}
+			return false
+		}
+		if pid == p.r.pid {
+			p.err = nil
+		}
+		w = &watched{pid: pid, watch: watch, ranges: map[pagefault.Range]bool{}, before: now}
+		p.watched[pid] = w
+	}
+	if err := p.scan(w, now); err != nil {
+		p.end(w)
+		if !errors.Is(err, syscall.ESRCH) { // of one that has ended nothing is missing
+			p.err = err
+		}
+		return false
+	}
+	scanned = len(w.ranges) > 0
+	p.extend(w, now)
+	w.before = now
+	return scanned
 }
 
 // scan finds what was written since the look before.
-func (p *pages) scan(now int64) {
-	if len(p.ranges) == 0 {
-		return
-	}
-	for at := range p.ranges {
+func (p *pages) scan(w *watched, now int64) error {
+	for at := range w.ranges {
 		var err error
-		p.found, err = p.watch.Scan(p.found[:0], at)
-		switch {
-		case errors.Is(err, pagefault.ErrRange):
+		p.found, err = w.watch.Scan(p.found[:0], at)
+		if errors.Is(err, pagefault.ErrRange) {
 			p.use.Renewed++
-			delete(p.ranges, at) // what is there now is added below
+			delete(w.ranges, at) // what is there now is added below
 			continue
-		case err != nil:
-			p.end(err)
-			return
+		}
+		if err != nil {
+			return err
 		}
 		for _, f := range p.found {
-			row := sampling.Row{Access: f.Access(p.r.pid, now), Moment: sampling.NoMoment, Block: -1, Window: now - p.before}
+			row := pageRow{f.Access(w.pid, now), now - w.before}
 			row.TID = 0 // whichever thread it was
-			row.Hit = p.r.regions.Address(row.Addr, now)
 			p.use.Pages += row.Size / uint64(os.Getpagesize())
-			p.r.write(&row)
+			p.rows = append(p.rows, row)
 		}
 	}
-	p.use.Scans++
+	return nil
 }
 
 // extend watches what is mapped by now.
-func (p *pages) extend(now int64) {
-	if p.gone || p.r.space.Look(p.r.pid, now) != nil {
+func (p *pages) extend(w *watched, now int64) {
+	all, err := p.r.spaces.Look(w.pid, now)
+	if err != nil || len(all) == 0 {
 		return
 	}
 	live := map[pagefault.Range]bool{}
-	for _, m := range p.r.space.Mapped() {
-		at := pagefault.Range{Start: m.Start, End: m.End}
-		if !watchable(&m) {
+	for i := range all {
+		at := pagefault.Range{Start: all[i].Start, End: all[i].End}
+		if !watchable(&all[i]) {
 			continue
 		}
-		if !p.ranges[at] {
-			if p.watch.Add(at) != nil {
-				continue // it is gone already
+		if !w.ranges[at] {
+			if w.watch.Add(at) != nil {
+				continue // it is gone already, or of a kind that this kernel does not watch
 			}
 			p.use.Ranges++
 		}
 		live[at] = true
 	}
-	p.ranges = live
+	w.ranges = live
 }
 
-// watchable tells whether the written pages of a mapping are found: memory of the program's own.
+// watchable tells whether the written pages of a mapping are found: memory of the program's own, and private copies of files' pages, such as variables.
 func watchable(m *memtrace.Mapping) bool {
-	return strings.HasPrefix(m.Perms, "rw") && (m.Path == "" || m.Path == "[heap]" || strings.HasPrefix(m.Path, "[anon"))
+	if !strings.HasPrefix(m.Perms, "rw") {
+		return false
+	}
+	if strings.HasPrefix(m.Path, "/") {
+		return strings.HasSuffix(m.Perms, "p") && !strings.HasPrefix(m.Path, "/dev/")
+	}
+	return m.Path == "" || m.Path == "[heap]" || strings.HasPrefix(m.Path, "[anon")
 }
 
-// end ends the looking. Of a program that has ended that is no failure.
-func (p *pages) end(err error) {
-	p.gone, p.err = true, err
-	if _, statErr := os.Stat(fmt.Sprintf("/proc/%d/maps", p.r.pid)); statErr != nil && p.use.Scans > 0 {
-		p.err = nil
+// write writes the pages that were found before a time.
+func (p *pages) write(upto int64) {
+	if p == nil {
+		return
 	}
+	n := 0
+	for ; n < len(p.rows) && p.rows[n].TimeNS <= upto; n++ {
+		row := sampling.Row{Access: p.rows[n].Access, Moment: sampling.NoMoment, Block: -1, Window: p.rows[n].window}
+		p.r.label(&row)
+		p.r.write(&row)
+		p.r.rows[row.PID]++
+	}
+	p.rows = append(p.rows[:0], p.rows[n:]...)
+}
+
+// end ends the watching of a process.
+func (p *pages) end(w *watched) {
+	w.watch.Close()
+	delete(p.watched, w.pid)
 }
 
 // close ends the watching.
 func (p *pages) close() {
-	if p != nil && p.watch != nil {
-		p.watch.Close()
-		p.gone = true
+	if p != nil {
+		for _, w := range p.watched {
+			p.end(w)
+		}
 	}
 }
 

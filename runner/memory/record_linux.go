@@ -22,7 +22,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// recorder records one process.
+// recorder records a process, with those that it starts.
 type recorder struct {
 	*run
 	o       Options
@@ -30,19 +30,20 @@ type recorder struct {
 	set     *sampling.Set
 	queue   *sampling.Queue
 	sorted  *sampling.Sorted
-	space   *sampling.Space
-	symbols sampling.Symbols
+	spaces  *sampling.Spaces
 	monitor *monitor
 	pages   *pages
+	rows    map[int32]uint64 // by process
 	others  uint64
 	looked  int64
 }
 
-// Record samples a process until it ends, ctx does, or the duration is over, and seals what it wrote. A command that cannot be sampled is not run.
+// Record samples a process, with those that it starts, until it ends, ctx does, or the duration is over, and seals what it wrote. A command that cannot be
+// sampled is not run.
 // What it returns is valid with an error too, as far as the process was started.
 func Record(ctx context.Context, o Options) (Result, error) {
 	o.defaults()
-	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), space: sampling.NewSpace()}
+	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), spaces: sampling.NewSpaces(), rows: map[int32]uint64{}}
 	r.sorted = sampling.NewSorted(r.queue)
 	defer r.queue.Close()
 	ended, exit, err := r.start()
@@ -130,14 +131,14 @@ func wants(choices [][]string, name string) bool {
 func (r *recorder) open(pid int) (err error) {
 	r.pid = pid
 	r.set, err = sampling.Open(sampling.Options{
-		Choices: r.o.Choices, PID: pid, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.space.Told,
+		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.spaces.Told,
 	}, r.queue)
 	if err != nil {
 		return err
 	}
 	now, mono := time.Now(), bpf.MonoNS()
-	if err := r.space.Look(pid, mono); err != nil {
-		return fmt.Errorf("what process %d has mapped: %w; run as root or as its owner", pid, err)
+	if err := r.look(pid, mono); err != nil {
+		return err
 	}
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
@@ -148,14 +149,31 @@ func (r *recorder) open(pid int) (err error) {
 		return err
 	}
 	r.use = r.told
-	r.regions, r.offset, r.looked = r.space.Map(), now.UnixNano()-mono, mono
+	r.offset, r.looked = now.UnixNano()-mono, mono
+	r.regions = r.spaces.Of(int32(pid)).Map()
+	r.regions.OfProcess(int32(pid))
 	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo, rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
 	if r.monitor, err = startMonitor(r.dir, pid, r.o.Interval, r.o.Tell); err != nil {
 		return err
 	}
 	if r.set.Pages() {
-		r.pages = &pages{r: r}
+		r.pages = newPages(r)
 	}
+	return nil
+}
+
+// look looks at what the process has mapped, and those that it has started before it was recorded.
+func (r *recorder) look(pid int, mono int64) error {
+	if _, err := r.spaces.Look(pid, mono); err != nil {
+		return fmt.Errorf("what process %d has mapped: %w; run as root or as its owner", pid, err)
+	}
+	if !r.o.Alone {
+		for _, child := range perfevent.Descendants(pid) {
+			_, _ = r.spaces.Look(child, mono) // of one that has ended meanwhile nothing is needed
+		}
+	}
+	r.spaces.Gather()
+	r.spaces.Apply(mono)
 	return nil
 }
 
@@ -195,6 +213,8 @@ const (
 	step = 50 * time.Millisecond
 	lag  = 250 * time.Millisecond
 	look = time.Second
+
+	looks = 8 // processes that are looked at each time, beside the first
 )
 
 // follow writes what comes until the end.
@@ -212,7 +232,9 @@ func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
 		now := bpf.MonoNS()
 		if now-r.looked >= int64(look) {
 			r.looked = now
-			_ = r.space.Look(r.pid, now) // of one that ends what was known stays
+			_, _ = r.spaces.Look(r.pid, now) // of one that ends what was known stays
+			r.spaces.LookAround(now, looks)
+			r.spaces.Forget(now - int64(2*look))
 		}
 		r.pages.step(now)
 		r.put(now - int64(lag))
@@ -222,18 +244,63 @@ func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
 
 // put writes the samples of before a time.
 func (r *recorder) put(upto int64) {
-	r.space.Apply(int32(r.pid))
+	r.spaces.Gather()
 	r.sorted.Before(upto, func(a *memtrace.Access) {
-		if int(a.PID) != r.pid {
+		if r.o.Alone && int(a.PID) != r.pid {
 			r.others++
 			return
 		}
-		row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1, Hit: r.regions.Address(a.Addr, a.TimeNS)}
-		if row.Symbol == "" && a.IP != 0 {
-			row.Symbol = r.symbols.At(r.space.File(a.IP))
-		}
+		r.spaces.Apply(a.TimeNS)
+		row := sampling.Row{Access: *a, Moment: sampling.NoMoment, Block: -1}
+		r.label(&row)
 		r.write(&row)
+		r.rows[a.PID]++
 	})
+	r.spaces.Apply(upto)
+	r.pages.write(upto)
+}
+
+// label says of a row what it touched, and which function did it. Regions of other processes than the first are in the table if they were touched.
+func (r *recorder) label(row *sampling.Row) {
+	space := r.spaces.Of(row.PID)
+	if space == nil {
+		return
+	}
+	row.Hit = space.Map().Address(row.Addr, row.TimeNS)
+	if row.Hit.Region != nil {
+		r.regions.Adopt(row.Hit.Region, row.PID)
+	}
+	if row.Symbol == "" && row.IP != 0 {
+		row.Symbol = space.Function(row.IP)
+	}
+	row.Variable = space.Variable(row.Addr, row.Size)
+}
+
+// processes are those that were recorded, as metadata.json has them.
+func (r *recorder) processes() []followed {
+	var all []followed
+	for _, p := range r.spaces.Processes() {
+		if r.o.Alone && int(p.PID) != r.pid {
+			continue
+		}
+		one := followed{Process: p, Samples: r.rows[p.PID]}
+		if p.Begin != 0 {
+			one.Begin = p.Begin + r.offset
+		}
+		if p.End != 0 {
+			one.End = p.End + r.offset
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// followed is what metadata.json tells of a process. Begin and end are left out where they were not seen.
+type followed struct {
+	sampling.Process
+	Begin   int64  `json:"begin_unix_ns,omitempty"`
+	End     int64  `json:"end_unix_ns,omitempty"`
+	Samples uint64 `json:"samples"` // of all processes that had its number
 }
 
 // finish ends the sampling.
@@ -243,6 +310,7 @@ func (r *recorder) finish(exit func() *os.ProcessState) {
 	r.put(math.MaxInt64)
 	r.pages.close()
 	r.extra("process_monitor", r.monitor.close())
+	r.extra("processes", r.processes())
 	if state := exit(); state != nil {
 		r.meta.Exit = &rundir.Exit{Status: state.ExitCode()}
 		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -25,6 +25,7 @@ type Row struct {
 	// Hit is what lies at the address. Of a region that no row of the map tells of, Unlisted is true: then only its type is written.
 	Hit      memtrace.Hit
 	Unlisted bool
+	Variable string // at the address, of a program or library
 	Device   string
 	Block    int64 // of a cache, -1 = not known
 	Offset   int64 // in Hit's buffer, where it has one
@@ -63,6 +64,8 @@ func (r *Row) Write(w *record.Writer, offset int64) error {
 	positive(w, memtrace.TraceWeight, int64(r.Weight))
 	w.Int(memtrace.TraceCount, 1)
 	positive(w, memtrace.TraceWindow, r.Window)
+	positive(w, memtrace.TracePID, int64(r.PID))
+	w.Text(memtrace.TraceDataSymbol, r.Variable)
 	return w.EndRow()
 }
 

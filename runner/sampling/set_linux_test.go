@@ -81,13 +81,13 @@ func (p *toucher) touch(t *testing.T, first, step, count int) {
 
 // TestSetOfFaults: exactly the pages that a process touches are told, once each, with the function that did it, and where they lie.
 func TestSetOfFaults(t *testing.T) {
-	q, space := NewQueue(t.TempDir()), NewSpace()
+	q, spaces := NewQueue(t.TempDir()), NewSpaces()
 	defer q.Close()
 	var set *Set
 	p := begin(t, func(pid int) (err error) {
-		set, err = Open(Options{Choices: [][]string{{Faults}}, PID: pid, Mapped: space.Told}, q)
+		set, err = Open(Options{Choices: [][]string{{Faults}}, PID: pid, Mapped: spaces.Told}, q)
 		if err == nil {
-			err = space.Look(pid, 1)
+			_, err = spaces.Look(pid, 1)
 		}
 		return err
 	})
@@ -97,9 +97,10 @@ func TestSetOfFaults(t *testing.T) {
 	p.touch(t, 0, 1, 3)
 	set.Stop()
 	pid := int32(p.cmd.Process.Pid)
-	space.Apply(pid)
+	spaces.Gather()
+	spaces.Apply(math.MaxInt64)
+	space := spaces.Of(pid)
 	var pages []int
-	var symbols Symbols
 	var before int64
 	NewSorted(q).Before(math.MaxInt64, func(a *memtrace.Access) {
 		if a.TimeNS < before {
@@ -113,7 +114,7 @@ func TestSetOfFaults(t *testing.T) {
 		if h := space.Map().Address(a.Addr, a.TimeNS); h.Type() != memtrace.Runtime || h.Offset != a.Addr-p.base {
 			t.Errorf("%+v lies at %d of %+v, a %v", a, h.Offset, h.Region, h.Type())
 		}
-		if name := symbols.At(space.File(a.IP)); name != "touch_page" {
+		if name := space.Function(a.IP); name != "touch_page" {
 			t.Errorf("%+v was made by %q", a, name)
 		}
 		if a.PID != pid || a.Collector != memtrace.CollectorFault || a.Weight != 1 {

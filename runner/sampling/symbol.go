@@ -6,84 +6,80 @@ import (
 	"slices"
 )
 
-// Symbols names the functions of programs and libraries: of each file once its symbol tables are read, .symtab and .dynsym. It is for one goroutine.
-type Symbols struct {
-	files map[string]*symbolFile
-}
-
-// symbolFile is what is known of a file. Of one that is no ELF object, or has no symbols, that is nothing.
-type symbolFile struct {
-	loaded  []elf.ProgHeader
-	symbols []symbol // by value
-}
-
+// symbol is a name of an object's addresses.
 type symbol struct {
 	value, size uint64
 	name        string
 }
 
-// maxSymbolFiles bounds how many files are remembered.
-const maxSymbolFiles = 256
-
-// At is the name of the function at a place of a file, "" where none is known.
-func (s *Symbols) At(path string, offset uint64) string {
-	if path == "" {
-		return ""
-	}
-	f, ok := s.files[path]
-	if !ok {
-		if s.files == nil || len(s.files) == maxSymbolFiles {
-			s.files = map[string]*symbolFile{}
-		}
-		f = readSymbols(path)
-		s.files[path] = f
-	}
-	return f.at(offset)
+// symbols are those of one kind, by value. One may lie in another.
+type symbols struct {
+	all   []symbol
+	reach []uint64 // the highest end of this one and of those before it
 }
 
-func readSymbols(path string) *symbolFile {
-	f := &symbolFile{}
-	file, err := elf.Open(path)
-	if err != nil {
-		return f
-	}
-	defer file.Close()
-	for _, p := range file.Progs {
-		if p.Type == elf.PT_LOAD {
-			f.loaded = append(f.loaded, p.ProgHeader)
-		}
-	}
-	full, _ := file.Symbols()
-	dynamic, _ := file.DynamicSymbols()
-	for _, all := range [][]elf.Symbol{full, dynamic} {
-		for _, sym := range all {
-			if kind := elf.ST_TYPE(sym.Info); (kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC) && sym.Value != 0 && sym.Section != elf.SHN_UNDEF && sym.Name != "" {
-				f.symbols = append(f.symbols, symbol{sym.Value, sym.Size, sym.Name})
-			}
-		}
-	}
-	// Of several names for one place the longest function counts, then the first name.
-	slices.SortFunc(f.symbols, func(a, b symbol) int {
+// newSymbols puts symbols in order. Of several names for one place the longest counts, then the first name.
+func newSymbols(all []symbol) symbols {
+	slices.SortFunc(all, func(a, b symbol) int {
 		return cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(b.size, a.size), cmp.Compare(a.name, b.name))
 	})
-	f.symbols = slices.CompactFunc(f.symbols, func(a, b symbol) bool { return a.value == b.value })
-	return f
+	s := symbols{all: slices.CompactFunc(all, func(a, b symbol) bool { return a.value == b.value })}
+	s.reach = make([]uint64, len(s.all))
+	end := uint64(0)
+	for i, one := range s.all {
+		end = max(end, one.end())
+		s.reach[i] = end
+	}
+	return s
 }
 
-// at finds the function whose code holds a place of the file. A function without a size has one instruction that is known to be its own.
-func (f *symbolFile) at(offset uint64) string {
-	for _, p := range f.loaded {
-		if offset < p.Off || offset >= p.Off+p.Filesz {
-			continue
-		}
-		value := p.Vaddr + offset - p.Off
-		i, found := slices.BinarySearchFunc(f.symbols, value, func(s symbol, value uint64) int { return cmp.Compare(s.value, value) })
-		if !found {
-			i--
-		}
-		if i >= 0 && value < f.symbols[i].value+max(f.symbols[i].size, 1) {
-			return f.symbols[i].name
+// end is behind the symbol's last byte. What has no size has one byte that is known to be its own.
+func (s *symbol) end() uint64 { return s.value + max(s.size, 1) }
+
+// at is the innermost symbol that holds size bytes from a value on, "" where there is none.
+func (s *symbols) at(value, size uint64) string {
+	i, found := slices.BinarySearchFunc(s.all, value, func(one symbol, value uint64) int { return cmp.Compare(one.value, value) })
+	if !found {
+		i--
+	}
+	end := value + max(size, 1)
+	for ; i >= 0 && s.reach[i] >= end; i-- {
+		if s.all[i].end() >= end {
+			return s.all[i].name
 		}
 	}
 	return ""
+}
+
+// readSymbols reads the functions and the variables that the symbol tables of a file name, .symtab and .dynsym.
+func readSymbols(files ...*elf.File) (code, data symbols) {
+	var functions, variables []symbol
+	for _, file := range files {
+		full, _ := file.Symbols()
+		dynamic, _ := file.DynamicSymbols()
+		for _, all := range [][]elf.Symbol{full, dynamic} {
+			for _, sym := range all {
+				if sym.Value == 0 || sym.Name == "" || sym.Section == elf.SHN_UNDEF {
+					continue
+				}
+				one := symbol{sym.Value, sym.Size, sym.Name}
+				switch kind := elf.ST_TYPE(sym.Info); {
+				case kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC:
+					functions = append(functions, one)
+				case kind == elf.STT_OBJECT && sym.Size > 0 || kind == elf.STT_NOTYPE && sym.Size > 0 && isData(file, sym.Section):
+					variables = append(variables, one)
+				}
+			}
+		}
+	}
+	return newSymbols(functions), newSymbols(variables)
+}
+
+// isData tells whether a section holds variables or constants of every process that loads the file. Those of threads have no addresses of their own.
+func isData(file *elf.File, section elf.SectionIndex) bool {
+	if int(section) >= len(file.Sections) {
+		return false
+	}
+	flags := file.Sections[section].Flags
+	return flags&elf.SHF_ALLOC != 0 && flags&(elf.SHF_EXECINSTR|elf.SHF_TLS) == 0
 }

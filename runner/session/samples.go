@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -25,9 +26,8 @@ type samples struct {
 	tap      *config.Tap
 	set      *sampling.Set
 	queue    *sampling.Queue
-	space    *sampling.Space // of what the map of regions does not know
-	symbols  sampling.Symbols
-	started  int // the process that was started
+	spaces   *sampling.Spaces // of what the map of regions does not know
+	started  int              // the process that was started
 	recorded func() int
 	regions  *memtrace.RegionMap
 	pages    *writtenPages // nil: they are not scanned
@@ -48,7 +48,7 @@ func newSamples(o Options) *samples {
 	if !o.Tap.Records(config.Samples) {
 		return nil
 	}
-	r := &samples{tap: o.Tap, queue: sampling.NewQueue(o.Tap.Out), space: sampling.NewSpace()}
+	r := &samples{tap: o.Tap, queue: sampling.NewQueue(o.Tap.Out), spaces: sampling.NewSpaces()}
 	r.sorted = sampling.NewSorted(r.queue)
 	if o.Tap.SamplesWith(config.SamplePages) {
 		if o.Command.Env == nil {
@@ -72,12 +72,12 @@ func (r *samples) ready(pid int) error {
 	var err error
 	r.set, err = sampling.Open(sampling.Options{
 		Choices: choices, PID: pid, Children: true, Period: r.tap.SamplesPeriod, RingBytes: int(r.tap.SamplesRing), MostRing: mostRing(r.tap.Memory),
-		Mapped: r.space.Told,
+		Mapped: r.spaces.Told,
 	}, r.queue)
 	if err != nil {
 		return fmt.Errorf("--tap-samples %s", err)
 	}
-	_ = r.space.Look(pid, monotonic()) // what is not seen now is told as it comes
+	_, _ = r.spaces.Look(pid, monotonic()) // what is not seen now is told as it comes
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
 			fmt.Fprintf(os.Stderr, "llamatap: --tap-samples %s: %s\n", c.Name, note)
@@ -154,9 +154,11 @@ func (r *samples) idle() error {
 // label writes the samples of before a time. last tells that nothing comes any more.
 func (r *samples) label(upto int64, last bool) {
 	pid := int32(r.pid())
-	r.space.Apply(pid)
+	r.spaces.Gather()
 	r.pages.write(upto, last)
 	r.sorted.Before(upto, func(a *memtrace.Access) { r.put(a, pid, last) })
+	r.spaces.Apply(upto)
+	r.spaces.Forget(upto - int64(time.Second))
 }
 
 // put writes one sample.
@@ -167,11 +169,13 @@ func (r *samples) put(a *memtrace.Access, pid int32, last bool) {
 	}
 	row := sampling.Row{Access: *a, Moment: r.times.moment(a.TimeNS, last), Block: -1}
 	row.Hit = r.regions.Address(a.Addr, a.TimeNS)
-	if row.Hit.Region == nil {
-		row.Hit, row.Unlisted = r.space.Map().Address(a.Addr, a.TimeNS), true
+	r.spaces.Apply(a.TimeNS)
+	space := r.spaces.Of(pid)
+	if row.Hit.Region == nil && space != nil {
+		row.Hit, row.Unlisted, row.Variable = space.Map().Address(a.Addr, a.TimeNS), true, space.Variable(a.Addr, a.Size)
 	}
-	if row.Symbol == "" && a.IP != 0 {
-		row.Symbol = r.symbols.At(r.space.File(a.IP))
+	if row.Symbol == "" && a.IP != 0 && space != nil {
+		row.Symbol = space.Function(a.IP)
 	}
 	r.write(&row)
 }
