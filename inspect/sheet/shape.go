@@ -51,7 +51,9 @@ func (l *Curve) Plot(c draw.Canvas, p *plot.Plot) {
 // Thumbnail draws its sample in a legend.
 func (l *Curve) Thumbnail(c *draw.Canvas) {
 	style := l.Style
-	style.Width = max(style.Width, vg.Points(1.5))
+	if len(style.Dashes) == 0 { // a thicker line of dashes looks like another one
+		style.Width = max(style.Width, vg.Points(1.5))
+	}
 	y := c.Center().Y
 	c.StrokeLine2(style, c.Min.X, y, c.Max.X, y)
 }

@@ -92,7 +92,7 @@ func phases(d *Data) *sheet.Picture {
 	p.X.Tick.Marker = decades(p.X.Min, p.X.Max, 6, byteDecade)
 	p.X.Label.Text = "bytes read and written"
 	read := &dots{style: draw.GlyphStyle{Color: sheet.Blue, Radius: vg.Points(2.2), Shape: draw.CircleGlyph{}}}
-	written := &dots{style: draw.GlyphStyle{Color: sheet.Orange, Radius: vg.Points(2.2), Shape: draw.BoxGlyph{}}}
+	written := &dots{style: draw.GlyphStyle{Color: sheet.Orange, Radius: vg.Points(3), Shape: draw.SquareGlyph{}}} // hollow: with a dot in it both are seen
 	ground := &sheet.Boxes{}
 	var names sheet.Fixed
 	y, phase := 0.0, ""
