@@ -2,6 +2,7 @@ package mrm
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/memory"
@@ -17,6 +18,18 @@ type Labeller = memtrace.RegionMap
 
 // NewLabeller makes a labeller that knows nothing.
 func NewLabeller() *Labeller { return memtrace.NewRegionMap() }
+
+// Label says of each access where it went, one after the other: mrm-trace's label, which is a generator too. What the labeller is told of until
+// then counts, so that buffers and mappings may be told of between two accesses.
+func Label(l *Labeller, accesses iter.Seq[memtrace.Access]) iter.Seq2[memtrace.Access, memtrace.Hit] {
+	return func(yield func(memtrace.Access, memtrace.Hit) bool) {
+		for a := range accesses {
+			if !yield(a, l.Address(a.Addr, a.TimeNS)) {
+				return
+			}
+		}
+	}
+}
 
 // ComputeAll computes all metrics of a run directory, in memory that its accesses do not bound: mrm-trace's compute_all. Windows and thresholds
 // are those of the configuration; the zero value has mrm-trace's. A run without accesses is [memory.ErrNoTrace].
