@@ -54,11 +54,11 @@ func TestConfigurationSchema(t *testing.T) {
 	good := []string{
 		string(mrm.Reference()), "workload: {prompts: a}", "workload: {prompts: [a, 7, {id: x, length: 3}]}\nmodel: [m.gguf, {path: n.gguf}]",
 		"engine: {n_ctx: [512, 1024], kv_type: [f16, q8_0/f16]}\nworkload: {prompts: {file: x}}\nanalysis: {windows_s: 0.5}",
-		"collector: {graph_trace: \"off\", primary: perf, fallback: fault, period: 5}\nworkload: {prompts: a}\nexperiment: {name: 7}",
+		"engine: {type: command, command: [sh, -c, 'a {prompt}']}\nworkload: {prompts: a}", "collector: {graph_trace: \"off\", primary: perf, fallback: fault, period: 5}\nworkload: {prompts: a}\nexperiment: {name: 7}",
 	}
 	bad := []string{
 		"kv: {block_tokens: 1}", "workload: {max_tokens: 1}", "workload: {prompts: []}", "workload: {prompts: a}\nkv: {block: 1}", "workload: {prompts: a}\nkv: {block_tokens: 0}",
-		"workload: {prompts: a}\nengine: {n_ctx: [1, x]}", "workload: {prompts: a}\nengine: {kv_type: q9}", "workload: {prompts: a}\nexperiment: {name: a/b}",
+		"workload: {prompts: a}\nengine: {type: commando}", "workload: {prompts: a}\nengine: {type: command, command: [{a: 1}]}", "workload: {prompts: a}\nengine: {n_ctx: [1, x]}", "workload: {prompts: a}\nengine: {kv_type: q9}", "workload: {prompts: a}\nexperiment: {name: a/b}",
 		"workload: {prompts: a}\nanalysis: {windows_s: [0]}", "workload: {prompts: a}\ntelemetry: {baseline_s: 0}", "workload: {prompts: a}\nkv: {block_tokens: 1.5}",
 	}
 	var documents []any
