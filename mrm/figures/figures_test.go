@@ -209,7 +209,7 @@ func TestTexts(t *testing.T) {
 	for got, want := range map[string]string{
 		timeDecade(-9): "1 ns", timeDecade(-8): "10 ns", timeDecade(-4): "100 µs", timeDecade(-3): "1 ms", timeDecade(-1): "100 ms", timeDecade(0): "1 s", timeDecade(3): "1000 s", timeDecade(7): "1e7 s",
 		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB", byteDecade(19): "1e19 B", power(-3): "0.001", power(-5): "1e-5", power(2): "100",
-		with(timeUnits, 90): "1.5 min", with(byteUnits, 1536): "1.5 KiB", with(timeUnits, 0): "0 ns", wrap("STT-MRAM 10 ms", 11): "STT-MRAM\n10 ms",
+		with(timeUnits, 90): "1.5 min", with(byteUnits, 1536): "1.5 KiB", with(timeUnits, 0): "0 ns", wrap("STT-MRAM 10 ms", 10): "STT-MRAM\n10 ms",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
