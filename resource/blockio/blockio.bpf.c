@@ -2,7 +2,7 @@
 
 /* Block requests: how long the device takes for each, how many it has at once, and who asked for them. A request is followed by its address
  * from its start (in the context of the task that submits it) over its issue to its completion; what is said of a request is in requests.h.
- * Budget: 100 ns per request for all programs together. */
+ * Hot path: 100 ns per request for all programs together, of which two readings of the clock are the most. */
 #include "target.h"
 #include "requests.h"
 
@@ -76,6 +76,15 @@ const volatile __u32 only_devices[8]; /* disks or partitions; no other is looked
 const volatile bool starts = true;    /* the kernel has block_io_start; else the task of the issue stands for it */
 const volatile bool groups_v1;        /* rows tell groups of v1's blkio; else of v2 */
 
+/* What tasks of this processor were found to be last; on_start's alone, which the kernel does not run within itself. */
+#define KNOWN 4
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KNOWN);
+	__type(key, __u32);
+	__type(value, struct block_known);
+} knowns SEC(".maps");
+
 /* These are functions of their own, which the verifier goes through once, and not once for each way in which a program gets there. */
 __noinline int table_find(__u64 key)
 {
@@ -98,14 +107,20 @@ struct place {
 	__u32 disk;
 };
 
-/* key_of makes a number of the address of a request. The verifier calculates with pointers only as far as to subtract one from another:
- * keys are distances from the table. */
-static __always_inline __u64 key_of(const struct request *rq)
+/* number_of makes a number of an address. The verifier calculates with pointers only as far as to subtract one from another: the number is the
+ * distance from the table. */
+static __always_inline __u64 number_of(const void *address)
 {
-	__u64 key = (__u64)rq;
+	__u64 key = (__u64)address;
 
 	asm volatile("%0 -= %1" : "+r"(key) : "r"(&table));
 	return key;
+}
+
+/* key_of is the key of a request. */
+static __always_inline __u64 key_of(const struct request *rq)
+{
+	return number_of(rq);
 }
 
 /* address_of is the way back. The address of the table is read from where it lies on the stack, which makes it a number. */
@@ -252,6 +267,33 @@ static __always_inline void count_requeue(__u32 row)
 	}
 }
 
+/* place makes a slot for a request of a row. */
+static __always_inline int place(__u64 key, __u32 row, __u32 disk)
+{
+	int at = block_find(&table, key, bucket_mask);
+	struct block_slot *slot;
+
+	if (at >= 0) { /* the end of what had this address before was missed */
+		slot = &table.slots[at & (BLOCK_SLOTS - 1)];
+		lost_end(slot, BLOCK_ORPHAN);
+		slot->issue_ns = 0;
+		slot->bytes = 0;
+	} else {
+		at = table_insert(key);
+		if (at < 0)
+			return -1;
+		slot = &table.slots[at & (BLOCK_SLOTS - 1)];
+	}
+	slot->row = row;
+	slot->disk = disk;
+	return at;
+}
+
+static __always_inline __u32 disk_of(__u32 row)
+{
+	return row < BLOCK_ROWS ? table.rows[row].disk : 0;
+}
+
 /* enter makes a slot for a request of the current task, where it is wanted. */
 static __always_inline int enter(struct request *rq, __u64 key)
 {
@@ -259,31 +301,78 @@ static __always_inline int enter(struct request *rq, __u64 key)
 	struct bio *bio = rq->bio;
 	struct place p = place_of(rq, bio);
 	struct block_row want = {};
-	int at;
+	__u32 row;
 
 	if (!wanted_device(p) || !wanted_request(task, bio))
 		return -1;
-	at = table_find(key);
-	if (at >= 0) { /* the end of what had this address before was missed */
-		lost_end(&table.slots[at & (BLOCK_SLOTS - 1)], BLOCK_ORPHAN);
-		table.slots[at & (BLOCK_SLOTS - 1)].issue_ns = 0;
-		table.slots[at & (BLOCK_SLOTS - 1)].bytes = 0;
-	} else {
-		at = table_insert(key);
-		if (at < 0)
-			return -1;
-	}
 	want.op = block_op_of(rq->cmd_flags);
 	want.device = p.device;
 	who(&want, task, bio);
-	table.slots[at & (BLOCK_SLOTS - 1)].row = table_row(&want, p.disk);
-	return at;
+	row = table_row(&want, p.disk);
+	return place(key, row, disk_of(row));
+}
+
+/* find_out finds out what a request of a task is. */
+static __always_inline void find_out(struct request *rq, struct task_struct *task, struct block_known *k)
+{
+	struct place p = place_of(rq, rq->bio);
+	struct block_row want = {};
+
+	k->wanted = wanted_device(p) && wanted_request(task, rq->bio);
+	if (!k->wanted)
+		return;
+	want.op = k->op;
+	want.device = k->device;
+	who(&want, task, rq->bio);
+	k->row = table_row(&want, p.disk);
+	k->disk = disk_of(k->row);
+	if (k->row < BLOCK_FIXED)
+		k->turn = ~0ull; /* no room: each request of it is counted as lost to its row, and looks for room anew */
+}
+
+/* start: a task starts a request. Kernel threads do so for others, and a thread's own name is not looked at here: both are found out each time. */
+static __always_inline void start(struct request *rq)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 tgid = task->tgid, op = block_op_of(rq->cmd_flags), at = (tgid ^ op) & (KNOWN - 1), device;
+	const __u64 *comm = (const __u64 *)task->group_leader->comm;
+	__u64 turn = block_turn(&table), groups = number_of(task->cgroups), comm0 = comm[0], comm1 = comm[1];
+	struct block_device *part;
+	struct block_known *k;
+
+	part = rq->bio ? rq->bio->bi_bdev : rq->part;
+	k = bpf_map_lookup_elem(&knowns, &at);
+	if (target_by_comm || task->flags & PF_KTHREAD || !part || !k) {
+		enter(rq, key_of(rq));
+		return;
+	}
+	device = part->bd_dev;
+	if (k->turn != turn || k->tgid != tgid || k->groups != groups || k->device != device || k->op != op || k->comm[0] != comm0 || k->comm[1] != comm1) {
+		k->turn = turn;
+		k->tgid = tgid;
+		k->groups = groups;
+		k->device = device;
+		k->op = op;
+		k->comm[0] = comm0;
+		k->comm[1] = comm1;
+		find_out(rq, task, k);
+	}
+	if (k->wanted)
+		place(key_of(rq), k->row, k->disk);
 }
 
 SEC("tp_btf/block_io_start")
 int BPF_PROG(on_start, struct request *rq)
 {
-	enter(rq, key_of(rq));
+	start(rq);
+	return 0;
+}
+
+/* What tasks were found to be by their sets of groups is found out anew: an address may be that of another set now. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_moved)
+{
+	__sync_fetch_and_add(&table.moves, 1);
 	return 0;
 }
 
@@ -291,7 +380,7 @@ SEC("tp_btf/block_rq_issue")
 int BPF_PROG(on_issue, struct request *rq)
 {
 	__u64 key = key_of(rq);
-	int at = table_find(key);
+	int at = block_find(&table, key, bucket_mask);
 
 	/* What was not seen to start is the device's own flush, or was started before this program was; its task says nothing. */
 	if (at < 0 && (!starts || !(target_by_pid || target_by_comm || target_by_cgroup)))
@@ -301,8 +390,8 @@ int BPF_PROG(on_issue, struct request *rq)
 	return 0;
 }
 
-/* started returns when a request was submitted, as the kernel's own statistics have it; 0 where it keeps none. */
-static __always_inline __u64 started(const struct request *rq)
+/* submitted returns when a request was submitted, as the kernel's own statistics have it; 0 where it keeps none. */
+static __always_inline __u64 submitted(const struct request *rq)
 {
 	unsigned bit = 13; /* before the flags became an enum */
 
@@ -315,7 +404,7 @@ SEC("tp_btf/block_rq_complete")
 int BPF_PROG(on_complete, struct request *rq, int error, unsigned nr_bytes)
 {
 	__u64 key = key_of(rq);
-	int at = table_find(key);
+	int at = block_find(&table, key, bucket_mask);
 	struct block_counts *c;
 	struct block_slot slot;
 	struct block_end end;
@@ -330,7 +419,7 @@ int BPF_PROG(on_complete, struct request *rq, int error, unsigned nr_bytes)
 	if (!take(at, key, &slot))
 		return 0;
 	end.now = bpf_ktime_get_ns();
-	end.start_ns = started(rq);
+	end.start_ns = submitted(rq);
 	end.bytes = nr_bytes;
 	end.error = (error & 0xff) != 0;
 	c = counts_of(bpf_get_smp_processor_id(), slot.row);
@@ -345,7 +434,7 @@ SEC("tp_btf/block_io_done")
 int BPF_PROG(on_done, struct request *rq)
 {
 	__u64 key = key_of(rq);
-	int at = table_find(key);
+	int at = block_find(&table, key, bucket_mask);
 	struct block_counts *c;
 	struct block_slot slot;
 	struct block_end end;
@@ -353,7 +442,7 @@ int BPF_PROG(on_done, struct request *rq)
 	if (at < 0 || !take(at, key, &slot))
 		return 0;
 	end.now = bpf_ktime_get_ns();
-	end.start_ns = started(rq);
+	end.start_ns = submitted(rq);
 	end.bytes = 0; /* neither is known any more */
 	end.error = false;
 	c = counts_of(processors, slot.row);

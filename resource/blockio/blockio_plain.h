@@ -38,26 +38,20 @@ int on_issue_plain(struct plain_args *args)
 	struct block_row want = {};
 	unsigned op;
 	__u64 key = plain_key(args, issue_text_at, &op);
+	__u32 row;
 	int at;
 
 	if (!wanted_device(p) || !wanted_current())
 		return 0;
-	at = table_find(key);
-	if (at >= 0) {
-		lost_end(&table.slots[at & (BLOCK_SLOTS - 1)], BLOCK_ORPHAN);
-		table.slots[at & (BLOCK_SLOTS - 1)].issue_ns = 0;
-		table.slots[at & (BLOCK_SLOTS - 1)].bytes = 0;
-	} else {
-		at = table_insert(key);
-		if (at < 0)
-			return 0;
-	}
 	want.op = op;
 	want.device = args->dev;
 	want.tgid = bpf_get_current_pid_tgid() >> 32;
 	want.cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(want.comm, sizeof want.comm);
-	table.slots[at & (BLOCK_SLOTS - 1)].row = table_row(&want, args->dev);
+	row = table_row(&want, args->dev);
+	at = place(key, row, disk_of(row));
+	if (at < 0)
+		return 0;
 	block_issued(&table, at, bpf_ktime_get_ns(), plain_u32(args, issue_bytes_at));
 	return 0;
 }

@@ -137,7 +137,7 @@ func (c *Collector) load() error {
 	options := bpf.Options{
 		Target: c.o.Target, Plain: c.o.Plain, Set: set,
 		MaxEntries: map[string]uint32{"counts": uint32((processors + 1) * (fixedRows + rows))},
-		Optional:   []string{"is_alive", "give_up"},
+		Optional:   []string{"is_alive", "give_up", "on_moved"},
 		Manual:     []string{"is_alive", "give_up"},
 	}
 	if !starts {
@@ -204,7 +204,11 @@ func (c *Collector) AddPID(pid int) error {
 	if c.set == nil {
 		return nil
 	}
-	return c.set.AddPID(pid)
+	if err := c.set.AddPID(pid); err != nil {
+		return err
+	}
+	c.memory.widen()
+	return nil
 }
 
 // Programs tells what the programs have cost; nothing where it polls.

@@ -85,11 +85,13 @@ func TestOrphans(t *testing.T) {
 	disk := int(readRow(c.memory.table, index).disk)
 	const at = 5
 	put := binary.NativeEndian.PutUint64
-	put(c.memory.table[slotsAt+slotSize*at:], uint64(c.last))
-	binary.NativeEndian.PutUint32(c.memory.table[slotsAt+slotSize*at+8:], uint32(index))
-	binary.NativeEndian.PutUint32(c.memory.table[slotsAt+slotSize*at+12:], 4096)
+	slot := c.memory.table[slotsAt+slotSize*at:]
+	put(slot[8:], uint64(c.last))
+	binary.NativeEndian.PutUint32(slot[16:], 4096)
+	binary.NativeEndian.PutUint16(slot[20:], uint16(index))
+	binary.NativeEndian.PutUint16(slot[22:], uint16(disk))
 	put(c.memory.table[disksAt+diskSize*disk+8:], 1)
-	put(c.memory.table[keysAt+8*at:], 0x1234_5678_0000)
+	put(slot, 0x1234_5678_0000)
 	line := snap(t, c)
 	d := of(line, dev)
 	if line.Lost.Orphans != 1 || value(d.Inflight) != 0 || value(d.Untimed) != 1 || d.Bytes != 4096 {

@@ -8,29 +8,28 @@ import (
 
 // The layout of requests.h. layout_test.go compares it with what a C compiler makes of the header.
 const (
-	ways      = 8
-	slotCount = 2048 * ways
+	ways      = 2
+	slotCount = 8192 * ways
 	diskCount = 32
 	fixedRows = 256
 	allRows   = fixedRows + 2048
 	opCount   = 5
 	sizeCount = 8
 
-	slotSize = 16
+	slotSize = 32
 	rowSize  = 48
 	diskSize = 64
 
-	keysAt    = 0
-	slotsAt   = keysAt + 8*slotCount
+	slotsAt   = 0
 	rowsAt    = slotsAt + slotSize*slotCount
 	disksAt   = rowsAt + rowSize*allRows
-	lostAt    = disksAt + diskSize*diskCount
-	spilledAt = lostAt + 8*lostCount
-	epochAt   = spilledAt + 8
-	tableSize = epochAt + 8
+	epochAt   = disksAt + diskSize*diskCount
+	lostAt    = epochAt + 64
+	tableSize = lostAt + 8*lostCount
 
-	queueAt    = 16 * 8
-	latencyAt  = queueAt + 4*resource.HistogramSlots
+	queueAt    = 5 * 8
+	oddsAt     = queueAt + 4*resource.HistogramSlots // merges and what follows
+	latencyAt  = 256
 	countsSize = latencyAt + 4*resource.HistogramSlots*sizeCount
 )
 
@@ -56,6 +55,7 @@ const (
 // u64 and u32 read memory that BPF programs write meanwhile: an aligned number is read at once.
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
+func u16(b []byte, at int) uint16 { return binary.NativeEndian.Uint16(b[at:]) }
 
 // row is what requests have in common.
 type row struct {
@@ -105,13 +105,13 @@ type request struct {
 // readRequests appends the requests of a table to dst.
 func readRequests(dst []request, table []byte) []request {
 	for at := range slotCount {
-		key := u64(table, keysAt+8*at)
+		b := table[slotsAt+slotSize*at:][:slotSize]
+		key := u64(b, 0)
 		if key == 0 {
 			continue
 		}
-		b := table[slotsAt+slotSize*at:][:slotSize]
-		r := request{at: at, key: key, issueNS: u64(b, 0), row: int(u32(b, 8))}
-		if r.row < allRows && u64(table, keysAt+8*at) == key { // it may have ended just now
+		r := request{at: at, key: key, issueNS: u64(b, 8), row: int(u16(b, 20))}
+		if r.row < allRows && u64(b, 0) == key { // it may have ended just now
 			dst = append(dst, r)
 		}
 	}
@@ -127,8 +127,11 @@ type counts struct {
 
 // add adds what one processor counted.
 func (c *counts) add(b []byte) {
-	for i, to := range []*uint64{&c.events, &c.bytes, &c.serviceNS, &c.queueNS, &c.queued, &c.merges, &c.requeues, &c.errors, &c.unissued, &c.unissuedNS, &c.untimed} {
+	for i, to := range []*uint64{&c.events, &c.bytes, &c.serviceNS, &c.queueNS, &c.queued} {
 		*to += u64(b, 8*i)
+	}
+	for i, to := range []*uint64{&c.merges, &c.requeues, &c.errors, &c.unissued, &c.unissuedNS, &c.untimed} {
+		*to += u64(b, oddsAt+8*i)
 	}
 	for i := range c.queue {
 		c.queue[i] += u32(b, queueAt+4*i)

@@ -1,15 +1,20 @@
 /* What is known of block requests, and the pure logic on it: the same in BPF and in the user-space C of requests_test.go. It uses no helper
  * of the kernel. Whoever includes it has __u32, __u64 and bool.
  *
- * A request is known by its address from its start (or its issue) to its completion. Its entry is a key in a bucket of a table and a slot
- * at the same index. A row is what requests have in common: device, operation, process and control group; each processor counts for itself
- * in counts of that row. Nothing here is ever set back by a reader: snapshots are differences. */
+ * A request is known by its address from its start (or its issue) to its completion. Its slot lies in a bucket of one cache line, and, where
+ * that is full, in one of a few others; the first slot of a bucket tells how many lie elsewhere. A row is what requests have in common: device,
+ * operation, process and control group; each processor counts for itself in counts of that row. Nothing here is ever set back by a reader:
+ * snapshots are differences.
+ *
+ * What a request costs are mostly cache lines, for it comes from an idle processor: its slot, its disk, two of its counts; and, of who made it,
+ * the line that remembers what the same task was found to be last. */
 #pragma once
 
 #include "histogram.h"
 
-#define BLOCK_WAYS 8            /* keys of a bucket: one cache line */
-#define BLOCK_BUCKETS 2048      /* at most; a power of two */
+#define BLOCK_WAYS 2            /* slots of a bucket: one cache line */
+#define BLOCK_BUCKETS 8192      /* at most; a power of two */
+#define BLOCK_OTHERS 16         /* buckets that are looked at where the first is full */
 #define BLOCK_SLOTS (BLOCK_BUCKETS * BLOCK_WAYS)
 #define BLOCK_DISKS 32          /* disk 0 stands for those that found no room */
 #define BLOCK_FIXED 256         /* rows that are there from the start: one for each disk and operation */
@@ -40,9 +45,13 @@ enum block_lost {
 };
 
 struct block_slot {
+	__u64 key;      /* 0 is free */
 	__u64 issue_ns; /* 0 until it is issued, and after it was taken back */
-	__u32 row;
 	__u32 bytes;    /* the most that it was issued with */
+	__u16 row;
+	__u16 disk;     /* index of its row's disk */
+	__u32 spilled;  /* of a bucket's first slot: how many requests of this bucket lie in others */
+	__u32 pad;
 };
 
 struct block_row {
@@ -64,13 +73,14 @@ struct block_disk {
 	__u64 pad[4];
 };
 
-/* counts are one processor's of one row. */
+/* counts are one processor's of one row. What a usual request counts lies in the first line and in its size's latencies. */
 struct block_counts {
 	__u64 events; /* changes whenever something else does */
 	__u64 bytes;
 	__u64 service_ns; /* issue to completion */
 	__u64 queue_ns;   /* start to issue, of those whose start is known */
 	__u64 queued;     /* how many those are */
+	__u32 queue[HISTOGRAM_SLOTS]; /* microseconds from start to issue */
 	__u64 merges;     /* requests and bios that became part of another one */
 	__u64 requeues;
 	__u64 errors;
@@ -78,18 +88,33 @@ struct block_counts {
 	__u64 unissued_ns; /* start to end of those */
 	__u64 untimed;     /* have bytes but no latency: their issue or their end was not seen */
 	__u64 pad[5];
-	__u32 queue[HISTOGRAM_SLOTS];                /* microseconds from start to issue */
 	__u32 latency[BLOCK_SIZES][HISTOGRAM_SLOTS]; /* microseconds from issue to completion */
 };
 
+/* known is what a task's request was found to be. It holds as long as nothing has changed that it was found by: the processes that are wanted,
+ * the interval, and the groups that processes are in, of which none is looked up while it is the same set, as the kernel calls it. One
+ * processor's, and one cache line. */
+struct block_known {
+	__u64 turn;    /* of the table */
+	__u64 groups;  /* address of the task's set of control groups */
+	__u64 comm[2]; /* of its process */
+	__u32 tgid;
+	__u32 device;
+	__u32 op;
+	__u16 row;
+	__u16 disk;
+	__u64 wanted;
+	__u64 pad;
+};
+
 struct block_table {
-	__u64 keys[BLOCK_SLOTS]; /* first, so that a bucket is one cache line */
-	struct block_slot slots[BLOCK_SLOTS];
+	struct block_slot slots[BLOCK_SLOTS]; /* first, so that a bucket is one cache line */
 	struct block_row rows[BLOCK_ROWS];
 	struct block_disk disks[BLOCK_DISKS];
+	__u32 epoch; /* counted up by the reader at each snapshot; by two where processes were added that are wanted */
+	__u32 moves; /* counted up when a process came into another control group */
+	__u64 pad[7];
 	__u64 lost[BLOCK_LOSTS];
-	__u64 spilled; /* requests that lie in their second bucket */
-	__u64 epoch;   /* counted up by the reader at each snapshot */
 };
 
 /* block_op_of sorts an operation (the low byte of cmd_flags) as the kernel's own statistics do: odd ones write. */
@@ -134,74 +159,101 @@ static __always_inline __u64 block_key_of(__u32 device, __u64 sector, unsigned o
 	return key ? key : 1;
 }
 
-/* The two buckets of a key, as the index of their first slot. buckets is a power of two, less one. */
-static __always_inline __u32 block_bucket(__u64 key, __u32 buckets)
+/* block_turn is what a block_known holds for. */
+static __always_inline __u64 block_turn(const struct block_table *t)
 {
-	return (block_mix(key) & buckets & (BLOCK_BUCKETS - 1)) * BLOCK_WAYS;
+	return (__u64)*(volatile const __u32 *)&t->moves << 32 | *(volatile const __u32 *)&t->epoch;
 }
 
-static __always_inline __u32 block_second(__u64 key, __u32 buckets)
+/* The buckets of a key, as the index of their first slot: other 0 is where it lies unless that is full. buckets is a power of two, less one. */
+static __always_inline __u32 block_bucket(__u64 key, __u32 other, __u32 buckets)
 {
-	return (block_mix(key ^ 0x5bd1e9955bd1e995ull) & buckets & (BLOCK_BUCKETS - 1)) * BLOCK_WAYS;
+	__u64 hash = block_mix(key);
+
+	if (other)
+		hash = (hash >> 32) + other;
+	return (hash & buckets & (BLOCK_BUCKETS - 1)) * BLOCK_WAYS;
 }
 
 static __always_inline int block_find_in(const struct block_table *t, __u64 key, __u32 first)
 {
-#pragma clang loop unroll(full)
-	for (int i = 0; i < BLOCK_WAYS; i++)
-		if (t->keys[first + i] == key)
-			return first + i;
+	if (t->slots[first].key == key)
+		return first;
+	return t->slots[first + 1].key == key ? (int)first + 1 : -1;
+}
+
+/* block_find_other looks where requests lie whose bucket was full. */
+static BLOCK_APART int block_find_other(const struct block_table *t, __u64 key, __u32 buckets)
+{
+#pragma clang loop unroll(disable)
+	for (int i = 1; i <= BLOCK_OTHERS; i++) {
+		int at = block_find_in(t, key, block_bucket(key, i, buckets));
+
+		if (at >= 0)
+			return at;
+	}
 	return -1;
 }
 
 /* block_find returns the slot of a request, or -1. */
 static __always_inline int block_find(const struct block_table *t, __u64 key, __u32 buckets)
 {
-	int at = block_find_in(t, key, block_bucket(key, buckets));
+	__u32 first = block_bucket(key, 0, buckets);
+	int at = block_find_in(t, key, first);
 
-	if (at < 0 && t->spilled)
-		at = block_find_in(t, key, block_second(key, buckets));
-	return at;
+	return at < 0 && t->slots[first].spilled ? block_find_other(t, key, buckets) : at;
 }
 
 static __always_inline int block_insert_in(struct block_table *t, __u64 key, __u32 first)
 {
-#pragma clang loop unroll(full)
-	for (int i = 0; i < BLOCK_WAYS; i++)
-		if (!t->keys[first + i] && __sync_val_compare_and_swap(&t->keys[first + i], 0, key) == 0)
-			return first + i;
+	if (!t->slots[first].key && __sync_val_compare_and_swap(&t->slots[first].key, 0, key) == 0)
+		return first;
+	if (!t->slots[first + 1].key && __sync_val_compare_and_swap(&t->slots[first + 1].key, 0, key) == 0)
+		return first + 1;
+	return -1;
+}
+
+/* block_insert_other makes a slot where the request's own bucket is full. */
+static BLOCK_APART int block_insert_other(struct block_table *t, __u64 key, __u32 buckets)
+{
+#pragma clang loop unroll(disable)
+	for (int i = 1; i <= BLOCK_OTHERS; i++) {
+		__u32 own = block_bucket(key, 0, buckets), first = block_bucket(key, i, buckets);
+		int at = first == own ? -1 : block_insert_in(t, key, first);
+
+		if (at >= 0) {
+			__sync_fetch_and_add(&t->slots[own].spilled, 1);
+			return at;
+		}
+	}
+	__sync_fetch_and_add(&t->lost[BLOCK_LOST_SLOT], 1);
 	return -1;
 }
 
 /* block_insert makes a slot for a request that has none; -1 is no room, and counted. */
 static __always_inline int block_insert(struct block_table *t, __u64 key, __u32 buckets)
 {
-	__u32 first = block_bucket(key, buckets), second;
-	int at = block_insert_in(t, key, first);
+	int at = block_insert_in(t, key, block_bucket(key, 0, buckets));
 
-	if (at < 0) {
-		second = block_second(key, buckets);
-		at = second == first ? -1 : block_insert_in(t, key, second);
-		if (at >= 0)
-			__sync_fetch_and_add(&t->spilled, 1);
-	}
-	if (at < 0) {
-		__sync_fetch_and_add(&t->lost[BLOCK_LOST_SLOT], 1);
+	if (at < 0)
+		at = block_insert_other(t, key, buckets);
+	if (at < 0)
 		return -1;
-	}
-	t->slots[at].issue_ns = 0;
-	t->slots[at].bytes = 0;
+	t->slots[at & (BLOCK_SLOTS - 1)].issue_ns = 0;
+	t->slots[at & (BLOCK_SLOTS - 1)].bytes = 0;
 	return at;
 }
 
 /* block_remove gives a slot back; false says that somebody else did. */
 static __always_inline bool block_remove(struct block_table *t, int at, __u64 key, __u32 buckets)
 {
+	__u32 first = block_bucket(key, 0, buckets);
+
 	at &= BLOCK_SLOTS - 1;
-	if (__sync_val_compare_and_swap(&t->keys[at], key, 0) != key)
+	if (__sync_val_compare_and_swap(&t->slots[at].key, key, 0) != key)
 		return false;
-	if ((at & ~(BLOCK_WAYS - 1)) != (int)block_bucket(key, buckets))
-		__sync_fetch_and_add(&t->spilled, -1);
+	if ((at & ~(BLOCK_WAYS - 1)) != (int)first)
+		__sync_fetch_and_add(&t->slots[first].spilled, -1);
 	return true;
 }
 
@@ -294,15 +346,14 @@ static __always_inline void block_issued(struct block_table *t, int at, __u64 no
 	struct block_slot *slot = &t->slots[at & (BLOCK_SLOTS - 1)];
 	struct block_disk *disk;
 	__u64 depth, *deepest;
-	__u32 row = slot->row;
 	bool again = slot->issue_ns != 0;
 
 	slot->issue_ns = now;
 	if (slot->bytes < bytes)
 		slot->bytes = bytes;
-	if (again || row >= BLOCK_ROWS)
+	if (again)
 		return;
-	disk = &t->disks[t->rows[row].disk & (BLOCK_DISKS - 1)];
+	disk = &t->disks[slot->disk & (BLOCK_DISKS - 1)];
 	depth = __sync_fetch_and_add(&disk->inflight, 1) + 1;
 	deepest = &disk->deepest[t->epoch & 1];
 	for (int i = 0; i < 4; i++) {
@@ -316,16 +367,17 @@ static __always_inline void block_issued(struct block_table *t, int at, __u64 no
 /* block_withdrawn notes that a request is no longer the device's: completed, taken back, or its end was missed. */
 static __always_inline void block_withdrawn(struct block_table *t, const struct block_slot *slot)
 {
-	__u32 row = slot->row;
-
-	if (slot->issue_ns && row < BLOCK_ROWS)
-		__sync_fetch_and_add(&t->disks[t->rows[row].disk & (BLOCK_DISKS - 1)].inflight, -1);
+	if (slot->issue_ns)
+		__sync_fetch_and_add(&t->disks[slot->disk & (BLOCK_DISKS - 1)].inflight, -1);
 }
 
-/* block_us is a time in microseconds as a histogram counts it: 1 at least, as A does. */
+/* block_us is a time in microseconds as a histogram counts it: 1 at least, as A does. A processor takes ten times as long to divide as to multiply,
+ * and the compiler for BPF does not know how to divide by a constant without: below 2^32 the product is exact. */
 static __always_inline __u64 block_us(__u64 ns)
 {
-	return ns < 2000 ? 1 : ns / 1000;
+	if (ns < 2000)
+		return 1;
+	return ns >> 32 ? ns / 1000 : ns * 274877907 >> 38;
 }
 
 /* What became of a request, for BLOCK_COUNT. */

@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	requestsMapCounts             = "counts"
+	requestsMapKnowns             = "knowns"
 	requestsMapTargetPids         = "target_pids"
 	requestsProgGiveUp            = "give_up"
 	requestsProgIsAlive           = "is_alive"
@@ -28,6 +29,7 @@ const (
 	requestsProgOnIssue           = "on_issue"
 	requestsProgOnIssuePlain      = "on_issue_plain"
 	requestsProgOnMerge           = "on_merge"
+	requestsProgOnMoved           = "on_moved"
 	requestsProgOnRequeue         = "on_requeue"
 	requestsProgOnRequeuePlain    = "on_requeue_plain"
 	requestsProgOnStart           = "on_start"
@@ -106,6 +108,7 @@ type requestsProgramSpecs struct {
 	OnIssue         *ebpf.ProgramSpec `ebpf:"on_issue"`
 	OnIssuePlain    *ebpf.ProgramSpec `ebpf:"on_issue_plain"`
 	OnMerge         *ebpf.ProgramSpec `ebpf:"on_merge"`
+	OnMoved         *ebpf.ProgramSpec `ebpf:"on_moved"`
 	OnRequeue       *ebpf.ProgramSpec `ebpf:"on_requeue"`
 	OnRequeuePlain  *ebpf.ProgramSpec `ebpf:"on_requeue_plain"`
 	OnStart         *ebpf.ProgramSpec `ebpf:"on_start"`
@@ -116,6 +119,7 @@ type requestsProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type requestsMapSpecs struct {
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	Knowns     *ebpf.MapSpec `ebpf:"knowns"`
 	TargetPids *ebpf.MapSpec `ebpf:"target_pids"`
 }
 
@@ -167,12 +171,14 @@ func (o *requestsObjects) Close() error {
 // It can be passed to loadRequestsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type requestsMaps struct {
 	Counts     *ebpf.Map `ebpf:"counts"`
+	Knowns     *ebpf.Map `ebpf:"knowns"`
 	TargetPids *ebpf.Map `ebpf:"target_pids"`
 }
 
 func (m *requestsMaps) Close() error {
 	return _RequestsClose(
 		m.Counts,
+		m.Knowns,
 		m.TargetPids,
 	)
 }
@@ -218,6 +224,7 @@ type requestsPrograms struct {
 	OnIssue         *ebpf.Program `ebpf:"on_issue"`
 	OnIssuePlain    *ebpf.Program `ebpf:"on_issue_plain"`
 	OnMerge         *ebpf.Program `ebpf:"on_merge"`
+	OnMoved         *ebpf.Program `ebpf:"on_moved"`
 	OnRequeue       *ebpf.Program `ebpf:"on_requeue"`
 	OnRequeuePlain  *ebpf.Program `ebpf:"on_requeue_plain"`
 	OnStart         *ebpf.Program `ebpf:"on_start"`
@@ -235,6 +242,7 @@ func (p *requestsPrograms) Close() error {
 		p.OnIssue,
 		p.OnIssuePlain,
 		p.OnMerge,
+		p.OnMoved,
 		p.OnRequeue,
 		p.OnRequeuePlain,
 		p.OnStart,

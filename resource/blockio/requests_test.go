@@ -67,8 +67,12 @@ func TestSizes(t *testing.T) {
 		fmt.Fprintf(&c, "\tprintf(\"%%u %%u\\n\", block_size_of(%d), block_size_of(%d));\n", limit, limit+1)
 		fmt.Fprintln(&want, i, i+1)
 	}
-	c.WriteString("\tprintf(\"%llu %llu %llu %llu\\n\", block_us(0), block_us(1999), block_us(2000), block_us(1234567));\n}\n")
+	c.WriteString("\tprintf(\"%llu %llu %llu %llu\\n\", block_us(0), block_us(1999), block_us(2000), block_us(1234567));\n")
 	want.WriteString("1 1 2 1234\n")
+	c.WriteString("\t__u64 wrong = 0;\n\tfor (__u64 ns = 2000; ns < 1ull << 33; ns += 999 * (1 + (ns & 1)) + (ns >> 20))\n")
+	c.WriteString("\t\tfor (__u64 at = ns - ns % 1000 - 1; at < ns - ns % 1000 + 2; at++)\n\t\t\twrong += at >= 2000 && block_us(at) != at / 1000;\n")
+	c.WriteString("\tprintf(\"%llu %d\\n\", wrong, block_us((1ull << 32) - 1) == ((1ull << 32) - 1) / 1000);\n}\n")
+	want.WriteString("0 1\n")
 	golden(t, c.String(), want.String())
 	if len(resource.BlockSizeLimits)+1 != sizeCount {
 		t.Error("the words have other sizes")
@@ -100,8 +104,8 @@ int main(void)
 		if (at[i] >= 0)
 			wrong += !block_remove(&t, at[i], 0xffff888100000000ull + i * 320, MASK);
 	for (int i = 0; i < BLOCK_SLOTS; i++)
-		wrong += t.keys[i] != 0;
-	printf("wrong %d spilled %llu again %d\n", wrong, t.spilled, block_remove(&t, at[0], 0xffff888100000000ull, MASK));
+		wrong += t.slots[i].key != 0 || t.slots[i].spilled != 0;
+	printf("wrong %d again %d\n", wrong, block_remove(&t, at[0], 0xffff888100000000ull, MASK));
 	for (__u64 i = 1; i <= 10; i++) /* one bucket */
 		n += block_insert(&t, i, 0) >= 0;
 	printf("found room %d lost %llu\n", n, t.lost[BLOCK_LOST_SLOT]);
@@ -109,8 +113,8 @@ int main(void)
 	for (int i = 0; i < 2 * BLOCK_WAYS; i++)
 		t.slots[i].issue_ns = 7; /* of what was there before */
 	n = wrong = 0;
-	for (__u64 key = 100; n < 12; key++) /* of one bucket: the last go into their second */
-		if (block_bucket(key, 1) == 0) {
+	for (__u64 key = 100; n < 4; key++) /* of one bucket: the last go into another one */
+		if (block_bucket(key, 0, 1) == 0) {
 			at[n] = key;
 			n += block_insert(&t, key, 1) >= 0;
 		}
@@ -119,17 +123,17 @@ int main(void)
 
 		wrong += slot < 0 || t.slots[slot].issue_ns != 0 || (slot >= BLOCK_WAYS) != (i >= BLOCK_WAYS);
 	}
-	printf("found room %d wrong %d spilled %llu\n", n, wrong, t.spilled);
+	printf("found room %d wrong %d spilled %u %u\n", n, wrong, t.slots[0].spilled, t.slots[2].spilled);
 	for (int i = 0; i < n; i++)
 		block_remove(&t, block_find(&t, at[i], 1), at[i], 1);
-	printf("spilled %llu\n", t.spilled);
+	printf("spilled %u\n", t.slots[0].spilled);
 	printf("keys %d\n", block_key_of(8 << 20, 2048, 0) != block_key_of(8 << 20 | 1, 2048, 0) &&
 		block_key_of(8 << 20, 2048, 0) != block_key_of(8 << 20, 2048, 1) && block_key_of(0, 0, 0) != 0);
 }`, `
 wrong 0 lost 0
-wrong 0 spilled 0 again 0
-found room 8 lost 2
-found room 12 wrong 0 spilled 4
+wrong 0 again 0
+found room 2 lost 8
+found room 4 wrong 0 spilled 2 0
 spilled 0
 keys 1`)
 }
@@ -183,6 +187,11 @@ func TestCounts(t *testing.T) {
 static struct block_table t;
 static struct block_counts plain, shared;
 
+static struct block_slot *of(__u64 key)
+{
+	return &t.slots[block_find(&t, key, 15) & (BLOCK_SLOTS - 1)];
+}
+
 static void end(__u64 issue, __u32 bytes, __u64 now, __u64 start, __u32 told, bool error)
 {
 	struct block_slot slot = { .issue_ns = issue, .bytes = bytes };
@@ -202,15 +211,16 @@ int main(void)
 		int slot = block_insert(&t, i, 15);
 
 		t.slots[slot].row = at;
+		t.slots[slot].disk = t.rows[at].disk;
 		block_issued(&t, slot, 1000 * i, 4096 * i);
 	}
 	block_issued(&t, block_find(&t, 3, 15), 9000, 512); /* once more: no deeper, no smaller */
 	printf("depth %llu deepest %llu %llu, issued at %llu with %u\n", disk->inflight, disk->deepest[0], disk->deepest[1],
-		t.slots[block_find(&t, 3, 15)].issue_ns, t.slots[block_find(&t, 3, 15)].bytes);
+		of(3)->issue_ns, of(3)->bytes);
 	t.epoch++;
-	block_withdrawn(&t, &t.slots[block_find(&t, 1, 15)]);
-	t.slots[block_find(&t, 1, 15)].issue_ns = 0; /* taken back */
-	block_withdrawn(&t, &t.slots[block_find(&t, 1, 15)]);
+	block_withdrawn(&t, of(1));
+	of(1)->issue_ns = 0; /* taken back */
+	block_withdrawn(&t, of(1));
 	block_issued(&t, block_find(&t, 1, 15), 9500, 4096);
 	printf("depth %llu deepest %llu %llu\n", disk->inflight, disk->deepest[0], disk->deepest[1]);
 

@@ -62,9 +62,14 @@ func (m *memory) close() error {
 
 // turn begins a new epoch and returns the parity of the one that ended.
 func (m *memory) turn() int {
-	epoch := u64(m.table, epochAt)
-	binary.NativeEndian.PutUint64(m.table[epochAt:], epoch+1)
+	epoch := u32(m.table, epochAt)
+	binary.NativeEndian.PutUint32(m.table[epochAt:], epoch+1)
 	return int(epoch & 1)
+}
+
+// widen has the programs find out anew who is wanted, in the same epoch.
+func (m *memory) widen() {
+	binary.NativeEndian.PutUint32(m.table[epochAt:], u32(m.table, epochAt)+2)
 }
 
 // deepest takes the largest depth of a disk in the epoch that ended.
