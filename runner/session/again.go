@@ -5,10 +5,13 @@ package session
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/llamatap/llamatap/kvcache/track"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -18,7 +21,7 @@ import (
 
 // asideFiles calls do with the names of what is recorded beside the stream of a run, there or not, up to the last part that is.
 func asideFiles(folder string, do func(name string) error) error {
-	names := []string{track.FileName}
+	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, resource.WaitsName, resource.FaultsName)
 	for part := 0; ; part++ {
 		name := jsonl.PartName(EventsName, part)
 		if !there(filepath.Join(folder, name)) && !there(filepath.Join(folder, name+stream.OrigSuffix)) {
