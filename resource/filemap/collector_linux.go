@@ -54,6 +54,9 @@ func Open(o Options) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Missing()["on_page"]+c.Missing()["on_page_plain"] != "" {
+		c.recorder.byMapping()
+	}
 	return c, nil
 }
 

@@ -44,6 +44,9 @@ type Files struct {
 	Page uint64
 	// Again is how long an unknown file or address does not make it read a process's mappings again.
 	Again time.Duration
+	// ByMapping has a fault that is told without its file resolved by where the process maps one. Where a page may be the process's copy of
+	// the file's, it stays memory of no file. It is for kernels that do not tell which page of a file a fault looked up (before 6.12).
+	ByMapping bool
 
 	places []Place
 	files  map[FileKey]*file
@@ -116,7 +119,7 @@ func (f *Files) place(p Place) int {
 func (f *Files) Resolve(e *Event) Hit {
 	if e.File.Dev == 0 {
 		if e.Kind == Fault {
-			return Hit{Place: -1, Memory: f.memory(e)}
+			return f.mapped(e)
 		}
 		if e.Kind == Request {
 			if offset, ok := f.direct(e); ok {
@@ -235,11 +238,11 @@ func (f *Files) offset(e *Event, n *file) uint64 {
 	return min(e.First+e.At/f.Page%16, e.Last)*f.Page + inside
 }
 
-// memory is the kind of the memory that was touched.
-func (f *Files) memory(e *Event) string {
+// mapped resolves a fault of which no file is known by the mapping that was touched.
+func (f *Files) mapped(e *Event) Hit {
 	p := f.process(e.PID, false)
 	if p == nil {
-		return MemoryAnonymous
+		return Hit{Place: -1, Memory: MemoryAnonymous}
 	}
 	m := p.find(e.At)
 	if m == nil {
@@ -247,10 +250,17 @@ func (f *Files) memory(e *Event) string {
 			m = p.find(e.At)
 		}
 	}
-	if m == nil {
-		return MemoryAnonymous
+	switch {
+	case m == nil:
+		return Hit{Place: -1, Memory: MemoryAnonymous}
+	case f.ByMapping && m.named() && !m.copies:
+		n, offset := f.files[m.key], m.offset+(e.At-m.start)
+		if n == nil || !n.known {
+			n = f.add(m.key, m.path, f.seen(e.PID, m.path))
+		}
+		return Hit{Place: f.at(n, offset), Offset: offset}
 	}
-	return m.kind()
+	return Hit{Place: -1, Memory: m.kind()}
 }
 
 // process returns a process's mappings, read anew if asked for, unless they were just read; nil where they cannot be read and never were.

@@ -38,7 +38,7 @@ func TestMaps(t *testing.T) {
 		}
 	}
 	m := p.find(0x7f0000000000)
-	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, FileKey{0xfe << 20, 77}, "/models/tiny model.gguf"}); !reflect.DeepEqual(m, want) {
+	if want := (&mapping{0x7f0000000000, 0x7f0000100000, 0x10000, FileKey{0xfe << 20, 77}, "/models/tiny model.gguf", false}); !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}
 	if m := p.find(0x7f0000600fff); m == nil || m.path != "/lib/libgone.so" || !m.named() {
@@ -191,6 +191,16 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s: %s at %#x, want %s at %#x", c.name, got, h.Offset, c.file, c.offset)
 		}
 	}
+	f.ByMapping = true
+	if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: 0x7f0000003123}); h.Place < 0 || f.Place(h.Place).File != "/models/tiny model.gguf" || h.Offset != 0x13123 {
+		t.Errorf("by its mapping: %+v", h)
+	}
+	for address, want := range map[uint64]string{0x55d0c0300008: MemoryHeap, 0x10: MemoryAnonymous, 0x7f0000600000: MemoryPrivate} {
+		if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: address}); h.Place >= 0 || h.Memory != want {
+			t.Errorf("by mapping, %#x is %+v", address, h)
+		}
+	}
+	f.ByMapping = false
 	// A process that is gone: what was known of it stays.
 	f.Proc = "/nowhere"
 	if h := f.Resolve(&Event{Kind: Fault, PID: 5, At: 0x7ffc00000001}); h.Memory != MemoryStack {

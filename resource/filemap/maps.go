@@ -11,6 +11,7 @@ type mapping struct {
 	start, end, offset uint64
 	key                FileKey
 	path               string // as the kernel writes it; "" for memory without a name
+	copies             bool   // what is written to it is this process's alone, and then no longer the file's
 }
 
 // parseMaps reads /proc/PID/maps. Lines that are none of it are left out.
@@ -47,6 +48,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 	}
 	inode, err := strconv.ParseUint(field[4], 10, 64)
 	m.start, m.end, m.offset = numbers[0], numbers[1], numbers[2]
+	m.copies = strings.Contains(field[1], "w") && strings.HasSuffix(field[1], "p")
 	m.key = FileKey{uint32(numbers[3])<<20 | uint32(numbers[4]), inode}
 	return m, cut && cut2 && err == nil && m.end > m.start
 }

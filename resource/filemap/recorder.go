@@ -171,6 +171,13 @@ func (r *Recorder) AddPath(path string) (FileKey, error) {
 	return r.o.Files.AddPath(path)
 }
 
+// byMapping has faults that are told without their file resolved by mappings.
+func (r *Recorder) byMapping() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.o.Files.ByMapping = true
+}
+
 // Phase tells of a stretch of time that is no execution. Such stretches and executions must not overlap.
 func (r *Recorder) Phase(name string, beginNS, endNS int64) {
 	r.mu.Lock()

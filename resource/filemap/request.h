@@ -13,6 +13,21 @@ struct {
 	__type(value, struct issued);
 } requests SEC(".maps");
 
+/* head_of is the address of the first page of the folio that a page belongs to. What the kernel keeps of it in the other pages is that address
+ * and 1, or, in newer kernels, a mask that makes it of the page's own address, and 1; no page lies where masks do. */
+static __always_inline __u64 head_of(struct page *page)
+{
+	__u64 info = 0;
+
+	if (bpf_core_field_exists(page->compound_head))
+		bpf_core_read(&info, sizeof info, &page->compound_head);
+	else
+		bpf_core_read(&info, sizeof info, &((struct page___info *)page)->compound_info);
+	if (!(info & 1))
+		return (__u64)page;
+	return info >> 32 == 0xffffffff ? (__u64)page & info : info - 1;
+}
+
 /* file_of finds the file page that a bio begins with. Pages and mappings are read as numbers, because pointers' bits cannot be asked for; only
  * what leads from there to the file is followed by its types, which is faster. */
 static __always_inline bool file_of(struct bio *bio, struct file_key *key, __u64 *page)
@@ -21,13 +36,12 @@ static __always_inline bool file_of(struct bio *bio, struct file_key *key, __u64
 	__u32 at = bio->bi_iter.bi_idx & 1023;
 	struct page *data = NULL;
 	struct folio *folio;
-	__u64 head = 0, mapping = 0;
+	__u64 head, mapping = 0;
 
 	bpf_core_read(&data, sizeof data, &vec[at].bv_page);
 	if (!data)
 		return false;
-	bpf_core_read(&head, sizeof head, &data->compound_head);
-	head = head & 1 ? head - 1 : (__u64)data;
+	head = head_of(data);
 	folio = (struct folio *)head;
 	bpf_core_read(&mapping, sizeof mapping, &folio->mapping);
 	if (!mapping || mapping & PAGE_MAPPING_FLAGS)

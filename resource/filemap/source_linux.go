@@ -55,7 +55,7 @@ var softwareEvents = map[string]uint64{
 }
 
 // optional are programs that a kernel may lack: what they tell is then missing from what is recorded.
-var optional = []string{"on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
+var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
 
 // OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where the machine or the rights do not
 // suffice.

@@ -29,6 +29,10 @@ struct page {
 	struct address_space *mapping;
 } READ_AS_FOUND;
 
+struct page___info { /* newer than 6.18 */
+	unsigned long compound_info;
+} READ_AS_FOUND;
+
 struct bio_vec {
 	struct page *bv_page;
 	unsigned int bv_len;
