@@ -106,6 +106,7 @@ func (c *Config) collected(m rundir.Metadata) verdict.Collector {
 			Notes     []string `json:"notes"` // such as why it stands in for another one
 		} `json:"collectors"`
 		Missing []string `json:"missing"` // that could not run, and why
+		Lossy   bool     `json:"lossy"`
 	}
 	if err := json.Unmarshal(m.Extra["memory_samples"], &samples); err != nil {
 		v.Why = "the recorder does not tell"
@@ -121,6 +122,9 @@ func (c *Config) collected(m rundir.Metadata) verdict.Collector {
 				v.Used = append(v.Used, name)
 			}
 		}
+	}
+	if samples.Lossy { // of a program: a model's run is none then
+		why = append(why, "some samples are missing, as memory_samples tells")
 	}
 	v.Why = strings.Join(why, "; ")
 	return v

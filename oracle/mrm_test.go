@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -72,6 +73,33 @@ func TestMRMCommands(t *testing.T) {
 		if got := llamatap("mrm", "aggregate", "results", "--contaminated", "-o", "csv"); !strings.Contains(got, model) {
 			t.Errorf("aggregate: %s", got)
 		}
+	}
+}
+
+// TestMRMExamples runs both examples that are to finish within a minute as their first lines say, from a folder of somebody's: every cell is sealed. How
+// long each takes is told, and is to be read on a quiet machine.
+func TestMRMExamples(t *testing.T) {
+	testenv.Slow(t)
+	for example, cells := range map[string]int{"quick": 12, "prompts": 9} {
+		folder, config := t.TempDir(), filepath.Join(testenv.Root(t), "examples", "mrm", example+".yaml")
+		run := func(args ...string) {
+			t.Helper()
+			cmd := exec.Command(testenv.NeedBinary(t), args...)
+			cmd.Dir = folder
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("llamatap %q: %v\n%s", args, err, out)
+			}
+		}
+		began := time.Now()
+		run("mrm", "run", "--config", config)
+		t.Logf("%s: %d cells in %v", example, cells, time.Since(began).Round(100*time.Millisecond))
+		dirs, _ := filepath.Glob(filepath.Join(folder, "results", "*", "run_*"))
+		archived, _ := filepath.Glob(filepath.Join(folder, "results", "contaminated", "*", "run_*"))
+		if len(dirs)+len(archived) != cells {
+			t.Errorf("%s: %d and %d of %d cells", example, len(dirs), len(archived), cells)
+		}
+		run("mrm", "analyze", "--config", config, "--contaminated", "--no-figures")
+		run("mrm", "aggregate", "results", "--contaminated", "--out", "aggregate")
 	}
 }
 
