@@ -30,9 +30,9 @@ func runMemoryRecord(args []string) error {
 	}
 	result, err := memory.Record(ctx, o.Options)
 	switch {
-	case errors.Is(err, exec.ErrNotFound), len(o.program) > 0 && errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, memory.ErrStart) && errors.Is(err, fs.ErrNotExist):
 		return exitStatus{Code: 127, Err: err}
-	case errors.Is(err, exec.ErrDot), len(o.program) > 0 && result.Dir == "" && errors.Is(err, fs.ErrPermission) && errors.As(err, new(*fs.PathError)):
+	case errors.Is(err, memory.ErrStart):
 		return exitStatus{Code: 126, Err: err}
 	case err != nil:
 		return err

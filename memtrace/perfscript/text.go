@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/llamatap/llamatap/memtrace"
 )
@@ -125,7 +126,8 @@ func (t *Text) end(a *memtrace.Access) error {
 	case s.NoAddress > 0:
 		return fmt.Errorf("%w: none of its %d samples has an address of data: record with perf mem record or perf record -d, and print it: perf script -F +addr", ErrText, s.NoAddress)
 	case s.Bad > 0:
-		return fmt.Errorf("%w: none of its lines is a sample: %w", ErrText, s.FirstBad)
+		why := strings.Replace(s.FirstBad.Error(), ErrText.Error()+": ", "", 1)
+		return fmt.Errorf("%w: none of its lines is a sample: %s; give what perf script prints, or perf.data", ErrText, why)
 	}
 	return io.EOF
 }
@@ -181,7 +183,7 @@ func (t *Text) chain(line []byte) {
 func (t *Text) sample(line []byte) {
 	h, rest, ok := parseHead(line)
 	if !ok {
-		t.bad(fmt.Errorf("%w: no event is found in %.200q", ErrText, line))
+		t.bad(fmt.Errorf("%w: no event is found in %.80q", ErrText, line))
 		return
 	}
 	if bytes.HasPrefix(h.event, []byte("PERF_RECORD_")) {

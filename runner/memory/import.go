@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -68,7 +69,9 @@ func Import(o ImportOptions) (Result, error) {
 		o.Tell = func(error) {}
 	}
 	for _, name := range o.Files { // before anything is made
-		if info, err := os.Stat(name); err != nil {
+		if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			return Result{}, fmt.Errorf("%s: there is no such file: give texts of perf script, or perf.data", name)
+		} else if err != nil {
 			return Result{}, err
 		} else if info.IsDir() {
 			return Result{}, fmt.Errorf("%s is a folder: give files of perf script or perf.data", name)
@@ -86,7 +89,7 @@ func Import(o ImportOptions) (Result, error) {
 	for _, name := range o.Files {
 		if err := m.file(name); err != nil {
 			m.giveUp()
-			return Result{}, fmt.Errorf("%s: %w", name, err)
+			return Result{}, fmt.Errorf("%s: %w", name, again(err))
 		}
 	}
 	m.list()
@@ -143,15 +146,26 @@ func (m *importer) file(name string) error {
 	}
 	if err != nil {
 		about.Error = err.Error()
-		m.o.Tell(fmt.Errorf("%s: %w; what stands before is imported", name, err))
+		m.o.Tell(fmt.Errorf("%s: %w; what stands before is imported", name, again(err)))
 	}
 	m.files = append(m.files, about)
 	return nil
 }
 
+// again says of an error what helps if a file ends too early.
+func again(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it was cut off while it was copied or written, copy or record it again", err)
+	}
+	return err
+}
+
 // open finds out which kind a file is.
 func (m *importer) open(f *os.File, size int64, about *imported) (reader, error) {
 	head, _ := bufio.NewReader(io.NewSectionReader(f, 0, 8)).Peek(8)
+	if bytes.HasPrefix(head, []byte("PAR1")) {
+		return nil, fmt.Errorf("%w: it is a Parquet table, and no recording of perf; 'llamatap memory' reads the run directory that it lies in", ErrNothing)
+	}
 	if !bytes.Equal(head, []byte("PERFILE2")) && !bytes.Equal(head, []byte("2ELIFREP")) {
 		about.Kind = "perf script"
 		return perfscript.NewText(f, perfscript.Options{Fields: m.o.Fields})

@@ -135,7 +135,7 @@ func TestImportRefused(t *testing.T) {
 		return path
 	}
 	for _, name := range []string{
-		filepath.Join(folder, "none"), folder, write("empty", ""), write("other", "a text\nof something else\n"), write("torn", "PERFILE2"), write("foreign", "2ELIFREP"+strings.Repeat("\x00", 200)),
+		filepath.Join(folder, "none"), folder, write("empty", ""), write("other", "a text\nof something else\n"), write("torn", "PERFILE2"), write("table.parquet", "PAR1\x15\x04"), write("foreign", "2ELIFREP"+strings.Repeat("\x00", 200)),
 	} {
 		out := filepath.Join(t.TempDir(), "runs")
 		_, err := Import(ImportOptions{Files: []string{name}, Out: out})

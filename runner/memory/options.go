@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"time"
@@ -35,6 +36,15 @@ func (o *Options) defaults() {
 		o.Tell = func(error) {}
 	}
 }
+
+// Errors of beginning to record.
+var (
+	// ErrStart occurs when a command cannot be started. The error that wraps it says why, and what helps; it is fs.ErrNotExist where there is none, fs.ErrPermission or
+	// syscall.ENOEXEC where it cannot be run.
+	ErrStart = errors.New("cannot start the program")
+	// ErrProcess occurs when a process cannot be recorded at all: it does not run, or has no memory of its own.
+	ErrProcess = errors.New("cannot sample the process")
+)
 
 // Result is what was recorded.
 type Result struct {

@@ -2,6 +2,8 @@ package memory
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -39,7 +41,22 @@ type pageRow struct {
 	window int64
 }
 
-func newPages(r *recorder) *pages { return &pages{r: r, watched: map[int]*watched{}} }
+// errEarly occurs when a program was too short to be watched.
+var errEarly = errors.New("the program had ended before its pages could be watched")
+
+// newPages begins with a process that runs; a command has not come so far.
+func newPages(r *recorder) (*pages, error) {
+	p := &pages{r: r, watched: map[int]*watched{}}
+	if r.o.Command != nil {
+		return p, nil
+	}
+	watch, err := pagefault.Watch(r.pid)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; leave pages out, or let this command start the program", sampling.Pages, err)
+	}
+	p.watched[r.pid] = &watched{pid: r.pid, watch: watch, ranges: map[pagefault.Range]bool{}}
+	return p, nil
+}
 
 // step looks if it is time.
 func (p *pages) step(now int64) {
@@ -74,7 +91,9 @@ func (p *pages) look(pid int, now int64) (scanned bool) {
 		watch, err := pagefault.Watch(pid)
 		if err != nil {
 			if pid == p.r.pid && p.use.Scans == 0 {
-				p.err = err // it has not come so far, or never will
+				if p.err = err; errors.Is(err, fs.ErrNotExist) {
+					p.err = errEarly
+				}
 			}
 			return false
 		}
@@ -191,7 +210,7 @@ func (p *pages) told() sampling.CollectorUse {
 
 // missing tells why nothing was found, if nothing could be.
 func (p *pages) missing() []string {
-	if p.err == nil {
+	if p == nil || p.err == nil {
 		return nil
 	}
 	return []string{sampling.Pages + ": " + p.err.Error()}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -67,6 +68,9 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 	ended = make(chan struct{})
 	exit = func() *os.ProcessState { return nil }
 	if r.o.Command == nil {
+		if err := r.exists(); err != nil {
+			return nil, nil, err
+		}
 		if err := r.open(r.pid); err != nil {
 			return nil, nil, err
 		}
@@ -78,7 +82,15 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 				return nil, nil, err
 			}
 		}
-		if err := perfevent.StartHeld(cmd, r.open); err != nil {
+		opened := false
+		err := perfevent.StartHeld(cmd, func(pid int) error {
+			opened = true
+			return r.open(pid)
+		})
+		if err != nil && !opened {
+			err = startError(cmd, err)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		go func() {
@@ -96,6 +108,35 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 	}
 	r.set.Start()
 	return ended, exit, nil
+}
+
+// exists tells why a process that should run cannot be recorded by anybody.
+func (r *recorder) exists() error {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", r.pid))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: process %d does not run: give the number of one that does, as ps prints it", ErrProcess, r.pid)
+	case err == nil && len(maps) == 0:
+		return fmt.Errorf("%w: process %d has no memory of its own: it is a thread of the kernel, or has ended", ErrProcess, r.pid)
+	}
+	return nil
+}
+
+// startError says what helps where a command cannot be started.
+func startError(cmd *exec.Cmd, err error) error {
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("%w %s: %w: give its path, such as ./%s", ErrStart, cmd.Path, fs.ErrNotExist, filepath.Base(cmd.Path))
+	case errors.Is(err, exec.ErrDot):
+		return fmt.Errorf("%w %s: %w: it lies in the working folder, write ./%s", ErrStart, cmd.Path, fs.ErrPermission, filepath.Base(cmd.Path))
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w %s: %w: give a program's path; of a script, the interpreter that its first line names may be missing", ErrStart, cmd.Path, fs.ErrNotExist)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w %s: %w: it is no program, or this user may not run it (chmod +x)", ErrStart, cmd.Path, fs.ErrPermission)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w %s: %w: it is of another machine, or a script that does not begin with #!", ErrStart, cmd.Path, syscall.ENOEXEC)
+	}
+	return fmt.Errorf("%w: %w", ErrStart, err)
 }
 
 // prepare lets a command be watched for written pages, by the tap that is preloaded into it.
@@ -133,6 +174,9 @@ func (r *recorder) open(pid int) (err error) {
 	r.set, err = sampling.Open(sampling.Options{
 		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.spaces.Told,
 	}, r.queue)
+	if errors.Is(err, fs.ErrPermission) && !r.o.Alone && len(perfevent.Descendants(pid)) > 0 {
+		err = fmt.Errorf("%w; --no-children leaves out what the process has started", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,23 +193,27 @@ func (r *recorder) open(pid int) (err error) {
 		return err
 	}
 	r.use = r.told
+	space := r.spaces.Of(int32(pid))
+	if space == nil {
+		return fmt.Errorf("%w: process %d has ended", ErrProcess, pid)
+	}
 	r.offset, r.looked = now.UnixNano()-mono, mono
-	r.regions = r.spaces.Of(int32(pid)).Map()
+	r.regions = space.Map()
 	r.regions.OfProcess(int32(pid))
 	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo, rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
 	if r.monitor, err = startMonitor(r.dir, pid, r.o.Interval, r.o.Tell); err != nil {
 		return err
 	}
 	if r.set.Pages() {
-		r.pages = newPages(r)
+		r.pages, err = newPages(r)
 	}
-	return nil
+	return err
 }
 
 // look looks at what the process has mapped, and those that it has started before it was recorded.
 func (r *recorder) look(pid int, mono int64) error {
 	if _, err := r.spaces.Look(pid, mono); err != nil {
-		return fmt.Errorf("what process %d has mapped: %w; run as root or as its owner", pid, err)
+		return fmt.Errorf("what process %d has mapped: %w; run as its owner, or as root with CAP_SYS_PTRACE", pid, err)
 	}
 	if !r.o.Alone {
 		for _, child := range perfevent.Descendants(pid) {
@@ -309,6 +357,9 @@ func (r *recorder) finish(exit func() *os.ProcessState) {
 	r.set.Stop()
 	r.put(math.MaxInt64)
 	r.pages.close()
+	for _, why := range r.pages.missing() {
+		r.o.Tell(errors.New(why))
+	}
 	r.extra("process_monitor", r.monitor.close())
 	r.extra("processes", r.processes())
 	if state := exit(); state != nil {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,6 +196,62 @@ func TestRecordEnds(t *testing.T) {
 	<-result.Ended
 	in.Close()
 	cmd.Wait()
+}
+
+// TestRecordRefusals: whatever cannot be recorded at all is told in one line, with what helps, and leaves nothing.
+func TestRecordRefusals(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	faults, pages := [][]string{{"faults"}}, [][]string{{"pages"}}
+	for _, c := range []struct {
+		name string
+		o    Options
+		is   []error
+		want string
+	}{
+		{"no process", Options{Choices: faults, PID: gone.Process.Pid}, []error{ErrProcess}, "does not run: give the number of one that does"},
+		{"a thread of the kernel", Options{Choices: faults, PID: 2}, []error{ErrProcess}, "has no memory of its own"},
+		{"pages of a process that runs", Options{Choices: pages, PID: os.Getpid()}, nil, "leave pages out, or let this command start the program"},
+		{"no program of a name", Options{Choices: faults, Command: exec.Command("no-such-program-anywhere")}, []error{ErrStart, fs.ErrNotExist}, "give its path"},
+		{"no program at a path", Options{Choices: faults, Command: exec.Command(filepath.Join(dir, "none"))}, []error{ErrStart, fs.ErrNotExist}, "give a program's path"},
+		{"a file that is none", Options{Choices: faults, Command: exec.Command(write("plain", "text", 0o600))}, []error{ErrStart, fs.ErrPermission}, "chmod +x"},
+		{"a script without interpreter", Options{Choices: faults, Command: exec.Command(write("script", "echo", 0o700))}, []error{ErrStart, syscall.ENOEXEC}, "does not begin with #!"},
+		{"an output folder that is a file", Options{Choices: faults, Command: exec.Command("true"), Out: write("file", "", 0o600)}, nil, "choose another with -o"},
+	} {
+		out := t.TempDir()
+		if c.o.Out == "" {
+			c.o.Out = out
+		}
+		_, err := Record(context.Background(), c.o)
+		if c.o.PID == 2 && (errors.Is(err, ErrProcess) && strings.Contains(fmt.Sprint(err), "does not run") || errors.Is(err, os.ErrPermission)) {
+			continue // a process namespace without the kernel's threads, or that hides them
+		}
+		if errors.Is(err, syscall.EACCES) && c.is == nil && os.Geteuid() != 0 {
+			continue // this user may not sample
+		}
+		text := fmt.Sprint(err)
+		if err == nil || !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		for _, is := range c.is {
+			if !errors.Is(err, is) {
+				t.Errorf("%s: %v is not %v", c.name, err, is)
+			}
+		}
+		if left, _ := os.ReadDir(out); len(left) != 0 {
+			t.Errorf("%s left %v", c.name, left)
+		}
+	}
 }
 
 // TestRecordRefused: what cannot be sampled is not run, and leaves nothing.
