@@ -134,17 +134,11 @@ func TestCommandFails(t *testing.T) {
 // TestCommandInterrupted: a context that ends, ends the program and what it has started, in either pass, and nothing is kept.
 func TestCommandInterrupted(t *testing.T) {
 	testenv.NeedRoot(t)
-	seen := map[bool]bool{}
-	for seed := int64(1); len(seen) < 2 && seed < 50; seed++ {
+	for _, seed := range coins(t) {
 		out := t.TempDir()
 		e := &Experiment{Program: testenv.NeedBinary(t)}
 		e.Config = parse(t, fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, -c, 'sleep 600; :', %q]}\nworkload: {prompts: a}\n"+
 			"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", seed, out, out))
-		tapFirst := (&work{conductor: &conductor{Experiment: e}, cell: &Cell{}}).tapFirst()
-		if seen[tapFirst] {
-			continue
-		}
-		seen[tapFirst] = true
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("that is all")
 		e.Report = func(event Event) {
@@ -158,10 +152,51 @@ func TestCommandInterrupted(t *testing.T) {
 			}
 		}
 		if _, err := e.Run(ctx, []int{0}); !errors.Is(err, cause) {
-			t.Errorf("recorded first %v: %v", tapFirst, err)
+			t.Errorf("seed %d: %v", seed, err)
 		}
 		if cells, left := sealed(t, out), running(out); len(cells)+len(left) > 0 {
-			t.Errorf("recorded first %v: %v are sealed, %q runs", tapFirst, cells, left)
+			t.Errorf("seed %d: %v are sealed, %q runs", seed, cells, left)
 		}
 	}
+}
+
+// TestCommandKilled: kill -9 of the experiment ends the program too, in either pass; what was under way is removed by the next call.
+func TestCommandKilled(t *testing.T) {
+	testenv.NeedRoot(t)
+	for _, seed := range coins(t) {
+		out, config := t.TempDir(), filepath.Join(t.TempDir(), "e.yaml")
+		text := fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, -c, 'sleep 600; :', %q]}\nworkload: {prompts: a}\n"+
+			"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", seed, out, out)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(testenv.NeedBinary(t), "mrm", "run", "--config", config)
+		var log strings.Builder
+		cmd.Stderr = &log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		until(t, ended, &log, func() bool { return len(running(out)) > 0 })
+		cmd.Process.Kill()
+		<-ended
+		until(t, nil, &log, func() bool { return len(running(out)) == 0 })
+		if left, _ := filepath.Glob(filepath.Join(out, workFolder, "quick", "cell-*", "*.log")); len(left) != 1 || len(sealed(t, out)) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	}
+}
+
+// coins are two seeds, with which the first cell is recorded first and behind the run without the tap.
+func coins(t *testing.T) (seeds []int64) {
+	t.Helper()
+	seen := map[bool]bool{}
+	for seed := int64(1); len(seeds) < 2; seed++ {
+		w := &work{conductor: &conductor{Experiment: &Experiment{Config: &Config{Experiment: Settings{Seed: seed}}}}, cell: &Cell{}}
+		if first := w.tapFirst(); !seen[first] {
+			seen[first], seeds = true, append(seeds, seed)
+		}
+	}
+	return seeds
 }
