@@ -443,37 +443,22 @@ int on_switch_plain(struct plain_switch *c)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 from = parent->tgid, to = child->tgid;
-	__u8 yes = 1;
-
-	if (target_by_pid && from != to && bpf_map_lookup_elem(&target_pids, &from) && bpf_map_update_elem(&target_pids, &to, &yes, BPF_ANY))
+	if (target_by_pid && !target_follow(parent->tgid, child->tgid))
 		count(LOST_THREADS);
 	return 0;
 }
 
-struct live {
-	int counter;
-} READ_AS_FOUND;
-
-struct signal_struct {
-	struct live live;
-} READ_AS_FOUND;
-
-struct task_struct___ended {
-	struct signal_struct *signal;
-} READ_AS_FOUND;
-
-/* The numbers of threads and processes are used again. */
+/* The numbers of threads are used again. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_end, struct task_struct *task)
 {
-	__u32 tid = task->pid, tgid = task->tgid;
+	__u32 tid = task->pid;
 
 	if (!wanted(task))
 		return 0;
 	bpf_map_delete_elem(&threads, &tid);
-	if (target_by_pid && BPF_CORE_READ((struct task_struct___ended *)task, signal, live.counter) == 0)
-		bpf_map_delete_elem(&target_pids, &tgid);
+	if (target_by_pid)
+		target_leave(task);
 	return 0;
 }
 

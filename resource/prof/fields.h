@@ -25,18 +25,9 @@ struct file {
 	struct inode *f_inode;
 } READ_AS_FOUND;
 
-struct atomic___prof {
-	int counter;
-} READ_AS_FOUND;
-
-struct signal_struct___prof {
-	struct atomic___prof live; /* threads of the process that have not ended */
-} READ_AS_FOUND;
-
 struct task_struct___prof {
 	struct thread_info___prof thread_info;
 	struct files_struct *files;
-	struct signal_struct___prof *signal;
 } READ_AS_FOUND;
 
 struct sock_common {

@@ -38,24 +38,19 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 from = parent->tgid, to = child->tgid;
-	__u8 yes = 1;
-
-	if (follow && from != to && bpf_map_lookup_elem(&target_pids, &from) && bpf_map_update_elem(&target_pids, &to, &yes, BPF_ANY))
+	if (follow && !target_follow(parent->tgid, child->tgid))
 		lose(LOST_CHILD);
 	return 0;
 }
 
-/* A process that was followed is forgotten when its last thread ends, for its number is used again. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_thread_exit, struct task_struct *task)
 {
-	struct task_struct___prof *p = (void *)task;
-	__u32 tid = task->pid, tgid = task->tgid;
+	__u32 tid = task->pid;
 
 	bpf_map_delete_elem(&opens, &tid);
-	if (follow && BPF_CORE_READ(p, signal, live.counter) == 0)
-		bpf_map_delete_elem(&target_pids, &tgid);
+	if (follow)
+		target_leave(task);
 	return 0;
 }
 

@@ -32,12 +32,6 @@ struct thread_info___sched {
 	__u32 status;
 } READ_AS_FOUND;
 
-struct signal_struct___sched {
-	struct {
-		int counter;
-	} live;
-} READ_AS_FOUND;
-
 struct rq___sched {
 	__u64 clock;
 } READ_AS_FOUND;
@@ -58,7 +52,6 @@ struct sched_info___sched {
 struct task_struct___sched {
 	struct sched_entity___sched se;
 	struct sched_info___sched sched_info;
-	struct signal_struct___sched *signal;
 	struct thread_info___sched thread_info;
 	unsigned int __state;
 	unsigned int flags;
@@ -211,13 +204,8 @@ static __always_inline struct thread_accounts *begin_task(struct task_struct *ta
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_new, struct task_struct *task)
 {
-	if (follow && target_by_pid && task->pid == task->tgid) {
-		__u32 parent = bpf_get_current_pid_tgid() >> 32, child = task->tgid;
-		__u8 yes = 1;
-
-		if (bpf_map_lookup_elem(&target_pids, &parent) && bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY))
-			count_lost();
-	}
+	if (follow && target_by_pid && task->pid == task->tgid && !target_follow(bpf_get_current_pid_tgid() >> 32, task->tgid))
+		count_lost();
 	if (wanted(task))
 		begin_task(task, bpf_ktime_get_ns(), RUNNABLE);
 	return 0;
@@ -231,15 +219,11 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	return 0;
 }
 
-/* A process that was followed is forgotten when its last thread ends, for its number is used again. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	struct task_struct___sched *p = (void *)task;
-	__u32 tgid = task->tgid;
-
-	if (follow && target_by_pid && BPF_CORE_READ(p, signal, live.counter) == 0)
-		bpf_map_delete_elem(&target_pids, &tgid);
+	if (follow && target_by_pid)
+		target_leave(task);
 	return 0;
 }
 

@@ -25,6 +25,34 @@ static __always_inline bool target_has_pid(__u32 tgid)
 	return !target_by_pid || bpf_map_lookup_elem(&target_pids, &tgid);
 }
 
+/* target_follow takes what a process of the target starts into the target; false says that there was no room. */
+static __always_inline bool target_follow(__u32 parent, __u32 child)
+{
+	__u8 yes = 1;
+
+	return parent == child || !bpf_map_lookup_elem(&target_pids, &parent) || !bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY);
+}
+
+struct signal_struct___target {
+	struct {
+		int counter;
+	} live;
+} READ_AS_FOUND;
+
+struct task_struct___target {
+	struct signal_struct___target *signal;
+} READ_AS_FOUND;
+
+/* target_leave is for the end of a thread: a process is forgotten when its last one ends, for its number is used again. */
+static __always_inline void target_leave(struct task_struct *task)
+{
+	struct task_struct___target *p = (void *)task;
+	__u32 tgid = task->tgid;
+
+	if (BPF_CORE_READ(p, signal, live.counter) == 0)
+		bpf_map_delete_elem(&target_pids, &tgid);
+}
+
 static __always_inline bool target_has_comm(const char comm[16])
 {
 	__u64 name[2];
