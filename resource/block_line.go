@@ -118,7 +118,9 @@ type BlockCgroup struct {
 
 // BlockLosses count what a snapshot lacks, or what was odd, each by its cause, in the interval.
 type BlockLosses struct {
-	Requests  uint64 `json:"requests"`  // found no room and were not followed
+	Requests uint64 `json:"requests"` // found no room and were not followed
+	// Processes were started by those of the target and found no room: their requests are not seen.
+	Processes uint64 `json:"processes,omitempty"`
 	Rows      uint64 `json:"rows"`      // requests that were counted for their disk, but for no process or group: there was no room
 	Devices   uint64 `json:"devices"`   // times that a disk found no room and was counted as device 0
 	Unmatched uint64 `json:"unmatched"` // completed, but begun before the collector was

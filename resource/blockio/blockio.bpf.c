@@ -376,6 +376,32 @@ int BPF_PROG(on_moved)
 	return 0;
 }
 
+/* These are loaded where what the target starts belongs to it. What was found of a number holds no longer: it may be that of another process. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 from = parent->tgid, to = child->tgid;
+
+	if (from == to || !bpf_map_lookup_elem(&target_pids, &from))
+		return 0;
+	if (!target_follow(from, to))
+		__sync_fetch_and_add(&table.lost[BLOCK_LOST_CHILD], 1);
+	__sync_fetch_and_add(&table.moves, 1);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	if (!bpf_map_lookup_elem(&target_pids, &tgid))
+		return 0;
+	target_leave(task);
+	__sync_fetch_and_add(&table.moves, 1);
+	return 0;
+}
+
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(on_issue, struct request *rq)
 {

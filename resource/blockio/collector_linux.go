@@ -20,6 +20,7 @@ import (
 type Options struct {
 	Interval time.Duration // between snapshots, as it is written
 	Target   bpf.Target    // of the task that submits a request, or of the group that owns what is written back
+	Follow   bool          // what a process of Target.PIDs starts, and what that starts, belongs to it; needs a kernel with BTF
 	Devices  []string      // disks or partitions, by name; none is all. At most 8
 	Strap    bool          // A's bounds in latency_histogram, twice too large
 	Plain    bool          // the programs for kernels without BTF though this one has it
@@ -134,6 +135,10 @@ func (c *Collector) load() error {
 	set["only_devices"], set["by_device"] = devices, len(c.only) > 0
 	starts := hasStarts() && !c.o.old
 	set["starts"] = starts
+	if !c.o.Follow || len(c.o.Target.PIDs) == 0 && !c.o.Target.Later {
+		delete(spec.Programs, "on_fork")
+		delete(spec.Programs, "on_exit")
+	}
 	options := bpf.Options{
 		Target: c.o.Target, Plain: c.o.Plain, Set: set,
 		MaxEntries: map[string]uint32{"counts": uint32((processors + 1) * (fixedRows + rows))},

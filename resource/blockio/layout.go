@@ -49,6 +49,7 @@ const (
 	lostUnmatched
 	lostOrphan
 	lostAged
+	lostChild
 	lostCount
 )
 

@@ -25,6 +25,9 @@ func (c *Collector) read(now time.Time) (*resource.BlockLine, error) {
 	if err := c.losses(line); err != nil {
 		return nil, err
 	}
+	if iv.plain && c.o.Follow && !c.o.Target.Any() {
+		line.Missing = append(line.Missing, "what watched processes start: that needs a kernel with CONFIG_DEBUG_INFO_BTF=y")
+	}
 	if iv.plain {
 		line.Missing = append(line.Missing, "partitions, who submitted what was queued, merges and times in the queue: the kernel's types (BTF) are not known")
 	}
@@ -151,7 +154,7 @@ func (c *Collector) losses(line *resource.BlockLine) error {
 	now, was := c.memory.lost(), c.lost
 	d := func(i int) uint64 { return now[i] - was[i] }
 	line.Lost = resource.BlockLosses{
-		Requests: d(lostSlot), Rows: d(lostRow), Devices: d(lostDisk), Unmatched: d(lostUnmatched),
+		Requests: d(lostSlot), Processes: d(lostChild), Rows: d(lostRow), Devices: d(lostDisk), Unmatched: d(lostUnmatched),
 		Orphans: d(lostOrphan) + d(lostAged), Missed: missed - c.missed,
 	}
 	c.lost, c.missed = now, missed

@@ -41,6 +41,7 @@ enum block_lost {
 	BLOCK_UNMATCHED,      /* completed, but neither start nor issue were seen */
 	BLOCK_ORPHAN,         /* its end was not seen: found when its address was used again */
 	BLOCK_AGED,           /* its end was not seen: found by looking at old requests */
+	BLOCK_LOST_CHILD,     /* no room for a process that the target started: its requests are not seen */
 	BLOCK_LOSTS,
 };
 

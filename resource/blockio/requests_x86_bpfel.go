@@ -25,6 +25,8 @@ const (
 	requestsProgOnComplete        = "on_complete"
 	requestsProgOnCompletePlain   = "on_complete_plain"
 	requestsProgOnDone            = "on_done"
+	requestsProgOnExit            = "on_exit"
+	requestsProgOnFork            = "on_fork"
 	requestsProgOnFrontmerge      = "on_frontmerge"
 	requestsProgOnIssue           = "on_issue"
 	requestsProgOnIssuePlain      = "on_issue_plain"
@@ -104,6 +106,8 @@ type requestsProgramSpecs struct {
 	OnComplete      *ebpf.ProgramSpec `ebpf:"on_complete"`
 	OnCompletePlain *ebpf.ProgramSpec `ebpf:"on_complete_plain"`
 	OnDone          *ebpf.ProgramSpec `ebpf:"on_done"`
+	OnExit          *ebpf.ProgramSpec `ebpf:"on_exit"`
+	OnFork          *ebpf.ProgramSpec `ebpf:"on_fork"`
 	OnFrontmerge    *ebpf.ProgramSpec `ebpf:"on_frontmerge"`
 	OnIssue         *ebpf.ProgramSpec `ebpf:"on_issue"`
 	OnIssuePlain    *ebpf.ProgramSpec `ebpf:"on_issue_plain"`
@@ -220,6 +224,8 @@ type requestsPrograms struct {
 	OnComplete      *ebpf.Program `ebpf:"on_complete"`
 	OnCompletePlain *ebpf.Program `ebpf:"on_complete_plain"`
 	OnDone          *ebpf.Program `ebpf:"on_done"`
+	OnExit          *ebpf.Program `ebpf:"on_exit"`
+	OnFork          *ebpf.Program `ebpf:"on_fork"`
 	OnFrontmerge    *ebpf.Program `ebpf:"on_frontmerge"`
 	OnIssue         *ebpf.Program `ebpf:"on_issue"`
 	OnIssuePlain    *ebpf.Program `ebpf:"on_issue_plain"`
@@ -238,6 +244,8 @@ func (p *requestsPrograms) Close() error {
 		p.OnComplete,
 		p.OnCompletePlain,
 		p.OnDone,
+		p.OnExit,
+		p.OnFork,
 		p.OnFrontmerge,
 		p.OnIssue,
 		p.OnIssuePlain,

@@ -193,6 +193,27 @@ func TestAddPID(t *testing.T) {
 	}
 }
 
+// TestFollow: what a process of the target starts belongs to it, and what that starts, until it ends.
+func TestFollow(t *testing.T) {
+	dev := loop(t, 64, "")
+	c := open(t, Options{Devices: []string{dev}, Target: bpf.Target{Later: true}, Follow: true})
+	read := "dd if=" + dev + " of=/dev/null bs=64k count=32 iflag=direct status=none"
+	cmd, start := held(t, `sh -c "`+read+`; sh -c '`+read+`; :'; :"`)
+	if err := c.AddPID(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	start()
+	run(t, "sh", "-c", read) // nobody of the target
+	d := of(snap(t, c), dev)
+	if d.Requests+value(d.Untimed) != 64 {
+		t.Errorf("%d requests, want 64", d.Requests)
+	}
+	var pids uint32
+	if err := bpf.Each(c.set.Map("target_pids"), func(pid uint32, _ uint8) { pids++ }); err != nil || pids != 0 {
+		t.Errorf("%d processes are still followed, %v", pids, err)
+	}
+}
+
 // TestWithoutRights: a process without rights polls, and is told what to get.
 func TestWithoutRights(t *testing.T) {
 	if os.Getenv("LLAMATAP_TEST_CHILD") == "" {
