@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
@@ -166,6 +167,25 @@ func firstDecoded(rows []accessRow) int64 {
 		}
 	}
 	return -1
+}
+
+// TestShortLedger: of a run of 32 tokens, each of which has few before it that are alike, a row of the ledger takes no more than a byte all the same, and
+// that with everything that a file has once.
+func TestShortLedger(t *testing.T) {
+	model := synthetic(t, "llama", gguf.Q8_0, func(c *synth.Config) { c.Layers = 16 })
+	rows, dir := ledgerOf(t, "llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "32", "--temp", "0", "-t", "1", "-c", "512", "-no-cnv", "--ignore-eos")
+	names, err := table.Paths(dir, memtrace.TraceName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) > 1 {
+		t.Skip("the run took longer than half a minute, so that its table has several parts, which have all of that")
+	}
+	size := len(slurp(t, names[0]))
+	if len(rows) < 20000 || size > len(rows) {
+		t.Errorf("%d rows take %d bytes: %.2f each", len(rows), size, float64(size)/float64(len(rows)))
+	}
+	t.Logf("%d rows take %d bytes: %.2f each", len(rows), size, float64(size)/float64(len(rows)))
 }
 
 // TestLedgerOnDevice: what a device, the CPU behind a socket, reads and writes is what the CPU does itself, row by row; only where differs.

@@ -202,9 +202,16 @@ func (k *chunk) null(n int) {
 	k.full()
 }
 
+// firstPage is how large the first page of a column in a row group may become where rows are numbers of a dictionary: in one page these can be put in order.
+const firstPage = 256 << 10
+
 // full ends the page if it is full.
 func (k *chunk) full() {
-	if k.size() >= k.pageSize || k.pageLevels >= 1<<30 {
+	size := k.pageSize
+	if k.mode == byCode && len(k.out) == 0 {
+		size = max(size, min(4*size, firstPage))
+	}
+	if k.size() >= size || k.pageLevels >= 1<<30 {
 		k.endPage()
 	}
 }
@@ -277,13 +284,14 @@ func (k *chunk) strange(more int) bool {
 	return k.column.Encoding == Auto && k.rows+int64(more)-k.nulls < 3*int64(k.entries())
 }
 
-// wider makes codes wider, which begins a page, or leaves the dictionary where that is all there is to do.
+// wider makes codes wider, those of the page too, so that rows behind are found in those before; or leaves the dictionary, which begins a page, where
+// that is all there is to do.
 func (k *chunk) wider(code uint32) bool {
-	k.endPage()
 	if k.codes.width == 8 && code>>8 != 0 && !(code == trial && k.strange(0)) && k.texts.bytes <= maxDictionaryBytes {
-		k.codes.reset(16)
+		k.codes.widen()
 		return true
 	}
+	k.endPage()
 	k.leave()
 	return false
 }
@@ -372,12 +380,18 @@ func (k *chunk) appendInts(to []byte, v []int64) []byte {
 // crc is the checksum of a page.
 func crc(page []byte) uint32 { return crc32.ChecksumIEEE(page) }
 
-// encoders compress pages.
-var encoders = sync.Pool{New: func() any {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(2<<20),
+// encoders compress pages, quick ones dictionaries too.
+var encoders, quick = encodersOf(zstd.SpeedDefault), encodersOf(zstd.SpeedFastest)
+
+func encodersOf(level zstd.EncoderLevel) *sync.Pool {
+	return &sync.Pool{New: func() any { return newEncoder(level) }}
+}
+
+func newEncoder(level zstd.EncoderLevel) *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(2<<20),
 		zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(true), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // options that are wrong
 	}
 	return e
-}}
+}

@@ -1,6 +1,10 @@
 package table
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // integers is a dictionary of integers, in the order in which they came.
 type integers struct {
@@ -45,6 +49,25 @@ func (d *integers) grow() {
 	for _, v := range values {
 		d.code(v)
 	}
+}
+
+// sort brings the values into order, and returns the number that each of them has now, by the one that it had. There may be no more codes until reset.
+func (d *integers) sort(unsigned bool) []uint32 {
+	flip := int64(0)
+	if unsigned {
+		flip = math.MinInt64
+	}
+	order := make([]uint32, len(d.values))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(d.values[a]^flip, d.values[b]^flip) })
+	sorted, numbers := make([]int64, len(order)), make([]uint32, len(order))
+	for i, old := range order {
+		sorted[i], numbers[old] = d.values[old], uint32(i)
+	}
+	d.values = sorted
+	return numbers
 }
 
 // bounds are the least and the greatest of integers.

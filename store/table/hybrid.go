@@ -16,6 +16,7 @@ type hybrid struct {
 	packed []byte
 	n      int
 	acc    byte // bits of the last ones, where they fill no byte
+	spare  []byte
 }
 
 const (
@@ -67,6 +68,61 @@ func (h *hybrid) endRun() {
 		h.pack(h.value, h.run)
 	}
 	h.run = 0
+}
+
+// widen makes values of 8 bits those of 16, all that were put.
+func (h *hybrid) widen() {
+	wide := h.spare[:0]
+	for rest := h.out; len(rest) > 0; {
+		head, n := binary.Uvarint(rest)
+		count := 1
+		if head&1 != 0 {
+			count = int(head>>1) * 8
+		}
+		wide = spread(append(wide, rest[:n]...), rest[n:n+count])
+		rest = rest[n+count:]
+	}
+	h.out, h.spare = wide, h.out
+	wide = spread(h.spare[:0], h.packed)
+	h.packed, h.spare = wide, h.packed
+	h.width = 16
+}
+
+// renumber gives values other numbers: v becomes to[v]. They have 8 or 16 bits.
+func (h *hybrid) renumber(to []uint32) {
+	for rest := h.out; len(rest) > 0; {
+		head, n := binary.Uvarint(rest)
+		count := h.width / 8
+		if head&1 != 0 {
+			count *= int(head>>1) * 8
+		}
+		h.replace(rest[n:n+count], to)
+		rest = rest[n+count:]
+	}
+	h.replace(h.packed, to)
+	if h.run > 0 {
+		h.value = to[h.value]
+	}
+}
+
+func (h *hybrid) replace(values []byte, to []uint32) {
+	if h.width == 8 {
+		for i, v := range values {
+			values[i] = byte(to[v])
+		}
+		return
+	}
+	for ; len(values) > 1; values = values[2:] {
+		binary.LittleEndian.PutUint16(values, uint16(to[binary.LittleEndian.Uint16(values)]))
+	}
+}
+
+// spread appends bytes as numbers of two bytes.
+func spread(to, from []byte) []byte {
+	for _, v := range from {
+		to = append(to, v, 0)
+	}
+	return to
 }
 
 // append writes a value in whole bytes.

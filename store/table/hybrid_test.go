@@ -35,21 +35,57 @@ func TestHybrid(t *testing.T) {
 				want = append(want, int32(v))
 			}
 		}
-		b := slices.Clone(h.finish())
-		from := newHybridReader(b, width)
-		got := make([]int32, len(want))
-		for at := 0; at < len(got); {
-			n := min(1+r.IntN(1<<(5+r.IntN(12))), len(got)-at)
-			if !from.read(got[at : at+n]) {
-				t.Fatalf("seed %d: no more than %d of %d values", seed, at, len(got))
+		checkHybrid(t, r, &h, want)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// checkHybrid reads what was written.
+func checkHybrid(t *testing.T, r *rand.Rand, h *hybrid, want []int32) {
+	t.Helper()
+	from := newHybridReader(slices.Clone(h.finish()), h.width)
+	got := make([]int32, len(want))
+	for at := 0; at < len(got); {
+		n := min(1+r.IntN(1<<(5+r.IntN(12))), len(got)-at)
+		if !from.read(got[at : at+n]) {
+			t.Errorf("no more than %d of %d values", at, len(got))
+			return
+		}
+		at += n
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d values of %d bits are others", len(want), h.width)
+	}
+	if from.read(make([]int32, 8)) {
+		t.Error("values behind the last ones")
+	}
+}
+
+// TestHybridWidens: values of a byte become such of two while others come, at any place, and are the same.
+func TestHybridWidens(t *testing.T) {
+	var h hybrid
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		h.reset(8)
+		var want []int32
+		put := func(below uint32, times int) {
+			for range times {
+				v, n := r.Uint32N(below), 1
+				if r.IntN(3) == 0 {
+					n = 1 + r.IntN(60<<(11*r.IntN(2)*r.IntN(2)))
+				}
+				h.repeat(v, n)
+				want = append(want, slices.Repeat([]int32{int32(v)}, n)...)
 			}
-			at += n
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("seed %d: %d values of %d bits are others", seed, len(want), width)
-		}
-		if from.read(make([]int32, 8)) {
-			t.Errorf("seed %d: values behind the last ones", seed)
+		put([]uint32{2, 256}[seed%2], r.IntN(120))
+		h.widen()
+		put(1<<16, r.IntN(40))
+		checkHybrid(t, r, &h, want)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
 		}
 	}
 }

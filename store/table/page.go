@@ -10,14 +10,29 @@ import (
 
 // press compresses pages one after the other.
 type press struct {
-	raw, packed []byte
+	raw, packed, other []byte
+}
+
+// pack packs a page. Of numbers that lie a few bytes apart, as those of a dictionary often do, the quicker encoder often finds more: of a dictionary the
+// shorter outcome of both is taken.
+func (p *press) pack(kind int) {
+	e := encoders.Get().(*zstd.Encoder)
+	p.packed = e.EncodeAll(p.raw, p.packed[:0])
+	encoders.Put(e)
+	if kind != pageDict {
+		return
+	}
+	e = quick.Get().(*zstd.Encoder)
+	p.other = e.EncodeAll(p.raw, p.other[:0])
+	quick.Put(e)
+	if len(p.other) < len(p.packed) {
+		p.packed, p.other = p.other, p.packed
+	}
 }
 
 // page appends a page of bytes to out, with its head, and returns how many bytes that is before compression too.
 func (p *press) page(out []byte, head pageHead) ([]byte, int64) {
-	e := encoders.Get().(*zstd.Encoder)
-	defer encoders.Put(e)
-	p.packed = e.EncodeAll(p.raw, p.packed[:0])
+	p.pack(head.kind)
 	head.raw, head.packed, head.crc = len(p.raw), len(p.packed), crc(p.packed)
 	before := len(out)
 	out = head.append(out)
@@ -49,6 +64,9 @@ func (k *chunk) endPage() {
 	head := pageHead{kind: pageData, values: k.pageLevels}
 	switch k.mode {
 	case byCode:
+		if k.entries() == 0 { // all rows are null, and need no dictionary
+			break
+		}
 		head.encoding = encodeDict
 		p.raw = append(p.raw, byte(k.codes.width))
 		p.raw = append(p.raw, k.codes.finish()...)
@@ -87,13 +105,16 @@ func split(to, from []byte) []byte {
 // finish ends the last page. It returns what the footer tells of the column, as if it began at a place of the file, and the dictionary's
 // page, which stands before the others.
 func (k *chunk) finish(at int64) (chunkMeta, []byte) {
+	if k.mode == byCode && len(k.out) == 0 && len(k.ints.values) > 1 { // one page: its numbers can be others yet, and what is in order packs closer
+		k.codes.renumber(k.ints.sort(k.unsigned()))
+	}
 	k.endPage()
 	m := chunkMeta{physical: k.physical(), path: []string{k.column.Name}, codec: codecZstd, values: k.levels, raw: k.raw, data: at}
 	if k.isList() {
 		m.path = append(m.path, "list", "element")
 	}
 	var dictionary []byte
-	if k.modes&(1<<encodeDict) != 0 { // an empty one where all rows are null, for readers that miss it
+	if k.modes&(1<<encodeDict) != 0 {
 		var raw int64
 		dictionary, raw = k.dictionary()
 		m.dict, m.data, m.raw = at, at+int64(len(dictionary)), m.raw+raw
