@@ -17,7 +17,7 @@
 struct tap {
     struct tap_header * header;
     uint8_t *           base; // start of the shared memory
-    pthread_mutex_t     lock; // of queue_head, of the pool's bit map and of the tables of contexts and schedulers
+    _Atomic uint32_t    lock; // see tap_lock: of queue_head, of the pool's bit map and of the tables of contexts and schedulers
     uint64_t *          used; // bit map of slots in use, one bit per slot
     size_t              used_words;
     size_t              first_free_word; // no free slot stands before this word
@@ -30,6 +30,9 @@ struct tap {
     uint64_t            reserved;   // reservations so far
     uint32_t            window_of;    // newest selection with a window of tokens: guarded by lock, as is …
     int64_t             window_first; // … the token that the window begins with
+    uint8_t *           queue;      // queue_bytes of the shared memory
+    uint64_t            queue_bytes;
+    _Atomic uint64_t    opened;     // where what is being written begins, or was
     uint64_t            queue_tail; // the collector's place in the queue, when last looked at
     _Atomic bool        recording; // set while this process is recorded
     _Atomic bool        given;     // the memory is mapped, and nothing of llama.cpp was called yet
@@ -44,6 +47,11 @@ struct tap {
 
 extern struct tap tap;
 extern const uint32_t tap_build[2];
+
+// TAP_HOT is what runs for every graph, and lies together; TAP_RARE what does not, and is kept out of its way. While a model computes, its
+// weights drive everything else out of the caches: what is run once a token costs as much as the lines that its code and data lie in.
+#define TAP_HOT __attribute__((section("tap_hot"), noinline))
+#define TAP_RARE __attribute__((cold, noinline))
 
 // tap_say writes one line about the recording to stderr. Never in the course of a graph.
 void tap_say(const char * text, const char * name, const char * rest);
@@ -86,37 +94,30 @@ static inline bool tap_on(void) {
     return __builtin_expect(tap.header != NULL && atomic_load_explicit(&tap.recording, memory_order_relaxed), 0);
 }
 
+// TAP_OWN is what each thread has one of, at a place that is known when the program starts: to find it takes no call.
+#define TAP_OWN _Thread_local __attribute__((tls_model("initial-exec")))
+
 // What this thread spent inside of the tap that is not the work of the function that measures itself: waiting for room, reading new
 // graphs. Both are counted for themselves.
 struct tap_thread {
     uint64_t waited_ns, described_ns;
 };
-extern _Thread_local struct tap_thread tap_thread;
+extern TAP_OWN struct tap_thread tap_thread;
 
-// tap_own_since returns the time since began without what the thread has waited and described since before.
-static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * before) {
+// tap_own_until returns the time from began to ended without what the thread has waited and described since before; tap_own_since that until now.
+static inline uint64_t tap_own_until(int64_t began, int64_t ended, const struct tap_thread * before) {
     const uint64_t other = tap_thread.waited_ns - before->waited_ns + tap_thread.described_ns - before->described_ns;
-    const uint64_t all = (uint64_t) (tap_now() - began);
+    const uint64_t all = (uint64_t) (ended - began);
     return all > other ? all - other : 0;
 }
+
+static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * before) { return tap_own_until(began, tap_now(), before); }
 
 static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-// tap_queue_put writes one record: head (its tap_record filled with the type alone), then up to three parts. It waits for room
-// under policy block and returns false where the record was lost. The caller does not hold the lock.
-struct tap_part {
-    const void * data;
-    size_t       bytes;
-};
-bool tap_queue_put(struct tap_record * head, size_t head_bytes, const struct tap_part * parts, int n_parts);
-
-// tap_queue_settle waits until the collector has read, and dealt with, everything that was put until now; without one it returns at once.
-void tap_queue_settle(void);
-
-// tap_queue_largest is the largest record that the queue takes.
-size_t tap_queue_largest(void);
+#include "tap_queue.h"
 
 // tap_pool_passes says that an execution need not be stopped for tensors that would be dropped: policy drop found the pool full, and less than a
 // quarter of it is free again. So what is recorded on a slow disk is whole executions, and those between run as if nothing was recorded.
@@ -168,7 +169,15 @@ struct tap_graph_leaf {
     const struct ggml_tensor * tensor;
     bool    input, wanted;
     uint8_t rows, row_dim;
-    uint8_t told; // 1 + enum tap_input_kind: its contents are told of; 0: not
+    bool    told; // its contents are told of
+};
+
+// An input whose contents are told of.
+struct tap_told {
+    const struct ggml_tensor * tensor;
+    int32_t leaf;
+    uint8_t kind; // enum tap_input_kind
+    bool    host; // its bytes lie in this process
 };
 
 // A slot of the pointer → number table.
@@ -184,7 +193,10 @@ struct tap_graph {
     bool                    described; // cgraph was looked at since its last allocation
     bool                    sent;      // the collector has the description
     int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
-    int                     n_timed, n_routing, n_told;
+    int                     n_timed, n_routing;
+    int                     n_told, cap_told;
+    struct tap_told *       told;
+    bool                    host_inputs; // tokens, positions and output ids lie in this process
     bool                    device; // some of it is not computed in this process's memory
     int                     cap_nodes, cap_leafs;
     struct tap_graph_node * nodes;
@@ -337,7 +349,7 @@ struct tap_call {
     struct tap_context * context;
     uint64_t             number;
 };
-extern _Thread_local struct tap_call tap_current_call;
+extern TAP_OWN struct tap_call tap_current_call;
 
 struct tap_context * tap_context_of(struct llama_context * ptr);
 void tap_context_forget(struct llama_context * ptr);
@@ -361,9 +373,9 @@ void tap_seq_cleared(llama_memory_t memory);
 // tap_resolve_all settles what is still open when the process ends: nothing was thrown away, so it was the run.
 void tap_resolve_all(void);
 
-// tap_exec_begin and tap_exec_end frame one execution of s's graph.
-void tap_exec_begin(struct tap_sched * s);
-void tap_exec_end(struct tap_sched * s, enum ggml_status status);
+// tap_exec_begin and tap_exec_end frame one execution of s's graph, which was entered, or left, at a time.
+void tap_exec_begin(struct tap_sched * s, int64_t entered);
+void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left);
 
 // tap_sync_end tells that the scheduler was synchronised, which began at a time: what was computed for it is done.
 void tap_sync_end(struct tap_sched * s, int64_t began);
@@ -391,7 +403,10 @@ void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left);
 void tap_times_send(struct tap_sched * s);
 
 // tap_inputs_send tells of the contents of inputs at graph entry.
-void tap_inputs_send(struct tap_sched * s);
+void tap_inputs_send(struct tap_sched * s, struct tap_out * out);
+
+// tap_is_here says whether a tensor's bytes lie in this process.
+bool tap_is_here(const struct ggml_tensor * t);
 
 // tap_samples_wanted says whether what samplers chose from is told of.
 extern _Atomic bool tap_samples_wanted;

@@ -40,12 +40,12 @@ static void tap_model_note(const struct llama_model * model, const char * path) 
         return;
     }
     const int64_t loaded_ns = tap_now();
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     const uint32_t at = tap_n_models++ % TAP_MAX_MODELS;
     tap_models[at].model = model;
     tap_models[at].loaded_ns = loaded_ns;
     snprintf(tap_models[at].path, sizeof(tap_models[at].path), "%s", path != NULL ? path : "");
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
 }
 
 TAP_BEFORE(struct llama_model *, llama_model_load_from_file, (const char * path, struct tap_by_value params)) {
@@ -153,7 +153,7 @@ void tap_context_announce(struct tap_context * c) {
         TAP_CALL_IF(llama_model_desc, 0, m, desc, sizeof(desc));
         rec.arch_bytes = (uint16_t) tap_meta(m, "general.architecture", arch, sizeof(arch));
         rec.name_bytes = (uint16_t) tap_meta(m, "general.name", name, sizeof(name));
-        pthread_mutex_lock(&tap.lock);
+        tap_lock();
         for (uint32_t i = 0; i < TAP_MAX_MODELS; i++) {
             if (tap_models[i].model == m) {
                 rec.model = i;
@@ -161,7 +161,7 @@ void tap_context_announce(struct tap_context * c) {
                 memcpy(path, tap_models[i].path, sizeof(path));
             }
         }
-        pthread_mutex_unlock(&tap.lock);
+        tap_unlock();
     }
     rec.desc_bytes = (uint16_t) strnlen(desc, sizeof(desc));
     rec.path_bytes = (uint16_t) strnlen(path, sizeof(path));
@@ -252,10 +252,13 @@ static void tap_call_end(struct tap_call before, int32_t status) {
         return;
     }
     tap_last_ctx = call.context->number;
+    const struct tap_thread thread = tap_thread;
+    const int64_t ended = tap_now();
     struct tap_rec_call_end rec = {
-        .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) tap_now(), .status = status, .ctx = call.context->number,
+        .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) ended, .status = status, .ctx = call.context->number,
     };
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
+    tap_add(&tap.header->stats.api_ns, tap_own_since(ended, &thread));
 }
 
 TAP_BEFORE(int32_t, llama_decode, (struct llama_context * ctx, struct tap_by_value batch)) {

@@ -94,6 +94,7 @@ static void * tap_toucher(void * unused) {
 // descriptor that it does not know. It is not idle, for then a busy machine would let it notice late.
 static void * tap_watcher(void * header) {
     tap_lowest(false);
+    madvise(tap.queue, tap.queue_bytes, MADV_POPULATE_WRITE); // else each of its pages costs the model a page fault; where it fails, it does
     struct pollfd life = {.fd = tap.life_fd, .events = POLLIN};
     int n;
     do {

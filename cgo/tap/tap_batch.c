@@ -42,7 +42,7 @@ static void tap_row_extra(struct tap_rows_list * l, int32_t row, int32_t seq) {
 }
 
 struct tap_rows_list * tap_batch_of(const void * batch, bool make) {
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     struct tap_rows_list * l = tap_batches;
     while (l != NULL && l->batch != batch) {
         l = l->next;
@@ -52,7 +52,7 @@ struct tap_rows_list * tap_batch_of(const void * batch, bool make) {
         l->next = tap_batches;
         tap_batches = l;
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     return l;
 }
 
@@ -69,7 +69,7 @@ struct llama_batch_ext * llama_batch_ext_init(struct llama_context * ctx) {
 
 void llama_batch_ext_free(struct llama_batch_ext * batch) {
     if (tap.header != NULL) {
-        pthread_mutex_lock(&tap.lock);
+        tap_lock();
         for (struct tap_rows_list ** p = &tap_batches; *p != NULL; p = &(*p)->next) {
             if ((*p)->batch == batch) {
                 struct tap_rows_list * l = *p;
@@ -80,7 +80,7 @@ void llama_batch_ext_free(struct llama_batch_ext * batch) {
                 break;
             }
         }
-        pthread_mutex_unlock(&tap.lock);
+        tap_unlock();
     }
     TAP_REAL(llama_batch_ext_free)(batch);
 }

@@ -80,12 +80,6 @@ void tap_time_asks(struct tap_sched * s) {
 
 // ---- one execution --------------------------------------------------------------------------------------------------
 
-static void tap_read_input(int32_t * dst, const struct ggml_tensor * t, int64_t n) {
-    ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
-    const bool host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
-    tap_copy_bytes((uint8_t *) dst, t, host, 0, (size_t) n * sizeof(int32_t));
-}
-
 static bool tap_is_i32(const struct ggml_tensor * t, int64_t n) {
     return t != NULL && t->type == GGML_TYPE_I32 && t->ne[0] >= n && (t->data != NULL || t->buffer != NULL);
 }
@@ -167,7 +161,7 @@ static bool tap_is_output(const int32_t * out, int32_t n_outputs, int32_t row, i
 }
 
 // tap_make_runs turns the token rule into runs of rows: first those of token rows, behind them those of output rows.
-static bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t token_first) {
+static TAP_RARE bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t token_first) {
     const struct tap_graph * g = &s->graph;
     const int32_t n_outputs = g->n_outputs > 0 ? g->n_outputs : 0;
     size_t bytes = s->cap_runs;
@@ -196,9 +190,21 @@ static bool tap_make_runs(struct tap_sched * s, const int32_t * out, int64_t tok
     return true;
 }
 
+// tap_count adds to a counter that only who holds the lock changes: two locked instructions less.
+static void tap_count(_Atomic uint64_t * counter, uint64_t n) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+// tap_take_tokens counts the execution and gives its n tokens their numbers in the run. It returns the first one, -1: there are none.
 static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
     struct tap_context * c = s->context;
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
+    tap_count(&tap.header->stats.executions, 1);
+    tap_count(&tap.header->stats.reused, s->graph.sent);
+    if (n == 0) {
+        tap_unlock();
+        return -1;
+    }
     const int64_t first = tap_next_token;
     tap_next_token += n;
     tap_window_place(s, first);
@@ -210,12 +216,12 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
         c->pending = true;
         c->pending_tokens += n;
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     return first;
 }
 
-void tap_context_resolve(struct tap_context * c, bool discarded) {
-    pthread_mutex_lock(&tap.lock);
+TAP_RARE void tap_context_resolve(struct tap_context * c, bool discarded) {
+    tap_lock();
     const bool pending = c->pending;
     if (pending && discarded && c->pending_first + c->pending_tokens == tap_next_token) {
         tap_next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
@@ -225,7 +231,7 @@ void tap_context_resolve(struct tap_context * c, bool discarded) {
         c->provisional = false;
     }
     c->pending = false;
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     if (pending) {
         struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = c->number, .discarded = discarded, .exec = c->last_exec};
         tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
@@ -245,7 +251,7 @@ static void tap_install(struct tap_sched * s, bool want) {
 }
 
 // tap_exec_lost counts every packet of an execution none of which will be recorded.
-static void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
+static TAP_RARE void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
     s->untold = true;
     s->untold_cause = cause;
     for (int i = 0; i < s->graph.n_nodes; i++) {
@@ -257,65 +263,114 @@ static void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
     s->untold = false;
 }
 
-void tap_exec_begin(struct tap_sched * s) {
+// tap_exec_rows reads the tokens, positions and output rows of an execution and fills its record with them. Returns false where it cannot be
+// told which rows the tensors of the graph have.
+static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * rec) {
+    const struct tap_graph * g = &s->graph;
+    const int32_t n = g->n_tokens, n_out = g->n_outputs > 0 ? g->n_outputs : 0;
+    const int64_t first = tap_take_tokens(s, n);
+    if (!tap_grow((void **) &s->scratch, &s->scratch_size, (size_t) (2 * n + n_out) * sizeof(int32_t))) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
+        return false;
+    }
+    if (n == 0) {
+        return true;
+    }
+    rec->token_first = first;
+    rec->left = tap_window_left(s, rec->token_first + n);
+    rec->provisional = s->context->provisional;
+    rec->n_tokens = (uint32_t) n;
+    int32_t * at = s->scratch;
+    if (tap_is_i32(g->tokens, n)) {
+        tap_copy_bytes((uint8_t *) at, g->tokens, g->host_inputs, 0, (size_t) n * sizeof(at[0]));
+    } else {
+        memset(at, 0xff, (size_t) n * sizeof(at[0])); // embeddings: no ids
+    }
+    at += n;
+    if (tap_is_i32(g->pos, n)) {
+        tap_copy_bytes((uint8_t *) at, g->pos, g->host_inputs, 0, (size_t) n * sizeof(at[0]));
+        at += n;
+        rec->n_pos = (uint32_t) n;
+    }
+    if (n_out > 0 && tap_is_i32(g->out_ids, n_out)) {
+        tap_copy_bytes((uint8_t *) at, g->out_ids, g->host_inputs, 0, (size_t) n_out * sizeof(at[0]));
+        rec->n_outputs = (uint32_t) n_out;
+    } else if (n_out > 0) { // output rows whose tokens cannot be read
+        tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, (uint64_t) g->n_wanted, 0);
+        return false;
+    }
+    if (g->n_wanted == 0 && g->n_inputs_wanted == 0) {
+        return true;
+    }
+    return tap_make_runs(s, at, rec->token_first);
+}
+
+// tap_exec_tell tells of an execution, and of what its inputs say. Returns false where the collector will not hear of it.
+static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * rec) {
+    const size_t rows = (size_t) (rec->n_tokens + rec->n_pos + rec->n_outputs) * sizeof(s->scratch[0]);
+    const size_t bytes = (sizeof(*rec) + rows + 7) & ~(size_t) 7;
+    const bool large = bytes > sizeof(((struct tap_out *) NULL)->bytes);
+    struct tap_out out; // not set to zeros, for it is large
+    out.n = 0;
+    out.lost = false;
+    if (large) {
+        const struct tap_part part = {s->scratch, rows};
+        if (!tap_queue_put(&rec->h, sizeof(*rec), &part, 1)) {
+            return false;
+        }
+    } else {
+        rec->h.bytes = (uint32_t) bytes;
+        uint8_t * at = tap_out_room(&out, bytes);
+        memcpy(at, rec, sizeof(*rec));
+        if (rows != 0) {
+            memcpy(at + sizeof(*rec), s->scratch, rows);
+        }
+    }
+    if (s->graph.n_told > 0) {
+        tap_inputs_send(s, &out);
+    }
+    return tap_out_flush(&out) || large;
+}
+
+// tap_exec_new tells the collector of a graph that it does not know. That is part of describing it.
+static TAP_RARE bool tap_exec_new(struct tap_sched * s) {
+    const struct tap_thread before = tap_thread;
+    const int64_t began = tap_now();
+    const bool sent = tap_graph_send(&s->graph, s->context->number);
+    const uint64_t took = tap_own_since(began, &before);
+    tap_thread.described_ns += took;
+    tap_add(&tap.header->stats.describe_ns, took);
+    return sent;
+}
+
+TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     struct tap_graph * g = &s->graph;
     struct tap_context * c = s->context;
+    struct tap_header * h = tap.header;
     if (s->user_callback != NULL && c->provisional) {
         tap_context_resolve(c, false); // the program looks at what is computed while it is, as llama-imatrix does
         c->provisional = false;
     }
-    const bool reused = g->sent;
+    const bool reused = g->sent, wants = g->n_tokens > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0);
+    if (wants && h->config.overflow == TAP_OVERFLOW_DROP && atomic_load_explicit(&h->stats.executions, memory_order_relaxed) == 0) {
+        tap_touch_await();
+    }
     s->exec = atomic_fetch_add_explicit(&tap_next_exec, 1, memory_order_relaxed);
     s->lost = 0;
     s->cursor = 0;
     s->at = -1;
     s->n_times = 0;
     s->capturing = false;
+    s->n_token_runs = s->n_output_runs = 0;
     c->last_exec = s->exec;
-    const int32_t n = g->n_tokens;
-    const int32_t n_out = g->n_outputs > 0 ? g->n_outputs : 0;
-    size_t have = s->scratch_size;
-    bool ok = tap_grow((void **) &s->scratch, &have, (size_t) (2 * n + n_out) * sizeof(int32_t));
-    if (!ok) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
-    }
-    s->scratch_size = have;
     struct tap_rec_exec rec = {
-        .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) tap_now(),
+        .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) entered,
         .token_first = -1, .ctx = c->number, .reused = reused, .left = UINT32_MAX,
     };
-    struct tap_part part = {NULL, 0};
-    if (ok && n > 0) {
-        rec.token_first = tap_take_tokens(s, n);
-        rec.left = tap_window_left(s, rec.token_first + n);
-        rec.provisional = c->provisional;
-        rec.n_tokens = (uint32_t) n;
-        int32_t * at = s->scratch;
-        if (tap_is_i32(g->tokens, n)) {
-            tap_read_input(at, g->tokens, n);
-        } else {
-            memset(at, 0xff, (size_t) n * sizeof(int32_t)); // embeddings: no ids
-        }
-        at += n;
-        if (tap_is_i32(g->pos, n)) {
-            tap_read_input(at, g->pos, n);
-            at += n;
-            rec.n_pos = (uint32_t) n;
-        }
-        if (n_out > 0 && tap_is_i32(g->out_ids, n_out)) {
-            tap_read_input(at, g->out_ids, n_out);
-            rec.n_outputs = (uint32_t) n_out;
-        } else if (n_out > 0) { // output rows whose tokens cannot be read
-            tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, (uint64_t) g->n_wanted, 0);
-            ok = false;
-        }
-        ok = ok && tap_make_runs(s, at, rec.token_first);
-        part = (struct tap_part) {s->scratch, (size_t) (rec.n_tokens + rec.n_pos + rec.n_outputs) * sizeof(int32_t)};
-    }
-    bool capture = ok && n > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0) && s->n_token_runs + s->n_output_runs > 0;
+    const bool ok = tap_exec_rows(s, &rec);
+    bool capture = ok && wants && s->n_token_runs + s->n_output_runs > 0;
     rec.captured = capture;
-    const bool known = reused || tap_graph_send(g, c->number);
-    const bool told = known && tap_queue_put(&rec.h, sizeof(rec), &part, 1);
+    const bool told = (reused || tap_exec_new(s)) && tap_exec_tell(s, &rec);
     if (!told) {
         if (capture) {
             tap_exec_lost(s, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
@@ -329,36 +384,37 @@ void tap_exec_begin(struct tap_sched * s) {
     if (capture && g->n_inputs_wanted > 0) {
         tap_capture_inputs(s);
     }
-    if (told && g->n_told > 0) {
-        tap_inputs_send(s);
-    }
     s->capturing = capture && g->n_wanted > 0;
-    if (capture && tap.header->config.overflow == TAP_OVERFLOW_DROP && atomic_load_explicit(&tap.header->stats.executions, memory_order_relaxed) == 0) {
-        tap_touch_await();
-    }
     const bool timing = told && g->n_timed > 0 && tap_times_room(s);
     tap_install(s, s->capturing || timing || (told && g->n_routing > 0));
     if (s->installed) {
-        tap_add(&tap.header->stats.asks, (uint64_t) g->n_nodes);
-        tap_add(&tap.header->stats.ask_ns, s->asks_ns);
+        tap_add(&h->stats.asks, (uint64_t) g->n_nodes);
+        tap_add(&h->stats.ask_ns, s->asks_ns);
     }
-    tap_add(&tap.header->stats.executions, 1);
-    tap_add(&tap.header->stats.reused, reused);
-    if (tap.header->config.in_step) {
+    if (h->config.in_step) {
         tap_queue_settle();
     }
     s->begin_ns = tap_now();
 }
 
-void tap_exec_end(struct tap_sched * s, enum ggml_status status) {
+TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left) {
     struct tap_rec_exec_end rec = {
-        .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) tap_now(), .status = (int32_t) status, .lost = s->lost,
+        .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) left, .status = (int32_t) status, .lost = s->lost,
         .begin_ns = (uint64_t) s->begin_ns, .async = s->graph.device,
     };
     if (s->n_times > 0) {
         tap_times_send(s);
     }
-    if (tap_queue_put(&rec.h, sizeof(rec), NULL, 0) && s->graph.device && status == GGML_STATUS_SUCCESS) {
+    rec.h.bytes = sizeof(rec);
+    enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
+    struct tap_rec_exec_end * at = tap_queue_open(sizeof(rec), &cause);
+    if (at != NULL) {
+        *at = rec;
+        tap_queue_shut(sizeof(rec));
+    } else {
+        tap_loss_add(cause, 0, sizeof(rec));
+    }
+    if (at != NULL && s->graph.device && status == GGML_STATUS_SUCCESS) {
         s->running++;
         s->running_exec = s->exec;
     }

@@ -105,6 +105,7 @@ void tap_graph_release(struct tap_graph * g) {
     free(g->nodes);
     free(g->leafs);
     free(g->map);
+    free(g->told);
     memset(g, 0, sizeof(*g));
 }
 
@@ -210,7 +211,17 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     return true;
 }
 
+bool tap_is_here(const struct ggml_tensor * t) {
+    ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    return buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
+}
+
 void tap_graph_finish(struct tap_graph * g) {
+    g->host_inputs = (g->tokens == NULL || tap_is_here(g->tokens)) && (g->pos == NULL || tap_is_here(g->pos)) &&
+                     (g->out_ids == NULL || tap_is_here(g->out_ids));
+    for (int i = 0; i < g->n_told; i++) {
+        g->told[i].host = tap_is_here(g->told[i].tensor);
+    }
     ggml_backend_buffer_t last = NULL; // most neighbours lie in one buffer
     bool last_host = true;
     g->device = false;

@@ -14,12 +14,12 @@ static struct tap_context * tap_contexts[TAP_MAX_CONTEXTS];
 static uint32_t             tap_n_contexts;
 static _Atomic uint64_t     tap_next_graph = 1;
 
-_Thread_local struct tap_call tap_current_call;
+TAP_OWN struct tap_call tap_current_call;
 
-// tap_sched_of finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program fail.
-struct tap_sched * tap_sched_of(ggml_backend_sched_t ptr, bool make) {
+// tap_sched_at finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program fail. The caller holds the
+// lock.
+static struct tap_sched * tap_sched_at(ggml_backend_sched_t ptr, bool make) {
     struct tap_sched * s = NULL;
-    pthread_mutex_lock(&tap.lock);
     int free_at = -1;
     for (int i = 0; i < TAP_MAX_SCHEDS && s == NULL; i++) {
         if (tap_scheds[i] == NULL) {
@@ -32,12 +32,18 @@ struct tap_sched * tap_sched_of(ggml_backend_sched_t ptr, bool make) {
         s->ptr = ptr;
         tap_scheds[free_at] = s;
     }
-    pthread_mutex_unlock(&tap.lock);
+    return s;
+}
+
+struct tap_sched * tap_sched_of(ggml_backend_sched_t ptr, bool make) {
+    tap_lock();
+    struct tap_sched * s = tap_sched_at(ptr, make);
+    tap_unlock();
     return s;
 }
 
 static void tap_sched_forget(ggml_backend_sched_t ptr) {
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     for (int i = 0; i < TAP_MAX_SCHEDS; i++) {
         struct tap_sched * s = tap_scheds[i];
         if (s != NULL && s->ptr == ptr) {
@@ -50,7 +56,7 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
             tap_scheds[i] = NULL;
         }
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
 }
 
 // tap_context_at finds a context, or an entry for a new one where make says so. Entries are used again and never freed, so that a
@@ -86,18 +92,18 @@ static void tap_context_init(struct tap_context * c) {
 }
 
 struct tap_context * tap_context_of(struct llama_context * ptr) {
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     struct tap_context * c = tap_context_at(ptr, true);
     if (c != NULL && c->ptr == NULL) {
         tap_context_init(c);
         c->ptr = ptr;
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     return c;
 }
 
 void tap_context_forget(struct llama_context * ptr) {
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     struct tap_context * c = ptr != NULL ? tap_context_at(ptr, false) : NULL;
     for (int k = 0; c != NULL && k < TAP_MAX_SCHEDS; k++) {
         if (tap_scheds[k] != NULL && tap_scheds[k]->context == c) {
@@ -107,32 +113,32 @@ void tap_context_forget(struct llama_context * ptr) {
     if (c != NULL) {
         c->ptr = NULL;
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
 }
 
 void tap_contexts_each(void (*fn)(struct tap_context *, void *), void * user_data) {
     struct tap_context * found[TAP_MAX_CONTEXTS];
     int n = 0;
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
         if (tap_contexts[i] != NULL && tap_contexts[i]->ptr != NULL) {
             found[n++] = tap_contexts[i];
         }
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     for (int i = 0; i < n; i++) {
         fn(found[i], user_data);
     }
 }
 
 void tap_context_number(struct tap_context * c) {
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     const bool first = !c->announced;
     if (first) {
         c->number = tap_n_contexts++;
         c->announced = true;
     }
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     if (first) {
         tap_context_announce(c);
     }
@@ -152,12 +158,25 @@ static struct tap_context * tap_sched_context(struct tap_sched * s) {
     return s->context;
 }
 
+// tap_sched_enter finds the state of a scheduler and the context whose graph is about to run. NULL: there is no place in the tables.
+static TAP_HOT struct tap_sched * tap_sched_enter(ggml_backend_sched_t ptr) {
+    struct tap_context * c = tap_current_call.context;
+    tap_lock();
+    struct tap_sched * s = tap_sched_at(ptr, true);
+    const bool known = s != NULL && (c != NULL ? c : s->context) != NULL && (c != NULL ? c : s->context)->announced;
+    if (known && c != NULL) {
+        s->context = c;
+    }
+    tap_unlock();
+    return known || (s != NULL && tap_sched_context(s) != NULL) ? s : NULL;
+}
+
 // tap_stand_in_forget ends the context that stood for a scheduler alone: the next scheduler may lie at the same address.
 static void tap_stand_in_forget(ggml_backend_sched_t sched) {
     struct llama_context * ptr = (struct llama_context *) sched;
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     struct tap_context * c = tap_context_at(ptr, false);
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     if (c != NULL) {
         if (tap_on()) {
             tap_context_resolve(c, false);
@@ -176,7 +195,7 @@ static void tap_described(struct tap_sched * s, int64_t began) {
     tap_add(&tap.header->stats.describe_ns, took);
 }
 
-static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
+static TAP_RARE bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
     const int64_t began = tap_now();
     if (!tap_graph_describe(&s->graph, cgraph)) {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
@@ -187,13 +206,22 @@ static bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
     return true;
 }
 
+// tap_finish completes the description of a graph that was allocated, which is part of describing it.
+static void tap_finish(struct tap_sched * s) {
+    const int64_t began = tap_now();
+    tap_graph_finish(&s->graph);
+    const uint64_t took = (uint64_t) (tap_now() - began);
+    tap_thread.described_ns += took;
+    tap_add(&tap.header->stats.describe_ns, took);
+}
+
 // tap_selection_changed says whether the collector has changed its mind since s's graph was marked.
 static bool tap_selection_changed(const struct tap_sched * s) {
     return __builtin_expect(atomic_load_explicit(&tap.header->selection, memory_order_acquire) != s->graph.selection, 0);
 }
 
 // tap_remark marks a known graph by another selection.
-static void tap_remark(struct tap_sched * s) {
+static TAP_RARE void tap_remark(struct tap_sched * s) {
     const int64_t began = tap_now();
     tap_select(s);
     tap_graph_finish(&s->graph);
@@ -215,7 +243,7 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     const bool described = known || (s != NULL && tap_describe(s, graph));
     const bool ok = TAP_REAL(ggml_backend_sched_alloc_graph)(sched, graph);
     if (described && ok) {
-        tap_graph_finish(&s->graph);
+        tap_finish(s);
     }
     return ok;
 }
@@ -230,7 +258,7 @@ static bool tap_still_on(void) {
 }
 
 // tap_retire takes our callback away from a scheduler when recording has ended.
-static void tap_retire(ggml_backend_sched_t sched) {
+static TAP_RARE void tap_retire(ggml_backend_sched_t sched) {
     struct tap_sched * s = tap_sched_of(sched, false);
     if (s != NULL && s->installed) {
         TAP_REAL(ggml_backend_sched_set_eval_callback)(sched, s->user_callback, s->user_data);
@@ -238,7 +266,7 @@ static void tap_retire(ggml_backend_sched_t sched) {
     }
 }
 
-enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+TAP_HOT enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     tap_enter();
     if (!tap_still_on()) {
         if (tap.header != NULL && tap.joined) {
@@ -248,13 +276,14 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
         return TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
     }
     const int64_t began = tap_now();
-    struct tap_sched * s = tap_sched_of(sched, true);
+    tap_fetch_entry();
     struct tap_thread before = tap_thread;
-    bool seen = s != NULL && tap_sched_context(s) != NULL;
+    struct tap_sched * s = tap_sched_enter(sched);
+    bool seen = s != NULL;
     if (seen && (!s->graph.described || s->graph.cgraph != graph)) {
         seen = tap_describe(s, graph);
         if (seen) {
-            tap_graph_finish(&s->graph);
+            tap_finish(s);
         }
     }
     if (!seen) {
@@ -264,8 +293,8 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     if (tap_selection_changed(s)) {
         tap_remark(s);
     }
-    tap_exec_begin(s);
-    const uint64_t entry_ns = tap_own_since(began, &before);
+    tap_exec_begin(s, began);
+    const uint64_t entry_ns = tap_own_until(began, s->begin_ns, &before);
     s->computing = true;
     const enum ggml_status status = TAP_REAL(ggml_backend_sched_graph_compute_async)(sched, graph);
     s->computing = false;
@@ -273,8 +302,9 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
         return status; // a child, forked inside of the graph
     }
     const int64_t left = tap_now();
+    tap_fetch_end();
     before = tap_thread;
-    tap_exec_end(s, status);
+    tap_exec_end(s, status, left);
     tap_add(&tap.header->stats.hook_ns, entry_ns + tap_own_since(left, &before));
     return status;
 }

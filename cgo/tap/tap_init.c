@@ -20,7 +20,7 @@
 // tap_build is the shared memory that this object was compiled for, for whoever reads it in the file: version, bytes of the header.
 const uint32_t tap_build[2] = {TAP_SHM_VERSION, sizeof(struct tap_header)};
 
-struct tap tap = {.lock = PTHREAD_MUTEX_INITIALIZER, .life_fd = -1};
+struct tap tap = {.life_fd = -1};
 
 // ---- joining and leaving --------------------------------------------------------------------------------------------
 
@@ -104,6 +104,8 @@ static int tap_map(int fd) {
     tap.n_ready = h->n_slots;
     tap.reserved = 0;
     tap.window_of = 0;
+    tap.queue = tap.base + h->queue_offset;
+    tap.queue_bytes = h->queue_bytes;
     tap.queue_tail = 0;
     tap_select_init();
     tap.header = h;

@@ -3,7 +3,8 @@
 // tap_inputs.c: what the inputs of a graph say of its memory: the cells that are written, and those that each token may read. It is
 // read at graph entry, for the inputs' memory is used again while the graph is computed.
 //
-// Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are alike.
+// Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are alike. What is told
+// enters the queue together with the execution itself, where it is little.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -24,9 +25,25 @@ static int32_t tap_origin(const struct tap_graph * g, int32_t i) {
     return i;
 }
 
+// tap_told_room makes room for one more input that is told of.
+static bool tap_told_room(struct tap_graph * g) {
+    if (g->n_told < g->cap_told) {
+        return true;
+    }
+    const int cap = g->cap_told == 0 ? 16 : g->cap_told * 2;
+    void * told = realloc(g->told, (size_t) cap * sizeof(g->told[0]));
+    if (told == NULL) {
+        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
+        return false;
+    }
+    g->told = told;
+    g->cap_told = cap;
+    return true;
+}
+
 static void tap_mark_told(struct tap_graph * g, int32_t i, enum tap_input_kind kind) {
     const int32_t at = i == INT32_MIN ? i : tap_origin(g, i);
-    if (at >= 0 || at == INT32_MIN || !g->leafs[-1 - at].input) {
+    if (at >= 0 || at == INT32_MIN || !g->leafs[-1 - at].input || g->leafs[-1 - at].told) {
         return;
     }
     struct tap_graph_leaf * l = &g->leafs[-1 - at];
@@ -34,9 +51,9 @@ static void tap_mark_told(struct tap_graph * g, int32_t i, enum tap_input_kind k
     const bool fits = kind == TAP_INPUT_CELLS ? type == GGML_TYPE_I64 || type == GGML_TYPE_I32
                       : kind == TAP_INPUT_MASK ? type == GGML_TYPE_F16 || type == GGML_TYPE_F32
                                                : type == GGML_TYPE_I32;
-    if (fits && l->told == 0) {
-        l->told = (uint8_t) (1 + kind);
-        g->n_told++;
+    if (fits && tap_told_room(g)) {
+        l->told = true;
+        g->told[g->n_told++] = (struct tap_told) {.tensor = l->tensor, .leaf = -1 - at, .kind = (uint8_t) kind};
     }
 }
 
@@ -47,7 +64,7 @@ static bool tap_is_memory(const struct tap_graph * g, int32_t i, const char * pr
 
 void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish) {
     for (int i = 0; i < g->n_leafs; i++) {
-        g->leafs[i].told = 0;
+        g->leafs[i].told = false;
     }
     g->n_told = 0;
     if (!(wish->record & TAP_RECORD_CELLS) || g->n_tokens == 0) {
@@ -78,37 +95,43 @@ void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish) {
 
 // ---- telling --------------------------------------------------------------------------------------------------------
 
-enum { TAP_VALUES = 512, TAP_RANGES = 512 };
-
-// tap_telling gathers what is told of one input, on the stack.
+// tap_telling is an input that is being told of: its record grows at the end of what goes to the queue.
 struct tap_telling {
+    struct tap_out *     out;
     struct tap_rec_input rec;
-    int64_t              values[TAP_VALUES];
-    struct tap_range     ranges[TAP_RANGES];
+    size_t               at; // where the record begins
 };
 
-static void tap_telling_flush(struct tap_telling * t, bool more) {
-    const bool mask = t->rec.kind == TAP_INPUT_MASK;
-    const struct tap_part part = {
-        mask ? (const void *) t->ranges : t->values, t->rec.count * (mask ? sizeof(t->ranges[0]) : sizeof(t->values[0])),
-    };
-    t->rec.more = more;
-    tap_queue_put(&t->rec.h, sizeof(t->rec), &part, 1);
+static void tap_telling_begin(struct tap_telling * t) {
+    tap_out_room(t->out, sizeof(t->rec));
+    t->at = t->out->n - sizeof(t->rec);
     t->rec.count = 0;
 }
 
-static void tap_tell_value(struct tap_telling * t, int64_t value) {
-    if (t->rec.count == TAP_VALUES) {
-        tap_telling_flush(t, true);
-    }
-    t->values[t->rec.count++] = value;
+// tap_telling_end completes a record. more: the next one goes on with the same input.
+static void tap_telling_end(struct tap_telling * t, bool more) {
+    tap_out_room(t->out, t->out->n % 8 == 0 ? 0 : 8 - t->out->n % 8);
+    t->rec.more = more;
+    t->rec.h.bytes = (uint32_t) (t->out->n - t->at);
+    memcpy(t->out->bytes + t->at, &t->rec, sizeof(t->rec));
 }
 
-static void tap_tell_range(struct tap_telling * t, int32_t row, int32_t first, int32_t end) {
-    if (t->rec.count == TAP_RANGES) {
-        tap_telling_flush(t, true);
+// tap_telling_room is a place for a value or range of n bytes: the buffer's, whose size is a multiple of eight, or the next record's.
+static void * tap_telling_room(struct tap_telling * t, size_t n) {
+    if (t->out->n + n > sizeof(t->out->bytes)) {
+        tap_telling_end(t, true);
+        tap_out_flush(t->out);
+        tap_telling_begin(t);
     }
-    t->ranges[t->rec.count++] = (struct tap_range) {row, first, end};
+    t->rec.count++;
+    return tap_out_room(t->out, n);
+}
+
+static void tap_tell_value(struct tap_telling * t, int64_t value) { memcpy(tap_telling_room(t, sizeof(value)), &value, sizeof(value)); }
+
+static void tap_tell_range(struct tap_telling * t, int32_t row, int32_t first, int32_t end) {
+    const struct tap_range range = {row, first, end};
+    memcpy(tap_telling_room(t, sizeof(range)), &range, sizeof(range));
 }
 
 // tap_index reads element i of a row index of n bytes per element.
@@ -199,15 +222,15 @@ static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * lea
     }
 }
 
-// tap_leaf_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the scheduler keeps, until the next.
-static const uint8_t * tap_leaf_bytes(struct tap_sched * s, const struct ggml_tensor * leaf) {
-    ggml_backend_buffer_t buffer = leaf->view_src != NULL ? leaf->view_src->buffer : leaf->buffer;
-    if (buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer)) {
-        return leaf->data;
+// tap_told_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the scheduler keeps, until the next.
+static const uint8_t * tap_told_bytes(struct tap_sched * s, const struct tap_told * told) {
+    const struct ggml_tensor * t = told->tensor;
+    if (told->host) {
+        return t->data;
     }
-    size_t bytes = tap_real.ggml_type_size(leaf->type);
+    size_t bytes = tap_real.ggml_type_size(t->type);
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
-        bytes += (size_t) (leaf->ne[d] - 1) * leaf->nb[d];
+        bytes += (size_t) (t->ne[d] - 1) * t->nb[d];
     }
     if (bytes > s->cap_fetched) {
         void * fetched = realloc(s->fetched, bytes);
@@ -218,31 +241,32 @@ static const uint8_t * tap_leaf_bytes(struct tap_sched * s, const struct ggml_te
         s->fetched = fetched;
         s->cap_fetched = bytes;
     }
-    tap_copy_bytes(s->fetched, leaf, false, 0, bytes);
+    tap_copy_bytes(s->fetched, t, false, 0, bytes);
     return s->fetched;
 }
 
-void tap_inputs_send(struct tap_sched * s) {
+TAP_HOT void tap_inputs_send(struct tap_sched * s, struct tap_out * out) {
     const struct tap_graph * g = &s->graph;
-    struct tap_telling t;
-    for (int i = 0; i < g->n_leafs; i++) {
-        const struct tap_graph_leaf * l = &g->leafs[i];
-        const uint8_t * at = l->told != 0 ? tap_leaf_bytes(s, l->tensor) : NULL;
+    for (int i = 0; i < g->n_told; i++) {
+        const struct tap_told * told = &g->told[i];
+        const uint8_t * at = tap_told_bytes(s, told);
         if (at == NULL) {
             continue;
         }
-        t.rec = (struct tap_rec_input) {
-            .h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) i, .kind = l->told - 1u,
+        struct tap_telling t = {
+            .out = out,
+            .rec = {.h.type = TAP_REC_INPUT, .exec = s->exec, .graph = g->id, .leaf = (uint32_t) told->leaf, .kind = told->kind},
         };
-        if (t.rec.kind == TAP_INPUT_CELLS) {
-            tap_tell_cells(&t, l->tensor, at, g->n_tokens);
-        } else if (t.rec.kind == TAP_INPUT_MASK) {
-            tap_tell_mask(&t, l->tensor, at, g->n_tokens);
+        tap_telling_begin(&t);
+        if (told->kind == TAP_INPUT_CELLS) {
+            tap_tell_cells(&t, told->tensor, at, g->n_tokens);
+        } else if (told->kind == TAP_INPUT_MASK) {
+            tap_tell_mask(&t, told->tensor, at, g->n_tokens);
         } else {
-            for (int64_t k = 0; k < l->tensor->ne[0]; k++) {
+            for (int64_t k = 0; k < told->tensor->ne[0]; k++) {
                 tap_tell_value(&t, tap_index(at, k, sizeof(int32_t)));
             }
         }
-        tap_telling_flush(&t, false);
+        tap_telling_end(&t, false);
     }
 }

@@ -1,10 +1,9 @@
 //go:build llama
 
-// tap_pool.c: the slot pool and the record queue.
+// tap_pool.c: the slot pool.
 //
-// Hot path: one lock and a bit scan per reservation, one lock and a copy of some 100 bytes per record; no allocation, no
-// system call except the futex wait on a full pool. Words that the collector writes are read only now and then: each costs a
-// trip to its core's cache.
+// Hot path: one lock and a bit scan per reservation; no allocation, no system call except the futex wait on a full pool. Words that the
+// collector writes are read only now and then: each costs a trip to its core's cache.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -16,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-_Thread_local struct tap_thread tap_thread;
+TAP_OWN struct tap_thread tap_thread;
 
-int64_t tap_now(void) {
+TAP_HOT int64_t tap_now(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
@@ -46,30 +45,26 @@ static void tap_wake_collector(void) {
 
 enum {
     TAP_WAKE_NS = 1000000, // how often at most the collector is woken where nobody waits for it
-    TAP_LOOK_MS = 100, // how long a wait for room is before it looks whether the collector lives
     TAP_TOUCH_MS = 4,  // how long one is for pages to be touched: the thread that does it runs when nothing else wants to
 };
 
-// tap_wait_room waits until the collector has made room since seen was read, or so many milliseconds. Returns false, and ends recording,
-// when the collector is gone. The caller holds the lock, which is given up meanwhile.
-static bool tap_wait_room(uint32_t seen, long ms) {
+bool tap_wait_room(uint32_t seen, long ms) {
     struct tap_header * h = tap.header;
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     tap_wake_collector();
     struct timespec timeout = {.tv_sec = 0, .tv_nsec = ms * 1000 * 1000};
     const int program_errno = errno;
     const long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
     const bool in_vain = rc != 0 && errno != EAGAIN; // too long, or cut short by a signal, which could happen every time
     errno = program_errno;
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     if (atomic_load_explicit(&h->closed, memory_order_acquire) || (in_vain && !tap_collector_lives())) {
         tap.recording = false;
     }
     return tap.recording;
 }
 
-// tap_must_wait says whether a shortage holds the model up (policy block) and, if not, why not.
-static bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
+bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
     if (!tap.recording) {
         *cause = TAP_LOSS_COLLECTOR_GONE;
         return false;
@@ -257,21 +252,21 @@ bool tap_pool_passes(void) {
     if (tap.header->config.overflow == TAP_OVERFLOW_BLOCK) {
         return false;
     }
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     if (tap.starved) {
         tap_pool_take_back();
         const uint64_t size = tap_pool_size();
         tap.starved = tap.n_used > size - size / 4;
     }
     const bool passes = tap.starved;
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     return passes;
 }
 
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     int64_t first = -1, since = 0;
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     if (++tap.reserved % TAP_TAKE_BACK_EVERY == 0) {
         tap_pool_take_back();
     }
@@ -284,7 +279,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         tap_pool_mark((uint64_t) first, n, true);
     }
     const bool wake = tap.n_used * 4 > tap_pool_size() * 3 && tap_wake_due();
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     if (wake) {
         tap_wake_collector();
     }
@@ -299,121 +294,8 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
 }
 
 void tap_pool_cancel(uint64_t first, uint64_t n) {
-    pthread_mutex_lock(&tap.lock);
+    tap_lock();
     tap_pool_clear(first, n);
-    pthread_mutex_unlock(&tap.lock);
+    tap_unlock();
     tap_made_room();
-}
-
-// ---- queue ----------------------------------------------------------------------------------------------------------
-
-size_t tap_queue_largest(void) { return tap.header->queue_bytes / 4; }
-
-// tap_queue_room waits until bytes fit at head. The caller holds the lock.
-static bool tap_queue_room(uint64_t bytes, enum tap_loss * cause) {
-    struct tap_header * h = tap.header;
-    int64_t since = 0;
-    const uint64_t start = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-    bool fits = tap.recording && h->queue_bytes - (start - tap.queue_tail) >= bytes; // as of the last look
-    while (!fits) {
-        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
-        const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-        const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
-        fits = tap.recording && h->queue_bytes - (head - tail) >= bytes;
-        if (fits || (!tap_must_wait(TAP_LOSS_QUEUE_FULL, cause) && !(tap.recording && h->config.exact))) {
-            break;
-        }
-        if (since == 0) {
-            since = tap_now();
-        }
-        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // any room will do
-        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) == tail) {
-            tap_wait_room(seen, TAP_LOOK_MS);
-        }
-        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
-    }
-    if (since != 0) {
-        const uint64_t waited = (uint64_t) (tap_now() - since);
-        tap_thread.waited_ns += waited;
-        tap_add(&h->stats.wait_ns, waited);
-        tap_add(&h->stats.waits, 1);
-    }
-    return fits;
-}
-
-void tap_queue_settle(void) {
-    struct tap_header * h = tap.header;
-    int64_t since = 0;
-    pthread_mutex_lock(&tap.lock);
-    const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-    while (tap.recording) {
-        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
-        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_acquire) - head) >= 0) {
-            break;
-        }
-        if (since == 0) {
-            since = tap_now();
-        }
-        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // whatever was read, it is looked again
-        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
-        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) - head) < 0) {
-            tap_wait_room(seen, TAP_LOOK_MS);
-        }
-        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
-    }
-    pthread_mutex_unlock(&tap.lock);
-    if (since != 0) {
-        const uint64_t waited = (uint64_t) (tap_now() - since);
-        tap_thread.waited_ns += waited;
-        tap_add(&h->stats.wait_ns, waited);
-        tap_add(&h->stats.waits, 1);
-    }
-}
-
-bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct tap_part * parts, int n_parts) {
-    struct tap_header * h = tap.header;
-    size_t bytes = record_bytes;
-    for (int i = 0; i < n_parts; i++) {
-        bytes += parts[i].bytes;
-    }
-    bytes = (bytes + 7) & ~(size_t) 7;
-    record->bytes = (uint32_t) bytes;
-    enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
-    pthread_mutex_lock(&tap.lock);
-    bool ok = bytes <= tap_queue_largest();
-    const uint64_t mask = h->queue_bytes - 1;
-    uint64_t head = 0, pad = 0;
-    // A wait gives the lock up: another thread may have written meanwhile, so the place is found anew.
-    while (ok) {
-        head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-        const uint64_t left = h->queue_bytes - (head & mask);
-        pad = left < bytes ? left : 0;
-        ok = tap_queue_room(bytes + pad, &cause);
-        if (atomic_load_explicit(&h->queue_head, memory_order_relaxed) == head) {
-            break;
-        }
-    }
-    if (ok) {
-        uint8_t * queue = tap.base + h->queue_offset;
-        if (pad != 0) {
-            const struct tap_record skip = {.bytes = (uint32_t) pad, .type = TAP_REC_PAD};
-            memcpy(queue + (head & mask), &skip, sizeof(skip));
-            head += pad;
-        }
-        uint8_t * at = queue + (head & mask);
-        memcpy(at, record, record_bytes);
-        at += record_bytes;
-        for (int i = 0; i < n_parts; i++) {
-            if (parts[i].bytes != 0) { // a maintenance graph has no tokens, and no memory for them
-                memcpy(at, parts[i].data, parts[i].bytes);
-            }
-            at += parts[i].bytes;
-        }
-        atomic_store_explicit(&h->queue_head, head + bytes, memory_order_release);
-    } else if (record->type != TAP_REC_CAPTURE) { // a tensor is counted, with its own size, by who lost it
-        tap_loss_add(cause, 0, bytes);
-    }
-    pthread_mutex_unlock(&tap.lock);
-    return ok;
 }

@@ -1,0 +1,216 @@
+//go:build llama
+
+// tap_queue.c: the record queue, and the lock before it.
+//
+// Hot path: one lock and a copy of some 100 bytes per record; no allocation, no system call except the futex wait on a full queue. Once a token
+// the weights of a model have driven out of the caches what the tap runs and touches: fetched all at once it costs half of what it does one after
+// the other.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// ---- the lock -------------------------------------------------------------------------------------------------------
+
+TAP_RARE void tap_lock_wait(void) {
+    const int program_errno = errno;
+    while (atomic_exchange_explicit(&tap.lock, 2, memory_order_acquire) != 0) {
+        syscall(SYS_futex, &tap.lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    }
+    errno = program_errno;
+}
+
+TAP_RARE void tap_lock_wake(void) {
+    const int program_errno = errno;
+    syscall(SYS_futex, &tap.lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = program_errno;
+}
+
+// ---- fetching ahead -------------------------------------------------------------------------------------------------
+
+// Where the linker puts what is TAP_HOT.
+extern const uint8_t __start_tap_hot[] __attribute__((visibility("hidden")));
+extern const uint8_t __stop_tap_hot[] __attribute__((visibility("hidden")));
+
+enum { TAP_LINE = 64 };
+
+static inline void tap_fetch_code(const uint8_t * first, const uint8_t * end) {
+    for (; first < end; first += TAP_LINE) {
+        __builtin_prefetch(first);
+    }
+}
+
+// tap_fetch_queue fetches what is written next.
+static inline void tap_fetch_queue(size_t bytes) {
+    const uint8_t * next = tap.queue + (atomic_load_explicit(&tap.opened, memory_order_relaxed) & (tap.queue_bytes - 1)); // near its end it is what lies behind the queue, which does no harm
+    __builtin_prefetch(&tap.header->queue_head, 1);
+    for (size_t i = 0; i < bytes; i += TAP_LINE) {
+        __builtin_prefetch(next + i, 1);
+    }
+}
+
+TAP_HOT void tap_fetch_entry(void) {
+    const struct tap_header * h = tap.header;
+    __builtin_prefetch(&h->stats.executions, 1);
+    __builtin_prefetch(&h->selection);
+    __builtin_prefetch(&h->config.overflow);
+    tap_fetch_code(__start_tap_hot, __stop_tap_hot);
+    tap_fetch_queue(8 * TAP_LINE);
+}
+
+TAP_HOT void tap_fetch_end(void) {
+    const uint8_t * end = (const uint8_t *) (uintptr_t) tap_exec_end, * open = (const uint8_t *) (uintptr_t) tap_queue_open;
+    tap_fetch_code(end, end + 6 * TAP_LINE); // about as much as they are
+    tap_fetch_code(open, open + 4 * TAP_LINE);
+    tap_fetch_queue(2 * TAP_LINE);
+    __builtin_prefetch(&tap.header->stats.hook_ns, 1);
+}
+
+// ---- records --------------------------------------------------------------------------------------------------------
+
+size_t tap_queue_largest(void) { return tap.queue_bytes / 4; }
+
+// tap_queue_wait waits until bytes fit at head. The caller holds the lock.
+static TAP_RARE bool tap_queue_wait(uint64_t bytes, enum tap_loss * cause) {
+    struct tap_header * h = tap.header;
+    int64_t since = 0;
+    bool fits = false;
+    while (!fits) {
+        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
+        const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+        const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
+        fits = tap.recording && tap.queue_bytes - (head - tail) >= bytes;
+        if (fits || (!tap_must_wait(TAP_LOSS_QUEUE_FULL, cause) && !(tap.recording && h->config.exact))) {
+            break;
+        }
+        if (since == 0) {
+            since = tap_now();
+        }
+        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // any room will do
+        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
+        if (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) == tail) {
+            tap_wait_room(seen, TAP_LOOK_MS);
+        }
+        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+    }
+    if (since != 0) {
+        const uint64_t waited = (uint64_t) (tap_now() - since);
+        tap_thread.waited_ns += waited;
+        tap_add(&h->stats.wait_ns, waited);
+        tap_add(&h->stats.waits, 1);
+    }
+    return fits;
+}
+
+// tap_queue_pad skips to the start of the ring, where a record does not fit before its end. It returns where it goes on.
+static TAP_RARE uint64_t tap_queue_pad(uint64_t head, uint64_t bytes) {
+    const struct tap_record skip = {.bytes = (uint32_t) bytes, .type = TAP_REC_PAD};
+    memcpy(tap.queue + (head & (tap.queue_bytes - 1)), &skip, sizeof(skip));
+    return head + bytes;
+}
+
+TAP_HOT void * tap_queue_open(size_t bytes, enum tap_loss * cause) {
+    struct tap_header * h = tap.header;
+    tap_lock();
+    const uint64_t mask = tap.queue_bytes - 1;
+    for (bool ok = bytes <= tap_queue_largest(); ok;) {
+        const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed), left = tap.queue_bytes - (head & mask);
+        const uint64_t pad = left < bytes ? left : 0;
+        const bool fits = tap.recording && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad; // as of the last look
+        ok = fits || tap_queue_wait(bytes + pad, cause);
+        // A wait gives the lock up: another thread may have written meanwhile, and then the place is found anew.
+        if (ok && atomic_load_explicit(&h->queue_head, memory_order_relaxed) == head) {
+            const uint64_t at = pad == 0 ? head : tap_queue_pad(head, pad);
+            atomic_store_explicit(&tap.opened, at, memory_order_relaxed);
+            return tap.queue + (at & mask);
+        }
+    }
+    tap_unlock();
+    return NULL;
+}
+
+TAP_RARE void tap_queue_settle(void) {
+    struct tap_header * h = tap.header;
+    int64_t since = 0;
+    tap_lock();
+    const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+    while (tap.recording) {
+        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
+        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_acquire) - head) >= 0) {
+            break;
+        }
+        if (since == 0) {
+            since = tap_now();
+        }
+        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // whatever was read, it is looked again
+        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
+        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) - head) < 0) {
+            tap_wait_room(seen, TAP_LOOK_MS);
+        }
+        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+    }
+    tap_unlock();
+    if (since != 0) {
+        const uint64_t waited = (uint64_t) (tap_now() - since);
+        tap_thread.waited_ns += waited;
+        tap_add(&h->stats.wait_ns, waited);
+        tap_add(&h->stats.waits, 1);
+    }
+}
+
+bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct tap_part * parts, int n_parts) {
+    size_t bytes = record_bytes;
+    for (int i = 0; i < n_parts; i++) {
+        bytes += parts[i].bytes;
+    }
+    bytes = (bytes + 7) & ~(size_t) 7;
+    record->bytes = (uint32_t) bytes;
+    enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
+    uint8_t * at = tap_queue_open(bytes, &cause);
+    if (at == NULL) {
+        if (record->type != TAP_REC_CAPTURE) { // a tensor is counted, with its own size, by who lost it
+            tap_loss_add(cause, 0, bytes);
+        }
+        return false;
+    }
+    memcpy(at, record, record_bytes);
+    at += record_bytes;
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i].bytes != 0) { // a maintenance graph has no tokens, and no memory for them
+            memcpy(at, parts[i].data, parts[i].bytes);
+        }
+        at += parts[i].bytes;
+    }
+    tap_queue_shut(bytes);
+    return true;
+}
+
+TAP_HOT bool tap_out_flush(struct tap_out * o) {
+    if (o->n == 0) {
+        return !o->lost;
+    }
+    enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
+    uint64_t * at = tap_queue_open(o->n, &cause);
+    if (at != NULL) {
+        tap_words(at, o->bytes, o->n);
+        tap_queue_shut(o->n);
+    } else {
+        tap_loss_add(cause, 0, o->n);
+        o->lost = true;
+    }
+    o->n = 0;
+    return !o->lost;
+}
+
+TAP_HOT void * tap_out_room(struct tap_out * o, size_t n) {
+    if (o->n + n > sizeof(o->bytes)) {
+        tap_out_flush(o);
+    }
+    void * at = o->bytes + o->n;
+    o->n += n;
+    return at;
+}

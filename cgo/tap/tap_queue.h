@@ -1,0 +1,80 @@
+// tap_queue.h: the record queue of the shared memory, and the lock before it. Included by tap.h.
+#ifndef LLAMATAP_TAP_QUEUE_H
+#define LLAMATAP_TAP_QUEUE_H
+
+// tap.lock is 0: free, 1: held, 2: held, and somebody may wait for it. A mutex of the C library does the same, in code that lies elsewhere.
+void tap_lock_wait(void);
+void tap_lock_wake(void);
+
+static inline void tap_lock(void) {
+    uint32_t is_free = 0;
+    if (!atomic_compare_exchange_strong_explicit(&tap.lock, &is_free, 1, memory_order_acquire, memory_order_relaxed)) {
+        tap_lock_wait();
+    }
+}
+
+static inline void tap_unlock(void) {
+    if (atomic_exchange_explicit(&tap.lock, 0, memory_order_release) == 2) {
+        tap_lock_wake();
+    }
+}
+
+// tap_fetch_entry and tap_fetch_end let the processor fetch what the entry, or the end, of a graph is about to use.
+void tap_fetch_entry(void);
+void tap_fetch_end(void);
+
+// tap_wait_room waits until the collector has made room since seen was read, or so many milliseconds. Returns false, and ends recording,
+// when the collector is gone. The caller holds the lock, which is given up meanwhile.
+enum { TAP_LOOK_MS = 100 }; // how long a wait for room is before it looks whether the collector lives
+bool tap_wait_room(uint32_t seen, long ms);
+
+// tap_must_wait says whether a shortage holds the model up (policy block) and, if not, why not.
+bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause);
+
+// tap_queue_open finds a place for bytes of records, a multiple of eight, and holds the lock until tap_queue_shut hands so many of them to the
+// collector. It waits as tap_queue_put does. NULL: there is no room, and why; the lock is not held.
+void * tap_queue_open(size_t bytes, enum tap_loss * cause);
+
+static inline void tap_queue_shut(size_t bytes) {
+    atomic_store_explicit(&tap.header->queue_head, atomic_load_explicit(&tap.opened, memory_order_relaxed) + bytes, memory_order_release);
+    tap_unlock();
+}
+
+// tap_words copies a multiple of eight bytes without a call.
+static inline void tap_words(void * to, const void * from, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+        uint64_t word;
+        __builtin_memcpy(&word, (const uint8_t *) from + i, sizeof(word));
+        __builtin_memcpy((uint8_t *) to + i, &word, sizeof(word));
+        __asm__ volatile("" ::: "memory"); // else the compiler makes a call of it
+    }
+}
+
+// tap_queue_put writes one record: head (its tap_record filled with the type alone), then up to three parts. It waits for room
+// under policy block and returns false where the record was lost. The caller does not hold the lock.
+struct tap_part {
+    const void * data;
+    size_t       bytes;
+};
+bool tap_queue_put(struct tap_record * head, size_t head_bytes, const struct tap_part * parts, int n_parts);
+
+// Records on their way to the queue, which they enter together: what a graph's entry tells is put at once. It lies on the stack.
+struct tap_out {
+    size_t  n;
+    bool    lost; // records did not enter the queue
+    _Alignas(8) uint8_t bytes[8 * 1024];
+};
+
+// tap_out_room returns a place for n more bytes, a multiple of eight, and flushes what is there if it must. n is at most sizeof(bytes).
+void * tap_out_room(struct tap_out * o, size_t n);
+
+// tap_out_flush puts what was gathered. It returns false once something was lost.
+bool tap_out_flush(struct tap_out * o);
+
+// tap_queue_settle waits until the collector has read, and dealt with, everything that was put until now; without one it returns at once.
+void tap_queue_settle(void);
+
+// tap_queue_largest is the largest record that the queue takes.
+size_t tap_queue_largest(void);
+
+#endif
