@@ -151,6 +151,8 @@ struct tap_graph_node {
     int32_t  layer;      // -1: none
     uint16_t occurrence; // of (name, op) in this graph, from 1
     uint8_t  component, rows, row_dim, inferred;
+    uint8_t  n_src;      // places of src that may be filled
+    uint8_t  name_bytes;
     bool     layer_known;
     bool     view, computed, wanted, host;
     bool     timed;         // the end of its data phase is told
@@ -167,6 +169,11 @@ struct tap_graph_node {
 // One tensor that a graph reads and does not compute.
 struct tap_graph_leaf {
     const struct ggml_tensor * tensor;
+    int32_t layer; // that its name tells, if named; -1: none
+    uint8_t component;
+    uint8_t name_bytes;
+    bool    named;    // it is a weight or a cache, as far as its name says
+    bool    embedding; // its component is another one where it is multiplied with
     bool    input, wanted;
     uint8_t rows, row_dim;
     bool    told; // its contents are told of
@@ -201,8 +208,13 @@ struct tap_graph {
     int                     cap_nodes, cap_leafs;
     struct tap_graph_node * nodes;
     struct tap_graph_leaf * leafs;
-    struct tap_map_slot *   map;
+    uintptr_t               low, span; // where the tensors of its nodes lie, all of them
+    int32_t *               index;     // number of a node + 1 by the place of its tensor, 0: none; NULL: they lie too far apart
+    int32_t *               places;    // memory of index
+    size_t                  cap_places;
+    struct tap_map_slot *   map;      // leafs, and nodes that have no index
     size_t                  map_size; // power of two
+    size_t                  map_used;
     const struct ggml_tensor * tokens; // inp_tokens, or NULL
     const struct ggml_tensor * embd;   // inp_embd, or NULL
     const struct ggml_tensor * pos;
@@ -238,8 +250,11 @@ void tap_graph_finish(struct tap_graph * g);
 // tap_infer fills layer, component and rows of every node of a graph whose tables are complete.
 void tap_infer(struct tap_graph * g);
 
-// tap_name_layer returns the N of a name such as l_out-N or cache_k_lN, or -1. The suffix must end the name.
-int32_t tap_name_layer(const char * name);
+// tap_name_layer returns the N of a name of n bytes such as l_out-N or cache_k_lN, or -1. The suffix must end the name.
+int32_t tap_name_layer(const char * name, size_t n);
+
+// tap_leaf_named reads from a leaf's name what weight or cache it is.
+void tap_leaf_named(struct tap_graph_leaf * l);
 
 // tap_glob_match reports whether pattern (*, ?, [set]) matches text of n bytes.
 bool tap_glob_match(const char * pattern, const char * text, size_t n);
@@ -425,8 +440,17 @@ void tap_buffers_announce(void);
 // tap_mapped_file returns the path of the file that an address is mapped from, which the caller frees, and where in it that is. NULL: of none.
 char * tap_mapped_file(const void * at, uint64_t * offset);
 
-// tap_where says in which buffer a tensor's bytes lie. buffer is 0 where that is not known.
-void tap_where(const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);
+// Buffers that were asked for last: most neighbours lie in one of a few.
+struct tap_nearby {
+    struct {
+        ggml_backend_buffer_t ptr;
+        uint64_t              number, base;
+    } of[4];
+    unsigned next;
+};
+
+// tap_where says in which buffer a tensor's bytes lie. buffer is 0 where that is not known. near begins empty, and no buffer may end meanwhile.
+void tap_where(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);
 
 // tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.
 void tap_copy_bytes(uint8_t * dst, const struct ggml_tensor * t, bool host, size_t offset, size_t n);

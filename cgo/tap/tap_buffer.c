@@ -171,21 +171,37 @@ void tap_buffers_announce(void) {
     pthread_mutex_unlock(&tap_buffers_lock);
 }
 
-void tap_where(const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset) {
+// tap_buffer_known finds number and base of a buffer; one that came by a way that the tap does not know is noted. number is 0 where it has none.
+static void tap_buffer_known(ggml_backend_buffer_t ptr, uint64_t * number, uint64_t * base) {
+    pthread_mutex_lock(&tap_buffers_lock);
+    const struct tap_buffer * b = tap_buffer_at(ptr);
+    *number = b != NULL ? b->number : 0;
+    *base = b != NULL ? b->base : 0;
+    pthread_mutex_unlock(&tap_buffers_lock);
+    if (b == NULL && (*number = tap_buffer_note(ptr, false)) != 0) {
+        *base = (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr);
+    }
+}
+
+void tap_where(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset) {
+    enum { MOST = sizeof(near->of) / sizeof(near->of[0]) };
     ggml_backend_buffer_t ptr = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     *buffer = *offset = 0;
     if (ptr == NULL || t->data == NULL) {
         return;
     }
-    pthread_mutex_lock(&tap_buffers_lock);
-    const struct tap_buffer * b = tap_buffer_at(ptr);
-    if (b != NULL) {
-        *buffer = b->number;
-        *offset = (uint64_t) (uintptr_t) t->data - b->base;
+    unsigned i = 0;
+    while (i < MOST && near->of[i].ptr != ptr) {
+        i++;
     }
-    pthread_mutex_unlock(&tap_buffers_lock);
-    if (b == NULL && (*buffer = tap_buffer_note(ptr, false)) != 0) { // one that came by a way that the tap does not know
-        *offset = (uint64_t) (uintptr_t) t->data - (uint64_t) (uintptr_t) tap_real.ggml_backend_buffer_get_base(ptr);
+    if (i == MOST) {
+        i = near->next++ % MOST;
+        near->of[i].ptr = ptr;
+        tap_buffer_known(ptr, &near->of[i].number, &near->of[i].base);
+    }
+    if (near->of[i].number != 0) {
+        *buffer = near->of[i].number;
+        *offset = (uint64_t) (uintptr_t) t->data - near->of[i].base;
     }
 }
 

@@ -23,9 +23,21 @@ static void tap_map_put(struct tap_graph * g, const void * key, int32_t value) {
         i = (i + 1) & (g->map_size - 1);
     }
     g->map[i] = (struct tap_map_slot) {key, value};
+    g->map_used++;
 }
 
+// A tensor takes more bytes than this, so no two begin in the same piece of memory of that size.
+enum { TAP_PIECE = 256 };
+_Static_assert(sizeof(struct ggml_tensor) > TAP_PIECE, "two tensors may begin in one piece");
+
 int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t) {
+    const uintptr_t at = (uintptr_t) t - g->low;
+    if (g->index != NULL && at <= g->span) {
+        const int32_t i = g->index[at / TAP_PIECE] - 1;
+        if (i >= 0 && g->nodes[i].tensor == t) {
+            return i;
+        }
+    }
     size_t i = tap_hash_pointer(t) & (g->map_size - 1);
     while (g->map[i].key != NULL) {
         if (g->map[i].key == t) {
@@ -36,43 +48,69 @@ int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t)
     return INT32_MIN;
 }
 
-// tap_graph_grow makes room for n nodes and as many leafs as they can have.
-static bool tap_graph_grow(struct tap_graph * g, int n) {
-    if (n > g->cap_nodes) {
-        void * nodes = realloc(g->nodes, (size_t) n * sizeof(g->nodes[0]));
-        if (nodes == NULL) {
-            return false;
-        }
-        g->nodes = nodes;
-        g->cap_nodes = n;
+// tap_array_grow makes room for n elements of a size.
+static bool tap_array_grow(void * array, size_t * have, size_t n, size_t size) {
+    if (n <= *have) {
+        return true;
     }
-    size_t size = 64;
-    while (size < (size_t) n * 4) {
-        size *= 2;
+    void ** at = array;
+    void * grown = realloc(*at, n * size);
+    if (grown == NULL) {
+        return false;
     }
-    if (size > g->map_size) {
-        void * map = malloc(size * sizeof(g->map[0]));
-        if (map == NULL) {
-            return false;
-        }
-        free(g->map);
-        g->map = map;
-        g->map_size = size;
-    }
-    memset(g->map, 0, g->map_size * sizeof(g->map[0]));
+    *at = grown;
+    *have = n;
     return true;
 }
 
-// tap_map_double keeps the table at most half full: every search ends at a free place.
-static bool tap_map_double(struct tap_graph * g) {
-    struct tap_map_slot * map = calloc(g->map_size * 2, sizeof(map[0]));
-    if (map == NULL) {
+// tap_map_grow makes an empty table that is at most half full with n tensors: every search ends at a free place.
+static bool tap_map_grow(struct tap_graph * g, size_t n) {
+    size_t size = g->map_size != 0 ? g->map_size : 1024;
+    while (size < n * 2) {
+        size *= 2;
+    }
+    if (!tap_array_grow(&g->map, &g->map_size, size, sizeof(g->map[0]))) {
         return false;
     }
-    free(g->map);
-    g->map = map;
-    g->map_size *= 2;
+    memset(g->map, 0, g->map_size * sizeof(g->map[0]));
+    g->map_used = 0;
+    return true;
+}
+
+// tap_graph_index makes nodes known by their tensors. Those of one graph lie together, a few hundred bytes each: then a table by place finds them
+// at once.
+static bool tap_graph_index(struct tap_graph * g, uintptr_t low, uintptr_t high) {
+    const size_t pieces = (high - low) / TAP_PIECE + 1;
+    const bool near = g->n_nodes > 0 && pieces <= (size_t) g->n_nodes * 16 + 1024;
+    g->low = low;
+    g->span = high - low;
+    g->index = NULL;
+    if (!tap_map_grow(g, near ? (size_t) g->n_leafs : (size_t) g->n_nodes)) {
+        return false;
+    }
+    if (near) {
+        if (!tap_array_grow(&g->places, &g->cap_places, pieces, sizeof(g->places[0]))) {
+            return false;
+        }
+        g->index = g->places;
+        memset(g->index, 0, pieces * sizeof(g->index[0]));
+    }
     for (int i = 0; i < g->n_nodes; i++) {
+        if (near) {
+            g->index[((uintptr_t) g->nodes[i].tensor - low) / TAP_PIECE] = i + 1;
+        } else {
+            tap_map_put(g, g->nodes[i].tensor, i);
+        }
+    }
+    return true;
+}
+
+// tap_map_double makes room for another leaf.
+static bool tap_map_double(struct tap_graph * g) {
+    if (!tap_map_grow(g, g->map_size)) {
+        return false;
+    }
+    for (int i = 0; g->index == NULL && i < g->n_nodes; i++) {
         tap_map_put(g, g->nodes[i].tensor, i);
     }
     for (int i = 0; i < g->n_leafs; i++) {
@@ -91,11 +129,14 @@ static bool tap_leaf_add(struct tap_graph * g, const struct ggml_tensor * t) {
         g->leafs = leafs;
         g->cap_leafs = cap;
     }
-    if ((size_t) (g->n_nodes + g->n_leafs) * 2 > g->map_size && !tap_map_double(g)) {
+    if ((g->map_used + 1) * 2 > g->map_size && !tap_map_double(g)) {
         return false;
     }
-    const struct tap_graph_leaf leaf = {.tensor = t, .input = (t->flags & GGML_TENSOR_FLAG_INPUT) != 0};
-    g->leafs[g->n_leafs] = leaf;
+    struct tap_graph_leaf * l = &g->leafs[g->n_leafs];
+    *l = (struct tap_graph_leaf) {
+        .tensor = t, .input = (t->flags & GGML_TENSOR_FLAG_INPUT) != 0, .layer = -1, .name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE),
+    };
+    tap_leaf_named(l);
     tap_map_put(g, t, -1 - g->n_leafs);
     g->n_leafs++;
     return true;
@@ -105,6 +146,7 @@ void tap_graph_release(struct tap_graph * g) {
     free(g->nodes);
     free(g->leafs);
     free(g->map);
+    free(g->places);
     free(g->told);
     memset(g, 0, sizeof(*g));
 }
@@ -144,13 +186,15 @@ static void tap_count_occurrences(struct tap_graph * g) {
         struct tap_graph_node * n = &g->nodes[i];
         n->occurrence = 1;
         uint32_t h = 2166136261u ^ (uint32_t) n->tensor->op;
-        for (const char * c = n->tensor->name; *c != 0; c++) {
+        const char * c = n->tensor->name;
+        for (; *c != 0; c++) {
             h = (h ^ (uint8_t) *c) * 16777619u;
         }
+        n->name_bytes = (uint8_t) (c - n->tensor->name);
         h = (h ^ h >> 15) & (BUCKETS - 1);
         for (int32_t j = last[h]; j != 0; j = g->nodes[j - 1].before) {
             const struct tap_graph_node * o = &g->nodes[j - 1];
-            if (o->tensor->op == n->tensor->op && strcmp(o->tensor->name, n->tensor->name) == 0) {
+            if (o->tensor->op == n->tensor->op && o->name_bytes == n->name_bytes && memcmp(o->tensor->name, n->tensor->name, n->name_bytes) == 0) {
                 n->occurrence = (uint16_t) (o->occurrence + 1);
                 break;
             }
@@ -160,48 +204,66 @@ static void tap_count_occurrences(struct tap_graph * g) {
     }
 }
 
+// tap_graph_nodes notes the nodes.
+static bool tap_graph_nodes(struct tap_graph * g, struct ggml_cgraph * cgraph, int n) {
+    size_t have = (size_t) g->cap_nodes;
+    if (!tap_array_grow(&g->nodes, &have, (size_t) n, sizeof(g->nodes[0]))) {
+        return false;
+    }
+    g->cap_nodes = (int) have;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    for (int i = 0; i < n; i++) {
+        const struct ggml_tensor * t = tap_real.ggml_graph_node(cgraph, i);
+        const bool view = tap_is_view(t->op);
+        g->nodes[i] = (struct tap_graph_node) {
+            .tensor = t, .layer = -1, .alias = -1, .first_consumer = -1, .glob = -1,
+            .view = view, .computed = (t->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !view, .written_rows = t->op == GGML_OP_SET_ROWS,
+        };
+        g->flash |= t->op == GGML_OP_FLASH_ATTN_EXT;
+        low = (uintptr_t) t < low ? (uintptr_t) t : low;
+        high = (uintptr_t) t > high ? (uintptr_t) t : high;
+    }
+    return tap_graph_index(g, n > 0 ? low : 0, high);
+}
+
+// tap_graph_sources notes what node i reads.
+static bool tap_graph_sources(struct tap_graph * g, int i) {
+    struct tap_graph_node * n = &g->nodes[i];
+    const struct ggml_tensor * t = n->tensor;
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        const struct ggml_tensor * s = t->src[k];
+        n->src[k] = INT32_MIN;
+        if (s == NULL) {
+            continue;
+        }
+        const int32_t at = tap_graph_find(g, s);
+        if (at == INT32_MIN && !tap_leaf_add(g, s)) {
+            return false;
+        }
+        n->src[k] = at == INT32_MIN ? -g->n_leafs : at;
+        n->n_src = (uint8_t) (k + 1);
+        // A node that is never computed consumes nothing, except a view, through which others read.
+        if (at >= 0 && g->nodes[at].first_consumer < 0 && (n->computed || n->view)) {
+            g->nodes[at].first_consumer = i;
+        }
+    }
+    return true;
+}
+
 bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     const int n = tap_real.ggml_graph_n_nodes(cgraph);
     g->cgraph = cgraph;
-    g->sent = false;
-    g->described = false;
-    g->flash = false;
+    g->sent = g->described = g->flash = false;
     g->n_leafs = 0;
-    g->n_wanted = 0;
-    g->n_inputs_wanted = 0;
+    g->n_wanted = g->n_inputs_wanted = 0;
     g->n_timed = g->n_routing = g->n_told = 0;
     g->n_nodes = n;
-    if (!tap_graph_grow(g, n)) {
+    if (!tap_graph_nodes(g, cgraph, n)) {
         return false;
     }
     for (int i = 0; i < n; i++) {
-        const struct ggml_tensor * t = tap_real.ggml_graph_node(cgraph, i);
-        const struct tap_graph_node node = {
-            .tensor = t, .layer = -1, .alias = -1, .first_consumer = -1, .glob = -1,
-            .view = tap_is_view(t->op), .computed = (t->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !tap_is_view(t->op),
-            .written_rows = t->op == GGML_OP_SET_ROWS,
-        };
-        g->nodes[i] = node;
-        g->flash |= t->op == GGML_OP_FLASH_ATTN_EXT;
-        tap_map_put(g, t, i);
-    }
-    for (int i = 0; i < n; i++) {
-        const struct ggml_tensor * t = g->nodes[i].tensor;
-        for (int k = 0; k < GGML_MAX_SRC; k++) {
-            const struct ggml_tensor * s = t->src[k];
-            g->nodes[i].src[k] = INT32_MIN;
-            if (s == NULL) {
-                continue;
-            }
-            const int32_t at = tap_graph_find(g, s);
-            if (at == INT32_MIN && !tap_leaf_add(g, s)) {
-                return false;
-            }
-            g->nodes[i].src[k] = at == INT32_MIN ? -g->n_leafs : at;
-            // A node that is never computed consumes nothing, except a view, through which others read.
-            if (at >= 0 && g->nodes[at].first_consumer < 0 && (g->nodes[i].computed || g->nodes[i].view)) {
-                g->nodes[at].first_consumer = i;
-            }
+        if (!tap_graph_sources(g, i)) {
+            return false;
         }
     }
     tap_graph_inputs(g);
@@ -247,7 +309,7 @@ void tap_graph_finish(struct tap_graph * g) {
 struct tap_chunk {
     struct tap_rec_nodes head;
     size_t               n;
-    uint8_t              bytes[8 * 1024]; // it lies on the stack
+    _Alignas(8) uint8_t  bytes[8 * 1024]; // it lies on the stack
 };
 
 static bool tap_chunk_flush(struct tap_chunk * c, uint32_t next) {
@@ -267,57 +329,51 @@ static uint8_t * tap_put_string(uint8_t * at, const char * s, size_t n) {
     return at + n;
 }
 
-static size_t tap_encode_node(const struct tap_graph * g, int i, uint8_t * out) {
+// tap_encoded ends an entry that begins at out, and returns how long it is.
+static uint32_t tap_encoded(const uint8_t * out, const uint8_t * end) { return (uint32_t) (((size_t) (end - out) + 7) & ~(size_t) 7); }
+
+static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * near, int i, uint8_t * out) {
     const struct tap_graph_node * n = &g->nodes[i];
     const struct ggml_tensor * t = n->tensor;
-    struct tap_node e = {
+    const char * op = tap_real.ggml_op_desc(t);
+    struct tap_node * e = (struct tap_node *) out;
+    *e = (struct tap_node) {
         .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
         .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
-        .occurrence = n->occurrence, .type = (uint16_t) t->type,
+        .occurrence = n->occurrence, .type = (uint16_t) t->type, .name_bytes = n->name_bytes, .op_bytes = (uint8_t) strnlen(op, 32),
     };
-    tap_where(t, &e.buffer, &e.offset);
-    const char * op = tap_real.ggml_op_desc(t);
-    e.name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE);
-    e.op_bytes = (uint8_t) strnlen(op, 32);
+    tap_where(near, t, &e->buffer, &e->offset);
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
-        e.ne[d] = t->ne[d];
-        e.nb[d] = t->nb[d];
+        e->ne[d] = t->ne[d];
+        e->nb[d] = t->nb[d];
     }
-    memcpy(e.op_params, t->op_params, sizeof(e.op_params));
-    uint8_t * at = out + sizeof(e);
-    for (int k = 0; k < GGML_MAX_SRC; k++) {
-        const int32_t src = n->src[k];
-        if (src != INT32_MIN) {
-            memcpy(at, &src, sizeof(src));
-            at += sizeof(src);
-            e.n_src++;
-            e.slots |= (uint16_t) (1u << k);
+    memcpy(e->op_params, t->op_params, sizeof(e->op_params));
+    uint8_t * at = out + sizeof(*e);
+    for (int k = 0; k < n->n_src; k++) {
+        if (n->src[k] != INT32_MIN) {
+            memcpy(at, &n->src[k], sizeof(n->src[k]));
+            at += sizeof(n->src[k]);
+            e->n_src++;
+            e->slots |= (uint16_t) (1u << k);
         }
     }
-    const int32_t alias = n->alias;
-    memcpy(at, &alias, sizeof(alias));
-    at += sizeof(alias);
-    at = tap_put_string(at, t->name, e.name_bytes);
-    at = tap_put_string(at, op, e.op_bytes);
-    e.bytes = (uint32_t) (((size_t) (at - out) + 7) & ~(size_t) 7);
-    memcpy(out, &e, sizeof(e));
-    return e.bytes;
+    memcpy(at, &n->alias, sizeof(n->alias));
+    at = tap_put_string(at + sizeof(n->alias), t->name, e->name_bytes);
+    at = tap_put_string(at, op, e->op_bytes);
+    return e->bytes = tap_encoded(out, at);
 }
 
-static size_t tap_encode_leaf(const struct tap_graph * g, int i, uint8_t * out) {
-    const struct ggml_tensor * t = g->leafs[i].tensor;
-    struct tap_leaf e = {
-        .type = (uint16_t) t->type, .input = g->leafs[i].input, .name_bytes = (uint8_t) strnlen(t->name, TAP_NAME_SIZE),
-    };
-    tap_where(t, &e.buffer, &e.offset);
+static size_t tap_encode_leaf(const struct tap_graph * g, struct tap_nearby * near, int i, uint8_t * out) {
+    const struct tap_graph_leaf * l = &g->leafs[i];
+    const struct ggml_tensor * t = l->tensor;
+    struct tap_leaf * e = (struct tap_leaf *) out;
+    *e = (struct tap_leaf) {.type = (uint16_t) t->type, .input = l->input, .name_bytes = l->name_bytes};
+    tap_where(near, t, &e->buffer, &e->offset);
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
-        e.ne[d] = t->ne[d];
-        e.nb[d] = t->nb[d];
+        e->ne[d] = t->ne[d];
+        e->nb[d] = t->nb[d];
     }
-    uint8_t * at = tap_put_string(out + sizeof(e), t->name, e.name_bytes);
-    e.bytes = (uint32_t) (((size_t) (at - out) + 7) & ~(size_t) 7);
-    memcpy(out, &e, sizeof(e));
-    return e.bytes;
+    return e->bytes = tap_encoded(out, tap_put_string(out + sizeof(*e), t->name, e->name_bytes));
 }
 
 bool tap_graph_send(struct tap_graph * g, uint32_t ctx) {
@@ -328,6 +384,7 @@ bool tap_graph_send(struct tap_graph * g, uint32_t ctx) {
     };
     bool ok = tap_queue_put(&head.h, sizeof(head), NULL, 0);
     enum { LARGEST = sizeof(struct tap_node) + 4 * (GGML_MAX_SRC + 1) + TAP_NAME_SIZE + 32 + 8 };
+    struct tap_nearby near = {0};
     struct tap_chunk chunk;
     const size_t limit = tap_queue_largest() / 2 < sizeof(chunk.bytes) ? tap_queue_largest() / 2 : sizeof(chunk.bytes);
     for (int pass = 0; pass < 2; pass++) {
@@ -339,7 +396,7 @@ bool tap_graph_send(struct tap_graph * g, uint32_t ctx) {
                 ok = tap_chunk_flush(&chunk, (uint32_t) i);
             }
             uint8_t * at = chunk.bytes + chunk.n;
-            chunk.n += pass == 0 ? tap_encode_node(g, i, at) : tap_encode_leaf(g, i, at);
+            chunk.n += pass == 0 ? tap_encode_node(g, &near, i, at) : tap_encode_leaf(g, &near, i, at);
             chunk.head.count++;
         }
         ok = ok && tap_chunk_flush(&chunk, (uint32_t) n);

@@ -11,30 +11,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-int32_t tap_name_layer(const char * name) {
-    const size_t n = strlen(name);
+int32_t tap_name_layer(const char * name, size_t n) {
     size_t at = n;
-    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') {
-        at--;
+    int32_t number = 0;
+    for (int32_t unit = 1; at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9'; unit *= 10) {
+        if (n - --at > 5) {
+            return -1;
+        }
+        number += unit * (name[at] - '0');
     }
-    if (at == n || at == 0 || n - at > 5) {
+    if (at == n || at == 0) {
         return -1;
     }
     const bool dash = name[at - 1] == '-';
     const bool cache = name[at - 1] == 'l' && at >= 2 && name[at - 2] == '_';
-    return dash || cache ? (int32_t) strtol(name + at, NULL, 10) : -1;
+    return dash || cache ? number : -1;
 }
 
 // ---- names that are stable ------------------------------------------------------------------------------------------
 
 struct tap_prefix {
-    const char * prefix;
-    uint8_t      component;
+    char    prefix[16];
+    uint8_t component;
 };
 
 static int tap_prefix_find(const struct tap_prefix * table, size_t n, const char * name) {
     for (size_t i = 0; i < n; i++) {
-        if (strncmp(name, table[i].prefix, strlen(table[i].prefix)) == 0) {
+        if (name[0] == table[i].prefix[0] && strncmp(name, table[i].prefix, strlen(table[i].prefix)) == 0) {
             return table[i].component;
         }
     }
@@ -71,28 +74,25 @@ static const struct tap_prefix tap_roles[] = {
     {"embd", TAP_INPUT}, {"inp_", TAP_INPUT},
 };
 
-// tap_weight_place reads layer and component from the name of a leaf. Returns false where it says nothing.
-static bool tap_weight_place(const char * name, enum ggml_op op, int32_t * layer, uint8_t * component) {
+void tap_leaf_named(struct tap_graph_leaf * l) {
+    const char * name = l->tensor->name;
     int found;
     if (strncmp(name, "blk.", 4) == 0) {
         char * rest;
         const long n = strtol(name + 4, &rest, 10);
         if (*rest != '.' || (found = TAP_PREFIX_FIND(tap_block_weights, rest + 1)) < 0) {
-            return false;
+            return;
         }
-        *layer = (int32_t) n;
+        l->layer = (int32_t) n;
     } else if ((found = TAP_PREFIX_FIND(tap_caches, name)) >= 0) {
-        *layer = tap_name_layer(name);
+        l->layer = tap_name_layer(name, l->name_bytes);
     } else if ((found = TAP_PREFIX_FIND(tap_global_weights, name)) >= 0) {
-        *layer = -1;
-        if (found == TAP_INPUT && op == GGML_OP_MUL_MAT) {
-            found = TAP_OUTPUT; // tied embeddings: the same weight makes the logits
-        }
+        l->embedding = found == TAP_INPUT; // tied embeddings: the same weight makes the logits
     } else {
-        return false;
+        return;
     }
-    *component = (uint8_t) found;
-    return true;
+    l->component = (uint8_t) found;
+    l->named = true;
 }
 
 // ---- layers and components ------------------------------------------------------------------------------------------
@@ -109,24 +109,19 @@ static void tap_place(struct tap_graph_node * n, int32_t layer, uint8_t componen
 }
 
 static void tap_place_by_weight(struct tap_graph * g, struct tap_graph_node * n) {
-    const struct ggml_tensor * t = n->tensor;
-    for (int k = 0; k < GGML_MAX_SRC && n->component == TAP_OTHER; k++) {
-        if (t->src[k] == NULL || tap_graph_find(g, t->src[k]) >= 0) {
-            continue;
-        }
-        int32_t layer;
-        uint8_t component;
-        if (tap_weight_place(t->src[k]->name, t->op, &layer, &component)) {
-            tap_place(n, layer, component, TAP_FROM_WEIGHT);
+    for (int k = 0; k < n->n_src && n->component == TAP_OTHER; k++) {
+        const int32_t at = n->src[k];
+        const struct tap_graph_leaf * l = at < 0 && at != INT32_MIN ? &g->leafs[-1 - at] : NULL;
+        if (l != NULL && l->named) {
+            tap_place(n, l->layer, l->embedding && n->tensor->op == GGML_OP_MUL_MAT ? TAP_OUTPUT : l->component, TAP_FROM_WEIGHT);
         }
     }
 }
 
 // tap_place_by_view follows a view of a cache: K and V of flash attention, rows that are written.
 static void tap_place_by_view(struct tap_graph * g, struct tap_graph_node * n) {
-    const struct ggml_tensor * t = n->tensor;
-    for (int k = 0; k < GGML_MAX_SRC && n->component == TAP_OTHER; k++) {
-        const int32_t at = t->src[k] != NULL ? tap_graph_find(g, t->src[k]) : INT32_MIN;
+    for (int k = 0; k < n->n_src && n->component == TAP_OTHER; k++) {
+        const int32_t at = n->src[k];
         if (at >= 0 && g->nodes[at].view && g->nodes[at].inferred == TAP_FROM_WEIGHT) {
             tap_place(n, g->nodes[at].layer, g->nodes[at].component, TAP_FROM_WEIGHT);
         }
@@ -155,7 +150,7 @@ static void tap_place_by_self(struct tap_graph_node * n) {
         n->component = by_op;
         n->inferred = TAP_FROM_OP;
     }
-    const int32_t layer = tap_name_layer(t->name);
+    const int32_t layer = n->layer_known ? -1 : tap_name_layer(t->name, n->name_bytes);
     if (!n->layer_known && layer >= 0) {
         n->layer = layer;
         n->layer_known = true;
@@ -184,10 +179,9 @@ static void tap_place_by_neighbour(struct tap_graph_node * n, const struct tap_g
 }
 
 static void tap_place_by_sources(struct tap_graph * g, struct tap_graph_node * n) {
-    for (int k = 0; k < GGML_MAX_SRC; k++) {
-        const int32_t at = n->tensor->src[k] != NULL ? tap_graph_find(g, n->tensor->src[k]) : INT32_MIN;
-        if (at >= 0) {
-            tap_place_by_neighbour(n, &g->nodes[at], TAP_FROM_SOURCE);
+    for (int k = 0; k < n->n_src && (n->component == TAP_OTHER || !n->layer_known); k++) {
+        if (n->src[k] >= 0) {
+            tap_place_by_neighbour(n, &g->nodes[n->src[k]], TAP_FROM_SOURCE);
         }
     }
 }
@@ -218,10 +212,9 @@ static void tap_mend_norms(struct tap_graph * g) {
 }
 
 // tap_stream_source says whether source k of a node is the residual stream at some point: as wide, and token by token the same.
-static bool tap_stream_source(const struct tap_graph * g, const struct ggml_tensor * t, int k) {
-    const struct ggml_tensor * src = t->src[k];
-    const int32_t at = src != NULL ? tap_graph_find(g, src) : INT32_MIN;
-    return at >= 0 && g->nodes[at].stream && src->ne[0] == t->ne[0];
+static bool tap_stream_source(const struct tap_graph * g, const struct tap_graph_node * n, int k) {
+    const int32_t at = n->src[k];
+    return at >= 0 && g->nodes[at].stream && g->nodes[at].tensor->ne[0] == n->tensor->ne[0];
 }
 
 // tap_mend_residuals finds the residual stream: it begins with the embeddings, and every sum of it and something that was computed from
@@ -234,12 +227,14 @@ static void tap_mend_residuals(struct tap_graph * g) {
         if (n->stream) {
             continue;
         }
-        const bool first = tap_stream_source(g, t, 0);
         if (t->op == GGML_OP_GET_ROWS || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT) {
-            n->stream = first; // the rows of it that are needed further on
-        } else if (t->op == GGML_OP_ADD && first != tap_stream_source(g, t, 1)) {
-            const int32_t other = tap_graph_find(g, t->src[first]);
-            n->stream = other >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
+            n->stream = tap_stream_source(g, n, 0); // the rows of it that are needed further on
+        } else if (t->op == GGML_OP_ADD) {
+            const bool first = tap_stream_source(g, n, 0);
+            if (first == tap_stream_source(g, n, 1)) {
+                continue;
+            }
+            n->stream = n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
             if (n->stream && n->layer >= 0) {
                 n->component = TAP_RESIDUAL;
                 n->inferred = TAP_FROM_SOURCE;
@@ -282,8 +277,9 @@ struct tap_row_place {
 
 static const struct tap_row_place tap_no_rows = {TAP_ROWS_NONE, 0};
 
-static struct tap_row_place tap_rows_of(const struct tap_graph * g, const struct ggml_tensor * t) {
-    const int32_t at = t != NULL ? tap_graph_find(g, t) : INT32_MIN;
+// tap_rows_of are the rows of source k of a node.
+static struct tap_row_place tap_rows_of(const struct tap_graph * g, const struct tap_graph_node * n, int k) {
+    const int32_t at = n->src[k];
     if (at >= 0) {
         return (struct tap_row_place) {g->nodes[at].rows, g->nodes[at].row_dim};
     }
@@ -346,18 +342,18 @@ static struct tap_row_place tap_rows_viewed(const struct ggml_tensor * to, const
     return tap_no_rows;
 }
 
-static struct tap_row_place tap_rows_gathered(const struct tap_graph * g, const struct ggml_tensor * t) {
-    struct tap_row_place p = tap_rows_of(g, t->src[1]);
+static struct tap_row_place tap_rows_gathered(const struct tap_graph * g, const struct tap_graph_node * n) {
+    struct tap_row_place p = tap_rows_of(g, n, 1);
     p.dim++;
     return p.rows != TAP_ROWS_NONE && p.dim < TAP_MAX_DIMS ? p : tap_no_rows;
 }
 
-static struct tap_row_place tap_rows_multiplied(const struct tap_graph * g, const struct ggml_tensor * t) {
-    const struct tap_row_place b = tap_rows_of(g, t->src[1]);
+static struct tap_row_place tap_rows_multiplied(const struct tap_graph * g, const struct tap_graph_node * n) {
+    const struct tap_row_place b = tap_rows_of(g, n, 1);
     if (b.rows != TAP_ROWS_NONE) {
         return b.dim >= 1 ? b : tap_no_rows;
     }
-    struct tap_row_place a = tap_rows_of(g, t->src[0]);
+    struct tap_row_place a = tap_rows_of(g, n, 0);
     if (a.rows == TAP_ROWS_NONE || a.dim == 0) {
         return tap_no_rows;
     }
@@ -365,13 +361,14 @@ static struct tap_row_place tap_rows_multiplied(const struct tap_graph * g, cons
     return a;
 }
 
-static struct tap_row_place tap_rows_infer(const struct tap_graph * g, const struct ggml_tensor * t) {
-    struct tap_row_place p = tap_rows_of(g, t->src[0]);
+static struct tap_row_place tap_rows_infer(const struct tap_graph * g, const struct tap_graph_node * n) {
+    const struct ggml_tensor * t = n->tensor;
+    struct tap_row_place p = tap_rows_of(g, n, 0);
     switch (t->op) {
-        case GGML_OP_GET_ROWS: return tap_rows_gathered(g, t);
-        case GGML_OP_MUL_MAT:  return tap_rows_multiplied(g, t);
+        case GGML_OP_GET_ROWS: return tap_rows_gathered(g, n);
+        case GGML_OP_MUL_MAT:  return tap_rows_multiplied(g, n);
         case GGML_OP_MUL_MAT_ID:
-            p = tap_rows_of(g, t->src[2]);
+            p = tap_rows_of(g, n, 2);
             p.dim = 2;
             return p;
         case GGML_OP_FLASH_ATTN_EXT:
@@ -397,7 +394,7 @@ static struct tap_row_place tap_rows_infer(const struct tap_graph * g, const str
         default: break;
     }
     if (p.rows == TAP_ROWS_NONE && t->src[1] != NULL) {
-        const struct tap_row_place b = tap_rows_of(g, t->src[1]); // a constant met with rows, by broadcast
+        const struct tap_row_place b = tap_rows_of(g, n, 1); // a constant met with rows, by broadcast
         return b.rows != TAP_ROWS_NONE && t->ne[b.dim] == t->src[1]->ne[b.dim] ? b : tap_no_rows;
     }
     if (p.rows != TAP_ROWS_NONE && t->ne[p.dim] != t->src[0]->ne[p.dim]) {
@@ -420,7 +417,7 @@ static void tap_infer_rows(struct tap_graph * g) {
     tap_leaf_rows(g);
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
-        const struct tap_row_place p = tap_rows_infer(g, n->tensor);
+        const struct tap_row_place p = tap_rows_infer(g, n);
         const struct ggml_tensor * shown = n->written_rows ? n->tensor->src[0] : n->tensor;
         if (p.rows != TAP_ROWS_NONE && tap_rows_fit(g, shown, p)) {
             n->rows = p.rows;

@@ -64,7 +64,7 @@ bool tap_glob_match(const char * pattern, const char * text, size_t n) {
 static int tap_first_glob(const struct tap_selection * wish, const char * name, _Atomic uint32_t * hits) {
     const size_t n = strlen(name);
     size_t base = n;
-    if (tap_name_layer(name) >= 0) {
+    if (tap_name_layer(name, n) >= 0) {
         const char * dash = strrchr(name, '-');
         base = dash != NULL ? (size_t) (dash - name) : n;
     }

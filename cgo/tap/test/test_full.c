@@ -166,7 +166,8 @@ static void test_globs(void) {
     };
     test_case("names: layers");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        CHECK(tap_name_layer(names[i].name) == names[i].layer, "%s: %d", names[i].name, tap_name_layer(names[i].name));
+        const int32_t layer = tap_name_layer(names[i].name, strlen(names[i].name));
+        CHECK(layer == names[i].layer, "%s: %d", names[i].name, layer);
     }
     test_end();
 }
