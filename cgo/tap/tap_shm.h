@@ -137,7 +137,7 @@ struct tap_stats {
     _Atomic uint64_t ask_ns;        // asks of an execution = all asks of its graph, as timed once per graph
     _Atomic uint64_t copies;        // data phases that copied
     _Atomic uint64_t copied_bytes;
-    _Atomic uint64_t describe_ns; // new graphs: reading, inferring, selecting
+    _Atomic uint64_t describe_ns; // new graphs: reading, inferring, selecting, telling of them, without wait
     _Atomic uint64_t hook_ns;     // graph entry and end, without describe and wait
     _Atomic uint64_t copy_ns;     // data phases, without wait
     _Atomic uint64_t wait_ns;     // waiting for slots or queue room
