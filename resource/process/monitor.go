@@ -47,6 +47,7 @@ func Open(o Options) (*Monitor, error) {
 	if o.Root == nil {
 		o.Root = os.DirFS("/")
 	}
+	process.EnableBootTimeCache(true) // else it is read anew for each figure, out of /proc/stat, which the kernel sums up over all interrupts
 	m := &Monitor{o: o, before: o.Now(), seen: map[int]*seen{}}
 	if _, err := m.use(os.Getpid(), 0); err != nil {
 		return nil, fmt.Errorf("what this process takes: %w; mount proc: mount -t proc proc /proc", err)
