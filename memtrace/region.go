@@ -61,13 +61,14 @@ type Region struct {
 	Bytes  uint64
 	From   int64 // since when the memory is there, and until when; CLOCK_MONOTONIC nanoseconds
 	To     int64 // Forever: it still is
-	Ctx    int   // of an activation, the context whose graphs compute it; else -1
+	Ctx    int   // of an activation or a cache, the context whose graphs compute or use it; else, and where there are several, -1
 	Op     string
 	PID    int32 // process whose memory it is, 0: it is not told
 	// Moves is how often an activation was seen at another place than before.
-	Moves int
-	Use   Use
-	root  *Region // the tensor that this one turned out to be a view of; nil: it is one itself
+	Moves   int
+	Use     Use
+	several bool    // contexts use it
+	root    *Region // the tensor that this one turned out to be a view of; nil: it is one itself
 }
 
 // Root is the tensor that r is a view of, or r itself.
@@ -76,6 +77,17 @@ func (r *Region) Root() *Region {
 		r = r.root
 	}
 	return r
+}
+
+// UsedBy notes that graphs of a context use a cache. One that several use is none's.
+func (r *Region) UsedBy(ctx int) {
+	switch {
+	case r.several || r.Ctx == ctx:
+	case r.Ctx < 0:
+		r.Ctx = ctx
+	default:
+		r.Ctx, r.several = -1, true
+	}
 }
 
 // Use is how a region was used by the ops of graphs. A time of 0 is none.

@@ -105,9 +105,9 @@ func TestKnownAnswers(t *testing.T) {
 func TestEvictions(t *testing.T) {
 	dir := decodeRun(t)
 	writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{
-		{0, "k", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm"}, {0, "v", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm"},
-		{0, "k", 8, 31, 64, 8 * second, 30 * second, -1, ""}, {0, "v", 8, 31, 64, 8 * second, 30 * second, -1, ""},
-		{7, "k", 0, 8, 64, 0, 5 * second, 6 * second, "clear"},
+		{0, "k", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm", 0}, {0, "v", 0, 8, 64, 0, 20 * second, 20*second + 1, "seq_rm", 0},
+		{0, "k", 8, 31, 64, 8 * second, 30 * second, -1, "", 0}, {0, "v", 8, 31, 64, 8 * second, 30 * second, -1, "", 0},
+		{7, "k", 0, 8, 64, 0, 5 * second, 6 * second, "clear", 0},
 	}))
 	r := analyze(t, dir, Options{})
 	for i := range r.Regions {
@@ -125,6 +125,29 @@ func TestEvictions(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(r.Notes, "\n"), "1 end of a life of cache cells could not be placed") {
 		t.Errorf("%q", r.Notes)
+	}
+}
+
+// TestEvictionsOfTwoContexts: where the map of memory tells whose a cache is, cells end in that of their context; where it does not, in none.
+func TestEvictionsOfTwoContexts(t *testing.T) {
+	rows := []row{access(0, write, kv, 1, 1, 0, 128), access(0, write, kv, 2, 2, 0, 128), access(5*second, read, kv, 1, 1, 0, 128), access(5*second, read, kv, 2, 2, 0, 128),
+		access(9*second, read, weight, 3, 3, 0, 1)}
+	for _, told := range []int{0, 1} {
+		dir := run(t, rows, 10)
+		writeFile(t, dir, memtrace.FileName, regionMap(t, []regionFixture{
+			{id: 1, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 1, bytes: 128, ctx: told}, {id: 2, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 128, ctx: 2 * told},
+		}))
+		writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{{0, "k", 0, 2, 64, 0, 5 * second, 6 * second, "clear", 1}}))
+		r := analyze(t, dir, Options{})
+		censored := map[int]float64{}
+		for i := range r.Regions {
+			if q := r.Regions[i].Retention; q != nil {
+				censored[r.Regions[i].ID] = q.CensoredShare
+			}
+		}
+		if isPlaced := !strings.Contains(strings.Join(r.Notes, "\n"), "could not be placed"); isPlaced != (told == 1) || censored[1] != 1 || censored[2] != float64(1-told) {
+			t.Errorf("told %d: censored %v, notes %q", told, censored, r.Notes)
+		}
 	}
 }
 

@@ -111,6 +111,7 @@ type regionFixture struct {
 	buffer, offset int
 	bytes          int
 	addr           int
+	ctx            int // of a cache, one more than its number; 0: not told
 }
 
 func regionMap(t testing.TB, regions []regionFixture) []byte {
@@ -118,7 +119,7 @@ func regionMap(t testing.TB, regions []regionFixture) []byte {
 	s := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}, Columns: []table.Column{
 		{Name: "region_id", Kind: table.Int32}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
 		{Name: "layer", Kind: table.Int32, Null: true}, {Name: "kv", Kind: table.Text, Null: true}, {Name: "buffer_id", Kind: table.Int64, Null: true}, {Name: "offset", Kind: table.Int64, Null: true},
-		{Name: "start_addr", Kind: table.Uint64, Null: true}, {Name: "alloc_ns", Kind: table.Int64, Null: true},
+		{Name: "start_addr", Kind: table.Uint64, Null: true}, {Name: "alloc_ns", Kind: table.Int64, Null: true}, {Name: "ctx", Kind: table.Int32, Null: true},
 	}}
 	var rows []row
 	for _, g := range regions {
@@ -128,6 +129,9 @@ func regionMap(t testing.TB, regions []regionFixture) []byte {
 		}
 		if g.addr != 0 {
 			r[8] = g.addr
+		}
+		if g.ctx != 0 {
+			r[10] = g.ctx - 1
 		}
 		rows = append(rows, r)
 	}
@@ -141,6 +145,7 @@ type life struct {
 	first, end, bytes  int
 	write, read, evict int64 // below 0: never
 	reason             string
+	ctx                int
 }
 
 func lifeTable(t testing.TB, lives []life) []byte {
@@ -149,10 +154,11 @@ func lifeTable(t testing.TB, lives []life) []byte {
 		{Name: "layer", Kind: table.Int32}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32},
 		{Name: "first_write_ns", Kind: table.Int64, Null: true}, {Name: "last_read_ns", Kind: table.Int64, Null: true}, {Name: "evict_ns", Kind: table.Int64, Null: true},
 		{Name: "evict_reason", Kind: table.Text, Null: true}, {Name: "cells", Kind: table.Int32}, {Name: "cell_bytes", Kind: table.Int64},
+		{Name: "ctx", Kind: table.Int32},
 	}}
 	var rows []row
 	for _, l := range lives {
-		r := row{0: l.layer, 1: l.kv, 2: l.first, 3: l.end, 8: l.end - l.first, 9: l.bytes}
+		r := row{0: l.layer, 1: l.kv, 2: l.first, 3: l.end, 8: l.end - l.first, 9: l.bytes, 10: l.ctx}
 		for column, ns := range map[int]int64{4: l.write, 5: l.read, 6: l.evict} {
 			if ns >= 0 {
 				r[column] = testBegin + ns

@@ -14,16 +14,27 @@ type lives struct {
 	ends     []lifeEnd // by time
 	next     int
 	unplaced int64
-	regions  map[cacheTensor]int // by layer and tensor; several: -1
+	regions  map[cacheTensor]int // several: -1
 	table    *regionTable
 	kinds    map[string]*blockSums
 	rows     int64
 }
 
-// cacheTensor names a tensor of a cache, as far as the table of regions does.
+// cacheTensor names a tensor of a cache, as far as the table of regions does: before its version 1.1 it did not tell the context.
 type cacheTensor struct {
-	layer int64
-	kv    string
+	ctx, layer int64
+	kv         string
+}
+
+// noContext stands for a context that is not told.
+const noContext = -1
+
+// contextOf is the context of a row of a table.
+func (s *sideTable) contextOf() int64 {
+	if ctx, ok := s.value("ctx"); ok {
+		return ctx
+	}
+	return noContext
 }
 
 // lifeEnd is bytes of a cache that nobody needs any more.
@@ -64,9 +75,9 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		if g.kind != memtrace.KVCache || g.layer == nil {
 			continue
 		}
-		key := cacheTensor{*g.layer, g.kv}
+		key := cacheTensor{g.ctx, *g.layer, g.kv}
 		if _, isKnown := l.regions[key]; isKnown {
-			id = -1 // of several contexts: the table of regions does not say which
+			id = -1 // of several contexts, and it is not told which, or of several models of one
 		}
 		l.regions[key] = id
 	}
@@ -74,7 +85,7 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		{Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64}, {Name: "cell_end", Kind: table.Int64},
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64},
 	}}
-	if _, err := eachRow(dir, form, []string{"evict_reason", "cells", "cell_bytes"}, maxLives, l.row); err != nil {
+	if _, err := eachRow(dir, form, []string{"evict_reason", "cells", "cell_bytes", "ctx"}, maxLives, l.row); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(l.ends, func(a, b lifeEnd) int { return cmp.Compare(a.ns, b.ns) })
@@ -107,7 +118,12 @@ func (l *lives) row(s *sideTable) error {
 		return nil // the write itself ends it
 	}
 	first, end := s.number("cell_start"), s.number("cell_end")
-	region, isKnown := l.regions[cacheTensor{s.number("layer"), kv}]
+	key := cacheTensor{s.contextOf(), s.number("layer"), kv}
+	region, isKnown := l.regions[key]
+	if !isKnown {
+		key.ctx = noContext
+		region, isKnown = l.regions[key]
+	}
 	if !isKnown || region < 0 || s.number("cells") != end-first || s.number("cell_bytes") <= 0 || len(l.ends) == maxEnds {
 		l.unplaced++
 		return nil

@@ -16,6 +16,7 @@ type regionRow struct {
 	name, kv       string
 	device         string
 	layer          *int64
+	ctx            int64 // of a cache; noContext: none is told
 	bytes          uint64
 	buffer, offset uint64
 	start          uint64 // address of the host; 0: none
@@ -44,6 +45,7 @@ func (t *regionTable) row(s *sideTable) error {
 	if layer, ok := s.value("layer"); ok {
 		g.layer = &layer
 	}
+	g.ctx = s.contextOf()
 	g.buffer, g.offset, g.start, g.alloc = uint64(s.number("buffer_id")), uint64(s.number("offset")), uint64(s.number("start_addr")), s.number("alloc_ns")
 	t.all[int(s.number("region_id"))] = g
 	if kind != memtrace.Activation { // they share the memory of compute buffers

@@ -81,7 +81,11 @@ func (p *planner) leaf(l *ggmlhooks.Leaf, nth int) *memtrace.Region {
 	} else {
 		t.Layer = ggmlhooks.WeightLayer(l.Name)
 	}
-	return p.r.place(t)
+	region := p.r.place(t)
+	if region != nil && region.Part != "" {
+		region.UsedBy(int(p.g.Ctx))
+	}
+	return region
 }
 
 // node is the region that node i writes to, or of which it is a view. Sources come before.

@@ -278,6 +278,35 @@ func jsonInt(n int64) string {
 	return string(text)
 }
 
+// TestCachesOfContexts: a cache is of the context whose graphs use it; one that two use, as a context may be given another one's memory, is of neither.
+func TestCachesOfContexts(t *testing.T) {
+	r := bed(t, Options{})
+	ctx := func() int {
+		for _, region := range r.Map().Regions() {
+			if region.Tensor == "cache_k_l0" {
+				return region.Ctx
+			}
+		}
+		return -2
+	}
+	for i, c := range []struct {
+		graph uint32
+		want  int
+	}{{3, 3}, {3, 3}, {4, -1}, {3, -1}} {
+		g := graph(uint64(i+1), 1)
+		g.Ctx = c.graph
+		must(t, r.Graph(g))
+		if got := ctx(); got != c.want {
+			t.Errorf("graph %d, of context %d: the cache is of %d, want %d", i+1, c.graph, got, c.want)
+		}
+	}
+	for _, region := range r.Map().Regions() {
+		if region.Type == memtrace.Weight && region.Ctx != -1 {
+			t.Errorf("%s is of context %d", region.Name, region.Ctx)
+		}
+	}
+}
+
 // TestNoAllocation: an execution of a known graph costs none.
 func TestNoAllocation(t *testing.T) {
 	r := bed(t, Options{})
