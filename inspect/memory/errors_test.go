@@ -36,7 +36,7 @@ func TestErrors(t *testing.T) {
 		"cut off":       {whole[:len(whole)/2], []string{"cut off"}},
 		"text":          {[]byte("ts_ns,op,size\n1,read,3\n"), []string{"no Parquet file"}},
 		"empty":         {nil, []string{"0 bytes"}},
-		"newer":         {parquet(t, traceSchema("2.0"), decode()[:5], 100), []string{"version 2.0", "1.x"}},
+		"newer":         {parquet(t, traceSchema("2.0"), decode()[:5], 100), []string{`version: "2.0"`, "1.x"}},
 		"not a trace":   {parquet(t, foreign, decode()[:5], 100), []string{"mrm_trace_schema_version"}},
 		"no size":       {without("size"), []string{"no column size"}},
 		"no collector":  {without("collector"), []string{"no column collector"}},

@@ -15,9 +15,9 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/mrm/survey"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 const (
@@ -203,7 +203,7 @@ func TestRefusals(t *testing.T) {
 	foreign := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
 	foreign.Version = "3.1"
 	foreign.Write(t, out)
-	if _, err := Find([]string{out}, false); !errors.Is(err, survey.ErrVersion) || !strings.Contains(err.Error(), ".parquet") {
+	if _, err := Find([]string{out}, false); !errors.Is(err, table.ErrVersion) || !strings.Contains(err.Error(), ".parquet") {
 		t.Errorf("tables of version 3: %v", err)
 	}
 	out = t.TempDir()

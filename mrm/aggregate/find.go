@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/mrm/survey"
+	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -42,7 +42,7 @@ type Found struct {
 }
 
 // Find finds sealed runs below folders, in results/<model_id>/<run_id>/ as in model_id=…/run_id=…/, and checks them: a file that is not what
-// was recorded is ErrDamaged, a table of a foreign version [survey.ErrVersion]; both name the file. Contaminated runs are left out, and not
+// was recorded is ErrDamaged, a table of a foreign version [table.ErrVersion]; both name the file. Contaminated runs are left out, and not
 // checked; all takes them as if they were not.
 func Find(roots []string, all bool) (*Found, error) {
 	f, seen := &Found{isAll: all}, map[string]bool{}
@@ -124,26 +124,12 @@ func (r *Run) check() error {
 	r.Files = manifest.Files
 	for _, f := range r.Files {
 		if strings.HasSuffix(f.Name, ".parquet") {
-			if err := checkTable(filepath.Join(r.Dir, f.Name)); err != nil {
+			if err := table.Check(filepath.Join(r.Dir, f.Name), table.Form{Name: f.Name, Version: memtrace.Version}); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// checkTable looks at the version of a table.
-func checkTable(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	t, err := table.NewReader(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return survey.CheckVersion(t, path)
 }
 
 // has tells whether a run has a file.

@@ -14,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/whatif"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 const (
@@ -95,7 +96,7 @@ func TestRefusals(t *testing.T) {
 		want []string
 		is   error
 	}{
-		"another major version": {foreign.Write(t, t.TempDir()), []string{memtrace.FileName, `"2.0"`, "use the llamatap that wrote it"}, ErrVersion},
+		"another major version": {foreign.Write(t, t.TempDir()), []string{memtrace.FileName, `"2.0"`, "llamatap that wrote it"}, table.ErrVersion},
 		"no tables":             {bare.Write(t, t.TempDir()), []string{"--tap-regions"}, ErrNothing},
 		"truncated":             {broken, []string{memtrace.FileName, "llamatap verify"}, nil},
 	} {

@@ -13,27 +13,6 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// ErrVersion occurs when a table has a schema of another major version.
-var ErrVersion = errors.New("a schema of another version")
-
-// CheckVersion refuses a table of another major version of its schema, or of none.
-func CheckVersion(r *table.Reader, name string) error {
-	version, ok := r.Metadata(memtrace.VersionKey)
-	if !ok {
-		return fmt.Errorf("%s: %w: no %s in it: it was not written by llamatap, or for something else", name, ErrVersion, memtrace.VersionKey)
-	}
-	if major(version) != major(memtrace.Version) {
-		return fmt.Errorf("%s: %w: %s %.20q, this program reads %s: use the llamatap that wrote it", name, ErrVersion, memtrace.VersionKey, version, memtrace.Version)
-	}
-	return nil
-}
-
-// major is what stands before the first dot.
-func major(version string) string {
-	m, _, _ := strings.Cut(version, ".")
-	return m
-}
-
 // group is the columns of a row group. One that a file does not have is all null.
 type group struct {
 	columns map[string]table.Values
@@ -78,7 +57,7 @@ func each(ctx context.Context, path string, required, optional []string, f func(
 	if err != nil {
 		return false, fmt.Errorf("%s: %w; it is damaged or no table: llamatap verify %s", path, err, filepath.Dir(path))
 	}
-	if err := CheckVersion(r, path); err != nil {
+	if err := r.Check(table.Form{Name: filepath.Base(path), Version: memtrace.Version}); err != nil {
 		return false, err
 	}
 	for number := range r.Groups() {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -61,7 +60,7 @@ func (s *Survey) Trace(ctx context.Context) (bool, error) {
 	}
 	defer t.Close()
 	for _, r := range t.Files {
-		if err := CheckVersion(r, filepath.Join(s.Dir, memtrace.TraceName)); err != nil {
+		if err := r.Check(table.Form{Name: memtrace.TraceName, Version: memtrace.Version}); err != nil {
 			return false, err
 		}
 	}

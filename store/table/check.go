@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -8,6 +9,9 @@ import (
 
 // VersionKey is the key of a table's metadata under which the version of its schema stands, as in mrm-trace.
 const VersionKey = "mrm_trace_schema_version"
+
+// ErrVersion occurs when a table has a schema of another major version than the reader knows, or tells of none.
+var ErrVersion = errors.New("a schema of another version")
 
 // Form is what a reader needs to find in a table.
 type Form struct {
@@ -17,15 +21,15 @@ type Form struct {
 }
 
 // Check tells why a reader cannot take a table: because it is none, because its schema has another major version, or because columns are
-// missing or of another kind. Further columns do not matter.
+// missing or of another kind. The first two are ErrVersion, all are ErrTable. Further columns do not matter.
 func (t *Reader) Check(f Form) error {
 	version, ok := t.Metadata(VersionKey)
 	if !ok {
-		return t.refuse("it has no %s, so it is no table %s: give one that llamatap or mrm-trace wrote", VersionKey, f.Name)
+		return t.refuse("%w: it has no %s, so it is no table %s: give one that llamatap or mrm-trace wrote", ErrVersion, VersionKey, f.Name)
 	}
 	known, _, _ := strings.Cut(f.Version, ".")
 	if major, _, _ := strings.Cut(version, "."); major != known {
-		return t.refuse("version %s of the schema of %s is not known, %s.x is: read it with the version of llamatap that wrote it", version, f.Name, known)
+		return t.refuse("%w: %.20q of %s is not known, %s.x is: read it with the version of llamatap that wrote it", ErrVersion, version, f.Name, known)
 	}
 	for _, c := range f.Columns {
 		l, ok := t.names[c.Name]
@@ -44,7 +48,7 @@ func (t *Reader) Check(f Form) error {
 }
 
 func (t *Reader) refuse(format string, args ...any) error {
-	return named(t, fmt.Errorf("%w: %s", ErrTable, fmt.Sprintf(format, args...)))
+	return named(t, fmt.Errorf("%w: %w", ErrTable, fmt.Errorf(format, args...)))
 }
 
 // family is the same for kinds that readers take alike.

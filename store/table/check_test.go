@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 		{"encrypted", append(bytes.Clone(whole[:len(whole)-4]), "PARE"...), []string{"encrypted"}},
 		{"long footer", append(binary.LittleEndian.AppendUint32([]byte("PAR1"), 1<<31), "PAR1"...), []string{"longer than the file"}},
 		{"no version", other(func(s *Schema) { s.Metadata = nil }), []string{VersionKey, "no table trace"}},
-		{"later version", other(func(s *Schema) { s.Metadata = [][2]string{{VersionKey, "2.0"}} }), []string{"version 2.0", "1.x", "read it with"}},
+		{"later version", other(func(s *Schema) { s.Metadata = [][2]string{{VersionKey, "2.0"}} }), []string{`version: "2.0"`, "1.x", "read it with"}},
 		{"no column", other(func(s *Schema) { s.Columns = s.Columns[:1] }), []string{"no column op", "trace"}},
 		{"another type", other(func(s *Schema) { s.Columns[1].Kind = Int64 }), []string{"column op is of int64", "of text"}},
 	} {
