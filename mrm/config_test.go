@@ -202,6 +202,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(string(Reference()))
 	f.Add(whole)
 	f.Add("a: &a [*a]\n")
+	f.Add(foreign)
 	f.Add("model: {path: x}\nengine: {n_ctx: [1, 2]}\nworkload: {prompts: [{length: 4}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Parse("f.yaml", []byte(text))
