@@ -208,7 +208,7 @@ func TestRecordFindsChildren(t *testing.T) {
 func TestRecordPagesOfForks(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
 	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
-	f := newFamily(t, "400")
+	f := newFamily(t, "150")
 	told := make(chan error, 1)
 	go func() {
 		err := f.await()

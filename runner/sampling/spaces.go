@@ -55,7 +55,7 @@ const (
 	maxTold    = 1 << 16 // events that nobody has gathered
 	maxWaiting = 1 << 18 // events that wait for their time; the oldest do not wait longer
 	maxSpaces  = 1 << 12 // processes at a time
-	maxEnded   = 1 << 14 // processes that are listed
+	maxEnded   = 1 << 12 // processes that are listed
 )
 
 // NewSpaces makes spaces of no process.
