@@ -14,6 +14,7 @@ type RegionMap struct {
 	order    []*Buffer          // in which they were told of
 	maps     spans              // of mappings, as IDs of regions
 	mapped   []mapped           // live ones, by address
+	spare    []mapped           // memory for those that come next
 	layouts  map[uint64]*Layout
 	computed []computed // ends, oldest first, at most maxComputed
 	moving   map[activationKey]*Region

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -82,27 +81,28 @@ type mapped struct {
 	id int
 }
 
-// SetMappings says what the process had mapped at a time, by address. What was mapped before and is not there any more has ended; what is
+// SetMappings says what the process had mapped at a time, which it puts in order by address. What was mapped before and is not there any more has ended; what is
 // new begins. A mapping that has grown or shrunk is a new one.
 func (m *RegionMap) SetMappings(ns int64, now []Mapping) {
-	known := make(map[Mapping]int, len(m.mapped))
-	for _, old := range m.mapped {
-		known[old.Mapping] = old.id
-	}
-	live := make([]mapped, 0, len(now))
-	for _, p := range now {
-		id, ok := known[p]
-		if !ok {
-			id = m.fresh(p.region(ns)).ID
-			m.maps.add(p.Start, p.End, id, ns)
+	sortMappings(now)
+	live, old := m.spare[:0], m.mapped
+	var ended []mapped
+	for i := range now {
+		p := &now[i]
+		for len(old) > 0 && old[0].Start <= p.Start && old[0].Mapping != *p {
+			ended, old = append(ended, old[0]), old[1:]
 		}
-		delete(known, p)
-		live = append(live, mapped{p, id})
+		if len(old) > 0 && old[0].Start == p.Start {
+			live, old = append(live, old[0]), old[1:]
+			continue
+		}
+		id := m.fresh(p.region(ns)).ID
+		m.maps.add(p.Start, p.End, id, ns)
+		live = append(live, mapped{*p, id})
 	}
-	for p, id := range known {
-		m.maps.end(p.Start, p.End, id, ns)
-		m.regions[id].To = ns
+	for _, p := range append(ended, old...) {
+		m.maps.end(p.Start, p.End, p.id, ns)
+		m.regions[p.id].To = ns
 	}
-	slices.SortFunc(live, func(a, b mapped) int { return cmp.Compare(a.Start, b.Start) })
-	m.mapped = live
+	m.mapped, m.spare = live, m.mapped
 }

@@ -3,6 +3,7 @@ package memtrace
 import (
 	"cmp"
 	"slices"
+	"sort"
 )
 
 // Mappings follows what a process has mapped, by what the kernel tells of each mapping when it is made, and by looking now and then, which also
@@ -10,6 +11,7 @@ import (
 type Mappings struct {
 	m    *RegionMap
 	live []Mapping // by address, disjoint
+	free []Mapping // memory for those that come next
 }
 
 // NewMappings makes one that keeps m.
@@ -21,29 +23,35 @@ func (k *Mappings) Map(ns int64, p Mapping) {
 	if p.Start >= p.End {
 		return
 	}
-	kept := make([]Mapping, 0, len(k.live)+3)
-	var same []Mapping
-	for _, old := range k.live {
-		switch {
-		case old.End <= p.Start || old.Start >= p.End:
-			kept = append(kept, old)
-		case old.part(p):
+	first := k.after(p.Start)
+	last := first
+	kept := append(k.free[:0], k.live[:first]...)
+	var same, behind []Mapping
+	for ; last < len(k.live) && k.live[last].Start < p.End; last++ {
+		old := k.live[last]
+		if old.part(p) {
 			same = append(same, old)
-		default:
-			kept = append(kept, old.cut(old.Start, p.Start)...)
-			kept = append(kept, old.cut(p.End, old.End)...)
+			continue
 		}
+		kept = append(kept, old.cut(old.Start, min(p.Start, old.End))...)
+		behind = append(behind, old.cut(max(p.End, old.Start), old.End)...)
 	}
-	k.set(ns, append(kept, p.beside(same)...))
+	kept = append(append(kept, p.beside(same)...), behind...)
+	k.set(ns, append(kept, k.live[last:]...))
 }
 
-// Look says what is mapped at a time, all of it.
+// after is the number of the first mapping that ends behind an address.
+func (k *Mappings) after(addr uint64) int {
+	return sort.Search(len(k.live), func(i int) bool { return k.live[i].End > addr })
+}
+
+// Look says what is mapped at a time, all of it, by address.
 func (k *Mappings) Look(ns int64, all []Mapping) {
-	var kept []Mapping
+	kept := k.free[:0]
 	for _, p := range all {
 		var same []Mapping
-		for _, old := range k.live {
-			if old.Start < p.End && old.End > p.Start && old.alike(&p) {
+		for i := k.after(p.Start); i < len(k.live) && k.live[i].Start < p.End; i++ {
+			if old := &k.live[i]; old.alike(&p) {
 				same = append(same, old.cut(max(old.Start, p.Start), min(old.End, p.End))...)
 			}
 		}
@@ -56,12 +64,22 @@ func (k *Mappings) Look(ns int64, all []Mapping) {
 func (k *Mappings) Clear(ns int64) { k.set(ns, nil) }
 
 func (k *Mappings) set(ns int64, all []Mapping) {
-	slices.SortFunc(all, func(a, b Mapping) int { return cmp.Compare(a.Start, b.Start) })
-	k.live = all
+	sortMappings(all)
+	k.live, k.free = all, k.live
 	k.m.SetMappings(ns, all)
 }
 
-// Live is what is mapped, by address. It may not be changed.
+// sortMappings puts mappings in the order of addresses, in which they mostly are.
+func sortMappings(all []Mapping) {
+	for i := 1; i < len(all); i++ {
+		if all[i].Start < all[i-1].Start {
+			slices.SortFunc(all, func(a, b Mapping) int { return cmp.Compare(a.Start, b.Start) })
+			return
+		}
+	}
+}
+
+// Live is what is mapped, by address. It may not be changed, and is valid until something changes.
 func (k *Mappings) Live() []Mapping { return k.live }
 
 func executable(p *Mapping) bool { return len(p.Perms) == 4 && p.Perms[2] == 'x' }

@@ -54,3 +54,16 @@ func TestMappingsFollowed(t *testing.T) {
 		t.Errorf("%+v goes on", k.m.Regions()[at])
 	}
 }
+
+// BenchmarkMappings maps one thing more beside some thousand, as a process does that loads many libraries.
+func BenchmarkMappings(b *testing.B) {
+	k := NewMappings(NewRegionMap())
+	for i := range uint64(4000) {
+		k.Map(1, Mapping{Start: i << 20, End: i<<20 + 4096, Perms: "rw-p"})
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		at := uint64(i%4000)<<20 + 8192
+		k.Map(int64(i+2), Mapping{Start: at, End: at + 4096, Perms: "rw-p", Path: "/file", Offset: uint64(i)})
+	}
+}
