@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -9,9 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/memtrace/pagefault"
 	"github.com/llamatap/llamatap/resource"
+	"golang.org/x/sys/unix"
 )
 
 // sources are the ways in which figures are got.
@@ -240,5 +245,50 @@ func TestFaultsAreGetrusages(t *testing.T) {
 				t.Errorf("process %+v of %d, faults %v", p, len(line.Processes), line.Faults)
 			}
 		})
+	}
+}
+
+// What is seen on a tracepoint is seen by others who sample it with perf, too.
+func TestOthersSeeFaults(t *testing.T) {
+	testenv.NeedBPF(t)
+	for name, o := range sources {
+		if name == "proc" {
+			continue
+		}
+		c, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := pagefault.OpenFaults(pagefault.Options{Ops: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !f.Ops() {
+			testenv.Beyond(t, "a processor whose page faults are a tracepoint", "it has none")
+		}
+		const pages = 200
+		mem, err := unix.Mmap(-1, 0, pages<<12, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE)
+		for i := 0; i < len(mem); i += 4096 {
+			mem[i] = 1
+		}
+		first, seen := uint64(uintptr(unsafe.Pointer(&mem[0]))), map[uint64]bool{}
+		if _, err := f.Drain(func(a memtrace.Access) error {
+			if a.Addr >= first && a.Addr < first+uint64(len(mem)) {
+				seen[a.Addr>>12] = true
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if len(seen) != pages {
+			t.Errorf("%s: %d of %d pages were seen", name, len(seen), pages)
+		}
+		if err := errors.Join(f.Close(), c.Close(), unix.Munmap(mem)); err != nil {
+			t.Error(err)
+		}
 	}
 }

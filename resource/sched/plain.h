@@ -31,6 +31,9 @@ struct call_event {
 	long id;
 };
 
+/* What a program on a tracepoint returns. With 0 the kernel drops the event for everybody who samples it with perf, such as --tap-samples faults. */
+#define FOR_OTHERS_TOO 1
+
 #define CLONE_THREAD 0x00010000
 #define KTHREADD 2 /* the process that starts kernel threads */
 
@@ -56,7 +59,7 @@ int on_switch_plain(struct switch_event *e)
 	}
 	if (e->next_pid && (t = accounts_by(e->next_pid)))
 		thread_run(t, now ? now : bpf_ktime_get_ns(), this_epoch(), UNKNOWN);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sched/sched_wakeup")
@@ -66,7 +69,7 @@ int on_wakeup_plain(struct wakeup_event *e)
 
 	if (t)
 		thread_wake(t, bpf_ktime_get_ns());
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 /* begin_plain begins the accounts of a task whose number may have been that of one that ended since the last snapshot: that one's are
@@ -95,20 +98,20 @@ int on_new_plain(struct newtask_event *e)
 	__u8 yes = 1;
 
 	if (!wanted_current())
-		return 0;
+		return FOR_OTHERS_TOO;
 	if (!(e->clone_flags & CLONE_THREAD) && target_by_pid) {
 		if (!follow)
-			return 0;
+			return FOR_OTHERS_TOO;
 		if (bpf_map_update_elem(&target_pids, &child, &yes, BPF_ANY))
 			count_lost();
 	}
 	t = begin_plain(child, e->clone_flags & CLONE_THREAD ? parent : child, RUNNABLE);
 	if (!t)
-		return 0;
+		return FOR_OTHERS_TOO;
 	__builtin_memcpy(t->comm, e->comm, sizeof t->comm);
 	if (parent == KTHREADD)
 		t->call = CALL_OF_KERNEL;
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sched/sched_process_exec")
@@ -118,7 +121,7 @@ int on_exec_plain(void *ctx)
 
 	if (!accounts_by((__u32)id) && wanted_current())
 		begin_plain((__u32)id, id >> 32, ON_CPU);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sched/sched_process_exit")
@@ -129,7 +132,7 @@ int on_exit_plain(void *ctx)
 
 	if (follow && target_by_pid && tgid == (__u32)id) /* its first thread, mostly the last to end */
 		bpf_map_delete_elem(&target_pids, &tgid);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/exceptions/page_fault_user")
@@ -139,7 +142,7 @@ int on_fault_plain(void *ctx)
 
 	if (t)
 		t->faults++;
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/raw_syscalls/sys_enter")
@@ -149,5 +152,5 @@ int on_call_plain(struct call_event *e)
 
 	if (t)
 		t->call = (int)e->id;
-	return 0;
+	return FOR_OTHERS_TOO;
 }
