@@ -385,7 +385,45 @@ static void test_maintenance(void) {
     bed_end(&b);
 }
 
+// test_apart finds the tensors of a graph whose nodes lie so far from each other, which has more leafs than its table begins with.
+static void test_apart(size_t bytes) {
+    enum { NODES = 80, LEAFS = 9 }; // of each node
+    test_case("graph: %d nodes %zu bytes apart, and %d leafs, are found", NODES, bytes, NODES * LEAFS);
+    uint8_t * memory = calloc(NODES, bytes);
+    struct ggml_tensor * leafs = calloc(NODES * LEAFS + 1, sizeof(leafs[0])), * nodes[NODES];
+    MUST(memory != NULL && leafs != NULL);
+    for (int i = 0; i < NODES; i++) {
+        nodes[i] = (struct ggml_tensor *) (memory + (size_t) i * bytes);
+        *nodes[i] = (struct ggml_tensor) {.op = GGML_OP_ADD, .flags = GGML_TENSOR_FLAG_COMPUTE, .ne = {1, 1, 1, 1}};
+        nodes[i]->src[0] = i > 0 ? nodes[i - 1] : NULL;
+        for (int k = 0; k < LEAFS; k++) {
+            nodes[i]->src[1 + k] = &leafs[i * LEAFS + k];
+        }
+    }
+    fake_real();
+    struct ggml_cgraph cgraph = {.nodes = nodes, .n_nodes = NODES};
+    struct tap_graph g = {0};
+    for (int again = 0; again < 2; again++) {
+        MUST(tap_graph_describe(&g, &cgraph));
+        CHECK(g.n_leafs == NODES * LEAFS, "%d leafs", g.n_leafs);
+        for (int i = 0; i < NODES; i++) {
+            CHECK(tap_graph_find(&g, nodes[i]) == i && g.nodes[i].src[0] == (i > 0 ? i - 1 : INT32_MIN), "node %d", i);
+            for (int k = 0; k < LEAFS; k++) {
+                const int32_t leaf = -1 - (i * LEAFS + k);
+                CHECK(tap_graph_find(&g, &leafs[-1 - leaf]) == leaf && g.nodes[i].src[1 + k] == leaf, "leaf %d of node %d", k, i);
+            }
+        }
+        CHECK(tap_graph_find(&g, &leafs[NODES * LEAFS]) == INT32_MIN, "what is not there was found");
+    }
+    tap_graph_release(&g);
+    free(leafs);
+    free(memory);
+    test_end();
+}
+
 int main(void) {
+    test_apart(sizeof(struct ggml_tensor));
+    test_apart(1 << 16);
     for (int k = 0; k < 8; k++) {
         test_model(7, 2, k & 1 ? 4 : 0, k & 2, k & 4);
         test_model(1, 1, k & 1 ? 4 : 0, k & 2, k & 4);
