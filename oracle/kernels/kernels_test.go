@@ -1,0 +1,78 @@
+//go:build linux
+
+package kernels
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/internal/testenv/vm"
+)
+
+// onKernels are the tests that other kernels are to pass too, by package: those of which the clock is no judge.
+var onKernels = []struct{ dir, tests string }{
+	{"oracle", "TestShortOfMemory"},
+	{"oracle", "TestColdRun/dense"},
+	{"resource/blockio", "TestFull|TestOrphans|TestTargets|TestCgroups/v2|TestOldKernel|TestAddPID|TestFollow|TestPlain|TestPolled|TestPartly"},
+	{"resource/sched", "TestEndedAreForgotten|TestControlGroups|TestNameAfterExec|TestExecOfAnotherThread|TestAddPID|TestFaultsAreGetrusages"},
+	{"resource/filemap", "TestAgainstUserSpace|TestReads|TestAbsent|TestFork"},
+	{"resource/prof", "TestEveryCall|TestErrors|TestTraffic|TestEveryField|TestWhatTheTargetStarts|TestSegments|TestFutex"},
+	{"resource/bpf", "."},
+	{"resource/pressure", "."},
+}
+
+// kernels are those of scripts/vm-kernels, which is run where there are none.
+func kernels(t *testing.T) []vm.Kernel {
+	t.Helper()
+	root := testenv.Root(t)
+	for range 2 {
+		all, err := vm.Find(filepath.Join(root, "build", "vm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) > 0 {
+			return all
+		}
+		if out, err := exec.Command(filepath.Join(root, "scripts", "vm-kernels")).CombinedOutput(); err != nil {
+			testenv.Beyond(t, "kernels from Debian's archive", string(out))
+		}
+	}
+	t.Fatal("scripts/vm-kernels made none")
+	return nil
+}
+
+// TestKernels runs the tests of the host collectors on other kernels, in virtual machines: the programs are made for each by its types (CO-RE), and
+// a model is short of memory in a control group of version 2.
+func TestKernels(t *testing.T) {
+	testenv.Slow(t)
+	testenv.NeedBinary(t)
+	machine, root := vm.New(t), testenv.Root(t)
+	only := regexp.MustCompile(os.Getenv("LLAMATAP_VM_ONLY")) // of kernel/package
+	for _, k := range kernels(t) {
+		for _, p := range onKernels {
+			first, _, _ := strings.Cut(p.tests, "|")
+			name := strings.TrimSuffix(k.Name, "-amd64") + "/" + p.dir + "/" + first
+			if !only.MatchString(name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				program := filepath.Join(t.TempDir(), "test")
+				cmd := exec.Command("go", "test", "-c", "-o", program, "./"+p.dir)
+				cmd.Dir = root
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", cmd, err, out)
+				}
+				out, status := machine.Run(t, k, 15*time.Minute, filepath.Join(root, p.dir), program, "-test.v", "-test.run", p.tests)
+				if t.Logf("%s", out); status != 0 || !strings.Contains(out, "--- PASS: ") {
+					t.Errorf("status %d", status)
+				}
+			})
+		}
+	}
+}
