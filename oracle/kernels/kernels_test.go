@@ -15,14 +15,12 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv/vm"
 )
 
-// onKernels are the tests that other kernels are to pass too, by package: those of which the clock is no judge.
+// onKernels are the tests that other kernels are to pass too, by package: those of which the clock of an emulated processor is no judge.
 var onKernels = []struct{ dir, tests string }{
 	{"oracle", "TestShortOfMemory"},
-	{"oracle", "TestColdRun/dense"},
-	{"resource/blockio", "TestFull|TestOrphans|TestTargets|TestCgroups/v2|TestOldKernel|TestAddPID|TestFollow|TestPlain|TestPolled|TestPartly"},
-	{"resource/sched", "TestEndedAreForgotten|TestControlGroups|TestNameAfterExec|TestExecOfAnotherThread|TestAddPID|TestFaultsAreGetrusages"},
-	{"resource/filemap", "TestAgainstUserSpace|TestReads|TestAbsent|TestFork"},
-	{"resource/prof", "TestEveryCall|TestErrors|TestTraffic|TestEveryField|TestWhatTheTargetStarts|TestSegments|TestFutex"},
+	{"oracle", "TestColdRun/moe"},
+	{"resource/blockio", "TestFull|TestOrphans|TestTargets|TestCgroups|TestOldKernel|TestAddPID|TestPlain|TestPolled|TestPartly"},
+	{"resource/filemap", "TestReads|TestAbsent|TestFork"},
 	{"resource/bpf", "."},
 	{"resource/pressure", "."},
 }
@@ -68,7 +66,7 @@ func TestKernels(t *testing.T) {
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%s: %v\n%s", cmd, err, out)
 				}
-				out, status := machine.Run(t, k, 15*time.Minute, filepath.Join(root, p.dir), program, "-test.v", "-test.run", p.tests)
+				out, status := machine.Run(t, k, 15*time.Minute, filepath.Join(root, p.dir), program, "-test.v", "-test.run", p.tests, "-test.skip", "/v1") // there are groups of version 2 alone
 				if t.Logf("%s", out); status != 0 || !strings.Contains(out, "--- PASS: ") {
 					t.Errorf("status %d", status)
 				}
