@@ -134,7 +134,7 @@ func startError(cmd *exec.Cmd, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w %s: %w: it is no program, or this user may not run it (chmod +x)", ErrStart, cmd.Path, fs.ErrPermission)
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("%w %s: %w: it is of another machine, or a script that does not begin with #!", ErrStart, cmd.Path, syscall.ENOEXEC)
+		return fmt.Errorf("%w %s: %w: it is of another machine, or a script whose first line names no interpreter (#!)", ErrStart, cmd.Path, syscall.ENOEXEC)
 	}
 	return fmt.Errorf("%w: %w", ErrStart, err)
 }

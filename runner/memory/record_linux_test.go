@@ -225,7 +225,7 @@ func TestRecordRefusals(t *testing.T) {
 		{"no program of a name", Options{Choices: faults, Command: exec.Command("no-such-program-anywhere")}, []error{ErrStart, fs.ErrNotExist}, "give its path"},
 		{"no program at a path", Options{Choices: faults, Command: exec.Command(filepath.Join(dir, "none"))}, []error{ErrStart, fs.ErrNotExist}, "give a program's path"},
 		{"a file that is none", Options{Choices: faults, Command: exec.Command(write("plain", "text", 0o600))}, []error{ErrStart, fs.ErrPermission}, "chmod +x"},
-		{"a script without interpreter", Options{Choices: faults, Command: exec.Command(write("script", "echo", 0o700))}, []error{ErrStart, syscall.ENOEXEC}, "does not begin with #!"},
+		{"a script without interpreter", Options{Choices: faults, Command: exec.Command(write("script", "echo", 0o700))}, []error{ErrStart, syscall.ENOEXEC}, "names no interpreter"},
 		{"an output folder that is a file", Options{Choices: faults, Command: exec.Command("true"), Out: write("file", "", 0o600)}, nil, "choose another with -o"},
 	} {
 		out := t.TempDir()
