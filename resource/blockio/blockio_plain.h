@@ -42,7 +42,7 @@ int on_issue_plain(struct plain_args *args)
 	int at;
 
 	if (!wanted_device(p) || !wanted_current())
-		return 0;
+		return FOR_OTHERS_TOO;
 	want.op = op;
 	want.device = args->dev;
 	want.tgid = bpf_get_current_pid_tgid() >> 32;
@@ -51,9 +51,9 @@ int on_issue_plain(struct plain_args *args)
 	row = table_row(&want, args->dev);
 	at = place(key, row, disk_of(row));
 	if (at < 0)
-		return 0;
+		return FOR_OTHERS_TOO;
 	block_issued(&table, at, bpf_ktime_get_ns(), plain_u32(args, issue_bytes_at));
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/block/block_rq_complete")
@@ -69,17 +69,17 @@ int on_complete_plain(struct plain_args *args)
 	if (at < 0) {
 		if (args->nr_sector && !by_device && !(target_by_pid || target_by_comm || target_by_cgroup))
 			__sync_fetch_and_add(&table.lost[BLOCK_UNMATCHED], 1);
-		return 0;
+		return FOR_OTHERS_TOO;
 	}
 	if (!take(at, key, &slot))
-		return 0;
+		return FOR_OTHERS_TOO;
 	end.now = bpf_ktime_get_ns();
 	end.bytes = args->nr_sector << 9;
 	end.error = plain_u32(args, complete_error_at) != 0;
 	c = counts_of(bpf_get_smp_processor_id(), slot.row);
 	if (c)
 		BLOCK_COUNT(c, &slot, &end, BLOCK_PLAINLY);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/block/block_rq_requeue")
@@ -92,5 +92,5 @@ int on_requeue_plain(struct plain_args *args)
 
 	if (at >= 0 && take(at, key, &slot))
 		count_requeue(slot.row);
-	return 0;
+	return FOR_OTHERS_TOO;
 }

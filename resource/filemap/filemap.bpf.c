@@ -265,11 +265,11 @@ static __always_inline int at_file_plain(struct plain_page *c, __u64 last, __u32
 	struct wait_thread *t;
 
 	if (!wanted_current())
-		return 0;
+		return FOR_OTHERS_TOO;
 	t = thread();
 	if (t)
 		wait_at(t, c->dev, c->ino, c->first, last, how);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/filemap/mm_filemap_fault")
@@ -341,7 +341,9 @@ struct plain_cached {
 SEC("tracepoint/filemap/mm_filemap_add_to_page_cache")
 int on_cached_plain(struct plain_cached *c)
 {
-	return wanted_current() ? cached(c->dev, c->ino, c->first, 1ull << (c->order & 31)) : 0;
+	if (wanted_current())
+		cached(c->dev, c->ino, c->first, 1ull << (c->order & 31));
+	return FOR_OTHERS_TOO;
 }
 
 static __always_inline void on(struct wait_thread *t, __u32 tid)
@@ -433,10 +435,10 @@ int on_switch_plain(struct plain_switch *c)
 	struct here *here = here_now();
 
 	if (!here)
-		return 0;
+		return FOR_OTHERS_TOO;
 	left(here, c->prev_pid, (c->prev_state & 255) != 0, c->prev_state & (TASK_DEAD | EXIT_STATES), 0);
 	came(here, c->next_pid);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 /* What a wanted process starts is wanted, too: a script may start the model. */

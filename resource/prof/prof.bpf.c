@@ -151,8 +151,9 @@ int on_enter_plain(struct entered_plain *t)
 	__u32 call = call_at(t->number, t->arguments[1]);
 
 	if (call == CALL_NONE || !wanted_current())
-		return 0;
-	return begin(call, t->arguments[0], t->arguments[1], t->arguments[2], t->arguments[3]);
+		return FOR_OTHERS_TOO;
+	begin(call, t->arguments[0], t->arguments[1], t->arguments[2], t->arguments[3]);
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/raw_syscalls/sys_exit")
@@ -161,14 +162,15 @@ int on_exit_plain(struct exited_plain *t)
 	struct ended e = { .call = call_at(t->number, ~0ull), .result = t->result };
 
 	if (e.call == CALL_NONE)
-		return 0;
+		return FOR_OTHERS_TOO;
 	if (!noted(&e)) {
 		if (!wanted_current() || e.call == CALL_OF_FUTEX_OTHER ||
 		    call_flags[e.call & (CALL_SLOTS - 1)] & (CALL_LENGTH | CALL_LENGTH4 | CALL_MESSAGES))
-			return 0; /* the arguments of one that began before the program are not known */
+			return FOR_OTHERS_TOO; /* the arguments of one that began before the program are not known */
 	}
 	e.tgid = bpf_get_current_pid_tgid() >> 32;
-	return end(&e, true);
+	end(&e, true);
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sched/sched_process_exit")
@@ -177,7 +179,7 @@ int on_thread_exit_plain(void *t)
 	__u32 tid = bpf_get_current_pid_tgid();
 
 	bpf_map_delete_elem(&opens, &tid);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sched/sched_process_exec")
@@ -188,25 +190,31 @@ int on_exec_plain(void *t)
 
 	bpf_get_current_comm(p.comm, sizeof p.comm);
 	bpf_map_update_elem(&processes, &tgid, &p, BPF_EXIST);
-	return 0;
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sock/sock_send_length")
 int on_send_plain(struct length_plain *t)
 {
-	return wanted_current() ? transferred(t->sk, t->family, t->protocol, true, t->result, true) : 0;
+	if (wanted_current())
+		transferred(t->sk, t->family, t->protocol, true, t->result, true);
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sock/sock_recv_length")
 int on_receive_plain(struct length_plain *t)
 {
-	return t->flags & PEEK || !wanted_current() ? 0 : transferred(t->sk, t->family, t->protocol, false, t->result, true);
+	if (!(t->flags & PEEK) && wanted_current())
+		transferred(t->sk, t->family, t->protocol, false, t->result, true);
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/sock/inet_sock_set_state")
 int on_state_plain(struct state_plain *t)
 {
-	return t->protocol == TCP ? changed(t->sk, t->after, wanted_current(), true) : 0;
+	if (t->protocol == TCP)
+		changed(t->sk, t->after, wanted_current(), true);
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/tcp/tcp_retransmit_skb")
@@ -216,15 +224,16 @@ int on_retransmit_plain(struct retransmit_plain *t)
 
 	if (retransmit_error)
 		bpf_probe_read_kernel(&error, sizeof error, (void *)t + retransmit_error);
-	if (error)
-		return 0;
-	return retransmitted(t->sk, t->family);
+	if (!error)
+		retransmitted(t->sk, t->family);
+	return FOR_OTHERS_TOO;
 }
 
 SEC("tracepoint/tcp/tcp_retransmit_synack")
 int on_retransmit_synack_plain(struct synack_plain *t)
 {
-	return retransmitted(t->sk, t->family);
+	retransmitted(t->sk, t->family);
+	return FOR_OTHERS_TOO;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

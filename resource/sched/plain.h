@@ -31,9 +31,6 @@ struct call_event {
 	long id;
 };
 
-/* What a program on a tracepoint returns. With 0 the kernel drops the event for everybody who samples it with perf, such as --tap-samples faults. */
-#define FOR_OTHERS_TOO 1
-
 #define CLONE_THREAD 0x00010000
 #define KTHREADD 2 /* the process that starts kernel threads */
 

@@ -4,6 +4,9 @@
 
 #include "kernel.h"
 
+/* What a program on a tracepoint returns. With 0 the kernel drops the event for everybody who samples it with perf, such as --tap-samples faults. */
+#define FOR_OTHERS_TOO 1
+
 const volatile bool target_by_pid;        /* the process stands in target_pids */
 const volatile bool target_by_comm;       /* the thread's name equals target_comm */
 const volatile bool target_by_cgroup;     /* the process is in the cgroup or below it */
