@@ -135,12 +135,12 @@ func checkMetrics(t *testing.T, dir string) {
 // narrowInterval is what the comparison of TestObserverCostAgrees must reach where nothing else runs: two hundredths of the model's speed.
 const narrowInterval = 0.02
 
-// costPairs is how many pairs of runs TestObserverCostAgrees compares: LLAMATAP_COST_PAIRS, or 48.
+// costPairs is how many pairs of runs TestObserverCostAgrees compares: LLAMATAP_COST_PAIRS, or 360, which take five minutes.
 func costPairs() int {
 	if n, err := strconv.Atoi(os.Getenv("LLAMATAP_COST_PAIRS")); err == nil && n > 1 {
 		return n
 	}
-	return 48
+	return 360
 }
 
 // TestObserverCostAgrees compares what observing says of its own cost with what a comparison of both runs of each cell tells: on average over the
