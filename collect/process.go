@@ -178,7 +178,7 @@ func signalled(state *os.ProcessState) bool {
 
 // Polling: the tap never makes a system call to say that there is something to read, so the collector looks. It looks often while tensors
 // come, whose slots are to stay in the caches, or many records; less often where there are few; and still less while nothing comes. The tap
-// wakes it when room gets short. Each look takes a core from the model: ten per token of a large one slowed it by a hundredth.
+// wakes it when room gets short. Each look takes a core from a thread of the model for a while, and the others wait for that one.
 const (
 	pollBusy = time.Millisecond
 	pollFew  = 10 * time.Millisecond
