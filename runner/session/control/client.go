@@ -63,6 +63,8 @@ func Ask(dir string, r Request) (Answer, error) {
 // explain makes an error of the socket one that says how the run is.
 func explain(dir string, err error) error {
 	sealed := exists(filepath.Join(dir, "manifest.json"))
+	lost := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, SocketName)) // a collector that was killed leaves its socket
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: not permitted: a run takes commands from the user that started it, and from root", dir)
@@ -70,11 +72,11 @@ func explain(dir string, err error) error {
 		return fmt.Errorf("%s: %w, and is sealed: 'llamatap inspect %s' shows what it holds", dir, ErrEnded, dir)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s: no answer in %v: the machine is busy, or the collector is stopped; try again", dir, answerTime)
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case lost && !gone:
 		return fmt.Errorf("%s: %w without being sealed: its collector is gone; 'llamatap inspect %s' shows what is left", dir, ErrEnded, dir)
-	case errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, "activations.stream")):
+	case gone && exists(filepath.Join(dir, "activations.stream")):
 		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded, SocketName)
-	case errors.Is(err, fs.ErrNotExist):
+	case gone:
 		return fmt.Errorf("%s: %w: give the run directory of a run that goes on, or the folder that holds just one", dir, ErrNoRun)
 	}
 	return fmt.Errorf("%s: %w", dir, err)

@@ -200,6 +200,53 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// TestNeverRefused connects to sockets as soon as they are there, and until they are gone: nobody is told that a run has ended because it
+// has just begun.
+func TestNeverRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, SocketName)
+	stop := make(chan struct{})
+	var found int
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			before, _ := os.Stat(path)
+			conn, err := net.Dial("unix", path)
+			if err == nil {
+				found++
+				conn.Close()
+				continue
+			}
+			after, _ := os.Stat(path)
+			if before != nil && after != nil && os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()) {
+				t.Errorf("a socket that was there before and after: %v", err)
+				<-stop
+				return
+			}
+		}
+	})
+	for range 2000 {
+		s, err := Listen(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if t.Failed() {
+			break
+		}
+	}
+	close(stop)
+	looking.Wait()
+	if left, _ := os.ReadDir(dir); len(left) != 0 || found == 0 {
+		t.Errorf("%d connections, %d files are left", found, len(left))
+	}
+}
+
 func TestFind(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o[u]t")
 	one, two := filepath.Join(out, "model", "run_1"), filepath.Join(out, "model", "run_2")

@@ -42,27 +42,28 @@ type call struct {
 	answer  chan Answer
 }
 
-// Listen makes the socket in a run directory, for its owner only. A socket that nobody listens to any more is replaced. The caller calls
-// Close.
+// Listen makes the socket in a run directory, for its owner only. A socket that nobody listens to any more is replaced. It comes into the
+// directory under its name when it can be connected to, and not before. The caller calls Close.
 func Listen(dir string) (*Server, error) {
 	path, done, err := address(dir)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	defer done()
+	raw := filepath.Join(filepath.Dir(path), newName)
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("control socket: another process listens at %s", filepath.Join(dir, SocketName))
 	}
-	os.Remove(path)
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	os.Remove(raw)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: raw, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	listener.SetUnlinkOnClose(false) // its path may be one of a descriptor that is gone by then
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := errors.Join(os.Chmod(raw, 0o600), os.Rename(raw, path)); err != nil {
 		listener.Close()
-		os.Remove(path)
+		os.Remove(raw)
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	s := &Server{
@@ -169,8 +170,8 @@ func (s *Server) Serve(answer func(Request) Answer) {
 // Close takes the socket away and ends every client, after the answers that are under way. It may be called twice.
 func (s *Server) Close() error {
 	s.close.Do(func() {
+		os.Remove(s.path) // first: who finds it can connect
 		s.listener.Close()
-		os.Remove(s.path)
 		close(s.ended)
 		s.mu.Lock()
 		for conn := range s.clients {
