@@ -17,12 +17,24 @@ import (
 // ErrNoTrace occurs when a run has no table of accesses that can be read.
 var ErrNoTrace = errors.New("no accesses to memory")
 
+// ErrNoTable is the ErrNoTrace of a run that has no such table at all.
+var ErrNoTable = fmt.Errorf("%w", ErrNoTrace)
+
 // Options say how a run is analysed. The zero value works.
 type Options struct {
 	// Windows are lengths of working sets' windows; none: 1 ms, 100 ms and 1 s.
 	Windows []time.Duration
 	// Thresholds are those of labels; the zero value has mrm-trace's.
 	Thresholds memtrace.Thresholds
+	// Rows is given all rows of the table in order, some at a time, for what else is made of them while they are read; nil: nothing is. It is called on
+	// the goroutine of Analyze, which ends with its error.
+	Rows func(*Rows) error
+}
+
+// Rows are some rows of a table of accesses. They are good until the call that was given them returns.
+type Rows struct {
+	N       int
+	Columns []*table.Vector // by number of the column, such as memtrace.TraceTime; nil: the table does not have it, or metrics do not need it
 }
 
 // DefaultWindows are the windows that working sets are measured in.
@@ -67,7 +79,14 @@ func Analyze(ctx context.Context, dir string, o Options) (*Report, error) {
 		return nil, err
 	}
 	a.metering = meter(a.meter, a.lives)
-	err = eachRows(ctx, t, a.rows)
+	err = eachRows(ctx, t, func(r *rows) error {
+		if o.Rows != nil {
+			if err := o.Rows(&Rows{N: r.n, Columns: r.columns[:]}); err != nil {
+				return err
+			}
+		}
+		return a.rows(r)
+	})
 	a.metering.end()
 	if err != nil {
 		return nil, a.wrong(err)
@@ -95,7 +114,7 @@ func openTrace(dir string) (*table.Table, error) {
 	}
 	t, err := table.Open(dir, memtrace.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: record with --tap-ledger rows or --tap-samples; while a run goes on its newest accesses are in no file yet", dir, ErrNoTrace)
+		return nil, fmt.Errorf("%s: %w: record with --tap-ledger rows or --tap-samples; while a run goes on its newest accesses are in no file yet", dir, ErrNoTable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoTrace, err)

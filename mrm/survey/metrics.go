@@ -3,6 +3,8 @@ package survey
 import (
 	"context"
 	"encoding/csv"
+	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -18,20 +20,21 @@ var MetricsHeader = []string{
 	"reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share",
 }
 
-// Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. With a trace it reads that, and
-// [Survey.Subjects], figures and notes are of it afterwards.
+// Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A trace is read once, for
+// metrics and figures: [Survey.Subjects], figures and notes are of it afterwards.
 func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (write func(io.Writer) error, err error) {
-	traced, err := s.Trace(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !traced {
+	b := s.newBinner()
+	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
+	if errors.Is(err, memory.ErrNoTable) {
 		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
 	}
-	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t})
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
+	}
 	if err != nil {
 		return nil, err
 	}
+	b.finish()
 	s.metered = map[int64]*memtrace.Metrics{}
 	for i := range r.Regions {
 		s.metered[int64(r.Regions[i].ID)] = r.Regions[i].Metrics

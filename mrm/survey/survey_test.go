@@ -138,12 +138,9 @@ func traced(parts int) *memrun.Run {
 // TestTrace: heat maps keep every byte, working sets are the different bytes of a window, and phases what was read and written in them.
 func TestTrace(t *testing.T) {
 	for _, parts := range []int{1, 3} {
-		s, err := Read(context.Background(), traced(parts).Write(t, t.TempDir()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok, err := s.Trace(context.Background()); !ok || err != nil || s.From != "trace" {
-			t.Fatal(ok, err)
+		s, _ := measured(t, traced(parts).Write(t, t.TempDir()))
+		if s.From != "trace" {
+			t.Fatal(s.From)
 		}
 		sums := map[string]float64{}
 		for _, p := range s.Heat.Panels {
@@ -332,15 +329,10 @@ func TestSamples(t *testing.T) {
 // TestTraceIsStreamed: what is kept of a trace does not grow with its rows.
 func TestTraceIsStreamed(t *testing.T) {
 	mallocs := func(rows int64) uint64 {
-		s, err := Read(context.Background(), long(rows).Write(t, t.TempDir()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := read(t, long(rows).Write(t, t.TempDir()))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := s.Trace(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		scanned(t, s)
 		runtime.ReadMemStats(&after)
 		return after.Mallocs - before.Mallocs
 	}
@@ -360,19 +352,13 @@ func long(rows int64) *memrun.Run {
 	return r
 }
 
-// BenchmarkTrace reads the rows of a trace for its figures.
+// BenchmarkTrace reads the rows of a trace for its figures alone.
 func BenchmarkTrace(b *testing.B) {
 	const rows = 200_000
 	dir := long(rows).Write(b, b.TempDir())
 	b.ReportAllocs()
 	for b.Loop() {
-		s, err := Read(context.Background(), dir)
-		if err == nil {
-			_, err = s.Trace(context.Background())
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		scanned(b, read(b, dir))
 	}
 	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

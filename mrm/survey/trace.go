@@ -4,37 +4,20 @@ package survey
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"slices"
-	"strings"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/figures"
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// The columns of the trace that figures need, by their place in traceColumns.
-const (
-	ts = iota
-	phase
-	op
-	size
-	region
-	regionType
-	collector
-	addr
-	buffer
-	offset
-	pieces
-	stride
-	flags
-)
-
-var traceColumns = []string{"ts_ns", "phase", "op", "size", "region_id", "region_type", "collector", "addr", "buffer_id", "offset", "pieces", "stride", "flags"}
+// needed are the columns of the trace that figures need.
+var needed = []int{
+	memtrace.TraceTime, memtrace.TracePhase, memtrace.TraceOp, memtrace.TraceSize, memtrace.TraceRegion, memtrace.TraceRegionType, memtrace.TraceCollector,
+	memtrace.TraceAddr, memtrace.TraceBuffer, memtrace.TraceOffset, memtrace.TracePieces, memtrace.TraceStride, memtrace.TraceFlags,
+}
 
 // binner gathers the rows of a trace.
 type binner struct {
@@ -44,57 +27,26 @@ type binner struct {
 	phases  map[[2]string]*figures.PhaseBytes
 	last    *figures.PhaseBytes // of the row before
 	heat    clockBins
+	begun   bool  // there were rows
 	samples bool  // what is drawn is of samples, for there is no ledger
 	lost    int64 // rows whose place is not known
 	window  int64 // of working sets, ns
 }
 
-// Trace reads trace.parquet or its parts, for what figures show of it. It is false where there is none.
-func (s *Survey) Trace(ctx context.Context) (bool, error) {
-	t, err := table.Open(s.Dir, memtrace.TraceName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
-	}
-	defer t.Close()
-	for _, r := range t.Files {
-		if err := r.Check(table.Form{Name: memtrace.TraceName, Version: memtrace.Version}); err != nil {
-			return false, err
+// rows takes rows in while the trace is analysed. What was gathered of samples is forgotten when there is a ledger too.
+func (b *binner) rows(r *memory.Rows) error {
+	for _, c := range needed {
+		if r.Columns[c] == nil {
+			return fmt.Errorf("the table has no column %s, which figures need", memtrace.TraceColumns()[c].Name)
 		}
 	}
-	scan, err := t.Scan(traceColumns, table.ScanOptions{})
-	if err != nil {
-		return false, fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
+	hasLedger := slices.Contains(r.Columns[memtrace.TraceCollector].Words, memtrace.CollectorGraph.String())
+	if !b.begun || b.samples && hasLedger {
+		*b = *b.s.newBinner()
+		b.begun, b.samples = true, !hasLedger
 	}
-	defer scan.Close()
-	b, first := s.newBinner(), true
-	for {
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		rows, err := scan.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return false, fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
-		}
-		if first {
-			b.samples = !slices.Contains(rows.Columns[collector].Words, memtrace.CollectorGraph.String())
-		}
-		first = false
-		b.add(rows)
-	}
-	if len(t.Missing) > 0 {
-		s.Notes = append(s.Notes, "parts of the trace are missing: "+strings.Join(t.Missing, ", "))
-	}
-	if t.Cut {
-		s.Notes = append(s.Notes, "the trace was not completed: rows at its end are missing")
-	}
-	b.finish()
-	return true, nil
+	b.add(r)
+	return nil
 }
 
 // newBinner prepares the axes of all types of regions.
@@ -141,19 +93,19 @@ func nice(ns int64) int64 {
 }
 
 // add takes rows in, but for cells of a cache that a mask hides: kernels may pass over them.
-func (b *binner) add(rows *table.Rows) {
+func (b *binner) add(rows *memory.Rows) {
 	c := rows.Columns
-	isGraph, isWrite, isOther := codesOf(c[collector].Words, "graph"), codesOf(c[op].Words, "write"), codesOf(c[op].Words, "alloc", "free")
+	isGraph, isWrite, isOther := codesOf(c[memtrace.TraceCollector].Words, "graph"), codesOf(c[memtrace.TraceOp].Words, "write"), codesOf(c[memtrace.TraceOp].Words, "alloc", "free")
 	for i := range rows.N {
-		size := c[size].Ints[i]
-		isSample := !isGraph.has(c[collector].Codes[i])
-		if isSample != b.samples || isOther.has(c[op].Codes[i]) || size <= 0 && !isSample || memtrace.TraceFlag(c[flags].Ints[i])&memtrace.TracePadded != 0 {
+		size := c[memtrace.TraceSize].Ints[i]
+		isSample := !isGraph.has(c[memtrace.TraceCollector].Codes[i])
+		if isSample != b.samples || isOther.has(c[memtrace.TraceOp].Codes[i]) || size <= 0 && !isSample || memtrace.TraceFlag(c[memtrace.TraceFlags].Ints[i])&memtrace.TracePadded != 0 {
 			continue
 		}
 		size = max(size, 1)
-		kind := c[regionType].Text(i)
-		sum := b.phase(c[phase].Text(i), kind)
-		if isWrite.has(c[op].Codes[i]) {
+		kind := c[memtrace.TraceRegionType].Text(i)
+		sum := b.phase(c[memtrace.TracePhase].Text(i), kind)
+		if isWrite.has(c[memtrace.TraceOp].Codes[i]) {
 			sum.Written += float64(size)
 		} else {
 			sum.Read += float64(size)
@@ -164,7 +116,7 @@ func (b *binner) add(rows *table.Rows) {
 			b.lost++
 			continue
 		}
-		at.size, at.pieces, at.stride, at.ns = uint64(size), max(c[pieces].Ints[i], 1), uint64(c[stride].Ints[i]), c[ts].Ints[i]
+		at.size, at.pieces, at.stride, at.ns = uint64(size), max(c[memtrace.TracePieces].Ints[i], 1), uint64(c[memtrace.TraceStride].Ints[i]), c[memtrace.TraceTime].Ints[i]
 		p.touch(&b.heat, &at)
 	}
 }
@@ -203,11 +155,11 @@ func (b *binner) place(c []*table.Vector, i int, p *placed) (at access, ok bool)
 	if p == nil {
 		return at, false
 	}
-	in, from := c[buffer].Ints[i], uint64(c[offset].Ints[i])
-	if c[buffer].Null(i) || in == 0 {
-		r := b.byID[c[region].Ints[i]]
-		addr := uint64(c[addr].Ints[i])
-		if c[region].Null(i) || r == nil || r.Buffer == 0 || r.Start == 0 || addr < r.Start {
+	in, from := c[memtrace.TraceBuffer].Ints[i], uint64(c[memtrace.TraceOffset].Ints[i])
+	if c[memtrace.TraceBuffer].Null(i) || in == 0 {
+		r := b.byID[c[memtrace.TraceRegion].Ints[i]]
+		addr := uint64(c[memtrace.TraceAddr].Ints[i])
+		if c[memtrace.TraceRegion].Null(i) || r == nil || r.Buffer == 0 || r.Start == 0 || addr < r.Start {
 			return at, false
 		}
 		in, from = r.Buffer, r.Offset+addr-r.Start
