@@ -20,7 +20,7 @@ usage: llamatap memory record [flags] -- PROGRAM [ARGUMENTS]
        llamatap memory record [flags] -p PID
 
 Writes a run directory with trace.parquet (one row per sample: time, process, address, region, function, variable), region_map.parquet (what
-the processes have mapped), process.jsonl (what the first one took of memory, CPU and I/O), metadata.json (what was lost, too), sealed by
+the processes have mapped), process.jsonl (what each of them took of memory, CPU and I/O), metadata.json (what was lost, too), sealed by
 manifest.json. What the program starts is sampled too, such as the workers of a server, each process for itself. It ends with the program,
 after -d seconds, or with Ctrl-C; the program's exit status is this command's, 3 where it is 0 and samples were lost.
 

@@ -3,11 +3,9 @@ package process
 import (
 	"os"
 	"os/exec"
-	"reflect"
 	"runtime"
 	"syscall"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/llamatap/llamatap/resource"
@@ -72,27 +70,5 @@ func TestMonitor(t *testing.T) {
 	cmd.Wait()
 	if last := snapshot(); last.Model != nil || last.Collector == nil {
 		t.Errorf("a process that has ended takes %+v", last.Model)
-	}
-}
-
-func TestFrequencies(t *testing.T) {
-	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
-	info := file("processor\t: 0\ncpu MHz\t\t: 2100.000\n\nprocessor\t: 1\ncpu MHz\t\t: 2099.5\n")
-	for _, c := range []struct {
-		name   string
-		tree   fstest.MapFS
-		mhz    []float64
-		source string
-	}{
-		{"now", fstest.MapFS{
-			"sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": file("3600123\n"), "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": file("800000\n"), "proc/cpuinfo": info,
-		}, []float64{3600.123, 800}, "cpufreq"},
-		{"as it is called", fstest.MapFS{"proc/cpuinfo": info}, []float64{2100, 2099.5}, "cpuinfo"},
-		{"of Arm", fstest.MapFS{"proc/cpuinfo": file("processor\t: 0\nBogoMIPS\t: 50.00\n")}, nil, ""},
-		{"nowhere", fstest.MapFS{}, nil, ""},
-	} {
-		if mhz, source := frequencies(c.tree); !reflect.DeepEqual(mhz, c.mhz) || source != c.source {
-			t.Errorf("%s: %v by %q", c.name, mhz, source)
-		}
 	}
 }

@@ -225,6 +225,15 @@ func TestRecordPagesOfForks(t *testing.T) {
 		t.Fatalf("%v, %+v", err, result.Use)
 	}
 	f.check(t, result.Dir, "page")
+	seen := map[int64]bool{}
+	for _, l := range monitored(t, result.Dir) {
+		for _, c := range l.Children {
+			seen[int64(c.PID)] = true
+		}
+	}
+	if !seen[f.workers[0]] || !seen[f.workers[1]] {
+		t.Errorf("process.jsonl tells of %v, not of %v", seen, f.workers)
+	}
 }
 
 // TestRecordFollowsPrograms: a shell starts two programs at a time: each sample has the process that it is of, and the names of that process's program.

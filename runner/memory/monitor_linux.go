@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/llamatap/llamatap/resource"
@@ -17,6 +18,17 @@ type monitor struct {
 	out    *jsonl.Writer
 	cancel context.CancelFunc
 	done   chan struct{}
+	family atomic.Pointer[[]int] // the processes that run, as far as is known
+}
+
+// follow says which processes run now. The monitor tells of them from its next line on.
+func (m *monitor) follow(pids []int) { m.family.Store(&pids) }
+
+func (m *monitor) children() []int {
+	if pids := m.family.Load(); pids != nil {
+		return *pids
+	}
+	return nil
 }
 
 // lines are those of a writer which counts what it loses.
@@ -27,13 +39,17 @@ func (l lines) Append(line []byte) error {
 	return nil
 }
 
-// startMonitor begins to tell what a process and this one take.
-func startMonitor(dir *rundir.Dir, pid int, interval time.Duration, tell func(error)) (*monitor, error) {
-	p, err := process.Open(process.Options{Model: func() int { return pid }, Interval: interval, Now: bpf.MonoNS})
+// startMonitor begins to tell what a process, those that it starts unless it is to be alone, and this one take.
+func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, tell func(error)) (*monitor, error) {
+	m := &monitor{done: make(chan struct{})}
+	o := process.Options{Model: func() int { return pid }, Interval: interval, Now: bpf.MonoNS}
+	if !alone {
+		o.Children = m.children
+	}
+	p, err := process.Open(o)
 	if err != nil {
 		return nil, err
 	}
-	m := &monitor{done: make(chan struct{})}
 	if m.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: resource.ProcessName}); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 // begins with a process when that has loaded the tap; what is mapped later is watched from the next look on. A nil one finds nothing.
 type pages struct {
 	r       *recorder
+	family  []int // the processes that ran at the last look
 	watched map[int]*watched
 	err     error // why the first process is not watched, or no longer
 	before  int64
@@ -67,6 +68,7 @@ func (p *pages) step(now int64) {
 	if !p.r.o.Alone {
 		pids = append(pids, perfevent.Descendants(p.r.pid)...)
 	}
+	p.family = pids
 	scanned := false
 	for _, pid := range pids {
 		scanned = p.look(pid, now) || scanned

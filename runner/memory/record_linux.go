@@ -201,9 +201,10 @@ func (r *recorder) open(pid int) (err error) {
 	r.regions = space.Map()
 	r.regions.OfProcess(int32(pid))
 	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo, rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
-	if r.monitor, err = startMonitor(r.dir, pid, r.o.Interval, r.o.Tell); err != nil {
+	if r.monitor, err = startMonitor(r.dir, pid, r.o.Alone, r.o.Interval, r.o.Tell); err != nil {
 		return err
 	}
+	r.monitor.follow(r.family())
 	if r.set.Pages() {
 		r.pages, err = newPages(r)
 	}
@@ -286,8 +287,17 @@ func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
 		}
 		r.pages.step(now)
 		r.put(now - int64(lag))
+		r.monitor.follow(r.family())
 		r.fail(r.out.Tick(now))
 	}
+}
+
+// family are the processes that run: those that the kernel told of, or, where it tells of none because no event is sampled, those that were found.
+func (r *recorder) family() []int {
+	if len(r.set.Collectors()) == 0 && r.pages != nil {
+		return r.pages.family
+	}
+	return r.spaces.Running()
 }
 
 // put writes the samples of before a time.

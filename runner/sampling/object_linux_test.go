@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,5 +261,30 @@ func TestSpacesFollowProcesses(t *testing.T) {
 	}
 	if s.Forget(1000); look(pid) == "none" {
 		t.Error("the first process was forgotten")
+	}
+}
+
+// TestRunning: who runs is known as soon as it is told, before it is time to apply it.
+func TestRunning(t *testing.T) {
+	s := NewSpaces()
+	const pid = 2000000001
+	for _, c := range []struct {
+		told *perfevent.Record
+		want []int
+	}{
+		{kernelRecord(perfevent.RecordMmap2, pid, 0, 10, mapping(0x1000, "//anon")), nil}, // it is not known since when
+		{kernelRecord(perfevent.RecordFork, pid+2, pid, 20, nil), []int{pid + 2}},
+		{kernelRecord(perfevent.RecordFork, pid+1, pid, 30, nil), []int{pid + 2, pid + 1}},
+		{kernelRecord(perfevent.RecordExit, pid+2, pid, 40, nil), []int{pid + 1}},
+		{kernelRecord(perfevent.RecordFork, pid+2, pid+1, 50, nil), []int{pid + 1, pid + 2}},
+	} {
+		s.Told(c.told)
+		s.Gather()
+		if got := s.Running(); !slices.Equal(got, c.want) {
+			t.Errorf("at %d %v run, want %v", c.told.Sample.Time, got, c.want)
+		}
+	}
+	if s.Apply(100); !slices.Equal(s.Running(), []int{pid, pid + 1, pid + 2}) {
+		t.Errorf("%v run", s.Running())
 	}
 }

@@ -281,5 +281,33 @@ func (s *Spaces) Processes() []Process {
 	return all
 }
 
+// Running are the processes that are followed and have not ended, by all that was gathered, applied or not, in the order in which they began.
+func (s *Spaces) Running() []int {
+	type process struct {
+		pid   int32
+		begin int64
+	}
+	all := map[int32]process{}
+	for pid, space := range s.all {
+		if space.End == 0 {
+			all[pid] = process{pid, space.Begin}
+		}
+	}
+	for i := range s.waiting {
+		switch e := &s.waiting[i]; e.kind {
+		case forked:
+			all[e.pid] = process{e.pid, e.ns}
+		case ended:
+			delete(all, e.pid)
+		}
+	}
+	sorted := slices.SortedFunc(maps.Values(all), func(a, b process) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.pid, b.pid)) })
+	pids := make([]int, len(sorted))
+	for i, p := range sorted {
+		pids[i] = int(p.pid)
+	}
+	return pids
+}
+
 // Beyond is how many processes were not followed because there were too many at a time.
 func (s *Spaces) Beyond() uint64 { return s.beyond }

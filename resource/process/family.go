@@ -1,0 +1,158 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/llamatap/llamatap/resource"
+)
+
+// MostChildren is how many processes a line tells of at most, beside the first. Of the others it tells how many they are.
+const MostChildren = 1024
+
+// family is a process and those that it has started, as they were at the snapshot before.
+type family struct {
+	first  int // 0: none yet
+	before map[int]*figures
+}
+
+// tell fills a line in: the first process, its children where they are followed, and what all of them took.
+func (m *Monitor) tell(line *resource.MonitorLine, first int, took time.Duration) {
+	g := &m.family
+	if first != g.first {
+		g.first, g.before = first, map[int]*figures{}
+	}
+	pids := []int{first}
+	if m.o.Children != nil {
+		others := slices.DeleteFunc(slices.Clone(m.o.Children()), func(pid int) bool { return pid == first })
+		if line.LeftOut = max(len(others)-MostChildren, 0); line.LeftOut > 0 {
+			others = others[:MostChildren]
+		}
+		pids = append(pids, others...)
+	}
+	now := g.read(m, pids)
+	begun := g.before[first] != nil
+	for _, pid := range pids {
+		f := now[pid]
+		switch {
+		case f == nil || f.ended:
+		case pid == first:
+			line.Model = use(f, g.before[pid], took)
+		default:
+			child := use(f, g.before[pid], took)
+			child.Parent = f.parent
+			line.Children = append(line.Children, *child)
+		}
+	}
+	if m.o.Children != nil {
+		line.Total = g.total(now)
+		if line.Total != nil && begun && took > 0 {
+			share := float64(line.Total.UserNS+line.Total.SystemNS) / float64(took)
+			line.Total.CPUShare = &share
+		}
+	}
+	g.before = now
+}
+
+// read reads the figures of processes, and of those of the snapshot before that nobody has waited for.
+func (g *family) read(m *Monitor, pids []int) map[int]*figures {
+	now := make(map[int]*figures, len(pids))
+	look := func(pid int) *figures {
+		f, err := read(m.o.Root, pid)
+		if err != nil {
+			return nil
+		}
+		return f
+	}
+	for _, pid := range pids {
+		if f := look(pid); f != nil {
+			now[pid] = f
+		}
+	}
+	for pid, before := range g.before {
+		if now[pid] != nil {
+			continue
+		}
+		if f := look(pid); f != nil && f.is(before) {
+			now[pid] = f
+		}
+	}
+	return now
+}
+
+// use is what a process took since it was last looked at, nil: since it began.
+func use(now, before *figures, took time.Duration) *resource.ProcessUse {
+	known := before != nil && before.is(now)
+	if !known {
+		before = &figures{io: &resource.ProcessIO{}}
+	}
+	grew := now.own.since(before.own)
+	u := &resource.ProcessUse{
+		PID: now.pid, Name: now.name, RSSBytes: now.rss, VirtualBytes: now.virtual, Threads: now.threads,
+		UserNS: grew.user, SystemNS: grew.system, Minor: grew.minor, Major: grew.major,
+	}
+	if known && took > 0 {
+		share := float64(u.UserNS+u.SystemNS) / float64(took)
+		u.CPUShare = &share
+	}
+	if now.io != nil && before.io != nil {
+		io := ioSince(*now.io, *before.io)
+		u.IO = &io
+	}
+	return u
+}
+
+// total is what all took since the snapshot before, those that ended meanwhile included, as far as one of the others has waited for them: the kernel adds what a
+// process took to the figures of who waits for it, and what of that an earlier snapshot told is taken off. It is nil where no process is left.
+func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
+	told, toldIO := g.handedOn(now)
+	t := &resource.ProcessTotal{IO: &resource.ProcessIO{}}
+	for pid, f := range now {
+		before := g.before[pid]
+		if before == nil || !before.is(f) {
+			before = &figures{io: &resource.ProcessIO{}}
+		}
+		grew := f.all().since(before.all().plus(told[pid])).atLeast(f.own.since(before.own))
+		t.UserNS, t.SystemNS, t.Minor, t.Major = t.UserNS+grew.user, t.SystemNS+grew.system, t.Minor+grew.minor, t.Major+grew.major
+		switch {
+		case t.IO == nil:
+		case f.io != nil && before.io != nil:
+			*t.IO = ioPlus(*t.IO, ioSince(*f.io, ioPlus(*before.io, toldIO[pid])))
+		case !f.ended:
+			t.IO = nil
+		}
+		if !f.ended {
+			t.Processes, t.RSSBytes, t.Threads = t.Processes+1, t.RSSBytes+f.rss, t.Threads+f.threads
+		}
+	}
+	if t.Processes == 0 {
+		return nil
+	}
+	return t
+}
+
+// handedOn is what processes that are gone had taken when they were told of last, by who has waited for them: the nearest of those that started them that is left.
+func (g *family) handedOn(now map[int]*figures) (map[int]counts, map[int]resource.ProcessIO) {
+	all, io := map[int]counts{}, map[int]resource.ProcessIO{}
+	for pid, f := range g.before {
+		if still := now[pid]; still != nil && still.is(f) {
+			continue
+		}
+		by := f.parent
+		for range len(g.before) { // a number may be in use again, so that this could go round
+			parent := g.before[by]
+			if now[by] != nil || parent == nil {
+				break
+			}
+			by = parent.parent
+		}
+		if now[by] == nil {
+			continue
+		}
+		all[by] = all[by].plus(f.all())
+		if f.io != nil {
+			io[by] = ioPlus(io[by], *f.io)
+		}
+	}
+	return all, io
+}
