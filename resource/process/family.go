@@ -7,8 +7,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// MostChildren is how many processes a line tells of at most, beside the first. Of the others it tells how many they are.
-const MostChildren = 1024
+// mostChildren is how many processes a line tells of at most, beside the first. Of the others it tells how many they are.
+const mostChildren = 1024
 
 // family is a process and those that it has started, as they were at the snapshot before.
 type family struct {
@@ -25,12 +25,12 @@ func (m *Monitor) tell(line *resource.MonitorLine, first int, took time.Duration
 	pids := []int{first}
 	if m.o.Children != nil {
 		others := slices.DeleteFunc(slices.Clone(m.o.Children()), func(pid int) bool { return pid == first })
-		if line.LeftOut = max(len(others)-MostChildren, 0); line.LeftOut > 0 {
-			others = others[:MostChildren]
+		if line.LeftOut = max(len(others)-m.most, 0); line.LeftOut > 0 {
+			others = others[:m.most]
 		}
 		pids = append(pids, others...)
 	}
-	now := g.read(m, pids)
+	now := g.read(m.host, pids)
 	begun := g.before[first] != nil
 	for _, pid := range pids {
 		f := now[pid]
@@ -55,10 +55,10 @@ func (m *Monitor) tell(line *resource.MonitorLine, first int, took time.Duration
 }
 
 // read reads the figures of processes, and of those of the snapshot before that nobody has waited for.
-func (g *family) read(m *Monitor, pids []int) map[int]*figures {
+func (g *family) read(h host, pids []int) map[int]*figures {
 	now := make(map[int]*figures, len(pids))
 	look := func(pid int) *figures {
-		f, err := read(m.o.Root, pid)
+		f, err := h.read(pid)
 		if err != nil {
 			return nil
 		}

@@ -3,11 +3,13 @@ package process
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/llamatap/llamatap/resource"
@@ -15,7 +17,8 @@ import (
 
 // tree is a made-up /proc.
 type tree struct {
-	fstest.MapFS
+	t        *testing.T
+	root     string
 	clock    int64
 	children []int
 	m        *Monitor
@@ -23,16 +26,30 @@ type tree struct {
 
 // put makes a process: user and waited are CPU times in ticks, its own and that of children that it has waited for; each tick comes with a fault and 10 bytes read.
 func (r *tree) put(pid, parent int, start uint64, state string, user, waited int64) {
-	dir := fmt.Sprintf("proc/%d/", pid)
-	r.MapFS[dir+"stat"] = file(fmt.Sprintf("%d (p%d) %s %d 1 1 0 -1 0 %d %d 0 0 %d 0 %d 0 20 0 2 0 %d 8192 1\n", pid, pid, state, parent, user, waited, user, waited, start))
-	r.MapFS[dir+"statm"] = file("3 2 1 0 0 0 0\n")
-	r.MapFS[dir+"io"] = file(fmt.Sprintf("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n", 10*(user+waited)))
+	r.write(pid, "stat", fmt.Sprintf("%d (p%d) %s %d 1 1 0 -1 0 %d %d 0 0 %d 0 %d 0 20 0 2 0 %d 8192 1\n", pid, pid, state, parent, user, waited, user, waited, start))
+	r.write(pid, "statm", "3 2 1 0 0 0 0\n")
+	r.write(pid, "io", fmt.Sprintf("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n", 10*(user+waited)))
+}
+
+func (r *tree) path(pid int, name string) string {
+	return filepath.Join(r.root, "proc", strconv.Itoa(pid), name)
+}
+
+func (r *tree) write(pid int, name, text string) {
+	err := os.MkdirAll(r.path(pid, ""), 0o700)
+	if err == nil {
+		err = os.WriteFile(r.path(pid, name), []byte(text), 0o600)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *tree) end(pids ...int) {
 	for _, pid := range pids {
-		delete(r.MapFS, fmt.Sprintf("proc/%d/stat", pid))
-		delete(r.MapFS, fmt.Sprintf("proc/%d/io", pid))
+		if err := os.RemoveAll(r.path(pid, "")); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 }
 
@@ -49,10 +66,10 @@ func (r *tree) snapshot(t *testing.T) resource.MonitorLine {
 // newTree watches process 10 and what it starts.
 func newTree(t *testing.T, follow bool) *tree {
 	t.Helper()
-	r := &tree{MapFS: fstest.MapFS{}, clock: 1}
+	r := &tree{t: t, root: t.TempDir(), clock: 1}
 	self := syscall.Getpid()
 	r.put(self, 1, 5, "S", 0, 0)
-	o := Options{Model: func() int { return 10 }, Interval: time.Second, Now: func() int64 { return r.clock }, Root: r}
+	o := Options{Model: func() int { return 10 }, Interval: time.Second, Now: func() int64 { return r.clock }, Root: r.root}
 	if follow {
 		o.Children = func() []int { return r.children }
 	}
@@ -84,7 +101,7 @@ func TestFamily(t *testing.T) {
 			}
 		}
 		u := l.Total
-		if !reflect.DeepEqual(pids, children) || u == nil || u.UserNS != ticks*tickNS || u.Minor != uint64(ticks) || u.Threads != sum || u.RSSBytes != uint64(2*u.Processes)*pageBytes || u.IO == nil || u.IO.ReadBytes != uint64(10*ticks) {
+		if !reflect.DeepEqual(pids, children) || u == nil || u.UserNS != ticks*tickNS || u.Minor != uint64(ticks) || u.Threads != sum || u.RSSBytes != uint64(2*u.Processes*os.Getpagesize()) || u.IO == nil || u.IO.ReadBytes != uint64(10*ticks) {
 			said, _ := json.Marshal(l)
 			t.Errorf("%s: want children %v and %d ticks in all: %s", what, children, ticks, said)
 		}
@@ -143,18 +160,21 @@ func TestFamilyBounds(t *testing.T) {
 		t.Skip("process numbers of Linux")
 	}
 	r := newTree(t, true)
+	r.m.most = 5
 	r.put(10, 1, 100, "S", 1, 0)
-	for i := range MostChildren + 7 {
+	for i := range r.m.most + 7 {
 		r.children = append(r.children, 100_000_000+i)
 		r.put(100_000_000+i, 10, 200, "S", 1, 0)
 	}
-	if l := r.snapshot(t); len(l.Children) != MostChildren || l.LeftOut != 7 || l.Total.Processes != MostChildren+1 {
+	if l := r.snapshot(t); len(l.Children) != r.m.most || l.LeftOut != 7 || l.Total.Processes != r.m.most+1 {
 		t.Errorf("%d children, %d left out, %+v", len(l.Children), l.LeftOut, l.Total)
 	}
 	r.end(r.children[0])
-	r.MapFS["proc/100000001/stat"] = file("torn")
-	delete(r.MapFS, "proc/100000002/io")
-	if l := r.snapshot(t); len(l.Children) != MostChildren-2 || l.Children[0].PID != 100_000_002 || l.Children[0].IO != nil || l.Total.IO != nil {
+	r.write(r.children[1], "stat", "torn")
+	if err := os.Remove(r.path(r.children[2], "io")); err != nil {
+		t.Fatal(err)
+	}
+	if l := r.snapshot(t); len(l.Children) != r.m.most-2 || l.Children[0].PID != 100_000_002 || l.Children[0].IO != nil || l.Total.IO != nil {
 		t.Errorf("%d children, %+v", len(l.Children), l.Total)
 	}
 	alone := newTree(t, false)

@@ -1,8 +1,8 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -18,28 +18,28 @@ type Options struct {
 	Interval time.Duration // nominal, for the lines
 	// Now reads CLOCK_MONOTONIC in ns.
 	Now func() int64
-	// Root is the tree with proc and sys in it; nil = the machine's.
-	Root fs.FS
+	// Root is the folder with proc and sys in it; "" = the machine's.
+	Root string
 }
 
 // Monitor tells what the model's process, those that it has started and this one took between snapshots. It is for one goroutine.
 type Monitor struct {
 	o       Options
+	host    host
 	before  int64
 	self    *figures
 	family  family
+	most    int // children that a line tells of
 	speed   *processors
 	sensors []sensor
 }
 
 // Open begins to tell. Processors and sensors are those that the machine has now.
 func Open(o Options) (*Monitor, error) {
-	if o.Root == nil {
-		o.Root = os.DirFS("/")
-	}
-	m := &Monitor{o: o, before: o.Now(), speed: findProcessors(o.Root), sensors: findSensors(o.Root)}
+	h := newHost(cmp.Or(o.Root, "/"))
+	m := &Monitor{o: o, host: h, before: o.Now(), most: mostChildren, speed: findProcessors(h.files), sensors: findSensors(h.files)}
 	var err error
-	if m.self, err = read(o.Root, os.Getpid()); err != nil {
+	if m.self, err = h.read(os.Getpid()); err != nil {
 		return nil, fmt.Errorf("what this process takes: %w; mount proc: mount -t proc proc /proc", err)
 	}
 	return m, nil
@@ -54,12 +54,12 @@ func (m *Monitor) Snapshot(now time.Time) (any, error) {
 	if pid := m.o.Model(); pid > 0 {
 		m.tell(&line, pid, took)
 	}
-	if self, err := read(m.o.Root, os.Getpid()); err == nil {
+	if self, err := m.host.read(os.Getpid()); err == nil {
 		line.Collector = use(self, m.self, took)
 		m.self = self
 	}
 	line.MHz, line.MHzSource = m.speed.frequencies()
-	line.Celsius = temperatures(m.o.Root, m.sensors)
+	line.Celsius = temperatures(m.host.files, m.sensors)
 	return line, nil
 }
 

@@ -2,11 +2,16 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
+
+	"github.com/shirou/gopsutil/v4/common"
+	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/llamatap/llamatap/resource"
 )
@@ -33,12 +38,21 @@ type counts struct {
 // tickNS is the unit of times in /proc/PID/stat: USER_HZ is 100 on every architecture that Go runs on.
 const tickNS = 10_000_000
 
-var pageBytes = uint64(os.Getpagesize())
+// host is a tree with proc and sys in it.
+type host struct {
+	files fs.FS
+	proc  context.Context // tells gopsutil where proc is
+}
 
-// read reads the figures of a process.
-func read(root fs.FS, pid int) (*figures, error) {
-	dir := "proc/" + strconv.Itoa(pid) + "/"
-	text, err := fs.ReadFile(root, dir+"stat")
+// newHost is the tree of a folder.
+func newHost(root string) host {
+	place := common.EnvMap{common.HostProcEnvKey: filepath.Join(root, "proc"), common.HostSysEnvKey: filepath.Join(root, "sys")}
+	return host{os.DirFS(root), context.WithValue(context.Background(), common.EnvKey, place)}
+}
+
+// read reads the figures of a process: stat once, and what stat does not have.
+func (h host) read(pid int) (*figures, error) {
+	text, err := fs.ReadFile(h.files, "proc/"+strconv.Itoa(pid)+"/stat")
 	if err != nil {
 		return nil, err
 	}
@@ -46,41 +60,18 @@ func read(root fs.FS, pid int) (*figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
-	// What stat says of memory is a guess, for the kernel adds up per processor.
-	if text, err = fs.ReadFile(root, dir+"statm"); err != nil {
+	p := process.Process{Pid: int32(pid)}
+	memory, err := p.MemoryInfoWithContext(h.proc) // what stat says of it is a guess, for the kernel adds up per processor
+	if err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Sscan(string(text), &f.virtual, &f.rss); err != nil {
-		return nil, fmt.Errorf("/proc/%d/statm: %w", pid, errStat)
-	}
-	f.virtual, f.rss = f.virtual*pageBytes, f.rss*pageBytes
-	if text, err := fs.ReadFile(root, dir+"io"); err == nil {
-		f.io = parseIO(text)
+	f.rss, f.virtual = memory.RSS, memory.VMS
+	if c, err := p.IOCountersWithContext(h.proc); err == nil {
+		f.io = &resource.ProcessIO{
+			ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes, ReadCalls: c.ReadCount, WriteCalls: c.WriteCount, DiskReadBytes: c.DiskReadBytes, DiskWriteBytes: c.DiskWriteBytes,
+		}
 	}
 	return f, nil
-}
-
-// parseIO takes the text of /proc/PID/io apart; nil: it is none.
-func parseIO(text []byte) *resource.ProcessIO {
-	io, found := &resource.ProcessIO{}, 0
-	for line := range bytes.Lines(text) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
-		if err != nil {
-			return nil
-		}
-		field := map[string]*uint64{
-			"rchar": &io.ReadBytes, "wchar": &io.WriteBytes, "syscr": &io.ReadCalls, "syscw": &io.WriteCalls, "read_bytes": &io.DiskReadBytes, "write_bytes": &io.DiskWriteBytes,
-		}[string(name)]
-		if field != nil {
-			*field = n
-			found++
-		}
-	}
-	if found < 6 {
-		return nil
-	}
-	return io
 }
 
 // errStat occurs when a text is none of /proc/PID/stat.
