@@ -3,8 +3,12 @@
 package oracle
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"golang.org/x/sys/unix"
@@ -15,10 +19,10 @@ import (
 func TestFrontQuit(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal unix.Signal
-		quit   func(term *testenv.Terminal)
+		quit   func(t *testing.T, term *testenv.Terminal)
 	}{
-		"quit":   {unix.SIGQUIT, func(term *testenv.Terminal) { term.Type("\x1c") }},
-		"hangup": {unix.SIGHUP, func(term *testenv.Terminal) { term.HangUp() }},
+		"quit":   {unix.SIGQUIT, func(_ *testing.T, term *testenv.Terminal) { term.Type("\x1c") }},
+		"hangup": {unix.SIGHUP, hangUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := front(t, onTap, "llama-cli", chat(t, "4000")...)
@@ -26,7 +30,7 @@ func TestFrontQuit(t *testing.T) {
 			term.Await("\n> ")
 			term.Type("package main\n")
 			term.Await("\n#")
-			c.quit(term)
+			c.quit(t, term)
 			if status := term.Wait(); !status.Signaled() || status.Signal() != c.signal {
 				t.Errorf("status %#x\n%s", status, term.Screen())
 			}
@@ -35,5 +39,28 @@ func TestFrontQuit(t *testing.T) {
 			}
 			sealedBelow(t, cmd)
 		})
+	}
+}
+
+// hangUp takes the terminal away. The kernel tells the leader of its session, which is llamatap, and that the model; a model that finds out
+// by itself that it has no terminal any more, because llamatap gets no processor, ends without being killed. So it is held until it is told.
+func hangUp(t *testing.T, term *testenv.Terminal) {
+	t.Helper()
+	model := childrenOf(term.PID())
+	if len(model) != 1 {
+		t.Fatalf("llamatap has the children %v, want 1", model)
+	}
+	unix.Kill(model[0], unix.SIGSTOP)
+	defer unix.Kill(model[0], unix.SIGCONT)
+	term.HangUp()
+	told := regexp.MustCompile(`(?m)^ShdPnd:.*[13579bdf]$`) // HUP is the lowest bit
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", model[0]))
+		if err != nil || told.Match(text) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the model is not told that its terminal is gone\n%s", text)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
+	accesses "github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -174,18 +175,79 @@ func firstDecoded(rows []accessRow) int64 {
 func TestShortLedger(t *testing.T) {
 	model := synthetic(t, "llama", gguf.Q8_0, func(c *synth.Config) { c.Layers = 16 })
 	rows, dir := ledgerOf(t, "llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "32", "--temp", "0", "-t", "1", "-c", "512", "-no-cnv", "--ignore-eos")
-	names, err := table.Paths(dir, memtrace.TraceName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(names) > 1 {
-		t.Skip("the run took longer than half a minute, so that its table has several parts, which have all of that")
-	}
-	size := len(slurp(t, names[0]))
+	size := asOneTable(t, dir)
 	if len(rows) < 20000 || size > len(rows) {
 		t.Errorf("%d rows take %d bytes: %.2f each", len(rows), size, float64(size)/float64(len(rows)))
 	}
 	t.Logf("%d rows take %d bytes: %.2f each", len(rows), size, float64(size)/float64(len(rows)))
+}
+
+// asOneTable is how many bytes a run's table of accesses takes as one file. It is one, unless the run took longer than half a minute: then it
+// has several parts, each with all that a file has once, and their rows are put into one. That is done with the rows of a single file too,
+// which must come out as large as it is, so that it is known to be a measure.
+func asOneTable(t *testing.T, dir string) int {
+	t.Helper()
+	names, err := table.Paths(dir, memtrace.TraceName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var joined bytes.Buffer
+	w, err := table.NewParquetOptions(&joined, accesses.Schema(), table.Options{PageBytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := appendRows(w, slurp(t, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(names) > 1 {
+		return joined.Len()
+	}
+	size := len(slurp(t, names[0]))
+	if difference := joined.Len() - size; max(difference, -difference) > size/10 {
+		t.Errorf("the file has %d bytes, and its rows in one of their own %d", size, joined.Len())
+	}
+	return size
+}
+
+// appendRows appends all rows of a table of accesses to another.
+func appendRows(w *table.Parquet, file []byte) error {
+	r, err := table.NewReader(bytes.NewReader(file))
+	if err != nil {
+		return err
+	}
+	s := accesses.Schema()
+	b := table.NewBatch(s)
+	for group := range r.Groups() {
+		for i, c := range s.Columns {
+			v, err := r.Column(group, c.Name)
+			if err != nil {
+				return err
+			}
+			for row := range int(r.GroupRows(group)) {
+				switch {
+				case !v.Valid[row]:
+					b.FillNull(i, 1)
+				case c.Kind == table.Text:
+					b.FillText(i, v.Texts[row], 1)
+				default:
+					b.Fill(i, v.Ints[row], 1)
+				}
+			}
+		}
+		if err := b.EndRows(int(r.GroupRows(group))); err != nil {
+			return err
+		}
+		if err := w.Append(b); err != nil {
+			return err
+		}
+		b.Reset()
+	}
+	return nil
 }
 
 // TestLedgerOnDevice: what a device, the CPU behind a socket, reads and writes is what the CPU does itself, row by row; only where differs.

@@ -94,8 +94,11 @@ func (g *going) model(t *testing.T) int {
 }
 
 // children are the processes that llamatap has started.
-func (g *going) children() (pids []int) {
-	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(g.cmd.Process.Pid) + "/task/*/children")
+func (g *going) children() []int { return childrenOf(g.cmd.Process.Pid) }
+
+// childrenOf are the processes that a process has started.
+func childrenOf(pid int) (pids []int) {
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	for _, task := range tasks {
 		data, _ := os.ReadFile(task)
 		for _, text := range strings.Fields(string(data)) {

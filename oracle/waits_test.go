@@ -30,7 +30,8 @@ type waited struct {
 	text   string
 }
 
-// wait runs llama-completion under the tap, with a recorder of what it waits for. The command may be one that starts it.
+// wait runs llama-completion under the tap, with a recorder of what it waits for. The command may be one that starts it. Nobody watches, so
+// events may wait for a thread of the model that gets no processor between the beginning of a graph and telling of it.
 func wait(t *testing.T, cold bool, cmd *exec.Cmd) *waited {
 	t.Helper()
 	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true}, Exact: true, MemoryBytes: 16 << 20, Cold: cold})
@@ -76,7 +77,7 @@ func wait(t *testing.T, cold bool, cmd *exec.Cmd) *waited {
 			cmd.Process.Kill()
 			t.Fatal(err)
 		}
-		c.Recorder().Told(now)
+		c.Recorder().Told(now - int64(patience))
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestBenchStops(t *testing.T) {
 	if err := slow.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if data, err := os.ReadFile(results); err == nil && bytes.Count(data, []byte("\n")) >= 2 {
 			break
 		}

@@ -516,7 +516,7 @@ func TestCloseEndsWorkers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("round %d: Close hangs", i)
 		}
 	}
