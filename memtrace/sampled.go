@@ -32,6 +32,21 @@ type Estimate struct {
 	squares float64
 }
 
+// Add takes a sample in. A weight of 0 counts as 1.
+func (e *Estimate) Add(weight int64) {
+	w := float64(max(weight, 1))
+	e.Samples++
+	e.Events += w
+	e.squares += w * w
+}
+
+// Merge takes another estimate in, of other samples.
+func (e *Estimate) Merge(o *Estimate) {
+	e.Samples += o.Samples
+	e.Events += o.Events
+	e.squares += o.squares
+}
+
 // Interval is the 95 % confidence interval of the number of events, by the normal approximation of a sum of Poisson counts: Σw ± 1.96 √Σw². It is
 // the number itself where every weight was 1, for then all events were told.
 func (e *Estimate) Interval() (low, high float64) {
@@ -45,9 +60,7 @@ func (e *Estimate) Interval() (low, high float64) {
 // All is the estimate of the events of all ops.
 func (t *SampledType) All() (all Estimate) {
 	for i := range t.Ops {
-		all.Samples += t.Ops[i].Samples
-		all.Events += t.Ops[i].Events
-		all.squares += t.Ops[i].squares
+		all.Merge(&t.Ops[i])
 	}
 	return all
 }
@@ -74,11 +87,7 @@ func (s *Sampled) Add(ns int64, kind RegionType, op AccessOp, addr, size uint64,
 	s.Samples++
 	t := &s.Types[kind]
 	t.Samples++
-	e := &t.Ops[op]
-	w := float64(max(weight, 1))
-	e.Samples++
-	e.Events += w
-	e.squares += w * w
+	t.Ops[op].Add(weight)
 	for page := addr / PageBytes; page <= (addr+max(size, 1)-1)/PageBytes; page++ {
 		if s.pages.add(page) {
 			t.Pages++

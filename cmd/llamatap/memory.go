@@ -17,18 +17,21 @@ import (
 
 const memoryHelp = `llamatap memory: how the memory of a run was used
 
-usage: llamatap memory DIR [--by type|region|step|time] [--windows 1ms,100ms,1s] [--top N] [-o text|json|csv]
+usage: llamatap memory DIR [--by type|region|step|time|symbol|data_symbol|process]
+                           [--windows 1ms,100ms,1s] [--top N] [-o text|json|csv]
        llamatap memory record [flags] -- PROGRAM [ARGUMENTS]     sample any program ('llamatap memory record --help')
        llamatap memory import [flags] FILE…                      take what the program perf has sampled
 
 Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the lives of cache blocks beside them: by type of
 region what was read and written, how long what was written was kept until it was read last, how often bytes were written once, how much
 was touched within a time, and for which of it memory of limited retention would do. docs/MEMORY_METRICS.md says what each figure means.
-Where samples and the ledger are both there, it says how far they agree.
+Where samples and the ledger are both there, it says how far they agree. Of samples it tells which functions accessed memory (--by symbol),
+which variables were accessed (--by data_symbol), and in which processes (--by process).
 
   llamatap run -p Hello --tap-ledger rows --tap-kv
   llamatap memory llamatap-runs/MODEL/RUN
   llamatap memory RUN --by region -o csv > regions.csv     every region that was accessed
+  llamatap memory RUN --by data_symbol                     what samples say of each variable
   llamatap memory RUN -o csv > metrics.csv                 mrm-trace's metrics.csv
   llamatap memory RUN -o json | jq .suitability
 
@@ -49,7 +52,7 @@ func runMemory(args []string) error {
 		}
 	}
 	flags := newFlags("memory", memoryHelp)
-	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time")
+	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time; of samples symbol (a function), data_symbol (a variable) or process")
 	form := flags.String("o", "text", "write `FORM`: text, json or csv")
 	list := flags.String("windows", "1ms,100ms,1s", "lengths of the windows that working sets are measured in, `LIST`")
 	top := flags.Int("top", topRegions, "show the `N` regions that were accessed most")
@@ -58,7 +61,7 @@ func runMemory(args []string) error {
 		return err
 	}
 	if !slices.Contains(memory.Tables, memory.By(*by)) {
-		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use type, region, step or time", *by)}
+		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use type, region, step, time, symbol, data_symbol or process", *by)}
 	}
 	if !slices.Contains([]string{"text", "json", "csv"}, *form) {
 		return exitStatus{Code: 2, Err: fmt.Errorf("-o %q: use text, json or csv", *form)}
@@ -72,7 +75,7 @@ func runMemory(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := memory.Analyze(ctx, paths[0], memory.Options{Windows: windows})
+	r, err := memory.Analyze(ctx, paths[0], memory.Options{Windows: windows, Uses: *form == "json" || usesOf(memory.By(*by))})
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted")}
 	}
@@ -91,6 +94,11 @@ func runMemory(args []string) error {
 		err = r.WriteText(out, memory.By(*by), *top)
 	}
 	return errors.Join(err, out.Flush())
+}
+
+// usesOf tells whether a line stands for what samples are of.
+func usesOf(by memory.By) bool {
+	return by == memory.BySymbol || by == memory.ByDataSymbol || by == memory.ByProcess
 }
 
 // maxWindows bounds how many windows may be asked for.

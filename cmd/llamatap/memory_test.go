@@ -14,7 +14,7 @@ func TestMemoryErrors(t *testing.T) {
 		want string
 	}{
 		{"", 2, "no run directory: give one, as in 'llamatap memory llamatap-runs/MODEL/RUN'"},
-		{"x --by week", 2, `--by "week": use type, region, step or time`},
+		{"x --by week", 2, `--by "week": use type, region, step, time, symbol, data_symbol or process`},
 		{"x -o xml", 2, `-o "xml": use text, json or csv`},
 		{"x --top -3", 2, "--top -3: use 0 or more regions"},
 		{"x --windows 1ms,now", 2, `--windows "1ms,now": "now" is no length of time: use such as 1ms,100ms,1s`},

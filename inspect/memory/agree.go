@@ -105,7 +105,7 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 	if a.witnesses.told == int64(len(a.witnesses.all)) {
 		j.findScans()
 	}
-	if err := eachRows(ctx, t, j.rows); err != nil {
+	if err := eachRows(ctx, t, others, j.rows); err != nil {
 		return err
 	}
 	j.until(memtrace.Forever)

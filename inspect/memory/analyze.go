@@ -29,6 +29,8 @@ type Options struct {
 	// Rows is given all rows of the table in order, some at a time, for what else is made of them while they are read; nil: nothing is. It is called on
 	// the goroutine of Analyze, which ends with its error.
 	Rows func(*Rows) error
+	// Uses says that it is told of samples, too, which functions, variables and processes they are of.
+	Uses bool
 }
 
 // Rows are some rows of a table of accesses. They are good until the call that was given them returns.
@@ -50,6 +52,7 @@ type analysis struct {
 	meter     *memtrace.Meter
 	traffic   memtrace.Traffic
 	samples   [8]*memtrace.Sampled // by collector
+	groupings []*grouping          // of samples, where they were asked for
 	counts    [8]int64
 	extras    [16]extra // by type of region
 	sources   []int64   // rows by time source's code
@@ -79,7 +82,12 @@ func Analyze(ctx context.Context, dir string, o Options) (*Report, error) {
 		return nil, err
 	}
 	a.metering = meter(a.meter, a.lives)
-	err = eachRows(ctx, t, func(r *rows) error {
+	columns := others
+	if o.Uses {
+		a.groupings = newGroupings()
+		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID)
+	}
+	err = eachRows(ctx, t, columns, func(r *rows) error {
 		if o.Rows != nil {
 			if err := o.Rows(&Rows{N: r.n, Columns: r.columns[:]}); err != nil {
 				return err
@@ -277,6 +285,7 @@ func (a *analysis) finish(ctx context.Context, t *table.Table) error {
 	}
 	a.fill()
 	a.fillSamples()
+	a.fillUses()
 	a.report.KVBlocks = a.lives.blocks()
 	if a.lives.unplaced > 0 {
 		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") + " could not be placed in a region: their last retention counts as censored")

@@ -13,16 +13,19 @@ import (
 // By is what a line of a table stands for.
 type By string
 
-// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time.
+// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time; of samples a function, a variable, or a process.
 const (
-	ByType   By = "type"
-	ByRegion By = "region"
-	ByStep   By = "step"
-	ByTime   By = "time"
+	ByType       By = "type"
+	ByRegion     By = "region"
+	ByStep       By = "step"
+	ByTime       By = "time"
+	BySymbol     By = "symbol"
+	ByDataSymbol By = "data_symbol"
+	ByProcess    By = "process"
 )
 
 // Tables lists them.
-var Tables = []By{ByType, ByRegion, ByStep, ByTime}
+var Tables = []By{ByType, ByRegion, ByStep, ByTime, BySymbol, ByDataSymbol, ByProcess}
 
 // metricsColumns are those of mrm-trace's metrics.csv.
 var metricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
@@ -71,6 +74,10 @@ func (r *Report) WriteCSV(w io.Writer, by By) error {
 	case ByStep, ByTime:
 		out.WriteAll(r.movedRows(by))
 	default:
+		if column, ok := usesBy(by); ok {
+			out.WriteAll(r.useRows(column))
+			break
+		}
 		return fmt.Errorf("there is no table by %.40q: use %s", string(by), names(Tables))
 	}
 	out.Flush()

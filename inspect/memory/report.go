@@ -26,6 +26,9 @@ type Report struct {
 	KVBlocks    []KVBlocks
 	Samples     []Samples
 	Agreement   []Agreement
+	// Symbols, DataSymbols and Processes are what samples say of functions, variables and processes, those first that most events are of, where they
+	// were asked for.
+	Symbols, DataSymbols, Processes []Use
 	// Notes say what could not be computed, and why.
 	Notes []string
 }
@@ -160,6 +163,9 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		KVBlocks  []KVBlocks  `json:"kv_blocks,omitempty"`
 		Samples   []Samples   `json:"samples,omitempty"`
 		Agreement []Agreement `json:"agreement,omitempty"`
+		Symbols   []Use       `json:"by_symbol,omitempty"`
+		Data      []Use       `json:"by_data_symbol,omitempty"`
+		Processes []Use       `json:"by_process,omitempty"`
 	}{r.Path, r.Version, r.Rows, r.Parts, r.Collectors, r.TimeSources, r.BeginUnixNS, r.Seconds(), r.Windows, r.Thresholds, r.Notes,
-		r.computeAll(), r.Types, r.steps(), r.bandwidth(), r.KVBlocks, r.Samples, r.Agreement})
+		r.computeAll(), r.Types, r.steps(), r.bandwidth(), r.KVBlocks, r.Samples, r.Agreement, r.Symbols, r.DataSymbols, r.Processes})
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/llamatap/llamatap/memtrace"
@@ -47,9 +48,11 @@ func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
 	ns, addr := c[memtrace.TraceTime].Ints[row], uint64(number(c[memtrace.TraceAddr], row, 0))
 	size := min(uint64(number(c[memtrace.TraceSize], row, 0)), maxSampleBytes)
 	s.Add(ns, kind, op, addr, size, number(c[memtrace.TraceWeight], row, 1))
-	a.witnesses.add(witness{
-		ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind, from: from,
-	})
+	w := witness{ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind, from: from}
+	a.witnesses.add(w)
+	for _, g := range a.groupings {
+		g.add(r, row, from, &w, number(c[memtrace.TracePID], row, -1))
+	}
 }
 
 // maxSampleBytes is how many bytes one row of a sample may tell of.
@@ -61,10 +64,7 @@ func (a *analysis) fillSamples() {
 		if s == nil {
 			continue
 		}
-		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(), Source: Estimated}
-		if all.Period == 1 {
-			all.Source = Measured
-		}
+		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(), Source: sourceOf(s)}
 		if s.Last > s.First {
 			all.PerSecond = float64(s.Samples) / (float64(s.Last-s.First) / 1e9)
 		}
@@ -91,14 +91,27 @@ func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float6
 		if e.Samples == 0 {
 			continue
 		}
-		name := memtrace.AccessOp(op).String()
-		if name == "" {
-			name = "unknown"
-		}
-		low, high := e.Interval()
-		s.Events[name] = EventCounts{e.Samples, e.Events, low, high}
+		s.Events[opName(op)] = countsOf(e)
 	}
 	return s
+}
+
+// sourceOf is what the figures of a collector are.
+func sourceOf(s *memtrace.Sampled) string {
+	if s.Period() == 1 {
+		return Measured
+	}
+	return Estimated
+}
+
+// opName is what events of an op are called.
+func opName(op int) string {
+	return cmp.Or(memtrace.AccessOp(op).String(), "unknown")
+}
+
+func countsOf(e *memtrace.Estimate) EventCounts {
+	low, high := e.Interval()
+	return EventCounts{e.Samples, e.Events, low, high}
 }
 
 // fromSamples makes the table of types of a run without ledger: only what samples can say. Page faults, and pages that were found written, are no

@@ -46,6 +46,10 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 		out.table(r.movedRows(by))
 		return out.err
 	}
+	if column, ok := usesBy(by); ok {
+		r.useTable(out, column)
+		return out.err
+	}
 	r.head(out)
 	if r.Collectors[memtrace.CollectorGraph.String()] > 0 && len(r.Types) > 0 {
 		out.line("")

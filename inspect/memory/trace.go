@@ -91,8 +91,8 @@ func number(v *table.Vector, row int, def int64) int64 {
 	return v.Ints[row]
 }
 
-// eachRows reads a table of accesses from the first row to the last.
-func eachRows(ctx context.Context, t *table.Table, f func(*rows) error) error {
+// eachRows reads a table of accesses from the first row to the last: what is needed, and other columns where they are there.
+func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) error) error {
 	form := table.Form{Name: memtrace.TraceName, Version: memtrace.Version}
 	all := memtrace.TraceColumns()
 	for _, c := range needed {

@@ -293,6 +293,7 @@ int main(void) {
 	if pages["first"] != 100 || pages["second"] != 100 || len(program) != 2 {
 		t.Errorf("%v, %v", pages, program)
 	}
+	checkUses(t, result.Dir, program)
 	names := []string{}
 	for _, p := range processesOf(t, result.Dir) {
 		names = append(names, p.Name)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -92,6 +93,36 @@ func TestRecordTellsOfOne(t *testing.T) {
 	for _, l := range lines {
 		if len(l.Children) > 0 || l.Total != nil {
 			t.Errorf("%+v, %+v", l.Children, l.Total)
+		}
+	}
+}
+
+// checkUses demands that the report on a run tells what each of its programs, by process, did to 100 pages of its array, and in which function.
+func checkUses(t *testing.T, dir string, programs map[int64]string) {
+	t.Helper()
+	r, err := memory.Analyze(context.Background(), dir, memory.Options{Uses: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid, name := range programs {
+		found := 0
+		for _, u := range r.Processes {
+			if u.PID != nil && *u.PID == pid && u.Program == name && u.Samples > 100 {
+				found++
+			}
+		}
+		for _, u := range r.DataSymbols {
+			if u.DataSymbol == name+"_array" && u.Samples == 100 && *u.PagesSeen == 100 && u.Source == memory.Measured {
+				found++
+			}
+		}
+		for _, u := range r.Symbols {
+			if u.Symbol == name+"_touch" && u.Samples >= 100 {
+				found++
+			}
+		}
+		if found != 3 {
+			t.Errorf("%s in process %d: %+v", name, pid, r.Processes)
 		}
 	}
 }

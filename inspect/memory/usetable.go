@@ -1,0 +1,104 @@
+package memory
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// usesBy is the column of the trace whose values the lines of a table stand for; false: it is another table.
+func usesBy(by By) (column int, ok bool) {
+	switch by {
+	case BySymbol:
+		return memtrace.TraceSymbol, true
+	case ByDataSymbol:
+		return memtrace.TraceDataSymbol, true
+	case ByProcess:
+		return memtrace.TracePID, true
+	}
+	return 0, false
+}
+
+// useRows are the rows of a table of uses as CSV: what is not known, or was not seen, is an empty cell.
+func (r *Report) useRows(column int) [][]string {
+	rows := [][]string{{"collector", "symbol", "demangled"}}
+	switch column {
+	case memtrace.TraceDataSymbol:
+		rows[0][1] = "data_symbol"
+	case memtrace.TracePID:
+		rows[0][1], rows[0][2] = "pid", "name"
+	}
+	rows[0] = append(rows[0], "samples", "share", "events", "events_low", "events_high", "reads", "writes", "bytes_read", "bytes_written", "pages_seen")
+	for i := range *r.uses(column) {
+		u := &(*r.uses(column))[i]
+		row := []string{u.Collector, u.Symbol + u.DataSymbol, u.Demangled}
+		if column == memtrace.TracePID {
+			row[1], row[2] = "", u.Program
+			if u.PID != nil {
+				row[1] = strconv.FormatInt(*u.PID, 10)
+			}
+		}
+		low, high := u.all.Interval()
+		row = append(row, strconv.FormatInt(u.Samples, 10), decimal(&u.Share), decimal(&u.all.Events), decimal(&low), decimal(&high), u.events("read", ""), u.events("write", ""),
+			seen(u.BytesRead, unsigned(u.BytesRead), ""), seen(u.BytesWritten, unsigned(u.BytesWritten), ""), "")
+		if u.PagesSeen != nil {
+			row[len(row)-1] = strconv.FormatInt(*u.PagesSeen, 10)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// events is how many of an op there were.
+func (u *Use) events(op, none string) string {
+	e, ok := u.Events[op]
+	if !ok {
+		return none
+	}
+	return strconv.FormatFloat(e.Events, 'f', 0, 64)
+}
+
+// seen is a text, or another one where the number that it tells is 0, for what was not seen is not known.
+func seen(n uint64, text, none string) string {
+	if n == 0 {
+		return none
+	}
+	return text
+}
+
+// useTable writes a table of uses for people.
+func (r *Report) useTable(out *text, column int) {
+	head := []string{"samples of", "function"}
+	switch column {
+	case memtrace.TraceDataSymbol:
+		head[1] = "variable"
+	case memtrace.TracePID:
+		head = []string{"samples of", "process", "program"}
+	}
+	rows := [][]string{append(head, "samples", "share", "events", "95 % interval", "reads", "writes", "read", "written", "pages seen")}
+	for i := range *r.uses(column) {
+		u := &(*r.uses(column))[i]
+		row := []string{u.Collector, orDash(short(plainName(u.Symbol + u.DataSymbol)))}
+		if column == memtrace.TracePID {
+			row = []string{u.Collector, "-", orDash(short(u.Program))}
+			if u.PID != nil {
+				row[1] = strconv.FormatInt(*u.PID, 10)
+			}
+		}
+		interval, pages := "exact", "-"
+		if low, high := u.all.Interval(); low != high {
+			interval = fmt.Sprintf("%.0f to %.0f", low, high)
+		}
+		if u.PagesSeen != nil {
+			pages = strconv.FormatInt(*u.PagesSeen, 10)
+		}
+		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), fmt.Sprintf("%.1f %%", 100*u.Share), fmt.Sprintf("%.0f", u.all.Events), interval, u.events("read", "-"), u.events("write", "-"),
+			seen(u.BytesRead, size(float64(u.BytesRead)), "-"), seen(u.BytesWritten, size(float64(u.BytesWritten)), "-"), pages))
+	}
+	if len(rows) > 1 {
+		out.table(rows)
+		return
+	}
+	out.line("note    %s", noSamples)
+}
