@@ -157,6 +157,14 @@ func checkSealed(t *testing.T, dir string, status int) rundir.Metadata {
 	return m
 }
 
+// told calls a function when something is written.
+type told func()
+
+func (f told) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
 // TestRecordEnds: a recording ends with its time, its context, or its process, and is sealed; the program is not hurt.
 func TestRecordEnds(t *testing.T) {
 	program := toucher(t)
@@ -170,7 +178,7 @@ func TestRecordEnds(t *testing.T) {
 	}
 	cmd, in := start()
 	ctx, cancel := context.WithCancel(context.Background())
-	time.AfterFunc(150*time.Millisecond, cancel)
+	cmd.Stdout = told(cancel)
 	result, err := Record(ctx, Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir()})
 	allowed(t, err)
 	if result.Exit() != nil {
