@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/bench/result"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // sampled is a row of tg64 whose rate in tokens/s scatters by 3 % around a centre.
@@ -28,6 +29,7 @@ func sampled(centre float64, n int, random *rand.Rand) result.Row {
 // TestPlantedSlowdown plants 10 % into samples that scatter by 3 %: it is found every time; where nothing is planted, something is
 // found about as often as the significance says.
 func TestPlantedSlowdown(t *testing.T) {
+	testenv.Once(t)
 	random := rand.New(rand.NewPCG(11, 4))
 	bounds := []Bound{{"decode", true, 0.97}}
 	const rounds = 50

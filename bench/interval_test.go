@@ -3,6 +3,8 @@ package bench
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 func noisy(center, spread float64, n int) []float64 {
@@ -42,6 +44,7 @@ func TestVerdicts(t *testing.T) {
 
 // TestCoverage checks that the interval holds the true median about as often as it says.
 func TestCoverage(t *testing.T) {
+	testenv.Once(t)
 	random := rand.New(rand.NewPCG(3, 9))
 	const rounds = 300
 	hits := 0

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // world is what a RegionMap is told, kept so that everything can be looked up by walking over all of it.
@@ -82,6 +84,7 @@ func walk(t *testing.T, seed uint64, steps int) (*RegionMap, *world) {
 
 // TestMapIsWhatItWasTold compares a map with a walk over all that it was told: every offset of every buffer, and every address at every time.
 func TestMapIsWhatItWasTold(t *testing.T) {
+	testenv.Once(t)
 	for seed := range uint64(60) {
 		const steps = 60
 		m, w := walk(t, seed, steps)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // byteState is what a byte of memory has seen.
@@ -217,6 +219,7 @@ func randomTouch(r *rand.Rand, ns int64) *Touch {
 
 // TestMeterAgainstBytes compares a meter with metrics that are computed byte by byte.
 func TestMeterAgainstBytes(t *testing.T) {
+	testenv.Once(t)
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		m := NewMeter(7, 0, 50)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 const second = int64(1e9)
@@ -272,6 +274,7 @@ func TestShortRunsAreNotLow(t *testing.T) {
 
 // TestMeterIsBounded: ranges that are too many are widened, and it is said.
 func TestMeterIsBounded(t *testing.T) {
+	testenv.Once(t)
 	m := NewMeter()
 	m.Declare(1, Weight, Place{Bytes: 1 << 30})
 	for i := range uint64(maxRuns * 3) {

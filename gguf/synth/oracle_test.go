@@ -58,6 +58,7 @@ const prompt = `func main() { fmt.Println("hello world") } // and some more word
 // TestLlamaRuns: llama.cpp loads every model and writes text, with flash attention on and off, and with prompts of one and of
 // several micro-batches.
 func TestLlamaRuns(t *testing.T) {
+	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-completion")
 	for i, arch := range Archs() {
 		for _, typ := range runTypes(i) {
@@ -98,6 +99,7 @@ func complete(t *testing.T, tool *testenv.Tool, model string, settings []string)
 
 // TestLlamaNodesAreFinite: no node of the prompt's graph holds a NaN or an infinity.
 func TestLlamaNodesAreFinite(t *testing.T) {
+	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-eval-callback")
 	sum := regexp.MustCompile(`sum = (\S+)`)
 	for _, arch := range Archs() {
@@ -119,6 +121,7 @@ func TestLlamaNodesAreFinite(t *testing.T) {
 
 // TestTensorMapEqualsLlama: 'llama-gguf FILE r n' finds the same tensors at the same places.
 func TestTensorMapEqualsLlama(t *testing.T) {
+	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-gguf")
 	line := regexp.MustCompile(`tensor\[\d+\]: name = (\S+), size = (\d+), offset = (\d+)\n`)
 	for i, arch := range every() {
@@ -192,6 +195,7 @@ func quantizeArchs() []string {
 // TestQuantizeEqualsLlama: what llama-quantize makes of the F32 file has the same types, and bytes, as the file that is made in
 // that type. Q4_K leaves the choice of scales open; there our error may be a quarter larger.
 func TestQuantizeEqualsLlama(t *testing.T) {
+	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-quantize")
 	for _, arch := range quantizeArchs() {
 		plain := fileOf(t, plan(t, arch, gguf.F32))
@@ -234,6 +238,7 @@ func rmsError(x, y []float32) float64 {
 
 // TestDecodeEqualsLlama: llama-quantize turns a quantised file back into F32; DecodeRow gives the same bits.
 func TestDecodeEqualsLlama(t *testing.T) {
+	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-quantize")
 	plain := fileOf(t, plan(t, "qwen3", gguf.F32))
 	for _, typ := range []string{"F16", "BF16", "Q8_0", "Q5_0", "Q4_0", "Q4_K_S", "Q6_K"} {

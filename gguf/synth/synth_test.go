@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/models"
 )
 
@@ -56,8 +57,14 @@ func bytesOf(t testing.TB, m *Model) []byte {
 	return out.Bytes()
 }
 
-// every lists the architectures of both kinds.
-func every() []string { return append(Archs(), Encoders()...) }
+// every lists the architectures of both kinds. Under the race detector two stand for all: the workers share out chunks of tensors, whatever
+// model they are of, and jamba has all sorts.
+func every() []string {
+	if testing.Short() {
+		return []string{"jamba", "bert"}
+	}
+	return append(Archs(), Encoders()...)
+}
 
 // TestGolden keeps the bytes of each architecture, and one of them in each type: the same on every machine.
 func TestGolden(t *testing.T) {
@@ -69,7 +76,7 @@ func TestGolden(t *testing.T) {
 	for _, arch := range every() {
 		add(arch, gguf.Q8_0)
 	}
-	for _, typ := range Types() {
+	for _, typ := range testenv.Brief(Types(), 2) {
 		add("mamba", typ)
 	}
 	const path = "testdata/sha256.golden"
@@ -81,6 +88,9 @@ func TestGolden(t *testing.T) {
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if testing.Short() {
+		want = slices.Concat(slices.DeleteFunc(slices.Collect(bytes.Lines(want)), func(line []byte) bool { return !strings.Contains(got.String(), string(line)) })...)
 	}
 	if got.String() != string(want) {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
@@ -132,7 +142,7 @@ func TestSameWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range Types() {
+	for _, typ := range testenv.Brief(Types(), 2) {
 		p := bytesOf(t, plan(t, "qwen3moe", typ))
 		f, err := gguf.Read(bytes.NewReader(p), int64(len(p)))
 		if err != nil {

@@ -60,6 +60,7 @@ func randomRows(seed uint64, n int) []row {
 
 // TestOracle compares with numpy and pandas, which work every metric out byte by byte from the same files.
 func TestOracle(t *testing.T) {
+	testenv.Once(t, "TestLongTrace")
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "numpy")
 	for seed := range uint64(2) {
 		dir := run(t, randomRows(seed, 500), 200)

@@ -97,6 +97,27 @@ func NotWithRace(t testing.TB) {
 	}
 }
 
+// Brief is the first n of all with -short, which the race detector runs with. It is for what a test goes through whose goroutines are the
+// same each time: what they do to each other shows in a few, and everything else is tested without the detector.
+func Brief[T any](all []T, n int) []T {
+	if testing.Short() {
+		return all[:min(n, len(all))]
+	}
+	return all
+}
+
+// Once skips a test with -short that starts no goroutines but those that other tests start, which it is told by name.
+func Once(t testing.TB, others ...string) {
+	t.Helper()
+	switch {
+	case !testing.Short():
+	case len(others) == 0:
+		t.Skip("it starts no goroutines: " + notWithRace)
+	default:
+		t.Skipf("it starts no other goroutines than %s: %s", strings.Join(others, " and "), notWithRace)
+	}
+}
+
 // NeedRoot asks for root.
 func NeedRoot(t testing.TB) {
 	t.Helper()

@@ -4,6 +4,8 @@ package track
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/llamatap/llamatap/collect"
@@ -28,7 +30,7 @@ func (s *shapes) Context(c *ggmlhooks.Context) error {
 func TestConservation(t *testing.T) {
 	testenv.NeedLlama(t)
 	const prompt, steps = 37, 20
-	for name, o := range map[string]order{
+	all := map[string]order{
 		"flash attention": {Model: "llama"},
 		"transposed":      {Model: "llama", NoFlash: true},
 		"streams":         {Model: "llama", Sequences: 2},
@@ -36,8 +38,10 @@ func TestConservation(t *testing.T) {
 		"window":          {Model: "gemma2"},
 		"warm-up":         {Warm: true},
 		"experts":         {Model: "qwen3moe"},
-	} {
-		for _, block := range []int{0, 1, 5} {
+	}
+	for _, name := range testenv.Brief(slices.Sorted(maps.Keys(all)), 2) {
+		o := all[name]
+		for _, block := range testenv.Brief([]int{0, 1, 5}, 1) {
 			o.Size, o.Prompt, o.Steps, o.Sequences, o.Folder = 512, prompt, steps, max(o.Sequences, 1), t.TempDir()
 			if o.Micro == 0 {
 				o.Micro = 64

@@ -5,9 +5,11 @@ package track
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/llamatap/llamatap/collect"
@@ -78,7 +80,7 @@ func (w *watcher) BufferEnd(e ggmlhooks.BufferEnd) error {
 // llama_memory_seq_pos_min and _max say.
 func TestPositions(t *testing.T) {
 	testenv.NeedLlama(t)
-	for name, o := range map[string]order{
+	all := map[string]order{
 		"unified":       {Unified: true},
 		"streams":       {},
 		"transposed":    {NoFlash: true, Unified: true},
@@ -90,7 +92,9 @@ func TestPositions(t *testing.T) {
 		"full window":   {Model: "gemma2", Unified: true, Full: true},
 		"recurrent":     {Model: "mamba", Unified: true},
 		"hybrid":        {Model: "jamba", Unified: true},
-	} {
+	}
+	for _, name := range testenv.Brief(slices.Sorted(maps.Keys(all)), 2) {
+		o := all[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := synth(t, o.Model)
@@ -162,5 +166,5 @@ func seeds() uint64 {
 	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
 		return 40
 	}
-	return 2
+	return uint64(len(testenv.Brief([]int{1, 2}, 1)))
 }

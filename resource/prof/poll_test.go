@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -102,20 +101,15 @@ func TestWithoutRightsReadsArePolled(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	var out []byte
-	ran := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and with it its want of rights
+	if err := testenv.OnThread(func() (err error) {
 		for _, right := range []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_PERFMON, unix.CAP_BPF} {
 			if err := unix.Prctl(unix.PR_CAPBSET_DROP, right, 0, 0, 0); err != nil {
-				ran <- err
-				return
+				return err
 			}
 		}
-		var err error
 		out, err = cmd.CombinedOutput()
-		ran <- err
-	}()
-	if err := <-ran; err != nil {
+		return err
+	}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var said childSaid

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -357,27 +356,22 @@ func TestPlacesAreTaken(t *testing.T) {
 // Without the rights for BPF the figures are polled, and the line says why and what to do.
 func TestWithoutRights(t *testing.T) {
 	testenv.NeedRoot(t)
-	done := make(chan error)
-	go func() { // this thread's rights are never given back: it ends with the goroutine
-		runtime.LockOSThread()
+	if err := testenv.OnThread(func() error {
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err := unix.Capset(&header, &none[0]); err != nil {
-			done <- err
-			return
+			return err
 		}
 		c, err := Open(Options{Target: bpf.Target{PIDs: []int{os.Getpid()}}})
 		if err != nil {
-			done <- err
-			return
+			return err
 		}
 		text := strings.Join(c.Missing(), "; ")
 		if c.Origin() != resource.OriginProc || !strings.Contains(text, "setcap cap_bpf") {
 			err = fmt.Errorf("from %s: %s", c.Origin(), text)
 		}
-		done <- errors.Join(err, c.Close())
-	}()
-	if err := <-done; err != nil {
+		return errors.Join(err, c.Close())
+	}); err != nil {
 		t.Error(err)
 	}
 }

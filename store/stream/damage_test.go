@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -112,6 +113,7 @@ func TestTruncateStream(t *testing.T) {
 
 // After a crash both files end somewhere, the index behind the stream's data or before.
 func TestTruncateBoth(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	c := newCapture(3, 3)
 	stream, index := c.files(t, Options{Workers: 1})
 	for i := range stream {
@@ -122,6 +124,7 @@ func TestTruncateBoth(t *testing.T) {
 }
 
 func TestBitFlips(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	c := newCapture(4, 4)
 	for _, id := range []codec.ID{codec.None, codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
 		stream, index := c.files(t, Options{Codec: id, Workers: 1})

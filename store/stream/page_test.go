@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // recordAt is the place of packet i's record in an index.
@@ -77,7 +78,7 @@ func paged(t *testing.T, executions, apart int) (c *capture, stream, index []byt
 // TestPages reads long indexes in every order: packets by number, executions by theirs, from several goroutines at once. Of the index only
 // pages are in memory.
 func TestPages(t *testing.T) {
-	for _, apart := range []int{0, 3, 700, 5000} {
+	for _, apart := range testenv.Brief([]int{3, 700, 0, 5000}, 2) {
 		c, stream, index := paged(t, 3000, apart)
 		r := open(t, stream, index)
 		if n := len(r.index.pages.all); r.Len() != len(c.packets) || n < 15 || n > 300 {

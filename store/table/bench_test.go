@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/bench/trace"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // report tells rows per second and bytes per row beside what go test tells.
@@ -91,6 +92,7 @@ func BenchmarkWriteArrowGo(b *testing.B) {
 
 // TestSizes: rows of a ledger take at most a byte, samples at most sixteen. This is the same on every machine.
 func TestSizes(t *testing.T) {
+	testenv.Once(t)
 	for _, c := range []struct {
 		source  trace.Source
 		samples bool

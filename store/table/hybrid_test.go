@@ -5,10 +5,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestHybrid reads what was written, for all widths, with runs and without, in steps of any length.
 func TestHybrid(t *testing.T) {
+	testenv.Once(t)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		width := []int{1, 2, 8, 16, 32}[seed%5]
@@ -65,6 +68,7 @@ func checkHybrid(t *testing.T, r *rand.Rand, h *hybrid, want []int32) {
 
 // TestHybridWidens: values of a byte become such of two while others come, at any place, and are the same.
 func TestHybridWidens(t *testing.T) {
+	testenv.Once(t)
 	var h hybrid
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))

@@ -81,6 +81,7 @@ for codec in ["snappy", "zstd", "lz4_raw"]:
 
 // TestReadOthers reads what pyarrow and DuckDB write, in all ways that are known, and says what to do about the others.
 func TestReadOthers(t *testing.T) {
+	testenv.Once(t, "TestEveryKind")
 	python := testenv.NeedPython(t, "pyarrow.parquet", "duckdb")
 	dir := t.TempDir()
 	if out, err := exec.Command(python, "-c", others, dir).CombinedOutput(); err != nil {

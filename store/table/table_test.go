@@ -109,6 +109,7 @@ if form == "parquet":
 
 // TestOthersRead lets pyarrow, pandas and DuckDB read what is written, and compares every value.
 func TestOthersRead(t *testing.T) {
+	testenv.Once(t, "TestEveryKind")
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	for _, format := range []string{"parquet", "arrow"} {
 		var b bytes.Buffer
