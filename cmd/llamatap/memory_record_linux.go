@@ -34,10 +34,15 @@ func runMemoryRecord(args []string) error {
 		return exitStatus{Code: 127, Err: err}
 	case errors.Is(err, memory.ErrStart):
 		return exitStatus{Code: 126, Err: err}
-	case err != nil:
+	case err != nil && (result.Ended == nil || len(o.program) == 0):
 		return err
 	}
-	missing := endMemory(result)
+	var missing error = exitStatus{Code: statusLossy}
+	if err != nil { // the program has run all the same
+		tellMemory(err)
+	} else {
+		missing = endMemory(result)
+	}
 	if len(o.program) == 0 {
 		return missing
 	}

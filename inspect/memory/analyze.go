@@ -72,6 +72,14 @@ type extra struct {
 
 // Analyze reads the tables of a run directory. A run without a table of accesses is ErrNoTrace.
 func Analyze(ctx context.Context, dir string, o Options) (*Report, error) {
+	r, err := compute(ctx, dir, o)
+	if errors.Is(err, table.ErrTable) && !errors.Is(err, table.ErrVersion) {
+		return nil, fmt.Errorf("%w; 'llamatap verify %s' says which files are not what was recorded", err, dir)
+	}
+	return r, err
+}
+
+func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	t, err := openTrace(dir)
 	if err != nil {
 		return nil, err

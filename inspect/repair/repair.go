@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // Repair repairs a run directory, with its segments, or a stream and its index, and returns a sentence for everything that it found or
@@ -82,12 +84,13 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	for _, name := range report.Changed {
 		r.changed[name] = true
+		r.lost = r.lost || strings.HasSuffix(name, ".parquet") // nothing brings it back
 		r.say("%s was not what the manifest had recorded", name)
 	}
 	if r.dir, err = rundir.Mend(path); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{r.segments, r.metadata, r.stream, r.seal} {
+	for _, step := range []func() error{r.segments, r.metadata, r.stream, r.table, r.seal} {
 		if err := step(); err != nil {
 			return r.done.What, fmt.Errorf("%w; %s is unsealed", err, path)
 		}
@@ -180,6 +183,28 @@ func (r *run) stream() error {
 	}
 	r.describe(s)
 	return r.tokens(s, len(done.What) > 0)
+}
+
+// table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what was behind them is lost. A run of which
+// nobody knows what it should hold, for it was ended before it could tell, lacks something in any case.
+func (r *run) table() error {
+	t, err := table.Open(r.path, memtrace.TraceName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Join(r.path, tensors.StreamName)); err != nil && r.meta.Created.IsZero() {
+			r.lost = true
+		}
+		return nil
+	case err != nil:
+		r.lost = true
+		r.say("%v", err)
+		return nil
+	}
+	if t.Cut || len(t.Missing) > 0 {
+		r.lost = true
+		r.say("%s was not completed, and holds %d rows: those behind them are lost", memtrace.TraceName, t.Rows())
+	}
+	return t.Close()
 }
 
 // assumed is what the metadata say of packets in general.

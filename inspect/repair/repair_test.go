@@ -14,9 +14,11 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 const tokens = 6
@@ -244,4 +246,59 @@ func unlock(t *testing.T, d *rundir.Dir) {
 	t.Helper()
 	check(t, d.Seal())
 	remove(t, d.Path(), rundir.ManifestName)
+}
+
+// TestRepairTable: a run that recorded accesses alone, and was ended from outside, keeps the parts that were complete, is sealed, and says that it lacks something.
+func TestRepairTable(t *testing.T) {
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	schema := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}, Columns: []table.Column{{Name: "ts_ns", Kind: table.Int64}}}
+	parts, err := table.NewParts(d, memtrace.TraceName, schema, table.PartOptions{Rows: 10})
+	check(t, err)
+	b := table.NewBatch(schema)
+	for i := range 25 {
+		b.Reset()
+		b.Int(0, int64(i))
+		check(t, b.EndRow())
+		check(t, parts.Append(b))
+	}
+	check(t, parts.Close())
+	unlock(t, d)
+	remove(t, d.Path(), "trace.002.parquet") // as a kill leaves it: the last part was not complete, nothing is sealed
+	v, err := tensors.Verify(d.Path())
+	if err != nil || v.OK || v.Sealed || v.Findings[0].Kind != tensors.Unsealed {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	what, err := Repair(d.Path(), "test")
+	if err != nil || !strings.Contains(strings.Join(what, "\n"), "was not completed, and holds 20 rows") {
+		t.Errorf("%q, %v", what, err)
+	}
+	v, err = tensors.Verify(d.Path())
+	if err != nil || !v.Sealed || v.OK || v.Files != 3 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	kinds := map[tensors.FindingKind]int{}
+	for _, f := range v.Findings {
+		kinds[f.Kind]++
+	}
+	if kinds[tensors.Lost] != 1 || kinds[tensors.Note] != 1 || len(kinds) != 2 {
+		t.Errorf("%+v", v.Findings)
+	}
+}
+
+// TestRepairChangedTable: a table that was damaged is not whole because there is a new manifest.
+func TestRepairChangedTable(t *testing.T) {
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	file, err := d.Create(memtrace.FileName)
+	check(t, err)
+	_, err = file.Write([]byte("a table"))
+	check(t, errors.Join(err, file.Close(), d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now()}), d.Seal()))
+	check(t, os.WriteFile(filepath.Join(d.Path(), memtrace.FileName), []byte("another"), 0o600))
+	if _, err := Repair(d.Path(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := tensors.Verify(d.Path()); err != nil || !v.Sealed || v.OK {
+		t.Errorf("%+v, %v", v, err)
+	}
 }

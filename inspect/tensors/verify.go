@@ -65,7 +65,7 @@ func Verify(path string) (*Verification, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !exists(filepath.Join(path, rundir.ManifestName)) && !exists(name) && len(segments) == 0 {
+		if !recorded(path) && len(segments) == 0 {
 			return nil, notARun(path)
 		}
 		r.Kind, r.tokensPaths = KindRun, []string{filepath.Join(path, rundir.TokensName)}
@@ -75,6 +75,7 @@ func Verify(path string) (*Verification, error) {
 		if err := v.checkSegments(r, segments); err != nil {
 			return nil, err
 		}
+		v.checkOthers(r, exists(name) || len(segments) > 0)
 	}
 	if exists(name) {
 		v.checkStream(r, name)

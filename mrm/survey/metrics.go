@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -27,9 +26,6 @@ func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrac
 	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
 	if errors.Is(err, memory.ErrNoTable) {
 		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
-	}
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w; llamatap verify %s", err, s.Dir)
 	}
 	if err != nil {
 		return nil, err

@@ -45,6 +45,9 @@ type pageRow struct {
 // errEarly occurs when a program was too short to be watched.
 var errEarly = errors.New("the program had ended before its pages could be watched")
 
+// errShort occurs when a program was watched, and had ended before anybody could look what it had written.
+var errShort = errors.New("the program had ended before its pages were looked at a second time: look more often with --interval, 0.05 at least")
+
 // newPages begins with a process that runs; a command has not come so far.
 func newPages(r *recorder) (*pages, error) {
 	p := &pages{r: r, watched: map[int]*watched{}}
@@ -212,8 +215,11 @@ func (p *pages) told() sampling.CollectorUse {
 
 // missing tells why nothing was found, if nothing could be.
 func (p *pages) missing() []string {
-	if p == nil || p.err == nil {
+	switch {
+	case p == nil || p.err == nil && p.use.Scans > 0:
 		return nil
+	case p.err == nil:
+		return []string{sampling.Pages + ": " + errShort.Error()}
 	}
 	return []string{sampling.Pages + ": " + p.err.Error()}
 }

@@ -103,11 +103,13 @@ func (r *run) complete(use *sampling.Use) error {
 	}
 	r.extra("memory_samples", use)
 	r.meta.Ended = time.Now().UTC()
-	if err := r.dir.WriteJSON(rundir.MetadataName, r.meta); err != nil {
-		return fmt.Errorf("%w; what was recorded is in %s, unsealed", err, r.dir.Path())
+	err := r.dir.WriteJSON(rundir.MetadataName, r.meta)
+	if err == nil {
+		err = r.dir.Seal()
 	}
-	if err := r.dir.Seal(); err != nil {
-		return fmt.Errorf("%w; what was recorded is in %s, unsealed", err, r.dir.Path())
+	if err != nil {
+		dir := r.dir.Path()
+		return fmt.Errorf("%w: %w; what was recorded is in %s, unsealed: when there is room again, 'llamatap verify --repair %s' seals it", ErrDisk, err, dir, dir)
 	}
 	return nil
 }

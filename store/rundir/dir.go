@@ -211,7 +211,10 @@ func writeJSON(file io.WriteCloser, v any) error {
 	} else if f, ok := file.(*hashedFile); ok {
 		f.err = err // keeps an empty file from its name
 	}
-	return errors.Join(err, file.Close())
+	if closing := file.Close(); closing != nil { // it tells what writing failed of, too
+		return closing
+	}
+	return err
 }
 
 func encode(v any) ([]byte, error) {

@@ -1,0 +1,64 @@
+package tensors
+
+import (
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// otherNames are files that other recorders than that of tensors write, as patterns. A directory with one of them is a run's.
+var otherNames = []string{
+	"trace.parquet", "trace.[0-9][0-9][0-9].parquet", memtrace.FileName, kvcache.FileName, "resource.jsonl", resource.ProcessName, resource.WaitsName, resource.FaultsName,
+}
+
+// recorded tells whether a directory holds anything that a recorder wrote, sealed or not.
+func recorded(path string) bool {
+	for _, name := range append([]string{rundir.ManifestName, StreamName}, otherNames...) {
+		if found, _ := filepath.Glob(filepath.Join(escape(path), name)); len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// escape makes a path mean itself in a pattern.
+func escape(path string) string {
+	var all []rune
+	for _, c := range path {
+		switch c {
+		case '*', '?', '[', '\\':
+			all = append(all, '\\')
+		}
+		all = append(all, c)
+	}
+	return string(all)
+}
+
+// checkOthers reports what recorders other than that of tensors say they lack.
+func (v *Verification) checkOthers(r *Run, hasStream bool) {
+	m := r.Metadata
+	if m == nil {
+		return
+	}
+	if m.Lossy && !hasStream {
+		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
+	}
+	if m.Stopped != nil && !hasStream {
+		v.add(Lost, "recording stopped before the program did: %s", m.Stopped.Cause)
+	}
+	var samples struct {
+		Lossy bool   `json:"lossy"`
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(m.Extra["memory_samples"], &samples) != nil || !samples.Lossy {
+		return
+	}
+	if samples.Error == "" {
+		samples.Error = "extra.memory_samples of " + rundir.MetadataName + " says how many"
+	}
+	v.add(Lost, "samples of memory accesses are missing: %s", samples.Error)
+}
