@@ -23,6 +23,13 @@ const (
 	recordUser        = 64 // of the program perf, from here on: they have no sample id
 )
 
+// Bits of Record.AuxFlags: what a piece of a trace lacks.
+const (
+	AuxTruncated = 1 << 0 // it did not fit into the buffer
+	AuxPartial   = 1 << 2 // it has gaps
+	AuxCollision = 1 << 3 // an operation was to be sampled while another one was: longer periods have fewer
+)
+
 // headerSize is that of a record: u32 type, u16 misc, u16 size.
 const headerSize = 8
 

@@ -115,3 +115,18 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestVectorRegisters: samples of kernels that tell vector registers too are read behind them.
+func TestVectorRegisters(t *testing.T) {
+	a := Attr{SampleType: SampleIP | SampleRegsUser | SampleRegsIntr | SamplePhysAddr, RegsUser: 0b11, RegsIntr: 0b1}
+	vectors := words(2|4<<16|1<<32|1<<48, 1, 2, 3, 4, 5, 6, 7, 8, 9) // two of four words, one predicate of one
+	body := append(words(0x10, 2|regsSIMD, 1, 2), vectors...)
+	body = append(body, words(2, 5, 0xabc)...)
+	var s Sample
+	if err := a.DecodeSample(body, &s); err != nil || s.PhysAddr != 0xabc {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := a.DecodeSample(body[:len(body)-24], &s); !errors.Is(err, ErrRecord) {
+		t.Errorf("torn, and taken: %v", err)
+	}
+}

@@ -92,10 +92,20 @@ func (f *fields) read(format uint64) {
 	f.words(n * (1 + each))
 }
 
-// regs passes over the registers of a mask, whose number depends on whether there are any.
+// regsSIMD is the bit of a sample's register ABI which says that vector registers follow the others.
+const regsSIMD = 1 << 2
+
+// regs passes over the registers of a mask, whose number depends on whether there are any, and over those of vectors and predicates behind them, which
+// say themselves how many and how wide they are.
 func (f *fields) regs(mask uint64) {
-	if f.u64() != 0 {
-		f.words(uint64(bits.OnesCount64(mask)))
+	abi := f.u64()
+	if abi == 0 {
+		return
+	}
+	f.words(uint64(bits.OnesCount64(mask)))
+	if abi&regsSIMD != 0 {
+		n := f.u64()
+		f.words((n&0xffff)*(n>>16&0xffff) + (n>>32&0xffff)*(n>>48))
 	}
 }
 

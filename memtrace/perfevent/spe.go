@@ -27,6 +27,9 @@ const (
 	SPELLAccess = 1 << 8 // of the last level of cache
 	SPELLMiss   = 1 << 9
 	SPERemote   = 1 << 10
+	SPEL2Access = 1 << 19 // from version 1.4 of the extension on
+	SPEL2Miss   = 1 << 20
+	SPEFetched  = 1 << 22 // found in a line that was being fetched
 )
 
 // Level is where the data were found, as far as events tell: of a miss in L1 that asked no last level, they do not.
@@ -40,6 +43,10 @@ func (r *SPERecord) Level() memtrace.CacheLevel {
 		return memtrace.LevelDRAM
 	case e&SPELLAccess != 0:
 		return memtrace.LevelL3
+	case e&SPEL2Access != 0 && e&SPEL2Miss == 0:
+		return memtrace.LevelL2
+	case e&SPEFetched != 0 && e&SPEL2Miss == 0:
+		return memtrace.LevelLFB
 	case e&SPEL1Access != 0 && e&SPEL1Refill == 0:
 		return memtrace.LevelL1
 	}

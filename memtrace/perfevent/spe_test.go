@@ -38,6 +38,8 @@ func TestSPELevels(t *testing.T) {
 	for events, want := range map[uint64]memtrace.CacheLevel{
 		0: memtrace.LevelUnknown, SPEL1Access: memtrace.LevelL1, SPEL1Access | SPEL1Refill: memtrace.LevelUnknown, SPEL1Access | SPEL1Refill | SPELLAccess: memtrace.LevelL3,
 		SPELLAccess | SPELLMiss: memtrace.LevelDRAM, SPELLAccess | SPERemote: memtrace.LevelRemoteCache,
+		SPEL1Access | SPEL1Refill | SPEL2Access: memtrace.LevelL2, SPEL1Access | SPEL1Refill | SPEL2Access | SPEL2Miss: memtrace.LevelUnknown,
+		SPEL1Access | SPEL1Refill | SPEL2Access | SPEL2Miss | SPELLAccess: memtrace.LevelL3, SPEL1Access | SPEL1Refill | SPEFetched: memtrace.LevelLFB,
 	} {
 		if got := (&SPERecord{Events: events}).Level(); got != want {
 			t.Errorf("%#x: %v, want %v", events, got, want)

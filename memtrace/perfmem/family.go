@@ -27,8 +27,8 @@ var ErrNoPMU = errors.New("no PMU of this machine samples memory")
 
 // Wish is what is asked of a PMU. The zero value works.
 type Wish struct {
-	Period     uint64 // events per sample: loads or stores of Intel, operations of AMD and Arm; 0 = 4000 of Intel, 250,000 of AMD, 10,000 of Arm
-	MinLatency uint64 // cycles that a load takes at least, where the PMU can tell; 0 = all
+	Period     uint64 // events per sample: loads or stores of Intel, operations of AMD, in steps of 16 from 144 on, and Arm; 0 = 4000 of Intel, 250,000 of AMD, 10,000 of Arm
+	MinLatency uint64 // cycles that a load takes at least, where the PMU can tell; of AMD 128 to 2048, and no stores then; 0 = all
 	PhysAddr   bool   // physical addresses too, which needs the right to trace the kernel
 	UserOnly   bool   // nothing of the kernel, which needs fewer rights
 }
@@ -128,13 +128,18 @@ func (found *PMU) intel(p *pmu, w Wish) error {
 
 // findAMD finds samples of operations: those that touch no memory have no address, and are passed over.
 func findAMD(sys fs.FS, w Wish) (*PMU, error) {
-	const usual = 250_000
+	const (
+		usual        = 250_000
+		least, grain = 0x90, 0x10  // of periods: the kernel cuts off what is finer, and refuses what is less
+		quick, slow  = 0x80, 0x800 // the latencies that loads can be told apart by
+	)
 	p, err := openPMU(sys, "ibs_op")
 	if err != nil {
 		return nil, err
 	}
 	a := w.attr(usual)
 	a.Type = p.kind
+	a.Period = max(a.Period&^(grain-1), least)
 	if p.has("format/cnt_ctl") {
 		if err := p.place(&a, "cnt_ctl", 1); err != nil { // counts operations, not cycles
 			return nil, err
@@ -149,7 +154,7 @@ func findAMD(sys fs.FS, w Wish) (*PMU, error) {
 		}
 	}
 	if w.MinLatency != 0 && p.has("format/ldlat") {
-		if err := p.place(&a, "ldlat", w.MinLatency); err != nil {
+		if err := p.place(&a, "ldlat", min(max(w.MinLatency, quick), slow)); err != nil {
 			return nil, err
 		}
 	}

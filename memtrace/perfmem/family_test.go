@@ -142,7 +142,8 @@ func TestWishes(t *testing.T) {
 		for _, e := range p.Events {
 			a := e.Attr
 			load := strings.Contains(e.Name, "mem-loads/")
-			if a.Period != 123 || p.Family == Intel && a.SampleType&perfevent.SamplePhysAddr == 0 || load && a.Config1 != 30 {
+			period := map[Family]uint64{Intel: 123, AMD: 144, Arm: 123}[p.Family] // IBS takes no less
+			if a.Period != period || p.Family == Intel && a.SampleType&perfevent.SamplePhysAddr == 0 || load && a.Config1 != 30 {
 				t.Errorf("%s: %s: %+v", m.name, e.Name, a)
 			}
 			precise := a.Flags&perfevent.Precise(3) != 0
@@ -159,6 +160,18 @@ func TestWishes(t *testing.T) {
 	}
 	if p, err := Find(machines[4].sys, Wish{UserOnly: true, MinLatency: 128}); err != nil || p.Events[0].Attr.Config2 != 1 || p.Events[0].Attr.Config1 != 128 {
 		t.Errorf("IBS that can: %+v, %v", p, err)
+	}
+}
+
+// TestIBSBounds: what IBS cannot do as finely as it is asked for is done as nearly as it can; kernels refuse it otherwise (arch/x86/events/amd/ibs.c).
+func TestIBSBounds(t *testing.T) {
+	for _, c := range []struct{ period, latency, wantPeriod, wantLatency uint64 }{
+		{0, 0, 250_000, 0}, {1, 1, 144, 128}, {144, 128, 144, 128}, {10_001, 2048, 10_000, 2048}, {1000, 5000, 992, 2048}, {1 << 40, 300, 1 << 40, 300},
+	} {
+		p, err := Find(machines[4].sys, Wish{Period: c.period, MinLatency: c.latency})
+		if err != nil || p.Events[0].Attr.Period != c.wantPeriod || p.Events[0].Attr.Config1 != c.wantLatency {
+			t.Errorf("period %d, latency %d: %+v, %v", c.period, c.latency, p, err)
+		}
 	}
 }
 

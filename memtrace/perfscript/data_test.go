@@ -82,7 +82,8 @@ func TestDataCounts(t *testing.T) {
 	}
 	d := data(t, dataOf(t, f.events,
 		record(perfevent.RecordLost, 0, words(e.IDs[0], 7), id), record(perfevent.RecordLostSamples, 0, words(3), id),
-		record(perfevent.RecordThrottle, 0, words(1, 2, 3), id), sample(0), sample(5), record(perfevent.RecordSample, 2, words(e.IDs[0], 1)), record(99, 0, words(1))))
+		record(perfevent.RecordThrottle, 0, words(1, 2, 3), id), record(perfevent.RecordAux, 0, words(0, 64, 0x100), id), record(perfevent.RecordAux, 0, words(64, 64, 5), id),
+		record(perfevent.RecordAux, 0, words(128, 64, 8), id), record(perfevent.RecordAux, 0, words(192, 64, 1), id), sample(0), sample(5), record(perfevent.RecordSample, 2, words(e.IDs[0], 1)), record(99, 0, words(1))))
 	var a memtrace.Access
 	if err := d.Next(&a); err != nil || a.Addr != 5 {
 		t.Errorf("%+v, %v", a, err)
@@ -91,7 +92,7 @@ func TestDataCounts(t *testing.T) {
 	for d.Next(&a) == nil {
 		t.Errorf("told: %+v", a)
 	}
-	if s := d.Stats(); s.Lost != 10 || s.Throttles != 1 || s.NoAddress != 1 || s.Samples != 1 || s.Bad != 1 {
+	if s := d.Stats(); s.Lost != 10 || s.Throttles != 1 || s.Gaps != 2 || s.Collided != 1 || s.NoAddress != 1 || s.Samples != 1 || s.Bad != 1 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -153,6 +153,14 @@ func (d *Data) tell(a *memtrace.Access) bool {
 		d.stats.Lost += r.Lost
 	case perfevent.RecordThrottle:
 		d.stats.Throttles++
+	case perfevent.RecordAux:
+		d.stats.Other++
+		if r.AuxFlags&(perfevent.AuxTruncated|perfevent.AuxPartial) != 0 {
+			d.stats.Gaps++
+		}
+		if r.AuxFlags&perfevent.AuxCollision != 0 {
+			d.stats.Collided++
+		}
 	default:
 		d.stats.Other++
 		if d.other != nil {

@@ -26,6 +26,8 @@ type Stats struct {
 	NoAddress uint64 // samples without an address of data, passed over
 	Lost      uint64 // records or samples that perf says were lost
 	Throttles uint64
+	Gaps      uint64 // pieces of traces that lack what found no room
+	Collided  uint64 // pieces of traces in which samples were skipped, for one was being taken
 	Other     uint64 // lines or records that are no samples
 	Bad       uint64 // lines or records that could not be read
 	FirstBad  error  // why the first of them could not

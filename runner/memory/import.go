@@ -45,6 +45,8 @@ type imported struct {
 	NoAddress uint64   `json:"without_address,omitempty"`
 	Lost      uint64   `json:"lost,omitempty"`
 	Throttled uint64   `json:"throttled,omitempty"`
+	Gaps      uint64   `json:"trace_gaps,omitempty"`       // pieces of traces that lack what found no room
+	Collided  uint64   `json:"trace_collisions,omitempty"` // pieces in which samples were skipped, for one was being taken
 	Bad       uint64   `json:"undecodable,omitempty"`
 	FirstBad  string   `json:"first_undecodable,omitempty"`
 	Error     string   `json:"error,omitempty"` // where it is torn
@@ -141,6 +143,7 @@ func (m *importer) file(name string) error {
 		about.Clock = d.Clock()
 	}
 	about.Samples, about.NoAddress, about.Lost, about.Throttled, about.Bad = stats.Samples, stats.NoAddress, stats.Lost, stats.Throttles, stats.Bad
+	about.Gaps, about.Collided = stats.Gaps, stats.Collided
 	if stats.FirstBad != nil {
 		about.FirstBad = stats.FirstBad.Error()
 	}
@@ -264,6 +267,9 @@ func (m *importer) told() *sampling.Use {
 			first.Throttled += m.files[i].Throttled
 			first.Undecodable += m.files[i].Bad
 			first.WithoutAddress += m.files[i].NoAddress
+		}
+		if gaps := m.files[i].Gaps; gaps > 0 {
+			u.Missing = append(u.Missing, fmt.Sprintf("%s: %d pieces of its trace lack what found no room: perf record -m ,64M makes more, longer periods need less", m.files[i].File, gaps))
 		}
 		if m.files[i].Error != "" {
 			u.Error = m.files[i].File + ": " + m.files[i].Error
