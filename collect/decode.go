@@ -108,12 +108,7 @@ func (d *decoder) node() ggmlhooks.Node {
 	n.Occurrence, n.Type, n.Slots = int(e.u16()), int(e.u16()), e.u16()
 	e.u16()
 	n.Place = e.place()
-	for i := range n.NE {
-		n.NE[i] = int64(e.u64())
-	}
-	for i := range n.NB {
-		n.NB[i] = e.u64()
-	}
+	e.shape(&n.NE, &n.NB)
 	for i := range n.OpParams {
 		n.OpParams[i] = e.i32()
 	}
@@ -133,13 +128,57 @@ func (d *decoder) leaf() ggmlhooks.Leaf {
 	l := ggmlhooks.Leaf{Type: int(e.u16()), Input: e.u8() != 0}
 	name := int(e.u8())
 	l.Place = e.place()
-	for i := range l.NE {
-		l.NE[i] = int64(e.u64())
-	}
-	for i := range l.NB {
-		l.NB[i] = e.u64()
-	}
+	e.shape(&l.NE, &l.NB)
 	l.Name = e.text(name)
 	d.bad = d.bad || e.bad
 	return l
+}
+
+// What a change is followed by.
+const (
+	changePlace = 1 << iota
+	changeShape
+)
+
+// change takes what has changed of a node or leaf, and puts it into the graph.
+func (d *decoder) change(g *ggmlhooks.Graph) {
+	e := d.sub(d.u32())
+	which, of, rows, rowDim := int(e.i32()), e.u8(), ggmlhooks.RowKind(e.u8()), int(e.u8())
+	e.take(5)
+	if e.bad || !hasNode(g, which) || rows > ggmlhooks.RowsOutputs || rowDim > 3 {
+		d.bad = true
+		return
+	}
+	var place *ggmlhooks.Place
+	var ne *[4]int64
+	var nb *[4]uint64
+	var params *[8]int32
+	if which >= 0 {
+		n := &g.Nodes[which]
+		n.Rows, n.RowDim = rows, rowDim
+		place, ne, nb, params = &n.Place, &n.NE, &n.NB, &n.OpParams
+	} else {
+		l := &g.Leafs[-1-which]
+		place, ne, nb = &l.Place, &l.NE, &l.NB
+	}
+	if of&changePlace != 0 {
+		*place = e.place()
+	}
+	if of&changeShape != 0 {
+		e.shape(ne, nb)
+		for i := 0; params != nil && i < len(params); i++ {
+			params[i] = e.i32()
+		}
+	}
+	d.bad = d.bad || e.bad
+}
+
+// shape takes sizes, and strides in bytes.
+func (d *decoder) shape(ne *[4]int64, nb *[4]uint64) {
+	for i := range ne {
+		ne[i] = int64(d.u64())
+	}
+	for i := range nb {
+		nb[i] = d.u64()
+	}
 }

@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 10
+	shmVersion = 11
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -89,6 +89,7 @@ type shmStats struct {
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS        uint64
 	WaitNS, Waits, APINS              uint64
+	Rebuilt, RebuiltNS                uint64
 	Unrecorded                        uint64
 	Loss                              [maxLosses]shmCount
 }
@@ -134,7 +135,7 @@ type shmHeader struct {
 	Others       uint32
 	PID          int32
 	Layouts      uint32
-	_            [56]byte
+	_            [40]byte
 	Selections   [2][selectionWords]uint64
 }
 
@@ -161,4 +162,5 @@ const (
 	recInput
 	recSample
 	recSync
+	recChanges
 )

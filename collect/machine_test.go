@@ -60,7 +60,7 @@ func (s *machineSink) Sample(c *ggmlhooks.Sample) error {
 
 // putGraph announces graph 9 with two nodes and a leaf.
 func putGraph(p *producer) {
-	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))
+	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
 	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("self_k_idxs", 1)...))
 }

@@ -34,7 +34,7 @@ type Reader struct {
 	tail    uint64                      // bytes read
 	graphs  map[uint64]*ggmlhooks.Graph // descriptions that are still arriving, or in use
 	latest  map[uint32]uint64           // newest graph of each context
-	left    map[uint64]int              // nodes and leafs that are still to come
+	left    map[uint64]int              // nodes and leafs, or changes, that are still to come
 	call    ggmlhooks.Call
 	exec    ggmlhooks.Exec
 	capture ggmlhooks.Capture
@@ -142,6 +142,8 @@ func (r *Reader) record(kind uint32, b []byte) error {
 		return r.graph(&d)
 	case recNodes, recLeafs:
 		return r.nodes(&d, kind == recLeafs)
+	case recChanges:
+		return r.changes(&d)
 	case recExec:
 		return r.readExec(&d)
 	case recExecEnd:
@@ -209,76 +211,6 @@ func (r *Reader) readCall(d *decoder) error {
 		return nil
 	}
 	return r.sink.Call(c)
-}
-
-func (r *Reader) graph(d *decoder) error {
-	g := &ggmlhooks.Graph{ID: d.u64(), Ctx: d.u32()}
-	nodes, leafs := int(d.u32()), int(d.u32())
-	g.Wanted, g.Tokens, g.Outputs = int(d.u32()), int(d.i32()), int(d.i32())
-	g.Selection, g.Attention = d.u32(), ggmlhooks.AttentionMode(d.u32())
-	if g.Attention > ggmlhooks.AttentionExact {
-		return fmt.Errorf("%w: a graph marked for attention mode %d", ErrQueue, g.Attention)
-	}
-	if d.bad || nodes > maxNodes || leafs > maxNodes {
-		return fmt.Errorf("%w: a graph of %d nodes and %d leafs", ErrQueue, nodes, leafs)
-	}
-	if old, ok := r.latest[g.Ctx]; ok {
-		delete(r.graphs, old)
-		delete(r.left, old)
-	}
-	r.latest[g.Ctx] = g.ID
-	g.Nodes = make([]ggmlhooks.Node, 0, min(nodes, 4096))
-	g.Leafs = make([]ggmlhooks.Leaf, 0, min(leafs, 4096))
-	r.graphs[g.ID] = g
-	r.left[g.ID] = nodes + leafs
-	return nil
-}
-
-func (r *Reader) nodes(d *decoder, leafs bool) error {
-	id, _, count := d.u64(), d.u32(), int(d.u32())
-	g := r.graphs[id]
-	if g == nil {
-		return nil // its head was dropped, and counted
-	}
-	for i := 0; i < count && !d.bad; i++ {
-		if leafs {
-			g.Leafs = append(g.Leafs, d.leaf())
-		} else {
-			g.Nodes = append(g.Nodes, d.node())
-		}
-	}
-	r.left[id] -= count
-	if r.left[id] != 0 {
-		return d.err(recNodes)
-	}
-	if err := checkGraph(g); err != nil {
-		return err
-	}
-	return d.then(recNodes, func() error { return r.sink.Graph(g) })
-}
-
-// maxNodes bounds what a damaged record can make us expect.
-const maxNodes = 1 << 24
-
-// hasNode reports whether the graph has the node, or the leaf -1-i, that the number stands for.
-func hasNode(g *ggmlhooks.Graph, number int) bool {
-	return number < len(g.Nodes) && -1-number < len(g.Leafs)
-}
-
-// checkGraph makes sure that whoever follows the numbers in a graph stays inside of it.
-func checkGraph(g *ggmlhooks.Graph) error {
-	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		for _, src := range n.Src {
-			if !hasNode(g, int(src)) {
-				return fmt.Errorf("%w: node %d of graph %d reads tensor %d, which is not there", ErrQueue, i, g.ID, src)
-			}
-		}
-		if n.Alias < -1 || n.Alias >= len(g.Nodes) {
-			return fmt.Errorf("%w: node %d of graph %d is shown as node %d, which is not there", ErrQueue, i, g.ID, n.Alias)
-		}
-	}
-	return nil
 }
 
 func (r *Reader) readExec(d *decoder) error {

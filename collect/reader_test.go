@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	p.put(recHello, rec{}.i32(1234).u32(0).u64(11, 12))
 	strings := rec{}.u16(4, 9, 2, 0).text("desc", "/m/x.gguf", "ll")
 	p.put(recContext, append(rec{}.u32(3).i32(1).u64(1000, 500, 77).u32(512, 256, 128, 4).i32(2, 64, 8, 4, 320, 7, 2, 1, 2048, 0), strings...))
-	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))
+	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
 	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
 	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
 	p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 3, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).i32(6))
@@ -152,6 +153,45 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	}
 	if p.takeBack() != 1 || p.used[0] || p.used[1] {
 		t.Error("the slots were not given back")
+	}
+}
+
+// TestReaderChanges reads a graph that is told of by what differs from the one before it.
+func TestReaderChanges(t *testing.T) {
+	region := newTestRegion(t, Options{})
+	p, s := newProducer(region.mem), &sink{}
+	p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
+	p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("ffn_up-0", "MUL_MAT", 0, -1), node("l_out-0", "ADD", 0, 0, -1)...)...))
+	p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("blk.0.ffn_up.weight", 0)...))
+	p.put(recGraph, rec{}.u64(10).u32(3, 2, 1, 0).i32(1, 1).u32(6, 1).u64(9).u32(3, 0))
+	shape := rec{}.u64(8, 1, 1, 1).u64(2, 16, 16, 16)
+	moved := entry(rec{}.i32(0).u8(changePlace, uint8(ggmlhooks.RowsOutputs), 2, 0, 0, 0, 0, 0).u64(5, 64))
+	grown := entry(append(rec{}.i32(-1).u8(changeShape, 0, 0, 0, 0, 0, 0, 0), shape...))
+	p.put(recChanges, append(rec{}.u64(10).u32(0, 2), append(moved, grown...)...))
+	both := append(rec{}.i32(1).u8(changePlace|changeShape, uint8(ggmlhooks.RowsTokens), 1, 0, 0, 0, 0, 0).u64(6, 128), shape...)
+	p.put(recChanges, append(rec{}.u64(10).u32(0, 1), entry(both.i32(11, 12, 13, 14, 15, 16, 17, 18))...))
+	p.put(recGraph, rec{}.u64(11).u32(3, 2, 1, 0).i32(1, 1).u32(6, 1).u64(10).u32(0, 0))
+	drain(t, NewReader(region, s))
+	if len(s.graphs) != 3 {
+		t.Fatalf("%d graphs", len(s.graphs))
+	}
+	first, second, third := s.graphs[0], s.graphs[1], s.graphs[2]
+	if n := first.Nodes[0]; n.Place != (ggmlhooks.Place{Buffer: 3, Offset: 256}) || n.RowDim != 1 || first.Leafs[0].NE[0] != 32 {
+		t.Errorf("the first graph has changed with the second: %+v", first)
+	}
+	want := *first
+	want.ID, want.Tokens, want.Outputs, want.Wanted = 10, 1, 1, 0
+	want.Nodes, want.Leafs = slices.Clone(first.Nodes), slices.Clone(first.Leafs)
+	want.Nodes[0].Place, want.Nodes[0].Rows, want.Nodes[0].RowDim = ggmlhooks.Place{Buffer: 5, Offset: 64}, ggmlhooks.RowsOutputs, 2
+	ne, nb := [4]int64{8, 1, 1, 1}, [4]uint64{2, 16, 16, 16}
+	want.Leafs[0].NE, want.Leafs[0].NB = ne, nb
+	last := &want.Nodes[1]
+	last.Place, last.NE, last.NB, last.OpParams = ggmlhooks.Place{Buffer: 6, Offset: 128}, ne, nb, [8]int32{11, 12, 13, 14, 15, 16, 17, 18}
+	if !reflect.DeepEqual(*second, want) {
+		t.Errorf("the second graph is\n%+v, not\n%+v", *second, want)
+	}
+	if want.ID = 11; !reflect.DeepEqual(*third, want) {
+		t.Errorf("the third graph, which is like the second, is\n%+v", *third)
 	}
 }
 
@@ -221,8 +261,18 @@ func TestReaderRefusesDamage(t *testing.T) {
 	capture := func(slot, slots uint32, size uint64) rec {
 		return rec{}.u64(1, 1, 1).i32(0).u32(slot, slots, 0).u64(size).u64(1, 1, 1, 1).i32(0, 1).u32(0, 1).u64(0)
 	}
-	graph := func(nodes, leafs uint32) rec { return rec{}.u64(1).u32(0, nodes, leafs, 0).i32(1, 1).u32(0, 0) }
+	graph := func(nodes, leafs uint32) rec {
+		return rec{}.u64(1).u32(0, nodes, leafs, 0).i32(1, 1).u32(0, 0).u64(0).u32(0, 0)
+	}
 	head := rec{}.u64(1).u32(0, 1)
+	like := func(id, before uint64, changes uint32) rec {
+		return rec{}.u64(id).u32(0, 0, 0, 0).i32(1, 1).u32(0, 0).u64(before).u32(changes, 0)
+	}
+	changed := func(p *producer) { // graph 2 is to differ from graph 1, of one node, in one change
+		p.put(recGraph, graph(1, 0))
+		p.put(recNodes, append(head, node("a", "ADD", 0)...))
+		p.put(recGraph, rec{}.u64(2).u32(0, 1, 0, 0).i32(1, 1).u32(0, 0).u64(1).u32(1, 0))
+	}
 	tests := []struct {
 		name string
 		put  func(*producer)
@@ -253,6 +303,26 @@ func TestReaderRefusesDamage(t *testing.T) {
 			p.put(recGraph, graph(1, 0))
 			p.put(recNodes, append(head, node("a", "ADD", 0)...))
 			p.put(recCapture, rec{}.u64(1, 1, 1).i32(5).u32(0, 1, 0).u64(8).u64(8, 1, 1, 1).i32(0, 1).u32(0, 1).u64(0))
+		}},
+		{"graph like one that is not there", func(p *producer) { p.put(recGraph, like(1, 7, 0)) }},
+		{"graph like one that is larger", func(p *producer) {
+			p.put(recGraph, graph(0, 0))
+			p.put(recGraph, rec{}.u64(2).u32(0, 1, 0, 0).i32(1, 1).u32(0, 0).u64(1).u32(0, 0))
+		}},
+		{"graph of more changes than nodes", func(p *producer) { p.put(recGraph, graph(0, 0)); p.put(recGraph, like(2, 1, 1)) }},
+		{"changes of no graph", func(p *producer) { p.put(recChanges, rec{}.u64(1).u32(0, 1)) }},
+		{"change of a node that is not there", func(p *producer) {
+			changed(p)
+			p.put(recChanges, append(rec{}.u64(2).u32(0, 1), entry(rec{}.i32(5).u8(0, 0, 0, 0, 0, 0, 0, 0))...))
+		}},
+		{"more changes than there were to be", func(p *producer) {
+			changed(p)
+			one := entry(rec{}.i32(0).u8(0, 0, 0, 0, 0, 0, 0, 0))
+			p.put(recChanges, append(rec{}.u64(2).u32(0, 2), append(one, one...)...))
+		}},
+		{"change that is too short", func(p *producer) {
+			changed(p)
+			p.put(recChanges, append(rec{}.u64(2).u32(0, 1), entry(rec{}.i32(0).u8(changeShape, 0, 0, 0, 0, 0, 0, 0))...))
 		}},
 		{"record of no length", func(p *producer) { p.h.QueueHead += 8 }},
 		{"record longer than what was written", func(p *producer) {
@@ -300,9 +370,15 @@ func FuzzReader(f *testing.F) {
 		p.put(recContext, append(rec{}.u32(0).i32(1).u64(1, 1, 1).u32(1, 1, 1, 1).i32(1, 1, 1, 1, 1, 1, 1, 1, 1, 0), rec{}.u16(1, 1, 1, 1).text("abcd")...))
 	})
 	seed(func() {
-		p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1))
+		p.put(recGraph, rec{}.u64(9).u32(3, 2, 1, 1).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
 		p.put(recNodes, append(rec{}.u64(9).u32(0, 2), append(node("a", "ADD", 0, -1), node("b", "ADD", 0, 0, -1)...)...))
 		p.put(recLeafs, append(rec{}.u64(9).u32(0, 1), leaf("w", 0)...))
+	})
+	seed(func() {
+		p.put(recGraph, rec{}.u64(9).u32(3, 1, 0, 0).i32(4, -1).u32(6, 1).u64(0).u32(0, 0))
+		p.put(recNodes, append(rec{}.u64(9).u32(0, 1), node("a", "ADD", 0)...))
+		p.put(recGraph, rec{}.u64(10).u32(3, 1, 0, 0).i32(4, -1).u32(6, 1).u64(9).u32(1, 0))
+		p.put(recChanges, append(rec{}.u64(10).u32(0, 1), entry(rec{}.i32(0).u8(changePlace, 1, 1, 0, 0, 0, 0, 0).u64(5, 64))...))
 	})
 	seed(func() {
 		p.put(recCall, rec{}.u64(5, 13).u32(3, 0, 3, 2, 0, 2, 1, 0).i32(7, 0, 0).u16(1, 0).i32(8, 1, 0).u16(2, 0).i32(6))

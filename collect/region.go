@@ -233,6 +233,7 @@ type Stats struct {
 	Copies, CopiedBytes               uint64
 	DescribeNS, HookNS, CopyNS, APINS uint64
 	WaitNS, Waits                     uint64
+	Rebuilt, RebuiltNS                uint64 // of Graphs, those told of as what differs from the one before; of DescribeNS, what they took
 	Unrecorded                        uint64 // graphs that the model computed after Stop
 	Losses                            []Loss
 }
@@ -246,7 +247,7 @@ func (r *Region) Stats() Stats {
 		Asks: load(&s.Asks), AskNS: load(&s.AskNS),
 		Copies: load(&s.Copies), CopiedBytes: load(&s.CopiedBytes),
 		DescribeNS: load(&s.DescribeNS), HookNS: load(&s.HookNS), CopyNS: load(&s.CopyNS), APINS: load(&s.APINS),
-		WaitNS: load(&s.WaitNS), Waits: load(&s.Waits), Unrecorded: load(&s.Unrecorded),
+		WaitNS: load(&s.WaitNS), Waits: load(&s.Waits), Rebuilt: load(&s.Rebuilt), RebuiltNS: load(&s.RebuiltNS), Unrecorded: load(&s.Unrecorded),
 	}
 	for i, cause := range LossCauses {
 		if l := (Loss{cause, load(&s.Loss[i].Packets), load(&s.Loss[i].Bytes)}); l.Packets != 0 || l.Bytes != 0 {

@@ -145,6 +145,8 @@ void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes);
 
 // ---- graphs ---------------------------------------------------------------------------------------------------------
 
+struct tap_context;
+
 // One node of a described graph.
 struct tap_graph_node {
     const struct ggml_tensor * tensor;
@@ -193,6 +195,16 @@ struct tap_map_slot {
     int32_t      value;
 };
 
+// What a tensor was like when it was last described, see tap_known.c, and where its bytes lay when it was last told of.
+struct tap_mark {
+    uint64_t              form, shape;
+    const void *          data;
+    ggml_backend_buffer_t buffer;
+};
+
+// What has changed of a tensor since the collector was told of it.
+enum tap_changed { TAP_CHANGED_SHAPE = 1u << 0, TAP_CHANGED_PLACE = 1u << 1, TAP_CHANGED_ROWS = 1u << 2 };
+
 // The description of the graph that a scheduler holds at present.
 struct tap_graph {
     struct ggml_cgraph *    cgraph;
@@ -224,10 +236,32 @@ struct tap_graph {
     bool                    flash;     // has FLASH_ATTN_EXT
     uint32_t                selection; // number of the selection that its nodes are marked by
     uint32_t                attention; // enum tap_attention of that selection
+    bool                    selected;  // its nodes are marked by a selection, which …
+    bool                    captures;  // … may want tensors of it
+    bool                    formed;    // marks are those of its tensors
+    struct tap_mark *       marks;     // of nodes, then of leafs
+    uint8_t *               changed;   // enum tap_changed of each
+    size_t                  cap_marks, cap_changed;
+    uint64_t                like;      // a graph that the collector knows and from which this one differs in what is changed; 0: none
+    uint64_t                buffers;   // tap_buffers_age when places were noted
 };
 
 // tap_graph_describe reads cgraph into g: nodes, leafs, layers, components, rows. Returns false without memory.
 bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph);
+
+// tap_graph_mark notes what each tensor of a graph that was described is like. Without memory, and for graphs whose tensors lie far apart, it
+// does not, and returns false.
+bool tap_graph_mark(struct tap_graph * g);
+
+// tap_graph_alike makes g the description of cgraph, which was built anew, if every tensor of it has the form that g's have. Returns false where it
+// is not alike; g is then to be described.
+bool tap_graph_alike(struct tap_graph * g, struct ggml_cgraph * cgraph);
+
+// tap_graph_inputs finds the inputs that all models have, and the number of tokens and outputs.
+void tap_graph_inputs(struct tap_graph * g);
+
+// tap_array_grow makes room for n elements of a size.
+bool tap_array_grow(void * array, size_t * have, size_t n, size_t size);
 
 // tap_graph_select marks the nodes and inputs that a selection wants, and those alone. hits[i] counts the nodes that glob i matched;
 // may be NULL. It may be called before allocation and after it.
@@ -236,19 +270,21 @@ void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _
 // tap_is_view says whether an op computes nothing and only shows other bytes.
 bool tap_is_view(enum ggml_op op);
 
-// tap_graph_send writes the description to the queue.
-bool tap_graph_send(struct tap_graph * g, uint32_t ctx);
+// tap_graph_send tells the collector of a graph of context c: whole, or as what differs from the last one that it was told of.
+bool tap_graph_send(struct tap_graph * g, struct tap_context * c);
 
 void tap_graph_release(struct tap_graph * g);
 
 // tap_graph_find returns the number of a node (≥ 0), -1-i for leaf i, or INT32_MIN.
 int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t);
 
-// tap_graph_finish notes, after allocation, where the bytes of each node lie.
+// tap_graph_finish notes, after allocation, where the bytes of each tensor lie, and which lie elsewhere than those of the graph before it.
 void tap_graph_finish(struct tap_graph * g);
 
-// tap_infer fills layer, component and rows of every node of a graph whose tables are complete.
+// tap_infer fills layer, component and rows of every node of a graph whose tables are complete. tap_infer_again does that for a graph of which some
+// shapes are changed, or (all) the number of tokens or outputs. Returns false where more than rows follows from that.
 void tap_infer(struct tap_graph * g);
+bool tap_infer_again(struct tap_graph * g, bool all);
 
 // tap_name_layer returns the N of a name of n bytes such as l_out-N or cache_k_lN, or -1. The suffix must end the name.
 int32_t tap_name_layer(const char * name, size_t n);
@@ -276,6 +312,7 @@ struct tap_context {
     int64_t                 pending_first;  // guarded
     _Atomic uint32_t        flags;       // enum tap_call_flag, since the last call
     _Atomic uint64_t        last_exec;
+    uint64_t                told_graph;  // the newest graph of it that the collector knows, 0: none
     struct tap_rows_list *  rows;        // of the batch of the call that runs; kept for the next one
 };
 
@@ -388,6 +425,9 @@ void tap_seq_cleared(llama_memory_t memory);
 // tap_resolve_all settles what is still open when the process ends: nothing was thrown away, so it was the run.
 void tap_resolve_all(void);
 
+// tap_described accounts for time that went into the description of a graph; rebuilt: one that is told of as a change of the one before.
+void tap_described(uint64_t took, bool rebuilt);
+
 // tap_exec_begin and tap_exec_end frame one execution of s's graph, which was entered, or left, at a time.
 void tap_exec_begin(struct tap_sched * s, int64_t entered);
 void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left);
@@ -420,6 +460,9 @@ void tap_times_send(struct tap_sched * s);
 // tap_inputs_send tells of the contents of inputs at graph entry.
 void tap_inputs_send(struct tap_sched * s, struct tap_out * out);
 
+// tap_buffer_of is the buffer that a tensor's bytes lie in, or NULL.
+static inline ggml_backend_buffer_t tap_buffer_of(const struct ggml_tensor * t) { return t->view_src != NULL ? t->view_src->buffer : t->buffer; }
+
 // tap_is_here says whether a tensor's bytes lie in this process.
 bool tap_is_here(const struct ggml_tensor * t);
 
@@ -436,6 +479,9 @@ uint32_t tap_last_context(void);
 
 // tap_buffers_announce tells of every buffer that this process has, when it is first recorded.
 void tap_buffers_announce(void);
+
+// tap_buffers_age counts the buffers that came and went: while it stays the same, what lies at an address lies in the same buffer.
+extern _Atomic uint64_t tap_buffers_age;
 
 // tap_mapped_file returns the path of the file that an address is mapped from, which the caller frees, and where in it that is. NULL: of none.
 char * tap_mapped_file(const void * at, uint64_t * offset);

@@ -23,6 +23,7 @@ static pthread_mutex_t     tap_buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tap_buffer * tap_buffers; // guarded, as is what follows
 static size_t              tap_n_buffers, tap_cap_buffers;
 static uint64_t            tap_next_buffer = 1;
+_Atomic uint64_t           tap_buffers_age;
 
 // tap_buffers_open says whether this process is recorded, or may be.
 static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap.given || tap_on()), 0); }
@@ -105,6 +106,7 @@ static void tap_buffer_tell(struct tap_buffer * b) {
 
 // tap_buffer_over ends a buffer's life. The caller holds the lock of the buffers.
 static void tap_buffer_over(struct tap_buffer * b) {
+    atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release);
     b->ptr = NULL;
     free(b->file);
     b->file = NULL;
@@ -128,6 +130,7 @@ static uint64_t tap_buffer_put(struct tap_buffer * note) {
             free(note->file);
             return 0;
         }
+        atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release);
         note->number = tap_next_buffer++;
         *b = *note;
     }
@@ -185,7 +188,7 @@ static void tap_buffer_known(ggml_backend_buffer_t ptr, uint64_t * number, uint6
 
 void tap_where(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset) {
     enum { MOST = sizeof(near->of) / sizeof(near->of[0]) };
-    ggml_backend_buffer_t ptr = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    ggml_backend_buffer_t ptr = tap_buffer_of(t);
     *buffer = *offset = 0;
     if (ptr == NULL || t->data == NULL) {
         return;

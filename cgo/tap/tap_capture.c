@@ -336,10 +336,9 @@ static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * re
 static TAP_RARE bool tap_exec_new(struct tap_sched * s) {
     const struct tap_thread before = tap_thread;
     const int64_t began = tap_now();
-    const bool sent = tap_graph_send(&s->graph, s->context->number);
-    const uint64_t took = tap_own_since(began, &before);
-    tap_thread.described_ns += took;
-    tap_add(&tap.header->stats.describe_ns, took);
+    const bool rebuilt = s->graph.like != 0;
+    const bool sent = tap_graph_send(&s->graph, s->context);
+    tap_described(tap_own_since(began, &before), rebuilt);
     return sent;
 }
 

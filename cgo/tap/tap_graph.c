@@ -48,8 +48,7 @@ int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t)
     return INT32_MIN;
 }
 
-// tap_array_grow makes room for n elements of a size.
-static bool tap_array_grow(void * array, size_t * have, size_t n, size_t size) {
+bool tap_array_grow(void * array, size_t * have, size_t n, size_t size) {
     if (n <= *have) {
         return true;
     }
@@ -148,6 +147,8 @@ void tap_graph_release(struct tap_graph * g) {
     free(g->map);
     free(g->places);
     free(g->told);
+    free(g->marks);
+    free(g->changed);
     memset(g, 0, sizeof(*g));
 }
 
@@ -157,7 +158,7 @@ bool tap_is_view(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-static void tap_graph_inputs(struct tap_graph * g) {
+void tap_graph_inputs(struct tap_graph * g) {
     g->tokens = g->embd = g->pos = g->out_ids = NULL;
     for (int i = 0; i < g->n_leafs; i++) {
         const struct ggml_tensor * t = g->leafs[i].tensor;
@@ -253,7 +254,8 @@ static bool tap_graph_sources(struct tap_graph * g, int i) {
 bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     const int n = tap_real.ggml_graph_n_nodes(cgraph);
     g->cgraph = cgraph;
-    g->sent = g->described = g->flash = false;
+    g->sent = g->described = g->flash = g->selected = g->captures = g->formed = false;
+    g->like = 0;
     g->n_leafs = 0;
     g->n_wanted = g->n_inputs_wanted = 0;
     g->n_timed = g->n_routing = g->n_told = 0;
@@ -269,138 +271,12 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
     tap_graph_inputs(g);
     tap_count_occurrences(g);
     tap_infer(g);
+    tap_graph_mark(g); // without marks the next one is described as this one was
     g->described = true;
     return true;
 }
 
 bool tap_is_here(const struct ggml_tensor * t) {
-    ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    ggml_backend_buffer_t buffer = tap_buffer_of(t);
     return buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
-}
-
-void tap_graph_finish(struct tap_graph * g) {
-    g->host_inputs = (g->tokens == NULL || tap_is_here(g->tokens)) && (g->pos == NULL || tap_is_here(g->pos)) &&
-                     (g->out_ids == NULL || tap_is_here(g->out_ids));
-    for (int i = 0; i < g->n_told; i++) {
-        g->told[i].host = tap_is_here(g->told[i].tensor);
-    }
-    ggml_backend_buffer_t last = NULL; // most neighbours lie in one buffer
-    bool last_host = true;
-    g->device = false;
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct tap_graph_node * n = &g->nodes[i];
-        if (!n->wanted && !n->routing && !n->computed) {
-            continue;
-        }
-        const struct ggml_tensor * t = n->written_rows ? n->tensor->src[0] : n->tensor;
-        ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
-        if (buffer != last) {
-            last = buffer;
-            last_host = buffer == NULL || tap_real.ggml_backend_buffer_is_host(buffer);
-        }
-        n->host = last_host;
-        g->device |= !last_host;
-    }
-}
-
-// ---- sending --------------------------------------------------------------------------------------------------------
-
-// tap_chunk gathers nodes or leafs until the record is full.
-struct tap_chunk {
-    struct tap_rec_nodes head;
-    size_t               n;
-    _Alignas(8) uint8_t  bytes[8 * 1024]; // it lies on the stack
-};
-
-static bool tap_chunk_flush(struct tap_chunk * c, uint32_t next) {
-    bool ok = true;
-    if (c->head.count != 0) {
-        const struct tap_part part = {c->bytes, c->n};
-        ok = tap_queue_put(&c->head.h, sizeof(c->head), &part, 1);
-    }
-    c->head.first = next;
-    c->head.count = 0;
-    c->n = 0;
-    return ok;
-}
-
-static uint8_t * tap_put_string(uint8_t * at, const char * s, size_t n) {
-    memcpy(at, s, n);
-    return at + n;
-}
-
-// tap_encoded ends an entry that begins at out, and returns how long it is.
-static uint32_t tap_encoded(const uint8_t * out, const uint8_t * end) { return (uint32_t) (((size_t) (end - out) + 7) & ~(size_t) 7); }
-
-static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * near, int i, uint8_t * out) {
-    const struct tap_graph_node * n = &g->nodes[i];
-    const struct ggml_tensor * t = n->tensor;
-    const char * op = tap_real.ggml_op_desc(t);
-    struct tap_node * e = (struct tap_node *) out;
-    *e = (struct tap_node) {
-        .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
-        .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
-        .occurrence = n->occurrence, .type = (uint16_t) t->type, .name_bytes = n->name_bytes, .op_bytes = (uint8_t) strnlen(op, 32),
-    };
-    tap_where(near, t, &e->buffer, &e->offset);
-    for (int d = 0; d < TAP_MAX_DIMS; d++) {
-        e->ne[d] = t->ne[d];
-        e->nb[d] = t->nb[d];
-    }
-    memcpy(e->op_params, t->op_params, sizeof(e->op_params));
-    uint8_t * at = out + sizeof(*e);
-    for (int k = 0; k < n->n_src; k++) {
-        if (n->src[k] != INT32_MIN) {
-            memcpy(at, &n->src[k], sizeof(n->src[k]));
-            at += sizeof(n->src[k]);
-            e->n_src++;
-            e->slots |= (uint16_t) (1u << k);
-        }
-    }
-    memcpy(at, &n->alias, sizeof(n->alias));
-    at = tap_put_string(at + sizeof(n->alias), t->name, e->name_bytes);
-    at = tap_put_string(at, op, e->op_bytes);
-    return e->bytes = tap_encoded(out, at);
-}
-
-static size_t tap_encode_leaf(const struct tap_graph * g, struct tap_nearby * near, int i, uint8_t * out) {
-    const struct tap_graph_leaf * l = &g->leafs[i];
-    const struct ggml_tensor * t = l->tensor;
-    struct tap_leaf * e = (struct tap_leaf *) out;
-    *e = (struct tap_leaf) {.type = (uint16_t) t->type, .input = l->input, .name_bytes = l->name_bytes};
-    tap_where(near, t, &e->buffer, &e->offset);
-    for (int d = 0; d < TAP_MAX_DIMS; d++) {
-        e->ne[d] = t->ne[d];
-        e->nb[d] = t->nb[d];
-    }
-    return e->bytes = tap_encoded(out, tap_put_string(out + sizeof(*e), t->name, e->name_bytes));
-}
-
-bool tap_graph_send(struct tap_graph * g, uint32_t ctx) {
-    struct tap_rec_graph head = {
-        .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = ctx, .n_nodes = (uint32_t) g->n_nodes, .n_leafs = (uint32_t) g->n_leafs,
-        .n_wanted = (uint32_t) g->n_wanted, .n_tokens = g->n_tokens, .n_outputs = g->n_outputs,
-        .selection = g->selection, .attention = g->attention,
-    };
-    bool ok = tap_queue_put(&head.h, sizeof(head), NULL, 0);
-    enum { LARGEST = sizeof(struct tap_node) + 4 * (GGML_MAX_SRC + 1) + TAP_NAME_SIZE + 32 + 8 };
-    struct tap_nearby near = {0};
-    struct tap_chunk chunk;
-    const size_t limit = tap_queue_largest() / 2 < sizeof(chunk.bytes) ? tap_queue_largest() / 2 : sizeof(chunk.bytes);
-    for (int pass = 0; pass < 2; pass++) {
-        const int n = pass == 0 ? g->n_nodes : g->n_leafs;
-        chunk.head = (struct tap_rec_nodes) {.h.type = pass == 0 ? TAP_REC_NODES : TAP_REC_LEAFS, .graph = g->id};
-        chunk.n = 0;
-        for (int i = 0; ok && i < n; i++) {
-            if (chunk.n + LARGEST > limit) {
-                ok = tap_chunk_flush(&chunk, (uint32_t) i);
-            }
-            uint8_t * at = chunk.bytes + chunk.n;
-            chunk.n += pass == 0 ? tap_encode_node(g, &near, i, at) : tap_encode_leaf(g, &near, i, at);
-            chunk.head.count++;
-        }
-        ok = ok && tap_chunk_flush(&chunk, (uint32_t) n);
-    }
-    g->sent = ok;
-    return ok;
 }

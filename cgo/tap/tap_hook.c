@@ -89,6 +89,7 @@ static void tap_context_init(struct tap_context * c) {
     c->batch_hash = 0;
     c->flags = 0;
     c->last_exec = 0;
+    c->told_graph = 0;
 }
 
 struct tap_context * tap_context_of(struct llama_context * ptr) {
@@ -185,24 +186,54 @@ static void tap_stand_in_forget(ggml_backend_sched_t sched) {
     }
 }
 
-// tap_described accounts for a graph that was read or marked anew since began: it has a number and a description of its own.
-static void tap_described(struct tap_sched * s, int64_t began) {
+// tap_selection_changed says whether the collector has changed its mind since s's graph was marked.
+static bool tap_selection_changed(const struct tap_sched * s) {
+    return __builtin_expect(atomic_load_explicit(&tap.header->selection, memory_order_acquire) != s->graph.selection, 0);
+}
+
+void tap_described(uint64_t took, bool rebuilt) {
+    tap_thread.described_ns += took;
+    tap_add(&tap.header->stats.describe_ns, took);
+    if (rebuilt) {
+        tap_add(&tap.header->stats.rebuilt_ns, took);
+    }
+}
+
+// tap_named accounts for a graph that was read or marked anew since began: it has a number and a description of its own.
+static void tap_named(struct tap_sched * s, int64_t began) {
     s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
     s->graph.sent = false;
-    const uint64_t took = (uint64_t) (tap_now() - began);
-    tap_thread.described_ns += took;
     tap_add(&tap.header->stats.graphs, 1);
-    tap_add(&tap.header->stats.describe_ns, took);
+    tap_add(&tap.header->stats.rebuilt, s->graph.like != 0);
+    tap_described((uint64_t) (tap_now() - began), s->graph.like != 0);
+}
+
+// tap_describe_again describes a graph that is made as the one before, see tap_known.c. Returns false where it is not, or where more of it is wanted
+// than its description.
+static bool tap_describe_again(struct tap_sched * s, struct ggml_cgraph * cgraph) {
+    struct tap_graph * g = &s->graph;
+    if (g->captures || !tap_graph_alike(g, cgraph)) {
+        return false;
+    }
+    if (!g->selected || tap_selection_changed(s)) {
+        tap_select(s);
+        g->like = 0; // what is marked may be told of a second time, but not as a change
+    } else if (g->sent) {
+        g->like = g->id;
+    }
+    return true;
 }
 
 static TAP_RARE bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgraph) {
     const int64_t began = tap_now();
-    if (!tap_graph_describe(&s->graph, cgraph)) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
-        return false;
+    if (!tap_describe_again(s, cgraph)) {
+        if (!tap_graph_describe(&s->graph, cgraph)) {
+            tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
+            return false;
+        }
+        tap_select(s);
     }
-    tap_select(s);
-    tap_described(s, began);
+    tap_named(s, began);
     return true;
 }
 
@@ -210,22 +241,16 @@ static TAP_RARE bool tap_describe(struct tap_sched * s, struct ggml_cgraph * cgr
 static void tap_finish(struct tap_sched * s) {
     const int64_t began = tap_now();
     tap_graph_finish(&s->graph);
-    const uint64_t took = (uint64_t) (tap_now() - began);
-    tap_thread.described_ns += took;
-    tap_add(&tap.header->stats.describe_ns, took);
-}
-
-// tap_selection_changed says whether the collector has changed its mind since s's graph was marked.
-static bool tap_selection_changed(const struct tap_sched * s) {
-    return __builtin_expect(atomic_load_explicit(&tap.header->selection, memory_order_acquire) != s->graph.selection, 0);
+    tap_described((uint64_t) (tap_now() - began), s->graph.like != 0);
 }
 
 // tap_remark marks a known graph by another selection.
 static TAP_RARE void tap_remark(struct tap_sched * s) {
     const int64_t began = tap_now();
     tap_select(s);
+    s->graph.like = 0;
     tap_graph_finish(&s->graph);
-    tap_described(s, began);
+    tap_named(s, began);
 }
 
 // ---- interposed -----------------------------------------------------------------------------------------------------
@@ -246,6 +271,19 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
         tap_finish(s);
     }
     return ok;
+}
+
+// A program that has its graphs measured before it computes gives the tap the time to read one: the tables are there when the first one is
+// computed, and what follows from its form is known.
+bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+    struct tap_sched * s = tap_on() ? tap_sched_of(sched, true) : NULL;
+    if (s != NULL && !s->computing) {
+        if (s->graph.captures || !tap_graph_alike(&s->graph, graph)) {
+            tap_graph_describe(&s->graph, graph);
+        }
+        s->graph.described = false;
+    }
+    return TAP_REAL(ggml_backend_sched_reserve)(sched, graph);
 }
 
 // tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this graph on the

@@ -217,28 +217,32 @@ static bool tap_stream_source(const struct tap_graph * g, const struct tap_graph
     return at >= 0 && g->nodes[at].stream && g->nodes[at].tensor->ne[0] == n->tensor->ne[0];
 }
 
-// tap_mend_residuals finds the residual stream: it begins with the embeddings, and every sum of it and something that was computed from
-// it continues it. Few architectures name those sums, and where a name says nothing their other operand's place would be theirs.
+// tap_stream_at says whether node n is the residual stream at some point. It begins with the embeddings, and every sum of it and something that
+// was computed from it continues it; rows of it may be taken out on the way.
+static bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_node * n) {
+    const struct ggml_tensor * t = n->tensor;
+    if (n->component == TAP_INPUT && n->layer < 0) {
+        return true;
+    }
+    if (t->op == GGML_OP_GET_ROWS || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT) {
+        return tap_stream_source(g, n, 0);
+    }
+    if (t->op != GGML_OP_ADD) {
+        return false;
+    }
+    const bool first = tap_stream_source(g, n, 0);
+    return first != tap_stream_source(g, n, 1) && n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
+}
+
+// tap_mend_residuals gives the sums of the residual stream to it. Few architectures name them, and where a name says nothing their other
+// operand's place would be theirs.
 static void tap_mend_residuals(struct tap_graph * g) {
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
-        const struct ggml_tensor * t = n->tensor;
-        n->stream = n->component == TAP_INPUT && n->layer < 0;
-        if (n->stream) {
-            continue;
-        }
-        if (t->op == GGML_OP_GET_ROWS || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT) {
-            n->stream = tap_stream_source(g, n, 0); // the rows of it that are needed further on
-        } else if (t->op == GGML_OP_ADD) {
-            const bool first = tap_stream_source(g, n, 0);
-            if (first == tap_stream_source(g, n, 1)) {
-                continue;
-            }
-            n->stream = n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
-            if (n->stream && n->layer >= 0) {
-                n->component = TAP_RESIDUAL;
-                n->inferred = TAP_FROM_SOURCE;
-            }
+        n->stream = tap_stream_at(g, n);
+        if (n->stream && n->tensor->op == GGML_OP_ADD && n->layer >= 0) {
+            n->component = TAP_RESIDUAL;
+            n->inferred = TAP_FROM_SOURCE;
         }
     }
 }
@@ -289,22 +293,25 @@ static struct tap_row_place tap_rows_of(const struct tap_graph * g, const struct
     return tap_no_rows;
 }
 
-static void tap_leaf_rows(struct tap_graph * g) {
+static struct tap_row_place tap_leaf_rows(const struct tap_graph * g, const struct ggml_tensor * t) {
+    if (t == g->out_ids) {
+        return (struct tap_row_place) {TAP_ROWS_OUTPUTS, 0};
+    }
+    if (t == g->embd || (strstr(t->name, "mask") != NULL && t->ne[1] >= g->n_tokens)) {
+        return (struct tap_row_place) {TAP_ROWS_TOKENS, 1};
+    }
+    if (t == g->tokens || t == g->pos || (strstr(t->name, "k_idxs") != NULL && t->ne[0] == g->n_tokens)) {
+        return (struct tap_row_place) {TAP_ROWS_TOKENS, 0};
+    }
+    return tap_no_rows;
+}
+
+static void tap_leafs_rows(struct tap_graph * g) {
     for (int i = 0; i < g->n_leafs; i++) {
         struct tap_graph_leaf * l = &g->leafs[i];
-        const struct ggml_tensor * t = l->tensor;
-        l->rows = TAP_ROWS_NONE;
-        if (!l->input) {
-            continue;
-        }
-        if (t == g->out_ids) {
-            l->rows = TAP_ROWS_OUTPUTS;
-        } else if (t == g->embd || (strstr(t->name, "mask") != NULL && t->ne[1] >= g->n_tokens)) {
-            l->rows = TAP_ROWS_TOKENS;
-            l->row_dim = 1;
-        } else if (t == g->tokens || t == g->pos || (strstr(t->name, "k_idxs") != NULL && t->ne[0] == g->n_tokens)) {
-            l->rows = TAP_ROWS_TOKENS;
-        }
+        const struct tap_row_place p = l->input ? tap_leaf_rows(g, l->tensor) : tap_no_rows;
+        l->rows = p.rows;
+        l->row_dim = p.dim;
     }
 }
 
@@ -410,23 +417,78 @@ static bool tap_rows_fit(const struct tap_graph * g, const struct ggml_tensor * 
     return t->ne[p.dim] == n || (p.dim + 1 < TAP_MAX_DIMS && t->ne[p.dim] * t->ne[p.dim + 1] == n);
 }
 
+// tap_node_rows are the rows of a node whose sources have theirs.
+static struct tap_row_place tap_node_rows(const struct tap_graph * g, const struct tap_graph_node * n) {
+    const struct tap_row_place p = tap_rows_infer(g, n);
+    const struct ggml_tensor * shown = n->written_rows ? n->tensor->src[0] : n->tensor;
+    return p.rows != TAP_ROWS_NONE && tap_rows_fit(g, shown, p) ? p : tap_no_rows;
+}
+
 static void tap_infer_rows(struct tap_graph * g) {
     if (g->n_tokens == 0) {
         return;
     }
-    tap_leaf_rows(g);
+    tap_leafs_rows(g);
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
-        const struct tap_row_place p = tap_rows_infer(g, n);
-        const struct ggml_tensor * shown = n->written_rows ? n->tensor->src[0] : n->tensor;
-        if (p.rows != TAP_ROWS_NONE && tap_rows_fit(g, shown, p)) {
-            n->rows = p.rows;
-            n->row_dim = p.dim;
-        }
+        const struct tap_row_place p = tap_node_rows(g, n);
+        n->rows = p.rows;
+        n->row_dim = p.dim;
     }
 }
 
 void tap_infer(struct tap_graph * g) {
     tap_infer_places(g);
     tap_infer_rows(g);
+}
+
+// ---- again ----------------------------------------------------------------------------------------------------------
+
+// What follows from shapes must be looked at again.
+enum { TAP_CHANGED_HERE = TAP_CHANGED_SHAPE | TAP_CHANGED_ROWS };
+
+static void tap_leafs_again(struct tap_graph * g) {
+    for (int i = 0; i < g->n_leafs; i++) {
+        struct tap_graph_leaf * l = &g->leafs[i];
+        if (!l->input) {
+            continue;
+        }
+        const struct tap_row_place p = tap_leaf_rows(g, l->tensor);
+        if (p.rows != l->rows || p.dim != l->row_dim) {
+            l->rows = p.rows;
+            l->row_dim = p.dim;
+            g->changed[g->n_nodes + i] |= TAP_CHANGED_ROWS;
+        }
+    }
+}
+
+// tap_touched says whether anything has changed in node i, or in what it reads.
+static bool tap_touched(const struct tap_graph * g, int i) {
+    const struct tap_graph_node * n = &g->nodes[i];
+    uint8_t changed = g->changed[i];
+    for (int k = 0; k < n->n_src; k++) {
+        const int32_t at = n->src[k];
+        changed |= at == INT32_MIN ? 0 : g->changed[at >= 0 ? at : g->n_nodes - 1 - at];
+    }
+    return changed & TAP_CHANGED_HERE;
+}
+
+bool tap_infer_again(struct tap_graph * g, bool all) {
+    tap_leafs_again(g);
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct tap_graph_node * n = &g->nodes[i];
+        if (!all && !tap_touched(g, i)) {
+            continue;
+        }
+        if (tap_stream_at(g, n) != n->stream) {
+            return false; // its component may be another one
+        }
+        const struct tap_row_place p = tap_node_rows(g, n);
+        if (p.rows != n->rows || p.dim != n->row_dim) {
+            n->rows = p.rows;
+            n->row_dim = p.dim;
+            g->changed[i] |= TAP_CHANGED_ROWS;
+        }
+    }
+    return true;
 }

@@ -41,6 +41,7 @@ struct tap_by_value {
     X(void, ggml_backend_load_all_from_path, (const char *))                                                                \
     X(size_t, ggml_backend_reg_count, (void))                                                                               \
     X(bool, ggml_backend_sched_alloc_graph, (ggml_backend_sched_t, struct ggml_cgraph *))                                   \
+    X(bool, ggml_backend_sched_reserve, (ggml_backend_sched_t, struct ggml_cgraph *))                                       \
     X(enum ggml_status, ggml_backend_sched_graph_compute_async, (ggml_backend_sched_t, struct ggml_cgraph *))               \
     X(void, ggml_backend_sched_set_eval_callback, (ggml_backend_sched_t, ggml_backend_sched_eval_callback, void *))         \
     X(void, ggml_backend_sched_synchronize, (ggml_backend_sched_t))                                                         \

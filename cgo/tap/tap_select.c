@@ -204,6 +204,7 @@ static void tap_graph_unselect(struct tap_graph * g) {
 void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
     tap_graph_unselect(g);
     g->attention = wish->attention;
+    g->captures |= (wish->record & TAP_RECORD_ACTIVATIONS) != 0; // for good: aliases stay
     tap_look(g, wish);
     tap_mark_inputs(g, wish);
     if (!(wish->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
@@ -279,6 +280,7 @@ void tap_select(struct tap_sched * s) {
     const struct tap_selection * wish = tap_newest_number == 0 ? &h->config.start : &tap_newest.wish;
     tap_graph_select(&s->graph, wish, tap_newest_number == 0 ? h->glob_hits : NULL);
     s->graph.selection = tap_newest_number;
+    s->graph.selected = true;
     s->tokens = (struct tap_token_rule) {wish->token_kind, wish->token_first, wish->token_end, wish->token_step, wish->window};
     atomic_store_explicit(&tap_samples_wanted, (wish->record & TAP_RECORD_SAMPLES) != 0, memory_order_relaxed);
     pthread_mutex_unlock(&tap_selecting);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 10u
+#define TAP_SHM_VERSION 11u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -143,6 +143,8 @@ struct tap_stats {
     _Atomic uint64_t wait_ns;     // waiting for slots or queue room
     _Atomic uint64_t waits;       // how often
     _Atomic uint64_t api_ns;      // interposed llama.h calls
+    _Atomic uint64_t rebuilt;     // of graphs: those told of as what differs from the one before
+    _Atomic uint64_t rebuilt_ns;  // of describe_ns: what those took
     _Atomic uint64_t unrecorded;  // graphs computed after recording had ended: nothing of them was looked at
     struct tap_count loss[TAP_MAX_LOSSES];
 };
@@ -210,7 +212,8 @@ enum tap_record_type {
     TAP_REC_TIMES = 17,       // tap_rec_times, then tap_time[count]
     TAP_REC_INPUT = 18,       // tap_rec_input, then int64 values, or tap_range[count]
     TAP_REC_SAMPLE = 19,      // tap_rec_sample, then tap_candidate[count]
-    TAP_REC_SYNC = 20         // tap_rec_sync
+    TAP_REC_SYNC = 20,        // tap_rec_sync
+    TAP_REC_CHANGES = 21      // tap_rec_nodes, then tap_change[count], of different lengths
 };
 
 struct tap_record {
@@ -292,6 +295,9 @@ struct tap_rec_graph {
     int32_t  n_outputs; // -1: no output ids
     uint32_t selection; // number of the selection that its nodes are marked by
     uint32_t attention; // enum tap_attention of that selection
+    uint64_t like;      // the newest graph of the same context, from which this one differs in its changes alone; 0: all of it follows
+    uint32_t n_changes;
+    uint32_t reserved;
 };
 
 struct tap_rec_nodes {
@@ -326,6 +332,27 @@ struct tap_leaf {
     uint64_t buffer, offset; // as in tap_node
     int64_t  ne[TAP_MAX_DIMS];
     uint64_t nb[TAP_MAX_DIMS];
+};
+
+// What has changed of a node, or of leaf -1-which, followed by its new place (tap_change_place) and shape (tap_change_shape, a leaf's without op_params).
+enum tap_change_of { TAP_CHANGE_PLACE = 1u << 0, TAP_CHANGE_SHAPE = 1u << 1 };
+
+struct tap_change {
+    uint32_t bytes; // with everything
+    int32_t  which;
+    uint8_t  of; // enum tap_change_of
+    uint8_t  rows, row_dim; // of a node
+    uint8_t  reserved[5];
+};
+
+struct tap_change_place {
+    uint64_t buffer, offset; // as in tap_node
+};
+
+struct tap_change_shape {
+    int64_t  ne[TAP_MAX_DIMS];
+    uint64_t nb[TAP_MAX_DIMS];
+    int32_t  op_params[8];
 };
 
 struct tap_rec_exec {

@@ -130,10 +130,10 @@ func (s *sink) extra(m *rundir.Metadata, name string, v any) {
 
 func tapUse(s collect.Stats) *rundir.Tap {
 	own, hook, ask, copied, wait := int64(s.Own()), int64(s.HookNS+s.DescribeNS+s.APINS), int64(s.AskNS), int64(s.CopyNS), int64(s.WaitNS)
-	described, calls := int64(s.DescribeNS), int64(s.APINS)
+	described, rebuilt, calls := int64(s.DescribeNS), int64(s.RebuiltNS), int64(s.APINS)
 	return &rundir.Tap{
 		OwnNS: &own, HookNS: &hook, DescribeNS: &described, CallNS: &calls, Graphs: &s.Graphs, Executions: &s.Executions, AskNS: &ask, CopyNS: &copied, WaitNS: &wait,
-		NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes, Source: "measured",
+		Rebuilt: &s.Rebuilt, RebuiltNS: &rebuilt, NodesAsked: &s.Asks, Copies: &s.Copies, CopyBytes: &s.CopiedBytes, Source: "measured",
 	}
 }
 

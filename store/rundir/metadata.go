@@ -139,6 +139,8 @@ type Tap struct {
 	DescribeNS *int64            `json:"describe_ns,omitempty"` // of these, describing new graphs
 	CallNS     *int64            `json:"call_ns,omitempty"`     // of these, calls of llama.h
 	Graphs     *uint64           `json:"graphs,omitempty"`      // that were described
+	Rebuilt    *uint64           `json:"rebuilt,omitempty"`     // of these, told of as what differs from the graph before
+	RebuiltNS  *int64            `json:"rebuilt_ns,omitempty"`  // of describe_ns, for those
 	Executions *uint64           `json:"executions,omitempty"`  // of graphs
 	AskNS      *int64            `json:"ask_ns,omitempty"`      // deciding about nodes
 	CopyNS     *int64            `json:"copy_ns,omitempty"`     // copying tensors

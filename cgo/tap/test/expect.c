@@ -20,36 +20,100 @@ static const uint8_t * seen_node_read(struct seen_node * n, const uint8_t * at) 
     return at + n->head.bytes;
 }
 
+static const uint8_t * seen_leaf_read(struct seen_leaf * l, const uint8_t * at) {
+    memcpy(&l->head, at, sizeof(l->head));
+    MUST(l->head.name_bytes <= TAP_NAME_SIZE);
+    memcpy(l->name, at + sizeof(l->head), l->head.name_bytes);
+    return at + l->head.bytes;
+}
+
+// seen_change puts what has changed of a node or leaf into the description.
+static const uint8_t * seen_change(struct seen * s, const uint8_t * at) {
+    struct tap_change c;
+    memcpy(&c, at, sizeof(c));
+    const uint8_t * p = at + sizeof(c);
+    MUST(c.which < s->n_nodes && -1 - c.which < s->n_leafs);
+    struct tap_node * n = c.which >= 0 ? &s->nodes[c.which].head : NULL;
+    struct tap_leaf * l = c.which >= 0 ? NULL : &s->leafs[-1 - c.which].head;
+    if (n != NULL) {
+        n->rows = c.rows;
+        n->row_dim = c.row_dim;
+    }
+    if (c.of & TAP_CHANGE_PLACE) {
+        memcpy(n != NULL ? &n->buffer : &l->buffer, p, sizeof(uint64_t));
+        memcpy(n != NULL ? &n->offset : &l->offset, p + sizeof(uint64_t), sizeof(uint64_t));
+        p += 2 * sizeof(uint64_t);
+    }
+    if (c.of & TAP_CHANGE_SHAPE) {
+        memcpy(n != NULL ? n->ne : l->ne, p, sizeof(n->ne));
+        memcpy(n != NULL ? n->nb : l->nb, p + sizeof(n->ne), sizeof(n->nb));
+        if (n != NULL) {
+            memcpy(n->op_params, p + sizeof(n->ne) + sizeof(n->nb), sizeof(n->op_params));
+        }
+    }
+    return at + c.bytes;
+}
+
+// seen_entries reads what a record holds.
+static void seen_entries(struct seen * s, const struct event * e) {
+    const struct tap_rec_nodes * r = (const struct tap_rec_nodes *) e->record;
+    const uint8_t * at = (const uint8_t *) (r + 1);
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (e->type == TAP_REC_CHANGES) {
+            at = seen_change(s, at);
+            s->n_changes++;
+        } else if (e->type == TAP_REC_NODES && s->n_nodes < (int) s->head.n_nodes) {
+            at = seen_node_read(&s->nodes[s->n_nodes++], at);
+        } else if (e->type == TAP_REC_LEAFS && s->n_leafs < (int) s->head.n_leafs) {
+            at = seen_leaf_read(&s->leafs[s->n_leafs++], at);
+        }
+    }
+}
+
+// seen_base reads the description that another one is like.
+static bool seen_base(struct seen * s, const struct log * l, uint64_t graph) {
+    const struct event * e;
+    for (size_t i = 0; (e = log_find(l, TAP_REC_GRAPH, i)) != NULL; i++) {
+        if (((const struct tap_rec_graph *) e->record)->graph == graph) {
+            return seen_read(s, l, i);
+        }
+    }
+    return false;
+}
+
 bool seen_read(struct seen * s, const struct log * l, size_t nth) {
     memset(s, 0, sizeof(*s));
     const struct event * e = log_find(l, TAP_REC_GRAPH, nth);
     if (e == NULL) {
         return false;
     }
-    memcpy(&s->head, e->record, sizeof(s->head));
-    s->nodes = calloc(s->head.n_nodes + 1u, sizeof(s->nodes[0]));
-    for (e = e->next; e != NULL && (e->type == TAP_REC_NODES || e->type == TAP_REC_LEAFS || e->type == TAP_REC_BUFFER); e = e->next) {
+    const struct tap_rec_graph * head = (const struct tap_rec_graph *) e->record;
+    if (head->like == 0) {
+        s->nodes = calloc(head->n_nodes + 1u, sizeof(s->nodes[0]));
+        s->leafs = calloc(head->n_leafs + 1u, sizeof(s->leafs[0]));
+    } else if (!seen_base(s, l, head->like) || s->head.ctx != head->ctx || s->head.n_nodes != head->n_nodes || s->head.n_leafs != head->n_leafs) {
+        return false;
+    }
+    s->head = *head;
+    s->n_changes = 0;
+    for (e = e->next; e != NULL; e = e->next) {
         if (e->type == TAP_REC_BUFFER) {
             continue; // one that the tap first sees where a tensor lies in it
         }
-        const struct tap_rec_nodes * r = (const struct tap_rec_nodes *) e->record;
-        if (r->graph != s->head.graph) {
+        if (e->type != TAP_REC_CHANGES && e->type != TAP_REC_NODES && e->type != TAP_REC_LEAFS) {
+            break;
+        }
+        if (((const struct tap_rec_nodes *) e->record)->graph != s->head.graph) {
             return false;
         }
-        if (e->type == TAP_REC_LEAFS) {
-            s->n_leafs += (int) r->count;
-            continue;
-        }
-        const uint8_t * at = (const uint8_t *) (r + 1);
-        for (uint32_t i = 0; i < r->count && s->n_nodes < (int) s->head.n_nodes; i++) {
-            at = seen_node_read(&s->nodes[s->n_nodes++], at);
-        }
+        seen_entries(s, e);
     }
-    return s->n_nodes == (int) s->head.n_nodes && s->n_leafs == (int) s->head.n_leafs;
+    return s->n_nodes == (int) s->head.n_nodes && s->n_leafs == (int) s->head.n_leafs && s->n_changes == (int) s->head.n_changes;
 }
 
 void seen_free(struct seen * s) {
     free(s->nodes);
+    free(s->leafs);
     memset(s, 0, sizeof(*s));
 }
 

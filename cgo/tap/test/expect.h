@@ -12,11 +12,18 @@ struct seen_node {
     char            name[TAP_NAME_SIZE + 1], op[33];
 };
 
-// The description of one graph, as the collector reads it.
+// A leaf as the collector reads it.
+struct seen_leaf {
+    struct tap_leaf head;
+    char            name[TAP_NAME_SIZE + 1];
+};
+
+// The description of one graph, as the collector reads it: whole, or made of the one that it is like.
 struct seen {
     struct tap_rec_graph head;
-    int                  n_nodes, n_leafs;
+    int                  n_nodes, n_leafs, n_changes;
     struct seen_node *   nodes;
+    struct seen_leaf *   leafs;
 };
 
 // seen_read finds the nth description in the log. seen_free gives its memory back.

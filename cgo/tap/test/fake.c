@@ -217,6 +217,7 @@ static void fake_set_eval_callback(ggml_backend_sched_t s, ggml_backend_sched_ev
     s->callback_sets++;
 }
 
+static bool fake_reserve(ggml_backend_sched_t s, struct ggml_cgraph * g) { (void) s; (void) g; return true; }
 static void fake_sched_reset(ggml_backend_sched_t s) { s->is_alloc = false; }
 
 // The device takes some time for what it was given.
@@ -495,6 +496,7 @@ void fake_real(void) {
     r->ggml_backend_dev_buffer_from_host_ptr = fake_from_host;
     r->llama_sampler_apply = fake_apply;
     r->ggml_backend_sched_alloc_graph = fake_alloc_graph;
+    r->ggml_backend_sched_reserve = fake_reserve;
     r->ggml_backend_sched_graph_compute_async = fake_compute_async;
     r->ggml_backend_sched_set_eval_callback = fake_set_eval_callback;
     r->ggml_backend_sched_synchronize = fake_sched_synchronize;
