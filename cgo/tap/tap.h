@@ -13,6 +13,30 @@
 
 // ---- shared memory, queue, pool -------------------------------------------------------------------------------------
 
+struct tap_rows_list;
+struct tap_sched;
+
+// A llama_context that has been seen. It is used by one thread at a time, as llama.cpp wants it; what other threads may touch (a
+// sampler's accept flags every context) is atomic, or guarded by tap.lock where it says so.
+struct tap_context {
+    struct llama_context *  ptr;        // guarded; NULL: the entry is free
+    _Atomic(llama_memory_t) memory;
+    _Atomic uint32_t        number;
+    int32_t                 flash_attn;
+    bool                    announced;  // guarded
+    _Atomic bool            provisional; // nothing yet tells its decodes from a warm-up
+    _Atomic bool            pending;     // has provisional executions; changes under the lock
+    uint64_t                batch_hash;  // of the first provisional call
+    int64_t                 pending_tokens; // guarded
+    int64_t                 pending_first;  // guarded
+    _Atomic uint32_t        flags;       // enum tap_call_flag, since the last call
+    _Atomic uint64_t        last_exec;
+    uint64_t                told_graph;  // the newest graph of it that the collector knows, 0: none
+    struct tap_rows_list *  rows;        // of the batch of the call that runs; kept for the next one
+};
+
+enum { TAP_MAX_SCHEDS = 64, TAP_MAX_CONTEXTS = 64, TAP_FEW_CONTEXTS = 4 };
+
 // The tap of this process. header is NULL while nothing is recorded; every interposed function looks at that first.
 struct tap {
     struct tap_header * header;
@@ -43,9 +67,15 @@ struct tap {
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
     uint32_t            layouts;   // enum tap_layout
+    _Atomic uint64_t    next_exec;
+    int64_t             next_token; // number of the next token in the run: guarded by lock, as are …
+    struct tap_sched *  scheds[TAP_MAX_SCHEDS]; // … these
+    struct tap_context  few_contexts[TAP_FEW_CONTEXTS]; // the first ones
 };
 
+// What an execution looks at lies in few pages: to find one takes as long as to fetch two lines of it, once the weights have passed.
 extern struct tap tap;
+_Static_assert(sizeof(struct tap) <= 2048, "it is aligned so as to lie in one page");
 extern const uint32_t tap_build[2];
 
 // TAP_HOT is what runs for every graph, and lies together; TAP_RARE what does not, and is kept out of its way. While a model computes, its
@@ -145,8 +175,6 @@ void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes);
 
 // ---- graphs ---------------------------------------------------------------------------------------------------------
 
-struct tap_context;
-
 // One node of a described graph.
 struct tap_graph_node {
     const struct ggml_tensor * tensor;
@@ -195,6 +223,8 @@ struct tap_map_slot {
     int32_t      value;
 };
 
+enum { TAP_FEW_TOLD = 6 };
+
 // What a tensor was like when it was last described, see tap_known.c, and where its bytes lay when it was last told of.
 struct tap_mark {
     uint64_t              form, shape;
@@ -214,7 +244,8 @@ struct tap_graph {
     int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
     int                     n_timed, n_routing;
     int                     n_told, cap_told;
-    struct tap_told *       told;
+    struct tap_told *       told; // few_told, or others where there are more
+    struct tap_told         few_told[TAP_FEW_TOLD];
     bool                    host_inputs; // tokens, positions and output ids lie in this process
     bool                    device; // some of it is not computed in this process's memory
     int                     cap_nodes, cap_leafs;
@@ -297,25 +328,6 @@ bool tap_glob_match(const char * pattern, const char * text, size_t n);
 
 // ---- contexts, schedulers, executions -------------------------------------------------------------------------------
 
-// A llama_context that has been seen. It is used by one thread at a time, as llama.cpp wants it; what other threads may touch (a
-// sampler's accept flags every context) is atomic, or guarded by tap.lock where it says so.
-struct tap_context {
-    struct llama_context *  ptr;        // guarded; NULL: the entry is free
-    _Atomic(llama_memory_t) memory;
-    _Atomic uint32_t        number;
-    int32_t                 flash_attn;
-    bool                    announced;  // guarded
-    _Atomic bool            provisional; // nothing yet tells its decodes from a warm-up
-    _Atomic bool            pending;     // has provisional executions; changes under the lock
-    uint64_t                batch_hash;  // of the first provisional call
-    int64_t                 pending_tokens; // guarded
-    int64_t                 pending_first;  // guarded
-    _Atomic uint32_t        flags;       // enum tap_call_flag, since the last call
-    _Atomic uint64_t        last_exec;
-    uint64_t                told_graph;  // the newest graph of it that the collector knows, 0: none
-    struct tap_rows_list *  rows;        // of the batch of the call that runs; kept for the next one
-};
-
 // A run of neighbouring rows that are captured together.
 struct tap_run {
     int32_t row;   // first row in the tensor
@@ -329,6 +341,8 @@ struct tap_token_rule {
     int64_t  first, end, step;
     int64_t  window;
 };
+
+enum { TAP_FEW_ROWS = 24 };
 
 // A ggml scheduler, the place where a context's graphs are computed.
 struct tap_sched {
@@ -349,8 +363,10 @@ struct tap_sched {
     bool                             untold; // the collector was not told of this execution: its packets are lost …
     enum tap_loss                    untold_cause; // … for this cause
     uint64_t                         waited_ns; // for slots, over all executions
-    int32_t *                        scratch; // tokens, positions, output ids of the execution
+    int32_t *                        rows; // tokens, positions, output ids of the execution: few_rows, or …
+    int32_t *                        scratch; // … where there are more
     size_t                           scratch_size;
+    int32_t                          few_rows[TAP_FEW_ROWS];
     struct tap_run *                 runs; // runs of token rows, then of output rows
     size_t                           cap_runs;
     int                              n_token_runs, n_output_runs;
@@ -364,6 +380,7 @@ struct tap_sched {
     struct tap_time *                times;    // of this execution
     size_t                           cap_times;
     uint32_t                         n_times;
+    struct tap_out                   out; // what its entry tells
 };
 
 // ---- batches --------------------------------------------------------------------------------------------------------

@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Atomic uint64_t tap_next_exec = 1;
-static int64_t          tap_next_token; // guarded by tap.lock
-
 // ---- the eval callback ----------------------------------------------------------------------------------------------
 
 // tap_ask answers whether ggml shall stop behind node t.
@@ -205,8 +202,8 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
         tap_unlock();
         return -1;
     }
-    const int64_t first = tap_next_token;
-    tap_next_token += n;
+    const int64_t first = tap.next_token;
+    tap.next_token += n;
     tap_window_place(s, first);
     if (c->provisional && n > 0) {
         if (!c->pending) {
@@ -223,9 +220,9 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
 TAP_RARE void tap_context_resolve(struct tap_context * c, bool discarded) {
     tap_lock();
     const bool pending = c->pending;
-    if (pending && discarded && c->pending_first + c->pending_tokens == tap_next_token) {
-        tap_next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
-        tap.window_first = tap.window_first < tap_next_token ? tap.window_first : tap_next_token;
+    if (pending && discarded && c->pending_first + c->pending_tokens == tap.next_token) {
+        tap.next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
+        tap.window_first = tap.window_first < tap.next_token ? tap.window_first : tap.next_token;
     }
     if (pending && !discarded) {
         c->provisional = false;
@@ -269,18 +266,20 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
     const struct tap_graph * g = &s->graph;
     const int32_t n = g->n_tokens, n_out = g->n_outputs > 0 ? g->n_outputs : 0;
     const int64_t first = tap_take_tokens(s, n);
-    if (!tap_grow((void **) &s->scratch, &s->scratch_size, (size_t) (2 * n + n_out) * sizeof(int32_t))) {
+    const size_t n_rows = 2 * (size_t) n + (size_t) n_out;
+    if (n_rows > TAP_FEW_ROWS && !tap_grow((void **) &s->scratch, &s->scratch_size, n_rows * sizeof(int32_t))) {
         tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
         return false;
     }
     if (n == 0) {
         return true;
     }
+    s->rows = n_rows > TAP_FEW_ROWS ? s->scratch : s->few_rows;
     rec->token_first = first;
     rec->left = tap_window_left(s, rec->token_first + n);
     rec->provisional = s->context->provisional;
     rec->n_tokens = (uint32_t) n;
-    int32_t * at = s->scratch;
+    int32_t * at = s->rows;
     if (tap_is_i32(g->tokens, n)) {
         tap_copy_bytes((uint8_t *) at, g->tokens, g->host_inputs, 0, (size_t) n * sizeof(at[0]));
     } else {
@@ -307,29 +306,29 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
 
 // tap_exec_tell tells of an execution, and of what its inputs say. Returns false where the collector will not hear of it.
 static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * rec) {
-    const size_t rows = (size_t) (rec->n_tokens + rec->n_pos + rec->n_outputs) * sizeof(s->scratch[0]);
+    const size_t rows = (size_t) (rec->n_tokens + rec->n_pos + rec->n_outputs) * sizeof(s->rows[0]);
     const size_t bytes = (sizeof(*rec) + rows + 7) & ~(size_t) 7;
-    const bool large = bytes > sizeof(((struct tap_out *) NULL)->bytes);
-    struct tap_out out; // not set to zeros, for it is large
-    out.n = 0;
-    out.lost = false;
+    struct tap_out * out = &s->out;
+    const bool large = bytes > sizeof(out->bytes);
+    out->n = 0;
+    out->lost = false;
     if (large) {
-        const struct tap_part part = {s->scratch, rows};
+        const struct tap_part part = {s->rows, rows};
         if (!tap_queue_put(&rec->h, sizeof(*rec), &part, 1)) {
             return false;
         }
     } else {
         rec->h.bytes = (uint32_t) bytes;
-        uint8_t * at = tap_out_room(&out, bytes);
+        uint8_t * at = tap_out_room(out, bytes);
         memcpy(at, rec, sizeof(*rec));
         if (rows != 0) {
-            memcpy(at + sizeof(*rec), s->scratch, rows);
+            memcpy(at + sizeof(*rec), s->rows, rows);
         }
     }
     if (s->graph.n_told > 0) {
-        tap_inputs_send(s, &out);
+        tap_inputs_send(s, out);
     }
-    return tap_out_flush(&out) || large;
+    return tap_out_flush(out) || large;
 }
 
 // tap_exec_new tells the collector of a graph that it does not know. That is part of describing it.
@@ -354,7 +353,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     if (wants && h->config.overflow == TAP_OVERFLOW_DROP && atomic_load_explicit(&h->stats.executions, memory_order_relaxed) == 0) {
         tap_touch_await();
     }
-    s->exec = atomic_fetch_add_explicit(&tap_next_exec, 1, memory_order_relaxed);
+    s->exec = 1 + atomic_fetch_add_explicit(&tap.next_exec, 1, memory_order_relaxed);
     s->lost = 0;
     s->cursor = 0;
     s->at = -1;

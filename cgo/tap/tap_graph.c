@@ -146,7 +146,9 @@ void tap_graph_release(struct tap_graph * g) {
     free(g->leafs);
     free(g->map);
     free(g->places);
-    free(g->told);
+    if (g->told != g->few_told) {
+        free(g->told);
+    }
     free(g->marks);
     free(g->changed);
     memset(g, 0, sizeof(*g));

@@ -7,14 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAP_MAX_SCHEDS = 64, TAP_MAX_CONTEXTS = 64 };
-
-static struct tap_sched *   tap_scheds[TAP_MAX_SCHEDS];
 static struct tap_context * tap_contexts[TAP_MAX_CONTEXTS];
 static uint32_t             tap_n_contexts;
 static _Atomic uint64_t     tap_next_graph = 1;
 
 TAP_OWN struct tap_call tap_current_call;
+
+// tap_sched_new makes the state of a scheduler, of which an execution uses the beginning: one page.
+static struct tap_sched * tap_sched_new(void) {
+    enum { PAGE = 4096 };
+    _Static_assert(offsetof(struct tap_sched, out) + 512 <= PAGE, "what a token's execution tells ends in another page");
+    struct tap_sched * s = aligned_alloc(PAGE, (sizeof(*s) + PAGE - 1) / PAGE * PAGE);
+    if (s != NULL) {
+        memset(s, 0, sizeof(*s));
+    }
+    return s;
+}
 
 // tap_sched_at finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program fail. The caller holds the
 // lock.
@@ -22,15 +30,15 @@ static struct tap_sched * tap_sched_at(ggml_backend_sched_t ptr, bool make) {
     struct tap_sched * s = NULL;
     int free_at = -1;
     for (int i = 0; i < TAP_MAX_SCHEDS && s == NULL; i++) {
-        if (tap_scheds[i] == NULL) {
+        if (tap.scheds[i] == NULL) {
             free_at = free_at < 0 ? i : free_at;
-        } else if (tap_scheds[i]->ptr == ptr) {
-            s = tap_scheds[i];
+        } else if (tap.scheds[i]->ptr == ptr) {
+            s = tap.scheds[i];
         }
     }
-    if (s == NULL && make && free_at >= 0 && (s = calloc(1, sizeof(*s))) != NULL) {
+    if (s == NULL && make && free_at >= 0 && (s = tap_sched_new()) != NULL) {
         s->ptr = ptr;
-        tap_scheds[free_at] = s;
+        tap.scheds[free_at] = s;
     }
     return s;
 }
@@ -45,7 +53,7 @@ struct tap_sched * tap_sched_of(ggml_backend_sched_t ptr, bool make) {
 static void tap_sched_forget(ggml_backend_sched_t ptr) {
     tap_lock();
     for (int i = 0; i < TAP_MAX_SCHEDS; i++) {
-        struct tap_sched * s = tap_scheds[i];
+        struct tap_sched * s = tap.scheds[i];
         if (s != NULL && s->ptr == ptr) {
             tap_graph_release(&s->graph);
             free(s->scratch);
@@ -53,7 +61,7 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
             free(s->times);
             free(s->fetched);
             free(s);
-            tap_scheds[i] = NULL;
+            tap.scheds[i] = NULL;
         }
     }
     tap_unlock();
@@ -65,7 +73,7 @@ static struct tap_context * tap_context_at(struct llama_context * ptr, bool make
     struct tap_context * unused = NULL;
     for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
         if (tap_contexts[i] == NULL && unused == NULL && make) {
-            unused = tap_contexts[i] = calloc(1, sizeof(*unused));
+            unused = tap_contexts[i] = i < TAP_FEW_CONTEXTS ? &tap.few_contexts[i] : calloc(1, sizeof(*unused));
         }
         struct tap_context * c = tap_contexts[i];
         if (c != NULL && c->ptr == ptr) {
@@ -107,8 +115,8 @@ void tap_context_forget(struct llama_context * ptr) {
     tap_lock();
     struct tap_context * c = ptr != NULL ? tap_context_at(ptr, false) : NULL;
     for (int k = 0; c != NULL && k < TAP_MAX_SCHEDS; k++) {
-        if (tap_scheds[k] != NULL && tap_scheds[k]->context == c) {
-            tap_scheds[k]->context = NULL;
+        if (tap.scheds[k] != NULL && tap.scheds[k]->context == c) {
+            tap.scheds[k]->context = NULL;
         }
     }
     if (c != NULL) {

@@ -20,7 +20,7 @@
 // tap_build is the shared memory that this object was compiled for, for whoever reads it in the file: version, bytes of the header.
 const uint32_t tap_build[2] = {TAP_SHM_VERSION, sizeof(struct tap_header)};
 
-struct tap tap = {.life_fd = -1};
+_Alignas(2048) struct tap tap = {.life_fd = -1};
 
 // ---- joining and leaving --------------------------------------------------------------------------------------------
 

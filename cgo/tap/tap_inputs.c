@@ -27,14 +27,22 @@ static int32_t tap_origin(const struct tap_graph * g, int32_t i) {
 
 // tap_told_room makes room for one more input that is told of.
 static bool tap_told_room(struct tap_graph * g) {
+    if (g->told == NULL) {
+        g->told = g->few_told;
+        g->cap_told = TAP_FEW_TOLD;
+    }
     if (g->n_told < g->cap_told) {
         return true;
     }
-    const int cap = g->cap_told == 0 ? 16 : g->cap_told * 2;
-    void * told = realloc(g->told, (size_t) cap * sizeof(g->told[0]));
+    const int cap = g->cap_told * 2;
+    struct tap_told * told = malloc((size_t) cap * sizeof(told[0]));
     if (told == NULL) {
         tap_loss_add(TAP_LOSS_NO_MEMORY, 0, 0);
         return false;
+    }
+    memcpy(told, g->told, (size_t) g->n_told * sizeof(told[0]));
+    if (g->told != g->few_told) {
+        free(g->told);
     }
     g->told = told;
     g->cap_told = cap;

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-struct tap_real tap_real;
+_Alignas(1024) struct tap_real tap_real; // in one page
+_Static_assert(sizeof(tap_real) <= 1024, "it has grown out of a page");
 
 // Libraries of llama.cpp in this process, by the paths that the loader knows them under.
 struct tap_libraries {
