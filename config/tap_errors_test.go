@@ -128,6 +128,8 @@ func TestErrors(t *testing.T) {
 			`--tap-samples-ring: samples ring "3M": give a power of two from 8K to 1G, such as 1M, or 0`},
 		{"period of samples", "--tap-samples perf --tap-samples-period x", world{},
 			`--tap-samples-period: samples period "x": write events per sample, such as 10000, or 0 for what is usual`},
+		{"period of no collector", "--tap-samples faults,pages --tap-samples-period 5000", world{},
+			"--tap-samples-period is the period of perf, and --tap-samples does not name it: write --tap-samples perf:faults, or drop it"},
 		{"interval of nothing", "--tap-regions --tap-process-interval 2s", world{},
 			"--tap-process-interval is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it"},
 		{"process interval", "--tap-samples faults --tap-process-interval 2ms", world{},

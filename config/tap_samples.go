@@ -126,8 +126,11 @@ func (t *Tap) SamplesWith(name string) bool {
 // MonitorsProcess tells whether process.jsonl is written: a recorder of memory accesses runs.
 func (t *Tap) MonitorsProcess() bool { return t.Records(Samples) || t.Records(Ledger) }
 
-// checkSamples refuses an interval that nothing has.
+// checkSamples refuses an interval and a period that nothing has.
 func (t *Tap) checkSamples(s *sources) error {
+	if g, given := s[FromFlag]["samples-period"]; given && t.Records(Samples) && !t.SamplesWith("perf") {
+		return fmt.Errorf("%s is the period of perf, and --tap-samples does not name it: write --tap-samples perf:faults, or drop it", g.where)
+	}
 	if g, given := s[FromFlag]["process-interval"]; given && !t.MonitorsProcess() {
 		return fmt.Errorf("%s is the interval of process.jsonl, and nothing writes it: add --tap-ledger or --tap-samples, or drop it", g.where)
 	}

@@ -99,6 +99,9 @@ func parseMemoryRecord(args []string) (o memoryRecording, ok bool, err error) {
 	for _, c := range choices {
 		o.Choices = append(o.Choices, c)
 	}
+	if *period != 0 && !slices.ContainsFunc(o.Choices, func(c []string) bool { return slices.Contains(c, sampling.Perf) }) {
+		return o, false, wrong("--period %d is that of perf, and --samples does not name it: write --samples perf:faults, or drop it", *period)
+	}
 	bytes, err := config.ParseSampleRing(*ring)
 	if err != nil {
 		return o, false, wrong("--ring: %w", err)

@@ -19,6 +19,7 @@ func TestMemoryRecordErrors(t *testing.T) {
 		{"record -p -4", "-p -4 is no process id"},
 		{"record --samples perv -- true", `--samples: unknown collector of samples "perv": use perf, faults, pages`},
 		{"record --samples faults,faults -- true", `--samples: collector of samples "faults" is named twice: name it once`},
+		{"record --samples faults --period 5 -- true", "--period 5 is that of perf, and --samples does not name it: write --samples perf:faults, or drop it"},
 		{"record --ring 3M -- true", `--ring: samples ring "3M": give a power of two from 8K to 1G, such as 1M, or 0`},
 		{"record -d -1 -- true", "-d -1: give seconds from 0 to 1000000"},
 		{"record --interval 0.01 -- true", "--interval 0.01: give seconds from 0.05 to 86400"},
