@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,7 +16,7 @@ import (
 )
 
 // terminalPatience is how long a program on a Terminal may take to write what is awaited, or to end.
-const terminalPatience = time.Minute
+const terminalPatience = 3 * time.Minute
 
 // A Terminal is a pseudo-terminal of 24 rows and 80 columns with a program on it, which a test types to and reads from.
 type Terminal struct {
@@ -44,6 +45,7 @@ func OnTerminal(t testing.TB, cmd *exec.Cmd) *Terminal {
 	term.before = term.modes()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // not ignored, as below nohup: the program would inherit that
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
