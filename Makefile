@@ -41,8 +41,8 @@ demo: build
 
 test nightly: export LLAMATAP_NIGHTLY = $(if $(filter nightly,$@),1)
 test nightly:
-	scripts/setup test
-	$(MAKE) --no-print-directory build
+	scripts/setup programs
+	@scripts/setup modules & modules=$$!; $(MAKE) --no-print-directory build; built=$$?; wait $$modules && exit $$built
 	scripts/test
 
 # setup installs what is missing to build, or says what to install by hand.
