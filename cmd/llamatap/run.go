@@ -48,7 +48,7 @@ func runRun(args []string) error {
 		return nil
 	}
 	if err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return exitStatus{Code: 2, Err: behindTap(err, args)}
 	}
 	if tap.Recording() {
 		if len(rest) < len(args) {
@@ -87,6 +87,26 @@ func lengthen(args []string) []string {
 	return long
 }
 
+// unexpected is an argument that belongs to no flag.
+type unexpected string
+
+func (u unexpected) Error() string {
+	return fmt.Sprintf("unexpected argument %q: a prompt is given with -p, in quotes", string(u))
+}
+
+// behindTap says more of an argument that stands behind a flag of the tap whose value may be left out, and is none of its values.
+func behindTap(err error, args []string) error {
+	var word unexpected
+	if !errors.As(err, &word) {
+		return err
+	}
+	at := slices.Index(args, string(word))
+	if at < 1 || !strings.HasPrefix(args[at-1], "--tap-") || strings.Contains(args[at-1], "=") {
+		return err
+	}
+	return fmt.Errorf("unexpected argument %q: %s takes no value, or not this one: 'llamatap run --help' lists those that it takes", string(word), args[at-1])
+}
+
 // parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.
 func parseRun(args []string) (*config.Run, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
@@ -100,7 +120,7 @@ func parseRun(args []string) (*config.Run, error) {
 		return nil, config.ExplainFlagError(flags, err)
 	}
 	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q: a prompt is given with -p, in quotes", flags.Arg(0))
+		return nil, unexpected(flags.Arg(0))
 	}
 	if err := cfg.ResolveEnv(os.LookupEnv); err != nil {
 		return nil, err

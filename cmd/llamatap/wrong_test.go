@@ -42,6 +42,8 @@ func TestWrongUse(t *testing.T) {
 		{"man " + file, 1, "not a directory: give another one"},
 		{"man", 2, "write llamatap man DIR"},
 		{"completion nosh", 2, "completion bash, zsh or fish"},
+		{"run --tap-ledger row -p a", 2, "--tap-ledger takes no value, or not this one: 'llamatap run --help' lists"},
+		{"run -n 3 once --tap-ledger", 2, `unexpected argument "once": a prompt is given with -p`},
 		{"exec", 2, "write llamatap exec"},
 		{"exec --", 2, "write llamatap exec"},
 		{"exec --bogus -- true", 2, `unexpected argument "--bogus"`},
