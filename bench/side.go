@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ type Model struct {
 	Threads int
 	Prompt  string
 	Tokens  int // to generate
+	Context int // cells of the cache; 0: 512
 }
 
 // ratesPattern reads the summary of llamatap run.
@@ -78,7 +80,7 @@ func (m Model) run(ctx context.Context, tap []string, prepare func(cmd *exec.Cmd
 	if err != nil {
 		return s, err
 	}
-	args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "-c", "512",
+	args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "-c", strconv.Itoa(cmp.Or(m.Context, 512)),
 		"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
 	out := ""
 	if len(tap) > 0 {

@@ -33,7 +33,7 @@ func (t Tap) Run(ctx context.Context) error {
 		t.Table.Add(Line{Section: "tap", Name: name, Figure: figure, Gate: gate, Verdict: verdict})
 	}
 	pairs := t.wanted(t.pairs(t.Model.Run("run")))
-	if len(pairs) == 0 && !t.wants(offRow) && !t.wants(startRow) && !t.wants(firstRow) {
+	if len(pairs) == 0 && !slices.ContainsFunc(turnNames(), t.wants) && !t.wants(offRow) && !t.wants(startRow) && !t.wants(firstRow) {
 		return fmt.Errorf("no row is named %s: give a part of a name that the table shows, such as DETAILED or drop", strings.Join(t.Only, " or "))
 	}
 	if t.wants(offRow) {
@@ -52,7 +52,7 @@ func (t Tap) Run(ctx context.Context) error {
 		}
 		t.details(row, p.Test.Name, outcome)
 	}
-	return nil
+	return t.byTurns(ctx)
 }
 
 // wants tells whether a row is measured.

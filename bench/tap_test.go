@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTapOnly: of the table the rows that were asked for, by any part of a name, and nothing that is not there.
@@ -40,5 +42,29 @@ func TestTapOnly(t *testing.T) {
 	all.Only = []string{"DETAILED"}
 	if err := all.startup(context.Background(), rand.New(rand.NewPCG(1, 2)), nil); err != nil {
 		t.Errorf("starts were measured: %v", err)
+	}
+}
+
+// TestTurnRatios: a model that becomes slower with each turn, and is a tenth slower where it is recorded.
+func TestTurnRatios(t *testing.T) {
+	var turns []time.Duration
+	for i := range 9 {
+		took := 1000 + 10*time.Duration(i)
+		if i%2 == 0 {
+			took = took * 10 / 9
+		}
+		turns = append(turns, took*time.Millisecond)
+	}
+	ratios := TurnRatios(turns)
+	if len(ratios) != 4 {
+		t.Fatalf("%d ratios of %d turns", len(ratios), len(turns))
+	}
+	for _, r := range ratios {
+		if math.Abs(r-0.9) > 0.001 {
+			t.Errorf("%.4f, not 0.9", r)
+		}
+	}
+	if TurnRatios(turns[:2]) != nil {
+		t.Error("a turn without one behind it was compared")
 	}
 }

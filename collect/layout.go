@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 11
+	shmVersion = 12
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -21,6 +21,7 @@ const (
 	maxLosses   = 8
 	missingSize = 2048
 	versionSize = 64
+	maxTurns    = 2047
 )
 
 // recordActivations asks the tap for tensors; recordGraphs for graph descriptions and executions alone.
@@ -75,6 +76,8 @@ type shmConfig struct {
 	Exact        uint32
 	Cold         uint32
 	InStep       uint32
+	Turns        uint32
+	_            uint32
 	Backends     [pathSize]byte
 }
 
@@ -107,7 +110,7 @@ type shmHeader struct {
 	SlotBytes    uint64
 	NSlots       uint64
 	Config       shmConfig
-	_            [24]byte // to the next cache line
+	_            [16]byte // to the next cache line
 	QueueHead    uint64
 	_            [56]byte
 	QueueTail    uint64
@@ -137,6 +140,8 @@ type shmHeader struct {
 	Layouts      uint32
 	_            [40]byte
 	Selections   [2][selectionWords]uint64
+	NTurns       uint32
+	TurnUS       [maxTurns]uint32
 }
 
 // Record types.

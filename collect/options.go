@@ -28,6 +28,8 @@ type Options struct {
 	Cold bool
 	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from everything that was told before.
 	InStep bool
+	// Turns is after how many generated tokens recording ends, and begins again, by turns; 0: it does not. It is for benchmarks, see Region.Turns.
+	Turns uint32
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -110,6 +111,7 @@ func fillConfig(c *shmConfig, o Options) error {
 	if o.InStep {
 		c.InStep = 1
 	}
+	c.Turns = o.Turns
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
 	}
@@ -255,6 +257,16 @@ func (r *Region) Stats() Stats {
 		}
 	}
 	return out
+}
+
+// Turns returns how long the last three quarters of each turn took, see Options. The first turn was recorded, the second was not, and so on.
+func (r *Region) Turns() []time.Duration {
+	n := min(int(atomic.LoadUint32(&r.header.NTurns)), maxTurns)
+	turns := make([]time.Duration, n)
+	for i := range turns {
+		turns[i] = time.Duration(r.header.TurnUS[i]) * time.Microsecond
+	}
+	return turns
 }
 
 // Own is the time that the tap spent on the model's threads, without waiting for room: graph entry and end, descriptions,

@@ -64,6 +64,7 @@ struct tap {
     bool                aside;     // the tap's own threads were started
     bool                touched;   // … and that which touches the pool
     bool                cut_off;   // there is a collector, whose memory this process was not handed
+    _Atomic bool        turning;   // recording by turns
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
     uint32_t            layouts;   // enum tap_layout
@@ -142,6 +143,14 @@ static inline uint64_t tap_own_until(int64_t began, int64_t ended, const struct 
 }
 
 static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * before) { return tap_own_until(began, tap_now(), before); }
+
+// tap_turn stands before a decode of so many tokens, where recording may end or begin.
+void tap_turn_call(int32_t n_tokens);
+static inline void tap_turn(int32_t n_tokens) {
+    if (__builtin_expect(tap.turning, 0)) {
+        tap_turn_call(n_tokens);
+    }
+}
 
 static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);

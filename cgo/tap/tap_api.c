@@ -262,6 +262,9 @@ static void tap_call_end(struct tap_call before, int32_t status) {
 }
 
 TAP_BEFORE(int32_t, llama_decode, (struct llama_context * ctx, struct tap_by_value batch)) {
+    int32_t n_tokens; // a llama_batch begins with it
+    memcpy(&n_tokens, batch.bytes, sizeof(n_tokens));
+    tap_turn(n_tokens);
     if (!tap_on()) {
         return TAP_REAL(llama_decode)(ctx, batch);
     }

@@ -67,6 +67,7 @@ static void tap_stop_program(void) {
 
 // tap_bereaved ends recording because the collector is gone. Threads of the model that wait for room go on.
 static void tap_bereaved(struct tap_header * h) {
+    tap.turning = false;
     const bool recorded = atomic_exchange_explicit(&tap.recording, false, memory_order_relaxed) || tap.given;
     tap.given = false;
     atomic_fetch_add_explicit(&h->room, 1, memory_order_release);

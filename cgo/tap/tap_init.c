@@ -144,6 +144,7 @@ static void tap_begin(uint32_t layouts) {
     tap_copy_version(h->llama_version, tap_real.llama_version != NULL ? tap_real.llama_version() : NULL);
     tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
     tap.joined = true;
+    tap.turning = h->config.turns != 0;
     atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
     tap_hello(TAP_REC_HELLO);
     atomic_store_explicit(&h->attached, 1, memory_order_release);
@@ -193,6 +194,10 @@ void tap_detach(void) {
     }
     if (!tap.joined || atomic_load_explicit(&h->attached, memory_order_acquire) != 1) {
         return;
+    }
+    if (tap.turning && !atomic_load_explicit(&h->closed, memory_order_acquire)) {
+        tap.turning = false;
+        atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
     }
     tap_resolve_all();
     tap_hello(TAP_REC_GOODBYE);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 11u
+#define TAP_SHM_VERSION 12u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -22,6 +22,7 @@
 #define TAP_MAX_LOSSES   8
 #define TAP_MISSING_SIZE 2048
 #define TAP_VERSION_SIZE 64
+#define TAP_MAX_TURNS    2047
 
 // What the collector learns of processes that have the tap, whether one of them is recorded or not.
 enum tap_seen {
@@ -119,6 +120,8 @@ struct tap_config {
     uint32_t exact;      // 1: records wait for room in the queue under every policy, because what is told by them is to be exact
     uint32_t cold;       // 1: mapped models are read when they are touched: see tap_cold.c
     uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything that was told before: see tap_queue_settle
+    uint32_t turns;   // 0, or after how many tokens recording ends and begins again, by turns: see tap_turn.c
+    uint32_t reserved;
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
 
@@ -188,6 +191,8 @@ struct tap_header {
     // The words of selection n > 0 lie in place n % 2. The collector writes one place while the other holds the newest selection, and
     // counts selection up when it is done; who has read a place looks at selection again.
     _Alignas(64) _Atomic uint64_t selections[2][TAP_SELECTION_WORDS];
+    _Atomic uint32_t n_turns;
+    uint32_t turn_us[TAP_MAX_TURNS]; // what each took, in microseconds; the first was recorded, the second not …
 };
 
 // Records of the queue. Each begins with tap_record and is a multiple of eight bytes long.

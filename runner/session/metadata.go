@@ -96,6 +96,9 @@ func (s *sink) describe(a account) rundir.Metadata {
 	}
 	s.extra(&m, "attention", use.Attached)
 	s.extra(&m, "setup_packets", use.Setup)
+	if turns := s.region.Turns(); len(turns) > 0 {
+		s.extra(&m, "turns_ns", turns)
+	}
 	return m
 }
 

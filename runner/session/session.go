@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -93,7 +94,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages),
+		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
 	})
 	if err != nil {
 		return Result{}, err
@@ -311,4 +312,12 @@ func globNames(g *ggmlhooks.Graph) string {
 		names = append(names, name)
 	}
 	return strings.Join(names, ", ")
+}
+
+// TurnsVariable is the environment variable with which llamatap bench records by turns of so many tokens, see collect.Options.
+const TurnsVariable = "LLAMATAP_BENCH_TURNS"
+
+func turns() uint32 {
+	n, _ := strconv.ParseUint(os.Getenv(TurnsVariable), 10, 16) // not set: 0
+	return uint32(n)
 }

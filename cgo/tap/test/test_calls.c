@@ -280,8 +280,39 @@ static void test_off(void) {
     test_end();
 }
 
+// Recorded by turns of four tokens: which decodes are told, and that the end of the process is, whosever turn it is.
+static void test_turns(int decodes) {
+    test_case("calls: %d tokens, recorded by turns of four", decodes);
+    struct bed b;
+    bed_make(&b);
+    b.shm.h->config.turns = 4;
+    tap.turning = true; // as where it joined
+    decode(b.ctx, 0, 4); // the prompt
+    for (int i = 0; i < decodes; i++) {
+        decode(b.ctx, 100 + i, 1);
+    }
+    tap_detach();
+    log_drain(&b.log);
+    int want = 0;
+    for (int i = 0; i < decodes; i++) {
+        if (i / 4 % 2 == 0) {
+            const struct tap_rec_call * c = call_at(&b, (size_t) ++want);
+            CHECK(((const struct tap_call_row *) (c + 1))->token == 100 + i, "call %d is not of token %d", want, i);
+        }
+    }
+    const size_t n = (size_t) want + 1;
+    CHECK(log_count(&b.log, TAP_REC_CALL) == n && log_count(&b.log, TAP_REC_CALL_END) == n && log_count(&b.log, TAP_REC_EXEC) == n, "%zu calls, %zu ends, %zu executions of %zu",
+          log_count(&b.log, TAP_REC_CALL), log_count(&b.log, TAP_REC_CALL_END), log_count(&b.log, TAP_REC_EXEC), n);
+    CHECK(log_count(&b.log, TAP_REC_GOODBYE) == 1, "no last word");
+    CHECK(b.shm.h->n_turns == (uint32_t) (decodes - 1) / 4, "%u turns were told", b.shm.h->n_turns);
+    bed_end(&b);
+}
+
 int main(void) {
     test_off();
+    test_turns(12);
+    test_turns(17);
+    test_turns(8);
     test_batch();
     test_long_batch();
     test_batch_ext();

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/llamatap/llamatap/runner/session"
+)
+
+// turnTokens is how long a turn is, and turnsPerRun how many there are in a run: recorded ones and others by turns.
+const (
+	turnTokens  = 16
+	turnsPerRun = 21
+)
+
+// byTurns lists what is compared inside of one process, see [Tap.byTurns].
+var byTurns = []struct {
+	name string
+	gate float64
+	tap  []string
+}{
+	{"(b) residual stream to disk", 0.97, []string{"--tap-tensors", "l_out*"}},
+	{"(c) all nodes, f16+lz4", 0.90, []string{"--tap-granularity", "full_tensor", "--tap-codec", "lz4", "--tap-dtype", "f16"}},
+	{"(g) events at MINIMAL", 0.995, []string{"--tap-resource-level", "MINIMAL"}},
+	{"(g) events at DETAILED", 0.97, []string{"--tap-resource-level", "DETAILED"}},
+	{"(i) ledger, every access", 0.995, []string{"--tap-ledger=rows"}},
+	{"(i) ledger in windows", 0.995, []string{"--tap-ledger=windows"}},
+}
+
+const turnsOf = " / off, decode, by turns in one process"
+
+// turnNames are the names of the rows.
+func turnNames() (names []string) {
+	for _, c := range byTurns {
+		names = append(names, c.name+turnsOf)
+	}
+	return names
+}
+
+// byTurns compares a model that is recorded with the same that is not, in one process, where recording ends and begins again every turnTokens
+// tokens. Pairs of processes differ by where their memory lies and by when they run, which is more than most of this costs. What it does not see is
+// what the collector does later than the model: that is in the processor time that it took.
+func (t Tap) byTurns(ctx context.Context) error {
+	model := t.Model
+	model.Tokens, model.Context = turnTokens*turnsPerRun+2, 1024
+	for _, c := range byTurns {
+		name := c.name + turnsOf
+		if !t.wants(name) {
+			continue
+		}
+		gate := Gate{Name: name, AtLeast: c.gate}
+		var ratios []float64
+		var ratio Interval
+		for end := time.Now().Add(t.Limits.Time); len(ratios) < t.Limits.MinPairs || gate.judge(ratio) == Unresolved && time.Now().Before(end); {
+			s, err := model.run(ctx, c.tap, func(cmd *exec.Cmd, _ string) (func(), error) {
+				cmd.Env = append(os.Environ(), session.TurnsVariable+"="+strconv.Itoa(turnTokens))
+				return func() {}, nil
+			})
+			if err != nil {
+				return err
+			}
+			turns := extra[[]time.Duration](s.Recorded, "turns_ns")
+			if len(turns) < 3 {
+				return fmt.Errorf("%s: %d turns were told, expected %d", name, len(turns), turnsPerRun)
+			}
+			ratios = append(ratios, TurnRatios(turns)...)
+			ratio = MedianInterval(ratios)
+			t.Progress(fmt.Sprintf("%s: %v", name, ratio))
+		}
+		t.Table.Add(Line{Section: "tap", Name: name, Ratio: &ratio, Gate: gate.limit(), Verdict: gate.judge(ratio)})
+	}
+	return nil
+}
+
+// TurnRatios compares each turn that was not recorded, which is every second one, with the mean of those before and behind it: how fast the recorded
+// ones are, of its speed. What becomes slower or faster with time, as a growing context does, is even in that.
+func TurnRatios(turns []time.Duration) (ratios []float64) {
+	for i := 1; i+1 < len(turns); i += 2 {
+		ratios = append(ratios, 2*float64(turns[i])/float64(turns[i-1]+turns[i+1]))
+	}
+	return ratios
+}
