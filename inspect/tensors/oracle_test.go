@@ -34,6 +34,7 @@ func python(t *testing.T, v any, script string, args ...string) {
 
 // TestNumPyReadsNPY lets NumPy open what cat writes, and compares shape, type, every value and the statistics.
 func TestNumPyReadsNPY(t *testing.T) {
+	testenv.Once(t)
 	testenv.NeedPython(t, "numpy")
 	f := fixture{}
 	r := f.open(t)
