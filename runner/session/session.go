@@ -314,10 +314,8 @@ func globNames(g *ggmlhooks.Graph) string {
 	return strings.Join(names, ", ")
 }
 
-// TurnsVariable is the environment variable with which llamatap bench records by turns of so many tokens, see collect.Options.
-const TurnsVariable = "LLAMATAP_BENCH_TURNS"
-
+// turns is what TurnsVariable holds, 0 where it is not set.
 func turns() uint32 {
-	n, _ := strconv.ParseUint(os.Getenv(TurnsVariable), 10, 16) // not set: 0
+	n, _ := strconv.ParseUint(os.Getenv(TurnsVariable), 10, 16)
 	return uint32(n)
 }

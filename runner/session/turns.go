@@ -1,0 +1,4 @@
+package session
+
+// TurnsVariable is the environment variable with which llamatap bench records by turns of so many tokens, see collect.Options.
+const TurnsVariable = "LLAMATAP_BENCH_TURNS"
