@@ -25,6 +25,8 @@ static size_t              tap_n_buffers, tap_cap_buffers;
 static uint64_t            tap_next_buffer = 1;
 _Atomic uint64_t           tap_buffers_age;
 
+static void tap_buffers_aged(void) { atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release); }
+
 // tap_buffers_open says whether this process is recorded, or may be.
 static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap.given || tap_on()), 0); }
 
@@ -106,7 +108,7 @@ static void tap_buffer_tell(struct tap_buffer * b) {
 
 // tap_buffer_over ends a buffer's life. The caller holds the lock of the buffers.
 static void tap_buffer_over(struct tap_buffer * b) {
-    atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release);
+    tap_buffers_aged();
     b->ptr = NULL;
     free(b->file);
     b->file = NULL;
@@ -130,7 +132,7 @@ static uint64_t tap_buffer_put(struct tap_buffer * note) {
             free(note->file);
             return 0;
         }
-        atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release);
+        tap_buffers_aged();
         note->number = tap_next_buffer++;
         *b = *note;
     }
@@ -250,6 +252,7 @@ void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
             tap_buffer_over(b);
         }
         pthread_mutex_unlock(&tap_buffers_lock);
+        tap_buffers_aged(); // one that was never seen, too
     }
     TAP_REAL(ggml_backend_buffer_free)(buffer);
 }
