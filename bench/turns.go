@@ -76,7 +76,7 @@ func (t Tap) byTurns(ctx context.Context) error {
 	return nil
 }
 
-// TurnRatios compares each turn that was not recorded, which is every second one, with the mean of those before and behind it: how fast the recorded
+// TurnRatios takes how long a token of each turn took, and compares each turn that was not recorded, which is every second one, with the mean of those before and behind it: how fast the recorded
 // ones are, of its speed. What becomes slower or faster with time, as a growing context does, is even in that.
 func TurnRatios(turns []time.Duration) (ratios []float64) {
 	for i := 1; i+1 < len(turns); i += 2 {

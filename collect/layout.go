@@ -141,7 +141,7 @@ type shmHeader struct {
 	_            [40]byte
 	Selections   [2][selectionWords]uint64
 	NTurns       uint32
-	TurnUS       [maxTurns]uint32
+	TurnNS       [maxTurns]uint32
 }
 
 // Record types.

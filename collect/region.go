@@ -259,12 +259,12 @@ func (r *Region) Stats() Stats {
 	return out
 }
 
-// Turns returns how long the last three quarters of each turn took, see Options. The first turn was recorded, the second was not, and so on.
+// Turns returns how long a token of each turn took, see Options: the median of its last three quarters. The first turn was recorded, the second was not, and so on.
 func (r *Region) Turns() []time.Duration {
 	n := min(int(atomic.LoadUint32(&r.header.NTurns)), maxTurns)
 	turns := make([]time.Duration, n)
 	for i := range turns {
-		turns[i] = time.Duration(r.header.TurnUS[i]) * time.Microsecond
+		turns[i] = time.Duration(r.header.TurnNS[i])
 	}
 	return turns
 }

@@ -192,7 +192,7 @@ struct tap_header {
     // counts selection up when it is done; who has read a place looks at selection again.
     _Alignas(64) _Atomic uint64_t selections[2][TAP_SELECTION_WORDS];
     _Atomic uint32_t n_turns;
-    uint32_t turn_us[TAP_MAX_TURNS]; // what each took, in microseconds; the first was recorded, the second not …
+    uint32_t turn_ns[TAP_MAX_TURNS]; // what a token of each took, their median; the first was recorded, the second not …
 };
 
 // Records of the queue. Each begins with tap_record and is a multiple of eight bytes long.

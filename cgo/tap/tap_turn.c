@@ -7,12 +7,27 @@
 
 #include <string.h>
 
-// tap_turn_over ends a turn, which took so long, and begins the next one.
-static void tap_turn_over(int64_t took) {
+enum { TAP_LONGEST_TURN = 256 };
+
+// tap_turn_median is the time of a turn's tokens of which half took longer: something else on the machine that holds up a few does not count.
+static int64_t tap_turn_median(int64_t * took, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++) {
+        const int64_t t = took[i];
+        uint32_t k = i;
+        for (; k > 0 && took[k - 1] > t; k--) {
+            took[k] = took[k - 1];
+        }
+        took[k] = t;
+    }
+    return n == 0 ? 0 : (took[(n - 1) / 2] + took[n / 2]) / 2;
+}
+
+// tap_turn_over ends a turn, whose tokens took so long, and begins the next one.
+static void tap_turn_over(int64_t token_ns) {
     struct tap_header * h = tap.header;
     const uint32_t n = atomic_load_explicit(&h->n_turns, memory_order_relaxed);
     if (n < TAP_MAX_TURNS) {
-        h->turn_us[n] = (uint32_t) (took / 1000);
+        h->turn_ns[n] = token_ns < UINT32_MAX ? (uint32_t) token_ns : UINT32_MAX;
         atomic_store_explicit(&h->n_turns, n + 1, memory_order_release);
     }
     const bool on = !atomic_load_explicit(&tap.recording, memory_order_relaxed);
@@ -30,21 +45,22 @@ static void tap_turn_over(int64_t took) {
 
 // Of each turn the first quarter is not measured: the collector is busy with the one before.
 TAP_RARE void tap_turn_call(int32_t n_tokens) {
-    static int64_t began;
+    static int64_t took[TAP_LONGEST_TURN], last;
     static uint32_t calls;
     struct tap_header * h = tap.header;
-    const uint32_t turns = h->config.turns;
+    const uint32_t asked = h->config.turns, turns = asked < TAP_LONGEST_TURN ? asked : TAP_LONGEST_TURN, skipped = turns / 4;
     if (n_tokens != 1 || atomic_load_explicit(&h->closed, memory_order_acquire)) {
         calls = 0; // a prompt is no token
         return;
     }
     const int64_t now = tap_now();
+    if (calls > skipped) {
+        took[calls - skipped - 1] = now - last;
+    }
     if (calls == turns) {
-        tap_turn_over(now - began);
+        tap_turn_over(tap_turn_median(took, turns - skipped));
         calls = 0;
     }
-    if (calls == turns / 4) {
-        began = now;
-    }
+    last = now;
     calls++;
 }
