@@ -1,0 +1,156 @@
+// tap_graph.h: the description of a graph. Included by tap.h.
+#ifndef LLAMATAP_TAP_GRAPH_H
+#define LLAMATAP_TAP_GRAPH_H
+
+// One node of a described graph.
+struct tap_graph_node {
+    const struct ggml_tensor * tensor;
+    int32_t  layer;      // -1: none
+    uint16_t occurrence; // of (name, op) in this graph, from 1
+    uint8_t  component, rows, row_dim, inferred;
+    uint8_t  n_src;      // places of src that may be filled
+    uint8_t  name_bytes;
+    bool     layer_known;
+    bool     view, computed, wanted, host;
+    bool     timed;         // the end of its data phase is told
+    bool     routing;       // tells which experts were chosen, or their weights
+    bool     stream;        // the residual stream at some point
+    bool     written_rows;  // SET_ROWS: what is captured is src[0]
+    int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
+    int32_t  first_consumer; // -1: none
+    int32_t  src[GGML_MAX_SRC]; // numbers of what it reads, INT32_MIN: nothing; the scheduler puts copies in their place later
+    int32_t  before;         // while occurrences are counted: the node before it in its bucket, +1
+    int8_t   glob;           // first matching glob, -1 = none
+};
+
+// One tensor that a graph reads and does not compute.
+struct tap_graph_leaf {
+    const struct ggml_tensor * tensor;
+    int32_t layer; // that its name tells, if named; -1: none
+    uint8_t component;
+    uint8_t name_bytes;
+    bool    named;    // it is a weight or a cache, as far as its name says
+    bool    embedding; // its component is another one where it is multiplied with
+    bool    input, wanted;
+    uint8_t rows, row_dim;
+    bool    told; // its contents are told of
+};
+
+// An input whose contents are told of.
+struct tap_told {
+    const struct ggml_tensor * tensor;
+    int32_t leaf;
+    uint8_t kind; // enum tap_input_kind
+    bool    host; // its bytes lie in this process
+};
+
+// A slot of the pointer → number table.
+struct tap_map_slot {
+    const void * key;
+    int32_t      value;
+};
+
+enum { TAP_FEW_TOLD = 6 };
+
+// What a tensor was like when it was last described, see tap_known.c, and where its bytes lay when it was last told of.
+struct tap_mark {
+    uint64_t              form, shape;
+    const void *          data;
+    ggml_backend_buffer_t buffer;
+};
+
+// What has changed of a tensor since the collector was told of it.
+enum tap_changed { TAP_CHANGED_SHAPE = 1u << 0, TAP_CHANGED_PLACE = 1u << 1, TAP_CHANGED_ROWS = 1u << 2 };
+
+// The description of the graph that a scheduler holds at present.
+struct tap_graph {
+    struct ggml_cgraph *    cgraph;
+    uint64_t                id;
+    bool                    described; // cgraph was looked at since its last allocation
+    bool                    sent;      // the collector has the description
+    int                     n_nodes, n_leafs, n_wanted, n_inputs_wanted;
+    int                     n_timed, n_routing;
+    int                     n_told, cap_told;
+    struct tap_told *       told; // few_told, or others where there are more
+    struct tap_told         few_told[TAP_FEW_TOLD];
+    bool                    host_inputs; // tokens, positions and output ids lie in this process
+    bool                    device; // some of it is not computed in this process's memory
+    int                     cap_nodes, cap_leafs;
+    struct tap_graph_node * nodes;
+    struct tap_graph_leaf * leafs;
+    uintptr_t               low, span; // where the tensors of its nodes lie, all of them
+    int32_t *               index;     // number of a node + 1 by the place of its tensor, 0: none; NULL: they lie too far apart
+    int32_t *               places;    // memory of index
+    size_t                  cap_places;
+    struct tap_map_slot *   map;      // leafs, and nodes that have no index
+    size_t                  map_size; // power of two
+    size_t                  map_used;
+    const struct ggml_tensor * tokens; // inp_tokens, or NULL
+    const struct ggml_tensor * embd;   // inp_embd, or NULL
+    const struct ggml_tensor * pos;
+    const struct ggml_tensor * out_ids;
+    int32_t                 n_tokens;  // 0: a maintenance graph
+    int32_t                 n_outputs; // -1: no output ids
+    bool                    flash;     // has FLASH_ATTN_EXT
+    uint32_t                selection; // number of the selection that its nodes are marked by
+    uint32_t                attention; // enum tap_attention of that selection
+    bool                    selected;  // its nodes are marked by a selection, which …
+    bool                    captures;  // … may want tensors of it
+    bool                    formed;    // marks are those of its tensors
+    struct tap_mark *       marks;     // of nodes, then of leafs
+    uint8_t *               changed;   // enum tap_changed of each
+    size_t                  cap_marks, cap_changed;
+    uint64_t                like;      // a graph that the collector knows and from which this one differs in what is changed; 0: none
+    uint64_t                buffers;   // tap_buffers_age when places were noted
+};
+
+// tap_graph_describe reads cgraph into g: nodes, leafs, layers, components, rows. Returns false without memory.
+bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph);
+
+// tap_graph_mark notes what each tensor of a graph that was described is like. Without memory, and for graphs whose tensors lie far apart, it
+// does not, and returns false.
+bool tap_graph_mark(struct tap_graph * g);
+
+// tap_graph_alike makes g the description of cgraph, which was built anew, if every tensor of it has the form that g's have. Returns false where it
+// is not alike; g is then to be described.
+bool tap_graph_alike(struct tap_graph * g, struct ggml_cgraph * cgraph);
+
+// tap_graph_inputs finds the inputs that all models have, and the number of tokens and outputs.
+void tap_graph_inputs(struct tap_graph * g);
+
+// tap_array_grow makes room for n elements of a size.
+bool tap_array_grow(void * array, size_t * have, size_t n, size_t size);
+
+// tap_graph_select marks the nodes and inputs that a selection wants, and those alone. hits[i] counts the nodes that glob i matched;
+// may be NULL. It may be called before allocation and after it.
+void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits);
+
+// tap_is_view says whether an op computes nothing and only shows other bytes.
+bool tap_is_view(enum ggml_op op);
+
+// tap_graph_send tells the collector of a graph of context c: whole, or as what differs from the last one that it was told of.
+bool tap_graph_send(struct tap_graph * g, struct tap_context * c);
+
+void tap_graph_release(struct tap_graph * g);
+
+// tap_graph_find returns the number of a node (≥ 0), -1-i for leaf i, or INT32_MIN.
+int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t);
+
+// tap_graph_finish notes, after allocation, where the bytes of each tensor lie, and which lie elsewhere than those of the graph before it.
+void tap_graph_finish(struct tap_graph * g);
+
+// tap_infer fills layer, component and rows of every node of a graph whose tables are complete. tap_infer_again does that for a graph of which some
+// shapes are changed, or (all) the number of tokens or outputs. Returns false where more than rows follows from that.
+void tap_infer(struct tap_graph * g);
+bool tap_infer_again(struct tap_graph * g, bool all);
+
+// tap_name_layer returns the N of a name of n bytes such as l_out-N or cache_k_lN, or -1. The suffix must end the name.
+int32_t tap_name_layer(const char * name, size_t n);
+
+// tap_leaf_named reads from a leaf's name what weight or cache it is.
+void tap_leaf_named(struct tap_graph_leaf * l);
+
+// tap_glob_match reports whether pattern (*, ?, [set]) matches text of n bytes.
+bool tap_glob_match(const char * pattern, const char * text, size_t n);
+
+#endif
