@@ -41,7 +41,7 @@ func turnNames() (names []string) {
 
 // byTurns compares a model that is recorded with the same that is not, in one process, where recording ends and begins again every turnTokens
 // tokens. Pairs of processes differ by where their memory lies and by when they run, which is more than most of this costs. What it does not see is
-// what the collector does later than the model: that is in the processor time that it took.
+// what the collector does later than the model: that is in the processor time that it took, which metadata.json tells.
 func (t Tap) byTurns(ctx context.Context) error {
 	model := t.Model
 	model.Tokens, model.Context = turnTokens*turnsPerRun+2, 1024

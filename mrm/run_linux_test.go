@@ -31,8 +31,8 @@ const quick = "experiment: {name: quick, repetitions: %d}\nengine: {n_ctx: 256, 
 
 func experiment(t *testing.T, repetitions int, out string) *Experiment {
 	t.Helper()
-	if testing.Short() && !slices.Contains([]string{"TestRun", "TestInterrupted", "TestTogether"}, t.Name()) {
-		t.Skip("not under the race detector: it starts no other goroutines than TestRun, TestInterrupted and TestTogether")
+	if others := []string{"TestRun", "TestInterrupted", "TestTogether"}; !slices.Contains(others, t.Name()) {
+		testenv.Once(t, others...)
 	}
 	return &Experiment{Config: parse(t, fmt.Sprintf(quick, repetitions, out)), Program: testenv.NeedBinary(t), Version: "test"}
 }
