@@ -40,8 +40,8 @@ const mrmAggregateHelp = `llamatap mrm aggregate: sealed runs of experiments put
 usage: llamatap mrm aggregate DIR… [FLAGS]
 
 Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each file against its manifest and each
-table's version, leaves contaminated runs out, and writes for each cell of the matrix the mean of every metric over its repetitions, with the
-95 % interval of Student's t. --dataset copies the runs into a dataset partitioned model_id=/run_id=, for DuckDB, Spark and pandas.
+table's version, leaves contaminated runs out, and writes for each cell of the matrix the mean of every metric over its repetitions, with its
+95 % interval: Student's t, or Wilson's for the share of runs that have a label. --dataset copies the runs into a dataset partitioned model_id=/run_id=, for DuckDB, Spark and pandas.
 
   llamatap mrm aggregate results
   llamatap mrm aggregate results -o csv > metrics.csv

@@ -50,7 +50,6 @@ type Row struct {
 
 // Result is what was aggregated.
 type Result struct {
-	Method       string   `json:"method"`
 	Confidence   float64  `json:"confidence"`
 	Runs         int      `json:"runs"`
 	Contaminated []string `json:"contaminated"` // left out
@@ -67,7 +66,7 @@ func Aggregate(ctx context.Context, f *Found) (*Result, error) {
 	if len(f.Runs) == 0 {
 		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left out; make some with 'llamatap mrm run', or take contaminated ones with --contaminated", ErrNone, len(f.Contaminated), f.Others, f.Unsealed)
 	}
-	r := &Result{Method: Method, Confidence: 0.95, Runs: len(f.Runs), Contaminated: []string{}, Others: f.Others, Unsealed: f.Unsealed}
+	r := &Result{Confidence: confidence, Runs: len(f.Runs), Contaminated: []string{}, Others: f.Others, Unsealed: f.Unsealed}
 	for i := range f.Contaminated {
 		r.Contaminated = append(r.Contaminated, f.Contaminated[i].RunID)
 	}
@@ -81,7 +80,7 @@ func Aggregate(ctx context.Context, f *Found) (*Result, error) {
 		key := [2]string{run.Experiment.Name, run.Cell.Key}
 		g := gathered[key]
 		if g == nil {
-			g = &gathering{group: Group{Experiment: run.Experiment.Name, Cell: cellOf(&run.Cell)}, values: map[figure][]float64{}}
+			g = &gathering{group: Group{Experiment: run.Experiment.Name, Cell: cellOf(&run.Cell)}, values: map[figure][]float64{}, having: map[figure]int{}, of: map[string]int{}}
 			gathered[key] = g
 		}
 		g.add(run, metrics)
@@ -107,7 +106,9 @@ type figure struct{ kind, metric string }
 type gathering struct {
 	group  Group
 	values map[figure][]float64
-	order  []figure // as they were seen first
+	having map[figure]int // runs, by a text that they have: label=L
+	of     map[string]int // runs, by type of region
+	order  []figure       // as they were seen first
 }
 
 // add takes a run in.
@@ -119,15 +120,27 @@ func (g *gathering) add(run *Run, metrics []metric) {
 	case verdict.Contaminated:
 		g.group.Contaminated++
 	}
-	put := func(kind, name string, v float64) {
-		f := figure{kind, name}
+	put := func(f figure, v float64) {
 		if _, ok := g.values[f]; !ok {
 			g.order = append(g.order, f)
 		}
 		g.values[f] = append(g.values[f], v)
 	}
+	kinds := map[string]bool{}
 	for _, m := range metrics {
-		put(m.kind, m.name, m.value)
+		if !kinds[m.kind] {
+			kinds[m.kind] = true
+			g.of[m.kind]++
+		}
+		if m.text == "" {
+			put(figure{m.kind, m.name}, m.value)
+			continue
+		}
+		f := figure{m.kind, m.name + "=" + m.text}
+		if g.having[f] == 0 {
+			g.order = append(g.order, f)
+		}
+		g.having[f]++
 	}
 	prefill, decode := run.Observer.Tapped.Rates()
 	for _, v := range []struct {
@@ -138,7 +151,7 @@ func (g *gathering) add(run *Run, metrics []metric) {
 		{"prefill_ratio", run.Observer.PrefillRatio}, {"wall_ratio", run.Observer.WallRatio}, {"observer_cpu_pct", run.Observer.CPUPct}, {"observer_memory_pct", run.Observer.MemoryPct},
 	} {
 		if v.value != nil {
-			put(ofRuns, v.name, *v.value)
+			put(figure{ofRuns, v.name}, *v.value)
 		}
 	}
 }
@@ -150,20 +163,16 @@ func positive(v float64) *float64 {
 	return nil
 }
 
-// settle works the statistics out. Of labels a run without one of a type has it not: the share is of all runs that tell of the type.
+// settle computes the statistics. A text is counted in all runs that report its type of region: a run without it does not have it.
 func (g *gathering) settle() Group {
-	kinds := map[string]int{}
-	for f, values := range g.values {
-		kinds[f.kind] = max(kinds[f.kind], len(values))
-	}
 	for _, f := range g.order {
-		values := g.values[f]
-		if strings.Contains(f.metric, "=") {
-			for len(values) < kinds[f.kind] {
-				values = append(values, 0)
-			}
+		row := Row{Type: f.kind, Metric: f.metric}
+		if k := g.having[f]; k > 0 {
+			row.Statistic = share(k, g.of[f.kind])
+		} else {
+			row.Statistic = measured(g.values[f], upper(f.metric))
 		}
-		g.group.Rows = append(g.group.Rows, Row{f.kind, f.metric, of(values)})
+		g.group.Rows = append(g.group.Rows, row)
 	}
 	slices.SortStableFunc(g.group.Rows, func(a, b Row) int { return cmp.Compare(a.Type, b.Type) })
 	return g.group
@@ -173,6 +182,7 @@ func (g *gathering) settle() Group {
 type metric struct {
 	kind, name string
 	value      float64
+	text       string // a label; "": the metric is a number
 }
 
 // metricsOf reads a run's metrics.csv, or computes it where the run has none.
@@ -201,7 +211,7 @@ func metricsOf(ctx context.Context, run *Run) ([]metric, error) {
 	return parseMetrics(strings.NewReader(text.String()), path)
 }
 
-// parseMetrics reads metrics: numbers as they are, texts as a share of 1 of what they say.
+// parseMetrics reads metrics.csv; empty cells are left out.
 func parseMetrics(r io.Reader, name string) (all []metric, err error) {
 	rows, err := csv.NewReader(r).ReadAll()
 	if err != nil || len(rows) == 0 || len(rows[0]) == 0 || rows[0][0] != "region_type" {
@@ -214,9 +224,9 @@ func parseMetrics(r io.Reader, name string) (all []metric, err error) {
 				continue
 			}
 			if v, err := strconv.ParseFloat(text, 64); err == nil {
-				all = append(all, metric{row[0], column, v})
+				all = append(all, metric{kind: row[0], name: column, value: v})
 			} else {
-				all = append(all, metric{row[0], column + "=" + text, 1})
+				all = append(all, metric{kind: row[0], name: column, text: text})
 			}
 		}
 	}

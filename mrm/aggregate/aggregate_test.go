@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
@@ -136,8 +138,16 @@ func TestShares(t *testing.T) {
 		repetition(fmt.Sprint("r", i), "alpha", 128, i, seconds, verdict.Clean).Write(t, out)
 	}
 	g := aggregated(t, out).Groups[0]
-	if high := g.row("weight", "mrm_label=high_mrm"); high == nil || high.N != 4 || high.Mean != 0.5 {
+	high := g.row("weight", "mrm_label=high_mrm")
+	if high == nil || high.N != 4 || high.Mean != 0.5 || high.Method != Wilson || high.SD != nil || high.Min != 0 || high.Max != 1 {
 		t.Errorf("%+v", high)
+	}
+	for i := range g.Rows { // no figure of a run is negative, and none of these above 1
+		row := &g.Rows[i]
+		ratio := row.Method == Wilson || row.Metric == "write_once_ratio" || row.Metric == "censored_share" || row.Metric == "locality_score"
+		if *row.Low < 0 || *row.Low > row.Mean || *row.High < row.Mean || ratio && *row.High > 1 {
+			t.Errorf("%s %s: %v in [%v, %v]", row.Type, row.Metric, row.Mean, *row.Low, *row.High)
+		}
 	}
 }
 
@@ -155,10 +165,10 @@ func TestForms(t *testing.T) {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
 	var back Result
-	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Groups) != 2 || back.Method != Method {
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Groups) != 2 || back.Groups[0].row("weight", "retention_p99_s").Method != StudentT {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{"4 runs in 2 cells", "20 ± 25", "(one run)", "1 contaminated"} {
+	for _, want := range []string{"4 runs in 2 cells", "20 [0, 44.84]", "(3 of 3)", "(one run)", "1 contaminated"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
@@ -257,12 +267,40 @@ func TestDataset(t *testing.T) {
 	}
 }
 
-// TestStatistic: single and equal figures have no noise from rounding.
+// TestStatistic: single and equal figures have no noise from rounding; an interval stays in the range of its figure.
 func TestStatistic(t *testing.T) {
-	if s := of([]float64{0.1, 0.1, 0.1}); s.Mean != 0.1 || *s.SD != 0 || *s.Low != 0.1 || *s.High != 0.1 {
+	if s := measured([]float64{0.1, 0.1, 0.1}, 1); s.Mean != 0.1 || *s.SD != 0 || *s.Low != 0.1 || *s.High != 0.1 {
 		t.Errorf("%+v", s)
 	}
-	if s := of([]float64{3}); s.Mean != 3 || s.SD != nil || s.N != 1 {
+	if s := measured([]float64{3}, math.Inf(1)); s.Mean != 3 || s.SD != nil || s.N != 1 || s.Method != "" || s.Low != nil {
 		t.Errorf("%+v", s)
+	}
+	if s := measured([]float64{0, 0, 1}, 1); *s.Low != 0 || *s.High != 1 || s.Method != StudentT {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestWilson compares every share of up to 30 runs with SciPy's interval.
+func TestWilson(t *testing.T) {
+	python := testenv.NeedPython(t, "scipy")
+	out, err := exec.Command(python, "-c", `
+import json
+from scipy.stats import binomtest
+def interval(k, n):
+    ci = binomtest(k, n).proportion_ci(0.95, method="wilson")
+    return [k, n, ci.low, ci.high]
+print(json.dumps([interval(k, n) for n in range(1, 31) for k in range(n + 1)]))`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][4]float64
+	if err := json.Unmarshal(out, &all); err != nil || len(all) != 495 {
+		t.Fatalf("%d, %v", len(all), err)
+	}
+	for _, want := range all {
+		s := share(int(want[0]), int(want[1]))
+		if math.Abs(*s.Low-want[2]) > 1e-9 || math.Abs(*s.High-want[3]) > 1e-9 || *s.Low < 0 || *s.High > 1 {
+			t.Errorf("%v of %v: [%v, %v], want [%v, %v]", want[0], want[1], *s.Low, *s.High, want[2], want[3])
+		}
 	}
 }

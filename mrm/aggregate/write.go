@@ -26,7 +26,7 @@ var columns = []table.Column{
 	{Name: "n_ctx", Kind: table.Int64}, {Name: "kv_type", Kind: table.Text}, {Name: "max_tokens", Kind: table.Int64}, {Name: "concurrency", Kind: table.Int64},
 	{Name: "region_type", Kind: table.Text}, {Name: "metric", Kind: table.Text}, {Name: "n", Kind: table.Int64}, {Name: "marginal", Kind: table.Int64}, {Name: "contaminated", Kind: table.Int64},
 	{Name: "mean", Kind: table.Float64}, {Name: "sd", Kind: table.Float64, Null: true}, {Name: "ci95_low", Kind: table.Float64, Null: true},
-	{Name: "ci95_high", Kind: table.Float64, Null: true}, {Name: "min", Kind: table.Float64}, {Name: "max", Kind: table.Float64}, {Name: "method", Kind: table.Text},
+	{Name: "ci95_high", Kind: table.Float64, Null: true}, {Name: "min", Kind: table.Float64}, {Name: "max", Kind: table.Float64}, {Name: "method", Kind: table.Text, Null: true},
 }
 
 // each calls f for every row: texts, integers and numbers in the order of the columns.
@@ -37,7 +37,7 @@ func (r *Result) each(f func(values []any) error) error {
 			row, c := &g.Rows[k], &g.Cell
 			if err := f([]any{
 				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type, row.Metric, row.N, g.Marginal, g.Contaminated,
-				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, r.Method,
+				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, row.Method,
 			}); err != nil {
 				return err
 			}
@@ -91,7 +91,9 @@ func (r *Result) WriteParquet(w io.Writer) error {
 		for i, v := range values {
 			switch v := v.(type) {
 			case string:
-				b.Text(i, v)
+				if v != "" || !columns[i].Null {
+					b.Text(i, v)
+				}
 			case int:
 				b.Int(i, int64(v))
 			case *float64:
@@ -113,7 +115,7 @@ func (r *Result) WriteParquet(w io.Writer) error {
 // WriteText writes the figures that most ask for, as a table for people.
 func (r *Result) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d runs in %d cells; mean ± half of the 95 %% interval of Student's t; %d contaminated runs are left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
+	fmt.Fprintf(t, "%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d contaminated runs left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
 	for i := range r.Groups {
 		g := &r.Groups[i]
 		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt, g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
@@ -132,11 +134,14 @@ func (r *Result) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// text is the mean with its interval.
+// text is the mean with its interval; a share of runs also has its count.
 func (s *Statistic) text() string {
-	mean := strconv.FormatFloat(s.Mean, 'g', 5, 64)
-	if s.High == nil {
-		return mean + " (one run)"
+	text := strconv.FormatFloat(s.Mean, 'g', 5, 64)
+	switch s.Method {
+	case "":
+		return text + " (one run)"
+	case Wilson:
+		text += fmt.Sprintf(" (%.0f of %d)", s.Mean*float64(s.N), s.N)
 	}
-	return mean + " ± " + strconv.FormatFloat(*s.High-s.Mean, 'g', 2, 64)
+	return text + fmt.Sprintf(" [%.4g, %.4g]", *s.Low, *s.High)
 }
