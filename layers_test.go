@@ -45,6 +45,8 @@ var layers = map[string]int{
 
 	"bench/machine": 0, // limits of the machine, for bench and the doctor
 
+	"internal/present": 0, // how figures are printed
+
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
 	"oracle": 5, "oracle/kernels": 5, // tests of the finished program
 	"third_party/*": 0, // holds tests of the fetcher, no package

@@ -214,16 +214,3 @@ func duration(seconds float64) string {
 	}
 	return d.Round(time.Minute).String()
 }
-
-// size is a number of bytes for people.
-func size(bytes float64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	i := 0
-	for bytes >= 1000 && i < len(units)-1 {
-		bytes, i = bytes/1000, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%.0f B", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", bytes, units[i])
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/runner/doctor"
 )
@@ -116,12 +117,12 @@ func (p *Plan) Check() error {
 	cell, memory, disk, _ := p.Most()
 	if free := p.Machine.FreeMemory; free > 0 && memory.Tag != Unknown && memory.Value > float64(free) {
 		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
-			ErrNoRoom, cell.Name(), size(memory.Value), size(float64(free)))
+			ErrNoRoom, cell.Name(), present.Bytes(memory.Value), present.Bytes(float64(free)))
 	}
 	left := disk.Value * float64(len(p.Cells)-p.Done) / float64(max(len(p.Cells), 1))
 	if free := p.Machine.FreeDisk; free > 0 && disk.Tag != Unknown && left > float64(free) {
 		return fmt.Errorf("%w: the runs take about %v of the disk, and %s has %v free; give another output.dir, graph_trace: windows, fewer tokens or repetitions",
-			ErrNoRoom, size(left), p.Config.Output.Dir, size(float64(free)))
+			ErrNoRoom, present.Bytes(left), p.Config.Output.Dir, present.Bytes(float64(free)))
 	}
 	return nil
 }
@@ -143,13 +144,13 @@ func (p *Plan) Write(out io.Writer) error {
 	fmt.Fprintf(&b, "collectors  %s\n\n", c.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.Most()
-	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.told(size), cell.Name())
+	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.told(present.Bytes), cell.Name())
 	if p.Machine.FreeMemory > 0 {
-		fmt.Fprintf(&b, "; %v are free", size(float64(p.Machine.FreeMemory)))
+		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeMemory)))
 	}
-	fmt.Fprintf(&b, "\ndisk        %s", disk.told(size))
+	fmt.Fprintf(&b, "\ndisk        %s", disk.told(present.Bytes))
 	if p.Machine.FreeDisk > 0 {
-		fmt.Fprintf(&b, "; %v are free", size(float64(p.Machine.FreeDisk)))
+		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeDisk)))
 	}
 	fmt.Fprintf(&b, "\ntime        %s, one cell after the other\n", time.told(duration))
 	_, err := io.WriteString(out, b.String())
@@ -170,8 +171,8 @@ func (p *Plan) table(out io.Writer) {
 			cells = "-"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cells, cmp.Or(cell.KVType, "-"),
-			p.Config.Experiment.Repetitions, n.Weights.words(size), n.Cache.words(size), n.Compute.words(size),
-			n.Memory.words(size), n.Disk.words(size), n.Time.words(duration))
+			p.Config.Experiment.Repetitions, n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
+			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(duration))
 	}
 	t.Flush()
 }

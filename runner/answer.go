@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // Answer is what became of one prompt of many: one line of JSON. It holds an Error or a Completion.
@@ -176,7 +177,7 @@ func (r *PromptsResult) WriteSummary(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d per sequence, loaded in %s, warmed up in %s
 llamatap: %d prompts%s: %d tokens in and %d out in %s (%.1f tokens/s out)
-`, r.Model, r.ContextSize, milliseconds(r.Load), milliseconds(r.WarmUp), r.Answered, ending, r.PromptTokens, r.Tokens,
-		milliseconds(r.Elapsed), rate(r.Tokens, r.Elapsed))
+`, r.Model, r.ContextSize, present.Duration(r.Load), present.Duration(r.WarmUp), r.Answered, ending, r.PromptTokens, r.Tokens,
+		present.Duration(r.Elapsed), rate(r.Tokens, r.Elapsed))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // embeddingSequences is how many texts a batch holds at most; llama.cpp's number.
@@ -27,7 +28,7 @@ type EmbeddingsResult struct {
 
 // WriteSummary writes what a run measured, in one line.
 func (r *EmbeddingsResult) WriteSummary(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "llamatap: %s, loaded in %s: embeddings of %d texts, %s\n", r.Model, milliseconds(r.Load), r.Texts,
+	_, err := fmt.Fprintf(out, "llamatap: %s, loaded in %s: embeddings of %d texts, %s\n", r.Model, present.Duration(r.Load), r.Texts,
 		perSecond(r.Tokens, r.Elapsed, rate(r.Tokens, r.Elapsed)))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/models"
 )
 
@@ -108,7 +109,7 @@ func describe(m *llama.Model) string {
 	if !ok {
 		name = m.Description()
 	}
-	return fmt.Sprintf("%s (%.1f million parameters, %.1f MB)", name, float64(m.Parameters())/1e6, float64(m.Size())/1e6)
+	return fmt.Sprintf("%s (%.1f million parameters, %s)", name, float64(m.Parameters())/1e6, present.Bytes(m.Size()))
 }
 
 // contextParams translates the settings of a context.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // WriteSummary writes what a run measured, in three lines.
@@ -19,7 +21,7 @@ func (r *Result) WriteSummary(out io.Writer) error {
 	_, err := fmt.Fprintf(out, `llamatap: %s, context %d%s, loaded in %s, warmed up in %s
 llamatap: prompt %s%s, generation %s
 llamatap: %s
-`, r.Model, r.ContextSize, seed, milliseconds(r.Load), milliseconds(r.WarmUp),
+`, r.Model, r.ContextSize, seed, present.Duration(r.Load), present.Duration(r.WarmUp),
 		cached, perSecond(r.PromptTokens, r.Prompt, r.PromptRate()), perSecond(r.Tokens, r.Generation, r.GenerationRate()), r.ending())
 	return err
 }
@@ -46,14 +48,7 @@ func (r *Result) ending() string {
 
 func perSecond(tokens int, d time.Duration, rate float64) string {
 	if rate == 0 {
-		return fmt.Sprintf("%d tokens in %s", tokens, milliseconds(d))
+		return fmt.Sprintf("%d tokens in %s", tokens, present.Duration(d))
 	}
-	return fmt.Sprintf("%d tokens in %s (%.1f tokens/s)", tokens, milliseconds(d), rate)
-}
-
-func milliseconds(d time.Duration) string {
-	if d >= 10*time.Second {
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	return fmt.Sprintf("%d tokens in %s (%.1f tokens/s)", tokens, present.Duration(d), rate)
 }

@@ -22,7 +22,7 @@ func TestSummary(t *testing.T) {
 		if err := r.WriteSummary(&out); err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{want, "seed 7", "6 tokens in 2.0 ms (3000.0 tokens/s)", "21 tokens in 10.0 ms (2000.0 tokens/s)", "loaded in 36.0 ms"} {
+		for _, part := range []string{want, "seed 7", "6 tokens in 2.00 ms (3000.0 tokens/s)", "21 tokens in 10.0 ms (2000.0 tokens/s)", "loaded in 36.0 ms"} {
 			if !strings.Contains(out.String(), part) {
 				t.Errorf("%q is not in %q", part, out.String())
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -175,6 +176,6 @@ func describeExport(out io.Writer, r *export.Result) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(out, "note: %s\n", note)
 	}
-	_, err := fmt.Fprintf(out, "%s: %d rows of %d tensors, %d files, %.1f MB\n", r.Path, r.Rows, r.Tensors, r.Files, float64(r.Bytes)/1e6)
+	_, err := fmt.Fprintf(out, "%s: %d rows of %d tensors, %d files, %s\n", r.Path, r.Rows, r.Tensors, r.Files, present.Bytes(r.Bytes))
 	return err
 }

@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/models"
+	"golang.org/x/term"
 )
 
 // synthArgs are the arguments of 'llamatap synth'; zero means what the preset says.
@@ -155,7 +155,7 @@ func synthProgress(a synthArgs) func(done, size int64) {
 	return func(done, size int64) {
 		if now := time.Now(); now.Sub(last) > 200*time.Millisecond {
 			last = now
-			fmt.Fprintf(os.Stderr, "\r%s: %d of %d MB", a.out, done/1e6, size/1e6)
+			fmt.Fprintf(os.Stderr, "\r%s: %s of %s", a.out, present.Bytes(done), present.Bytes(size))
 		}
 		if done == size {
 			fmt.Fprint(os.Stderr, "\r\x1b[K")

@@ -103,14 +103,3 @@ func pText(p float64) string {
 	}
 	return strconv.FormatFloat(p, 'f', 4, 64)
 }
-
-// bytesText is an amount in bytes.
-func bytesText(n float64) string {
-	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
-		if n < 1024 {
-			return threeDigits(n) + " " + unit
-		}
-		n /= 1024
-	}
-	return threeDigits(n) + " TiB"
-}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -263,9 +264,9 @@ func deviceCells(o *OpRow) []string {
 func (o *OpRow) appendCells(cells []string) []string {
 	each, last := "-", "-"
 	if o.Requests > 0 {
-		each = bytesText(float64(o.Bytes) / float64(o.Requests))
+		each = present.Bytes(float64(o.Bytes) / float64(o.Requests))
 	}
-	cells = append(cells, strconv.FormatUint(o.Requests, 10), bytesText(float64(o.Bytes)), each, maybe(o.QueueUS, usText), maybe(o.ServiceUS, usText))
+	cells = append(cells, strconv.FormatUint(o.Requests, 10), present.Bytes(float64(o.Bytes)), each, maybe(o.QueueUS, usText), maybe(o.ServiceUS, usText))
 	if n := len(o.Percentiles); n > 0 {
 		last = usText(float64(o.Percentiles[n-1].AtMostUS))
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -246,7 +247,7 @@ func (p *Prof) tables(percentiles []float64) []grid {
 		if c.Op != "" {
 			name += " " + c.Op
 		}
-		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10), bytesText(float64(c.Bytes)), maybe(c.TotalMS, msText)}
+		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10), present.Bytes(float64(c.Bytes)), maybe(c.TotalMS, msText)}
 		for i := range percentiles {
 			if i < len(c.Percentiles) {
 				row = append(row, usText(float64(c.Percentiles[i].AtMostUS)))
@@ -262,7 +263,7 @@ func (p *Prof) tables(percentiles []float64) []grid {
 		if n.Retransmits != nil {
 			again = strconv.FormatUint(*n.Retransmits, 10)
 		}
-		net = append(net, []string{strconv.Itoa(n.PID), n.Comm, bytesText(n.TXBytes), bytesText(n.RXBytes),
+		net = append(net, []string{strconv.Itoa(n.PID), n.Comm, present.Bytes(n.TXBytes), present.Bytes(n.RXBytes),
 			strconv.FormatUint(n.TXCalls, 10), strconv.FormatUint(n.RXCalls, 10), again})
 	}
 	return []grid{calls, net}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -80,24 +81,12 @@ func plural(n uint64, what string) string {
 	return counted(n) + " " + what
 }
 
-// sized writes bytes in powers of 1024.
-func sized(n uint64) string {
-	v, unit := float64(n), "B"
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if v < 1024 {
-			break
-		}
-		v, unit = v/1024, next
-	}
-	return threeDigits(v) + " " + unit
-}
-
 // WriteText writes the report for people.
 func (w *Waits) WriteText(out io.Writer) error {
 	var b strings.Builder
 	f := &w.Total.WaitFigures
 	fmt.Fprintf(&b, "%s\n%s waited, in all threads, on %s (%s major) and %s in system calls; %s, %s\n", w.Lines.Path, nsText(f.WaitNS), plural(f.Faults, "fault"),
-		counted(f.Major), plural(f.Calls, "wait"), plural(f.Requests, "block request"), sized(f.BlockBytes))
+		counted(f.Major), plural(f.Calls, "wait"), plural(f.Requests, "block request"), present.Bytes(f.BlockBytes))
 	w.writePhases(&b)
 	if len(w.Slowest) > 0 {
 		b.WriteString("\nslowest\n")
@@ -125,7 +114,7 @@ func (w *Waits) WriteText(out io.Writer) error {
 var figureHead = []string{" waited", " faults", " major", " blocked", " calls", " requests", " read"}
 
 func figureCells(f *resource.WaitFigures) []string {
-	return []string{nsText(f.WaitNS), counted(f.Faults), counted(f.Major), nsText(f.BlockedNS), counted(f.Calls), counted(f.Requests), sized(f.BlockBytes)}
+	return []string{nsText(f.WaitNS), counted(f.Faults), counted(f.Major), nsText(f.BlockedNS), counted(f.Calls), counted(f.Requests), present.Bytes(f.BlockBytes)}
 }
 
 func (w *Waits) writePhases(b *strings.Builder) {

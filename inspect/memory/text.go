@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
@@ -76,7 +77,7 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 
 func (r *Report) head(out *text) {
 	out.line("run     %s", r.Path)
-	out.line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"), seconds(r.Seconds()), r.Version)
+	out.line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"), present.Seconds(r.Seconds()), r.Version)
 	if n := r.Collectors[memtrace.CollectorGraph.String()]; n > 0 {
 		out.line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held of it", n, Computed)
 	}
@@ -93,25 +94,25 @@ func (r *Report) head(out *text) {
 func (r *Report) trafficTable(out *text) {
 	rows := [][]string{{"region type", "regions", "size", "reads", "writes", "read", "written", "read:written"}}
 	for _, s := range r.Windows {
-		rows[0] = append(rows[0], "most in "+seconds(s))
+		rows[0] = append(rows[0], "most in "+present.Seconds(s))
 	}
 	rows[0] = append(rows[0], "reuse p50", "locality", "source")
 	for i := range r.Types {
 		t := &r.Types[i]
-		row := []string{t.Type, fmt.Sprint(t.Regions), size(float64(t.Bytes)), fmt.Sprint(t.Reads), fmt.Sprint(t.Writes), size(float64(t.BytesRead)), size(float64(t.BytesWritten)),
+		row := []string{t.Type, fmt.Sprint(t.Regions), present.Bytes(float64(t.Bytes)), fmt.Sprint(t.Reads), fmt.Sprint(t.Writes), present.Bytes(float64(t.BytesRead)), present.Bytes(float64(t.BytesWritten)),
 			figure(t.ReadWrite, "%.3g")}
 		for _, length := range r.Windows {
 			cell := "-"
 			for _, w := range t.WorkingSet {
 				if w.WindowS == length {
-					cell = size(float64(w.MaxBytes))
+					cell = present.Bytes(float64(w.MaxBytes))
 				}
 			}
 			row = append(row, cell)
 		}
 		reuse := "-"
 		if t.Reuse != nil && t.Reuse.P50 != nil {
-			reuse = size(float64(*t.Reuse.P50))
+			reuse = present.Bytes(float64(*t.Reuse.P50))
 		}
 		rows = append(rows, append(row, reuse, figure(t.Locality, "%.4f"), t.Source))
 	}
@@ -124,14 +125,14 @@ func (r *Report) lifeTable(out *text) {
 		t := &r.Types[i]
 		row := []string{t.Type, figure(t.WriteOnce, "%.3f"), "-", "-", "-", "-", "-", "-", figure(t.ReadFrequency, "%.4g"), "-", "-", orDash(t.Label), orDash(t.LabelCensored)}
 		if q := t.Retention; q != nil {
-			row[2], row[3], row[4], row[5], row[7] = seconds(q.P50), seconds(q.P90), seconds(q.P99), seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)
+			row[2], row[3], row[4], row[5], row[7] = present.Seconds(q.P50), present.Seconds(q.P90), present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)
 			row[6] = "beyond"
 			if q.KM99 != nil {
-				row[6] = seconds(*q.KM99)
+				row[6] = present.Seconds(*q.KM99)
 			}
 		}
 		if t.IAI != nil && t.IAI.P50 != nil {
-			row[9], row[10] = seconds(float64(*t.IAI.P50)/1e9), seconds(float64(*t.IAI.P99)/1e9)
+			row[9], row[10] = present.Seconds(float64(*t.IAI.P50)/1e9), present.Seconds(float64(*t.IAI.P99)/1e9)
 		}
 		rows = append(rows, row)
 	}
@@ -142,13 +143,13 @@ func (r *Report) regionTable(out *text, top int) {
 	rows := [][]string{{"region", "type", "name", "size", "read", "written", "per step", "kept p99", "write-once", "reads/s", "suits MRM"}}
 	for i := range r.Regions[:min(top, len(r.Regions))] {
 		g := &r.Regions[i]
-		row := []string{fmt.Sprint(g.ID), g.Type, short(g.Name), size(float64(g.Bytes)), size(float64(g.BytesRead)), size(float64(g.BytesWritten)), "-", "-", figure(g.WriteOnce, "%.3f"),
+		row := []string{fmt.Sprint(g.ID), g.Type, short(g.Name), present.Bytes(float64(g.Bytes)), present.Bytes(float64(g.BytesRead)), present.Bytes(float64(g.BytesWritten)), "-", "-", figure(g.WriteOnce, "%.3f"),
 			figure(g.ReadFrequency, "%.4g"), orDash(g.Label)}
 		if g.PerStep != nil {
-			row[6] = size(g.PerStep.Mean)
+			row[6] = present.Bytes(g.PerStep.Mean)
 		}
 		if g.Retention != nil {
-			row[7] = seconds(g.Retention.P99)
+			row[7] = present.Seconds(g.Retention.P99)
 		}
 		rows = append(rows, row)
 	}
@@ -195,19 +196,19 @@ func (r *Report) flow(out *text) {
 			if !ok {
 				return "-"
 			}
-			return size(m)
+			return present.Bytes(m)
 		}
 		least, most := "-", "-"
 		if read.Count > 0 {
-			least, most = size(float64(read.Min)), size(float64(read.Max))
+			least, most = present.Bytes(float64(read.Min)), present.Bytes(float64(read.Max))
 		}
 		rows = append(rows, []string{kind.String(), mean(&read), least, most, mean(&written),
-			size(readBin.Sum/span) + "/s", size(float64(readBin.Max)/bin) + "/s", size(writtenBin.Sum/span) + "/s", size(float64(writtenBin.Max)/bin) + "/s"})
+			present.Bytes(readBin.Sum/span) + "/s", present.Bytes(float64(readBin.Max)/bin) + "/s", present.Bytes(writtenBin.Sum/span) + "/s", present.Bytes(float64(writtenBin.Max)/bin) + "/s"})
 	}
 	out.line("")
 	out.table(rows)
 	if steps := int64(len(t.Steps)) + t.Uncounted; steps > 0 {
-		out.line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), seconds(float64(t.WidthNS)/1e9))
+		out.line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), present.Seconds(float64(t.WidthNS)/1e9))
 	}
 }
 
@@ -219,7 +220,7 @@ func (r *Report) blockTable(out *text) {
 	for i := range r.KVBlocks {
 		b := &r.KVBlocks[i]
 		q := &b.Retention
-		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), seconds(q.P50), seconds(q.P90), seconds(q.P99), seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
+		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), present.Seconds(q.P50), present.Seconds(q.P90), present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
 	}
 	out.line("")
 	out.table(rows)
@@ -290,32 +291,4 @@ func figure(x *float64, format string) string {
 		return "-"
 	}
 	return fmt.Sprintf(format, *x)
-}
-
-// size writes bytes in the unit that suits them.
-func size(bytes float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	k := 0
-	for ; bytes >= 1024 && k < len(units)-1; k++ {
-		bytes /= 1024
-	}
-	if k == 0 {
-		return fmt.Sprintf("%.0f B", bytes)
-	}
-	return fmt.Sprintf("%.4g %s", bytes, units[k])
-}
-
-// seconds writes a time in the unit that suits it.
-func seconds(s float64) string {
-	switch {
-	case s == 0:
-		return "0 s"
-	case s < 1e-6:
-		return fmt.Sprintf("%.4g ns", s*1e9)
-	case s < 1e-3:
-		return fmt.Sprintf("%.4g us", s*1e6)
-	case s < 1:
-		return fmt.Sprintf("%.4g ms", s*1e3)
-	}
-	return fmt.Sprintf("%.4g s", s)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
@@ -94,7 +95,7 @@ func (r *Report) useTable(out *text, column int) {
 			pages = strconv.FormatInt(*u.PagesSeen, 10)
 		}
 		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), fmt.Sprintf("%.1f %%", 100*u.Share), fmt.Sprintf("%.0f", u.all.Events), interval, u.events("read", "-"), u.events("write", "-"),
-			seen(u.BytesRead, size(float64(u.BytesRead)), "-"), seen(u.BytesWritten, size(float64(u.BytesWritten)), "-"), pages))
+			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"), seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))
 	}
 	if len(rows) > 1 {
 		out.table(rows)

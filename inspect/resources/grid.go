@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // grid lays out cells in columns as wide as their widest. Columns whose title begins with a blank are aligned right, without it. Columns
@@ -61,32 +63,7 @@ func nsText(ns *int64) string {
 	if ns == nil {
 		return "-"
 	}
-	return durationText(*ns)
-}
-
-// durationText writes a duration with three significant digits.
-func durationText(ns int64) string {
-	switch value := float64(ns); {
-	case value >= 99.95e9:
-		return time.Duration(ns).Round(time.Second).String()
-	case value >= 0.9995e9:
-		return threeDigits(value/1e9) + " s"
-	case value >= 0.9995e6:
-		return threeDigits(value/1e6) + " ms"
-	case value >= 999.5:
-		return threeDigits(value/1e3) + " µs"
-	}
-	return fmt.Sprintf("%d ns", ns)
-}
-
-func threeDigits(value float64) string {
-	switch {
-	case value >= 99.95:
-		return fmt.Sprintf("%.0f", value)
-	case value >= 9.995:
-		return fmt.Sprintf("%.1f", value)
-	}
-	return fmt.Sprintf("%.2f", value)
+	return present.Duration(time.Duration(*ns))
 }
 
 func rateText(rate *float64) string {
@@ -96,7 +73,7 @@ func rateText(rate *float64) string {
 	if *rate > 0 && *rate < 0.0995 {
 		return strconv.FormatFloat(*rate, 'g', 2, 64)
 	}
-	return threeDigits(*rate)
+	return present.Digits(*rate)
 }
 
 func percentText(share *float64) string {
@@ -119,25 +96,12 @@ func countText(n *int64) string {
 	if unit < 0 {
 		return fmt.Sprint(*n)
 	}
-	return threeDigits(value) + " " + string("kMGTPE"[unit])
-}
-
-// bytesText writes bytes in binary units.
-func bytesText(n int64) string {
-	value, unit := float64(n), -1
-	for value >= 1023.5 && unit < 4 {
-		value /= 1024
-		unit++
-	}
-	if unit < 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%s %ciB", threeDigits(value), "KMGTP"[unit])
+	return present.Digits(value) + " " + string("kMGTPE"[unit])
 }
 
 func movedText(f *Figures) string {
 	if f.Read == nil {
 		return "-"
 	}
-	return bytesText(*f.Read + *f.Written)
+	return present.Bytes(*f.Read + *f.Written)
 }

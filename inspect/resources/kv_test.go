@@ -155,13 +155,13 @@ func TestKV(t *testing.T) {
 }
 
 const kvWant = `run     RUN
-seen    10.00 s, 24 rows, schema 1.0
+seen    10.0 s, 24 rows, schema 1.0
 reuse   10 of the 40 cells that prompts needed were there (25.0 %), for 1 of 3 requests, 2.00 s after they were last used, in the mean
 loaded  4 cells were loaded with a state; they are seen from when they were read first
 
   ctx  cache  cells    in use at the end  shared  sequences  layers  bytes per cell      size  block
     0   base     64          16 (25.0 %)       0          0       2            1024  64.0 KiB      8
-    0    swa     16  at least 3 (18.8 %)       0          0       2             512   8.0 KiB      8
+    0    swa     16  at least 3 (18.8 %)       0          0       2             512  8.00 KiB      8
 
 ctx 0, base: cells in blocks of 8 in use
 64 │
@@ -173,7 +173,7 @@ ctx 0, base: cells in blocks of 8 in use
    │▄▄▄▄▄▄  ▄▄
    │██████████
  0 └──────────
-    0  10.00 s
+    0   10.0 s
 
 ctx 0, swa: cells in blocks of 8 in use
 16 │
@@ -185,7 +185,7 @@ ctx 0, swa: cells in blocks of 8 in use
    │ ▄▄▄▄▄▄▄▄▄
    │ █████████
  0 └──────────
-    0  10.00 s
+    0   10.0 s
 
   ctx  cache  seq  lives  cells  evicted                  why  go on  life p50     max  idle p50     max
     0   base    ?      1      4        0                           1         -       -         -       -

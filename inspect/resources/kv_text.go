@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // KVBy is what the table of a KV shows.
@@ -66,12 +68,12 @@ func (t *kvText) table(rows [][]string) {
 
 func (k *KV) writeHead(out *kvText) {
 	out.line("run     %s", k.Path)
-	out.line("seen    %s, %d rows, schema %s", kvSeconds(k.Seconds), k.Rows, k.Version)
+	out.line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
 	r := &k.Last.Reuse
 	if ratio, ok := r.Ratio(); ok {
 		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%.1f %%), for %d of %d requests", r.Reused, r.Needed, 100*ratio, r.Hits, r.Requests)
 		if r.Gap.Count > 0 {
-			text += fmt.Sprintf(", %s after they were last used, in the mean", kvSeconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
+			text += fmt.Sprintf(", %s after they were last used, in the mean", present.Seconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
 		}
 		out.line("%s", text)
 	}
@@ -93,7 +95,7 @@ func (k *KV) writeHead(out *kvText) {
 			used = "at least " + used
 		}
 		rows = append(rows, []string{fmt.Sprint(g.Ctx), g.Cache.String(), fmt.Sprint(g.Cells), used, fmt.Sprint(g.Shared), fmt.Sprint(len(g.Sequences)),
-			fmt.Sprint(g.Layers), fmt.Sprint(g.CellBytes), kvBytes(g.CellBytes * int64(g.Cells)), fmt.Sprint(g.Block)})
+			fmt.Sprint(g.Layers), fmt.Sprint(g.CellBytes), present.Bytes(g.CellBytes * int64(g.Cells)), fmt.Sprint(g.Block)})
 	}
 	if len(rows) == 1 {
 		out.line("no cache was seen: nothing was computed, or the model has none")
@@ -132,7 +134,7 @@ func (k *KV) plot(out *kvText, t *KVCache, width int) {
 		}
 		out.line("%*s │%s", label, name, strings.TrimRight(line.String(), " "))
 	}
-	end := kvSeconds(k.Seconds)
+	end := present.Seconds(k.Seconds)
 	out.line("%*s └%s", label, "0", strings.Repeat("─", len(columns)))
 	out.line("%*s  0%*s", label, "", len(columns)-1, end)
 }
@@ -184,8 +186,8 @@ func (k *KV) writeSequences(out *kvText) {
 func (k *KV) writeLayers(out *kvText) {
 	rows := [][]string{{"ctx", "cache", "layer", "kv", "bytes per cell", "cells written", "bytes written", "cells read", "bytes read"}}
 	for _, l := range k.Layers {
-		rows = append(rows, []string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), kvBytes(l.BytesWritten),
-			fmt.Sprint(l.Reads), kvBytes(l.BytesRead)})
+		rows = append(rows, []string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), present.Bytes(l.BytesWritten),
+			fmt.Sprint(l.Reads), present.Bytes(l.BytesRead)})
 	}
 	out.table(rows)
 }
@@ -194,7 +196,7 @@ func (k *KV) writeTimes(out *kvText) {
 	rows := [][]string{{"ctx", "cache", "from", "cells in use"}}
 	for _, t := range k.Timeline {
 		for i, cells := range t.Cells {
-			rows = append(rows, []string{fmt.Sprint(t.Ctx), t.Cache, kvSeconds(k.at(&t, i)), strconv.FormatFloat(cells, 'f', 1, 64)})
+			rows = append(rows, []string{fmt.Sprint(t.Ctx), t.Cache, present.Seconds(k.at(&t, i)), strconv.FormatFloat(cells, 'f', 1, 64)})
 		}
 	}
 	out.table(rows)
@@ -259,30 +261,5 @@ func kvMaybe(seconds *float64) string {
 	if seconds == nil {
 		return "-"
 	}
-	return kvSeconds(*seconds)
-}
-
-// kvSeconds is a duration with three digits.
-func kvSeconds(s float64) string {
-	switch {
-	case s < 1e-3:
-		return strconv.FormatFloat(s*1e6, 'f', 1, 64) + " µs"
-	case s < 1:
-		return strconv.FormatFloat(s*1e3, 'f', 1, 64) + " ms"
-	case s < 600:
-		return strconv.FormatFloat(s, 'f', 2, 64) + " s"
-	}
-	return strconv.FormatFloat(s/60, 'f', 1, 64) + " min"
-}
-
-func kvBytes(n int64) string {
-	v, unit := float64(n), 0
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for v >= 1024 && unit < len(units)-1 {
-		v, unit = v/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", v, units[unit])
+	return present.Seconds(*seconds)
 }

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // The bounds of the text: more rows are in JSON and CSV.
@@ -54,7 +57,7 @@ func (r *Report) head(b *strings.Builder) {
 	r.timeLines(line)
 	if l := r.Latency; l != nil {
 		line("per token", "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d",
-			durationText(l.MeanNS), durationText(l.P50), durationText(l.P95), durationText(l.P99), durationText(l.Most), l.Count)
+			present.Duration(time.Duration(l.MeanNS)), present.Duration(time.Duration(l.P50)), present.Duration(time.Duration(l.P95)), present.Duration(time.Duration(l.P99)), present.Duration(time.Duration(l.Most)), l.Count)
 	}
 	for _, c := range r.Caches {
 		line("kv", "%s", cacheText(c))
@@ -63,7 +66,7 @@ func (r *Report) head(b *strings.Builder) {
 		line("memory", "%s", r.memoryText())
 	}
 	if f := r.Roofline; f != nil {
-		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do", threeDigits(f.GFLOPsPerS), threeDigits(f.GBPerS))
+		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do", present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))
 	}
 	line("losses", "%s", r.lossText())
 	for _, q := range r.Retracted[:min(len(r.Retracted), 3)] {
@@ -93,7 +96,7 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 		line("time", "not measured, of %d graphs", r.Graphs)
 		return
 	}
-	text := fmt.Sprintf("%s in %d graphs", durationText(r.GraphNS), r.Graphs)
+	text := fmt.Sprintf("%s in %d graphs", present.Duration(time.Duration(r.GraphNS)), r.Graphs)
 	if r.Coverage == nil {
 		text += "; where in them is not known: record with --tap-resource-level DETAILED"
 	} else {
@@ -105,7 +108,7 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 	line("time", "%s", text)
 	attention, mlp := r.component(componentAttention), r.component(componentMLP)
 	if attention != nil && mlp != nil && attention.NS != nil && mlp.NS != nil && *mlp.NS > 0 {
-		line("attention", "%s (%s) against mlp %s (%s): %.2f to 1", durationText(*attention.NS), percentText(attention.Share), durationText(*mlp.NS),
+		line("attention", "%s (%s) against mlp %s (%s): %.2f to 1", present.Duration(time.Duration(*attention.NS)), percentText(attention.Share), present.Duration(time.Duration(*mlp.NS)),
 			percentText(mlp.Share), float64(*attention.NS)/float64(*mlp.NS))
 	}
 }
@@ -125,7 +128,7 @@ func cacheText(c *CacheRow) string {
 	}
 	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
 	if c.KeyBytes != nil && c.ValueBytes != nil {
-		text += fmt.Sprintf("; K %s, V %s written, %d layers", bytesText(*c.KeyBytes), bytesText(*c.ValueBytes), c.Layers)
+		text += fmt.Sprintf("; K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes), present.Bytes(*c.ValueBytes), c.Layers)
 	}
 	if c.HitRatio != nil {
 		text += fmt.Sprintf("; reused %s", percentText(c.HitRatio))
@@ -137,13 +140,13 @@ func cacheText(c *CacheRow) string {
 }
 
 func (r *Report) memoryText() string {
-	text := fmt.Sprintf("%s at most", bytesText(r.Memory.Peak))
+	text := fmt.Sprintf("%s at most", present.Bytes(r.Memory.Peak))
 	for i, t := range r.Memory.Types {
 		sep := ", "
 		if i == 0 {
 			sep = "; allocated "
 		}
-		text += fmt.Sprintf("%s%s %s", sep, t.Type, bytesText(t.Allocated))
+		text += fmt.Sprintf("%s%s %s", sep, t.Type, present.Bytes(t.Allocated))
 	}
 	return text
 }
@@ -176,7 +179,7 @@ func (r *Report) componentTable(b *strings.Builder) {
 	for _, c := range r.Components {
 		by := func(phase string) string {
 			if ns, ok := c.ByPhase[phase]; ok {
-				return durationText(ns)
+				return present.Duration(time.Duration(ns))
 			}
 			return "-"
 		}
@@ -197,13 +200,13 @@ func (r *Report) layerTable(b *strings.Builder) {
 		}
 		of := func(component string) string {
 			if ns, ok := l.ByComponent[component]; ok {
-				return durationText(ns)
+				return present.Duration(time.Duration(ns))
 			}
 			return "-"
 		}
 		rest := "-"
 		if timed {
-			rest = durationText(other)
+			rest = present.Duration(time.Duration(other))
 		}
 		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest, countText(l.FLOPs), movedText(&l.Figures))
 	}

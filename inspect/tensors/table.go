@@ -89,26 +89,6 @@ func (c column) fit(text string, width int) string {
 	return pad + text
 }
 
-// bytesText writes a number of bytes with three significant digits in binary units.
-func bytesText(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n), -1
-	for value >= 1024 && unit < 4 {
-		value /= 1024
-		unit++
-	}
-	digits := 2
-	switch {
-	case value >= 99.95:
-		digits = 0
-	case value >= 9.995:
-		digits = 1
-	}
-	return fmt.Sprintf("%.*f %ciB", digits, value, "KMGTP"[unit])
-}
-
 // shapeText writes a shape in ggml order, such as 128x7, with * where executions differ.
 func shapeText(shape []int64) string {
 	var b strings.Builder

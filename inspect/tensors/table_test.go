@@ -27,14 +27,3 @@ func TestTableFitsWidth(t *testing.T) {
 		t.Errorf("columns are not aligned: %s", lines[1])
 	}
 }
-
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 10 << 10: "10.0 KiB", 10235: "10.0 KiB", 1 << 20: "1.00 MiB", 100 << 20: "100 MiB",
-		1536 << 20: "1.50 GiB", 1 << 60: "1024 PiB",
-	} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -21,7 +22,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 	for _, l := range s.Layers {
 		for _, c := range l.Components {
 			t.add(layerText(l.Layer), s.componentText(c.Component), strconv.Itoa(c.Tensors), strconv.FormatInt(c.Packets, 10),
-				sourceText(c.BytesSource), bytesText(c.BytesRaw), bytesText(c.BytesStored), ratioText(c.Ratio))
+				sourceText(c.BytesSource), present.Bytes(c.BytesRaw), present.Bytes(c.BytesStored), ratioText(c.Ratio))
 		}
 	}
 	return t.writeTo(w)
@@ -38,7 +39,7 @@ func (s *Summary) WriteTensors(w io.Writer) error {
 		for i := range l.Tensors {
 			x := &l.Tensors[i]
 			t.add(s.nameText(x), x.Op, s.componentText(x.Component), x.DType, shapeText(x.Shape), strconv.FormatInt(x.Packets, 10),
-				strconv.FormatInt(x.Tokens, 10), bytesText(x.BytesRaw), ratioText(x.Ratio))
+				strconv.FormatInt(x.Tokens, 10), present.Bytes(x.BytesRaw), ratioText(x.Ratio))
 		}
 	}
 	return t.writeTo(w)
@@ -89,7 +90,7 @@ func (s *Summary) writeHead(w io.Writer) error {
 	}
 	line("packets", "%d", s.Packets)
 	line("tokens", "%s", s.tokensText())
-	line("bytes", "%s stored, %s raw, ratio %s%s", bytesText(s.BytesStored), bytesText(s.BytesRaw), ratioText(s.Ratio), s.takenText())
+	line("bytes", "%s stored, %s raw, ratio %s%s", present.Bytes(s.BytesStored), present.Bytes(s.BytesRaw), ratioText(s.Ratio), s.takenText())
 	if s.Error != (codec.Achieved{}) {
 		line("error", "%s", errorText(s.Error))
 	}
@@ -124,7 +125,7 @@ func (s *Summary) takenText() string {
 	if s.BytesSource == 0 {
 		return ""
 	}
-	return ", " + bytesText(s.BytesSource) + " taken from tensors"
+	return ", " + present.Bytes(s.BytesSource) + " taken from tensors"
 }
 
 func (s *Summary) tokensText() string {
@@ -144,13 +145,13 @@ func (s *Summary) tokensText() string {
 	if s.Requests > 1 {
 		text += fmt.Sprintf(" of %d requests", s.Requests)
 	}
-	return text + fmt.Sprintf(", %.4g packets and %s stored per token", s.PacketsPerToken, bytesText(int64(s.BytesPerToken+0.5)))
+	return text + fmt.Sprintf(", %.4g packets and %s stored per token", s.PacketsPerToken, present.Bytes(int64(s.BytesPerToken+0.5)))
 }
 
 func (s *Summary) lossText() string {
 	var parts []string
 	for _, l := range s.Losses {
-		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, bytesText(int64(l.Bytes)), l.Cause))
+		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause))
 	}
 	if s.Lossy && len(parts) == 0 {
 		parts = append(parts, "the run is marked lossy")
@@ -208,5 +209,5 @@ func sourceText(n int64) string {
 	if n == 0 {
 		return "-"
 	}
-	return bytesText(n)
+	return present.Bytes(n)
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // WriteJSON writes the report with everything that its figures were computed from.
@@ -113,13 +115,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintln(t, "region type\tregions\tbytes\twrite-once\tneeded p50\tneeded p99\tcensored\tlabel\tcensored label")
 	for i := range r.Labels {
 		l := &r.Labels[i]
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, bytesText(float64(l.Bytes)), percent(l.WriteOnce),
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, present.Bytes(float64(l.Bytes)), percent(l.WriteOnce),
 			l.needed(l.KaplanMeier.P50, l.IsKnown50), l.needed(l.KaplanMeier.P99, l.IsKnown99), percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
 	}
 	fmt.Fprintln(t, "\nregion type\tclass\trefreshes/day\trefreshed/day\twrites/cell/day\tyears\tJ/day\tverdict")
 	for i := range r.Types {
 		row := &r.Types[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Type, row.Class, bounds(&row.Refreshes, figure), bounds(&row.RefreshedPerDay, bytesText),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Type, row.Class, bounds(&row.Refreshes, figure), bounds(&row.RefreshedPerDay, present.Bytes),
 			bounds(&row.WritesPerCell, figure), bounds((*Bounds)(row.Lifetime), figure), bounds(row.Energy.Total, figure), row.Verdict)
 	}
 	if err := t.Flush(); err != nil {
@@ -225,17 +227,4 @@ func timeText(s float64) string {
 		}
 	}
 	return figure(s*1e9) + " ns"
-}
-
-// bytesText writes bytes with a unit of 1024.
-func bytesText(v float64) string {
-	for _, unit := range []struct {
-		by   float64
-		name string
-	}{{1 << 50, "PiB"}, {1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if v >= unit.by {
-			return figure(v/unit.by) + " " + unit.name
-		}
-	}
-	return figure(v) + " B"
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // A group is the control group that accounts for a resource of this process.
@@ -108,9 +110,9 @@ func memoryLimit(root fs.FS, g group) Fact {
 	if !ok {
 		return f.is(OK, "none")
 	}
-	text := size(limit)
+	text := present.Bytes(limit)
 	if left <= limit {
-		text += ", " + size(left) + " of it not used (file caches count as used)"
+		text += ", " + present.Bytes(left) + " of it not used (file caches count as used)"
 	}
 	return f.is(Limited, text).lacking("a model and its recording that need more are killed", "raise the group's limit of memory")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // Topics of this file.
@@ -153,7 +154,7 @@ func describe(d llama.Device) string {
 		text += " (" + strings.TrimSpace(d.Description) + ")"
 	}
 	if d.TotalBytes > 0 && d.Kind != llama.DeviceCPU { // ggml calls all of a machine's memory free
-		text += ", " + size(d.FreeBytes) + " of " + size(d.TotalBytes) + " free"
+		text += ", " + present.Bytes(d.FreeBytes) + " of " + present.Bytes(d.TotalBytes) + " free"
 	}
 	return text
 }

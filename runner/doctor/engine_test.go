@@ -204,11 +204,3 @@ func rebuilt(t *testing.T, path string) []byte {
 	bytes[section.Offset+s.Value-section.Addr]++
 	return bytes
 }
-
-func TestSize(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 200 << 20: "200 MiB", 80 << 30: "80.0 GiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
-}

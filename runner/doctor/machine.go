@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // hardware looks at processors and memory, and at what makes their speed vary.
@@ -74,7 +76,7 @@ func memory(root fs.FS) Fact {
 	if err != nil {
 		return f.unknown(err)
 	}
-	return f.is(OK, size(total)+", "+size(free)+" available")
+	return f.is(OK, present.Bytes(total)+", "+present.Bytes(free)+" available")
 }
 
 func kilobytes(root fs.FS, key string) (uint64, error) {
@@ -110,7 +112,7 @@ func swap(root fs.FS) Fact {
 		}
 		total, used = total+all<<10, used+taken<<10
 	}
-	return f.is(Limited, size(used)+" of "+size(total)+" used").
+	return f.is(Limited, present.Bytes(used)+" of "+present.Bytes(total)+" used").
 		lacking("page faults that are the swap's, not the model's", "swapoff -a, or load with --mlock")
 }
 

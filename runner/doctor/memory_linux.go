@@ -6,6 +6,7 @@ import (
 	"os"
 	"unsafe"
 
+	"github.com/llamatap/llamatap/internal/present"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,13 +23,13 @@ func shared() Fact {
 		return f.unknown(err)
 	}
 	if limit.Cur < 1<<20 {
-		return f.is(Missing, "files may have "+size(limit.Cur)).lacking(costs, "ulimit -f unlimited")
+		return f.is(Missing, "files may have "+present.Bytes(limit.Cur)).lacking(costs, "ulimit -f unlimited")
 	}
 	if err := memfd(); err != nil {
 		return f.tried(err, "").lacking(costs, "allow memfd_create in the sandbox")
 	}
 	if limit.Cur < defaultShared {
-		return f.is(Limited, "memfd_create, but files may have "+size(limit.Cur)).
+		return f.is(Limited, "memfd_create, but files may have "+present.Bytes(limit.Cur)).
 			lacking("a recording needs a smaller --tap-memory than its default", "ulimit -f unlimited")
 	}
 	return f.is(OK, "memfd_create, sealed")

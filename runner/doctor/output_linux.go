@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"github.com/llamatap/llamatap/internal/present"
 	"golang.org/x/sys/unix"
 )
 
@@ -12,7 +13,7 @@ func space(dir string) Fact {
 		return f.unknown(err)
 	}
 	free, total := st.Bavail*uint64(st.Bsize), st.Blocks*uint64(st.Bsize)
-	text := size(free) + " of " + size(total)
+	text := present.Bytes(free) + " of " + present.Bytes(total)
 	if free <= min(1<<30, total/50) {
 		return f.is(Limited, text).lacking("a recording stops at once: a run leaves 1 GiB or 2 % free", "make room, or --tap-out elsewhere, or --tap-min-free")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // Bounds of what is measured. The disk is written twice.
@@ -40,7 +41,7 @@ func speed(o Options) []Fact {
 		case err != nil:
 			f = f.unknown(err)
 		default:
-			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %v", perSecond(r), size(uint64(r.Bytes)), r.Time.Round(time.Millisecond)))
+			f = f.is(OK, fmt.Sprintf("%s: %s and fdatasync in %v", present.Rate(r.PerSecond()), present.Bytes(uint64(r.Bytes)), r.Time.Round(time.Millisecond)))
 		}
 		facts = append(facts, f)
 	}
@@ -63,20 +64,12 @@ func bandwidth(root fs.FS) []Fact {
 	if err != nil {
 		return []Fact{all.unknown(err), one.unknown(err)}
 	}
-	text := fmt.Sprintf("%s: STREAM triad, threads: %d, arrays of %s", perSecond(m.Triad), m.Threads, size(uint64(m.ArrayBytes)))
+	text := fmt.Sprintf("%s: STREAM triad, threads: %d, arrays of %s", present.Rate(m.Triad.PerSecond()), m.Threads, present.Bytes(uint64(m.ArrayBytes)))
 	switch {
 	case m.CacheBytes == 0:
 		text += "; the caches' size is not known, some of it may be theirs"
 	case m.Cached():
-		text += fmt.Sprintf("; the caches are %s, some of it may be theirs", size(uint64(m.CacheBytes)))
+		text += fmt.Sprintf("; the caches are %s, some of it may be theirs", present.Bytes(uint64(m.CacheBytes)))
 	}
-	return []Fact{all.is(OK, text), one.is(OK, perSecond(m.Copy)+" copied")}
-}
-
-// perSecond writes a rate in powers of 1000, as disks and memories are sold.
-func perSecond(r machine.Rate) string {
-	if rate := r.PerSecond(); rate < 1e9 {
-		return fmt.Sprintf("%.0f MB/s", rate/1e6)
-	}
-	return fmt.Sprintf("%.2f GB/s", r.PerSecond()/1e9)
+	return []Fact{all.is(OK, text), one.is(OK, present.Rate(m.Copy.PerSecond())+" copied")}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/nvml"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/pressure"
@@ -157,7 +158,7 @@ func (e *events) words() string {
 	for _, n := range stats.Lost {
 		lost += n
 	}
-	text := fmt.Sprintf("events    %d, %s", stats.Lines-lost, size(uint64(stats.Bytes)))
+	text := fmt.Sprintf("events    %d, %s", stats.Lines-lost, present.Bytes(uint64(stats.Bytes)))
 	if lost > 0 {
 		text += fmt.Sprintf(", LOST %d:", lost)
 		for _, cause := range []string{jsonl.CauseRate, jsonl.CauseFull, jsonl.CauseWrite} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/present"
 	"golang.org/x/sys/unix"
 )
 
@@ -119,5 +120,5 @@ func (r *room) check() error {
 		return nil
 	}
 	return fmt.Errorf("output folder %s: %s are free, and --tap-min-free leaves %s: free room there, or choose another folder with --tap-out",
-		r.tap.Out, size(uint64(free)), size(uint64(floor)))
+		r.tap.Out, present.Bytes(uint64(free)), present.Bytes(uint64(floor)))
 }

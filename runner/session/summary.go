@@ -11,6 +11,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -76,7 +77,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 	fmt.Fprintf(out, "\nllamatap  tokens    %d prompt%s, %d generated%s\n", s.Prompt, rate(prompt, s.PrefillNS), s.Generated, rate(generated, s.DecodeNS))
 	if s.Tensors {
 		fmt.Fprintf(out, "          captured  %d tensors, %s, stored as %s%s, %s\n",
-			s.Packets, size(s.SourceBytes), size(s.StoredBytes), s.ratios(), lost(s.Lost))
+			s.Packets, present.Bytes(s.SourceBytes), present.Bytes(s.StoredBytes), s.ratios(), lost(s.Lost))
 	} else if len(s.Lost) > 0 {
 		fmt.Fprintf(out, "          %s\n", lost(s.Lost))
 	}
@@ -149,21 +150,7 @@ func lost(losses []collect.Loss) string {
 		if i > 0 {
 			text += ","
 		}
-		text += fmt.Sprintf(" %d to %s (%s)", l.Packets, l.Cause, size(l.Bytes))
+		text += fmt.Sprintf(" %d to %s (%s)", l.Packets, l.Cause, present.Bytes(l.Bytes))
 	}
 	return text
-}
-
-// size writes a number of bytes with a decimal unit.
-func size(n uint64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	v, i := float64(n), 0
-	for v >= 1000 && i < len(units)-1 {
-		v /= 1000
-		i++
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", v, units[i])
 }
