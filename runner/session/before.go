@@ -10,6 +10,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -34,6 +35,9 @@ type before struct {
 func examine(o *Options) (*before, error) {
 	if o.Resume == nil {
 		return nil, nil
+	}
+	if err := rundir.Resumable(o.Resume.Run.Dir); err != nil { // before the model is loaded
+		return nil, fmt.Errorf("resume %s: %w", o.Resume.Run.Dir, err)
 	}
 	var mark stream.Mark
 	if err := json.Unmarshal(o.Resume.Run.Synced, &mark); err != nil {

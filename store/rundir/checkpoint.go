@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -39,7 +40,7 @@ type CheckpointMetadata struct {
 
 // CheckpointRun is what a run needs to be the same one again.
 type CheckpointRun struct {
-	Dir      string          `json:"dir"` // absolute
+	Dir      string          `json:"dir"` // absolute; see ReadCheckpoint
 	Program  string          `json:"program"`
 	Args     []string        `json:"args,omitempty"` // of llamatap run; absent with --tap-redact text, and of other programs
 	Folder   string          `json:"working_folder,omitempty"`
@@ -88,7 +89,8 @@ func replace(path string, text []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// ReadCheckpoint reads a checkpoint file.
+// ReadCheckpoint reads a checkpoint file. One that lies next to its stream is of the run directory that it lies in, wherever that was when
+// the checkpoint was written: Run.Dir is that directory then. Elsewhere (--tap-checkpoint-path) Run.Dir is what the checkpoint says.
 func ReadCheckpoint(path string) (*Checkpoint, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,6 +105,12 @@ func ReadCheckpoint(path string) (*Checkpoint, error) {
 	}
 	if c.Version != checkpointVersion || c.Run.Dir == "" {
 		return nil, fmt.Errorf("checkpoint %s: version %d, and this program goes on from version %d of its own", path, c.Version, checkpointVersion)
+	}
+	stream, named := strings.CutSuffix(path, CheckpointSuffix)
+	if _, err := os.Lstat(stream); named && err == nil {
+		if c.Run.Dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
+			return nil, fmt.Errorf("read checkpoint: %w", err)
+		}
 	}
 	return &c, nil
 }

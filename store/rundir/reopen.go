@@ -3,6 +3,7 @@ package rundir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,18 +12,28 @@ import (
 // ErrInUse occurs when another process writes a run.
 var ErrInUse = errors.New("is being recorded by another process")
 
-// Reopen makes an ended run one that is being written: it is a result no longer, until it is sealed again. What is made at the end
-// is removed, the manifest first; the recorded stream stays.
+// Reopen opens an interrupted run to record the rest of it. Its manifest, if it has one, is removed first; recorded files stay. A run that
+// [Resumable] refuses is not touched.
 func Reopen(path string) (*Dir, error) {
-	path = filepath.Clean(path)
-	d := &Dir{path: path}
-	if err := d.take(); err != nil {
+	d := &Dir{path: filepath.Clean(path)}
+	if err := d.reopen(); err != nil {
 		return nil, fmt.Errorf("reopen %s: %w", path, err)
 	}
+	return d, nil
+}
+
+func (d *Dir) reopen() error {
+	if err := d.take(); err != nil {
+		return err
+	}
+	if err := Resumable(d.path); err != nil { // under the lock: nobody seals it meanwhile
+		d.lock.Close()
+		return err
+	}
 	names := []string{ManifestName, MetadataName, TokensName}
-	entries, err := os.ReadDir(path)
+	entries, err := os.ReadDir(d.path)
 	if err != nil {
-		return nil, fmt.Errorf("reopen %s: %w", path, err)
+		return err
 	}
 	for _, e := range entries {
 		if n := e.Name(); strings.HasPrefix(n, ".") && strings.HasSuffix(n, ".part") || n == "control.sock" {
@@ -30,12 +41,34 @@ func Reopen(path string) (*Dir, error) {
 		}
 	}
 	for _, name := range names {
-		if err := os.Remove(filepath.Join(path, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("reopen %s: %w", path, err)
+		if err := os.Remove(filepath.Join(d.path, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
-		if err := syncDir(path); err != nil {
-			return nil, fmt.Errorf("reopen %s: %w", path, err)
+		if err := syncDir(d.path); err != nil {
+			return err
 		}
 	}
-	return d, nil
+	return nil
+}
+
+// Resumable returns nil for a run directory that [Reopen] may open: one without a manifest, or one that the collector sealed because the
+// program was interrupted or recording stopped. Any other sealed run is a finished result: the error is ErrSealed.
+func Resumable(path string) error {
+	_, err := os.Lstat(filepath.Join(path, ManifestName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m, err := ReadMetadata(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w, and whether it was interrupted is unknown: %w", ErrSealed, err)
+	case len(m.Repaired) > 0 || m.SealedBy != "collector":
+		return fmt.Errorf("%w by a repair, which ends a run: start a new one", ErrSealed)
+	case m.Stopped == nil && m.Exit != nil && m.Exit.Status == 0 && m.Exit.Signal == "":
+		return fmt.Errorf("%w: its program has ended by itself, and nothing is left to record", ErrSealed)
+	}
+	return nil
 }
