@@ -96,7 +96,7 @@ func (r *Report) cellFigures(cell Cell) Figures {
 
 // WriteTokenHead writes the names of the columns of a table of tokens.
 func WriteTokenHead(out *csv.Writer) error {
-	return out.Write([]string{"token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns", "graph_tokens", "graph_ns",
+	return out.Write([]string{"token_index", "token_id", "token_text", "ctx", "seq_id", "pos", "exec", "latency_ns", "graph_exec", "graph_tokens", "graph_ns",
 		"attention_ns", "mlp_ns", "flops", "bytes_read", "bytes_written"})
 }
 
@@ -107,7 +107,7 @@ func WriteToken(out *csv.Writer, t *TokenRow) error {
 		text = *t.Text
 	}
 	return out.Write([]string{integer(&t.Index), integer(&t.Token), text, integer(t.Ctx), integer(t.Seq), integer(&t.Pos), integer(&t.Exec), integer(t.LatencyNS),
-		integer(t.GraphTokens), integer(t.GraphNS), integer(t.AttentionNS), integer(t.MLPNS), integer(t.FLOPs), integer(t.BytesRead), integer(t.Written)})
+		integer(t.GraphExec), integer(t.GraphTokens), integer(t.GraphNS), integer(t.AttentionNS), integer(t.MLPNS), integer(t.FLOPs), integer(t.BytesRead), integer(t.Written)})
 }
 
 func (f *Figures) cells() []string {

@@ -15,6 +15,7 @@ type script struct {
 	bytes.Buffer
 	exec uint64
 	ns   int64
+	at   int64 // graph entry of the next execution
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -62,16 +63,19 @@ func (s *script) graph(phase string, tokens int) {
 		}
 	}
 	s.op(phase, "MUL_MAT", "result_output", "output", -1, 200*n)
-	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: s.exec, Graph: 1, Phase: phase, Tokens: tokens, NodeCount: 7, FLOPs: ptr(900 * n),
+	head := s.head(resource.KindGraph)
+	head.MonoNS = s.at
+	s.put(resource.Graph{Header: head, Exec: s.exec, Graph: 1, Phase: phase, Tokens: tokens, NodeCount: 7, FLOPs: ptr(900 * n),
 		BytesRead: ptr(450 * n), BytesWritten: ptr(450 * n), DurationNS: ptr(1000 * n), TimedNS: ptr(900 * n), LookingNS: ptr(int64(10)), Looks: 7})
 }
 
+// token is a generated token that the next execution takes as input, a time after the execution before it.
 func (s *script) token(index int64, text string, latency int64) {
-	event := resource.OutputToken{Header: s.head(resource.KindOutputToken), Exec: s.exec, TokenIndex: index, TokenID: int32(index), TokenText: &text, Pos: int32(index),
-		SeqID: ptr(int32(0))}
-	if latency > 0 {
-		event.LatencyNS = &latency
-	}
+	s.at += latency
+	head := s.head(resource.KindOutputToken)
+	head.MonoNS = s.at
+	event := resource.OutputToken{Header: head, Exec: s.exec + 1, TokenIndex: index, TokenID: int32(index), TokenText: &text, Pos: int32(index),
+		SeqID: ptr(int32(0)), LatencyNS: &latency}
 	s.put(event)
 }
 
@@ -80,15 +84,15 @@ func (s *script) end() {
 	s.put(resource.SessionEnd{Header: s.head(resource.KindSessionEnd), DurationNS: s.ns})
 }
 
-// aRun is a prompt of 4 tokens and three that were generated, the second one slowly.
+// aRun is a prompt of 4 tokens and three that were generated, the first and the second one slowly.
 func aRun() *script {
 	s := &script{}
 	s.begin(resource.Verbose)
 	s.graph("setup", 2)
 	s.graph("prefill", 4)
-	for i, latency := range []int64{0, 5000, 1200} {
-		s.graph("decode", 1)
+	for i, latency := range []int64{4100, 5000, 1200} {
 		s.token(int64(4+i), []string{" a", "\n\"b\"", "c"}[i], latency)
+		s.graph("decode", 1)
 	}
 	s.put(resource.Loss{Header: s.head(resource.KindLoss), Kind: "sampling_state", Cause: "rate", Count: 7})
 	s.end()

@@ -167,7 +167,6 @@ func Summarize(path string, each func(*TokenRow)) (*Report, error) {
 		}
 		s.Add(line)
 	}
-	s.Finish()
 	r := s.Report()
 	r.Path, r.Unfinished = path, tail.Unfinished()
 	return r, r.describe()

@@ -14,7 +14,7 @@ const (
 	maxTops   = 1 << 13 // different tensors
 	maxTokens = 1 << 16 // rows of tokens that are kept
 	maxBad    = 16      // bad lines that are told of by number and reason
-	maxExecs  = 256     // executions whose tokens and costs are not all there yet
+	maxExecs  = 256     // newest executions, which may still produce a token
 	maxSeqs   = 1 << 12 // sequences of the KV cache
 
 	maxPhases    = 64
@@ -137,7 +137,7 @@ type LossKey struct{ Kind, Cause string }
 
 // Sum adds up the events of a log, in the order in which they stand there. Its memory is bounded. It is not for several goroutines.
 type Sum struct {
-	// Token, where it is set, is given each generated token once what is known of it is complete, and none is kept. The row is the
+	// Token, where it is set, is given each generated token as it is read, and none is kept. The row is the
 	// callee's.
 	Token func(*TokenRow)
 
@@ -166,7 +166,7 @@ type Sum struct {
 	Tokens     []*TokenRow
 	TokensMore int64 // that were not kept
 	Latency    Latencies
-	tokens     tokens
+	execs      executions
 	work       work  // the event that is read
 	first      int64 // unix_ns of the first event
 	last       int64
@@ -177,7 +177,7 @@ func NewSum() *Sum {
 	s := &Sum{
 		Events: map[string]int64{}, Phases: map[string]*PhaseSum{}, Cells: map[Cell]*Cost{}, Tops: map[Tensor]*Cost{}, Losses: map[LossKey]uint64{},
 	}
-	s.tokens.execs = map[uint64]*execCost{}
+	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
 	s.caches = caches{}
 	return s
@@ -319,7 +319,7 @@ func (s *Sum) compute(e *work) {
 	if cell.Op != SeveralOps && e.Phase != PhaseSetup {
 		s.top(Tensor{e.Operation, bareName(e.Name)}, cost)
 	}
-	s.tokens.inside(s, e)
+	s.execs.inside(e)
 }
 
 // component adds the time of a component that a program told of itself, through system B's header: what it tells of ops has no times. The
@@ -395,7 +395,7 @@ func (s *Sum) graph(e *resource.Graph) {
 	if e.LookingNS != nil {
 		p.Looked, p.LookNS = true, p.LookNS+*e.LookingNS*int64(e.Looks)
 	}
-	s.tokens.end(s, e)
+	s.execs.end(e)
 }
 
 // Retracted is executions that were told of before it was decided that they were set-up. They are counted in the phases that they seemed

@@ -91,9 +91,8 @@ func TestBounds(t *testing.T) {
 		s.take(&work{Phase: "decode", LayerID: i, Exec: uint64(i), Operation: "ADD", Name: fmt.Sprint("t", i), NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: n})
 		s.take(&resource.OutputToken{TokenIndex: int64(i), Exec: uint64(i), LatencyNS: &n})
 	}
-	s.Finish()
-	if len(s.Cells) > maxCells || len(s.Tops) > maxTops || len(s.tokens.execs) > maxExecs || int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
-		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells), len(s.Tops), len(s.tokens.execs), len(s.Tokens), s.TokensMore)
+	if len(s.Cells) > maxCells || len(s.Tops) > maxTops || len(s.execs.byNumber) > maxExecs || int64(len(s.Tokens))+s.TokensMore != maxCells+1000 {
+		t.Errorf("%d cells, %d tensors, %d executions, %d tokens and %d", len(s.Cells), len(s.Tops), len(s.execs.byNumber), len(s.Tokens), s.TokensMore)
 	}
 	s.Phases["decode"] = &PhaseSum{Cost: Cost{NS: 1}}
 	if r := s.Report(); r.CoveredNS != maxCells+1000 {
@@ -116,20 +115,42 @@ func TestWorkKeys(t *testing.T) {
 	}
 }
 
-// TestTokenOrder joins a token with its execution whichever is told of first.
-func TestTokenOrder(t *testing.T) {
-	graph := func(exec uint64) *resource.Graph {
-		return &resource.Graph{Exec: exec, Phase: "decode", Tokens: 1, DurationNS: ptr(int64(exec))}
-	}
+// TestTokenProducer: the figures of a token are those of the execution that produced it, the one from whose beginning its latency counts:
+// of two sequences that are computed alternately, of two contexts whose graphs begin at the same time, and none where it is not in the log.
+func TestTokenProducer(t *testing.T) {
 	s := NewSum()
-	s.take(&resource.OutputToken{TokenIndex: 1, Exec: 1})
-	s.take(graph(1))
-	s.take(graph(2))
-	s.take(&resource.OutputToken{TokenIndex: 2, Exec: 2})
-	s.take(&resource.OutputToken{TokenIndex: 3, Exec: 3}) // its graph never ended
-	s.Finish()
-	if len(s.Tokens) != 3 || *s.Tokens[0].GraphNS != 1 || *s.Tokens[1].GraphNS != 2 || s.Tokens[2].GraphNS != nil {
-		t.Errorf("%+v", s.Tokens)
+	graph := func(ctx uint32, exec uint64, entry, took int64) {
+		head := resource.Header{Ctx: &ctx, MonoNS: entry}
+		s.take(&work{Exec: exec, ComponentType: componentAttention, DurationNS: took / 2, TimeSource: resource.TimeOp})
+		s.take(&resource.Graph{Header: head, Exec: exec, Phase: "decode", Tokens: 1, DurationNS: &took})
+	}
+	token := func(ctx uint32, exec uint64, seq int32, entry, latency int64) {
+		s.take(&resource.OutputToken{Header: resource.Header{Ctx: &ctx, MonoNS: entry}, Exec: exec, SeqID: &seq, LatencyNS: &latency})
+	}
+	graph(0, 1, 1000, 900) // of sequence 0
+	graph(1, 2, 1000, 2)   // another context
+	graph(0, 3, 2000, 70)  // of sequence 1
+	token(0, 4, 0, 3000, 2000)
+	graph(0, 4, 3000, 40)
+	token(0, 5, 1, 4000, 2000)
+	token(0, 6, 0, 5000, 2000)
+	token(0, 7, 0, 9000, 3000)
+	want := []struct{ exec, ns int64 }{{1, 900}, {3, 70}, {4, 40}, {}}
+	for i, row := range s.Tokens {
+		switch w := want[i]; {
+		case w.exec == 0:
+			if row.GraphExec != nil || row.GraphNS != nil || row.AttentionNS != nil || row.FLOPs != nil {
+				t.Errorf("token %d has a graph that is not in the log: %+v", i, row)
+			}
+		case int64(*row.GraphExec) != w.exec || *row.GraphNS != w.ns || *row.AttentionNS != w.ns/2:
+			t.Errorf("token %d: execution %d, %d ns, want %+v", i, *row.GraphExec, *row.GraphNS, w)
+		}
+	}
+	for i := range int64(2 * maxExecs) {
+		graph(0, 100+uint64(i), 10_000+i, 1)
+	}
+	if len(s.execs.byNumber) != maxExecs || len(s.execs.byEntry) != maxExecs {
+		t.Errorf("%d and %d executions are kept", len(s.execs.byNumber), len(s.execs.byEntry))
 	}
 }
 
@@ -192,7 +213,6 @@ func FuzzSum(f *testing.F) {
 		if n+s.BadLines != 1 {
 			t.Errorf("%d events and %d bad lines of one", n, s.BadLines)
 		}
-		s.Finish()
 		var text strings.Builder
 		if err := s.Report().WriteText(&text); err != nil || strings.ContainsAny(text.String(), "\x00\x1b") {
 			t.Errorf("%v %q", err, text.String())

@@ -253,10 +253,10 @@ func (r *Report) topTable(b *strings.Builder) {
 	t.appendTo(b)
 }
 
-// tokenTable shows the slowest tokens.
+// tokenTable shows the tokens that came longest after the one before them, with the graph that produced each.
 func (r *Report) tokenTable(b *strings.Builder) {
-	rows := slices.DeleteFunc(slices.Clone(r.Tokens), func(t *TokenRow) bool { return t.LatencyNS == nil && t.GraphNS == nil })
-	slices.SortStableFunc(rows, func(a, b *TokenRow) int { return cmp.Compare(b.slowness(), a.slowness()) })
+	rows := slices.DeleteFunc(slices.Clone(r.Tokens), func(t *TokenRow) bool { return t.LatencyNS == nil })
+	slices.SortStableFunc(rows, func(a, b *TokenRow) int { return cmp.Compare(*b.LatencyNS, *a.LatencyNS) })
 	t := newGrid(" slowest token", "text", " pos", " since last", " in graph", " attention", " mlp")
 	for _, row := range rows[:min(len(rows), textTokens)] {
 		text := ""
@@ -273,11 +273,4 @@ func (r *Report) tokenTable(b *strings.Builder) {
 	if len(rows) > textTokens {
 		fmt.Fprintf(b, "… of %d tokens: --by token has them in order\n", int64(len(rows))+r.TokensMore)
 	}
-}
-
-func (t *TokenRow) slowness() int64 {
-	if t.LatencyNS != nil {
-		return *t.LatencyNS
-	}
-	return *t.GraphNS
 }

@@ -4,7 +4,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TokenRow is a generated token that was computed on, and the execution that did. A figure that is not known is absent.
+// TokenRow is a generated token, the time since the token before it, and the execution that produced it: that of the sequence's token
+// before. A figure that is not known is absent.
 type TokenRow struct {
 	Index     int64   `json:"token_index"`
 	Token     int32   `json:"token_id"`
@@ -12,39 +13,46 @@ type TokenRow struct {
 	Ctx       *uint32 `json:"ctx,omitempty"`
 	Seq       *int32  `json:"seq_id,omitempty"`
 	Pos       int32   `json:"pos"`
-	Exec      uint64  `json:"exec"`
+	Exec      uint64  `json:"exec"`                 // the execution that takes the token as input
 	LatencyNS *int64  `json:"latency_ns,omitempty"` // since the sequence's token before, from graph entry to graph entry
-	// Of the execution, which may have computed several tokens:
-	GraphTokens *int   `json:"graph_tokens,omitempty"`
-	GraphNS     *int64 `json:"graph_ns,omitempty"`
-	AttentionNS *int64 `json:"attention_ns,omitempty"`
-	MLPNS       *int64 `json:"mlp_ns,omitempty"`
-	FLOPs       *int64 `json:"flops,omitempty"`
-	BytesRead   *int64 `json:"bytes_read,omitempty"`
-	Written     *int64 `json:"bytes_written,omitempty"`
+	// Of the execution that produced the token, which may have computed several tokens:
+	GraphExec   *uint64 `json:"graph_exec,omitempty"`
+	GraphTokens *int    `json:"graph_tokens,omitempty"`
+	GraphNS     *int64  `json:"graph_ns,omitempty"`
+	AttentionNS *int64  `json:"attention_ns,omitempty"`
+	MLPNS       *int64  `json:"mlp_ns,omitempty"`
+	FLOPs       *int64  `json:"flops,omitempty"`
+	BytesRead   *int64  `json:"bytes_read,omitempty"`
+	Written     *int64  `json:"bytes_written,omitempty"`
 }
 
 // execCost is what is known of an execution so far.
 type execCost struct {
 	attention, mlp *int64 // time in these components; nil where none was timed
 	graph          *resource.Graph
-	rows           []*TokenRow // that wait for its end
 }
 
-// tokens joins tokens with their executions, whichever is told of first. The newest executions are kept.
-type tokens struct {
-	execs map[uint64]*execCost
-	order []uint64 // ring of their numbers
-	next  int
+// graphEntry names an execution by the time of its graph entry, from which a token's latency is measured.
+type graphEntry struct {
+	ctx  uint32
+	mono int64
+}
+
+// executions are the newest of them: the costs of the nodes of each, then its graph, then the tokens that it produced.
+type executions struct {
+	byNumber map[uint64]*execCost
+	byEntry  map[graphEntry]*execCost
+	order    []uint64 // ring of their numbers
+	next     int
 }
 
 // of returns what is known of an execution.
-func (t *tokens) of(s *Sum, exec uint64) *execCost {
-	if c := t.execs[exec]; c != nil {
+func (t *executions) of(exec uint64) *execCost {
+	if c := t.byNumber[exec]; c != nil {
 		return c
 	}
 	c := &execCost{}
-	t.execs[exec] = c
+	t.byNumber[exec] = c
 	if len(t.order) < maxExecs {
 		t.order = append(t.order, exec)
 		return c
@@ -52,19 +60,29 @@ func (t *tokens) of(s *Sum, exec uint64) *execCost {
 	oldest := t.order[t.next]
 	t.order[t.next] = exec
 	t.next = (t.next + 1) % maxExecs
-	t.give(s, t.execs[oldest])
-	delete(t.execs, oldest)
+	if g := t.byNumber[oldest].graph; g != nil {
+		delete(t.byEntry, entryOf(&g.Header, g.MonoNS))
+	}
+	delete(t.byNumber, oldest)
 	return c
 }
 
+// entryOf is the execution of an event's context that began at a time.
+func entryOf(h *resource.Header, mono int64) graphEntry {
+	e := graphEntry{mono: mono}
+	if h.Ctx != nil {
+		e.ctx = *h.Ctx
+	}
+	return e
+}
+
 // inside adds the time of nodes to their execution.
-func (t *tokens) inside(s *Sum, e *work) {
+func (t *executions) inside(e *work) {
 	if e.DurationNS < 0 {
 		return
 	}
-	c := t.of(s, e.Exec)
 	var to **int64
-	switch e.ComponentType {
+	switch c := t.of(e.Exec); e.ComponentType {
 	case componentAttention:
 		to = &c.attention
 	case componentMLP:
@@ -78,60 +96,45 @@ func (t *tokens) inside(s *Sum, e *work) {
 	**to += e.DurationNS
 }
 
+// end notes the graph of an execution.
+func (t *executions) end(e *resource.Graph) {
+	c := t.of(e.Exec)
+	c.graph = e
+	t.byEntry[entryOf(&e.Header, e.MonoNS)] = c
+}
+
 // The components that attention against MLP is about.
 const (
 	componentAttention = "attention"
 	componentMLP       = "mlp"
 )
 
-// end gives out the tokens of an execution that has ended.
-func (t *tokens) end(s *Sum, e *resource.Graph) {
-	c := t.of(s, e.Exec)
-	c.graph = e
-	t.give(s, c)
-}
-
-// output takes a generated token.
+// output takes a generated token. The execution that produced it began the token's latency before the one that takes it as input.
 func (s *Sum) output(e *resource.OutputToken) {
 	row := &TokenRow{
 		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec, LatencyNS: e.LatencyNS,
 	}
 	if e.LatencyNS != nil {
 		s.Latency.add(*e.LatencyNS)
+		if c := s.execs.byEntry[entryOf(&e.Header, e.MonoNS-*e.LatencyNS)]; c != nil {
+			row.produced(c)
+		}
 	}
-	c := s.tokens.of(s, e.Exec)
-	c.rows = append(c.rows, row)
-	if c.graph != nil {
-		s.tokens.give(s, c)
+	switch {
+	case s.Token != nil:
+		s.Token(row)
+	case len(s.Tokens) < maxTokens:
+		s.Tokens = append(s.Tokens, row)
+	default:
+		s.TokensMore++
 	}
 }
 
-// give gives out the tokens that wait for an execution, with what is known of it.
-func (t *tokens) give(s *Sum, c *execCost) {
-	for _, row := range c.rows {
-		row.AttentionNS, row.MLPNS = c.attention, c.mlp
-		if g := c.graph; g != nil {
-			row.GraphTokens, row.GraphNS, row.FLOPs, row.BytesRead, row.Written = &g.Tokens, g.DurationNS, g.FLOPs, g.BytesRead, g.BytesWritten
-			if g.OpsWithoutFLOPs > 0 {
-				row.FLOPs = nil // of a part of its ops
-			}
-		}
-		switch {
-		case s.Token != nil:
-			s.Token(row)
-		case len(s.Tokens) < maxTokens:
-			s.Tokens = append(s.Tokens, row)
-		default:
-			s.TokensMore++
-		}
-	}
-	c.rows = nil
-}
-
-// Finish gives out the tokens whose execution was not told of to its end. Call it when no more lines come.
-func (s *Sum) Finish() {
-	for i := range s.tokens.order {
-		exec := s.tokens.order[(s.tokens.next+i)%len(s.tokens.order)]
-		s.tokens.give(s, s.tokens.execs[exec])
+// produced adds the figures of the execution that produced the token.
+func (row *TokenRow) produced(c *execCost) {
+	g := c.graph
+	row.GraphExec, row.GraphTokens, row.GraphNS, row.AttentionNS, row.MLPNS = &g.Exec, &g.Tokens, g.DurationNS, c.attention, c.mlp
+	if row.BytesRead, row.Written = g.BytesRead, g.BytesWritten; g.OpsWithoutFLOPs == 0 {
+		row.FLOPs = g.FLOPs // else of a part of its ops
 	}
 }

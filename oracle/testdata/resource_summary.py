@@ -1,0 +1,139 @@
+"""Recomputes what `llamatap resource summary RUN -o json` says from the events of RUN with DuckDB, and prints every figure that differs.
+
+usage: resource_summary.py RUN/resource.jsonl < summary.json
+"""
+import json, sys
+import duckdb
+
+said = json.load(sys.stdin)
+db = duckdb.connect()
+columns = {
+    "event": "VARCHAR", "ctx": "INTEGER", "exec": "BIGINT", "mono_ns": "BIGINT", "phase": "VARCHAR", "tokens": "BIGINT", "duration_ns": "BIGINT",
+    "looking_ns": "BIGINT", "looks": "BIGINT", "operation": "VARCHAR", "name": "VARCHAR", "component_type": "VARCHAR", "layer_id": "INTEGER",
+    "node_count": "BIGINT", "time_source": "VARCHAR", "flops": "BIGINT", "bytes_read": "BIGINT", "bytes_written": "BIGINT",
+    "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
+    "seq_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT",
+    "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
+    "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
+}
+db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [sys.argv[1]])
+db.execute("create view graphs as select * from e where event = 'graph_execution'")
+# Nodes that were timed by themselves or together; a whole graph's time is its graph_execution's.
+db.execute("""create view nodes as
+    select *, case when time_source = 'range' and (node_count > 1 or operation = 'range') then '(several)' else operation end as op,
+        case when regexp_matches(name, '^node_[0-9]+$') then 'node' else regexp_replace(coalesce(name, ''), '^(.+)-[0-9]+$', '\\1') end as bare
+    from e where event = 'compute_execution' and time_source not in ('graph', 'synchronize')""")
+
+differences = []
+
+
+def same(what, got, want):
+    if isinstance(got, float) and isinstance(want, (int, float)):
+        if abs(got - want) <= 1e-9 * max(abs(got), abs(want)):
+            return
+    elif got == want:
+        return
+    differences.append(f"{what}: the summary says {got!r}, the events {want!r}")
+
+
+def rows(sql, *args):
+    cursor = db.execute(sql, args)
+    names = [d[0] for d in cursor.description]
+    return [dict(zip(names, row)) for row in cursor.fetchall()]
+
+
+def one(sql, *args):
+    return rows(sql, *args)[0]
+
+
+def by(key, table):
+    return {tuple(row.get(k) for k in key) if isinstance(key, tuple) else row[key]: row for row in table}
+
+
+COST = """count(*) as events, sum(node_count) as nodes, sum(duration_ns) as ns, count(duration_ns) as timed,
+    sum(flops) as flops, count(flops) as counted, coalesce(sum(ops_without_flops), 0) as no_flops,
+    case when count(bytes_read) > 0 then sum(bytes_read) end as bytes_read, count(bytes_read) as sized,
+    case when count(bytes_written) > 0 then sum(bytes_written) end as bytes_written, coalesce(sum(ops_without_bytes), 0) as no_bytes"""
+total = one("select coalesce(sum(duration_ns), 0) as ns, count(*) as graphs, coalesce(sum(looking_ns * looks), 0) as looking from graphs where phase != 'setup'")
+
+
+def figures(what, got, want, share=True):
+    for key in ("events", "nodes"):
+        same(f"{what} {key}", got[key], want[key])
+    for key in ("ns", "flops", "bytes_read", "bytes_written"):
+        same(f"{what} {key}", got.get(key), None if want[key] is None else int(want[key]))
+    same(f"{what} events_without_time", got.get("events_without_time", 0), want["events"] - want["timed"])
+    same(f"{what} ops_without_flops", got.get("ops_without_flops", 0), want["no_flops"])
+    same(f"{what} ops_without_bytes", got.get("ops_without_bytes", 0), want["no_bytes"])
+    timed = want["timed"] == want["events"] and want["ns"]
+    flops = timed and want["counted"] == want["events"] and not want["no_flops"]
+    moved = timed and want["sized"] == want["events"] and not want["no_bytes"]
+    same(f"{what} gflops_per_s", got.get("gflops_per_s"), float(want["flops"]) / float(want["ns"]) if flops else None)
+    same(f"{what} gb_per_s", got.get("gb_per_s"), float(want["bytes_read"] + want["bytes_written"]) / float(want["ns"]) if moved else None)
+    if share:
+        same(f"{what} share", got.get("share"), float(want["ns"]) / float(total["ns"]) if want["ns"] is not None and total["ns"] else None)
+
+
+def table(what, got, want, key, share=True):
+    got, want = by(key, got), by(key, want)
+    same(f"{what}: rows", sorted(map(str, got)), sorted(map(str, want)))
+    for name in got.keys() & want.keys():
+        figures(f"{what} {name}", got[name], want[name], share)
+
+
+same("graphs", said["graphs"], total["graphs"])
+same("graph_ns", said["graph_ns"], total["ns"])
+same("looking_ns", said["looking_ns"], total["looking"])
+same("covered_ns", said["covered_ns"], one("select coalesce(sum(duration_ns), 0) as ns from nodes where phase != 'setup'")["ns"])
+same("lines", said["lines"], one("select count(*) as n from e")["n"])
+same("events", said["events"], {r["event"]: r["n"] for r in rows("select event, count(*) as n from e group by 1")})
+
+table("component", said["components"], rows(f"select component_type as component, {COST} from nodes where phase != 'setup' group by 1"), "component")
+table("layer", said["layers"], rows(f"select layer_id as layer, {COST} from nodes where phase != 'setup' group by 1"), "layer")
+table("operation", said["ops"], rows(f"select op as operation, {COST} from nodes where phase != 'setup' group by 1"), "operation")
+tops = rows(f"select operation, bare as name, {COST} from nodes where phase != 'setup' and op != '(several)' group by 1, 2")
+table("tensor", said["top"], [t for t in tops if len(tops) <= 50 or (t["operation"], t["name"]) in by(("operation", "name"), said["top"])], ("operation", "name"))
+for c in said["components"]:
+    want = rows("select phase, sum(duration_ns) as ns from nodes where phase != 'setup' and component_type = ? group by 1", c["component"])
+    same(f"component {c['component']} by phase", c["ns_by_phase"], {r["phase"]: int(r["ns"]) for r in want if r["ns"] is not None})
+for l in said["layers"]:
+    want = rows("select component_type as c, sum(duration_ns) as ns from nodes where phase != 'setup' and layer_id = ? group by 1", l["layer"])
+    same(f"layer {l['layer']} by component", l["ns_by_component"], {r["c"]: int(r["ns"]) for r in want if r["ns"] is not None})
+
+# Tokens. What produced a token is the execution that took the token of its sequence before it, of a prompt or generated.
+db.execute("""create view fed as
+    select ctx, seq_id as seq, exec, line from e where event = 'output_token' and seq_id is not null
+    union all select ctx, unnest(seq_ids), exec, line from e where event = 'input_tokens'""")
+db.execute("""create table outputs as
+    select *, (select max(f.exec) from fed f where f.ctx = o.ctx and f.seq = o.seq_id and f.exec < o.exec) as produced_by
+    from e o where o.event = 'output_token'""")
+db.execute("""create table inside as
+    select exec, sum(duration_ns) filter (component_type = 'attention')::bigint as attention_ns, sum(duration_ns) filter (component_type = 'mlp')::bigint as mlp_ns
+    from nodes group by 1""")
+want = rows("""
+    select o.token_index, o.token_id, o.pos, o.exec, o.latency_ns, g.exec as graph_exec, g.tokens as graph_tokens, g.duration_ns as graph_ns,
+        case when coalesce(g.ops_without_flops, 0) = 0 then g.flops end as flops, g.bytes_read, g.bytes_written, i.attention_ns, i.mlp_ns
+    from outputs o left join graphs g on o.latency_ns is not null and g.exec = o.produced_by left join inside i on i.exec = g.exec order by o.line""")
+same("tokens: rows", len(said["tokens"]), len(want))
+for got, row in zip(said["tokens"], want):
+    for key, value in row.items():
+        same(f"token {row['token_index']} {key}", got.get(key), value)
+    if row["graph_ns"] is not None and row["graph_ns"] > row["latency_ns"]:
+        differences.append(f"token {row['token_index']} was produced in {row['graph_ns']} ns, and came {row['latency_ns']} ns after the one before it")
+latency = one("""select count(latency_ns) as count, sum(latency_ns)::bigint as sum, min(latency_ns) as min_ns, max(latency_ns) as max_ns,
+    quantile_disc(latency_ns, 0.5) as p50, quantile_disc(latency_ns, 0.95) as p95, quantile_disc(latency_ns, 0.99) as p99
+    from e where event = 'output_token'""")
+got = said.get("latency") or {"count": 0}
+same("latency count", got["count"], latency["count"])
+if latency["count"]:
+    same("latency mean", got["mean_ns"], latency["sum"] // latency["count"])
+    for key in ("min_ns", "max_ns"):
+        same(f"latency {key}", got[key], latency[key])
+    for key in ("p50", "p95", "p99"):
+        bound = got[f"{key}_at_most_ns"]
+        if not latency[key] <= bound <= 1.032 * latency[key] + 1:
+            differences.append(f"latency {key}: the summary says at most {bound}, the events {latency[key]}")
+
+for what in differences[:40]:
+    print(what)
+sys.exit(bool(differences))
