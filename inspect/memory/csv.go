@@ -27,15 +27,15 @@ const (
 // Tables lists them.
 var Tables = []By{ByType, ByRegion, ByStep, ByTime, BySymbol, ByDataSymbol, ByProcess}
 
-// metricsColumns are those of mrm-trace's metrics.csv.
-var metricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
+// MetricsColumns are the columns of metrics.csv.
+var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
 	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share"}
 
 // WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set is the mean over the
 // longest windows.
 func (r *Report) WriteMetrics(w io.Writer) error {
 	out := csv.NewWriter(w)
-	out.Write(metricsColumns)
+	out.Write(MetricsColumns)
 	for i := range r.Types {
 		t := &r.Types[i]
 		out.Write(append([]string{t.Type, strconv.Itoa(t.Regions), unsigned(t.Bytes)}, t.cells()...))
@@ -67,7 +67,7 @@ func (r *Report) WriteCSV(w io.Writer, by By) error {
 	case ByType:
 		return r.WriteMetrics(w)
 	case ByRegion:
-		out.Write(append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written", "bytes_per_step_mean", "bytes"}, metricsColumns[3:]...))
+		out.Write(append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written", "bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...))
 		for i := range r.Regions {
 			out.Write(r.Regions[i].row())
 		}

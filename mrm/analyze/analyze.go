@@ -70,7 +70,7 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		return nil, err
 	}
 	subjects := s.Subjects()
-	report := whatif.Ask(subjects, classes, some, whatif.Options{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds})
+	report := whatif.Ask(subjects, classes, some, whatif.Options{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.Types()})
 	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), Report: report, From: s.From, Notes: s.Notes}
 	d, err := begin(r.Out)
 	if err != nil {

@@ -2,11 +2,14 @@ package analyze
 
 import (
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -62,6 +65,97 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v, %v", derived, err)
 		}
 	}
+}
+
+// layered is a run of thirty graphs in which two activations share 1000 bytes: h, written by each graph, covers the first 600, a, written by the
+// first two graphs alone, the last 600. So the memory's last 400 bytes are written twice, and no byte of it once.
+func layered() *memrun.Run {
+	r := short(true)
+	r.Regions = append(r.Regions,
+		memrun.Region{ID: 1, Type: "activation", Name: "h", Layer: -1, Buffer: 3, Bytes: 600, FirstWrite: start, LastRead: start + second, Reads: 30, Writes: 30, Written: 18000, Read: 18000, Alloc: start},
+		memrun.Region{ID: 2, Type: "activation", Name: "a", Layer: -1, Buffer: 3, Offset: 400, Bytes: 600, FirstWrite: start, LastRead: start + second, Reads: 1, Writes: 2, Written: 1200, Read: 600, Alloc: start},
+		memrun.Region{ID: 3, Type: "activation", Name: "once", Layer: -1, Buffer: 3, Offset: 1000, Bytes: 77, FirstWrite: start, LastRead: start + second, Reads: 1, Writes: 1, Written: 77, Read: 77, Alloc: start},
+		memrun.Region{ID: 4, Type: "compute_buffer", Name: "compute", Layer: -1, Buffer: 3, Bytes: 1077, Alloc: start})
+	touch := func(graph, region, offset, size int64, op string) {
+		r.Trace = append(r.Trace, memrun.Access{NS: start + graph*second/30, Phase: "generation", Op: op, Type: "activation", Collector: "graph", Region: region, Size: size, Buffer: 3, Offset: offset, Graph: graph, Token: graph})
+	}
+	r.Trace = r.Trace[:0]
+	for graph := range int64(30) {
+		r.Trace = append(r.Trace, memrun.Access{NS: start + graph*second/30, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Size: 4000, Buffer: 1, Graph: graph, Token: graph})
+		touch(graph, 1, 0, 600, "write")
+		touch(graph, 1, 0, 600, "read")
+		if graph < 2 {
+			touch(graph, 2, 400, 600, "write")
+		}
+		if graph == 0 {
+			touch(graph, 3, 1000, 77, "write")
+		}
+	}
+	return r
+}
+
+// TestOneDefinition: what metrics.csv and suitability.csv both have is the same figure, of a run with a trace and of one without.
+func TestOneDefinition(t *testing.T) {
+	for _, trace := range []bool{true, false} {
+		run := layered()
+		if !trace {
+			run.Trace = nil
+		}
+		r, err := Run(context.Background(), run.Write(t, t.TempDir()), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		metrics, labels := table(t, filepath.Join(r.Out, "metrics.csv")), table(t, filepath.Join(r.Out, "suitability.csv"))
+		shared := 0
+		for kind, row := range metrics {
+			for column, value := range row {
+				if other, ok := labels[kind][column]; ok {
+					shared++
+					if !same(other, value) {
+						t.Errorf("trace %v: %s of %s is %s in metrics.csv and %s in suitability.csv", trace, column, kind, value, other)
+					}
+				}
+			}
+		}
+		if shared != 2*8 || len(metrics) != 2 || len(labels) != 2 {
+			t.Errorf("trace %v: %d cells compared of %v and %v", trace, shared, metrics, labels)
+		}
+		if once := metrics["activation"]["write_once_ratio"]; trace && !same(once, strconv.FormatFloat(77./1077, 'g', -1, 64)) {
+			t.Errorf("write-once ratio of activations: %s", once)
+		}
+	}
+}
+
+// same compares cells: numbers by ten digits.
+func same(a, b string) bool {
+	x, err := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	if err != nil || err2 != nil {
+		return a == b
+	}
+	return math.Abs(x-y) <= 1e-9*math.Abs(x)
+}
+
+// table reads a CSV file: cells by the first column and the name of theirs.
+func table(t *testing.T, path string) map[string]map[string]string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil || len(rows) < 2 {
+		t.Fatal(rows, err)
+	}
+	all := map[string]map[string]string{}
+	for _, row := range rows[1:] {
+		all[row[0]] = map[string]string{}
+		for i, name := range rows[0] {
+			all[row[0]][name] = row[i]
+		}
+	}
+	return all
 }
 
 // TestRefusals: runs that are not sealed, contaminated, of another version, and classes that are not there.

@@ -13,12 +13,6 @@ import (
 	"github.com/llamatap/llamatap/mrm/whatif"
 )
 
-// MetricsHeader are the columns of metrics.csv.
-var MetricsHeader = []string{
-	"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s", "read_freq_hz",
-	"reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share",
-}
-
 // Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A trace is read once, for
 // metrics and figures: [Survey.Subjects], figures and notes are of it afterwards.
 func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (write func(io.Writer) error, err error) {
@@ -42,13 +36,25 @@ func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrac
 	if s.From != "trace" { // samples alone
 		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
 	}
+	s.types = map[memtrace.RegionType]whatif.Subject{}
+	for i := range r.Types {
+		t := &r.Types[i]
+		kind, err := memtrace.ParseRegionType(t.Type)
+		if err != nil {
+			return nil, err
+		}
+		s.types[kind] = whatif.Subject{
+			Type: kind, Regions: t.Regions, Bytes: t.Bytes, Seconds: s.Seconds(), Resolution: s.Resolution, BytesRead: t.BytesRead, BytesWritten: t.BytesWritten,
+			Lives: &t.Metrics.Retention, Written: t.Metrics.Written, WrittenOnce: t.Metrics.WrittenOnce,
+		}
+	}
 	return r.WriteMetrics, nil
 }
 
 // writeMetrics writes metrics.csv by what is known without a trace: what would need one is empty.
 func (s *Survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 	out := csv.NewWriter(w)
-	out.Write(MetricsHeader)
+	out.Write(memory.MetricsColumns)
 	used := map[memtrace.RegionType][2]int64{}
 	for i := range s.Regions {
 		r := &s.Regions[i]
@@ -57,7 +63,7 @@ func (s *Survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 	}
 	for _, group := range whatif.ByType(s.Subjects()) {
 		kind := group[0].Type
-		row := make([]string, len(MetricsHeader))
+		row := make([]string, len(memory.MetricsColumns))
 		l := whatif.LabelsOf(group, t)
 		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
 		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)
@@ -68,7 +74,7 @@ func (s *Survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 		for i := range group {
 			read += float64(group[i].BytesRead)
 		}
-		if s.Seconds() > 0 && l.Bytes > 0 && kind != memtrace.KVCache { // cells of a cache did not live all the time
+		if s.Seconds() > 0 && l.Bytes > 0 && kind == memtrace.Weight { // other memory did not live all the time
 			row[8] = short(read / float64(l.Bytes) / s.Seconds())
 		}
 		if l.Lives > 0 {

@@ -68,11 +68,21 @@ func orNone(g *group, name string, i int) int64 {
 	return -1
 }
 
+// shared is a buffer that activations share: their sizes added up, its end, and how much of the sum has its share.
+type shared struct{ bytes, end, given uint64 }
+
+// part is how much of the buffer so much of the sum stands for.
+func (b *shared) part(of uint64) uint64 {
+	if of == b.bytes {
+		return b.end
+	}
+	return uint64(float64(b.end) * (float64(of) / float64(b.bytes)))
+}
+
 // share divides memory that several regions share: activations of a buffer lie above each other, so that their sizes add up to more than there
 // is. Each gets as much of the buffer as it has of their sum.
 func (s *Survey) share() {
-	type sums struct{ bytes, end uint64 }
-	buffers := map[int64]*sums{}
+	buffers := map[int64]*shared{}
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		r.Share = r.Bytes
@@ -81,7 +91,7 @@ func (s *Survey) share() {
 		}
 		b := buffers[r.Buffer]
 		if b == nil {
-			b = &sums{}
+			b = &shared{}
 			buffers[r.Buffer] = b
 		}
 		b.end = max(b.end, r.Offset+r.Bytes)
@@ -91,8 +101,9 @@ func (s *Survey) share() {
 	}
 	for i := range s.Regions {
 		r := &s.Regions[i]
-		if b := buffers[r.Buffer]; r.Type == memtrace.Activation && b != nil && b.bytes > 0 {
-			r.Share = uint64(float64(r.Bytes) * float64(b.end) / float64(b.bytes))
+		if b := buffers[r.Buffer]; r.Type == memtrace.Activation && b != nil && r.Reads+r.Writes > 0 && b.bytes > 0 {
+			before, after := b.part(b.given), b.part(b.given+r.Bytes) // rounded so that all shares add up to the buffer
+			r.Share, b.given = after-before, b.given+r.Bytes
 		}
 	}
 }

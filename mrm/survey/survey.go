@@ -34,6 +34,7 @@ type Survey struct {
 
 	caches  map[cachePart]*cacheUse
 	metered map[int64]*memtrace.Metrics // by region, of a trace
+	types   map[memtrace.RegionType]whatif.Subject
 	kvTimes [][3]int64
 }
 
@@ -153,6 +154,9 @@ func (s *Survey) Subjects() (all []whatif.Subject) {
 	}
 	return all
 }
+
+// Types are types of regions as a whole, as metrics.csv has them, where there is a trace; nil without.
+func (s *Survey) Types() map[memtrace.RegionType]whatif.Subject { return s.types }
 
 // cached takes over what is known of a cache's cells.
 func (s *Survey) cached(subject *whatif.Subject, r *Region) {

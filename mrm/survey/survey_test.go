@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/whatif"
@@ -282,7 +283,7 @@ func TestKnownAnswer(t *testing.T) {
 	if err == nil {
 		err = write(&text)
 	}
-	if err != nil || s.From != "trace" || !strings.HasPrefix(text.String(), strings.Join(MetricsHeader, ",")+"\n") || !strings.Contains(text.String(), "weight,1,4096,1,30,30,30,30,") {
+	if err != nil || s.From != "trace" || !strings.HasPrefix(text.String(), strings.Join(memory.MetricsColumns, ",")+"\n") || !strings.Contains(text.String(), "weight,1,4096,1,30,30,30,30,") {
 		t.Errorf("%v, from %s:\n%s", err, s.From, text.String())
 	}
 	for _, subject := range s.Subjects() {

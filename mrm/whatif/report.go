@@ -67,7 +67,11 @@ func Ask(subjects []Subject, all *Classes, classes []Class, o Options) *Report {
 	r := &Report{Tokens: o.Tokens, Years: o.years(), Formulas: Formulas, Classes: classes, Sources: sourcesOf(all, classes)}
 	for _, group := range ByType(subjects) {
 		r.Seconds = group[0].Seconds
-		r.Labels = append(r.Labels, LabelsOf(group, o.Thresholds))
+		whole, ok := o.Types[group[0].Type]
+		if !ok {
+			whole = together(group)
+		}
+		r.Labels = append(r.Labels, whole.labels(o.Thresholds))
 		for i := range classes {
 			r.Types = append(r.Types, Judge(group, &classes[i], o))
 			r.Sensitivity = append(r.Sensitivity, Vary(group, &classes[i], o)...)
@@ -97,7 +101,12 @@ func sourcesOf(all *Classes, classes []Class) map[string]Source {
 // LabelsOf labels regions of one type together: their lives are put together, counted in bytes.
 func LabelsOf(group []Subject, t memtrace.Thresholds) Labels {
 	whole := together(group)
-	l := Labels{Type: group[0].Type.String(), Regions: len(group), Bytes: whole.Bytes, Resolution: group[0].Resolution}
+	return whole.labels(t)
+}
+
+// labels labels a type of region.
+func (whole *Subject) labels(t memtrace.Thresholds) Labels {
+	l := Labels{Type: whole.Type.String(), Regions: max(whole.Regions, 1), Bytes: whole.Bytes, Resolution: whole.Resolution}
 	if once, ok := whole.WriteOnce(); ok {
 		l.WriteOnce = &once
 	}
@@ -130,7 +139,7 @@ func seconds(ns int64) *float64 {
 
 // together puts subjects into one.
 func together(group []Subject) Subject {
-	whole := Subject{Type: group[0].Type, Seconds: group[0].Seconds}
+	whole := Subject{Type: group[0].Type, Regions: len(group), Seconds: group[0].Seconds, Resolution: group[0].Resolution}
 	var lives memtrace.Survival
 	for i := range group {
 		s := &group[i]

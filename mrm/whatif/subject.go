@@ -7,6 +7,8 @@ type Subject struct {
 	Type   memtrace.RegionType
 	Name   string
 	Region int64 // its number in region_map.parquet
+	// Regions is how many regions it stands for, of a type as a whole; 0: one.
+	Regions int
 	// Bytes is how much memory it takes.
 	Bytes uint64
 	// Seconds is how long it was watched.
