@@ -16,10 +16,19 @@ const (
 	ColumnText // UTF-8, few different ones
 )
 
+// Units of columns, as they stand in files.
+const (
+	unixNS  = "ns since 1970-01-01 00:00 UTC"
+	inNS    = "ns"
+	inBytes = "bytes"
+)
+
 // TraceColumn is a column of the table of accesses. All may be null: what is not known, or does not apply.
 type TraceColumn struct {
-	Name string
-	Kind ColumnKind
+	Name        string
+	Kind        ColumnKind
+	Unit        string // of what is measured; "": a name, a number of something or a count
+	Description string
 }
 
 // The columns of the table of accesses, in order. Those from TraceBuffer on stand behind the ones that mrm-trace's users know.
@@ -61,14 +70,39 @@ const (
 )
 
 var traceTable = [traceColumns]TraceColumn{
-	{"ts_ns", ColumnInt64}, {"phase", ColumnText}, {"op", ColumnText}, {"addr", ColumnUint64}, {"size", ColumnUint64},
-	{"region_id", ColumnInt64}, {"region_type", ColumnText}, {"layer", ColumnInt32}, {"token_index", ColumnInt32}, {"seq_id", ColumnInt32},
-	{"kv_block", ColumnInt32}, {"tid", ColumnInt32}, {"device", ColumnText}, {"collector", ColumnText}, {"graph_seq", ColumnInt64},
-	{"op_seq", ColumnInt32}, {"time_source", ColumnText}, {"ctx", ColumnInt32}, {"cache_level", ColumnText}, {"latency_cycles", ColumnInt64},
-	{"symbol", ColumnText}, {"weight", ColumnUint64},
-	{"buffer_id", ColumnUint64}, {"offset", ColumnUint64}, {"ggml_op", ColumnText}, {"operand", ColumnInt32}, {"pieces", ColumnInt64},
-	{"stride", ColumnInt64}, {"flags", ColumnInt32}, {"count", ColumnInt64}, {"window_ns", ColumnInt64},
-	{"pid", ColumnInt32}, {"data_symbol", ColumnText},
+	{"ts_ns", ColumnInt64, unixNS, "beginning of the measured interval in which it happened; end of the window for the collector page"},
+	{"phase", ColumnText, "", "what the process was doing: weight_load, generation, teardown, setup or maintenance"},
+	{"op", ColumnText, "", "read, write, alloc or free; null: the collector does not report it"},
+	{"addr", ColumnUint64, "", "first address in the process; null on a device"},
+	{"size", ColumnUint64, inBytes, "bytes touched, of all pieces together; null: unknown"},
+	{"region_id", ColumnInt64, "", "region of region_map.parquet"},
+	{"region_type", ColumnText, "", "type of the region"},
+	{"layer", ColumnInt32, "", "layer of the op"},
+	{"token_index", ColumnInt32, "", "number of the token in the run, from 0, prompt included; of several the first"},
+	{"seq_id", ColumnInt32, "", "sequence of the token; null: several"},
+	{"kv_block", ColumnInt32, "", "block of the cache, as block_id of kv_block_lifecycle.parquet"},
+	{"tid", ColumnInt32, "", "thread that made the access"},
+	{"device", ColumnText, "", "ggml's name of the device"},
+	{"collector", ColumnText, "", "source of the row: graph (the ledger), perf, ibs, spe, fault or page"},
+	{"graph_seq", ColumnInt64, "", "number of the graph execution in the process"},
+	{"op_seq", ColumnInt32, "", "number of the node in its graph"},
+	{"time_source", ColumnText, "", "interval whose beginning ts_ns is: op, range or graph; null for samples"},
+	{"ctx", ColumnInt32, "", "context"},
+	{"cache_level", ColumnText, "", "where a sampled access found its data"},
+	{"latency_cycles", ColumnInt64, "cycles", "latency of a sampled access"},
+	{"symbol", ColumnText, "", "function at the instruction's address"},
+	{"weight", ColumnUint64, "", "events that a sample stands for: the sampling period"},
+	{"buffer_id", ColumnUint64, "", "backend buffer"},
+	{"offset", ColumnUint64, inBytes, "first byte touched, from the beginning of the buffer"},
+	{"ggml_op", ColumnText, "", "operation of the node, as ggml names it"},
+	{"operand", ColumnInt32, "", "-1: the result of the op; 0 and up: the number of its source"},
+	{"pieces", ColumnInt64, "", "runs of size/pieces bytes each"},
+	{"stride", ColumnInt64, inBytes, "from the beginning of one piece to the next; null: one piece"},
+	{"flags", ColumnInt32, "", "sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown"},
+	{"count", ColumnInt64, "", "accesses that the row stands for"},
+	{"window_ns", ColumnInt64, inNS, "length of the window that the row sums up"},
+	{"pid", ColumnInt32, "", "process that made the access"},
+	{"data_symbol", ColumnText, "", "variable or constant at addr"},
 }
 
 // TraceColumns are the columns of the table of accesses, by the numbers above.

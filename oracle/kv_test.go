@@ -124,10 +124,15 @@ assert f.schema_arrow.metadata[b"mrm_trace_schema_version"] == b"1.0", f.schema_
 columns = "block_id layer kv seq_id pos_start pos_end cell_start cell_end alloc_ns first_write_ns last_write_ns n_writes first_read_ns last_read_ns n_reads evict_ns evict_reason censored".split()
 assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
-assert types["censored"] == "bool" and types["kv"] == types["evict_reason"] == "string" and types["n_writes"] == types["evict_ns"] == "int64" and types["layer"] == "int32", types
+assert types["censored"] == "bool" and types["kv"] == types["evict_reason"] == "string" and types["n_writes"] == "int64" and types["evict_ns"] == "timestamp[ns]" and types["layer"] == "int32", types
+assert all(f.schema_arrow.field(n).metadata[b"description"] for n in f.schema_arrow.names)
 d = pandas.read_parquet(name)
+assert str(d.evict_ns.dtype) == "datetime64[ns, UTC]", d.dtypes
 assert len(d) > 20 and (d.evict_ns.isna() == d.censored).all() and (d.evict_reason.isna() == d.censored).all()
-assert ((d.evict_ns - d.alloc_ns).dropna() > 0).all() and (d.last_read_ns >= d.first_read_ns).all() and (d.first_write_ns >= d.alloc_ns).all()
+assert ((d.evict_ns - d.alloc_ns).dropna() > pandas.Timedelta(0)).all() and (d.last_read_ns >= d.first_read_ns).all() and (d.first_write_ns >= d.alloc_ns).all()
+exact = pq.read_table(name, columns=["evict_ns"])["evict_ns"].cast("int64").to_pylist()
+assert [v.value if v is not pandas.NaT else None for v in d.evict_ns] == exact
+assert [v for v, in duckdb.sql(f"select epoch_ns(evict_ns) from '{name}'").fetchall()] == exact
 rows = duckdb.sql(f"select evict_reason, count(*) from '{name}' where kv = 'k' and layer = 0 group by 1 order by 1").fetchall()
 print(rows)
 `

@@ -354,7 +354,9 @@ columns = """ts_ns phase op addr size region_id region_type layer token_index se
 buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol""".split()
 assert f.schema_arrow.names == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
-assert types["ts_ns"] == types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and types["layer"] == types["op_seq"] == types["token_index"] == "int32", types
+assert types["ts_ns"] == "timestamp[ns]" and types["window_ns"] == "duration[ns]" and types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and types["layer"] == types["op_seq"] == types["token_index"] == "int32", types
+about = [f.schema_arrow.field(n).metadata for n in columns]
+assert all(m[b"description"] for m in about) and about[4][b"unit"] == b"bytes", about
 assert types["phase"].endswith("string") or types["phase"].startswith("dictionary"), types
 d = pandas.read_parquet(folder + "/trace.parquet")
 assert set(d.collector) == {"graph"} and set(d.op) == {"read", "write", "alloc", "free"} and {"weight_load", "generation", "teardown"} <= set(d.phase) <= {"weight_load", "setup", "generation", "teardown"}, (set(d.op), set(d.phase))

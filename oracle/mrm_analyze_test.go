@@ -23,6 +23,10 @@ const whatIfAgain = `
 import sys, json, numpy as np, pandas as pd
 run, tau = sys.argv[1], float(sys.argv[2])
 regions, lives = (pd.read_parquet(f"{run}/{name}.parquet", dtype_backend="numpy_nullable") for name in ("region_map", "kv_block_lifecycle"))
+for table in (regions, lives):
+    for name in table.columns:
+        if name.endswith("_ns"):
+            table[name] = pd.array([pd.NA if pd.isna(v) else v.value for v in table[name]], dtype="Int64")
 times = pd.concat([regions[c] for c in ("first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns")] + [lives[c] for c in ("alloc_ns", "last_write_ns", "last_read_ns", "evict_ns")]).dropna().astype("int64")
 T = (times.max() - times.min()) / 1e9
 written = lives.first_write_ns.where(lives.n_writes <= lives.cells, lives.last_write_ns)

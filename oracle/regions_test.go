@@ -378,6 +378,7 @@ bytes_written bytes_read""".split()
 assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
 assert types["start_addr"] == "uint64" and types["size_bytes"] == "int64" and types["layer"] == "int32" and types["name"] == "string" and types["shape"].startswith("list"), types
+assert types["first_read_ns"] == "timestamp[ns]" and all(f.schema_arrow.field(n).metadata[b"description"] for n in f.schema_arrow.names), types
 d = pandas.read_parquet(name)
 assert d.region_id.is_unique and ((d.end_addr - d.start_addr).dropna() == d.size_bytes[d.start_addr.notna()]).all()
 w = d[d.tensor == "blk.0.ffn_up.weight"].iloc[0]

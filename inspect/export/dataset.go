@@ -38,8 +38,12 @@ func mix(x uint64) uint64 {
 
 // The columns before those of tensors.
 var datasetColumns = []table.Column{
-	{Name: "token_index", Kind: table.Int64}, {Name: "token_id", Kind: table.Int32, Null: true}, {Name: "seq", Kind: table.Int32, Null: true},
-	{Name: "pos", Kind: table.Int32, Null: true}, {Name: "request", Kind: table.Int32, Null: true}, {Name: "phase", Kind: table.Text},
+	{Name: "token_index", Kind: table.Int64, Description: "number of the token in the run, as in activations_tokens.json"},
+	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},
+	{Name: "seq", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
+	{Name: "pos", Kind: table.Int32, Null: true, Description: "position in the sequence"},
+	{Name: "request", Kind: table.Int32, Null: true, Description: "request that the token belongs to"},
+	{Name: "phase", Kind: table.Text, Description: "prefill or decode"},
 }
 
 // datasetInfo is llamatap.json.
@@ -114,7 +118,7 @@ func (d *dataset) settle() error {
 			return fmt.Errorf("%s: tensor %s has rows of several shapes or types: leave it out, or choose tokens of one with --token", d.run.Path, a.tensor)
 		}
 		d.columns[a] = i
-		d.schema.Columns = append(d.schema.Columns, table.Column{Name: a.label, Kind: table.Float32List})
+		d.schema.Columns = append(d.schema.Columns, table.Column{Name: a.label, Kind: table.Float32List, Description: "tensor " + a.label + " of the token"})
 		rowBytes += 4 * elementsOf(a.shape)
 		most = max(most, a.count)
 		about := a.describe("", "")

@@ -31,13 +31,22 @@ const (
 )
 
 var tensorColumns = []table.Column{
-	{Name: "ctx", Kind: table.Uint32}, {Name: "seq", Kind: table.Int32, Null: true}, {Name: "pos", Kind: table.Int32, Null: true},
-	{Name: "token_index", Kind: table.Int64, Null: true}, {Name: "token_id", Kind: table.Int32, Null: true},
-	{Name: "request", Kind: table.Int32, Null: true}, {Name: "phase", Kind: table.Text}, {Name: "exec", Kind: table.Uint64},
-	{Name: "layer", Kind: table.Int32, Null: true}, {Name: "component", Kind: table.Text}, {Name: "name", Kind: table.Text},
-	{Name: "dtype", Kind: table.Text}, {Name: "shape", Kind: table.Int32List},
-	{Name: "sample_seed", Kind: table.Uint64, Null: true}, {Name: "sample_total", Kind: table.Int64, Null: true},
-	{Name: "values", Kind: table.Float32List},
+	{Name: "ctx", Kind: table.Uint32, Description: "context"},
+	{Name: "seq", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
+	{Name: "pos", Kind: table.Int32, Null: true, Description: "position in the sequence"},
+	{Name: "token_index", Kind: table.Int64, Null: true, Description: "number of the token in the run, as in activations_tokens.json"},
+	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},
+	{Name: "request", Kind: table.Int32, Null: true, Description: "request that the token belongs to"},
+	{Name: "phase", Kind: table.Text, Description: "prefill or decode"},
+	{Name: "exec", Kind: table.Uint64, Description: "number of the micro-batch"},
+	{Name: "layer", Kind: table.Int32, Null: true, Description: "layer; null: none"},
+	{Name: "component", Kind: table.Text, Description: "attention, mlp, ssm, residual, input or output"},
+	{Name: "name", Kind: table.Text, Description: "tensor"},
+	{Name: "dtype", Kind: table.Text, Description: "type that the values were stored in"},
+	{Name: "shape", Kind: table.Int32List, Description: "elements of a row by dimension, C order"},
+	{Name: "sample_seed", Kind: table.Uint64, Null: true, Description: "seed of the sample; null: no sample"},
+	{Name: "sample_total", Kind: table.Int64, Null: true, Description: "elements that the sample was taken from"},
+	{Name: "values", Kind: table.Float32List, Description: "the row's values"},
 }
 
 // rowGroupBytes is about how much one row group, or record batch, takes in memory.

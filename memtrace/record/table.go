@@ -17,6 +17,8 @@ type Options struct {
 	Folder table.Folder
 	// Memory bounds what the rows take that wait, and what packs them; 64 MiB. Below 4 MiB it is taken for that.
 	Memory int64
+	// Foreign is set where times are not Unix time, as those of files that perf recorded: they are durations since their clock's zero.
+	Foreign bool
 	// Parts bounds them; as store/table does, but for what Memory demands.
 	Parts table.PartOptions
 }
@@ -71,7 +73,16 @@ func Schema() table.Schema {
 	s := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}}
 	kinds := [...]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
 	for _, c := range memtrace.TraceColumns() {
-		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true})
+		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true, Unit: table.Unit(c.Unit), Description: c.Description})
+	}
+	return s
+}
+
+// schema is that of the table as its options want it.
+func (t *Table) schema() table.Schema {
+	s := Schema()
+	if t.o.Foreign {
+		s.Columns[memtrace.TraceTime].Unit = table.NS
 	}
 	return s
 }
@@ -152,7 +163,7 @@ func (t *Table) pack() {
 func (t *Table) append(parts *table.Parts, b *batch) *table.Parts {
 	if parts == nil && t.Err() == nil {
 		var err error
-		if parts, err = table.NewParts(t.o.Folder, memtrace.TraceName, Schema(), t.o.Parts); err != nil {
+		if parts, err = table.NewParts(t.o.Folder, memtrace.TraceName, t.schema(), t.o.Parts); err != nil {
 			t.fail(fmt.Errorf("begin %s: %w", memtrace.TraceName, err))
 		}
 	}

@@ -48,19 +48,37 @@ const (
 func schema() table.Schema {
 	return table.Schema{
 		Columns: []table.Column{
-			{Name: "region_id", Kind: table.Int32}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text},
-			{Name: "tensor", Kind: table.Text, Null: true}, {Name: "layer", Kind: table.Int32, Null: true},
-			{Name: "start_addr", Kind: table.Uint64, Null: true}, {Name: "end_addr", Kind: table.Uint64, Null: true}, {Name: "size_bytes", Kind: table.Int64},
-			{Name: "dtype", Kind: table.Text, Null: true}, {Name: "shape", Kind: table.Int32List, Null: true}, {Name: "device", Kind: table.Text, Null: true},
-			{Name: "first_write_ns", Kind: table.Int64, Null: true}, {Name: "last_write_ns", Kind: table.Int64, Null: true},
-			{Name: "first_read_ns", Kind: table.Int64, Null: true}, {Name: "last_read_ns", Kind: table.Int64, Null: true},
-			{Name: "n_writes", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
-			{Name: "bytes_written", Kind: table.Int64}, {Name: "bytes_read", Kind: table.Int64, Null: true},
-			{Name: "kv", Kind: table.Text, Null: true}, {Name: "ctx", Kind: table.Int32, Null: true}, {Name: "op", Kind: table.Text, Null: true},
-			{Name: "buffer_id", Kind: table.Int64, Null: true}, {Name: "offset", Kind: table.Int64, Null: true}, {Name: "buffer_type", Kind: table.Text, Null: true},
-			{Name: "file", Kind: table.Text, Null: true}, {Name: "file_offset", Kind: table.Int64, Null: true},
-			{Name: "alloc_ns", Kind: table.Int64, Null: true}, {Name: "free_ns", Kind: table.Int64, Null: true}, {Name: "moves", Kind: table.Int32},
-			{Name: "pid", Kind: table.Int32, Null: true},
+			{Name: "region_id", Kind: table.Int32, Description: "number of the region in the file"},
+			{Name: "region_type", Kind: table.Text, Description: "type of the region"},
+			{Name: "name", Kind: table.Text, Description: "tensor, buffer or mapped file"},
+			{Name: "tensor", Kind: table.Text, Null: true, Description: "name of the tensor; null: no tensor"},
+			{Name: "layer", Kind: table.Int32, Null: true, Description: "layer of the tensor"},
+			{Name: "start_addr", Kind: table.Uint64, Null: true, Description: "first address in the process; null on a device"},
+			{Name: "end_addr", Kind: table.Uint64, Null: true, Description: "address after the last byte; null on a device"},
+			{Name: "size_bytes", Kind: table.Int64, Unit: table.Bytes, Description: "from the first byte to the last"},
+			{Name: "dtype", Kind: table.Text, Null: true, Description: "ggml's type"},
+			{Name: "shape", Kind: table.Int32List, Null: true, Description: "elements by dimension, ne[0] first"},
+			{Name: "device", Kind: table.Text, Null: true, Description: "ggml's name of the device"},
+			{Name: "first_write_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the first write by an op; null: never"},
+			{Name: "last_write_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the last write by an op; null: never"},
+			{Name: "first_read_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the first read by an op; null: never"},
+			{Name: "last_read_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "beginning of the measured interval of the last read by an op; null: never"},
+			{Name: "n_writes", Kind: table.Int64, Description: "ops that wrote"},
+			{Name: "n_reads", Kind: table.Int64, Description: "ops that read"},
+			{Name: "bytes_written", Kind: table.Int64, Unit: table.Bytes, Description: "sum over the ops that wrote, each byte once per op"},
+			{Name: "bytes_read", Kind: table.Int64, Null: true, Unit: table.Bytes, Description: "sum over the ops that read, each byte once per op; null: unknown"},
+			{Name: "kv", Kind: table.Text, Null: true, Description: "tensor of a cache: k, v, r or s"},
+			{Name: "ctx", Kind: table.Int32, Null: true, Description: "context; null: none, or several"},
+			{Name: "op", Kind: table.Text, Null: true, Description: "op that computes the activation"},
+			{Name: "buffer_id", Kind: table.Int64, Null: true, Description: "backend buffer"},
+			{Name: "offset", Kind: table.Int64, Null: true, Unit: table.Bytes, Description: "from the beginning of the buffer"},
+			{Name: "buffer_type", Kind: table.Text, Null: true, Description: "ggml's name of the buffer type"},
+			{Name: "file", Kind: table.Text, Null: true, Description: "mapped file"},
+			{Name: "file_offset", Kind: table.Int64, Null: true, Unit: table.Bytes, Description: "where in the mapped file the region begins"},
+			{Name: "alloc_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "when its memory was allocated"},
+			{Name: "free_ns", Kind: table.Int64, Null: true, Unit: table.UnixNS, Description: "when its memory was freed; null: still there at the end"},
+			{Name: "moves", Kind: table.Int32, Description: "how often the activation got other memory"},
+			{Name: "pid", Kind: table.Int32, Null: true, Description: "process whose memory it is; null: the process of the run"},
 		},
 		Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}},
 	}
@@ -76,9 +94,15 @@ type rows struct {
 	offset int64 // of Unix time
 }
 
-// WriteTable writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC time a Unix time.
+// WriteTable writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC time a Unix time; where it is
+// 0 times are durations since the zero of a clock of their own.
 func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unixOffset int64) error {
 	s := schema()
+	for i := range s.Columns {
+		if unixOffset == 0 && s.Columns[i].Unit == table.UnixNS {
+			s.Columns[i].Unit = table.NS
+		}
+	}
 	about, err := json.Marshal(doubts)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", memtrace.FileName, err)

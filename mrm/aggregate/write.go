@@ -22,11 +22,26 @@ func (r *Result) WriteJSON(w io.Writer) error {
 
 // columns are those of the table, one row per cell and figure.
 var columns = []table.Column{
-	{Name: "experiment", Kind: table.Text}, {Name: "cell", Kind: table.Text}, {Name: "model_id", Kind: table.Text}, {Name: "prompt", Kind: table.Text},
-	{Name: "n_ctx", Kind: table.Int64}, {Name: "kv_type", Kind: table.Text}, {Name: "max_tokens", Kind: table.Int64}, {Name: "concurrency", Kind: table.Int64},
-	{Name: "region_type", Kind: table.Text}, {Name: "metric", Kind: table.Text}, {Name: "n", Kind: table.Int64}, {Name: "marginal", Kind: table.Int64}, {Name: "contaminated", Kind: table.Int64},
-	{Name: "mean", Kind: table.Float64}, {Name: "sd", Kind: table.Float64, Null: true}, {Name: "ci95_low", Kind: table.Float64, Null: true},
-	{Name: "ci95_high", Kind: table.Float64, Null: true}, {Name: "min", Kind: table.Float64}, {Name: "max", Kind: table.Float64}, {Name: "method", Kind: table.Text, Null: true},
+	{Name: "experiment", Kind: table.Text, Description: "name of the experiment"},
+	{Name: "cell", Kind: table.Text, Description: "key of the cell of the matrix"},
+	{Name: "model_id", Kind: table.Text, Description: "model"},
+	{Name: "prompt", Kind: table.Text, Description: "id of the prompt"},
+	{Name: "n_ctx", Kind: table.Int64, Unit: "tokens", Description: "size of the context"},
+	{Name: "kv_type", Kind: table.Text, Description: "types of keys and values in the cache"},
+	{Name: "max_tokens", Kind: table.Int64, Unit: "tokens", Description: "most tokens generated per prompt"},
+	{Name: "concurrency", Kind: table.Int64, Description: "prompts at a time"},
+	{Name: "region_type", Kind: table.Text, Description: "type of region; run: of the run as a whole"},
+	{Name: "metric", Kind: table.Text, Description: "column of metrics.csv, or figure of the run; its name ends with its unit"},
+	{Name: "n", Kind: table.Int64, Description: "runs with a value"},
+	{Name: "marginal", Kind: table.Int64, Description: "of the runs of the cell, those of class marginal"},
+	{Name: "contaminated", Kind: table.Int64, Description: "of the runs of the cell, those of class contaminated"},
+	{Name: "mean", Kind: table.Float64, Description: "mean over the runs"},
+	{Name: "sd", Kind: table.Float64, Null: true, Description: "standard deviation over the runs; null: one run"},
+	{Name: "ci95_low", Kind: table.Float64, Null: true, Description: "lower end of the 95 % confidence interval of the mean"},
+	{Name: "ci95_high", Kind: table.Float64, Null: true, Description: "upper end of the 95 % confidence interval of the mean"},
+	{Name: "min", Kind: table.Float64, Description: "least value"},
+	{Name: "max", Kind: table.Float64, Description: "greatest value"},
+	{Name: "method", Kind: table.Text, Null: true, Description: "how the interval is computed; null: none"},
 }
 
 // each calls f for every row: texts, integers and numbers in the order of the columns.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
@@ -79,7 +80,7 @@ func Import(o ImportOptions) (Result, error) {
 			return Result{}, fmt.Errorf("%s is a folder: give files of perf script or perf.data", name)
 		}
 	}
-	r, err := newRun(o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]), filepath.Ext(o.Files[0])), time.Now(), o.Tell)
+	r, err := newRun(record.Options{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]), filepath.Ext(o.Files[0])), o.Tell)
 	if err != nil {
 		return Result{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/pagefault"
 	"github.com/llamatap/llamatap/memtrace/perfevent"
+	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/sampling"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -189,7 +190,7 @@ func (r *recorder) open(pid int) (err error) {
 			r.o.Tell(fmt.Errorf("%s: %s", c.Name, note))
 		}
 	}
-	if r.run, err = newRun(r.o.Out, r.o.name(pid), now, r.o.Tell); err != nil {
+	if r.run, err = newRun(record.Options{}, r.o.Out, r.o.name(pid), r.o.Tell); err != nil {
 		return err
 	}
 	r.use = r.told

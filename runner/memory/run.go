@@ -34,17 +34,19 @@ type run struct {
 // ErrDisk occurs when what was recorded could not be written. The error that wraps it says what to do.
 var ErrDisk = errors.New("the recording could not be written")
 
-// newRun makes the directory below out, in a folder with a name.
-func newRun(out, name string, now time.Time, tell func(error)) (*run, error) {
+// newRun makes the directory below out, in a folder with a name. Of the table's options the folder is its own.
+func newRun(o record.Options, out, name string, tell func(error)) (*run, error) {
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return nil, fmt.Errorf("output folder %s: %w; choose another with -o", out, err)
 	}
+	now := time.Now()
 	dir, err := rundir.Create(out, rundir.ModelID(name, ""), now)
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another output folder with -o", err)
 	}
 	r := &run{dir: dir, tell: tell}
-	r.table = record.New(record.Options{Folder: dir})
+	o.Folder = dir
+	r.table = record.New(o)
 	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.sum().Text() })
 	r.out = r.table.Writer()
 	r.meta = rundir.Metadata{

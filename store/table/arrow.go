@@ -27,16 +27,7 @@ var arrowTypes = map[Kind]arrow.DataType{
 
 // NewArrow begins a file.
 func NewArrow(w io.Writer, s Schema) (*Arrow, error) {
-	fields := make([]arrow.Field, len(s.Columns))
-	for i, c := range s.Columns {
-		fields[i] = arrow.Field{Name: c.Name, Type: arrowTypes[c.Kind], Nullable: c.Null}
-	}
-	var keys, texts []string
-	for _, m := range s.Metadata {
-		keys, texts = append(keys, m[0]), append(texts, m[1])
-	}
-	about := arrow.NewMetadata(keys, texts)
-	a := &Arrow{schema: arrow.NewSchema(fields, &about)}
+	a := &Arrow{schema: arrow.NewSchema(arrowFields(s, "UTC"), arrowMetadata(s.Metadata))}
 	var err error
 	if a.out, err = ipc.NewFileWriter(w, ipc.WithSchema(a.schema)); err != nil {
 		return nil, fmt.Errorf("begin Arrow file: %w", err)
@@ -68,6 +59,10 @@ func appendArrow(to array.Builder, c *values) {
 		c.each(orNull(to, func(v int64) { to.Append(int32(v)) }))
 	case *array.Int64Builder:
 		c.each(orNull(to, to.Append))
+	case *array.TimestampBuilder:
+		c.each(orNull(to, func(v int64) { to.Append(arrow.Timestamp(v)) }))
+	case *array.DurationBuilder:
+		c.each(orNull(to, func(v int64) { to.Append(arrow.Duration(v)) }))
 	case *array.Uint32Builder:
 		c.each(orNull(to, func(v int64) { to.Append(uint32(v)) }))
 	case *array.Uint64Builder:

@@ -54,6 +54,9 @@ type Column struct {
 	Kind     Kind
 	Null     bool     // may lack a value
 	Encoding Encoding // of integers and texts
+	// Unit is what its numbers count, Description one sentence about it. Files carry both.
+	Unit        Unit
+	Description string
 }
 
 // Schema is the columns of a table, and texts about the table as a whole, which stand in the file.

@@ -79,6 +79,7 @@ type element struct {
 	children   int
 	converted  int
 	unsigned   bool // as its logical type says
+	time       bool // nanoseconds since 1970
 }
 
 // groupMeta is a row group.
@@ -174,6 +175,8 @@ func (e *element) write(w *thriftWriter) {
 	}
 	if e.converted != convertedNone {
 		w.i32(6, e.converted)
+	}
+	if e.converted != convertedNone || e.time {
 		w.inner(10)
 		e.logical(w)
 		w.end()
@@ -183,10 +186,18 @@ func (e *element) write(w *thriftWriter) {
 
 // logical says the same as the converted type, as newer readers want it.
 func (e *element) logical(w *thriftWriter) {
-	switch e.converted {
-	case convertedUTF8:
+	switch {
+	case e.time:
+		// Not "adjusted to UTC", although it is UTC: DuckDB cuts times that are to microseconds.
+		w.inner(8)
+		w.truth(1, false)
+		w.inner(2)
+		w.empty(3)
+		w.end()
+		w.end()
+	case e.converted == convertedUTF8:
 		w.empty(1)
-	case convertedList:
+	case e.converted == convertedList:
 		w.empty(3)
 	default:
 		bits := byte(32)

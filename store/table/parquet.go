@@ -59,7 +59,7 @@ func NewParquetOptions(w io.Writer, s Schema, o Options) (*Parquet, error) {
 	names := map[string]bool{}
 	for _, c := range s.Columns {
 		if c.Name == "" || names[c.Name] || c.Kind > Float64 || c.Encoding > Plain {
-			return nil, fmt.Errorf("column %q: its name, kind or encoding is none that a table can have, or its name is there twice", c.Name)
+			return nil, fmt.Errorf("column %q: unsupported name, kind or encoding, or a name that is there twice", c.Name)
 		}
 		names[c.Name] = true
 		p.meta.schema = append(p.meta.schema, elements(c)...)
@@ -81,7 +81,9 @@ func elements(c Column) []element {
 	case Int32:
 		e.converted = convertedInt32
 	case Int64:
-		e.converted = convertedInt64
+		if e.time = c.Unit == UnixNS; !e.time {
+			e.converted = convertedInt64
+		}
 	case Uint32:
 		e.converted, e.unsigned = convertedUint32, true
 	case Uint64:
@@ -191,6 +193,9 @@ func (p *Parquet) Close() error {
 	}
 	p.EndGroup()
 	p.done = true
+	if err := p.describe(); err != nil && p.err == nil {
+		p.err = fmt.Errorf("describe the columns of a Parquet file: %w", err)
+	}
 	p.write(p.meta.footer())
 	if p.err == nil {
 		if err := p.out.Flush(); err != nil {

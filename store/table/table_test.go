@@ -124,6 +124,68 @@ func TestOthersRead(t *testing.T) {
 	}
 }
 
+// TestTimesAreExact lets pyarrow, pandas and DuckDB read times, durations and addresses in columns that have nulls: every nanosecond is there,
+// with its type, unit and description.
+func TestTimesAreExact(t *testing.T) {
+	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
+	s := Schema{Columns: []Column{
+		{Name: "at_ns", Kind: Int64, Null: true, Unit: UnixNS, Description: "when it was read"}, {Name: "for_ns", Kind: Int64, Null: true, Unit: NS},
+		{Name: "addr", Kind: Uint64, Null: true}, {Name: "size", Kind: Int64, Null: false, Unit: Bytes},
+	}, Metadata: [][2]string{{"about", "times"}}}
+	dir := t.TempDir()
+	for _, format := range []string{"parquet", "arrow"} {
+		var b bytes.Buffer
+		var out writer
+		var err error
+		if out, err = NewParquet(&b, s); format == "arrow" {
+			out, err = NewArrow(&b, s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := NewBatch(s)
+		for i := range int64(200) {
+			if i%3 != 0 {
+				rows.Int(0, 1700000000123456001+i)
+				rows.Int(1, 1<<60+i)
+				rows.Int(2, -i)
+			}
+			rows.Int(3, 1<<62+i)
+			if err := rows.EndRow(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(out.Write(rows), out.Close(), os.WriteFile(filepath.Join(dir, "x."+format), b.Bytes(), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const script = `
+import sys, duckdb, pandas, pyarrow as pa, pyarrow.parquet as pq, pyarrow.feather as feather
+columns = [((None,) * 3 if i % 3 == 0 else (1700000000123456001 + i, (1 << 60) + i, (-i) % 2**64)) + ((1 << 62) + i,) for i in range(200)]
+name = sys.argv[1] + "/x.parquet"
+t = pq.read_table(name)
+assert [str(f.type) for f in t.schema] == ["timestamp[ns]", "duration[ns]", "uint64", "int64"], t.schema
+assert t.schema.metadata[b"about"] == b"times", t.schema.metadata
+assert t.schema.field("at_ns").metadata == {b"unit": b"ns since 1970-01-01 00:00 UTC", b"description": b"when it was read"}, t.schema
+assert t.schema.field("size").metadata == {b"unit": b"bytes"} and t.schema.field("for_ns").metadata[b"unit"] == b"ns"
+f = feather.read_table(sys.argv[1] + "/x.arrow")
+assert [str(c.type) for c in f.schema] == ["timestamp[ns, tz=UTC]", "duration[ns]", "uint64", "int64"], f.schema
+for t in (t, f):
+    got = list(zip(*[t[c].cast("uint64" if c == "addr" else "int64").to_pylist() for c in t.column_names]))
+    assert got == columns, got[:4]
+d = pandas.read_parquet(name)
+assert [str(v) for v in d.dtypes] == ["datetime64[ns, UTC]", "timedelta64[ns]", "UInt64", "int64"], d.dtypes
+for i, v in enumerate(columns):
+    r = [d[c][i] for c in d.columns]
+    assert r[3] == v[3] and (all(pandas.isna(x) for x in r[:3]) if v[0] is None else (r[0].value, r[1].value, r[2]) == v[:3]), (i, r, v)
+got = duckdb.sql(f"select epoch_ns(at_ns), for_ns, addr, size from '{name}'").fetchall()
+assert got == columns, got[:4]
+`
+	if out, err := exec.Command(python, "-c", script, dir).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestSameBytes writes a table twice.
 func TestSameBytes(t *testing.T) {
 	for _, format := range []string{"parquet", "arrow"} {

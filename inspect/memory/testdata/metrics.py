@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 
 trace = pd.concat([pd.read_parquet(name) for name in sys.argv[2:]], ignore_index=True)
+trace[["offset", "size"]] = trace[["offset", "size"]].astype("int64")
+if trace.ts_ns.dtype.kind == "M":
+    trace["ts_ns"] = trace.ts_ns.astype("int64")
 window = int(float(sys.argv[1]) * 1e9)
 regions = sorted(trace.region_id.unique())
 extent = trace.assign(end=trace.offset + trace["size"]).groupby("region_id").end.max()

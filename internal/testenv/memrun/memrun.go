@@ -3,6 +3,7 @@ package memrun
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,7 +170,11 @@ func textNull(name string) table.Column {
 }
 func whole(name string) table.Column { return table.Column{Name: name, Kind: table.Int64} }
 func wholeNull(name string) table.Column {
-	return table.Column{Name: name, Kind: table.Int64, Null: true}
+	c := table.Column{Name: name, Kind: table.Int64, Null: true}
+	if strings.HasSuffix(name, "_ns") && name != "window_ns" {
+		c.Unit = table.UnixNS
+	}
+	return c
 }
 
 var regionColumns = []table.Column{
