@@ -3,6 +3,8 @@
 package oracle
 
 import (
+	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -37,5 +40,43 @@ func TestSummaryRecomputed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recompute(t, llamatap(t, slices.Concat([]string{"run"}, args)...).good(t).dirs[0])
 		})
+	}
+}
+
+// TestSummaryOfServer: while one slot generates another one reads prompts, so that batches have tokens of both phases. The summary, the
+// run's metadata and llama-server count the same tokens.
+func TestSummaryOfServer(t *testing.T) {
+	s := serve(t, []string{"--tap-resource-level", "DETAILED"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui")
+	var prefill, decode int64
+	add := func(a completionAnswer) {
+		prefill, decode = prefill+int64(a.Timings.Prompt), decode+int64(a.Predicted)-1 // the last one is not computed with
+	}
+	long := make(chan completionAnswer)
+	go func() { long <- s.ask(t, question{prompt: prompt, slot: 0, n: 600}) }()
+	for n, done := 0, false; !done; n++ {
+		select {
+		case a := <-long:
+			add(a)
+			done = true
+		default:
+			add(s.ask(t, question{prompt: fmt.Sprint("package p", n, "\n\nfunc main() {"), slot: 1, n: 2}))
+		}
+	}
+	s.stop()
+	dir := runDirs(t, s.out)[0]
+	recompute(t, dir)
+	var r resources.Report
+	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", dir, "-o", "json").good(t).stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	m, phases := metadata(t, dir), map[string]resources.PhaseRow{}
+	for _, p := range r.Phases {
+		phases[p.Phase] = p
+	}
+	if p := phases["prefill"]; p.Tokens != prefill || m.Tokens.Prompt != prefill || p.Mixed == 0 || p.Mixed == p.Graphs {
+		t.Errorf("prompts have %d tokens; summary: %+v, metadata: %+v", prefill, p, m.Tokens)
+	}
+	if p := phases["decode"]; p.Tokens != decode || m.Tokens.Generated != decode {
+		t.Errorf("%d generated tokens were computed with; summary: %+v, metadata: %+v", decode, p, m.Tokens)
 	}
 }

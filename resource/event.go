@@ -138,13 +138,16 @@ type MLP struct {
 	ActivationFunction     string   `json:"activation_function,omitempty"`
 }
 
-// Graph is one execution of a graph: one micro-batch, or work on the memory.
+// Graph is one execution of a graph: one micro-batch, or work on the memory. Its phase is prefill where any of its tokens is a prompt's;
+// PrefillTokens and DecodeTokens count its tokens by their own phase, and are absent of set-up, whose tokens have none.
 type Graph struct {
 	Header
 	Exec            uint64 `json:"exec"`
 	Graph           uint64 `json:"graph"`
 	Phase           string `json:"phase"`
 	Tokens          int    `json:"tokens"`
+	PrefillTokens   *int   `json:"prefill_tokens,omitempty"`
+	DecodeTokens    *int   `json:"decode_tokens,omitempty"`
 	TokenFirst      *int64 `json:"token_first,omitempty"`
 	Outputs         int    `json:"outputs"`
 	NodeCount       int    `json:"node_count"`

@@ -41,10 +41,10 @@ func (r *Report) WriteCSV(w io.Writer, by string) error {
 			write(&f, cell.Phase, layerCell(cell.Layer), cell.Component, cell.Op)
 		}
 	case ByPhase:
-		head("phase", "graphs", "tokens", "tokens_per_s")
+		head("phase", "graphs", "mixed_graphs", "mixed_ns", "tokens", "tokens_per_s")
 		for i := range r.Phases {
 			p := &r.Phases[i]
-			write(&p.Figures, p.Phase, integer(&p.Graphs), integer(&p.Tokens), decimal(p.TokensPerS))
+			write(&p.Figures, p.Phase, integer(&p.Graphs), integer(&p.Mixed), integer(&p.MixedNS), integer(&p.Tokens), decimal(p.TokensPerS))
 		}
 	case ByComponent:
 		head("component")

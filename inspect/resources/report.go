@@ -80,12 +80,16 @@ type Figures struct {
 	NoBytes    int64    `json:"ops_without_bytes,omitempty"`
 }
 
-// PhaseRow is a phase of the run.
+// PhaseRow is a phase of the run: its tokens, and the executions that are of it. One that has both a prompt's tokens and generated ones is
+// of prefill.
 type PhaseRow struct {
-	Phase      string   `json:"phase"`
-	Graphs     int64    `json:"graphs"`
-	Tokens     int64    `json:"tokens"`
-	TokensPerS *float64 `json:"tokens_per_s,omitempty"` // of the time in graphs
+	Phase   string `json:"phase"`
+	Graphs  int64  `json:"graphs"`
+	Mixed   int64  `json:"mixed_graphs"` // of them, those that have tokens of another phase too
+	MixedNS int64  `json:"mixed_ns"`     // their time
+	Tokens  int64  `json:"tokens"`
+	// TokensPerS is of the time in graphs, without mixed ones and their tokens.
+	TokensPerS *float64 `json:"tokens_per_s,omitempty"`
 	Figures
 }
 
@@ -284,12 +288,12 @@ func (r *Report) tables(s *Sum) {
 	r.Phases = []PhaseRow{}
 	for _, name := range sortedPhases(s.Phases) {
 		p := s.Phases[name]
-		row := PhaseRow{Phase: name, Graphs: p.Graphs, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
+		row := PhaseRow{Phase: name, Graphs: p.Graphs, Mixed: p.Mixed, MixedNS: p.MixedNS, Tokens: p.Tokens, Figures: r.figures(&p.Cost)}
 		if name == PhaseSetup {
 			row.Share = nil
 		}
-		if p.Timed == p.Events && p.Tokens > 0 {
-			row.TokensPerS = ratio(float64(p.Tokens)*1e9, float64(p.NS))
+		if p.Timed == p.Events && p.aloneTokens > 0 {
+			row.TokensPerS = ratio(float64(p.aloneTokens)*1e9, float64(p.NS-p.MixedNS))
 		}
 		row.Roofline = rooflineShare(r.Roofline, &row.Figures)
 		r.Phases = append(r.Phases, row)
@@ -358,7 +362,7 @@ func byTime(sums map[string]*Cost) []string {
 
 // sortedPhases orders phases as a run goes through them.
 func sortedPhases(phases map[string]*PhaseSum) []string {
-	order := []string{PhaseSetup, "prefill", "decode", "maintenance", "teardown"}
+	order := []string{PhaseSetup, phasePrefill, phaseDecode, "maintenance", "teardown"}
 	place := func(name string) int {
 		if i := slices.Index(order, name); i >= 0 {
 			return i

@@ -110,6 +110,12 @@ const SeveralOps = "(several)"
 // others that add up more than one phase.
 const PhaseSetup = "setup"
 
+// The phases of tokens.
+const (
+	phasePrefill = "prefill"
+	phaseDecode  = "decode"
+)
+
 // opRange is how such an event calls its operation.
 const opRange = "range"
 
@@ -118,9 +124,12 @@ type Tensor struct {
 	Op, Name string // the tensor's name without its layer
 }
 
-// PhaseSum is the executions of a phase.
+// PhaseSum is the executions of a phase. Tokens have a phase of their own: those of an execution that has both a prompt's and generated
+// ones are counted in both phases, its time and work in prefill.
 type PhaseSum struct {
 	Graphs, Tokens int64
+	Mixed, MixedNS int64 // executions that have tokens of another phase too, and their time
+	aloneTokens    int64 // of executions that have tokens of this phase alone
 	Cost                 // Events are graphs; NS is their time
 	InsideNS       int64 // time of what was timed inside of them
 	Looked         bool  // whether what timing costs was told
@@ -365,17 +374,37 @@ func bareName(name string) string {
 	return name
 }
 
-// graph adds an execution.
-func (s *Sum) graph(e *resource.Graph) {
-	p := s.Phases[e.Phase]
+func (s *Sum) phase(name string) *PhaseSum {
+	p := s.Phases[name]
 	if p == nil {
 		p = &PhaseSum{}
 		if len(s.Phases) < maxPhases {
-			s.Phases[e.Phase] = p
+			s.Phases[name] = p
 		}
 	}
+	return p
+}
+
+// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one phase for all of them.
+func (s *Sum) count(p *PhaseSum, e *resource.Graph) {
+	if e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0 {
+		p.Tokens += int64(e.Tokens)
+		p.aloneTokens += int64(e.Tokens)
+		return
+	}
+	s.phase(phasePrefill).Tokens += int64(*e.PrefillTokens)
+	s.phase(phaseDecode).Tokens += int64(*e.DecodeTokens)
+	p.Mixed++
+	if e.DurationNS != nil {
+		p.MixedNS += *e.DurationNS
+	}
+}
+
+// graph adds an execution.
+func (s *Sum) graph(e *resource.Graph) {
+	p := s.phase(e.Phase)
 	p.Graphs++
-	p.Tokens += int64(e.Tokens)
+	s.count(p, e)
 	p.Events++
 	p.Nodes += int64(e.NodeCount)
 	p.NoFLOPs += int64(e.OpsWithoutFLOPs)

@@ -154,6 +154,30 @@ func TestTokenProducer(t *testing.T) {
 	}
 }
 
+// TestMixedBatches: tokens are counted by their own phase, and the rates of phases are those of graphs that have no others.
+func TestMixedBatches(t *testing.T) {
+	s := NewSum()
+	graph := func(prefill, decode int, took int64) {
+		phase := phaseDecode
+		if prefill > 0 {
+			phase = phasePrefill
+		}
+		s.take(&resource.Graph{Phase: phase, Tokens: prefill + decode, PrefillTokens: &prefill, DecodeTokens: &decode, DurationNS: &took})
+	}
+	graph(8, 0, 4000)
+	graph(5, 3, 9000)
+	graph(0, 4, 1000)
+	s.take(&resource.Graph{Phase: phaseDecode, Tokens: 1, DurationNS: ptr(int64(500))}) // as older versions wrote it
+	r := s.Report()
+	prefill, decode := r.Phases[0], r.Phases[1]
+	if prefill.Tokens != 13 || prefill.Graphs != 2 || prefill.Mixed != 1 || prefill.MixedNS != 9000 || *prefill.NS != 13000 || *prefill.TokensPerS != 2e6 {
+		t.Errorf("prefill %+v", prefill)
+	}
+	if decode.Tokens != 8 || decode.Graphs != 2 || decode.Mixed != 0 || *decode.TokensPerS != 5e9/1500 {
+		t.Errorf("decode %+v", decode)
+	}
+}
+
 // TestLatencies compares bounds with the true order.
 func TestLatencies(t *testing.T) {
 	var l Latencies

@@ -166,9 +166,13 @@ func (r *Report) lossText() string {
 }
 
 func (r *Report) phaseTable(b *strings.Builder) {
-	t := newGrid("phase", " graphs", " tokens", " time", " share", " tokens/s", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
+	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, p := range r.Phases {
-		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
+		mixed := "-"
+		if p.Mixed > 0 {
+			mixed = strconv.FormatInt(p.Mixed, 10)
+		}
+		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
 			countText(p.FLOPs), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS), percentText(p.Roofline))
 	}
 	t.appendTo(b)
@@ -183,7 +187,7 @@ func (r *Report) componentTable(b *strings.Builder) {
 			}
 			return "-"
 		}
-		t.add(c.Component, nsText(c.NS), percentText(c.Share), by("prefill"), by("decode"), countText(c.FLOPs), rateText(c.GFLOPsPerS),
+		t.add(c.Component, nsText(c.NS), percentText(c.Share), by(phasePrefill), by(phaseDecode), countText(c.FLOPs), rateText(c.GFLOPsPerS),
 			movedText(&c.Figures), rateText(c.GBPerS), percentText(c.Roofline))
 	}
 	t.appendTo(b)

@@ -60,10 +60,10 @@ var (
 	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
 	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
 
-	graphsTotal  = counter("graphs_total", "Executions of graphs.", "phase")
+	graphsTotal  = counter("graphs_total", "Executions of graphs; of prefill where any of their tokens is a prompt's.", "phase")
 	graphTime    = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
 	lookTime     = counter("looking_seconds_total", "Time that timing nodes cost the model, measured; it is part of the time in graphs.", "phase")
-	tokensTotal  = counter("tokens_total", "Tokens that graphs computed.", "phase")
+	tokensTotal  = counter("tokens_total", "Tokens that graphs computed, by the phase of each.", "phase")
 	flopsTotal   = counter("floating_point_operations_total", "Floating point operations, computed from shapes, without ops whose count is not known.", "phase")
 	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
 	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")

@@ -19,7 +19,7 @@ import (
 func TestMetrics(t *testing.T) {
 	s := newServer(t, Options{Dir: folder(t)})
 	for _, run := range []struct{ id, want string }{
-		{sealedRun, `# HELP llamatap_tokens_total Tokens that graphs computed.
+		{sealedRun, `# HELP llamatap_tokens_total Tokens that graphs computed, by the phase of each.
 # TYPE llamatap_tokens_total counter
 llamatap_tokens_total{phase="decode",run="RUN"} 1
 # HELP llamatap_component_seconds_total Time in nodes of a component, measured.

@@ -12,7 +12,7 @@ columns = {
     "looking_ns": "BIGINT", "looks": "BIGINT", "operation": "VARCHAR", "name": "VARCHAR", "component_type": "VARCHAR", "layer_id": "INTEGER",
     "node_count": "BIGINT", "time_source": "VARCHAR", "flops": "BIGINT", "bytes_read": "BIGINT", "bytes_written": "BIGINT",
     "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
-    "seq_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT",
+    "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
     "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
 }
@@ -87,6 +87,30 @@ same("looking_ns", said["looking_ns"], total["looking"])
 same("covered_ns", said["covered_ns"], one("select coalesce(sum(duration_ns), 0) as ns from nodes where phase != 'setup'")["ns"])
 same("lines", said["lines"], one("select count(*) as n from e")["n"])
 same("events", said["events"], {r["event"]: r["n"] for r in rows("select event, count(*) as n from e group by 1")})
+
+# Tokens by the phase of each, from the events that list them; executions by theirs.
+graphs = by("phase", rows(f"select phase, {COST} from graphs group by 1"))
+for phase in ("prefill", "decode"):
+    if phase not in graphs:
+        graphs[phase] = one(f"select '{phase}' as phase, {COST} from graphs where phase = '{phase}'") | {"nodes": 0}
+tokens = {"prefill": one("select coalesce(sum(len(token_ids)), 0)::bigint as n from e where event = 'input_tokens'")["n"],
+          "decode": one("select count(*) as n from e where event = 'output_token'")["n"],
+          "setup": one("select coalesce(sum(tokens), 0)::bigint as n from graphs where phase = 'setup'")["n"]}
+db.execute("""create view mixed as select * from graphs
+    where exec in (select exec from e where event = 'input_tokens') and exec in (select exec from e where event = 'output_token')""")
+mixed = one("select count(*) as n, coalesce(sum(duration_ns), 0)::bigint as ns from mixed")
+for p in said["phases"]:
+    what = f"phase {p['phase']}"
+    want = graphs[p["phase"]]
+    figures(what, p, want, p["phase"] != "setup")
+    same(f"{what} graphs", p["graphs"], want["events"])
+    same(f"{what} tokens", p["tokens"], tokens.get(p["phase"], 0))
+    both = mixed if p["phase"] == "prefill" else {"n": 0, "ns": 0}
+    same(f"{what} mixed_graphs", p["mixed_graphs"], both["n"])
+    same(f"{what} mixed_ns", p["mixed_ns"], both["ns"])
+    alone = one("select coalesce(sum(tokens), 0)::bigint as n, sum(duration_ns)::bigint as ns from graphs where phase = ? and exec not in (select exec from mixed)", p["phase"])
+    same(f"{what} tokens_per_s", p.get("tokens_per_s"), 1e9 * alone["n"] / alone["ns"] if alone["n"] and want["timed"] == want["events"] else None)
+same("phases", sorted(p["phase"] for p in said["phases"]), sorted(name for name, row in graphs.items() if row["events"] or tokens.get(name)))
 
 table("component", said["components"], rows(f"select component_type as component, {COST} from nodes where phase != 'setup' group by 1"), "component")
 table("layer", said["layers"], rows(f"select layer_id as layer, {COST} from nodes where phase != 'setup' group by 1"), "layer")

@@ -200,6 +200,16 @@ func (x *execution) lookingPrice() int64 {
 	return x.looking[n/2]
 }
 
+// rowPhases counts the rows by their own phase: a batch may have rows of both.
+func (x *execution) rowPhases() (prefill, decode int64) {
+	for i := range x.rows {
+		if x.rows[i].Phase == ggmlhooks.PhaseDecode {
+			decode++
+		}
+	}
+	return int64(len(x.rows)) - decode, decode
+}
+
 // seq is a row's first sequence; false where it is not known.
 func seq(row *ggmlhooks.Row) (int32, bool) {
 	if len(row.Seqs) == 0 {

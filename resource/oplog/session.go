@@ -18,6 +18,15 @@ type totals struct {
 	phases  map[ggmlhooks.Phase]*resource.PhaseTotals
 }
 
+func (t *totals) phase(of ggmlhooks.Phase) *resource.PhaseTotals {
+	p := t.phases[of]
+	if p == nil {
+		p = &resource.PhaseTotals{FLOPs: new(int64)}
+		t.phases[of] = p
+	}
+	return p
+}
+
 // startSession writes the first two events.
 func (r *Recorder) startSession() {
 	r.head.see(r.totals.start)
@@ -42,11 +51,7 @@ func (r *Recorder) startSession() {
 // count adds an execution to the totals, whatever is told of it. One that failed has its time, and no work.
 func (r *Recorder) count(x *execution) {
 	t := &r.totals
-	p := t.phases[x.phase]
-	if p == nil {
-		p = &resource.PhaseTotals{FLOPs: new(int64)}
-		t.phases[x.phase] = p
-	}
+	p := t.phase(x.phase)
 	t.graphs++
 	p.Graphs++
 	p.DurationNS += x.finish() - x.mono
@@ -58,7 +63,12 @@ func (r *Recorder) count(x *execution) {
 	t.unknown += int64(sum.noFLOPs)
 	t.flows += int64(x.plan.flows)
 	t.tokens += int64(len(x.rows))
-	p.Tokens += int64(len(x.rows))
+	if prefill, decode := x.rowPhases(); x.phase == ggmlhooks.PhasePrefill && decode > 0 {
+		p.Tokens += prefill
+		t.phase(ggmlhooks.PhaseDecode).Tokens += decode
+	} else {
+		p.Tokens += prefill + decode
+	}
 	*p.FLOPs += sum.flops
 	p.OpsWithoutFLOPs += int64(sum.noFLOPs)
 }

@@ -107,6 +107,12 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 	l.Uint("graph", x.graph)
 	l.String("phase", x.phase.String())
 	l.Int("tokens", int64(len(x.rows)))
+	if x.phase != ggmlhooks.PhaseSetup && len(x.rows) > 0 {
+		prefill, decode := x.rowPhases()
+		l.Int("prefill_tokens", prefill)
+		l.Int("decode_tokens", decode)
+		r.mark(resource.Computed, "prefill_tokens", "decode_tokens")
+	}
 	if len(x.rows) > 0 {
 		l.Int("token_first", x.tokenFirst)
 	}
