@@ -117,22 +117,22 @@ func TestSuggest(t *testing.T) {
 		ceiling Bytes
 	}{
 		{"qwen3moe", Interpretability, "attention_analysis", "lz4", 16 * GB},
-		{"mamba", Interpretability, "balanced", "lz4", 24 * GB},
+		{"mamba", Interpretability, "balanced", "q", 24 * GB},
 		{"jamba", Interpretability, "attention_analysis", "lz4", 16 * GB},
 		{"llama", Debugging, "fast_capture", "none", 32 * GB},
-		{"gpt2", PerformanceAnalysis, "balanced", "zstd", 16 * GB},
-		{"llama", PerformanceAnalysis, "balanced", "zstd", 16 * GB},
-		{"qwen3", PerformanceAnalysis, "balanced", "zstd", 16 * GB},
-		{"gemma3", PerformanceAnalysis, "balanced", "lz4", 24 * GB},
-		{"", PerformanceAnalysis, "balanced", "lz4", 24 * GB},
-		{"llama", FullCapture, "balanced", "lz4", 24 * GB},
+		{"gpt2", PerformanceAnalysis, "balanced", "q-fse", 16 * GB},
+		{"llama", PerformanceAnalysis, "balanced", "q-fse", 16 * GB},
+		{"qwen3", PerformanceAnalysis, "balanced", "q-fse", 16 * GB},
+		{"gemma3", PerformanceAnalysis, "balanced", "q", 24 * GB},
+		{"", PerformanceAnalysis, "balanced", "q", 24 * GB},
+		{"llama", FullCapture, "balanced", "q", 24 * GB},
 	} {
 		got, why := Suggest(c.arch, c.purpose)
 		if got.Name != c.preset || got.Codec != c.codec || got.MemoryCeiling != c.ceiling || why == "" {
 			t.Errorf("%s on %q: %+v (%s)", c.purpose, c.arch, got, why)
 		}
 	}
-	if balanced, _ := ParsePreset("balanced"); balanced.Codec != "lz4" || balanced.MemoryCeiling != 24*GB {
+	if balanced, _ := ParsePreset("balanced"); balanced.Codec != "q" || balanced.MemoryCeiling != 24*GB {
 		t.Errorf("a suggestion changed the preset itself: %+v", balanced)
 	}
 }

@@ -73,8 +73,8 @@ func Suggest(arch string, purpose Purpose) (Preset, string) {
 		if !slices.Contains([]string{"gpt", "llama", "qwen"}, family) {
 			return pick(DefaultPreset, "balanced")
 		}
-		p, why := pick(DefaultPreset, "balanced with zstd and a 16 GB ceiling")
-		p.Codec, p.MemoryCeiling = "zstd", 16*GB
+		p, why := pick(DefaultPreset, "balanced with q-fse and a 16 GB ceiling")
+		p.Codec, p.MemoryCeiling = "q-fse", 16*GB
 		return p, why
 	}
 	return pick(DefaultPreset, "balanced")

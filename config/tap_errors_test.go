@@ -77,7 +77,7 @@ func TestErrors(t *testing.T) {
 			"--tap-error works with the codecs q and q-fse only, and the codec is lz4 (default): add --tap-codec q, or drop it"},
 		{"error", "--tap-layers 1 --tap-codec q --tap-error 2", world{}, `--tap-error: error "2": give a number from 1e-6 to 0.25, such as 0.001`},
 		{"element type of a codec of its own", "--tap-layers 1 --tap-codec q --tap-dtype f16", world{},
-			"--tap-dtype and codec q (--tap-codec) contradict each other, for that codec decides itself how F32 is stored: drop one"},
+			"--tap-dtype and codec q (--tap-codec) contradict each other, because that codec decides how F32 is stored: add --tap-codec lz4, or drop --tap-dtype"},
 		{"attention on the MLP", "--tap-attention --tap-granularity mlp_only", world{},
 			"--tap-attention and mlp_only (--tap-granularity) contradict each other: drop one, or take --tap-granularity full_tensor"},
 		{"attention on an MLP preset", "--tap-attention --tap-preset mlp_analysis", world{},

@@ -160,7 +160,9 @@ beats the file, the file beats the preset, the preset beats the default. ` + "`m
 const presetHead = `
 ## Presets
 
-Names and values are those of STRAP-LLM. The memory figure is a ceiling for ` + "`--tap-memory`" + `, not a reservation; the rate is the one below
+Names and values are those of STRAP-LLM, except two codecs: on activations its lz4 and zstd stay below 2.1×, so ` + "`balanced`" + `
+uses ` + "`q`" + ` and ` + "`max_compression`" + ` ` + "`q-fse`" + `, which reach 3× within a bounded error (` + "`--tap-error`" + `). ` + "`--tap-codec lz4`" + ` stores F16,
+which STRAP-LLM reads. The memory figure is a ceiling for ` + "`--tap-memory`" + `, not a reservation; the rate is the one below
 which the summary of a run says what held the capture back.
 
 | preset | granularity | codec | GB/s | memory ceiling |

@@ -355,8 +355,8 @@ func (t *Tap) checkCodec(s *sources) error {
 		}
 	}
 	if _, g, ok := s.top("dtype"); ok && bounded {
-		return fmt.Errorf("%s and codec %s (%s) contradict each other, for that codec decides itself how F32 is stored: drop one",
-			g.where, t.Codec, t.origins["codec"].where)
+		return fmt.Errorf("%s and codec %s (%s) contradict each other, because that codec decides how F32 is stored: add --tap-codec lz4, or drop %s",
+			g.where, t.Codec, t.origins["codec"].where, g.where)
 	}
 	return nil
 }

@@ -228,12 +228,20 @@ func bytesOf(c *capture) uint64 {
 	return uint64(n)
 }
 
-// TestPresets: each preset makes a run.
+// TestPresets: each preset makes a run, and two keep the 3× that they promise.
 func TestPresets(t *testing.T) {
+	least := map[string]float64{"balanced": 3, "max_compression": 3}
 	for _, preset := range []string{"fast_capture", "balanced", "max_compression", "attention_analysis", "mlp_analysis"} {
 		c := record(t, []string{"--tap-preset", preset}, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1").sealed(t)
 		if len(c.packets) == 0 || len(c.tokens) == 0 {
 			t.Errorf("%s: %d packets, %d tokens", preset, len(c.packets), len(c.tokens))
+		}
+		taken, stored := int64(0), int64(0)
+		for i := range c.packets {
+			taken, stored = taken+c.packets[i].SrcBytes, stored+int64(c.packets[i].Stored)
+		}
+		if ratio := float64(taken) / float64(stored); ratio < least[preset] {
+			t.Errorf("%s: %d bytes of tensors stored as %d, %.2f×, want at least %.1f×", preset, taken, stored, ratio, least[preset])
 		}
 	}
 }
