@@ -105,8 +105,7 @@ func (d *decoder) node() ggmlhooks.Node {
 	n.Inferred = ggmlhooks.InferredFrom(e.u8())
 	flags, srcs, name, op := e.u8(), int(e.u8()), int(e.u8()), int(e.u8())
 	n.View, n.Wanted, n.Computed, n.Routing = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&16 != 0
-	n.Occurrence, n.Type, n.Slots = int(e.u16()), int(e.u16()), e.u16()
-	e.u16()
+	n.Occurrence, n.Type, n.Slots, n.Number = int(e.u16()), int(e.u16()), e.u16(), int(e.u16())
 	n.Place = e.place()
 	e.shape(&n.NE, &n.NB)
 	for i := range n.OpParams {

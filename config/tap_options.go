@@ -74,7 +74,7 @@ func recorderOptions() []option {
 			set:  setLayers,
 			get:  func(t *Tap) any { return orAll(t.Layers.String()) }},
 		{name: "tensors", form: "GLOB[,GLOB]", recorder: Activations, byDef: "all",
-			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; all is every computed one",
+			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
 			set:  setTensors,
 			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
 		{name: "attention", form: "[=keep|exact]", bare: "keep", follows: isAttentionWord, recorder: Activations, byDef: "off",

@@ -1,22 +1,31 @@
 package ggmlhooks
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
-// MatchTensor reports whether a tensor glob of a [Selection] means a node of that name: *, ? and [set] as cgo/tap matches them, against
-// the whole name, or the name without its layer suffix.
-func MatchTensor(glob, name string) bool {
-	if matchGlob(glob, name) {
+// MatchTensor reports whether a tensor glob of a [Selection] means node i, as cgo/tap decides it. A glob (*, ? and [set]) is
+// matched against the node's whole name, and the name without its layer suffix; one with a # also against the name that the
+// node's packets bear, always with its number: Qcur-0#1, Qcur-0#2.
+func (g *Graph) MatchTensor(glob string, i int) bool {
+	if matchGlob(glob, g.Nodes[i].Name) || matchGlob(glob, withoutLayer(g.Nodes[i].Name)) {
 		return true
 	}
-	base, layer, ok := cutLast(name, '-')
-	return ok && layer != "" && strings.Trim(layer, "0123456789") == "" && matchGlob(glob, base)
+	if !strings.Contains(glob, "#") {
+		return false
+	}
+	name, number := g.shownName(i), "#"+strconv.Itoa(max(g.Nodes[i].Number, 1))
+	return matchGlob(glob, name+number) || matchGlob(glob, withoutLayer(name)+number)
 }
 
-func cutLast(s string, c byte) (before, after string, found bool) {
-	if i := strings.LastIndexByte(s, c); i >= 0 {
-		return s[:i], s[i+1:], true
+// withoutLayer cuts the layer suffix off a node's name: l_out-3 becomes l_out.
+func withoutLayer(name string) string {
+	at := strings.LastIndexByte(name, '-')
+	if at < 0 || at == len(name)-1 || strings.Trim(name[at+1:], "0123456789") != "" {
+		return name
 	}
-	return s, "", false
+	return name[:at]
 }
 
 // matchGlob goes back to the last star where it must.

@@ -21,15 +21,21 @@ func TestMatchGlob(t *testing.T) {
 }
 
 func TestMatchTensor(t *testing.T) {
+	g := Graph{Nodes: []Node{
+		{Name: "l_out-3", Number: 1, Alias: -1}, {Name: "Qcur-0", Number: 2, Alias: -1}, {Name: "node_24", Number: 1, Alias: 3},
+		{Name: "kqv_out-0", Number: 1, Alias: -1}, {Name: "result_output", Number: 1, Alias: -1}, {Name: "l_out-a", Number: 1, Alias: -1},
+	}}
 	for _, row := range []struct {
-		glob, name string
-		want       bool
+		glob string
+		node int
+		want bool
 	}{
-		{"l_out", "l_out-3", true}, {"l_out-3", "l_out-3", true}, {"l_out*", "l_out-12", true}, {"l_out", "l_out-", false},
-		{"l_out", "l_out-a", false}, {"result_output", "result_output", true}, {"ffn", "ffn_out-1", false},
+		{"l_out", 0, true}, {"l_out-3", 0, true}, {"l_out*", 0, true}, {"l_out", 5, false}, {"ffn", 0, false}, {"result_output", 4, true},
+		{"Qcur", 1, true}, {"Qcur-0", 1, true}, {"Qcur-0#2", 1, true}, {"Qcur#2", 1, true}, {"Q*#[23]", 1, true}, {"Qcur-0#1", 1, false},
+		{"l_out-3#1", 0, true}, {"kqv_out-0", 2, false}, {"kqv_out-0#1", 2, true}, {"node_24", 2, true}, {"node_24#1", 2, false},
 	} {
-		if got := MatchTensor(row.glob, row.name); got != row.want {
-			t.Errorf("%q against %q: %v", row.glob, row.name, got)
+		if got := g.MatchTensor(row.glob, row.node); got != row.want {
+			t.Errorf("%q against %q: %v", row.glob, g.PacketName(row.node), got)
 		}
 	}
 }

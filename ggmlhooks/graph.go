@@ -1,6 +1,9 @@
 package ggmlhooks
 
-import "math/bits"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // RowKind says what the rows of a node stand for.
 type RowKind uint8
@@ -25,23 +28,44 @@ type Node struct {
 	Name       string // ggml's name; "node_24" for one that llama.cpp left unnamed
 	Op         string // ggml's op name: MUL_MAT, ROPE, SET_ROWS …; for UNARY and GLU the function: SILU, SWIGLU …
 	Occurrence int    // 1 for the first node of that name and op in the graph, in graph order
-	Layer      int    // NoLayer where the node belongs to none
-	Component  Component
-	Rows       RowKind
-	RowDim     int // first dimension that runs over rows; meaningless with RowsNone
-	Type       int // ggml type number
-	NE         [4]int64
-	NB         [4]uint64 // strides in bytes
-	View       bool      // computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE
-	Computed   bool      // the graph computes it: not a view, and not one of the nodes that llama.cpp builds and never runs
-	Wanted     bool      // the tap captures it
-	Alias      int       // view whose name and shape the tap stores for this unnamed node, -1 = none
-	Inferred   InferredFrom
-	Src        []int32  // index into Graph.Nodes, or -1-i for Graph.Leafs[i]; without those that are NULL
-	Slots      uint16   // bit k: ggml's src[k] is not NULL. Src has one entry per bit, in their order
-	OpParams   [8]int32 // the op's first parameters, as ggml stores them
-	Routing    bool     // its tensor tells which experts were chosen, or their weights
-	Place               // where its tensor lies while this graph is computed
+	// Number counts the nodes of the graph that go by one name (their own, or the alias's), from 1: first those that compute, in
+	// graph order, then the others. It is the same whatever a selection wants of the graph.
+	Number    int
+	Layer     int // NoLayer where the node belongs to none
+	Component Component
+	Rows      RowKind
+	RowDim    int // first dimension that runs over rows; meaningless with RowsNone
+	Type      int // ggml type number
+	NE        [4]int64
+	NB        [4]uint64 // strides in bytes
+	View      bool      // computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE
+	Computed  bool      // the graph computes it: not a view, and not one of the nodes that llama.cpp builds and never runs
+	Wanted    bool      // the tap captures it
+	Alias     int       // view whose name and shape the tap stores for this unnamed node, -1 = none
+	Inferred  InferredFrom
+	Src       []int32  // index into Graph.Nodes, or -1-i for Graph.Leafs[i]; without those that are NULL
+	Slots     uint16   // bit k: ggml's src[k] is not NULL. Src has one entry per bit, in their order
+	OpParams  [8]int32 // the op's first parameters, as ggml stores them
+	Routing   bool     // its tensor tells which experts were chosen, or their weights
+	Place              // where its tensor lies while this graph is computed
+}
+
+// PacketName is the name that the packets of node i bear, and under which it is printed and selected: NAME for the first node
+// of a name, NAME#2, NAME#3 for further ones. An unnamed node goes by the name of the view that stands for it; without one by
+// ggml's number of it in this graph, as in node_24.
+func (g *Graph) PacketName(i int) string {
+	if g.Nodes[i].Number > 1 {
+		return g.shownName(i) + "#" + strconv.Itoa(g.Nodes[i].Number)
+	}
+	return g.shownName(i)
+}
+
+// shownName is the name of node i without its number.
+func (g *Graph) shownName(i int) string {
+	if alias := g.Nodes[i].Alias; alias >= 0 && alias < len(g.Nodes) {
+		return g.Nodes[alias].Name
+	}
+	return g.Nodes[i].Name
 }
 
 // SrcAt returns ggml's src[k], as Src has it.

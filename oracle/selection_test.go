@@ -36,8 +36,8 @@ func wantSelection(t *testing.T, some, all *capture, want wanted) {
 			t.Errorf("%v, layer %d, %v: captured %v, want %v", k, x.Layer, x.Component, g != nil, want(x))
 		case g != nil:
 			count++
-			if g.NE != x.NE || !sameBits(g.values, x.values) {
-				t.Errorf("%v: %s", k, firstDifference(g.values, x.values))
+			if g.NE != x.NE || g.Name != x.Name || !sameBits(g.values, x.values) {
+				t.Errorf("%v: named %s, want %s; %s", k, g.Name, x.Name, firstDifference(g.values, x.values))
 			}
 		}
 	}
@@ -64,6 +64,28 @@ func TestGlobs(t *testing.T) {
 	wantSelection(t, some, all, func(x *tensor) bool {
 		return slices.Contains([]string{"l_out-1", "l_out-2", "ffn_up-0", "ffn_up-1", "ffn_up-2"}, x.Node)
 	})
+}
+
+// TestNames: a node has one name, whatever is selected, and the name selects it. Views have one that nothing else has.
+func TestNames(t *testing.T) {
+	some, all := selected(t, "--tap-tensors", "Qcur-1#2,norm-0#1")
+	wantSelection(t, some, all, func(x *tensor) bool {
+		return x.Node == "Qcur-1" && x.Op == "ROPE" || x.Node == "norm-0" && x.Occurrence == 1
+	})
+	nodes := map[string]key{}
+	for _, x := range all.tensors(t) {
+		nodes[x.Name] = key{x.Node, x.Op, x.Occurrence, 0}
+	}
+	for _, tap := range []string{"--tap-attention", "--tap-tensors=Qcur,norm", "--tap-granularity=mlp_only", "--tap-layers=1"} {
+		some := record(t, append([]string{tap}, exact...), "-m", testenv.Model(t), "-p", prompt, "-n", "3", "-t", "1", "-c", "512")
+		for _, x := range some.tensors(t) {
+			id := key{x.Node, x.Op, x.Occurrence, 0}
+			if other, known := nodes[x.Name]; known && other != id || !known && x.Op != "RESHAPE" && x.Op != "NONE" {
+				t.Errorf("%s: %s is %v, and where all is captured %v", tap, x.Name, id, other)
+			}
+			nodes[x.Name] = id
+		}
+	}
 }
 
 // TestTokenRules compares each captured row with that of the run that captured all.

@@ -181,29 +181,103 @@ void tap_graph_inputs(struct tap_graph * g) {
     g->n_outputs = g->out_ids != NULL ? (int32_t) g->out_ids->ne[0] : -1;
 }
 
+static bool tap_unnamed(const struct ggml_tensor * t) {
+    return strncmp(t->name, "node_", 5) == 0 && t->name[5] >= '0' && t->name[5] <= '9';
+}
+
+int32_t tap_view_root(const struct tap_graph * g, int32_t i) {
+    while (i >= 0 && g->nodes[i].view && g->nodes[i].src[0] != INT32_MIN) {
+        i = g->nodes[i].src[0];
+    }
+    return i;
+}
+
+// tap_reshaped follows reshapes from node i to the node that they show, or returns -1. A reshape shows all of what it reads,
+// in the same order.
+static int32_t tap_reshaped(const struct tap_graph * g, int32_t i) {
+    while (i >= 0 && g->nodes[i].tensor->op == GGML_OP_RESHAPE) {
+        i = g->nodes[i].src[0] == INT32_MIN ? -1 : g->nodes[i].src[0];
+    }
+    return i;
+}
+
+// tap_alias_views lets a named view lend its name to the unnamed node that it reshapes. Which one that is follows from the
+// graph's form alone: a graph of one token has the same names as one of many.
+static void tap_alias_views(struct tap_graph * g) {
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct ggml_tensor * t = g->nodes[i].tensor;
+        if (t->op != GGML_OP_RESHAPE || tap_unnamed(t) || strstr(t->name, " (") != NULL) {
+            continue;
+        }
+        const int32_t root = tap_reshaped(g, i);
+        if (root >= 0 && g->nodes[root].alias < 0 && g->nodes[root].computed && tap_unnamed(g->nodes[root].tensor)) {
+            g->nodes[root].alias = i;
+        }
+    }
+}
+
+enum { TAP_NAME_BUCKETS = 1024 };
+
+static bool tap_same_name(const struct tap_graph_node * a, const struct tap_graph_node * b) {
+    return a->name_bytes == b->name_bytes && memcmp(a->tensor->name, b->tensor->name, a->name_bytes) == 0;
+}
+
 // tap_count_occurrences numbers the nodes that share name and op. Names are hashed, and those of equal hashes compared.
 static void tap_count_occurrences(struct tap_graph * g) {
-    enum { BUCKETS = 1024 };
-    int32_t last[BUCKETS] = {0}; // newest node of each bucket, +1
+    int32_t last[TAP_NAME_BUCKETS] = {0}; // newest node of each bucket, +1
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
-        n->occurrence = 1;
-        uint32_t h = 2166136261u ^ (uint32_t) n->tensor->op;
+        uint32_t h = 2166136261u;
         const char * c = n->tensor->name;
         for (; *c != 0; c++) {
             h = (h ^ (uint8_t) *c) * 16777619u;
         }
         n->name_bytes = (uint8_t) (c - n->tensor->name);
-        h = (h ^ h >> 15) & (BUCKETS - 1);
-        for (int32_t j = last[h]; j != 0; j = g->nodes[j - 1].before) {
+        n->bucket = (h ^ h >> 15) & (TAP_NAME_BUCKETS - 1);
+        n->occurrence = 1;
+        for (int32_t j = last[n->bucket]; j != 0; j = g->nodes[j - 1].before) {
             const struct tap_graph_node * o = &g->nodes[j - 1];
-            if (o->tensor->op == n->tensor->op && o->name_bytes == n->name_bytes && memcmp(o->tensor->name, n->tensor->name, n->name_bytes) == 0) {
+            if (o->tensor->op == n->tensor->op && tap_same_name(o, n)) {
                 n->occurrence = (uint16_t) (o->occurrence + 1);
                 break;
             }
         }
-        n->before = last[h];
-        last[h] = i + 1;
+        n->before = last[n->bucket];
+        last[n->bucket] = i + 1;
+    }
+}
+
+const struct tap_graph_node * tap_shown(const struct tap_graph * g, const struct tap_graph_node * n) {
+    return n->alias >= 0 ? &g->nodes[n->alias] : n;
+}
+
+// tap_count_names numbers the nodes that are shown under one name: first those that compute, then the others. A view that
+// lends its name to a node has that node's number.
+static void tap_count_names(struct tap_graph * g) {
+    int32_t last[TAP_NAME_BUCKETS] = {0};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < g->n_nodes; i++) {
+            struct tap_graph_node * n = &g->nodes[i];
+            if (n->computed != (pass == 0)) {
+                continue;
+            }
+            const int32_t root = n->view ? tap_reshaped(g, i) : -1;
+            if (root >= 0 && g->nodes[root].alias == i) {
+                n->number = g->nodes[root].number;
+                continue;
+            }
+            const struct tap_graph_node * shown = tap_shown(g, n);
+            n->number = 1;
+            for (int32_t j = last[shown->bucket]; j != 0; j = g->nodes[j - 1].before) {
+                const struct tap_graph_node * o = &g->nodes[j - 1];
+                if (tap_same_name(tap_shown(g, o), shown)) {
+                    n->number = (uint16_t) (o->number + 1);
+                    break;
+                }
+            }
+            n->before = last[shown->bucket];
+            last[shown->bucket] = i + 1;
+        }
     }
 }
 
@@ -271,7 +345,9 @@ bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph) {
         }
     }
     tap_graph_inputs(g);
+    tap_alias_views(g);
     tap_count_occurrences(g);
+    tap_count_names(g);
     tap_infer(g);
     tap_graph_mark(g); // without marks the next one is described as this one was
     g->described = true;

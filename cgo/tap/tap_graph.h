@@ -7,6 +7,8 @@ struct tap_graph_node {
     const struct ggml_tensor * tensor;
     int32_t  layer;      // -1: none
     uint16_t occurrence; // of (name, op) in this graph, from 1
+    uint16_t number;     // among this graph's nodes of the name that it is shown under, from 1: see tap_count_names
+    uint16_t bucket;     // of its name, while nodes are counted
     uint8_t  component, rows, row_dim, inferred;
     uint8_t  n_src;      // places of src that may be filled
     uint8_t  name_bytes;
@@ -19,7 +21,7 @@ struct tap_graph_node {
     int32_t  alias;         // node whose name and shape the packet takes, -1 = its own
     int32_t  first_consumer; // -1: none
     int32_t  src[GGML_MAX_SRC]; // numbers of what it reads, INT32_MIN: nothing; the scheduler puts copies in their place later
-    int32_t  before;         // while occurrences are counted: the node before it in its bucket, +1
+    int32_t  before;         // while nodes are counted: the node before it in its bucket, +1
     int8_t   glob;           // first matching glob, -1 = none
 };
 
@@ -135,6 +137,13 @@ void tap_graph_release(struct tap_graph * g);
 
 // tap_graph_find returns the number of a node (≥ 0), -1-i for leaf i, or INT32_MIN.
 int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t);
+
+// tap_view_root returns the number of the node or leaf whose bytes node or leaf i shows. It goes by the sources that were
+// noted: in the tensors the scheduler may have put copies in their place since.
+int32_t tap_view_root(const struct tap_graph * g, int32_t i);
+
+// tap_shown returns the node whose name and shape the packets of a node take.
+const struct tap_graph_node * tap_shown(const struct tap_graph * g, const struct tap_graph_node * n);
 
 // tap_graph_finish notes, after allocation, where the bytes of each tensor lie, and which lie elsewhere than those of the graph before it.
 void tap_graph_finish(struct tap_graph * g);

@@ -129,7 +129,7 @@ struct tap_node {
     uint16_t occurrence;
     uint16_t type;
     uint16_t slots; // bit k: src[k] is not NULL
-    uint16_t reserved;
+    uint16_t number; // among the nodes that are shown under its name
     uint64_t buffer; // number of the buffer that its tensor lies in, 0 = none that is known
     uint64_t offset; // in it
     int64_t  ne[TAP_MAX_DIMS];

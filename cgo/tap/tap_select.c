@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "tap.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // ---- names ----------------------------------------------------------------------------------------------------------
@@ -60,21 +61,44 @@ bool tap_glob_match(const char * pattern, const char * text, size_t n) {
     }
 }
 
-// tap_first_glob returns the first glob that the name matches, with its layer suffix or without, or -1.
-static int tap_first_glob(const struct tap_selection * wish, const char * name, _Atomic uint32_t * hits) {
-    const size_t n = strlen(name);
-    size_t base = n;
-    if (tap_name_layer(name, n) >= 0) {
-        const char * dash = strrchr(name, '-');
-        base = dash != NULL ? (size_t) (dash - name) : n;
+// tap_name_base returns how long a name of n bytes is without its layer suffix.
+static size_t tap_name_base(const char * name, size_t n) {
+    const char * dash = tap_name_layer(name, n) >= 0 ? strrchr(name, '-') : NULL;
+    return dash != NULL ? (size_t) (dash - name) : n;
+}
+
+static bool tap_name_match(const char * glob, const char * name, size_t n, size_t base) {
+    return tap_glob_match(glob, name, n) || (base != n && tap_glob_match(glob, name, base));
+}
+
+// tap_number_match matches a glob with the name that a node's packets bear, always with its number: Qcur-0#2, or Qcur#2.
+static bool tap_number_match(const char * glob, const struct tap_graph * g, const struct tap_graph_node * node) {
+    const char * name = tap_shown(g, node)->tensor->name;
+    const size_t n = strlen(name), base = tap_name_base(name, n);
+    char text[TAP_NAME_SIZE + 8];
+    const int full = snprintf(text, sizeof(text), "%s#%u", name, node->number);
+    if (tap_glob_match(glob, text, (size_t) full)) {
+        return true;
     }
+    const int general = snprintf(text, sizeof(text), "%.*s#%u", (int) base, name, node->number);
+    return base != n && tap_glob_match(glob, text, (size_t) general);
+}
+
+// tap_first_glob returns the first glob that matches node i, or -1. A glob with a # means one of the nodes of a name; every
+// other glob means all nodes whose own name, with its layer suffix or without, it matches.
+static int tap_first_glob(
+    const struct tap_graph * g, const struct tap_selection * wish, int i, _Atomic uint32_t * hits) {
+    const struct tap_graph_node * node = &g->nodes[i];
+    const char * name = node->tensor->name;
+    const size_t n = strlen(name), base = tap_name_base(name, n);
     int first = -1;
-    for (uint32_t i = 0; i < wish->n_globs; i++) {
-        if (tap_glob_match(wish->globs[i], name, n) || (base != n && tap_glob_match(wish->globs[i], name, base))) {
+    for (uint32_t k = 0; k < wish->n_globs; k++) {
+        const char * glob = wish->globs[k];
+        if (tap_name_match(glob, name, n, base) || (strchr(glob, '#') != NULL && tap_number_match(glob, g, node))) {
             if (hits != NULL) {
-                atomic_fetch_add_explicit(&hits[i], 1, memory_order_relaxed);
+                atomic_fetch_add_explicit(&hits[k], 1, memory_order_relaxed);
             }
-            first = first < 0 ? (int) i : first;
+            first = first < 0 ? (int) k : first;
         }
     }
     return first;
@@ -95,60 +119,12 @@ static bool tap_component_wanted(const struct tap_selection * wish, uint8_t comp
     }
 }
 
-// tap_view_root returns the number of the node or leaf whose bytes node or leaf i shows. It goes by the sources that were noted: in the
-// tensors the scheduler may have put copies in their place since.
-static int32_t tap_view_root(const struct tap_graph * g, int32_t i) {
-    while (i >= 0 && g->nodes[i].view && g->nodes[i].src[0] != INT32_MIN) {
-        i = g->nodes[i].src[0];
-    }
-    return i;
-}
-
-static bool tap_unnamed(const struct ggml_tensor * t) {
-    return strncmp(t->name, "node_", 5) == 0 && t->name[5] >= '0' && t->name[5] <= '9';
-}
-
-static bool tap_dense(const struct ggml_tensor * t) {
-    size_t bytes = tap_real.ggml_type_size(t->type);
-    if (t->nb[0] != bytes) {
-        return false;
-    }
-    bytes *= (size_t) (t->ne[0] / tap_real.ggml_blck_size(t->type));
-    for (int d = 1; d < TAP_MAX_DIMS; d++) {
-        if (t->ne[d] != 1 && t->nb[d] != bytes) {
-            return false;
-        }
-        bytes *= (size_t) t->ne[d];
-    }
-    return true;
-}
-
-static int64_t tap_elements(const struct ggml_tensor * t) { return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]; }
-
-// tap_want marks node i. An unnamed node takes name and shape of the named view on it, where both show the same bytes.
+// tap_want marks node i.
 static void tap_want(struct tap_graph * g, int i) {
     struct tap_graph_node * n = &g->nodes[i];
     if (!n->wanted) {
         n->wanted = true;
         g->n_wanted++;
-    }
-}
-
-// tap_alias_views lets a named view lend its name to the unnamed node behind it.
-static void tap_alias_views(struct tap_graph * g) {
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct tap_graph_node * n = &g->nodes[i];
-        if (!n->view || n->src[0] == INT32_MIN || tap_unnamed(n->tensor) || strstr(n->tensor->name, " (") != NULL) {
-            continue;
-        }
-        const int32_t root = tap_view_root(g, i);
-        if (root < 0 || g->nodes[root].alias >= 0 || !g->nodes[root].computed || !tap_unnamed(g->nodes[root].tensor)) {
-            continue;
-        }
-        const struct ggml_tensor * r = g->nodes[root].tensor;
-        if (tap_dense(n->tensor) && tap_dense(r) && tap_elements(r) == tap_elements(n->tensor) && r->type == n->tensor->type) {
-            g->nodes[root].alias = i;
-        }
     }
 }
 
@@ -189,7 +165,7 @@ static void tap_select_attention(struct tap_graph * g, const struct tap_selectio
     }
 }
 
-// tap_graph_unselect takes the marks of the selection before away. Aliases stay: they are the same for each.
+// tap_graph_unselect takes the marks of the selection before away.
 static void tap_graph_unselect(struct tap_graph * g) {
     for (int i = 0; i < g->n_nodes; i++) {
         g->nodes[i].wanted = false;
@@ -204,14 +180,13 @@ static void tap_graph_unselect(struct tap_graph * g) {
 void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits) {
     tap_graph_unselect(g);
     g->attention = wish->attention;
-    g->captures |= (wish->record & TAP_RECORD_ACTIVATIONS) != 0; // for good: aliases stay
+    g->captures = (wish->record & TAP_RECORD_ACTIVATIONS) != 0;
     tap_look(g, wish);
     tap_mark_inputs(g, wish);
     if (!(wish->record & TAP_RECORD_ACTIVATIONS) || g->n_tokens == 0) {
         return;
     }
     const bool only_attention = (wish->record & TAP_RECORD_MAPS_ALONE) != 0;
-    tap_alias_views(g);
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
         if (wish->attention != TAP_ATTENTION_NONE) {
@@ -227,7 +202,7 @@ void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _
             }
             continue;
         }
-        n->glob = (int8_t) tap_first_glob(wish, n->tensor->name, hits);
+        n->glob = (int8_t) tap_first_glob(g, wish, i, hits);
         if (n->glob < 0 || !allowed) {
             continue;
         }

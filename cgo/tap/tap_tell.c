@@ -43,7 +43,7 @@ static size_t tap_encode_node(const struct tap_graph * g, struct tap_nearby * ne
     *e = (struct tap_node) {
         .layer = n->layer, .component = n->component, .rows = n->rows, .row_dim = n->row_dim, .inferred = n->inferred,
         .flags = (uint8_t) (n->view | n->wanted << 1 | n->computed << 2 | (n->alias >= 0) << 3 | n->routing << 4),
-        .occurrence = n->occurrence, .type = (uint16_t) t->type, .name_bytes = n->name_bytes, .op_bytes = (uint8_t) strnlen(op, 32),
+        .occurrence = n->occurrence, .number = n->number, .type = (uint16_t) t->type, .name_bytes = n->name_bytes, .op_bytes = (uint8_t) strnlen(op, 32),
     };
     tap_where(near, t, &e->buffer, &e->offset);
     for (int d = 0; d < TAP_MAX_DIMS; d++) {

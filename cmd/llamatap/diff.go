@@ -21,7 +21,8 @@ const diffHelp = `llamatap diff: how the tensors of two captures differ
 usage: llamatap diff A B [--layer N] [--tensor GLOB] [--by layer|tensor|token|row] [--json] [--fail-if BOUND[,BOUND]]
 
 A and B are run directories or streams of the same prompts: of two quantisations, two builds of llama.cpp, two codecs. A row of A is compared with
-that of B that has its name, context, sequence, request, position and token; what has no counterpart is counted. Each line shows, over its
+that of B that is of the same node (name, op, occurrence in the graph), context, sequence, request, position and token; what has no counterpart is
+counted, and two nodes or shapes that only share a name are refused by name. Each line shows, over its
 rows: mean and lowest cosine, the largest difference, the root mean square of the differences, the same over that of A's values, and how many
 pairs were left out because one value is NaN or infinite. --json writes one object, with --by row one line per tensor and token.
 

@@ -7,30 +7,23 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
+// TestPacketNames: whatever is wanted of a graph, a node has the name that its number in the graph gives it.
 func TestPacketNames(t *testing.T) {
-	node := func(name, op string, occurrence int, wanted bool, alias int) ggmlhooks.Node {
-		return ggmlhooks.Node{Name: name, Op: op, Occurrence: occurrence, Wanted: wanted, Alias: alias}
+	nodes := []ggmlhooks.Node{
+		{Name: "Qcur-0", Op: "MUL_MAT", Number: 1, Alias: -1}, {Name: "Qcur-0", Op: "RESHAPE", Number: 3, Alias: -1},
+		{Name: "Qcur-0", Op: "ROPE", Number: 2, Alias: -1}, {Name: "node_24", Op: "FLASH_ATTN_EXT", Number: 1, Alias: 4},
+		{Name: "kqv_out-0", Op: "RESHAPE", Number: 1, Alias: -1}, {Name: "norm-0", Op: "RMS_NORM", Number: 1, Alias: -1},
+		{Name: "norm-0", Op: "RMS_NORM", Number: 2, Alias: -1}, {Name: "node_29", Op: "ADD", Number: 1, Alias: -1},
 	}
-	// The selection of attention maps, of every computed node, and of a glob that honours views; the last in a graph with other numbers.
-	graphs := []struct {
-		nodes []ggmlhooks.Node
-		want  []string
-	}{{[]ggmlhooks.Node{
-		node("Qcur-0", "MUL_MAT", 1, false, -1), node("Qcur-0", "RESHAPE", 1, false, -1), node("Qcur-0", "ROPE", 1, true, -1),
-		node("node_24", "FLASH_ATTN_EXT", 1, true, 4), node("kqv_out-0", "RESHAPE", 1, false, -1), node("norm-0", "RMS_NORM", 1, false, -1), node("norm-0", "RMS_NORM", 2, true, -1),
-	}, []string{"", "", "Qcur-0", "kqv_out-0", "", "", "norm-0"}}, {[]ggmlhooks.Node{
-		node("Qcur-0", "MUL_MAT", 1, true, -1), node("Qcur-0", "RESHAPE", 1, false, -1), node("Qcur-0", "ROPE", 1, true, -1),
-		node("node_24", "FLASH_ATTN_EXT", 1, true, 4), node("kqv_out-0", "RESHAPE", 1, false, -1), node("norm-0", "RMS_NORM", 1, true, -1), node("norm-0", "RMS_NORM", 2, true, -1),
-	}, []string{"Qcur-0#2", "", "Qcur-0", "kqv_out-0", "", "norm-0#2", "norm-0"}}, {[]ggmlhooks.Node{
-		node("Qcur-0", "MUL_MAT", 1, true, -1), node("Qcur-0", "RESHAPE", 1, true, -1), node("Qcur-0", "ROPE", 1, true, -1),
-		node("node_25", "FLASH_ATTN_EXT", 1, true, 4), node("kqv_out-0", "RESHAPE", 1, false, -1), node("node_24", "ADD", 1, true, -1), node("node_26", "MUL", 1, true, -1),
-	}, []string{"Qcur-0#2", "Qcur-0#3", "Qcur-0", "kqv_out-0", "", "node_24", "node_26"}}, {[]ggmlhooks.Node{
-		node("node_24", "MUL", 1, true, -1), node("norm-0", "RMS_NORM", 2, true, -1),
-	}, []string{"node_24", "norm-0"}}}
-	m := newNamer()
-	for i, g := range graphs {
-		if got := m.packetNames(&ggmlhooks.Graph{Nodes: g.nodes}); !slices.Equal(got, g.want) {
-			t.Errorf("graph %d: names %q, want %q", i, got, g.want)
+	want := []string{"Qcur-0", "Qcur-0#3", "Qcur-0#2", "kqv_out-0", "kqv_out-0", "norm-0", "norm-0#2", "node_29"}
+	for wanted := range 1 << len(nodes) {
+		for i := range nodes {
+			nodes[i].Wanted = wanted>>i&1 != 0
+		}
+		for i, got := range packetNames(&ggmlhooks.Graph{Nodes: nodes}) {
+			if nodes[i].Wanted && got != want[i] || !nodes[i].Wanted && got != "" {
+				t.Errorf("selection %b: node %d is %q, want %q", wanted, i, got, want[i])
+			}
 		}
 	}
 }

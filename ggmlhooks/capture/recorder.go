@@ -84,7 +84,6 @@ type heldPacket struct {
 
 // context is what is known of a llama_context.
 type context struct {
-	namer   *namer
 	pending []*execution // undecided, in order
 	running running
 }
@@ -130,7 +129,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		delete(r.graphs, old)
 	}
 	r.newest[g.Ctx] = g.ID
-	known := &graph{Graph: g, names: r.context(g.Ctx).namer.packetNames(g)}
+	known := &graph{Graph: g, names: packetNames(g)}
 	known.leafs, known.leafOccurrences = leafNames(g)
 	r.graphs[g.ID] = known
 	r.noteAttention(g)
@@ -140,7 +139,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 func (r *Recorder) context(number uint32) *context {
 	c := r.ctxs[number]
 	if c == nil {
-		c = &context{namer: newNamer()}
+		c = &context{}
 		r.ctxs[number] = c
 	}
 	return c

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
@@ -117,9 +118,26 @@ func (d *Diff) pair(a, b *rowsOf) map[int64]int64 {
 	return same
 }
 
+// nodeKey is a node as it is found again in another run: by name, op and occurrence in the graph, whatever either run
+// selected. An unnamed node, whose name is but its number in the graph, goes by the name of its packets and by its layer.
+type nodeKey struct {
+	ctx        uint32
+	name, op   string
+	occurrence int   // 0: unnamed
+	layer      int32 // of an unnamed node
+}
+
+func nodeKeyOf(p *stream.Packet) nodeKey {
+	if number, ok := strings.CutPrefix(p.Node, "node_"); ok && strings.Trim(number, "0123456789") == "" {
+		return nodeKey{ctx: p.Ctx, name: p.Name, op: p.Op, layer: p.Layer}
+	}
+	return nodeKey{ctx: p.Ctx, name: p.Node, op: p.Op, occurrence: max(p.Occurrence, 1)}
+}
+
 // tensorRows are the packets of one tensor of one context, in the order of their tokens.
 type tensorRows struct {
-	key     tensorKey
+	key     nodeKey
+	name    string // of its packets
 	layer   int32
 	packets []tensorPacket
 }
@@ -130,16 +148,16 @@ type tensorPacket struct {
 }
 
 // tensors lists what can be compared, by name, in the order in which it first comes.
-func (r *Run) tensors(f Filter) (all []*tensorRows, byKey map[tensorKey]*tensorRows) {
-	byKey = map[tensorKey]*tensorRows{}
+func (r *Run) tensors(f Filter) (all []*tensorRows, byKey map[nodeKey]*tensorRows) {
+	byKey = map[nodeKey]*tensorRows{}
 	for i, p := range r.Stream.Packets() {
 		if !f.Match(p) {
 			continue
 		}
-		key := tensorKey{p.Ctx, p.Name}
+		key := nodeKeyOf(p)
 		t := byKey[key]
 		if t == nil {
-			t = &tensorRows{key: key, layer: p.Layer}
+			t = &tensorRows{key: key, name: p.Name, layer: p.Layer}
 			byKey[key] = t
 			all = append(all, t)
 		}
@@ -188,18 +206,13 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 	if len(all) == 0 {
 		return nil, r.Unknown(o.Filter)
 	}
-	for _, t := range allB {
-		if keysA[t.key] == nil {
-			d.NamesOnlyB = append(d.NamesOnlyB, t.key.name)
-		}
-	}
+	d.unpaired(all, allB, keysA, keysB)
 	for _, t := range all {
 		in := keysB[t.key]
 		if in == nil {
-			d.NamesOnlyA = append(d.NamesOnlyA, t.key.name)
 			continue
 		}
-		c := tensorDiff{d: d, rows: rowsA, same: same, fn: fn, name: t.key.name, a: side{run: r, tensor: t}, b: side{run: other, tensor: in}}
+		c := tensorDiff{d: d, rows: rowsA, same: same, fn: fn, name: t.name, a: side{run: r, tensor: t}, b: side{run: other, tensor: in}}
 		if err := c.compare(); err != nil {
 			return nil, err
 		}
@@ -208,6 +221,54 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 		}
 	}
 	return d, nil
+}
+
+// unpaired notes the tensors that only one run has. Two of one name that are different nodes are not compared, and it says why.
+func (d *Diff) unpaired(all, allB []*tensorRows, keysA, keysB map[nodeKey]*tensorRows) {
+	type name struct {
+		ctx  uint32
+		name string
+	}
+	left := map[name]*tensorRows{}
+	for _, t := range allB {
+		if keysA[t.key] == nil {
+			left[name{t.key.ctx, t.name}] = t
+		}
+	}
+	for _, t := range all {
+		if keysB[t.key] != nil {
+			continue
+		}
+		other := left[name{t.key.ctx, t.name}]
+		if other == nil {
+			d.NamesOnlyA = append(d.NamesOnlyA, t.name)
+			continue
+		}
+		delete(left, name{t.key.ctx, t.name})
+		reason := fmt.Sprintf("it is %s in one run and %s in the other", t.key, other.key)
+		d.Skipped = append(d.Skipped, SkippedDiff{t.name, t.rows(), reason})
+	}
+	for _, t := range allB {
+		if left[name{t.key.ctx, t.name}] == t {
+			d.NamesOnlyB = append(d.NamesOnlyB, t.name)
+		}
+	}
+}
+
+// String names the node by op and occurrence.
+func (k nodeKey) String() string {
+	if k.occurrence == 0 {
+		return fmt.Sprintf("an unnamed %s of layer %d", k.op, k.layer)
+	}
+	return fmt.Sprintf("%s %d of %s", k.op, k.occurrence, k.name)
+}
+
+// rows is how many rows its packets hold.
+func (t *tensorRows) rows() (n int) {
+	for _, p := range t.packets {
+		n += int(p.count)
+	}
+	return n
 }
 
 // side is one of both runs while a tensor is compared, with the packet that was decoded last.
@@ -319,10 +380,11 @@ func (c *tensorDiff) compare() error {
 
 // row reads both rows; a text says why they are not comparable.
 func (c *tensorDiff) row(token, other int64) string {
-	c.rowA, c.rowB = c.a.row(c.rowA[:0], token), c.b.row(c.rowB[:0], other)
-	if len(c.rowA) != len(c.rowB) {
-		return fmt.Sprintf("its rows have %d and %d values", len(c.rowA), len(c.rowB))
+	a, b := LayoutOf(&c.a.packet).Shape, LayoutOf(&c.b.packet).Shape
+	if !slices.Equal(a, b) {
+		return fmt.Sprintf("its rows have the shapes %v and %v", a, b)
 	}
+	c.rowA, c.rowB = c.a.row(c.rowA[:0], token), c.b.row(c.rowB[:0], other)
 	return ""
 }
 

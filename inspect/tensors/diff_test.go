@@ -98,13 +98,24 @@ func mustOpen(t *testing.T, path string) *Run {
 // the id of ids[i] and the values i × scale and 1.
 func batches(t *testing.T, name string, scale float32, ids []int32, sizes ...int) string {
 	t.Helper()
+	return nodeBatches(t, stream.Packet{Name: name, Node: name}, scale, ids, sizes...)
+}
+
+// nodeBatches is batches of a node.
+func nodeBatches(t *testing.T, node stream.Packet, scale float32, ids []int32, sizes ...int) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.stream")
 	w, err := stream.Create(path, stream.Options{DType: codec.F32})
 	check(t, err)
 	at := 0
 	for exec, n := range sizes {
 		e := stream.Execution{Exec: uint64(exec), Phase: ggmlhooks.PhasePrefill, TokenFirst: int64(at)}
-		p := stream.Packet{Name: name, Node: name, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{2, int64(n), 1, 1}, Exec: e.Exec, TokenFirst: int64(at), TokenCount: int32(n)}
+		p := node
+		p.Rows, p.RowDim, p.NE, p.Exec = ggmlhooks.RowsTokens, 1, [4]int64{2, int64(n), 1, 1}, e.Exec
+		p.TokenFirst, p.TokenCount = int64(at), int32(n)
+		if node.RowDim == 2 {
+			p.RowDim, p.NE = 2, [4]int64{1, 2, int64(n), 1}
+		}
 		var data []byte
 		for range n {
 			e.Rows = append(e.Rows, ggmlhooks.Row{Index: int64(at), Token: ids[at], Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
@@ -177,5 +188,40 @@ func TestDiffApart(t *testing.T) {
 	stop()
 	if _, err := a.Diff(stopped, a, DiffOptions{}, all); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Rows of one name are compared only where they are of one node: the same op, occurrence and shape.
+func TestDiffOtherNode(t *testing.T) {
+	ids := []int32{1, 2}
+	node := func(name, node, op string, occurrence int) stream.Packet {
+		return stream.Packet{Name: name, Node: node, Op: op, Occurrence: occurrence}
+	}
+	turned := node("Qcur-0", "Qcur-0", "MUL_MAT", 1)
+	turned.RowDim = 2
+	later := node("node_24", "node_24", "ADD", 1)
+	later.Layer = 1
+	for name, row := range map[string]struct {
+		a, b     stream.Packet
+		compared bool
+	}{
+		"the same":              {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), node("Qcur-0", "Qcur-0", "MUL_MAT", 1), true},
+		"named by a selection":  {node("Qcur-0", "Qcur-0", "ROPE", 1), node("Qcur-0#2", "Qcur-0", "ROPE", 1), true},
+		"another op":            {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), node("Qcur-0", "Qcur-0", "ROPE", 1), false},
+		"another occurrence":    {node("norm-0", "norm-0", "RMS_NORM", 1), node("norm-0", "norm-0", "RMS_NORM", 2), false},
+		"another shape":         {node("Qcur-0", "Qcur-0", "MUL_MAT", 1), turned, false},
+		"another layer":         {node("node_24", "node_24", "ADD", 1), later, false},
+		"numbered by the graph": {node("kqv_out-0", "node_24", "MUL_MAT", 1), node("kqv_out-0", "node_29", "MUL_MAT", 1), true},
+	} {
+		a, b := mustOpen(t, nodeBatches(t, row.a, 1, ids, 2)), mustOpen(t, nodeBatches(t, row.b, 1, ids, 2))
+		d, err := a.Diff(context.Background(), b, DiffOptions{}, func(*RowDiff) error { return nil })
+		check(t, err)
+		skipped := 0
+		for _, s := range d.Skipped {
+			skipped += s.Rows
+		}
+		if want := len(ids); row.compared && (d.Total.Rows != int64(want) || skipped != 0) || !row.compared && (d.Total.Rows != 0 || skipped != want) {
+			t.Errorf("%s: %d rows compared, %d refused: %+v", name, d.Total.Rows, skipped, d.Skipped)
+		}
 	}
 }

@@ -5,9 +5,17 @@ import (
 	"strings"
 )
 
-// matchName reports whether a glob means a packet: by the packet's name, by the node's, or by the node's without its layer suffix.
+// matchName reports whether a glob means a packet: by the packet's name or the node's, with the layer suffix or without. A glob
+// with a # means one of the nodes of a name: Qcur-0#1 and Qcur#1 are the first.
 func matchName(glob, name, node string) bool {
-	for _, candidate := range []string{name, node, withoutLayer(node)} {
+	candidates := []string{name, node, withoutLayer(node)}
+	if strings.Contains(glob, "#") {
+		if !strings.Contains(name, "#") {
+			name += "#1"
+		}
+		candidates = append(candidates, name, generalName(name, node))
+	}
+	for _, candidate := range candidates {
 		if ok, _ := path.Match(glob, candidate); ok {
 			return true
 		}

@@ -267,7 +267,7 @@ func (st *steering) check(chosen *ggmlhooks.Selection) error {
 	for _, glob := range chosen.Tensors {
 		found := false
 		for i := range g.Nodes {
-			found = found || ggmlhooks.MatchTensor(glob, g.Nodes[i].Name)
+			found = found || g.MatchTensor(glob, i)
 		}
 		if !found {
 			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g))

@@ -42,6 +42,55 @@ static void test_model(int n_tokens, int n_outputs, int experts, bool flash, boo
     bed_end(&b);
 }
 
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+static const char * shown_name(const struct seen * s, int i) {
+    return s->nodes[s->nodes[i].alias >= 0 ? s->nodes[i].alias : i].name;
+}
+
+// lends returns the node that takes its name from view i, or i.
+static int lends(const struct seen * s, int i) {
+    for (int j = 0; j < s->n_nodes; j++) {
+        if (s->nodes[j].alias == i) {
+            return j;
+        }
+    }
+    return i;
+}
+
+// test_numbers counts the nodes of each name without the tap's tables: those that compute first, then views that lend no name.
+static void test_numbers(const char * glob, bool flash) {
+    test_case("names: numbers of a graph of which %s is wanted, flash attention %s", glob, flash ? "on" : "off");
+    static const int32_t outs[2] = {3, 5};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {0});
+    const struct model_options o = {.n_layer = 3, .n_tokens = 6, .n_outputs = 2, .n_kv = 32, .n_experts = 4, .flash = flash};
+    model_graph(&b.graph, &o, tokens, positions, outs);
+    b.shm.h->config.start.n_globs = 1;
+    snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "%s", glob);
+    bed_join(&b);
+    bed_run(&b, true);
+    log_drain(&b.log);
+    struct seen s;
+    CHECK(seen_read(&s, &b.log, 0), "the description is not whole");
+    int most = 0;
+    for (int i = 0; i < s.n_nodes; i++) {
+        const int node = lends(&s, i);
+        const bool computes = s.nodes[node].head.flags & 4;
+        int number = 1;
+        for (int j = 0; j < s.n_nodes; j++) {
+            const bool also = s.nodes[j].head.flags & 4;
+            const bool before = also == computes ? j < node : also;
+            number += before && lends(&s, j) == j && strcmp(shown_name(&s, j), shown_name(&s, node)) == 0;
+        }
+        CHECK(s.nodes[i].head.number == number, "node %d, %s, is number %d of its name, not %d", i, shown_name(&s, i), s.nodes[i].head.number, number);
+        most = number > most ? number : most;
+    }
+    CHECK(most == 3, "at most %d nodes share a name", most);
+    seen_free(&s);
+    bed_end(&b);
+}
+
 // ---- selection ------------------------------------------------------------------------------------------------------
 
 // A wish, and the independent rule that says which nodes it means.
@@ -92,6 +141,16 @@ static bool want_attention(const struct graph * g, int i, void * arg) {
 
 static bool want_attention_and_out(const struct graph * g, int i, void * arg) {
     return want_attention(g, i, arg) || strncmp(g->nodes[i]->name, "l_out", 5) == 0;
+}
+
+// The nodes of attention's queries of layer 0, by op.
+static bool want_query(const struct graph * g, int i, void * arg) {
+    return strcmp(g->nodes[i]->name, "Qcur-0") == 0 && g->nodes[i]->op == (enum ggml_op) (uintptr_t) arg;
+}
+
+static bool want_all_rope(const struct graph * g, int i, void * arg) {
+    (void) arg;
+    return strncmp(g->nodes[i]->name, "Qcur-", 5) == 0 && g->nodes[i]->op == GGML_OP_ROPE;
 }
 
 static bool want_writes(const struct graph * g, int i, void * arg) {
@@ -156,6 +215,11 @@ static void test_wishes(void) {
         {.name = "a name that no node has", .globs = {"nothing*"}, .wanted = want_nothing, .nothing = true},
         {.name = "a node that is never run", .globs = {"never_run"}, .wanted = want_nothing, .nothing = true},
         {.name = "three nodes of one name", .globs = {"Qcur-0"}, .wanted = want_names, .arg = "Qcur-0 +Qcur-0"},
+        {.name = "the first of three", .globs = {"Qcur-0#1"}, .wanted = want_query, .arg = (const char *) GGML_OP_MUL_MAT},
+        {.name = "the second of three", .globs = {"Qcur-0#2"}, .wanted = want_query, .arg = (const char *) GGML_OP_ROPE},
+        {.name = "the view, which is the third", .globs = {"Qcur-0#3"}, .wanted = want_query, .arg = (const char *) GGML_OP_RESHAPE},
+        {.name = "a fourth of three", .globs = {"Qcur-0#4"}, .wanted = want_nothing, .nothing = true},
+        {.name = "the second of each layer", .globs = {"Qcur#2"}, .wanted = want_all_rope},
     };
     for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
         test_wish(&wishes[i], i % 2 == 0);
@@ -431,6 +495,10 @@ int main(void) {
     test_model(5, -1, 0, true, false);
     test_model(7, 0, 4, true, false);
     test_model(7, 0, 0, false, true);
+    for (int flash = 0; flash < 2; flash++) {
+        test_numbers("Qcur", flash);
+        test_numbers("l_out-1", flash);
+    }
     test_wishes();
     test_attention_inputs();
     test_rules();

@@ -65,7 +65,10 @@ static void expect_node(const struct seen_node * n, const struct tap_graph_node 
     CHECK(strcmp(n->name, t->name) == 0 && strcmp(n->op, tap_real.ggml_op_desc(t)) == 0 && h->type == t->type, "%s is told as %s", t->name, n->name);
     CHECK(h->layer == k->layer && h->component == k->component && h->inferred == k->inferred, "place of %s", t->name);
     CHECK(h->rows == k->rows && h->row_dim == k->row_dim, "rows of %s: %d in %d, not %d in %d", t->name, h->rows, h->row_dim, k->rows, k->row_dim);
-    CHECK(h->occurrence == k->occurrence && h->flags == (k->view | k->computed << 2), "flags of %s", t->name);
+    CHECK(h->flags == (k->view | k->computed << 2 | (k->alias >= 0) << 3), "flags of %s", t->name);
+    CHECK(h->occurrence == k->occurrence && h->number == k->number && n->alias == k->alias,
+          "%s is told as occurrence %d, number %d, shown as %d; not %d, %d, %d", t->name, h->occurrence, h->number, n->alias,
+          k->occurrence, k->number, k->alias);
     CHECK(memcmp(h->op_params, t->op_params, sizeof(h->op_params)) == 0, "parameters of %s", t->name);
     expect_shape(t, h->ne, h->nb);
     expect_place(near, t, h->buffer, h->offset);
