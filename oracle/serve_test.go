@@ -67,14 +67,15 @@ func TestResourceSummary(t *testing.T) {
 
 // showing is a server beside a run that goes on.
 type showing struct {
-	url  string
-	stop func() error
+	url, token string
+	stop       func() error
 }
 
 // show starts the server on a free port.
 func show(t *testing.T, args ...string) showing {
 	t.Helper()
-	cmd := command(t, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
+	cmd := command(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
 	said, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -84,11 +85,12 @@ func show(t *testing.T, args ...string) showing {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	line, _ := bufio.NewReader(said).ReadString('\n')
-	_, url, ok := strings.Cut(strings.TrimSpace(line), " is shown at ")
+	_, link, _ := strings.Cut(strings.TrimSpace(line), " is shown at ")
+	url, token, ok := strings.Cut(link, "#token=")
 	if !ok {
 		t.Fatalf("it says %q", line)
 	}
-	return showing{url, func() error { cmd.Process.Signal(os.Interrupt); return cmd.Wait() }}
+	return showing{url, token, func() error { cmd.Process.Signal(os.Interrupt); return cmd.Wait() }}
 }
 
 func (s *showing) ask(t *testing.T, method, path, body string) string {
@@ -98,6 +100,7 @@ func (s *showing) ask(t *testing.T, method, path, body string) string {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+s.token)
 	if body == "" {
 		request.Body, request.ContentLength = nil, 0
 	}
@@ -120,7 +123,12 @@ func TestServeLive(t *testing.T) {
 	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M")
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	s := show(t, "--live", l.out)
-	follow, err := http.Get(s.url + "/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end")
+	request, err := http.NewRequest("GET", s.url+"/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	follow, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -26,7 +28,8 @@ usage: llamatap ctl RUNDIR status
        llamatap ctl RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable
        any of them with --json
 
-RUNDIR is the directory of a run that goes on, or a folder with just one such run below it.
+RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the address of your own
+'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its token is found in its file.
 
   status  what is captured now, and how much there is
   tap     capture the tensors of these names and no others, of every layer unless some are listed, and every token; with a number
@@ -54,6 +57,9 @@ func runCtl(args []string) error {
 	}
 	if err != nil {
 		return exitStatus{Code: 2, Err: err}
+	}
+	if server.IsAddress(dir) {
+		return ctlServer(dir, request, asJSON)
 	}
 	run, err := control.Find(dir)
 	if err != nil {
@@ -89,6 +95,27 @@ func runCtl(args []string) error {
 		return nil
 	}
 	return writeCtl(os.Stdout, request.Command, answer.Status)
+}
+
+// ctlServer gives the run that a server shows a command.
+func ctlServer(addr string, r control.Request, asJSON bool) error {
+	switch r.Command {
+	case control.CommandStatus, control.CommandLevel, control.CommandEnable, control.CommandDisable, control.CommandFlush:
+	default:
+		return exitStatus{Code: 2, Err: fmt.Errorf("%s through a server: give the run's directory instead", r.Command)}
+	}
+	text, err := server.Ask(context.Background(), addr, server.Command{Command: r.Command, Level: r.Level})
+	if err != nil {
+		return err
+	}
+	var status control.Status
+	if err := json.Unmarshal(text, &status); err != nil {
+		return fmt.Errorf("%s: read the answer: %w", addr, err)
+	}
+	if asJSON {
+		return json.NewEncoder(os.Stdout).Encode(control.Answer{OK: true, Status: &status})
+	}
+	return writeCtl(os.Stdout, r.Command, &status)
 }
 
 // awaitSeal waits for the manifest of a run that was stopped.

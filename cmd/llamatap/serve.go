@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -17,7 +17,7 @@ import (
 
 const serveHelp = `llamatap serve: show runs over HTTP
 
-usage: llamatap serve DIR|--live [--addr HOST:PORT] [--token TOKEN|@FILE]
+usage: llamatap serve DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]
 
 Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and what they sum up to:
 
@@ -29,11 +29,14 @@ Shows the resource events of a run directory, or of the runs in a folder, as the
 docs/SERVE.md tells more, and has a dashboard for Grafana. With --live only the newest run that goes on below DIR is shown; DIR is
 then ./llamatap-runs if it is not given. Files are only read. INT or TERM ends the server, and the streams that it has.
 
-The server listens on this machine alone unless --addr names another address, which needs a token: events hold prompts. A client
-sends it as "Authorization: Bearer TOKEN". @FILE reads it from a file, so that it is not in the list of processes.
+Events hold prompts, so every request but /healthz needs a token: one is generated at each start, printed with the address as a link
+that a browser opens, and kept in a file that you alone can read, which 'llamatap ctl' finds. A client sends it as
+"Authorization: Bearer TOKEN". --token @FILE gives a lasting one, for Prometheus. A Unix socket can do without: --no-token.
 
   llamatap serve llamatap-runs
-  curl -N '127.0.0.1:8080/api/v1/resource-logs?follow&event=output_token'
+  llamatap ctl http://127.0.0.1:8080 level VERBOSE
+  llamatap serve llamatap-runs --listen unix:serve.sock --no-token
+  curl -N --unix-socket serve.sock 'http://localhost/api/v1/resource-logs?follow&event=output_token'
 
 flags:
 `
@@ -46,8 +49,11 @@ func runServe(args []string) error {
 	var o server.Options
 	flags := newFlags("serve", serveHelp)
 	flags.BoolVar(&o.Live, "live", false, "show the newest run that goes on, and no other")
-	addr := flags.String("addr", "127.0.0.1:8080", "listen on `HOST:PORT`; port 0 takes a free one")
-	token := flags.String("token", "", "demand this `TOKEN` of every request; @FILE reads it from a file")
+	var addr string
+	flags.StringVar(&addr, "listen", "127.0.0.1:8080", "listen on `ADDRESS`: HOST:PORT, where port 0 takes a free one, or unix:PATH")
+	flags.StringVar(&addr, "addr", addr, "the `ADDRESS`, as --listen")
+	token := flags.String("token", "", "demand this `TOKEN` instead of a generated one; @FILE reads it from a file")
+	flags.BoolVar(&o.NoToken, "no-token", false, "demand no token of clients of a Unix socket, which its mode 0600 guards")
 	rest, err := parseFlags(flags, args, 1)
 	if err != nil && o.Live { // perhaps because the folder is missing
 		if again, failed := parseFlags(flags, append(slices.Clone(args), defaultRuns), 1); failed == nil {
@@ -58,13 +64,9 @@ func runServe(args []string) error {
 		return err
 	}
 	o.Dir = rest[0]
-	if o.Token, err = readToken(*token); err != nil {
+	if o.Token, err = serveToken(*token, o.NoToken, addr); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
-	if err := server.CheckAddress(*addr, o.Token); err != nil {
-		return exitStatus{Code: 2, Err: err}
-	}
-	o.Host, _, _ = net.SplitHostPort(*addr)
 	o.Control = controlRun
 	stepBack()
 	s, err := server.New(o)
@@ -74,19 +76,51 @@ func runServe(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends it at once
-	listener, err := net.Listen("tcp", *addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use: give another port, as in --addr 127.0.0.1:0", *addr)
-	}
+	listener, err := server.Listen(addr)
 	if err != nil {
-		return fmt.Errorf("%w: give another address with --addr", err)
+		return err
 	}
+	defer listener.Close()
 	what := o.Dir
 	if o.Live {
-		what = "the newest run that goes on below " + o.Dir
+		what = "the newest live run below " + o.Dir
 	}
-	fmt.Fprintf(os.Stderr, "llamatap: %s is shown at http://%v\n", what, listener.Addr())
+	addr = server.AddressOf(listener)
+	link := url.URL{Scheme: "http", Host: addr}
+	if _, isPath := strings.CutPrefix(addr, "unix:"); isPath {
+		link = url.URL{Opaque: addr}
+	}
+	note := ""
+	if !o.NoToken {
+		file, remove, err := server.SaveToken(addr, o.Token)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		link.Fragment = "token=" + o.Token
+		note = "\nllamatap: its token is kept in " + file
+	}
+	fmt.Fprintf(os.Stderr, "llamatap: %s is shown at %s%s\n", what, link.String(), note)
 	return s.Serve(ctx, listener)
+}
+
+// serveToken returns the token that clients must send: the given one, a new one, or none where the address allows that.
+func serveToken(given string, none bool, addr string) (string, error) {
+	switch {
+	case none && given != "":
+		return "", errors.New("--token and --no-token exclude each other: give one of them")
+	case none && !strings.HasPrefix(addr, "unix:"):
+		return "", fmt.Errorf("--no-token with %s: every user of this machine could read prompts; use --listen unix:PATH, or leave --no-token out", addr)
+	case none:
+		return "", nil
+	case given == "":
+		return server.NewToken(), nil
+	}
+	token, err := readToken(given)
+	if err != nil {
+		return "", err
+	}
+	return token, server.CheckToken(token)
 }
 
 // readToken reads a token that is given as @FILE.

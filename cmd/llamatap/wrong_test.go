@@ -108,7 +108,7 @@ func TestWrongUse(t *testing.T) {
 		{"serve", 2, "as in 'llamatap serve"},
 		{"serve --live --bogus", 2, "lists the flags"},
 		{"serve /nowhere", 1, "give a run directory or a folder of runs"},
-		{"serve . --addr 0.0.0.0:80", 2, "give --token"},
+		{"serve . --listen 0.0.0.0:80 --no-token", 2, "unix:PATH"},
 		{"serve . --token short", 2, "at least 16"},
 		{"serve . --token @/nowhere", 2, "read the token"},
 		{"inspect " + file, 1, "is empty: give a run directory"},

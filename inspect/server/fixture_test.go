@@ -61,6 +61,7 @@ func write(t testing.TB, path, text string) {
 
 func newServer(t testing.TB, o Options) *Server {
 	t.Helper()
+	o.NoToken = o.Token == ""
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)

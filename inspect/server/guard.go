@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// guard lets through what may come in: whoever has the token, or asks for this machine by its own name; bounded bodies, and none where
+// guard lets through what may come in: whoever has the token, or may connect where there is none; bounded bodies, and none where
 // none belongs; paths without dots; no requests that a page of another site makes.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameSite := http.NewCrossOriginProtection()
@@ -35,6 +35,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if err != nil {
 			if status := err.(failure).status; status == http.StatusUnauthorized {
 				header.Set("WWW-Authenticate", `Bearer realm="llamatap"`)
+				if wantsPage(r) {
+					writePage(w, status)
+					return
+				}
 			}
 			if r.ContentLength != 0 {
 				header.Set("Connection", "close") // its body is not read
@@ -60,9 +64,9 @@ func (s *Server) admit(r *http.Request) error {
 	case r.URL.Path == "/healthz":
 		return nil
 	case s.o.Token != "" && !s.hasToken(r):
-		return fail(http.StatusUnauthorized, "no token, or not the one that the server was started with: send it as Authorization: Bearer TOKEN")
-	case s.o.Token == "" && !s.ownName(r.Host):
-		return fail(http.StatusForbidden, "this server is not %.80q: ask for it as 127.0.0.1 or localhost, or start it with --token", r.Host)
+		return fail(http.StatusUnauthorized, "missing or wrong token: send the one that the server printed as Authorization: Bearer TOKEN")
+	case s.o.Token == "" && !ownName(r.Host):
+		return fail(http.StatusForbidden, "this server is not %.80q: ask for it as localhost", r.Host)
 	}
 	return nil
 }
@@ -74,8 +78,8 @@ func (s *Server) hasToken(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// ownName tells whether a Host header names this machine.
-func (s *Server) ownName(hostPort string) bool {
+// ownName reports whether a Host header names this machine.
+func ownName(hostPort string) bool {
 	host := hostPort
 	if h, _, err := net.SplitHostPort(hostPort); err == nil {
 		host = h
@@ -83,7 +87,7 @@ func (s *Server) ownName(hostPort string) bool {
 	if bare, ok := strings.CutSuffix(host, "]"); ok {
 		host = strings.TrimPrefix(bare, "[")
 	}
-	return loopback(host) || host != "" && host == s.o.Host
+	return loopback(host)
 }
 
 // limitedListener lets in as many connections as free has room for. One more is told so, and closed.

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,9 +40,9 @@ func TestToken(t *testing.T) {
 
 // TestHostName keeps a page whose name was made to lead here from reading.
 func TestHostName(t *testing.T) {
-	s := newServer(t, Options{Dir: folder(t), Host: "box"})
+	s := newServer(t, Options{Dir: folder(t)})
 	for host, want := range map[string]int{
-		"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "127.9.9.9": 200, "box:1": 200, "evil.example.org": 403, "": 403, "127.0.0.1.evil.org": 403,
+		"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "127.9.9.9": 200, "box:1": 403, "evil.example.org": 403, "": 403, "127.0.0.1.evil.org": 403,
 		"10.0.0.1": 403, "localhost.evil.org:8080": 403, "[::1": 403,
 	} {
 		if w := request(s, "/api/v1/runs", "Host", host); w.Code != want {
@@ -52,16 +54,119 @@ func TestHostName(t *testing.T) {
 	}
 }
 
-func TestCheckAddress(t *testing.T) {
-	for _, c := range []struct{ addr, token, want string }{
-		{"127.0.0.1:8080", "", ""}, {"localhost:0", "", ""}, {"[::1]:80", "", ""}, {"0.0.0.0:80", token, ""}, {":80", token, ""},
-		{"0.0.0.0:80", "", "give --token"}, {":80", "", "every address can be reached"}, {"10.0.0.1:80", "", "give --token"}, {"box:80", "", "give --token"},
-		{"127.0.0.1", "", "HOST:PORT"}, {"127.0.0.1:", "", "HOST:PORT"}, {"127.0.0.1:80", "short", "at least 16"},
-	} {
-		err := CheckAddress(c.addr, c.token)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s, %q: %v", c.addr, c.token, err)
+// TestNoTokenNoServer: a server that nobody said may do without a token is not made.
+func TestNoTokenNoServer(t *testing.T) {
+	if _, err := New(Options{Dir: folder(t)}); err == nil {
+		t.Error("a server without a token was made")
+	}
+	for given, good := range map[string]bool{"": false, "short": false, token: true, NewToken(): true} {
+		if err := CheckToken(given); (err == nil) != good {
+			t.Errorf("%q: %v", given, err)
 		}
+	}
+	if NewToken() == NewToken() {
+		t.Error("two tokens are equal")
+	}
+}
+
+// TestTokenFile: clients of the same user find the token by the server's address, and nobody else can read it.
+func TestTokenFile(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("XDG_STATE_HOME", state)
+	for addr, asked := range map[string][]string{
+		"127.0.0.1:8080": {"127.0.0.1:8080", "localhost:8080"}, "[::]:81": {"127.0.0.1:81", "box:81", "[::1]:81"}, "unix:/tmp/x/s.sock": {"unix:/tmp/x/../x/s.sock"},
+	} {
+		given := NewToken()
+		path, remove, err := SaveToken(addr, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(path, state) {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+		for _, a := range asked {
+			if got, err := ReadToken(a); got != given || err != nil {
+				t.Errorf("%s as %s: %q, %v", addr, a, got, err)
+			}
+		}
+		remove()
+		if got, err := ReadToken(asked[0]); err == nil {
+			t.Errorf("%s after the end: %q", addr, got)
+		}
+	}
+	_, remove, _ := SaveToken("127.0.0.1:80", NewToken())
+	next, _, err := SaveToken("127.0.0.1:80", token)
+	if remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(next); err != nil {
+		t.Errorf("the file of the next server at the address was removed: %v", err)
+	}
+	os.Chmod(filepath.Dir(next), 0o777)
+	if _, _, err := SaveToken("127.0.0.1:82", token); err == nil {
+		t.Error("a folder that others can write to was used")
+	}
+}
+
+// TestPage: a browser gets the page that takes the token out of its link, and nothing of runs without it.
+func TestPage(t *testing.T) {
+	s := newServer(t, Options{Dir: folder(t), Token: token})
+	w := request(s, "/", "Accept", "text/html,*/*")
+	if text := w.Body.String(); w.Code != 401 || !strings.Contains(text, "sessionStorage") || strings.Contains(text, "run_") {
+		t.Errorf("%d, %.200s", w.Code, text)
+	}
+	if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'sha256-") || strings.Contains(policy, "unsafe-eval") {
+		t.Errorf("policy %q", policy)
+	}
+	for _, path := range []string{"/metrics", "/api/v1/runs"} {
+		if w := request(s, path, "Accept", "text/html"); w.Code != 401 || failed(t, w) == "" {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if w := request(s, "/", "Authorization", "Bearer "+token); w.Code != 200 || strings.Contains(w.Body.String(), "{$}") || !strings.Contains(w.Body.String(), "GET /metrics") {
+		t.Errorf("index: %d, %q", w.Code, w.Body)
+	}
+}
+
+// TestUnixSocket: its user alone may connect, a socket that was left behind is replaced, and one that is served is not.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	first, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := Listen("unix:" + path); err == nil {
+		t.Error("a socket that is served was replaced")
+	}
+	first.(*net.UnixListener).SetUnlinkOnClose(false)
+	first.Close()
+	second, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := folder(t)
+	lockedRun(t, dir)
+	said := ""
+	s := newServer(t, Options{Dir: dir, Control: func(_ string, c Command) (json.RawMessage, error) {
+		said = c.Command + c.Level
+		return json.RawMessage(`{"run":"x"}`), nil
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, second) }()
+	if answer, err := Ask(ctx, "unix:"+path, Command{Command: "level", Level: "VERBOSE"}); err != nil || said != "levelVERBOSE" || !strings.Contains(string(answer), "x") {
+		t.Errorf("%s, %v, the run got %q", answer, err, said)
+	}
+	if answer, err := Ask(ctx, "unix:"+path, Command{Command: "status"}); err != nil || said != "status" {
+		t.Errorf("%s, %v, the run got %q", answer, err, said)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

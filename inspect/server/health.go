@@ -1,6 +1,9 @@
 package server
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // healthz answers GET /healthz: that the server answers, and its folder can be read. It needs no token, and tells nothing of runs.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
@@ -10,12 +13,16 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// index answers GET /: what there is.
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) error {
+// index answers GET /: what there is, as text, or as a page to a browser.
+func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
+	if wantsPage(r) {
+		writePage(w, http.StatusOK)
+		return nil
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	text := "llamatap serve\n\n"
 	for _, r := range s.table() {
-		text += r.pattern + "\n"
+		text += strings.TrimSuffix(r.pattern, "{$}") + "\n"
 	}
 	_, err := w.Write([]byte(text + "GET /metrics\n\ndocs/SERVE.md says what each of them tells.\n"))
 	return err

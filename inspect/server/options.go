@@ -4,22 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"time"
 )
 
-// Options say what is served, to whom, and how much of it at once. Only Dir must be set.
+// Options say what is served, to whom, and how much of it at once. Dir must be set, and either Token or NoToken.
 type Options struct {
 	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below.
 	Dir string
 	// Live serves no runs but the newest one below Dir that goes on, and when that has ended it, until there is another.
 	Live bool
-	// Token, where it is not "", must come with every request but /healthz: "Authorization: Bearer TOKEN".
+	// Token must come with every request but /healthz: "Authorization: Bearer TOKEN".
 	Token string
-	// Host is the host part of the address that is listened on. Without a token, requests must name it or a loopback address as theirs:
-	// a page of the web whose name leads here must not read runs.
-	Host string
+	// NoToken serves without a token whoever can connect: for a Unix socket, whose mode is its guard. Requests must then name a loopback
+	// address as their host.
+	NoToken bool
 	// Control gives a run a command; nil where there is no way to. It returns the run's answer.
 	Control func(dir string, c Command) (json.RawMessage, error)
 	// Generate runs a prompt and returns the directory of the run that recorded it; nil where no runner is attached.
@@ -95,32 +94,13 @@ type Sampling struct {
 	Seed        *uint32  `json:"seed"`
 }
 
-// minToken is how many characters a token has at least.
-const minToken = 16
-
-// CheckAddress tells whether an address may be listened on with a token, or without where it is "": only a loopback address may be
-// without. The error names the remedy.
-func CheckAddress(addr, token string) error {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" {
-		return fmt.Errorf("address %q: give HOST:PORT, such as 127.0.0.1:8080", addr)
-	}
-	if token != "" && len(token) < minToken {
-		return fmt.Errorf("the token has %d characters: give at least %d, as from: openssl rand -hex 16", len(token), minToken)
-	}
-	if token == "" && !loopback(host) {
-		if host == "" {
-			host = "every address"
-		}
-		return fmt.Errorf("%s can be reached from other machines, and runs hold prompts: give --token, or an address such as 127.0.0.1:%s", host, port)
-	}
-	return nil
-}
-
 // loopback tells whether a host is this machine's own to itself.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-var errNoDir = errors.New("serve: no folder given")
+var (
+	errNoDir   = errors.New("serve: no folder given")
+	errNoToken = errors.New("serve: no token given")
+)

@@ -214,7 +214,7 @@ func TestListing(t *testing.T) {
 			t.Errorf("%+v: %v", c.o, got)
 		}
 	}
-	if _, err := New(Options{Dir: filepath.Join(dir, "none")}); err == nil || !strings.Contains(err.Error(), "give a run directory or a folder of runs") {
+	if _, err := New(Options{Dir: filepath.Join(dir, "none"), NoToken: true}); err == nil || !strings.Contains(err.Error(), "give a run directory or a folder of runs") {
 		t.Errorf("no folder: %v", err)
 	}
 	s := newServer(t, Options{Dir: dir, Live: true})

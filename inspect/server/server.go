@@ -32,6 +32,9 @@ func New(o Options) (*Server, error) {
 	if o.Dir == "" {
 		return nil, errNoDir
 	}
+	if o.Token == "" && !o.NoToken {
+		return nil, errNoToken
+	}
 	o.Limits = o.Limits.orDefault()
 	if o.Wait == nil {
 		o.Wait = waitPollTime
