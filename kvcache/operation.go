@@ -22,6 +22,7 @@ type Change struct {
 	Seq              int32  // -1 = nobody knows
 	PosFirst, PosEnd int32  // PosFirst ≤ position < PosEnd, the new ones where they were moved; PosUnknown
 	Cells            int
+	Written          int // of them, those whose keys or values the execution wrote
 }
 
 // Operation is a Change with what it was to each layer.
@@ -40,12 +41,13 @@ type Operation struct {
 
 // LayerBytes are bytes of one layer: of keys or the convolution's state, and of values or the recurrence's state.
 type LayerBytes struct {
-	Layer int32
-	K, V  int64
+	Layer              int32
+	K, V               int64 // that the cells hold
+	KWritten, VWritten int64 // that the execution wrote: a shift of positions rewrites keys alone
 }
 
-// note adds one cell to the changes, which are gathered by what happened to which sequence.
-func (c *Cache) note(action Action, reason Reason, seq, pos int32) {
+// note adds one cell to the changes, which are gathered by what happened to which sequence, and returns the change.
+func (c *Cache) note(action Action, reason Reason, seq, pos int32) *Change {
 	for i := len(c.changes) - 1; i >= 0; i-- {
 		if was := &c.changes[i]; was.Action == action && was.Reason == reason && was.Seq == seq {
 			was.Cells++
@@ -56,7 +58,7 @@ func (c *Cache) note(action Action, reason Reason, seq, pos int32) {
 			default:
 				was.PosFirst, was.PosEnd = min(was.PosFirst, pos), max(was.PosEnd, pos+1)
 			}
-			return
+			return was
 		}
 	}
 	added := Change{Action: action, Reason: reason, Seq: seq, PosFirst: PosUnknown, PosEnd: PosUnknown, Cells: 1}
@@ -64,6 +66,7 @@ func (c *Cache) note(action Action, reason Reason, seq, pos int32) {
 		added.PosFirst, added.PosEnd = pos, pos+1
 	}
 	c.changes = append(c.changes, added)
+	return &c.changes[len(c.changes)-1]
 }
 
 // TakeChanges returns what happened since it was called last. The slice is the cache's, until it changes again.

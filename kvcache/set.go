@@ -42,6 +42,14 @@ func (s *Set) Len() (n int) {
 	return n
 }
 
+// lowest is the first sequence, -1 where there is none.
+func (s *Set) lowest() int32 {
+	for seq := range s.All() {
+		return seq
+	}
+	return -1
+}
+
 // Empty tells whether there is none.
 func (s *Set) Empty() bool { return *s == Set{} }
 

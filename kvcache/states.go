@@ -35,7 +35,7 @@ func (c *Cache) PlaceStates(head int, rows []StateRow, sources []int64, ns int64
 			c.unseen.set(seq, false) // a sequence has one state
 		}
 		if !moved {
-			c.note(Update, NotEvicted, first(row.Seqs), row.Pos)
+			c.note(Update, NotEvicted, first(row.Seqs), row.Pos).Written++
 		}
 	}
 	return 0
@@ -143,7 +143,7 @@ func (c *Cache) settleStates(next []cell, head int, rows []StateRow, lives []*Li
 		case cell.life == nil:
 			seq := first(rows[at-head].Seqs)
 			c.join(at, seq, Written, ns)
-			c.note(Allocate, NotEvicted, seq, cell.pos)
+			c.note(Allocate, NotEvicted, seq, cell.pos).Written++
 			if seq < 0 {
 				c.unseen.every()
 			}
@@ -152,10 +152,18 @@ func (c *Cache) settleStates(next []cell, head int, rows []StateRow, lives []*Li
 			cell.life.Block, cell.life.next = at, c.blocks[at]
 			c.blocks[at] = cell.life
 			cell.life.holds(at, cell.pos)
-			c.note(Update, NotEvicted, cell.life.Seq, cell.pos)
+			c.moved(at, head, len(rows))
 		default:
-			c.note(Update, NotEvicted, cell.life.Seq, cell.pos)
+			c.moved(at, head, len(rows))
 		}
+	}
+}
+
+// moved notes a state that has its cell now. Those of the n rows from head on were written.
+func (c *Cache) moved(at, head, n int) {
+	change := c.note(Update, NotEvicted, c.cells[at].life.Seq, c.cells[at].pos)
+	if at >= head && at < head+n {
+		change.Written++
 	}
 }
 

@@ -32,7 +32,7 @@ func (c *Cache) Place(rows []Row, ns int64) (outside int) {
 			c.unseen.every()
 		}
 		c.join(row.Cell, seq, Written, ns)
-		c.note(Allocate, NotEvicted, seq, row.Pos)
+		c.note(Allocate, NotEvicted, seq, row.Pos).Written++
 	}
 	for seq, pos := range highest {
 		if low, _, _ := c.Range(seq); low >= 0 && low <= pos {
@@ -52,7 +52,7 @@ func (c *Cache) rewritten(cell *cell, row *Row) bool {
 			return false
 		}
 	}
-	c.note(Update, NotEvicted, row.Seqs[0], row.Pos)
+	c.note(Update, NotEvicted, row.Seqs[0], row.Pos).Written++
 	return true
 }
 
@@ -86,12 +86,22 @@ func (c *Cache) Wrote(group int, rows []Row, m *Moment, n int64) {
 	}
 }
 
-// Rewrote says that all parts of a group, of every cell, were read and written again, as a shift of positions does with the keys.
-func (c *Cache) Rewrote(group int, m *Moment) {
+// Rewrote says that all parts of some groups, of every cell, were read and written again, as a shift of positions does with the keys.
+func (c *Cache) Rewrote(groups []int, m *Moment) {
+	if len(groups) == 0 {
+		return
+	}
 	c.Lives(func(l *Life) {
-		l.Touches[group].read(int64(l.alive), m)
-		l.Touches[group].write(int64(l.alive), m)
+		for _, group := range groups {
+			l.Touches[group].read(int64(l.alive), m)
+			l.Touches[group].write(int64(l.alive), m)
+		}
 	})
+	for at := range c.cells {
+		if cell := &c.cells[at]; !cell.free() {
+			c.note(Update, NotEvicted, cell.seqs.lowest(), cell.pos).Written++
+		}
+	}
 }
 
 // Refine sorts the parts of the cache into groups: parts of one group have been touched together so far, and have the same key now. Keys

@@ -16,12 +16,13 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// recompute holds every figure of a run's resource summary against what DuckDB computes from the events by queries of its own.
+// recompute holds every figure of a run's resource summary against what DuckDB computes from the events by queries of its own, and those of
+// caches against the run's other tables.
 func recompute(t *testing.T, dir string) {
 	t.Helper()
 	python := testenv.NeedPython(t, "duckdb")
 	said := llamatap(t, "resource", "summary", dir, "-o", "json").good(t).stdout
-	cmd := exec.Command(python, filepath.Join("testdata", "resource_summary.py"), filepath.Join(dir, "resource.jsonl"))
+	cmd := exec.Command(python, filepath.Join("testdata", "resource_summary.py"), dir)
 	cmd.Stdin = strings.NewReader(said)
 	if differs, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", dir, err, differs)
@@ -34,7 +35,7 @@ func TestSummaryRecomputed(t *testing.T) {
 	for name, args := range map[string][]string{
 		"minimal":  slices.Concat([]string{"--tap-resource-level", "MINIMAL"}, generate(12)),
 		"detailed": slices.Concat([]string{"--tap-resource-level", "DETAILED"}, generate(12)),
-		"shifted":  slices.Concat([]string{"--tap-resource-level", "VERBOSE", "--tap-kv", "-c", "256", "--context-shift"}, generate(300)),
+		"shifted":  slices.Concat([]string{"--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-ledger", "-c", "256", "--context-shift"}, generate(300)),
 		"experts":  slices.Concat([]string{"--tap-resource-level", "VERBOSE", "-m", moe, "-c", "256"}, generate(8)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestSummaryRecomputed(t *testing.T) {
 // TestSummaryOfServer: while one slot generates another one reads prompts, so that batches have tokens of both phases. The summary, the
 // run's metadata and llama-server count the same tokens.
 func TestSummaryOfServer(t *testing.T) {
-	s := serve(t, []string{"--tap-resource-level", "DETAILED"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui")
+	s := serve(t, []string{"--tap-resource-level", "DETAILED", "--tap-kv"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui")
 	var prefill, decode int64
 	add := func(a completionAnswer) {
 		prefill, decode = prefill+int64(a.Timings.Prompt), decode+int64(a.Predicted)-1 // the last one is not computed with

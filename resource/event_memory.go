@@ -50,6 +50,8 @@ type KV struct {
 	Cells            int      `json:"cells"`
 	KeyBytes         *int64   `json:"key_bytes,omitempty"`
 	ValueBytes       *int64   `json:"value_bytes,omitempty"`
+	KeyWritten       *int64   `json:"key_bytes_written,omitempty"`
+	ValueWritten     *int64   `json:"value_bytes_written,omitempty"`
 	KeyCacheSizeMB   *float64 `json:"key_cache_size_mb,omitempty"`
 	ValueCacheSizeMB *float64 `json:"value_cache_size_mb,omitempty"`
 	CacheHitRatio    *float64 `json:"cache_hit_ratio,omitempty"`

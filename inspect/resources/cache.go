@@ -73,15 +73,24 @@ func (m caches) add(e *resource.KV) {
 		c.layers[e.LayerID] = true
 		c.Layers = len(c.layers)
 	}
-	if e.CacheOperation != opEvict {
-		addTo(&c.KeyBytes, e.KeyBytes)
-		addTo(&c.ValueBytes, e.ValueBytes)
-	}
+	c.wrote(e)
 	if tag, ok := e.Sources["cache_hit_ratio"]; e.CacheHitRatio != nil && (ok && tag > resource.Estimated || !ok && e.Source > resource.Estimated) {
 		c.HitRatio = e.CacheHitRatio
 	}
 	if e.LayerID == c.first {
 		c.cells(e)
+	}
+}
+
+// wrote adds the bytes that an execution wrote. Older versions recorded only what the cells hold: of those that an execution took it is the same.
+func (c *CacheUse) wrote(e *resource.KV) {
+	switch {
+	case e.KeyWritten != nil || e.ValueWritten != nil:
+		addTo(&c.KeyBytes, e.KeyWritten)
+		addTo(&c.ValueBytes, e.ValueWritten)
+	case e.CacheOperation == opAllocate && e.Exec != nil:
+		addTo(&c.KeyBytes, e.KeyBytes)
+		addTo(&c.ValueBytes, e.ValueBytes)
 	}
 }
 

@@ -59,7 +59,8 @@ func (s *script) graph(phase string, tokens int) {
 		s.op(phase, "MUL_MAT", "ffn_up-"+string('0'+rune(layer)), "mlp", layer, 200*n)
 		if phase != "setup" {
 			s.put(resource.KV{Header: s.head(resource.KindKV), ResourceID: "k", Exec: &s.exec, CacheType: "key_value", Cache: "base", LayerID: layer,
-				SeqID: ptr(int32(0)), CacheStartPos: ptr(int32(s.exec)), CacheEndPos: ptr(int32(s.exec) + int32(tokens)), Cells: tokens, KeyBytes: ptr(64 * n), ValueBytes: ptr(64 * n), CacheOperation: "allocate"})
+				SeqID: ptr(int32(0)), CacheStartPos: ptr(int32(s.exec)), CacheEndPos: ptr(int32(s.exec) + int32(tokens)), Cells: tokens, KeyBytes: ptr(64 * n), ValueBytes: ptr(64 * n),
+				KeyWritten: ptr(64 * n), ValueWritten: ptr(64 * n), CacheOperation: "allocate"})
 		}
 	}
 	s.op(phase, "MUL_MAT", "result_output", "output", -1, 200*n)

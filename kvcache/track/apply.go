@@ -26,7 +26,7 @@ func (r *Recorder) apply(now *execution, failed bool) {
 		default:
 			r.attention(now, w, failed)
 		}
-		r.tell(x, w.tracked, now.ns, now.number)
+		r.tell(x, w.tracked, now.ns, now.number, w.times(now.g.Tokens == 0))
 	}
 	if failed {
 		r.undo(now)
@@ -46,7 +46,7 @@ func (r *Recorder) undo(now *execution) {
 	for seq, pos := range lowest {
 		for _, t := range now.ctx.caches {
 			t.Remove(seq, pos, -1, now.ctx.lastNS)
-			r.tell(now.ctx, t, now.ctx.lastNS, now.number)
+			r.tell(now.ctx, t, now.ctx.lastNS, now.number, nil)
 		}
 	}
 }
@@ -99,12 +99,13 @@ func has(seqs []int32, seq int32) bool { return slices.Contains(seqs, seq) }
 
 // shifted notes that keys were moved to other positions: a graph without tokens reads and writes them all.
 func (r *Recorder) shifted(now *execution, w *work) {
-	m := w.moment(now)
+	var shifted []int
 	for g := range w.groups {
 		if w.groups[g].shifted {
-			w.Rewrote(g, m)
+			shifted = append(shifted, g)
 		}
 	}
+	w.Rewrote(shifted, w.moment(now))
 }
 
 // attention notes which cells of a cache of keys and values the tokens write, and then which ones they may read.

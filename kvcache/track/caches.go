@@ -191,6 +191,24 @@ func (w *work) group(part int) (g groupWork) {
 	return g
 }
 
+// times says how often the graph writes each part of a cell that it writes; shift: it has no tokens.
+func (w *work) times(shift bool) []int64 {
+	times := make([]int64, len(w.Parts))
+	for g, group := range w.Groups() {
+		n := w.groups[g].writes
+		if shift {
+			n = 0
+			if w.groups[g].shifted {
+				n = 1
+			}
+		}
+		for _, part := range group {
+			times[part] = n
+		}
+	}
+	return times
+}
+
 // moment says when this execution wrote and read each part.
 func (w *work) moment(x *execution) *kvcache.Moment {
 	m := &kvcache.Moment{NS: x.beginNS()}

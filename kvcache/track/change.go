@@ -30,7 +30,7 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	}
 	for _, t := range x.caches {
 		change(t.Cache, c)
-		r.tell(x, t, c.MonoNS, 0)
+		r.tell(x, t, c.MonoNS, 0, nil)
 	}
 	switch c.Kind {
 	case ggmlhooks.SeqCopy:
@@ -101,13 +101,14 @@ func (r *Recorder) settle(x *context) {
 	}
 }
 
-// tell tells what happened to the cells of a cache since it was told last.
-func (r *Recorder) tell(x *context, t *tracked, ns int64, exec uint64) {
+// tell tells what happened to the cells of a cache since it was told last. times is how often the execution wrote each part; nil: it was
+// the program.
+func (r *Recorder) tell(x *context, t *tracked, ns int64, exec uint64, times []int64) {
 	for _, c := range t.TakeChanges() {
 		if r.o.Operation == nil {
 			continue
 		}
-		op := kvcache.Operation{Change: c, Ctx: x.number, Cache: t.Kind, MonoNS: ns, Exec: exec, Layers: r.bytes(t, int64(c.Cells))}
+		op := kvcache.Operation{Change: c, Ctx: x.number, Cache: t.Kind, MonoNS: ns, Exec: exec, Layers: r.bytes(t, &c, times)}
 		if q := x.requests[c.Seq]; q != nil && !q.unknown {
 			op.Reused, op.Needed = q.reused, q.needed
 		}
@@ -129,19 +130,25 @@ func (r *Recorder) operation(op *kvcache.Operation) {
 	}
 }
 
-// bytes are those of some cells in each layer.
-func (r *Recorder) bytes(t *tracked, cells int64) []kvcache.LayerBytes {
+// bytes are those of the cells of a change in each layer, and those that were written of them.
+func (r *Recorder) bytes(t *tracked, c *kvcache.Change, times []int64) []kvcache.LayerBytes {
 	r.layers = r.layers[:0]
-	for _, part := range t.Parts {
+	for i, part := range t.Parts {
+		holds, written := int64(c.Cells)*part.CellBytes, int64(0)
+		if i < len(times) {
+			written = int64(c.Written) * part.CellBytes * times[i]
+		}
 		at := slices.IndexFunc(r.layers, func(l kvcache.LayerBytes) bool { return l.Layer == part.Layer })
 		if at < 0 {
 			at = len(r.layers)
 			r.layers = append(r.layers, kvcache.LayerBytes{Layer: part.Layer})
 		}
 		if part.Tensor == kvcache.K || part.Tensor == kvcache.R {
-			r.layers[at].K += cells * part.CellBytes
+			r.layers[at].K += holds
+			r.layers[at].KWritten += written
 		} else {
-			r.layers[at].V += cells * part.CellBytes
+			r.layers[at].V += holds
+			r.layers[at].VWritten += written
 		}
 	}
 	return r.layers

@@ -61,7 +61,7 @@ func conserve(t *testing.T, o order, block int) {
 			evicted++
 		}
 		for _, l := range op.Layers {
-			written += l.K + l.V
+			written += l.KWritten + l.VWritten
 		}
 		return nil
 	}})

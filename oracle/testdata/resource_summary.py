@@ -1,8 +1,10 @@
 """Recomputes what `llamatap resource summary RUN -o json` says from the events of RUN with DuckDB, and prints every figure that differs.
 
-usage: resource_summary.py RUN/resource.jsonl < summary.json
+Bytes of caches are compared with the lives of their blocks and the ledger too, where RUN has them.
+
+usage: resource_summary.py RUN < summary.json
 """
-import json, sys
+import json, os, sys
 import duckdb
 
 said = json.load(sys.stdin)
@@ -12,11 +14,11 @@ columns = {
     "looking_ns": "BIGINT", "looks": "BIGINT", "operation": "VARCHAR", "name": "VARCHAR", "component_type": "VARCHAR", "layer_id": "INTEGER",
     "node_count": "BIGINT", "time_source": "VARCHAR", "flops": "BIGINT", "bytes_read": "BIGINT", "bytes_written": "BIGINT",
     "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
-    "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT",
+    "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT", "key_bytes_written": "BIGINT", "value_bytes_written": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
     "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
 }
-db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [sys.argv[1]])
+db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [os.path.join(sys.argv[1], "resource.jsonl")])
 db.execute("create view graphs as select * from e where event = 'graph_execution'")
 # Nodes that were timed by themselves or together; a whole graph's time is its graph_execution's.
 db.execute("""create view nodes as
@@ -157,6 +159,28 @@ if latency["count"]:
         bound = got[f"{key}_at_most_ns"]
         if not latency[key] <= bound <= 1.032 * latency[key] + 1:
             differences.append(f"latency {key}: the summary says at most {bound}, the events {latency[key]}")
+
+# Caches. Cells are those of the first layer that was told of; bytes are those that executions wrote, in all layers.
+db.execute("create view kv as select *, first_value(layer_id) over (partition by ctx, cache_type, cache order by line) as counted from e where event = 'kv_cache_operation'")
+cell = lambda op: f"coalesce(sum(cells) filter (cache_operation = '{op}' and layer_id = counted), 0)::bigint"
+want = rows(f"""select ctx, cache_type, cache, count(distinct layer_id) as layers, count(*) as operations, {cell('allocate')} as cells_allocated,
+    {cell('update')} as cells_updated, {cell('evict')} as cells_evicted, {cell('allocate')} - {cell('evict')} as cells_used,
+    sum(key_bytes_written)::bigint as key_bytes_written, sum(value_bytes_written)::bigint as value_bytes_written from kv group by all""")
+kv = by(("ctx", "cache_type", "cache"), said["kv"])
+same("caches", sorted(map(str, kv)), sorted(map(str, by(("ctx", "cache_type", "cache"), want))))
+for row in want:
+    got = kv[row["ctx"], row["cache_type"], row["cache"]]
+    for key, value in row.items():
+        same(f"cache {row['ctx']} {row['cache']} {key}", got.get(key), value)
+lives, trace, regions = (os.path.join(sys.argv[1], name) for name in ("kv_block_lifecycle.parquet", "trace.parquet", "region_map.parquet"))
+if os.path.exists(lives):
+    for kind, key in (("k", "key_bytes_written"), ("v", "value_bytes_written")):
+        of = one(f"select sum(n_writes * cell_bytes)::bigint as n from '{lives}' where kv = '{kind}'")["n"]
+        same(f"{key} of all caches, against the lives of blocks", sum(c.get(key, 0) for c in said["kv"]), of)
+if os.path.exists(trace):
+    of = one(f"""select sum(size * count)::bigint as n from '{trace}' t join '{regions}' r using (region_id)
+        where t.op = 'write' and t.phase != 'setup' and r.kv = 'v'""")["n"]
+    same("value_bytes_written of all caches, against the ledger", sum(c["value_bytes_written"] for c in said["kv"]), of)
 
 for what in differences[:40]:
     print(what)

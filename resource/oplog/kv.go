@@ -75,6 +75,11 @@ func (r *Recorder) tellKV(op *kvcache.Operation, of *kvcache.LayerBytes) {
 		l.Float("key_cache_size_mb", float64(of.K)/mib)
 		l.Float("value_cache_size_mb", float64(of.V)/mib)
 		r.mark(resource.Computed, "key_bytes", "value_bytes", "key_cache_size_mb", "value_cache_size_mb")
+		if op.Written > 0 {
+			l.Int("key_bytes_written", of.KWritten)
+			l.Int("value_bytes_written", of.VWritten)
+			r.mark(resource.Computed, "key_bytes_written", "value_bytes_written")
+		}
 	}
 	switch {
 	case op.Needed > 0:
