@@ -37,7 +37,8 @@ var layers = map[string]int{
 
 	"ggmlhooks": 0, "resource": 0, "memtrace": 0, "kvcache": 0, "gguf": 0, "models": 0, // words
 	"cgo/tap": 0, "cgo/nvml": 0, "cgo/oracle": 0, "cgo/peak": 0, // C
-	"store/codec": 0, "store/jsonl": 0, "store/table": 0, "store/rundir": 0, // paper
+	"store/codec": 0, "store/jsonl": 0, "store/table": 0, // paper
+	"store/rundir": -1, // how files of a run are opened: for all that read paper
 
 	"mrm/whatif": 1, "mrm/figures": 2, "mrm/survey": 3, "mrm/aggregate": 4, "mrm/analyze": 4, // what is computed from runs
 

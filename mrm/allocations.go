@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -48,7 +48,7 @@ var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offs
 // allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of a buffer are together the
 // whole of it; activations lie over them.
 func allocations(path string) ([]*Allocation, error) {
-	file, err := os.Open(path)
+	file, err := rundir.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

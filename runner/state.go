@@ -49,7 +49,7 @@ var ErrState = errors.New("state")
 // ReadMoment reads one and compares its memory with its checksum.
 func ReadMoment(folder string, tokens int64) (*Moment, error) {
 	state, memory := rundir.StatePaths(folder, tokens)
-	text, err := os.ReadFile(state)
+	text, err := rundir.ReadFile(state, rundir.MaxDocument)
 	if err != nil {
 		return nil, fmt.Errorf("read %w: %w", ErrState, err)
 	}
@@ -68,7 +68,7 @@ func ReadMoment(folder string, tokens int64) (*Moment, error) {
 }
 
 func sumMemory(path string) (size int64, crc uint32, err error) {
-	file, err := os.Open(path)
+	file, err := rundir.OpenFile(path)
 	if err != nil {
 		return 0, 0, err
 	}

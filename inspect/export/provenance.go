@@ -57,7 +57,7 @@ func sourceOf(run *tensors.Run) Source {
 
 // manifestSum is the SHA-256 of a run directory's manifest; "" where it has none.
 func manifestSum(dir string) string {
-	data, err := os.ReadFile(filepath.Join(dir, rundir.ManifestName))
+	data, err := rundir.ReadFile(filepath.Join(dir, rundir.ManifestName), rundir.MaxDocument)
 	if err != nil {
 		return ""
 	}
@@ -92,7 +92,7 @@ func (e *exporter) remember() error {
 func Remember(dir, path, version string, command []string) error {
 	source := Source{Manifest: manifestSum(dir)}
 	var m rundir.Metadata
-	if data, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName)); err == nil && json.Unmarshal(data, &m) == nil {
+	if data, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument); err == nil && json.Unmarshal(data, &m) == nil {
 		source.RunID = m.RunID
 	}
 	return remember(dir, path, DerivedProduct{Llamatap: version, Command: command, Source: source})
@@ -101,7 +101,7 @@ func Remember(dir, path, version string, command []string) error {
 func remember(dir, path string, p DerivedProduct) error {
 	name := filepath.Join(dir, DerivedName)
 	derived := Derived{Version: 1}
-	data, err := os.ReadFile(name)
+	data, err := rundir.ReadFile(name, rundir.MaxDocument)
 	if err == nil {
 		if err = json.Unmarshal(data, &derived); err != nil {
 			return fmt.Errorf("%s is damaged (%w): move it away; %s itself is done", name, err, path)

@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Options is what to analyse, and how.
@@ -78,7 +80,10 @@ func Analyze(o Options) (*Report, error) {
 
 // open opens a file of snapshots and hands its lines on.
 func open(path, remedy string, l *Lines, each func([]byte) error) error {
-	file, err := os.Open(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; find takes none in a run directory
+		path = real
+	}
+	file, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w: %s", path, fs.ErrNotExist, remedy)
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -20,7 +20,7 @@ type sideTable struct {
 // eachRow calls f for every row of a table of a run. The columns of its form must be there, others may be. It is false where there is no such
 // table.
 func eachRow(dir string, form table.Form, others []string, most int64, f func(*sideTable) error) (ok bool, err error) {
-	file, err := os.Open(filepath.Join(dir, form.Name))
+	file, err := rundir.OpenFile(filepath.Join(dir, form.Name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

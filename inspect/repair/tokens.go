@@ -73,7 +73,7 @@ func record(ctx uint32, row *ggmlhooks.Row, text rundir.TokenRecord) rundir.Toke
 }
 
 func readable(path string) bool {
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if err != nil {
 		return false
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -117,11 +118,14 @@ type KVCache struct {
 // OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory is bounded by the
 // sequences and layers, not by the rows.
 func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
-	name := path
-	if !strings.HasSuffix(path, ".parquet") {
-		name = filepath.Join(path, kvcache.FileName)
+	name := filepath.Join(path, kvcache.FileName)
+	if strings.HasSuffix(path, ".parquet") {
+		name = path
+		if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; those in a run directory are not followed
+			name = real
+		}
 	}
-	f, err := os.Open(name)
+	f, err := rundir.OpenFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory or a .parquet file", path)

@@ -208,7 +208,7 @@ func (r *Report) describe() error {
 
 // Metadata reads a run's metadata; nil where there is none yet.
 func Metadata(dir string) (*rundir.Metadata, error) {
-	text, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName))
+	text, err := rundir.ReadFile(filepath.Join(dir, rundir.MetadataName), rundir.MaxDocument)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

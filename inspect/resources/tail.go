@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // MaxLine bounds a line in bytes. A longer one is told of as bad, and passed over.
@@ -205,11 +207,11 @@ func (t *Tail) later() []part {
 
 // open goes over to another file. One that was renamed between listing and opening has its last name.
 func (t *Tail) open(next part) error {
-	file, err := os.Open(next.path)
+	file, err := rundir.OpenFile(next.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		for _, p := range t.later() {
 			if p.compare(next) == 0 {
-				file, err = os.Open(p.path)
+				file, err = rundir.OpenFile(p.path)
 			}
 		}
 	}

@@ -146,6 +146,9 @@ func newestOf(names []string) string {
 
 func openStream(path string) (*Run, error) {
 	path = strings.TrimSuffix(path, stream.IndexSuffix)
+	if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; those in a run directory are not followed
+		path = real
+	}
 	r := &Run{Path: path, Kind: KindStream, tokensPaths: []string{strings.TrimSuffix(path, ".stream") + "_tokens.json"}}
 	var err error
 	if r.Stream, err = stream.Open(path); errors.Is(err, stream.ErrNoIndex) {
@@ -158,7 +161,7 @@ func openStream(path string) (*Run, error) {
 // readMetadata reads metadata.json; a directory whose run is still going, or was killed early, has none.
 func readMetadata(dir string) (*rundir.Metadata, error) {
 	name := filepath.Join(dir, rundir.MetadataName)
-	data, err := os.ReadFile(name)
+	data, err := rundir.ReadFile(name, rundir.MaxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -1,15 +1,17 @@
 package tensors
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"sort"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Token is one entry of a tokens file (COMPAT A-40, with ours added).
@@ -34,7 +36,7 @@ func ReadTokens(r io.Reader, fn func(*Token) error) (total int64, err error) {
 // readTokens also returns capture_duration_seconds, 0 where it is missing.
 func readTokens(r io.Reader, fn func(*Token) error) (total int64, seconds float64, err error) {
 	total = -1
-	d := json.NewDecoder(r)
+	d := json.NewDecoder(&entryReader{in: r})
 	if err := expect(d, json.Delim('{')); err != nil {
 		return 0, 0, err
 	}
@@ -51,8 +53,7 @@ func readTokens(r io.Reader, fn func(*Token) error) (total int64, seconds float6
 		case "capture_duration_seconds":
 			err = d.Decode(&seconds)
 		default:
-			var skipped json.RawMessage
-			err = d.Decode(&skipped)
+			err = skipValue(d)
 		}
 		if err != nil {
 			return 0, 0, fmt.Errorf("%v: %w", key, err)
@@ -62,6 +63,47 @@ func readTokens(r io.Reader, fn func(*Token) error) (total int64, seconds float6
 		return 0, 0, errors.New("total_tokens is missing")
 	}
 	return total, seconds, expect(d, json.Delim('}'))
+}
+
+// skipValue passes over a value, however large it is.
+func skipValue(d *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// maxToken bounds a token's entry in bytes.
+const maxToken = 16 << 20
+
+// entryReader fails where entries of a tokens file, each of which ends with a brace, are longer than maxToken: the decoder holds one of them.
+type entryReader struct {
+	in    io.Reader
+	since int // bytes since the last brace
+}
+
+func (r *entryReader) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	if last := bytes.LastIndexByte(p[:n], '}'); last >= 0 {
+		r.since = n - last - 1
+	} else {
+		r.since += n
+	}
+	if r.since > maxToken {
+		return n, fmt.Errorf("an entry of more than %d bytes", maxToken)
+	}
+	return n, err
 }
 
 func readTokenList(d *json.Decoder, fn func(*Token) error) error {
@@ -106,7 +148,7 @@ func (r *Run) EachToken(fn func(*Token) error) (total int64, err error) {
 }
 
 func eachToken(path string, fn func(*Token) error) (total int64, err error) {
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +162,7 @@ func eachToken(path string, fn func(*Token) error) (total int64, err error) {
 // CaptureSeconds is what the run's tokens files say of the capture's duration. Without one it returns fs.ErrNotExist, wrapped.
 func (r *Run) CaptureSeconds() (sum float64, err error) {
 	for _, path := range r.tokensPaths {
-		f, err := os.Open(path)
+		f, err := rundir.OpenFile(path)
 		if err != nil {
 			return 0, err
 		}

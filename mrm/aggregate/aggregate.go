@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/survey"
 	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Group is the repetitions of one cell of an experiment.
@@ -189,7 +189,7 @@ type metric struct {
 func metricsOf(ctx context.Context, run *Run) ([]metric, error) {
 	path := filepath.Join(run.Dir, MetricsName)
 	if run.has(MetricsName) {
-		file, err := os.Open(path)
+		file, err := rundir.OpenFile(path)
 		if err != nil {
 			return nil, err
 		}

@@ -100,7 +100,7 @@ func sameFiles(a, b []rundir.File) bool {
 
 // copyTo copies a file.
 func copyTo(to, from string) error {
-	in, err := os.Open(from)
+	in, err := rundir.OpenFile(from)
 	if err != nil {
 		return err
 	}

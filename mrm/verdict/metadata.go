@@ -171,7 +171,7 @@ func Read(dir string) (Metadata, error) {
 		return m, fmt.Errorf("%s has no manifest: %w; only sealed runs are read", dir, ErrNotOurs)
 	}
 	path := filepath.Join(dir, rundir.MetadataName)
-	text, err := os.ReadFile(path)
+	text, err := rundir.ReadFile(path, rundir.MaxDocument)
 	if err != nil {
 		return m, fmt.Errorf("read metadata: %w", err)
 	}

@@ -92,7 +92,7 @@ func replace(path string, text []byte) error {
 // ReadCheckpoint reads a checkpoint file. One that lies next to its stream is of the run directory that it lies in, wherever that was when
 // the checkpoint was written: Run.Dir is that directory then. Elsewhere (--tap-checkpoint-path) Run.Dir is what the checkpoint says.
 func ReadCheckpoint(path string) (*Checkpoint, error) {
-	text, err := os.ReadFile(path)
+	text, err := ReadFile(path, MaxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("no checkpoint at %s: %w; a run makes some with --tap-checkpoint-every N, and removes them when it has ended by itself", path, fs.ErrNotExist)
 	}

@@ -48,10 +48,12 @@ func Verify(path string) (Report, error) {
 	for _, f := range manifest.Files {
 		top, _, _ := strings.Cut(f.Name, "/") // a segment's manifest stands for its folder
 		known[top] = true
-		size, sum, err := hashFile(filepath.Join(path, f.Name))
+		size, sum, err := hashFile(filepath.Join(path, f.Name), f.Size)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			report.Missing = append(report.Missing, f.Name)
+		case errors.Is(err, ErrNotRegular):
+			report.Changed = append(report.Changed, f.Name)
 		case err != nil:
 			return report, fmt.Errorf("verify %s: %w", f.Name, err)
 		case size != f.Size || sum != f.SHA256:
@@ -76,7 +78,7 @@ func Verify(path string) (Report, error) {
 // ReadManifest reads manifest.json of a run directory. It refuses a newer version, and names that lead out of the directory.
 func ReadManifest(path string) (Manifest, error) {
 	var m Manifest
-	text, err := os.ReadFile(filepath.Join(path, ManifestName))
+	text, err := ReadFile(filepath.Join(path, ManifestName), MaxDocument)
 	if err != nil {
 		return m, err
 	}
@@ -102,7 +104,7 @@ func ReadManifest(path string) (Manifest, error) {
 // ReadMetadata reads metadata.json of a run directory.
 func ReadMetadata(path string) (Metadata, error) {
 	var m Metadata
-	text, err := os.ReadFile(filepath.Join(path, MetadataName))
+	text, err := ReadFile(filepath.Join(path, MetadataName), MaxDocument)
 	if err != nil {
 		return m, err
 	}
@@ -115,12 +117,19 @@ func ReadMetadata(path string) (Metadata, error) {
 	return m, nil
 }
 
-func hashFile(path string) (int64, string, error) {
-	file, err := os.Open(path)
+// anySize is for hashFile of a file of which nothing is recorded.
+const anySize = -1
+
+// hashFile returns the size of a file and its SHA-256, "" where the size is not the one that is wanted: such a file is not read.
+func hashFile(path string, want int64) (int64, string, error) {
+	file, err := OpenFile(path)
 	if err != nil {
 		return 0, "", err
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || want != anySize && info.Size() != want {
+		return -1, "", err
+	}
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	return size, hex.EncodeToString(sum.Sum(nil)), err

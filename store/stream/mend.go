@@ -191,7 +191,7 @@ func rewrite(path string, size int64, more []byte) error {
 }
 
 func sumFile(path string) (s Sum, err error) {
-	f, err := os.Open(path)
+	f, _, err := openFile(path)
 	if err != nil {
 		return s, err
 	}

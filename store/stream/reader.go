@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The errors of reading. They are wrapped with file, place and remedy.
@@ -75,14 +76,11 @@ func OpenDamaged(path string) (*Reader, error) {
 }
 
 func openFile(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open stream: %w", err)
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("open stream: %s is not a file", path)
-	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}

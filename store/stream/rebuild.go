@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -27,7 +26,7 @@ type rebuilder struct {
 }
 
 // rebuild writes the index anew from what is left of it, nil where nothing is, and from the stream.
-func (r *repair) rebuild(data []byte) error {
+func (r *repair) rebuild(old *index) error {
 	part := r.path + IndexSuffix + ".part"
 	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -35,7 +34,7 @@ func (r *repair) rebuild(data []byte) error {
 	}
 	b := &rebuilder{repair: r, kins: map[string]kin{}}
 	output := newOutput("index", out, indexBuffer)
-	err = b.write(output, data)
+	err = b.write(output, old)
 	for _, step := range []func() error{output.flush, output.sync} {
 		if err == nil {
 			err = step()
@@ -57,38 +56,22 @@ func (r *repair) rebuild(data []byte) error {
 }
 
 // write writes the whole new index.
-func (b *rebuilder) write(out *output, data []byte) (err error) {
+func (b *rebuilder) write(out *output, old *index) (err error) {
 	h := Header{}
-	if data == nil {
+	if old == nil {
 		rand.Read(h.RunID[:])
 	} else {
-		x, err := scan(data)
-		if err != nil {
-			return err
-		}
-		h, b.kins = x.header, kinsOf(x)
+		h, b.kins = old.header, kinsOf(old)
 	}
 	h.Major, h.Minor = versionMajor, versionMinor
 	rand.Read(h.Salt[:])
 	if b.journal, err = newJournal(h, out, &output{}); err != nil {
 		return err
 	}
-	if data == nil {
+	if old == nil {
 		b.lose(0)
-	} else {
-		old, chain, err := parseHeader(data)
-		if err != nil {
-			return err
-		}
-		x := newIndex(old, bytes.NewReader(data), int64(len(data)))
-		x.each = func(r record, at int64) {
-			if b.err == nil {
-				b.err = b.take(x, r)
-			}
-		}
-		if err := errors.Join(x.scan(chain), b.err); err != nil {
-			return err
-		}
+	} else if err := b.takeAll(old); err != nil {
+		return err
 	}
 	if err := b.find(b.size, true); err != nil {
 		return err
@@ -103,6 +86,25 @@ func (b *rebuilder) write(out *output, data []byte) (err error) {
 		b.say("index: %d packets are known from the stream alone; their tokens, executions and times are unknown, and their element type and shape are assumed", b.done.Rebuilt)
 	}
 	return b.journal.end()
+}
+
+// takeAll takes over what is sound of an index.
+func (b *rebuilder) takeAll(old *index) error {
+	head := make([]byte, headerSize)
+	if err := readAt(old.in, head, 0); err != nil {
+		return err
+	}
+	h, chain, err := parseHeader(head)
+	if err != nil {
+		return err
+	}
+	x := newIndex(h, old.in, old.size)
+	x.each = func(r record, at int64) {
+		if b.err == nil {
+			b.err = b.take(x, r)
+		}
+	}
+	return errors.Join(x.scan(chain), b.err)
 }
 
 // lose notes that records are missing.

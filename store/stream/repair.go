@@ -76,7 +76,7 @@ func (r *repair) run() error {
 		return err
 	}
 	defer r.stream.Close()
-	data, err := os.ReadFile(r.path + IndexSuffix)
+	index, size, err := openFile(r.path + IndexSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.say("%s is not there: it is made from the stream", filepath.Base(r.path+IndexSuffix))
 		return r.rebuild(nil)
@@ -84,20 +84,21 @@ func (r *repair) run() error {
 	if err != nil {
 		return err
 	}
-	x, err := scan(data)
+	defer index.Close()
+	x, err := scanFile(index, size)
 	switch {
 	case errors.Is(err, ErrVersion):
 		return err
 	case err != nil:
 		r.say("%v: it is made anew from the stream", err)
 		return r.rebuild(nil)
-	case x.corrupt || x.footer != nil && x.end < int64(len(data)) || x.footer != nil && x.footer.Totals != x.totals:
+	case x.corrupt || x.footer != nil && x.end < size || x.footer != nil && x.footer.Totals != x.totals:
 		for _, damage := range x.damage {
 			r.say("%v", damage)
 		}
-		return r.rebuild(data)
+		return r.rebuild(x)
 	case x.footer == nil || r.size < x.totals.StreamBytes:
-		return r.cutOff(x, data)
+		return r.cutOff(x)
 	case r.size > x.totals.StreamBytes:
 		r.say("stream: %d bytes behind its end are put aside", r.size-x.totals.StreamBytes)
 		return r.cutStream(x.totals.StreamBytes)
@@ -106,14 +107,18 @@ func (r *repair) run() error {
 }
 
 // cutOff ends a stream behind the last commit marker of which both files hold everything.
-func (r *repair) cutOff(x *index, data []byte) error {
+func (r *repair) cutOff(x *index) error {
+	data, err := x.sound()
+	if err != nil {
+		return err
+	}
 	_, chain, err := parseHeader(data)
 	if err != nil {
 		return err
 	}
 	m := newMender(x.header, chain, data)
 	m.read(r.size)
-	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", m.kept.Packets, m.kept.Rows, len(data)-m.at)
+	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", m.kept.Packets, m.kept.Rows, x.size-int64(m.at))
 	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
 		return err
 	}
@@ -166,7 +171,7 @@ func (r *repair) cutStream(at int64) error {
 
 // setAside copies a file from a place on under a name that is free, which it returns. When it returns, the copy is on the disk.
 func setAside(path, suffix string, from int64) (name string, err error) {
-	in, err := os.Open(path)
+	in, _, err := openFile(path)
 	if err != nil {
 		return "", err
 	}

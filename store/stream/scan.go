@@ -28,6 +28,7 @@ type index struct {
 	repairs     []Gap
 	missing     uint64                   // records of the last such place
 	end         int64                    // of what was read
+	torn        int64                    // bytes of it at the end that are no whole record
 	each        func(r record, at int64) // if set: told every sound record, and with an empty one where some are missing
 	totals      Totals                   // of what was read
 	footer      *Footer
@@ -77,7 +78,7 @@ func (x *index) scan(chain uint32) error {
 			}
 			if !next.found {
 				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are no whole record", ErrTruncated, x.size-at, at))
-				at = x.size
+				x.torn, at = x.size-at, x.size
 				break
 			}
 			x.missing = uint64(next.sequence - sequence)
@@ -104,6 +105,12 @@ func (x *index) scan(chain uint32) error {
 	}
 	x.finish(at)
 	return nil
+}
+
+// sound reads the index up to the end of its last whole record.
+func (x *index) sound() ([]byte, error) {
+	data := make([]byte, x.end-x.torn)
+	return data, readAt(x.in, data, 0)
 }
 
 // lose notes that records are missing at a place in the middle.
@@ -309,6 +316,10 @@ func (s *source) resync(at int64, sequence, chain uint32) place {
 		}
 	}
 	for p := at + 1; p+2*recordHeader <= s.size && s.err == nil; p++ {
+		if n := s.zeros(p); n >= recordHeader { // no record has type 0
+			p += n - recordHeader
+			continue
+		}
 		head := s.bytes(p, recordHeader)
 		size, ok := recordSize(head)
 		if !ok || int64(size) > s.size-p {

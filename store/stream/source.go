@@ -1,6 +1,9 @@
 package stream
 
-import "io"
+import (
+	"bytes"
+	"io"
+)
 
 // sourceBuffer is how much of an index is read at a time.
 const sourceBuffer = 256 << 10
@@ -35,6 +38,19 @@ func (s *source) fill(at int64, n int) {
 	}
 	s.from, s.buf = at, s.buf[:want]
 	s.err = readAt(s.in, s.buf, at)
+}
+
+// zeroBlock is what zeros compares with.
+var zeroBlock [4 << 10]byte
+
+// zeros returns how many zero bytes there are at a place at least, in whole blocks: a file may have a hole of gigabytes.
+func (s *source) zeros(at int64) (n int64) {
+	window := s.bytes(at, len(zeroBlock))
+	for len(window) == len(zeroBlock) && bytes.Equal(window, zeroBlock[:]) {
+		n += int64(len(zeroBlock))
+		window = s.bytes(at+n, len(zeroBlock))
+	}
+	return n
 }
 
 // record returns the record at a place; false if the file is too short for it. It is valid until the next call.

@@ -3,8 +3,9 @@ package table
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // VersionKey is the key of a table's metadata under which the version of its schema stands, as in mrm-trace.
@@ -62,7 +63,7 @@ func (k Kind) family() Kind {
 
 // Check tells why a file is not the table that a reader wants, as mrm-trace's check_parquet_schema does: see [Reader.Check].
 func Check(path string, f Form) error {
-	file, err := os.Open(path)
+	file, err := rundir.OpenFile(path)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // partName is the name of a part of a table that is written in parts, such as trace.000.parquet.
@@ -62,7 +64,7 @@ func Open(folder, name string) (*Table, error) {
 
 // add opens a file.
 func (t *Table) add(path string) error {
-	f, err := os.Open(path)
+	f, err := rundir.OpenFile(path)
 	if err != nil {
 		return err
 	}
