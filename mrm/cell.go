@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/mrm/verdict"
@@ -19,6 +21,13 @@ type Cell struct {
 	verdict.Cell
 	Source *Source
 	Input  Input
+	load   string // part of the name where the matrix has several numbers of tokens or requests
+}
+
+// Name is the cell in one word, for journals and lines on a screen.
+func (cell *Cell) Name() string {
+	name, repetition := cell.Cell.Name(), fmt.Sprintf("/r%d", cell.Repetition)
+	return strings.TrimSuffix(name, repetition) + cell.load + repetition
 }
 
 // Input is a prompt as the model gets it: a text, or tokens.
@@ -49,7 +58,7 @@ func (in *Input) length() (tokens int64, exact bool) {
 }
 
 // Cells are the matrix: repetitions outermost, so that what drifts is spread over all cells and another repetition comes behind all others;
-// then models, contexts, cache types and prompts.
+// then models, contexts, cache types, numbers of tokens and of requests, and prompts.
 func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 	problems := &Problems{File: c.file}
 	inputs := c.inputs(sources, problems)
@@ -61,8 +70,14 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 		for m, source := range sources {
 			for _, nCtx := range c.Engine.NCtx {
 				for _, kvType := range c.Engine.KVType {
-					for p := range c.Workload.Prompts {
-						all = append(all, c.cell(len(all), repetition, source, nCtx, kvType, c.Workload.Prompts[p].ID, inputs[m][p]))
+					for load := range c.loads() {
+						for p := range c.Workload.Prompts {
+							at := verdict.Cell{
+								Index: len(all), ModelID: source.ID, Prompt: c.Workload.Prompts[p].ID, NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
+								MaxTokens: int(load.tokens), Concurrency: int(load.requests),
+							}
+							all = append(all, c.cell(at, source, inputs[m][p]))
+						}
 					}
 				}
 			}
@@ -71,12 +86,34 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 	return all, nil
 }
 
-func (c *Config) cell(index, repetition int, s *Source, nCtx int64, kvType, prompt string, in Input) *Cell {
+// load is what requests of a cell ask for.
+type load struct{ tokens, requests int64 }
+
+// loads are all combinations of numbers of tokens and of requests.
+func (c *Config) loads() iter.Seq[load] {
+	return func(yield func(load) bool) {
+		for _, tokens := range c.Workload.MaxTokens {
+			for _, requests := range c.Workload.Concurrency {
+				if !yield(load{tokens, requests}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cell completes a place in the matrix.
+func (c *Config) cell(at verdict.Cell, s *Source, in Input) *Cell {
 	sum := sha256.Sum256(in.bytes())
-	cell := &Cell{Source: s, Input: in, Cell: verdict.Cell{
-		Index: index, ModelID: s.ID, Prompt: prompt, PromptSHA256: hex.EncodeToString(sum[:]), NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
-		Seed: uint32(c.Experiment.Seed) + uint32(repetition)*uint32(c.Workload.Concurrency), MaxTokens: int(c.Workload.MaxTokens), Concurrency: int(c.Workload.Concurrency),
-	}}
+	at.PromptSHA256 = hex.EncodeToString(sum[:])
+	at.Seed = uint32(c.Experiment.Seed) + uint32(at.Repetition)*uint32(at.Concurrency)
+	cell := &Cell{Source: s, Input: in, Cell: at}
+	if len(c.Workload.MaxTokens) > 1 {
+		cell.load = fmt.Sprintf("/n%d", at.MaxTokens)
+	}
+	if len(c.Workload.Concurrency) > 1 {
+		cell.load += fmt.Sprintf("/x%d", at.Concurrency)
+	}
 	if c.isCommand() {
 		c.keepPassed(cell)
 	}
@@ -125,7 +162,7 @@ func (c *Config) fits(s *Source, inputs []Input, problems *Problems) {
 	for i := range inputs {
 		tokens, exact := inputs[i].length()
 		for k, n := range c.Engine.NCtx {
-			need := (tokens + c.Workload.MaxTokens) * c.Workload.Concurrency
+			need := c.atMost(tokens)
 			if have := s.context(n); exact && need > have {
 				where := fmt.Sprintf("engine.n_ctx[%d]", k)
 				problems.add(c.at(where, "engine.n_ctx", "workload.prompts"),
@@ -134,6 +171,19 @@ func (c *Config) fits(s *Source, inputs []Input, problems *Problems) {
 			}
 		}
 	}
+}
+
+// atMost is how many cells of a context the largest combination of requests takes, with a prompt of so many tokens.
+func (c *Config) atMost(prompt int64) int64 {
+	return (prompt + largest(c.Workload.MaxTokens)) * largest(c.Workload.Concurrency)
+}
+
+// largest is the largest of some numbers; 0 of none, which a file with an empty list has.
+func largest(all []int64) (most int64) {
+	for _, n := range all {
+		most = max(most, n)
+	}
+	return most
 }
 
 // largestPrompt bounds the file of a prompt.

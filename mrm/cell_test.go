@@ -2,9 +2,11 @@ package mrm
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +44,24 @@ func TestMatrix(t *testing.T) {
 	}
 	if got := p.Cells[0].Name(); got != "gopher-6m-Q8_0/p0/c256/f16/r0" {
 		t.Errorf("the first is %s", got)
+	}
+}
+
+// TestLoads: several numbers of tokens and requests are cells of their own, with the keys that they have alone.
+func TestLoads(t *testing.T) {
+	const text = "experiment: {repetitions: 1}\nengine: {n_ctx: 256}\nworkload: {prompts: [a], max_tokens: %s, concurrency: %s}\n"
+	p := planned(t, fmt.Sprintf(text, "[4, 8]", "[1, 2]"))
+	var names []string
+	for _, cell := range p.Cells {
+		names = append(names, cell.Name())
+		alone := planned(t, fmt.Sprintf(text, fmt.Sprint(cell.MaxTokens), fmt.Sprint(cell.Concurrency))).Cells[0]
+		if alone.Key != cell.Key {
+			t.Errorf("%s has another key than alone", cell.Name())
+		}
+	}
+	const name = "gopher-6m-Q8_0/p0/c256/f16"
+	if want := []string{name + "/n4/x1/r0", name + "/n4/x2/r0", name + "/n8/x1/r0", name + "/n8/x2/r0"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
 }
 

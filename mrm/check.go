@@ -18,11 +18,13 @@ func (c *Config) check(p *Problems) {
 	twice(c, p, "engine.n_ctx", c.Engine.NCtx)
 	twice(c, p, "engine.kv_type", c.Engine.KVType)
 	twice(c, p, "analysis.windows_s", c.Analysis.WindowsS)
+	twice(c, p, "workload.max_tokens", c.Workload.MaxTokens)
+	twice(c, p, "workload.concurrency", c.Workload.Concurrency)
 	if t := c.Analysis.Thresholds; t.MediumWriteOnce > t.HighWriteOnce {
 		p.add(c.at("analysis.thresholds.medium_write_once", "analysis.thresholds.high_write_once"),
 			fmt.Sprintf("medium_write_once %g is above high_write_once %g", t.MediumWriteOnce, t.HighWriteOnce), "what is high must be medium too: lower it")
 	}
-	if last := c.Experiment.Seed + c.Experiment.Repetitions*c.Workload.Concurrency; last > 1<<32-2 {
+	if last := c.Experiment.Seed + c.Experiment.Repetitions*largest(c.Workload.Concurrency); last > 1<<32-2 {
 		p.add(c.at("experiment.seed"), fmt.Sprintf("the seeds of all repetitions go up to %d", last), "choose a smaller seed")
 	}
 }
@@ -53,7 +55,7 @@ func (c *Config) checkModels(p *Problems) {
 		if m.ID != "" && ids[m.ID] {
 			p.add(c.at(where+".id", where), fmt.Sprintf("two models have the id %s", m.ID), "give each its own")
 		}
-		if paths[m.Path] {
+		if paths[m.Path] && m.ID == "" { // under ids of their own, two are two
 			p.add(c.at(where+".path", where), fmt.Sprintf("the model %q stands twice", m.Path), "delete one; repetitions are experiment.repetitions")
 		}
 		if m.Path == "" && m.SHA256 != "" {
@@ -88,9 +90,9 @@ func (c *Config) checkPrompts(p *Problems) {
 			p.add(c.at(where), fmt.Sprintf("the prompt %s has %d of text, file and length", prompt.ID, given), "give it one of the three")
 		}
 		for k, n := range c.Engine.NCtx {
-			if need := (prompt.Length + c.Workload.MaxTokens) * c.Workload.Concurrency; n > 0 && need > n && !c.isCommand() {
+			if need := c.atMost(prompt.Length); n > 0 && need > n && !c.isCommand() {
 				p.add(c.at(fmt.Sprintf("engine.n_ctx[%d]", k), "engine.n_ctx"),
-					fmt.Sprintf("n_ctx %d is too short for %d requests of the prompt %s, which take %d tokens and more", n, c.Workload.Concurrency, prompt.ID, need),
+					fmt.Sprintf("n_ctx %d is too short for %d requests of the prompt %s, which take %d tokens and more", n, largest(c.Workload.Concurrency), prompt.ID, need),
 					fmt.Sprintf("give it at least %d, or generate fewer tokens (workload.max_tokens)", need))
 			}
 		}

@@ -54,6 +54,7 @@ func (c *Config) checkWords(p *Problems) {
 func (c *Config) checkPassedOn(p *Problems) {
 	several := map[string]int{
 		"model": len(c.Models), "workload.prompts": len(c.Workload.Prompts), "engine.n_ctx": len(c.Engine.NCtx), "engine.kv_type": len(c.Engine.KVType),
+		"workload.max_tokens": len(c.Workload.MaxTokens), "workload.concurrency": len(c.Workload.Concurrency),
 	}
 	byKey, passed := map[string][]string{}, map[string]bool{"": true}
 	for _, known := range placeholders {

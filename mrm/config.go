@@ -24,6 +24,9 @@ type Config struct {
 	file   string
 	sha256 string
 	places map[string]place // of keys, such as model[1].path
+	notes  []string
+	// failsUnknown: a sample of no region fails its cell, as mrm-trace's unknown_policy fail_run does.
+	failsUnknown bool
 }
 
 // Settings are those of the experiment as a whole.
@@ -55,8 +58,8 @@ type Engine struct {
 // Workload is what a model computes.
 type Workload struct {
 	Prompts     []Prompt `yaml:"prompts" doc:"the prompts: texts, or mappings" required:"yes"`
-	MaxTokens   int64    `yaml:"max_tokens" doc:"tokens that each request generates; an end of text does not end it earlier" default:"64" min:"1" max:"16777216"`
-	Concurrency int64    `yaml:"concurrency" doc:"requests of the prompt that are decoded at a time, with seeds of their own" default:"1" min:"1" max:"256"`
+	MaxTokens   []int64  `yaml:"max_tokens" doc:"tokens that each request generates; an end of text does not end it earlier" default:"64" min:"1" max:"16777216"`
+	Concurrency []int64  `yaml:"concurrency" doc:"requests of the prompt that are decoded at a time, with seeds of their own" default:"1" min:"1" max:"256"`
 }
 
 // Prompt is one of the prompts: a text, a file with one, or a number of random tokens.
@@ -107,6 +110,9 @@ type Output struct {
 
 // File is the name of the file that the configuration was read from.
 func (c *Config) File() string { return c.file }
+
+// Notes are sentences on what of a file of mrm-trace has no counterpart, or another meaning here; none for a file of our own.
+func (c *Config) Notes() []string { return c.notes }
 
 // SHA256 is that of the file, in hexadecimal digits.
 func (c *Config) SHA256() string { return c.sha256 }

@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.Engine.NCtx, []int64{0}) || !reflect.DeepEqual(c.Engine.KVType, []string{"f16"}) || c.Engine.GPULayers != -1 {
 		t.Errorf("%+v", c.Engine)
 	}
-	if c.Workload.Prompts[0] != (Prompt{ID: "p0", Text: "Hello"}) || c.Workload.MaxTokens != 64 {
+	if c.Workload.Prompts[0] != (Prompt{ID: "p0", Text: "Hello"}) || !reflect.DeepEqual(c.Workload.MaxTokens, []int64{64}) {
 		t.Errorf("%+v", c.Workload)
 	}
 	if !reflect.DeepEqual(c.Analysis.WindowsS, []float64{0.001, 0.1, 1}) || c.Analysis.Thresholds != (Thresholds{0.8, 10, 0.5, 1}) {
@@ -104,6 +104,7 @@ func TestProblems(t *testing.T) {
 		{"mapping for a value", whole + "kv: {block_tokens: {a: 1}}\n", "kv.block_tokens is no plain value; write one plain value"},
 		{"list in a list", whole + "engine: {n_ctx: [[1]]}\n", "f.yaml:3:18: engine.n_ctx[0] is a list in a list; write one value per line"},
 		{"empty list", "workload: {prompts: []}\n", "f.yaml:1:21: workload.prompts is an empty list; write at least one value"},
+		{"empty list of numbers", whole + "  max_tokens: []\n  concurrency: []\n", "f.yaml:3:15: workload.max_tokens is an empty list; write at least one value"},
 		{"alias", whole + "engine: {n_batch: &a 5}\n", "engine.n_batch is an anchor, an alias or a tag, which are not read; write the value out"},
 		{"merge", whole + "x: &x {block_tokens: 1}\nkv:\n  <<: *x\n", "merge keys are not read; write the keys out"},
 		{"value twice", whole + "engine: {n_ctx: [512, 512]}\n", "f.yaml:3:23: engine.n_ctx has 512 twice; delete one; repetitions are experiment.repetitions"},

@@ -18,6 +18,7 @@ import (
 type decoder struct {
 	problems *Problems
 	places   map[string]place
+	ignored  *[]string // where keys that are not known go; nil: they are problems
 }
 
 func at(t *token.Token) place {
@@ -63,6 +64,8 @@ func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
 		switch {
 		case pair.Key.IsMergeKey():
 			d.wrong(pair.Key, "write the keys out", "merge keys are not read")
+		case !known && d.ignored != nil:
+			d.ignore(pair.Value, join(path, name))
 		case !known:
 			d.wrong(pair.Key, nearestOf(name, keys), "unknown key %q%s", name, under(path))
 		case seen[name]:
@@ -77,6 +80,17 @@ func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
 		if !seen[key] {
 			d.missing(node, join(path, key), v.FieldByIndex(byKey[key].Index), byKey[key].Tag)
 		}
+	}
+}
+
+// ignore notes a key that is not known, by the keys below it where there are some.
+func (d *decoder) ignore(node ast.Node, path string) {
+	below := pairsOf(node)
+	for _, pair := range below {
+		*d.ignored = append(*d.ignored, join(path, pair.Key.GetToken().Value))
+	}
+	if len(below) == 0 {
+		*d.ignored = append(*d.ignored, path)
 	}
 }
 
@@ -155,6 +169,15 @@ func (d *decoder) defaults(path string, v reflect.Value) {
 
 // value puts one value into a field.
 func (d *decoder) value(node ast.Node, path string, v reflect.Value, tag reflect.StructTag) {
+	if _, null := node.(*ast.NullNode); null && d.ignored != nil && tag.Get("required") == "" {
+		if v.Kind() == reflect.Struct {
+			d.defaults(path, v)
+		}
+		return
+	}
+	if list, ok := node.(*ast.SequenceNode); ok && d.ignored != nil && len(list.Values) == 0 && !tagged(tag, "default") && tag.Get("required") == "" {
+		return
+	}
 	switch v.Kind() {
 	case reflect.Slice:
 		d.list(node, path, v, tag)
@@ -233,11 +256,27 @@ func (d *decoder) word(node ast.Node, path string) (string, bool) {
 
 // set puts a word into a field, if the tags allow it.
 func (d *decoder) set(node ast.Node, path, word string, v reflect.Value, tag reflect.StructTag) {
+	if d.ignored != nil && v.Kind() == reflect.Int64 {
+		word = pythonInteger(word)
+	}
 	if remedy := refuse(word, v.Kind(), tag); remedy != "" {
 		d.wrong(node, remedy, "%s is %q", path, word)
 		return
 	}
 	setWord(v, word)
+}
+
+func tagged(tag reflect.StructTag, key string) bool { _, ok := tag.Lookup(key); return ok }
+
+// pythonInteger writes an integer as Python's YAML and pydantic take it (4_000, 0x10, 4000.0) in decimal digits; anything else stays.
+func pythonInteger(word string) string {
+	if n, err := strconv.ParseInt(word, 0, 64); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	if f, err := strconv.ParseFloat(word, 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return word
 }
 
 // setWord puts a word that fits into a field.

@@ -11,7 +11,7 @@ import (
 // TestExamples: every example is a configuration, and what the one of a 7B model says of its needs is what plan says.
 func TestExamples(t *testing.T) {
 	paths, err := filepath.Glob("../examples/mrm/*.yaml")
-	if err != nil || len(paths) != 3 {
+	if err != nil || len(paths) != 4 {
 		t.Fatalf("%q, %v", paths, err)
 	}
 	for _, path := range paths {

@@ -51,8 +51,12 @@ func Parse(name string, data []byte) (*Config, error) {
 	case body == nil:
 		problems.add(place{}, "the file is empty", "'llamatap mrm config' prints one with every key")
 	default:
-		d := decoder{problems, c.places}
-		d.structure(body, "", reflect.ValueOf(c).Elem())
+		if isTrace(body) {
+			c.readTrace(body, problems)
+		} else {
+			d := decoder{problems: problems, places: c.places}
+			d.structure(body, "", reflect.ValueOf(c).Elem())
+		}
 		c.check(problems)
 	}
 	if err := problems.error(); err != nil {

@@ -139,8 +139,15 @@ func (p *Plan) Write(out io.Writer) error {
 		}
 		fmt.Fprintf(&b, "model       %s: %v\n", s.ID, s.Identity)
 	}
-	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types × %d prompts × %d repetitions = %d cells, %d of them done\n",
-		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), len(c.Workload.Prompts), c.Experiment.Repetitions, len(p.Cells), p.Done)
+	loads := ""
+	if n := len(c.Workload.MaxTokens); n > 1 {
+		loads += fmt.Sprintf(" × %d numbers of tokens", n)
+	}
+	if n := len(c.Workload.Concurrency); n > 1 {
+		loads += fmt.Sprintf(" × %d numbers of requests", n)
+	}
+	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types%s × %d prompts × %d repetitions = %d cells, %d of them done\n",
+		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), loads, len(c.Workload.Prompts), c.Experiment.Repetitions, len(p.Cells), p.Done)
 	fmt.Fprintf(&b, "collectors  %s\n\n", c.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.Most()
@@ -160,7 +167,7 @@ func (p *Plan) Write(out io.Writer) error {
 // table has a line per combination: repetitions need the same.
 func (p *Plan) table(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "model\tprompt\tcontext\tcache\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")
+	fmt.Fprintln(t, "model\tprompt\tcontext\tcache\ttokens\trequests\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {
 		n := &p.Needs[i]
@@ -170,7 +177,7 @@ func (p *Plan) table(out io.Writer) {
 		} else if cell.NCtx == 0 {
 			cells = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cells, cmp.Or(cell.KVType, "-"),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cells, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
 			p.Config.Experiment.Repetitions, n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
 			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(duration))
 	}

@@ -43,9 +43,11 @@ func (p *Problems) add(at place, cause, remedy string) {
 	p.All = append(p.All, Problem{at.line, at.column, clip(cause), clip(remedy)})
 }
 
-// clip makes a text one line of some length.
-func clip(s string) string {
-	const longest = 400
+// clip makes a text one line of at most 400 bytes.
+func clip(s string) string { return clipTo(s, 400) }
+
+// clipTo makes a text one line of some length.
+func clipTo(s string, longest int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '

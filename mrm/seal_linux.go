@@ -3,9 +3,11 @@ package mrm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
@@ -30,6 +32,9 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 	export := Export{From: r.dir, Metadata: full, Raw: raw}
 	switch report, err := ComputeAll(ctx, r.dir, w.Config.Analysis); {
 	case err == nil:
+		if n := withoutRegion(report); n > 0 && w.Config.failsUnknown {
+			return "", nil, fmt.Errorf("%d samples belong to no region, and labeller.unknown_policy is fail_run; give log_and_skip to keep the run", n)
+		}
 		export.Metrics = report.WriteMetrics
 	case !errors.Is(err, memory.ErrNoTrace) || w.Config.Collector.GraphTrace != "off":
 		return "", nil, err
@@ -37,6 +42,18 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 	x := RunExporter{Dir: w.Config.Output.Dir, Work: w.path("sealed")}
 	dir, err := x.Export(export)
 	return dir, &full.Validity, err
+}
+
+// withoutRegion counts samples of no region.
+func withoutRegion(r *memory.Report) (n int64) {
+	for i := range r.Samples {
+		for _, kind := range r.Samples[i].Types {
+			if kind.Type == memtrace.Other.String() {
+				n += kind.Samples
+			}
+		}
+	}
+	return n
 }
 
 // engineOf is what computed a cell.

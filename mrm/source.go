@@ -41,7 +41,11 @@ func (c *Config) Sources() ([]*Source, error) {
 		where := fmt.Sprintf("model[%d]", i)
 		s, err := c.open(m)
 		if err != nil {
-			problems.add(c.at(where+".path", where), err.Error(), "give the path of a GGUF file, from the folder of this file")
+			from := ", from the folder of this file"
+			if filepath.IsAbs(m.Path) {
+				from = ""
+			}
+			problems.add(c.at(where+".path", where), err.Error(), "give the path of a GGUF file"+from)
 			continue
 		}
 		if ids[s.ID] {

@@ -137,8 +137,20 @@ func mrmProblems(err error) error {
 	return exitStatus{Code: 2, Err: errors.New(lines[len(lines)-1])}
 }
 
-func mrmValidate(f *mrmFlags) error {
+// load reads the configuration, and prints what of a file of mrm-trace has no counterpart.
+func (f *mrmFlags) load() (*mrm.Config, error) {
 	c, err := mrm.Load(f.config)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range c.Notes() {
+		fmt.Fprintf(os.Stderr, "llamatap: %s: %s\n", f.config, note)
+	}
+	return c, nil
+}
+
+func mrmValidate(f *mrmFlags) error {
+	c, err := f.load()
 	if err != nil {
 		return err
 	}
@@ -154,7 +166,7 @@ func mrmValidate(f *mrmFlags) error {
 }
 
 func mrmPlan(f *mrmFlags) error {
-	c, err := mrm.Load(f.config)
+	c, err := f.load()
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 // mrmRun runs an experiment.
 func mrmRun(f *mrmFlags) error {
-	c, err := mrm.Load(f.config)
+	c, err := f.load()
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,23 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
+// TestTraceConfig: a file of mrm-trace is taken as it is, and what has no counterpart is named once.
+func TestTraceConfig(t *testing.T) {
+	for _, command := range []string{"validate", "plan"} {
+		cmd := self("mrm", command, "--config", "examples/mrm/mrm-trace.yaml")
+		var out, notes bytes.Buffer
+		cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join("..", ".."), &out, &notes
+		if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "16 cells") {
+			t.Errorf("%s: %v\n%s%s", command, err, out.String(), notes.String())
+		}
+		for _, key := range []string{"perf_mem.ldlat_threshold", "analyser.metrics", "sweep.warmup_runs"} {
+			if n := strings.Count(notes.String(), key); n != 1 {
+				t.Errorf("%s: %s is named %d times", command, key, n)
+			}
+		}
+	}
+}
+
 // TestMRMErrors holds the messages for wrong use of mrm, with their exit status.
 func TestMRMErrors(t *testing.T) {
 	dir := t.TempDir()
