@@ -89,11 +89,20 @@ func passOn(files ...*os.File) (passed descriptors, err error) {
 		fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD, first)
 		if err != nil {
 			passed.close()
-			return nil, fmt.Errorf("pass the shared memory on: %w", err)
+			return nil, tooFewFiles(err)
 		}
 		passed = append(passed, fd)
 	}
 	return passed, nil
+}
+
+// tooFewFiles explains why a file could not be opened once more: the limit of open files, which is below the number asked for.
+func tooFewFiles(err error) error {
+	var limit unix.Rlimit
+	if (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMFILE)) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		return fmt.Errorf("pass the shared memory on: the limit of %d open files is too low: raise it, as with ulimit -n 1024", limit.Cur)
+	}
+	return fmt.Errorf("pass the shared memory on: %w", err)
 }
 
 func (d descriptors) close() {

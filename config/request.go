@@ -51,6 +51,9 @@ func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
 		return q, fmt.Errorf(`no JSON object%s: give one per line, such as {"id":1,"prompt":"Hello"}`, jsonCause(err))
 	}
+	if key := repeatedKey(line); key != "" {
+		return q, fmt.Errorf("%.40q is given twice: give it once", key)
+	}
 	if id, ok := fields["id"]; ok && !bytes.Equal(id, []byte("null")) {
 		if strings.ContainsRune(`{[tf`, rune(id[0])) {
 			return q, errors.New(`"id": give a string or a number`)
@@ -75,6 +78,26 @@ func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 		}
 	}
 	return q, nil
+}
+
+// repeatedKey is a key that a JSON object has twice, at its first level; "" if there is none.
+func repeatedKey(object []byte) string {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.Token() // the brace
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		key, _ := token.(string)
+		if err != nil || seen[key] {
+			return key
+		}
+		seen[key] = true
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+	}
+	return ""
 }
 
 // jsonCause is what a JSON error says, where it says more than that the text ends.

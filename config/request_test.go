@@ -82,6 +82,9 @@ func TestParseRequestErrors(t *testing.T) {
 		{`{"prompt":"a","json_schema":{}}`, "llama-cli"},
 		{`{"prompt":"a","stop":5}`, "a text, or a list of texts"},
 		{`{"prompt":"a","stop":["b",""]}`, "leave it out"},
+		{`{"prompt":"a","n_predict":1,"n_predict":2}`, `"n_predict" is given twice`},
+		{`{"prompt":"a","prom\u0070t":"b"}`, `"prompt" is given twice`},
+		{`{"id":1,"id":2,"prompt":"a"}`, `"id" is given twice`},
 		{`{"prompt":"a","stopp":"b"}`, `did you mean "stop"?`},
 	}
 	run, err := parseRun([]string{"--prompts", "p"}, nil)

@@ -127,6 +127,7 @@ func TestLimits(t *testing.T) {
 		limit string
 		words []string
 	}{
+		"open files":    {"ulimit -n 64", []string{"ulimit -n", "64 open files"}},
 		"file size":     {"ulimit -f 1000", []string{"ulimit -f", "--tap-memory"}},
 		"address space": {"ulimit -v 2000000", []string{"ulimit -v", "--tap-memory"}},
 	} {
@@ -147,7 +148,7 @@ func TestProgramLimited(t *testing.T) {
 	want := plain(t, program, testenv.Model(t), backends, "3").stdout
 	script := fmt.Sprintf("ulimit -v 700000 && exec '%s' '%s' '%s' 3", program, testenv.Model(t), backends)
 	o := execOf(t, append([]string{"--tap-memory", "1G"}, residual...), "bash", "-c", script)
-	if o.status != 0 || o.stdout != want || !oneLine(lastLine(o.stderr), "nothing was recorded", "ulimit -v", "--tap-memory") {
+	if o.status != 3 || o.stdout != want || !oneLine(lastLine(o.stderr), "nothing was recorded", "ulimit -v", "--tap-memory") {
 		t.Errorf("status %d, prints %q, want %q\n%s", o.status, o.stdout, want, o.stderr)
 	}
 }
@@ -157,7 +158,7 @@ func TestClosedDescriptors(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	script := fmt.Sprintf(`eval "exec ${LLAMATAP_TAP_FD%%,*}>&- ${LLAMATAP_TAP_FD#*,}>&-" && exec '%s' '%s' '%s' 3`, program, testenv.Model(t), backends)
 	o := execOf(t, residual, "bash", "-c", script)
-	if o.status != 0 || strings.Count(o.stdout, "\n") != 3 || !strings.Contains(o.stderr, "close_fds=False") || len(o.dirs) != 0 {
+	if o.status != 3 || strings.Count(o.stdout, "\n") != 3 || !strings.Contains(o.stderr, "close_fds=False") || len(o.dirs) != 0 {
 		t.Errorf("status %d, prints %q\n%s", o.status, o.stdout, o.stderr)
 	}
 }

@@ -122,7 +122,7 @@ func (c *promptCache) saveAll(r *run, last llama.Token) error {
 	return c.save(r)
 }
 
-// save writes the file under a temporary name first, so that a reader finds a whole one.
+// save writes the file under a temporary name first, so that a reader finds a whole one. It holds the prompt: its user alone may read it.
 func (c *promptCache) save(r *run) error {
 	temporary, err := os.CreateTemp(filepath.Dir(c.path), filepath.Base(c.path)+".*.tmp")
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *promptCache) save(r *run) error {
 	if err := r.llama.SaveState(temporary.Name(), c.tokens); err != nil {
 		return fmt.Errorf("--prompt-cache %s: %w: is the disk full?", c.path, err)
 	}
-	if err := errors.Join(temporary.Sync(), temporary.Chmod(0o644), os.Rename(temporary.Name(), c.path)); err != nil {
+	if err := errors.Join(temporary.Sync(), os.Rename(temporary.Name(), c.path)); err != nil {
 		return fmt.Errorf("--prompt-cache %s: %w: check the disk", c.path, cause(err))
 	}
 	return nil

@@ -148,8 +148,8 @@ func TestPromptCacheIsUsed(t *testing.T) {
 	if first.CachedTokens != 0 || second.PromptTokens != 0 || second.CachedTokens != first.PromptTokens || got != want {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
-	if _, err := os.Stat(cache); err != nil {
-		t.Error(err)
+	if info, err := os.Stat(cache); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file holds the prompt: %v, %v", info, err)
 	}
 	if files, _ := filepath.Glob(cache + "*"); len(files) != 1 {
 		t.Errorf("left behind: %q", files)

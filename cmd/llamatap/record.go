@@ -144,11 +144,12 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	if err != nil {
 		return err
 	}
-	return endAs(result)
+	return endAs(result, isFront(args[0]))
 }
 
-// endAs makes this process end as the model's did: with its status, or by its signal.
-func endAs(result session.Result) error {
+// endAs makes this process end as the model's did: with its status, or by its signal. A recording that lacks something, or was not made,
+// ends with a status of its own; but under a program's own name (front) a call that computes nothing, such as --help, has nothing to record.
+func endAs(result session.Result, front bool) error {
 	if sig := result.Exit.Signal; sig != 0 && sig != syscall.SIGSTOP {
 		endBySignal(sig)
 	}
@@ -160,6 +161,9 @@ func endAs(result session.Result) error {
 	}
 	if len(result.Summary.Lost) > 0 {
 		return exitStatus{Code: statusLossy, Err: errLossy}
+	}
+	if result.Dir == "" && !front {
+		return exitStatus{Code: statusLossy} // the summary says why
 	}
 	return nil
 }

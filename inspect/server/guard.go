@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -67,6 +66,8 @@ func (s *Server) admit(r *http.Request) error {
 		return fail(http.StatusUnauthorized, "missing or wrong token: send the one that the server printed as Authorization: Bearer TOKEN")
 	case s.o.Token == "" && !ownName(r.Host):
 		return fail(http.StatusForbidden, "this server is not %.80q: ask for it as localhost", r.Host)
+	case !admitted(r):
+		return fail(http.StatusServiceUnavailable, "too many connections: close one, or try again later")
 	}
 	return nil
 }
@@ -88,47 +89,4 @@ func ownName(hostPort string) bool {
 		host = strings.TrimPrefix(bare, "[")
 	}
 	return loopback(host)
-}
-
-// limitedListener lets in as many connections as free has room for. One more is told so, and closed.
-type limitedListener struct {
-	net.Listener
-	free chan struct{}
-}
-
-// Accept returns the next connection that there is room for.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.free <- struct{}{}:
-			return &countedConn{Conn: conn, leave: sync.OnceFunc(func() { <-l.free })}, nil
-		default:
-			refuse(conn)
-		}
-	}
-}
-
-const refusal = `{"error": "too many connections: close one, or try again later"}` + "\n"
-
-// refuse answers without having read what was asked. The text fits into the buffer of a new connection, so that nobody is waited for.
-func refuse(conn net.Conn) {
-	conn.SetDeadline(time.Now().Add(time.Second))
-	conn.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" + refusal))
-	conn.Close()
-}
-
-// countedConn gives its place back when it is closed.
-type countedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close closes the connection.
-func (c *countedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }

@@ -268,39 +268,97 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit tells one client too many so, and lets it in when there is room again.
+// talk asks on a connection of its own, which stays open, and returns the status.
+func talk(t *testing.T, addr, path, authorization string) (net.Conn, int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", path, authorization)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode == http.StatusServiceUnavailable {
+		var body map[string]string
+		if err := json.NewDecoder(answer.Body).Decode(&body); err != nil || !strings.Contains(body["error"], "too many connections") {
+			t.Errorf("%v, %v", body, err)
+		}
+	}
+	return conn, answer.StatusCode
+}
+
+// TestConnectionLimit: of clients with the token one too many gets an error, and comes in when there is room again.
 func TestConnectionLimit(t *testing.T) {
-	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Limits: Limits{Connections: 2}}))
+	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Token: token, Limits: Limits{Connections: 2}}))
 	var held []net.Conn
 	for range 2 {
+		conn, status := talk(t, addr, "/sessions", token)
+		if status != 200 {
+			t.Fatal(status)
+		}
+		held = append(held, conn)
+	}
+	if _, status := talk(t, addr, "/sessions", token); status != 503 {
+		t.Fatalf("one more: %d", status)
+	}
+	held[0].Close()
+	for deadline := time.Now().Add(time.Minute); ; {
+		if _, status := talk(t, addr, "/sessions", token); status == 200 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("there is room, and nobody comes in")
+		}
+	}
+}
+
+// TestStrangersLockNobodyOut: connections without the token, idle or not, keep nobody out who has it, and cut nobody who came in.
+func TestStrangersLockNobodyOut(t *testing.T) {
+	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Token: token, Limits: Limits{Connections: 4, ReadTime: time.Hour}}))
+	inside, status := talk(t, addr, "/sessions", token)
+	if status != 200 {
+		t.Fatal(status)
+	}
+	var idle []net.Conn
+	for range 64 {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != 200 {
-			t.Fatal(err)
+		idle = append(idle, conn)
+		if _, status := talk(t, addr, "/sessions", "wrong"); status != 401 {
+			t.Fatalf("a wrong token: %d", status)
 		}
-		held = append(held, conn)
 	}
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
+	if _, status := talk(t, addr, "/sessions", token); status != 200 {
+		t.Errorf("locked out: %d", status)
 	}
-	defer conn.Close()
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil || answer.StatusCode != 503 {
-		t.Fatalf("one more: %v, %v", answer, err)
+	fmt.Fprintf(inside, "GET /sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	if answer, err := http.ReadResponse(bufio.NewReader(inside), nil); err != nil || answer.StatusCode != 200 {
+		t.Errorf("who was inside: %v", err)
 	}
-	var body map[string]string
-	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil || !strings.Contains(body["error"], "too many connections") {
-		t.Errorf("%v, %v", body, err)
+	idle[0].SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("the oldest stranger was kept: %v", err)
 	}
-	held[0].Close()
-	for {
-		if answer, err := raw(t, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err == nil && answer.StatusCode == 200 {
-			break
+}
+
+// TestCrowdedHost: the host with the most connections loses one, not another that has few.
+func TestCrowdedHost(t *testing.T) {
+	all := &connections{limit: 4}
+	for i, host := range []string{"a", "b", "b", "b"} {
+		if c := all.add(&connection{all: all, host: host}); c != nil {
+			t.Fatalf("%d: %s must go", i, c.host)
+		}
+	}
+	for range 2 {
+		if c := all.add(&connection{all: all, host: "c"}); c == nil || c.host != "b" {
+			t.Fatalf("%+v must go", c)
 		}
 	}
 }

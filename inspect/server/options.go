@@ -34,7 +34,7 @@ const PollTime = 100 * time.Millisecond
 
 // Limits bound what clients may take up.
 type Limits struct {
-	Connections int           // at once; one more is told so and closed
+	Connections int           // at once of clients with the token, and as many without it
 	Follows     int           // streams of growing logs at once
 	Body        int64         // bytes of a request's body
 	Header      int           // bytes of a request's header

@@ -59,10 +59,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limits := s.o.Limits
 	web := &http.Server{
 		Handler: s, ReadHeaderTimeout: limits.ReadTime, IdleTimeout: limits.IdleTime, MaxHeaderBytes: limits.Header, ErrorLog: quiet,
+		ConnContext: withConnection,
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- web.Serve(&limitedListener{Listener: l, free: make(chan struct{}, limits.Connections)})
+		ended <- web.Serve(&limitedListener{l, &connections{limit: limits.Connections}})
 	}()
 	select {
 	case err := <-ended:
