@@ -77,7 +77,7 @@ type shmConfig struct {
 	Cold         uint32
 	InStep       uint32
 	Turns        uint32
-	_            uint32
+	Judge        uint32
 	Backends     [pathSize]byte
 }
 
@@ -129,7 +129,8 @@ type shmHeader struct {
 	Closed       uint32
 	Selection    uint32
 	GlobHits     [maxGlobs]uint32
-	_            [36]byte
+	Matched      uint32
+	_            [32]byte
 	Stats        shmStats
 	Missing      [missingSize]byte
 	LlamaVersion [versionSize]byte

@@ -21,7 +21,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Sizeof(h), unsafe.Sizeof(h.Config), unsafe.Sizeof(h.Stats),
 		unsafe.Offsetof(h.Config), unsafe.Offsetof(h.QueueHead), unsafe.Offsetof(h.QueueTail), unsafe.Offsetof(h.RingHead), unsafe.Offsetof(h.RingTail),
 		unsafe.Offsetof(h.Room), unsafe.Offsetof(h.Waiting), unsafe.Offsetof(h.Sleeps), unsafe.Offsetof(h.Work), unsafe.Offsetof(h.Attached),
-		unsafe.Offsetof(h.GlobHits), unsafe.Offsetof(h.Stats), unsafe.Offsetof(h.Missing),
+		unsafe.Offsetof(h.GlobHits), unsafe.Offsetof(h.Matched), unsafe.Offsetof(h.Stats), unsafe.Offsetof(h.Missing),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.LayersSet), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Globs),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Overflow), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Backends), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.OnFailure),
 		unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.Loss), unsafe.Offsetof(h.Stats) + unsafe.Offsetof(h.Stats.WaitNS),
@@ -30,7 +30,7 @@ func TestLayout(t *testing.T) {
 		unsafe.Offsetof(h.LlamaVersion), unsafe.Offsetof(h.Seen), unsafe.Offsetof(h.PID), unsafe.Offsetof(h.Layouts),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Start.Looking), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Exact),
 		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Cold), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.InStep),
-		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Turns), unsafe.Offsetof(h.NTurns), unsafe.Offsetof(h.TurnNS),
+		unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Turns), unsafe.Offsetof(h.Config) + unsafe.Offsetof(h.Config.Judge), unsafe.Offsetof(h.NTurns), unsafe.Offsetof(h.TurnNS),
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d values to compare with %d", len(got), len(want))

@@ -28,6 +28,9 @@ type Options struct {
 	Cold bool
 	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from everything that was told before.
 	InStep bool
+	// Judge makes the model wait at its first graph of tokens until the sink has returned from it: a sink that refuses Start ends
+	// the program before it computes.
+	Judge bool
 	// Turns is after how many generated tokens recording ends, and begins again, by turns; 0: it does not. It is for benchmarks, see Region.Turns.
 	Turns uint32
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.

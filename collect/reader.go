@@ -60,6 +60,7 @@ func (r *Reader) Drain() (int, error) {
 	h, size := r.region.header, r.region.plan.queueBytes
 	queue := r.region.mem[r.region.plan.queueOffset:][:size]
 	n := 0
+	r.publish() // what ended the Drain before
 	for head := atomic.LoadUint64(&h.QueueHead); r.tail != head; n++ {
 		unread := head - r.tail
 		if unread > size {
@@ -74,13 +75,20 @@ func (r *Reader) Drain() (int, error) {
 		err := r.record(kind, queue[at:at+bytes])
 		r.tail += bytes
 		r.read.bytes += bytes
-		atomic.StoreUint64(&h.QueueTail, r.tail)
-		r.region.madeRoom()
 		if err != nil {
-			return n, err
+			return n, err // a model that waits for this record to be dealt with waits until the next Drain
 		}
+		r.publish()
 	}
 	return n, nil
+}
+
+// publish makes room in the queue for what was read.
+func (r *Reader) publish() {
+	if h := r.region.header; h.QueueTail != r.tail {
+		atomic.StoreUint64(&h.QueueTail, r.tail)
+		r.region.madeRoom()
+	}
 }
 
 // amount is how much was read.

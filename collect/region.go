@@ -111,6 +111,9 @@ func fillConfig(c *shmConfig, o Options) error {
 	if o.InStep {
 		c.InStep = 1
 	}
+	if o.Judge {
+		c.Judge = 1
+	}
 	c.Turns = o.Turns
 	if len(o.Backends) >= pathSize {
 		return fmt.Errorf("the path of the backends has %d bytes: at most %d can be used", len(o.Backends), pathSize-1)
@@ -205,6 +208,9 @@ func (r *Region) Layouts() []string {
 	}
 	return names
 }
+
+// Matched is how many nodes and inputs the start selection has marked so far, in graphs that the model computes or had measured.
+func (r *Region) Matched() int { return int(atomic.LoadUint32(&r.header.Matched)) }
 
 // GlobHits tells how many nodes each tensor glob has matched so far.
 func (r *Region) GlobHits(i int) int { return int(atomic.LoadUint32(&r.header.GlobHits[i])) }

@@ -145,6 +145,8 @@ beats the file, the file beats the preset, the preset beats the default. ` + "`m
 - ` + "`--tap-out DIR`" + ` alone means ` + "`--tap-preset balanced`" + `. A modifier alone is an error; one that only the
   environment or its file sets waits for a recorder.
 - ` + "`--tap-attention`" + ` as the only recorder flag captures what attention maps need, and nothing else.
+- A selection that matches nothing of the model (granularity, layers, tensors, attention) ends with status 2 and the names that
+  exist, before anything is computed.
 - A flag given twice counts as last written. A value that begins with a dash is written ` + "`--tap-name=value`" + `.
 - Sizes: K, M, G and T (also KiB, MiB …) are powers of 1024; KB, MB, GB and TB are powers of 1000.
 - An environment variable that is empty counts as not set; a misspelt one, such as ` + "`LLAMATAP_LAYER`" + `, is an error. In YAML, lists may be written

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -28,6 +29,8 @@ func TestRefused(t *testing.T) {
 	}{
 		"unknown tensor":   {[]string{"--tap-tensors", "l_out,no_such*"}, []string{`"no_such*"`, "l_out", "ffn_out", "Qcur"}},
 		"little memory":    {[]string{"--tap-granularity", "full_tensor", "--tap-memory", "7M"}, []string{"--tap-memory", "8M"}},
+		"unknown number":   {[]string{"--tap-tensors", "Qcur-0#9"}, []string{`"Qcur-0#9"`, "Qcur"}},
+		"no such place":    {[]string{"--tap-granularity", "attention_only", "--tap-tensors", "l_out"}, []string{"attention_only", "l_out", "attn_out", "Qcur"}},
 		"unknown layer":    {[]string{"--tap-layers", "3-99"}, []string{"99", "layers"}},
 		"unknown codec":    {[]string{"--tap-layers", "1", "--tap-codec", "rar"}, []string{"rar", "zstd"}},
 		"unknown preset":   {[]string{"--tap-preset", "turbo"}, []string{"turbo", "balanced"}},
@@ -46,6 +49,24 @@ func TestRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNothingMatches: a selection that matches nothing ends the program before it computes a token.
+func TestNothingMatches(t *testing.T) {
+	mamba := synthetic(t, "mamba", gguf.F16, nil)
+	for _, tap := range [][]string{
+		{"--tap-granularity=attention_only"}, {"--tap-granularity=mlp_only"}, {"--tap-attention"}, {"--tap-preset=attention_analysis"},
+		{"--tap-granularity=attention_only", "--tap-tensors=l_out"}, {"--tap-tensors=Qcur"},
+	} {
+		for _, program := range [][]string{{"run"}, {"exec", "--", "llama-completion", "-no-cnv"}} {
+			args := slices.Concat(program[:1], tap, program[1:], []string{"-m", mamba, "-p", prompt, "-n", "4000", "-t", "1", "--ignore-eos"})
+			out := filepath.Join(t.TempDir(), "out")
+			o := llamatapIn(t, out, args...)
+			if o.status != 2 || !oneLine(lastLine(o.stderr), "l_out", "result_output") || o.stdout != "" || len(everythingBelow(t, out)) > 0 {
+				t.Errorf("%q: status %d, %d bytes of text\n%s", args, o.status, len(o.stdout), o.stderr)
+			}
+		}
 	}
 }
 

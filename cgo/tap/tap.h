@@ -65,6 +65,7 @@ struct tap {
     bool                touched;   // … and that which touches the pool
     bool                cut_off;   // there is a collector, whose memory this process was not handed
     _Atomic bool        turning;   // recording by turns
+    _Atomic bool        judged;    // the collector has dealt with the first graph of tokens
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
     uint32_t            layouts;   // enum tap_layout
@@ -289,6 +290,9 @@ struct tap_sched *   tap_sched_of(ggml_backend_sched_t ptr, bool make);
 
 // tap_select marks s's graph by the collector's newest selection. tap_select_init forgets what was read from memory joined before.
 void tap_select(struct tap_sched * s);
+
+// tap_select_ahead counts what selection 0 marks of a graph that is measured and not computed.
+void tap_select_ahead(struct tap_graph * g);
 void tap_select_init(void);
 
 // tap_context_resolve decides what a provisional context's executions were: the run, or (discarded) set-up.

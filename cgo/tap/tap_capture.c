@@ -331,12 +331,21 @@ static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * re
     return tap_out_flush(out) || large;
 }
 
+// tap_judge_await waits, once, until the collector has seen the first graph of tokens: it may refuse the selection, and then ends
+// the program before anything was computed.
+static void tap_judge_await(const struct tap_graph * g) {
+    if (tap.header->config.judge && g->n_tokens > 0 && !atomic_exchange_explicit(&tap.judged, true, memory_order_relaxed)) {
+        tap_queue_settle();
+    }
+}
+
 // tap_exec_new tells the collector of a graph that it does not know. That is part of describing it.
 static TAP_RARE bool tap_exec_new(struct tap_sched * s) {
     const struct tap_thread before = tap_thread;
     const int64_t began = tap_now();
     const bool rebuilt = s->graph.like != 0;
     const bool sent = tap_graph_send(&s->graph, s->context);
+    tap_judge_await(&s->graph);
     tap_described(tap_own_since(began, &before), rebuilt);
     return sent;
 }

@@ -282,12 +282,12 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 }
 
 // A program that has its graphs measured before it computes gives the tap the time to read one: the tables are there when the first one is
-// computed, and what follows from its form is known.
+// computed, and what follows from its form is known. What is selected of it counts: a name may be one of a graph that comes later.
 bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     struct tap_sched * s = tap_on() ? tap_sched_of(sched, true) : NULL;
     if (s != NULL && !s->computing) {
-        if (s->graph.captures || !tap_graph_alike(&s->graph, graph)) {
-            tap_graph_describe(&s->graph, graph);
+        if ((!s->graph.captures && tap_graph_alike(&s->graph, graph)) || tap_graph_describe(&s->graph, graph)) {
+            tap_select_ahead(&s->graph);
         }
         s->graph.described = false;
     }

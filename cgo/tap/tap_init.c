@@ -107,6 +107,7 @@ static int tap_map(int fd) {
     tap.queue = tap.base + h->queue_offset;
     tap.queue_bytes = h->queue_bytes;
     tap.queue_tail = 0;
+    tap.judged = false;
     tap_select_init();
     tap.header = h;
     return 0;

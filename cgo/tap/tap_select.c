@@ -245,6 +245,23 @@ static void tap_select_read(uint32_t number) {
     tap_newest_number = number;
 }
 
+// tap_select_first marks a graph by selection 0, whose hits are counted.
+static void tap_select_first(struct tap_graph * g) {
+    struct tap_header * h = tap.header;
+    tap_graph_select(g, &h->config.start, h->glob_hits);
+    atomic_fetch_add_explicit(&h->matched, (uint32_t) (g->n_wanted + g->n_inputs_wanted), memory_order_relaxed);
+}
+
+void tap_select_ahead(struct tap_graph * g) {
+    const struct tap_header * h = tap.header;
+    if (!(h->config.start.record & TAP_RECORD_ACTIVATIONS) || atomic_load_explicit(&h->selection, memory_order_acquire) != 0) {
+        return;
+    }
+    pthread_mutex_lock(&tap_selecting);
+    tap_select_first(g);
+    pthread_mutex_unlock(&tap_selecting);
+}
+
 void tap_select(struct tap_sched * s) {
     struct tap_header * h = tap.header;
     pthread_mutex_lock(&tap_selecting);
@@ -253,7 +270,11 @@ void tap_select(struct tap_sched * s) {
         tap_select_read(number);
     }
     const struct tap_selection * wish = tap_newest_number == 0 ? &h->config.start : &tap_newest.wish;
-    tap_graph_select(&s->graph, wish, tap_newest_number == 0 ? h->glob_hits : NULL);
+    if (tap_newest_number == 0) {
+        tap_select_first(&s->graph);
+    } else {
+        tap_graph_select(&s->graph, wish, NULL);
+    }
     s->graph.selection = tap_newest_number;
     s->graph.selected = true;
     s->tokens = (struct tap_token_rule) {wish->token_kind, wish->token_first, wish->token_end, wish->token_step, wish->window};

@@ -121,7 +121,7 @@ struct tap_config {
     uint32_t cold;       // 1: mapped models are read when they are touched: see tap_cold.c
     uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything that was told before: see tap_queue_settle
     uint32_t turns;   // 0, or after how many tokens recording ends and begins again, by turns: see tap_turn.c
-    uint32_t reserved;
+    uint32_t judge;   // 1: the first graph of tokens waits until the collector has judged what selection 0 marks
     char     backends[TAP_PATH_SIZE]; // folder of ggml backends, "" = let ggml search
 };
 
@@ -179,7 +179,8 @@ struct tap_header {
     _Atomic uint32_t attached;                // 1 once the tap runs, 2 after it has said goodbye
     _Atomic uint32_t closed;                  // set by the collector when it records no more: the model goes on without it
     _Atomic uint32_t selection;               // number of the newest selection: from the next graph on, it applies
-    _Atomic uint32_t glob_hits[TAP_MAX_GLOBS]; // of selection 0
+    _Atomic uint32_t glob_hits[TAP_MAX_GLOBS]; // of selection 0, in graphs that are computed or only measured
+    _Atomic uint32_t matched;                  // nodes and inputs that it marks in them
     _Alignas(64) struct tap_stats stats;
     char missing[TAP_MISSING_SIZE]; // entry points that were not found, separated by spaces
     char llama_version[TAP_VERSION_SIZE]; // of the process that is recorded, as its libraries say; "" where they do not

@@ -270,7 +270,7 @@ func (st *steering) check(chosen *ggmlhooks.Selection) error {
 			found = found || g.MatchTensor(glob, i)
 		}
 		if !found {
-			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g))
+			return fmt.Errorf("%q matches no node of this model; these names exist: %s", glob, globNames(g, anyNode))
 		}
 	}
 	return nil

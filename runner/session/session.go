@@ -95,6 +95,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
 		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
+		Judge: !start.Off,
 	})
 	if err != nil {
 		return Result{}, err
@@ -131,6 +132,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return s.sealEarly(process)
 	} else if err != nil {
 		s.steering.close() // nothing can be changed any more
+		if errors.Is(err, ErrSelection) {
+			process.Stop(unix.SIGKILL) // before halt lets the model go, which waits for its first graph to be judged
+		}
 		s.halt(err)
 		if !s.halted.limited() && s.endsProgram(err) {
 			defer s.stopProgram(process)()
@@ -296,11 +300,14 @@ func explain(err error, path string) error {
 	return err
 }
 
-// globNames lists what a tensor glob could have meant: the names of a graph without layer numbers, each once.
-func globNames(g *ggmlhooks.Graph) string {
+// globNames lists the names of nodes that a tensor glob could have meant, without layer numbers, each once.
+func globNames(g *ggmlhooks.Graph, of func(*ggmlhooks.Node) bool) string {
 	var names []string
 	seen := map[string]bool{}
 	for i := range g.Nodes {
+		if !of(&g.Nodes[i]) {
+			continue
+		}
 		name := g.Nodes[i].Name
 		if at := strings.LastIndexByte(name, '-'); at > 0 && g.Nodes[i].Layer >= 0 {
 			name = name[:at]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
@@ -47,8 +48,7 @@ type sink struct {
 	maps           []byte   // of the model's process, as it was before there was a run directory
 	contexts       []rundir.Context
 	speller        speller
-	firstRun       *ggmlhooks.Graph // newest graph with tokens, until the globs are judged
-	judged         bool
+	judged         bool // the selection matches something
 
 	current      *segment                              // what is written now: the run, or its last segment
 	series       series                                // the segments before it
@@ -246,11 +246,10 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 		return fmt.Errorf("%w: a graph without a context", capture.ErrDesync)
 	}
 	if g.Tokens > 0 && !s.judged {
-		s.firstRun = g
 		if err := s.o.Tap.CheckLayers(layers(g)); err != nil {
 			return fmt.Errorf("%w: %w", ErrSelection, err)
 		}
-		if err := s.judgeGlobs(); err != nil {
+		if err := s.judge(g); err != nil {
 			return err
 		}
 	}
@@ -266,18 +265,56 @@ func layers(g *ggmlhooks.Graph) int {
 	return n
 }
 
-// judgeGlobs refuses a tensor glob that matches nothing, as soon as the first graph of the run shows it.
-func (s *sink) judgeGlobs() error {
+// judge refuses a selection that matches nothing, at the first graph of tokens: the model waits for this judgement. What the
+// model had measured before counts too, so that a name may be one of a later graph.
+func (s *sink) judge(g *ggmlhooks.Graph) error {
 	s.judged = true
-	if s.o.Tap.StartOff || s.firstRun.Selection != 0 {
+	tap := s.o.Tap
+	if tap.StartOff || !tap.Records(config.Activations) || g.Selection != 0 {
 		return nil // what is captured now, or never was, has no hits to judge by
 	}
-	for i, glob := range s.o.Tap.Tensors {
+	for i, glob := range tap.Tensors {
 		if s.region.GlobHits(i) == 0 {
-			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection, glob, globNames(s.firstRun))
+			return fmt.Errorf("%w: --tap-tensors %q matches no node of this model; these names exist: %s", ErrSelection, glob, globNames(g, anyNode))
 		}
 	}
-	return nil
+	if s.region.Matched() > 0 {
+		return nil
+	}
+	names := globNames(g, func(n *ggmlhooks.Node) bool { return n.Computed && allows(tap, n) })
+	if names == "" || tap.AttentionAlone() {
+		names = globNames(g, anyNode) + " (of other layers and components)"
+	}
+	return fmt.Errorf("%w: no node of this model matches %s; these names exist: %s", ErrSelection, selectionText(tap), names)
+}
+
+func anyNode(*ggmlhooks.Node) bool { return true }
+
+// allows reports whether granularity and layers allow a node.
+func allows(tap *config.Tap, n *ggmlhooks.Node) bool {
+	switch {
+	case tap.Granularity == ggmlhooks.AttentionOnly && n.Component != ggmlhooks.ComponentAttention,
+		tap.Granularity == ggmlhooks.MLPOnly && n.Component != ggmlhooks.ComponentMLP:
+		return false
+	}
+	return tap.Layers.Empty() || tap.Layers.Has(n.Layer)
+}
+
+// selectionText names the settings that together match nothing.
+func selectionText(tap *config.Tap) string {
+	var parts []string
+	if tap.AttentionAlone() {
+		parts = append(parts, "attention "+tap.Attention.String())
+	} else if tap.Granularity != ggmlhooks.FullTensor {
+		parts = append(parts, "granularity "+tap.Granularity.String())
+	}
+	if !tap.Layers.Empty() {
+		parts = append(parts, "layers "+tap.Layers.String())
+	}
+	if len(tap.Tensors) > 0 {
+		parts = append(parts, "tensors "+strings.Join(tap.Tensors, ","))
+	}
+	return strings.Join(parts, " with ")
 }
 
 // ExecEnd ends a micro-batch, the place where a segment may end.

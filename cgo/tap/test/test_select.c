@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const int32_t tokens[16] = {1, 5, 9, 2, 6, 5, 3, 5};
 static const int32_t positions[16] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -247,6 +248,45 @@ static void test_window_of_setup(void) {
 
 // ---- races ----------------------------------------------------------------------------------------------------------
 
+static void * compute_main(void * arg) {
+    struct bed * b = arg;
+    graph_inputs(&b->graph);
+    MUST(ggml_backend_sched_alloc_graph(b->sched, &b->graph.cgraph));
+    MUST(ggml_backend_sched_graph_compute_async(b->sched, &b->graph.cgraph) == GGML_STATUS_SUCCESS);
+    return NULL;
+}
+
+// The first graph of tokens is computed when the collector has read it, and what was measured before counts.
+static void test_judged(void) {
+    test_case("select: the first graph waits for the collector's judgement");
+    struct bed b;
+    bed_make(&b, false);
+    const struct tap_selection out = named("l_out");
+    b.shm.h->config.start = out;
+    b.shm.h->config.judge = 1;
+    tap_join(&b.shm);
+    MUST(ggml_backend_sched_reserve(b.sched, &b.graph.cgraph));
+    CHECK(b.shm.h->glob_hits[0] == N_LAYERS && b.shm.h->matched == N_LAYERS, "%u hits and %u nodes of a graph that is measured",
+          b.shm.h->glob_hits[0], b.shm.h->matched);
+    pthread_t thread;
+    b.sched->run = 0;
+    MUST(pthread_create(&thread, NULL, compute_main, &b) == 0);
+    while (atomic_load(&b.shm.h->waiting) == 0) {
+        usleep(50);
+    }
+    CHECK(b.sched->computed == 0, "%lu nodes were computed before the collector had read of the graph", (unsigned long) b.sched->computed);
+    while (b.execs == 0) {
+        log_drain(&b.log);
+        b.execs = log_count(&b.log, TAP_REC_EXEC_END);
+    }
+    pthread_join(thread, NULL);
+    CHECK(b.sched->computed > 0, "nothing was computed");
+    check_last(&b, &out, 0, "l_out", N_LAYERS);
+    bed_run(&b, true); // waits for nobody
+    check_last(&b, &out, 0, "l_out", N_LAYERS);
+    bed_end(&b);
+}
+
 // A selection that was torn would have globs of two numbers, or a window of another.
 static struct tap_selection numbered(uint32_t n) {
     struct tap_selection s = named("l_out-0");
@@ -347,6 +387,7 @@ int main(int argc, char ** argv) {
     test_late_attention();
     test_window();
     test_window_of_setup();
+    test_judged();
     test_race();
     return test_done();
 }
