@@ -90,6 +90,8 @@ func (a *exportArgs) define(flags *flag.FlagSet) {
 	flags.StringVar(&a.ctx, "ctx", "", "only context `N`")
 	flags.Int64Var(&a.options.ShardMB, "shard-mb", 0, "size of one file of safetensors (default 5000) or dataset (256), in `MB` before compression")
 	flags.Uint64Var(&a.options.Seed, "seed", 0, "`N` that dataset is shuffled by")
+	flags.BoolVar(&a.options.Complete, "complete", false, "dataset: leave out tokens that lack a chosen tensor, such as those without output in the last layer")
+	flags.StringVar(&a.options.Results, "results", "", "dataset: `FILE` that 'llamatap run --prompts --results' wrote; its ids name the rows' prompts")
 	flags.StringVar(&a.codec, "codec", "lz4", "`CODEC` of strap: none, lz4 or zstd")
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/bits"
 	"os"
 	"slices"
@@ -40,6 +41,8 @@ func mix(x uint64) uint64 {
 var datasetColumns = []table.Column{
 	{Name: "token_index", Kind: table.Int64, Description: "number of the token in the run, as in activations_tokens.json"},
 	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},
+	{Name: "token_text", Kind: table.Text, Null: true, Description: "text of the token; null: the run has no texts"},
+	{Name: "prompt_id", Kind: table.Text, Null: true, Description: "id of the prompt, as the results of run --prompts name it; null: unknown"},
 	{Name: "seq", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
 	{Name: "pos", Kind: table.Int32, Null: true, Description: "position in the sequence"},
 	{Name: "request", Kind: table.Int32, Null: true, Description: "request that the token belongs to"},
@@ -51,7 +54,7 @@ type datasetInfo struct {
 	Provenance
 	Seed    uint64     `json:"seed"`
 	Rows    int64      `json:"rows"`
-	LeftOut int64      `json:"rows_left_out"` // tokens that lack one of the tensors
+	LeftOut int64      `json:"rows_left_out"` // tokens that lack one of the tensors; only with Options.Complete
 	Shards  int        `json:"shards"`
 	Tensors []npyArray `json:"tensors"`
 }
@@ -64,6 +67,8 @@ type dataset struct {
 	schema  table.Schema
 	spills  []place
 	info    datasetInfo
+	texts   map[int64]string
+	prompts promptIDs
 }
 
 // dataset writes a folder of shards with a card.
@@ -73,7 +78,7 @@ func (e *exporter) dataset() error {
 		return err
 	}
 	d := &dataset{exporter: e, all: all, columns: map[*array]int{}, info: datasetInfo{Provenance: e.provenance(), Seed: e.o.Seed}}
-	if err := d.settle(); err != nil {
+	if err := errors.Join(d.settle(), d.label()); err != nil {
 		return err
 	}
 	if err := d.spill(); err != nil {
@@ -84,10 +89,12 @@ func (e *exporter) dataset() error {
 			return err
 		}
 	}
-	if d.info.Rows == 0 {
+	switch {
+	case d.info.Rows == 0:
 		return fmt.Errorf("%s: no token has all of the %d chosen tensors: choose fewer with --tensor or --layer", e.run.Path, len(all.all))
-	}
-	if d.info.LeftOut > 0 {
+	case d.info.LeftOut > 0 && !e.o.Complete:
+		return d.incomplete(d.info.LeftOut)
+	case d.info.LeftOut > 0:
 		e.note("%d tokens lack one of the tensors and are left out (in the last layer only tokens with output have rows)", d.info.LeftOut)
 	}
 	if err := d.describe(); err != nil {
@@ -109,7 +116,7 @@ func (d *dataset) settle() error {
 			return fmt.Errorf("%s: tensors of contexts %d and %d are chosen: choose one with --ctx", d.run.Path, first.ctx, a.ctx)
 		}
 	}
-	rowBytes, most := int64(0), int64(0)
+	rowBytes, least, most := int64(0), d.all.all[0].count, int64(0)
 	for i, a := range d.all.all {
 		switch {
 		case a.axis != tensors.AxisToken || a.sampled || a.dtype == codec.Raw:
@@ -120,10 +127,13 @@ func (d *dataset) settle() error {
 		d.columns[a] = i
 		d.schema.Columns = append(d.schema.Columns, table.Column{Name: a.label, Kind: table.Float32List, Description: "tensor " + a.label + " of the token"})
 		rowBytes += 4 * elementsOf(a.shape)
-		most = max(most, a.count)
+		least, most = min(least, a.count), max(most, a.count)
 		about := a.describe("", "")
 		about.Shape[0] = -1
 		d.info.Tensors = append(d.info.Tensors, about)
+	}
+	if least < most && !d.o.Complete {
+		return d.incomplete(most - least)
 	}
 	about, err := json.Marshal(d.info.Provenance)
 	if err != nil {
@@ -140,6 +150,45 @@ func (d *dataset) settle() error {
 	}
 	d.spills = make([]place, max(shards, 1))
 	return nil
+}
+
+// incomplete is the error for tokens that lack a tensor: which tensors have fewer rows than others, and what to do.
+func (d *dataset) incomplete(tokens int64) error {
+	most, few := int64(0), []string(nil)
+	for _, a := range d.all.all {
+		most = max(most, a.count)
+	}
+	for _, a := range d.all.all {
+		if a.count < most {
+			few = append(few, a.label)
+		}
+	}
+	return fmt.Errorf("%s: %d of %d tokens lack a row of a chosen tensor: %s (the last layer computes output rows only): leave these out with --tensor or --layer, "+
+		"choose tokens with --phase decode, or keep only the tokens that have all tensors with --complete", d.run.Path, tokens, most, listed(few))
+}
+
+// label reads what names the rows: texts of tokens, and ids of prompts where their results are given.
+func (d *dataset) label() (err error) {
+	d.texts = map[int64]string{}
+	_, err = d.run.EachToken(func(t *tensors.Token) error {
+		if t.Text != "" {
+			d.texts[t.Index] = t.Text
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if d.o.Results == "" {
+		return nil
+	}
+	file, err := os.Open(d.o.Results)
+	if err != nil {
+		return fmt.Errorf("--results: %w: give the file that 'llamatap run --prompts --results' wrote", err)
+	}
+	defer file.Close()
+	d.prompts, err = readPromptIDs(file)
+	return err
 }
 
 const spillFolder = "spill"
@@ -275,13 +324,21 @@ func (d *dataset) writeShard(rows [][]spilled) error {
 // row adds a token.
 func (d *dataset) row(b *table.Batch, parts []spilled) (err error) {
 	le, head := binary.LittleEndian, parts[0].data
-	b.Int(0, int64(le.Uint64(head)))
-	for i := range 4 {
-		if v := int32(le.Uint32(head[8+4*i:])); v != unknown {
-			b.Int(1+i, int64(v))
+	token := int64(le.Uint64(head))
+	b.Int(0, token)
+	if text, known := d.texts[token]; known {
+		b.Text(2, text)
+	}
+	var ids [4]int32 // token_id, seq, pos, request
+	for i, column := range []int{1, 4, 5, 6} {
+		if ids[i] = int32(le.Uint32(head[8+4*i:])); ids[i] != unknown {
+			b.Int(column, int64(ids[i]))
 		}
 	}
-	b.Text(5, ggmlhooks.Phase(head[24]).String())
+	if id, known := d.prompts[promptKey{ids[1], ids[3]}]; known {
+		b.Text(3, id)
+	}
+	b.Text(7, ggmlhooks.Phase(head[24]).String())
 	var values []float32
 	for _, part := range parts {
 		a := d.all.all[part.column]

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func TestDataset(t *testing.T) {
 		}
 		for _, seed := range seeds {
 			out := filepath.Join(t.TempDir(), "set")
-			r := exported(t, path, Options{Form: Dataset, Out: out, ShardMB: c.mb, Seed: seed})
+			r := exported(t, path, Options{Form: Dataset, Out: out, ShardMB: c.mb, Seed: seed, Complete: true})
 			text, err := exec.Command(python, "-c", checkDataset, out, fmt.Sprint(c.tokens), fmt.Sprint(c.width), fmt.Sprint(c.shards)).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%d tokens: %v: %s", c.tokens, err, text)
@@ -133,6 +134,38 @@ func TestDataset(t *testing.T) {
 		if len(orders) == 3 && (orders[0] != orders[2] || orders[0] == orders[1]) {
 			t.Errorf("%q", orders)
 		}
+	}
+}
+
+// TestDatasetOfMissingRows: tokens that lack a tensor are an error that names the tensor and the remedies, and never silently left out.
+func TestDatasetOfMissingRows(t *testing.T) {
+	path, out := longRun(t, 40, 8), filepath.Join(t.TempDir(), "set")
+	_, err := try(t, path, Options{Form: Dataset, Out: out})
+	if err == nil || !strings.Contains(err.Error(), "6 of 40 tokens") || !strings.Contains(err.Error(), "wide-1") || !strings.Contains(err.Error(), "--complete") {
+		t.Error(err)
+	}
+	if r := exported(t, path, Options{Form: Dataset, Out: out, Select: Selection{Tensors: []string{"wide-0"}}}); r.Rows != 40 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestDatasetNamesRows: a row has its token's text, and its prompt's id where the results of the prompts are given.
+func TestDatasetNamesRows(t *testing.T) {
+	python := testenv.NeedPython(t, "pyarrow.parquet")
+	f := fixture{requests: true}
+	path, results, out := f.build(t), filepath.Join(t.TempDir(), "results.jsonl"), filepath.Join(t.TempDir(), "set")
+	check(t, os.WriteFile(results, []byte(`{"line":1,"id":"first","sequence":0,"request":0}`+"\n"+`{"line":2,"error":"x"}`+"\n"), 0o600))
+	exported(t, path, Options{Form: Dataset, Out: out, Results: results, Select: Selection{Tensors: []string{"l_out"}, Ctx: new(uint32)}})
+	text, err := exec.Command(python, "-c", `
+import glob, sys, pyarrow.parquet as pq
+rows = {r["token_index"]: r for n in glob.glob(sys.argv[1] + "/data/*.parquet") for r in pq.read_table(n).to_pylist()}
+assert sorted(rows) == [0, 1, 2, 3, 5, 6], rows
+for i, r in rows.items():
+    assert r["token_text"] == f"<\u00fc{i}>" and r["token_id"] == 100 + i, r
+    assert r["prompt_id"] == ("first" if r["seq"] == 0 else None), r
+`, out).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
 	}
 }
 

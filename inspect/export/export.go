@@ -52,6 +52,9 @@ type Options struct {
 	ShardMB int64    // of Safetensors and Dataset: size of a file, in 10⁶ bytes; 0 = 5000 and 256
 	Codec   codec.ID // of Strap: None, LZ4 or Zstd
 	Seed    uint64   // of Dataset
+	// Complete, of Dataset, leaves out tokens that lack a chosen tensor. Without it such a choice is an error.
+	Complete bool
+	Results  string // of Dataset: file that 'llamatap run --prompts --results' wrote, which names the prompts; "" = none
 
 	Version string   // of the program, for the record of what was derived
 	Command []string // that made it

@@ -21,12 +21,13 @@ import (
 
 // A fixture is a run of two contexts whose micro-batches hold tokens of several sequences, and of whose tensors each is of another kind.
 type fixture struct {
-	options stream.Options
-	special bool // infinities, NaN, -0 and subnormal values too
-	cut     bool // the writer is stopped: no end record, no tokens file, no manifest; and the last tensor lacks a piece
-	rng     *rand.Rand
-	d       *rundir.Dir
-	w       *stream.Writer
+	options  stream.Options
+	special  bool // infinities, NaN, -0 and subnormal values too
+	requests bool // of sequence 0 are known: number 0
+	cut      bool // the writer is stopped: no end record, no tokens file, no manifest; and the last tensor lacks a piece
+	rng      *rand.Rand
+	d        *rundir.Dir
+	w        *stream.Writer
 }
 
 // A batch is one micro-batch of the fixture.
@@ -134,6 +135,9 @@ func (f *fixture) batch(t testing.TB, b batch) {
 		token := b.first + int64(i)
 		e.Rows = append(e.Rows, ggmlhooks.Row{Index: token, Token: int32(100 + token), Pos: int32(10 + token), Seqs: []int32{seq}, Phase: b.phase,
 			Output: int64(i) == n-1, Request: ggmlhooks.RequestUnknown})
+	}
+	if f.requests && b.first == 0 {
+		check(t, f.w.AppendRequest(ggmlhooks.RequestBegin{Cause: ggmlhooks.RequestFirst}))
 	}
 	check(t, f.w.AppendExecution(&e))
 	tensor := func(name string, layer int32, c ggmlhooks.Component, dim int8, ne ...int64) stream.Packet {

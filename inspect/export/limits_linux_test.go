@@ -38,7 +38,7 @@ func TestInterrupted(t *testing.T) {
 	defer run.Close()
 	for _, form := range Forms {
 		folder := t.TempDir()
-		o := Options{Form: form, Out: filepath.Join(folder, "x.stream")}
+		o := Options{Form: form, Complete: true, Out: filepath.Join(folder, "x.stream")}
 		n := 0
 		for ; ; n++ {
 			_, err := Write(&countdown{context.Background(), n}, run, o)
@@ -70,13 +70,13 @@ func TestFullDisk(t *testing.T) {
 				testenv.Beyond(t, "a file system of its own", err.Error())
 			}
 			defer unix.Unmount(disk, unix.MNT_DETACH)
-			_, err := Write(context.Background(), run, Options{Form: form, Out: filepath.Join(disk, "x.stream")})
+			_, err := Write(context.Background(), run, Options{Form: form, Complete: true, Out: filepath.Join(disk, "x.stream")})
 			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "no room for "+disk) {
 				t.Errorf("%s, %d %% of %d bytes: %v", form, share, room, err)
 			}
 			leftovers(t, disk)
 			if room == 0 {
-				r, err := Write(context.Background(), run, Options{Form: form, Out: filepath.Join(t.TempDir(), "x.stream")})
+				r, err := Write(context.Background(), run, Options{Form: form, Complete: true, Out: filepath.Join(t.TempDir(), "x.stream")})
 				check(t, err)
 				room = r.Bytes
 			}
@@ -87,7 +87,7 @@ func TestFullDisk(t *testing.T) {
 // TestMemory exports a capture of a gigabyte, in a process of its own per form, and holds what that took in memory.
 func TestMemory(t *testing.T) {
 	if path := os.Getenv("LLAMATAP_EXPORT_RUN"); path != "" {
-		exported(t, path, Options{Form: Form(os.Getenv("LLAMATAP_EXPORT_FORM")), Out: os.Getenv("LLAMATAP_EXPORT_OUT"), ShardMB: 64})
+		exported(t, path, Options{Form: Form(os.Getenv("LLAMATAP_EXPORT_FORM")), Out: os.Getenv("LLAMATAP_EXPORT_OUT"), ShardMB: 64, Complete: true})
 		return
 	}
 	if os.Getenv("LLAMATAP_NIGHTLY") != "1" {
@@ -123,7 +123,11 @@ func TestRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, form := range []Form{NPY, Safetensors, Parquet, Arrow, Strap} {
-		r := exported(t, path, Options{Form: form, Out: filepath.Join(t.TempDir(), "x.stream")})
+		chosen := Selection{}
+		if form == Strap {
+			chosen.Ctx = new(uint32) // its streams are of one context
+		}
+		r := exported(t, path, Options{Form: form, Select: chosen, Out: filepath.Join(t.TempDir(), "x.stream")})
 		if len(r.Notes) == 0 || !strings.Contains(strings.Join(r.Notes, ";"), "the index was repaired: of some rows of") {
 			t.Errorf("%s: %q", form, r.Notes)
 		}

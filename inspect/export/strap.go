@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -56,7 +57,8 @@ func (e *exporter) strap() error {
 	if s.encoder, err = codec.NewEncoder(e.o.Codec); err != nil {
 		return err
 	}
-	if err := e.strapPackets(&s); err != nil {
+	plan, err := e.strapPackets(&s)
+	if err != nil {
 		return err
 	}
 	if err := errors.Join(s.out.Flush(), file.Close()); err != nil {
@@ -68,9 +70,10 @@ func (e *exporter) strap() error {
 	if s.losses != (codec.Losses{}) {
 		e.note("as float16 %d values became infinite and %d became zero", s.losses.Saturated, s.losses.Underflow)
 	}
+	e.describeStrap(plan)
 	names := []string{e.base()}
 	tokens := strings.ReplaceAll(e.base(), streamSuffix, tokensSuffix)
-	switch err := e.strapTokens(tokens); {
+	switch err := e.strapTokens(tokens, plan); {
 	case errors.Is(err, fs.ErrNotExist):
 		e.note("the capture has no tokens file, so this has none")
 	case err != nil:
@@ -83,10 +86,99 @@ func (e *exporter) strap() error {
 	return e.draft.publishFiles(names...)
 }
 
-// strapPackets writes a packet per piece, in the stream's order.
-func (e *exporter) strapPackets(s *strapper) error {
+// A strapPlan says which packets a stream of STRAP-LLM gets. Its format has no token numbers: its analysis gives each token the same
+// number of packets, in the stream's order. So every token gets one packet of each of the same tensors.
+type strapPlan struct {
+	tensors map[tensorKey]int // tensors that have a row of every token, and their order
+	lacking []string          // chosen tensors that do not, by name
+	tokens  tokenSet          // tokens of the tensor with the most rows; none where the capture does not know them
+	left    int               // chosen tokens that are not among them
+}
+
+// tokenSet is a set of token indexes.
+type tokenSet map[int64]uint64 // by index / 64
+
+func (s tokenSet) add(token int64)      { s[token>>6] |= 1 << (token & 63) }
+func (s tokenSet) has(token int64) bool { return token >= 0 && s[token>>6]>>(token&63)&1 == 1 }
+
+func (s tokenSet) size() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// contains reports whether every token of t is in s.
+func (s tokenSet) contains(t tokenSet) bool {
+	for i, word := range t {
+		if word&^s[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// planStrap goes through the index and finds the tokens, and the tensors that have a row of each.
+func (e *exporter) planStrap() (*strapPlan, error) {
+	plan := &strapPlan{tensors: map[tensorKey]int{}, tokens: tokenSet{}}
+	var order []tensorKey
+	rows, all, contexts := map[tensorKey]tokenSet{}, tokenSet{}, map[uint32]bool{}
+	err := e.each(func(p *piece) error {
+		key := tensorKey{p.Ctx, p.Name}
+		if rows[key] == nil {
+			order = append(order, key)
+			rows[key] = tokenSet{}
+		}
+		contexts[p.Ctx] = true
+		for i := range p.rows {
+			if token := p.rows[i].index; token >= 0 {
+				rows[key].add(token)
+				all.add(token)
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(order) == 0:
+		return nil, e.nothing()
+	case len(contexts) > 1 && len(all) > 0:
+		return nil, fmt.Errorf("%s: tensors of several contexts are chosen, and STRAP-LLM has one: choose it with --ctx, of %v", e.run.Path, slices.Sorted(maps.Keys(contexts)))
+	}
+	for _, key := range order {
+		if rows[key].size() > plan.tokens.size() {
+			plan.tokens = rows[key]
+		}
+	}
+	for i, key := range order {
+		if rows[key].contains(plan.tokens) {
+			plan.tensors[key] = i
+		} else {
+			plan.lacking = append(plan.lacking, key.name)
+		}
+	}
+	plan.left = all.size() - plan.tokens.size()
+	return plan, nil
+}
+
+// strapPackets writes a packet per token and tensor, token by token; where the capture does not know tokens, per piece as it is.
+func (e *exporter) strapPackets(s *strapper) (*strapPlan, error) {
+	plan, err := e.planStrap()
+	if err != nil {
+		return nil, err
+	}
+	turn := turner{spool: spool{path: e.draft.path(spoolName)}, write: func(name string, packet []byte) error {
+		e.result.Rows++
+		return s.writePacket(name, packet)
+	}}
+	defer turn.spool.discard()
 	var data, cut []byte
-	err := e.each(func(p *piece) (err error) {
+	err = e.each(func(p *piece) (err error) {
+		order, chosen := plan.tensors[tensorKey{p.Ctx, p.Name}]
+		if !chosen {
+			return nil
+		}
 		if data, err = e.read(p, data); err != nil {
 			return err
 		}
@@ -95,46 +187,51 @@ func (e *exporter) strapPackets(s *strapper) error {
 			return err
 		}
 		s.names[tensorKey{p.Ctx, p.Name}] = true
-		e.result.Rows += int64(len(p.rows))
-		if int64(len(p.rows)) < p.Layout.Rows {
-			cut = p.appendChosen(cut[:0], plain)
-			plain = cut
+		if len(plan.tokens) == 0 {
+			if plain, err = s.pack(p, plain); err != nil {
+				return err
+			}
+			return turn.write(p.Name, plain)
 		}
-		return s.write(p, plain)
-	})
-	if err == nil && len(s.names) == 0 {
-		err = e.nothing()
-	}
-	return err
-}
-
-// appendChosen appends the chosen rows of a piece, with the dimensions in the order that they have.
-func (p *piece) appendChosen(dst, data []byte) []byte {
-	inner := p.rowBytes() / p.Outer
-	for o := range p.Outer {
+		if err := turn.execution(p.Exec); err != nil {
+			return err
+		}
 		for i := range p.rows {
-			at := (o*p.Layout.Rows + p.rows[i].at) * inner
-			dst = append(dst, data[at:at+inner]...)
+			if !plan.tokens.has(p.rows[i].index) {
+				continue
+			}
+			cut = p.appendRow(cut[:0], plain, p.rows[i].at)
+			packed, err := s.pack(p, cut)
+			if err != nil {
+				return err
+			}
+			if err := turn.add(turned{token: p.rows[i].index, order: order, name: p.Name}, packed); err != nil {
+				return err
+			}
 		}
-	}
-	return dst
+		return nil
+	})
+	return plan, errors.Join(err, turn.flush())
 }
 
-// write writes a packet: the lengths of name and payload, big-endian, name, payload (COMPAT A-20 to A-27).
-func (s *strapper) write(p *piece, data []byte) (err error) {
+// pack returns a payload: float16 of floats, compressed. It is valid until the next call.
+func (s *strapper) pack(p *piece, data []byte) (packed []byte, err error) {
 	if data, err = s.halve(p, data); err != nil {
-		return err
+		return nil, err
 	}
-	if s.packed, err = s.encoder.Append(s.packed[:0], data); err != nil {
-		return err
-	}
-	if len(s.packed) > math.MaxUint32 {
-		return fmt.Errorf("tensor %s, execution %d: %d bytes do not fit a packet of STRAP-LLM's: choose fewer tokens with --token", p.Name, p.Exec, len(s.packed))
+	s.packed, err = s.encoder.Append(s.packed[:0], data)
+	return s.packed, err
+}
+
+// writePacket writes the lengths of name and payload, big-endian, name, payload (COMPAT A-20 to A-27).
+func (s *strapper) writePacket(name string, packed []byte) error {
+	if len(packed) > math.MaxUint32 {
+		return fmt.Errorf("tensor %s: %d bytes do not fit a packet of STRAP-LLM's: choose fewer tokens with --token", name, len(packed))
 	}
 	var head [6]byte
-	binary.BigEndian.PutUint16(head[:], uint16(len(p.Name)))
-	binary.BigEndian.PutUint32(head[2:], uint32(len(s.packed)))
-	for _, part := range [][]byte{head[:], []byte(p.Name), s.packed} {
+	binary.BigEndian.PutUint16(head[:], uint16(len(name)))
+	binary.BigEndian.PutUint32(head[2:], uint32(len(packed)))
+	for _, part := range [][]byte{head[:], []byte(name), packed} {
 		if _, err := s.out.Write(part); err != nil {
 			return err
 		}
@@ -170,6 +267,20 @@ func (s *strapper) halve(p *piece, data []byte) ([]byte, error) {
 	return half, err
 }
 
+// describeStrap notes what the stream lacks.
+func (e *exporter) describeStrap(plan *strapPlan) {
+	if len(plan.tokens) == 0 {
+		e.note("the capture does not say which tokens its packets are of: they are written as they are, and STRAP-LLM's analysis per token is wrong for packets of several")
+	}
+	if len(plan.lacking) > 0 {
+		e.note("%s: left out, for they lack a row of some of the %d tokens (the last layer computes output rows only): --phase decode or --token chooses tokens that have them",
+			listed(plan.lacking), plan.tokens.size())
+	}
+	if plan.left > 0 {
+		e.note("%d tokens have no row of any of these tensors and are left out", plan.left)
+	}
+}
+
 // strapToken is a token as STRAP-LLM writes it (COMPAT A-40).
 type strapToken struct {
 	Index int64  `json:"token_index"`
@@ -177,8 +288,8 @@ type strapToken struct {
 	Text  string `json:"token_text"`
 }
 
-// strapTokens writes the chosen tokens; fs.ErrNotExist where the capture has none.
-func (e *exporter) strapTokens(name string) error {
+// strapTokens writes the tokens that have packets; fs.ErrNotExist where the capture has no tokens file.
+func (e *exporter) strapTokens(name string, plan *strapPlan) error {
 	seconds, err := e.run.CaptureSeconds()
 	if err != nil {
 		return err
@@ -192,7 +303,7 @@ func (e *exporter) strapTokens(name string) error {
 	io.WriteString(out, "{\n  \"tokens\": [")
 	total := 0
 	_, err = e.run.EachToken(func(t *tensors.Token) error {
-		if !e.choosesToken(t) {
+		if len(plan.tokens) > 0 && !plan.tokens.has(t.Index) {
 			return nil
 		}
 		comma := ","
@@ -215,17 +326,4 @@ func (e *exporter) strapTokens(name string) error {
 	}
 	fmt.Fprintf(out, "\n  ],\n  \"total_tokens\": %d,\n  \"capture_duration_seconds\": %v\n}\n", total, seconds)
 	return errors.Join(out.Flush(), file.Close())
-}
-
-// choosesToken tells whether a token of the tokens file is chosen.
-func (e *exporter) choosesToken(t *tensors.Token) bool {
-	if e.choose.Ctx != nil && t.Ctx != *e.choose.Ctx {
-		return false
-	}
-	r := row{index: t.Index, first: t.Index, end: t.Index + 1}
-	r.phase.UnmarshalText([]byte(t.Phase)) // stays unknown where it is none
-	if t.Seq != nil {
-		r.seqs = []int32{*t.Seq}
-	}
-	return e.choose.row(&r)
 }

@@ -1,0 +1,46 @@
+package export
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// promptKey names a prompt of a recorded run: request Request of sequence Seq.
+type promptKey struct{ seq, request int32 }
+
+// promptIDs are the ids of prompts, as their file gave them.
+type promptIDs map[promptKey]string
+
+// maxResult is the most that one line of results may have.
+const maxResult = 64 << 20
+
+// readPromptIDs reads results of 'llamatap run --prompts' (docs/PROMPTS.md). A line without id, sequence or request names nothing.
+func readPromptIDs(r io.Reader) (promptIDs, error) {
+	ids := promptIDs{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxResult)
+	for n := 1; lines.Scan(); n++ {
+		var line struct {
+			ID       json.RawMessage `json:"id"` // a text or a number
+			Sequence *int32          `json:"sequence"`
+			Request  *int32          `json:"request"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n, err)
+		}
+		if line.ID == nil || line.Sequence == nil || line.Request == nil {
+			continue
+		}
+		var id string
+		if json.Unmarshal(line.ID, &id) != nil {
+			id = string(line.ID)
+		}
+		ids[promptKey{*line.Sequence, *line.Request}] = id
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("--results: %w", err)
+	}
+	return ids, nil
+}
