@@ -94,6 +94,7 @@ type Compute struct {
 	FLOPs                *int64     `json:"flops,omitempty"`
 	FLOPsUnmasked        *int64     `json:"flops_unmasked,omitempty"`
 	OpsWithoutFLOPs      int        `json:"ops_without_flops,omitempty"`
+	OpsWithoutMask       int        `json:"ops_without_mask,omitempty"`
 	BytesRead            *int64     `json:"bytes_read,omitempty"`
 	BytesWritten         *int64     `json:"bytes_written,omitempty"`
 	OpsWithoutBytes      int        `json:"ops_without_bytes,omitempty"`
@@ -156,6 +157,7 @@ type Graph struct {
 	FLOPs           *int64 `json:"flops,omitempty"`
 	FLOPsUnmasked   *int64 `json:"flops_unmasked,omitempty"`
 	OpsWithoutFLOPs int    `json:"ops_without_flops,omitempty"`
+	OpsWithoutMask  int    `json:"ops_without_mask,omitempty"`
 	BytesRead       *int64 `json:"bytes_read,omitempty"`
 	BytesWritten    *int64 `json:"bytes_written,omitempty"`
 	OpsWithoutBytes int    `json:"ops_without_bytes,omitempty"`

@@ -25,8 +25,8 @@ const (
 // Tables lists them.
 var Tables = []string{ByCell, ByPhase, ByComponent, ByLayer, ByOp, ByTensor, ByToken}
 
-var figureColumns = []string{"events", "nodes", "ns", "share", "flops", "bytes_read", "bytes_written", "gflops_per_s", "gb_per_s", "roofline_share",
-	"events_without_time", "ops_without_flops", "ops_without_bytes"}
+var figureColumns = []string{"events", "nodes", "ns", "share", "flops", "flops_unmasked", "bytes_read", "bytes_written", "gflops_per_s", "gb_per_s", "roofline_share",
+	"events_without_time", "ops_without_flops", "ops_without_mask", "ops_without_bytes"}
 
 // WriteCSV writes one table of the report, of [Tables]. A figure that is not known is an empty cell.
 func (r *Report) WriteCSV(w io.Writer, by string) error {
@@ -111,8 +111,8 @@ func WriteToken(out *csv.Writer, t *TokenRow) error {
 }
 
 func (f *Figures) cells() []string {
-	return []string{integer(&f.Events), integer(&f.Nodes), integer(f.NS), decimal(f.Share), integer(f.FLOPs), integer(f.Read), integer(f.Written), decimal(f.GFLOPsPerS),
-		decimal(f.GBPerS), decimal(f.Roofline), integer(&f.Untimed), integer(&f.NoFLOPs), integer(&f.NoBytes)}
+	return []string{integer(&f.Events), integer(&f.Nodes), integer(f.NS), decimal(f.Share), integer(f.FLOPs), integer(f.Useful), integer(f.Read), integer(f.Written), decimal(f.GFLOPsPerS),
+		decimal(f.GBPerS), decimal(f.Roofline), integer(&f.Untimed), integer(&f.NoFLOPs), integer(&f.NoMask), integer(&f.NoBytes)}
 }
 
 // layerCell leaves the cell empty for what belongs to no layer.

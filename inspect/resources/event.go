@@ -67,7 +67,9 @@ type work struct {
 	DurationNS      int64               `json:"duration_ns"`
 	LookingNS       int64               `json:"looking_ns"`
 	FLOPs           int64               `json:"flops"`
+	FLOPsUnmasked   int64               `json:"flops_unmasked"`
 	OpsWithoutFLOPs int                 `json:"ops_without_flops"`
+	OpsWithoutMask  int                 `json:"ops_without_mask"`
 	BytesRead       int64               `json:"bytes_read"`
 	BytesWritten    int64               `json:"bytes_written"`
 	OpsWithoutBytes int                 `json:"ops_without_bytes"`
@@ -76,5 +78,5 @@ type work struct {
 
 // clear makes every figure absent.
 func (w *work) clear() {
-	*w = work{DurationNS: -1, LookingNS: -1, FLOPs: -1, BytesRead: -1, BytesWritten: -1, RooflineShare: -1}
+	*w = work{DurationNS: -1, LookingNS: -1, FLOPs: -1, FLOPsUnmasked: -1, BytesRead: -1, BytesWritten: -1, RooflineShare: -1}
 }

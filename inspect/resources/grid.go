@@ -105,3 +105,11 @@ func movedText(f *Figures) string {
 	}
 	return present.Bytes(*f.Read + *f.Written)
 }
+
+// padded is the work of graphs with the cells that they give attention beyond those that tokens may read, where that is more.
+func (f *Figures) padded() string {
+	if f.FLOPs == nil || f.Useful != nil && *f.Useful == *f.FLOPs {
+		return "-"
+	}
+	return countText(f.FLOPs)
+}

@@ -67,16 +67,18 @@ type Figures struct {
 	Events  int64    `json:"events"`
 	Nodes   int64    `json:"nodes"`
 	NS      *int64   `json:"ns,omitempty"`
-	Share   *float64 `json:"share,omitempty"` // of the time in graphs
-	FLOPs   *int64   `json:"flops,omitempty"`
+	Share   *float64 `json:"share,omitempty"`          // of the time in graphs
+	FLOPs   *int64   `json:"flops,omitempty"`          // attention over all cells that graphs give it, padding included
+	Useful  *int64   `json:"flops_unmasked,omitempty"` // without cells that no token may read; absent where that is not known of all
 	Read    *int64   `json:"bytes_read,omitempty"`
 	Written *int64   `json:"bytes_written,omitempty"`
-	// Rates are there where time, and FLOPs or bytes, are known of everything in the row.
+	// Rates are there where time, and useful FLOPs or bytes, are known of everything in the row.
 	GFLOPsPerS *float64 `json:"gflops_per_s,omitempty"`
 	GBPerS     *float64 `json:"gb_per_s,omitempty"`
 	Roofline   *float64 `json:"roofline_share,omitempty"`
 	Untimed    int64    `json:"events_without_time,omitempty"`
 	NoFLOPs    int64    `json:"ops_without_flops,omitempty"`
+	NoMask     int64    `json:"ops_without_mask,omitempty"` // attention of which it is not known which cells may be read
 	NoBytes    int64    `json:"ops_without_bytes,omitempty"`
 }
 
@@ -373,19 +375,22 @@ func sortedPhases(phases map[string]*PhaseSum) []string {
 }
 
 func (r *Report) figures(c *Cost) Figures {
-	f := Figures{Events: c.Events, Nodes: c.Nodes, Untimed: c.Events - c.Timed, NoFLOPs: c.NoFLOPs, NoBytes: c.NoBytes}
+	f := Figures{Events: c.Events, Nodes: c.Nodes, Untimed: c.Events - c.Timed, NoFLOPs: c.NoFLOPs, NoMask: c.NoMask, NoBytes: c.NoBytes}
 	if c.Timed > 0 {
 		f.NS, f.Share = &c.NS, ratio(float64(c.NS), float64(r.GraphNS))
 	}
 	if c.Counted > 0 {
 		f.FLOPs = &c.FLOPs
+		if c.NoMask == 0 {
+			f.Useful = &c.Useful
+		}
 	}
 	if c.Sized > 0 {
 		f.Read, f.Written = &c.Read, &c.Written
 	}
 	whole := c.Timed == c.Events
-	if whole && c.Counted == c.Events && c.NoFLOPs == 0 {
-		f.GFLOPsPerS = ratio(float64(c.FLOPs), float64(c.NS))
+	if whole && c.Counted == c.Events && c.NoFLOPs == 0 && c.NoMask == 0 {
+		f.GFLOPsPerS = ratio(float64(c.Useful), float64(c.NS))
 	}
 	if whole && c.Sized == c.Events && c.NoBytes == 0 {
 		f.GBPerS = ratio(float64(c.Read+c.Written), float64(c.NS))

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -30,9 +31,11 @@ type Cost struct {
 	Timed    int64 // events that had a duration
 	NS       int64 // measured
 	LookNS   int64 // what looking cost in them, measured; it lies within NS
-	FLOPs    int64 // of events that had some
+	FLOPs    int64 // of events that had some; attention over all cells that graphs give it, padding included
+	Useful   int64 // of them, those of cells that a token may read
 	Counted  int64 // events that had FLOPs
 	NoFLOPs  int64 // ops whose FLOPs are not known
+	NoMask   int64 // ops of which it is not known how many are useful
 	Read     int64 // bytes
 	Written  int64
 	Sized    int64 // events that had bytes
@@ -48,8 +51,10 @@ func (c *Cost) add(d Cost) {
 	c.NS += d.NS
 	c.LookNS += d.LookNS
 	c.FLOPs += d.FLOPs
+	c.Useful += d.Useful
 	c.Counted += d.Counted
 	c.NoFLOPs += d.NoFLOPs
+	c.NoMask += d.NoMask
 	c.Read += d.Read
 	c.Written += d.Written
 	c.Sized += d.Sized
@@ -67,7 +72,7 @@ func (c *Cost) Roofline() (share float64, ok bool) {
 }
 
 func costOf(e *work) Cost {
-	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoBytes: int64(e.OpsWithoutBytes), LookNS: max(e.LookingNS, 0)}
+	c := Cost{Events: 1, Nodes: int64(e.NodeCount), NoFLOPs: int64(e.OpsWithoutFLOPs), NoMask: int64(e.OpsWithoutMask), NoBytes: int64(e.OpsWithoutBytes), LookNS: max(e.LookingNS, 0)}
 	if e.DurationNS >= 0 {
 		c.Timed, c.NS = 1, e.DurationNS
 		if e.RooflineShare >= 0 {
@@ -75,7 +80,10 @@ func costOf(e *work) Cost {
 		}
 	}
 	if e.FLOPs >= 0 {
-		c.FLOPs, c.Counted = e.FLOPs, 1
+		c.FLOPs, c.Useful, c.Counted = e.FLOPs, e.FLOPs, 1
+		if e.FLOPsUnmasked >= 0 {
+			c.Useful = e.FLOPsUnmasked
+		}
 	}
 	if e.BytesRead >= 0 || e.BytesWritten >= 0 {
 		c.Read, c.Written, c.Sized = max(e.BytesRead, 0), max(e.BytesWritten, 0), 1
@@ -408,6 +416,7 @@ func (s *Sum) graph(e *resource.Graph) {
 	p.Events++
 	p.Nodes += int64(e.NodeCount)
 	p.NoFLOPs += int64(e.OpsWithoutFLOPs)
+	p.NoMask += int64(e.OpsWithoutMask)
 	p.NoBytes += int64(e.OpsWithoutBytes)
 	p.addBytes(e.BytesRead, e.BytesWritten)
 	if e.DurationNS != nil {
@@ -416,6 +425,7 @@ func (s *Sum) graph(e *resource.Graph) {
 	}
 	if e.FLOPs != nil {
 		p.FLOPs += *e.FLOPs
+		p.Useful += *cmp.Or(e.FLOPsUnmasked, e.FLOPs)
 		p.Counted++
 	}
 	if e.TimedNS != nil {

@@ -178,6 +178,28 @@ func TestMixedBatches(t *testing.T) {
 	}
 }
 
+// TestUsefulWork: rates are of cells that tokens may read; where that is not known of all there is none, and the padded work remains.
+func TestUsefulWork(t *testing.T) {
+	for _, unknown := range []int{0, 1} {
+		s := NewSum()
+		attention := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: 10, LookingNS: -1,
+			FLOPs: 4690, FLOPsUnmasked: 279, OpsWithoutMask: unknown, BytesRead: 5, RooflineShare: -1}
+		if unknown > 0 {
+			attention.FLOPsUnmasked = -1
+		}
+		product := work{Phase: phaseDecode, Operation: "FLASH_ATTN_EXT", NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: 10, FLOPs: 21, FLOPsUnmasked: -1, BytesRead: 5}
+		s.take(&attention)
+		s.take(&product)
+		row := s.Report().Ops[0]
+		if *row.FLOPs != 4711 || unknown == 0 != (row.Useful != nil) || unknown == 0 != (row.GFLOPsPerS != nil) || row.GBPerS == nil {
+			t.Fatalf("%d unknown: %+v", unknown, row)
+		}
+		if unknown == 0 && (*row.Useful != 300 || *row.GFLOPsPerS != 15) {
+			t.Errorf("%d of %d FLOPs are useful, %v GFLOP/s", *row.Useful, *row.FLOPs, *row.GFLOPsPerS)
+		}
+	}
+}
+
 // TestLatencies compares bounds with the true order.
 func TestLatencies(t *testing.T) {
 	var l Latencies

@@ -166,20 +166,20 @@ func (r *Report) lossText() string {
 }
 
 func (r *Report) phaseTable(b *strings.Builder) {
-	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
+	t := newGrid("phase", " graphs", " mixed", " tokens", " time", " share", " tokens/s", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, p := range r.Phases {
 		mixed := "-"
 		if p.Mixed > 0 {
 			mixed = strconv.FormatInt(p.Mixed, 10)
 		}
 		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
-			countText(p.FLOPs), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS), percentText(p.Roofline))
+			countText(p.Useful), p.padded(), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS), percentText(p.Roofline))
 	}
 	t.appendTo(b)
 }
 
 func (r *Report) componentTable(b *strings.Builder) {
-	t := newGrid("component", " time", " share", " prefill", " decode", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
+	t := newGrid("component", " time", " share", " prefill", " decode", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, c := range r.Components {
 		by := func(phase string) string {
 			if ns, ok := c.ByPhase[phase]; ok {
@@ -187,14 +187,14 @@ func (r *Report) componentTable(b *strings.Builder) {
 			}
 			return "-"
 		}
-		t.add(c.Component, nsText(c.NS), percentText(c.Share), by(phasePrefill), by(phaseDecode), countText(c.FLOPs), rateText(c.GFLOPsPerS),
+		t.add(c.Component, nsText(c.NS), percentText(c.Share), by(phasePrefill), by(phaseDecode), countText(c.Useful), c.padded(), rateText(c.GFLOPsPerS),
 			movedText(&c.Figures), rateText(c.GBPerS), percentText(c.Roofline))
 	}
 	t.appendTo(b)
 }
 
 func (r *Report) layerTable(b *strings.Builder) {
-	t := newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " moved")
+	t := newGrid(" layer", " time", " share", " attention", " mlp", " other", " FLOP", " padded", " moved")
 	for _, l := range r.Layers[:min(len(r.Layers), textLayers)] {
 		other, timed := int64(0), false
 		for component, ns := range l.ByComponent {
@@ -212,7 +212,7 @@ func (r *Report) layerTable(b *strings.Builder) {
 		if timed {
 			rest = present.Duration(time.Duration(other))
 		}
-		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest, countText(l.FLOPs), movedText(&l.Figures))
+		t.add(layerText(l.Layer), nsText(l.NS), percentText(l.Share), of(componentAttention), of(componentMLP), rest, countText(l.Useful), l.padded(), movedText(&l.Figures))
 	}
 	t.appendTo(b)
 	more(b, len(r.Layers)-textLayers, "layers")
@@ -236,9 +236,9 @@ func (r *Report) opTable(b *strings.Builder) {
 	if len(r.Ops) == 0 || len(r.Ops) == 1 && r.Ops[0].Op == SeveralOps {
 		return
 	}
-	t := newGrid("op", " count", " time", " share", " FLOP", " GFLOP/s", " moved", " GB/s", " of roofline")
+	t := newGrid("op", " count", " time", " share", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, o := range r.Ops[:min(len(r.Ops), textOps)] {
-		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.FLOPs), rateText(o.GFLOPsPerS),
+		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.Useful), o.padded(), rateText(o.GFLOPsPerS),
 			movedText(&o.Figures), rateText(o.GBPerS), percentText(o.Roofline))
 	}
 	t.appendTo(b)

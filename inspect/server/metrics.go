@@ -64,7 +64,8 @@ var (
 	graphTime    = counter("graph_seconds_total", "Time in graphs, measured.", "phase")
 	lookTime     = counter("looking_seconds_total", "Time that timing nodes cost the model, measured; it is part of the time in graphs.", "phase")
 	tokensTotal  = counter("tokens_total", "Tokens that graphs computed, by the phase of each.", "phase")
-	flopsTotal   = counter("floating_point_operations_total", "Floating point operations, computed from shapes, without ops whose count is not known.", "phase")
+	flopsTotal   = counter("floating_point_operations_total", "Floating point operations, computed from shapes and masks, without ops whose count is not known.", "phase")
+	paddedTotal  = counter("padded_floating_point_operations_total", "The same with cells of a KV cache that attention is given and no token may read.", "phase")
 	readTotal    = counter("read_bytes_total", "Bytes that ops read, computed from shapes.", "phase")
 	writtenTotal = counter("written_bytes_total", "Bytes that ops wrote, computed from shapes.", "phase")
 	componentsNS = counter("component_seconds_total", "Time in nodes of a component, measured.", "phase", "component")
@@ -82,7 +83,7 @@ var (
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
 )
 
-var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, readTotal, writtenTotal,
+var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
 	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, captureSize, captureSum, packetsSum, packetsLost, kvSequence, kvNeeded, kvReused, kvHits}
 
 // Describe tells of every metric that there may be.
@@ -230,7 +231,10 @@ func (t teller) graphs(s *resources.Sum) {
 			t.one(lookTime, float64(p.LookNS)/1e9, phase)
 		}
 		if p.Counted > 0 {
-			t.one(flopsTotal, float64(p.FLOPs), phase)
+			t.one(paddedTotal, float64(p.FLOPs), phase)
+			if p.NoMask == 0 {
+				t.one(flopsTotal, float64(p.Useful), phase)
+			}
 		}
 		if p.Sized > 0 {
 			t.one(readTotal, float64(p.Read), phase)

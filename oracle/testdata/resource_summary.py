@@ -12,7 +12,7 @@ db = duckdb.connect()
 columns = {
     "event": "VARCHAR", "ctx": "INTEGER", "exec": "BIGINT", "mono_ns": "BIGINT", "phase": "VARCHAR", "tokens": "BIGINT", "duration_ns": "BIGINT",
     "looking_ns": "BIGINT", "looks": "BIGINT", "operation": "VARCHAR", "name": "VARCHAR", "component_type": "VARCHAR", "layer_id": "INTEGER",
-    "node_count": "BIGINT", "time_source": "VARCHAR", "flops": "BIGINT", "bytes_read": "BIGINT", "bytes_written": "BIGINT",
+    "node_count": "BIGINT", "time_source": "VARCHAR", "flops": "BIGINT", "flops_unmasked": "BIGINT", "ops_without_mask": "BIGINT", "bytes_read": "BIGINT", "bytes_written": "BIGINT",
     "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
     "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT", "key_bytes_written": "BIGINT", "value_bytes_written": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
@@ -53,7 +53,8 @@ def by(key, table):
 
 
 COST = """count(*) as events, sum(node_count) as nodes, sum(duration_ns) as ns, count(duration_ns) as timed,
-    sum(flops) as flops, count(flops) as counted, coalesce(sum(ops_without_flops), 0) as no_flops,
+    sum(flops) as flops, count(flops) as counted, coalesce(sum(ops_without_mask), 0) as no_mask,
+    case when coalesce(sum(ops_without_mask), 0) = 0 then sum(coalesce(flops_unmasked, flops)) end as flops_unmasked, coalesce(sum(ops_without_flops), 0) as no_flops,
     case when count(bytes_read) > 0 then sum(bytes_read) end as bytes_read, count(bytes_read) as sized,
     case when count(bytes_written) > 0 then sum(bytes_written) end as bytes_written, coalesce(sum(ops_without_bytes), 0) as no_bytes"""
 total = one("select coalesce(sum(duration_ns), 0) as ns, count(*) as graphs, coalesce(sum(looking_ns * looks), 0) as looking from graphs where phase != 'setup'")
@@ -62,15 +63,16 @@ total = one("select coalesce(sum(duration_ns), 0) as ns, count(*) as graphs, coa
 def figures(what, got, want, share=True):
     for key in ("events", "nodes"):
         same(f"{what} {key}", got[key], want[key])
-    for key in ("ns", "flops", "bytes_read", "bytes_written"):
+    for key in ("ns", "flops", "flops_unmasked", "bytes_read", "bytes_written"):
         same(f"{what} {key}", got.get(key), None if want[key] is None else int(want[key]))
     same(f"{what} events_without_time", got.get("events_without_time", 0), want["events"] - want["timed"])
     same(f"{what} ops_without_flops", got.get("ops_without_flops", 0), want["no_flops"])
     same(f"{what} ops_without_bytes", got.get("ops_without_bytes", 0), want["no_bytes"])
     timed = want["timed"] == want["events"] and want["ns"]
-    flops = timed and want["counted"] == want["events"] and not want["no_flops"]
+    same(f"{what} ops_without_mask", got.get("ops_without_mask", 0), want["no_mask"])
+    flops = timed and want["counted"] == want["events"] and not want["no_flops"] and not want["no_mask"]
     moved = timed and want["sized"] == want["events"] and not want["no_bytes"]
-    same(f"{what} gflops_per_s", got.get("gflops_per_s"), float(want["flops"]) / float(want["ns"]) if flops else None)
+    same(f"{what} gflops_per_s", got.get("gflops_per_s"), float(want["flops_unmasked"]) / float(want["ns"]) if flops else None)
     same(f"{what} gb_per_s", got.get("gb_per_s"), float(want["bytes_read"] + want["bytes_written"]) / float(want["ns"]) if moved else None)
     if share:
         same(f"{what} share", got.get("share"), float(want["ns"]) / float(total["ns"]) if want["ns"] is not None and total["ns"] else None)

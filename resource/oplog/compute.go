@@ -35,8 +35,8 @@ func (r *Recorder) rates(w work, ns int64, of resource.TimeSource, looking int64
 	if ns == 0 {
 		return
 	}
-	flops, bytes := float64(w.flops)/float64(ns), float64(w.read+w.written)/float64(ns)
-	if w.known() {
+	flops, bytes := float64(w.flops-w.masked)/float64(ns), float64(w.read+w.written)/float64(ns)
+	if w.usefulKnown() {
 		l.Float("gflops_per_s", flops)
 		r.mark(resource.Computed, "gflops_per_s")
 	}
@@ -57,7 +57,7 @@ func (r *Recorder) rates(w work, ns int64, of resource.TimeSource, looking int64
 // where that is the bound, as it is for work without FLOPs.
 func (r *Recorder) share(w work, gflops, gbytes float64) (float64, bool) {
 	roof := r.o.Roofline
-	if roof == nil || !w.known() || !w.bytesKnown() || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {
+	if roof == nil || !w.usefulKnown() || !w.bytesKnown() || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {
 		return 0, false
 	}
 	return max(gflops/roof.GFLOPsPerS, gbytes/roof.GBPerS), true
@@ -134,7 +134,7 @@ func (r *Recorder) tellSpan(ctx *context, x *execution, run *runPlan, s *span) {
 		run.legacy.fields(l)
 	}
 	r.markWork(w)
-	r.unmaskedField(x, run.first, run.last, w)
+	r.maskFields(w)
 	r.rates(w, s.ns, resource.TimeRange, looking)
 	r.put(resource.KindCompute, r.weakest())
 }
@@ -176,7 +176,7 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 		workFields(l, w, r.o.Legacy)
 	}
 	r.markWork(w)
-	r.unmaskedField(x, in.first, in.last, w)
+	r.maskFields(w)
 	r.rates(w, in.ns, of, looking)
 	r.put(resource.KindCompute, r.weakest())
 }

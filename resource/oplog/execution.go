@@ -88,7 +88,7 @@ func (x *execution) timeSource() resource.TimeSource {
 	return resource.TimeGraph
 }
 
-// work is what nodes from first to last did, with what the chosen experts tell of them.
+// work is what nodes from first to last did, with what the chosen experts and the masks tell of them.
 func (x *execution) work(first, last int) work {
 	w := x.plan.sums[last+1].minus(x.plan.sums[first])
 	for _, e := range x.found {
@@ -98,6 +98,7 @@ func (x *execution) work(first, last int) work {
 			w.written += e.written
 		}
 	}
+	x.unmask(&w, first, last)
 	return w
 }
 

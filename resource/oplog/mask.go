@@ -9,9 +9,12 @@ import (
 
 // Hot path: per mask one pass over its ranges, and none over its values.
 
-// attentionNode is an op of flash attention whose mask is an input.
+// noLeaf stands for a mask that is no input.
+const noLeaf = -1
+
+// attentionNode is an op of flash attention that has a mask.
 type attentionNode struct {
-	node, mask int // mask is a leaf
+	node, mask int // mask is a leaf, or noLeaf
 	op         resource.Op
 	full       int64 // its FLOPs with every cell
 }
@@ -31,12 +34,16 @@ func (p *plan) attend(i int, o *resource.Op) {
 	for src >= 0 { // what is converted for it
 		n := &p.graph.Nodes[src]
 		if len(n.Src) == 0 || !n.View && n.Op != "CPY" && n.Op != "CONT" && n.Op != "DUP" {
-			return
+			break
 		}
 		src = n.Src[0]
 	}
+	mask := noLeaf // it is computed: nothing tells of it
+	if src < 0 {
+		mask = int(-1 - src)
+	}
 	if full, ok := o.FLOPs(); ok {
-		p.attention = append(p.attention, attentionNode{i, int(-1 - src), *o, full})
+		p.attention = append(p.attention, attentionNode{i, mask, *o, full})
 	}
 }
 
@@ -57,13 +64,8 @@ func (r *Recorder) Input(in *ggmlhooks.Input) error {
 	return nil
 }
 
-// unmasked is the FLOPs of nodes first to last, of which w says what they do with every cell, without those of cells that are masked. It
-// is false where there are none, or where a mask was not told.
-func (x *execution) unmasked(first, last int, w work) (flops int64, ok bool) {
-	if !w.known() {
-		return 0, false
-	}
-	flops = w.flops
+// unmask adds to w, the work of nodes first to last, what masks tell of it.
+func (x *execution) unmask(w *work, first, last int) {
 	for i := range x.plan.attention {
 		a := &x.plan.attention[i]
 		if a.node < first || a.node > last {
@@ -71,21 +73,26 @@ func (x *execution) unmasked(first, last int, w work) (flops int64, ok bool) {
 		}
 		at := slices.IndexFunc(x.masks, func(m maskPairs) bool { return m.leaf == a.mask })
 		if at < 0 {
-			return 0, false
+			w.noMask++
+			continue
 		}
-		own, known := a.op.Unmasked(x.masks[at].pairs)
-		if !known {
-			return 0, false
+		if own, ok := a.op.Unmasked(x.masks[at].pairs); ok {
+			w.attention++
+			w.masked += a.full - own
+		} else {
+			w.noMask++
 		}
-		flops, ok = flops-a.full+own, true
 	}
-	return flops, ok
 }
 
-// unmaskedField adds it.
-func (r *Recorder) unmaskedField(x *execution, first, last int, w work) {
-	if flops, ok := x.unmasked(first, last, w); ok {
-		r.line.Int("flops_unmasked", flops)
+// maskFields adds what masks tell of the work, and how much of it they do not.
+func (r *Recorder) maskFields(w work) {
+	switch {
+	case w.noMask > 0:
+		r.line.Int("ops_without_mask", int64(w.noMask))
+		r.mark(resource.Computed, "ops_without_mask")
+	case w.attention > 0 && w.known():
+		r.line.Int("flops_unmasked", w.flops-w.masked)
 		r.mark(resource.Computed, "flops_unmasked")
 	}
 }

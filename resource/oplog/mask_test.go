@@ -1,6 +1,7 @@
 package oplog
 
 import (
+	"math"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -52,6 +53,12 @@ func TestUnmaskedAttention(t *testing.T) {
 		}
 		if told && (*g.FLOPsUnmasked != own || *w.FLOPsUnmasked != own) {
 			t.Errorf("%d and %d, want %d", *g.FLOPsUnmasked, *w.FLOPsUnmasked, own)
+		}
+		if told && math.Abs(*w.GFLOPsPerS*float64(*w.DurationNS)/float64(own)-1) > 1e-5 || !told && w.GFLOPsPerS != nil {
+			t.Errorf("masks were told: %v; a rate of %v in %d ns", told, w.GFLOPsPerS, *w.DurationNS)
+		}
+		if unknown := map[bool]int{false: 1}[told]; g.OpsWithoutMask != unknown || w.OpsWithoutMask != unknown {
+			t.Errorf("masks were told: %v; %d and %d without", told, g.OpsWithoutMask, w.OpsWithoutMask)
 		}
 	}
 }

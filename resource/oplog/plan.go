@@ -16,7 +16,7 @@ type plan struct {
 	nodes     []nodePlan
 	runs      []runPlan
 	experts   []expertNode    // nodes whose bytes depend on the chosen experts, in order
-	attention []attentionNode // nodes whose FLOPs depend on a mask, in order
+	attention []attentionNode // nodes whose useful FLOPs depend on a mask, in order
 	routing   []routingPair
 	flows     int // hand-overs between components
 	legacy    legacyWork
@@ -34,12 +34,18 @@ type work struct {
 	noFLOPs       int // nodes whose formula is not known
 	read, written int64
 	noBytes       int // nodes whose bytes are not known
+
+	// Of an execution alone:
+	attention int   // nodes of flash attention whose mask was told
+	masked    int64 // of flops, those of cells that masks rule out
+	noMask    int   // nodes of flash attention whose mask was not told
 }
 
 func (w work) minus(before work) work {
 	return work{
 		w.nodes - before.nodes, w.moves - before.moves, w.flops - before.flops, w.noFLOPs - before.noFLOPs,
 		w.read - before.read, w.written - before.written, w.noBytes - before.noBytes,
+		w.attention - before.attention, w.masked - before.masked, w.noMask - before.noMask,
 	}
 }
 

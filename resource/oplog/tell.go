@@ -93,7 +93,7 @@ func (r *Recorder) tellWhole(x *execution) {
 		x.plan.legacy.fields(l)
 	}
 	r.markWork(total)
-	r.unmaskedField(x, 0, len(x.plan.nodes)-1, total)
+	r.maskFields(total)
 	r.rates(total, ns, x.timeSource(), 0)
 	r.put(resource.KindCompute, r.weakest())
 }
@@ -123,7 +123,7 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 	l.Int("status", int64(x.status))
 	if !x.failed() {
 		workKnown(l, total)
-		r.unmaskedField(x, 0, len(x.plan.nodes)-1, total)
+		r.maskFields(total)
 	}
 	r.mark(resource.Measured, "tokens", "outputs", "reused", "status")
 	if ok {
