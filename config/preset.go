@@ -19,7 +19,7 @@ type Preset struct {
 	MemoryCeiling Bytes
 }
 
-// DefaultPreset is what --tap-out alone means.
+// DefaultPreset is what is suggested where nothing speaks for another one.
 const DefaultPreset = "balanced"
 
 var presets = []Preset{

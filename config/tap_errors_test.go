@@ -16,7 +16,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
 			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
-				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-samples, --tap-host, or --tap-out DIR for the preset balanced"},
+				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-samples, --tap-host"},
+		{"a folder alone", "--tap-out d", world{}, "--tap-out records nothing without a recorder: add one of --tap-preset, "},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
 			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
 		{"config that sets a modifier only", "--tap-config f", world{files: map[string]string{"f": "tap: {dtype: f32}"}},

@@ -145,7 +145,7 @@ func modifierOptions() []option {
 func runOptions() []option {
 	return []option{
 		{name: "out", form: "DIR", role: roleRun, byDef: DefaultOut,
-			help: "folder in which run directories are made; given alone it means --tap-preset " + DefaultPreset,
+			help: "folder in which run directories are made; a recorder must be asked for as well",
 			set:  func(t *Tap, s string) error { t.Out = s; return nil },
 			get:  func(t *Tap) any { return t.Out }},
 		{name: "on-failure", form: "continue|stop", role: roleRun, byDef: "continue",

@@ -169,7 +169,7 @@ func openFile(file given, open func(string) (io.ReadCloser, error)) (map[string]
 	return loadFile(file.text, f)
 }
 
-// choosePreset settles between preset and purpose, and supplies what some settings imply when they stand alone.
+// choosePreset settles between preset and purpose.
 func (s *sources) choosePreset() error {
 	presetSource, preset, hasPreset := s.top("preset")
 	purposeSource, purpose, hasPurpose := s.top("purpose")
@@ -180,9 +180,6 @@ func (s *sources) choosePreset() error {
 		s.drop("purpose")
 	case hasPreset && hasPurpose:
 		s.drop("preset")
-	}
-	if _, out, ok := s.top("out"); ok && len(s.recorders()) == 0 {
-		s[FromPreset]["preset"] = given{DefaultPreset, "implied by " + out.where}
 	}
 	return nil
 }
@@ -207,9 +204,6 @@ func (s *sources) recorders() []Recorder {
 // apply parses all values in the order of precedence.
 func (t *Tap) apply(s *sources, arch string) error {
 	t.recorders = imply(s.recorders())
-	if _, implied := s[FromPreset]["preset"]; implied {
-		t.recorders = []Recorder{Activations}
-	}
 	t.alone = !slices.ContainsFunc([]string{"preset", "purpose", "granularity", "layers", "tensors"}, s.has)
 	if err := t.applyPreset(s, arch); err != nil {
 		return err
@@ -245,11 +239,7 @@ func (t *Tap) applyPreset(s *sources, arch string) error {
 		p.fill(set, "purpose "+g.text)
 		return nil
 	}
-	_, g, ok := s.top("preset")
-	if !ok {
-		g, ok = set["preset"]
-	}
-	if ok {
+	if _, g, ok := s.top("preset"); ok {
 		p, err := ParsePreset(g.text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.where, err)
@@ -321,15 +311,15 @@ func checkNothing(s *sources) error {
 			alone = append(alone, g.where)
 		}
 	}
-	if len(s[FromFlag]) == 0 {
+	if len(s[FromFlag]) == 0 || s.has("resume") { // a run to resume has recorders of its own
 		return nil
 	}
 	verb := "records"
 	if len(alone) > 1 {
 		verb = "record"
 	}
-	return fmt.Errorf("%s %s nothing without a recorder: add one of %s, or --tap-out DIR for the preset %s",
-		strings.Join(alone, ", "), verb, strings.Join(recorderFlags(""), ", "), DefaultPreset)
+	return fmt.Errorf("%s %s nothing without a recorder: add one of %s",
+		strings.Join(alone, ", "), verb, strings.Join(recorderFlags(""), ", "))
 }
 
 func (t *Tap) checkSampling(s *sources) error {

@@ -64,7 +64,7 @@ func TestNothingGivenRecordsNothing(t *testing.T) {
 func TestRecorderFlags(t *testing.T) {
 	for _, line := range [][]string{
 		{"--tap-preset", "max"}, {"--tap-purpose=debugging"}, {"--tap-granularity", "mlp_only"}, {"--tap-layers", "0-3,7"},
-		{"--tap-tensors", "l_out"}, {"--tap-attention"}, {"--tap-attention", "exact"}, {"--tap-out", "d"},
+		{"--tap-tensors", "l_out"}, {"--tap-attention"}, {"--tap-attention", "exact"},
 	} {
 		tap := mustResolve(t, world{}, line...)
 		if !tap.Recording() || !tap.Records(Activations) || tap.Records("kv") {
@@ -86,13 +86,13 @@ func TestDefaultsOfARecorder(t *testing.T) {
 	}
 }
 
-func TestOutAloneMeansBalanced(t *testing.T) {
-	got := mustResolve(t, world{}, "--tap-out", "somewhere")
-	if got.Preset != "balanced" || got.Codec != "q" || got.Throughput != 2 || got.MemoryCeiling != 24*GB || got.Out != "somewhere" {
-		t.Errorf("got %+v", got)
+// TestOutRecordsNothing: where runs go is no wish to record something, and one of the environment waits for a recorder.
+func TestOutRecordsNothing(t *testing.T) {
+	if tap := mustResolve(t, world{env: map[string]string{"LLAMATAP_OUT": "d"}}); tap.Recording() {
+		t.Error("LLAMATAP_OUT alone records something")
 	}
-	if where := got.Echo().Settings["preset"]; where.Where != "implied by --tap-out" || where.Source != "preset" {
-		t.Errorf("the preset's origin is %+v", where)
+	if tap := mustResolve(t, world{}, "--tap-resume", "--tap-out", "d"); tap.Recording() || tap.Out != "d" {
+		t.Errorf("--tap-out beside --tap-resume: %q, recording %v", tap.Out, tap.Recording())
 	}
 	if got := mustResolve(t, world{}, "--tap-out", "d", "--tap-layers", "1"); got.Preset != "" {
 		t.Errorf("--tap-out beside a recorder implies preset %q", got.Preset)
@@ -195,7 +195,7 @@ func TestEveryOptionInEverySpelling(t *testing.T) {
 		case "host-interval", "host-details":
 			context = []string{"--tap-host", "block"}
 		default:
-			if o.role == roleModifier || o.role == roleRun && o.name != "out" {
+			if o.role == roleModifier || o.role == roleRun {
 				context = []string{"--tap-preset", "balanced"}
 			}
 		}
