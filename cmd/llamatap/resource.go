@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -99,7 +100,7 @@ func writeSummary(out io.Writer, path, format, by string) error {
 	default:
 		finish = func(r *resources.Report) error { return r.WriteText(buffered) }
 	}
-	report, err := resources.Summarize(path, each)
+	report, err := resources.Summarize(context.Background(), path, each)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -154,16 +155,17 @@ type MemoryRow struct {
 const maxTop = 50
 
 // Summarize reads the log of a run directory, or a file of events, to its end as it is now. each, where it is not nil, is given every
-// generated token, and the report then has none.
-func Summarize(path string, each func(*TokenRow)) (*Report, error) {
+// generated token, and the report then has none. It returns early when ctx is done.
+func Summarize(ctx context.Context, path string, each func(*TokenRow)) (*Report, error) {
 	tail, err := OpenTail(path)
 	if err != nil {
 		return nil, err
 	}
 	defer tail.Close()
+	tail.Done = ctx.Done()
 	s := NewSum()
 	s.Token = each
-	for {
+	for ctx.Err() == nil {
 		line, err := tail.Next()
 		if errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF) {
 			break
@@ -172,6 +174,9 @@ func Summarize(path string, each func(*TokenRow)) (*Report, error) {
 			return nil, fmt.Errorf("read events of %s: %w", path, err)
 		}
 		s.Add(line)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	r := s.Report()
 	r.Path, r.Unfinished = path, tail.Unfinished()

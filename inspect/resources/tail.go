@@ -2,6 +2,7 @@ package resources
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,9 @@ type Line struct {
 type Tail struct {
 	// Going tells whether the log may grow; it is asked when all was read. Set it before the first Next; nil: [Going] of the directory.
 	Going func() bool
+	// Done, once it is closed, ends a Next that reads on and on, in a line of any length; it returns context.Canceled, and another call
+	// with an open Done continues. nil: never.
+	Done <-chan struct{}
 
 	dir    string
 	single string // a file that was given by itself; "" for a directory
@@ -105,6 +109,11 @@ func (t *Tail) Next() (Line, error) {
 	for {
 		if line, ok := t.take(); ok {
 			return line, nil
+		}
+		select {
+		case <-t.Done:
+			return Line{}, context.Canceled
+		default:
 		}
 		switch n, err := t.fill(); {
 		case err != nil:

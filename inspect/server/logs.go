@@ -39,6 +39,7 @@ func (s *Server) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer tail.Close()
+	tail.Done = r.Context().Done()
 	if follow {
 		select {
 		case s.follows <- struct{}{}:

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -20,12 +21,13 @@ import (
 // metrics are what the events of runs sum up to, for Prometheus. Looked at, they read what has come since the last look.
 type metrics struct {
 	server *Server
-	mu     sync.Mutex
+	mu     sync.Mutex       // held for no file
 	folds  map[string]*fold // by directory
 }
 
-// fold is a run's log as far as it was read.
+// fold is a run's log as far as it was read. Whoever has put an element into busy may use the rest.
 type fold struct {
+	busy chan struct{}
 	tail *resources.Tail
 	sum  *resources.Sum
 }
@@ -96,45 +98,83 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads what has come since, and tells of every run. A run whose log cannot be read is told of by run_info alone.
+// Collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose log cannot be read,
+// or is still being read for an earlier look, is reported by run_info alone, and holds up no other.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	runs, err := m.server.runs.all()
 	if err != nil {
 		to <- prometheus.NewInvalidMetric(runInfo.desc, err)
 		return
 	}
 	chosen := choose(runs)
-	m.forget(chosen)
-	deadline := time.Now().Add(m.server.o.Limits.FoldTime)
-	for _, run := range chosen {
-		tell := teller{to, run.ID}
-		known, err := resources.Metadata(run.dir)
-		if err != nil || known == nil {
-			known = &rundir.Metadata{}
-		}
-		f, err := m.catchUp(run, deadline)
-		level := ""
-		if f != nil {
-			level = f.sum.Level
-		}
-		tell.one(runInfo, 1, run.Model, string(run.State), level)
-		if err == nil {
-			tell.events(f)
-			tell.graphs(f.sum)
-			tell.memory(f.sum)
-		}
-		now := m.server.now(run)
-		caches := now.snapshot()
-		if err == nil {
-			tell.caches(f.sum, known, caches == nil)
-		}
-		if caches != nil {
-			tell.snapshot(caches)
-		}
-		tell.capture(run, known, now)
+	folds := m.pick(chosen)
+	ctx, cancel := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime)
+	defer cancel()
+	found := make([]chan []prometheus.Metric, len(chosen))
+	for i, run := range chosen {
+		found[i] = make(chan []prometheus.Metric, 1)
+		go func() { found[i] <- m.look(ctx, run, folds[i]) }()
 	}
+	late, done := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime+askTime+time.Second)
+	defer done()
+	for i, run := range chosen {
+		var all []prometheus.Metric
+		select {
+		case all = <-found[i]:
+		case <-late.Done():
+			select {
+			case all = <-found[i]:
+			default:
+				all = alone(run)
+			}
+		}
+		for _, one := range all {
+			to <- one
+		}
+	}
+}
+
+// alone is what is reported of a run whose log is not read in time.
+func alone(run Run) []prometheus.Metric {
+	tell := teller{run: run.ID}
+	tell.one(runInfo, 1, run.Model, string(run.State), "")
+	return tell.all
+}
+
+// look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to report of the run.
+func (m *metrics) look(ctx context.Context, run Run, f *fold) []prometheus.Metric {
+	select {
+	case f.busy <- struct{}{}:
+		defer func() { <-f.busy }()
+	case <-ctx.Done():
+		return alone(run)
+	}
+	known, err := resources.Metadata(run.dir)
+	if err != nil || known == nil {
+		known = &rundir.Metadata{}
+	}
+	err = f.catchUp(ctx, run.dir)
+	tell := teller{run: run.ID}
+	level := ""
+	if f.sum != nil {
+		level = f.sum.Level
+	}
+	tell.one(runInfo, 1, run.Model, string(run.State), level)
+	if err == nil {
+		tell.events(f)
+		tell.graphs(f.sum)
+		tell.memory(f.sum)
+	}
+	now := m.server.now(run)
+	caches := now.snapshot()
+	if err == nil {
+		tell.caches(f.sum, known, caches == nil)
+	}
+	if caches != nil {
+		tell.snapshot(caches)
+	}
+	tell.capture(run, known, now)
+	return tell.all
 }
 
 // choose picks the runs that metrics are told of.
@@ -151,57 +191,72 @@ func choose(runs []Run) []Run {
 	return going
 }
 
-// forget closes the logs of runs that are not told of any more.
-func (m *metrics) forget(chosen []Run) {
+// pick returns the folds of the chosen runs, and closes those of runs that are not reported any more.
+func (m *metrics) pick(chosen []Run) []*fold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for dir, f := range m.folds {
 		if !slices.ContainsFunc(chosen, func(r Run) bool { return r.dir == dir }) {
-			f.tail.Close()
 			delete(m.folds, dir)
+			go f.close()
 		}
+	}
+	folds := make([]*fold, len(chosen))
+	for i, run := range chosen {
+		if m.folds[run.dir] == nil {
+			m.folds[run.dir] = &fold{busy: make(chan struct{}, 1)}
+		}
+		folds[i] = m.folds[run.dir]
+	}
+	return folds
+}
+
+// close closes the log once nobody reads it.
+func (f *fold) close() {
+	f.busy <- struct{}{}
+	if f.tail != nil {
+		f.tail.Close()
 	}
 }
 
-// catchUp reads what a run's log has more than at the last look, until the deadline.
-func (m *metrics) catchUp(run Run, deadline time.Time) (*fold, error) {
-	f := m.folds[run.dir]
-	if f == nil {
-		tail, err := resources.OpenTail(run.dir)
+// catchUp reads what the log has more than at the last look, until ctx is done.
+func (f *fold) catchUp(ctx context.Context, dir string) error {
+	if f.tail == nil {
+		tail, err := resources.OpenTail(dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		f = &fold{tail: tail, sum: resources.NewSum()}
-		f.sum.Token = func(*resources.TokenRow) {} // rows are not told
-		m.folds[run.dir] = f
+		f.tail, f.sum = tail, resources.NewSum()
+		f.sum.Token = func(*resources.TokenRow) {} // rows are not reported
 	}
-	for lines := 0; ; lines++ {
+	f.tail.Done = ctx.Done()
+	for lines := 0; lines%256 != 255 || ctx.Err() == nil; lines++ {
 		line, err := f.tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
-			return f, nil
+		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+			return nil
 		}
 		if err != nil {
-			return f, err
+			return err
 		}
 		f.sum.Add(line)
-		if lines%256 == 255 && time.Now().After(deadline) {
-			return f, nil
-		}
 	}
+	return nil
 }
 
-// teller tells of one run.
+// teller collects the metrics of one run.
 type teller struct {
-	to  chan<- prometheus.Metric
 	run string
+	all []prometheus.Metric
 }
 
-func (t teller) one(m metric, value float64, labels ...string) {
+func (t *teller) one(m metric, value float64, labels ...string) {
 	for i, text := range labels {
 		labels[i] = strings.ToValidUTF8(text, "?")
 	}
-	t.to <- prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{t.run}, labels...)...)
+	t.all = append(t.all, prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{t.run}, labels...)...))
 }
 
-func (t teller) events(f *fold) {
+func (t *teller) events(f *fold) {
 	t.one(logBehind, float64(f.tail.Unread()))
 	t.one(badTotal, float64(f.sum.BadLines))
 	for kind, n := range f.sum.Events {
@@ -220,7 +275,7 @@ var latencyBounds = func() (bounds []int64) {
 	return bounds
 }()
 
-func (t teller) graphs(s *resources.Sum) {
+func (t *teller) graphs(s *resources.Sum) {
 	for phase, p := range s.Phases {
 		t.one(graphsTotal, float64(p.Graphs), phase)
 		t.one(tokensTotal, float64(p.Tokens), phase)
@@ -249,11 +304,11 @@ func (t teller) graphs(s *resources.Sum) {
 		for _, bound := range latencyBounds {
 			buckets[float64(bound)/1e9] = uint64(l.Below(bound))
 		}
-		t.to <- prometheus.MustNewConstHistogram(latency, uint64(l.Count), float64(l.NS)/1e9, buckets, t.run)
+		t.all = append(t.all, prometheus.MustNewConstHistogram(latency, uint64(l.Count), float64(l.NS)/1e9, buckets, t.run))
 	}
 }
 
-func (t teller) memory(s *resources.Sum) {
+func (t *teller) memory(s *resources.Sum) {
 	if s.Memory.Allocations > 0 {
 		t.one(memoryLive, float64(s.Memory.Live))
 		t.one(memoryPeak, float64(s.Memory.Peak))
@@ -261,7 +316,7 @@ func (t teller) memory(s *resources.Sum) {
 }
 
 // caches tells what the events say; alone: nothing else says how full the caches are.
-func (t teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
+func (t *teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	for _, c := range s.Caches() {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), cmp.Or(c.Cache, c.Type)
 		if alone {
@@ -287,7 +342,7 @@ func (t teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 
 // capture tells of the tensors that the run recorded beside its events: as its collector says while it goes on, as its metadata say
 // when it is sealed.
-func (t teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
+func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	if size, ok := captured(run.dir); ok {
 		t.one(captureSize, float64(size))
 	}

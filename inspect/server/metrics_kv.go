@@ -33,7 +33,7 @@ func (now *statusNow) snapshot() *kvcache.Snapshot {
 }
 
 // snapshot tells of it.
-func (t teller) snapshot(s *kvcache.Snapshot) {
+func (t *teller) snapshot(s *kvcache.Snapshot) {
 	for _, c := range s.Caches {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), c.Cache.String()
 		for state, cells := range map[string]int{"used": c.Used, "free": c.Free, "shared": c.Shared, "capacity": c.Cells} {
@@ -52,7 +52,7 @@ func (t teller) snapshot(s *kvcache.Snapshot) {
 }
 
 // histogram tells of durations that are counted by powers of two: a bucket per power from a microsecond to half an hour.
-func (t teller) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
+func (t *teller) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
 	buckets := map[float64]uint64{}
 	below := uint64(0)
 	for i := 0; i <= 41; i++ {
@@ -63,5 +63,5 @@ func (t teller) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
 			buckets[math.Ldexp(1e-9, i)] = below
 		}
 	}
-	t.to <- prometheus.MustNewConstHistogram(d, uint64(h.Count), float64(h.SumNS)/1e9, buckets, t.run)
+	t.all = append(t.all, prometheus.MustNewConstHistogram(d, uint64(h.Count), float64(h.SumNS)/1e9, buckets, t.run))
 }

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -116,6 +119,52 @@ func TestMetricsGrow(t *testing.T) {
 	count()
 	if len(m.folds) != 1 || m.folds[filepath.Join(dir, "m", openRun)] == nil {
 		t.Errorf("%v", m.folds)
+	}
+}
+
+// TestMetricsHeldUp: a run whose log is never read to an end, because a reader is stuck in it or a line has no end, is reported by
+// run_info alone, and the others are whole.
+func TestMetricsHeldUp(t *testing.T) {
+	dir := t.TempDir()
+	good, stuck, endless := lockedRun(t, dir), lockedRun(t, dir), lockedRun(t, dir)
+	if err := os.Truncate(filepath.Join(dir, "m", endless, ".resource.jsonl.part"), 1<<50); err != nil {
+		t.Skip(err) // a file system of small files
+	}
+	fifo := filepath.Join(dir, "m", good, "metadata.json")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, Options{Dir: dir, Limits: Limits{FoldTime: 200 * time.Millisecond}})
+	m := newMetrics(s)
+	runs, err := s.runs.all()
+	if err != nil || len(runs) != 3 {
+		t.Fatal(runs, err)
+	}
+	for i, f := range m.pick(runs) {
+		if runs[i].ID == stuck {
+			f.busy <- struct{}{}
+		}
+	}
+	for range 2 {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(m)
+		found, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]string{}
+		for _, family := range found {
+			for _, one := range family.Metric {
+				for _, label := range one.Label {
+					if label.GetName() == "run" && strings.Contains("llamatap_run_info llamatap_tokens_total", family.GetName()) {
+						seen[label.GetValue()] += strings.TrimPrefix(family.GetName(), "llamatap_") + " "
+					}
+				}
+			}
+		}
+		if seen[good] != "run_info tokens_total " || seen[stuck] != "run_info " || !strings.HasPrefix(seen[endless], "run_info ") {
+			t.Errorf("%v", seen)
+		}
 	}
 }
 

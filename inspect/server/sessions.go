@@ -64,6 +64,7 @@ func (s *Server) wholeLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer tail.Close()
+	tail.Done = r.Context().Done()
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(s.stream(w), 32<<10)
 	fmt.Fprintf(out, `{"session_id":%s,"logs_b64":"`, quote(run.ID))
@@ -100,6 +101,7 @@ func (s *Server) newLines(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer tail.Close()
+	tail.Done = r.Context().Done()
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(s.stream(w), 32<<10)
 	fmt.Fprintf(out, `{"session_id":%s,"from_line":%d,"new_lines_b64":[`, quote(run.ID), from)

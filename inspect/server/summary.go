@@ -107,7 +107,7 @@ func (s *Server) report(r *http.Request) (*resources.Report, error) {
 	case <-s.stopping:
 		return nil, fail(http.StatusServiceUnavailable, "the server stops")
 	}
-	report, err := resources.Summarize(run.dir, nil)
+	report, err := resources.Summarize(r.Context(), run.dir, nil)
 	if err != nil {
 		return nil, err
 	}
