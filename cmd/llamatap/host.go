@@ -67,7 +67,7 @@ type hostOptions struct {
 	program    []string
 }
 
-// hostDefaults are what system A had, by collector.
+// hostDefaults are what the documentation of STRAP-LLM states, by collector.
 var hostDefaults = map[string]struct {
 	interval   float64
 	output     string
@@ -75,7 +75,7 @@ var hostDefaults = map[string]struct {
 	does       string
 }{
 	"block":  {5, "tracepoints.jsonl", 12, "latency histograms and depth of block devices"},
-	"system": {1, "system_metrics.jsonl", 12, "page faults, waiting by cause, run queue, pressure, memory"},
+	"system": {5, "system_metrics.jsonl", 12, "page faults, waiting by cause, run queue, pressure, memory"},
 	"prof":   {1, "llm_prof.jsonl", 5, "events of disk, system calls, memory, scheduling, network"},
 }
 

@@ -107,6 +107,7 @@ func (a *analyzeArguments) flags() *flag.FlagSet {
 	flags.IntVar(&a.options.Lag, "lag", 0, "move metrics by up to `K` intervals to either side, and find the lag at which the latency goes with them most")
 	flags.BoolVar(&a.options.Strap, "strap-buckets", false, "take buckets that have bounds and no slot as STRAP-LLM's, whose bounds are twice as high")
 	flags.StringVar(&a.chartsDir, "charts-dir", "", "draw charts into this `FOLDER` (default: "+defaultCharts+", or derived/host of the run directory)")
+	flags.StringVar(&a.chartsDir, "output-dir", "", "the same `FOLDER`, as STRAP-LLM's documentation names the flag")
 	flags.BoolVar(&a.noCharts, "no-charts", false, "draw no charts")
 	flags.StringVar(&a.chartTypes, "chart-types", "all", "draw these charts, a `LIST` with commas: all, or some of "+strings.Join(chart.Types, ", "))
 	flags.BoolVar(&a.json, "json", false, "write JSON")

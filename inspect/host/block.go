@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"hash/fnv"
 	"math"
 	"time"
 )
@@ -161,19 +162,31 @@ func (s *blockSnapshot) take(f *opLine) {
 	}
 }
 
-// device finds the device that an entry is of, or makes it; nil where the entry has no number of one.
+// device finds the device that an entry is of, or makes it; nil where the entry has neither number nor name of one.
 func (s *blockSnapshot) device(entry *deviceLine) *blockDevice {
-	if !entry.ID.known || math.Abs(entry.ID.v) > 1<<53 {
+	numbered := entry.ID.known && math.Abs(entry.ID.v) <= 1<<53
+	if !numbered && entry.Name == "" {
 		return nil
 	}
 	id := int64(entry.ID.v)
+	if !numbered {
+		id = idOfName(string(entry.Name))
+	}
 	for i := range s.devices {
-		if s.devices[i].id == id {
+		if s.devices[i].id == id || !numbered && s.devices[i].name == string(entry.Name) {
 			return &s.devices[i]
 		}
 	}
 	s.devices = append(s.devices, blockDevice{id: id, name: string(entry.Name)})
 	return &s.devices[len(s.devices)-1]
+}
+
+// idOfName stands for the number of a device that a file names and does not number, as the lines in STRAP-LLM's documentation do: negative,
+// below that of all devices, and the same in every snapshot.
+func idOfName(name string) int64 {
+	hash := fnv.New64a()
+	hash.Write([]byte(name))
+	return -2 - int64(hash.Sum64()>>12)
 }
 
 // count adds the buckets of an entry.

@@ -11,7 +11,7 @@ const maxDevices = 256
 
 // Device is what a block device did, or all of them together.
 type Device struct {
-	ID       int64  `json:"device_id"` // major<<20 | minor; -1 for all together
+	ID       int64  `json:"device_id"` // major<<20 | minor; -1 for all together, below -1 where the file has a name alone
 	Name     string `json:"device_name"`
 	Requests uint64 `json:"requests"`
 	// PerSecond is over all of the recorded time, PeakPerSecond that of the busiest snapshot.

@@ -33,6 +33,7 @@ func (a *state) note() {
 	if b := r.Bounds; b != nil {
 		b.say(say)
 	}
+	r.alert()
 	if n := len(a.devices.beyond); n > 0 {
 		say("%d further devices are counted in 'all devices' alone; %d are told apart", n, maxDevices)
 	}
@@ -59,6 +60,42 @@ func (a *state) note() {
 	case r.System == nil:
 		say("no system metrics were given: latencies cannot be held against them; 'llamatap host system' records some")
 	}
+}
+
+// The limits of STRAP-LLM's documentation (COMPAT A-67).
+const (
+	alertLatencyUS = 10_000 // p99
+	alertDepth     = 100    // requests in flight
+)
+
+// alert lists what an operator should look at.
+func (r *Report) alert() {
+	if r.Block == nil {
+		return
+	}
+	alert := func(format string, args ...any) { r.Alerts = append(r.Alerts, fmt.Sprintf(format, args...)) }
+	for _, d := range r.Devices {
+		slot, ok := d.latency.Percentile(99)
+		if ok && SlotHigh(slot) > alertLatencyUS {
+			alert("%s: p99 latency is between %s and %s, above the limit of 10 ms", d.Name, usText(float64(SlotLow(slot))), usText(float64(SlotHigh(slot))))
+		}
+		if d.Queue == nil {
+			continue
+		}
+		if deepest := max(d.Queue.Max, uint64(valueOr(d.Queue.WithinMax, 0))); deepest > alertDepth {
+			alert("%s: %d requests in flight, above the limit of %d", d.Name, deepest, alertDepth)
+		}
+	}
+	if r.Block.Snapshots > 0 && (r.All == nil || r.All.Requests == 0) {
+		alert("no block device completed a request in %d snapshots: data came from the page cache, or the recorder saw nothing", r.Block.Snapshots)
+	}
+}
+
+func valueOr(v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
 }
 
 // say tells how the file was recorded, where that is not as well as it can be.

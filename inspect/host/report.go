@@ -12,6 +12,7 @@ type Report struct {
 	Bounds   *Bounds  `json:"bucket_bounds,omitempty"`
 	Notes    []string `json:"notes"`
 	Warnings []string `json:"warnings,omitempty"` // what was passed over in files
+	Alerts   []string `json:"alerts,omitempty"`   // devices beyond the limits that STRAP-LLM's documentation recommends
 
 	DeviceCount int       `json:"device_count"`
 	Devices     []*Device `json:"devices"`       // the busiest first, as many as were asked for

@@ -34,6 +34,10 @@ func (r *Report) WriteText(w io.Writer) error {
 			}
 		}
 	}
+	for _, alert := range r.Alerts {
+		b.WriteString("\n")
+		wrap(&b, "alert: ", alert)
+	}
 	for i, note := range r.Notes {
 		if i == 0 {
 			b.WriteString("\n")

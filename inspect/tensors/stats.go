@@ -18,7 +18,7 @@ type Moments struct {
 	Std  float64 `json:"std"` // of the population
 	Min  float64 `json:"min"`
 	Max  float64 `json:"max"`
-	L2   float64 `json:"l2"` // Euclidean norm
+	L2   float64 `json:"l2_norm"` // Euclidean norm
 }
 
 // Accumulator gathers Stats from values in any order and any number of parts. The zero value is empty.

@@ -22,13 +22,13 @@ func TestStatsKnownAnswers(t *testing.T) {
 		want   string
 	}{
 		{"none", nil, `{"elements":0,"zeros":0,"sparsity":0,"nan":0,"inf":0}`},
-		{"one", []float32{3}, `{"elements":1,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":3,"std":0,"min":3,"max":3,"l2":3}`},
+		{"one", []float32{3}, `{"elements":1,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":3,"std":0,"min":3,"max":3,"l2_norm":3}`},
 		{"population deviation", []float32{2, 4, 4, 4, 5, 5, 7, 9},
-			`{"elements":8,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":5,"std":2,"min":2,"max":9,"l2":15.231546211727817}`},
+			`{"elements":8,"zeros":0,"sparsity":0,"nan":0,"inf":0,"mean":5,"std":2,"min":2,"max":9,"l2_norm":15.231546211727817}`},
 		{"zeros of both signs", []float32{0, negativeZero, 1, -1},
-			`{"elements":4,"zeros":2,"sparsity":0.5,"nan":0,"inf":0,"mean":0,"std":0.7071067811865476,"min":-1,"max":1,"l2":1.4142135623730951}`},
+			`{"elements":4,"zeros":2,"sparsity":0.5,"nan":0,"inf":0,"mean":0,"std":0.7071067811865476,"min":-1,"max":1,"l2_norm":1.4142135623730951}`},
 		{"not finite", []float32{nan, inf, -inf, 3, 4},
-			`{"elements":5,"zeros":0,"sparsity":0,"nan":1,"inf":2,"mean":3.5,"std":0.5,"min":3,"max":4,"l2":5}`},
+			`{"elements":5,"zeros":0,"sparsity":0,"nan":1,"inf":2,"mean":3.5,"std":0.5,"min":3,"max":4,"l2_norm":5}`},
 		{"nothing finite", []float32{nan, inf}, `{"elements":2,"zeros":0,"sparsity":0,"nan":1,"inf":1}`},
 	} {
 		got, err := json.Marshal(statsOf(c.values...))
@@ -56,7 +56,7 @@ func TestStatsOfAnyPartition(t *testing.T) {
 		}
 		got := total.Stats()
 		for name, pair := range map[string][2]float64{
-			"mean": {got.Mean, want.Mean}, "std": {got.Std, want.Std}, "min": {got.Min, want.Min}, "max": {got.Max, want.Max}, "l2": {got.L2, want.L2},
+			"mean": {got.Mean, want.Mean}, "std": {got.Std, want.Std}, "min": {got.Min, want.Min}, "max": {got.Max, want.Max}, "l2_norm": {got.L2, want.L2},
 		} {
 			if math.Abs(pair[0]-pair[1]) > 1e-9*math.Abs(pair[1]) {
 				t.Errorf("in parts of %d: %s is %v, not %v", cut, name, pair[0], pair[1])
