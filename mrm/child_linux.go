@@ -25,6 +25,16 @@ func ownCPU() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
+// cpuOf is the processor time of another process so far, by its clock; false where it has ended.
+func cpuOf(pid int) (ns int64, ok bool) {
+	var t unix.Timespec
+	const schedule = 2 // CPUCLOCK_SCHED: of all its threads, in nanoseconds
+	if unix.ClockGettime(int32(^pid<<3|schedule), &t) != nil {
+		return 0, false
+	}
+	return t.Nano(), true
+}
+
 // ownMemory is what this process has beside its program's code, which the collector has as well.
 func ownMemory() int64 { return status("self", "RssAnon") }
 
@@ -49,10 +59,12 @@ type child struct {
 	wall time.Duration
 	cpu  time.Duration // of it and of what it started
 	peak int64         // most memory that it had itself, bytes; of one that is not watched. 0: not known
-	own  int64         // most that it had beside files, which it maps as others do; of one that is watched
+	own  int64         // most that it and this process had beside files, which it maps as others do; of one that is watched
+	busy float64       // largest share of a processor that both used in a second; of one that is watched. 0: it was shorter
 }
 
-// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one, which that would disturb.
+// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one, which that would disturb but for its
+// first second, which may be all of it.
 const (
 	peakSampling = 20 * time.Millisecond
 	sampling     = 250 * time.Millisecond
@@ -125,20 +137,32 @@ func (w *work) child(ctx context.Context, name string, argv []string, watch *wat
 
 // follow looks at a child until it has ended.
 func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *watch) error {
-	interval := peakSampling
-	if watch != nil {
-		interval = sampling
-	}
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(peakSampling)
 	defer tick.Stop()
+	isSlow, looked := false, at
+	var used peakCPU
+	used.add(0, ownCPU())
 	for {
 		select {
 		case <-tick.C:
 			if pid := strconv.Itoa(cmd.Process.Pid); watch == nil {
 				c.peak = max(c.peak, status(pid, "VmHWM"))
 			} else {
-				watch.look(int64(time.Since(at)))
-				c.own = max(c.own, status(pid, "RssAnon")+status(pid, "RssShmem"))
+				if since := time.Since(at); !isSlow && since >= time.Second {
+					tick.Reset(sampling)
+					isSlow = true
+				}
+				if time.Since(looked) >= sampling {
+					watch.look(int64(time.Since(at)))
+					looked = time.Now()
+				}
+				if own := status(pid, "RssAnon") + status(pid, "RssShmem"); own > 0 {
+					c.own = max(c.own, own+ownMemory())
+				}
+				if cpu, ok := cpuOf(cmd.Process.Pid); ok {
+					used.add(int64(time.Since(at)), cpu+ownCPU())
+					c.busy = used.most
+				}
 			}
 		case err := <-ended:
 			c.wall = time.Since(at)

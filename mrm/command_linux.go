@@ -61,12 +61,15 @@ func (w *commandPasses) tapped(ctx context.Context, o *observation) error {
 	defer files.Close()
 	debug.FreeOSMemory() // what was needed before is none of the observer's
 	own, watch, began := ownCPU(), newWatch(os.DirFS("/")), time.Now()
-	looked := make(chan int64, 1)
+	looked := make(chan struct{})
 	stop := make(chan struct{})
-	go func() { looked <- watch.follow(began, stop) }()
+	go func() {
+		o.memory, o.busiest = watch.follow(began, stop)
+		close(looked)
+	}()
 	state, err := w.record(ctx, cmd)
 	close(stop)
-	o.memory = <-looked
+	<-looked
 	if err != nil {
 		return err
 	}
@@ -76,8 +79,10 @@ func (w *commandPasses) tapped(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// follow looks at the machine and at what this process has, until it is told to stop. It returns the most that it had.
-func (w *watch) follow(began time.Time, stop <-chan struct{}) (most int64) {
+// follow looks at the machine and at what this process has, until stop is closed. It returns the most memory that it had, and the largest share of a
+// processor that it used in a second.
+func (w *watch) follow(began time.Time, stop <-chan struct{}) (most int64, busiest float64) {
+	var used peakCPU
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
 	for {
@@ -88,8 +93,9 @@ func (w *watch) follow(began time.Time, stop <-chan struct{}) (most int64) {
 		case <-tick.C:
 		}
 		w.look(int64(time.Since(began)))
+		used.add(int64(time.Since(began)), ownCPU())
 		if most = max(most, ownMemory()+status("self", "RssShmem")); ended {
-			return most
+			return most, used.most
 		}
 	}
 }

@@ -25,6 +25,8 @@ type Config struct {
 	sha256 string
 	places map[string]place // of keys, such as model[1].path
 	notes  []string
+	// isTrace: the file is one of mrm-trace.
+	isTrace bool
 	// failsUnknown: a sample of no region fails its cell, as mrm-trace's unknown_policy fail_run does.
 	failsUnknown bool
 }

@@ -91,6 +91,7 @@ func (c *Config) readTrace(body ast.Node, problems *Problems) {
 		}
 		d.defaults(section, v)
 	}
+	c.isTrace = true
 	var from traceFile
 	a := aliases{known: map[string]ast.Node{}}
 	d = decoder{problems: problems, places: c.places, ignored: &[]string{}}

@@ -70,10 +70,11 @@ func same(a, b []answer) *bool {
 type observation struct {
 	baseline, tapped verdict.Pass
 	cpu              verdict.CPU
-	memory           int64 // most that the observer had, bytes; 0: not known
-	peak             int64 // most that the collector had, the files that it maps included
-	same             *bool // tokens
-	sameOutput       *bool // of a program
+	busiest          float64 // largest share of a processor that collector and mrm had together in a second; 0: not known
+	memory           int64   // most that the observer had, bytes; 0: not known
+	peak             int64   // most that the collector had, the files that it maps included
+	same             *bool   // tokens
+	sameOutput       *bool   // of a program
 	isCommand        bool
 	throttle         verdict.Throttle
 	busy             *float64 // share of all processors before the run
@@ -88,7 +89,10 @@ func (o *observation) observer() verdict.Observer {
 		Baseline: o.baseline, Tapped: o.tapped, SameTokens: o.same, SameOutput: o.sameOutput, Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
 		BaselineS: o.busyFor, OthersCPUPct: o.others,
 	}
-	v.CPUPct = percent(float64(o.cpu.Sum()), float64(o.tapped.WallNS))
+	if v.CPUPct = percent(float64(o.cpu.Sum()), float64(o.tapped.WallNS)); v.CPUPct != nil {
+		peak := max(*v.CPUPct, 100*(o.busiest+float64(o.cpu.Tap)/float64(o.tapped.WallNS)))
+		v.CPUPeakPct = &peak
+	}
 	if o.memory > 0 {
 		v.MemoryPct = percent(float64(o.memory), float64(o.baseline.PeakRSSBytes))
 	}
@@ -120,4 +124,26 @@ func percent(of, all float64) *float64 {
 	}
 	p := 100 * of / all
 	return &p
+}
+
+// peakWindow is the time over which the observer's CPU is averaged to find its peak.
+const peakWindow = int64(1e9)
+
+// A peakCPU finds in which second a process used most processor time, of readings of what it has used so far.
+type peakCPU struct {
+	readings []cpuReading // of the last second, and one before
+	most     float64
+}
+
+type cpuReading struct{ ns, used int64 }
+
+// add takes a reading, at a time of any steady clock.
+func (p *peakCPU) add(ns, used int64) {
+	p.readings = append(p.readings, cpuReading{ns, used})
+	for len(p.readings) > 1 && ns-p.readings[1].ns >= peakWindow {
+		p.readings = p.readings[1:]
+	}
+	if first := p.readings[0]; ns-first.ns >= peakWindow {
+		p.most = max(p.most, float64(used-first.used)/float64(ns-first.ns))
+	}
 }

@@ -54,12 +54,51 @@ func TestObserver(t *testing.T) {
 			t.Errorf("%s is %g, want %g", name, pair[0], pair[1])
 		}
 	}
+	if *v.CPUPeakPct != *v.CPUPct { // no second was longer looked at than the run
+		t.Errorf("peak %g, mean %g", *v.CPUPeakPct, *v.CPUPct)
+	}
+	o.busiest = 0.4
+	if v = o.observer(); math.Abs(*v.CPUPeakPct-42) > 1e-9 { // and the tap's 2 %
+		t.Errorf("peak %g", *v.CPUPeakPct)
+	}
+	o.busiest = 0
+	v = o.observer()
 	if *v.ThrottleEvents != 0 || verdict.Judge(&v).Class != verdict.Marginal {
 		t.Errorf("%+v", verdict.Judge(&v))
 	}
 	v = (&observation{}).observer()
 	if v.CPUPct != nil || v.MemoryPct != nil || v.DecodeRatio != nil || v.BaselineCPUPct != nil || v.ThrottleEvents != nil {
 		t.Errorf("known of nothing: %+v", v)
+	}
+}
+
+// TestPeakCPU: the busiest second of a run, whatever it was on average, and none of a shorter one.
+func TestPeakCPU(t *testing.T) {
+	const ms = int64(1e6)
+	for name, c := range map[string]struct {
+		every int64   // ms between readings
+		used  []int64 // ms in each
+		want  float64
+	}{
+		"short":       {250, []int64{0, 200, 200}, 0},
+		"steady":      {250, []int64{0, 25, 25, 25, 25, 25, 25, 25, 25}, 0.1},
+		"burst":       {250, []int64{0, 0, 0, 0, 0, 200, 100, 0, 0, 0, 0, 0, 0}, 0.3},
+		"at its end":  {250, []int64{0, 0, 0, 0, 0, 0, 0, 0, 100}, 0.1},
+		"rare looks":  {1500, []int64{0, 750, 0}, 0.5},
+		"whole first": {1000, []int64{0, 1000, 0, 0}, 1},
+	} {
+		var p peakCPU
+		at, used := int64(0), int64(0)
+		for i, more := range c.used {
+			if i > 0 {
+				at += c.every * ms
+			}
+			used += more * ms
+			p.add(at, used)
+		}
+		if math.Abs(p.most-c.want) > 1e-9 || len(p.readings) > 6 {
+			t.Errorf("%s: %g, want %g", name, p.most, c.want)
+		}
 	}
 }
 

@@ -154,7 +154,7 @@ func (w *modelPasses) tapped(ctx context.Context, o *observation) error {
 	}
 	o.cpu.MRM = ownCPU() - own
 	o.throttle = watch.throttle()
-	o.memory = child.own
+	o.memory, o.busiest = child.own, child.busy
 	o.others = watch.others(int64(child.cpu)+o.cpu.MRM, clockTicks)
 	w.again, err = w.answers(tappedName)
 	o.tapped = account(w.again)
@@ -178,9 +178,8 @@ func (w *modelPasses) recorded(o *observation) (r recording, err error) {
 	}
 	o.cpu.Collector, o.cpu.Tap, o.peak = use.CPU, *m.Tap.OwnNS, use.Peak<<10
 	if o.memory == 0 { // it ended before anybody looked
-		o.memory = o.peak
+		o.memory = o.peak + ownMemory()
 	}
-	o.memory += ownMemory()
 	return r, nil
 }
 

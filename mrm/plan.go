@@ -31,6 +31,7 @@ type Machine struct {
 	FreeMemory int64 // bytes; 0: not known
 	FreeDisk   int64 // of the file system of output.dir; 0: not known
 	Memory     Bandwidth
+	Missing    map[string]error // collectors that cannot run, and why
 }
 
 // ErrNoRoom occurs when a cell cannot fit into this machine's memory, or all of them onto its disk, or the disk is full.
@@ -38,7 +39,7 @@ var ErrNoRoom = errors.New("it does not fit")
 
 // ThisMachine looks at the machine that this process runs on. Where no roofline is kept, it measures the memory for a third of a second.
 func ThisMachine(root fs.FS, out string) Machine {
-	m := Machine{FreeDisk: freeDisk(out)}
+	m := Machine{FreeDisk: freeDisk(out), Missing: MissingCollectors()}
 	if free, err := doctor.FreeMemory(root); err == nil {
 		m.FreeMemory = int64(free)
 	}
@@ -111,9 +112,12 @@ func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
 	return cell, memory, disk, time
 }
 
-// Check tells whether it fits this machine: each cell into its free memory, all that is not done onto its disk, with what the recorder leaves
-// free.
+// Check reports what keeps it from running on this machine: a collector that is missing, or no room for a cell in its free memory or for all that is
+// not done on its disk, with what the recorder leaves free.
 func (p *Plan) Check() error {
+	if err := p.Config.Collects(p.Machine.Missing); err != nil {
+		return err
+	}
 	cell, memory, disk, _ := p.Most()
 	if free := p.Machine.FreeMemory; free > 0 && memory.Tag != Unknown && memory.Value > float64(free) {
 		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",

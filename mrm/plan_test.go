@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/memtrace/perfmem"
 )
 
 // header writes a GGUF file that has a header and as many bytes of tensors as that says, all of them a hole: it takes no room.
@@ -125,5 +127,49 @@ func TestWritePlan(t *testing.T) {
 	}
 	if s := p.Summary(); len(s.Cells) != 8 || s.Time.Value <= 0 || s.Cells[0].Need.Cache.Value <= 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestMissing: a collector that this machine lacks is refused before anything runs, unless its fallback is there.
+func TestMissing(t *testing.T) {
+	none := errors.New("no PMU")
+	for _, c := range []struct {
+		name, collector string
+		missing         []string
+		want            string // "" is fine
+	}{
+		{"graph", "{primary: graph}", []string{"perf", "fault", "page"}, ""},
+		{"perf", "{primary: perf}", []string{"fault"}, ""},
+		{"no perf", "{primary: perf}", []string{"perf"}, "f.yaml:3:13: this machine cannot collect perf: no PMU; add collector.fallback: fault, write collector.primary: graph or "},
+		{"its fallback", "{primary: perf, fallback: fault}", []string{"perf"}, ""},
+		{"neither", "{primary: perf, fallback: fault}", []string{"perf", "fault"}, "perf: no PMU; and fault: no PMU; add collector.fallback: page"},
+		{"no pages", "{primary: page}", []string{"page"}, "this machine cannot collect page: no PMU; write collector.primary: graph or run it"},
+	} {
+		p := planned(t, whole+"collector: "+c.collector+"\n")
+		p.Machine.Missing = map[string]error{}
+		for _, name := range c.missing {
+			p.Machine.Missing[name] = none
+		}
+		var problems *Problems
+		switch err := p.Check(); {
+		case c.want == "" && err != nil, c.want != "" && (!errors.As(err, &problems) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestMissingCollectors: what is said to be there opens when it is asked for again, and what is missing has a reason.
+func TestMissingCollectors(t *testing.T) {
+	for name, err := range MissingCollectors() {
+		if !slices.Contains([]string{"perf", "fault", "page"}, name) || err == nil || err.Error() == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p, err := perfmem.Open(perfmem.Options{})
+	if err == nil {
+		err = p.Close()
+	}
+	if missing := MissingCollectors()["perf"]; (err == nil) != (missing == nil) {
+		t.Errorf("perf: %v, and missing says %v", err, missing)
 	}
 }

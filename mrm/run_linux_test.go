@@ -118,11 +118,16 @@ func checkRun(t *testing.T, name, dir string) {
 	if o.Baseline.GeneratedTokens != 16 || o.Tapped.GeneratedTokens != 16 || o.Baseline.PromptTokens == 0 || o.SameTokens == nil || !*o.SameTokens {
 		t.Errorf("%s: passes %+v %+v, same %v", name, o.Baseline, o.Tapped, o.SameTokens)
 	}
-	if o.CPUPct == nil || *o.CPUPct <= 0 || o.MemoryPct == nil || *o.MemoryPct <= 0 || o.DecodeRatio == nil || o.BaselineCPUPct == nil || o.Baseline.First == o.Tapped.First {
+	if o.CPUPct == nil || *o.CPUPct <= 0 || o.CPUPeakPct == nil || *o.CPUPeakPct < *o.CPUPct || o.MemoryPct == nil || *o.MemoryPct <= 0 || o.DecodeRatio == nil || o.BaselineCPUPct == nil || o.Baseline.First == o.Tapped.First {
 		t.Errorf("%s: %+v", name, o)
 	}
 	if o.CPUNS.Collector <= 0 || o.CPUNS.Tap <= 0 || len(m.Validity.Criteria) != 4 || m.Experiment.Name != "quick" || m.SchemaVersion == "" {
 		t.Errorf("%s: %+v %+v", name, o.CPUNS, m.Validity)
+	}
+	for _, c := range m.Validity.Criteria { // of a model of 6 MB, which the observer alone is larger than a twentieth of
+		if c.Name == "memory_pct" && (c.Class != verdict.Clean || *c.Value < 5) {
+			t.Errorf("%s: %.3g %s, %.0f bytes: %s", name, *c.Value, c.Unit, *c.Amount, c.Class)
+		}
 	}
 	lines, err := allocations(filepath.Join(dir, "region_map.parquet"))
 	if err != nil || len(lines) < 3 {

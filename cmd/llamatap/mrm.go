@@ -160,6 +160,9 @@ func mrmValidate(f *mrmFlags) error {
 	}
 	cells, err := c.Cells(sources)
 	if err == nil {
+		err = c.Collects(mrm.MissingCollectors())
+	}
+	if err == nil {
 		_, err = fmt.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
 	}
 	return err
@@ -188,8 +191,11 @@ func mrmPlan(f *mrmFlags) error {
 	return p.Check()
 }
 
-// emitJob writes a job for a cluster. Whether it fits this machine is no question then.
+// emitJob writes a job for a cluster. What this machine lacks, the nodes may have: it is a warning then.
 func (f *mrmFlags) emitJob(out io.Writer, p *mrm.Plan) error {
+	if err := p.Config.Collects(p.Machine.Missing); err != nil {
+		fmt.Fprintf(os.Stderr, "llamatap: warning: %v\n", err)
+	}
 	t := f.target
 	t.Config, t.Options = f.config, f.options
 	if t.Dir == "" {

@@ -138,6 +138,7 @@ func runMRMAnalyze(args []string) error {
 	if rest, err = a.runs(rest); err != nil {
 		return err
 	}
+	analyzed := 0
 	for _, dir := range rest {
 		result, err := analyze.Run(ctx, dir, a.options)
 		switch {
@@ -149,9 +150,13 @@ func runMRMAnalyze(args []string) error {
 		case err != nil:
 			return err
 		}
+		analyzed++
 		if err := a.tell(result); err != nil {
 			return err
 		}
+	}
+	if analyzed == 0 {
+		return fmt.Errorf("%s: every one of its %d runs is contaminated and was left out; --contaminated analyses them all the same", a.config, len(rest))
 	}
 	return nil
 }

@@ -62,6 +62,12 @@ func TestAnalyzeRuns(t *testing.T) {
 	if err != nil || json.Unmarshal(js, &report) != nil || len(report.Labels) != 1 || report.Labels[0].Label != "medium_mrm" || !strings.Contains(problems.String(), "left out") {
 		t.Errorf("%v: %s%s", err, js, problems.String())
 	}
+	if err := os.RemoveAll(clean); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := self("mrm", "analyze", "--config", config, "--no-figures").CombinedOutput(); err == nil || !strings.Contains(string(text), "every one of its 1 runs is contaminated") {
+		t.Errorf("nothing but contaminated runs: %v: %s", err, text)
+	}
 	if js, err := self("mrm", "analyze", "--list-classes", "--classes", "hbm2").Output(); err != nil || !strings.Contains(string(js), "Fine-Grained DRAM") {
 		t.Errorf("%v: %s", err, js)
 	}

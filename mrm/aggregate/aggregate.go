@@ -148,7 +148,7 @@ func (g *gathering) add(run *Run, metrics []metric) {
 		value *float64
 	}{
 		{"prefill_tokens_per_s", positive(prefill)}, {"decode_tokens_per_s", positive(decode)}, {"decode_ratio", run.Observer.DecodeRatio},
-		{"prefill_ratio", run.Observer.PrefillRatio}, {"wall_ratio", run.Observer.WallRatio}, {"observer_cpu_pct", run.Observer.CPUPct}, {"observer_memory_pct", run.Observer.MemoryPct},
+		{"prefill_ratio", run.Observer.PrefillRatio}, {"wall_ratio", run.Observer.WallRatio}, {"observer_cpu_pct", run.Observer.CPUPct}, {"observer_cpu_peak_pct", run.Observer.CPUPeakPct}, {"observer_memory_pct", run.Observer.MemoryPct},
 	} {
 		if v.value != nil {
 			put(figure{ofRuns, v.name}, *v.value)

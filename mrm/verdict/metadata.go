@@ -78,7 +78,10 @@ type Collector struct {
 
 // Observer is what observing a run cost. Everything is measured; what could not be is nil.
 type Observer struct {
-	CPUPct      *float64 `json:"cpu_pct,omitempty"` // of one processor
+	CPUPct *float64 `json:"cpu_pct,omitempty"` // of one processor, on average over the recorded run
+	// CPUPeakPct is the largest share of one processor in any second of the recorded run; the tap's part, which is known of the whole run alone,
+	// counts by its average.
+	CPUPeakPct  *float64 `json:"cpu_peak_pct,omitempty"`
 	CPUNS       CPU      `json:"cpu_ns"`
 	WallNS      int64    `json:"wall_ns"`
 	MemoryBytes int64    `json:"memory_bytes,omitempty"`

@@ -17,7 +17,7 @@ func count(n int64) *int64  { return &n }
 
 // quiet is a run that nothing is held against.
 func quiet() Observer {
-	return Observer{CPUPct: of(9.9), MemoryPct: of(4.9), ThrottleEvents: count(0), BaselineCPUPct: of(14.9)}
+	return Observer{CPUPct: of(5), CPUPeakPct: of(9.9), MemoryPct: of(4.9), ThrottleEvents: count(0), BaselineCPUPct: of(14.9)}
 }
 
 // TestJudge puts every bound of C-1.C.3 and of decision 13 to the test, from both sides.
@@ -28,9 +28,9 @@ func TestJudge(t *testing.T) {
 		want   Class
 	}{
 		{"all below", func(*Observer) {}, Clean},
-		{"cpu at 10", func(o *Observer) { o.CPUPct = of(10) }, Marginal},
-		{"cpu below 20", func(o *Observer) { o.CPUPct = of(19.999) }, Marginal},
-		{"cpu at 20", func(o *Observer) { o.CPUPct = of(20) }, Contaminated},
+		{"cpu at 10", func(o *Observer) { o.CPUPeakPct = of(10) }, Marginal},
+		{"cpu below 20", func(o *Observer) { o.CPUPeakPct = of(19.999) }, Marginal},
+		{"cpu at 20", func(o *Observer) { o.CPUPeakPct = of(20) }, Contaminated},
 		{"memory at 5", func(o *Observer) { o.MemoryPct = of(5) }, Marginal},
 		{"memory below 15", func(o *Observer) { o.MemoryPct = of(14.999) }, Marginal},
 		{"memory at 15", func(o *Observer) { o.MemoryPct = of(15) }, Contaminated},
@@ -40,10 +40,16 @@ func TestJudge(t *testing.T) {
 		{"machine at 15", func(o *Observer) { o.BaselineCPUPct = of(15) }, Marginal},
 		{"machine below 30", func(o *Observer) { o.BaselineCPUPct = of(29.999) }, Marginal},
 		{"machine at 30", func(o *Observer) { o.BaselineCPUPct = of(30) }, Contaminated},
-		{"worst one counts", func(o *Observer) { o.CPUPct, o.MemoryPct = of(12), of(40) }, Contaminated},
+		{"worst one counts", func(o *Observer) { o.CPUPeakPct, o.MemoryPct = of(12), of(40) }, Contaminated},
 		{"no source of throttling", func(o *Observer) { o.ThrottleEvents = nil }, Marginal},
 		{"memory not known", func(o *Observer) { o.MemoryPct = nil }, Marginal},
-		{"not a number", func(o *Observer) { o.CPUPct = of(math.NaN()) }, Contaminated},
+		{"not a number", func(o *Observer) { o.CPUPeakPct = of(math.NaN()) }, Contaminated},
+		{"the mean does not count", func(o *Observer) { o.CPUPct = of(99) }, Clean},
+		{"memory within the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes }, Clean},
+		{"memory above the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes+1 }, Contaminated},
+		{"much memory, of a large target", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(4), 1<<30 }, Clean},
+		{"cpu within the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(AllowedCPU) }, Clean},
+		{"cpu above the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(AllowedCPU)+1 }, Contaminated},
 		{"others do not count", func(o *Observer) { o.OthersCPUPct = of(90) }, Clean},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,7 +117,7 @@ func TestRead(t *testing.T) {
 	}
 	write(rundir.ManifestName, "{}")
 	got, err := Read(dir)
-	if err != nil || got.RunID != "run_1" || got.Cell.Key != "k" || got.Validity.Class != Clean || *got.Observer.CPUPct != 9.9 {
+	if err != nil || got.RunID != "run_1" || got.Cell.Key != "k" || got.Validity.Class != Clean || *got.Observer.CPUPeakPct != 9.9 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	write(rundir.MetadataName, strings.Replace(string(text), `"1.0"`, `"2.0"`, 1))
