@@ -60,6 +60,19 @@ func (j *RowJoiner) SeqChange(c *SeqChange) {
 // Forget makes a context's sequences new: what it did was set-up.
 func (j *RowJoiner) Forget(ctx uint32) { j.context(ctx).sequences.Forget() }
 
+// OnePhase is the phase that all rows have, unknown where they have several or there is none.
+func OnePhase(rows []Row) Phase {
+	for i := range rows {
+		if rows[i].Phase != rows[0].Phase {
+			return PhaseUnknown
+		}
+	}
+	if len(rows) == 0 {
+		return PhaseUnknown
+	}
+	return rows[0].Phase
+}
+
 // Join appends to rows those of an execution and to begun the requests that begin with it. The phase is that of the execution: prefill
 // where any of its rows is a prompt's, maintenance where it has none.
 func (j *RowJoiner) Join(rows []Row, begun []RequestBegin, e *Exec) ([]Row, []RequestBegin, Phase) {

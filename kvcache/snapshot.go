@@ -40,7 +40,7 @@ type Gauge struct {
 
 // SeqGauge is what one sequence has of a cache.
 type SeqGauge struct {
-	Seq    int32 `json:"seq"`
+	Seq    int32 `json:"seq_id"`
 	Cells  int   `json:"cells"`
 	Shared int   `json:"shared"` // of these, with other sequences
 	PosMin int32 `json:"pos_min"`

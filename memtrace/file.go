@@ -3,14 +3,8 @@ package memtrace
 // FileName is the name of the table of regions in a run directory. docs/REGIONS.md describes it.
 const FileName = "region_map.parquet"
 
-// Keys of the table's metadata.
-const (
-	VersionKey = "mrm_trace_schema_version"
-	DoubtsKey  = "llamatap_regions" // a Doubts as JSON
-)
-
-// Version is that of the table's schema. Readers refuse another major version, which is what stands before the dot.
-const Version = "1.1"
+// DoubtsKey is the key of the table's metadata under which Doubts stand, as JSON.
+const DoubtsKey = "llamatap_regions"
 
 // Doubts count what was executed, and what of it did not fit into a map.
 type Doubts struct {

@@ -66,6 +66,7 @@ const (
 	TraceWindow            // window_ns: how long the window is that the row stands for
 	TracePID               // pid: the process that did it
 	TraceDataSymbol        // data_symbol: the variable at addr
+	TraceStep              // step: prefill or decode
 	traceColumns
 )
 
@@ -103,6 +104,7 @@ var traceTable = [traceColumns]TraceColumn{
 	{"window_ns", ColumnInt64, inNS, "length of the window that the row sums up"},
 	{"pid", ColumnInt32, "", "process that made the access"},
 	{"data_symbol", ColumnText, "", "variable or constant at addr"},
+	{"step", ColumnText, "", "prefill: of prompt tokens; decode: of generated ones; null: of both, of none or set-up"},
 }
 
 // TraceColumns are the columns of the table of accesses, by the numbers above.

@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // rawFolder holds what was really collected.
@@ -55,7 +56,7 @@ func (x RunExporter) Export(e Export) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	e.Metadata.RunID, e.Metadata.SchemaVersion = dir.ID(), memtrace.Version
+	e.Metadata.RunID, e.Metadata.SchemaVersion = dir.ID(), table.Version
 	if err := e.fill(dir, manifest); err != nil {
 		return "", err
 	}

@@ -20,7 +20,7 @@ func TestPerfScript(t *testing.T) {
 	schema := table.Schema{Columns: []table.Column{
 		{Name: "collector", Kind: table.Text, Null: true}, {Name: "ts_ns", Kind: table.Int64, Null: true}, {Name: "tid", Kind: table.Int32, Null: true},
 		{Name: "weight", Kind: table.Uint64, Null: true}, {Name: "op", Kind: table.Text, Null: true}, {Name: "addr", Kind: table.Uint64, Null: true},
-	}, Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}}
+	}, Metadata: [][2]string{{table.VersionKey, table.Version}}}
 	file, err := os.Create(filepath.Join(dir, memtrace.TraceName))
 	if err != nil {
 		t.Fatal(err)

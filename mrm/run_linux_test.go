@@ -250,7 +250,7 @@ func TestDamage(t *testing.T) {
 	}
 	undo()
 	undo = change("metadata.json", func(b []byte) []byte {
-		return []byte(strings.Replace(string(b), `_version": "1.`, `_version": "7.`, 1))
+		return []byte(strings.Replace(string(b), `_schema_version": "2.`, `_schema_version": "7.`, 1))
 	})
 	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("version 7: %v", err)

@@ -120,7 +120,7 @@ const tableOfLives = `
 import sys, pandas, pyarrow.parquet as pq, duckdb
 name = sys.argv[1]
 f = pq.ParquetFile(name)
-assert f.schema_arrow.metadata[b"mrm_trace_schema_version"] == b"1.0", f.schema_arrow.metadata
+assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0", f.schema_arrow.metadata
 columns = "block_id layer kv seq_id pos_start pos_end cell_start cell_end alloc_ns first_write_ns last_write_ns n_writes first_read_ns last_read_ns n_reads evict_ns evict_reason censored".split()
 assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}

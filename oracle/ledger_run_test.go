@@ -349,9 +349,9 @@ const tableOfAccesses = `
 import sys, glob, pandas, pyarrow.parquet as pq, duckdb
 folder = sys.argv[1]
 f = pq.ParquetFile(folder + "/trace.parquet")
-assert f.schema_arrow.metadata[b"mrm_trace_schema_version"] == b"1.1" and b"llamatap_ledger" in f.schema_arrow.metadata, f.schema_arrow.metadata
+assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0" and b"llamatap_ledger" in f.schema_arrow.metadata, f.schema_arrow.metadata
 columns = """ts_ns phase op addr size region_id region_type layer token_index seq_id kv_block tid device collector graph_seq op_seq time_source ctx cache_level latency_cycles symbol weight
-buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol""".split()
+buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol step""".split()
 assert f.schema_arrow.names == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
 assert types["ts_ns"] == "timestamp[ns]" and types["window_ns"] == "duration[ns]" and types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and types["layer"] == types["op_seq"] == types["token_index"] == "int32", types
@@ -360,6 +360,10 @@ assert all(m[b"description"] for m in about) and about[4][b"unit"] == b"bytes", 
 assert types["phase"].endswith("string") or types["phase"].startswith("dictionary"), types
 d = pandas.read_parquet(folder + "/trace.parquet")
 assert set(d.collector) == {"graph"} and set(d.op) == {"read", "write", "alloc", "free"} and {"weight_load", "generation", "teardown"} <= set(d.phase) <= {"weight_load", "setup", "generation", "teardown"}, (set(d.op), set(d.phase))
+g = d[d.phase == "generation"]
+steps = g[g.graph_seq.notna()].groupby("step").token_index.agg(["min", "max"])
+assert list(steps.index) == ["decode", "prefill"] and steps["min"]["prefill"] == 0 and steps["max"]["prefill"] < steps["min"]["decode"], steps
+assert d[d.phase.isin(["setup", "weight_load", "teardown"])].step.isna().all()
 m = pandas.read_parquet(folder + "/region_map.parquet")
 j = d[d.region_id.notna()].merge(m, on="region_id", suffixes=("", "_of"))
 assert len(j) == d.region_id.notna().sum() and (j.region_type == j.region_type_of).all(), len(j)

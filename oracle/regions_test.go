@@ -372,7 +372,7 @@ const tableOfRegions = `
 import sys, pandas, pyarrow.parquet as pq, duckdb
 name = sys.argv[1]
 f = pq.ParquetFile(name)
-assert f.schema_arrow.metadata[b"mrm_trace_schema_version"] == b"1.1", f.schema_arrow.metadata
+assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0", f.schema_arrow.metadata
 columns = """region_id region_type name tensor layer start_addr end_addr size_bytes dtype shape device first_write_ns last_write_ns first_read_ns last_read_ns n_writes n_reads
 bytes_written bytes_read""".split()
 assert f.schema_arrow.names[:len(columns)] == columns, f.schema_arrow.names

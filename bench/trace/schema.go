@@ -62,6 +62,6 @@ func Schema(samples bool) table.Schema {
 			{Name: "flags", Kind: table.Int32}, {Name: "count", Kind: table.Int64}, {Name: "window_ns", Kind: table.Int64, Null: true},
 			{Name: "pid", Kind: table.Int32, Null: true}, {Name: "data_symbol", Kind: table.Text, Null: true},
 		},
-		Metadata: [][2]string{{table.VersionKey, "1.1"}},
+		Metadata: [][2]string{{table.VersionKey, table.Version}},
 	}
 }

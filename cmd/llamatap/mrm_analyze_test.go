@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // measured is a run of the experiment e, in which a weight was read for 20 s.
@@ -22,7 +22,7 @@ func measured(t *testing.T, out string, class verdict.Class) string {
 		{ID: 0, Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + 20*second, Reads: 11, Read: 44000},
 	}}
 	r.Metadata = verdict.Metadata{
-		SchemaVersion: memtrace.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r_" + string(class), Model: rundir.Model{ID: "m"}},
+		SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r_" + string(class), Model: rundir.Model{ID: "m"}},
 		Experiment: verdict.Experiment{Name: "e"}, Cell: verdict.Cell{Key: "k", ModelID: "m", Prompt: "p0"}, Validity: verdict.Validity{Class: class},
 	}
 	return r.Write(t, out)

@@ -43,7 +43,7 @@ var datasetColumns = []table.Column{
 	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},
 	{Name: "token_text", Kind: table.Text, Null: true, Description: "text of the token; null: the run has no texts"},
 	{Name: "prompt_id", Kind: table.Text, Null: true, Description: "id of the prompt, as the results of run --prompts name it; null: unknown"},
-	{Name: "seq", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
+	{Name: "seq_id", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
 	{Name: "pos", Kind: table.Int32, Null: true, Description: "position in the sequence"},
 	{Name: "request", Kind: table.Int32, Null: true, Description: "request that the token belongs to"},
 	{Name: "phase", Kind: table.Text, Description: "prefill or decode"},

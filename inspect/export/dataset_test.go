@@ -154,7 +154,7 @@ func TestDatasetNamesRows(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet")
 	f := fixture{requests: true}
 	path, results, out := f.build(t), filepath.Join(t.TempDir(), "results.jsonl"), filepath.Join(t.TempDir(), "set")
-	check(t, os.WriteFile(results, []byte(`{"line":1,"id":"first","sequence":0,"request":0}`+"\n"+`{"line":2,"error":"x"}`+"\n"), 0o600))
+	check(t, os.WriteFile(results, []byte(`{"line":1,"id":"first","seq_id":0,"request":0}`+"\n"+`{"line":2,"error":"x"}`+"\n"), 0o600))
 	exported(t, path, Options{Form: Dataset, Out: out, Results: results, Select: Selection{Tensors: []string{"l_out"}, Ctx: new(uint32)}})
 	text, err := exec.Command(python, "-c", `
 import glob, sys, pyarrow.parquet as pq
@@ -162,7 +162,7 @@ rows = {r["token_index"]: r for n in glob.glob(sys.argv[1] + "/data/*.parquet") 
 assert sorted(rows) == [0, 1, 2, 3, 5, 6], rows
 for i, r in rows.items():
     assert r["token_text"] == f"<\u00fc{i}>" and r["token_id"] == 100 + i, r
-    assert r["prompt_id"] == ("first" if r["seq"] == 0 else None), r
+    assert r["prompt_id"] == ("first" if r["seq_id"] == 0 else None), r
 `, out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, text)

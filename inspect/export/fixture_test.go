@@ -101,7 +101,7 @@ func (f *fixture) write(t testing.TB, d *rundir.Dir, some []batch) {
 		for i, seq := range b.seqs {
 			token := b.first + int64(i)
 			tokens = append(tokens, map[string]any{"token_index": token, "token_id": 100 + token, "token_text": fmt.Sprintf("<ü%d>", token),
-				"phase": b.phase.String(), "seq": seq, "pos": 10 + token, "ctx": b.ctx})
+				"phase": b.phase.String(), "seq_id": seq, "pos": 10 + token, "ctx": b.ctx})
 		}
 	}
 	if f.cut {

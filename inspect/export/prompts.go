@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,20 +25,22 @@ func readPromptIDs(r io.Reader) (promptIDs, error) {
 	for n := 1; lines.Scan(); n++ {
 		var line struct {
 			ID       json.RawMessage `json:"id"` // a text or a number
-			Sequence *int32          `json:"sequence"`
+			Seq      *int32          `json:"seq_id"`
+			Sequence *int32          `json:"sequence"` // as llamatap 1.0 called it
 			Request  *int32          `json:"request"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("--results: line %d: %w: give the file that 'llamatap run --prompts --results' wrote", n, err)
 		}
-		if line.ID == nil || line.Sequence == nil || line.Request == nil {
+		seq := cmp.Or(line.Seq, line.Sequence)
+		if line.ID == nil || seq == nil || line.Request == nil {
 			continue
 		}
 		var id string
 		if json.Unmarshal(line.ID, &id) != nil {
 			id = string(line.ID)
 		}
-		ids[promptKey{*line.Sequence, *line.Request}] = id
+		ids[promptKey{*seq, *line.Request}] = id
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("--results: %w", err)

@@ -33,7 +33,7 @@ var rowColumns = []struct {
 	name, dtype string
 	size        int64
 }{
-	{"token_index", "I64", 8}, {"exec", "I64", 8}, {"token_id", "I32", 4}, {"seq", "I32", 4}, {"pos", "I32", 4}, {"request", "I32", 4}, {"phase", "U8", 1},
+	{"token_index", "I64", 8}, {"exec", "I64", 8}, {"token_id", "I32", 4}, {"seq_id", "I32", 4}, {"pos", "I32", 4}, {"request", "I32", 4}, {"phase", "U8", 1},
 }
 
 // entry is one tensor of a file.

@@ -32,7 +32,7 @@ const (
 
 var tensorColumns = []table.Column{
 	{Name: "ctx", Kind: table.Uint32, Description: "context"},
-	{Name: "seq", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
+	{Name: "seq_id", Kind: table.Int32, Null: true, Description: "sequence; null: unknown, or several"},
 	{Name: "pos", Kind: table.Int32, Null: true, Description: "position in the sequence"},
 	{Name: "token_index", Kind: table.Int64, Null: true, Description: "number of the token in the run, as in activations_tokens.json"},
 	{Name: "token_id", Kind: table.Int32, Null: true, Description: "id in the vocabulary"},

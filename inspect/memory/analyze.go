@@ -147,7 +147,7 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 		o.Thresholds = memtrace.DefaultThresholds()
 	}
 	r := &Report{Path: dir, Rows: t.Rows(), Parts: len(t.Files), Thresholds: o.Thresholds, Collectors: map[string]int64{}, TimeSources: map[string]int64{}}
-	r.Version, _ = t.Metadata(memtrace.VersionKey)
+	r.Version = t.Files[len(t.Files)-1].SchemaVersion()
 	windows := slices.Clone(o.Windows)
 	slices.Sort(windows)
 	lengths := make([]int64, 0, len(windows))

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 const (
@@ -258,7 +259,7 @@ func TestGroupsAndParts(t *testing.T) {
 	rows := decode()
 	write := func(dir string, group int, parts ...[]row) {
 		for i, part := range parts {
-			writeFile(t, dir, traceParts[i], parquet(t, traceSchema(memtrace.Version), part, group))
+			writeFile(t, dir, traceParts[i], parquet(t, traceSchema(table.Version), part, group))
 		}
 		writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
 	}

@@ -15,9 +15,9 @@ import (
 
 // TestErrors: what cannot be analysed says why in one line, and what to do.
 func TestErrors(t *testing.T) {
-	whole := parquet(t, traceSchema(memtrace.Version), decode(), 100)
+	whole := parquet(t, traceSchema(table.Version), decode(), 100)
 	without := func(name string) []byte {
-		s := traceSchema(memtrace.Version)
+		s := traceSchema(table.Version)
 		for i := range s.Columns {
 			if s.Columns[i].Name == name {
 				s.Columns[i].Name = "else"
@@ -27,7 +27,7 @@ func TestErrors(t *testing.T) {
 	}
 	foreign := traceSchema("")
 	foreign.Metadata = nil
-	wrongKind := traceSchema(memtrace.Version)
+	wrongKind := traceSchema(table.Version)
 	wrongKind.Columns[memtrace.TraceSize].Kind = table.Text
 	for name, c := range map[string]struct {
 		content []byte
@@ -36,13 +36,13 @@ func TestErrors(t *testing.T) {
 		"cut off":       {whole[:len(whole)/2], []string{"cut off"}},
 		"text":          {[]byte("ts_ns,op,size\n1,read,3\n"), []string{"no Parquet file"}},
 		"empty":         {nil, []string{"0 bytes"}},
-		"newer":         {parquet(t, traceSchema("2.0"), decode()[:5], 100), []string{`version: "2.0"`, "1.x"}},
-		"not a trace":   {parquet(t, foreign, decode()[:5], 100), []string{"mrm_trace_schema_version"}},
+		"newer":         {parquet(t, traceSchema("3.0"), decode()[:5], 100), []string{`version: "3.0"`, table.Version}},
+		"not a trace":   {parquet(t, foreign, decode()[:5], 100), []string{table.VersionKey}},
 		"no size":       {without("size"), []string{"no column size"}},
 		"no collector":  {without("collector"), []string{"no column collector"}},
 		"size as text":  {parquet(t, wrongKind, []row{{memtrace.TraceTime: 1, memtrace.TraceSize: "x"}}, 10), []string{"size", "text"}},
-		"an unknown op": {parquet(t, traceSchema(memtrace.Version), []row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceOp, "peek")}, 10), []string{`unknown op "peek"`}},
-		"an unknown type": {parquet(t, traceSchema(memtrace.Version), []row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceRegionType, "hdd")}, 10),
+		"an unknown op": {parquet(t, traceSchema(table.Version), []row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceOp, "peek")}, 10), []string{`unknown op "peek"`}},
+		"an unknown type": {parquet(t, traceSchema(table.Version), []row{access(0, read, weight, 1, 1, 0, 1).with(memtrace.TraceRegionType, "hdd")}, 10),
 			[]string{`unknown region type "hdd"`}},
 	} {
 		dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestEmpty(t *testing.T) {
 
 // FuzzAnalyze reads damaged tables: an error or a report, and never a panic.
 func FuzzAnalyze(f *testing.F) {
-	whole := parquet(f, traceSchema(memtrace.Version), decode()[:40], 16)
+	whole := parquet(f, traceSchema(table.Version), decode()[:40], 16)
 	for at := 0; at < len(whole); at += 1 + len(whole)/150 {
 		damaged := bytes.Clone(whole)
 		damaged[at] ^= 1 << (at % 8)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -23,7 +22,7 @@ type row map[int]any
 
 // traceSchema is that of a table of accesses.
 func traceSchema(version string) table.Schema {
-	s := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, version}}}
+	s := table.Schema{Metadata: [][2]string{{table.VersionKey, version}}}
 	kinds := map[memtrace.ColumnKind]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
 	for _, c := range memtrace.TraceColumns() {
 		s.Columns = append(s.Columns, table.Column{Name: c.Name, Kind: kinds[c.Kind], Null: true})
@@ -116,7 +115,7 @@ type regionFixture struct {
 
 func regionMap(t testing.TB, regions []regionFixture) []byte {
 	t.Helper()
-	s := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}, Columns: []table.Column{
+	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{
 		{Name: "region_id", Kind: table.Int32}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
 		{Name: "layer", Kind: table.Int32, Null: true}, {Name: "kv", Kind: table.Text, Null: true}, {Name: "buffer_id", Kind: table.Int64, Null: true}, {Name: "offset", Kind: table.Int64, Null: true},
 		{Name: "start_addr", Kind: table.Uint64, Null: true}, {Name: "alloc_ns", Kind: table.Int64, Null: true}, {Name: "ctx", Kind: table.Int32, Null: true},
@@ -150,7 +149,7 @@ type life struct {
 
 func lifeTable(t testing.TB, lives []life) []byte {
 	t.Helper()
-	s := table.Schema{Metadata: [][2]string{{kvcache.VersionKey, kvcache.Version}}, Columns: []table.Column{
+	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{
 		{Name: "layer", Kind: table.Int32}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int32}, {Name: "cell_end", Kind: table.Int32},
 		{Name: "first_write_ns", Kind: table.Int64, Null: true}, {Name: "last_read_ns", Kind: table.Int64, Null: true}, {Name: "evict_ns", Kind: table.Int64, Null: true},
 		{Name: "evict_reason", Kind: table.Text, Null: true}, {Name: "cells", Kind: table.Int32}, {Name: "cell_bytes", Kind: table.Int64},
@@ -176,7 +175,7 @@ func lifeTable(t testing.TB, lives []life) []byte {
 func run(t testing.TB, rows []row, group int) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeFile(t, dir, memtrace.TraceName, parquet(t, traceSchema(memtrace.Version), rows, group))
+	writeFile(t, dir, memtrace.TraceName, parquet(t, traceSchema(table.Version), rows, group))
 	return dir
 }
 

@@ -81,7 +81,7 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		}
 		l.regions[key] = id
 	}
-	form := table.Form{Name: kvcache.FileName, Version: kvcache.Version, Columns: []table.Column{
+	form := table.Form{Name: kvcache.FileName, Columns: []table.Column{
 		{Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64}, {Name: "cell_end", Kind: table.Int64},
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64},
 	}}

@@ -55,7 +55,7 @@ func longTrace(t testing.TB, dir string, rows int64) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := traceSchema(memtrace.Version)
+	s := traceSchema(table.Version)
 	for _, c := range []int{memtrace.TraceTime, memtrace.TraceGraphSeq, memtrace.TraceToken} {
 		s.Columns[c].Encoding = table.Delta
 	}

@@ -146,7 +146,7 @@ func (r *Report) note(text string) { r.Notes = append(r.Notes, text) }
 func (r *Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Path        string              `json:"path"`
-		Version     string              `json:"mrm_trace_schema_version"`
+		Version     string              `json:"llamatap_schema_version"`
 		Rows        int64               `json:"rows"`
 		Parts       int                 `json:"parts"`
 		Collectors  map[string]int64    `json:"collectors"`

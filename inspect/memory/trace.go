@@ -93,7 +93,7 @@ func number(v *table.Vector, row int, def int64) int64 {
 
 // eachRows reads a table of accesses from the first row to the last: what is needed, and other columns where they are there.
 func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) error) error {
-	form := table.Form{Name: memtrace.TraceName, Version: memtrace.Version}
+	form := table.Form{Name: memtrace.TraceName}
 	all := memtrace.TraceColumns()
 	for _, c := range needed {
 		form.Columns = append(form.Columns, table.Column{Name: all[c].Name, Kind: kindOf(all[c])})

@@ -252,7 +252,7 @@ func unlock(t *testing.T, d *rundir.Dir) {
 func TestRepairTable(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
-	schema := table.Schema{Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}, Columns: []table.Column{{Name: "ts_ns", Kind: table.Int64}}}
+	schema := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{{Name: "ts_ns", Kind: table.Int64}}}
 	parts, err := table.NewParts(d, memtrace.TraceName, schema, table.PartOptions{Rows: 10})
 	check(t, err)
 	b := table.NewBatch(schema)

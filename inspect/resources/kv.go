@@ -40,7 +40,7 @@ type KV struct {
 type KVSequence struct {
 	Ctx      int64            `json:"ctx"`
 	Cache    string           `json:"cache"`
-	Seq      int64            `json:"seq"` // -1: not known
+	Seq      int64            `json:"seq_id"` // -1: not known
 	Lives    int64            `json:"lives"`
 	Cells    int64            `json:"cells"`   // the most of each life, added up
 	Evicted  map[string]int64 `json:"evicted"` // lives by reason
@@ -153,14 +153,12 @@ func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
 
 // about reads what the file says of itself.
 func (k *KV) about(r *table.Reader) error {
-	version, ok := r.Metadata(kvcache.VersionKey)
-	if !ok {
-		return fmt.Errorf("%w: no %s: this is another table", ErrNoKV, kvcache.VersionKey)
-	}
-	k.Version = version
-	known, _, _ := strings.Cut(kvcache.Version, ".")
-	if major, _, _ := strings.Cut(version, "."); major != known {
-		return fmt.Errorf("%w: schema version %s, known is %s: read it with a newer llamatap", ErrNoKV, version, kvcache.Version)
+	k.Version = r.SchemaVersion()
+	switch {
+	case k.Version == "":
+		return fmt.Errorf("%w: no %s: this is another table", ErrNoKV, table.VersionKey)
+	case !table.ReadableVersion(k.Version):
+		return fmt.Errorf("%w: schema version %s, known is %s: read it with a newer llamatap", ErrNoKV, k.Version, table.Version)
 	}
 	if text, ok := r.Metadata(kvcache.SnapshotKey); ok {
 		if err := json.Unmarshal([]byte(text), &k.Last); err != nil {

@@ -29,7 +29,7 @@ const kvBegin = int64(1_700_000_000_000_000_000)
 
 func kvTable(t testing.TB, version string, lives []kvLife) string {
 	t.Helper()
-	s := table.Schema{Metadata: [][2]string{{kvcache.VersionKey, version}}}
+	s := table.Schema{Metadata: [][2]string{{table.VersionKey, version}}}
 	kinds := map[string]table.Kind{"kv": table.Text, "evict_reason": table.Text, "cache": table.Text, "origin": table.Text, "censored": table.Bool}
 	at := map[string]int{}
 	for i, name := range append([]string{"block_id"}, kvColumns...) {
@@ -235,7 +235,7 @@ func TestKVErrors(t *testing.T) {
 		"/no/such/run":           "there is no such file or folder: give a run directory or a .parquet file",
 		t.TempDir():              "record with --tap-kv; while a run goes on there is none yet",
 		other:                    "the file was not completed, or is no table",
-		kvTable(t, "2.0", nil):   "schema version 2.0, known is 1.0: read it with a newer llamatap",
+		kvTable(t, "3.0", nil):   "schema version 3.0, known is 2.0: read it with a newer llamatap",
 		kvTable(t, "nine", nil):  "schema version nine",
 		kvTable(t, "1.999", nil): "",
 	} {

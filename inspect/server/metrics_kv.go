@@ -11,7 +11,7 @@ import (
 
 // What the collector of a run that goes on knows of its caches, cell by cell.
 var (
-	kvSequence = gauge("kv_sequence_cells", "Cells of a KV cache that a sequence has.", "ctx", "cache", "seq")
+	kvSequence = gauge("kv_sequence_cells", "Cells of a KV cache that a sequence has.", "ctx", "cache", "seq_id")
 	kvNeeded   = counter("kv_prompt_cells_total", "Cells that prompts needed.")
 	kvReused   = counter("kv_prompt_cells_reused_total", "Cells that prompts needed and found in a KV cache.")
 	kvHits     = counter("kv_prompt_hits_total", "Prompts that found cells in a KV cache.")

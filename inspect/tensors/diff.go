@@ -27,7 +27,7 @@ type RowDiff struct {
 	Token   int64  `json:"token_index"` // in the first run
 	Other   int64  `json:"other_token_index"`
 	ID      int32  `json:"token_id"`
-	Seq     int32  `json:"seq"`
+	Seq     int32  `json:"seq_id"`
 	Request int32  `json:"request"` // of the sequence, −1 where it is not known
 	Pos     int32  `json:"pos"`
 	Distance

@@ -121,7 +121,7 @@ func (r RowDiff) MarshalJSON() ([]byte, error) {
 		Token   int64  `json:"token_index"`
 		Other   int64  `json:"other_token_index"`
 		ID      int32  `json:"token_id"`
-		Seq     int32  `json:"seq"`
+		Seq     int32  `json:"seq_id"`
 		Request int32  `json:"request"`
 		Pos     int32  `json:"pos"`
 		distanceFigures

@@ -166,7 +166,7 @@ func (f *fixture) writeTokens(t testing.TB, d *rundir.Dir) {
 		ID    int32  `json:"token_id"`
 		Text  string `json:"token_text"`
 		Phase string `json:"phase"`
-		Seq   int    `json:"seq"`
+		Seq   int    `json:"seq_id"`
 		Pos   int64  `json:"pos"`
 	}
 	var tokens []token

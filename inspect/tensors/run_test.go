@@ -403,7 +403,7 @@ func TestVerify(t *testing.T) {
 		{"token twice", nil, tokens(func(l []any) []any { l[4] = l[3]; return l }), Damage, "token 3 is not in the index, or stands twice"},
 		{"token id", nil, tokens(func(l []any) []any { l[1].(map[string]any)["token_id"] = 7; return l }), Damage, "token 1 has id 7, and the index says 101"},
 		{"token position", nil, tokens(func(l []any) []any { l[1].(map[string]any)["pos"] = 7; return l }), Damage, "token 1 has position 7, and the index says 1"},
-		{"token sequence", nil, tokens(func(l []any) []any { l[1].(map[string]any)["seq"] = 7; return l }), Damage, "token 1 has sequence 7, and the index says [0]"},
+		{"token sequence", nil, tokens(func(l []any) []any { l[1].(map[string]any)["seq_id"] = 7; return l }), Damage, "token 1 has sequence 7, and the index says [0]"},
 		{"token phase", nil, tokens(func(l []any) []any { l[1].(map[string]any)["phase"] = "decode"; return l }), Damage, "token 1 has phase decode, and the index says prefill"},
 		{"token request", nil, tokens(func(l []any) []any { l[1].(map[string]any)["request"] = 7; return l }), Damage, "token 1 has request 7, and the index says 0"},
 		{"later file", nil, func(t *testing.T, dir string) { check(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600)) }, Note, "notes.txt is not in the manifest"},

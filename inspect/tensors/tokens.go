@@ -20,7 +20,7 @@ type Token struct {
 	ID    int32  `json:"token_id"`
 	Text  string `json:"token_text"`
 	Phase string `json:"phase"` // absent in STRAP-LLM's files
-	Seq   *int32 `json:"seq"`
+	Seq   *int32 `json:"seq_id"`
 	Pos   *int32 `json:"pos"`
 	Ctx   uint32 `json:"ctx"`
 	// Request is absent where the sequence is not known, and in files of before it was recorded.
@@ -112,8 +112,15 @@ func readTokenList(d *json.Decoder, fn func(*Token) error) error {
 	}
 	for d.More() {
 		var t Token
-		if err := d.Decode(&t); err != nil {
+		read := struct {
+			*Token
+			Seq *int32 `json:"seq"` // as llamatap 1.0 called it
+		}{Token: &t}
+		if err := d.Decode(&read); err != nil {
 			return err
+		}
+		if read.Seq != nil {
+			t.Seq = read.Seq
 		}
 		if fn != nil {
 			if err := fn(&t); err != nil {

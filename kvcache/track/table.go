@@ -70,7 +70,7 @@ func lifeSchema() table.Schema {
 			{Name: "moves", Kind: table.Int32, Description: "how often its positions were changed"},
 			{Name: "origin", Kind: table.Text, Description: "written, copied or found"},
 		},
-		Metadata: [][2]string{{kvcache.VersionKey, kvcache.Version}},
+		Metadata: [][2]string{{table.VersionKey, table.Version}},
 	}
 }
 

@@ -19,7 +19,7 @@ func readTable(t *testing.T, text []byte) (rows []rowOfTable, texts []map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version, ok := r.Metadata(kvcache.VersionKey); !ok || version != kvcache.Version {
+	if version, ok := r.Metadata(table.VersionKey); !ok || version != table.Version {
 		t.Errorf("version %q", version)
 	}
 	summary, _ := r.Metadata(kvcache.SnapshotKey)

@@ -26,8 +26,10 @@ type execution struct {
 	tokens  []int32
 	pos     []int32
 	outputs []int32
-	seqs    []int32 // first sequence of each token, none where it is not known
-	only    int32   // the sequence of all tokens, none if they have several
+	seqs    []int32           // first sequence of each token, none where it is not known
+	only    int32             // the sequence of all tokens, none if they have several
+	steps   []ggmlhooks.Phase // of each token
+	step    ggmlhooks.Phase   // of all tokens, unknown if they have several
 	times   []ggmlhooks.NodeTime
 	cells   told[int64] // by leaf
 	masks   told[cellRange]
@@ -78,7 +80,7 @@ type cellRange struct {
 
 func (x *execution) reset() {
 	*x = execution{
-		tokens: x.tokens[:0], pos: x.pos[:0], outputs: x.outputs[:0], seqs: x.seqs[:0], times: x.times[:0], cells: x.cells, masks: x.masks, experts: x.experts,
+		tokens: x.tokens[:0], pos: x.pos[:0], outputs: x.outputs[:0], seqs: x.seqs[:0], steps: x.steps[:0], times: x.times[:0], cells: x.cells, masks: x.masks, experts: x.experts,
 		spans: x.spans[:0],
 	}
 	x.cells.reset()
@@ -159,6 +161,18 @@ func (x *execution) seq(first, end int) int32 {
 		}
 	}
 	return one
+}
+
+// stepOf is the step of a token by its number in the run, that of all tokens where it is none. Set-up has no step.
+func (x *execution) stepOf(token int32) ggmlhooks.Phase {
+	row := int64(token) - x.first
+	switch {
+	case x.open || x.phase != memtrace.Generation:
+		return ggmlhooks.PhaseUnknown
+	case token == none || x.first < 0 || row < 0 || row >= int64(len(x.steps)):
+		return x.step
+	}
+	return x.steps[row]
 }
 
 // token is the number in the run of a token of the execution.

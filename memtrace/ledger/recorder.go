@@ -179,7 +179,9 @@ func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
 			seq = s[0]
 		}
 		x.seqs = append(x.seqs, seq)
+		x.steps = append(x.steps, r.joined[i].Phase)
 	}
+	x.step = ggmlhooks.OnePhase(r.joined)
 	x.only = x.seq(0, len(x.seqs))
 	r.open[e.Number] = x
 	r.waiting = append(r.waiting, event{x: x})

@@ -51,7 +51,7 @@ func TestRows(t *testing.T) {
 	b.must(err)
 	var told memtrace.Ledger
 	about, _ := r.Metadata(memtrace.LedgerKey)
-	if version, _ := r.Metadata(memtrace.VersionKey); version != memtrace.Version || json.Unmarshal([]byte(about), &told) != nil || told != b.Doubts() {
+	if version, _ := r.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &told) != nil || told != b.Doubts() {
 		t.Errorf("version %q, %s", version, about)
 	}
 }
@@ -142,17 +142,17 @@ func TestPhases(t *testing.T) {
 	b.must(b.map_.BufferEnd(ggmlhooks.BufferEnd{ID: inCompute, MonoNS: 9000}))
 	b.must(b.BufferEnd(ggmlhooks.BufferEnd{ID: inCompute, MonoNS: 9000}))
 	var got []string
-	for _, row := range b.rows("phase", "op", "graph_seq", "ggml_op", "region_type", "size", "flags") {
+	for _, row := range b.rows("phase", "op", "graph_seq", "ggml_op", "region_type", "size", "flags", "step") {
 		if kind := strings.Fields(row)[3]; kind == "-" || kind == "MUL_MAT_ID" && strings.Contains(row, "weight") || kind == "ROPE" {
 			got = append(got, row)
 		}
 	}
 	want := []string{
-		"weight_load alloc - - weight 8192 0", "weight_load write - - weight 3200 8", "weight_load write - - weight 128 8", "weight_load write - - weight 192 8",
-		"weight_load alloc - - kv_cache 4096 0", "weight_load alloc - - compute_buffer 8192 0", "weight_load alloc - - compute_buffer 4096 0",
-		"setup read 1 MUL_MAT_ID weight 64 0", "generation read 2 MUL_MAT_ID weight 64 0",
-		"maintenance read 3 ROPE kv_cache 256 0", "maintenance write 3 ROPE kv_cache 256 0", "generation read 5 MUL_MAT_ID weight 64 0",
-		"teardown free - - compute_buffer 8192 0",
+		"weight_load alloc - - weight 8192 0 -", "weight_load write - - weight 3200 8 -", "weight_load write - - weight 128 8 -", "weight_load write - - weight 192 8 -",
+		"weight_load alloc - - kv_cache 4096 0 -", "weight_load alloc - - compute_buffer 8192 0 -", "weight_load alloc - - compute_buffer 4096 0 -",
+		"setup read 1 MUL_MAT_ID weight 64 0 -", "generation read 2 MUL_MAT_ID weight 64 0 prefill",
+		"maintenance read 3 ROPE kv_cache 256 0 -", "maintenance write 3 ROPE kv_cache 256 0 -", "generation read 5 MUL_MAT_ID weight 64 0 prefill",
+		"teardown free - - compute_buffer 8192 0 -",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

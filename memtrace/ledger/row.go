@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/json"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
@@ -44,8 +45,16 @@ func (r *Recorder) row(x *execution, a *access) error {
 	r.known(memtrace.TraceToken, a.token)
 	r.known(memtrace.TraceSeq, a.seq)
 	r.known(memtrace.TraceKVBlock, a.block)
+	r.step(x.stepOf(a.token), 1)
 	r.common(x, 1)
 	return w.EndRow()
+}
+
+// step sets the step of n rows, if it is known.
+func (r *Recorder) step(step ggmlhooks.Phase, n int) {
+	if step != ggmlhooks.PhaseUnknown {
+		r.out.Fill(memtrace.TraceStep, r.out.Code(memtrace.TraceStep, step.String()), n)
+	}
 }
 
 // common sets what is the same in n rows of an execution.

@@ -132,6 +132,7 @@ func (r *Recorder) segmentRows(x *execution, s *segment, token, seq int32) error
 	if seq != none {
 		w.Fill(memtrace.TraceSeq, int64(seq), n)
 	}
+	r.step(x.stepOf(none), n)
 	r.common(x, n)
 	r.times(x, s.nodes)
 	r.doubts.Accesses += int64(n)

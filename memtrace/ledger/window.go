@@ -1,6 +1,9 @@
 package ledger
 
-import "github.com/llamatap/llamatap/memtrace"
+import (
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/memtrace"
+)
 
 // sums are the accesses of the window that is open, by what they have in common. What is summed up once is kept, and begins anew.
 type sums struct {
@@ -15,6 +18,7 @@ type sumKey struct {
 	buffer *memtrace.Buffer // where there is no region
 	op     memtrace.AccessOp
 	phase  memtrace.Phase
+	step   ggmlhooks.Phase
 	open   bool // the phase is not known
 	ctx    uint32
 	flags  memtrace.TraceFlag
@@ -41,7 +45,7 @@ func (r *Recorder) sumUp(x *execution) error {
 // sumOf adds an access.
 func (r *Recorder) sumOf(x *execution, a *access) error {
 	r.doubts.Accesses++
-	key := sumKey{region: a.region, op: a.op, phase: x.phase, open: x.open, ctx: x.ctx, flags: a.flags}
+	key := sumKey{region: a.region, op: a.op, phase: x.phase, step: x.stepOf(a.token), open: x.open, ctx: x.ctx, flags: a.flags}
 	if a.region == nil {
 		key.buffer = a.buffer
 	} else {
@@ -91,6 +95,7 @@ func (r *Recorder) sum(s *sum) error {
 	if !s.open {
 		w.Text(memtrace.TracePhase, s.phase.String())
 	}
+	r.step(s.step, 1)
 	w.Text(memtrace.TraceOp, s.op.String())
 	if s.flags&memtrace.TraceUnknown == 0 {
 		w.Int(memtrace.TraceSize, int64(s.bytes))

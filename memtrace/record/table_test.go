@@ -86,7 +86,7 @@ func (f *folder) rows(t *testing.T) (rows []row, parts []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, _ := r.Metadata(memtrace.VersionKey); v != memtrace.Version {
+		if v, _ := r.Metadata(table.VersionKey); v != table.Version {
 			t.Errorf("version %q", v)
 		}
 		for group := range r.Groups() {

@@ -229,7 +229,7 @@ func TestTable(t *testing.T) {
 	must(t, err)
 	var doubts memtrace.Doubts
 	about, _ := in.Metadata(memtrace.DoubtsKey)
-	if version, _ := in.Metadata(memtrace.VersionKey); version != memtrace.Version || json.Unmarshal([]byte(about), &doubts) != nil || doubts.Executions != 1 {
+	if version, _ := in.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &doubts) != nil || doubts.Executions != 1 {
 		t.Errorf("version %q, %s", version, about)
 	}
 	column := func(name string) table.Values {

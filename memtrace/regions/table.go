@@ -80,7 +80,7 @@ func schema() table.Schema {
 			{Name: "moves", Kind: table.Int32, Description: "how often the activation got other memory"},
 			{Name: "pid", Kind: table.Int32, Null: true, Description: "process whose memory it is; null: the process of the run"},
 		},
-		Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}},
+		Metadata: [][2]string{{table.VersionKey, table.Version}},
 	}
 }
 

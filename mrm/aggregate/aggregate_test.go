@@ -31,7 +31,7 @@ const (
 func repetition(id, model string, context, number int, seconds int64, class verdict.Class) *memrun.Run {
 	ratio := 0.99
 	m := verdict.Metadata{
-		SchemaVersion: memtrace.Version,
+		SchemaVersion: table.Version,
 		Metadata:      rundir.Metadata{Version: 1, RunID: id, Model: rundir.Model{ID: model}, Tokens: &rundir.Tokens{Prompt: 3, Generated: 7}},
 		Experiment:    verdict.Experiment{Name: "sweep", Seed: 1, Repetitions: 3},
 		Cell:          verdict.Cell{Key: fmt.Sprintf("%s-%d", model, context), ModelID: model, Prompt: "p0", NCtx: context, KVType: "f16", Repetition: number, MaxTokens: 7, Concurrency: 1},
@@ -218,7 +218,7 @@ func TestRefusals(t *testing.T) {
 	}
 	out = t.TempDir()
 	alien := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
-	alien.Metadata.(*verdict.Metadata).SchemaVersion = "2.0"
+	alien.Metadata.(*verdict.Metadata).SchemaVersion = "3.0"
 	alien.Write(t, out)
 	if _, err := Find([]string{out}, false); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), rundir.MetadataName) {
 		t.Errorf("metadata of version 2: %v", err)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -124,7 +123,7 @@ func (r *Run) check() error {
 	r.Files = manifest.Files
 	for _, f := range r.Files {
 		if strings.HasSuffix(f.Name, ".parquet") {
-			if err := table.Check(filepath.Join(r.Dir, f.Name), table.Form{Name: f.Name, Version: memtrace.Version}); err != nil {
+			if err := table.Check(filepath.Join(r.Dir, f.Name), table.Form{Name: f.Name}); err != nil {
 				return err
 			}
 		}

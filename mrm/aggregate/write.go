@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -96,7 +95,7 @@ func field(v any) string {
 
 // WriteParquet writes the same rows.
 func (r *Result) WriteParquet(w io.Writer) error {
-	s := table.Schema{Columns: columns, Metadata: [][2]string{{memtrace.VersionKey, memtrace.Version}}}
+	s := table.Schema{Columns: columns, Metadata: [][2]string{{table.VersionKey, table.Version}}}
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 const (
@@ -105,7 +105,7 @@ func TestOneDefinition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		metrics, labels := table(t, filepath.Join(r.Out, "metrics.csv")), table(t, filepath.Join(r.Out, "suitability.csv"))
+		metrics, labels := tableOf(t, filepath.Join(r.Out, "metrics.csv")), tableOf(t, filepath.Join(r.Out, "suitability.csv"))
 		shared := 0
 		for kind, row := range metrics {
 			for column, value := range row {
@@ -136,8 +136,8 @@ func same(a, b string) bool {
 	return math.Abs(x-y) <= 1e-9*math.Abs(x)
 }
 
-// table reads a CSV file: cells by the first column and the name of theirs.
-func table(t *testing.T, path string) map[string]map[string]string {
+// tableOf reads a CSV file: cells by the first column and the name of theirs.
+func tableOf(t *testing.T, path string) map[string]map[string]string {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -161,7 +161,7 @@ func table(t *testing.T, path string) map[string]map[string]string {
 // TestRefusals: runs that are not sealed, contaminated, of another version, and classes that are not there.
 func TestRefusals(t *testing.T) {
 	bad := short(false)
-	bad.Metadata = verdict.Metadata{SchemaVersion: memtrace.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r"}, Validity: verdict.Validity{Class: verdict.Contaminated}}
+	bad.Metadata = verdict.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r"}, Validity: verdict.Validity{Class: verdict.Contaminated}}
 	contaminated := bad.Write(t, t.TempDir())
 	foreign := short(false)
 	foreign.Metadata = verdict.Metadata{SchemaVersion: "9.0", Metadata: rundir.Metadata{Version: 1}}

@@ -86,7 +86,7 @@ func TestSurvey(t *testing.T) {
 // TestRefusals: what cannot be read is told with the file's name, in one line.
 func TestRefusals(t *testing.T) {
 	foreign := small()
-	foreign.Version = "2.0"
+	foreign.Version = "3.0"
 	bare := &memrun.Run{Model: "m", Files: map[string]string{"resource.jsonl": "{}\n"}}
 	broken := small().Write(t, t.TempDir())
 	if err := os.Truncate(filepath.Join(broken, memtrace.FileName), 100); err != nil {
@@ -97,7 +97,7 @@ func TestRefusals(t *testing.T) {
 		want []string
 		is   error
 	}{
-		"another major version": {foreign.Write(t, t.TempDir()), []string{memtrace.FileName, `"2.0"`, "llamatap that wrote it"}, table.ErrVersion},
+		"another major version": {foreign.Write(t, t.TempDir()), []string{memtrace.FileName, `"3.0"`, "llamatap that wrote it"}, table.ErrVersion},
 		"no tables":             {bare.Write(t, t.TempDir()), []string{"--tap-regions"}, ErrNothing},
 		"truncated":             {broken, []string{memtrace.FileName, "llamatap verify"}, nil},
 	} {

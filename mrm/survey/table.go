@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -57,7 +56,7 @@ func each(ctx context.Context, path string, required, optional []string, f func(
 	if err != nil {
 		return false, fmt.Errorf("%s: %w; it is damaged or no table: llamatap verify %s", path, err, filepath.Dir(path))
 	}
-	if err := r.Check(table.Form{Name: filepath.Base(path), Version: memtrace.Version}); err != nil {
+	if err := r.Check(table.Form{Name: filepath.Base(path)}); err != nil {
 		return false, err
 	}
 	for number := range r.Groups() {

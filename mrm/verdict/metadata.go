@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,13 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/rundir"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // Metadata is metadata.json of a run of an experiment: that of the recorded run, and what the experiment adds.
 type Metadata struct {
-	SchemaVersion string `json:"mrm_trace_schema_version"`
+	SchemaVersion string `json:"llamatap_schema_version"`
 	rundir.Metadata
 	Experiment Experiment `json:"experiment"`
 	Cell       Cell       `json:"cell"`
@@ -179,26 +180,20 @@ func Read(dir string) (Metadata, error) {
 		return m, fmt.Errorf("read metadata: %w", err)
 	}
 	var version struct {
-		Schema string `json:"mrm_trace_schema_version"`
+		Schema string `json:"llamatap_schema_version"`
+		Before string `json:"mrm_trace_schema_version"` // as llamatap 1.0 called it
 	}
 	if err := json.Unmarshal(text, &version); err != nil {
 		return m, fmt.Errorf("%s: %w; it is damaged: llamatap verify %s", path, err, dir)
 	}
-	if version.Schema == "" {
+	switch schema := cmp.Or(version.Schema, version.Before); {
+	case schema == "":
 		return m, fmt.Errorf("%s: %w; 'llamatap mrm run' makes some", path, ErrNotOurs)
-	}
-	if Major(version.Schema) != Major(memtrace.Version) {
-		return m, fmt.Errorf("%s: %w: mrm_trace_schema_version %q, this program reads %s; use the llamatap that wrote it",
-			path, ErrVersion, version.Schema, memtrace.Version)
+	case !table.ReadableVersion(schema):
+		return m, fmt.Errorf("%s: %w: %s %q, this program reads %s; use the llamatap that wrote it", path, ErrVersion, table.VersionKey, schema, table.Version)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("%s: %w; it is damaged: llamatap verify %s", path, err, dir)
 	}
 	return m, nil
-}
-
-// Major is what stands before the first dot of a version.
-func Major(version string) string {
-	major, _, _ := strings.Cut(version, ".")
-	return major
 }

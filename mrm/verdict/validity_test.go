@@ -120,9 +120,9 @@ func TestRead(t *testing.T) {
 	if err != nil || got.RunID != "run_1" || got.Cell.Key != "k" || got.Validity.Class != Clean || *got.Observer.CPUPeakPct != 9.9 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	write(rundir.MetadataName, strings.Replace(string(text), `"1.0"`, `"2.0"`, 1))
+	write(rundir.MetadataName, strings.Replace(string(text), `"1.0"`, `"3.0"`, 1))
 	if _, err := Read(dir); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "use the llamatap that wrote it") {
-		t.Errorf("version 2.0: %v", err)
+		t.Errorf("version 3.0: %v", err)
 	}
 	write(rundir.MetadataName, strings.Replace(string(text), `"1.0"`, `"1.9"`, 1))
 	if _, err := Read(dir); err != nil {

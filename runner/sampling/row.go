@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/record"
 )
@@ -13,6 +14,7 @@ type Moment struct {
 	Token int64
 	Ctx   int64
 	Seq   int64
+	Step  ggmlhooks.Phase // prefill or decode, of all tokens of the graph; PhaseUnknown otherwise
 }
 
 // NoMoment is that of an access of which nothing is known but its time.
@@ -37,6 +39,9 @@ func (r *Row) Write(w *record.Writer, offset int64) error {
 	w.Int(memtrace.TraceTime, r.TimeNS+offset)
 	if r.Known {
 		w.Text(memtrace.TracePhase, r.Phase.String())
+	}
+	if r.Step != ggmlhooks.PhaseUnknown {
+		w.Text(memtrace.TraceStep, r.Step.String())
 	}
 	w.Text(memtrace.TraceOp, r.Op.String())
 	w.Int(memtrace.TraceAddr, int64(r.Addr))

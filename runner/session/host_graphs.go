@@ -46,7 +46,7 @@ func (g *graphs) Exec(e *ggmlhooks.Exec) error {
 		}
 		s.last = max(s.last, g.rows[i].Index)
 	}
-	s.seq = onlySequence(g.rows)
+	s.seq, s.step = onlySequence(g.rows), ggmlhooks.OnePhase(g.rows)
 	g.times.add(s)
 	return nil
 }
@@ -104,9 +104,10 @@ type span struct {
 	ctx         uint32
 	exec        uint64
 	phase       ggmlhooks.Phase
-	first, last int64 // token indices; -1: it has none
-	seq         int32 // of all its tokens; -1: of several, or not known
-	begin, end  int64 // CLOCK_MONOTONIC, ns; end is math.MaxInt64 while it is computed
+	step        ggmlhooks.Phase // of all its tokens; unknown: of several, or it has none
+	first, last int64           // token indices; -1: it has none
+	seq         int32           // of all its tokens; -1: of several, or not known
+	begin, end  int64           // CLOCK_MONOTONIC, ns; end is math.MaxInt64 while it is computed
 	undecided   bool
 }
 

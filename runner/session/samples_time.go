@@ -69,17 +69,17 @@ func (t *timeline) between(next int, last bool) (memtrace.Phase, bool) {
 
 // moment is what is known of whatever happens while a graph is computed.
 func (s *span) moment() sampling.Moment {
-	m := sampling.Moment{Known: true, Phase: memtrace.Generation, Exec: int64(s.exec), Token: -1, Ctx: int64(s.ctx), Seq: int64(s.seq)}
+	m := sampling.Moment{Known: true, Phase: memtrace.Generation, Exec: int64(s.exec), Token: -1, Ctx: int64(s.ctx), Seq: int64(s.seq), Step: s.step}
 	if s.first == s.last {
 		m.Token = s.first // of several it is not known which
 	}
 	switch s.phase {
 	case ggmlhooks.PhaseSetup:
-		m.Phase = memtrace.Setup
+		m.Phase, m.Step = memtrace.Setup, ggmlhooks.PhaseUnknown
 	case ggmlhooks.PhaseMaintenance:
-		m.Phase = memtrace.Maintenance
+		m.Phase, m.Step = memtrace.Maintenance, ggmlhooks.PhaseUnknown
 	case ggmlhooks.PhaseUnknown:
-		m.Known = false
+		m.Known, m.Step = false, ggmlhooks.PhaseUnknown
 	}
 	return m
 }
@@ -92,7 +92,12 @@ func common(a, b sampling.Moment) sampling.Moment {
 		}
 		return -1
 	}
+	step := a.Step
+	if b.Step != step {
+		step = ggmlhooks.PhaseUnknown
+	}
 	return sampling.Moment{
+		Step:  step,
 		Phase: a.Phase, Known: a.Known && b.Known && a.Phase == b.Phase, Exec: same(a.Exec, b.Exec), Token: same(a.Token, b.Token), Ctx: same(a.Ctx, b.Ctx),
 		Seq: same(a.Seq, b.Seq),
 	}

@@ -17,7 +17,7 @@ func TestMoments(t *testing.T) {
 		t.Error("something is decided of a run without graphs")
 	}
 	graph := func(exec uint64, ctx uint32, phase ggmlhooks.Phase, first, last int64, begin, end int64) {
-		line.add(span{ctx: ctx, exec: exec, phase: phase, first: first, last: last, seq: int32(exec % 3), begin: begin, end: end})
+		line.add(span{ctx: ctx, exec: exec, phase: phase, step: phase, first: first, last: last, seq: int32(exec % 3), begin: begin, end: end})
 	}
 	graph(1, 0, ggmlhooks.PhaseSetup, 0, 0, 100, 110)
 	graph(2, 0, ggmlhooks.PhasePrefill, 0, 6, 200, 250)
@@ -30,6 +30,7 @@ func TestMoments(t *testing.T) {
 	known := func(p memtrace.Phase, exec, token, ctx, seq int64) sampling.Moment {
 		return sampling.Moment{Phase: p, Known: true, Exec: exec, Token: token, Ctx: ctx, Seq: seq}
 	}
+	step := func(p ggmlhooks.Phase, m sampling.Moment) sampling.Moment { m.Step = p; return m }
 	for _, c := range []struct {
 		ns   int64
 		last bool
@@ -38,11 +39,11 @@ func TestMoments(t *testing.T) {
 		{99, false, known(memtrace.WeightLoad, -1, -1, -1, -1)},
 		{100, false, known(memtrace.Setup, 1, 0, 0, 1)},
 		{110, false, known(memtrace.Setup, -1, -1, -1, -1)},
-		{249, false, known(memtrace.Generation, 2, -1, 0, 2)},
+		{249, false, step(ggmlhooks.PhasePrefill, known(memtrace.Generation, 2, -1, 0, 2))},
 		{250, false, known(memtrace.Generation, -1, -1, -1, -1)},
-		{305, false, known(memtrace.Generation, 3, 7, 0, 0)},
-		{315, false, known(memtrace.Generation, -1, -1, -1, -1)}, // of two contexts
-		{325, false, known(memtrace.Generation, 4, 8, 1, 1)},
+		{305, false, step(ggmlhooks.PhaseDecode, known(memtrace.Generation, 3, 7, 0, 0))},
+		{315, false, step(ggmlhooks.PhaseDecode, known(memtrace.Generation, -1, -1, -1, -1))}, // of two contexts
+		{325, false, step(ggmlhooks.PhaseDecode, known(memtrace.Generation, 4, 8, 1, 1))},
 		{405, false, known(memtrace.Maintenance, 5, -1, 0, 2)},
 		{500, false, known(memtrace.Generation, -1, -1, -1, -1)},
 		{500, true, known(memtrace.Teardown, -1, -1, -1, -1)},

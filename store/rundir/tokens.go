@@ -22,14 +22,31 @@ type TokenRecord struct {
 	ID    int32   `json:"token_id"`
 	Text  string  `json:"token_text"` // as far as the token's bytes are UTF-8 by themselves
 	Phase Phase   `json:"phase"`
-	Seq   *int32  `json:"seq,omitempty"`  // its sequence; absent when the program's batch could not be seen
-	Seqs  []int32 `json:"seqs,omitempty"` // all its sequences, where there are several
+	Seq   *int32  `json:"seq_id,omitempty"`  // its sequence; absent when the program's batch could not be seen
+	Seqs  []int32 `json:"seq_ids,omitempty"` // all its sequences, where there are several
 	Pos   int32   `json:"pos"`
 	Ctx   uint32  `json:"ctx,omitempty"`
 	// Request counts the requests of its sequence in its context, from 0; absent where Seq is.
 	Request *int32 `json:"request,omitempty"`
 	// Bytes are the token's bytes, base64, where Text cannot show them.
 	Bytes string `json:"token_bytes,omitempty"`
+}
+
+// UnmarshalJSON reads a token, also one that llamatap 1.0 wrote, with seq and seqs.
+func (t *TokenRecord) UnmarshalJSON(text []byte) error {
+	type plain TokenRecord
+	read := struct {
+		*plain
+		Seq  *int32  `json:"seq"`
+		Seqs []int32 `json:"seqs"`
+	}{plain: (*plain)(t)}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	if read.Seq != nil {
+		t.Seq, t.Seqs = read.Seq, read.Seqs
+	}
+	return nil
 }
 
 // Phase is the name of a phase, as ggmlhooks.Phase spells it.

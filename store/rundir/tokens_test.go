@@ -60,7 +60,7 @@ func TestTokensGolden(t *testing.T) {
       "token_id": 100,
       "token_text": "Grüße <\"",
       "phase": "prefill",
-      "seq": 0,
+      "seq_id": 0,
       "pos": 0
     },
     {
@@ -68,8 +68,8 @@ func TestTokensGolden(t *testing.T) {
       "token_id": 101,
       "token_text": "�",
       "phase": "prefill",
-      "seq": 1,
-      "seqs": [
+      "seq_id": 1,
+      "seq_ids": [
         1,
         2
       ],

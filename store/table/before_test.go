@@ -63,7 +63,7 @@ func TestReadBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Check(Form{Name: "trace", Version: "1.3", Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}, {Name: "y", Kind: Bool}}}); err != nil {
+	if err := r.Check(Form{Name: "trace", Columns: []Column{{Name: "n", Kind: Int64}, {Name: "t", Kind: Text}, {Name: "y", Kind: Bool}}}); err != nil {
 		t.Error(err)
 	}
 	for group := range 2 {

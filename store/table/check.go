@@ -8,29 +8,47 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// VersionKey is the key of a table's metadata under which the version of its schema stands, as in mrm-trace.
-const VersionKey = "mrm_trace_schema_version"
+// VersionKey is the key of a table's metadata under which the version of its schema stands. All tables of a run have one.
+const VersionKey = "llamatap_schema_version"
 
-// ErrVersion occurs when a table has a schema of another major version than the reader knows, or tells of none.
+// Version is that of the schema of all tables. Readers refuse another major version, which is what stands before the dot. Version 1 stood under
+// oldVersionKey: its times are integers, and it has no step.
+const Version = "2.0"
+
+const oldVersionKey = "mrm_trace_schema_version"
+
+// ErrVersion occurs when a table has a schema of another major version than the reader knows, or names none.
 var ErrVersion = errors.New("a schema of another version")
 
 // Form is what a reader needs to find in a table.
 type Form struct {
 	Name    string   // what the table is, for errors: trace
-	Version string   // of the schema that the reader knows, such as 1.0: another number before the dot is refused
 	Columns []Column // those that it reads; of them Kind and Name count. Int32 and Int64, and the same without sign, are alike
 }
 
-// Check tells why a reader cannot take a table: because it is none, because its schema has another major version, or because columns are
-// missing or of another kind. The first two are ErrVersion, all are ErrTable. Further columns do not matter.
-func (t *Reader) Check(f Form) error {
+// SchemaVersion is the version of a table's schema as its metadata has it, "" where it has none.
+func (t *Reader) SchemaVersion() string {
 	version, ok := t.Metadata(VersionKey)
 	if !ok {
-		return t.refuse("%w: it has no %s, so it is no table %s: give one that llamatap or mrm-trace wrote", ErrVersion, VersionKey, f.Name)
+		version, _ = t.Metadata(oldVersionKey)
 	}
-	known, _, _ := strings.Cut(f.Version, ".")
-	if major, _, _ := strings.Cut(version, "."); major != known {
-		return t.refuse("%w: %.20q of %s is not known, %s.x is: read it with the version of llamatap that wrote it", ErrVersion, version, f.Name, known)
+	return version
+}
+
+// ReadableVersion reports whether this package knows the schema version of a table, or of the metadata of a run: 1.x and 2.x.
+func ReadableVersion(version string) bool {
+	major, _, _ := strings.Cut(version, ".")
+	return major == "1" || major == "2"
+}
+
+// Check reports why a reader cannot take a table: because it is none, because its schema has another major version, or because columns are
+// missing or of another kind. The first two are ErrVersion, all are ErrTable. Further columns do not matter.
+func (t *Reader) Check(f Form) error {
+	switch version := t.SchemaVersion(); {
+	case version == "":
+		return t.refuse("%w: it has no %s, so it is no table %s: give one that llamatap wrote", ErrVersion, VersionKey, f.Name)
+	case !ReadableVersion(version):
+		return t.refuse("%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it", ErrVersion, version, f.Name, Version)
 	}
 	for _, c := range f.Columns {
 		l, ok := t.names[c.Name]
@@ -61,7 +79,7 @@ func (k Kind) family() Kind {
 	return k
 }
 
-// Check tells why a file is not the table that a reader wants, as mrm-trace's check_parquet_schema does: see [Reader.Check].
+// Check reports why a file is not the table that a reader wants: see [Reader.Check].
 func Check(path string, f Form) error {
 	file, err := rundir.OpenFile(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // TestCheck: what cannot be read is refused in one line that says why, and what to do.
 func TestCheck(t *testing.T) {
 	good := Schema{Columns: []Column{{Name: "ts_ns", Kind: Int64}, {Name: "op", Kind: Text, Null: true}}, Metadata: [][2]string{{VersionKey, "1.7"}}}
-	form := Form{Name: "trace", Version: "1.0", Columns: []Column{{Name: "ts_ns", Kind: Uint64}, {Name: "op", Kind: Text}}}
+	form := Form{Name: "trace", Columns: []Column{{Name: "ts_ns", Kind: Uint64}, {Name: "op", Kind: Text}}}
 	make := func(s Schema) []byte {
 		var b bytes.Buffer
 		out, err := NewParquet(&b, s)
@@ -54,7 +54,8 @@ func TestCheck(t *testing.T) {
 		{"encrypted", append(bytes.Clone(whole[:len(whole)-4]), "PARE"...), []string{"encrypted"}},
 		{"long footer", append(binary.LittleEndian.AppendUint32([]byte("PAR1"), 1<<31), "PAR1"...), []string{"longer than the file"}},
 		{"no version", other(func(s *Schema) { s.Metadata = nil }), []string{VersionKey, "no table trace"}},
-		{"later version", other(func(s *Schema) { s.Metadata = [][2]string{{VersionKey, "2.0"}} }), []string{`version: "2.0"`, "1.x", "read it with"}},
+		{"version 1", other(func(s *Schema) { s.Metadata = [][2]string{{"mrm_trace_schema_version", "1.1"}} }), nil},
+		{"later version", other(func(s *Schema) { s.Metadata = [][2]string{{VersionKey, "3.0"}} }), []string{`version: "3.0"`, Version, "read it with"}},
 		{"no column", other(func(s *Schema) { s.Columns = s.Columns[:1] }), []string{"no column op", "trace"}},
 		{"another type", other(func(s *Schema) { s.Columns[1].Kind = Int64 }), []string{"column op is of int64", "of text"}},
 	} {

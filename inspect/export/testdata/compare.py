@@ -27,7 +27,7 @@ def check_rows(about, get):
     for i, index in enumerate(get("token_index")):
         if about["axis"] == "token":
             seq, id_, pos, phase, exec_, ctx = TOKENS[int(index)]
-            got = [get(f)[i] for f in ("seq", "token_id", "pos", "exec", "request")]
+            got = [get(f)[i] for f in ("seq_id", "token_id", "pos", "exec", "request")]
             assert [int(x) for x in got] == [seq, id_, pos, exec_, -1], (about, got)
             assert str(get("phase")[i]) == phase, about
 
@@ -101,7 +101,7 @@ for r, panda in zip(got, frame["values"]):
         assert same(values, row.astype(np.float32)) and same(np.asarray(panda, np.float32), row.astype(np.float32)), r
     assert (r["sample_total"] is not None) == (r["name"] == "ffn_out-1")
     if r["token_index"] is not None and r["sample_total"] is None:
-        assert (r["seq"], r["token_id"], r["pos"], r["phase"], r["exec"], r["ctx"]) == TOKENS[r["token_index"]], r
+        assert (r["seq_id"], r["token_id"], r["pos"], r["phase"], r["exec"], r["ctx"]) == TOKENS[r["token_index"]], r
     assert (r["layer"] is None) == (r["name"] in ("result_output", "inp_tokens"))
     assert int(np.prod(r["shape"])) == len(values)
 assert not any(left.values())

@@ -115,13 +115,13 @@ func (r *Run) write(t testing.TB, d *rundir.Dir, name string, columns []table.Co
 	t.Helper()
 	version := r.Version
 	if version == "" {
-		version = memtrace.Version
+		version = table.Version
 	}
 	w, err := d.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := table.Schema{Columns: columns, Metadata: [][2]string{{memtrace.VersionKey, version}, {kvcache.SnapshotKey, "{}"}}}
+	s := table.Schema{Columns: columns, Metadata: [][2]string{{table.VersionKey, version}, {kvcache.SnapshotKey, "{}"}}}
 	out, err := table.NewParquet(w, s)
 	if err != nil {
 		t.Fatal(err)
