@@ -71,7 +71,7 @@ func TestManyBadLines(t *testing.T) {
 func TestTolerance(t *testing.T) {
 	text := `{"timestamp":"12.5","interval_s":null,"interval_actual_s":2,"latency_histogram":[5,null,{"device_id":"8","device_name":3,"total":"x",
 		"buckets":[{"slot":"2","count":3},{"slot":99,"count":1},{"slot":-1,"count":1},{"slot":1.5,"count":1},{"count":4},"no",{"slot":1,"count":-5}]},
-		{"device_name":"nameless"}],"inflight":{"not":"a list"}}`
+		{"device_name":7}],"inflight":{"not":"a list"}}`
 	var b bounds
 	s, err := parseBlock([]byte(text), false, &b)
 	if err != nil || s.time != 12.5 || s.seconds != 2 || len(s.devices) != 1 || s.devices[0].requests != 3 || !reflect.DeepEqual(s.devices[0].latency, Latency{0, 0, 3}) {

@@ -64,7 +64,7 @@ func TestOperations(t *testing.T) {
 	if err := r.WriteText(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"sda (…", "  sda1", "by control group", "llama-cli", "orphans 4", "64 KiB", "4 KiB"} {
+	for _, want := range []string{"sda (…", "  sda1", "by control group", "llama-cli", "orphans 4", "64.0 KiB", "4.00 KiB"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
