@@ -31,7 +31,7 @@ var keys = map[string]key{
 	"phase":       {"", "computed", "`setup`, `maintenance`, `prefill`, `decode`; of an execution `prefill` where any of its tokens is a prompt's"},
 	"op_seq":      {"", "measured", "index of the node in its graph; of several nodes, of the first"},
 	"layer_id":    {"", "computed", "layer, -1 = none"},
-	"resource_id": {"", "", "`{device}_{memory\\|compute\\|flow\\|cache\\|mlp}_layer_{N}_{component}_{µs}`; several ops may begin within a microsecond, so `exec` and `op_seq` name an op, this does not"},
+	"resource_id": {"", "", "`{device}_{memory\\|compute\\|flow\\|cache\\|mlp}_layer_{N}_{component}_{µs}`, which one event has, and for memory its deallocation; of events that begin within a microsecond the later ones have the next one that is free"},
 
 	"duration_ns":          {"ns", "measured", "see *Times*"},
 	"duration_us":          {"µs", "measured", "the same"},

@@ -34,6 +34,7 @@ type EventCounts struct {
 	Events  float64 `json:"events"`
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
+	Share   float64 `json:"share"` // of the collector's events
 }
 
 // sample takes a row of a collector of samples in.
@@ -91,7 +92,7 @@ func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float6
 		if e.Samples == 0 {
 			continue
 		}
-		s.Events[opName(op)] = countsOf(e)
+		s.Events[opName(op)] = countsOf(e, events)
 	}
 	return s
 }
@@ -109,9 +110,10 @@ func opName(op int) string {
 	return cmp.Or(memtrace.AccessOp(op).String(), "unknown")
 }
 
-func countsOf(e *memtrace.Estimate) EventCounts {
+// countsOf is an op's part of a collector's events.
+func countsOf(e *memtrace.Estimate, events float64) EventCounts {
 	low, high := e.Interval()
-	return EventCounts{e.Samples, e.Events, low, high}
+	return EventCounts{e.Samples, e.Events, low, high, e.Events / events}
 }
 
 // fromSamples makes the table of types of a run without ledger: only what samples can say. Page faults, and pages that were found written, are no

@@ -33,6 +33,9 @@ func TestSamplesAlone(t *testing.T) {
 	if half := 1.96 * 1000 * math.Sqrt(300); e.Events != 300_000 || math.Abs(e.High-300_000-half) > 1 || math.Abs(300_000-half-e.Low) > 1 {
 		t.Errorf("%+v", e)
 	}
+	if writes := r.Samples[0].Types[0].Events["write"]; e.Share != 0.75 || writes.Share != 0.25 || r.Samples[0].Types[0].Share != 1 {
+		t.Errorf("shares of reads and writes: %v, %v of %v", e.Share, writes.Share, r.Samples[0].Types[0].Share)
+	}
 	w := r.Type("weight")
 	if w.Source != Estimated || w.Reads != 300_000 || w.Writes != 100_000 || w.WriteOnce != nil || w.Retention != nil || w.Label != "" || w.IAI != nil || len(w.WorkingSet) != 0 {
 		t.Errorf("%+v", w)
@@ -42,7 +45,8 @@ func TestSamplesAlone(t *testing.T) {
 		t.Errorf("%v: %s", err, b.String())
 	}
 	b.Reset()
-	if err := r.WriteText(&b, ByType, 5); err != nil || !strings.Contains(b.String(), "one for 1000 events: estimated") || !strings.Contains(b.String(), "266052 to 333948") {
+	if err := r.WriteText(&b, ByType, 5); err != nil || !strings.Contains(b.String(), "one for 1000 events: estimated") || !strings.Contains(b.String(), "266052 to 333948") ||
+		!strings.Contains(b.String(), "75.0 %") || !strings.Contains(b.String(), "25.0 %") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }

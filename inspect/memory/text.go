@@ -241,7 +241,7 @@ func (r *Report) sampleTable(out *text) {
 				if e.Low != e.High {
 					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
 				}
-				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples), fmt.Sprintf("%.1f %%", 100*t.Share), op, fmt.Sprintf("%.0f", e.Events), interval, fmt.Sprint(t.PagesSeen)})
+				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples), fmt.Sprintf("%.1f %%", 100*e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, fmt.Sprint(t.PagesSeen)})
 			}
 		}
 	}

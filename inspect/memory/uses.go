@@ -166,14 +166,15 @@ const noSamples = "there are no samples in this run (--tap-samples, llamatap mem
 // useOf is a use as the report has it.
 func (a *analysis) useOf(from memtrace.Collector, u *use) Use {
 	s := a.samples[from]
+	events := s.Period() * float64(s.Samples)
 	one := Use{Collector: from.String(), Source: sourceOf(s), Events: map[string]EventCounts{}, BytesRead: uint64(math.Round(u.read)), BytesWritten: uint64(math.Round(u.written))}
 	for op := range u.ops {
 		if e := &u.ops[op]; e.Samples > 0 {
-			one.Events[opName(op)] = countsOf(e)
+			one.Events[opName(op)] = countsOf(e, events)
 			one.all.Merge(e)
 		}
 	}
-	one.Samples, one.Share = one.all.Samples, one.all.Events/(s.Period()*float64(s.Samples))
+	one.Samples, one.Share = one.all.Samples, one.all.Events/events
 	return one
 }
 

@@ -10,7 +10,7 @@ import duckdb
 said = json.load(sys.stdin)
 db = duckdb.connect()
 columns = {
-    "event": "VARCHAR", "ctx": "INTEGER", "exec": "BIGINT", "mono_ns": "BIGINT", "phase": "VARCHAR", "tokens": "BIGINT", "duration_ns": "BIGINT",
+    "event": "VARCHAR", "resource_id": "VARCHAR", "ctx": "INTEGER", "exec": "BIGINT", "mono_ns": "BIGINT", "phase": "VARCHAR", "tokens": "BIGINT", "duration_ns": "BIGINT",
     "looking_ns": "BIGINT", "looks": "BIGINT", "operation": "VARCHAR", "name": "VARCHAR", "component_type": "VARCHAR", "layer_id": "INTEGER",
     "node_count": "BIGINT", "time_source": "VARCHAR", "flops": "BIGINT", "flops_unmasked": "BIGINT", "ops_without_mask": "BIGINT", "bytes_read": "BIGINT", "bytes_written": "BIGINT",
     "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
@@ -84,6 +84,12 @@ def table(what, got, want, key, share=True):
     for name in got.keys() & want.keys():
         figures(f"{what} {name}", got[name], want[name], share)
 
+
+# A resource_id names one event; a deallocation has that of its allocation. A cache is on the device that it was allocated on.
+same("ids of several events", rows("select resource_id, count(*) as n from e where resource_id is not null and event != 'memory_deallocation' group by 1 having n > 1 limit 3"), [])
+same("deallocations of nothing", rows("""select resource_id from e where event = 'memory_deallocation' and allocation_bytes >= 1048576
+    and resource_id not in (select resource_id from e where event = 'memory_allocation')"""), [])
+same("ids of unknown devices", rows("select resource_id from e where resource_id like 'unknown%' limit 3"), [])
 
 same("graphs", said["graphs"], total["graphs"])
 same("graph_ns", said["graph_ns"], total["ns"])

@@ -3,7 +3,9 @@ package oplog
 import (
 	"encoding/binary"
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -91,6 +93,10 @@ func TestExperts(t *testing.T) {
 // TestKV: what happens to cells is told per layer, with exact bytes; what is not known is absent.
 func TestKV(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Detailed})
+	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 4, Size: 1 << 20, Device: "CPU", Host: true, MonoNS: b.clock}))
+	g := small(1, 1)
+	g.Leafs = append(g.Leafs, ggmlhooks.Leaf{Name: "cache_k_l5", NE: [4]int64{1, 1, 1, 1}, Place: ggmlhooks.Place{Buffer: 4}})
+	b.check(b.Graph(g))
 	wrote := kvcache.Operation{
 		Change: kvcache.Change{Action: kvcache.Allocate, Seq: 1, PosFirst: 4, PosEnd: 7, Cells: 3}, Cache: kvcache.SWA, MonoNS: b.clock, Exec: 9,
 		Layers: []kvcache.LayerBytes{{Layer: 0, K: 3 << 20, V: 1 << 20}, {Layer: 5, K: 96, V: 48}}, Reused: 3, Needed: 12,
@@ -111,7 +117,30 @@ func TestKV(t *testing.T) {
 	if k := got[1]; k.LayerID != 5 || *k.KeyBytes != 96 || *k.ValueBytes != 48 {
 		t.Errorf("%+v", k)
 	}
+	if id := got[1].ResourceID; !strings.HasPrefix(id, "cpu_cache_layer_5_swa_") || !strings.HasPrefix(got[0].ResourceID, "unknown_cache_layer_0_") {
+		t.Errorf("a cache of the CPU has the id %s, one of an unknown device %s", id, got[0].ResourceID)
+	}
 	if k := got[2]; k.SeqID != nil || k.CacheStartPos != nil || k.Exec != nil || k.KeyBytes != nil || k.CacheHitRatio != nil || k.LayerID != -1 || k.CacheType != "recurrent" || k.Reason != "clear" || k.Source != resource.Measured {
 		t.Errorf("%+v", k)
+	}
+}
+
+// TestResourceIDs: events of the same resource within a microsecond have ids of their own, in system B's form.
+func TestResourceIDs(t *testing.T) {
+	b := newBench(t, Options{Level: resource.Detailed})
+	change := kvcache.Change{Action: kvcache.Allocate, Seq: 1, PosFirst: 4, PosEnd: 7, Cells: 3}
+	seen := map[string]bool{}
+	for _, at := range []int64{0, 10, 999, 500, 1000, 2000, 900} {
+		b.check(b.KV(&kvcache.Operation{Change: change, MonoNS: b.clock + at, Exec: 9, Layers: []kvcache.LayerBytes{{Layer: 0}}}))
+	}
+	_, events := b.lines()
+	for _, k := range of[resource.KV](events) {
+		if seen[k.ResourceID] || !regexp.MustCompile(`^unknown_cache_layer_0_base_\d{16}$`).MatchString(k.ResourceID) {
+			t.Errorf("%s of %v", k.ResourceID, seen)
+		}
+		seen[k.ResourceID] = true
+	}
+	if len(seen) != 7 {
+		t.Errorf("%d ids", len(seen))
 	}
 }

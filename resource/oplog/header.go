@@ -15,10 +15,11 @@ type header struct {
 	session []byte // `"session_id":"…"`
 	offset  int64  // from monotonic to Unix time
 	newest  atomic.Int64
+	ids     map[string]int64 // the last number of each start of an id
 }
 
 func newHeader(session string, offset int64) *header {
-	return &header{session: jsonl.AppendString([]byte(`"session_id":`), session), offset: offset}
+	return &header{session: jsonl.AppendString([]byte(`"session_id":`), session), offset: offset, ids: map[string]int64{}}
 }
 
 // noCtx is the context of events that belong to none.
@@ -97,12 +98,23 @@ func (h *header) loss(dst []byte, lost jsonl.Loss) []byte {
 	return append(dst, l.End()...)
 }
 
-// resourceID adds system B's id of a resource: device, kind, layer, component, microseconds. start is the part up to the last.
+// resourceID adds system B's id of a resource, which no other event has: device, kind, layer, component, number. start is the part up to
+// the last.
 func (h *header) resourceID(l *jsonl.Line, start string, mono int64) {
+	writeID(l, start, h.number(start, mono))
+}
+
+// number is what an id ends with: the microseconds of a time or, where an id has these, the next ones that none has.
+func (h *header) number(start string, mono int64) int64 {
+	n := max((mono+h.offset)/1000, h.ids[start]+1)
+	h.ids[start] = n
+	return n
+}
+
+func writeID(l *jsonl.Line, start string, number int64) {
 	l.Key("resource_id")
 	l.Append(func(dst []byte) []byte {
-		dst = append(append(dst, '"'), start...)
-		return append(strconv.AppendInt(dst, (mono+h.offset)/1000, 10), '"')
+		return append(strconv.AppendInt(append(append(dst, '"'), start...), number, 10), '"')
 	})
 }
 

@@ -21,20 +21,42 @@ func (r *Recorder) KV(op *kvcache.Operation) error {
 	return nil
 }
 
-// cacheIDs are the starts of resource ids that are not made anew for each event.
-type cacheIDs map[cacheID]string
+// cacheIDs are the starts of resource ids that are not made anew for each event, and the devices that have a layer's cache.
+type cacheIDs struct {
+	starts  map[cacheID]string
+	devices map[cacheLayer]string
+}
 
 type cacheID struct {
-	cache kvcache.Kind
+	device string
+	cache  kvcache.Kind
+	layer  int
+}
+
+type cacheLayer struct {
+	ctx   uint32
 	layer int
 }
 
-func (c cacheIDs) of(cache kvcache.Kind, layer int) string {
-	key := cacheID{cache, layer}
-	id, ok := c[key]
+// place notes on which devices the caches of a graph lie.
+func (c *cacheIDs) place(g *ggmlhooks.Graph, device func(buffer uint64) string) {
+	for i := range g.Leafs {
+		if _, layer, ok := ggmlhooks.CacheTensor(g.Leafs[i].Name); ok {
+			name := device(g.Leafs[i].Buffer)
+			c.devices[cacheLayer{g.Ctx, layer}] = name
+			if _, known := c.devices[cacheLayer{g.Ctx, ggmlhooks.NoLayer}]; !known {
+				c.devices[cacheLayer{g.Ctx, ggmlhooks.NoLayer}] = name
+			}
+		}
+	}
+}
+
+func (c *cacheIDs) of(ctx uint32, cache kvcache.Kind, layer int) string {
+	key := cacheID{c.devices[cacheLayer{ctx, layer}], cache, layer}
+	id, ok := c.starts[key]
 	if !ok {
-		id = idStart("", "cache", layer, cache.String())
-		c[key] = id
+		id = idStart(key.device, "cache", layer, cache.String())
+		c.starts[key] = id
 	}
 	return id
 }
@@ -47,7 +69,7 @@ func (r *Recorder) tellKV(op *kvcache.Operation, of *kvcache.LayerBytes) {
 	}
 	l := &r.line
 	r.begin(resource.KindKV, op.MonoNS, int64(op.Ctx))
-	r.head.resourceID(l, r.caches.of(op.Cache, layer), op.MonoNS)
+	r.head.resourceID(l, r.caches.of(op.Ctx, op.Cache, layer), op.MonoNS)
 	if op.Exec != 0 {
 		l.Uint("exec", op.Exec)
 	}

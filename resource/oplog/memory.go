@@ -17,7 +17,8 @@ type memory struct {
 // buffer is one of them.
 type buffer struct {
 	ggmlhooks.Buffer
-	live uint64 // bytes of all buffers, with it
+	live   uint64 // bytes of all buffers, with it
+	number int64  // that its resource_id ends with; 0: none has been made
 }
 
 // device is the name of a buffer's device, "" where it is not known.
@@ -42,7 +43,7 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 	m.live += b.Size
 	m.allocated += b.Size
 	m.peak = max(m.peak, m.live)
-	kept := &buffer{*b, m.live}
+	kept := &buffer{Buffer: *b, live: m.live}
 	m.buffers[b.ID] = kept
 	m.waiting = append(m.waiting, kept)
 	return nil
@@ -85,7 +86,11 @@ func (r *Recorder) tellAllocation(b *buffer) {
 // bufferFields adds what an allocation and its end have in common.
 func (r *Recorder) bufferFields(b *buffer) {
 	l, kind := &r.line, b.Usage.String()
-	r.head.resourceID(l, idStart(b.Device, "memory", ggmlhooks.NoLayer, kind), b.MonoNS)
+	id := idStart(b.Device, "memory", ggmlhooks.NoLayer, kind)
+	if b.number == 0 {
+		b.number = r.head.number(id, b.MonoNS)
+	}
+	writeID(l, id, b.number)
 	l.Uint("buffer_id", b.ID)
 	l.String("component_type", kind)
 	l.Int("layer_id", ggmlhooks.NoLayer)
