@@ -300,7 +300,7 @@ static struct tap_row_place tap_leaf_rows(const struct tap_graph * g, const stru
     if (t == g->embd || (strstr(t->name, "mask") != NULL && t->ne[1] >= g->n_tokens)) {
         return (struct tap_row_place) {TAP_ROWS_TOKENS, 1};
     }
-    if (t == g->tokens || t == g->pos || (strstr(t->name, "k_idxs") != NULL && t->ne[0] == g->n_tokens)) {
+    if (t == g->tokens || t == g->pos || (strstr(t->name, "_idxs") != NULL && t->ne[0] == g->n_tokens)) {
         return (struct tap_row_place) {TAP_ROWS_TOKENS, 0};
     }
     return tap_no_rows;
@@ -336,9 +336,14 @@ static struct tap_row_place tap_rows_reshaped(const struct ggml_tensor * to, con
     return first < 0 ? tap_no_rows : (struct tap_row_place) {p.rows, (uint8_t) first};
 }
 
-// tap_rows_viewed finds the dimension of a view that walks in the same strides as its source's row dimension.
+// tap_rows_viewed finds the dimension of a view that walks in the same strides as its source's row dimension. With one token
+// several do: it is the same one only where those below it, but for the first, are the same too.
 static struct tap_row_place tap_rows_viewed(const struct ggml_tensor * to, const struct ggml_tensor * from, struct tap_row_place p) {
-    if (to->nb[p.dim] == from->nb[p.dim] && to->ne[p.dim] == from->ne[p.dim]) {
+    bool same = to->nb[p.dim] == from->nb[p.dim] && to->ne[p.dim] == from->ne[p.dim];
+    for (int d = 1; d < p.dim; d++) {
+        same &= to->ne[d] == from->ne[d];
+    }
+    if (same) {
         return p;
     }
     for (int d = 0; d < TAP_MAX_DIMS; d++) {
@@ -387,7 +392,10 @@ static struct tap_row_place tap_rows_infer(const struct tap_graph * g, const str
         case GGML_OP_TRANSPOSE:
             p.dim = p.dim < 2 ? 1 - p.dim : p.dim;
             return p;
-        case GGML_OP_SET_ROWS: return p;
+        case GGML_OP_SET_ROWS: { // one index per row that is written, else one per element
+            const struct tap_row_place written = tap_rows_gathered(g, n);
+            return written.rows != TAP_ROWS_NONE ? written : p;
+        }
         case GGML_OP_SSM_CONV:
             return t->ne[1] * t->ne[2] == g->n_tokens ? (struct tap_row_place) {TAP_ROWS_TOKENS, 1} : tap_no_rows;
         case GGML_OP_VIEW:

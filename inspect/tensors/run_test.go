@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -351,6 +353,67 @@ func TestForeignStream(t *testing.T) {
 	}))
 	if lines != 3 {
 		t.Errorf("%d lines", lines)
+	}
+}
+
+// TestForeignRows: without an index the packet of a prompt holds the rows of several tokens, and those of generated tokens one.
+func TestForeignRows(t *testing.T) {
+	for _, row := range []struct {
+		lengths []int
+		want    string
+		axis    string
+	}{
+		{[]int{6, 2, 2}, "(5, 2)", "rows 0-4"}, {[]int{6, 4}, "(5, 2)", "rows 0-4"}, {[]int{2, 2}, "(2, 2)", "packets 0-1"}, {[]int{3, 2}, "(5, 1)", "rows 0-4"},
+	} {
+		var file, all []byte
+		for _, n := range row.lengths {
+			file = append(file, 0, 5, 0, 0, 0, byte(2*n))
+			file = append(file, "layer"...)
+			for range n {
+				file = append(file, byte(len(all)), 0x3c)
+				all = append(all, byte(len(all)), 0x3c)
+			}
+		}
+		name := filepath.Join(t.TempDir(), "gen.stream")
+		check(t, os.WriteFile(name, file, 0o600))
+		r, err := Open(name)
+		check(t, err)
+		defer r.Close()
+		s, err := r.Slice(SliceOptions{Tensor: "layer"})
+		if err != nil {
+			t.Errorf("%v: %v", row.lengths, err)
+			continue
+		}
+		var text, npy bytes.Buffer
+		check(t, errors.Join(s.WriteText(&text), s.WriteNPY(&npy)))
+		if !strings.Contains(text.String(), row.want) || !strings.Contains(text.String(), row.axis) || !bytes.HasSuffix(npy.Bytes(), all) {
+			t.Errorf("%v: %s", row.lengths, text.String())
+		}
+	}
+}
+
+// TestSliceUnitDimensions: rows whose shapes differ by dimensions of one are rows of one array. The first release stored the
+// written rows of caches so, where a micro-batch had one token.
+func TestSliceUnitDimensions(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.stream")
+	w, err := stream.Create(name, stream.Options{DType: codec.F32})
+	check(t, err)
+	at := int64(0)
+	for exec, p := range []stream.Packet{{RowDim: 1, NE: [4]int64{2, 3, 1, 1}}, {RowDim: 2, NE: [4]int64{2, 1, 1, 1}}} {
+		n := p.NE[p.RowDim]
+		p.Name, p.Node, p.Exec, p.Rows, p.TokenFirst, p.TokenCount = "cache", "cache", uint64(exec), ggmlhooks.RowsTokens, at, int32(n)
+		e := stream.Execution{Exec: p.Exec, Phase: ggmlhooks.PhasePrefill, TokenFirst: at}
+		for range n {
+			e.Rows = append(e.Rows, ggmlhooks.Row{Index: at, Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
+			at++
+		}
+		check(t, w.AppendExecution(&e))
+		check(t, w.Append(&p, floats(make([]float32, 2*n)...), nil))
+	}
+	check(t, w.Close())
+	s, err := mustOpen(t, name).Slice(SliceOptions{Tensor: "cache"})
+	if err != nil || fmt.Sprint(s.Shape) != "[4 2]" {
+		t.Errorf("%v, %v", s, err)
 	}
 }
 

@@ -21,6 +21,9 @@ const (
 	AxisToken     Axis = "token"     // one row per token
 	AxisExecution Axis = "execution" // one row per micro-batch: no dimension of the tensor runs over tokens
 	AxisPacket    Axis = "packet"    // one row per packet: samples, block-quantised bytes, streams without index
+	// AxisRow is one row per greatest common divisor of the packets' lengths: a stream without index says neither shapes nor
+	// tokens, and a packet of a prompt holds as many rows as it has tokens.
+	AxisRow Axis = "row"
 )
 
 // ErrRagged is wrapped when the rows of a tensor have different shapes, so that they are no array.
@@ -253,9 +256,12 @@ func (b *sliceBuilder) have() string {
 func (b *sliceBuilder) finish() error {
 	s := b.slice
 	slices.SortStableFunc(s.parts, func(a, b part) int { return cmp.Compare(a.label, b.label) })
+	if s.run.Stream.Assumed() != "" {
+		s.cutPackets()
+	}
 	rows := int64(0)
 	for _, pt := range s.parts {
-		if pt.form != s.parts[0].form && !slices.Equal(pt.form.shape, s.parts[0].form.shape) {
+		if pt.form != s.parts[0].form && !sameRow(pt.form.shape, s.parts[0].form.shape) {
 			return fmt.Errorf("%s: tensor %s: %w, %v and %v: choose tokens of one shape with --token", s.run.Path, s.Name, ErrRagged,
 				s.parts[0].form.shape, pt.form.shape)
 		}
@@ -263,6 +269,40 @@ func (b *sliceBuilder) finish() error {
 	}
 	s.Shape = append([]int64{rows}, s.parts[0].form.shape...)
 	return nil
+}
+
+// sameRow reports whether rows of two shapes have the same elements in the same order: an inferred row dimension may be the one
+// before or after a dimension of one.
+func sameRow(a, b []int64) bool {
+	wide := func(shape []int64) []int64 {
+		return slices.DeleteFunc(slices.Clone(shape), func(n int64) bool { return n == 1 })
+	}
+	return slices.Equal(a, b) || slices.Equal(wide(a), wide(b))
+}
+
+// cutPackets makes rows of one length of packets that have several.
+func (s *Slice) cutPackets() {
+	width, one := int64(0), true
+	for _, pt := range s.parts {
+		one = one && pt.form.shape[0] == s.parts[0].form.shape[0]
+		for a, b := width, pt.form.shape[0]; ; a, b = b, a%b {
+			if b == 0 {
+				width = a
+				break
+			}
+		}
+	}
+	if one || width == 0 {
+		return
+	}
+	s.Axis = AxisRow
+	row, label := &form{shape: []int64{width}, outer: 1}, int64(0)
+	for i := range s.parts {
+		pt := &s.parts[i]
+		pt.total = pt.form.shape[0] / width
+		pt.rows, pt.form, pt.label = pt.total, row, label
+		label += pt.rows
+	}
 }
 
 // Labels returns the number of every row: its token, execution or packet.

@@ -217,7 +217,8 @@ static struct ggml_tensor * cache_write(struct build * b, const char * prefix, s
         know(b, graph_set_rows(b->g, flat, rows, b->v_idxs), TAP_ATTENTION, 0);
         b->g->known[b->g->n_tensors - 1].rows = TAP_ROWS_NONE;
     } else {
-        struct ggml_tensor * rows = graph_reshape(b->g, x, NE(KV_DIM, n, 1, 1), NULL);
+        const size_t nb[4] = {x->nb[0], x->nb[2], x->nb[2] * (size_t) n, x->nb[2] * (size_t) n};
+        struct ggml_tensor * rows = graph_view(b->g, GGML_OP_VIEW, x, NE(KV_DIM, n, 1, 1), nb, 0, NULL);
         know(b, graph_set_rows(b->g, cache, rows, b->k_idxs), TAP_ATTENTION, 1);
     }
     return cache;

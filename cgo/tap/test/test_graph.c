@@ -91,6 +91,36 @@ static void test_numbers(const char * glob, bool flash) {
     bed_end(&b);
 }
 
+// test_one_token compares the rows of a graph of one token with those of a graph of many: the dimensions are the same.
+static void test_one_token(bool flash) {
+    static const int32_t outs[1] = {0};
+    struct seen seen[2];
+    for (int k = 0; k < 2; k++) {
+        test_case("rows: a graph of %s, flash attention %s", k == 0 ? "six tokens" : "one token", flash ? "on" : "off");
+        struct bed b;
+        bed_make(&b, &(struct shm_options) {0});
+        const struct model_options o = {.n_layer = 3, .n_tokens = k == 0 ? 6 : 1, .n_outputs = 1, .n_kv = 32, .flash = flash};
+        model_graph(&b.graph, &o, tokens, positions, outs);
+        bed_join(&b);
+        bed_run(&b, true);
+        log_drain(&b.log);
+        CHECK(seen_read(&seen[k], &b.log, 0), "the description is not whole");
+        bed_end(&b);
+    }
+    test_case("rows: dimensions of one token as of many, flash attention %s", flash ? "on" : "off");
+    int writes = 0;
+    for (int i = 0; i < seen[0].n_nodes; i++) {
+        const struct seen_node * n = &seen[0].nodes[i], * m = &seen[1].nodes[i];
+        writes += strcmp(n->op, "SET_ROWS") == 0 && n->head.rows == TAP_ROWS_TOKENS;
+        CHECK(n->head.rows != m->head.rows || n->head.row_dim == m->head.row_dim, "rows of %s, %s: dimension %d of many tokens, %d of one",
+              n->name, n->op, n->head.row_dim, m->head.row_dim);
+    }
+    CHECK(writes > 0, "no rows are written: the test does not test");
+    seen_free(&seen[0]);
+    seen_free(&seen[1]);
+    test_end();
+}
+
 // ---- selection ------------------------------------------------------------------------------------------------------
 
 // A wish, and the independent rule that says which nodes it means.
@@ -496,6 +526,7 @@ int main(void) {
     test_model(7, 0, 4, true, false);
     test_model(7, 0, 0, false, true);
     for (int flash = 0; flash < 2; flash++) {
+        test_one_token(flash);
         test_numbers("Qcur", flash);
         test_numbers("l_out-1", flash);
     }
