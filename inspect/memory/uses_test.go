@@ -89,7 +89,7 @@ func TestUseTables(t *testing.T) {
 		{BySymbol, true, []string{"collector,symbol,demangled,samples,share,", "perf,_ZN5model7forwardEi,model::forward(int),40,0.5714285714285714,40000,", ",30000,10000,240000,80000,20\n", "fault,,,7,1,7,7,7,,1,,,7\n"}},
 		{ByDataSymbol, true, []string{"collector,data_symbol,demangled,", "fault,table,,6,", "fault,_ZN5model5cacheE,model::cache,1,"}},
 		{ByProcess, true, []string{"collector,pid,name,", "perf,7,,40,", "fault,8,,3,", "fault,,,1,"}},
-		{BySymbol, false, []string{"function", "model::forward(int)", "27604 to", "234.4 KiB", "57.1 %"}},
+		{BySymbol, false, []string{"function", "model::forward(int)", "27604 to", "234 KiB", "57.1 %"}},
 		{ByDataSymbol, false, []string{"variable", "model::cache", "exact"}},
 		{ByProcess, false, []string{"process", "program", "42.9 %"}},
 	} {

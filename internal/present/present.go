@@ -52,6 +52,8 @@ func Count[N Number](n N) string {
 // Duration formats a duration with three significant digits up to two minutes, and in whole seconds above.
 func Duration(d time.Duration) string {
 	switch value := float64(d); {
+	case d == 0:
+		return "0 s"
 	case value >= 119.5e9:
 		return d.Round(time.Second).String()
 	case value >= 0.9995e9:

@@ -11,7 +11,7 @@ func TestFigures(t *testing.T) {
 		{Bytes(100 << 20), "100 MiB"}, {Bytes(1<<20 - 1), "1.00 MiB"}, {Bytes(int64(1) << 60), "1.00 EiB"}, {Bytes(511.7), "512 B"},
 		{Rate(0), "0.00 B/s"}, {Rate(999.6), "1.00 kB/s"}, {Rate(31.42e9), "31.4 GB/s"},
 		{Count(999), "999"}, {Count(999_600), "1.00 M"}, {Count(23.3e9), "23.3 G"},
-		{Duration(0), "0 ns"}, {Duration(999), "999 ns"}, {Duration(12345), "12.3 µs"}, {Duration(999_900), "1.00 ms"}, {Duration(2468 * time.Millisecond), "2.47 s"},
+		{Duration(0), "0 s"}, {Duration(999), "999 ns"}, {Duration(12345), "12.3 µs"}, {Duration(999_900), "1.00 ms"}, {Duration(2468 * time.Millisecond), "2.47 s"},
 		{Duration(90 * time.Second), "90.0 s"}, {Duration(2 * time.Minute), "2m0s"}, {Seconds(0.0015), "1.50 ms"}, {Seconds(3600), "1h0m0s"},
 	} {
 		if c.got != c.want {
