@@ -67,6 +67,7 @@ const (
 	TracePID               // pid: the process that did it
 	TraceDataSymbol        // data_symbol: the variable at addr
 	TraceStep              // step: prefill or decode
+	TraceCPU               // cpu: that ran the thread
 	traceColumns
 )
 
@@ -105,6 +106,7 @@ var traceTable = [traceColumns]TraceColumn{
 	{"pid", ColumnInt32, "", "process that made the access"},
 	{"data_symbol", ColumnText, "", "variable or constant at addr"},
 	{"step", ColumnText, "", "prefill: of prompt tokens; decode: of generated ones; null: of both, of none or set-up"},
+	{"cpu", ColumnInt32, "", "CPU that ran the thread of a sample"},
 }
 
 // TraceColumns are the columns of the table of accesses, by the numbers above.

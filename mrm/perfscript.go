@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
@@ -16,7 +17,10 @@ import (
 const PerfScriptName = "perf_script.txt"
 
 // sampledColumns are those of the table of accesses that the text is made of.
-var sampledColumns = []string{"collector", "ts_ns", "tid", "weight", "op", "addr"}
+var sampledColumns = []string{"collector", "ts_ns", "tid", "weight", "op", "addr", "data_symbol"}
+
+// sampledCPU is one that tables of llamatap 1.0 do not have.
+const sampledCPU = "cpu"
 
 // perfEvents are the events that perf names what collectors tell by, with loads and stores apart where it does.
 var perfEvents = map[string]func(op string) string{
@@ -41,8 +45,9 @@ func sampled(used []string) bool {
 	return false
 }
 
-// writePerfScript writes the samples of a run as perf script -F comm,tid,time,period,event,addr prints them. The program is called model, and
-// times are Unix time.
+// writePerfScript writes the samples of a run as perf script -F comm,tid,cpu,time,period,event,addr,sym,dso prints them, which its consumers and
+// mrm-trace's parser read. The program is called model, times are Unix time. What perf prints there without an instruction's address is the symbol
+// and the file of the address of data.
 func writePerfScript(ctx context.Context, out io.Writer, dir string) error {
 	t, err := table.Open(dir, memtrace.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,13 +57,17 @@ func writePerfScript(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	defer t.Close()
-	scan, err := t.Scan(sampledColumns, table.ScanOptions{})
+	columns := sampledColumns
+	if !slices.ContainsFunc(t.Files, func(r *table.Reader) bool { return !r.Has(sampledCPU) }) {
+		columns = append(slices.Clone(columns), sampledCPU)
+	}
+	scan, err := t.Scan(columns, table.ScanOptions{})
 	if err != nil {
 		return err
 	}
 	defer scan.Close()
 	buffered := bufio.NewWriterSize(out, 1<<16)
-	fmt.Fprintln(buffered, "# samples of trace.parquet, as perf script --ns -F comm,tid,time,period,event,addr prints them; times are Unix time")
+	fmt.Fprintln(buffered, "# samples of trace.parquet, as perf script --ns -F comm,tid,cpu,time,period,event,addr,sym,dso prints them; times are Unix time")
 	for {
 		rows, err := scan.Next()
 		if errors.Is(err, io.EOF) {
@@ -96,5 +105,13 @@ func perfLine(out io.Writer, columns []*table.Vector, row int) {
 	if !op.Null(row) {
 		kind = op.Text(row)
 	}
-	fmt.Fprintf(out, "model %7d %5d.%09d: %10d %s: %16x\n", number(tid), at.Ints[row]/1e9, at.Ints[row]%1e9, max(number(weight), 1), event(kind), uint64(addr.Ints[row]))
+	cpu, symbol := "", "[unknown]"
+	if len(columns) > 7 && !columns[7].Null(row) {
+		cpu = fmt.Sprintf(" [%03d]", columns[7].Ints[row])
+	}
+	if !columns[6].Null(row) {
+		symbol = columns[6].Text(row)
+	}
+	fmt.Fprintf(out, "model %7d%s %5d.%09d: %10d %s: %16x %s ([unknown])\n",
+		number(tid), cpu, at.Ints[row]/1e9, at.Ints[row]%1e9, max(number(weight), 1), event(kind), uint64(addr.Ints[row]), symbol)
 }

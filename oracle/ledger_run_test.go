@@ -351,7 +351,7 @@ folder = sys.argv[1]
 f = pq.ParquetFile(folder + "/trace.parquet")
 assert f.schema_arrow.metadata[b"llamatap_schema_version"] == b"2.0" and b"llamatap_ledger" in f.schema_arrow.metadata, f.schema_arrow.metadata
 columns = """ts_ns phase op addr size region_id region_type layer token_index seq_id kv_block tid device collector graph_seq op_seq time_source ctx cache_level latency_cycles symbol weight
-buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol step""".split()
+buffer_id offset ggml_op operand pieces stride flags count window_ns pid data_symbol step cpu""".split()
 assert f.schema_arrow.names == columns, f.schema_arrow.names
 types = {n: str(f.schema_arrow.field(n).type) for n in columns}
 assert types["ts_ns"] == "timestamp[ns]" and types["window_ns"] == "duration[ns]" and types["graph_seq"] == types["region_id"] == "int64" and types["addr"] == types["size"] == "uint64" and types["layer"] == types["op_seq"] == types["token_index"] == "int32", types

@@ -150,8 +150,12 @@ func (l *layout) parse(rest []byte, e event, a *memtrace.Access) bool {
 		return n
 	}
 	a.Addr = take(fieldAddr, c.hex)
-	if ok && l.has[fieldAddr] && e.twoSyms {
+	switch {
+	case !ok || !l.has[fieldAddr]:
+	case e.twoSyms:
 		ok = c.addressSymbol(l)
+	case l.has[fieldDSO] && !l.has[fieldIP]: // what is printed is of the address, of whatever event
+		ok = bytes.HasSuffix(bytes.TrimRight(c.b, " "), []byte(")")) && c.addressSymbol(l)
 	}
 	source := perfevent.DataSrc(take(fieldDataSrc, c.hex))
 	if l.has[fieldDataSrc] && ok {

@@ -88,6 +88,7 @@ func (t *Text) Next(a *memtrace.Access) error {
 				return nil
 			}
 		case line[0] == '#':
+			t.comment(line)
 		case line[0] == '\t':
 			t.chain(line)
 		default:
@@ -97,6 +98,20 @@ func (t *Text) Next(a *memtrace.Access) error {
 				return nil
 			}
 		}
+	}
+}
+
+// madeBy stands before the list of fields in a comment of a text that 'llamatap mrm run' wrote.
+var madeBy = []byte("perf script --ns -F ")
+
+// comment takes the fields of the text from a comment that names them, where nobody else did.
+func (t *Text) comment(line []byte) {
+	_, list, ok := bytes.Cut(line, madeBy)
+	if list, _, _ = bytes.Cut(list, []byte(" ")); !ok || t.fixed != nil {
+		return
+	}
+	if fixed, err := parseFields(string(list)); err == nil {
+		t.fixed = fixed
 	}
 }
 

@@ -59,6 +59,7 @@ func (r *Row) Write(w *record.Writer, offset int64) error {
 	natural(w, memtrace.TraceSeq, r.Seq)
 	natural(w, memtrace.TraceKVBlock, r.Block)
 	positive(w, memtrace.TraceTID, int64(r.TID))
+	natural(w, memtrace.TraceCPU, int64(r.CPU))
 	w.Text(memtrace.TraceDevice, r.Device)
 	w.Text(memtrace.TraceCollector, r.Collector.String())
 	natural(w, memtrace.TraceGraphSeq, r.Exec)
