@@ -25,7 +25,7 @@ func TestSummarize(t *testing.T) {
 		check(t, err)
 		// Per micro-batch: 2 l_out, Qcur, kq, 2 pieces of logits, state, sample, quantised.
 		if s.Kind != KindRun || !s.Sealed || s.Packets != 27 || s.Tokens != 5 || s.TokensByPhase["prefill"] != 3 || s.TokensByPhase["decode"] != 2 || s.Requests != 2 ||
-			s.Lossy || s.Losses == nil || len(s.Losses) != 0 || s.Model != "fixture" || s.PacketsPerToken != 27.0/5 {
+			s.Lost || s.Losses == nil || len(s.Losses) != 0 || s.Model != "fixture" || s.PacketsPerToken != 27.0/5 {
 			t.Errorf("%v: %+v", id, s)
 		}
 		// Elements by token 4+4+4+6, by micro-batch 6+3+2, quantised bytes 34.
@@ -353,6 +353,37 @@ func TestForeignStream(t *testing.T) {
 	}))
 	if lines != 3 {
 		t.Errorf("%d lines", lines)
+	}
+}
+
+// TestLossy: values that are stored with an error make a run lossy, and it says by what and within which bound.
+func TestLossy(t *testing.T) {
+	for _, row := range []struct {
+		o    stream.Options
+		want string
+	}{
+		{stream.Options{DType: codec.F32}, "[]"}, {stream.Options{DType: codec.F32, Codec: codec.LZ4}, "[]"},
+		{stream.Options{DType: codec.F16}, "[{dtype f16 0 }]"}, {stream.Options{Codec: codec.Q}, "[{codec q 0.002 nrmse}]"},
+	} {
+		name := filepath.Join(t.TempDir(), "a.stream")
+		w, err := stream.Create(name, row.o)
+		check(t, err)
+		check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []ggmlhooks.Row{{Seqs: []int32{0}}}}))
+		p := stream.Packet{Name: "l_out-0", Node: "l_out-0", Exec: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{256, 1, 1, 1}, TokenCount: 1}
+		values := make([]float32, 256)
+		for i := range values {
+			values[i] = float32(math.Sin(float64(i)))
+		}
+		check(t, w.Append(&p, floats(values...), nil))
+		check(t, w.Close())
+		r := mustOpen(t, name)
+		r.Metadata = &rundir.Metadata{Config: map[string]any{"settings": map[string]any{
+			"error": map[string]any{"value": 0.002}, "error_metric": map[string]any{"value": "nrmse"}}}}
+		s, err := r.Summarize(Filter{})
+		check(t, err)
+		if fmt.Sprint(s.Altered) != row.want || s.Lossy != (row.want != "[]") || s.Lost {
+			t.Errorf("%+v: lossy %v, lost %v, %v", row.o, s.Lossy, s.Lost, s.Altered)
+		}
 	}
 }
 

@@ -2,11 +2,14 @@ package tensors
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -17,9 +20,9 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	}
 	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Assumed: r.Stream.Assumed(), Losses: r.Losses()}
 	if r.Metadata != nil {
-		s.Model, s.Arch, s.Lossy = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
+		s.Model, s.Arch, s.Lost = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
 	}
-	s.Lossy = s.Lossy || len(s.Losses) > 0
+	s.Lost = s.Lost || len(s.Losses) > 0
 	for _, err := range r.Stream.Damage() {
 		s.Damage = append(s.Damage, err.Error())
 	}
@@ -27,6 +30,7 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	for i, p := range r.Stream.Packets() {
 		if f.Match(p) {
 			g.add(i, p)
+			s.noteAltering(p)
 			s.Saturated += p.Saturated
 			s.Underflown += p.Underflow
 		}
@@ -38,7 +42,47 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	for i := range s.Layers {
 		s.Totals.add(s.Layers[i].Totals)
 	}
+	if s.Assumed != "" {
+		s.Altered = nil // the types of the tensors are not known
+	}
+	s.Lossy = s.Lost || len(s.Altered) > 0
+	r.addBounds(s.Altered)
 	return s, r.countTokens(s)
+}
+
+// noteAltering notes what makes a packet's values differ from the tensor's.
+func (s *Summary) noteAltering(p *stream.Packet) {
+	by := ""
+	switch {
+	case p.Codec.Bounded() && p.DType == codec.F32: // other types it packs as they are
+		by = "codec " + p.Codec.String()
+	case p.DType != codec.Raw && p.RawBytes < p.SrcBytes:
+		by = "dtype " + p.DType.String()
+	}
+	if by != "" && !slices.ContainsFunc(s.Altered, func(a Altering) bool { return a.By == by }) {
+		s.Altered = append(s.Altered, Altering{By: by})
+	}
+}
+
+// addBounds adds the bound that the run's settings name to the codecs that keep it.
+func (r *Run) addBounds(altered []Altering) {
+	if r.Metadata == nil {
+		return
+	}
+	var settings struct {
+		Settings struct {
+			Error  struct{ Value float64 } `json:"error"`
+			Metric struct{ Value string }  `json:"error_metric"`
+		} `json:"settings"`
+	}
+	if text, err := json.Marshal(r.Metadata.Config); err != nil || json.Unmarshal(text, &settings) != nil {
+		return
+	}
+	for i := range altered {
+		if strings.HasPrefix(altered[i].By, "codec ") {
+			altered[i].Bound, altered[i].Metric = settings.Settings.Error.Value, settings.Settings.Metric.Value
+		}
+	}
 }
 
 // countTokens counts the run's token rows: the index states them; beside a foreign stream a tokens file may.

@@ -23,11 +23,13 @@ type Summary struct {
 
 	Damage []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify tells more
 
-	Lossy      bool    `json:"lossy"`
-	Losses     []Loss  `json:"losses"` // empty, never null, when nothing was lost
-	Saturated  uint64  `json:"saturated"`
-	Underflown uint64  `json:"underflown"`
-	Layers     []Layer `json:"layers"` // by layer number; -1 is what belongs to none
+	Lossy      bool       `json:"lossy"`             // packets are missing (Lost), or values are not the model's (Altered)
+	Lost       bool       `json:"lost"`              // packets are missing, or the run is marked so
+	Losses     []Loss     `json:"losses"`            // empty, never null, when nothing was lost
+	Altered    []Altering `json:"altered,omitempty"` // what made stored values differ from the model's
+	Saturated  uint64     `json:"saturated"`
+	Underflown uint64     `json:"underflown"`
+	Layers     []Layer    `json:"layers"` // by layer number; -1 is what belongs to none
 }
 
 // Kind says what a path turned out to be.
@@ -68,6 +70,15 @@ type Loss struct {
 	Cause   string `json:"cause"`
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
+}
+
+// Altering is something that stores values with an error.
+type Altering struct {
+	By string `json:"by"` // "codec q", "dtype f16"
+	// Bound is the error that a row may have at most, by Metric, as it was asked for: for maxabs a share of the row's largest
+	// value, for nrmse of its root mean square. Absent where nothing says it; Totals.Error is what was measured.
+	Bound  float64 `json:"bound,omitempty"`
+	Metric string  `json:"metric,omitempty"`
 }
 
 // Layer is one layer of the model.
