@@ -111,11 +111,19 @@ func openSegments(path string) (*Run, error) {
 	return r, nil
 }
 
-// begun tells whether a segment's stream can be read: whether there is one, and its index has come as far as its header.
+// begun reports whether there is anything to read in a segment. Its stream is created before its index, and the index before its
+// header is written: a kill between leaves files that hold nothing.
 func begun(folder string) bool {
 	name := filepath.Join(folder, StreamName)
+	data, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
 	index, err := os.Stat(name + stream.IndexSuffix)
-	return exists(name) && (err != nil || index.Size() > 0)
+	if err != nil { // a stream with data can be read without its index
+		return data.Size() > 0
+	}
+	return index.Size() > 0
 }
 
 // notARun tells what to give instead; for a folder of runs, which of them is the newest.

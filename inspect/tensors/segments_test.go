@@ -34,6 +34,12 @@ func TestSegmentsCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(run, "seg-00005"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(run, "seg-00005", StreamName), nil, 0o600); err != nil { // the moment before
+		t.Fatal(err)
+	}
 	alone, err := Verify(filepath.Join(run, "seg-00002"))
 	if err != nil {
 		t.Fatal(err)
