@@ -115,6 +115,9 @@ void tap_touch_start(bool ahead);
 void tap_touch_await(void);
 bool tap_collector_lives(void);
 
+// tap_log_start has llama.cpp's log written out when the program ends.
+void tap_log_start(void);
+
 // tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
 void tap_detach(void);
 

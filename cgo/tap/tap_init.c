@@ -251,6 +251,7 @@ __attribute__((constructor)) static void tap_start(void) {
     const char * fd = getenv("LLAMATAP_TAP_FD");
     if (fd != NULL) {
         tap_meet(fd);
+        tap_log_start();
     }
 }
 
