@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -14,9 +15,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
+	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +34,7 @@ func TestCollectorKilledFull(t *testing.T) {
 			g := begin(t, append(tap, "--", program, testenv.Model(t), backends, tokens)...)
 			model := g.model(t)
 			unix.Kill(g.cmd.Process.Pid, unix.SIGSTOP)
-			untilIdle(t, model)
+			g.untilFull(t)
 			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
 			g.untilGone(t, model)
 			if whole := g.stdout.String() == want; whole != (then == "continue") {
@@ -49,27 +50,60 @@ func TestCollectorKilledFull(t *testing.T) {
 // untilGone waits for the end of a model whose collector was killed.
 func (g *going) untilGone(t *testing.T, model int) {
 	t.Helper()
-	for end := time.Now().Add(patience); !errors.Is(unix.Kill(model, 0), unix.ESRCH); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the model hangs without its collector")
-		}
-	}
+	testenv.Until(t, "the model has ended without its collector", func() bool { return errors.Is(unix.Kill(model, 0), unix.ESRCH) })
 	g.wait(t)
 }
 
-// untilIdle waits until a process has used no CPU time for half a second.
-func untilIdle(t *testing.T, pid int) {
+// untilFull waits until the model waits for room that a stopped collector does not make: at ten looks in a row some thread of it does.
+func (g *going) untilFull(t *testing.T) {
 	t.Helper()
-	used := ""
-	for since := time.Now(); time.Since(since) < 500*time.Millisecond; time.Sleep(20 * time.Millisecond) {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
+	const waiting = 9 // its place in tap.Layout
+	layout := tap.Layout()
+	if layout == nil {
+		t.Skip(`needs tests built with llama.cpp; get it: eval "$(make -s env)"`)
+	}
+	at := int64(layout[waiting])
+	memory := g.sharedMemory(t)
+	defer memory.Close()
+	looks := 0
+	testenv.Until(t, "the model waits for its collector", func() bool {
+		var n [4]byte
+		if _, err := memory.ReadAt(n[:], at); err != nil {
 			t.Fatal(err)
 		}
-		if now := strings.Join(strings.Fields(string(data))[13:15], " "); now != used {
-			used, since = now, time.Now()
+		if looks++; binary.NativeEndian.Uint32(n[:]) == 0 || state(t, g.cmd.Process.Pid) != "T" {
+			looks = 0
+		}
+		return looks == 10
+	})
+}
+
+// sharedMemory opens what a collector shares with its model.
+func (g *going) sharedMemory(t *testing.T) *os.File {
+	t.Helper()
+	descriptors, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", g.cmd.Process.Pid))
+	for _, path := range descriptors {
+		if to, err := os.Readlink(path); err == nil && strings.HasPrefix(to, "/memfd:") {
+			file, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return file
 		}
 	}
+	t.Fatalf("none of the descriptors %q is the shared memory", descriptors)
+	return nil
+}
+
+// state is the state of a process's first thread, as in proc(5).
+func state(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "State:\t")
+	return after[:1]
 }
 
 // TestOutlived: a program that goes on after the one that llamatap started has ended is neither ended nor hurt.
@@ -82,15 +116,10 @@ func TestOutlived(t *testing.T) {
 	if o.status != 0 || strings.Contains(o.stderr, "was killed") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	testenv.Until(t, "the program has printed everything", func() bool {
 		got, err := os.ReadFile(file)
-		if err == nil && string(got) == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("printed %d bytes of %d", len(got), len(want))
-		}
-	}
+		return err == nil && string(got) == want
+	})
 }
 
 // TestTwoRunsAtOnce records two programs below one folder at once: two run directories, each whole.

@@ -57,30 +57,38 @@ static void tap_prefault(void) {
     tap_pool_ready(all / slot);
 }
 
-// tap_stop_program ends the program as its user could: SIGTERM, and SIGKILL for one that is still there after five seconds.
+// tap_stop_program ends the program as its user could: SIGTERM now, and SIGKILL, by tap_kill_program, if it is still there after five seconds.
 static void tap_stop_program(void) {
-    enum { GRACE_SECONDS = 5 };
+    tap_say("the process that records was killed: ending this program, as --tap-on-failure stop says", "", "");
     kill(getpid(), SIGTERM);
+}
+
+static void tap_kill_program(void) {
+    enum { GRACE_SECONDS = 5 };
     sleep(GRACE_SECONDS);
     kill(getpid(), SIGKILL);
 }
 
-// tap_bereaved ends recording because the collector is gone. Threads of the model that wait for room go on.
+// tap_bereaved ends recording because the collector is gone. Threads of the model that wait for room continue, but where the program is to
+// stop, only after it was: released before, they could complete its work while this thread, of the lowest priority, waits for a processor.
 static void tap_bereaved(struct tap_header * h) {
-    tap.turning = false;
-    const bool recorded = atomic_exchange_explicit(&tap.recording, false, memory_order_relaxed) || tap.given;
-    tap.given = false;
-    atomic_fetch_add_explicit(&h->room, 1, memory_order_release);
-    syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    if (!recorded || atomic_load_explicit(&h->closed, memory_order_acquire)) {
-        return; // it had finished, or has recorded another process
-    }
-    if (h->config.on_failure == TAP_FAILURE_STOP) {
-        tap_say("the process that records was killed: ending this program, as --tap-on-failure stop says", "", "");
+    const bool recorded = atomic_load_explicit(&tap.recording, memory_order_relaxed) || atomic_load_explicit(&tap.turning, memory_order_relaxed) ||
+                          atomic_load_explicit(&tap.given, memory_order_relaxed);
+    const bool unfinished = recorded && !atomic_load_explicit(&h->closed, memory_order_acquire); // closed: it had finished, or has recorded another process
+    const bool stop = h->config.on_failure == TAP_FAILURE_STOP;
+    if (unfinished && stop) {
         tap_stop_program();
-        return;
     }
-    tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)", "", "");
+    atomic_store_explicit(&tap.turning, false, memory_order_relaxed);
+    atomic_store_explicit(&tap.recording, false, memory_order_relaxed);
+    atomic_store_explicit(&tap.given, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->room, 1, memory_order_seq_cst);
+    syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (unfinished && stop) {
+        tap_kill_program();
+    } else if (unfinished) {
+        tap_say("the process that records was killed: this program goes on unrecorded (--tap-on-failure stop ends it)", "", "");
+    }
 }
 
 // tap_toucher is the thread that touches the pool.
