@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // modelFD is where the test's own model finds the memory. Built with llama.cpp, this binary holds the real tap as well, which takes
@@ -77,7 +79,7 @@ func TestPumpReadsWhatWasPublishedBeforeTheEnd(t *testing.T) {
 			}
 			s := &sink{}
 			idle := 0
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 			defer cancel()
 			if err := process.Pump(ctx, NewReader(region, s), func() error { idle++; return nil }); err != nil {
 				t.Fatal(err)

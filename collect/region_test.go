@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // checkPlan says what every layout must be, whatever its size.
@@ -162,7 +163,7 @@ func TestReturnWakesTheModel(t *testing.T) {
 	region.giveBack(3, 2)
 	select {
 	case <-woken:
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Patience()):
 		t.Fatal("the return of slots woke nobody")
 	}
 	atomic.AddUint32(&h.Waiting, ^uint32(0))

@@ -423,10 +423,10 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// until waits for something, as long as a process runs and a minute at most.
+// until waits for something, as long as a process runs.
 func until(t *testing.T, ended <-chan error, log fmt.Stringer, is func() bool) {
 	t.Helper()
-	limit := time.After(time.Minute)
+	limit := time.After(testenv.Patience())
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {
@@ -434,7 +434,7 @@ func until(t *testing.T, ended <-chan error, log fmt.Stringer, is func() bool) {
 		case err := <-ended:
 			t.Fatalf("it ended: %v\n%s", err, log)
 		case <-limit:
-			t.Fatal("a minute has gone by")
+			t.Fatal("waited in vain")
 		case <-tick.C:
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -48,12 +47,10 @@ func aliveWith(t *testing.T, what []string, tap ...string) *live {
 // takesCommands waits until the run below out does: the collector makes its directory when it learns of the first context.
 func takesCommands(t *testing.T, out string) {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
-		if sockets, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "control.sock")); len(sockets) == 1 {
-			return
-		}
-	}
-	t.Fatal("the run takes no commands")
+	testenv.Until(t, "the run takes commands", func() bool {
+		sockets, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "control.sock"))
+		return len(sockets) == 1
+	})
 }
 
 // longText is a generation that is long enough to be interrupted many times.

@@ -306,26 +306,20 @@ func TestSegmentsKilled(t *testing.T) {
 	out := t.TempDir()
 	cmd := command(t, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", "256K", "--tap-on-failure", "stop"}, endless)...)
 	cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT="+out)
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = testenv.Patience()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
 	manifests := func() []string {
 		files, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "seg-*", "manifest.json"))
 		return files
 	}
-	for len(manifests()) < 2 && time.Now().Before(deadline) {
-		time.Sleep(2 * time.Millisecond)
-	}
+	testenv.Until(t, "two segments are sealed", func() bool { return len(manifests()) >= 2 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Wait()
 	sealed := manifests()
-	if len(sealed) < 2 {
-		t.Fatal("no segment was sealed")
-	}
 	packets := 0
 	for _, manifest := range sealed {
 		v := verifyJSON(t, filepath.Dir(manifest))

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"golang.org/x/sys/unix"
@@ -25,7 +24,7 @@ func TestFrontQuit(t *testing.T) {
 		"hangup": {unix.SIGHUP, hangUp},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := front(t, onTap, "llama-cli", chat(t, "4000")...)
+			cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 			term := testenv.OnTerminal(t, cmd)
 			term.Await("\n> ")
 			term.Type("package main\n")
@@ -54,13 +53,8 @@ func hangUp(t *testing.T, term *testenv.Terminal) {
 	defer unix.Kill(model[0], unix.SIGCONT)
 	term.HangUp()
 	told := regexp.MustCompile(`(?m)^ShdPnd:.*[13579bdf]$`) // HUP is the lowest bit
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	testenv.Until(t, "the model is sent HUP", func() bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", model[0]))
-		if err != nil || told.Match(text) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the model is not told that its terminal is gone\n%s", text)
-		}
-	}
+		return err != nil || told.Match(text)
+	})
 }

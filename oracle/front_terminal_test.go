@@ -15,10 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// endlessly is more tokens than an answer gets before it is interrupted, however long this process does not run.
+const endlessly = "30000"
+
 // chat is llama-cli in its interactive form.
 func chat(t *testing.T, n string) []string {
 	t.Helper()
-	return []string{"-m", testenv.Model(t), "-n", n, "--temp", "0", "-t", "1", "--ignore-eos"}
+	return []string{"-m", testenv.Model(t), "-n", n, "-c", "32768", "--temp", "0", "-t", "1", "--ignore-eos"}
 }
 
 // onTerminal gives a program a pseudo-terminal, and an object that makes it tell the terminal's size.
@@ -73,7 +76,7 @@ func TestFrontTyping(t *testing.T) {
 // TestFrontInterrupt interrupts two answers, which ends neither, waits longer than a hanging program is given, has a third answer and
 // interrupts the prompt, which ends it.
 func TestFrontInterrupt(t *testing.T) {
-	cmd := front(t, onTap, "llama-cli", chat(t, "4000")...)
+	cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 	term := onTerminal(t, cmd)
 	for range 2 {
 		term.Await("\n> ")
@@ -163,7 +166,7 @@ func inGroupOf(t *testing.T, word string, session int) (pids []string) {
 // TestFrontHangs: a program that hangs in its handler of Ctrl-C is killed after the second one, what it left is sealed, and the
 // terminal is as it was.
 func TestFrontHangs(t *testing.T) {
-	cmd := front(t, onTap, "llama-cli", chat(t, "4000")...)
+	cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+testenv.HangOnInterrupt(t))
 	term := testenv.OnTerminal(t, cmd)
 	term.Await("\n> ")

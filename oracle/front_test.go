@@ -20,13 +20,13 @@ import (
 // onTap are flags that have a front end recorded.
 var onTap = []string{"--tap-tensors", "l_out"}
 
-// front is one of llama.cpp's programs by the way of llamatap, with flags of the tap behind its own arguments. Its log loses nothing.
+// front is one of llama.cpp's programs by the way of llamatap, with flags of the tap behind its own arguments. Tapped, its log loses nothing.
 func front(t *testing.T, tap []string, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := command(t, slices.Concat([]string{name}, args, tap)...)
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+flushLog(t), "LLAMATAP_OUT="+t.TempDir())
+	cmd.Env = append(os.Environ(), "LLAMATAP_OUT="+t.TempDir())
 	if tap == nil {
-		cmd.Env = append(os.Environ(), "LD_PRELOAD="+flushLog(t))
+		cmd.Env = append(os.Environ(), "LD_PRELOAD="+stockObject(t))
 	}
 	return cmd
 }
@@ -34,7 +34,7 @@ func front(t *testing.T, tap []string, name string, args ...string) *exec.Cmd {
 // original is one of llama.cpp's programs itself, whose log loses nothing.
 func original(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	return exec.Command(filepath.Join(testenv.NeedLlama(t), "run", name), append([]string{"--preload=" + flushLog(t)}, args...)...)
+	return exec.Command(filepath.Join(testenv.NeedLlama(t), "run", name), append([]string{"--preload=" + stockObject(t)}, args...)...)
 }
 
 // A result is what a program wrote and how it ended, without what differs from run to run.
@@ -50,7 +50,7 @@ func end(t *testing.T, cmd *exec.Cmd) result {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	killer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	killer := time.AfterFunc(testenv.Patience(), func() { cmd.Process.Kill() })
 	defer killer.Stop()
 	cmd.Wait()
 	how, _ := strings.CutSuffix(cmd.ProcessState.String(), " (core dumped)")
@@ -66,6 +66,7 @@ var masks = []struct {
 	{regexp.MustCompile(`"time":\d+`), `"time":N`},
 	{regexp.MustCompile(`\S*/(llama-[a-z-]+)`), "$1"}, // the name by which a program was called
 	{regexp.MustCompile(`0x[0-9a-f]{6,}`), "ADDRESS"},
+	{regexp.MustCompile(`ETA (?:[0-9.]+ hours )?[0-9.]+ minutes`), "ETA N"},
 	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds)`), "N $1"},
 	{regexp.MustCompile(`N ms / +[0-9.]+ %`), "N ms / N %"},
 	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""}, // a spinner, also among log lines

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
@@ -253,12 +252,10 @@ func TestHostAlone(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if text, _ := os.ReadFile(killed); bytes.Count(text, []byte{'\n'}) >= 3 {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testenv.Until(t, "three lines are written", func() bool {
+		text, _ := os.ReadFile(killed)
+		return bytes.Count(text, []byte{'\n'}) >= 3
+	})
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

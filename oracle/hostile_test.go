@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
@@ -101,7 +100,7 @@ func writeMutant(t *testing.T, sources []*mutant, n int, path string) (what stri
 
 // load lets llama.cpp generate a token and returns its status, -1 when a signal ended it or it hung.
 func load(t *testing.T, tool *testenv.Tool, path string) (int, string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
 	// 8 GiB of addresses: a wrong size must not bring the machine down, and is refused as on a machine without the memory.
 	cmd := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8388608; ulimit -c 0; exec "$@"`, "sh", tool.Path,

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
@@ -391,7 +390,7 @@ func TestLedgerKilled(t *testing.T) {
 	out := t.TempDir()
 	cmd := command(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-on-failure", "stop"}, endless)...)
 	cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT="+out)
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = testenv.Patience()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -399,16 +398,11 @@ func TestLedgerKilled(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "trace*.parquet"))
 		return files
 	}
-	for end := time.Now().Add(patience); len(parts()) < 1 && time.Now().Before(end); {
-		time.Sleep(2 * time.Millisecond)
-	}
+	testenv.Until(t, "a part is complete", func() bool { return len(parts()) > 0 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if len(parts()) < 1 {
-		t.Fatal("no part was completed")
-	}
 	rows := tracesOf(t, filepath.Dir(parts()[0]))
 	last := int64(-1)
 	for _, e := range byGraph(rows) {

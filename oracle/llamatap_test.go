@@ -88,16 +88,15 @@ func tapped(t *testing.T, tap []string, program string, args ...string) *capture
 	t.Helper()
 	out := t.TempDir()
 	cmd := command(t, slices.Concat([]string{"exec"}, tap, []string{"--", program}, args)...)
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+flushLog(t))
 	return finish(t, cmd, out).good(t).capture(t)
 }
 
-// flushLog is the object that testenv preloads into stock tools, so that their logger loses nothing at exit.
-func flushLog(t *testing.T) string {
+// stockObject is the object that testenv preloads into stock tools, so that what they write can be compared with.
+func stockObject(t *testing.T) string {
 	t.Helper()
 	made.Lock()
 	defer made.Unlock()
-	path := filepath.Join(made.dir, "flushlog.so")
+	path := filepath.Join(made.dir, "stock.so")
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
@@ -127,7 +126,7 @@ func stock(t *testing.T, name string, args ...string) (stdout, stderr string) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		limit := time.AfterFunc(2*time.Minute, func() {
+		limit := time.AfterFunc(testenv.Patience(), func() {
 			hung.Store(true)
 			cmd.Process.Kill()
 		})

@@ -87,7 +87,6 @@ func TestDeviceTimes(t *testing.T) {
 	t.Setenv(name, path)
 	cmd := command(t, "exec", "--tap-resource-level", "MINIMAL", "--", "llama-completion", "-m", testenv.Model(t), "-p", strings.Repeat(prompt, 4), "-n", "12", "--temp", "0", "-t", "1", "-c", "512", "-ub", "32",
 		"-no-cnv", "--rpc", endpoint, "-ngl", "99", "--perf")
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+flushLog(t))
 	run := finish(t, cmd, t.TempDir()).good(t)
 	text, err := os.ReadFile(filepath.Join(run.dirs[0], "resource.jsonl"))
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
@@ -213,7 +212,7 @@ func (s *server) hearSome(t *testing.T, q question, few int) (ids []int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+	ctx, leave := context.WithTimeout(t.Context(), testenv.Patience())
 	defer leave()
 	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/completion", bytes.NewReader(body))
 	if err != nil {

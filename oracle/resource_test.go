@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
@@ -117,13 +116,10 @@ func TestResourceLevelChanges(t *testing.T) {
 		if step.want == resource.Off {
 			want = ""
 		}
-		limit := time.Now().Add(time.Minute)
-		for now := ctl(t, l.out, "status").Status; now.Level != want || now.First == nil; now = ctl(t, l.out, "status").Status {
-			if time.Now().After(limit) {
-				t.Fatalf("change %d to %v does not come into effect: %+v", i, step.want, now)
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		testenv.Until(t, fmt.Sprintf("change %d to %v comes into effect", i, step.want), func() bool {
+			now := ctl(t, l.out, "status").Status
+			return now.Level == want && now.First != nil
+		})
 	}
 	ctl(t, l.out, "stop")
 	l.cmd.Process.Signal(syscall.SIGTERM)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -182,15 +183,14 @@ func TestSinkExample(t *testing.T) {
 	if err := live.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
-			break
+	listens := regexp.MustCompile(`(?m)^\S+ \S+ \S+ 00010000 .* ` + regexp.QuoteMeta(socket) + `$`) // bound, and accepting
+	testenv.Until(t, "the example listens", func() bool {
+		sockets, err := os.ReadFile("/proc/net/unix")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the example does not listen\n%s", stderr.String())
-		}
-	}
-	time.Sleep(100 * time.Millisecond) // between bind and listen
+		return listens.Match(sockets)
+	})
 	c := llamatap(t, append(sinkRun, "--tap-sink", "unix:"+socket)...).good(t).capture(t)
 	if err := live.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())

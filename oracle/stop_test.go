@@ -4,7 +4,7 @@ package oracle
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +19,6 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"golang.org/x/sys/unix"
 )
-
-// patience is how long a process may take to end before it counts as hanging.
-const patience = 2 * time.Minute
 
 // A going run is a llamatap that records and has not ended.
 type going struct {
@@ -44,7 +41,7 @@ func beginBy(t *testing.T, cmd *exec.Cmd) *going {
 	g.cmd.Env = append(os.Environ(), "LLAMATAP_OUT="+g.out)
 	g.cmd.Stdout, g.cmd.Stderr = &g.stdout, &g.stderr
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	g.cmd.WaitDelay = patience // a model that outlives its collector holds the pipes
+	g.cmd.WaitDelay = testenv.Patience() // a model that outlives its collector holds the pipes
 	if err := g.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +112,7 @@ func (g *going) wait(t *testing.T) syscall.WaitStatus {
 	t.Helper()
 	select {
 	case <-g.exited:
-	case <-time.After(patience):
+	case <-time.After(testenv.Patience()):
 		t.Fatalf("%q hangs", g.cmd.Args)
 	}
 	return g.cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -140,6 +137,50 @@ func ofExec(t *testing.T) []string {
 	return slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless)
 }
 
+// interruptUntilGone sends what Ctrl-C sends, and again where the run does not end: two that a busy process sees at once are one.
+func (g *going) interruptUntilGone(t *testing.T) {
+	t.Helper()
+	const apart = 5 * time.Second // more than a program that hangs is given
+	for end := time.Now().Add(testenv.Patience()); ; {
+		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
+		select {
+		case <-g.exited:
+			return
+		case <-time.After(apart):
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%q cannot be interrupted", g.cmd.Args)
+		}
+	}
+}
+
+// taken waits until no process of the run has a signal to take, or all are gone.
+func (g *going) taken(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	processes := append(g.children(), g.cmd.Process.Pid)
+	testenv.Until(t, s.String()+" is taken", func() bool {
+		return !slices.ContainsFunc(processes, func(pid int) bool { return hasPending(pid, s) })
+	})
+}
+
+// hasPending reports whether a signal waits for a process, or for one of its threads, to take it.
+func hasPending(pid int, s syscall.Signal) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread)
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(line, ":")
+			if name != "SigPnd" && name != "ShdPnd" {
+				continue
+			}
+			if mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64); err == nil && mask>>(s-1)&1 == 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // TestInterrupt sends what Ctrl-C sends: SIGINT to the whole group.
 func TestInterrupt(t *testing.T) {
 	g := begin(t, ofRun()...)
@@ -154,12 +195,7 @@ func TestInterrupt(t *testing.T) {
 // waits for itself for ever, tapped or not. A second interrupt ends it then.
 func TestInterruptTool(t *testing.T) {
 	g := begin(t, ofExec(t)...)
-	unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
-	select {
-	case <-g.exited:
-	case <-time.After(2 * time.Second):
-		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
-	}
+	g.interruptUntilGone(t)
 	if status := g.wait(t); status.ExitStatus() != 130 {
 		t.Errorf("ended with %v, want 130\n%s", g.cmd.ProcessState, g.stderr.String())
 	}
@@ -171,13 +207,8 @@ func TestInterruptTwice(t *testing.T) {
 	for range 3 {
 		g := begin(t, slices.Concat([]string{"llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless, everything)...)
 		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
-		time.Sleep(100 * time.Millisecond)
-		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
-		select {
-		case <-g.exited:
-		case <-time.After(patience / 4): // this process was so busy that it saw one signal for two
-			unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
-		}
+		g.taken(t, unix.SIGINT)
+		g.interruptUntilGone(t)
 		if status := g.wait(t); status.ExitStatus() != 130 {
 			t.Errorf("ended with %v, want 130\n%s", g.cmd.ProcessState, g.stderr.String())
 		}
@@ -194,7 +225,7 @@ func TestIgnored(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	unix.Kill(-g.cmd.Process.Pid, unix.SIGHUP)
-	time.Sleep(50 * time.Millisecond)
+	g.taken(t, unix.SIGHUP)
 	unix.Kill(g.cmd.Process.Pid, unix.SIGTERM)
 	if status := g.wait(t); !status.Signaled() || status.Signal() != unix.SIGTERM {
 		t.Errorf("ended with %v", g.cmd.ProcessState)
@@ -243,12 +274,7 @@ func TestCollectorKilled(t *testing.T) {
 			g := begin(t, args...)
 			model := g.model(t)
 			unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
-			for end := time.Now().Add(patience); !errors.Is(unix.Kill(model, 0), unix.ESRCH); time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("the model hangs without its collector")
-				}
-			}
-			g.wait(t)
+			g.untilGone(t, model)
 			dirs := runDirs(t, g.out)
 			if len(dirs) != 1 {
 				t.Fatalf("%d directories", len(dirs))

@@ -71,7 +71,7 @@ func serve(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for begin := time.Now(); time.Since(begin) < 60*time.Second; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < testenv.Patience(); time.Sleep(50 * time.Millisecond) {
 		if r, err := http.Get("http://" + address.String() + "/health"); err == nil {
 			r.Body.Close()
 			if r.StatusCode == http.StatusOK {

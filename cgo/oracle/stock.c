@@ -1,6 +1,10 @@
-// Makes a stock llama.cpp program write all of its text before it ends. Its text goes through the
-// queue of a logger thread that main does not wait for: on a busy machine the end of it, or all, is
-// lost though the exit status is 0. Preloaded by internal/testenv; changes nothing else.
+// Makes a stock llama.cpp program one that others can be compared with. Preloaded by internal/testenv; changes nothing else.
+//
+// It writes all of its text before it ends. Its text goes through the queue of a logger thread that main does not wait for: on a busy
+// machine the end of it, or all, is lost though the exit status is 0.
+//
+// It takes its backends from the folder BACKENDS alone. By itself it looks at those that the machine has installed as well, and uses what
+// it likes best.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,6 +28,17 @@ static void flush_log(void) {
     memcpy(&log_main, &main_address, sizeof log_main);
     memcpy(&log_flush, &flush_address, sizeof log_flush);
     log_flush(log_main());
+}
+
+// ggml_backend_load_all takes the place of libggml's.
+void ggml_backend_load_all(void);
+void ggml_backend_load_all(void) {
+    void (*load_from)(const char *);
+    void * address = dlsym(RTLD_DEFAULT, "ggml_backend_load_all_from_path");
+    if (address != NULL) {
+        memcpy(&load_from, &address, sizeof load_from);
+        load_from(BACKENDS);
+    }
 }
 
 static int flushed_main(int argc, char ** argv, char ** env) {

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/measure"
 	"github.com/llamatap/llamatap/bench/result"
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 const smallTest = `{"n_prompt":8,"n_gen":2,"n_batch":8,"n_ubatch":8,"n_threads":1,"type_k":"f16","type_v":"f16","flash_attn":"auto","n_gpu_layers":-1,"repetitions":1}`
@@ -158,15 +158,11 @@ func TestBenchStops(t *testing.T) {
 	if err := slow.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if data, err := os.ReadFile(results); err == nil && bytes.Count(data, []byte("\n")) >= 2 {
-			break
-		}
-		if time.Now().After(deadline) {
-			_ = slow.Process.Kill()
-			t.Fatal("no visit ends")
-		}
-	}
+	t.Cleanup(func() { slow.Process.Kill() })
+	testenv.Until(t, "a visit ends", func() bool {
+		data, err := os.ReadFile(results)
+		return err == nil && bytes.Count(data, []byte("\n")) >= 2
+	})
 	if err := slow.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

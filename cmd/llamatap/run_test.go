@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,13 +34,10 @@ func needLlama(t *testing.T) {
 	}
 }
 
-// patience is how long a process may take, on a machine that is busy with others, before it counts as hanging.
-const patience = 2 * time.Minute
-
 // status waits for a command and returns its exit status; a process that does not end is killed and fails the test.
 func status(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
-	killer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	killer := time.AfterFunc(testenv.Patience(), func() { _ = cmd.Process.Kill() })
 	defer killer.Stop()
 	err := cmd.Wait()
 	var exit *exec.ExitError
@@ -205,8 +203,7 @@ func TestRunSecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	size, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096)
-	if err != nil {
+	if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Fatal(err)
 	}
 	cmd := self("run", "-p", "func main() {", "-c", "30000", "--ignore-eos", "-t", "1")
@@ -217,15 +214,22 @@ func TestRunSecondSignal(t *testing.T) {
 	writer.Close()
 	ended := make(chan int, 1)
 	go func() { ended <- status(t, cmd) }()
-	for last, same := -1, 0; same < 10; time.Sleep(20 * time.Millisecond) {
-		n, err := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ)
+	held := regexp.MustCompile(fmt.Sprintf(`^%d 0x1 `, unix.SYS_WRITE)) // in write(1, …), where it stays only when the pipe is full
+	looks := 0
+	testenv.Until(t, "the pipe is full", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same++; n != last || n < size/2 {
-			last, same = n, 0
+		looks++
+		if !slices.ContainsFunc(threads, func(thread string) bool {
+			text, _ := os.ReadFile(thread)
+			return held.Match(text)
+		}) {
+			looks = 0
 		}
-	}
+		return looks == 10
+	})
 	for _, want := range []string{"waits", "ends"} {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
@@ -250,10 +254,8 @@ func TestRunSecondSignal(t *testing.T) {
 func taken(t *testing.T, pid int) {
 	t.Helper()
 	pending := regexp.MustCompile(`(?m)^(State:\s+[^SD]|(SigPnd|ShdPnd):.*[1-9a-f])`)
-	for end, same := time.Now().Add(patience), 0; same < 10; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the process never rests")
-		}
+	same := 0
+	testenv.Until(t, "the process rests", func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 		if err != nil {
 			t.Fatal(err)
@@ -264,7 +266,9 @@ func taken(t *testing.T, pid int) {
 				same = 0
 			}
 		}
-	}
+		time.Sleep(20 * time.Millisecond) // so that the looks are apart
+		return same >= 10
+	})
 }
 
 // TestRunReaderLeaves closes stdout early, as head does: the run ends of SIGPIPE.

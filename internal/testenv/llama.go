@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,25 +23,25 @@ type Tool struct {
 	// Path starts the program as it is: a script that runs it with the fetched loader, libraries
 	// and CPU backends.
 	Path string
-	// preload is an object that makes the program write out all of its text before it ends.
+	// preload is an object that makes the program write out all of its text before it ends, and look for backends in the fetched
+	// llama.cpp alone.
 	preload string
 }
 
 // NeedTool asks for a program of llama.cpp by its name, such as llama-completion.
 func NeedTool(t testing.TB, name string) *Tool {
 	t.Helper()
-	path := filepath.Join(NeedLlama(t), "run", name)
+	run := filepath.Join(NeedLlama(t), "run")
+	path := filepath.Join(run, name)
 	if _, err := os.Stat(path); err != nil {
 		llama.miss(t, err.Error())
 	}
-	return &Tool{Path: path, preload: compile(t, "flushlog.c", "-fPIC", "-shared")}
+	return &Tool{Path: path, preload: compile(t, "stock.c", "-fPIC", "-shared", fmt.Sprintf("-DBACKENDS=%q", run))}
 }
 
 // Command returns the command that runs the tool; the script execs, so signals reach the program.
 //
-// Unlike a bare start of Path it loses no text: a stock tool ends without waiting for its logger
-// thread, through which its text goes, and on a busy machine the end of the text is then missing
-// though the exit status is 0 (cgo/oracle/flushlog.c).
+// Unlike a bare start of Path it loses no text and uses no backend that the machine has installed (cgo/oracle/stock.c).
 func (tool *Tool) Command(args ...string) *exec.Cmd {
 	return exec.Command(tool.Path, append([]string{"--preload=" + tool.preload}, args...)...)
 }

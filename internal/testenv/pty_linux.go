@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalPatience is how long a program on a Terminal may take to write what is awaited, or to end.
-const terminalPatience = 3 * time.Minute
-
 // A Terminal is a pseudo-terminal of 24 rows and 80 columns with a program on it, which a test types to and reads from.
 type Terminal struct {
 	t      testing.TB
@@ -136,7 +133,7 @@ func (term *Terminal) await(what string, look func(unseen string) int) {
 		term.seen += max(n, 0)
 		return n >= 0
 	}
-	for end := time.Now().Add(terminalPatience); !pass(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(Patience()); !pass(); time.Sleep(2 * time.Millisecond) {
 		select {
 		case <-term.read:
 			if !pass() {
@@ -212,7 +209,7 @@ func (term *Terminal) Wait() syscall.WaitStatus {
 	for _, end := range []chan struct{}{term.gone, term.read} {
 		select {
 		case <-end:
-		case <-time.After(terminalPatience):
+		case <-time.After(Patience()):
 			term.t.Fatalf("the program does not end\n%s", term.Screen())
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -217,7 +218,7 @@ func TestTick(t *testing.T) {
 	if err := w.Tick(100 + waitNS); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Patience()); ; time.Sleep(time.Millisecond) {
 		rows, parts := f.rows(t)
 		if len(rows) == 1 && rows[0].at == 7 {
 			break

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // What is written in pieces of any size, with flushes between, is in the file after each flush, and hashed right, whether the file
@@ -70,7 +72,7 @@ func TestCommitDelay(t *testing.T) {
 		if err := w.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); committed(path) != round+1; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience()); committed(path) != round+1; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d commit markers are in the file a minute after commit %d", committed(path), round+1)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -110,7 +111,7 @@ func cutDuring(t *testing.T, c *capture, o Options, seed uint64) (all []leftover
 		}
 		switch o.Sync.Policy {
 		case SyncToken:
-			for deadline := time.Now().Add(time.Minute); w.Synced().Commits <= uint64(i); time.Sleep(100 * time.Microsecond) {
+			for deadline := time.Now().Add(testenv.Patience()); w.Synced().Commits <= uint64(i); time.Sleep(100 * time.Microsecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("commit %d is not synced after a minute", i)
 				}

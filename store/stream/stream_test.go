@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -516,7 +517,7 @@ func TestCloseEndsWorkers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testenv.Patience()):
 			t.Fatalf("round %d: Close hangs", i)
 		}
 	}

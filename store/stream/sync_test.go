@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // volatile is a File that keeps apart what is on the disk.
@@ -114,7 +116,7 @@ func TestSyncPolicies(t *testing.T) {
 		}
 		for n := range 5 {
 			stream.token(t, w, n)
-			for deadline := time.Now().Add(time.Minute); w.Synced().Commits != uint64(n+1); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(testenv.Patience()); w.Synced().Commits != uint64(n+1); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%v: %d commit markers are synced a minute after commit %d", policy, w.Synced().Commits, n)
 				}
@@ -154,7 +156,7 @@ func TestSyncFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream.token(t, w, 0)
-	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience()); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		err = w.Commit()
 	}
 	if !errors.Is(err, syscall.EIO) || !errors.Is(w.Close(), syscall.EIO) {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // start serves a folder until the test ends; every command but status is refused by its name.
@@ -49,7 +51,7 @@ func dial(t *testing.T, dir string) (net.Conn, *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetDeadline(time.Now().Add(time.Minute))
+	conn.SetDeadline(time.Now().Add(testenv.Patience()))
 	t.Cleanup(func() { conn.Close() })
 	return conn, bufio.NewReader(conn)
 }
