@@ -30,8 +30,8 @@ type Options struct {
 	Stdout io.Writer
 	// Stderr gets warnings; nil: nobody.
 	Stderr io.Writer
-	// Progress shows bars on Stderr while the model loads and a long prompt is decoded. It is for terminals.
-	Progress bool
+	// Progress, a terminal, gets bars while the model loads and a long prompt is decoded; nil: none.
+	Progress io.Writer
 	// TextEvery, unless it is 0, lets Run write the text of every so many tokens before more are decoded, so that it is not far behind what a
 	// checkpoint holds. In any case it is written 30 ms later at most.
 	TextEvery int

@@ -151,10 +151,7 @@ func logLevel(verbose bool) llama.LogLevel {
 }
 
 func (r *run) progress(what string) *progress {
-	if !r.Progress {
-		return newProgress(nil, what)
-	}
-	return newProgress(r.Stderr, what)
+	return newProgress(r.Progress, what)
 }
 
 // interruptWith passes the end of ctx on to x until stop is called; after that x may be closed.

@@ -18,6 +18,8 @@ struct bridge_signal {
 
 // bridge_log_init routes the log of llama.cpp and ggml, and the message of a failed assertion, through this file.
 void bridge_log_init(void);
+// bridge_log_write writes a text of llama.cpp to stderr; what controls a terminal is written as \xNN.
+void bridge_log_write(const char * text);
 // bridge_log_level sets the lowest level that is written to stderr.
 void bridge_log_level(int level);
 // bridge_log_collect starts or stops keeping errors for bridge_log_take in place of writing them. What nobody took is written when

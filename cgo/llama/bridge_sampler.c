@@ -148,7 +148,7 @@ struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, con
 	struct llama_sampler * grammar = llama_sampler_init_grammar(vocab, text, root);
 	why[0] = 0;
 	if (file >= 0 && stderr_back(file, saved, why, size) > 0 && grammar != NULL) {
-		fputs(why, stderr); // somebody else's words
+		bridge_log_write(why); // somebody else's words
 	}
 	return grammar;
 }

@@ -42,7 +42,7 @@ func (a *attentionArgs) options(layer *int) (o tensors.MapOptions, err error) {
 
 // write writes the map to its place.
 func (a *attentionArgs) write(run *tensors.Run, o tensors.MapOptions) error {
-	return writeTo(a.out, func(out io.Writer) error {
+	return writeTo(a.out, a.npy, func(out io.Writer) error {
 		switch {
 		case a.json:
 			return run.WriteMapJSON(out, o)

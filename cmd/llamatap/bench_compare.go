@@ -9,6 +9,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/result"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 // runBenchCompare compares two results, and judges them.
@@ -19,7 +20,7 @@ func runBenchCompare(args []string) error {
 	flags.Var(listValue(a.addBound), "fail-if", "")
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		return compareHelp(os.Stdout)
+		return compareHelp(terminal.Out)
 	}
 	if err == nil && flags.NArg() != 2 {
 		err = errors.New("give two results: llamatap bench compare OLD.json NEW.json")
@@ -34,15 +35,15 @@ func runBenchCompare(args []string) error {
 		}
 	}
 	changes, alone := bench.Compare(rows[0], rows[1])
-	bench.WriteChanges(os.Stdout, changes)
+	bench.WriteChanges(terminal.Out, changes)
 	for _, test := range alone {
-		fmt.Fprintf(os.Stderr, "llamatap: not compared: %s\n", test)
+		fmt.Fprintf(terminal.Err, "llamatap: not compared: %s\n", test)
 	}
 	if len(changes) == 0 {
 		return errors.New("the two results have no test with the same settings in common")
 	}
 	judgements := bench.JudgeChanges(a.bounds, changes)
-	writeJudgements(os.Stdout, judgements)
+	writeJudgements(terminal.Out, judgements)
 	return bench.Blame(a.bounds, judgements)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -73,7 +74,7 @@ func measureModel(spec measure.Spec, recorded bool) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	err := measure.Run(ctx, spec, os.Stdout)
+	err := measure.Run(ctx, spec, terminal.Out)
 	var cause signalCause
 	if errors.As(err, &cause) {
 		return exitStatus{Code: cause.status()}

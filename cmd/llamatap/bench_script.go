@@ -14,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -21,7 +22,7 @@ import (
 func runBenchScript(args []string) error {
 	a, err := parseBench(args)
 	if errors.Is(err, flag.ErrHelp) {
-		return benchHelp(os.Stdout)
+		return benchHelp(terminal.Out)
 	}
 	if err != nil {
 		return exitStatus{Code: 2, Err: err}
@@ -101,13 +102,13 @@ func (a *benchArguments) close(c *bench.Conductor) (err error) {
 
 // report writes the rows and what is to tell of them, and judges.
 func (a *benchArguments) report(rows []result.Row, environment *bench.Environment, failures []bench.Failure, runErr error) error {
-	beside := io.Writer(os.Stderr)
+	beside := io.Writer(terminal.Err)
 	if a.format == "md" {
-		beside = os.Stdout
+		beside = terminal.Out
 	}
 	ratios := bench.Ratios(rows)
 	if len(rows) > 0 {
-		if err := result.Write(os.Stdout, a.format, rows); err != nil {
+		if err := result.Write(terminal.Out, a.format, rows); err != nil {
 			return err
 		}
 		bench.WriteRatios(beside, ratios)
@@ -154,7 +155,7 @@ func benchProgress() (show func(done, all int, next string), clear func()) {
 			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
 				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true), progressbar.OptionSetElapsedTime(true))
 		}
-		bar.Describe(next)
+		bar.Describe(terminal.Line(next))
 		_ = bar.Set(done) // a bar that cannot be drawn is no failure of the benchmark
 	}
 	return show, func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/models"
 )
 
@@ -72,13 +73,13 @@ func runBenchTable(args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	out := io.Writer(os.Stdout)
+	out := io.Writer(terminal.Out)
 	if b.format == "json" {
 		out = nil
 	}
 	b.stage.Environment, b.stage.LlamaBench = lookAround(), stockProgram("llama-bench")
 	b.stage.Table = bench.NewTable(out)
-	b.stage.Progress = func(line string) { fmt.Fprintln(os.Stderr, line) }
+	b.stage.Progress = func(line string) { fmt.Fprintln(terminal.Err, line) }
 	if out != nil {
 		fmt.Fprintf(out, "%v\n%s, %d threads\n", b.stage.Environment, b.stage.Environment.Time, b.stage.Threads)
 	}
@@ -98,8 +99,8 @@ func (b *benchTable) parse(args []string) error {
 	flags.BoolVar(&b.smoke, "smoke", false, "everything once and short, to see that it works")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			flags.SetOutput(os.Stdout)
-			fmt.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|table|tap|levels|growth|host… [flags]\n\n")
+			flags.SetOutput(terminal.Out)
+			terminal.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|table|tap|levels|growth|host… [flags]\n\n")
 			flags.PrintDefaults()
 		}
 		return err
@@ -150,7 +151,7 @@ func (b *benchTable) measure(ctx context.Context) error {
 func (b *benchTable) finish(ctx context.Context, runErr error) error {
 	var err error
 	if b.format == "json" {
-		err = b.stage.Table.WriteJSON(os.Stdout, b.stage.Environment)
+		err = b.stage.Table.WriteJSON(terminal.Out, b.stage.Environment)
 	}
 	if err == nil && b.rows != "" && len(b.stage.Rows) > 0 {
 		err = b.stage.WriteRows(b.rows)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/tap"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -50,7 +51,7 @@ func runBenchTap(args []string) error {
 	t := bench.Tap{
 		Model:   bench.Model{Path: path, Threads: *thread, Prompt: strings.Repeat("\tif err != nil { return nil, err }\n", *prompt), Tokens: *tokens},
 		OffCost: tap.OffCost, Limits: bench.Limits{MinPairs: *pairs, Time: *limit}, MemoryBound: 256 << 20,
-		Table: bench.NewTable(os.Stdout), Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+		Table: bench.NewTable(terminal.Out), Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
 	}
 	if *only != "" {
 		t.Only = strings.Split(*only, ",")

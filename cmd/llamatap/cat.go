@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const catHelp = `llamatap cat: one captured tensor
@@ -50,7 +51,7 @@ func runCat(args []string) error {
 	if err != nil {
 		return err
 	}
-	return writeTo(a.out, func(out io.Writer) error { return a.write(slice, out) })
+	return writeTo(a.out, a.format == "npy", func(out io.Writer) error { return a.write(slice, out) })
 }
 
 func parseCat(args []string) (*catArgs, error) {
@@ -144,8 +145,8 @@ func (a *catArgs) write(s *tensors.Slice, out io.Writer) error {
 	return s.WriteText(out)
 }
 
-// writeTo writes to a file, or to standard output for "" and -, buffered.
-func writeTo(name string, write func(io.Writer) error) error {
+// writeTo writes to a file, or to standard output for "" and -, buffered. What is binary is written as it is.
+func writeTo(name string, binary bool, write func(io.Writer) error) error {
 	buffered := func(out io.Writer) error {
 		b := bufio.NewWriterSize(out, 1<<20)
 		if err := write(b); err != nil {
@@ -154,7 +155,10 @@ func writeTo(name string, write func(io.Writer) error) error {
 		return b.Flush()
 	}
 	if name == "" || name == "-" {
-		return buffered(os.Stdout)
+		if binary {
+			return buffered(os.Stdout)
+		}
+		return buffered(terminal.Out)
 	}
 	return writeWhole(name, buffered)
 }

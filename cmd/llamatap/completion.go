@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -26,7 +26,7 @@ make install puts them where the shells look.
 func runCompletion(args []string) error {
 	shells := map[string]func(io.Writer, []completed){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}
 	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
-		_, err := fmt.Print(completionHelp)
+		_, err := terminal.Print(completionHelp)
 		return err
 	}
 	if len(args) != 1 || shells[args[0]] == nil {
@@ -36,7 +36,7 @@ func runCompletion(args []string) error {
 	if err != nil {
 		return err
 	}
-	shells[args[0]](os.Stdout, completions(list))
+	shells[args[0]](terminal.Out, completions(list))
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/server"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -52,7 +53,7 @@ const sealTime = 60 * time.Second
 func runCtl(args []string) error {
 	dir, request, asJSON, err := parseCtl(args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Print(ctlHelp)
+		terminal.Print(ctlHelp)
 		return nil
 	}
 	if err != nil {
@@ -66,7 +67,7 @@ func runCtl(args []string) error {
 		return err
 	}
 	if filepath.Clean(run) != filepath.Clean(dir) {
-		fmt.Fprintf(os.Stderr, "llamatap: the run is %s\n", run)
+		fmt.Fprintf(terminal.Err, "llamatap: the run is %s\n", run)
 	}
 	answer, err := control.Ask(run, request)
 	switch {
@@ -76,7 +77,7 @@ func runCtl(args []string) error {
 		return err
 	}
 	if asJSON {
-		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+		if err := json.NewEncoder(terminal.Out).Encode(answer); err != nil {
 			return err
 		}
 	}
@@ -94,7 +95,7 @@ func runCtl(args []string) error {
 	if asJSON {
 		return nil
 	}
-	return writeCtl(os.Stdout, request.Command, answer.Status)
+	return writeCtl(terminal.Out, request.Command, answer.Status)
 }
 
 // ctlServer gives the run that a server shows a command.
@@ -113,9 +114,9 @@ func ctlServer(addr string, r control.Request, asJSON bool) error {
 		return fmt.Errorf("%s: read the answer: %w", addr, err)
 	}
 	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(control.Answer{OK: true, Status: &status})
+		return json.NewEncoder(terminal.Out).Encode(control.Answer{OK: true, Status: &status})
 	}
-	return writeCtl(os.Stdout, r.Command, &status)
+	return writeCtl(terminal.Out, r.Command, &status)
 }
 
 // awaitSeal waits for the manifest of a run that was stopped.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const (
@@ -24,15 +25,15 @@ const (
 func runDemo(args []string) error {
 	if len(args) > 0 {
 		if args[0] == "-h" || args[0] == "--help" {
-			fmt.Print("llamatap demo: generate with the embedded model, capture every layer of every token, show the cost\n\nusage: llamatap demo\n")
+			terminal.Print("llamatap demo: generate with the embedded model, capture every layer of every token, show the cost\n\nusage: llamatap demo\n")
 			return nil
 		}
 		return exitStatus{Code: 2, Err: fmt.Errorf("unexpected argument %q: demo takes none; 'llamatap run' takes a model and a prompt", args[0])}
 	}
-	fmt.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
+	terminal.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
 	var said bytes.Buffer
-	err := demoRun(os.Stdout, &said, "--tap-preset", "balanced")
-	fmt.Printf("\n\n%s", said.String())
+	err := demoRun(terminal.Out, &said, "--tap-preset", "balanced")
+	terminal.Printf("\n\n%s", said.String())
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func runDemo(args []string) error {
 	if err := demoCost(); err != nil {
 		return err
 	}
-	fmt.Printf(`
+	terminal.Printf(`
 Try next:
   bin/llamatap inspect %[1]s
   bin/llamatap cat %[1]s --tensor l_out-3 --token 20
@@ -101,7 +102,7 @@ func demoCost() error {
 	slices.Sort(ratios)
 	slices.Sort(extra)
 	slices.Sort(perToken)
-	fmt.Printf(`
+	terminal.Printf(`
 Cost, %d runs without and %d with the recording in turn: generation at %.2f of the untraced speed
 (median; %.2f to %.2f), %.0f µs more per token. The embedded model is tiny: untraced it makes a token in %.2f ms, and
 every single tensor of it is captured here. A larger model spends that time computing: make bench measures one of 1B.

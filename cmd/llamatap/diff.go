@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const diffHelp = `llamatap diff: how the tensors of two captures differ
@@ -84,7 +85,7 @@ func runDiff(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	d, err := a.write(ctx, runs[0], runs[1], os.Stdout)
+	d, err := a.write(ctx, runs[0], runs[1], terminal.Out)
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted")}
 	}

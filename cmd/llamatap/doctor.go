@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/host"
 )
@@ -52,7 +53,7 @@ func runDoctor(args []string) error {
 	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices, Host: tryHost, Samples: trySamples})
 	var err error
 	if *asJSON {
-		err = writeJSON(os.Stdout, facts)
+		err = writeJSON(terminal.Out, facts)
 	} else {
 		err = doctor.Print(os.Stdout, facts, colourful(os.Stdout))
 	}
@@ -70,10 +71,10 @@ func measureRoofline(asJSON bool) error {
 	}
 	facts, err := doctor.Roofline(os.DirFS("/"), path)
 	if asJSON && facts != nil {
-		return errors.Join(writeJSON(os.Stdout, facts), err)
+		return errors.Join(writeJSON(terminal.Out, facts), err)
 	}
 	for _, f := range facts {
-		fmt.Printf("%-10s %s\n", f.Name, f.Value)
+		terminal.Printf("%-10s %s\n", f.Name, f.Value)
 	}
 	return err
 }
@@ -114,8 +115,8 @@ func tellDevices() error {
 	if err := llama.Init(); err != nil {
 		return err
 	}
-	fmt.Println() // whatever a driver has written before stands on lines of its own
-	return json.NewEncoder(os.Stdout).Encode(llama.Devices())
+	terminal.Println() // whatever a driver has written before stands on lines of its own
+	return json.NewEncoder(terminal.Out).Encode(llama.Devices())
 }
 
 // askDevices starts this binary again to list llama.cpp's devices.

@@ -5,12 +5,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -20,7 +20,7 @@ func runExec(args []string) error {
 		return exitStatus{Code: 2, Err: errNoProgram}
 	}
 	if args[0] == "-h" || args[0] == "--help" {
-		fmt.Print(`llamatap exec: run a llama.cpp program under the tap
+		terminal.Print(`llamatap exec: run a llama.cpp program under the tap
 
 usage: llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]
 
@@ -35,7 +35,7 @@ are its own. Where it starts others, the first process that computes is recorded
 The last line may be written shorter: llamatap llama-completion -m model.gguf -p Hello -n 32 --tap-tensors 'l_out*'
 
 `)
-		return config.WriteTapHelp(os.Stdout)
+		return config.WriteTapHelp(terminal.Out)
 	}
 	own, program, err := cutProgram(args)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -74,7 +75,7 @@ func runExport(args []string) error {
 	if err != nil {
 		return err
 	}
-	return describeExport(os.Stdout, result)
+	return describeExport(terminal.Out, result)
 }
 
 func (a *exportArgs) define(flags *flag.FlagSet) {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const hostHelp = `llamatap host: what the kernel does meanwhile: disks, waiting, faults, system calls
@@ -34,7 +36,7 @@ func runHost(args []string) error {
 	}
 	switch args[0] {
 	case "-h", "--help", "-help", "help":
-		fmt.Print(hostHelp)
+		terminal.Print(hostHelp)
 		return nil
 	case "block", "system", "prof":
 		return runHostCollector(args[0], args[1:])

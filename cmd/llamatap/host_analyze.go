@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/host/chart"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const hostAnalyzeHelp = `llamatap host analyze: latencies of block devices, and what goes with them
@@ -75,9 +76,9 @@ func runHostAnalyze(args []string) error {
 		return err
 	}
 	for _, w := range report.Warnings {
-		fmt.Fprintf(os.Stderr, "llamatap: %s\n", w)
+		fmt.Fprintf(terminal.Err, "llamatap: %s\n", w)
 	}
-	if err := a.write(os.Stdout, report); err != nil || a.noCharts {
+	if err := a.write(terminal.Out, report); err != nil || a.noCharts {
 		return err
 	}
 	return a.draw(report, args)
@@ -89,7 +90,7 @@ func (a *analyzeArguments) draw(report *host.Report, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
+	fmt.Fprintf(terminal.Err, "llamatap: %d charts in %s\n", len(paths), a.chartsDir)
 	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil || !filepath.IsLocal(inside) || len(paths) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/doctor"
@@ -25,8 +26,8 @@ func runHostCollector(name string, args []string) error {
 	if err != nil || !ok {
 		return err
 	}
-	tell := func(err error) { fmt.Fprintf(os.Stderr, "llamatap: %v\n", err) }
-	source := watch.Source{Name: name, Lines: watch.Print{To: os.Stdout}}
+	tell := func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
+	source := watch.Source{Name: name, Lines: watch.Print{To: terminal.Out}}
 	if !o.noOutput { // before the programs are loaded: a wrong path is told at once
 		file, err := watch.Append(o.output, watch.FileOptions{FlushEvery: o.flushEvery, Sync: o.fsync})
 		if err != nil {
@@ -76,14 +77,14 @@ func runHostCollector(name string, args []string) error {
 func tellCost(c bpf.Costed, w *watch.Watch) {
 	programs, err := c.Programs()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "llamatap: %v\n", err)
+		fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
 	}
 	for _, p := range programs {
 		if p.Runs > 0 {
-			fmt.Fprintf(os.Stderr, "%-28s %12d runs %10.0f ns each\n", p.Name, p.Runs, p.PerNS)
+			fmt.Fprintf(terminal.Err, "%-28s %12d runs %10.0f ns each\n", p.Name, p.Runs, p.PerNS)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots, float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
+	fmt.Fprintf(terminal.Err, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots, float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
 }
 
 // enders are the signals that end a collector. Ctrl-C is the program's where there is one, and the collector ends with it.

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/host"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const hostWaitsHelp = `llamatap host waits: what each token of a run waited for, by tensor
@@ -41,7 +41,7 @@ func runHostWaits(args []string) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(terminal.Out)
 	if *form == "json" {
 		lines := json.NewEncoder(out)
 		lines.SetEscapeHTML(false)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const inspectHelp = `llamatap inspect: what a capture holds
@@ -90,7 +91,7 @@ func runInspect(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	return a.show(ctx, run, os.Stdout)
+	return a.show(ctx, run, terminal.Out)
 }
 
 func (a *inspectArgs) check() error {
@@ -170,8 +171,8 @@ func newFlags(name, text string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {
-		fmt.Fprint(os.Stdout, text)
-		flags.SetOutput(os.Stdout)
+		fmt.Fprint(terminal.Out, text)
+		flags.SetOutput(terminal.Out)
 		flags.PrintDefaults()
 		flags.SetOutput(io.Discard)
 	}

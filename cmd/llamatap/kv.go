@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const kvHelp = `llamatap kv: what the KV cache of a run held, and for how long
@@ -73,7 +74,7 @@ func runKV(args []string) error {
 }
 
 func writeKV(k *resources.KV, by resources.KVBy, form string, width int) (err error) {
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(terminal.Out)
 	switch form {
 	case "json":
 		lines := json.NewEncoder(out)

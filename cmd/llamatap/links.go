@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
@@ -77,13 +78,13 @@ func makeLinks(links []link, dir string) error {
 		}
 		count[l.found]++
 	}
-	fmt.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links), links[0].target, count[absent], count[current], count[elsewhere])
+	terminal.Printf("%s: %d links to %s: %d new, %d led here already, %d led to another llamatap", dir, len(links), links[0].target, count[absent], count[current], count[elsewhere])
 	if count[foreign] > 0 {
-		fmt.Printf(", %d files replaced", count[foreign])
+		terminal.Printf(", %d files replaced", count[foreign])
 	}
-	fmt.Println()
+	terminal.Println()
 	if !inPath(dir) {
-		fmt.Printf("%s is not in PATH: put it before the folder of llama.cpp's programs\n", dir)
+		terminal.Printf("%s is not in PATH: put it before the folder of llama.cpp's programs\n", dir)
 	}
 	return nil
 }

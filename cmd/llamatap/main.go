@@ -8,10 +8,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 // version is llamatap's, set by the linker where the build knows one.
@@ -80,7 +82,7 @@ func start(argv []string) int {
 // dispatch runs one subcommand and returns the exit status: 0 done, 1 failed, 2 used wrongly.
 func dispatch(args []string) int {
 	if len(args) == 0 {
-		printUsage(os.Stderr)
+		printUsage(terminal.Err)
 		return 2
 	}
 	switch args[0] {
@@ -88,10 +90,10 @@ func dispatch(args []string) int {
 		if len(args) > 1 && args[0] == "help" {
 			return dispatch([]string{args[1], "--help"})
 		}
-		printUsage(os.Stdout)
+		printUsage(terminal.Out)
 		return 0
 	case "version", "--version":
-		fmt.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
+		terminal.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
 		return 0
 	}
 	for _, c := range commands() {
@@ -102,7 +104,7 @@ func dispatch(args []string) int {
 	if isFront(args[0]) {
 		return report(runFront(args[0], args[1:]))
 	}
-	fmt.Fprintf(os.Stderr, "llamatap: unknown command %q; 'llamatap help' lists the commands\n", args[0])
+	fmt.Fprintf(terminal.Err, "llamatap: unknown command %q; 'llamatap help' lists the commands\n", args[0])
 	return 2
 }
 
@@ -116,12 +118,12 @@ func report(err error) int {
 		status = exitStatus{Code: 1, Err: err}
 	}
 	if status.Err != nil {
-		fmt.Fprintf(os.Stderr, "llamatap: %v\n", status.Err)
+		fmt.Fprintf(terminal.Err, "llamatap: %v\n", status.Err)
 	}
 	return status.Code
 }
 
-func printUsage(out *os.File) {
+func printUsage(out io.Writer) {
 	fmt.Fprint(out, "llamatap: llama.cpp with a tap\n\nusage: llamatap COMMAND [ARGUMENTS]\n\n")
 	for _, c := range commands() {
 		fmt.Fprintf(out, "  %-14s %s\n", c.name, c.summary)

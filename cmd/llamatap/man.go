@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const manHelp = `llamatap man: write the manual pages
@@ -19,7 +21,7 @@ Writes llamatap.1 and one page per command into DIR, which is made. They say wha
 // runMan writes the manual pages.
 func runMan(args []string) error {
 	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
-		_, err := fmt.Print(manHelp)
+		_, err := terminal.Print(manHelp)
 		return err
 	}
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const memoryHelp = `llamatap memory: how the memory of a run was used
@@ -82,7 +83,7 @@ func runMemory(args []string) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(terminal.Out)
 	switch *form {
 	case "json":
 		lines := json.NewEncoder(out)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm"
 )
 
@@ -72,8 +73,8 @@ func (f *mrmFlags) register(flags *flag.FlagSet) {
 // mrmCommands are the subcommands that take a configuration.
 var mrmCommands = map[string]func(*mrmFlags) error{
 	"validate": mrmValidate, "plan": mrmPlan, "run": mrmRun,
-	"config": func(*mrmFlags) error { _, err := os.Stdout.Write(mrm.Reference()); return err },
-	"schema": func(*mrmFlags) error { _, err := os.Stdout.Write(mrm.Schema()); return err },
+	"config": func(*mrmFlags) error { _, err := terminal.Out.Write(mrm.Reference()); return err },
+	"schema": func(*mrmFlags) error { _, err := terminal.Out.Write(mrm.Schema()); return err },
 }
 
 // runMRM runs a subcommand of experiments.
@@ -132,7 +133,7 @@ func mrmProblems(err error) error {
 	}
 	lines := strings.Split(problems.Error(), "\n")
 	for _, line := range lines[:len(lines)-1] {
-		fmt.Fprintf(os.Stderr, "llamatap: %s\n", line)
+		fmt.Fprintf(terminal.Err, "llamatap: %s\n", line)
 	}
 	return exitStatus{Code: 2, Err: errors.New(lines[len(lines)-1])}
 }
@@ -144,7 +145,7 @@ func (f *mrmFlags) load() (*mrm.Config, error) {
 		return nil, err
 	}
 	for _, note := range c.Notes() {
-		fmt.Fprintf(os.Stderr, "llamatap: %s: %s\n", f.config, note)
+		fmt.Fprintf(terminal.Err, "llamatap: %s: %s\n", f.config, note)
 	}
 	return c, nil
 }
@@ -163,7 +164,7 @@ func mrmValidate(f *mrmFlags) error {
 		err = c.Collects(mrm.MissingCollectors())
 	}
 	if err == nil {
-		_, err = fmt.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
+		_, err = terminal.Printf("ok       %s: experiment %s, %d cells\n", f.config, c.Experiment.Name, len(cells))
 	}
 	return err
 }
@@ -178,12 +179,12 @@ func mrmPlan(f *mrmFlags) error {
 		return err
 	}
 	if f.emit != "" {
-		return f.emitJob(os.Stdout, p)
+		return f.emitJob(terminal.Out, p)
 	}
 	if f.asJSON {
-		err = writeJSON(os.Stdout, p.Summary())
+		err = writeJSON(terminal.Out, p.Summary())
 	} else {
-		err = p.Write(os.Stdout)
+		err = p.Write(terminal.Out)
 	}
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func mrmPlan(f *mrmFlags) error {
 // emitJob writes a job for a cluster. What this machine lacks, the nodes may have: it is a warning then.
 func (f *mrmFlags) emitJob(out io.Writer, p *mrm.Plan) error {
 	if err := p.Config.Collects(p.Machine.Missing); err != nil {
-		fmt.Fprintf(os.Stderr, "llamatap: warning: %v\n", err)
+		fmt.Fprintf(terminal.Err, "llamatap: warning: %v\n", err)
 	}
 	t := f.target
 	t.Config, t.Options = f.config, f.options

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm/aggregate"
 )
 
@@ -38,10 +39,10 @@ func runMRMAggregate(args []string) error {
 	}
 	for i := range found.Contaminated {
 		r := &found.Contaminated[i]
-		fmt.Fprintf(os.Stderr, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
+		fmt.Fprintf(terminal.Err, "llamatap: left out: %s is contaminated (%s)\n", r.Dir, r.Validity.Why())
 	}
 	if found.Others+found.Unsealed > 0 {
-		fmt.Fprintf(os.Stderr, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n", found.Others, found.Unsealed)
+		fmt.Fprintf(terminal.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n", found.Others, found.Unsealed)
 	}
 	result, err := aggregate.Aggregate(ctx, found)
 	if errors.Is(err, context.Canceled) {
@@ -55,12 +56,12 @@ func runMRMAggregate(args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "llamatap: %d runs copied to %s, %d were there already\n", n, *dataset, len(found.Runs)-n)
+		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, *dataset, len(found.Runs)-n)
 	}
 	if *out != "" {
 		return writeAggregate(result, *out)
 	}
-	buffered := bufio.NewWriter(os.Stdout)
+	buffered := bufio.NewWriter(terminal.Out)
 	write := map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[*form]
 	return errors.Join(write(buffered), buffered.Flush())
 }
@@ -84,6 +85,6 @@ func writeAggregate(r *aggregate.Result, dir string) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet and aggregate.json in %s\n", r.Runs, len(r.Groups), dir)
+	fmt.Fprintf(terminal.Err, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet and aggregate.json in %s\n", r.Runs, len(r.Groups), dir)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/aggregate"
@@ -145,7 +146,7 @@ func runMRMAnalyze(args []string) error {
 		case errors.Is(err, context.Canceled):
 			return exitStatus{Code: 130, Err: errors.New("interrupted")}
 		case errors.Is(err, analyze.ErrContaminated) && a.config != "":
-			fmt.Fprintf(os.Stderr, "llamatap: left out: %v\n", err)
+			fmt.Fprintf(terminal.Err, "llamatap: left out: %v\n", err)
 			continue
 		case err != nil:
 			return err
@@ -212,16 +213,16 @@ func (a *mrmAnalyzeArguments) configure(c *mrm.Analysis) {
 // tell writes what was found.
 func (a *mrmAnalyzeArguments) tell(r *analyze.Result) error {
 	for _, note := range r.Notes {
-		fmt.Fprintf(os.Stderr, "llamatap: %s\n", note)
+		fmt.Fprintf(terminal.Err, "llamatap: %s\n", note)
 	}
 	write := r.Report.WriteText
 	if a.asJSON {
 		write = r.Report.WriteJSON
 	} else {
-		fmt.Printf("%s\n", r.Dir)
+		terminal.Printf("%s\n", r.Dir)
 	}
-	err := write(os.Stdout)
-	fmt.Fprintf(os.Stderr, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out, map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives"}[r.From])
+	err := write(terminal.Out)
+	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out, map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives"}[r.From])
 	return err
 }
 
@@ -235,5 +236,5 @@ func (a *mrmAnalyzeArguments) printClasses() error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(os.Stdout, whatif.Classes{Version: all.Version, Sources: all.Sources, Classes: some})
+	return writeJSON(terminal.Out, whatif.Classes{Version: all.Version, Sources: all.Sources, Classes: some})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
@@ -25,7 +26,7 @@ func mrmRun(f *mrmFlags) error {
 	}
 	ctx, enough, stop := untilTwice()
 	defer stop()
-	show := &mrmShow{out: os.Stderr}
+	show := &mrmShow{out: terminal.Err}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		show.bar = func(of int) *progressbar.ProgressBar {
 			return progressbar.NewOptions(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
@@ -42,10 +43,10 @@ func mrmRun(f *mrmFlags) error {
 	var cause signalCause
 	switch {
 	case errors.As(err, &cause):
-		fmt.Fprintln(os.Stderr, "llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
+		fmt.Fprintln(terminal.Err, "llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
 		return exitStatus{Code: cause.status()}
 	case err == nil && outcome.Left > 0:
-		fmt.Fprintf(os.Stderr, "llamatap: stopped, %d cells are left; run it again to go on\n", outcome.Left)
+		fmt.Fprintf(terminal.Err, "llamatap: stopped, %d cells are left; run it again to go on\n", outcome.Left)
 		return exitStatus{Code: 128 + int(syscall.SIGINT)}
 	case errors.Is(err, mrm.ErrCell):
 		return exitStatus{Code: 2, Err: err}
@@ -65,7 +66,7 @@ func untilTwice() (ctx context.Context, enough chan struct{}, stop func()) {
 			if first {
 				first = false
 				close(enough)
-				fmt.Fprintln(os.Stderr, "\nllamatap: this cell is the last one; once more ends it now")
+				fmt.Fprintln(terminal.Err, "\nllamatap: this cell is the last one; once more ends it now")
 				continue
 			}
 			cancel(signalCause{s.(syscall.Signal)})
@@ -121,7 +122,7 @@ func (s *mrmShow) progress(e mrm.Event) {
 	}
 	_ = s.live.Set(e.Number - 1) // a bar that cannot be drawn is no failure
 	if e.Text != "" {
-		s.live.Describe(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left))
+		s.live.Describe(terminal.Line(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left)))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	tapped "github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/host"
@@ -136,7 +137,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	cmd := o.Command
 	result, err := session.Run(context.Background(), session.Options{
 		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder, Backends: host.Backends(cmd), Echo: append([]string{"llamatap"}, args...),
-		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: os.Stderr,
+		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: terminal.Err,
 	})
 	if errors.Is(err, session.ErrSelection) {
 		return exitStatus{Code: 2, Err: err}

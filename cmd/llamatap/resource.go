@@ -9,11 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const resourceHelp = `llamatap resource: where a run's time and bytes went
@@ -53,7 +53,7 @@ func runResource(args []string) error {
 	if err := checkSummary(*format, by); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
-	return writeSummary(os.Stdout, rest[1], *format, *by)
+	return writeSummary(terminal.Out, rest[1], *format, *by)
 }
 
 // checkSummary tells what is wrong with the flags, and fills in the table of csv.

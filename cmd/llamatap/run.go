@@ -18,6 +18,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
 
@@ -115,7 +116,7 @@ func parseRun(args []string) (*config.Run, error) {
 	cfg.Register(flags)
 	if err := cfg.Parse(flags, args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return nil, errors.Join(flag.ErrHelp, runHelp(os.Stdout))
+			return nil, errors.Join(flag.ErrHelp, runHelp(terminal.Out))
 		}
 		return nil, config.ExplainFlagError(flags, err)
 	}
@@ -189,18 +190,34 @@ func runModel(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Progress: term.IsTerminal(int(os.Stderr.Fd())),
+		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: modelText(), Stderr: terminal.Err,
+		Progress: progressTerminal(true),
 	})
 	if result.Finish != "" {
 		if term.IsTerminal(int(os.Stdout.Fd())) {
-			fmt.Fprintln(os.Stdout) // the prompt of a shell begins a line of its own
+			fmt.Fprintln(terminal.Out) // the prompt of a shell begins a line of its own
 		}
-		if writeErr := result.WriteSummary(os.Stderr); err == nil {
+		if writeErr := result.WriteSummary(terminal.Err); err == nil {
 			err = writeErr
 		}
 	}
 	return signalStatus(err, result.Finish != "")
+}
+
+// modelText is where generated text goes: byte for byte into a file or pipe, and to a terminal like everything else.
+func modelText() io.Writer {
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		return terminal.Out
+	}
+	return os.Stdout
+}
+
+// progressTerminal is where bars are drawn; nil where that is no terminal, or there is no room.
+func progressTerminal(room bool) io.Writer {
+	if room && term.IsTerminal(int(os.Stderr.Fd())) {
+		return os.Stderr
+	}
+	return nil
 }
 
 // signalStatus gives an error that a signal caused the exit status of that signal; told says that the summary tells of it.
@@ -264,12 +281,12 @@ func runPrompts(cfg *config.Run) error {
 	defer stop()
 	done := repeatDone()
 	result, err := runner.RunPrompts(ctx, runner.Options{
-		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Progress: term.IsTerminal(int(os.Stderr.Fd())) && (cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
+		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin, Stdout: terminal.Out, Stderr: terminal.Err,
+		Progress: progressTerminal(cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
 	})
 	begun := result.Elapsed > 0
 	if begun {
-		if writeErr := result.WriteSummary(os.Stderr); err == nil {
+		if writeErr := result.WriteSummary(terminal.Err); err == nil {
 			err = writeErr
 		}
 	}
@@ -281,10 +298,10 @@ func runEmbeddings(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	result, err := runner.RunEmbeddings(ctx, runner.Options{
-		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: term.IsTerminal(int(os.Stderr.Fd())),
+		Config: cfg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: progressTerminal(true),
 	})
 	if err == nil {
-		err = result.WriteSummary(os.Stderr)
+		err = result.WriteSummary(terminal.Err)
 	}
 	return signalStatus(err, false)
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/llamatap/llamatap/inspect/server"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const serveHelp = `llamatap serve: show runs over HTTP
@@ -100,7 +101,7 @@ func runServe(args []string) error {
 		link.Fragment = "token=" + o.Token
 		note = "\nllamatap: its token is kept in " + file
 	}
-	fmt.Fprintf(os.Stderr, "llamatap: %s is shown at %s%s\n", what, link.String(), note)
+	fmt.Fprintf(terminal.Err, "llamatap: %s is shown at %s%s\n", what, link.String(), note)
 	return s.Serve(ctx, listener)
 }
 

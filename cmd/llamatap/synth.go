@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/models"
 	"golang.org/x/term"
 )
@@ -53,7 +54,7 @@ func runSynth(args []string) error {
 		return err
 	}
 	if !a.quiet {
-		describeSynth(os.Stdout, a.out, model, time.Since(begin))
+		describeSynth(terminal.Out, a.out, model, time.Since(begin))
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func parseSynth(args []string) (synthArgs, error) {
 	flags.BoolVar(&a.quiet, "quiet", false, "say nothing on success")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			synthHelp(os.Stdout, flags)
+			synthHelp(terminal.Out, flags)
 			return a, err
 		}
 		return a, fmt.Errorf("%w; 'llamatap synth --help' lists the flags", err)
@@ -155,7 +156,7 @@ func synthProgress(a synthArgs) func(done, size int64) {
 	return func(done, size int64) {
 		if now := time.Now(); now.Sub(last) > 200*time.Millisecond {
 			last = now
-			fmt.Fprintf(os.Stderr, "\r%s: %s of %s", a.out, present.Bytes(done), present.Bytes(size))
+			fmt.Fprintf(os.Stderr, "\r%s: %s of %s", terminal.Line(a.out), present.Bytes(done), present.Bytes(size))
 		}
 		if done == size {
 			fmt.Fprint(os.Stderr, "\r\x1b[K")

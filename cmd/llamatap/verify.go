@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/llamatap/llamatap/inspect/repair"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const verifyHelp = `llamatap verify: whether a capture is whole
@@ -37,7 +37,7 @@ func runVerify(args []string) error {
 	if *mend {
 		what, err := repair.Repair(paths[0], version)
 		for _, w := range what {
-			fmt.Fprintf(os.Stderr, "repair   %s\n", w)
+			fmt.Fprintf(terminal.Err, "repair   %s\n", w)
 		}
 		if err != nil {
 			return err
@@ -48,9 +48,9 @@ func runVerify(args []string) error {
 		return err
 	}
 	if *asJSON {
-		err = writeJSON(os.Stdout, v)
+		err = writeJSON(terminal.Out, v)
 	} else {
-		err = describeVerification(os.Stdout, v)
+		err = describeVerification(terminal.Out, v)
 	}
 	if err == nil && !v.OK {
 		err = exitStatus{Code: 1}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -44,16 +43,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		wrap(&b, "note: ", note)
 	}
-	_, err := io.WriteString(w, strings.Map(printable, b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// printable keeps what a file says from steering a terminal.
-func printable(r rune) rune {
-	if r != '\n' && unicode.IsControl(r) {
-		return '?'
-	}
-	return r
 }
 
 // wrap writes a paragraph of at most 100 columns, its lines behind the first indented.

@@ -106,7 +106,7 @@ func (w *Waits) WriteText(out io.Writer) error {
 		}
 		wrap(&b, "note: ", note)
 	}
-	_, err := io.WriteString(out, strings.Map(printable, b.String()))
+	_, err := io.WriteString(out, b.String())
 	return err
 }
 

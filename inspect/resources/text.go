@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -31,16 +30,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.opTable(&b)
 	r.topTable(&b)
 	r.tokenTable(&b)
-	_, err := io.WriteString(w, strings.Map(printable, b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// printable keeps what a log says from steering a terminal.
-func printable(r rune) rune {
-	if r != '\n' && unicode.IsControl(r) {
-		return '?'
-	}
-	return r
 }
 
 // head writes the lines that answer most questions.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 // Widths of the screen, in columns.
@@ -67,7 +69,7 @@ func printFact(b *strings.Builder, f Fact, colour bool) {
 	if colour {
 		status = "\x1b[" + colours[f.Status] + "m" + status + "\x1b[0m"
 	}
-	fmt.Fprintf(b, "  %s%-*s", status, nameWidth, f.Name)
+	fmt.Fprintf(b, "  %s%-*s", status, nameWidth, terminal.Line(f.Name))
 	wrap(b, f.Value, indent)
 	if f.Costs != "" {
 		fmt.Fprintf(b, "%*scosts:  ", indent, "")
@@ -79,10 +81,10 @@ func printFact(b *strings.Builder, f Fact, colour bool) {
 	}
 }
 
-// wrap writes text from column on, broken between words at the edge of the screen.
+// wrap writes text, escaped because colours go straight to the terminal, from column on, broken between words at the edge of the screen.
 func wrap(b *strings.Builder, text string, column int) {
 	at := column
-	for i, w := range strings.Fields(text) {
+	for i, w := range strings.Fields(terminal.Quote(text)) {
 		n := utf8.RuneCountInString(w)
 		switch {
 		case i == 0:

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"golang.org/x/sys/unix"
@@ -92,7 +93,7 @@ func (st *steering) obeySignals() {
 				r = control.Request{Command: control.CommandLevel, Level: above(st.level)}
 			}
 			if err := st.obey(r); err != nil {
-				fmt.Fprintf(os.Stderr, "llamatap: %v: %v\n", s, err)
+				fmt.Fprintf(terminal.Err, "llamatap: %v: %v\n", s, err)
 			}
 		default:
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/pressure"
@@ -114,7 +115,7 @@ func roofline() *resource.Roofline {
 	r, err := machine.LoadRoofline(path)
 	if err != nil {
 		if !errors.Is(err, machine.ErrNoRoofline) {
-			fmt.Fprintf(os.Stderr, "llamatap: %v\n", err)
+			fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
 		}
 		return nil
 	}
@@ -144,7 +145,7 @@ func (t *twice) Write(p []byte) (int, error) {
 	n, err := t.WriteCloser.Write(p)
 	if t.other != nil {
 		if _, failed := t.other.Write(p[:n]); failed != nil {
-			fmt.Fprintf(os.Stderr, "llamatap: %v; what follows is in the run directory alone\n", failed)
+			fmt.Fprintf(terminal.Err, "llamatap: %v; what follows is in the run directory alone\n", failed)
 			t.other = nil
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"golang.org/x/sys/unix"
 )
 
@@ -202,7 +203,7 @@ func (s *sink) consumerLost() error {
 	if err == nil || s.o.Tap.OnFailure == config.FailureStop {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "llamatap: %v; it is recorded on without it\n", err)
+	fmt.Fprintf(terminal.Err, "llamatap: %v; it is recorded on without it\n", err)
 	return nil
 }
 

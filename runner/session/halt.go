@@ -5,7 +5,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -168,7 +168,7 @@ func (s *sink) endsProgram(err error) bool {
 // warn tells the user at once that recording has ended and the program has not.
 func (s *sink) warn() {
 	s.warned = true
-	fmt.Fprintf(os.Stderr, "llamatap: %v; the program goes on unrecorded\n", explain(s.halted.err, s.o.Tap.Out))
+	fmt.Fprintf(terminal.Err, "llamatap: %v; the program goes on unrecorded\n", explain(s.halted.err, s.o.Tap.Out))
 }
 
 // after takes what comes when recording has ended, and counts the tensors. It is a ggmlhooks.Sink.

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/self"
@@ -98,7 +98,7 @@ func without(names []string, name string) []string {
 
 func (h *hostSide) leaveOut(name string, err error) {
 	h.missing = append(h.missing, hostMissing{name, err.Error()})
-	fmt.Fprintf(os.Stderr, "llamatap: --tap-host %s is left out: %v\n", name, err)
+	fmt.Fprintf(terminal.Err, "llamatap: --tap-host %s is left out: %v\n", name, err)
 }
 
 // take adds a collector that was opened.
@@ -108,7 +108,7 @@ func (h *hostSide) take(opened watch.Opened) {
 		return
 	}
 	for _, missing := range opened.Missing {
-		fmt.Fprintf(os.Stderr, "llamatap: --tap-host %s: %s\n", opened.Name, missing)
+		fmt.Fprintf(terminal.Err, "llamatap: --tap-host %s: %s\n", opened.Name, missing)
 	}
 	lines := &hostLines{name: hostFiles[opened.Name]}
 	h.lines = append(h.lines, lines)
@@ -126,7 +126,7 @@ func (h *hostSide) ready() func(pid int) error {
 	return func(pid int) error {
 		for _, f := range h.follow {
 			if err := f.AddPID(pid); err != nil {
-				fmt.Fprintf(os.Stderr, "llamatap: --tap-host: %v\n", err)
+				fmt.Fprintf(terminal.Err, "llamatap: --tap-host: %v\n", err)
 			}
 		}
 		return nil
@@ -143,7 +143,7 @@ func (h *hostSide) start() {
 	h.watch = watch.New(h.interval, time.Now(), h.sources...)
 	go func() {
 		defer close(h.done)
-		_ = h.watch.Run(ctx, 0, func(err error) { fmt.Fprintf(os.Stderr, "llamatap: --tap-host: %v; the rest goes on\n", err) })
+		_ = h.watch.Run(ctx, 0, func(err error) { fmt.Fprintf(terminal.Err, "llamatap: --tap-host: %v; the rest goes on\n", err) })
 	}()
 }
 

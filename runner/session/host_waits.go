@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/filemap"
@@ -38,7 +38,7 @@ func (h *hostSide) openWaits(target bpf.Target, details bool) error {
 	}
 	w.Follower = filemap.NewFollower(w.collector.Recorder(), func(path string) {
 		if err := w.collector.AddPath(path); err != nil {
-			fmt.Fprintf(os.Stderr, "llamatap: --tap-host waits: what others read of the model's file is not seen: %v\n", err)
+			fmt.Fprintf(terminal.Err, "llamatap: --tap-host waits: what others read of the model's file is not seen: %v\n", err)
 		}
 	})
 	h.waits = w

@@ -5,10 +5,10 @@ package session
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/watch"
@@ -28,7 +28,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	}
 	p, err := process.Open(process.Options{Model: pid, Interval: tap.ProcessInterval, Now: monotonic})
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "llamatap: %s is left out: %v\n", resource.ProcessName, err)
+		fmt.Fprintf(terminal.Err, "llamatap: %s is left out: %v\n", resource.ProcessName, err)
 		return nil
 	}
 	m := &monitor{lines: &hostLines{name: resource.ProcessName}, done: make(chan struct{})}
@@ -38,7 +38,7 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	go func() {
 		defer close(m.done)
 		_ = w.Run(ctx, 0, func(err error) {
-			fmt.Fprintf(os.Stderr, "llamatap: %s: %v; the rest goes on\n", resource.ProcessName, err)
+			fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", resource.ProcessName, err)
 		})
 		_ = w.Close()
 	}()

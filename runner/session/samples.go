@@ -13,6 +13,7 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/pagefault"
 	"github.com/llamatap/llamatap/memtrace/record"
@@ -80,7 +81,7 @@ func (r *samples) ready(pid int) error {
 	_, _ = r.spaces.Look(pid, monotonic()) // what is not seen now is told as it comes
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
-			fmt.Fprintf(os.Stderr, "llamatap: --tap-samples %s: %s\n", c.Name, note)
+			fmt.Fprintf(terminal.Err, "llamatap: --tap-samples %s: %s\n", c.Name, note)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/pagefault"
 	"github.com/llamatap/llamatap/runner/sampling"
@@ -157,7 +158,7 @@ func (w *writtenPages) fail(err error) {
 		return
 	}
 	w.r.missing = append(w.r.missing, "pages: "+err.Error())
-	fmt.Fprintf(os.Stderr, "llamatap: --tap-samples pages: %v; the rest goes on\n", err)
+	fmt.Fprintf(terminal.Err, "llamatap: --tap-samples pages: %v; the rest goes on\n", err)
 }
 
 // write writes the pages that were found before a time, by the regions that they lie in.

@@ -19,6 +19,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
@@ -119,7 +120,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	s.samples.start(region.PID)
 	s.monitor = startMonitor(o.Tap, func() int { return cmp.Or(region.PID(), process.PID()) })
 	if o.Tap.Attention == ggmlhooks.AttentionExact {
-		fmt.Fprintln(os.Stderr, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
+		fmt.Fprintln(terminal.Err, "llamatap: --tap-attention exact turns flash attention off: the model's numbers differ from those of a run with it")
 	}
 	go func() {
 		<-process.Exited()
@@ -146,7 +147,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	s.steering.close()
 	exit := process.Exit()
 	if exit.Hung {
-		fmt.Fprintln(os.Stderr, "llamatap: "+hungReason)
+		fmt.Fprintln(terminal.Err, "llamatap: "+hungReason)
 	}
 	sealing := s.finish(process, exit)
 	s.consumerLost() // it may have gone at the very end
@@ -216,7 +217,7 @@ func (s *sink) failure(sealing error) error {
 		err = sealing
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "llamatap: %v\n", err)
+		fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)
 	}
 	return nil
 }
