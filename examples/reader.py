@@ -1,8 +1,8 @@
 """Reads what llamatap records, on NumPy alone: python reader.py RUN/activations.stream, or, while it is recorded with
---tap-sink unix:PATH, python reader.py unix:PATH (start this first). tensors(source) yields Tensor tuples in stream order. Arrays lie in the
-mapped file or the frame that came, nothing is copied (bf16 is widened). Runs with --tap-codec none only: else llamatap export."""
+--tap-sink unix:PATH, python reader.py unix:PATH (start this first). tensors(source) yields Tensor tuples in stream order.
+With codec none arrays lie in the mapped file or the frame that came, and nothing is copied (bf16 is widened). unpack.py reads the others."""
 import collections, mmap, os, socket, struct, sys
-import numpy as np
+import numpy as np; from unpack import unpack  # next to this file
 # layer is -1 where there is none. tokens and positions are arrays, one entry per row of array, or None where its rows are no tokens;
 # a block of a large tensor, or a sample of one (piece is true), is flat.
 Tensor = collections.namedtuple("Tensor", "name layer ctx execution tokens positions array piece")
@@ -46,10 +46,10 @@ def tensors(source):
 
 def packet(f, stream, base, nodes, position):
     flags = f.uint(); name, layer, rows, dim, ctx = nodes[f.uint()]
-    offset, stored = f.uint() - base, f.uint(); _, dtype, codec, _ = struct.unpack("<IBBB", f.bytes(7))
-    assert codec == 0, f"{name}: compressed; use llamatap export"
-    f.uint(); f.uint(); f.uint(); execution = f.uint(); f.int(); ne, first, count = [f.uint() for _ in range(4)], f.int(), f.uint()
-    array = np.frombuffer(stream, TYPES[dtype], stored // np.dtype(TYPES[dtype]).itemsize, offset + 6 + len(name.encode()))
+    at, stored = f.uint() + 6 + len(name.encode()) - base, f.uint(); _, dtype, codec, _ = struct.unpack("<IBBB", f.bytes(7))
+    f.uint(); raw = f.uint(); f.uint(); execution = f.uint(); f.int(); ne, first, count = [f.uint() for _ in range(4)], f.int(), f.uint()
+    data, at = (stream, at) if codec == 0 else (unpack(codec, stream[at:at + stored], raw), 0)
+    array = np.frombuffer(data, TYPES[dtype], raw // np.dtype(TYPES[dtype]).itemsize, at)
     if dtype == 3: array = (array.astype("<u4") << 16).view("<f4")
     if flags & 22 or dtype == 0: return Tensor(name, layer, ctx, execution, None, None, array, bool(flags & 6))
     if rows == 0: return Tensor(name, layer, ctx, execution, None, None, array.reshape(ne[::-1]), False)

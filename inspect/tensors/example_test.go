@@ -2,6 +2,7 @@ package tensors
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestExampleReader lets examples/reader.py, which knows nothing of our code, read the fixture, and compares names, layers, tokens, positions
-// and every value with what cat writes. The file stays what it is said to be: 60 lines at most, on NumPy alone.
+// and every value with what cat writes. The file stays what it is said to be: 60 lines at most, on NumPy alone, but for what it is compressed with.
 func TestExampleReader(t *testing.T) {
 	testenv.NeedPython(t, "numpy")
 	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
@@ -80,6 +81,66 @@ print(json.dumps([float(v) for t in reader.tensors(sys.argv[2]) for v in t.array
 			t.Errorf("%v: the example reads %v, cat %v", dtype, got, want)
 		}
 	}
+}
+
+// TestExampleReaderCodecs reads what every codec packed, and compares with what cat reads.
+func TestExampleReaderCodecs(t *testing.T) {
+	testenv.NeedPython(t, "numpy", "pyarrow")
+	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
+	const fast = "pyarrow, zstandard" // what unpacks faster, and is hidden from the example where it can do without
+	for id, without := range map[codec.ID][]string{
+		codec.None: {fast}, codec.LZ4: {fast, ""}, codec.Zstd: {""}, codec.ZstdShuffle: {""}, codec.Q: {fast}, codec.QFSE: {fast},
+	} {
+		for _, dtype := range []codec.DType{codec.F16, codec.F32} {
+			if id.Bounded() && dtype != codec.F32 || id == codec.None && dtype != codec.F16 || id == codec.Zstd && dtype != codec.F32 {
+				continue
+			}
+			r := codecCapture(t, stream.Options{Codec: id, DType: dtype})
+			for _, alone := range without {
+				var got map[string][]float64
+				python(t, &got, `
+import json, sys
+for name in filter(None, sys.argv[3].split(", ")): sys.modules[name] = None
+sys.path.insert(0, sys.argv[1])
+import reader
+print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in reader.tensors(sys.argv[2])}))`, filepath.Dir(script), r.Path, alone)
+				for _, name := range []string{"waves", "steps", "rare", "zeros", "short"} {
+					_, _, want := sliceJSON(t, r, SliceOptions{Tensor: name})
+					if !equalText(narrowed(got[name]), narrowed(want)) {
+						t.Errorf("%v, %v: the example reads of %s %.200v, cat %.200v", id, dtype, name, got[name], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// codecCapture writes tensors that make a codec use all its ways: values that vary, repeat, are rarely large, are all zero, are few.
+func codecCapture(t *testing.T, o stream.Options) *Run {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), StreamName)
+	w, err := stream.Create(path, o)
+	check(t, err)
+	check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []ggmlhooks.Row{{Index: 0, Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
+	for name, value := range map[string]func(i int) float64{
+		"waves": func(i int) float64 { return math.Sin(float64(i)*0.37) * math.Exp(math.Cos(float64(i)*1.7)) },
+		"steps": func(i int) float64 { return float64(i / 500) }, "zeros": func(int) float64 { return 0 },
+		"rare":  func(i int) float64 { return math.Sin(float64(i)) * math.Pow(10, float64(4*(i%1500/1499))) },
+		"short": func(i int) float64 { return float64(i) },
+	} {
+		n := map[string]int64{"waves": 34_000, "short": 3}[name] // waves: more symbols than a block has
+		if n == 0 {
+			n = 3_000
+		}
+		values := make([]float32, 2*n)
+		for i := range values {
+			values[i] = float32(value(i))
+		}
+		p := stream.Packet{Name: name, Node: name, Exec: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{n, 2, 1, 1}, TokenCount: 2}
+		check(t, w.Append(&p, floats(values...), nil))
+	}
+	check(t, w.Close())
+	return mustOpen(t, path)
 }
 
 // equalText compares what prints the same: lists of numbers of different types.
