@@ -62,7 +62,7 @@ func runHostCollector(name string, args []string) error {
 		}
 	}
 	w := watch.New(o.interval, time.Now(), source)
-	stepBack()
+	stepBack(0)
 	err = w.Run(ctx, o.count, tell)
 	if costed, ok := source.Collector.(bpf.Costed); ok && o.cost && w.Running() > 0 {
 		tellCost(costed, w)

@@ -25,10 +25,11 @@ Shows the resource events of a run directory, or of the runs in a folder, as the
   GET /api/v1/resource-logs    events, a line of JSON each; parameters run, from_line, follow, event, layer
   GET /api/v1/summary, /kv     what 'llamatap resource summary' says; KV caches
   PUT /api/v1/level            {"level": "VERBOSE"} for a run that goes on; also {"command": "enable"}, "disable", "flush"
+  POST /log-monitoring         {"prompt": "…", "stream": true} runs a prompt and records it below DIR, events as they come; -m gives the model
   GET /api/v1/runs, /metrics, /healthz, and the routes of system B: /sessions, /logs/ID, /logs/ID/stream
 
 docs/SERVE.md tells more, and has a dashboard for Grafana. With --live only the newest run that goes on below DIR is shown; DIR is
-then ./llamatap-runs if it is not given. Files are only read. INT or TERM ends the server, and the streams that it has.
+then ./llamatap-runs if it is not given. INT or TERM ends the server, and the streams that it has.
 
 Events hold prompts, so every request but /healthz needs a token: one is generated at each start, printed with the address as a link
 that a browser opens, and kept in a file that you alone can read, which 'llamatap ctl' finds. A client sends it as
@@ -55,6 +56,10 @@ func runServe(args []string) error {
 	flags.StringVar(&addr, "addr", addr, "the `ADDRESS`, as --listen")
 	token := flags.String("token", "", "demand this `TOKEN` instead of a generated one; @FILE reads it from a file")
 	flags.BoolVar(&o.NoToken, "no-token", false, "demand no token of clients of a Unix socket, which its mode 0600 guards")
+	model := flags.String("model", "", "GGUF `FILE` that prompts of POST /log-monitoring are run with; the embedded model without it")
+	flags.StringVar(model, "m", "", "the `FILE`, as --model")
+	var origins stringList
+	flags.Var(&origins, "cors-origin", "let web pages of this `ORIGIN`, such as http://localhost:3000, ask with the token; may be given several times")
 	rest, err := parseFlags(flags, args, 1)
 	if err != nil && o.Live { // perhaps because the folder is missing
 		if again, failed := parseFlags(flags, append(slices.Clone(args), defaultRuns), 1); failed == nil {
@@ -69,7 +74,13 @@ func runServe(args []string) error {
 		return exitStatus{Code: 2, Err: err}
 	}
 	o.Control = controlRun
-	stepBack()
+	for _, origin := range origins {
+		if err := server.CheckOrigin(origin); err != nil {
+			return exitStatus{Code: 2, Err: fmt.Errorf("--cors-origin: %w", err)}
+		}
+	}
+	o.Origins = origins
+	attend(&o, *model)
 	s, err := server.New(o)
 	if err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"github.com/llamatap/llamatap/runner/session/control"
 )
 
-// stepBack gives this process nice 19, which threads that are started later inherit: who looks at a run must not cost the model that is
+// stepBack gives this process but one thread nice 19, which threads that are started later inherit: who looks at a run must not cost the model that is
 // recorded. Where a sandbox forbids it, it stays as it is.
-func stepBack() {
+func stepBack(but int) {
 	tasks, _ := os.ReadDir("/proc/self/task")
 	for _, task := range tasks {
-		if tid, err := strconv.Atoi(task.Name()); err == nil {
+		if tid, err := strconv.Atoi(task.Name()); err == nil && tid != but {
 			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, 19)
 		}
 	}
@@ -33,4 +33,14 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 		return nil, errors.New(answer.Error)
 	}
 	return json.Marshal(answer.Status)
+}
+
+// attend prepares to serve: it lets prompts be run where there is a folder for their runs, and steps back behind models that are recorded.
+func attend(o *server.Options, model string) {
+	thread := 0
+	if !o.Live && !server.IsRun(o.Dir) {
+		g := newGenerator(o.Dir, model)
+		o.Generate, thread = g.generate, g.thread
+	}
+	stepBack(thread)
 }

@@ -12,5 +12,5 @@ import (
 // controlRun reaches no run where none is recorded.
 func controlRun(string, server.Command) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
 
-// stepBack does nothing where no model is recorded.
-func stepBack() {}
+// attend does nothing where no model is recorded.
+func attend(*server.Options, string) {}

@@ -14,6 +14,9 @@ import (
 // none belongs; paths without dots; no requests that a page of another site makes.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameSite := http.NewCrossOriginProtection()
+	for _, origin := range s.o.Origins {
+		_ = sameSite.AddTrustedOrigin(origin) // CheckOrigin has taken it
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -24,6 +27,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if r.Body != nil && r.ContentLength != 0 {
 			control.SetReadDeadline(time.Now().Add(limits.ReadTime)) // holds until the body is read, or the next request begins
 			r.Body = http.MaxBytesReader(w, r.Body, limits.Body)
+		}
+		if s.allowOrigin(w, r) {
+			return
 		}
 		err := s.admit(r)
 		if err == nil {

@@ -374,7 +374,10 @@ func FuzzRequest(f *testing.F) {
 	}
 	dir := folder(f)
 	open := newServer(f, Options{Dir: dir, Control: func(string, Command) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
-		Generate: func(context.Context, Prompt) (string, error) { return "run_x", nil }})
+		Generate: func(_ context.Context, _ Prompt, began func(string)) (json.RawMessage, error) {
+			began("run_x")
+			return json.RawMessage("{}"), nil
+		}})
 	closed := newServer(f, Options{Dir: dir, Token: token})
 	f.Fuzz(func(t *testing.T, method, target, host, body, authorization string) {
 		line := method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nAuthorization: " + authorization + "\r\n"

@@ -21,8 +21,11 @@ type Options struct {
 	NoToken bool
 	// Control gives a run a command; nil where there is no way to. It returns the run's answer.
 	Control func(dir string, c Command) (json.RawMessage, error)
-	// Generate runs a prompt and returns the directory of the run that recorded it; nil where no runner is attached.
-	Generate func(context.Context, Prompt) (dir string, err error)
+	// Generate runs a prompt and records it in a run below Dir; nil where that is not to be had. It calls began with the run's directory as soon as there
+	// is one, and ends soon after its context. The result is that of the prompt as a line of 'llamatap run --results' (docs/PROMPTS.md).
+	Generate func(ctx context.Context, p Prompt, began func(dir string)) (result json.RawMessage, err error)
+	// Origins are origins of web pages, such as https://host:port, that may ask this server from a browser, with the token as anybody else.
+	Origins []string
 	// Wait waits until it is worth looking whether a log has grown. nil waits [PollTime].
 	Wait func(context.Context)
 	// Limits bound what clients may take up; a field that is 0 is that of [DefaultLimits].
@@ -43,12 +46,13 @@ type Limits struct {
 	IdleTime    time.Duration // of a connection without a request
 	StopTime    time.Duration // that requests have to end when the server stops
 	FoldTime    time.Duration // that one look at the metrics may read new lines
+	Generation  time.Duration // that a prompt may be run for
 }
 
 // DefaultLimits are meant for a few people and a Prometheus.
 var DefaultLimits = Limits{
 	Connections: 64, Follows: 32, Body: 1 << 20, Header: 16 << 10, ReadTime: 10 * time.Second, WriteTime: 10 * time.Second,
-	IdleTime: time.Minute, StopTime: 5 * time.Second, FoldTime: 2 * time.Second,
+	IdleTime: time.Minute, StopTime: 5 * time.Second, FoldTime: 2 * time.Second, Generation: 10 * time.Minute,
 }
 
 // orDefault fills in what is 0.
@@ -63,6 +67,7 @@ func (l Limits) orDefault() Limits {
 	set(&l.IdleTime, d.IdleTime)
 	set(&l.StopTime, d.StopTime)
 	set(&l.FoldTime, d.FoldTime)
+	set(&l.Generation, d.Generation)
 	return l
 }
 
@@ -82,7 +87,14 @@ type Command struct {
 type Prompt struct {
 	Prompt   string   `json:"prompt"`
 	Sampling Sampling `json:"sampling"`
+	// MaxTokens is how many tokens are generated at most, up to [MaxTokens]; 0: 512, as in system B.
+	MaxTokens int `json:"max_tokens"`
+	// Stream asks for events as they are recorded instead of one answer at the end.
+	Stream bool `json:"stream"`
 }
+
+// MaxTokens is how many tokens a prompt may ask for.
+const MaxTokens = 4096
 
 // Sampling is how tokens are chosen; a field that is nil is left to the runner.
 type Sampling struct {

@@ -110,27 +110,34 @@ func TestRoutesOfB(t *testing.T) {
 	if health.Status != "ok" || health.Loaded == nil || *health.Loaded {
 		t.Errorf("%+v", health)
 	}
-	if w := request(s, `POST /log-monitoring {"prompt":"a"}`); w.Code != 501 || !strings.Contains(failed(t, w), "no runner is attached") {
+	if w := request(s, `POST /log-monitoring {"prompt":"a"}`); w.Code != 501 || !strings.Contains(failed(t, w), "cannot run prompts") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
 func TestLogMonitoring(t *testing.T) {
 	var got Prompt
-	s := newServer(t, Options{Dir: folder(t), Generate: func(_ context.Context, p Prompt) (string, error) {
+	s := newServer(t, Options{Dir: folder(t), Generate: func(_ context.Context, p Prompt, began func(string)) (json.RawMessage, error) {
 		if got = p; p.Prompt == "fail" {
-			return "", errors.New("no model: give one")
+			return nil, errors.New("no model: give one")
 		}
-		return "runs/m/run_x", nil
+		began("runs/m/run_x")
+		return json.RawMessage(`{"text":"there"}`), nil
 	}})
 	w := request(s, `POST /log-monitoring {"prompt":"hi","sampling":{"method":"top_k","top_k":3,"seed":7},"more":1}`)
-	var answer map[string]string
-	decode(t, w.Body.Bytes(), &answer)
-	if w.Code != 200 || answer["session_id"] != "run_x" || answer["status"] != "completed" || *got.Sampling.TopK != 3 || *got.Sampling.Seed != 7 || got.Sampling.TopP != nil {
-		t.Errorf("%d %v %+v", w.Code, answer, got)
+	var answer struct {
+		ID     string `json:"session_id"`
+		Path   string `json:"log_file_path"`
+		Status string
+		Result struct{ Text string }
 	}
-	for body, status := range map[string]int{`{"prompt":"fail"}`: 500, `{}`: 400, `{`: 400, `{"prompt":1}`: 400, `{"prompt":"a"}{}`: 400, `{"prompt":"a","sampling":{"method":"x"}}`: 400,
-		`{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`: 413} {
+	decode(t, w.Body.Bytes(), &answer)
+	if w.Code != 200 || answer.ID != "run_x" || answer.Path != "runs/m/run_x/resource.jsonl" || answer.Status != "completed" || answer.Result.Text != "there" ||
+		*got.Sampling.TopK != 3 || *got.Sampling.Seed != 7 || got.Sampling.TopP != nil {
+		t.Errorf("%d %+v %+v", w.Code, answer, got)
+	}
+	for body, status := range map[string]int{`{"prompt":"fail"}`: 500, `{"prompt":"fail","stream":true}`: 500, `{}`: 400, `{`: 400, `{"prompt":1}`: 400, `{"prompt":"a"}{}`: 400,
+		`{"prompt":"a","sampling":{"method":"x"}}`: 400, `{"prompt":"a","max_tokens":4097}`: 400, `{"prompt":"a","max_tokens":-1}`: 400, `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`: 413} {
 		if w := request(s, "POST /log-monitoring "+body); w.Code != status || failed(t, w) == "" {
 			t.Errorf("%.40s: %d", body, w.Code)
 		}

@@ -55,7 +55,7 @@ func (l *listing) all() ([]Run, error) {
 	if _, err := os.ReadDir(l.dir); err != nil {
 		return nil, fmt.Errorf("serve %s: %w: give a run directory or a folder of runs", l.dir, err)
 	}
-	if isRun(l.dir) {
+	if IsRun(l.dir) {
 		whole, err := filepath.Abs(l.dir)
 		if err != nil {
 			return nil, err
@@ -88,8 +88,8 @@ func (l *listing) onlyLive(runs []Run) []Run {
 	return slices.DeleteFunc(runs, func(r Run) bool { return r.ID != l.last })
 }
 
-// isRun tells whether a folder is a run directory itself.
-func isRun(dir string) bool {
+// IsRun reports whether a folder is a run directory itself.
+func IsRun(dir string) bool {
 	for _, name := range []string{rundir.ManifestName, rundir.MetadataName} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return true

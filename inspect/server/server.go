@@ -23,6 +23,7 @@ type Server struct {
 	handler  http.Handler
 	follows  chan struct{} // one element per stream of a growing log
 	reports  chan struct{} // one element per log that is added up
+	running  chan struct{} // one element while a prompt is run
 	stopping chan struct{} // closed when streams are to end
 	stop     sync.Once
 }
@@ -35,11 +36,16 @@ func New(o Options) (*Server, error) {
 	if o.Token == "" && !o.NoToken {
 		return nil, errNoToken
 	}
+	for _, origin := range o.Origins {
+		if err := CheckOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
 	o.Limits = o.Limits.orDefault()
 	if o.Wait == nil {
 		o.Wait = waitPollTime
 	}
-	s := &Server{o: o, runs: listing{dir: o.Dir, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports), stopping: make(chan struct{})}
+	s := &Server{o: o, runs: listing{dir: o.Dir, live: o.Live}, follows: make(chan struct{}, o.Limits.Follows), reports: make(chan struct{}, maxReports), running: make(chan struct{}, 1), stopping: make(chan struct{})}
 	if _, err := s.runs.all(); err != nil {
 		return nil, err
 	}

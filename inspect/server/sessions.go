@@ -132,33 +132,3 @@ func quote(text string) []byte {
 	quoted, _ := json.Marshal(text)
 	return quoted
 }
-
-// logMonitoring answers POST /log-monitoring: a prompt is run and recorded, where a runner is attached.
-func (s *Server) logMonitoring(w http.ResponseWriter, r *http.Request) error {
-	if err := checkQuery(r); err != nil {
-		return err
-	}
-	if s.o.Generate == nil {
-		return fail(http.StatusNotImplemented, "no runner is attached: this server shows runs and does not make any; start one with 'llamatap run --tap-resource-level DETAILED'")
-	}
-	var p Prompt
-	if err := readJSON(w, r, &p, false); err != nil {
-		return err
-	}
-	if p.Prompt == "" {
-		return fail(http.StatusBadRequest, "prompt is missing: give one as text")
-	}
-	switch p.Sampling.Method {
-	case "", "greedy", "top_k", "top_p", "temperature":
-	default:
-		return fail(http.StatusBadRequest, "sampling.method %.40q: use greedy, top_k, top_p or temperature", p.Sampling.Method)
-	}
-	dir, err := s.o.Generate(r.Context(), p)
-	if err != nil {
-		return fail(http.StatusInternalServerError, "the prompt could not be run: %w", err)
-	}
-	http.NewResponseController(w).SetWriteDeadline(s.deadline())
-	return writeJSON(w, http.StatusOK, map[string]string{
-		"session_id": filepath.Base(dir), "log_file_path": filepath.Join(dir, resources.LogName), "status": "completed",
-	})
-}
