@@ -5,15 +5,18 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/cgo/nvml"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
 )
 
 // recompute holds every figure of a run's resource summary against what DuckDB computes from the events by queries of its own, and those of
@@ -79,5 +82,43 @@ func TestSummaryOfServer(t *testing.T) {
 	}
 	if p := phases["decode"]; p.Tokens != decode || m.Tokens.Generated != decode {
 		t.Errorf("%d generated tokens were computed with; summary: %+v, metadata: %+v", decode, p, m.Tokens)
+	}
+}
+
+// TestGPUSamples computes on a device behind a socket beside an NVML library with one GPU: its utilization is in samples of its own, with
+// their windows, and in no event of what was computed.
+func TestGPUSamples(t *testing.T) {
+	endpoint := testenv.NeedRPC(t)
+	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
+	t.Setenv(name, path)
+	folder := t.TempDir()
+	if err := os.Symlink(testenv.FakeNVML(t), filepath.Join(folder, nvml.Name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", folder)
+	args := slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-c", "512", "--rpc", endpoint, "-ngl", "99"}, generate(8))
+	dir := llamatap(t, args...).good(t).dirs[0]
+	recompute(t, dir)
+	events := eventsOf(t, filepath.Join(dir, "resource.jsonl"))
+	samples := of[resource.GPUSample](events)
+	if len(samples) < 2 {
+		t.Fatalf("%d samples", len(samples))
+	}
+	for i, g := range samples {
+		if g.Utilization != 87 || g.MemoryUtilization != 41 || *g.PowerW != 250.5 || g.MemoryUsed != 3<<30 || g.Source != resource.Measured {
+			t.Errorf("%+v", g)
+		}
+		if i == 0 && (g.WindowNS != nil || g.EnergyJ != nil) || i > 0 && (*g.WindowNS != g.MonoNS-samples[i-1].MonoNS || *g.EnergyJ != 2) {
+			t.Errorf("sample %d: %+v after %+v", i, g, samples[max(i-1, 0)])
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "resource.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "sm_utilization") || strings.Contains(line, "gpu_") != strings.Contains(line, `"event":"gpu_sample"`) {
+			t.Errorf("what NVML says stands with other figures: %s", line)
+		}
 	}
 }

@@ -43,6 +43,7 @@ var makers = [kindCount]func() any{
 	KindTensor:         func() any { return new(TensorInfo) },
 	KindStepBegin:      func() any { return new(StepBegin) },
 	KindStepEnd:        func() any { return new(StepEnd) },
+	KindGPU:            func() any { return new(GPUSample) },
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does not have are passed

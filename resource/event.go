@@ -172,7 +172,4 @@ type Graph struct {
 	TimedNS   *int64 `json:"timed_ns,omitempty"`
 	LookingNS *int64 `json:"looking_ns,omitempty"`
 	Looks     int    `json:"looks,omitempty"`
-	// SMUtilization and GPUMemory are a GPU's when it computed the graph: what NVML says of its last sample period, of all processes.
-	SMUtilization *float64 `json:"sm_utilization_percent,omitempty"`
-	GPUMemory     *int64   `json:"gpu_memory_used_bytes,omitempty"`
 }

@@ -33,6 +33,7 @@ const (
 	KindTensor                     // a tensor is used by an execution for the first time
 	KindStepBegin                  // an execution begins
 	KindStepEnd                    // it has ended
+	KindGPU                        // how a GPU was used in an interval
 	kindCount
 )
 
@@ -41,6 +42,7 @@ var kindNames = [...]string{
 	"memory_allocation", "compute_execution", "component_handoff", "kv_cache_operation", "mlp_operation", "resource_session_summary",
 	"resource_session_end", "memory_deallocation", "expert_routing", "sampling_state", "input_tokens", "output_token", "phase", "loss",
 	"level", "graph_execution", "model_metrics", "tensor_metadata", "step_begin", "step_end",
+	"gpu_sample",
 }
 
 // Kinds are the names of all kinds; index k is that of Kind(k).

@@ -25,6 +25,8 @@ struct nvml_library {
     int (*name)(void *, char *, unsigned);
     int (*utilization)(void *, struct utilization *);
     int (*memory)(void *, struct memory *);
+    int (*power)(void *, unsigned *);             // NULL: the library has none
+    int (*energy)(void *, unsigned long long *);  // the same
 };
 
 static void * nvml_symbol(struct nvml_library * l, const char * name, const char ** missing) {
@@ -55,6 +57,8 @@ struct nvml_library * nvml_open(const char * name, char * error, int error_bytes
     *(void **) &l->name = nvml_symbol(l, "nvmlDeviceGetName", &missing);
     *(void **) &l->utilization = nvml_symbol(l, "nvmlDeviceGetUtilizationRates", &missing);
     *(void **) &l->memory = nvml_symbol(l, "nvmlDeviceGetMemoryInfo", &missing);
+    *(void **) &l->power = dlsym(l->handle, "nvmlDeviceGetPowerUsage");
+    *(void **) &l->energy = dlsym(l->handle, "nvmlDeviceGetTotalEnergyConsumption");
     const int status = missing == NULL ? l->init() : 0;
     if (missing != NULL || status != 0) {
         if (missing != NULL) {
@@ -97,6 +101,15 @@ int nvml_read(struct nvml_library * l, unsigned device, struct nvml_sample * s) 
     if (status == 0) {
         status = l->memory(handle, &memory);
     }
-    *s = (struct nvml_sample) {busy.gpu, busy.memory, memory.total, memory.used};
-    return status;
+    *s = (struct nvml_sample) {.gpu_percent = busy.gpu, .memory_percent = busy.memory, .total_bytes = memory.total, .used_bytes = memory.used};
+    if (status != 0) {
+        return status;
+    }
+    unsigned power = 0;
+    unsigned long long energy = 0;
+    s->has_power = l->power != NULL && l->power(handle, &power) == 0;
+    s->has_energy = l->energy != NULL && l->energy(handle, &energy) == 0;
+    s->power_mw = power;
+    s->energy_mj = energy;
+    return 0;
 }

@@ -55,7 +55,15 @@ func (l *Library) Read(device int) (Sample, error) {
 	}
 	var name [96]C.char
 	C.nvml_name(l.c, C.uint(device), &name[0], C.uint(len(name)))
-	return Sample{
-		Name: C.GoString(&name[0]), SMPercent: int(s.sm_percent), MemoryPercent: int(s.memory_percent), TotalBytes: uint64(s.total_bytes), UsedBytes: uint64(s.used_bytes),
-	}, nil
+	sample := Sample{
+		Name: C.GoString(&name[0]), GPUPercent: int(s.gpu_percent), MemoryPercent: int(s.memory_percent), TotalBytes: uint64(s.total_bytes), UsedBytes: uint64(s.used_bytes),
+		PowerMW: -1, EnergyMJ: -1,
+	}
+	if s.has_power != 0 {
+		sample.PowerMW = int64(s.power_mw)
+	}
+	if s.has_energy != 0 {
+		sample.EnergyMJ = int64(s.energy_mj)
+	}
+	return sample, nil
 }

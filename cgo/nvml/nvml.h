@@ -17,8 +17,10 @@ int nvml_count(struct nvml_library * l);
 int nvml_name(struct nvml_library * l, unsigned device, char * name, unsigned bytes);
 
 struct nvml_sample {
-    uint32_t sm_percent, memory_percent; // busy share of the last sample period
+    uint32_t gpu_percent, memory_percent; // busy share of the last sample period
     uint64_t total_bytes, used_bytes;
+    uint32_t power_mw, has_power;   // drawn now
+    uint64_t energy_mj, has_energy; // since the driver was loaded
 };
 
 // nvml_read reads how a device is. Returns 0, or NVML's error.

@@ -1,4 +1,4 @@
-// nvml.c: an NVIDIA management library with one GPU that is always as busy.
+// nvml.c: an NVIDIA management library with one GPU that is always as busy. It uses 2 J from each look at its counter to the next.
 #include <string.h>
 
 int nvmlInit_v2(void) { return 0; }
@@ -44,5 +44,18 @@ int nvmlDeviceGetMemoryInfo(void * device, struct memory * m) {
     m->total = 1ull << 36;
     m->used = 3ull << 30;
     m->free = m->total - m->used;
+    return 0;
+}
+
+int nvmlDeviceGetPowerUsage(void * device, unsigned * milliwatts) {
+    (void) device;
+    *milliwatts = 250500;
+    return 0;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(void * device, unsigned long long * millijoules) {
+    static unsigned long long used = 8000;
+    (void) device;
+    *millijoules = used += 2000;
     return 0;
 }

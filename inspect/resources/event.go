@@ -50,7 +50,7 @@ func badLine(line []byte) error {
 var summed = map[resource.Kind]bool{
 	resource.KindSessionStart: true, resource.KindLevel: true, resource.KindCompute: true, resource.KindGraph: true, resource.KindPhase: true,
 	resource.KindOutputToken: true, resource.KindAllocation: true, resource.KindDeallocation: true, resource.KindKV: true, resource.KindRouting: true,
-	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true, resource.KindComponentEnd: true,
+	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true, resource.KindComponentEnd: true, resource.KindGPU: true,
 }
 
 // work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that count, without memory

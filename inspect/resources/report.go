@@ -51,6 +51,7 @@ type Report struct {
 	TokensMore int64          `json:"tokens_left_out,omitempty"` // rows beyond the bound of memory
 	Caches     []*CacheRow    `json:"kv"`
 	Memory     MemoryRow      `json:"memory"`
+	GPUs       []*GPUUse      `json:"gpus,omitempty"`
 	Routed     int64          `json:"expert_routings,omitempty"`
 
 	sum *Sum
@@ -249,7 +250,7 @@ const (
 func (s *Sum) Report() *Report {
 	r := &Report{
 		Levels: s.Levels, Sessions: s.Sessions, Lines: s.Lines, Events: s.Events, BadLines: s.BadLines, Bad: s.Bad, Losses: []Loss{}, Roofline: s.Roofline, Retracted: s.Retracted,
-		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, Caches: []*CacheRow{}, sum: s,
+		Tokens: s.Tokens, TokensMore: s.TokensMore, Routed: s.Routed, GPUs: s.GPUs(), Caches: []*CacheRow{}, sum: s,
 		Memory: MemoryRow{s.Memory.Allocations, s.Memory.Frees, s.Memory.Live, s.Memory.Peak, s.Memory.Types(), s.Memory.Total},
 	}
 	if r.Tokens == nil {

@@ -178,6 +178,7 @@ type Sum struct {
 	Retracted []Retracted
 	Memory    Memory
 	caches    caches
+	gpus      gpus
 	Routed    int64 // choices of experts
 
 	Tokens     []*TokenRow
@@ -196,7 +197,7 @@ func NewSum() *Sum {
 	}
 	s.execs.byNumber, s.execs.byEntry = map[uint64]*execCost{}, map[graphEntry]*execCost{}
 	s.Memory.types = map[string]*MemoryType{}
-	s.caches = caches{}
+	s.caches, s.gpus = caches{}, gpus{}
 	return s
 }
 
@@ -288,6 +289,8 @@ func (s *Sum) take(event any) {
 		s.Memory.free(e)
 	case *resource.KV:
 		s.caches.add(e)
+	case *resource.GPUSample:
+		s.gpus.add(e)
 	case *resource.Routing:
 		s.Routed++
 	case *resource.Loss:

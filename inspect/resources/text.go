@@ -56,6 +56,9 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Memory.Allocations > 0 {
 		line("memory", "%s", r.memoryText())
 	}
+	for _, g := range r.GPUs {
+		line("gpu", "%s", gpuText(g))
+	}
 	if f := r.Roofline; f != nil {
 		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do", present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))
 	}
@@ -128,6 +131,15 @@ func cacheText(c *CacheRow) string {
 		text += fmt.Sprintf(" (%s, context %d)", cmp.Or(c.Cache, c.Type), c.Ctx)
 	}
 	return text
+}
+
+func gpuText(g *GPUUse) string {
+	text := fmt.Sprintf("%d %s: busy %.0f %% of the time, its memory %.0f %%, in %d samples; %s in use at most", g.Index, g.Name, g.Utilization, g.MemoryUtilization,
+		g.Samples, present.Bytes(g.MemoryPeak))
+	if g.EnergyJ != nil {
+		text += fmt.Sprintf(", %.0f J", *g.EnergyJ)
+	}
+	return text + " (all processes)"
 }
 
 func (r *Report) memoryText() string {

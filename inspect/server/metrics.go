@@ -79,6 +79,11 @@ var (
 	kvWritten   = counter("kv_written_bytes_total", "Bytes of keys or values that were written in all layers.", "ctx", "cache", "part")
 	memoryLive  = gauge("memory_bytes", "Bytes that backends of ggml have allocated.")
 	memoryPeak  = gauge("memory_peak_bytes", "The most bytes that they had allocated.")
+	gpuBusy     = gauge("gpu_utilization_ratio", "NVML's utilization.gpu: share of its last sample period in which some kernel of any process ran.", "gpu", "name")
+	gpuMemory   = gauge("gpu_memory_utilization_ratio", "NVML's utilization.memory: share of that period in which the GPU's memory was read or written.", "gpu", "name")
+	gpuUsed     = gauge("gpu_memory_used_bytes", "Memory of the GPU that is in use, by all processes.", "gpu", "name")
+	gpuPower    = gauge("gpu_power_watts", "Power that the GPU draws.", "gpu", "name")
+	gpuEnergy   = counter("gpu_energy_joules_total", "Energy that the GPU used since the run began.", "gpu", "name")
 	captureSize = gauge("capture_bytes", "Bytes of captured tensors on the disk.")
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
@@ -86,7 +91,7 @@ var (
 )
 
 var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
-	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, captureSize, captureSum, packetsSum, packetsLost, kvSequence, kvNeeded, kvReused, kvHits}
+	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower, gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, kvSequence, kvNeeded, kvReused, kvHits}
 
 // Describe tells of every metric that there may be.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
@@ -164,6 +169,7 @@ func (m *metrics) look(ctx context.Context, run Run, f *fold) []prometheus.Metri
 		tell.events(f)
 		tell.graphs(f.sum)
 		tell.memory(f.sum)
+		tell.gpus(f.sum)
 	}
 	now := m.server.now(run)
 	caches := now.snapshot()
@@ -312,6 +318,21 @@ func (t *teller) memory(s *resources.Sum) {
 	if s.Memory.Allocations > 0 {
 		t.one(memoryLive, float64(s.Memory.Live))
 		t.one(memoryPeak, float64(s.Memory.Peak))
+	}
+}
+
+func (t *teller) gpus(s *resources.Sum) {
+	for _, g := range s.GPUs() {
+		index := strconv.Itoa(g.Index)
+		t.one(gpuBusy, g.Last.Utilization/100, index, g.Name)
+		t.one(gpuMemory, g.Last.MemoryUtilization/100, index, g.Name)
+		t.one(gpuUsed, float64(g.Last.MemoryUsed), index, g.Name)
+		if g.Last.PowerW != nil {
+			t.one(gpuPower, *g.Last.PowerW, index, g.Name)
+		}
+		if g.EnergyJ != nil {
+			t.one(gpuEnergy, *g.EnergyJ, index, g.Name)
+		}
 	}
 }
 

@@ -62,8 +62,16 @@ llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1
 
 // TestMetricsLint holds every metric to Prometheus's conventions.
 func TestMetricsLint(t *testing.T) {
-	s := newServer(t, Options{Dir: filepath.Join(folder(t), "m", sealedRun)})
+	dir := filepath.Join(folder(t), "m", sealedRun)
+	write(t, filepath.Join(dir, "resource.jsonl"), log7+`{"event":"gpu_sample","unix_ns":2,"mono_ns":2,"gpu_index":1,"gpu_name":"g","window_ns":9,"gpu_utilization_percent":87,"memory_utilization_percent":41,"gpu_memory_used_bytes":5,"gpu_memory_total_bytes":9,"gpu_power_w":250.5,"gpu_energy_j":2}
+`)
+	s := newServer(t, Options{Dir: dir})
 	w := request(s, "/metrics")
+	for _, want := range []string{"gpu_utilization_ratio", "gpu_energy_joules_total"} {
+		if value := map[string]string{"gpu_utilization_ratio": "0.87", "gpu_energy_joules_total": "2"}[want]; !strings.Contains(w.Body.String(), "llamatap_"+want+`{gpu="1",name="g",run="`+sealedRun+`"} `+value+"\n") {
+			t.Errorf("%s is not %s:\n%s", want, value, w.Body)
+		}
+	}
 	problems, err := promlint.New(w.Body).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)

@@ -16,7 +16,8 @@ columns = {
     "ops_without_flops": "BIGINT", "ops_without_bytes": "BIGINT", "token_index": "BIGINT", "token_id": "INTEGER", "seq_id": "INTEGER",
     "seq_ids": "INTEGER[]", "token_ids": "INTEGER[]", "pos": "INTEGER", "latency_ns": "BIGINT", "cells": "BIGINT", "key_bytes": "BIGINT", "value_bytes": "BIGINT", "key_bytes_written": "BIGINT", "value_bytes_written": "BIGINT",
     "cache": "VARCHAR", "cache_type": "VARCHAR", "cache_operation": "VARCHAR", "allocation_bytes": "BIGINT", "live_bytes": "BIGINT",
-    "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
+    "gpu_index": "INTEGER", "gpu_name": "VARCHAR", "gpu_utilization_percent": "DOUBLE", "memory_utilization_percent": "DOUBLE",
+    "gpu_memory_used_bytes": "BIGINT", "gpu_energy_j": "DOUBLE", "kind": "VARCHAR", "cause": "VARCHAR", "count": "BIGINT",
 }
 db.execute("create table e as select row_number() over () as line, * from read_json(?, format = 'newline_delimited', columns = %s)" % columns, [os.path.join(sys.argv[1], "resource.jsonl")])
 db.execute("create view graphs as select * from e where event = 'graph_execution'")
@@ -189,6 +190,15 @@ if os.path.exists(trace):
     of = one(f"""select sum(size * count)::bigint as n from '{trace}' t join '{regions}' r using (region_id)
         where t.op = 'write' and t.phase != 'setup' and r.kv = 'v'""")["n"]
     same("value_bytes_written of all caches, against the ledger", sum(c["value_bytes_written"] for c in said["kv"]), of)
+
+# GPUs: means over samples.
+want = rows("""select gpu_index, any_value(gpu_name) as gpu_name, count(*) as samples, avg(gpu_utilization_percent) as gpu_utilization_percent,
+    avg(memory_utilization_percent) as memory_utilization_percent, max(gpu_memory_used_bytes) as gpu_memory_peak_bytes, sum(gpu_energy_j) as gpu_energy_j
+    from e where event = 'gpu_sample' group by 1 order by 1""")
+same("gpus", len(said.get("gpus", [])), len(want))
+for got, row in zip(said.get("gpus", []), want):
+    for key, value in row.items():
+        same(f"gpu {row['gpu_index']} {key}", float(got[key]) if isinstance(value, float) else got.get(key), value)
 
 for what in differences[:40]:
     print(what)

@@ -159,8 +159,8 @@ var nested = map[string]bool{
 	"component_flows": true, "outputs": true, "reused": true, "status": true, "timed_ns": true, "looks": true, "memory_pressure": true,
 	"roofline_share": true, "data_bytes": true, "data_size_mb": true, "intermediate_size_mb": true, "allocation_bytes": true,
 	"allocation_size_mb": true, "live_bytes": true, "ops_without_flops": true, "ops_without_bytes": true,
-	"sm_utilization_percent": true, "gpu_memory_used_bytes": true,
-	"timestamp": true, "duration_ms": true, "sync_wait_ns": true, "flops_unmasked": true, "ops_without_mask": true, "model_info": true, "context_info": true,
+	"sm_utilization_percent": true,
+	"timestamp":              true, "duration_ms": true, "sync_wait_ns": true, "flops_unmasked": true, "ops_without_mask": true, "model_info": true, "context_info": true,
 	"cells": true, "key_bytes": true, "key_bytes_written": true, "value_bytes_written": true, "value_bytes": true, "key_cache_size_mb": true, "value_cache_size_mb": true, "cache_hit_ratio": true,
 }
 

@@ -22,9 +22,17 @@ const guide = "../../docs/EVENTS.md"
 
 // everything is a recording that has an event of each kind.
 func everything(t *testing.T) *bench {
+	sampled := false
 	b := scene(t, Options{
 		Level: resource.Verbose, Text: texts, Threads: 2, PerSecond: 70, Roofline: &resource.Roofline{GFLOPsPerS: 120, GBPerS: 24},
 		Pressure: func() string { return "low" },
+		GPU: func(dst []GPUReading) []GPUReading {
+			if sampled {
+				return dst
+			}
+			sampled = true
+			return append(dst, GPUReading{MonoNS: 1_000_000_000, WindowNS: 1e9, Name: "NVIDIA H100 80GB HBM3", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 80 << 30, PowerMW: 250_500, EnergyMJ: 249_800})
+		},
 	})
 	g, ids, weights := mixture(1)
 	g.ID = 3

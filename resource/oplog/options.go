@@ -30,11 +30,23 @@ type Options struct {
 	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is asked once per
 	// execution that is told in detail.
 	Pressure func() string
-	// GPU says how busy the one GPU is, in percent of its last sample period, and how many bytes of its memory are in use; nil, or false:
-	// there is none, or several. It is asked once per execution that a device has part in.
-	GPU func() (smPercent float64, used uint64, ok bool)
+	// GPU appends the samples of GPUs that were taken since it was called last; nil: there is no GPU that can be asked. It is called
+	// whenever an execution ends.
+	GPU func(dst []GPUReading) []GPUReading
 	// Legacy fills system B's keys by its formulas, tagged as estimated, beside what is measured.
 	Legacy bool
+}
+
+// GPUReading is how a GPU was at a time, and since the reading before.
+type GPUReading struct {
+	MonoNS            int64
+	WindowNS          int64 // since the reading before, 0 in the first
+	Index             int
+	Name              string
+	Percent           int // of NVML's last sample period
+	MemoryPercent     int
+	Used, Total       uint64 // bytes
+	PowerMW, EnergyMJ int64  // energy of the window; -1 = not known
 }
 
 var errIncomplete = errors.New("an option that must be given is not")

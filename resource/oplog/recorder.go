@@ -36,6 +36,7 @@ type Recorder struct {
 	totals  totals
 	ended   bool
 	scratch scratch
+	gpus    []GPUReading // that are being told
 }
 
 // scratch is memory that events are made in.
@@ -109,6 +110,7 @@ func (r *Recorder) Stats() jsonl.Stats { return r.out.Stats() }
 // Flush writes what is buffered.
 func (r *Recorder) Flush() error {
 	r.settleBuffers()
+	r.tellGPUs()
 	return r.out.Flush()
 }
 
@@ -220,6 +222,7 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 		return nil // its beginning was dropped, and counted
 	}
 	r.head.see(e.MonoNS)
+	r.tellGPUs()
 	delete(r.open, e.Number)
 	x.ended, x.end, x.begin, x.async, x.status = true, e.MonoNS, e.BeginNS, e.Async, e.Status
 	ctx := r.context(x.ctx)
@@ -290,6 +293,7 @@ func (r *Recorder) Close() error {
 		}
 		ctx.pending = nil
 	}
+	r.tellGPUs()
 	r.endSession(r.o.Now())
 	if err := r.out.Close(); err != nil {
 		return fmt.Errorf("record resource events: %w", err)

@@ -267,18 +267,33 @@ func TestAsyncHasNoTime(t *testing.T) {
 	}
 }
 
-// TestGPU: how busy a GPU is stands with graphs that a device has part in, and with no others.
+// TestGPU: samples of GPUs are events of their own, each once, whatever is computed; the first has no window, and a counter that is not
+// there no figure.
 func TestGPU(t *testing.T) {
-	for _, async := range []bool{true, false} {
-		b := newBench(t, Options{GPU: func() (float64, uint64, bool) { return 87, 3 << 30, true }})
-		b.check(b.Graph(small(1, 1)))
-		b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
-		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Async: async}))
-		_, events := b.lines()
-		g := of[resource.Graph](events)[0]
-		if told := g.SMUtilization != nil && g.GPUMemory != nil; told != async || told && (*g.SMUtilization != 87 || *g.GPUMemory != 3<<30 || g.Sources["sm_utilization_percent"] != resource.Measured) {
-			t.Errorf("%+v", g)
-		}
+	waiting := []GPUReading{
+		{MonoNS: 7, Index: 0, Name: "one", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 64 << 30, PowerMW: 250_500, EnergyMJ: 5},
+		{MonoNS: 1_000_000_007, WindowNS: 1e9, Index: 1, Name: "two", Percent: 3, PowerMW: -1, EnergyMJ: 2500},
+	}
+	b := newBench(t, Options{GPU: func(dst []GPUReading) []GPUReading {
+		dst = append(dst, waiting...)
+		waiting = nil
+		return dst
+	}})
+	b.check(b.Graph(small(1, 1)))
+	for n := range uint64(3) {
+		b.check(b.Exec(&ggmlhooks.Exec{Number: n, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
+		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: n, MonoNS: 50, BeginNS: 6, Async: n%2 == 0}))
+	}
+	_, events := b.lines()
+	got := of[resource.GPUSample](events)
+	if len(got) != 2 {
+		t.Fatalf("%d samples", len(got))
+	}
+	if g := got[0]; g.MonoNS != 7 || g.WindowNS != nil || g.Utilization != 87 || g.MemoryUtilization != 41 || g.MemoryUsed != 3<<30 || *g.PowerW != 250.5 || g.EnergyJ != nil || g.Source != resource.Measured {
+		t.Errorf("%+v", g)
+	}
+	if g := got[1]; *g.WindowNS != 1e9 || g.Index != 1 || g.Name != "two" || g.PowerW != nil || *g.EnergyJ != 2.5 {
+		t.Errorf("%+v", g)
 	}
 }
 

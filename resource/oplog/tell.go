@@ -136,9 +136,6 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 		r.mark(resource.Measured, "sync_wait_ns")
 	}
 	r.timedFields(ctx, x)
-	if x.async && r.o.GPU != nil {
-		r.gpuFields()
-	}
 	r.put(resource.KindGraph, resource.Computed)
 }
 
@@ -158,15 +155,4 @@ func (r *Recorder) timedFields(ctx *context, x *execution) {
 		r.mark(resource.Measured, "looking_ns")
 	}
 	r.line.Int("looks", int64(len(x.times)))
-}
-
-// gpuFields adds how busy the GPU is.
-func (r *Recorder) gpuFields() {
-	busy, used, ok := r.o.GPU()
-	if !ok {
-		return
-	}
-	r.line.Float("sm_utilization_percent", busy)
-	r.line.Int("gpu_memory_used_bytes", int64(used))
-	r.mark(resource.Measured, "sm_utilization_percent", "gpu_memory_used_bytes")
 }

@@ -25,15 +25,13 @@ const EventsName = "resource.jsonl"
 // events is the recorder of resource events.
 type events struct {
 	*oplog.Recorder
-	gpu *gpu // nil: there is none to be asked
+	gpus *gpus // nil: there are none to be asked
 }
 
 // Close ends the session and its file.
 func (e *events) Close() error {
-	err := e.Recorder.Close()
-	e.gpu.close()
-	e.gpu = nil
-	return err
+	e.gpus.end()
+	return e.Recorder.Close()
 }
 
 // openEvents makes the recorder. Its file can be read while it is written.
@@ -54,22 +52,22 @@ func (s *sink) openEvents() (*events, error) {
 		}
 		return &twice{WriteCloser: file, other: also}, nil
 	}
-	graphics := openGPU(nvml.Name)
-	var ask func() (float64, uint64, bool)
+	graphics := openGPUs(nvml.Name)
+	var take func([]oplog.GPUReading) []oplog.GPUReading
 	if graphics != nil {
-		ask = graphics.read
+		take = graphics.take
 	}
 	r, err := oplog.NewRecorder(oplog.Options{
 		Level: level, Lines: jsonl.Options{Create: create, Name: EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
 		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
 		Pressure: everySo(pressureEvery, s.pressure), Legacy: tap.Legacy,
-		GPU: ask,
+		GPU: take,
 	})
 	if err != nil {
-		graphics.close()
+		graphics.end()
 		return nil, err
 	}
-	s.events = &events{Recorder: r, gpu: graphics}
+	s.events = &events{Recorder: r, gpus: graphics}
 	return s.events, nil
 }
 

@@ -3,47 +3,108 @@
 package session
 
 import (
+	"sync"
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/nvml"
+	"github.com/llamatap/llamatap/resource/oplog"
 )
 
-// gpu asks NVML how busy the machine's one GPU is, at most ten times a second.
-type gpu struct {
+// gpus samples the machine's GPUs through NVML: once in gpuEvery, at the beginning and at the end.
+type gpus struct {
 	library *nvml.Library
-	sample  nvml.Sample
-	asked   time.Time
-	ok      bool
+	devices int
+	last    []oplog.GPUReading // of each device: when it was read, and its energy counter; MonoNS 0: not yet
+	stop    chan struct{}
+	done    sync.WaitGroup
+	mu      sync.Mutex
+	taken   []oplog.GPUReading
 }
 
-// gpuEvery is how long an answer counts.
-const gpuEvery = 100 * time.Millisecond
+// gpuEvery is how often GPUs are sampled. NVML's own sample period is at most as long.
+const gpuEvery = time.Second
 
-// openGPU returns nil where there is no GPU that NVML knows, or more than one: devices of llama.cpp are numbered otherwise than NVML's.
-func openGPU(name string) *gpu {
+// maxReadings bounds the samples that nobody has taken.
+const maxReadings = 4096
+
+// openGPUs starts sampling; nil where there is no GPU that NVML knows. Close it.
+func openGPUs(name string) *gpus {
 	library, err := nvml.Open(name)
 	if err != nil {
 		return nil
 	}
-	if n, err := library.Devices(); err != nil || n != 1 {
+	n, err := library.Devices()
+	if err != nil || n == 0 {
 		library.Close()
 		return nil
 	}
-	return &gpu{library: library}
+	g := &gpus{library: library, devices: n, last: make([]oplog.GPUReading, n), stop: make(chan struct{})}
+	g.done.Add(1)
+	go g.sample()
+	return g
 }
 
-// read is [oplog.Options].GPU.
-func (g *gpu) read() (smPercent float64, used uint64, ok bool) {
-	if now := time.Now(); now.Sub(g.asked) >= gpuEvery {
-		var err error
-		g.sample, err = g.library.Read(0)
-		g.asked, g.ok = now, err == nil
+// sample is a goroutine.
+func (g *gpus) sample() {
+	defer g.done.Done()
+	tick := time.NewTicker(gpuEvery)
+	defer tick.Stop()
+	for {
+		for device := range g.devices {
+			g.read(device)
+		}
+		select {
+		case <-tick.C:
+		case <-g.stop:
+			for device := range g.devices {
+				g.read(device)
+			}
+			return
+		}
 	}
-	return float64(g.sample.SMPercent), g.sample.UsedBytes, g.ok
 }
 
-func (g *gpu) close() {
-	if g != nil {
-		g.library.Close()
+// read takes a sample of a device. What cannot be read is left out; the next window is the longer.
+func (g *gpus) read(device int) {
+	s, err := g.library.Read(device)
+	if err != nil {
+		return
 	}
+	last := &g.last[device]
+	r := oplog.GPUReading{
+		MonoNS: monotonic(), Index: device, Name: s.Name, Percent: s.GPUPercent, MemoryPercent: s.MemoryPercent, Used: s.UsedBytes, Total: s.TotalBytes,
+		PowerMW: s.PowerMW, EnergyMJ: -1,
+	}
+	if last.MonoNS != 0 {
+		r.WindowNS = r.MonoNS - last.MonoNS
+		if s.EnergyMJ >= 0 && last.EnergyMJ >= 0 {
+			r.EnergyMJ = s.EnergyMJ - last.EnergyMJ
+		}
+	}
+	last.MonoNS, last.EnergyMJ = r.MonoNS, s.EnergyMJ
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.taken) < maxReadings {
+		g.taken = append(g.taken, r)
+	}
+}
+
+// take is [oplog.Options].GPU.
+func (g *gpus) take(dst []oplog.GPUReading) []oplog.GPUReading {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	dst = append(dst, g.taken...)
+	g.taken = g.taken[:0]
+	return dst
+}
+
+// end takes the last samples. It may be called twice, and of nil.
+func (g *gpus) end() {
+	if g == nil || g.library == nil {
+		return
+	}
+	close(g.stop)
+	g.done.Wait()
+	g.library.Close()
+	g.library = nil
 }

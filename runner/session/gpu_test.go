@@ -10,20 +10,31 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
+// TestGPU: a GPU is sampled at the beginning, and at the end for the window between.
 func TestGPU(t *testing.T) {
 	if _, err := nvml.Open("nowhere.so"); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatal(err)
 	}
-	if openGPU("libnvidia-ml-that-is-nowhere.so.1") != nil {
+	if openGPUs("libnvidia-ml-that-is-nowhere.so.1") != nil {
 		t.Error("a GPU without NVML")
 	}
-	g := openGPU(testenv.FakeNVML(t))
+	g := openGPUs(testenv.FakeNVML(t))
 	if g == nil {
 		t.Log("built without llama.cpp")
 		return
 	}
-	defer g.close()
-	if busy, used, ok := g.read(); busy != 87 || used != 3<<30 || !ok {
-		t.Errorf("%g %%, %d bytes, %v", busy, used, ok)
+	g.end()
+	g.end()
+	got := g.take(nil)
+	if len(got) < 2 || len(g.take(nil)) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	for i, r := range got {
+		if r.Percent != 87 || r.MemoryPercent != 41 || r.Used != 3<<30 || r.Total != 64<<30 || r.PowerMW != 250_500 || r.Name != "Fake GPU" || r.Index != 0 {
+			t.Errorf("%+v", r)
+		}
+		if i == 0 && (r.WindowNS != 0 || r.EnergyMJ != -1) || i > 0 && (r.WindowNS != r.MonoNS-got[i-1].MonoNS || r.EnergyMJ != 2000) {
+			t.Errorf("sample %d: %+v", i, r)
+		}
 	}
 }
