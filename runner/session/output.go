@@ -44,7 +44,49 @@ func (o output) AppendExecution(e *stream.Execution) error {
 	if err := o.s.room.take((int64(len(e.Rows)) + 1) * (rowBytes + tokenBytes)); err != nil {
 		return err
 	}
+	if err := o.texts(e); err != nil {
+		return err
+	}
 	return o.s.current.stream.AppendExecution(e)
+}
+
+// texts records what the tokens of an execution read as, each the first time that it comes in a stream.
+func (o output) texts(e *stream.Execution) error {
+	vocab, g := o.s.speller.vocabs[e.Ctx], o.s.current
+	if vocab == nil || o.s.speller.mute {
+		return nil
+	}
+	for i := range e.Rows {
+		token := e.Rows[i].Token
+		if token < 0 || token > maxVocab || !g.spelled.add(e.Ctx, token) {
+			continue
+		}
+		if err := g.stream.AppendText(stream.Text{Ctx: e.Ctx, Token: token, Piece: vocab.Piece(token)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxVocab bounds the number of a token whose text is recorded, and so the size of a tokenSet.
+const maxVocab = 1 << 24
+
+// tokenSet is a set of the tokens of each context: a bit for each.
+type tokenSet map[uint32][]uint64
+
+// add adds a token, and reports whether it is new.
+func (s tokenSet) add(ctx uint32, token int32) bool {
+	word, bit := int(token/64), uint64(1)<<(token%64)
+	bits := s[ctx]
+	if word >= len(bits) {
+		bits = append(bits, make([]uint64, word+1-len(bits))...)
+		s[ctx] = bits
+	}
+	if bits[word]&bit != 0 {
+		return false
+	}
+	bits[word] |= bit
+	return true
 }
 
 // tokenBytes is the most that a token of ordinary length takes in the tokens file and its spool.

@@ -8,13 +8,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
-	"golang.org/x/sys/unix"
 )
 
 // segment is one directory that is being written: a whole run, or one of its segments. Up to its end it belongs to the goroutine that
@@ -31,6 +32,7 @@ type segment struct {
 
 	appended struct{ packets, source, raw, names, rows int64 } // handed to the stream
 	speller  speller
+	spelled  tokenSet      // whose texts the index has
 	result   *stream.Stats // of the files as they are, once they are closed
 	failure  error         // why the writer could not end the stream, which was mended
 	cut      capture.Count // what that took away
@@ -74,7 +76,7 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: s.account(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID())}
+	g := &segment{dir: dir, base: s.account(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID()), spelled: tokenSet{}}
 	if number <= 1 { // what was lost while nobody had read yet that there is a context
 		g.base.stats.Losses = nil
 	}

@@ -185,6 +185,9 @@ func (x *index) takeKind(r record, at int64) error {
 		}
 		key := requestKey{b.Ctx, b.Seq}
 		x.requests[key] = append(x.requests[key], requestAt{at, b.Number})
+	case recordText:
+		_, err := readText(r.payload)
+		return err
 	case recordGap:
 		return x.takeGap(r.payload, at)
 	case recordEnd:

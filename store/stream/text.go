@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+)
+
+// Text is what a token of a context's vocabulary reads as. The index has one record of each token that its executions name, before the first
+// that does, so that the tokens file can be made from the index alone.
+type Text struct {
+	Ctx   uint32
+	Token int32
+	Piece []byte // not UTF-8 where a token is a part of a character
+}
+
+func (t *Text) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(t.Ctx))
+	dst = binary.AppendVarint(dst, int64(t.Token))
+	return append(binary.AppendUvarint(dst, uint64(len(t.Piece))), t.Piece...)
+}
+
+func readText(payload []byte) (t Text, err error) {
+	c := cursor{b: payload}
+	t.Ctx, t.Token, t.Piece = uint32(c.size(math.MaxUint32)), int32(c.int()), []byte(c.string())
+	return t, c.done()
+}
+
+// AppendText records the text of a token. It is appended before the first execution that names the token.
+func (w *Writer) AppendText(t Text) error {
+	it, err := w.queue.reserve()
+	if err != nil {
+		return err
+	}
+	it.kind, it.payload = recordText, t.append(it.payload[:0])
+	w.queue.publish()
+	return nil
+}
+
+// Texts iterates over the texts of an index, in the order of the file; of several of one token the last counts. It ends at the first
+// record that is damaged. Err reports a failure of reading.
+func (r *Reader) Texts() iter.Seq[Text] {
+	return func(yield func(Text) bool) {
+		for _, p := range r.parts {
+			for t := range p.Texts() {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+		if r.index == nil {
+			return
+		}
+		w, err := walk(r.index.in, r.index.size)
+		if r.fail(err) {
+			return
+		}
+		w.index = nil // what it would learn is known
+		for record, ok := w.next(); ok; record, ok = w.next() {
+			if record.kind != recordText {
+				continue
+			}
+			t, err := readText(record.payload)
+			if err != nil {
+				r.fail(fmt.Errorf("index: %w", err))
+				return
+			}
+			if !yield(t) {
+				return
+			}
+		}
+		r.fail(w.err)
+	}
+}
