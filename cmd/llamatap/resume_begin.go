@@ -77,7 +77,7 @@ func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder stri
 		err = os.MkdirAll(out, 0o700)
 	}
 	if err == nil {
-		folder, err = os.MkdirTemp(out, ".state-")
+		folder, err = rundir.NewStateFolder(out)
 	}
 	if err != nil {
 		return "", fmt.Errorf("--tap-checkpoint-state: %w; choose another folder with --tap-out", err)

@@ -61,7 +61,7 @@ func (f *fixture) build(t testing.TB) string {
 	check(t, err)
 	f.d, f.rng = d, rand.New(rand.NewPCG(1, 2))
 	f.write(t, d, batches)
-	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: "run_fixture",
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
 		Model: rundir.Model{Name: "fixture", ID: "fixture-f16"}, Losses: []rundir.Loss{}}))
 	if !f.cut {
 		check(t, d.Seal())
@@ -82,7 +82,7 @@ func (f *fixture) buildSegments(t testing.TB) string {
 		check(t, s.Seal())
 		d.AddSegment(s)
 	}
-	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: "run_fixture",
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(),
 		Model: rundir.Model{Name: "fixture", ID: "fixture-f16"}, Losses: []rundir.Loss{}}))
 	check(t, d.Seal())
 	return d.Path()

@@ -36,13 +36,46 @@ func Repair(path, version string) (what []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	removed := rundir.RemoveStateFolders(filepath.Dir(filepath.Dir(path)))
+	for _, folder := range removed {
+		what = append(what, fmt.Sprintf("%s, the states of a run that was killed before it began, is removed", folder))
+	}
 	if !needed(v) {
-		return nil, nil
+		more, err := tidy(path)
+		return append(what, more...), err
 	}
 	if c, err := net.Dial("unix", filepath.Join(path, "control.sock")); err == nil {
 		return nil, errors.Join(fmt.Errorf("repair %s: the run is still going on: wait for its end, or end it with 'llamatap ctl %s stop'", path, path), c.Close())
 	}
-	return repairDir(path, version)
+	more, err := repairDir(path, version)
+	return append(what, more...), err
+}
+
+// tidy removes what a process that was killed has left in a run that is sealed and whole.
+func tidy(path string) (what []string, err error) {
+	dir, err := rundir.Mend(path)
+	if errors.Is(err, rundir.ErrInUse) {
+		return nil, nil // its collector is about to do that
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Release()
+	left, err := dir.Leftovers()
+	if err == nil {
+		err = dir.RemoveLeftovers()
+	}
+	if len(left) > 0 {
+		what = append(what, fmt.Sprintf("left by a process that was killed, and removed: %s", strings.Join(left, ", ")))
+	}
+	if err != nil || !errors.Is(rundir.Resumable(path), rundir.ErrSealed) {
+		return what, err
+	}
+	removed, err := dir.RemoveCheckpoint()
+	if removed {
+		what = append(what, "the checkpoint of the run, which is finished, is removed")
+	}
+	return what, err
 }
 
 // needed tells whether there is something to repair: a loss that was recorded is none.
@@ -63,6 +96,7 @@ type run struct {
 	meta    rundir.Metadata
 	done    rundir.Repair
 	lost    bool
+	killed  bool // before it could write how it ended
 }
 
 func (r *run) say(format string, args ...any) {
@@ -90,12 +124,38 @@ func repairDir(path, version string) ([]string, error) {
 	if r.dir, err = rundir.Mend(path); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{r.segments, r.metadata, r.stream, r.table, r.seal} {
+	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.stream, r.table, r.seal} {
 		if err := step(); err != nil {
 			return r.done.What, fmt.Errorf("%w; %s is unsealed", err, path)
 		}
 	}
 	return r.done.What, nil
+}
+
+// distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair that is cut off
+// here and done again trusts neither.
+func (r *run) distrust() error {
+	for _, name := range []string{rundir.MetadataName, rundir.TokensName} {
+		if !r.changed[name] {
+			continue
+		}
+		if err := r.putAside(name); err != nil {
+			return err
+		}
+	}
+	_, err := r.dir.PutAside(rundir.ManifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (r *run) putAside(name string) error {
+	aside, err := r.dir.PutAside(name)
+	if err == nil {
+		r.say("%s is %s now, and is made anew with what is certain", name, aside)
+	}
+	return err
 }
 
 // segments repairs every segment for itself.
@@ -107,7 +167,11 @@ func (r *run) segments() error {
 	for _, name := range names {
 		what, err := Repair(filepath.Join(r.path, name), r.done.Llamatap)
 		if errors.Is(err, tensors.ErrNotARun) {
-			r.say("%s: there is nothing in it that can be read; it is left alone", name)
+			if os.Remove(filepath.Join(r.path, name)) == nil {
+				r.say("%s was empty, and is removed", name)
+			} else {
+				r.say("%s: there is nothing in it that can be read; it is left alone", name)
+			}
 			continue
 		}
 		if err != nil {
@@ -129,20 +193,18 @@ func (r *run) segments() error {
 func (r *run) metadata() error {
 	m, err := rundir.ReadMetadata(r.path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && r.ofSegment():
 	case errors.Is(err, fs.ErrNotExist):
 		r.say("there was no %s: what ran, where and how is unknown", rundir.MetadataName)
-	case err == nil && !r.changed[rundir.MetadataName]:
+	case err == nil:
 		r.meta = m
 	default:
-		if err != nil {
-			r.say("%v", err)
-		}
-		aside, err := r.dir.PutAside(rundir.MetadataName)
-		if err != nil {
+		r.say("%v", err)
+		if err := r.putAside(rundir.MetadataName); err != nil {
 			return err
 		}
-		r.say("%s is %s now, and is made anew with what is certain", rundir.MetadataName, aside)
 	}
+	r.killed = r.meta.Ended.IsZero()
 	r.meta.Version = rundir.MetadataVersion
 	if r.meta.RunID == "" {
 		r.meta.RunID = r.dir.ID()
@@ -156,11 +218,37 @@ func (r *run) metadata() error {
 	return nil
 }
 
-// stream repairs the stream, and the tokens with it.
+// ofSegment takes over what the run's metadata say that holds for all of its segments; false where this is none.
+func (r *run) ofSegment() bool {
+	full, err := filepath.Abs(r.path)
+	if err != nil || r.dir.ID() == filepath.Base(full) {
+		return false
+	}
+	m, err := rundir.ReadMetadata(filepath.Dir(full))
+	if err != nil {
+		return false
+	}
+	r.meta = rundir.Metadata{
+		Llamatap: m.Llamatap, RunID: r.dir.ID(), Created: m.Created, Command: m.Command, Model: m.Model, Contexts: m.Contexts, Llama: m.Llama,
+		Host: m.Host, Config: m.Config, Clock: m.Clock,
+	}
+	r.say("there was no %s: what ran, where and how is that of the run", rundir.MetadataName)
+	return true
+}
+
+// stream repairs the stream, and the tokens with it. An index alone is what is left of a run whose collector was about to remove both, for
+// no tensors were recorded.
 func (r *run) stream() error {
 	path := filepath.Join(r.path, tensors.StreamName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		if _, err := os.Lstat(path + stream.IndexSuffix); err != nil || !r.killed {
+			return nil
+		}
+		aside, err := r.dir.PutAside(tensors.StreamName + stream.IndexSuffix)
+		if err == nil {
+			r.say("there is no %s: its index is %s now", tensors.StreamName, aside)
+		}
+		return err
 	}
 	done, err := stream.Repair(path, r.assumed())
 	if err != nil {
@@ -191,7 +279,7 @@ func (r *run) table() error {
 	t, err := table.Open(r.path, memtrace.TraceName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(filepath.Join(r.path, tensors.StreamName)); err != nil && r.meta.Created.IsZero() {
+		if _, err := os.Stat(filepath.Join(r.path, tensors.StreamName)); err != nil && r.killed {
 			r.lost = true
 		}
 		return nil
@@ -232,6 +320,7 @@ func (r *run) describe(s *stream.Reader) {
 	if r.meta.Created.IsZero() && s.Header().TimeNS != 0 {
 		r.meta.Created = time.Unix(0, s.Header().TimeNS).UTC()
 	}
+	r.lost = r.lost || len(s.Gaps()) > 0
 	for _, l := range s.Losses() {
 		known := false
 		for _, k := range r.meta.Losses {
@@ -243,11 +332,28 @@ func (r *run) describe(s *stream.Reader) {
 	}
 }
 
-// seal writes the metadata and a new manifest of everything that is there.
+// seal writes the metadata and a new manifest of everything that is there. What a process that was killed had not completed is removed
+// when the metadata report it: tables appear when they are whole.
 func (r *run) seal() error {
+	left, err := r.dir.Leftovers()
+	if err != nil {
+		return err
+	}
+	for _, name := range left {
+		if table, ok := strings.CutSuffix(strings.TrimPrefix(name, "."), ".parquet.part"); ok {
+			r.lost = true
+			r.say("%s.parquet was not completed: what it would hold is lost", table)
+		}
+	}
 	r.meta.Lossy = r.meta.Lossy || r.lost || len(r.meta.Losses) > 0
 	r.meta.Repaired = append(r.meta.Repaired, r.done)
 	if err := r.dir.WriteJSON(rundir.MetadataName, r.meta); err != nil {
+		return err
+	}
+	if err := r.dir.RemoveLeftovers(); err != nil {
+		return err
+	}
+	if _, err := r.dir.RemoveCheckpoint(); err != nil { // a repair ends a run
 		return err
 	}
 	if err := r.dir.AddFound(); err != nil {

@@ -119,6 +119,29 @@ func TestRepair(t *testing.T) {
 		{"payload", func(t *testing.T, dir string) { change(t, dir, tensors.StreamName, flip(-2)) }, tokens, tokens, tokens, false, "cannot be read of the stream"},
 		{"stream cut", func(t *testing.T, dir string) { change(t, dir, tensors.StreamName, cut(1)) }, tokens - 1, tokens - 1, tokens - 1, false, "last commit"},
 		{"tokens cut", func(t *testing.T, dir string) { change(t, dir, rundir.TokensName, cut(100)) }, tokens, tokens, 0, true, "made from the index"},
+		{"part files", func(t *testing.T, dir string) {
+			remove(t, dir, rundir.ManifestName)
+			for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, tensors.StreamName + ".idx"} {
+				check(t, os.WriteFile(filepath.Join(dir, "."+name+".part"), []byte("half"), 0o600))
+			}
+		}, tokens, tokens, tokens, true, "no manifest.json"},
+		{"tokens of more than the index", func(t *testing.T, dir string) {
+			remove(t, dir, rundir.ManifestName)
+			change(t, dir, rundir.TokensName, func(b []byte) []byte {
+				return bytes.Replace(b, []byte(`"token_index": 2,`), []byte(`"token_index": 200,`), 1)
+			})
+		}, tokens, tokens, tokens, true, "made from the index"},
+		{"run_id", func(t *testing.T, dir string) {
+			m, err := rundir.ReadManifest(dir)
+			check(t, err)
+			m.RunID = "run_20010101_000000_aaaa"
+			text, err := m.Encode()
+			check(t, err)
+			check(t, os.WriteFile(filepath.Join(dir, rundir.ManifestName), text, 0o600))
+			if v, err := tensors.Verify(dir); err != nil || v.OK {
+				t.Errorf("another run_id is not found: %+v, %v", v, err)
+			}
+		}, tokens, tokens, tokens, true, ""},
 		{"metadata", func(t *testing.T, dir string) { change(t, dir, rundir.MetadataName, flip(0)) }, tokens, tokens, tokens, true, "made anew with what is certain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,6 +163,9 @@ func TestRepair(t *testing.T) {
 				}
 			}
 			checkValues(t, dir)
+			if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
+				t.Errorf("left: %q, %v", left, err)
+			}
 			if texts := textsIn(t, dir); c.texts >= 0 && texts != c.texts {
 				t.Errorf("%d tokens have their text, want %d", texts, c.texts)
 			}

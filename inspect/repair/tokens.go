@@ -12,22 +12,21 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// tokens writes the tokens file anew from the index where it is not there, was changed, or tells of other tokens than a repaired
-// index. Texts stand in the old file alone: a token whose id stood there gets its own, as far as that file can be believed.
+// tokens writes the tokens file again from the index where it is not there, was changed, or lists other tokens than the index. Texts are
+// the index's. Where that has none, of a run of an earlier version, a token gets the one that its id has in the old file.
 func (r *run) tokens(s *stream.Reader, repaired bool) error {
 	path := filepath.Join(r.path, rundir.TokensName)
 	_, err := os.Stat(path)
 	there := err == nil
-	if there && !repaired && !r.changed[rundir.TokensName] && readable(path) {
+	if there && !repaired && agree(r.path) {
 		return nil
 	}
-	texts := map[int32]rundir.TokenRecord{}
+	texts := indexTexts(s)
+	var old map[int32]rundir.TokenRecord
 	var seconds float64
 	if there {
-		if !r.changed[rundir.TokensName] {
-			texts, seconds = textsOf(path)
-		}
-		aside, err := r.dir.PutAside(rundir.TokensName)
+		old, seconds = textsOf(path)
+		aside, err := r.dir.KeepAside(rundir.TokensName)
 		if err != nil {
 			return err
 		}
@@ -45,7 +44,10 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 			if row.Phase == ggmlhooks.PhaseSetup || row.Index < 0 {
 				continue
 			}
-			text, known := texts[row.Token]
+			text, known := texts[textKey{e.Ctx, row.Token}]
+			if !known {
+				text, known = old[row.Token]
+			}
 			if total++; !known {
 				mute++
 			}
@@ -72,20 +74,40 @@ func record(ctx uint32, row *ggmlhooks.Row, text rundir.TokenRecord) rundir.Toke
 	return t
 }
 
-func readable(path string) bool {
-	f, err := rundir.OpenFile(path)
+// agree reports whether a run's tokens file lists the tokens of its index.
+func agree(dir string) bool {
+	run, err := tensors.Open(dir)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	_, err = tensors.ReadTokens(f, nil)
-	return err == nil
+	defer run.Close()
+	return run.TokensAgree()
 }
+
+// textKey names a token of a context's vocabulary.
+type textKey struct {
+	ctx   uint32
+	token int32
+}
+
+// indexTexts reads the texts that an index holds.
+func indexTexts(s *stream.Reader) map[textKey]rundir.TokenRecord {
+	texts := map[textKey]rundir.TokenRecord{}
+	for t := range s.Texts() {
+		var record rundir.TokenRecord
+		record.SetPiece(t.Piece)
+		texts[textKey{t.Ctx, t.Token}] = record
+	}
+	return texts
+}
+
+// maxTokens bounds the tokens file that texts are taken from.
+const maxTokens = 512 << 20
 
 // textsOf reads the texts of a tokens file by token id, as far as it can be read.
 func textsOf(path string) (texts map[int32]rundir.TokenRecord, seconds float64) {
 	texts = map[int32]rundir.TokenRecord{}
-	data, err := os.ReadFile(path)
+	data, err := rundir.ReadFile(path, maxTokens)
 	if err != nil {
 		return texts, 0
 	}

@@ -17,7 +17,7 @@ var otherNames = []string{
 
 // recorded tells whether a directory holds anything that a recorder wrote, sealed or not.
 func recorded(path string) bool {
-	for _, name := range append([]string{rundir.ManifestName, StreamName}, otherNames...) {
+	for _, name := range append([]string{rundir.ManifestName, rundir.MetadataName, StreamName}, otherNames...) {
 		if found, _ := filepath.Glob(filepath.Join(escape(path), name)); len(found) > 0 {
 			return true
 		}

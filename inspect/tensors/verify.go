@@ -121,6 +121,9 @@ func (v *Verification) checkDir(r *Run) error {
 	if r.Metadata, err = readMetadata(v.Path); err != nil {
 		v.add(Damage, "%v", err)
 	}
+	if r.Metadata != nil && report.RunID != "" && r.Metadata.RunID != "" && report.RunID != r.Metadata.RunID {
+		v.add(Damage, "%s is of run %q, and %s of run %q", rundir.ManifestName, report.RunID, rundir.MetadataName, r.Metadata.RunID)
+	}
 	if r.Metadata != nil {
 		for _, repair := range r.Metadata.Repaired {
 			v.add(Note, "it was repaired at %v: %s", repair.At.Format(time.RFC3339), strings.Join(repair.What, "; "))
@@ -222,6 +225,13 @@ func split(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
+}
+
+// TokensAgree reports whether the tokens files list the tokens of the index.
+func (r *Run) TokensAgree() bool {
+	var v Verification
+	v.checkTokens(r)
+	return len(v.Findings) == 0
 }
 
 // checkTokens compares the tokens file with the rows of the index, both ways. Both are read side by side, and in memory is what has come in

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +41,7 @@ func wanted(name string) bool {
 func (r *Run) export(to string) (done bool, err error) {
 	parent := filepath.Join(to, "model_id="+r.Cell.ModelID)
 	leaf := filepath.Join(parent, "run_id="+filepath.Base(r.RunID))
-	manifest := rundir.Manifest{Version: rundir.ManifestVersion, RunID: r.RunID, Sealed: time.Now().UTC().Truncate(time.Second)}
+	manifest := rundir.Manifest{RunID: r.RunID, Sealed: time.Now().UTC().Truncate(time.Second)}
 	for _, f := range r.Files {
 		if wanted(f.Name) {
 			manifest.Files = append(manifest.Files, f)
@@ -69,11 +68,11 @@ func (r *Run) export(to string) (done bool, err error) {
 			return false, err
 		}
 	}
-	text, err := json.MarshalIndent(manifest, "", "  ")
+	text, err := manifest.Encode()
 	if err != nil {
 		return false, err
 	}
-	if err := os.WriteFile(filepath.Join(draft, rundir.ManifestName), append(text, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(draft, rundir.ManifestName), text, 0o600); err != nil {
 		return false, err
 	}
 	if report, err := rundir.Verify(draft); err != nil || len(report.Changed)+len(report.Missing) > 0 {

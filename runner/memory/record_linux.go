@@ -202,6 +202,11 @@ func (r *recorder) open(pid int) (err error) {
 	r.regions = space.Map()
 	r.regions.OfProcess(int32(pid))
 	r.meta.Llamatap, r.meta.Command, r.meta.Clock = r.o.Version, r.o.Echo, rundir.Clock{UnixNS: now.UnixNano(), MonoNS: mono}
+	begun := r.meta // a recorder that is killed leaves what was recorded, and of whom
+	begun.SealedBy = ""
+	if err := r.dir.WriteJSON(rundir.MetadataName, begun); err != nil {
+		return err
+	}
 	if r.monitor, err = startMonitor(r.dir, pid, r.o.Alone, r.o.Interval, r.o.Tell); err != nil {
 		return err
 	}

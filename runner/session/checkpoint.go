@@ -185,8 +185,8 @@ func (c *checkpoints) last(w *stream.Writer, changed bool) error {
 // drop removes the checkpoint of a run that has ended by itself: there is nothing to go on with.
 func (c *checkpoints) drop() {
 	if c.path != "" {
+		os.RemoveAll(c.states) // before the checkpoint, without which nobody looks for them
 		os.Remove(c.path)
-		os.RemoveAll(c.states)
 	}
 }
 

@@ -62,6 +62,16 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	return m
 }
 
+// beginning is metadata.json of a run that has only begun, so that a run whose collector is killed is known by more than its tensors. How it
+// ended and what it did is absent.
+func (s *sink) beginning() rundir.Metadata {
+	m := s.describe(account{})
+	m.RunID, m.Created, m.Resumed = s.dir.ID(), s.started.UTC(), s.resumed
+	m.Ended, m.SealedBy, m.Losses = time.Time{}, "", []rundir.Loss{}
+	m.Phases, m.Tokens, m.Extra = nil, nil, nil
+	return m
+}
+
 // describe says of a stretch of the run what is known while it goes on.
 func (s *sink) describe(a account) rundir.Metadata {
 	use := a.use

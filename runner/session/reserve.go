@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // reserve is room on the disk that is kept for sealing the run when nothing else fits any more: a file without a name, that vanishes with
@@ -17,12 +19,11 @@ type reserve struct {
 }
 
 // newReserve keeps n bytes in the folder. A file system that cannot promise room gives none, and that is no error.
-func newReserve(dir string, n int64) (*reserve, error) {
-	file, err := os.CreateTemp(dir, ".reserve-*")
+func newReserve(dir *rundir.Dir, n int64) (*reserve, error) {
+	file, err := dir.Scratch()
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(file.Name())
 	r := &reserve{file: file}
 	if err := r.grow(n); err != nil {
 		r.release()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -205,10 +206,14 @@ func (s *sink) resume() error {
 		return err
 	}
 	s.dir = dir
+	rundir.RemoveStateFolders(filepath.Dir(filepath.Dir(dir.Path())))
 	if err := putBesideAside(dir.Path()); err != nil {
 		return err
 	}
 	s.resumed = &rundir.Resumed{At: s.started.UTC(), Count: c.Metadata.ResumeCount + 1, NotComputed: s.before.start.Tokens}
+	if err := dir.WriteJSON(rundir.MetadataName, s.beginning()); err != nil {
+		return err
+	}
 	return s.openSegmentAt(dir, func(_ string, o stream.Options) (*stream.Writer, error) {
 		kept := s.before.kept
 		w, err := kept.GoOn(o)

@@ -8,14 +8,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
+	"golang.org/x/sys/unix"
 )
 
 // segment is one directory that is being written: a whole run, or one of its segments. Up to its end it belongs to the goroutine that

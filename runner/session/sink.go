@@ -113,6 +113,8 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 		if err := s.open(model); err != nil {
 			return explain(err, s.o.Tap.Out)
 		}
+	} else if err := s.dir.WriteJSON(rundir.MetadataName, s.beginning()); err != nil { // a context more
+		return explain(err, s.o.Tap.Out)
 	}
 	if err := s.tee.Context(c); err != nil {
 		return err
@@ -184,7 +186,7 @@ func (s *sink) open(model rundir.Model) error {
 		return err
 	}
 	var err error
-	if s.reserve, err = newReserve(s.dir.Path(), sealRoom); err != nil {
+	if s.reserve, err = newReserve(s.dir, sealRoom); err != nil {
 		return err
 	}
 	dtype, err := codec.ParseDType(s.o.Tap.DType)
@@ -231,7 +233,10 @@ func (s *sink) openDir(model rundir.Model) (err error) {
 	if s.o.Resume != nil {
 		return s.resume()
 	}
-	if s.dir, err = rundir.Create(s.o.Tap.Out, model.ID, s.started); err != nil || s.o.StateFolder == "" {
+	if s.dir, err = rundir.Create(s.o.Tap.Out, model.ID, s.started); err != nil {
+		return err
+	}
+	if err := s.dir.WriteJSON(rundir.MetadataName, s.beginning()); err != nil || s.o.StateFolder == "" {
 		return err
 	}
 	return os.Rename(s.o.StateFolder, filepath.Join(s.dir.Path(), rundir.StateFolder))

@@ -69,9 +69,13 @@ func (c *Checkpoint) Write(path string) error {
 	return nil
 }
 
-// replace writes a file under another name and gives it its own when it is on the disk.
+// replace writes a file under its temporary name, which one that was killed may have left, and gives it its own when it is on the disk.
 func replace(path string, text []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	part := filepath.Join(filepath.Dir(path), partName(filepath.Base(path)))
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	temporary, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ import (
 // ManifestName is the file that makes a directory a result.
 const ManifestName = "manifest.json"
 
-// ManifestVersion is the version of the manifests that this package writes.
-const ManifestVersion = 1
+// ManifestVersion is the version of the manifests that this package writes. Version 1 has no checksum of its own.
+const ManifestVersion = 2
 
 // The errors of writing a run.
 var (
@@ -38,7 +38,8 @@ type Dir struct {
 	id     string // "" = the folder's name
 	mu     sync.Mutex
 	files  []File
-	open   int // files of Create that are not closed
+	open   int  // files of Create that are not closed
+	again  bool // it was there: a process that was killed may have left files
 	sealed bool
 	lock   *os.File // of the directory, while this process writes it
 }
@@ -56,6 +57,36 @@ type Manifest struct {
 	RunID   string    `json:"run_id"`
 	Sealed  time.Time `json:"sealed"`
 	Files   []File    `json:"files"`
+	// SHA256 is that of the manifest's own bytes, with 64 zeros in place of itself.
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// noSum stands in a manifest while its checksum is computed.
+var noSum = strings.Repeat("0", 2*sha256.Size)
+
+// Encode returns the text of the manifest, with its checksum.
+func (m Manifest) Encode() ([]byte, error) {
+	m.Version, m.SHA256 = ManifestVersion, noSum
+	text, err := encode(m)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	at := bytes.LastIndex(text, []byte(noSum)) // it is the last key
+	hex.Encode(text[at:], sum[:])
+	return text, nil
+}
+
+// checkSum reports whether the text of a manifest has the checksum that is written in it.
+func (m *Manifest) checkSum(text []byte) bool {
+	at := bytes.LastIndex(text, []byte(m.SHA256))
+	if len(m.SHA256) != len(noSum) || at < 0 {
+		return false
+	}
+	plain := bytes.Clone(text)
+	copy(plain[at:], noSum)
+	sum := sha256.Sum256(plain)
+	return hex.EncodeToString(sum[:]) == m.SHA256
 }
 
 // Create makes <out>/<model_id>/run_YYYYMMDD_HHMMSS_xxxx, xxxx being random, with permissions for its owner only: prompts are
@@ -108,7 +139,7 @@ func plainName(name string) bool {
 }
 
 func (d *Dir) create(name string) (io.WriteCloser, error) {
-	file, err := d.begin(name, "."+name+".part")
+	file, err := d.begin(name, partName(name))
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +152,11 @@ func (d *Dir) begin(name, as string) (*os.File, error) {
 	defer d.mu.Unlock()
 	if d.sealed {
 		return nil, fmt.Errorf("make %s: %w", name, ErrSealed)
+	}
+	if d.again && leftover(as) {
+		if err := os.Remove(filepath.Join(d.path, as)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("make %s: %w", name, err)
+		}
 	}
 	file, err := os.OpenFile(filepath.Join(d.path, as), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -205,7 +241,13 @@ func (d *Dir) WriteJSON(name string, v any) error {
 }
 
 func writeJSON(file io.WriteCloser, v any) error {
-	text, err := encode(v)
+	var text []byte
+	var err error
+	if m, ok := v.(Manifest); ok {
+		text, err = m.Encode()
+	} else {
+		text, err = encode(v)
+	}
 	if err == nil {
 		_, err = file.Write(text)
 	} else if f, ok := file.(*hashedFile); ok {
@@ -258,7 +300,7 @@ func (d *Dir) seal() error {
 	if err != nil {
 		return err
 	}
-	if err := writeJSON(file, Manifest{Version: ManifestVersion, RunID: d.ID(), Sealed: time.Now().UTC(), Files: files}); err != nil {
+	if err := writeJSON(file, Manifest{RunID: d.ID(), Sealed: time.Now().UTC(), Files: files}); err != nil {
 		return err
 	}
 	d.mu.Lock()

@@ -172,7 +172,7 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	r, err := Verify(d.Path())
-	want := Report{Sealed: true, Files: 1, Missing: []string{"gone"}, Changed: []string{"content", "size"}, Extra: []string{"extra"}}
+	want := Report{Sealed: true, Files: 1, Missing: []string{"gone"}, Changed: []string{"content", "size"}, Extra: []string{"extra"}, RunID: d.ID()}
 	if err != nil || fmt.Sprint(r) != fmt.Sprint(want) {
 		t.Errorf("%+v, %v; want %+v", r, err, want)
 	}

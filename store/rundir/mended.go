@@ -1,9 +1,7 @@
 package rundir
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,35 +18,65 @@ type Repair struct {
 	What     []string  `json:"what"`               // a sentence for everything that was found or done
 }
 
-// Mend opens a directory that is there, sealed or not, to seal it anew with everything that is in it: its manifest is put aside, and
-// from then on it is no result until Seal. A run that is still being written is ErrInUse.
+// Mend opens a directory that is there, sealed or not, to seal it again with everything that is in it. Whoever changes a file of it puts its
+// manifest aside before. A run that is still being written is ErrInUse.
 func Mend(path string) (*Dir, error) {
-	d := &Dir{path: filepath.Clean(path)}
+	d := &Dir{path: filepath.Clean(path), again: true}
 	if err := d.take(); err != nil {
 		return nil, fmt.Errorf("open run directory %s: %w", path, err)
 	}
-	if full, err := filepath.Abs(path); err == nil && segmentForm.MatchString(filepath.Base(full)) {
-		d.id = filepath.Base(filepath.Dir(full)) + "/" + filepath.Base(full)
-	}
-	if manifest, err := ReadManifest(path); err == nil && manifest.RunID != "" {
-		d.id = manifest.RunID
-	}
-	if _, err := d.PutAside(ManifestName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
+	d.id = knownID(d.path)
 	return d, nil
 }
 
+// knownID is the id of a run that is there, however its folder is called now: its metadata's, or else its manifest's.
+func knownID(path string) string {
+	if m, err := ReadMetadata(path); err == nil && m.RunID != "" {
+		return m.RunID
+	}
+	if m, err := ReadManifest(path); err == nil && m.RunID != "" {
+		return m.RunID
+	}
+	if full, err := filepath.Abs(path); err == nil && segmentForm.MatchString(filepath.Base(full)) {
+		return filepath.Base(filepath.Dir(full)) + "/" + filepath.Base(full)
+	}
+	return ""
+}
+
 // PutAside gives a file of the directory another name, which it returns, so that one can be written in its place.
-func (d *Dir) PutAside(name string) (aside string, err error) {
+func (d *Dir) PutAside(name string) (aside string, err error) { return d.aside(name, disk.rename) }
+
+// KeepAside gives a file of the directory another name, which it returns, beside its own, under which it stays until another one replaces it.
+func (d *Dir) KeepAside(name string) (aside string, err error) {
+	return d.aside(name, func(from, to string) error {
+		if os.Link(from, to) == nil {
+			return nil
+		}
+		return disk.rename(from, to) // a file system without links
+	})
+}
+
+func (d *Dir) aside(name string, move func(from, to string) error) (aside string, err error) {
+	path := filepath.Join(d.path, name)
+	own, err := os.Lstat(path)
+	if err != nil {
+		return "", fmt.Errorf("put %s aside: %w", name, err)
+	}
 	aside = name + AsideSuffix
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(filepath.Join(d.path, aside)); errors.Is(err, fs.ErrNotExist) {
+		there, err := os.Lstat(filepath.Join(d.path, aside))
+		if err != nil {
+			break
+		}
+		if os.SameFile(own, there) { // kept by one that was killed
+			if err := os.Remove(filepath.Join(d.path, aside)); err != nil {
+				return "", fmt.Errorf("put %s aside: %w", name, err)
+			}
 			break
 		}
 		aside = fmt.Sprint(name, AsideSuffix, n)
 	}
-	err = disk.rename(filepath.Join(d.path, name), filepath.Join(d.path, aside))
+	err = move(path, filepath.Join(d.path, aside))
 	if err == nil {
 		err = syncDir(d.path)
 	}

@@ -6,16 +6,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // ErrInUse occurs when another process writes a run.
 var ErrInUse = errors.New("is being recorded by another process")
 
-// Reopen opens an interrupted run to record the rest of it. Its manifest, if it has one, is removed first; recorded files stay. A run that
+// Reopen opens an interrupted run to record the rest of it. Its manifest, if it has one, is removed first, then what a killed process has
+// left; recorded files stay, metadata and tokens until they are replaced. A run that
 // [Resumable] refuses is not touched.
 func Reopen(path string) (*Dir, error) {
-	d := &Dir{path: filepath.Clean(path)}
+	d := &Dir{path: filepath.Clean(path), again: true}
 	if err := d.reopen(); err != nil {
 		return nil, fmt.Errorf("reopen %s: %w", path, err)
 	}
@@ -27,28 +27,17 @@ func (d *Dir) reopen() error {
 		return err
 	}
 	if err := Resumable(d.path); err != nil { // under the lock: nobody seals it meanwhile
-		d.lock.Close()
+		d.Release()
 		return err
 	}
-	names := []string{ManifestName, MetadataName, TokensName}
-	entries, err := os.ReadDir(d.path)
-	if err != nil {
+	d.id = knownID(d.path)
+	if err := os.Remove(filepath.Join(d.path, ManifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, e := range entries {
-		if n := e.Name(); strings.HasPrefix(n, ".") && strings.HasSuffix(n, ".part") || n == "control.sock" {
-			names = append(names, n)
-		}
+	if err := syncDir(d.path); err != nil {
+		return err
 	}
-	for _, name := range names {
-		if err := os.Remove(filepath.Join(d.path, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		if err := syncDir(d.path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.RemoveLeftovers()
 }
 
 // Resumable returns nil for a run directory that [Reopen] may open: one without a manifest, or one that the collector sealed because the

@@ -76,17 +76,17 @@ func (d *Dir) AddSegment(s *Dir) {
 	d.files = append(d.files, manifest)
 }
 
-// RemoveSegment removes a segment from the directory and from the list. Its manifest goes first: what is left of a removal that is cut
-// off does not look like a result.
+// RemoveSegment removes a segment from the directory and from the list. It gets a temporary name first: what is left of a removal that is
+// cut off is no segment.
 func (d *Dir) RemoveSegment(name string) error {
 	d.mu.Lock()
 	d.files = slices.DeleteFunc(d.files, func(f File) bool { return f.Name == name+"/"+ManifestName })
 	d.mu.Unlock()
-	path := filepath.Join(d.path, name)
-	if err := os.Remove(filepath.Join(path, ManifestName)); err != nil {
+	gone := filepath.Join(d.path, partName(name))
+	if err := disk.rename(filepath.Join(d.path, name), gone); err != nil {
 		return fmt.Errorf("remove segment: %w", err)
 	}
-	return os.RemoveAll(path)
+	return os.RemoveAll(gone)
 }
 
 // Size is the size of all files that are recorded so far, the manifest included once the directory is sealed.

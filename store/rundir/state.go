@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,34 @@ import (
 // StateFolder is the folder of an unfinished run in which its program keeps states that it can be gone on from. Each is two files: that of
 // llama.cpp's memory, and, in its place when that is on the disk, what there is beside it.
 const StateFolder = "state"
+
+// newStates is how the folder begins that a run's states are in until it has a directory.
+const newStates = ".state-"
+
+// NewStateFolder makes the folder of a new run's states in the output folder; it is moved into the run directory when there is one.
+// Folders of runs that were killed before are removed.
+func NewStateFolder(out string) (string, error) {
+	RemoveStateFolders(out)
+	for {
+		path, err := os.MkdirTemp(out, newStates)
+		if err != nil || lockState(path) {
+			return path, err
+		}
+	}
+}
+
+// RemoveStateFolders removes the folders of states in an output folder whose process was killed before it had a run directory.
+func RemoveStateFolders(out string) (removed []string) {
+	entries, _ := os.ReadDir(out) // another time, if not now
+	for _, e := range entries {
+		if path := filepath.Join(out, e.Name()); e.IsDir() && stateForm.MatchString(e.Name()) && lockState(path) && os.RemoveAll(path) == nil {
+			removed = append(removed, path)
+		}
+	}
+	return removed
+}
+
+var stateForm = regexp.MustCompile(`^\.state-[0-9]+$`)
 
 const (
 	statePrefix = "state-"

@@ -89,11 +89,10 @@ type TokensWriter struct {
 
 // NewTokensWriter makes a writer into d.
 func NewTokensWriter(d *Dir) (*TokensWriter, error) {
-	spool, err := os.CreateTemp(d.Path(), ".tokens-*")
+	spool, err := d.Scratch()
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", TokensName, err)
 	}
-	os.Remove(spool.Name())
 	return &TokensWriter{dir: d, spool: spool, out: bufio.NewWriter(diskFile{spool})}, nil
 }
 

@@ -26,10 +26,11 @@ type Report struct {
 	Missing []string // recorded, not there
 	Changed []string // other size or hash
 	Extra   []string // there, not recorded
+	RunID   string   // of the manifest
 }
 
 // madeLater are names in a run directory that no manifest lists.
-var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, "control.sock": true, StateFolder: true}
+var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, socketName: true, StateFolder: true}
 
 // Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the socket of a
 // run that goes on and the states of one that is not finished are left out. A directory without a manifest is not an error: Sealed is false then.
@@ -42,7 +43,7 @@ func Verify(path string) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	report.Sealed = true
+	report.Sealed, report.RunID = true, manifest.RunID
 	known := maps.Clone(madeLater)
 	known[ManifestName] = true
 	for _, f := range manifest.Files {
@@ -87,11 +88,14 @@ func ReadManifest(path string) (Manifest, error) {
 	}
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields() // a damaged key would leave out what it names
-	if err := strict.Decode(new(Manifest)); err != nil && m.Version == ManifestVersion {
+	if m.Version < 1 || m.Version > ManifestVersion {
+		return m, fmt.Errorf("read %s: version %d, this program reads up to %d; use the llamatap that wrote it, or a newer one", ManifestName, m.Version, ManifestVersion)
+	}
+	if err := strict.Decode(new(Manifest)); err != nil {
 		return m, fmt.Errorf("read %s: %w", ManifestName, err)
 	}
-	if m.Version != ManifestVersion {
-		return m, fmt.Errorf("read %s: version %d, this program reads %d; use the llamatap that wrote it, or a newer one", ManifestName, m.Version, ManifestVersion)
+	if m.Version == 1 && m.SHA256 != "" || m.Version > 1 && !m.checkSum(text) {
+		return m, fmt.Errorf("read %s: %w: its checksum is another", ManifestName, ErrChanged)
 	}
 	for _, f := range m.Files {
 		if !filepath.IsLocal(f.Name) {

@@ -27,8 +27,8 @@ type rebuilder struct {
 
 // rebuild writes the index anew from what is left of it, nil where nothing is, and from the stream.
 func (r *repair) rebuild(old *index) error {
-	part := r.path + IndexSuffix + ".part"
-	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	part := partOf(r.path + IndexSuffix)
+	out, err := createPart(part)
 	if err != nil {
 		return err
 	}

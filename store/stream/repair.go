@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/llamatap/llamatap/store/codec"
 )
@@ -130,7 +132,43 @@ func (r *repair) cutOff(x *index) error {
 	if err := r.copyCut(m.kept.StreamBytes); err != nil {
 		return err
 	}
-	return m.write(r.path, m.at, losses)
+	// The index first, at once and with what is lost: whenever this is cut off, what is left is repaired to the same.
+	if err := replace(r.path+IndexSuffix, append(slices.Clip(data[:m.at]), m.end(losses)...)); err != nil {
+		return err
+	}
+	return rewrite(r.path, m.kept.StreamBytes, nil)
+}
+
+// partOf is the temporary name of a file that is written again.
+func partOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
+}
+
+// replace gives a file other content, in one step.
+func replace(path string, data []byte) error {
+	part := partOf(path)
+	out, err := createPart(part)
+	if err != nil {
+		return err
+	}
+	if _, err = out.Write(data); err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// createPart makes a file under a temporary name, which a repair that was killed may have left.
+func createPart(part string) (*os.File, error) {
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // count returns how many packets seem to be in the stream from a place on, the one that is cut off included.
@@ -169,7 +207,8 @@ func (r *repair) cutStream(at int64) error {
 	return rewrite(r.path, at, nil)
 }
 
-// setAside copies a file from a place on under a name that is free, which it returns. When it returns, the copy is on the disk.
+// setAside copies a file from a place on under a name that is free, which it returns; not again if that was done before. When it returns,
+// the copy is on the disk.
 func setAside(path, suffix string, from int64) (name string, err error) {
 	in, _, err := openFile(path)
 	if err != nil {
@@ -179,16 +218,20 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 	if _, err := in.Seek(from, io.SeekStart); err != nil {
 		return "", err
 	}
-	var out *os.File
 	for n := 1; ; n++ {
 		name = path + suffix
 		if n > 1 {
 			name += fmt.Sprint(n)
 		}
-		if out, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); !errors.Is(err, fs.ErrExist) {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
+		if same(name, in, from) {
+			return name, nil // by a repair that was cut off
+		}
 	}
+	part := partOf(name)
+	out, err := createPart(part)
 	if err != nil {
 		return "", err
 	}
@@ -196,12 +239,41 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 		err = out.Sync()
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
-		err = syncFolder(filepath.Dir(path))
+		err = os.Rename(part, name)
 	}
 	if err != nil {
-		return "", errors.Join(err, os.Remove(name))
+		return "", errors.Join(err, os.Remove(part))
 	}
-	return name, nil
+	return name, syncFolder(filepath.Dir(path))
+}
+
+// same reports whether a file holds what another one does from a place on.
+func same(name string, other *os.File, from int64) bool {
+	f, size, err := openFile(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := other.Stat()
+	if err != nil || info.Size()-from != size {
+		return false
+	}
+	return equal(f, io.NewSectionReader(other, from, size))
+}
+
+// equal compares two readers to their ends.
+func equal(a, b io.Reader) bool {
+	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, errA := io.ReadFull(a, x)
+		m, errB := io.ReadFull(b, y)
+		if !bytes.Equal(x[:n], y[:m]) {
+			return false
+		}
+		if errA != nil || errB != nil {
+			return errors.Is(errA, io.EOF) == errors.Is(errB, io.EOF) && errors.Is(errA, io.ErrUnexpectedEOF) == errors.Is(errB, io.ErrUnexpectedEOF)
+		}
+	}
 }
 
 // syncFolder makes new names in a folder last.
