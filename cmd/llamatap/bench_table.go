@@ -99,9 +99,8 @@ func (b *benchTable) parse(args []string) error {
 	flags.BoolVar(&b.smoke, "smoke", false, "everything once and short, to see that it works")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			flags.SetOutput(terminal.Out)
 			terminal.Print("llamatap bench SECTION…: the table against the machine's limits\n\nusage: llamatap bench all|machine|stream|table|tap|levels|growth|host… [flags]\n\n")
-			flags.PrintDefaults()
+			printFlags(terminal.Out, flags)
 		}
 		return err
 	}

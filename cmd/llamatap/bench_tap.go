@@ -23,7 +23,7 @@ func runBenchTap(args []string) error {
 	flags := flag.NewFlagSet("bench tap", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), "llamatap bench tap: what the tap costs, as ratios of paired runs on this machine\n\nusage: llamatap bench tap [flags]\n\n")
-		flags.PrintDefaults()
+		printFlags(flags.Output(), flags)
 	}
 	var (
 		model  = flags.String("m", "", "GGUF `model` (default: a 1B model with random weights, made on first use)")

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
@@ -172,11 +173,25 @@ func newFlags(name, text string) *flag.FlagSet {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {
 		fmt.Fprint(terminal.Out, text)
-		flags.SetOutput(terminal.Out)
-		flags.PrintDefaults()
-		flags.SetOutput(io.Discard)
+		printFlags(terminal.Out, flags)
 	}
 	return flags
+}
+
+// printFlags lists flags as the flag package does, with two dashes before names of several letters, as examples and documents write them.
+func printFlags(out io.Writer, flags *flag.FlagSet) {
+	flags.VisitAll(func(f *flag.Flag) {
+		dashes := "--"
+		if len(f.Name) == 1 {
+			dashes = "-"
+		}
+		form, help := flag.UnquoteUsage(f)
+		fmt.Fprintf(out, "  %s\n    \t%s", strings.TrimSpace(dashes+f.Name+" "+form), help)
+		if plain := f.DefValue; plain != "" && plain != "0" && plain != "false" && plain != "0s" {
+			fmt.Fprintf(out, " (default %s)", plain)
+		}
+		fmt.Fprintln(out)
+	})
 }
 
 // parseFlags reads flags before, between and behind the arguments and returns those; it demands want of them. After --help it returns

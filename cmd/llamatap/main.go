@@ -11,8 +11,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
@@ -88,7 +90,7 @@ func dispatch(args []string) int {
 	switch args[0] {
 	case "help", "-h", "--help":
 		if len(args) > 1 && args[0] == "help" {
-			return dispatch([]string{args[1], "--help"})
+			return dispatch(append(slices.Clone(args[1:]), "--help"))
 		}
 		printUsage(terminal.Out)
 		return 0
@@ -104,7 +106,15 @@ func dispatch(args []string) int {
 	if isFront(args[0]) {
 		return report(runFront(args[0], args[1:]))
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: unknown command %q; 'llamatap help' lists the commands\n", args[0])
+	names := []string{"help", "version"}
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	suggestion := ";"
+	if near := config.Nearest(args[0], names); near != "" {
+		suggestion = fmt.Sprintf(": did you mean %q?", near)
+	}
+	fmt.Fprintf(terminal.Err, "llamatap: unknown command %q%s 'llamatap help' lists the commands\n", args[0], suggestion)
 	return 2
 }
 

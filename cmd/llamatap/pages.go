@@ -111,12 +111,6 @@ func parseFlag(line string) (f flagText) {
 	if m == nil {
 		return flagText{names: strings.Fields(line)[:1]}
 	}
-	for _, name := range strings.Split(m[1], ", ") {
-		if len(name) > 2 && name[1] != '-' && len(m[1]) == len(name) { // as the flag package prints a long name
-			name = "-" + name
-		}
-		f.names = append(f.names, name)
-	}
-	f.form, f.help = m[2]+m[3], m[4]
+	f.names, f.form, f.help = strings.Split(m[1], ", "), m[2]+m[3], m[4]
 	return f
 }

@@ -27,9 +27,9 @@ how it is done:
   -e, --escape, --no-escape             a switch
   --tap-layers LIST
                                   only these
-  -json
+  --json
     	write JSON
-  -by WHAT
+  --by WHAT
     	by WHAT: a or b
 `
 

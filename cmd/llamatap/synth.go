@@ -109,8 +109,7 @@ would choose: Q4_K needs rows of a multiple of 256 (else Q5_0), Q8_0, Q5_0 and Q
 
 flags:
 `)
-	flags.SetOutput(out)
-	flags.PrintDefaults()
+	printFlags(out, flags)
 }
 
 // planSynth turns the arguments into a planned model with the default model's tokenizer.

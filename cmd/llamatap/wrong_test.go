@@ -32,6 +32,7 @@ func TestWrongUse(t *testing.T) {
 		want   string
 	}{
 		{"bogus", 2, "'llamatap help' lists the commands"},
+		{"expor", 2, `did you mean "export"`},
 		{"help bogus", 2, "'llamatap help' lists the commands"},
 		{"llama-bogus", 1, "no program of the installed llama.cpp"},
 		{"demo extra", 2, `unexpected argument "extra"`},
