@@ -1,0 +1,20 @@
+package export
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+)
+
+// TestDocumentedColumns: docs/EXPORT.md describes every column that there is, and no other.
+func TestDocumentedColumns(t *testing.T) {
+	var names []string
+	for _, c := range tensorColumns {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	if want := testenv.DocumentedColumns(t, "EXPORT.md"); !slices.Equal(names, want) {
+		t.Errorf("columns %q, the document has %q", names, want)
+	}
+}
