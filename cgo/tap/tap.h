@@ -13,6 +13,11 @@
 
 // ---- shared memory, queue, pool -------------------------------------------------------------------------------------
 
+// What threads share is read and written by these two, or by one of stdatomic.h's functions that names its order: C's operators on atomic
+// objects order everything, and hide where an order matters. scripts/test lint compiles with a warning for them.
+#define tap_get(object) atomic_load_explicit(object, memory_order_acquire)
+#define tap_set(object, value) atomic_store_explicit(object, value, memory_order_release)
+
 struct tap_rows_list;
 struct tap_sched;
 
@@ -98,7 +103,7 @@ void tap_join_now(void);
 
 // tap_enter stands where a process begins to use llama.cpp: there it joins.
 static inline void tap_enter(void) {
-    if (__builtin_expect(tap.given, 0)) {
+    if (__builtin_expect(tap_get(&tap.given), 0)) {
         tap_join_now();
     } else if (__builtin_expect(tap.cut_off, 0)) {
         tap_say_cut_off();
@@ -151,7 +156,7 @@ static inline uint64_t tap_own_since(int64_t began, const struct tap_thread * be
 // tap_turn stands before a decode of so many tokens, where recording may end or begin.
 void tap_turn_call(int32_t n_tokens);
 static inline void tap_turn(int32_t n_tokens) {
-    if (__builtin_expect(tap.turning, 0)) {
+    if (__builtin_expect(tap_get(&tap.turning), 0)) {
         tap_turn_call(n_tokens);
     }
 }

@@ -14,7 +14,7 @@ static _Atomic uint64_t tap_next_call = 1;
 
 // tap_soon gets ready while a model is loaded: what touches the pool's pages then need not do it while the model computes.
 static void tap_soon(void) {
-    if (tap.given) {
+    if (tap_get(&tap.given)) {
         tap_aside_start();
     }
 }
@@ -131,7 +131,7 @@ static size_t tap_meta(const struct llama_model * model, const char * key, char 
 
 void tap_context_announce(struct tap_context * c) {
     char desc[256] = "", path[TAP_PATH_SIZE] = "", arch[64] = "", name[256] = "";
-    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = c->number, .model = UINT32_MAX, .flash_attn = c->flash_attn, .ftype = -1};
+    struct tap_rec_context rec = {.h.type = TAP_REC_CONTEXT, .ctx = tap_get(&c->number), .model = UINT32_MAX, .flash_attn = c->flash_attn, .ftype = -1};
     struct tap_sched * s = tap_sched_of((ggml_backend_sched_t) (void *) c->ptr, false);
     if (s == NULL && tap_real.llama_get_model != NULL) { // not a scheduler's stand-in
         const struct llama_model * m = tap_real.llama_get_model(c->ptr);
@@ -184,7 +184,7 @@ static void tap_call_send(struct tap_context * c, const struct tap_rows_list * l
     int32_t first = 0;
     do {
         struct tap_rec_call rec = {
-            .h.type = TAP_REC_CALL, .call = call, .mono_ns = (uint64_t) tap_now(), .ctx = c->number, .kind = kind, .flags = c->flags,
+            .h.type = TAP_REC_CALL, .call = call, .mono_ns = (uint64_t) tap_now(), .ctx = tap_get(&c->number), .kind = kind, .flags = tap_get(&c->flags),
             .n_total = (uint32_t) l->n, .first = (uint32_t) first,
         };
         while (first + (int32_t) rec.n_rows < l->n && rec.n_rows < CHUNK) {
@@ -219,12 +219,12 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     if (c == NULL) {
         return before; // more contexts than the table holds: the call goes unseen
     }
-    if (c->memory == NULL && tap_real.llama_get_memory != NULL) {
-        c->memory = tap_real.llama_get_memory(ctx);
+    if (tap_get(&c->memory) == NULL && tap_real.llama_get_memory != NULL) {
+        tap_set(&c->memory, tap_real.llama_get_memory(ctx));
     }
-    if (c->provisional && l != NULL) {
+    if (tap_get(&c->provisional) && l != NULL) {
         const uint64_t hash = tap_rows_hash(l);
-        if (c->pending && c->batch_hash != hash) {
+        if (tap_get(&c->pending) && c->batch_hash != hash) {
             tap_context_resolve(c, false); // a second, different batch: this is the run
         }
         c->batch_hash = hash;
@@ -235,7 +235,7 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
     if (l != NULL) {
         tap_call_send(c, l, call, kind);
     }
-    c->flags = 0;
+    tap_set(&c->flags, 0);
     tap_add(&tap.header->stats.calls, 1);
     tap_add(&tap.header->stats.api_ns, tap_own_since(began, &thread));
     return before;
@@ -251,11 +251,11 @@ static void tap_call_end(struct tap_call before, int32_t status) {
     if (call.context == NULL || tap.header == NULL) {
         return;
     }
-    tap_last_ctx = call.context->number;
+    tap_last_ctx = tap_get(&call.context->number);
     const struct tap_thread thread = tap_thread;
     const int64_t ended = tap_now();
     struct tap_rec_call_end rec = {
-        .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) ended, .status = status, .ctx = call.context->number,
+        .h.type = TAP_REC_CALL_END, .call = call.number, .mono_ns = (uint64_t) ended, .status = status, .ctx = tap_get(&call.context->number),
     };
     tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     tap_add(&tap.header->stats.api_ns, tap_own_since(ended, &thread));
@@ -301,8 +301,8 @@ int32_t llama_process(struct llama_context * ctx, enum llama_process_type type, 
 static void tap_read(struct llama_context * ctx) {
     struct tap_context * c = tap_context_of(ctx);
     if (c != NULL) {
-        c->flags |= TAP_CALL_READ_SINCE;
-        if (c->provisional) {
+        atomic_fetch_or_explicit(&c->flags, TAP_CALL_READ_SINCE, memory_order_acq_rel);
+        if (tap_get(&c->provisional)) {
             tap_context_resolve(c, false);
         }
     }
@@ -354,7 +354,7 @@ void llama_synchronize(struct llama_context * ctx) {
     if (tap_on()) {
         struct tap_context * c = tap_context_of(ctx);
         if (c != NULL) {
-            c->flags |= TAP_CALL_READ_SINCE;
+            atomic_fetch_or_explicit(&c->flags, TAP_CALL_READ_SINCE, memory_order_acq_rel);
         }
     }
     TAP_REAL(llama_synchronize)(ctx);
@@ -370,7 +370,7 @@ llama_token llama_sampler_sample(struct llama_sampler * sampler, struct llama_co
 
 static void tap_accepted(struct tap_context * c, void * unused) {
     (void) unused;
-    c->flags |= TAP_CALL_ACCEPTED_SINCE;
+    atomic_fetch_or_explicit(&c->flags, TAP_CALL_ACCEPTED_SINCE, memory_order_acq_rel);
 }
 
 // A chain passes each token on to its members: only the outermost call is the program's.
@@ -406,9 +406,9 @@ struct tap_clear {
 // warm-up nor between its timed runs, which nobody reads either: of those clears only a context's first ends set-up.
 static void tap_cleared(struct tap_context * c, void * user_data) {
     const struct tap_clear * clear = user_data;
-    if (c->memory == clear->memory && c->provisional && c->pending) {
+    if (tap_get(&c->memory) == clear->memory && tap_get(&c->provisional) && tap_get(&c->pending)) {
         tap_context_resolve(c, clear->data || !tap_no_warmup());
-        c->provisional = clear->data;
+        tap_set(&c->provisional, clear->data);
     }
 }
 

@@ -28,7 +28,7 @@ _Atomic uint64_t           tap_buffers_age;
 static void tap_buffers_aged(void) { atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release); }
 
 // tap_buffers_open says whether this process is recorded, or may be.
-static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap.given || tap_on()), 0); }
+static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap_get(&tap.given) || tap_on()), 0); }
 
 static struct tap_buffer * tap_buffer_at(ggml_backend_buffer_t ptr) {
     for (size_t i = 0; i < tap_n_buffers; i++) {

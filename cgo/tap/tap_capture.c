@@ -205,12 +205,12 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
     const int64_t first = tap.next_token;
     tap.next_token += n;
     tap_window_place(s, first);
-    if (c->provisional && n > 0) {
-        if (!c->pending) {
+    if (tap_get(&c->provisional) && n > 0) {
+        if (!tap_get(&c->pending)) {
             c->pending_first = first;
             c->pending_tokens = 0;
         }
-        c->pending = true;
+        tap_set(&c->pending, true);
         c->pending_tokens += n;
     }
     tap_unlock();
@@ -219,18 +219,18 @@ static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
 
 TAP_RARE void tap_context_resolve(struct tap_context * c, bool discarded) {
     tap_lock();
-    const bool pending = c->pending;
+    const bool pending = tap_get(&c->pending);
     if (pending && discarded && c->pending_first + c->pending_tokens == tap.next_token) {
         tap.next_token = c->pending_first; // numbers of tokens that were thrown away are given out again
         tap.window_first = tap.window_first < tap.next_token ? tap.window_first : tap.next_token;
     }
     if (pending && !discarded) {
-        c->provisional = false;
+        tap_set(&c->provisional, false);
     }
-    c->pending = false;
+    tap_set(&c->pending, false);
     tap_unlock();
     if (pending) {
-        struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = c->number, .discarded = discarded, .exec = c->last_exec};
+        struct tap_rec_resolve rec = {.h.type = TAP_REC_RESOLVE, .ctx = tap_get(&c->number), .discarded = discarded, .exec = tap_get(&c->last_exec)};
         tap_queue_put(&rec.h, sizeof(rec), NULL, 0);
     }
 }
@@ -277,7 +277,7 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
     s->rows = n_rows > TAP_FEW_ROWS ? s->scratch : s->few_rows;
     rec->token_first = first;
     rec->left = tap_window_left(s, rec->token_first + n);
-    rec->provisional = s->context->provisional;
+    rec->provisional = tap_get(&s->context->provisional);
     rec->n_tokens = (uint32_t) n;
     int32_t * at = s->rows;
     if (tap_is_i32(g->tokens, n)) {
@@ -354,9 +354,9 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     struct tap_graph * g = &s->graph;
     struct tap_context * c = s->context;
     struct tap_header * h = tap.header;
-    if (s->user_callback != NULL && c->provisional) {
+    if (s->user_callback != NULL && tap_get(&c->provisional)) {
         tap_context_resolve(c, false); // the program looks at what is computed while it is, as llama-imatrix does
-        c->provisional = false;
+        tap_set(&c->provisional, false);
     }
     const bool reused = g->sent, wants = g->n_tokens > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0);
     if (wants && h->config.overflow == TAP_OVERFLOW_DROP && atomic_load_explicit(&h->stats.executions, memory_order_relaxed) == 0) {
@@ -369,10 +369,10 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->n_times = 0;
     s->capturing = false;
     s->n_token_runs = s->n_output_runs = 0;
-    c->last_exec = s->exec;
+    tap_set(&c->last_exec, s->exec);
     struct tap_rec_exec rec = {
         .h.type = TAP_REC_EXEC, .exec = s->exec, .graph = g->id, .call = tap_current_call.number, .mono_ns = (uint64_t) entered,
-        .token_first = -1, .ctx = c->number, .reused = reused, .left = UINT32_MAX,
+        .token_first = -1, .ctx = tap_get(&c->number), .reused = reused, .left = UINT32_MAX,
     };
     const bool ok = tap_exec_rows(s, &rec);
     bool capture = ok && wants && s->n_token_runs + s->n_output_runs > 0;
@@ -380,7 +380,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     const bool told = (reused || tap_exec_new(s)) && tap_exec_tell(s, &rec);
     if (!told) {
         if (capture) {
-            tap_exec_lost(s, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
+            tap_exec_lost(s, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         }
         capture = false;
     }

@@ -88,15 +88,15 @@ static struct tap_context * tap_context_at(struct llama_context * ptr, bool make
 
 // tap_context_init makes an entry new. Its list of rows stays: it is memory to be used again.
 static void tap_context_init(struct tap_context * c) {
-    c->memory = NULL;
-    c->number = UINT32_MAX; // given at the first graph
+    tap_set(&c->memory, NULL);
+    tap_set(&c->number, UINT32_MAX); // given at the first graph
     c->flash_attn = -2; // unknown
     c->announced = false;
-    c->provisional = true;
-    c->pending = false;
+    tap_set(&c->provisional, true);
+    tap_set(&c->pending, false);
     c->batch_hash = 0;
-    c->flags = 0;
-    c->last_exec = 0;
+    tap_set(&c->flags, 0);
+    tap_set(&c->last_exec, 0);
     c->told_graph = 0;
 }
 
@@ -144,7 +144,7 @@ void tap_context_number(struct tap_context * c) {
     tap_lock();
     const bool first = !c->announced;
     if (first) {
-        c->number = tap_n_contexts++;
+        tap_set(&c->number, tap_n_contexts++);
         c->announced = true;
     }
     tap_unlock();

@@ -55,7 +55,8 @@ static void tap_hello(uint32_t type) {
 
 // A child that is forked from the process that is recorded shares the memory and must not write to it.
 static void tap_in_child(void) {
-    tap.recording = tap.aside = tap.touched = tap.watched = false;
+    tap_set(&tap.recording, false);
+    tap.aside = tap.touched = tap.watched = false;
     if (tap.joined) {
         tap.header = NULL;
     }
@@ -101,13 +102,13 @@ static int tap_map(int fd) {
     tap.none_of = UINT64_MAX;
     tap.starved = false;
     tap.n_used = 0;
-    tap.n_ready = h->n_slots;
+    tap_set(&tap.n_ready, h->n_slots);
     tap.reserved = 0;
     tap.window_of = 0;
     tap.queue = tap.base + h->queue_offset;
     tap.queue_bytes = h->queue_bytes;
     tap.queue_tail = 0;
-    tap.judged = false;
+    tap_set(&tap.judged, false);
     tap_select_init();
     tap.header = h;
     return 0;
@@ -128,7 +129,7 @@ int tap_attach(int fd, int life_fd) {
     }
     atomic_fetch_or(&tap.header->seen, TAP_SEEN_TAP);
     tap.life_fd = life_fd;
-    tap.given = true;
+    tap_set(&tap.given, true);
     return 0;
 }
 
@@ -145,7 +146,7 @@ static void tap_begin(uint32_t layouts) {
     tap_copy_version(h->llama_version, tap_real.llama_version != NULL ? tap_real.llama_version() : NULL);
     tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
     tap.joined = true;
-    tap.turning = h->config.turns != 0;
+    tap_set(&tap.turning, h->config.turns != 0);
     atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
     tap_hello(TAP_REC_HELLO);
     atomic_store_explicit(&h->attached, 1, memory_order_release);
@@ -175,8 +176,8 @@ static void tap_join_locked(void) {
 void tap_join_now(void) {
     static pthread_mutex_t joining = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&joining);
-    if (tap.given && tap.header != NULL) {
-        tap.given = false;
+    if (tap_get(&tap.given) && tap.header != NULL) {
+        tap_set(&tap.given, false);
         tap_join_locked();
     }
     pthread_mutex_unlock(&joining);
@@ -187,7 +188,7 @@ void tap_detach(void) {
     if (h == NULL) {
         return;
     }
-    if (tap.given) {
+    if (tap_get(&tap.given)) {
         if (tap_real_loaded()) {
             atomic_fetch_or(&h->seen, TAP_SEEN_LLAMA);
         }
@@ -196,17 +197,17 @@ void tap_detach(void) {
     if (!tap.joined || atomic_load_explicit(&h->attached, memory_order_acquire) != 1) {
         return;
     }
-    if (tap.turning && !atomic_load_explicit(&h->closed, memory_order_acquire)) {
-        tap.turning = false;
+    if (tap_get(&tap.turning) && !atomic_load_explicit(&h->closed, memory_order_acquire)) {
+        tap_set(&tap.turning, false);
         atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
     }
     tap_resolve_all();
     tap_hello(TAP_REC_GOODBYE);
     atomic_store_explicit(&h->attached, 2, memory_order_release);
-    tap.recording = false;
+    tap_set(&tap.recording, false);
 }
 
-bool tap_recording(void) { return tap_on() || (tap.header != NULL && tap.given); }
+bool tap_recording(void) { return tap_on() || (tap.header != NULL && tap_get(&tap.given)); }
 
 // tap_is_region says whether fd is the collector's memory: a parent may have closed the descriptors of its child, and something else
 // may stand in their place.

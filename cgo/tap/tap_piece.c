@@ -113,7 +113,7 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
     };
     if (!tap_queue_put(&rec.h, sizeof(rec), NULL, 0)) {
         tap_pool_cancel((uint64_t) slot, n);
-        tap_piece_lost(s, p, tap.recording ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
+        tap_piece_lost(s, p, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         return;
     }
     tap_add(&tap.header->stats.copies, 1);

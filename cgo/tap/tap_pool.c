@@ -35,10 +35,17 @@ static void tap_futex_wake(_Atomic uint32_t * word) {
 }
 
 // tap_wake_collector wakes the collector, if it sleeps, because room is short.
-static void tap_wake_collector(void) {
+//
+// Each side stores a word and then loads the other's: the tap publishes records (queue_head) and that it waits (waiting), then loads
+// collector_sleeps; the collector stores collector_sleeps, then loads waiting and queue_head, and sleeps if it finds nothing. A processor
+// may let a load overtake an earlier store to another word. If both did, the tap would see a collector that is awake and the collector a
+// queue that is empty, and the wake would be lost until a timeout. An acquire load does not prevent that, nor does a sequentially consistent
+// one after a release store: only the fence orders the store before the load. The collector's store is sequentially consistent (Go's atomics).
+void tap_wake_collector(void) {
     struct tap_header * h = tap.header;
-    if (atomic_load_explicit(&h->collector_sleeps, memory_order_acquire)) {
-        atomic_fetch_add_explicit(&h->work, 1, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&h->collector_sleeps, memory_order_seq_cst)) {
+        atomic_fetch_add_explicit(&h->work, 1, memory_order_seq_cst);
         tap_futex_wake(&h->work);
     }
 }
@@ -59,13 +66,13 @@ bool tap_wait_room(uint32_t seen, long ms) {
     errno = program_errno;
     tap_lock();
     if (atomic_load_explicit(&h->closed, memory_order_acquire) || (in_vain && !tap_collector_lives())) {
-        tap.recording = false;
+        tap_set(&tap.recording, false);
     }
-    return tap.recording;
+    return tap_get(&tap.recording);
 }
 
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
-    if (!tap.recording) {
+    if (!tap_get(&tap.recording)) {
         *cause = TAP_LOSS_COLLECTOR_GONE;
         return false;
     }
@@ -224,7 +231,7 @@ static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause)
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         const uint64_t returned = atomic_load_explicit(&h->returned, memory_order_acquire);
         tap_pool_take_back();
-        first = tap.recording && (*since == 0 || grown || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
+        first = tap_get(&tap.recording) && (*since == 0 || grown || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
         if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
             break;
         }
@@ -271,7 +278,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         tap_pool_take_back();
     }
     if (!tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
-        first = tap.recording ? tap_pool_try(n) : -1;
+        first = tap_get(&tap.recording) ? tap_pool_try(n) : -1;
     } else {
         first = tap_pool_wait(n, &since, cause);
     }

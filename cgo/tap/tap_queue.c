@@ -83,8 +83,8 @@ static TAP_RARE bool tap_queue_wait(uint64_t bytes, enum tap_loss * cause) {
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
         const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
-        fits = tap.recording && tap.queue_bytes - (head - tail) >= bytes;
-        if (fits || (!tap_must_wait(TAP_LOSS_QUEUE_FULL, cause) && !(tap.recording && h->config.exact))) {
+        fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tail) >= bytes;
+        if (fits || (!tap_must_wait(TAP_LOSS_QUEUE_FULL, cause) && !(tap_get(&tap.recording) && h->config.exact))) {
             break;
         }
         if (since == 0) {
@@ -120,7 +120,7 @@ TAP_HOT void * tap_queue_open(size_t bytes, enum tap_loss * cause) {
     for (bool ok = bytes <= tap_queue_largest(); ok;) {
         const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed), left = tap.queue_bytes - (head & mask);
         const uint64_t pad = left < bytes ? left : 0;
-        const bool fits = tap.recording && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad; // as of the last look
+        const bool fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad; // as of the last look
         ok = fits || tap_queue_wait(bytes + pad, cause);
         // A wait gives the lock up: another thread may have written meanwhile, and then the place is found anew.
         if (ok && atomic_load_explicit(&h->queue_head, memory_order_relaxed) == head) {
@@ -138,7 +138,7 @@ TAP_RARE void tap_queue_settle(void) {
     int64_t since = 0;
     tap_lock();
     const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-    while (tap.recording) {
+    while (tap_get(&tap.recording)) {
         const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
         if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_acquire) - head) >= 0) {
             break;

@@ -28,6 +28,9 @@ void tap_fetch_end(void);
 enum { TAP_LOOK_MS = 100 }; // how long a wait for room is before it looks whether the collector lives
 bool tap_wait_room(uint32_t seen, long ms);
 
+// tap_wake_collector wakes the collector, if it sleeps, for what was published before.
+void tap_wake_collector(void);
+
 // tap_must_wait says whether a shortage holds the model up (policy block) and, if not, why not.
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause);
 

@@ -12,16 +12,16 @@ struct tap_seq_change {
 
 // tap_seq_send tells of a change of c. A context that has computed nothing has no sequences yet, but those of a state.
 static void tap_seq_send(struct tap_context * c, struct tap_rec_seq * rec) {
-    if (c->number != UINT32_MAX) {
+    if (tap_get(&c->number) != UINT32_MAX) {
         rec->h.type = TAP_REC_SEQ;
-        rec->ctx = c->number;
+        rec->ctx = tap_get(&c->number);
         tap_queue_put(&rec->h, sizeof(*rec), NULL, 0);
     }
 }
 
 static void tap_seq_of_memory(struct tap_context * c, void * user_data) {
     struct tap_seq_change * change = user_data;
-    if (c->memory == change->memory) {
+    if (tap_get(&c->memory) == change->memory) {
         tap_seq_send(c, &change->rec);
     }
 }

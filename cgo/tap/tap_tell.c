@@ -166,7 +166,7 @@ static bool tap_tell_changes(const struct tap_graph * g) {
 bool tap_graph_send(struct tap_graph * g, struct tap_context * c) {
     const bool changes = g->like != 0 && g->like == c->told_graph;
     struct tap_rec_graph head = {
-        .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = c->number, .n_nodes = (uint32_t) g->n_nodes, .n_leafs = (uint32_t) g->n_leafs,
+        .h.type = TAP_REC_GRAPH, .graph = g->id, .ctx = tap_get(&c->number), .n_nodes = (uint32_t) g->n_nodes, .n_leafs = (uint32_t) g->n_leafs,
         .n_wanted = (uint32_t) g->n_wanted, .n_tokens = g->n_tokens, .n_outputs = g->n_outputs,
         .selection = g->selection, .attention = g->attention, .like = changes ? g->like : 0, .n_changes = changes ? (uint32_t) tap_count_changes(g) : 0,
     };

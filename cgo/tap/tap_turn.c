@@ -43,24 +43,37 @@ static void tap_turn_over(int64_t token_ns) {
     atomic_store_explicit(&tap.recording, on, memory_order_relaxed);
 }
 
-// Of each turn the first quarter is not measured: the collector is busy with the one before.
-TAP_RARE void tap_turn_call(int32_t n_tokens) {
-    static int64_t took[TAP_LONGEST_TURN], last;
-    static uint32_t calls;
-    struct tap_header * h = tap.header;
-    const uint32_t asked = h->config.turns, turns = asked < TAP_LONGEST_TURN ? asked : TAP_LONGEST_TURN, skipped = turns / 4;
-    if (n_tokens != 1 || atomic_load_explicit(&h->closed, memory_order_acquire)) {
-        calls = 0; // a prompt is no token
-        return;
-    }
+// tap_turns is the turn under way. Decodes may come from several threads.
+static struct {
+    pthread_mutex_t lock;
+    int64_t         took[TAP_LONGEST_TURN]; // by its measured tokens; guarded by lock, as are …
+    int64_t         last;                   // … when the last one began, …
+    uint32_t        calls;                  // … and how many there were
+} tap_turns = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// tap_turn_count counts a token, which begins now. The caller holds the lock.
+static void tap_turn_count(uint32_t turns) {
+    const uint32_t skipped = turns / 4; // not measured: the collector is busy with the turn before
     const int64_t now = tap_now();
-    if (calls > skipped) {
-        took[calls - skipped - 1] = now - last;
+    if (tap_turns.calls > skipped) {
+        tap_turns.took[tap_turns.calls - skipped - 1] = now - tap_turns.last;
     }
-    if (calls == turns) {
-        tap_turn_over(tap_turn_median(took, turns - skipped));
-        calls = 0;
+    if (tap_turns.calls == turns) {
+        tap_turn_over(tap_turn_median(tap_turns.took, turns - skipped));
+        tap_turns.calls = 0;
     }
-    last = now;
-    calls++;
+    tap_turns.last = now;
+    tap_turns.calls++;
+}
+
+TAP_RARE void tap_turn_call(int32_t n_tokens) {
+    struct tap_header * h = tap.header;
+    const uint32_t asked = h->config.turns;
+    pthread_mutex_lock(&tap_turns.lock);
+    if (n_tokens != 1 || atomic_load_explicit(&h->closed, memory_order_acquire)) {
+        tap_turns.calls = 0; // a prompt is no token
+    } else {
+        tap_turn_count(asked < TAP_LONGEST_TURN ? asked : TAP_LONGEST_TURN);
+    }
+    pthread_mutex_unlock(&tap_turns.lock);
 }

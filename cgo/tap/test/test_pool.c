@@ -3,6 +3,7 @@
 #include "traffic.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -339,12 +340,73 @@ static void test_regions(void) {
     test_end();
 }
 
+// ---- who stores and then loads --------------------------------------------------------------------------------------
+
+// The collector's half of the handshake: it says that it sleeps, and looks at the queue once more.
+struct sleeper {
+    struct shm *     s;
+    int              rounds;
+    _Atomic int      at[2];  // the round that each side is ready for
+    _Atomic uint64_t saw;    // queue_head, when it had said so
+};
+
+// meet returns when both sides are in a round, as close together as they can be.
+static void meet(struct sleeper * z, int side, int round) {
+    atomic_store(&z->at[side], round);
+    for (int spins = 0; atomic_load(&z->at[1 - side]) < round; spins++) {
+        if (spins % 1000 == 999) {
+            sched_yield(); // the other one may need this processor
+        }
+    }
+}
+
+static void * sleeper_main(void * arg) {
+    struct sleeper * z = arg;
+    for (int round = 1; round <= z->rounds; round++) {
+        meet(z, 1, 2 * round);
+        atomic_store(&z->s->h->collector_sleeps, 1);
+        atomic_store(&z->saw, atomic_load(&z->s->h->queue_head));
+        meet(z, 1, 2 * round + 1);
+    }
+    return NULL;
+}
+
+// A wake is lost where the collector sees no record and the tap no sleeping collector: each one's load overtook its store.
+static void test_lost_wake(int rounds) {
+    test_case("threads: a record is published while the collector goes to sleep, %d rounds", rounds);
+    struct shm s;
+    shm_make(&s, &(struct shm_options) {.slots = 8, .slot_bytes = 512, .queue_bytes = 65536});
+    tap_join(&s);
+    struct sleeper z = {.s = &s, .rounds = rounds};
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, sleeper_main, &z) == 0);
+    const uint64_t first = atomic_load(&s.h->queue_head);
+    int lost = 0;
+    for (int round = 1; round <= rounds; round++) {
+        atomic_store(&s.h->collector_sleeps, 0);
+        const uint32_t work = atomic_load(&s.h->work);
+        const uint64_t head = first + 8 * (uint64_t) round;
+        meet(&z, 0, 2 * round);
+        atomic_store_explicit(&s.h->queue_head, head, memory_order_release); // as tap_queue_shut does
+        tap_wake_collector();
+        meet(&z, 0, 2 * round + 1);
+        lost += atomic_load(&s.h->work) == work && atomic_load(&z.saw) != head;
+    }
+    pthread_join(thread, NULL);
+    CHECK(lost == 0, "%d wakes were lost", lost);
+    atomic_store(&s.h->queue_head, first);
+    tap_leave();
+    shm_free(&s);
+    test_end();
+}
+
 int main(int argc, char ** argv) {
     (void) argv;
     if (argc > 1) { // the part for the thread sanitizer
         test_threads(3, 64, 3000, TAP_OVERFLOW_BLOCK);
         test_pool_ready(TAP_OVERFLOW_BLOCK);
         test_threads(3, 64, 3000, TAP_OVERFLOW_DROP);
+        test_lost_wake(1000);
         return test_done();
     }
     static const uint64_t sizes[] = {4, 8, 63, 64, 65, 128, 129, 200};
@@ -358,6 +420,7 @@ int main(int argc, char ** argv) {
     test_threads(1, 16, 20000, TAP_OVERFLOW_BLOCK);
     test_threads(4, 64, 10000, TAP_OVERFLOW_BLOCK);
     test_threads(4, 64, 10000, TAP_OVERFLOW_DROP);
+    test_lost_wake(200000);
     test_regions();
     return test_done();
 }
