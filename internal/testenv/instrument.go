@@ -20,14 +20,7 @@ func Instrumented(t testing.TB, source string) (program, backends string) {
 	if _, err := os.Stat(source); err != nil {
 		t.Fatal(err)
 	}
-	name := os.Getenv("CXX")
-	if name == "" {
-		name = "c++"
-	}
-	compiler, err := exec.LookPath(name)
-	if err != nil {
-		cxx.miss(t, err.Error())
-	}
+	compiler := NeedCXX(t)
 	program = filepath.Join(t.TempDir(), "instrumented")
 	args := append([]string{
 		"-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(dist, "usr", "include"),
@@ -38,6 +31,20 @@ func Instrumented(t testing.TB, source string) (program, backends string) {
 		t.Fatalf("compile %s: %v\n%s", source, err, out)
 	}
 	return program, filepath.Join(dist, "run")
+}
+
+// NeedCXX returns the path of a C++ compiler.
+func NeedCXX(t testing.TB) string {
+	t.Helper()
+	name := os.Getenv("CXX")
+	if name == "" {
+		name = "c++"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		cxx.miss(t, err.Error())
+	}
+	return path
 }
 
 // InstrumentAsk compiles cgo/instrument/test/ask.c and returns its path.
