@@ -44,6 +44,8 @@ type Event struct {
 	Number int // of this call's cells, from 1
 	Of     int
 	Text   string
+	Step   int // of Steps in this cell, from 1; 0 before the first
+	Steps  int
 	Dir    string
 	Class  verdict.Class
 	Why    string // what keeps the run from being clean

@@ -93,8 +93,12 @@ func (w *work) tapFirst() bool {
 
 func (w *work) path(name string) string { return filepath.Join(w.dir, name) }
 
+// cellSteps is how many steps run reports of a cell.
+const cellSteps = 4
+
 func (w *work) step(event Event, text string) {
-	event.Kind, event.Text = CellStep, text
+	w.steps++
+	event.Kind, event.Text, event.Step, event.Steps = CellStep, text, w.steps, cellSteps
 	w.report(event)
 }
 

@@ -246,10 +246,11 @@ func (r *conductor) done(cell *Cell) (*found, error) {
 // work is a cell under way, and the folder that it has to itself meanwhile.
 type work struct {
 	*conductor
-	cell *Cell
-	dir  string
-	lock *os.File
-	left bool // an earlier process left something there
+	cell  *Cell
+	dir   string
+	lock  *os.File
+	left  bool // an earlier process left something there
+	steps int  // that were reported
 }
 
 // take gives a cell its folder. rundir.ErrInUse: another process has it.

@@ -61,7 +61,7 @@ func (r *run) warmUp() error {
 // llama-completion.
 func (r *run) prefill(tokens []llama.Token) error {
 	bar := r.progress("decoding the prompt")
-	defer bar.done()
+	defer bar.Done()
 	size := r.llama.Batch()
 	for done := 0; done < len(tokens); done += size {
 		part := tokens[done:min(done+size, len(tokens))]
@@ -85,7 +85,7 @@ func (r *run) prefill(tokens []llama.Token) error {
 		if err := r.decodePrompt(part, final); err != nil {
 			return err
 		}
-		bar.set(float64(done+len(part)) / float64(len(tokens)))
+		bar.Set(float64(done+len(part)) / float64(len(tokens)))
 	}
 	r.llama.Synchronize()
 	return nil

@@ -181,7 +181,7 @@ func (p *prompts) complete(in io.Reader) error {
 // work admits prompts and decodes batches of all that are under way.
 func (p *prompts) work() error {
 	bar := p.progress("prompts")
-	defer bar.done()
+	defer bar.Done()
 	for {
 		if err := p.admit(); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (p *prompts) work() error {
 			return err
 		}
 		if p.size > 0 {
-			bar.set(float64(p.done) / float64(p.size))
+			bar.Set(float64(p.done) / float64(p.size))
 		}
 	}
 }

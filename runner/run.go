@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/present"
 )
 
 // contextMargin is how many tokens of the context a prompt must leave free; llama-completion's number.
@@ -79,8 +80,8 @@ func (r *run) load() (err error) {
 	begin := time.Now()
 	llama.SetLog(logLevel(r.Config.Verbose))
 	bar := r.progress("loading the model")
-	r.model, err = loadModel(r.ctx, r.Config, bar.set)
-	bar.done()
+	r.model, err = loadModel(r.ctx, r.Config, bar.Set)
+	bar.Done()
 	if err != nil {
 		return err
 	}
@@ -150,8 +151,8 @@ func logLevel(verbose bool) llama.LogLevel {
 	return llama.LogError
 }
 
-func (r *run) progress(what string) *progress {
-	return newProgress(r.Progress, what)
+func (r *run) progress(what string) *present.Progress {
+	return present.NewProgress(r.Progress, what)
 }
 
 // interruptWith passes the end of ctx on to x until stop is called; after that x may be closed.

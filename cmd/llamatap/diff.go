@@ -14,7 +14,9 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
+	"golang.org/x/term"
 )
 
 const diffHelp = `llamatap diff: how the tensors of two captures differ
@@ -132,18 +134,22 @@ func parseDiffBound(text string) (b diffBound, err error) {
 
 // write compares, and writes what was asked for.
 func (a *diffArgs) write(ctx context.Context, one, other *tensors.Run, out io.Writer) (*tensors.Diff, error) {
+	bar := present.NewProgress(progressTerminal(a.by != tensors.DiffByRow || !term.IsTerminal(int(os.Stdout.Fd()))), "comparing")
+	defer bar.Done()
+	o := tensors.DiffOptions{Filter: a.filter, Progress: bar.Of}
 	buffered := bufio.NewWriter(out)
 	defer buffered.Flush()
 	lines := json.NewEncoder(buffered)
 	lines.SetEscapeHTML(false)
 	if a.by == tensors.DiffByRow {
-		return one.Diff(ctx, other, tensors.DiffOptions{Filter: a.filter}, func(row *tensors.RowDiff) error { return lines.Encode(row) })
+		return one.Diff(ctx, other, o, func(row *tensors.RowDiff) error { return lines.Encode(row) })
 	}
 	groups, err := one.NewDiffGroups(a.by)
 	if err != nil {
 		return nil, err
 	}
-	d, err := one.Diff(ctx, other, tensors.DiffOptions{Filter: a.filter}, groups.Add)
+	d, err := one.Diff(ctx, other, o, groups.Add)
+	bar.Done()
 	switch {
 	case err != nil:
 		return nil, err

@@ -68,7 +68,10 @@ func runExport(args []string) error {
 	defer run.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	bar := present.NewProgress(progressTerminal(true), "exporting")
+	a.options.Progress = bar.Of
 	result, err := export.Write(ctx, run, a.options)
+	bar.Done()
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted: nothing was written")}
 	}

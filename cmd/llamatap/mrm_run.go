@@ -29,7 +29,7 @@ func mrmRun(f *mrmFlags) error {
 	show := &mrmShow{out: terminal.Err}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		show.bar = func(of int) *progressbar.ProgressBar {
-			return progressbar.NewOptions(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+			return progressbar.NewOptions(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20),
 				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
 		}
 	}
@@ -118,9 +118,9 @@ func (s *mrmShow) progress(e mrm.Event) {
 		return
 	}
 	if s.live == nil {
-		s.live = s.bar(e.Of)
+		s.live = s.bar(e.Of * max(e.Steps, 1))
 	}
-	_ = s.live.Set(e.Number - 1) // a bar that cannot be drawn is no failure
+	_ = s.live.Set((e.Number-1)*max(e.Steps, 1) + max(e.Step-1, 0)) // a bar that cannot be drawn is no failure
 	if e.Text != "" {
 		s.live.Describe(terminal.Line(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left)))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/repair"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
@@ -43,7 +44,9 @@ func runVerify(args []string) error {
 			return err
 		}
 	}
-	v, err := tensors.Verify(paths[0])
+	bar := present.NewProgress(progressTerminal(true), "verifying")
+	v, err := tensors.VerifyWith(paths[0], bar.Set)
+	bar.Done()
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ type Options struct {
 	Complete bool
 	Results  string // of Dataset: file that 'llamatap run --prompts --results' wrote, which names the prompts; "" = none
 
+	// Progress, if any, is called with the packets of the stream that were gone through, of all. A form may go through them twice.
+	Progress func(done, total int64)
+
 	Version string   // of the program, for the record of what was derived
 	Command []string // that made it
 }
@@ -94,7 +97,7 @@ func Write(ctx context.Context, run *tensors.Run, o Options) (*Result, error) {
 		return nil, err
 	}
 	e := &exporter{o: o}
-	e.source = source{run: run, ctx: ctx, choose: &e.o.Select}
+	e.source = source{run: run, ctx: ctx, choose: &e.o.Select, progress: o.Progress}
 	if e.draft, err = newDraft(final, o.Force); err != nil {
 		return nil, err
 	}

@@ -54,9 +54,10 @@ func elementsOf(shape []int64) int64 {
 
 // source goes through the chosen pieces of a run in the stream's order.
 type source struct {
-	run    *tensors.Run
-	ctx    context.Context
-	choose *Selection
+	run      *tensors.Run
+	ctx      context.Context
+	choose   *Selection
+	progress func(done, total int64) // may be nil
 	// Filled by each:
 	torn    map[string]bool // tensors of which pieces are missing
 	rebuilt map[string]bool // tensors of which type, shape and tokens are not known, because the index was lost
@@ -77,8 +78,13 @@ type tensorKey struct {
 func (s *source) each(fn func(*piece) error) error {
 	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{}, map[uint64][]ggmlhooks.Row{}, map[string]bool{}, map[string]bool{}
 	for i, p := range s.run.Stream.Packets() {
-		if i%256 == 0 && s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
+		if i%256 == 0 {
+			if s.ctx.Err() != nil {
+				return context.Cause(s.ctx)
+			}
+			if s.progress != nil {
+				s.progress(int64(i), int64(s.run.Stream.Len()))
+			}
 		}
 		if err := s.take(i, p, fn); err != nil {
 			return err

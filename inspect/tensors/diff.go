@@ -17,6 +17,8 @@ import (
 // DiffOptions say what is compared.
 type DiffOptions struct {
 	Filter Filter // of the first run's tensors
+	// Progress, if any, is called with the number of tensors that were compared and of all.
+	Progress func(done, total int64)
 }
 
 // RowDiff is how one tensor differs for one token.
@@ -207,7 +209,10 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 		return nil, r.Unknown(o.Filter)
 	}
 	d.unpaired(all, allB, keysA, keysB)
-	for _, t := range all {
+	for i, t := range all {
+		if o.Progress != nil {
+			o.Progress(int64(i), int64(len(all)))
+		}
 		in := keysB[t.key]
 		if in == nil {
 			continue

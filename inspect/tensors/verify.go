@@ -23,6 +23,8 @@ type Verification struct {
 	Packets  int       `json:"packets"` // compared with the index
 	Tokens   int64     `json:"tokens"`  // compared with the index
 	Findings []Finding `json:"findings"`
+
+	progress func(fraction float64)
 }
 
 // Finding is one thing that Verify found.
@@ -48,8 +50,11 @@ const maxFindings = 20
 // Verify compares everything in a run directory with everything else that tells about it: files with the manifest, packets with the
 // index, tokens with the index; and reports every recorded loss. Of a stream outside a run directory it checks packets and losses.
 // The error is for a path that cannot be looked at; what is wrong with the data are findings.
-func Verify(path string) (*Verification, error) {
-	v := &Verification{Path: path, Findings: []Finding{}}
+func Verify(path string) (*Verification, error) { return VerifyWith(path, nil) }
+
+// VerifyWith is Verify that reports how far it is: half of it is hashing files, the other half reading packets. progress may be nil.
+func VerifyWith(path string, progress func(fraction float64)) (*Verification, error) {
+	v := &Verification{Path: path, Findings: []Finding{}, progress: progress}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: there is no such file or folder: give a run directory", path)
@@ -87,6 +92,14 @@ func Verify(path string) (*Verification, error) {
 	return v, nil
 }
 
+// half reports the first or the second half of the work.
+func (v *Verification) half(from float64) func(done, total int64) {
+	if v.progress == nil {
+		return nil
+	}
+	return func(done, total int64) { v.progress(from + float64(done)/float64(max(total, 1))/2) }
+}
+
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
@@ -98,7 +111,7 @@ func (v *Verification) add(kind FindingKind, format string, args ...any) {
 
 // checkDir compares the directory with its manifest and reads its metadata.
 func (v *Verification) checkDir(r *Run) error {
-	report, err := rundir.Verify(v.Path)
+	report, err := rundir.VerifyWith(v.Path, v.half(0))
 	if err != nil {
 		v.add(Damage, "%v", err)
 	}
@@ -175,7 +188,7 @@ func (v *Verification) checkStream(r *Run, name string) {
 	for _, err := range r.Stream.Damage() {
 		v.add(Damage, "%v", err)
 	}
-	faults := split(r.Stream.Verify())
+	faults := split(r.Stream.VerifyWith(v.half(0.5)))
 	for i, err := range faults {
 		if i == maxFindings {
 			v.add(Damage, "and %d more faults of packets", len(faults)-i)

@@ -97,7 +97,7 @@ func (d *Dir) AddFound() error {
 		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), CheckpointSuffix) || madeLater[e.Name()] || e.Name() == ManifestName || d.recorded(e.Name()) {
 			continue
 		}
-		size, sum, err := hashFile(filepath.Join(d.path, e.Name()), anySize)
+		size, sum, err := hashFile(filepath.Join(d.path, e.Name()), anySize, func(int64) {})
 		if err != nil {
 			return fmt.Errorf("hash %s: %w", e.Name(), err)
 		}
@@ -121,7 +121,7 @@ func (d *Dir) recorded(name string) bool {
 
 // AddFoundSegment records a segment that is sealed already, as AddSegment does.
 func (d *Dir) AddFoundSegment(name string) error {
-	size, sum, err := hashFile(filepath.Join(d.path, name, ManifestName), anySize)
+	size, sum, err := hashFile(filepath.Join(d.path, name, ManifestName), anySize, func(int64) {})
 	if err != nil {
 		return fmt.Errorf("add segment %s: %w", name, err)
 	}

@@ -34,7 +34,10 @@ var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.h
 
 // Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the socket of a
 // run that goes on and the states of one that is not finished are left out. A directory without a manifest is not an error: Sealed is false then.
-func Verify(path string) (Report, error) {
+func Verify(path string) (Report, error) { return VerifyWith(path, nil) }
+
+// VerifyWith is Verify that reports how many bytes of how many were hashed. progress may be nil.
+func VerifyWith(path string, progress func(done, total int64)) (Report, error) {
 	var report Report
 	manifest, err := ReadManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,10 +49,18 @@ func Verify(path string) (Report, error) {
 	report.Sealed, report.RunID = true, manifest.RunID
 	known := maps.Clone(madeLater)
 	known[ManifestName] = true
+	var done, total int64
+	for _, f := range manifest.Files {
+		total += f.Size
+	}
 	for _, f := range manifest.Files {
 		top, _, _ := strings.Cut(f.Name, "/") // a segment's manifest stands for its folder
 		known[top] = true
-		size, sum, err := hashFile(filepath.Join(path, f.Name), f.Size)
+		size, sum, err := hashFile(filepath.Join(path, f.Name), f.Size, func(n int64) {
+			if done += n; progress != nil {
+				progress(done, total)
+			}
+		})
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			report.Missing = append(report.Missing, f.Name)
@@ -125,7 +136,7 @@ func ReadMetadata(path string) (Metadata, error) {
 const anySize = -1
 
 // hashFile returns the size of a file and its SHA-256, "" where the size is not the one that is wanted: such a file is not read.
-func hashFile(path string, want int64) (int64, string, error) {
+func hashFile(path string, want int64, hashed func(n int64)) (int64, string, error) {
 	file, err := OpenFile(path)
 	if err != nil {
 		return 0, "", err
@@ -135,6 +146,14 @@ func hashFile(path string, want int64) (int64, string, error) {
 		return -1, "", err
 	}
 	sum := sha256.New()
-	size, err := io.Copy(sum, file)
+	size, err := io.Copy(io.MultiWriter(sum, counter(hashed)), file)
 	return size, hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// counter is a writer that reports the sizes of writes.
+type counter func(n int64)
+
+func (c counter) Write(p []byte) (int, error) {
+	c(int64(len(p)))
+	return len(p), nil
 }

@@ -120,12 +120,18 @@ const maxFaults = 20
 
 // Verify reads the whole stream and compares every packet with the index, and the payloads' own sizes too. It returns all
 // faults joined, those of Damage first; of many only the first, and their number.
-func (r *Reader) Verify() error {
+func (r *Reader) Verify() error { return r.VerifyWith(nil) }
+
+// VerifyWith is Verify that reports how many packets of how many were compared. progress may be nil.
+func (r *Reader) VerifyWith(progress func(done, total int64)) error {
 	faults := r.Damage()
 	s := r.borrow()
 	defer r.scratch.Put(s)
 	bad := 0
-	for _, p := range r.Packets() {
+	for i, p := range r.Packets() {
+		if progress != nil && i%256 == 0 {
+			progress(int64(i), int64(r.Len()))
+		}
 		_, err := r.read(p, s.raw[:0], s)
 		if err == nil {
 			continue
