@@ -43,13 +43,13 @@ func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
 
 func tail(s string) string { return s[max(0, len(s)-2000):] }
 
-// runTypes are the types that an architecture is run with: all of them at night, else Q8_0 or F16, and one that goes round.
+// runTypes are the types that an architecture is run with: all of them at night, else one, in turn, so that every type is run.
 func runTypes(i int) []gguf.Type {
 	if nightly() {
 		return Types()
 	}
-	rest := []gguf.Type{gguf.F32, gguf.Q4_K, gguf.Q4_0, gguf.BF16, gguf.Q5_0}
-	return []gguf.Type{[]gguf.Type{gguf.Q8_0, gguf.F16}[i%2], rest[i%len(rest)]}
+	types := []gguf.Type{gguf.Q8_0, gguf.F32, gguf.Q4_K, gguf.F16, gguf.Q4_0, gguf.BF16, gguf.Q5_0}
+	return types[i%len(types) : i%len(types)+1]
 }
 
 // prompt has more than 16 tokens, so that with -ub 8 it takes several micro-batches.
