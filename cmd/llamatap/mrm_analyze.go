@@ -76,7 +76,7 @@ func (a *mrmAnalyzeArguments) flags() *flag.FlagSet {
 	flags.Float64Var(&a.highP99S, "high-retention", float64(t.HighP99NS)/1e9, "least 99th percentile of the retention of high_mrm, in `SECONDS`")
 	flags.Float64Var(&a.medOnce, "medium-write-once", t.MediumWriteOnce, "least write-once `RATIO` of medium_mrm")
 	flags.Float64Var(&a.medP50S, "medium-retention", float64(t.MediumP50NS)/1e9, "least median of the retention of medium_mrm, in `SECONDS`")
-	flags.StringVar(&a.forms, "figures", "png,svg", "draw figures as these `FORMS`: png, svg or both")
+	flags.StringVar(&a.forms, "figures", "png,svg", "draw figures as these `FORMS`, with commas: png, svg, pdf")
 	flags.BoolVar(&a.noFigures, "no-figures", false, "draw no figures")
 	flags.BoolVar(&a.options.Contaminated, "contaminated", false, "analyse contaminated runs too")
 	flags.BoolVar(&a.asJSON, "json", false, "write what was found as JSON instead of as tables")

@@ -1,6 +1,7 @@
 package sheet
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
@@ -8,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
@@ -61,7 +62,15 @@ type Picture struct {
 	// Right is drawn beside the panels, RightWidth wide; nil for none.
 	Right      *plot.Plot
 	RightWidth vg.Length
+	// Warning stands in red above everything, as of a run that is not to be published; "" for none.
+	Warning string
 }
+
+// Forms are the forms of pictures, by the ends of their files' names.
+var Forms = []string{"png", "svg", "pdf"}
+
+// warningHeight is the room of a warning.
+const warningHeight = 12
 
 // Panel makes an empty chart.
 func (s Style) Panel(title string) *plot.Plot {
@@ -92,24 +101,57 @@ func Sans(style *text.Style, points float64) {
 	style.Color = Black
 }
 
-// Save draws the picture and writes it, as PNG or SVG by the name's end. The file is there when it is whole.
+// Save draws the picture and writes it, as PNG, SVG or PDF by the name's end. The file is there when it is whole.
 func (p *Picture) Save(path string) error {
-	if strings.HasSuffix(path, ".svg") {
-		canvas := vgsvg.NewWith(vgsvg.UseWH(p.Style.Width, p.Height), vgsvg.EmbedFonts(true))
+	height := p.Height
+	if p.Warning != "" {
+		height += warningHeight
+	}
+	switch filepath.Ext(path) {
+	case ".svg":
+		canvas := vgsvg.NewWith(vgsvg.UseWH(p.Style.Width, height))
 		canvas.SetColor(White)
-		canvas.Fill(vg.Rectangle{Max: vg.Point{X: p.Style.Width, Y: p.Height}}.Path())
+		canvas.Fill(vg.Rectangle{Max: vg.Point{X: p.Style.Width, Y: height}}.Path())
 		p.draw(draw.New(canvas))
+		return write(path, named{canvas})
+	case ".pdf":
+		canvas := vgpdf.New(p.Style.Width, height)
+		p.draw(draw.New(outlined{canvas}))
 		return write(path, canvas)
 	}
-	canvas := vgimg.NewWith(vgimg.UseWH(p.Style.Width, p.Height), vgimg.UseDPI(p.Style.DPI), vgimg.UseBackgroundColor(White))
+	canvas := vgimg.NewWith(vgimg.UseWH(p.Style.Width, height), vgimg.UseDPI(p.Style.DPI), vgimg.UseBackgroundColor(White))
 	p.draw(draw.New(canvas))
 	return write(path, vgimg.PngCanvas{Canvas: canvas})
+}
+
+// named is a picture in SVG whose texts name fonts instead of holding them: those that have the widths of Liberation Sans, and any other without serifs.
+type named struct{ *vgsvg.Canvas }
+
+// WriteTo writes it.
+func (n named) WriteTo(w io.Writer) (int64, error) {
+	var text bytes.Buffer
+	if _, err := n.Canvas.WriteTo(&text); err != nil {
+		return 0, err
+	}
+	family := []byte("font-family:Liberation Sans")
+	all := bytes.ReplaceAll(text.Bytes(), family, append(family, ",Arial,Helvetica,sans-serif"...))
+	// What vgsvg embeds are PNG images, and they fill their place whatever its shape.
+	all = bytes.ReplaceAll(all, []byte(`xlink:href="data:image/jpg;`), []byte(`preserveAspectRatio="none" xlink:href="data:image/png;`))
+	written, err := w.Write(all)
+	return int64(written), err
 }
 
 // draw draws the panels, so that their axes stand above each other.
 func (p *Picture) draw(c draw.Canvas) {
 	const margin = 8
 	c = draw.Crop(c, margin, -margin-4, margin, -margin)
+	if p.Warning != "" {
+		style := draw.TextStyle{Color: Red, XAlign: draw.XCenter, YAlign: draw.YTop, Handler: plot.DefaultTextHandler}
+		Sans(&style, p.Style.Label)
+		style.Font.Weight, style.Color = 3, Red
+		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, p.Warning)
+		c = draw.Crop(c, 0, 0, 0, -warningHeight)
+	}
 	beside := c
 	if p.Right != nil {
 		c = draw.Crop(c, 0, -p.RightWidth-vg.Points(8), 0, 0)

@@ -8,7 +8,9 @@ import (
 // Data is what is drawn. What is nil or empty is not drawn.
 type Data struct {
 	Title string // of the run, in every picture
-	Lives []Lives
+	// Warning stands above every picture, as of a run that is not to be published; "" for none.
+	Warning string
+	Lives   []Lives
 	// Resolution is by how many seconds times may be wrong.
 	Resolution float64
 	Heat       *Heat

@@ -11,9 +11,6 @@ import (
 	"github.com/llamatap/llamatap/inspect/sheet"
 )
 
-// Forms are the forms of pictures.
-var Forms = []string{"png", "svg"}
-
 // all are the figures, by the names of their files.
 var all = []struct {
 	name string
@@ -36,20 +33,20 @@ func Names() (names []string) {
 	return names
 }
 
-// ParseForms reads a list of forms with commas; "" is all.
+// ParseForms reads a list of forms ([sheet.Forms]) with commas; "" is all.
 func ParseForms(list string) ([]string, error) {
 	var forms []string
 	for form := range strings.SplitSeq(list, ",") {
 		switch form = strings.ToLower(strings.TrimSpace(form)); {
 		case form == "":
-		case !slices.Contains(Forms, form):
-			return nil, fmt.Errorf("no picture is a %.20q: use %s", form, strings.Join(Forms, ","))
+		case !slices.Contains(sheet.Forms, form):
+			return nil, fmt.Errorf("unsupported image format %.20q: use %s", form, strings.Join(sheet.Forms, ","))
 		case !slices.Contains(forms, form):
 			forms = append(forms, form)
 		}
 	}
 	if forms == nil {
-		return Forms, nil
+		return sheet.Forms, nil
 	}
 	return forms, nil
 }
@@ -62,7 +59,10 @@ func Draw(d *Data, dir string, forms []string) (paths []string, err error) {
 	}
 	for _, f := range all {
 		picture := f.draw(d)
-		for _, form := range Forms {
+		if picture != nil {
+			picture.Warning = d.Warning
+		}
+		for _, form := range sheet.Forms {
 			path := filepath.Join(dir, f.name+"."+form)
 			if picture == nil || !slices.Contains(forms, form) {
 				if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

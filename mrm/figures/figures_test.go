@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"image/png"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/whatif"
 )
@@ -81,20 +83,24 @@ func data() *Data {
 	return d
 }
 
-// TestDraw: every figure is drawn in both forms; none is blank, nothing stands at an edge, and SVG is well formed and has its letters as letters.
+// TestDraw: every figure is drawn in all forms; none is blank, nothing stands at an edge, SVG is well formed and has its letters as letters, but no fonts,
+// and PDF has neither.
 func TestDraw(t *testing.T) {
 	dir := t.TempDir()
 	if keep := os.Getenv("LLAMATAP_PICTURES"); keep != "" {
 		dir = keep
 	}
-	paths, err := Draw(data(), dir, Forms)
-	if err != nil || len(paths) != 2*len(Names()) {
+	paths, err := Draw(data(), dir, sheet.Forms)
+	if err != nil || len(paths) != 3*len(Names()) {
 		t.Fatalf("%d files, %v", len(paths), err)
 	}
 	for _, path := range paths {
-		if strings.HasSuffix(path, ".svg") {
+		switch filepath.Ext(path) {
+		case ".svg":
 			checkSVG(t, path)
-		} else {
+		case ".pdf":
+			checkPDF(t, path)
+		default:
 			checkPNG(t, path)
 		}
 	}
@@ -132,6 +138,17 @@ func checkPNG(t *testing.T, path string) {
 	}
 }
 
+func checkPDF(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(data, []byte("%PDF-")) || bytes.Contains(data, []byte("/FontFile")) || len(data) < 5000 || len(data) > 400<<10 {
+		t.Errorf("%s: %d bytes, or fonts in it", path, len(data))
+	}
+}
+
 func checkSVG(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -152,10 +169,10 @@ func checkSVG(t *testing.T, path string) {
 			texts++
 		}
 	}
-	if texts < 5 || !strings.Contains(string(data), "@font-face") {
-		t.Errorf("%s: %d texts", path, texts)
+	if texts < 5 || strings.Contains(string(data), "@font-face") || strings.Count(string(data), "Liberation Sans,Arial,Helvetica,sans-serif;") < texts {
+		t.Errorf("%s: %d texts, or fonts in it", path, texts)
 	}
-	if len(data) > 4<<20 {
+	if len(data) > 200<<10 {
 		t.Errorf("%s: %d bytes", path, len(data))
 	}
 }
@@ -200,7 +217,7 @@ func TestLittle(t *testing.T) {
 			break
 		}
 	}
-	if _, err := Draw(full, "/dev/null/x", Forms); err == nil {
+	if _, err := Draw(full, "/dev/null/x", sheet.Forms); err == nil {
 		t.Error("a folder that cannot be")
 	}
 }
@@ -208,17 +225,50 @@ func TestLittle(t *testing.T) {
 func TestTexts(t *testing.T) {
 	for got, want := range map[string]string{
 		timeDecade(-9): "1 ns", timeDecade(-8): "10 ns", timeDecade(-4): "100 µs", timeDecade(-3): "1 ms", timeDecade(-1): "100 ms", timeDecade(0): "1 s", timeDecade(3): "1000 s", timeDecade(7): "1e7 s",
-		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB", byteDecade(19): "1e19 B", power(-3): "0.001", power(-5): "1e-5", power(2): "100",
+		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB", byteDecade(19): "10 EB", power(-3): "0.001", power(-5): "1e-5", power(2): "100",
 		with(timeUnits, 90): "1.5 min", with(byteUnits, 1536): "1.5 KiB", with(timeUnits, 0): "0 ns", wrap("STT-MRAM 10 ms", 10): "STT-MRAM\n10 ms",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for list, want := range map[string]string{"": "png,svg", "svg": "svg", "PNG, svg,png": "png,svg", "gif": "no picture"} {
+	for list, want := range map[string]string{"": "png,svg,pdf", "svg": "svg", "PNG, svg,png": "png,svg", "gif": "unsupported image format"} {
 		got, err := ParseForms(list)
 		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)
+		}
+	}
+}
+
+// TestWarning: what is not to be published says so in every picture, in letters of its own.
+func TestWarning(t *testing.T) {
+	d := data()
+	d.Warning = "contaminated, not to be published"
+	dir := t.TempDir()
+	plain, err := Draw(data(), t.TempDir(), []string{"svg"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := Draw(d, dir, []string{"svg"})
+	if err != nil || len(paths) != len(plain) {
+		t.Fatal(paths, err)
+	}
+	for i, path := range paths {
+		marked, err := os.ReadFile(path)
+		if err != nil || strings.Count(string(marked), d.Warning) != 1 {
+			t.Errorf("%s is not marked: %v", path, err)
+		}
+		if clean, err := os.ReadFile(plain[i]); err != nil || strings.Contains(string(clean), d.Warning) {
+			t.Errorf("%s is marked: %v", plain[i], err)
+		}
+	}
+}
+
+// TestDecades: no tick of bytes is a bare power of ten, up to where there are units.
+func TestDecades(t *testing.T) {
+	for e := range 27 {
+		if label := byteDecade(e); strings.Contains(label, "1e") {
+			t.Errorf("10^%d is %q", e, label)
 		}
 	}
 }

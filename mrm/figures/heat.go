@@ -1,12 +1,14 @@
 package figures
 
 import (
+	"image"
 	"image/color"
 	"math"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // heatMap draws how often each place was touched, over time, a panel for each type of regions.
@@ -63,26 +65,47 @@ func heatPanel(h *Heat, from *HeatPanel, low, high float64) *plot.Plot {
 	ticks := sheet.Steps(0, p.Y.Max, 4)
 	p.Y.Tick.Marker = ticks
 	p.Y.Label.Text = from.Type + " (" + u.name + ")"
-	cells := &sheet.Boxes{}
-	for row := range from.Rows {
-		y0, y1 := p.Y.Max*float64(row)/float64(from.Rows), p.Y.Max*float64(row+1)/float64(from.Rows)
-		for bin := 0; bin < h.Bins; {
-			fill := h.shade(from, row*h.Bins+bin, low, high)
-			end := bin + 1
-			for end < h.Bins && h.shade(from, row*h.Bins+end, low, high) == fill {
-				end++
-			}
-			if fill != sheet.White {
-				cells.All = append(cells.All, sheet.Box(float64(bin)*h.BinS, y0, float64(end)*h.BinS, y1, fill))
-			}
-			bin = end
-		}
-	}
-	p.Add(cells)
+	p.Add(&heatCells{h, from, low, high})
 	return p
 }
 
-// shadesOfHeat is how many colours there are, so that neighbours of one colour become one rectangle.
+// heatCells draws the cells of a panel as one image: as rectangles they would make SVG and PDF large.
+type heatCells struct {
+	heat      *Heat
+	panel     *HeatPanel
+	low, high float64
+}
+
+// Least pixels of the image, so that the edges of its cells are sharp in print.
+const heatWidth, heatHeight = 2000, 320
+
+// Plot draws them.
+func (m *heatCells) Plot(c draw.Canvas, p *plot.Plot) {
+	bins, rows := m.heat.Bins, m.panel.Rows
+	wide, high := (heatWidth+bins-1)/bins, (heatHeight+rows-1)/rows
+	picture := image.NewPaletted(image.Rect(0, 0, bins*wide, rows*high), nil)
+	codes := map[color.NRGBA]uint8{}
+	for row := range rows {
+		for bin := range bins {
+			fill := m.heat.shade(m.panel, row*bins+bin, m.low, m.high)
+			code, ok := codes[fill]
+			if !ok {
+				code = uint8(len(codes)) // there are few shades
+				codes[fill], picture.Palette = code, append(picture.Palette, fill)
+			}
+			top := (rows - 1 - row) * high
+			for y := top; y < top+high; y++ {
+				for x := bin * wide; x < (bin+1)*wide; x++ {
+					picture.SetColorIndex(x, y, code)
+				}
+			}
+		}
+	}
+	atX, atY := p.Transforms(&c)
+	c.DrawImage(vg.Rectangle{Min: vg.Point{X: atX(0), Y: atY(0)}, Max: vg.Point{X: atX(float64(bins) * m.heat.BinS), Y: atY(p.Y.Max)}}, picture)
+}
+
+// shadesOfHeat is how many colours there are.
 const shadesOfHeat = 24
 
 // shade is the colour of a cell, white where nothing was touched.

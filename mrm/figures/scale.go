@@ -105,8 +105,8 @@ func byteDecade(e int) string {
 	for _, u := range []struct {
 		e    int
 		name string
-	}{{15, " PB"}, {12, " TB"}, {9, " GB"}, {6, " MB"}, {3, " kB"}, {0, " B"}} {
-		if e >= u.e && e <= 17 {
+	}{{24, " YB"}, {21, " ZB"}, {18, " EB"}, {15, " PB"}, {12, " TB"}, {9, " GB"}, {6, " MB"}, {3, " kB"}, {0, " B"}} {
+		if e >= u.e && e <= 26 {
 			return strconv.Itoa(int(math.Pow10(e-u.e))) + u.name
 		}
 	}

@@ -215,12 +215,18 @@ func refreshing(d *Data) *sheet.Picture {
 	p.Y.Tick.Marker = decades(p.Y.Min, p.Y.Max, 6, byteDecade)
 	p.Add(lines)
 	p.Add(shapes...)
+	p.Legend.Add("at most: censored lives last all day", &sheet.Curve{Style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.9)}})
+	p.Legend.Add("at least: they end with the run", &sheet.Curve{Style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.9), Dashes: bandDashes}})
+	named += 2
 	beneath(p, named)
 	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.1+0.13*float64(named)) * vg.Inch}
 }
 
 // log10 is a logarithm; of 0 it is far below everything.
 func log10(v float64) float64 { return math.Log10(max(v, 1e-30)) }
+
+// bandDashes are those of the lower curve of a band.
+var bandDashes = []vg.Length{vg.Points(2), vg.Points(1.5)}
 
 // band is an area between two curves, with both as lines.
 type band struct {
@@ -260,7 +266,7 @@ func (b *band) Plot(c draw.Canvas, p *plot.Plot) {
 	c.FillPolygon(pale, area)
 	style := draw.LineStyle{Color: b.fill, Width: vg.Points(0.9)}
 	c.StrokeLines(style, upper)
-	style.Dashes = []vg.Length{vg.Points(2), vg.Points(1.5)}
+	style.Dashes = bandDashes
 	c.StrokeLines(style, lower)
 }
 

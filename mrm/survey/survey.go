@@ -1,14 +1,17 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/figures"
+	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/mrm/whatif"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -17,6 +20,8 @@ import (
 type Survey struct {
 	Dir            string
 	RunID, ModelID string
+	// Title names the run for people: model, quantisation and context; Warning says why it is not to be published, "" where it may be.
+	Title, Warning string
 	Tokens         int64 // that the run computed
 	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was accessed last. Unix nanoseconds.
 	Begin, End int64
@@ -44,8 +49,12 @@ var ErrNothing = errors.New("nothing is known of the run's memory")
 // Read reads a run directory.
 func Read(ctx context.Context, dir string) (*Survey, error) {
 	s := &Survey{Dir: dir, RunID: filepath.Base(dir), From: "regions"}
+	s.Title = s.RunID
+	if m, err := verdict.Read(dir); err == nil && m.Validity.Class == verdict.Contaminated {
+		s.Warning = "contaminated, not to be published"
+	}
 	if m, err := rundir.ReadMetadata(dir); err == nil {
-		s.RunID, s.ModelID = m.RunID, m.Model.ID
+		s.RunID, s.ModelID, s.Title = m.RunID, m.Model.ID, titleOf(&m)
 		if m.Tokens != nil {
 			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
 		}
@@ -72,6 +81,23 @@ func Read(ctx context.Context, dir string) (*Survey, error) {
 	s.settleKV()
 	s.totals()
 	return s, nil
+}
+
+// titleOf names a run by its model, quantisation and context; by its id where the model is not known.
+func titleOf(m *rundir.Metadata) string {
+	name := cmp.Or(m.Model.Name, m.Model.ID)
+	if name == "" {
+		return m.RunID
+	}
+	if quantisation := m.Model.FileType; quantisation != "" && !strings.HasSuffix(name, quantisation) {
+		name += ", " + quantisation
+	}
+	for _, c := range m.Contexts {
+		if c.NCtx > 0 {
+			return fmt.Sprintf("%s, context %d", name, c.NCtx)
+		}
+	}
+	return name
 }
 
 // graphSeconds is how long a graph of the run took on average.
@@ -187,11 +213,7 @@ func Lives(subjects []whatif.Subject) (all []figures.Lives) {
 
 // Data is everything that is drawn of the run.
 func (s *Survey) Data(report *whatif.Report, subjects []whatif.Subject) *figures.Data {
-	title := s.RunID
-	if s.ModelID != "" {
-		title = s.ModelID + ", " + s.RunID
-	}
 	return &figures.Data{
-		Title: title, Lives: Lives(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
+		Title: s.Title, Warning: s.Warning, Lives: Lives(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
 	}
 }

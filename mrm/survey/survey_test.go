@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/whatif"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -362,4 +363,19 @@ func BenchmarkTrace(b *testing.B) {
 		scanned(b, read(b, dir))
 	}
 	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// TestTitle: pictures name a run by what ran, not by its number.
+func TestTitle(t *testing.T) {
+	for want, m := range map[string]rundir.Metadata{
+		"run_1":                      {RunID: "run_1"},
+		"m":                          {RunID: "run_1", Model: rundir.Model{ID: "m"}},
+		"Some model, Q8_0":           {RunID: "run_1", Model: rundir.Model{ID: "m", Name: "Some model", FileType: "Q8_0"}},
+		"model-Q4_K, context 4096":   {Model: rundir.Model{ID: "m", Name: "model-Q4_K", FileType: "Q4_K"}, Contexts: []rundir.Context{{}, {NCtx: 4096}}},
+		"model, F16, context 262144": {Model: rundir.Model{Name: "model", FileType: "F16"}, Contexts: []rundir.Context{{NCtx: 262144}}},
+	} {
+		if got := titleOf(&m); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }
