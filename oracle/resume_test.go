@@ -159,6 +159,12 @@ func interrupted(t *testing.T, want *whole, args []string, round int, places ...
 		t.Errorf("metadata: %+v, lossy %v", c.meta.Resumed, c.meta.Lossy)
 	}
 	llamatap(t, "verify", c.dir).good(t)
+	if left, err := filepath.Glob(filepath.Join(c.dir, ".*")); err != nil || len(left) > 0 || resumes(t, out) {
+		t.Errorf("left in the run directory: %q, %v; a checkpoint: %v", left, err, resumes(t, out))
+	}
+	if left, err := filepath.Glob(filepath.Join(out, ".state-*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the output folder: %q, %v", left, err)
+	}
 	return true
 }
 
