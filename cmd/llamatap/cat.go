@@ -63,11 +63,11 @@ func parseCat(args []string) (*catArgs, error) {
 	ctx := flags.String("ctx", "", "context `N`, where several have the tensor")
 	flags.StringVar(&a.format, "format", "text", "`FORM` of the output: text, npy or json")
 	flags.StringVar(&a.out, "o", "-", "`FILE` to write; - is standard output")
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return nil, err
 	}
-	a.path = paths[0]
+	a.path = path
 	if err := a.settle(*layer, *token, *ctx); err != nil {
 		return nil, exitStatus{Code: 2, Err: err}
 	}

@@ -80,6 +80,9 @@ func runDiff(args []string) error {
 	}
 	var runs [2]*tensors.Run
 	for i := range runs {
+		if paths[i], err = resolveRun(paths[i]); err != nil {
+			return err
+		}
 		if runs[i], err = tensors.Open(paths[i]); err != nil {
 			return err
 		}

@@ -53,11 +53,11 @@ func runExport(args []string) error {
 	a := exportArgs{options: export.Options{Version: version, Command: append([]string{"llamatap", "export"}, args...)}}
 	flags := newFlags("export", exportHelp)
 	a.define(flags)
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return err
 	}
-	a.path = paths[0]
+	a.path = path
 	if err := a.settle(); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}

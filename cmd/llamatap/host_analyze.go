@@ -136,6 +136,9 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 		return fmt.Errorf("%d arguments where at most one run directory belongs; 'llamatap host analyze --help' shows how", len(rest))
 	}
 	if len(rest) == 1 {
+		if rest[0], err = resolveRun(rest[0]); err != nil {
+			return err
+		}
 		if info, err := os.Stat(rest[0]); err != nil {
 			return fmt.Errorf("%s: there is no such file or folder: give a run directory or a file of block I/O", rest[0])
 		} else if info.IsDir() {

@@ -30,14 +30,14 @@ flags:
 func runHostWaits(args []string) error {
 	flags := newFlags("host waits", hostWaitsHelp)
 	form := flags.String("o", "text", "write `FORM`: text or json")
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return err
 	}
 	if !slices.Contains([]string{"text", "json"}, *form) {
 		return exitStatus{Code: 2, Err: fmt.Errorf("-o %.40q: use text or json", *form)}
 	}
-	w, err := host.ReadWaits(paths[0])
+	w, err := host.ReadWaits(path)
 	if err != nil {
 		return err
 	}

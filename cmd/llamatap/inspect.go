@@ -14,16 +14,17 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	held "github.com/llamatap/llamatap/inspect/report"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const inspectHelp = `llamatap inspect: what a capture holds
 
-usage: llamatap inspect DIR|FILE.stream [--layer N] [--tensor GLOB] [--stats [--by tensor|packet|token]] [--json]
+usage: llamatap inspect [RUN|FILE.stream] [--layer N] [--tensor GLOB] [--stats [--by tensor|packet|token]] [--json]
        llamatap inspect DIR --attention --layer N --head H [--token I|A:B] [--json|--npy] [-o FILE]
 
-Shows layers, tokens, shapes, bytes, ratio and losses. With --layer or --tensor it lists tensors, with --stats their mean, population
+Shows layers, tokens, shapes, bytes, ratio and losses, and what else the run recorded; of a run without tensors what is in it. With --layer or --tensor it lists tensors, with --stats their mean, population
 standard deviation, minimum, maximum, L2 norm and share of exact zeros, all over finite values, and counts NaN and Inf.
 DIR is a run directory. A stream outside of one is read with its index, or as STRAP-LLM writes it, without; then what had to be
 assumed is said.
@@ -65,11 +66,11 @@ func runInspect(args []string) error {
 	flags.StringVar(&a.attention.ctx, "ctx", "", "with --attention: context `N`; default 0")
 	flags.BoolVar(&a.attention.npy, "npy", false, "with --attention: write a NumPy file")
 	flags.StringVar(&a.attention.out, "o", "-", "with --attention: `FILE` to write; - is standard output")
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return err
 	}
-	a.path, a.attention.json = paths[0], a.json
+	a.path, a.attention.json = path, a.json
 	if a.filter.Layer, err = parseLayerFlag(*layer); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
@@ -83,6 +84,9 @@ func runInspect(args []string) error {
 		}
 	}
 	run, err := tensors.Open(a.path)
+	if errors.Is(err, tensors.ErrNotARun) && !a.attention.want && !a.stats && !a.narrowed() {
+		return a.others(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -125,8 +129,7 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 	if err != nil {
 		return err
 	}
-	narrowed := a.filter.Layer != nil || a.filter.Tensor != ""
-	if narrowed && summary.Packets == 0 {
+	if a.narrowed() && summary.Packets == 0 {
 		return run.Unknown(a.filter)
 	}
 	if a.stats {
@@ -139,10 +142,32 @@ func (a *inspectArgs) show(ctx context.Context, run *tensors.Run, out io.Writer)
 		return writeJSON(buffered, summary)
 	case a.stats:
 		return summary.WriteStats(buffered)
-	case narrowed:
+	case a.narrowed():
 		return summary.WriteTensors(buffered)
 	}
-	return summary.WriteText(buffered)
+	if err := summary.WriteText(buffered); err != nil || run.Kind != tensors.KindRun {
+		return err
+	}
+	all, err := held.Read(a.path)
+	if err != nil || len(all.Data) < 2 {
+		return nil // the tensors were shown
+	}
+	fmt.Fprintln(buffered, "\nalso recorded:")
+	return all.WriteData(buffered, "tensors")
+}
+
+func (a *inspectArgs) narrowed() bool { return a.filter.Layer != nil || a.filter.Tensor != "" }
+
+// others shows a run without tensors. notRun is what opening it as one with tensors said.
+func (a *inspectArgs) others(notRun error) error {
+	all, err := held.Read(a.path)
+	switch {
+	case err != nil:
+		return notRun
+	case a.json:
+		return writeJSON(terminal.Out, all)
+	}
+	return all.WriteText(terminal.Out)
 }
 
 func writeJSON(out io.Writer, v any) error {

@@ -34,15 +34,16 @@ func foreignStream(t *testing.T) string {
 
 // TestReadingCommandErrors holds the messages for wrong use of inspect, cat and verify, with their exit status.
 func TestReadingCommandErrors(t *testing.T) {
-	stream := foreignStream(t)
+	stream, out := foreignStream(t), t.TempDir()
+	t.Setenv("LLAMATAP_OUT", out)
 	run := map[string]func([]string) error{"inspect": runInspect, "cat": runCat, "verify": runVerify, "export": runExport}
 	for _, c := range []struct {
 		line string
 		code int
 		want string
 	}{
-		{"inspect", 2, "no run directory: give one, as in 'llamatap inspect llamatap-runs/MODEL/RUN'"},
-		{"verify a b", 2, "2 arguments where 1 belong; 'llamatap verify --help' shows how"},
+		{"inspect", 2, "there is no run below " + out + ": give a run directory"},
+		{"verify a b", 2, "2 arguments where one run belongs; 'llamatap verify --help' shows how"},
 		{"inspect --what x", 2, "flag provided but not defined: -what; 'llamatap inspect --help' lists the flags"},
 		{"inspect x --layer two", 2, `--layer "two": give a layer number from 0, or none for what belongs to no layer`},
 		{"inspect x --by token", 2, "--by token says how statistics are taken: add --stats"},

@@ -41,8 +41,8 @@ func runKV(args []string) error {
 	by := flags.String("by", string(resources.KVBySequence), "what a line stands for, `WHAT`: sequence, layer or time")
 	form := flags.String("o", "text", "write `FORM`: text, json or csv")
 	width := flags.Int("width", 0, "columns of the plot, `N`; default: as many as the terminal has, else 100")
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return err
 	}
 	if !slices.Contains([]resources.KVBy{resources.KVBySequence, resources.KVByLayer, resources.KVByTime}, resources.KVBy(*by)) {
@@ -63,7 +63,7 @@ func runKV(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	k, err := resources.OpenKV(ctx, paths[0], points)
+	k, err := resources.OpenKV(ctx, path, points)
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted")}
 	}

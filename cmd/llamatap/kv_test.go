@@ -8,12 +8,13 @@ import (
 
 // TestKVErrors holds the messages for wrong use of kv, with their exit status.
 func TestKVErrors(t *testing.T) {
+	t.Setenv("LLAMATAP_OUT", "/no/runs")
 	for _, c := range []struct {
 		args string
 		code int
 		want string
 	}{
-		{"", 2, "no run directory: give one, as in 'llamatap kv llamatap-runs/MODEL/RUN'"},
+		{"", 2, "there is no run below /no/runs: give a run directory"},
 		{"x --by week", 2, `--by "week": use sequence, layer or time`},
 		{"x -o xml", 2, `-o "xml": use text, json or csv`},
 		{"x --width -3", 2, "--width -3: use 1 to 10000 columns, or 0 for those of the terminal"},

@@ -38,6 +38,7 @@ func commands() []command {
 		{"install-links", "make links named after llama.cpp's programs that lead here", runLinks},
 		{"ctl", "look at a run that goes on, and change what it captures", runCtl},
 		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
+		{"runs", "list the runs that were recorded, newest first", runRuns},
 		{"cat", "write one captured tensor as text, npy or JSON", runCat},
 		{"diff", "say how the tensors of two captures differ, by layer, tensor or token", runDiff},
 		{"export", "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", runExport},

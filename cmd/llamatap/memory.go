@@ -57,8 +57,8 @@ func runMemory(args []string) error {
 	form := flags.String("o", "text", "write `FORM`: text, json or csv")
 	list := flags.String("windows", "1ms,100ms,1s", "lengths of the windows that working sets are measured in, `LIST`")
 	top := flags.Int("top", topRegions, "show the `N` regions that were accessed most")
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return err
 	}
 	if !slices.Contains(memory.Tables, memory.By(*by)) {
@@ -76,7 +76,7 @@ func runMemory(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := memory.Analyze(ctx, paths[0], memory.Options{Windows: windows, Uses: *form == "json" || usesOf(memory.By(*by))})
+	r, err := memory.Analyze(ctx, path, memory.Options{Windows: windows, Uses: *form == "json" || usesOf(memory.By(*by))})
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted")}
 	}

@@ -8,12 +8,13 @@ import (
 
 // TestMemoryErrors holds the messages for wrong use of memory, with their exit status.
 func TestMemoryErrors(t *testing.T) {
+	t.Setenv("LLAMATAP_OUT", "/no/runs")
 	for _, c := range []struct {
 		args string
 		code int
 		want string
 	}{
-		{"", 2, "no run directory: give one, as in 'llamatap memory llamatap-runs/MODEL/RUN'"},
+		{"", 2, "there is no run below /no/runs: give a run directory"},
 		{"x --by week", 2, `--by "week": use type, region, step, time, symbol, data_symbol or process`},
 		{"x -o xml", 2, `-o "xml": use text, json or csv`},
 		{"x --top -3", 2, "--top -3: use 0 or more regions"},

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -41,19 +39,21 @@ func runResource(args []string) error {
 	flags := newFlags("resource", resourceHelp)
 	format := flags.String("o", "text", "write `FORMAT`: text, json or csv")
 	by := flags.String("by", "", "only this `TABLE`: "+strings.Join(resources.Tables, ", "))
-	rest, err := parseFlags(flags, args, 2)
+	rest, err := parseAnyFlags(flags, args)
 	switch {
-	case err != nil && len(args) > 0 && !errors.Is(err, flag.ErrHelp) && args[0] == "summary" && len(args) == 1:
-		return exitStatus{Code: 2, Err: errors.New("no run directory: give one, as in 'llamatap resource summary llamatap-runs/MODEL/RUN'")}
 	case err != nil || rest == nil:
 		return err
-	case rest[0] != "summary":
-		return exitStatus{Code: 2, Err: fmt.Errorf("unknown %.40q: there is 'llamatap resource summary DIR'", rest[0])}
+	case len(rest) == 0 || len(rest) > 2 || rest[0] != "summary":
+		return exitStatus{Code: 2, Err: fmt.Errorf("unknown %.40q: there is 'llamatap resource summary [RUN]'", strings.Join(rest, " "))}
+	}
+	dir, err := resolveRun(strings.Join(rest[1:], ""))
+	if err != nil {
+		return err
 	}
 	if err := checkSummary(*format, by); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
-	return writeSummary(terminal.Out, rest[1], *format, *by)
+	return writeSummary(terminal.Out, dir, *format, *by)
 }
 
 // checkSummary tells what is wrong with the flags, and fills in the table of csv.

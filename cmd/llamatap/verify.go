@@ -31,12 +31,12 @@ func runVerify(args []string) error {
 	flags := newFlags("verify", verifyHelp)
 	asJSON := flags.Bool("json", false, "write JSON")
 	mend := flags.Bool("repair", false, "make whole what can be, before it is checked")
-	paths, err := parseFlags(flags, args, 1)
-	if err != nil || paths == nil {
+	path, err := parseRunPath(flags, args)
+	if err != nil || path == "" {
 		return err
 	}
 	if *mend {
-		what, err := repair.Repair(paths[0], version)
+		what, err := repair.Repair(path, version)
 		for _, w := range what {
 			fmt.Fprintf(terminal.Err, "repair   %s\n", w)
 		}
@@ -45,7 +45,7 @@ func runVerify(args []string) error {
 		}
 	}
 	bar := present.NewProgress(progressTerminal(true), "verifying")
-	v, err := tensors.VerifyWith(paths[0], bar.Set)
+	v, err := tensors.VerifyWith(path, bar.Set)
 	bar.Done()
 	if err != nil {
 		return err

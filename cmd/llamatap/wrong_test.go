@@ -56,15 +56,15 @@ func TestWrongUse(t *testing.T) {
 		{"bench -f " + file, 2, "has no scenarios: write the key scenarios"},
 		{"ctl", 2, "usage: llamatap ctl RUNDIR"},
 		{"resource", 2, "'llamatap resource"},
-		{"resource summary", 2, "as in 'llamatap resource summary"},
-		{"resource total x", 2, "there is 'llamatap resource summary DIR'"},
+		{"resource summary", 2, "there is no run below /no/runs"},
+		{"resource total x", 2, "there is 'llamatap resource summary [RUN]'"},
 		{"resource summary x -o xml", 2, "use text, json or csv"},
 		{"resource summary x -o csv --by day", 2, "use cell, phase"},
 		{"resource summary x --by op", 2, "add -o csv or -o json"},
 		{"resource summary /nowhere", 1, "give a run directory"},
 		{"host", 2, "'llamatap host --help' tells more"},
 		{"host bogus", 2, "'llamatap host --help' tells more"},
-		{"host waits", 2, "as in 'llamatap host waits llamatap-runs/MODEL/RUN'"},
+		{"host waits", 2, "there is no run below /no/runs"}, {"runs a b", 2, "'llamatap runs --help' shows how"}, {"runs", 1, "no runs below /no/runs"},
 		{"host waits /nowhere", 1, "record a run with --tap-host waits"},
 		{"host waits x -o xml", 2, "use text or json"},
 		{"host block --bogus", 2, "'llamatap host block --help' lists the flags"},
@@ -122,6 +122,7 @@ func TestWrongUse(t *testing.T) {
 		var out, said strings.Builder
 		cmd := self(strings.Fields(c.line)...)
 		cmd.Stdout, cmd.Stderr = &out, &said
+		cmd.Env = append(cmd.Environ(), "LLAMATAP_OUT=/no/runs")
 		cmd.Run()
 		got := said.String()
 		if !strings.HasPrefix(got, "llamatap: ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) || cmd.ProcessState.ExitCode() != c.status {

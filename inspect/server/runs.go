@@ -1,12 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -48,8 +46,6 @@ type listing struct {
 // maxRuns bounds how many runs are listed; the newest are.
 const maxRuns = 10000
 
-var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
-
 // all lists the runs that are served, newest first.
 func (l *listing) all() ([]Run, error) {
 	if _, err := os.ReadDir(l.dir); err != nil {
@@ -63,10 +59,9 @@ func (l *listing) all() ([]Run, error) {
 		return []Run{look(l.dir, filepath.Base(whole), filepath.Base(filepath.Dir(whole)))}, nil
 	}
 	var runs []Run
-	for _, p := range runDirs(l.dir) {
+	for _, p := range rundir.Find(l.dir) {
 		runs = append(runs, Run{ID: filepath.Base(p), Model: filepath.Base(filepath.Dir(p)), dir: p})
 	}
-	slices.SortFunc(runs, func(a, b Run) int { return cmp.Or(cmp.Compare(b.ID, a.ID), cmp.Compare(a.dir, b.dir)) })
 	runs = slices.CompactFunc(runs, func(a, b Run) bool { return a.ID == b.ID }) // a copy of a run is that run
 	runs = runs[:min(len(runs), maxRuns)]
 	for i, r := range runs {
@@ -96,27 +91,6 @@ func IsRun(dir string) bool {
 		}
 	}
 	return resources.HasLog(dir)
-}
-
-// runDirs are the run directories in a folder, and in the folders in it.
-func runDirs(dir string) []string {
-	var found []string
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		switch path := filepath.Join(dir, e.Name()); {
-		case !e.IsDir():
-		case runForm.MatchString(e.Name()):
-			found = append(found, path)
-		default:
-			below, _ := os.ReadDir(path)
-			for _, b := range below {
-				if b.IsDir() && runForm.MatchString(b.Name()) {
-					found = append(found, filepath.Join(path, b.Name()))
-				}
-			}
-		}
-	}
-	return found
 }
 
 func look(dir, id, model string) Run {

@@ -1,0 +1,203 @@
+// Package report says what run directories hold, whichever recorders wrote them: from their names, sizes and metadata alone.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// State is how a run is.
+type State string
+
+// The states of a run.
+const (
+	Sealed  State = "sealed"
+	Running State = "running" // a process writes it
+	CutOff  State = "cut off" // neither: 'llamatap verify --repair' seals what is there
+)
+
+// Run is what a run directory holds.
+type Run struct {
+	Path      string        `json:"path"`
+	ID        string        `json:"run"`
+	Model     string        `json:"model,omitempty"`
+	Created   time.Time     `json:"created,omitzero"`
+	State     State         `json:"state"`
+	Tokens    *int64        `json:"tokens,omitempty"` // prompt and generated; absent where nothing says it
+	Recorders []string      `json:"recorders"`        // that were asked for
+	Bytes     int64         `json:"bytes"`            // of all files, derived ones included
+	Lossy     bool          `json:"lossy"`            // something is missing, or recording stopped before the program did
+	Losses    []rundir.Loss `json:"losses"`
+	Data      []Data        `json:"data"`
+}
+
+// Data is what one recorder, or several of a kind, wrote.
+type Data struct {
+	What    string `json:"what"`
+	Bytes   int64  `json:"bytes"`
+	Command string `json:"command"` // that reads it
+}
+
+// kinds are the files of recorders, by the beginnings of their names, and what reads them.
+var kinds = []struct{ prefix, what, command string }{
+	{"activations.stream", "tensors", "llamatap inspect"},
+	{"seg-", "tensors, in segments", "llamatap inspect"},
+	{"resource", "resource events", "llamatap resource summary"},
+	{"kv_block_lifecycle", "KV cache", "llamatap kv"},
+	{"region_map", "memory regions", "llamatap memory"},
+	{"trace", "memory accesses", "llamatap memory"},
+	{"process", "processes", "llamatap host analyze"},
+	{"block_io", "disks", "llamatap host analyze"},
+	{"system_metrics", "the system", "llamatap host analyze"},
+	{"host_waits", "waiting", "llamatap host waits"},
+	{"host_faults", "page faults", "llamatap host analyze"},
+	{"llm_prof", "system calls", "llamatap host analyze"},
+}
+
+// Read looks at a run directory. A directory that holds nothing of a run is fs.ErrNotExist.
+func Read(dir string) (*Run, error) {
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Path: dir, ID: filepath.Base(whole), State: CutOff, Recorders: []string{}, Losses: []rundir.Loss{}, Data: []Data{}}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	known := false
+	for _, e := range entries {
+		size := sizeOf(filepath.Join(dir, e.Name()))
+		r.Bytes += size
+		known = r.note(e.Name(), size) || known || e.Name() == rundir.MetadataName || e.Name() == rundir.ManifestName
+	}
+	if !known {
+		return nil, fmt.Errorf("%s: no run: %w", dir, fs.ErrNotExist)
+	}
+	switch {
+	case resources.Sealed(dir):
+		r.State = Sealed
+	case resources.Going(dir):
+		r.State = Running
+	}
+	return r, r.describe()
+}
+
+// note adds a file, or a folder, to what the run holds. It reports whether a recorder made it.
+func (r *Run) note(name string, size int64) bool {
+	for _, k := range kinds {
+		if !strings.HasPrefix(name, k.prefix) {
+			continue
+		}
+		for i := range r.Data {
+			if r.Data[i].What == k.what {
+				r.Data[i].Bytes += size
+				return true
+			}
+		}
+		r.Data = append(r.Data, Data{k.what, size, k.command})
+		return true
+	}
+	return false
+}
+
+// describe takes in what the metadata say, as far as there are any.
+func (r *Run) describe() error {
+	m, err := resources.Metadata(r.Path)
+	if err != nil || m == nil {
+		return err
+	}
+	r.Model, r.Created, r.Lossy = m.Model.Name, m.Created, m.Lossy || m.Stopped != nil
+	if m.Losses != nil {
+		r.Losses = m.Losses
+	}
+	if m.Tokens != nil {
+		n := m.Tokens.Prompt + m.Tokens.Generated
+		r.Tokens = &n
+	}
+	var asked struct{ Recorders []string }
+	if text, err := json.Marshal(m.Config); err == nil && json.Unmarshal(text, &asked) == nil && asked.Recorders != nil {
+		r.Recorders = asked.Recorders
+	}
+	return nil
+}
+
+// sizeOf is the size of a regular file, or of those in a folder.
+func sizeOf(path string) (bytes int64) {
+	filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // what vanishes while it is looked at counts as nothing
+		}
+		if info, err := d.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}
+
+// WriteText writes what a run holds, and by what it is read.
+func (r *Run) WriteText(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "run\t%s, %s\n", r.Path, r.State)
+	if r.Model != "" {
+		fmt.Fprintf(w, "model\t%s\n", r.Model)
+	}
+	fmt.Fprintf(w, "tokens\t%s\n", r.tokens())
+	if len(r.Recorders) > 0 {
+		fmt.Fprintf(w, "recorders\t%s\n", strings.Join(r.Recorders, ", "))
+	}
+	for _, l := range r.Losses {
+		fmt.Fprintf(w, "lost\t%d packets, %s: %s\n", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause)
+	}
+	if r.Lossy && len(r.Losses) == 0 {
+		fmt.Fprintf(w, "lost\tthe run is marked lossy\n")
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return r.WriteData(out, "")
+}
+
+// WriteData lists what the run holds, but for one kind.
+func (r *Run) WriteData(out io.Writer, but string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, d := range r.Data {
+		if but == "" || !strings.HasPrefix(d.What, but) {
+			fmt.Fprintf(w, "%s\t%s\t%s %s\n", d.What, present.Bytes(d.Bytes), d.Command, r.Path)
+		}
+	}
+	return w.Flush()
+}
+
+func (r *Run) tokens() string {
+	if r.Tokens == nil {
+		return "not known"
+	}
+	return present.Count(*r.Tokens)
+}
+
+// WriteTable writes a line for each run.
+func WriteTable(out io.Writer, runs []*Run) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "run\tmodel\ttokens\trecorders\tsize\tstate")
+	for _, r := range runs {
+		state := string(r.State)
+		if r.Lossy {
+			state += ", lossy"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Model, r.tokens(), strings.Join(r.Recorders, ","), present.Bytes(r.Bytes), state)
+	}
+	return w.Flush()
+}
