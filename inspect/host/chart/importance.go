@@ -218,9 +218,9 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// trends draws the latency and every metric that was recorded, above each other.
+// trends draws the latency and every metric that was recorded, above each other. One snapshot is no trend.
 func trends(r *host.Report) *sheet.Picture {
-	if r.Importance == nil || len(r.Importance.Trend) == 0 {
+	if r.Importance == nil || len(r.Importance.Trend) < 2 {
 		return nil
 	}
 	all := r.Importance.Trend

@@ -84,7 +84,7 @@ func percentiles(r *host.Report, d *host.Device) *sheet.Picture {
 			return lg(v)
 		})
 		n := len(d.Percentiles)
-		lines = append(lines, line{"p" + percentText(q.Percent), sheet.NewCurve(x, y, sheet.Curves[i%len(sheet.Curves)], 1+0.9*float64(i)/float64(n))})
+		lines = append(lines, line{"p" + percentText(q.Percent), curve(series, x, y, sheet.Curves[i%len(sheet.Curves)], 1+0.9*float64(i)/float64(n))})
 	}
 	if high == 0 {
 		return nil // no snapshot with requests has a time

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"image/color"
 	"math"
 	"slices"
 
@@ -40,8 +41,25 @@ func thin(series []host.Point) []host.Point {
 	return thinned
 }
 
-// values takes a figure out of every point; between points that lie far apart a NaN breaks the curve.
+// few is how many points a series has at most that is drawn as levels over its intervals: as a curve it would be a dot, or hide how long they are.
+const few = 2
+
+// curve draws values that [values] took out of a series.
+func curve(series []host.Point, x, y []float64, c color.Color, points float64) *sheet.Curve {
+	line := sheet.NewCurve(x, y, c, points)
+	line.IsDots = line.IsDots && len(series) > few
+	return line
+}
+
+// values takes a figure out of every point, or its level over each interval where there are few; between points that lie far apart a NaN breaks the curve.
 func values(series []host.Point, c clock, of func(*host.Point) float64) (x, y []float64) {
+	if len(series) <= few {
+		for i := range series {
+			from, to := column(series, i)
+			x, y = append(x, c.at(from), c.at(to), c.at(to)), append(y, of(&series[i]), of(&series[i]), math.NaN())
+		}
+		return x, y
+	}
 	limit := farApart(len(series), func(i int) float64 { return series[i].Time })
 	for i := range series {
 		if i > 0 && series[i].Time-series[i-1].Time > limit {
@@ -91,10 +109,10 @@ func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
 	sheet.FromZero(&p.Y, most(top))
 	p.Add(sheet.Both)
 	if !spread(series) {
-		p.Add(sheet.NewCurve(x, mean, sheet.Orange, 1.3))
+		p.Add(curve(series, x, mean, sheet.Orange, 1.3))
 		return p
 	}
-	upper, middle := sheet.NewCurve(x, top, sheet.Shades[2], 1), sheet.NewCurve(x, mean, sheet.Orange, 1.3)
+	upper, middle := curve(series, x, top, sheet.Shades[2], 1), curve(series, x, mean, sheet.Orange, 1.3)
 	p.Add(upper, middle)
 	p.Legend.Add("most", upper)
 	p.Legend.Add("mean", middle)
@@ -111,7 +129,8 @@ func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
 		p.Y.Label.Text = "requests per snapshot"
 	}
 	c.axis(&p.X)
-	x, y := values(thin(d.Series), c, func(at *host.Point) float64 {
+	series := thin(d.Series)
+	x, y := values(series, c, func(at *host.Point) float64 {
 		switch {
 		case at.Seconds > 0:
 			return float64(at.Requests) / at.Seconds
@@ -121,7 +140,7 @@ func requestPanel(d *host.Device, c clock, title string) *plot.Plot {
 		return float64(at.Requests)
 	})
 	sheet.FromZero(&p.Y, most(y))
-	p.Add(sheet.Both, sheet.NewCurve(x, y, sheet.Green, 1.3))
+	p.Add(sheet.Both, curve(series, x, y, sheet.Green, 1.3))
 	return p
 }
 
