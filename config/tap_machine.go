@@ -25,7 +25,7 @@ const (
 func machineOptions() []option {
 	return []option{
 		{name: "resource-level", form: "LEVEL", alias: envResourceLevel, recorder: Resource,
-			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph, no callback), DETAILED (per layer and component), VERBOSE (per operation)",
+			help: "record what memory and computing cost, to resource.jsonl: MINIMAL (per graph and matrix product, no callback), DETAILED (per layer and component), VERBOSE (per operation)",
 			set:  setResourceLevel,
 			get:  func(t *Tap) any { return text(t.ResourceLevel) }},
 		{name: "kv", form: "[=on|off]", bare: "on", follows: isSwitchWord, recorder: KV,

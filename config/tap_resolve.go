@@ -145,13 +145,15 @@ func (t *Tap) gather(o ResolveOptions) (*sources, error) {
 			s[FromFlag][opt.name] = given{value, opt.flag()}
 		}
 	}
-	if off, ok := o.LookupEnv(envResourceDisabled); ok && off != "" && off != "0" && !strings.EqualFold(off, "false") {
-		delete(s[FromEnvironment], "resource-level")
-	}
 	if _, file, ok := s.top("config"); ok {
 		var err error
 		if s[FromFile], err = openFile(file, o.Open); err != nil {
 			return nil, err
+		}
+	}
+	if off, ok := o.LookupEnv(envResourceDisabled); ok && !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(off)) {
+		for _, from := range s { // it wins over the flag, too
+			delete(from, "resource-level")
 		}
 	}
 	return &s, nil

@@ -99,7 +99,7 @@ func TestInstrument(t *testing.T) {
 		switch e := event.(type) {
 		case *resource.Allocation:
 			shapes[keys["name"].(string)] = e.TensorShape
-			if e.MemoryAddress == "" || e.EstimatedBandwidthGBPS != nil || e.AllocationSizeMB <= 0 || *e.CompressionRatio < 1 {
+			if e.MemoryAddress == "" || e.EstimatedBandwidthGBPS != nil || e.AllocationSizeMB == nil || *e.AllocationSizeMB <= 0 || *e.CompressionRatio < 1 {
 				t.Errorf("%s", line)
 			}
 		case *resource.Compute:

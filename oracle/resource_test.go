@@ -4,14 +4,19 @@ package oracle
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 )
@@ -50,7 +55,7 @@ func of[T any](events []any) (picked []*T) {
 // nodes fit into those of their graphs, and operations into all of them.
 func TestResourceLevels(t *testing.T) {
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(12))...).good(t)
-	for level, perToken := range map[string][2]int{"MINIMAL": {2, 4}, "DETAILED": {60, 160}, "VERBOSE": {180, 320}} {
+	for level, perToken := range map[string][2]int{"MINIMAL": {40, 60}, "DETAILED": {100, 220}, "VERBOSE": {180, 320}} {
 		o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", level}, generate(12))...).good(t)
 		if o.stdout != plain.stdout || len(o.dirs) != 1 {
 			t.Fatalf("%s: %d run directories, text %q, not %q\n%s", level, len(o.dirs), o.stdout, plain.stdout, o.stderr)
@@ -171,12 +176,125 @@ func TestResourceVariables(t *testing.T) {
 	if o := run("LLAMA_RESOURCE_LOG_LEVEL=detailed", "LLAMA_RESOURCE_DISABLED=1").good(t); len(o.dirs) != 0 {
 		t.Errorf("%d runs were recorded though that was disabled", len(o.dirs))
 	}
+	if o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(3))...).good(t); !hasEvents(o.dirs[0]) {
+		t.Error("no events without the variable")
+	}
+	t.Run("flag", func(t *testing.T) { // the variable wins over it
+		t.Setenv("LLAMA_RESOURCE_DISABLED", "1")
+		if o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(3))...).good(t); hasEvents(o.dirs[0]) {
+			t.Error("events were recorded though that was disabled")
+		}
+	})
 	if o := run("LLAMA_RESOURCE_LOG_LEVEL=loud"); o.status != 2 || !oneLine(o.stderr, "LLAMA_RESOURCE_LOG_LEVEL", "MINIMAL, DETAILED, VERBOSE") {
 		t.Errorf("status %d: %s", o.status, o.stderr)
 	}
 	if o := run("LLAMA_RESOURCE_LOG_LEVEL=MINIMAL", "LLAMA_RESOURCE_LOG_PATH="+t.TempDir()); !strings.Contains(o.stderr, "is a directory") || !strings.Contains(o.stderr, "LLAMA_RESOURCE_LOG_PATH") {
 		t.Errorf("status %d: %s", o.status, o.stderr)
 	}
+}
+
+func hasEvents(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "resource.jsonl"))
+	return err == nil
+}
+
+// TestSystemBRecipes runs the three recipes of LLaMA Resource Instrumentation's documentation, and holds what they return against the GGUF
+// file and the graphs: memory by layer, work by layer, and peaks of feed-forward networks. Levels log what that documentation promises.
+func TestSystemBRecipes(t *testing.T) {
+	jq := testenv.NeedJQ(t)
+	model := testenv.Model(t)
+	weights, layers := weightsByLayer(t, model)
+	for level, ops := range map[string][]string{"MINIMAL": {"mul_mat"}, "DETAILED": {"mul_mat", "rms_norm", "swiglu"}, "VERBOSE": {"mul_mat", "rms_norm", "swiglu", "add", "rope"}} {
+		o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", level}, generate(6))...).good(t)
+		log := filepath.Join(o.dirs[0], "resource.jsonl")
+		ask := func(filter string, rows any) {
+			t.Helper()
+			out, err := exec.Command(jq, "-s", filter, log).Output()
+			if err == nil {
+				err = json.Unmarshal(out, rows)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", filter, err)
+			}
+		}
+		type row struct {
+			Layer int     `json:"layer_id"`
+			Sum   float64 `json:"sum"`
+		}
+		var memory, work, peaks []row
+		ask(`[.[] | select(.event == "memory_allocation") | {layer_id, mb: .allocation_size_mb}] | group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.mb) | add)})`, &memory)
+		ask(`[.[] | select(.event == "compute_execution") | {layer_id, g: .compute_intensity_gflops}] | group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.g) | add)})`, &work)
+		ask(`[.[] | select(.event == "mlp_operation")] | group_by(.layer_id) | map({layer_id: .[0].layer_id, sum: (map(.activation_memory_peak_mb) | max)})`, &peaks)
+		if level != "MINIMAL" { // which logs allocations from 1 MiB on
+			for _, r := range memory {
+				if want := weights[r.Layer] / (1 << 20); r.Layer >= 0 && math.Abs(r.Sum/want-1) > 1e-4 {
+					t.Errorf("%s: layer %d has %g MiB of weights, its file %g", level, r.Layer, r.Sum, want)
+				}
+			}
+			if len(memory) != layers+1 || len(peaks) != layers || peaks[0].Sum <= 0 {
+				t.Errorf("%s: memory %v, peaks %v of %d layers", level, memory, peaks, layers)
+			}
+		}
+		events := eventsOf(t, log)
+		var flops, said float64
+		for _, g := range of[resource.Graph](events) {
+			flops += float64(*g.FLOPs)
+		}
+		for _, r := range work {
+			said += r.Sum
+		}
+		if len(work) != layers+1 || math.Abs(said*1e9/flops-1) > 1e-4 {
+			t.Errorf("%s: %v: %g GFLOP of %g", level, work, said, flops/1e9)
+		}
+		seen := map[string]bool{}
+		for _, c := range of[resource.Compute](events) {
+			if c.OutputShape != nil {
+				seen[c.Operation] = len(c.InputTensors) > 0
+			}
+			if c.Within != "" && c.DurationNS != nil {
+				t.Fatalf("an op within a %s has a time of its own: %+v", c.Within, c)
+			}
+		}
+		for _, op := range []string{"mul_mat", "rms_norm", "swiglu", "add", "rope"} {
+			if seen[op] != slices.Contains(ops, op) {
+				t.Errorf("%s: %s logged: %v", level, op, seen[op])
+			}
+		}
+		for _, m := range of[resource.MLP](events) {
+			if m.Operation == "down_proj" && m.ActivationShape[0] == m.WeightShape[0] {
+				t.Errorf("the activation of a projection is its input: %+v", m)
+			}
+		}
+		passes := slices.ContainsFunc(of[resource.Handoff](events), func(h *resource.Handoff) bool { return h.FromComponent == "attention" && h.ToComponent == "mlp" })
+		if passes != (level != "MINIMAL") {
+			t.Errorf("%s: attention hands over to mlp: %v", level, passes)
+		}
+	}
+}
+
+// weightsByLayer is the bytes of the tensors of each layer of a GGUF file, and how many layers it has.
+func weightsByLayer(t *testing.T, path string) (bytes map[int]float64, layers int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Read(strings.NewReader(string(data)), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes = map[int]float64{}
+	for i := range f.Tensors {
+		x := &f.Tensors[i]
+		row, err := x.Type.RowBytes(x.RowValues())
+		if err != nil {
+			t.Fatal(err)
+		}
+		layer := ggmlhooks.WeightLayer(x.Name)
+		bytes[layer] += float64(row * (x.Values() / x.RowValues()))
+		layers = max(layers, layer+1)
+	}
+	return bytes, layers
 }
 
 // TestResourceDiskFull fills the disk while events are written: the model goes on to its end, and what is missing is told.

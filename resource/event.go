@@ -71,7 +71,8 @@ type ComponentEnd struct {
 }
 
 // Compute is nodes that were computed: one op, a range of nodes or a whole graph, as TimeSource says. Every node of an execution is in
-// exactly one of its compute events.
+// exactly one of its compute events that has no Within. One that has is an op of a range or graph that was timed as a whole, whose event
+// has its time, FLOPs and bytes; GFLOP alone is the op's, and not in the other's.
 type Compute struct {
 	Header
 	ResourceID           string     `json:"resource_id"`
@@ -86,8 +87,9 @@ type Compute struct {
 	InputTensors         []string   `json:"input_tensors,omitempty"`
 	OutputShape          []int64    `json:"output_shape,omitempty"`
 	Precision            string     `json:"precision,omitempty"`
-	NodeCount            int        `json:"node_count"`
-	TimeSource           TimeSource `json:"time_source"`
+	Within               string     `json:"within,omitempty"`
+	NodeCount            int        `json:"node_count,omitempty"`
+	TimeSource           TimeSource `json:"time_source,omitempty"`
 	DurationNS           *int64     `json:"duration_ns,omitempty"`
 	DurationUS           *int64     `json:"estimated_duration_us,omitempty"`
 	LookingNS            *int64     `json:"looking_ns,omitempty"`
@@ -115,6 +117,7 @@ type Handoff struct {
 	Exec                  uint64   `json:"exec"`
 	FromComponent         string   `json:"from_component"`
 	ToComponent           string   `json:"to_component"`
+	Through               string   `json:"through,omitempty"`
 	FromLayerID           int      `json:"from_layer_id"`
 	LayerID               int      `json:"layer_id"`
 	Tensors               []string `json:"tensors"`

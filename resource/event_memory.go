@@ -1,14 +1,17 @@
 package resource
 
-// Allocation is memory that a ggml backend allocated, or took from a mapped file.
+// Allocation is memory that a ggml backend allocated, or took from a mapped file; or, with TensorBytes, a weight in such memory. The sizes
+// in MiB of all add up to what was allocated: a buffer of weights has none, its weights have.
 type Allocation struct {
 	Header
 	ResourceID             string   `json:"resource_id"`
 	BufferID               uint64   `json:"buffer_id"`
 	ComponentType          string   `json:"component_type"`
 	LayerID                int      `json:"layer_id"`
-	AllocationBytes        uint64   `json:"allocation_bytes"`
-	AllocationSizeMB       float64  `json:"allocation_size_mb"`
+	Name                   string   `json:"name,omitempty"`
+	AllocationBytes        uint64   `json:"allocation_bytes,omitempty"`
+	TensorBytes            *uint64  `json:"tensor_bytes,omitempty"`
+	AllocationSizeMB       *float64 `json:"allocation_size_mb,omitempty"`
 	MemoryType             string   `json:"memory_type"`
 	BufferType             string   `json:"buffer_type"`
 	Device                 string   `json:"device,omitempty"`

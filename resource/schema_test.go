@@ -194,7 +194,7 @@ func told(l Level, k Kind) string {
 	case k == KindAllocation && l == Minimal:
 		return "from 1 MiB on"
 	case k == KindCompute:
-		return [...]string{"one per graph", "one per component of a layer", "one per op"}[l]
+		return [...]string{"one per graph, and per product of matrices", "one per component of a layer, and per product, activation and norm", "one per op"}[l]
 	}
 	return "yes"
 }

@@ -50,13 +50,14 @@ type TimeSource uint8
 
 // The time sources.
 const (
-	TimeOp    TimeSource = iota // one op: the one before it was timed too
+	TimeNone  TimeSource = iota // not timed
+	TimeOp                      // one op: the one before it was timed too
 	TimeRange                   // several nodes at once, or the first of a graph
 	TimeGraph                   // a whole graph
 	TimeSync                    // a whole graph on a device, up to the first synchronisation behind it
 )
 
-var timeSourceNames = [...]string{"op", "range", "graph", "synchronize"}
+var timeSourceNames = [...]string{"", "op", "range", "graph", "synchronize"}
 
 // String returns the time source's name as it stands in files.
 func (t TimeSource) String() string {
@@ -72,7 +73,7 @@ func (t TimeSource) MarshalText() ([]byte, error) { return []byte(t.String()), n
 // UnmarshalText reads the time source's name.
 func (t *TimeSource) UnmarshalText(text []byte) error {
 	for i, name := range timeSourceNames {
-		if name == string(text) {
+		if name == string(text) && i != int(TimeNone) {
 			*t = TimeSource(i)
 			return nil
 		}

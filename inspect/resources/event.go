@@ -62,6 +62,7 @@ type work struct {
 	Name            string              `json:"name"`
 	ComponentType   string              `json:"component_type"`
 	LayerID         int                 `json:"layer_id"`
+	Within          string              `json:"within"`
 	NodeCount       int                 `json:"node_count"`
 	TimeSource      resource.TimeSource `json:"time_source"`
 	DurationNS      int64               `json:"duration_ns"`

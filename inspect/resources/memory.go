@@ -46,7 +46,11 @@ func (m *Memory) of(name string) *MemoryType {
 	return t
 }
 
+// allocate adds an allocation. A weight lies in a buffer that has an event of its own.
 func (m *Memory) allocate(e *resource.Allocation) {
+	if e.TensorBytes != nil {
+		return
+	}
 	m.Allocations++
 	m.live(e.LiveBytes)
 	t := m.of(e.MemoryType)

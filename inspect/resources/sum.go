@@ -325,9 +325,9 @@ func (s *Sum) stamp(h *resource.Header) {
 	s.last = max(s.last, h.UnixNS)
 }
 
-// compute adds the costs of nodes. Those of a whole graph are its graph event's.
+// compute adds the costs of nodes. Those of a whole graph are its graph event's, those of an op within a range the range's.
 func (s *Sum) compute(e *work) {
-	if e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync {
+	if e.Within != "" || e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync {
 		return
 	}
 	cost := costOf(e)

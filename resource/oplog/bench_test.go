@@ -158,10 +158,20 @@ var nested = map[string]bool{
 	"tokens": true, "total_memory_mb": true, "peak_live_bytes": true, "allocated_bytes": true, "freed_bytes": true, "events": true,
 	"component_flows": true, "outputs": true, "reused": true, "status": true, "timed_ns": true, "looks": true, "memory_pressure": true,
 	"roofline_share": true, "data_bytes": true, "data_size_mb": true, "intermediate_size_mb": true, "allocation_bytes": true,
-	"allocation_size_mb": true, "live_bytes": true, "ops_without_flops": true, "ops_without_bytes": true,
+	"allocation_size_mb": true, "memory_address": true, "live_bytes": true, "ops_without_flops": true, "ops_without_bytes": true,
 	"sm_utilization_percent": true,
 	"timestamp":              true, "duration_ms": true, "sync_wait_ns": true, "flops_unmasked": true, "ops_without_mask": true, "model_info": true, "context_info": true,
 	"cells": true, "key_bytes": true, "key_bytes_written": true, "value_bytes_written": true, "value_bytes": true, "key_cache_size_mb": true, "value_cache_size_mb": true, "cache_hit_ratio": true,
+}
+
+// whole are the compute events without those of ops within a range or graph that was timed as a whole.
+func whole(events []any) (found []*resource.Compute) {
+	for _, c := range of[resource.Compute](events) {
+		if c.Within == "" {
+			found = append(found, c)
+		}
+	}
+	return found
 }
 
 // of are the events of one type.
@@ -198,12 +208,12 @@ func (d *drawing) leaf(name string, kind gguf.Type, ne ...int64) int32 {
 	if at, ok := d.leafs[name]; ok {
 		return at
 	}
-	d.g.Leafs = append(d.g.Leafs, ggmlhooks.Leaf{Name: name, Type: int(kind), NE: whole(ne), Place: ggmlhooks.Place{Buffer: 1}})
+	d.g.Leafs = append(d.g.Leafs, ggmlhooks.Leaf{Name: name, Type: int(kind), NE: fourth(ne), Input: strings.HasPrefix(name, "inp_"), Place: ggmlhooks.Place{Buffer: 1, Offset: uint64(4096 * len(d.g.Leafs))}})
 	d.leafs[name] = int32(-len(d.g.Leafs))
 	return d.leafs[name]
 }
 
-func whole(ne []int64) [4]int64 {
+func fourth(ne []int64) [4]int64 {
 	all := [4]int64{1, 1, 1, 1}
 	copy(all[:], ne)
 	return all
@@ -213,7 +223,7 @@ func whole(ne []int64) [4]int64 {
 func (d *drawing) node(op, name string, layer int, c ggmlhooks.Component, ne []int64, src ...int32) int32 {
 	view := op == "VIEW" || op == "RESHAPE"
 	d.g.Nodes = append(d.g.Nodes, ggmlhooks.Node{
-		Name: name, Op: op, Occurrence: 1, Layer: layer, Component: c, NE: whole(ne), View: view, Computed: !view, Alias: -1,
+		Name: name, Op: op, Occurrence: 1, Layer: layer, Component: c, NE: fourth(ne), View: view, Computed: !view, Alias: -1,
 		Src: src, Slots: 1<<len(src) - 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, Place: ggmlhooks.Place{Buffer: 2},
 	})
 	return int32(len(d.g.Nodes) - 1)

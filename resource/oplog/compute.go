@@ -129,14 +129,15 @@ func (r *Recorder) tellSpan(ctx *context, x *execution, run *runPlan, s *span) {
 	l.String("component_type", run.component)
 	l.Int("layer_id", int64(run.layer))
 	l.String("phase", x.phase.String())
-	workFields(l, w, r.o.Legacy)
+	workFields(l, w, x.ownWork(run.first, run.last), r.o.Legacy)
 	if r.o.Legacy {
-		run.legacy.fields(l)
+		x.plan.estimates(run.first, run.last, x.level).fields(l)
 	}
 	r.markWork(w)
 	r.maskFields(w)
 	r.rates(w, s.ns, resource.TimeRange, looking)
 	r.put(resource.KindCompute, r.weakest())
+	r.tellParts(x, run.first, run.last, s.start, resource.TimeRange)
 }
 
 // tellInterval tells of an op that was timed, or of the nodes that were timed together.
@@ -160,7 +161,7 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 		if x.plan.sums[in.last+1].minus(x.plan.sums[in.first]) == w {
 			l.Fields(node.does)
 		} else { // the chosen experts tell its bytes
-			workFields(l, w, r.o.Legacy)
+			workFields(l, w, 0, r.o.Legacy)
 		}
 		l.Fields(node.legacy)
 	default:
@@ -173,12 +174,18 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 		l.String("operation", "range")
 		l.String("component_type", component)
 		l.Int("layer_id", int64(layer))
-		workFields(l, w, r.o.Legacy)
+		workFields(l, w, x.ownWork(in.first, in.last), r.o.Legacy)
+		if r.o.Legacy {
+			x.plan.estimates(in.first, in.last, x.level).fields(l)
+		}
 	}
 	r.markWork(w)
 	r.maskFields(w)
 	r.rates(w, in.ns, of, looking)
 	r.put(resource.KindCompute, r.weakest())
+	if w.nodes > 1 {
+		r.tellParts(x, in.first, in.last, in.start, resource.TimeRange)
+	}
 }
 
 func (r *Recorder) beginComponent(x *execution, run *runPlan, s *span) {

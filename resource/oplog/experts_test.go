@@ -74,8 +74,8 @@ func TestExperts(t *testing.T) {
 		t.Errorf("weights %v", r[2].Weights)
 	}
 	var products []*resource.Compute
-	for _, c := range of[resource.Compute](events) {
-		if c.Operation == "MUL_MAT_ID" {
+	for _, c := range whole(events) {
+		if c.Operation == "mul_mat_id" {
 			products = append(products, c)
 		}
 	}

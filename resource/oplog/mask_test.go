@@ -46,7 +46,7 @@ func TestUnmaskedAttention(t *testing.T) {
 		b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: b.clock + 1000, BeginNS: b.clock + 10}))
 		b.clock += 1000
 		_, events := b.lines()
-		g, w := of[resource.Graph](events)[0], of[resource.Compute](events)[0]
+		g, w := of[resource.Graph](events)[0], whole(events)[0]
 		full, own := int64(2*3*(64*39+9)+48), int64(2*(1+2+3)*39+2*3*9+48)
 		if *g.FLOPs != full || *w.FLOPs != full || told != (g.FLOPsUnmasked != nil) || told != (w.FLOPsUnmasked != nil) {
 			t.Fatalf("%+v, %+v, want %d", g, w, full)

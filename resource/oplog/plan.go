@@ -19,7 +19,6 @@ type plan struct {
 	attention []attentionNode // nodes whose useful FLOPs depend on a mask, in order
 	routing   []routingPair
 	flows     int // hand-overs between components
-	legacy    legacyWork
 
 	detailed    bool
 	tensorsTold bool // none of its tensors is new
@@ -51,12 +50,14 @@ func (w work) minus(before work) work {
 
 // nodePlan is what events of one node repeat.
 type nodePlan struct {
-	run    int    // index into runs, -1 = it computes nothing
-	id     string // start of its resource's id
-	fields []byte // what it is
-	does   []byte // and what it does
-	legacy []byte // estimated figures; nil without
-	mlp    *mlpPlan
+	run       int            // index into runs, -1 = it computes nothing
+	id        string         // start of its resource's id
+	fields    []byte         // what it is
+	does      []byte         // and what it does
+	legacy    []byte         // estimated figures; nil without
+	from      resource.Level // that tells of it by itself, though it was not timed by itself
+	estimated legacyWork
+	mlp       *mlpPlan
 }
 
 // runPlan is a run of computed nodes that have one layer and component.
@@ -68,7 +69,6 @@ type runPlan struct {
 	flows       []flow
 	handoffs    []handoffPlan // of them
 	mlps        []int         // nodes that have an mlpPlan
-	legacy      legacyWork
 }
 
 // expertNode is a MUL_MAT_ID of several tokens.
@@ -94,6 +94,7 @@ func newPlan(g *ggmlhooks.Graph, device string, legacy bool) *plan {
 			p.add(&sum, i, &o)
 			p.attend(i, &o)
 			p.join(i)
+			p.nodes[i].from = ownFrom(o.Name)
 			if legacy {
 				p.estimate(i, &o, sum.minus(p.sums[i]))
 			}

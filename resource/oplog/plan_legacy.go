@@ -27,10 +27,18 @@ func (p *plan) estimate(i int, o *resource.Op, w work) {
 	l.Float("memory_throughput_gbps", resource.LegacyBandwidth(name, w.read+w.written, resource.LegacyRatio(gguf.Type(n.Type).String())))
 	l.Float("sm_utilization_percent", resource.LegacySM(name, elements))
 	p.nodes[i].legacy = inner(&l)
-	for _, sum := range []*legacyWork{&p.legacy, &p.runs[p.nodes[i].run].legacy} {
-		sum.gflop += gflop
-		sum.us += us
+	p.nodes[i].estimated = legacyWork{gflop, us}
+}
+
+// estimates sums what system B would have written of those of nodes first to last that have no event of their own.
+func (p *plan) estimates(first, last int, level resource.Level) (sum legacyWork) {
+	for i := first; i <= last; i++ {
+		if n := &p.nodes[i]; n.run >= 0 && !n.own(level) {
+			sum.gflop += n.estimated.gflop
+			sum.us += n.estimated.us
+		}
 	}
+	return sum
 }
 
 // fields adds a sum.

@@ -17,7 +17,7 @@ func nodeFields(g *ggmlhooks.Graph, i int) []byte {
 	l.Begin()
 	l.Uint("graph", g.ID)
 	l.Int("op_seq", int64(i))
-	l.String("operation", n.Op)
+	l.String("operation", strings.ToLower(n.Op))
 	l.String("name", n.Name)
 	l.String("component_type", n.Component.String())
 	l.Int("layer_id", int64(n.Layer))
@@ -35,7 +35,7 @@ func nodeFields(g *ggmlhooks.Graph, i int) []byte {
 func workText(w work, legacy bool) []byte {
 	var l jsonl.Line
 	l.Begin()
-	workFields(&l, w, legacy)
+	workFields(&l, w, 0, legacy)
 	return inner(&l)
 }
 
@@ -59,11 +59,12 @@ func sources(g *ggmlhooks.Graph, n *ggmlhooks.Node) (names []string) {
 
 // workFields adds what nodes do: node_count, flops … What is not known is left out, and how often it was not is told.
 // System B's figure is left to its own formula where that is asked for.
-func workFields(l *jsonl.Line, w work, legacy bool) {
+// own is the FLOPs of those that have events of their own.
+func workFields(l *jsonl.Line, w work, own int64, legacy bool) {
 	l.Int("node_count", int64(w.nodes))
 	workKnown(l, w)
 	if w.known() && !legacy {
-		l.Float("compute_intensity_gflops", float64(w.flops)/1e9)
+		l.Float("compute_intensity_gflops", float64(w.flops-own)/1e9)
 	}
 	if w.known() && w.bytesKnown() {
 		l.Float("arithmetic_intensity", float64(w.flops)/float64(w.read+w.written))
@@ -156,6 +157,9 @@ func (p *plan) handoff(r int, f *flow, device func(uint64) string) handoffPlan {
 	l.Begin()
 	l.String("from_component", from.component)
 	l.String("to_component", run.component)
+	if f.through >= 0 {
+		l.String("through", p.runs[f.through].component)
+	}
 	l.Int("from_layer_id", int64(from.layer))
 	l.Int("layer_id", int64(run.layer))
 	l.Key("tensors")
@@ -200,29 +204,38 @@ func (p *plan) mlps(r int, device func(uint64) string, legacy bool) {
 		l.Int("op_seq", int64(i))
 		l.String("mlp_operation", operation)
 		l.Int("layer_id", int64(n.Layer))
-		read, weights := int32(-1), int64(0)
-		if operation == "activation" {
-			read, _ = n.SrcAt(0)
-		} else {
+		weights := int64(0)
+		if operation != "activation" {
 			w, _ := n.SrcAt(0)
 			_, kind, ne := source(g, w)
 			weights = sizeOf(kind, ne)
 			l.Key("weight_shape")
 			l.Append(func(dst []byte) []byte { return appendShape(dst, ne) })
-			read, _ = n.SrcAt(1)
 		}
-		_, _, ne := source(g, read)
 		l.Key("activation_shape")
-		l.Append(func(dst []byte) []byte { return appendShape(dst, ne) })
+		l.Append(func(dst []byte) []byte { return appendShape(dst, n.NE) })
 		out := sizeOf(n.Type, n.NE)
 		l.Float("intermediate_size_mb", float64(out)/mib)
 		l.String("activation_function", function)
 		if legacy {
 			l.Float("activation_memory_peak_mb", float64(resource.LegacyMLPPeak(operation, weights, out))/mib)
+		} else {
+			l.Float("activation_memory_peak_mb", float64(out+activationBytes(g, n))/mib)
 		}
 		p.nodes[i].mlp = &mlpPlan{idStart(device(n.Buffer), "mlp", n.Layer, operation), inner(&l)}
 		run.mlps = append(run.mlps, i)
 	}
+}
+
+// activationBytes is the size of what a node reads and is no weight.
+func activationBytes(g *ggmlhooks.Graph, n *ggmlhooks.Node) (bytes int64) {
+	for _, src := range n.Src {
+		if at := origin(g, src); at >= 0 || g.Leafs[-1-at].Input {
+			_, kind, ne := source(g, src)
+			bytes += sizeOf(kind, ne)
+		}
+	}
+	return bytes
 }
 
 // mlpOperation is system B's name of what a node does in a feed-forward network, and the function that it applies.

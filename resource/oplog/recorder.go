@@ -65,7 +65,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	}
 	r := &Recorder{
 		o: o, head: newHeader(o.SessionID, o.UnixOffset), level: o.Level, plans: map[uint64]*plan{}, newest: map[uint32]uint64{},
-		open: map[uint64]*execution{}, ctxs: map[uint32]*context{}, memory: memory{buffers: map[uint64]*buffer{}}, caches: cacheIDs{map[cacheID]string{}, map[cacheLayer]string{}},
+		open: map[uint64]*execution{}, ctxs: map[uint32]*context{}, memory: memory{buffers: map[uint64]*buffer{}, weights: map[ggmlhooks.Place]bool{}}, caches: cacheIDs{map[cacheID]string{}, map[cacheLayer]string{}},
 		scratch: scratch{chosen: map[int32]bool{}}, totals: totals{start: o.Now(), phases: map[ggmlhooks.Phase]*resource.PhaseTotals{}},
 	}
 	lines := o.Lines
@@ -134,6 +134,7 @@ func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 		device = r.memory.device(g.Nodes[n-1].Buffer)
 	}
 	r.caches.place(g, r.memory.device)
+	r.tellWeights(g)
 	p := newPlan(g, device, r.o.Legacy)
 	p.remote = r.remote(g)
 	r.plans[g.ID] = p

@@ -58,12 +58,12 @@ func TestLevels(t *testing.T) {
 	counts := map[resource.Level]map[string]int{
 		resource.Minimal: {
 			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
-			"memory_allocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3, "graph_execution": 3, "model_metrics": 1,
+			"memory_allocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2, "compute_execution": 3 + 3*6, "graph_execution": 3, "model_metrics": 1,
 		},
 		resource.Detailed: {
 			"resource_session_start": 1, "resource_tracking_begin": 1, "resource_session_summary": 1, "resource_session_end": 1,
-			"memory_allocation": 2, "memory_deallocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2,
-			"layer_begin": 3, "layer_end": 3, "component_begin": 18, "component_end": 18, "compute_execution": 18, "component_handoff": 18,
+			"memory_allocation": 2 + 7, "memory_deallocation": 1, "phase": 2, "input_tokens": 1, "output_token": 2,
+			"layer_begin": 3, "layer_end": 3, "component_begin": 18, "component_end": 18, "compute_execution": 18 + 3*7, "component_handoff": 18,
 			"mlp_operation": 12, "graph_execution": 3, "model_metrics": 1,
 		},
 	}
@@ -89,7 +89,7 @@ func TestLevels(t *testing.T) {
 			}
 		}
 		for _, c := range of[resource.Compute](events) {
-			if want := map[resource.Level]resource.TimeSource{resource.Minimal: resource.TimeGraph, resource.Detailed: resource.TimeRange, resource.Verbose: resource.TimeOp}[level]; c.TimeSource != want && c.OpSeq != 0 {
+			if want := map[resource.Level]resource.TimeSource{resource.Minimal: resource.TimeGraph, resource.Detailed: resource.TimeRange, resource.Verbose: resource.TimeOp}[level]; c.TimeSource != want && c.OpSeq != 0 && c.Within == "" {
 				t.Errorf("%v times by %v", level, c.TimeSource)
 			}
 		}
@@ -104,8 +104,15 @@ func TestWorkIsToldOnce(t *testing.T) {
 		b := scene(t, Options{Level: level})
 		_, events := b.lines()
 		flops, read, written, nodes := map[uint64]int64{}, map[uint64]int64{}, map[uint64]int64{}, map[uint64]int{}
-		ns := map[uint64]int64{}
+		ns, work := map[uint64]int64{}, map[uint64]float64{}
 		for _, c := range of[resource.Compute](events) {
+			work[c.Exec] += *c.GFLOP
+			if c.Within != "" { // its range or graph has its time and the rest
+				if c.DurationNS != nil || c.FLOPs != nil || len(c.InputTensors) == 0 || len(c.OutputShape) == 0 || level == resource.Verbose {
+					t.Errorf("%v: %+v", level, c)
+				}
+				continue
+			}
 			flops[c.Exec] += *c.FLOPs
 			read[c.Exec] += *c.BytesRead
 			written[c.Exec] += *c.BytesWritten
@@ -116,6 +123,9 @@ func TestWorkIsToldOnce(t *testing.T) {
 			tokens := int64(g.Tokens)
 			if flops[g.Exec] != perToken*tokens || *g.FLOPs != flops[g.Exec] || nodes[g.Exec] != 10 || g.NodeCount != 10 {
 				t.Errorf("%v, execution %d: %d FLOPs in %d nodes, graph %d in %d; want %d", level, g.Exec, flops[g.Exec], nodes[g.Exec], *g.FLOPs, g.NodeCount, perToken*tokens)
+			}
+			if math.Abs(work[g.Exec]*1e9/float64(*g.FLOPs)-1) > 1e-4 {
+				t.Errorf("%v, execution %d: %g GFLOP in system B's key, %d FLOPs", level, g.Exec, work[g.Exec], *g.FLOPs)
 			}
 			weights := matrix/32*34 + 68*tokens // the rows used of the embedding, the rest whole
 			if read[g.Exec] != *g.BytesRead || written[g.Exec] != *g.BytesWritten || read[g.Exec] < weights || read[g.Exec] > weights+tokens*8000 {
@@ -217,8 +227,8 @@ func TestUnknownOp(t *testing.T) {
 	n := computed(g)
 	b.run(batch{graph: g, tokens: []int32{1}, nodes: n, times: same(len(n), 1000)})
 	_, events := b.lines()
-	for _, c := range of[resource.Compute](events) {
-		if c.Operation == "CUSTOM" && (c.FLOPs != nil || c.OpsWithoutFLOPs != 1 || c.GFLOP != nil || c.GFLOPsPerS != nil || c.BytesRead == nil) {
+	for _, c := range whole(events) {
+		if c.Operation == "custom" && (c.FLOPs != nil || c.OpsWithoutFLOPs != 1 || c.GFLOP != nil || c.GFLOPsPerS != nil || c.BytesRead == nil) {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -247,7 +257,7 @@ func TestLevelChanges(t *testing.T) {
 		t.Errorf("changes %+v", changes)
 	}
 	by := map[uint64]int{}
-	for _, c := range of[resource.Compute](events) {
+	for _, c := range whole(events) {
 		by[c.Exec]++
 	}
 	if !maps.Equal(by, map[uint64]int{1: 1, 2: 10, 4: 1}) || of[resource.Summary](events)[0].Graphs != 4 {
@@ -262,7 +272,7 @@ func TestAsyncHasNoTime(t *testing.T) {
 	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}, MonoNS: 5}))
 	b.check(b.ExecEnd(ggmlhooks.ExecEnd{Number: 1, MonoNS: 50, BeginNS: 6, Async: true}))
 	_, events := b.lines()
-	if c, g := of[resource.Compute](events)[0], of[resource.Graph](events)[0]; c.DurationNS != nil || g.DurationNS != nil || c.GFLOPsPerS != nil || c.FLOPs == nil {
+	if c, g := whole(events)[0], of[resource.Graph](events)[0]; c.DurationNS != nil || g.DurationNS != nil || c.GFLOPsPerS != nil || c.FLOPs == nil {
 		t.Errorf("%+v %+v", c, g)
 	}
 }
@@ -330,11 +340,11 @@ func TestMaintenance(t *testing.T) {
 func TestLegacy(t *testing.T) {
 	b := scene(t, Options{Level: resource.Verbose, Legacy: true})
 	_, events := b.lines()
-	for _, c := range of[resource.Compute](events) {
+	for _, c := range whole(events) {
 		if c.Source != resource.Estimated || c.GFLOP == nil || c.DurationUS == nil || *c.DurationUS < 10 || c.Sources["flops"] != resource.Computed || c.Sources["duration_ns"] != resource.Measured {
 			t.Errorf("%+v", c)
 		}
-		if c.Operation == "MUL_MAT" && (*c.DurationUS != 50 || *c.ParallelismFactor != 4) {
+		if c.Operation == "mul_mat" && (*c.DurationUS != 50 || *c.ParallelismFactor != 4) {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -348,7 +358,7 @@ func TestLegacy(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	_, events = scene(t, Options{Level: resource.Verbose}).lines()
-	for _, c := range of[resource.Compute](events) {
+	for _, c := range whole(events) {
 		if c.ParallelismFactor != nil || c.SMUtilization != nil || c.Source == resource.Estimated {
 			t.Errorf("estimated without being asked for: %+v", c)
 		}
@@ -359,7 +369,7 @@ func TestRateLimitIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // within one second
 		b := scene(t, Options{Level: resource.Verbose, PerSecond: 5})
 		_, events := b.lines()
-		if n := len(of[resource.Compute](events)); n != 5 {
+		if n := len(whole(events)); n != 5 {
 			t.Errorf("%d compute events", n)
 		}
 		lost := map[string]uint64{}

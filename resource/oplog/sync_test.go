@@ -44,7 +44,7 @@ func TestDeviceTime(t *testing.T) {
 	b.run(batch{graph: g, tokens: []int32{1}, read: true}) // on the host
 	b.onDevice(g, 0)
 	_, events := b.lines()
-	graphs, work := of[resource.Graph](events), of[resource.Compute](events)
+	graphs, work := of[resource.Graph](events), whole(events)
 	if len(graphs) != 6 || len(work) != 6 {
 		t.Fatalf("%d graphs, %d of work", len(graphs), len(work))
 	}

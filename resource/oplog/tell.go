@@ -70,10 +70,12 @@ func (r *Recorder) retract(number uint32, ctx *context) {
 
 // tellWhole tells what a whole graph did, where nothing inside of it was timed.
 func (r *Recorder) tellWhole(x *execution) {
-	total := x.work(0, len(x.plan.nodes)-1)
+	last := len(x.plan.nodes) - 1
+	total := x.work(0, last)
 	if total.nodes == 0 {
 		return
 	}
+	x.plan.detail(r.memory.device, r.o.Legacy)
 	ns, ok := x.duration()
 	if !ok {
 		ns = -1
@@ -88,14 +90,15 @@ func (r *Recorder) tellWhole(x *execution) {
 	l.String("component_type", "graph")
 	l.Int("layer_id", ggmlhooks.NoLayer)
 	l.String("phase", x.phase.String())
-	workFields(l, total, r.o.Legacy)
+	workFields(l, total, x.ownWork(0, last), r.o.Legacy)
 	if r.o.Legacy {
-		x.plan.legacy.fields(l)
+		x.plan.estimates(0, last, x.level).fields(l)
 	}
 	r.markWork(total)
 	r.maskFields(total)
 	r.rates(total, ns, x.timeSource(), 0)
 	r.put(resource.KindCompute, r.weakest())
+	r.tellParts(x, 0, last, x.mono, resource.TimeGraph)
 }
 
 // tellGraph tells of the execution as a whole.

@@ -19,7 +19,7 @@ func TestOpTimes(t *testing.T) {
 	// embd, Qcur, its view, attn_out; then both sums and what lies between in one; the rest not at all
 	b.run(batch{graph: g, tokens: []int32{1}, nodes: []int32{0, 1, 2, 3, 4, 9}, times: []int64{1000, 2000, 300, 4000, 500, 6000}})
 	_, events := b.lines()
-	got := of[resource.Compute](events)
+	got := whole(events)
 	if len(got) != 6 {
 		t.Fatalf("%d compute events", len(got))
 	}
@@ -29,8 +29,8 @@ func TestOpTimes(t *testing.T) {
 		source resource.TimeSource
 		ns     int64
 	}{
-		{"GET_ROWS", 1, resource.TimeRange, 1000}, {"MUL_MAT", 1, resource.TimeOp, 2000}, {"MUL_MAT", 1, resource.TimeOp, 4000}, {"ADD", 1, resource.TimeOp, 500},
-		{"range", 5, resource.TimeRange, 6000}, {"MUL_MAT", 1, resource.TimeRange, -1},
+		{"get_rows", 1, resource.TimeRange, 1000}, {"mul_mat", 1, resource.TimeOp, 2000}, {"mul_mat", 1, resource.TimeOp, 4000}, {"add", 1, resource.TimeOp, 500},
+		{"range", 5, resource.TimeRange, 6000}, {"mul_mat", 1, resource.TimeRange, -1},
 	} {
 		c := got[i]
 		if c.Operation != want.op || c.NodeCount != want.nodes || c.TimeSource != want.source || (c.DurationNS == nil) != (want.ns < 0) || want.ns >= 0 && (*c.DurationNS != want.ns || *c.LookingNS != 300) {
@@ -74,7 +74,7 @@ func TestSharedTimes(t *testing.T) {
 				t.Errorf("%v, looks at %v: %v", level, nodes, n)
 			}
 			computed, flops := 0, int64(0)
-			for _, c := range of[resource.Compute](events) {
+			for _, c := range whole(events) {
 				computed += c.NodeCount
 				flops += *c.FLOPs
 			}
