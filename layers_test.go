@@ -46,8 +46,8 @@ var layers = map[string]int{
 
 	"bench/machine": 0, // limits of the machine, for bench and the doctor
 
-	"internal/present":  0, // how figures are printed
-	"internal/terminal": 0, // how text reaches the terminal
+	"internal/present":  -2, // how figures are printed: for all
+	"internal/terminal": 0,  // how text reaches the terminal
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
 	"oracle": 5, "oracle/kernels": 5, // tests of the finished program

@@ -126,13 +126,13 @@ func (t Tap) details(row rowFunc, name string, o Outcome) {
 	var own, ask, copies, peak, lost []float64
 	for i, s := range o.Test {
 		m := s.Recorded
-		if m == nil || m.Tap == nil || len(m.Streams) == 0 {
+		if m == nil || m.Tap == nil || m.Account == nil || len(m.Streams) == 0 {
 			return
 		}
 		graphs := float64(inGraphs(m))
 		own = append(own, float64(*m.Tap.OwnNS)/graphs)
 		ask = append(ask, float64(*m.Tap.AskNS)/float64(*m.Tap.NodesAsked))
-		copies = append(copies, float64(*m.Tap.Copies)/float64(m.Streams[0].Packets+extra[uint64](m, "setup_packets")))
+		copies = append(copies, float64(*m.Tap.Copies)/float64(m.Streams[0].Packets+m.Account.Setup.Discarded.Packets))
 		lost = append(lost, lostShare(m))
 		p := extra[processes](m, "processes")
 		peak = append(peak, float64(p.Collector-p.Shared+p.Model-o.Base[i].PeakKiB)/1024)

@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 13
+	shmVersion = 14
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -45,6 +45,12 @@ const (
 
 // layoutNames are structures that may be laid out otherwise than the tap knows, by bit.
 var layoutNames = [...]string{"ggml_tensor", "llama_batch", "llama_context_params"}
+
+// What the header's word Closed says, see enum tap_closed.
+const (
+	tapClosed = 1
+	tapCounts = 2
+)
 
 // failureStop ends the program when the collector dies.
 const failureStop = 1
@@ -169,4 +175,5 @@ const (
 	recSample
 	recSync
 	recChanges
+	recLosses
 )

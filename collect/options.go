@@ -14,7 +14,7 @@ type Overflow uint8
 // The overflow policies. The numbers are shared with cgo/tap.
 const (
 	Block Overflow = iota // the model waits; nothing is lost
-	Drop                  // the tensor is not recorded; the loss is counted
+	Drop                  // the tensor is not recorded; the loss is counted. Only a queue without room for what frames tensors is waited for
 )
 
 // Options says what the tap shall record and how much memory may be used for it.
@@ -22,8 +22,6 @@ type Options struct {
 	// Start is what is captured and told from the start on, until a [Region.Select] asks for something else.
 	Start    Wish
 	Overflow Overflow
-	// Exact makes the model wait for room in the queue whatever Overflow says: what is told besides tensors is then told whole.
-	Exact bool
 	// Cold makes mapped models be read when they are touched, without read-ahead, and not when they are loaded.
 	Cold bool
 	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from everything that was told before.

@@ -38,6 +38,7 @@ type Reader struct {
 	call    ggmlhooks.Call
 	exec    ggmlhooks.Exec
 	capture ggmlhooks.Capture
+	losses  map[uint64][]ggmlhooks.Loss // of executions that have not ended
 	times   ggmlhooks.Times
 	input   ggmlhooks.Input
 	sample  ggmlhooks.Sample
@@ -155,8 +156,11 @@ func (r *Reader) record(kind uint32, b []byte) error {
 	case recExec:
 		return r.readExec(&d)
 	case recExecEnd:
-		e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Lost: int(d.u32()), BeginNS: int64(d.u64()), Async: d.u32() != 0}
-		return d.then(kind, func() error { return r.sink.ExecEnd(e) })
+		e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Async: d.u32() != 0, BeginNS: int64(d.u64())}
+		e.Selected.Packets, e.Selected.Bytes, e.OwnNS, e.WaitNS = d.u64(), d.u64(), int64(d.u64()), int64(d.u64())
+		return d.then(kind, func() error { return r.execEnd(e) })
+	case recLosses:
+		return r.readLosses(&d)
 	case recCapture:
 		return r.readCapture(&d)
 	case recResolve:
@@ -238,6 +242,23 @@ func (r *Reader) readExec(d *decoder) error {
 		return d.err(recExec)
 	}
 	return r.sink.Exec(e)
+}
+
+// readLosses keeps what was lost of an execution for its end.
+func (r *Reader) readLosses(d *decoder) error {
+	exec := d.u64()
+	now := losses(nil, func(int) ggmlhooks.Count { return ggmlhooks.Count{Packets: d.u64(), Bytes: d.u64()} })
+	if r.losses == nil {
+		r.losses = map[uint64][]ggmlhooks.Loss{}
+	}
+	r.losses[exec] = now
+	return d.err(recLosses)
+}
+
+func (r *Reader) execEnd(e ggmlhooks.ExecEnd) error {
+	e.Losses = r.losses[e.Number]
+	delete(r.losses, e.Number)
+	return r.sink.ExecEnd(e)
 }
 
 func (r *Reader) readCapture(d *decoder) error {

@@ -22,6 +22,7 @@ type sink struct {
 	graphs   []*ggmlhooks.Graph
 	calls    []ggmlhooks.Call
 	execs    []ggmlhooks.Exec
+	ends     []ggmlhooks.ExecEnd
 	contexts []ggmlhooks.Context
 	data     [][]byte
 	keep     []func()
@@ -72,6 +73,7 @@ func (s *sink) CallEnd(e ggmlhooks.CallEnd) error {
 	return s.say("call %d ends: %d", e.Number, e.Status)
 }
 func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
+	s.ends = append(s.ends, e)
 	return s.say("exec %d ends: %d", e.Number, e.Status)
 }
 func (s *sink) Resolve(r ggmlhooks.Resolve) error {
@@ -106,15 +108,16 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 			b[i] = byte(i * 7)
 		}
 	})
-	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(0).u64(14).u32(1, 0))
+	p.put(recLosses, rec{}.u64(21, 3, 48).u64(make([]uint64, 14)...))
+	p.put(recExecEnd, rec{}.u64(21, 15).i32(0).u32(1).u64(14, 5, 80, 7, 9))
 	p.put(recCallEnd, rec{}.u64(5, 16).i32(-3).u32(3))
 	p.put(recResolve, rec{}.u32(3, 1).u64(21))
 	p.put(recSeq, rec{}.u64(19).u32(3, 1).i32(4, 5, 6, -1, 7).u32(0))
 	p.put(recGoodbye, rec{}.i32(1234).u32(0).u64(17, 18))
 
 	r := NewReader(region, s)
-	if n := drain(t, r); n != 14 {
-		t.Errorf("%d records were read, 14 written", n)
+	if n := drain(t, r); n != 15 {
+		t.Errorf("%d records were read, 15 written", n)
 	}
 	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "call 5 ends: -3", "resolve 3 to 21: true",
 		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7}"}
@@ -123,6 +126,10 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	}
 	if !reflect.DeepEqual(r.Hellos, []Hello{{1234, 11, 12, false}, {1234, 17, 18, true}}) {
 		t.Errorf("hellos: %+v", r.Hellos)
+	}
+	if e := s.ends[0]; !e.Async || e.BeginNS != 14 || e.Selected != (ggmlhooks.Count{Packets: 5, Bytes: 80}) || e.OwnNS != 7 || e.WaitNS != 9 ||
+		!reflect.DeepEqual(e.Losses, []ggmlhooks.Loss{{Cause: "pool_full", Count: ggmlhooks.Count{Packets: 3, Bytes: 48}}}) {
+		t.Errorf("end of an execution: %+v", e)
 	}
 	if c := s.contexts[0]; c.Desc != "desc" || c.Path != "/m/x.gguf" || c.Arch != "ll" || c.Name != "" || c.NLayer != 2 || c.NVocab != 320 || !c.Hybrid || c.Recurrent || c.FlashAttn != 1 || c.NCtxTrain != 2048 {
 		t.Errorf("context: %+v", c)
@@ -227,7 +234,7 @@ func TestReaderWrapsAndReturns(t *testing.T) {
 	for len(s.data) < 8000 { // more than once around the queue
 		size := 1 + rng.IntN(5*SlotBytes)
 		number := byte(sent)
-		if p.put(recExecEnd, make(rec, 40)) && p.capture(uint64(sent), 0, size, func(b []byte) {
+		if p.put(recExecEnd, make(rec, 64)) && p.capture(uint64(sent), 0, size, func(b []byte) {
 			for i := range b {
 				b[i] = number + byte(i)
 			}
@@ -347,7 +354,7 @@ func TestReaderReturnsTheSinksError(t *testing.T) {
 	p := newProducer(region.mem)
 	full := errors.New("disk full")
 	for range 3 {
-		p.put(recExecEnd, make(rec, 40))
+		p.put(recExecEnd, make(rec, 64))
 	}
 	s := &sink{fail: full}
 	r := NewReader(region, s)

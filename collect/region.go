@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"golang.org/x/sys/unix"
 )
 
@@ -102,9 +103,7 @@ func fillConfig(c *shmConfig, o Options) error {
 	if o.StopOnFailure {
 		c.OnFailure = failureStop
 	}
-	if o.Exact {
-		c.Exact = 1
-	}
+	c.Exact = 1
 	if o.Cold {
 		c.Cold = 1
 	}
@@ -154,8 +153,14 @@ func (r *Region) Close() error {
 func (r *Region) Attached() int { return int(atomic.LoadUint32(&r.header.Attached)) }
 
 // Stop tells the tap that nothing is recorded any more. A model that waits for room goes on.
-func (r *Region) Stop() {
-	atomic.StoreUint32(&r.header.Closed, 1)
+func (r *Region) Stop() { r.end(tapClosed) }
+
+// Count tells the tap that no more tensors are taken in, but counted: graphs are reported, and what is wanted of them is lost, by the cause
+// [LossStopped]. A model that waits for room in the pool goes on.
+func (r *Region) Count() { r.end(tapCounts) }
+
+func (r *Region) end(how uint32) {
+	atomic.StoreUint32(&r.header.Closed, how)
 	atomic.AddUint32(&r.header.Room, 1)
 	futex(&r.header.Room, futexWake, 1<<30, nil)
 }
@@ -225,13 +230,22 @@ func cString(b []byte) string {
 }
 
 // LossCauses names why tensors were not recorded, in the order of the tap's counters.
-var LossCauses = [...]string{"pool_full", "queue_full", "collector_gone", "no_memory", "graph_mismatch", "strides"}
+var LossCauses = [...]string{"pool_full", "queue_full", "collector_gone", "no_memory", "graph_mismatch", "strides", LossStopped}
 
-// Loss is what was not recorded, for one cause.
-type Loss struct {
-	Cause   string
-	Packets uint64
-	Bytes   uint64
+// The causes that end a recording: the tap learnt that nothing is recorded any more, or that it is only counted.
+const (
+	LossGone    = "collector_gone"
+	LossStopped = "stopped"
+)
+
+// losses names the tap's counters of losses; those of which none is are left out.
+func losses(dst []ggmlhooks.Loss, count func(i int) ggmlhooks.Count) []ggmlhooks.Loss {
+	for i, cause := range LossCauses {
+		if c := count(i); c != (ggmlhooks.Count{}) {
+			dst = append(dst, ggmlhooks.Loss{Cause: cause, Count: c})
+		}
+	}
+	return dst
 }
 
 // Stats is the tap's account of itself. Times are measured on the model's threads, in nanoseconds.
@@ -243,7 +257,7 @@ type Stats struct {
 	WaitNS, Waits                     uint64
 	Rebuilt, RebuiltNS                uint64 // of Graphs, those told of as what differs from the one before; of DescribeNS, what they took
 	Unrecorded                        uint64 // graphs that the model computed after Stop
-	Losses                            []Loss
+	Losses                            []ggmlhooks.Loss
 }
 
 // Stats reads the tap's counters.
@@ -257,11 +271,9 @@ func (r *Region) Stats() Stats {
 		DescribeNS: load(&s.DescribeNS), HookNS: load(&s.HookNS), CopyNS: load(&s.CopyNS), APINS: load(&s.APINS),
 		WaitNS: load(&s.WaitNS), Waits: load(&s.Waits), Rebuilt: load(&s.Rebuilt), RebuiltNS: load(&s.RebuiltNS), Unrecorded: load(&s.Unrecorded),
 	}
-	for i, cause := range LossCauses {
-		if l := (Loss{cause, load(&s.Loss[i].Packets), load(&s.Loss[i].Bytes)}); l.Packets != 0 || l.Bytes != 0 {
-			out.Losses = append(out.Losses, l)
-		}
-	}
+	out.Losses = losses(nil, func(i int) ggmlhooks.Count {
+		return ggmlhooks.Count{Packets: load(&s.Loss[i].Packets), Bytes: load(&s.Loss[i].Bytes)}
+	})
 	return out
 }
 

@@ -80,10 +80,30 @@ type ExecEnd struct {
 	Number uint64
 	MonoNS int64
 	Status int
-	Lost   int // tensors of it that were dropped
 	// BeginNS is when ggml was given the graph; 0 where that is not known. From then to MonoNS the graph was computed, unless Async.
 	BeginNS int64
 	Async   bool // a device may go on computing behind MonoNS, up to a [Sync]
+	// Selected is what was computed of it and wanted for the stream: it was captured, or is among Losses.
+	Selected Count
+	Losses   []Loss // valid during the call
+	// OwnNS is what the tap took on the model's threads since the end of the execution before, and WaitNS what these waited for the
+	// recording. Either may be negative where threads compute at the same time; sums are right.
+	OwnNS, WaitNS int64
+}
+
+// Count is a number of captured tensors, or pieces of them, and their bytes.
+type Count struct{ Packets, Bytes uint64 }
+
+// Add adds another count.
+func (c *Count) Add(d Count) { c.Packets, c.Bytes = c.Packets+d.Packets, c.Bytes+d.Bytes }
+
+// Minus returns what c has more than d.
+func (c Count) Minus(d Count) Count { return Count{c.Packets - d.Packets, c.Bytes - d.Bytes} }
+
+// Loss is what was not captured, for one cause.
+type Loss struct {
+	Cause string
+	Count
 }
 
 // Resolve decides what the provisional executions of a context were, up to number Exec.

@@ -123,7 +123,7 @@ func watchCommand(t *testing.T, m collect.Machine, cmd *exec.Cmd) *witness {
 // watchSink hands all that the tap tells to a sink.
 func watchSink(t *testing.T, m collect.Machine, sink ggmlhooks.Sink, cmd *exec.Cmd) {
 	t.Helper()
-	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true, Machine: m}, Exact: true, MemoryBytes: 16 << 20})
+	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true, Machine: m}, MemoryBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

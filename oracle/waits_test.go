@@ -34,7 +34,7 @@ type waited struct {
 // events may wait for a thread of the model that gets no processor between the beginning of a graph and telling of it.
 func wait(t *testing.T, cold bool, cmd *exec.Cmd) *waited {
 	t.Helper()
-	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true}, Exact: true, MemoryBytes: 16 << 20, Cold: cold})
+	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true}, MemoryBytes: 16 << 20, Cold: cold})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,8 @@ struct tap {
     bool                watched;   // a thread of its own notices that the collector is gone
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
     uint32_t            layouts;   // enum tap_layout
+    _Atomic bool        counting;  // the collector writes no more: see TAP_COUNTS
+    _Atomic int64_t     told_own_ns, told_wait_ns; // of stats, what the ends of executions have told
     _Atomic uint64_t    next_exec;
     int64_t             next_token; // number of the next token in the run: guarded by lock, as are …
     struct tap_sched *  scheds[TAP_MAX_SCHEDS]; // … these
@@ -190,6 +192,9 @@ static inline uint8_t * tap_slot(uint64_t number) {
 }
 
 void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes);
+struct tap_sched;
+// tap_sched_lost counts what is lost of an execution, and was not counted as selected.
+void tap_sched_lost(struct tap_sched * s, enum tap_loss cause, uint64_t packets, uint64_t bytes);
 
 #include "tap_graph.h"
 
@@ -226,7 +231,6 @@ struct tap_sched {
     bool                             user_wants;
     bool                             capturing; // wanted tensors of this execution are copied
     uint64_t                         asks_ns; // what asking for every node of the graph took, measured once per graph
-    uint32_t                         lost;
     bool                             untold; // the collector was not told of this execution: its packets are lost …
     enum tap_loss                    untold_cause; // … for this cause
     uint64_t                         waited_ns; // for slots, over all executions
@@ -247,7 +251,10 @@ struct tap_sched {
     struct tap_time *                times;    // of this execution
     size_t                           cap_times;
     uint32_t                         n_times;
+    bool                             lossy;    // of this execution something is lost
+    uint64_t                         selected_packets, selected_bytes; // of this execution
     struct tap_out                   out; // what its entry tells
+    struct tap_rec_losses            losses; // of this execution, where it is lossy
 };
 
 // ---- batches --------------------------------------------------------------------------------------------------------

@@ -117,8 +117,16 @@ static void * tap_watcher(void * header) {
 
 void tap_touch_await(void) {
     enum { MOST_MS = 1000 };
-    for (int ms = 0; ms < MOST_MS && tap.touched && atomic_load_explicit(&tap.n_ready, memory_order_acquire) < tap.header->n_slots; ms++) {
+    const int64_t began = tap_now();
+    int ms = 0;
+    for (; ms < MOST_MS && tap.touched && atomic_load_explicit(&tap.n_ready, memory_order_acquire) < tap.header->n_slots; ms++) {
         usleep(1000);
+    }
+    if (ms > 0) {
+        const uint64_t waited = (uint64_t) (tap_now() - began);
+        tap_thread.waited_ns += waited;
+        tap_add(&tap.header->stats.wait_ns, waited);
+        tap_add(&tap.header->stats.waits, 1);
     }
 }
 

@@ -19,7 +19,7 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     if (__builtin_expect(i >= g->n_nodes || g->nodes[i].tensor != t, 0)) {
         i = tap_graph_find(g, t); // ggml went on elsewhere
         if (i < 0) {
-            tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, 1, 0);
+            tap_sched_lost(s, TAP_LOSS_GRAPH_MISMATCH, 1, 0);
             i = -1;
         }
     }
@@ -163,7 +163,7 @@ static TAP_RARE bool tap_make_runs(struct tap_sched * s, const int32_t * out, in
     const int32_t n_outputs = g->n_outputs > 0 ? g->n_outputs : 0;
     size_t bytes = s->cap_runs;
     if (!tap_grow((void **) &s->runs, &bytes, (size_t) (g->n_tokens + n_outputs) * sizeof(s->runs[0]))) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
+        tap_sched_lost(s, TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
         return false;
     }
     s->cap_runs = bytes;
@@ -268,7 +268,7 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
     const int64_t first = tap_take_tokens(s, n);
     const size_t n_rows = 2 * (size_t) n + (size_t) n_out;
     if (n_rows > TAP_FEW_ROWS && !tap_grow((void **) &s->scratch, &s->scratch_size, n_rows * sizeof(int32_t))) {
-        tap_loss_add(TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
+        tap_sched_lost(s, TAP_LOSS_NO_MEMORY, (uint64_t) g->n_wanted, 0);
         return false;
     }
     if (n == 0) {
@@ -295,7 +295,7 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
         tap_copy_bytes((uint8_t *) at, g->out_ids, g->host_inputs, 0, (size_t) n_out * sizeof(at[0]));
         rec->n_outputs = (uint32_t) n_out;
     } else if (n_out > 0) { // output rows whose tokens cannot be read
-        tap_loss_add(TAP_LOSS_GRAPH_MISMATCH, (uint64_t) g->n_wanted, 0);
+        tap_sched_lost(s, TAP_LOSS_GRAPH_MISMATCH, (uint64_t) g->n_wanted, 0);
         return false;
     }
     if (g->n_wanted == 0 && g->n_inputs_wanted == 0) {
@@ -325,7 +325,7 @@ static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * re
             memcpy(at + sizeof(*rec), s->rows, rows);
         }
     }
-    if (s->graph.n_told > 0) {
+    if (s->graph.n_told > 0 && !tap_get(&tap.counting)) {
         tap_inputs_send(s, out);
     }
     return tap_out_flush(out) || large;
@@ -363,7 +363,8 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         tap_touch_await();
     }
     s->exec = 1 + atomic_fetch_add_explicit(&tap.next_exec, 1, memory_order_relaxed);
-    s->lost = 0;
+    s->lossy = false;
+    s->selected_packets = s->selected_bytes = 0;
     s->cursor = 0;
     s->at = -1;
     s->n_times = 0;
@@ -384,37 +385,57 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         }
         capture = false;
     }
-    if (capture && tap_pool_passes()) {
-        tap_exec_lost(s, TAP_LOSS_POOL_FULL);
+    const bool counting = tap_get(&tap.counting);
+    if (capture && (counting || tap_pool_passes())) {
+        tap_exec_lost(s, counting ? TAP_LOSS_STOPPED : TAP_LOSS_POOL_FULL);
         capture = false;
     }
     if (capture && g->n_inputs_wanted > 0) {
         tap_capture_inputs(s);
     }
     s->capturing = capture && g->n_wanted > 0;
-    const bool timing = told && g->n_timed > 0 && tap_times_room(s);
-    tap_install(s, s->capturing || timing || (told && g->n_routing > 0));
+    const bool looks = told && !counting;
+    const bool timing = looks && g->n_timed > 0 && tap_times_room(s);
+    tap_install(s, s->capturing || timing || (looks && g->n_routing > 0));
     if (s->installed) {
         tap_add(&h->stats.asks, (uint64_t) g->n_nodes);
         tap_add(&h->stats.ask_ns, s->asks_ns);
     }
-    if (h->config.in_step) {
+    if (h->config.in_step && !counting) {
         tap_queue_settle();
     }
     s->begin_ns = tap_now();
 }
 
+// tap_untold returns what a sum of stats has grown since it was told last.
+static int64_t tap_untold(_Atomic int64_t * told, uint64_t now) {
+    return (int64_t) now - atomic_exchange_explicit(told, (int64_t) now, memory_order_relaxed);
+}
+
+static TAP_RARE void tap_losses_send(struct tap_sched * s) {
+    s->losses.h = (struct tap_record) {.type = TAP_REC_LOSSES};
+    s->losses.exec = s->exec;
+    tap_queue_put(&s->losses.h, sizeof(s->losses), NULL, 0);
+}
+
 TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left) {
+    struct tap_stats * st = &tap.header->stats;
     struct tap_rec_exec_end rec = {
-        .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) left, .status = (int32_t) status, .lost = s->lost,
+        .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) left, .status = (int32_t) status,
         .begin_ns = (uint64_t) s->begin_ns, .async = s->graph.device,
+        .selected_packets = s->selected_packets, .selected_bytes = s->selected_bytes,
+        .own_ns = tap_untold(&tap.told_own_ns, tap_get(&st->describe_ns) + tap_get(&st->hook_ns) + tap_get(&st->copy_ns) + tap_get(&st->ask_ns) + tap_get(&st->api_ns)),
+        .wait_ns = tap_untold(&tap.told_wait_ns, tap_get(&st->wait_ns)),
     };
     if (s->n_times > 0) {
         tap_times_send(s);
     }
+    if (s->lossy) {
+        tap_losses_send(s);
+    }
     rec.h.bytes = sizeof(rec);
     enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
-    struct tap_rec_exec_end * at = tap_queue_open(sizeof(rec), &cause);
+    struct tap_rec_exec_end * at = tap_queue_open(sizeof(rec), false, &cause);
     if (at != NULL) {
         *at = rec;
         tap_queue_shut(sizeof(rec));
@@ -425,7 +446,7 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
         s->running++;
         s->running_exec = s->exec;
     }
-    if (tap.header->config.in_step) {
+    if (tap.header->config.in_step && !tap_get(&tap.counting)) {
         tap_queue_settle();
     }
 }

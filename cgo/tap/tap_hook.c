@@ -297,7 +297,10 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
 // tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this graph on the
 // program runs as it would without the tap. Policy drop and a pool with room would never ask.
 static bool tap_still_on(void) {
-    if (tap_on() && atomic_load_explicit(&tap.header->closed, memory_order_acquire)) {
+    const uint32_t closed = tap_on() ? atomic_load_explicit(&tap.header->closed, memory_order_acquire) : TAP_OPEN;
+    if (__builtin_expect(closed == TAP_COUNTS, 0)) {
+        tap_set(&tap.counting, true);
+    } else if (__builtin_expect(closed == TAP_CLOSED, 0)) {
         atomic_store_explicit(&tap.recording, false, memory_order_relaxed);
     }
     return tap_on();

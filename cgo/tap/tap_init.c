@@ -101,6 +101,9 @@ static int tap_map(int fd) {
     tap.first_free_word = 0;
     tap.none_of = UINT64_MAX;
     tap.starved = false;
+    tap_set(&tap.counting, false);
+    tap_set(&tap.told_own_ns, 0);
+    tap_set(&tap.told_wait_ns, 0);
     tap.n_used = 0;
     tap_set(&tap.n_ready, h->n_slots);
     tap.reserved = 0;

@@ -80,8 +80,7 @@ static size_t tap_piece_bytes(const struct tap_piece * p) {
 }
 
 static void tap_piece_lost(struct tap_sched * s, const struct tap_piece * p, enum tap_loss cause) {
-    s->lost++;
-    tap_loss_add(cause, 1, tap_piece_bytes(p));
+    tap_sched_lost(s, cause, 1, tap_piece_bytes(p));
 }
 
 static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) {
@@ -115,6 +114,10 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
         tap_pool_cancel((uint64_t) slot, n);
         tap_piece_lost(s, p, tap_get(&tap.recording) ? TAP_LOSS_QUEUE_FULL : TAP_LOSS_COLLECTOR_GONE);
         return;
+    }
+    if (p->purpose & TAP_FOR_STREAM) {
+        s->selected_packets++;
+        s->selected_bytes += bytes;
     }
     tap_add(&tap.header->stats.copies, 1);
     tap_add(&tap.header->stats.copied_bytes, bytes);

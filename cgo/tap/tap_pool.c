@@ -28,6 +28,18 @@ void tap_loss_add(enum tap_loss cause, uint64_t packets, uint64_t bytes) {
     tap_add(&tap.header->stats.loss[cause].bytes, bytes);
 }
 
+void tap_sched_lost(struct tap_sched * s, enum tap_loss cause, uint64_t packets, uint64_t bytes) {
+    if (!s->lossy) {
+        memset(&s->losses, 0, sizeof(s->losses));
+        s->lossy = true;
+    }
+    s->losses.loss[cause].packets += packets;
+    s->losses.loss[cause].bytes += bytes;
+    s->selected_packets += packets;
+    s->selected_bytes += bytes;
+    tap_loss_add(cause, packets, bytes);
+}
+
 // ---- waiting --------------------------------------------------------------------------------------------------------
 
 static void tap_futex_wake(_Atomic uint32_t * word) {
@@ -65,7 +77,11 @@ bool tap_wait_room(uint32_t seen, long ms) {
     const bool in_vain = rc != 0 && errno != EAGAIN; // too long, or cut short by a signal, which could happen every time
     errno = program_errno;
     tap_lock();
-    if (atomic_load_explicit(&h->closed, memory_order_acquire) || (in_vain && !tap_collector_lives())) {
+    const uint32_t closed = atomic_load_explicit(&h->closed, memory_order_acquire);
+    if (closed == TAP_COUNTS) {
+        tap_set(&tap.counting, true);
+    }
+    if (closed == TAP_CLOSED || (in_vain && !tap_collector_lives())) {
         tap_set(&tap.recording, false);
     }
     return tap_get(&tap.recording);
@@ -74,6 +90,10 @@ bool tap_wait_room(uint32_t seen, long ms) {
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
     if (!tap_get(&tap.recording)) {
         *cause = TAP_LOSS_COLLECTOR_GONE;
+        return false;
+    }
+    if (tap_get(&tap.counting)) {
+        *cause = TAP_LOSS_STOPPED;
         return false;
     }
     *cause = shortage;
@@ -278,7 +298,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
         tap_pool_take_back();
     }
     if (!tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
-        first = tap_get(&tap.recording) ? tap_pool_try(n) : -1;
+        first = tap_get(&tap.recording) && !tap_get(&tap.counting) ? tap_pool_try(n) : -1;
     } else {
         first = tap_pool_wait(n, &since, cause);
     }

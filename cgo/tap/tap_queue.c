@@ -74,8 +74,8 @@ TAP_HOT void tap_fetch_end(void) {
 
 size_t tap_queue_largest(void) { return tap.queue_bytes / 4; }
 
-// tap_queue_wait waits until bytes fit at head. The caller holds the lock.
-static TAP_RARE bool tap_queue_wait(uint64_t bytes, enum tap_loss * cause) {
+// tap_queue_wait waits until bytes fit at head; what may be dropped waits under the policy block alone. The caller holds the lock.
+static TAP_RARE bool tap_queue_wait(uint64_t bytes, bool droppable, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     int64_t since = 0;
     bool fits = false;
@@ -84,7 +84,8 @@ static TAP_RARE bool tap_queue_wait(uint64_t bytes, enum tap_loss * cause) {
         const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
         const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
         fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tail) >= bytes;
-        if (fits || (!tap_must_wait(TAP_LOSS_QUEUE_FULL, cause) && !(tap_get(&tap.recording) && h->config.exact))) {
+        const bool must = tap_get(&tap.recording) && h->config.exact && !droppable;
+        if (fits || (!must && !tap_must_wait(TAP_LOSS_QUEUE_FULL, cause))) {
             break;
         }
         if (since == 0) {
@@ -113,15 +114,17 @@ static TAP_RARE uint64_t tap_queue_pad(uint64_t head, uint64_t bytes) {
     return head + bytes;
 }
 
-TAP_HOT void * tap_queue_open(size_t bytes, enum tap_loss * cause) {
+TAP_HOT void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     tap_lock();
     const uint64_t mask = tap.queue_bytes - 1;
+    // What may be dropped leaves a quarter to what frames it, which then need not wait.
+    const uint64_t keep = droppable && h->config.exact && h->config.overflow == TAP_OVERFLOW_DROP ? tap.queue_bytes / 4 : 0;
     for (bool ok = bytes <= tap_queue_largest(); ok;) {
         const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed), left = tap.queue_bytes - (head & mask);
         const uint64_t pad = left < bytes ? left : 0;
-        const bool fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad; // as of the last look
-        ok = fits || tap_queue_wait(bytes + pad, cause);
+        const bool fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad + keep; // as of the last look
+        ok = fits || tap_queue_wait(bytes + pad + keep, droppable, cause);
         // A wait gives the lock up: another thread may have written meanwhile, and then the place is found anew.
         if (ok && atomic_load_explicit(&h->queue_head, memory_order_relaxed) == head) {
             const uint64_t at = pad == 0 ? head : tap_queue_pad(head, pad);
@@ -170,7 +173,8 @@ bool tap_queue_put(struct tap_record * record, size_t record_bytes, const struct
     bytes = (bytes + 7) & ~(size_t) 7;
     record->bytes = (uint32_t) bytes;
     enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
-    uint8_t * at = tap_queue_open(bytes, &cause);
+    const bool droppable = record->type == TAP_REC_CAPTURE && ((const struct tap_rec_capture *) record)->purpose == TAP_FOR_STREAM;
+    uint8_t * at = tap_queue_open(bytes, droppable, &cause);
     if (at == NULL) {
         if (record->type != TAP_REC_CAPTURE) { // a tensor is counted, with its own size, by who lost it
             tap_loss_add(cause, 0, bytes);
@@ -194,7 +198,7 @@ TAP_HOT bool tap_out_flush(struct tap_out * o) {
         return !o->lost;
     }
     enum tap_loss cause = TAP_LOSS_QUEUE_FULL;
-    uint64_t * at = tap_queue_open(o->n, &cause);
+    uint64_t * at = tap_queue_open(o->n, false, &cause);
     if (at != NULL) {
         tap_words(at, o->bytes, o->n);
         tap_queue_shut(o->n);

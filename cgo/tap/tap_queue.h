@@ -35,8 +35,9 @@ void tap_wake_collector(void);
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause);
 
 // tap_queue_open finds a place for bytes of records, a multiple of eight, and holds the lock until tap_queue_shut hands so many of them to the
-// collector. It waits as tap_queue_put does. NULL: there is no room, and why; the lock is not held.
-void * tap_queue_open(size_t bytes, enum tap_loss * cause);
+// collector. What is droppable waits for room under the policy block alone, other records under every policy where config.exact says so. NULL:
+// there is no room, and why; the lock is not held.
+void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * cause);
 
 static inline void tap_queue_shut(size_t bytes) {
     atomic_store_explicit(&tap.header->queue_head, atomic_load_explicit(&tap.opened, memory_order_relaxed) + bytes, memory_order_release);

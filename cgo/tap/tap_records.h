@@ -25,7 +25,8 @@ enum tap_record_type {
     TAP_REC_INPUT = 18,       // tap_rec_input, then int64 values, or tap_range[count]
     TAP_REC_SAMPLE = 19,      // tap_rec_sample, then tap_candidate[count]
     TAP_REC_SYNC = 20,        // tap_rec_sync
-    TAP_REC_CHANGES = 21      // tap_rec_nodes, then tap_change[count], of different lengths
+    TAP_REC_CHANGES = 21,     // tap_rec_nodes, then tap_change[count], of different lengths
+    TAP_REC_LOSSES = 22       // tap_rec_losses
 };
 
 struct tap_record {
@@ -189,10 +190,21 @@ struct tap_rec_exec_end {
     uint64_t exec;
     uint64_t mono_ns;
     int32_t  status;
-    uint32_t lost; // packets of this execution that were dropped
-    uint64_t begin_ns; // when ggml was given the graph
     uint32_t async;    // 1: a device may still compute
-    uint32_t reserved;
+    uint64_t begin_ns; // when ggml was given the graph
+    uint64_t selected_packets; // that were computed and wanted, in the stream or lost
+    uint64_t selected_bytes;
+    int64_t  own_ns;  // what the tap took on the model's threads since the end of the execution before, without waiting …
+    int64_t  wait_ns; // … and what these threads waited for the recording. Both may be negative where threads compute at the same time; sums are right
+};
+
+// What was lost of an execution, by enum tap_loss; only where something was. It comes before the execution's end.
+struct tap_rec_losses {
+    struct tap_record h;
+    uint64_t exec;
+    struct {
+        uint64_t packets, bytes;
+    } loss[TAP_MAX_LOSSES];
 };
 
 struct tap_rec_capture {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 13u
+#define TAP_SHM_VERSION 14u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -89,6 +89,14 @@ enum tap_loss {
     TAP_LOSS_NO_MEMORY      = 3, // the tap could not allocate its own tables
     TAP_LOSS_GRAPH_MISMATCH = 4, // a node came that the graph did not announce
     TAP_LOSS_STRIDES        = 5, // a layout that cannot be copied element by element
+    TAP_LOSS_STOPPED        = 6, // the collector writes no more, and counts what it misses: see TAP_COUNTS
+};
+
+// What the collector does.
+enum tap_closed {
+    TAP_OPEN   = 0,
+    TAP_CLOSED = 1, // it records no more: the model goes on without it
+    TAP_COUNTS = 2, // it writes no more tensors and goes on counting: graphs are told of, their wanted tensors are lost, nothing is copied or timed
 };
 
 // Which tensors of which tokens are captured.
@@ -117,7 +125,7 @@ struct tap_config {
     uint32_t overflow;          // enum tap_overflow
     int32_t  collector_pid;
     uint32_t on_failure; // enum tap_on_failure
-    uint32_t exact;      // 1: records wait for room in the queue under every policy, because what is told by them is to be exact
+    uint32_t exact;      // 1: records wait for room in the queue under every policy, because a run is accounted for by them
     uint32_t cold;       // 1: mapped models are read when they are touched: see tap_cold.c
     uint32_t in_step; // 1: each graph begins and ends only when the collector has read everything that was told before: see tap_queue_settle
     uint32_t turns;   // 0, or after how many tokens recording ends and begins again, by turns: see tap_turn.c
@@ -177,7 +185,7 @@ struct tap_header {
     _Atomic uint32_t collector_sleeps;        // the collector is in a futex wait on work
     _Atomic uint32_t work;                    // futex: changes when the tap wants the collector awake
     _Atomic uint32_t attached;                // 1 once the tap runs, 2 after it has said goodbye
-    _Atomic uint32_t closed;                  // set by the collector when it records no more: the model goes on without it
+    _Atomic uint32_t closed;                  // enum tap_closed, set by the collector
     _Atomic uint32_t selection;               // number of the newest selection: from the next graph on, it applies
     _Atomic uint32_t glob_hits[TAP_MAX_GLOBS]; // of selection 0, in graphs that are computed or only measured
     _Atomic uint32_t matched;                  // nodes and inputs that it marks in them

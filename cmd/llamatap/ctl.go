@@ -202,16 +202,21 @@ func writeCtl(out io.Writer, command string, s *control.Status) error {
 		_, err := fmt.Fprintf(out, "stopped and sealed: %s\n", s.Run)
 		return err
 	}
-	lost := "nothing lost"
-	if s.Lost > 0 {
-		lost = fmt.Sprintf("%d LOST", s.Lost)
+	lost, overhead := "nothing lost", ""
+	if a := s.Account; a != nil {
+		if a.Lossy() {
+			lost = "LOST " + a.LossText()
+		}
+		if text := a.OverheadText(); text != "" {
+			overhead = "\noverhead  " + text
+		}
 	}
 	events := ""
 	if s.Level != "" {
 		events = "\nevents    " + s.Level
 	}
-	_, err := fmt.Fprintf(out, "run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s\n",
-		s.Run, s.PID, ctlCaptured(s), events, s.Executions, s.Packets, s.Stored, lost)
+	_, err := fmt.Fprintf(out, "run       %s (process %d)\ncaptured  %s%s\nso far    %d executions, %d tensors, %d bytes stored, %s%s\n",
+		s.Run, s.PID, ctlCaptured(s), events, s.Executions, s.Packets, s.Stored, lost, overhead)
 	return err
 }
 

@@ -160,7 +160,7 @@ func endAs(result session.Result, front bool) error {
 	if result.Incomplete {
 		return exitStatus{Code: statusLossy, Err: errIncomplete}
 	}
-	if len(result.Summary.Lost) > 0 {
+	if result.Lossy {
 		return exitStatus{Code: statusLossy, Err: errLossy}
 	}
 	if result.Dir == "" && !front {
@@ -185,7 +185,7 @@ func endBySignal(sig syscall.Signal) {
 var errIncomplete = errors.New("the recording is not whole, for the reason above; --tap-on-failure stop ends the program when its recording fails")
 
 // errLossy makes a run that lost something end with a status that a script sees.
-var errLossy = errors.New("some tensors were not recorded (above); --tap-overflow block loses nothing, --tap-memory gives more room")
+var errLossy = errors.New("not everything was recorded (LOST, above): --tap-overflow block loses no tensors, --tap-memory gives them more room, and --tap-resource-rate limits events")
 
 // layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not tell.
 func layersOf(model string) int {

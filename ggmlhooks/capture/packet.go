@@ -14,6 +14,11 @@ func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
 		c.Release()
 		return fmt.Errorf("%w: a tensor of execution %d, which has not begun", ErrDesync, c.Exec)
 	}
+	if r.refusing {
+		x.flow.Refused.Add(count(c.Data))
+		c.Release()
+		return nil
+	}
 	p := &r.packet
 	*p = stream.Packet{}
 	if err := fill(p, x, c); err != nil {
@@ -24,10 +29,12 @@ func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
 	p.MonoNS = c.MonoNS
 	data, release := c.Data, c.Release
 	if r.o.Selection.Granularity == ggmlhooks.SampledSlices && c.Node >= 0 {
+		whole := len(c.Data)
 		data, release = r.sample(p, c)
+		x.flow.Selected.Bytes -= uint64(whole - len(data)) // what is wanted is the share
 	}
 	if !x.held {
-		return r.o.Stream.Append(p, data, release)
+		return r.write(x, p, data, release)
 	}
 	return r.hold(x, heldPacket{packet: *p, data: data, release: release})
 }

@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/stream"
@@ -53,6 +54,8 @@ type Recorder struct {
 	free    []*execution
 	packet  stream.Packet
 	scratch []int64
+	// refusing: nothing is written any more, and what comes is counted.
+	refusing bool
 }
 
 // graph is a description with what each packet of a node repeats.
@@ -70,6 +73,9 @@ type execution struct {
 	phase   ggmlhooks.Phase
 	ns      int64 // graph entry to graph end
 	held    bool  // undecided, and nothing of it was written yet
+	written bool  // the stream has it
+	named   bool  // its tokens were handed on
+	flow    Flow
 	packets []heldPacket
 	begun   []ggmlhooks.RequestBegin // requests that begin with it
 }
@@ -97,14 +103,60 @@ type Use struct {
 	Held     int64                     // bytes held back now, of slots
 	FirstNS  int64                     // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64                     // monotonic time of the run's last graph end
-	Dropped  int64                     // tensors that the tap reported as lost
-	Setup    int64                     // captured tensors of set-up, thrown away
-	GivenUp  Count                     // captured tensors that were held back when recording failed
+	Run      Flow                      // of executions that were the run
+	Setup    Flow                      // of those that were set-up
 	Attached []Attention               // what readers need to recompute attention maps
 }
 
-// Count is a number of tensors, and their bytes.
-type Count struct{ Packets, Bytes uint64 }
+// Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions that have ended,
+// Selected is the sum of Written, Refused, Discarded and Losses.
+type Flow struct {
+	Selected  ggmlhooks.Count // computed and wanted
+	Written   ggmlhooks.Count // handed to the stream
+	Refused   ggmlhooks.Count // captured, and not written because recording had failed or stopped
+	Discarded ggmlhooks.Count // captured and thrown away, because they were set-up
+	Losses    map[string]ggmlhooks.Count
+	OwnNS     int64 // the tap on the model's threads
+	WaitNS    int64 // the model waiting for the recording
+}
+
+// Add adds another flow.
+func (f *Flow) Add(g *Flow) {
+	f.Selected.Add(g.Selected)
+	f.Written.Add(g.Written)
+	f.Refused.Add(g.Refused)
+	f.Discarded.Add(g.Discarded)
+	for cause, n := range g.Losses {
+		f.lose(cause, n)
+	}
+	f.OwnNS, f.WaitNS = f.OwnNS+g.OwnNS, f.WaitNS+g.WaitNS
+}
+
+// Since returns what came since an earlier state of the same flow.
+func (f *Flow) Since(g *Flow) Flow {
+	since := Flow{
+		Selected: f.Selected.Minus(g.Selected), Written: f.Written.Minus(g.Written), Refused: f.Refused.Minus(g.Refused),
+		Discarded: f.Discarded.Minus(g.Discarded), OwnNS: f.OwnNS - g.OwnNS, WaitNS: f.WaitNS - g.WaitNS,
+	}
+	for cause, n := range f.Losses {
+		if n = n.Minus(g.Losses[cause]); n != (ggmlhooks.Count{}) {
+			since.lose(cause, n)
+		}
+	}
+	return since
+}
+
+func (f *Flow) lose(cause string, n ggmlhooks.Count) {
+	if f.Losses == nil {
+		f.Losses = map[string]ggmlhooks.Count{}
+	}
+	sum := f.Losses[cause]
+	sum.Add(n)
+	f.Losses[cause] = sum
+}
+
+// count is one captured tensor of some bytes.
+func count(data []byte) ggmlhooks.Count { return ggmlhooks.Count{Packets: 1, Bytes: uint64(len(data))} }
 
 // NewRecorder makes a recorder.
 func NewRecorder(o Options) *Recorder {
@@ -189,26 +241,36 @@ func (r *Recorder) execution() *execution {
 	return &execution{}
 }
 
-// begin writes an execution's rows.
-func (r *Recorder) begin(x *execution) error {
+// begin writes an execution's rows, and what was held back of it.
+func (r *Recorder) begin(x *execution) (err error) {
 	x.held = false
-	if err := r.appendExecution(x); err != nil {
-		r.giveUp(x.packets)
-		x.packets = x.packets[:0]
-		return err
+	if !r.refusing {
+		err = r.appendExecution(x)
+		x.written = err == nil
 	}
 	for i := range x.packets {
 		p := &x.packets[i]
 		r.use.Held -= p.takes
-		if err := r.o.Stream.Append(&p.packet, p.data, p.release); err != nil {
-			r.giveUp(x.packets[i+1:])
-			clear(x.packets)
-			x.packets = x.packets[:0]
-			return err
+		if !x.written || err != nil {
+			p.release()
+			x.flow.Refused.Add(count(p.data))
+			continue
 		}
+		err = r.write(x, &p.packet, p.data, p.release)
 	}
 	clear(x.packets)
 	x.packets = x.packets[:0]
+	return err
+}
+
+// write hands a packet to the stream.
+func (r *Recorder) write(x *execution, p *stream.Packet, data []byte, release func()) error {
+	n := count(data)
+	if err := r.o.Stream.Append(p, data, release); err != nil {
+		x.flow.Refused.Add(n)
+		return err
+	}
+	x.flow.Written.Add(n)
 	return nil
 }
 
@@ -229,8 +291,12 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 		return nil // its beginning was dropped, and counted
 	}
 	delete(r.open, e.Number)
-	r.use.Dropped += int64(e.Lost)
 	x.ns = e.MonoNS - x.MonoNS
+	x.flow.Selected.Add(e.Selected)
+	for _, l := range e.Losses {
+		x.flow.lose(l.Cause, l.Count)
+	}
+	x.flow.OwnNS, x.flow.WaitNS = e.OwnNS, e.WaitNS
 	pending := r.pending(x)
 	if e.Async && e.Status == 0 {
 		r.context(x.Execution.Ctx).running.add(x, pending)
@@ -240,7 +306,14 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	}
 	err := r.settle(x, x.phase)
 	r.free = append(r.free, x)
-	return errors.Join(err, r.tell(), r.o.Stream.Commit())
+	return errors.Join(err, r.tell(), r.commit())
+}
+
+func (r *Recorder) commit() error {
+	if r.refusing {
+		return nil
+	}
+	return r.o.Stream.Commit()
 }
 
 func (r *Recorder) pending(x *execution) bool {
@@ -284,7 +357,7 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 		errs = append(errs, r.o.Stream.AppendResolution(written))
 	}
 	ctx.pending = append(ctx.pending[:0], ctx.pending[n:]...)
-	return errors.Join(append(errs, r.tell(), r.o.Stream.Commit())...)
+	return errors.Join(append(errs, r.tell(), r.commit())...)
 }
 
 // SeqChange notes what the program did to sequences.
@@ -293,22 +366,34 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	return nil
 }
 
-// Close gives up what is held back, after a failure or because recording stops: it is counted and not written. Finish may follow, and
-// settles what was written.
-func (r *Recorder) Close() {
-	for _, ctx := range r.ctxs {
-		written := ctx.pending[:0]
-		for _, x := range ctx.pending {
-			if !x.held {
-				written = append(written, x)
-				continue
-			}
-			r.giveUp(x.packets)
-			x.packets = x.packets[:0]
-			delete(r.open, x.Execution.Exec)
-		}
-		ctx.pending = written
+// Refuse ends writing, after a failure or because recording stops. The tokens of what was written are handed on. What comes from here on is
+// counted: tokens by phase, tensors as refused. What is undecided and was written in part is the run, as the stream says; other
+// executions are decided about as before.
+func (r *Recorder) Refuse() error {
+	if r.refusing {
+		return nil
 	}
+	var errs []error
+	for _, ctx := range r.ctxs {
+		for _, x := range ctx.pending {
+			if x.written {
+				errs = append(errs, r.name(x))
+			}
+		}
+	}
+	for _, x := range r.open {
+		if x.written {
+			errs = append(errs, r.name(x))
+		}
+	}
+	errs = append(errs, r.TellAll(), r.o.Stream.Commit())
+	r.refusing = true
+	for number, ctx := range r.ctxs {
+		if n := len(ctx.pending); n > 0 && slices.ContainsFunc(ctx.pending, func(x *execution) bool { return x.written }) {
+			errs = append(errs, r.Resolve(ggmlhooks.Resolve{Ctx: number, Exec: ctx.pending[n-1].Execution.Exec}))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Whole reports whether everything of which something was written was written to its end and is decided. Then, after TellAll, the stream
@@ -332,33 +417,20 @@ func (r *Recorder) Whole() bool {
 // discard makes an execution set-up: what is held of it is dropped, what was written is marked.
 func (r *Recorder) discard(x *execution, written *stream.Resolution) {
 	x.phase = ggmlhooks.PhaseSetup
-	if x.held {
-		r.use.Setup += int64(len(x.packets))
-		r.dropHeld(x.packets)
-		x.packets = x.packets[:0]
+	for i := range x.packets {
+		r.use.Held -= x.packets[i].takes
+		x.flow.Discarded.Add(count(x.packets[i].data))
+		x.packets[i].release()
+	}
+	clear(x.packets)
+	x.packets = x.packets[:0]
+	if !x.written {
 		return
 	}
 	if written.FirstExec == 0 {
 		written.FirstExec = x.Execution.Exec
 	}
 	written.LastExec = x.Execution.Exec
-}
-
-// giveUp drops held packets that were to be written.
-func (r *Recorder) giveUp(packets []heldPacket) {
-	for i := range packets {
-		r.use.GivenUp.Packets++
-		r.use.GivenUp.Bytes += uint64(len(packets[i].data))
-	}
-	r.dropHeld(packets)
-}
-
-func (r *Recorder) dropHeld(packets []heldPacket) {
-	for i := range packets {
-		r.use.Held -= packets[i].takes
-		packets[i].release()
-		packets[i] = heldPacket{}
-	}
 }
 
 // Relieve writes what is held back, because too much is, or the model cannot go on without its slots. It stays undecided.
@@ -392,8 +464,10 @@ func (r *Recorder) Finish() error {
 		if x.held {
 			continue
 		}
+		x.flow.Selected = x.flow.Written
+		x.flow.Selected.Add(x.flow.Refused)
 		errs = append(errs, r.settle(x, x.phase))
 		delete(r.open, number)
 	}
-	return errors.Join(append(errs, r.tell(), r.o.Stream.Commit())...)
+	return errors.Join(append(errs, r.tell(), r.commit())...)
 }

@@ -98,7 +98,9 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 		Exec: b.exec, Graph: 1, Node: 0, NE: [4]int64{1, int64(len(ids)), 1, 1}, RowCount: len(ids), Blocks: 1,
 		Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
 	}))
-	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: b.exec, MonoNS: int64(b.exec)*100 + 50}))
+	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{
+		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))}, OwnNS: 3, WaitNS: 2,
+	}))
 }
 
 func (b *bench) resolve(discarded bool) {
@@ -131,7 +133,8 @@ func TestWarmUpIsDropped(t *testing.T) {
 	b.want("exec 2 rows 2 prefill", "packet l_out-0 exec 2 tokens 0+2 prefill", "token 0 id 5 prefill", "token 1 id 6 prefill",
 		"exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
 	use := b.recorder.Use()
-	if use.Setup != 1 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 || use.Held != 0 {
+	if use.Setup.Discarded != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Setup.Selected != use.Setup.Discarded || use.Setup.OwnNS != 3 ||
+		use.Run.Selected != (ggmlhooks.Count{Packets: 2, Bytes: 12}) || use.Run.Written != use.Run.Selected || use.Run.WaitNS != 4 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 || use.Held != 0 {
 		t.Errorf("use %+v", use)
 	}
 }
@@ -248,9 +251,12 @@ func TestFailureReleasesEverything(t *testing.T) {
 	if err := b.recorder.Resolve(ggmlhooks.Resolve{Exec: 2}); !errors.Is(err, b.script.fail) {
 		t.Errorf("error %v", err)
 	}
-	b.recorder.Close()
+	b.recorder.Refuse()
 	if b.open != 0 {
 		t.Errorf("%d captures were not released", b.open)
+	}
+	if use := b.recorder.Use(); use.Run.Refused != (ggmlhooks.Count{Packets: 2, Bytes: 8}) || use.Run.Selected != use.Run.Refused {
+		t.Errorf("%+v", use)
 	}
 }
 
@@ -323,15 +329,44 @@ func TestWhole(t *testing.T) {
 	whole("ended", true)
 }
 
-// TestCloseGivesUp: what is held when recording stops is counted, released, and never written, also not by Finish.
-func TestCloseGivesUp(t *testing.T) {
+// TestRefuse: what is held when recording stops, and what comes later, is released and never written. It is still decided about: tokens are
+// counted by phase, and tensors as refused, those of set-up apart.
+func TestRefuse(t *testing.T) {
+	for _, discarded := range []bool{false, true} {
+		b := newBench(t, Options{})
+		b.decode(false, false, 7)
+		b.decode(true, false, 1, 2)
+		b.check(b.recorder.Refuse())
+		b.resolve(discarded)
+		b.decode(false, true, 5)
+		b.check(b.recorder.Finish())
+		b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 7 prefill")
+		use := b.recorder.Use()
+		refused, discards := ggmlhooks.Count{Packets: 2, Bytes: 12}, ggmlhooks.Count{}
+		if discarded {
+			refused, discards = ggmlhooks.Count{Packets: 1, Bytes: 4}, ggmlhooks.Count{Packets: 1, Bytes: 8}
+		}
+		sum := use.Run.Written
+		sum.Add(use.Run.Refused)
+		if use.Run.Refused != refused || use.Setup.Discarded != discards || use.Run.Selected != sum || use.Held != 0 || use.Rows[ggmlhooks.PhaseDecode]+use.Rows[ggmlhooks.PhasePrefill] != map[bool]int64{true: 2, false: 4}[discarded] {
+			t.Errorf("discarded %v: %+v", discarded, use)
+		}
+	}
+}
+
+// TestLossesOfSetup: what the tap lost of a warm-up is not lost of the run.
+func TestLossesOfSetup(t *testing.T) {
 	b := newBench(t, Options{})
-	b.decode(false, false, 7)
-	b.decode(true, false, 1, 2)
-	b.recorder.Close()
-	b.check(b.recorder.Finish())
-	b.want("exec 1 rows 1 prefill", "packet l_out-0 exec 1 tokens 0+1 prefill", "token 0 id 7 prefill")
-	if got := b.recorder.Use(); got.GivenUp != (Count{1, 8}) || got.Held != 0 || got.Rows[ggmlhooks.PhasePrefill] != 1 {
-		t.Errorf("%+v", got)
+	for _, exec := range []uint64{1, 2} {
+		b.check(b.recorder.Exec(&ggmlhooks.Exec{Number: exec, Graph: 1, Tokens: []int32{3}, Provisional: true}))
+		b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{
+			Number: exec, Selected: ggmlhooks.Count{Packets: exec, Bytes: 8 * exec},
+			Losses: []ggmlhooks.Loss{{Cause: "pool_full", Count: ggmlhooks.Count{Packets: exec, Bytes: 8 * exec}}},
+		}))
+		b.check(b.recorder.Resolve(ggmlhooks.Resolve{Exec: exec, Discarded: exec == 1}))
+	}
+	use := b.recorder.Use()
+	if use.Setup.Losses["pool_full"] != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Run.Losses["pool_full"] != (ggmlhooks.Count{Packets: 2, Bytes: 16}) {
+		t.Errorf("%+v and %+v", use.Setup, use.Run)
 	}
 }

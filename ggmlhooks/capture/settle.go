@@ -24,8 +24,10 @@ func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
 	r.use.NS[phase] += x.ns
 	if phase == ggmlhooks.PhaseSetup {
 		r.use.Rows[phase] += int64(len(x.Rows))
+		r.use.Setup.Add(&x.flow)
 		return nil
 	}
+	r.use.Run.Add(&x.flow)
 	if len(x.Rows) > 0 && r.use.FirstNS == 0 {
 		r.use.FirstNS = x.MonoNS
 	}
@@ -34,9 +36,18 @@ func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
 	for i := range x.Rows {
 		r.use.Rows[x.Rows[i].Phase]++
 	}
-	if r.o.Tokens == nil || len(x.Rows) == 0 {
+	if !x.written {
 		return nil
 	}
+	return r.name(x)
+}
+
+// name hands the tokens of an execution on, or keeps them until those before are known.
+func (r *Recorder) name(x *execution) error {
+	if r.o.Tokens == nil || len(x.Rows) == 0 || x.named {
+		return nil
+	}
+	x.named = true
 	if len(r.settled) == 0 && x.TokenFirst <= r.undecided() {
 		return r.tokens(x.Execution.Ctx, x.Rows)
 	}

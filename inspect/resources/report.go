@@ -29,6 +29,7 @@ type Report struct {
 	Bad        []BadLine          `json:"bad,omitempty"`              // the first of them
 	Unfinished int                `json:"unfinished_bytes,omitempty"` // of a last line without its end
 	Losses     []Loss             `json:"losses"`
+	Account    *rundir.Account    `json:"account,omitempty"` // of the run, as its metadata have it
 	Roofline   *resource.Roofline `json:"roofline,omitempty"`
 	Retracted  []Retracted        `json:"retracted,omitempty"`
 
@@ -205,7 +206,7 @@ func (r *Report) describe() error {
 	if err != nil || m == nil {
 		return err
 	}
-	r.Model = m.Model.Name
+	r.Model, r.Account = m.Model.Name, m.Account
 	for _, c := range r.Caches {
 		if cells := Capacity(m, c.CacheUse); cells > 0 {
 			c.Cells, c.Occupancy = cells, ratio(float64(c.Used), float64(cells))

@@ -63,6 +63,11 @@ func (r *Report) head(b *strings.Builder) {
 		line("roofline", "%s GFLOP/s, %s GB/s are the most that this machine was measured to do", present.Digits(f.GFLOPsPerS), present.Digits(f.GBPerS))
 	}
 	line("losses", "%s", r.lossText())
+	if r.Account != nil {
+		if text := r.Account.OverheadText(); text != "" {
+			line("overhead", "%s", text)
+		}
+	}
 	for _, q := range r.Retracted[:min(len(r.Retracted), 3)] {
 		line("set-up", "executions %d to %d turned out to be set-up; they are counted as what they seemed to be", q.FirstExec, q.LastExec)
 	}
@@ -161,6 +166,11 @@ func (r *Report) lossText() string {
 	}
 	if more := len(r.Losses) - 4; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d other causes", more))
+	}
+	if r.Account != nil && len(r.Account.Lost)+len(r.Account.Violations) > 0 {
+		tensors := *r.Account
+		tensors.Events = nil // they are above, by kind
+		parts = append(parts, tensors.LossText())
 	}
 	if r.BadLines > 0 {
 		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))

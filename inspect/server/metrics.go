@@ -88,10 +88,12 @@ var (
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
+	timeLost    = counter("model_seconds_lost_total", "Time that the model's threads lost to the recording, warm-up apart: in the tap's code, and waiting.", "cause")
+	overhead    = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, 0 to 1.")
 )
 
 var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
-	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower, gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, kvSequence, kvNeeded, kvReused, kvHits}
+	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower, gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused, kvHits}
 
 // Describe tells of every metric that there may be.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
@@ -374,6 +376,9 @@ func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 			t.one(packetsLost, float64(n), cause)
 		}
 	}
+	if now != nil {
+		t.cost(now.Account)
+	}
 	if run.State != StateSealed {
 		return
 	}
@@ -388,6 +393,21 @@ func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	for _, l := range known.Losses {
 		t.one(packetsLost, float64(l.Packets), l.Cause)
 	}
+	t.cost(known.Account)
+}
+
+// cost tells what recording took from the model.
+func (t *teller) cost(a *rundir.Account) {
+	if a == nil {
+		return
+	}
+	share, ok := a.Time.Overhead()
+	if !ok {
+		return
+	}
+	t.one(overhead, share)
+	t.one(timeLost, float64(a.Time.TapNS)/1e9, "tap")
+	t.one(timeLost, float64(a.Time.WaitNS)/1e9, "wait")
 }
 
 // captured is the size of a run's captured tensors on the disk, with their index, over all segments.

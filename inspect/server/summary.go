@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // summary answers GET /api/v1/summary: what 'llamatap resource summary RUN -o json' says.
@@ -67,6 +68,7 @@ type statusNow struct {
 	Packets uint64            `json:"packets"`
 	Stored  uint64            `json:"bytes_stored"`
 	Losses  map[string]uint64 `json:"losses"`
+	Account *rundir.Account   `json:"account"`
 }
 
 // now asks the collector of a run that goes on; nil where it does not answer soon.

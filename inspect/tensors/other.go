@@ -50,6 +50,12 @@ func (v *Verification) checkOthers(r *Run, hasStream bool) {
 	if m.Stopped != nil && !hasStream {
 		v.add(Lost, "recording stopped before the program did: %s", m.Stopped.Cause)
 	}
+	if a := m.Account; a != nil {
+		tensors := rundir.Account{Events: a.Events, Violations: a.Violations} // losses of tensors are findings of their own
+		if tensors.Lossy() {
+			v.add(Lost, "%s", tensors.LossText())
+		}
+	}
 	var samples struct {
 		Lossy bool   `json:"lossy"`
 		Error string `json:"error"`

@@ -21,6 +21,7 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	s := &Summary{Path: r.Path, Kind: r.Kind, Sealed: r.Sealed, Assumed: r.Stream.Assumed(), Losses: r.Losses()}
 	if r.Metadata != nil {
 		s.Model, s.Arch, s.Lost = r.Metadata.Model.Name, r.Metadata.Model.Arch, r.Metadata.Lossy
+		s.Account = r.Metadata.Account
 	}
 	s.Lost = s.Lost || len(s.Losses) > 0
 	for _, err := range r.Stream.Damage() {

@@ -3,6 +3,7 @@ package tensors
 import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Summary is what a run directory or a stream holds, computed from the index alone.
@@ -23,13 +24,14 @@ type Summary struct {
 
 	Damage []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify tells more
 
-	Lossy      bool       `json:"lossy"`             // packets are missing (Lost), or values are not the model's (Altered)
-	Lost       bool       `json:"lost"`              // packets are missing, or the run is marked so
-	Losses     []Loss     `json:"losses"`            // empty, never null, when nothing was lost
-	Altered    []Altering `json:"altered,omitempty"` // what made stored values differ from the model's
-	Saturated  uint64     `json:"saturated"`
-	Underflown uint64     `json:"underflown"`
-	Layers     []Layer    `json:"layers"` // by layer number; -1 is what belongs to none
+	Account    *rundir.Account `json:"account,omitempty"` // of the run, whatever was selected of it; absent where its metadata have none
+	Lossy      bool            `json:"lossy"`             // packets are missing (Lost), or values are not the model's (Altered)
+	Lost       bool            `json:"lost"`              // packets are missing, or the run is marked so
+	Losses     []Loss          `json:"losses"`            // empty, never null, when nothing was lost
+	Altered    []Altering      `json:"altered,omitempty"` // what made stored values differ from the model's
+	Saturated  uint64          `json:"saturated"`
+	Underflown uint64          `json:"underflown"`
+	Layers     []Layer         `json:"layers"` // by layer number; -1 is what belongs to none
 }
 
 // Kind says what a path turned out to be.

@@ -95,6 +95,11 @@ func (s *Summary) writeHead(w io.Writer) error {
 		line("error", "%s", errorText(s.Error))
 	}
 	line("losses", "%s", s.lossText())
+	if s.Account != nil {
+		if text := s.Account.OverheadText(); text != "" {
+			line("overhead", "%s", text)
+		}
+	}
 	for _, damage := range s.Damage {
 		line("DAMAGE", "%s", strings.Join(wrapWords(damage, Width-keyWidth), "\n"+strings.Repeat(" ", keyWidth)))
 	}
@@ -150,7 +155,11 @@ func (s *Summary) tokensText() string {
 
 func (s *Summary) lossText() string {
 	var parts []string
-	for _, l := range s.Losses {
+	losses := s.Losses
+	if s.Account != nil && s.Account.Lossy() {
+		parts, losses = append(parts, s.Account.LossText()), nil
+	}
+	for _, l := range losses {
 		parts = append(parts, fmt.Sprintf("%d packets, %s: %s", l.Packets, present.Bytes(int64(l.Bytes)), l.Cause))
 	}
 	if s.Lost && len(parts) == 0 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,15 +153,6 @@ func (st *steering) serve() error {
 	return nil
 }
 
-// stats are the tap's counters. After a stop, what only framed a graph of which nothing was captured is no loss.
-func (s *sink) stats() collect.Stats {
-	stats := s.region.Stats()
-	if s.early {
-		stats.Losses = slices.DeleteFunc(stats.Losses, func(l collect.Loss) bool { return l.Cause == causeGone && l.Packets == 0 })
-	}
-	return stats
-}
-
 // close takes the socket away.
 func (st *steering) close() {
 	if st.signals != nil {
@@ -290,16 +280,14 @@ func (st *steering) status() control.Status {
 		now.Tensors = st.s.o.Tap.Tensors
 		now.Layers = strings.TrimSpace(st.s.o.Tap.Layers.String())
 	}
-	written := st.s.written()
-	now.Packets, now.Stored = written.Packets, written.Stored
-	for _, loss := range st.s.region.Stats().Losses {
-		now.Lost += loss.Packets
-		if loss.Packets > 0 && now.Losses == nil {
+	now.Account = st.s.account()
+	now.Packets, now.Stored = now.Account.Captured.Packets, st.s.written().Stored
+	now.Lost = now.Account.LostTotal().Packets
+	for _, l := range now.Account.Lost {
+		if now.Losses == nil {
 			now.Losses = map[string]uint64{}
 		}
-		if loss.Packets > 0 {
-			now.Losses[loss.Cause] = loss.Packets
-		}
+		now.Losses[l.Cause] = l.Packets
 	}
 	return now
 }

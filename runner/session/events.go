@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/resource/oplog"
 	"github.com/llamatap/llamatap/resource/pressure"
 	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // EventsName is the file of resource events in a run directory.
@@ -169,10 +170,10 @@ func (e *events) words() string {
 	return text
 }
 
-// failed tells whether events are missing that could not be written; those over the rate that was asked for are none.
-func (e *events) failed() bool {
-	lost := e.Stats().Lost
-	return lost[jsonl.CauseFull]+lost[jsonl.CauseWrite] > 0
+// account is what became of the events.
+func (e *events) account() *rundir.EventAccount {
+	use := e.use()
+	return &rundir.EventAccount{Written: use.Events, Lost: use.Lost}
 }
 
 // eventsUse is what metadata.json tells of events.

@@ -31,6 +31,9 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 			s.halt(err)
 		}
 	}
+	if s.recorder != nil && s.halted != nil {
+		s.recorder.Finish() // nothing is written: what is still open is counted
+	}
 	if s.current != nil {
 		// A run that has not come again as far as it was is what it was: its tokens are those of its stream.
 		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
@@ -38,6 +41,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	s.reserve.release()
 	err = errors.Join(err, s.tee.close(), s.host.Close(), s.samples.Close(), s.monitor.Close(), s.series.wait())
 	s.closeTrace()
+	s.ended = true
 	if err == nil && s.resumed != nil && s.goneOn() {
 		err = dropAside(s.dir.Path())
 	}
@@ -58,6 +62,9 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		s.checkpoints.drop()
 	}
 	if err != nil {
+		if s.halted == nil && s.vanished() {
+			s.noteHalt(err)
+		}
 		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explain(err, s.o.Tap.Out), s.dir.Path())
 	}
 	return nil

@@ -5,6 +5,9 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -51,39 +54,66 @@ func (h *halted) limited() bool {
 // nobody's wish.
 func (h *halted) wanted() bool {
 	var limit *limitError
-	return errors.As(h.err, &limit) && (limit.cause == causeMaxDisk || !limit.tap.MinFree.Auto)
+	return h != nil && errors.As(h.err, &limit) && (limit.cause == causeMaxDisk || !limit.tap.MinFree.Auto)
 }
 
 // incomplete tells whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing is why it could not be
 // sealed.
 func (s *sink) incomplete(sealing error) bool {
-	return sealing != nil || s.halted != nil && !s.halted.wanted() || s.events != nil && s.events.failed() || s.samples.incomplete()
+	return sealing != nil || s.halted != nil && !s.halted.wanted() || s.samples.incomplete()
 }
 
-// halt ends recording for good: the tap is told, so that the program goes on as without it; what is held back is given up; and what was
-// recorded is made whole. What comes in from here on is counted.
+// lossy reports whether the account lacks something, beyond what the user asked to leave out.
+func (s *sink) lossy(a *rundir.Account) bool {
+	wanted := func(l rundir.Loss) bool { return s.halted.wanted() && l.Cause == s.halted.cause }
+	return len(a.Violations) > 0 || a.Events != nil && len(a.Events.Lost) > 0 || slices.ContainsFunc(a.Lost, func(l rundir.Loss) bool { return !wanted(l) })
+}
+
+// halt ends writing for good. The tap goes on reporting what the model computes and copies nothing more, so that all that is missing is
+// counted; what was recorded is made whole. Where the tap's reports cannot be read any more, it is told that nothing is recorded, and the
+// program goes on as without it.
 func (s *sink) halt(err error) {
 	s.noteHalt(err)
-	s.Sink = &s.after
+	s.Sink = &after{}
 	if s.recorder == nil {
 		return
 	}
-	s.recorder.Close()
-	s.refused.Packets += s.recorder.Use().GivenUp.Packets
-	s.refused.Bytes += s.recorder.Use().GivenUp.Bytes
-	broken := !s.halted.limited() || s.recorder.Finish() != nil
-	s.closeCurrent(broken) // finish tries again, should it fail
+	if !s.blind() {
+		s.Sink = counting{s.recorder}
+	}
+	refused := s.recorder.Refuse()
+	s.closeCurrent(!s.halted.limited() || refused != nil) // finish tries again, should it fail
 }
 
 func (s *sink) noteHalt(err error) {
-	s.region.Stop()
 	s.halted = &halted{err: err, cause: causeOf(err), at: time.Now()}
+	if s.blind() {
+		s.region.Stop()
+	} else {
+		s.region.Count()
+	}
+}
+
+// blind reports whether what the model computes can not be counted any more, because recording stopped for a defect, or before it began.
+func (s *sink) blind() bool {
+	if s.halted == nil {
+		return false
+	}
+	err := s.halted.err
+	return s.tee.Sink == nil || errors.Is(err, capture.ErrDesync) || errors.Is(err, collect.ErrQueue) || errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat)
+}
+
+// vanished reports whether the run directory was taken away.
+func (s *sink) vanished() bool {
+	_, err := os.Lstat(s.dir.Path())
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // closeCurrent closes the files of the last segment, and tells of what is missing in it.
 func (s *sink) closeCurrent(broken bool) error {
 	g := s.current
 	g.speller = s.speller
+	g.span = useSince(s.use(), g.base)
 	s.series.settle() // what is released below is for both
 	err := g.close(time.Since(s.started), broken, s.streamLosses(g), s.reserve)
 	if g.failure != nil && s.halted == nil {
@@ -94,49 +124,13 @@ func (s *sink) closeCurrent(broken bool) error {
 
 // streamLosses is what the stream of a segment says about missing packets.
 func (s *sink) streamLosses(g *segment) (losses []stream.Loss) {
-	for _, l := range s.account().since(g.base).stats.Losses {
-		if s.halted == nil || l.Cause != causeGone {
-			losses = append(losses, stream.Loss{Cause: l.Cause, Packets: l.Packets, Bytes: l.Bytes})
-		}
+	for _, l := range s.tally(g.span).Lost {
+		losses = append(losses, stream.Loss{Cause: l.Cause, Packets: l.Packets, Bytes: l.Bytes})
 	}
-	if s.halted != nil {
-		losses = append(losses, stream.Loss{Cause: s.halted.cause, Packets: s.refused.Packets, Bytes: s.refused.Bytes})
+	if s.halted != nil && len(losses) == 0 {
+		losses = append(losses, stream.Loss{Cause: s.halted.cause}) // what follows is counted in the metadata
 	}
 	return losses
-}
-
-// causeGone is under what the tap counts what it has captured when it learns that nothing is recorded any more.
-const causeGone = "collector_gone"
-
-// losses is what was not recorded in a stretch of the run. last tells whether it is the one in which recording may have stopped.
-func (s *sink) losses(a account, cut capture.Count, last bool) []rundir.Loss {
-	losses := []rundir.Loss{}
-	var stopped rundir.Loss
-	for _, l := range a.stats.Losses {
-		if s.halted != nil && l.Cause == causeGone {
-			stopped.Packets, stopped.Bytes = l.Packets, l.Bytes
-			continue
-		}
-		losses = append(losses, rundir.Loss{Cause: l.Cause, Packets: l.Packets, Bytes: l.Bytes})
-	}
-	if s.halted != nil && last {
-		stopped.Cause = s.halted.cause
-		stopped.Packets += s.refused.Packets + s.after.count.Packets + cut.Packets
-		stopped.Bytes += s.refused.Bytes + s.after.count.Bytes + cut.Bytes
-		losses = append(losses, stopped)
-	}
-	return losses
-}
-
-// addLoss adds a loss to the entry of its cause.
-func addLoss(losses []rundir.Loss, l rundir.Loss) []rundir.Loss {
-	for i := range losses {
-		if losses[i].Cause == l.Cause {
-			losses[i].Packets, losses[i].Bytes = losses[i].Packets+l.Packets, losses[i].Bytes+l.Bytes
-			return losses
-		}
-	}
-	return append(losses, l)
 }
 
 // stopped is what metadata.json says of a recording that ended early.
@@ -171,11 +165,20 @@ func (s *sink) warn() {
 	fmt.Fprintf(terminal.Err, "llamatap: %v; the program goes on unrecorded\n", explain(s.halted.err, s.o.Tap.Out))
 }
 
-// after takes what comes when recording has ended, and counts the tensors. It is a ggmlhooks.Sink.
-type after struct {
-	ggmlhooks.NoMachine
-	count capture.Count
+// counting hands on what the capture's recorder counts by. It is a ggmlhooks.Sink.
+type counting struct{ *capture.Recorder }
+
+// Capture counts a tensor that was to be recorded.
+func (c counting) Capture(t *ggmlhooks.Capture) error {
+	if t.For&ggmlhooks.ForStream == 0 {
+		t.Release()
+		return nil
+	}
+	return c.Recorder.Capture(t)
 }
+
+// after takes what comes when nothing is recorded or counted any more. It is a ggmlhooks.Sink.
+type after struct{ ggmlhooks.NoMachine }
 
 func (a *after) Context(*ggmlhooks.Context) error { return nil }
 func (a *after) Graph(*ggmlhooks.Graph) error     { return nil }
@@ -189,8 +192,6 @@ func (a *after) Resolve(ggmlhooks.Resolve) error  { return nil }
 func (a *after) SeqChange(*ggmlhooks.SeqChange) error { return nil }
 
 func (a *after) Capture(c *ggmlhooks.Capture) error {
-	a.count.Packets++
-	a.count.Bytes += uint64(len(c.Data))
 	c.Release()
 	return nil
 }

@@ -184,11 +184,6 @@ func startWish(tap *config.Tap, b *before) collect.Wish {
 	}
 }
 
-// exact tells whether what is recorded beside tensors must be told whole.
-func exact(tap *config.Tap) bool {
-	return tap.Records(config.Resource) || tap.Records(config.KV) || tap.Records(config.Regions) || tap.Records(config.Ledger)
-}
-
 // openBeside makes the recorders that were asked for beside that of tensors.
 func (s *sink) openBeside() ([]beside, error) {
 	var all []beside

@@ -13,6 +13,7 @@ import (
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -21,7 +22,7 @@ import (
 
 // metadata is metadata.json of a run that ended.
 func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Metadata {
-	m := s.describe(s.account())
+	m := s.describe(s.use())
 	m.RunID, m.Created = s.dir.ID(), s.started.UTC()
 	m.Tap = tapUse(s.region.Stats())
 	m.Exit = &rundir.Exit{Status: exit.Status}
@@ -31,14 +32,14 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	if exit.Hung {
 		m.Exit.Reason = hungReason
 	}
-	m.Losses = s.losses(s.account(), s.cut(), true)
+	m.Account = s.account()
+	m.Losses, m.Lossy = m.Account.Lost, len(m.Account.Lost) > 0
 	m.Stopped = s.stopped()
 	m.Changes = s.steering.changes
 	m.Resumed = s.resumed
 	if s.early {
 		m.Exit = nil // the program still runs
 	}
-	m.Lossy = len(m.Losses) > 0
 	if s.o.Tap.Records(config.Activations) || s.written().Packets > 0 {
 		m.Streams = []rundir.Stream{s.streamUse(s.written())}
 	}
@@ -65,7 +66,7 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 // beginning is metadata.json of a run that has only begun, so that a run whose collector is killed is known by more than its tensors. How it
 // ended and what it did is absent.
 func (s *sink) beginning() rundir.Metadata {
-	m := s.describe(account{})
+	m := s.describe(capture.Use{})
 	m.RunID, m.Created, m.Resumed = s.dir.ID(), s.started.UTC(), s.resumed
 	m.Ended, m.SealedBy, m.Losses = time.Time{}, "", []rundir.Loss{}
 	m.Phases, m.Tokens, m.Extra = nil, nil, nil
@@ -73,8 +74,7 @@ func (s *sink) beginning() rundir.Metadata {
 }
 
 // describe says of a stretch of the run what is known while it goes on.
-func (s *sink) describe(a account) rundir.Metadata {
-	use := a.use
+func (s *sink) describe(use capture.Use) rundir.Metadata {
 	m := rundir.Metadata{
 		Version: rundir.MetadataVersion, Llamatap: s.o.Version, Ended: time.Now().UTC(), SealedBy: "collector", Command: s.command(),
 		Contexts: slices.Clone(s.contexts), Host: rundir.ThisHost(), Config: s.o.Tap.Echo(), Clock: s.clock,
@@ -105,7 +105,6 @@ func (s *sink) describe(a account) rundir.Metadata {
 		s.extra(&m, "processes_not_recorded", others)
 	}
 	s.extra(&m, "attention", use.Attached)
-	s.extra(&m, "setup_packets", use.Setup)
 	if turns := s.region.Turns(); len(turns) > 0 {
 		s.extra(&m, "turns_ns", turns)
 	}

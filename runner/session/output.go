@@ -21,14 +21,10 @@ func (o output) Append(p *stream.Packet, data []byte, release func()) error {
 		raw = raw / 4 * o.s.elementBytes
 	}
 	if err := o.s.room.take(packetBytes(raw, 1, int64(len(p.Name)))); err != nil {
-		o.s.refused.Packets++
-		o.s.refused.Bytes += uint64(len(data))
 		release()
 		return err
 	}
 	if err := g.stream.Append(p, data, release); err != nil {
-		o.s.refused.Packets++
-		o.s.refused.Bytes += uint64(len(data))
 		return err
 	}
 	g.appended.packets++

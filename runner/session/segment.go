@@ -24,17 +24,19 @@ type segment struct {
 	stream *stream.Writer
 	tokens *rundir.TokensWriter
 	place  rundir.Segment
-	base   account // what the run had done before
+	base   capture.Use // what the run had done before
+	span   capture.Use // what it did in the segment, once that has ended
 	// noStream: tensors were not asked for, and none was captured so far.
 	noStream bool
+	resumed  bool // it holds what processes before this one recorded
 	fed      *fed // what a consumer gets of it; nil: nothing
 
 	appended struct{ packets, source, raw, names, rows int64 } // handed to the stream
 	speller  speller
-	spelled  tokenSet      // whose texts the index has
-	result   *stream.Stats // of the files as they are, once they are closed
-	failure  error         // why the writer could not end the stream, which was mended
-	cut      capture.Count // what that took away
+	spelled  tokenSet        // whose texts the index has
+	result   *stream.Stats   // of the files as they are, once they are closed
+	failure  error           // why the writer could not end the stream, which was mended
+	kept     ggmlhooks.Count // tensors of the run that the closed files hold
 }
 
 // openSegment makes the files of a segment in dir.
@@ -49,6 +51,7 @@ func (s *sink) openSegmentAt(dir *rundir.Dir, open func(string, stream.Options) 
 		return err
 	}
 	t := s.replay.kept.Totals()
+	g.resumed = true
 	g.appended.packets, g.appended.source, g.appended.raw = int64(t.Packets), int64(t.SrcBytes), int64(t.RawBytes)
 	s.current = g
 	return nil
@@ -75,10 +78,7 @@ func (s *sink) openSegmentWith(dir *rundir.Dir, number int, open func(string, st
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{dir: dir, base: s.account(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID()), spelled: tokenSet{}}
-	if number <= 1 { // what was lost while nobody had read yet that there is a context
-		g.base.stats.Losses = nil
-	}
+	g := &segment{dir: dir, base: s.use(), noStream: !s.o.Tap.Records(config.Activations), fed: s.feed.begin(dir.ID()), spelled: tokenSet{}}
 	g.place = rundir.Segment{Name: filepath.Base(dir.Path()), Number: number, Began: time.Now().UTC()}
 	g.stream, err = open(filepath.Join(dir.Path(), StreamName), stream.Options{
 		Workers: s.o.Tap.Workers, Codec: id, DType: dtype, MemoryBound: bound,
@@ -187,9 +187,7 @@ func (g *segment) close(duration time.Duration, failed bool, losses []stream.Los
 		}
 	}
 	data, index := g.stream.Sums()
-	written := g.stream.Stats()
-	g.closed(data, index, written)
-	return nil
+	return g.closed(data, index, g.stream.Stats())
 }
 
 // mend makes whole what the writer could not end.
@@ -198,9 +196,8 @@ func (g *segment) mend(duration time.Duration, losses []stream.Loss) error {
 	var kept stream.Totals
 	data, index, err := g.stream.Mend(g.streamPath(), func(t stream.Totals) []stream.Loss {
 		kept = t
-		g.cut = capture.Count{Packets: uint64(g.appended.packets) - t.Packets, Bytes: uint64(g.appended.source) - t.SrcBytes}
 		if g.failure != nil {
-			losses = append(losses, stream.Loss{Cause: causeOf(g.failure), Packets: g.cut.Packets, Bytes: g.cut.Bytes})
+			losses = append(losses, stream.Loss{Cause: causeOf(g.failure), Packets: uint64(g.appended.packets) - t.Packets, Bytes: uint64(g.appended.source) - t.SrcBytes})
 		}
 		return losses
 	})
@@ -210,17 +207,24 @@ func (g *segment) mend(duration time.Duration, losses []stream.Loss) error {
 	if err != nil {
 		return err
 	}
-	g.closed(data, index, stream.Stats{
+	return g.closed(data, index, stream.Stats{
 		Packets: kept.Packets, SrcBytes: kept.SrcBytes, RawBytes: kept.RawBytes, Stored: kept.Stored,
 		Saturated: kept.Saturated, Underflow: kept.Underflow,
 	})
-	return nil
 }
 
 func (g *segment) streamPath() string { return filepath.Join(g.dir.Path(), StreamName) }
 
 // closed notes what the files hold. A stream that nobody asked for and nothing was captured into is none.
-func (g *segment) closed(data, index stream.Sum, written stream.Stats) {
+func (g *segment) closed(data, index stream.Sum, written stream.Stats) error {
+	g.kept = ggmlhooks.Count{Packets: written.Packets, Bytes: written.SrcBytes}
+	if g.resumed || g.span.Setup.Written.Packets > 0 {
+		setup, err := setupIn(g.streamPath())
+		if err != nil {
+			return err
+		}
+		g.kept = g.kept.Minus(setup)
+	}
 	if g.noStream && written.Packets == 0 {
 		os.Remove(g.streamPath())
 		os.Remove(g.streamPath() + stream.IndexSuffix)
@@ -232,6 +236,7 @@ func (g *segment) closed(data, index stream.Sum, written stream.Stats) {
 	g.result = &written
 	g.place.Packets = written.Packets
 	g.place.Bytes = g.dir.Size()
+	return nil
 }
 
 // rewriteTokens writes the tokens file from the index.

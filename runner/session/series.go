@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/ggmlhooks/capture"
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -19,7 +19,7 @@ import (
 type series struct {
 	places  []rundir.Segment // in order, removed ones included
 	written stream.Stats     // of all of them
-	cut     capture.Count    // what mending took from them
+	kept    ggmlhooks.Count  // tensors of the run that they hold
 	failure error            // why one had to be mended
 	ending  *ending          // nil: none
 }
@@ -106,8 +106,8 @@ func (s *sink) due() bool {
 
 // end seals a segment beside the recording.
 func (s *sink) end(g *segment) {
+	g.span = useSince(s.use(), g.base)
 	m := s.segmentMetadata(g)
-	m.Losses, m.Lossy = s.losses(s.account().since(g.base), g.cut, false), false
 	losses := s.streamLosses(g)
 	g.speller = speller{vocabs: maps.Clone(s.speller.vocabs), mute: s.speller.mute}
 	e := &ending{segment: g, size: g.size(), done: make(chan error, 1)}
@@ -124,9 +124,12 @@ func (s *sink) end(g *segment) {
 // sealSegment completes a segment's metadata with what its closed files tell, and seals it.
 func (s *sink) sealSegment(g *segment, m rundir.Metadata) error {
 	if g.failure != nil {
-		m.Losses = addLoss(m.Losses, rundir.Loss{Cause: causeOf(g.failure), Packets: g.cut.Packets, Bytes: g.cut.Bytes})
+		cut := g.span.Run.Written.Minus(g.kept)
+		m.Account.AddLost(causeOf(g.failure), cut.Packets, cut.Bytes)
 	}
-	m.Lossy = len(m.Losses) > 0
+	m.Account.Captured = amount(g.kept)
+	m.Account.Check()
+	m.Losses, m.Lossy = m.Account.Lost, len(m.Account.Lost) > 0
 	m.Streams = []rundir.Stream{s.streamUse(*g.result)}
 	g.place.Ended = m.Ended
 	place := g.place
@@ -140,8 +143,9 @@ func (s *sink) sealSegment(g *segment, m rundir.Metadata) error {
 
 // segmentMetadata is metadata.json of a segment as far as it is known before its files are closed.
 func (s *sink) segmentMetadata(g *segment) rundir.Metadata {
-	m := s.describe(s.account().since(g.base))
+	m := s.describe(g.span)
 	m.RunID, m.Created = g.dir.ID(), g.place.Began
+	m.Account = s.tally(g.span)
 	return m
 }
 
@@ -187,7 +191,7 @@ func (r *series) ended(err error) error {
 	r.ending = nil
 	r.places = append(r.places, g.place)
 	r.written = addStats(r.written, *g.result)
-	r.cut.Packets, r.cut.Bytes = r.cut.Packets+g.cut.Packets, r.cut.Bytes+g.cut.Bytes
+	r.kept.Add(g.kept)
 	r.failure = errors.Join(r.failure, g.failure)
 	return nil
 }
@@ -202,7 +206,12 @@ func (s *sink) endSeries() error {
 		}
 	} else {
 		m := s.segmentMetadata(g)
-		m.Losses = s.losses(s.account().since(g.base), capture.Count{}, true)
+		g.span = useSince(s.use(), g.base) // what came after its files were closed is lost of it
+		m.Account = s.tally(g.span)
+		if s.halted != nil && g.failure == nil {
+			cut := g.span.Run.Written.Minus(g.kept)
+			m.Account.AddLost(s.halted.cause, cut.Packets, cut.Bytes)
+		}
 		m.Stopped = s.stopped()
 		if err := s.sealSegment(g, m); err != nil {
 			return err
@@ -210,13 +219,4 @@ func (s *sink) endSeries() error {
 		s.series.places = append(s.series.places, g.place)
 	}
 	return nil
-}
-
-// cut is what mending took from the streams of all segments.
-func (s *sink) cut() capture.Count {
-	c := s.series.cut
-	if s.current != nil {
-		c.Packets, c.Bytes = c.Packets+s.current.cut.Packets, c.Bytes+s.current.cut.Bytes
-	}
-	return c
 }

@@ -62,9 +62,11 @@ type Result struct {
 	Exit    collect.Exit
 	Dir     string // the run directory, "" if none was made
 	Summary Summary
-	// Incomplete says that something was not recorded, beside what [Summary] counts as lost, and nobody had asked for that: the recording ended
-	// before the program did, or could not be sealed, or events could not be written. What was the cause is told on stderr.
+	// Incomplete says that the recording ended before the program did and nobody had asked for that, or could not be sealed, or samples are
+	// missing. What was the cause is told on stderr.
 	Incomplete bool
+	// Lossy says that the account in Summary lacks something that nobody had asked to leave out.
+	Lossy bool
 }
 
 // ErrRecording occurs when the recording failed and the program had to end with it. What was recorded stays in the run directory, sealed
@@ -95,7 +97,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	start := startWish(o.Tap, before)
 	region, err := collect.NewRegion(collect.Options{
 		Start: start, Overflow: overflow(o.Tap.Overflow), MemoryBytes: budget.shared, Backends: o.Backends,
-		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Exact: exact(o.Tap), Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
+		StopOnFailure: o.Tap.OnFailure == config.FailureStop, Cold: o.Tap.Cold, InStep: o.Tap.SamplesWith(config.SamplePages), Turns: turns(),
 		Judge: !start.Off,
 	})
 	if err != nil {
@@ -152,6 +154,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	sealing := s.finish(process, exit)
 	s.consumerLost() // it may have gone at the very end
 	result := Result{Exit: exit, Dir: s.path(), Summary: s.summary(), Incomplete: s.incomplete(sealing)}
+	result.Lossy = s.lossy(&result.Summary.Account)
 	if err := s.failure(sealing); err != nil {
 		return result, err
 	}
@@ -185,6 +188,7 @@ func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 	sealing := s.finish(process, collect.Exit{})
 	err := s.failure(sealing)
 	result := Result{Dir: s.path(), Summary: s.summary(), Incomplete: s.incomplete(sealing)}
+	result.Lossy = s.lossy(&result.Summary.Account)
 	s.steering.close()
 	result.Exit = process.Exit()
 	if err == nil && s.o.Summary != nil {

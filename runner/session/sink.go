@@ -58,10 +58,8 @@ type sink struct {
 	reserve      *reserve
 	elementBytes int64 // of an F32 element as it is stored
 
-	warned  bool          // that it ended is told
-	halted  *halted       // recording has ended before the program
-	refused capture.Count // what came up to then and was not written
-	after   after         // what came after it
+	warned bool    // that it ended is told
+	halted *halted // recording has ended before the program
 
 	feed        *feed // nil: no consumer
 	checkpoints checkpoints
@@ -74,6 +72,7 @@ type sink struct {
 
 	steering *steering
 	early    bool // recording ended before the program, by a command
+	ended    bool // the files are closed, as far as that could be done
 }
 
 func newSink(o Options, region *collect.Region, b budget, start collect.Wish) *sink {
@@ -107,7 +106,7 @@ func (s *sink) Context(c *ggmlhooks.Context) error {
 	})
 	s.speller.vocabs[c.Number] = vocab
 	if s.halted != nil {
-		return nil
+		return s.Sink.Context(c)
 	}
 	if s.recorder == nil {
 		if err := s.open(model); err != nil {
@@ -245,7 +244,7 @@ func (s *sink) openDir(model rundir.Model) (err error) {
 // Graph passes a description on, and keeps it until it is known whether every tensor glob names something.
 func (s *sink) Graph(g *ggmlhooks.Graph) error {
 	if s.halted != nil {
-		return nil
+		return s.Sink.Graph(g)
 	}
 	if s.recorder == nil {
 		return fmt.Errorf("%w: a graph without a context", capture.ErrDesync)

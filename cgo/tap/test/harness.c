@@ -218,7 +218,7 @@ static void log_take(struct log * l, const struct tap_record * r) {
 size_t log_drain(struct log * l) {
     size_t n = 0;
     for (struct tap_record * r; l->damage == NULL && (r = shm_next(l->shm)) != NULL; n++) {
-        if (r->bytes < sizeof(*r) || r->bytes % 8 != 0 || r->type > TAP_REC_CHANGES) {
+        if (r->bytes < sizeof(*r) || r->bytes % 8 != 0 || r->type > TAP_REC_LOSSES) {
             l->damage = "no record of the tap";
             break;
         }

@@ -444,8 +444,9 @@ static void test_bad_strides(int64_t n) {
     CHECK(st->loss[TAP_LOSS_STRIDES].packets == 1, "%lu losses", (unsigned long) st->loss[TAP_LOSS_STRIDES].packets);
     CHECK(st->loss[TAP_LOSS_STRIDES].bytes == (uint64_t) (34 * n / 32 * 2 * 2 * 3), "%lu bytes", (unsigned long) st->loss[TAP_LOSS_STRIDES].bytes);
     CHECK(log_count(&b.log, TAP_REC_CAPTURE) == 0 && tap.n_used == 0, "%lu slots in use", (unsigned long) tap.n_used);
-    const struct event * end = log_find(&b.log, TAP_REC_EXEC_END, 0);
-    CHECK(end != NULL && ((const struct tap_rec_exec_end *) end->record)->lost == 1, "the execution does not tell of its loss");
+    const struct event * lost = log_find(&b.log, TAP_REC_LOSSES, 0), * end = log_find(&b.log, TAP_REC_EXEC_END, 0);
+    CHECK(lost != NULL && ((const struct tap_rec_losses *) lost->record)->loss[TAP_LOSS_STRIDES].packets == 1, "the execution does not report its loss");
+    CHECK(end != NULL && ((const struct tap_rec_exec_end *) end->record)->selected_packets == 1, "the execution does not report what was selected");
     bed_end(&b);
 }
 

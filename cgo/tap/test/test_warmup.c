@@ -181,6 +181,28 @@ static void test_closed(uint32_t overflow) {
     bed_end(&b);
 }
 
+// A collector that writes no more and goes on counting: graphs are computed in one range, and what was wanted of them is reported as lost.
+static void test_counts(uint32_t overflow) {
+    test_case("counts: graphs are framed, nothing is copied, all that was wanted is lost, policy %u", overflow);
+    struct bed b;
+    bed_make(&b);
+    b.shm.h->config.overflow = overflow;
+    decode(b.ctx, 0, 4);
+    log_drain(&b.log);
+    const size_t execs = log_count(&b.log, TAP_REC_EXEC), captures = log_count(&b.log, TAP_REC_CAPTURE);
+    atomic_store(&b.shm.h->closed, TAP_COUNTS);
+    decode(b.ctx, 1, 4);
+    CHECK(b.ctx->sched->ranges == 1, "%lu ranges", (unsigned long) b.ctx->sched->ranges);
+    log_drain(&b.log);
+    CHECK(log_count(&b.log, TAP_REC_EXEC) == execs + 1 && log_count(&b.log, TAP_REC_EXEC_END) == execs + 1, "the execution was not framed");
+    CHECK(captures > 0 && log_count(&b.log, TAP_REC_CAPTURE) == captures, "a tensor was copied");
+    const struct event * lost = log_find(&b.log, TAP_REC_LOSSES, 0);
+    CHECK(lost != NULL && ((const struct tap_rec_losses *) lost->record)->loss[TAP_LOSS_STOPPED].packets == captures, "not all that was wanted is lost");
+    CHECK(b.shm.h->stats.unrecorded == 0, "%lu graphs unrecorded", (unsigned long) b.shm.h->stats.unrecorded);
+    b.shm.h->stats.loss[TAP_LOSS_STOPPED].packets = b.shm.h->stats.loss[TAP_LOSS_STOPPED].bytes = 0;
+    bed_end(&b);
+}
+
 static struct bed * fork_bed;
 static pid_t        fork_pid;
 
@@ -251,6 +273,8 @@ int main(void) {
     test_gone();
     test_closed(TAP_OVERFLOW_BLOCK);
     test_closed(TAP_OVERFLOW_DROP);
+    test_counts(TAP_OVERFLOW_BLOCK);
+    test_counts(TAP_OVERFLOW_DROP);
     test_fork(false);
     test_fork(true);
     return test_done();

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // SocketName is the socket's name in a run directory. It is there while the run can be told things.
@@ -77,6 +78,7 @@ type Status struct {
 	Stored     uint64            `json:"bytes_stored"`
 	Lost       uint64            `json:"packets_lost"`
 	Losses     map[string]uint64 `json:"losses,omitempty"` // the same, by cause
+	Account    *rundir.Account   `json:"account,omitempty"`
 }
 
 // State is what a run captures.

@@ -1,0 +1,215 @@
+//go:build linux
+
+package oracle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// recount adds up what the files of a run hold, by code of its own: packets of the stream's index that are not set-up, and rows of the tokens
+// files, over all segments.
+const recount = `
+import sys, glob, json, duckdb, pandas
+class Fields:
+    def __init__(self, data): self.data, self.at = data, 0
+    def uint(self):
+        n = shift = 0
+        while True:
+            b = self.data[self.at]; self.at += 1
+            n |= (b & 127) << shift; shift += 7
+            if b < 128: return n
+    def skip(self, n): self.at += n
+    def byte(self): self.at += 1; return self.data[self.at - 1]
+packets, decided, tokens = [], [], []
+for name in glob.glob(sys.argv[1] + "/**/activations.stream.idx", recursive=True):
+    index, at = open(name, "rb").read(), 64
+    while at + 12 <= len(index):
+        size, kind = int.from_bytes(index[at + 4:at + 7], "little"), index[at + 7]
+        f, at = Fields(index[at + 12:at + 12 + size]), at + 12 + size
+        if kind == 2:
+            for _ in range(4): f.uint()
+            f.skip(6); phase = f.byte(); source = f.uint(); f.uint(); f.uint()
+            packets.append((f.uint(), phase, source))
+        if kind == 6:
+            f.uint(); decided.append((f.uint(), f.uint(), f.byte()))
+for name in glob.glob(sys.argv[1] + "/**/activations_tokens.json", recursive=True):
+    tokens += [(t["phase"],) for t in json.load(open(name))["tokens"]]
+packets = pandas.DataFrame(packets, columns=["exec", "phase", "source"])
+decided = pandas.DataFrame(decided, columns=["first", "last", "phase"])
+tokens = pandas.DataFrame(tokens, columns=["phase"])
+n, size = duckdb.sql("select count(*), coalesce(sum(source), 0) from packets p where not exists (select 1 from decided d where p.exec between d.first and d.last)").fetchone()
+phases = dict(duckdb.sql("select phase, count(*) from tokens group by 1").fetchall()) if len(tokens) else {}
+print(json.dumps({"packets": int(n), "bytes": int(size), "tokens": phases}))
+`
+
+// recounted is what recount prints.
+type recounted struct {
+	rundir.Amount
+	Tokens map[string]int64
+}
+
+func recountRun(t *testing.T, dir string) (r recounted) {
+	t.Helper()
+	python := testenv.NeedPython(t, "pandas", "duckdb")
+	cmd := exec.Command(python, "-c", recount, dir)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return r
+}
+
+// checkAccount demands that the account of a run is that of a whole capture of the same prompt: the same tokens, captured and lost together all
+// that the whole one holds, and captured what the files hold.
+func checkAccount(t *testing.T, m *rundir.Metadata, files, whole recounted) {
+	t.Helper()
+	a := m.Account
+	if a == nil || len(a.Violations) > 0 {
+		t.Fatalf("account %+v", a)
+	}
+	lost := a.LostTotal()
+	if a.Captured != files.Amount || a.Selected != whole.Amount || a.Captured.Packets+lost.Packets != whole.Packets || a.Captured.Bytes+lost.Bytes != whole.Bytes {
+		t.Errorf("selected %+v, captured %+v, lost %+v; the files hold %+v of %+v", a.Selected, a.Captured, a.Lost, files.Amount, whole.Amount)
+	}
+	if m.Tokens.Prompt != whole.Tokens["prefill"] || m.Tokens.Generated != whole.Tokens["decode"] || a.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated {
+		t.Errorf("tokens %+v, times of %d; the whole run has %v", *m.Tokens, a.Time.Tokens, whole.Tokens)
+	}
+	if !slices.Equal(m.Losses, a.Lost) || m.Lossy != (len(a.Lost) > 0) {
+		t.Errorf("losses %+v, lossy %v; the account has %+v", m.Losses, m.Lossy, a.Lost)
+	}
+}
+
+// lossFirst demands that the summary of a lossy run says so before everything else, and nowhere that nothing was lost.
+func lossFirst(t *testing.T, stderr string) {
+	t.Helper()
+	for line := range strings.Lines(stderr) {
+		if rest, ok := strings.CutPrefix(line, "llamatap  "); ok {
+			if !strings.HasPrefix(rest, "LOST") || strings.Contains(stderr, "nothing lost") {
+				t.Errorf("a loss is not the first thing that the summary says:\n%s", stderr)
+			}
+			return
+		}
+	}
+	t.Errorf("no summary:\n%s", stderr)
+}
+
+// TestAccount: whatever a run loses, and why, its one account adds up to a whole capture of the same prompt, exactly.
+func TestAccount(t *testing.T) {
+	const tokens = 120
+	tap := []string{"run", "--tap-preset", "balanced", "--tap-min-free", "0"}
+	full := llamatap(t, slices.Concat(tap, generate(tokens))...).good(t)
+	whole := recountRun(t, full.dirs[0])
+	meta := metadata(t, full.dirs[0])
+	checkAccount(t, &meta, whole, whole)
+	if whole.Tokens["decode"] != tokens-1 || whole.Packets == 0 || strings.Contains(full.stderr, "LOST") {
+		t.Fatalf("%+v\n%s", whole, full.stderr)
+	}
+	for _, c := range []struct {
+		name, disk string
+		args       []string
+		cause      string // "": nothing may be lost
+	}{
+		{"a small pool", "", []string{"--tap-memory", "8M"}, ""},
+		{"a small pool that drops", "", []string{"--tap-memory", "8M", "--tap-overflow", "drop"}, "pool_full"},
+		{"segments", "", []string{"--tap-segment", "200K"}, ""},
+		{"a full disk", "2m", nil, "disk_full"},
+		{"a full disk and segments", "2m", []string{"--tap-segment", "200K"}, "disk_full"},
+		{"a full disk and a small pool", "1500k", []string{"--tap-memory", "8M"}, "disk_full"},
+		{"a bound of the disk", "", []string{"--tap-max-disk", "4M:stop", "--tap-codec", "none", "--tap-dtype", "f32"}, "max_disk"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := t.TempDir()
+			if c.disk != "" {
+				out = smallDisk(t, c.disk)
+			}
+			o := llamatapIn(t, out, slices.Concat(tap, c.args, generate(tokens))...)
+			if len(o.dirs) != 1 || o.stdout != full.stdout {
+				t.Fatalf("%d runs, text %q\n%s", len(o.dirs), o.stdout, o.stderr)
+			}
+			m := metadata(t, o.dirs[0])
+			checkAccount(t, &m, recountRun(t, o.dirs[0]), whole)
+			status := 0
+			if c.cause != "" && c.cause != "max_disk" { // a bound that was asked for is no failure
+				status = 3
+			}
+			if c.cause != "" {
+				lossFirst(t, o.stderr)
+			}
+			if lossy := len(m.Losses) > 0; o.status != status || lossy != (c.cause != "") || lossy && m.Losses[0].Cause != c.cause {
+				t.Errorf("status %d, want %d; losses %+v, want %q", o.status, status, m.Losses, c.cause)
+			}
+		})
+	}
+}
+
+// TestAccountOfARemovedRun: a run whose directory is taken away while it is recorded has lost everything, and says so.
+func TestAccountOfARemovedRun(t *testing.T) {
+	for _, segment := range []string{"0", "200K"} {
+		out := t.TempDir()
+		args := slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", segment}, generate(400), []string{"-c", "512"})
+		if segment == "0" {
+			args = slices.Delete(args, 3, 5)
+		}
+		cmd := command(t, args...)
+		removed := make(chan error, 1)
+		ended := make(chan bool)
+		go func() {
+			for ; ; time.Sleep(time.Millisecond) {
+				if found, _ := filepath.Glob(filepath.Join(out, "*", "run_*", "control.sock")); len(found) > 0 {
+					removed <- os.RemoveAll(filepath.Dir(found[0]))
+					return
+				}
+				select {
+				case <-ended:
+					removed <- errors.New("the run ended before its directory was seen")
+					return
+				default:
+				}
+			}
+		}()
+		o := finish(t, cmd, out)
+		close(ended)
+		if err := <-removed; err != nil {
+			t.Fatal(err)
+		}
+		if o.status != 3 {
+			t.Errorf("status %d\n%s", o.status, o.stderr)
+		}
+		lossFirst(t, o.stderr)
+	}
+}
+
+// TestOneOverhead: the summary, metadata.json, inspect and resource summary print one figure of what the recording cost.
+func TestOneOverhead(t *testing.T) {
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-resource-level", "MINIMAL"}, generate(20))...).good(t)
+	m := metadata(t, o.dirs[0])
+	text := m.Account.OverheadText()
+	share, ok := m.Account.Time.Overhead()
+	if !ok || share <= 0 || share >= 1 || m.Account.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated || !strings.HasPrefix(text, fmt.Sprintf("%.2f %%", 100*share)) {
+		t.Errorf("%q of %+v", text, m.Account.Time)
+	}
+	for what, printed := range map[string]string{
+		"the summary": o.stderr, "inspect": llamatap(t, "inspect", o.dirs[0]).good(t).stdout,
+		"resource summary": llamatap(t, "resource", "summary", o.dirs[0]).good(t).stdout,
+	} {
+		if !strings.Contains(printed, text) {
+			t.Errorf("%s does not print %q:\n%s", what, text, printed)
+		}
+	}
+}

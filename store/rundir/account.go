@@ -1,0 +1,154 @@
+package rundir
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// Account is what became of a run, or of a stretch of it: the one place from which its metadata, its summary and every reader take what was
+// captured and lost, and what recording cost the model. Warm-ups and probes, which the program threw away, stand in Setup alone.
+type Account struct {
+	// Selected tensors were computed and wanted. They are in a stream, or lost.
+	Selected Amount `json:"selected"`
+	Captured Amount `json:"captured"`
+	Lost     []Loss `json:"lost"` // by cause, largest first; empty, never null, when nothing was lost
+	// Events of the resource log; absent where none were recorded.
+	Events *EventAccount `json:"events,omitempty"`
+	Time   TimeAccount   `json:"time"`
+	Setup  SetupAccount  `json:"setup"`
+	// Violations are equations of the account that do not hold: the recording has a defect, and the figures are not to be trusted.
+	Violations []string `json:"violations,omitempty"`
+}
+
+// Amount is a number of captured tensors, or blocks of them, and their bytes as the model computed them.
+type Amount struct {
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// EventAccount is what became of resource events.
+type EventAccount struct {
+	Written uint64            `json:"written"`
+	Lost    map[string]uint64 `json:"lost,omitempty"` // by cause
+}
+
+// TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, and the time that they waited for the
+// recording. It does not contain what the tap cannot see from there: kernel-side programs (BPF, sampling interrupts, page faults of
+// sampling), processor time that the collector takes from the model, and caches that recording displaces.
+type TimeAccount struct {
+	TapNS  int64 `json:"tap_ns"`
+	WaitNS int64 `json:"wait_ns"`
+	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and generated tokens of it: those
+	// that this process computed.
+	WallNS int64 `json:"wall_ns"`
+	Tokens int64 `json:"tokens"`
+}
+
+// SetupAccount is what was computed and thrown away before the run proper.
+type SetupAccount struct {
+	Tokens    int64  `json:"tokens"`
+	Discarded Amount `json:"discarded"` // captured, and not part of the run
+	Lost      []Loss `json:"lost,omitempty"`
+	TapNS     int64  `json:"tap_ns"`
+	WaitNS    int64  `json:"wait_ns"`
+}
+
+// LostNS is all the time that the model lost.
+func (t *TimeAccount) LostNS() int64 { return t.TapNS + t.WaitNS }
+
+// Overhead is the share of the run that the model lost, 0 to 1; not ok where that was not measured.
+func (t *TimeAccount) Overhead() (share float64, ok bool) {
+	if t.WallNS <= 0 || t.Tokens <= 0 {
+		return 0, false
+	}
+	return float64(t.LostNS()) / float64(t.WallNS), true
+}
+
+// LostTotal is what was lost, over all causes.
+func (a *Account) LostTotal() (sum Amount) {
+	for _, l := range a.Lost {
+		sum.Packets, sum.Bytes = sum.Packets+l.Packets, sum.Bytes+l.Bytes
+	}
+	return sum
+}
+
+// Lossy reports whether something is missing that was to be recorded, or the account does not balance.
+func (a *Account) Lossy() bool {
+	return len(a.Lost) > 0 || len(a.Violations) > 0 || a.Events != nil && len(a.Events.Lost) > 0
+}
+
+// Check notes whether the account balances: what was captured and what was lost is what was selected, in packets and in bytes.
+func (a *Account) Check() {
+	lost := a.LostTotal()
+	for _, c := range []struct {
+		what                     string
+		selected, captured, lost uint64
+	}{
+		{"tensors", a.Selected.Packets, a.Captured.Packets, lost.Packets},
+		{"bytes of tensors", a.Selected.Bytes, a.Captured.Bytes, lost.Bytes},
+	} {
+		if c.captured+c.lost != c.selected {
+			a.Violations = append(a.Violations, fmt.Sprintf("%d %s were selected, and %d captured and %d lost", c.selected, c.what, c.captured, c.lost))
+		}
+	}
+}
+
+// AddLost adds what was lost for a cause.
+func (a *Account) AddLost(cause string, packets, bytes uint64) {
+	if packets == 0 && bytes == 0 {
+		return
+	}
+	i := slices.IndexFunc(a.Lost, func(l Loss) bool { return l.Cause == cause })
+	if i < 0 {
+		i, a.Lost = len(a.Lost), append(a.Lost, Loss{Cause: cause})
+	}
+	a.Lost[i].Packets, a.Lost[i].Bytes = a.Lost[i].Packets+packets, a.Lost[i].Bytes+bytes
+	slices.SortFunc(a.Lost, func(a, b Loss) int { return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Cause, b.Cause)) })
+}
+
+// LossText is what was lost, for people; "nothing" where nothing was.
+func (a *Account) LossText() string {
+	var parts []string
+	if lost := a.LostTotal(); len(a.Lost) > 0 {
+		var causes []string
+		for _, l := range a.Lost {
+			causes = append(causes, fmt.Sprintf("%d to %s", l.Packets, l.Cause))
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d tensors, %s of %s (%s)", lost.Packets, a.Selected.Packets,
+			present.Bytes(lost.Bytes), present.Bytes(a.Selected.Bytes), strings.Join(causes, ", ")))
+	}
+	if a.Events != nil && len(a.Events.Lost) > 0 {
+		var causes []string
+		lost := uint64(0)
+		for _, cause := range slices.Sorted(maps.Keys(a.Events.Lost)) {
+			lost += a.Events.Lost[cause]
+			causes = append(causes, fmt.Sprintf("%d to %s", a.Events.Lost[cause], cause))
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d events (%s)", lost, lost+a.Events.Written, strings.Join(causes, ", ")))
+	}
+	for _, v := range a.Violations {
+		parts = append(parts, "the account does not balance: "+v)
+	}
+	return cmp.Or(strings.Join(parts, "; "), "nothing")
+}
+
+// OverheadText is what recording cost the model, for people; "" where that was not measured.
+func (a *Account) OverheadText() string {
+	share, ok := a.Time.Overhead()
+	if !ok {
+		return ""
+	}
+	per := func(ns int64) string { return present.Duration(time.Duration(ns / a.Time.Tokens)) }
+	text := fmt.Sprintf("%.2f %% of the run: per token %s in the tap, %s waiting for the recording (%d tokens)",
+		100*share, per(a.Time.TapNS), per(a.Time.WaitNS), a.Time.Tokens)
+	if lost := a.Setup.TapNS + a.Setup.WaitNS; lost > 0 {
+		text += fmt.Sprintf("; warm-up %s", present.Duration(time.Duration(lost)))
+	}
+	return text
+}
