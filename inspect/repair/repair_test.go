@@ -267,6 +267,68 @@ func TestRepairSegments(t *testing.T) {
 	}
 }
 
+// TestRepairKilledSegments: a segment whose collector was killed has the metadata of its run, as far as they hold for all segments, and one
+// that was only begun is removed.
+func TestRepairKilledSegments(t *testing.T) {
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, RunID: d.ID(), Created: time.Now(), Command: []string{"llamatap", "run"},
+		Model: rundir.Model{Name: "of the run"}, Losses: []rundir.Loss{}}))
+	s, err := d.Segment(1)
+	check(t, err)
+	fill(t, s)
+	remove(t, s.Path(), rundir.ManifestName, rundir.MetadataName)
+	_, err = d.Segment(2)
+	check(t, err)
+	unlock(t, d)
+	_, err = Repair(d.Path(), "test")
+	check(t, err)
+	if v, err := tensors.Verify(d.Path()); err != nil || !v.Sealed || v.Packets != tokens {
+		t.Errorf("%+v, %v", v, err)
+	} else {
+		for _, f := range v.Findings {
+			if f.Kind == tensors.Damage || f.Kind == tensors.Unsealed {
+				t.Errorf("still: %s", f.What)
+			}
+		}
+	}
+	m, err := rundir.ReadMetadata(s.Path())
+	if err != nil || m.Model.Name != "of the run" || len(m.Command) != 2 || m.RunID != d.ID()+"/"+rundir.SegmentName(1) {
+		t.Errorf("metadata of the segment: %+v, %v", m, err)
+	}
+	if names, err := rundir.Segments(d.Path()); err != nil || len(names) != 1 {
+		t.Errorf("segments %q, %v", names, err)
+	}
+}
+
+// TestRepairTidies: of a run that is finished, sealed and whole a repair removes what a killed process has left, and nothing else.
+func TestRepairTidies(t *testing.T) {
+	dir := sealed(t)
+	name := filepath.Join(dir, tensors.StreamName+rundir.CheckpointSuffix)
+	c := rundir.Checkpoint{Run: rundir.CheckpointRun{Dir: dir}}
+	check(t, c.Write(name))
+	check(t, os.Mkdir(filepath.Join(dir, rundir.StateFolder), 0o700))
+	check(t, os.WriteFile(filepath.Join(dir, ".x.part"), nil, 0o600))
+	killed := filepath.Join(filepath.Dir(filepath.Dir(dir)), ".state-123")
+	check(t, os.Mkdir(killed, 0o700))
+	check(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
+	what, err := Repair(dir, "test")
+	if err != nil || len(what) != 3 {
+		t.Errorf("%q, %v", what, err)
+	}
+	for _, path := range []string{name, filepath.Join(dir, rundir.StateFolder), filepath.Join(dir, ".x.part"), killed} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "notes.txt")); err != nil {
+		t.Error(err)
+	}
+	if again, err := Repair(dir, "test"); err != nil || len(again) > 0 {
+		t.Errorf("a second repair: %q, %v", again, err)
+	}
+}
+
 // unlock seals a directory, and takes the seal away: it is as a writer leaves it that has ended.
 func unlock(t *testing.T, d *rundir.Dir) {
 	t.Helper()
