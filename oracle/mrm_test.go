@@ -117,7 +117,7 @@ func checkMetrics(t *testing.T, dir string) {
 	if err != nil || len(rows) < 3 {
 		t.Fatalf("%s: %d rows, %v", dir, len(rows), err)
 	}
-	const columns = "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s,retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label,censored_share"
+	const columns = "region_type,n_regions,bytes,write_once_ratio,retention_p50_s,retention_p90_s,retention_p99_s,retention_max_s,read_freq_hz,reads,writes,working_set_bytes,iai_p50_ns,iai_p99_ns,locality_score,mrm_label,censored_share,mrm_trace_retention_p50_s,mrm_trace_retention_p90_s,mrm_trace_retention_p99_s,mrm_trace_write_once_ratio,mrm_trace_unique_pages,mrm_trace_suitability"
 	if got := strings.Join(rows[0], ","); got != columns {
 		t.Errorf("columns %s", got)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/export"
+	"github.com/llamatap/llamatap/inspect/mrmtrace"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
@@ -23,7 +24,7 @@ import (
 
 const exportHelp = `llamatap export: captured tensors as files that other programs read
 
-usage: llamatap export DIR|FILE.stream --to npy|safetensors|parquet|arrow|strap|dataset [-o OUT] [what]
+usage: llamatap export DIR|FILE.stream --to npy|safetensors|parquet|arrow|strap|dataset|mrm-trace [-o OUT] [what]
 
 npy          a folder: a file per tensor, the first axis running over tokens, a file that says whose the rows are, and index.json
 safetensors  one file, or several of --shard-mb, with the same
@@ -31,11 +32,13 @@ parquet      one file, one row per tensor and token: ctx, seq, pos, token_index,
 arrow        the same as an Arrow file, to be mapped into memory
 strap        OUT.stream and OUT_tokens.json as STRAP-LLM writes them, float16
 dataset      a folder for datasets.load_dataset: one row per token, one column per tensor, shuffled over the whole capture
+mrm-trace    a results folder of mrm-trace, which must be given with -o: the run's accesses to memory (--tap-ledger), not its tensors
 
 Without -o the export goes to derived/ in the run directory. It appears there when it is whole; docs/EXPORT.md has examples.
 
   llamatap export RUN --to npy --tensor l_out --layer 0-3
   llamatap export RUN --to parquet --tensor 'l_out*,ffn_out*' --phase decode -o decode.parquet
+  llamatap export RUN --to mrm-trace -o results
   llamatap export RUN --to dataset --tensor l_out-12 --shard-mb 256 --seed 1 -o sae
 
 flags:
@@ -58,6 +61,9 @@ func runExport(args []string) error {
 		return err
 	}
 	a.path = path
+	if a.to == "mrm-trace" {
+		return exportMRMTrace(flags, a.path, mrmtrace.Options{Out: a.options.Out, Force: a.options.Force})
+	}
 	if err := a.settle(); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
@@ -81,8 +87,37 @@ func runExport(args []string) error {
 	return describeExport(terminal.Out, result)
 }
 
+// exportMRMTrace writes a run's accesses to memory into a results folder of mrm-trace.
+func exportMRMTrace(flags *flag.FlagSet, dir string, o mrmtrace.Options) (err error) {
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name != "to" && f.Name != "o" && f.Name != "force" && err == nil {
+			err = fmt.Errorf("--%s chooses tensors: --to mrm-trace exports all accesses to memory, leave it out", f.Name)
+		}
+	})
+	if o.Out == "" && err == nil {
+		err = errors.New("--to mrm-trace: say with -o which results folder the run goes into")
+	}
+	if err != nil {
+		return exitStatus{Code: 2, Err: err}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r, err := mrmtrace.Export(ctx, dir, o)
+	if errors.Is(err, context.Canceled) {
+		return exitStatus{Code: 130, Err: errors.New("interrupted: nothing was written")}
+	}
+	if err != nil {
+		return err
+	}
+	for _, note := range r.Notes {
+		terminal.Printf("note: %s\n", note)
+	}
+	terminal.Printf("%s: %d accesses to pages\n", r.Path, r.Rows)
+	return nil
+}
+
 func (a *exportArgs) define(flags *flag.FlagSet) {
-	flags.StringVar(&a.to, "to", "", "`FORM` of the export (needed): npy, safetensors, parquet, arrow, strap or dataset")
+	flags.StringVar(&a.to, "to", "", "`FORM` of the export (needed): npy, safetensors, parquet, arrow, strap, dataset or mrm-trace")
 	flags.StringVar(&a.options.Out, "o", "", "file or folder `OUT` to write; default: in the run directory, below derived/")
 	flags.BoolVar(&a.options.Force, "force", false, "replace what is there")
 	flags.StringVar(&a.tensor, "tensor", "", "only tensors that match one of `GLOBS`, with or without layer suffix: l_out,ffn_*")

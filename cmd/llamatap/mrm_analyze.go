@@ -215,14 +215,16 @@ func (a *mrmAnalyzeArguments) tell(r *analyze.Result) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(terminal.Err, "llamatap: %s\n", note)
 	}
-	write := r.Report.WriteText
-	if a.asJSON {
-		write = r.Report.WriteJSON
-	} else {
+	var err error
+	switch {
+	case r.Report == nil: // of samples of mrm-trace
+	case a.asJSON:
+		err = r.Report.WriteJSON(terminal.Out)
+	default:
 		terminal.Printf("%s\n", r.Dir)
+		err = r.Report.WriteText(terminal.Out)
 	}
-	err := write(terminal.Out)
-	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out, map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives"}[r.From])
+	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out, map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives", "samples": "samples that mrm-trace recorded"}[r.From])
 	return err
 }
 

@@ -52,6 +52,9 @@ type analysis struct {
 	meter     *memtrace.Meter
 	traffic   memtrace.Traffic
 	samples   [8]*memtrace.Sampled // by collector
+	observed  memtrace.Observed    // by samples
+	crowded   error                // why not all of them are in it
+	isForeign bool                 // mrm-trace wrote the trace
 	groupings []*grouping          // of samples, where they were asked for
 	counts    [8]int64
 	extras    [16]extra // by type of region
@@ -93,7 +96,7 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	columns := others
 	if o.Uses {
 		a.groupings = newGroupings()
-		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID)
+		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID, memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
 	}
 	err = eachRows(ctx, t, columns, func(r *rows) error {
 		if o.Rows != nil {
@@ -158,13 +161,17 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 		lengths = append(lengths, int64(w))
 		r.Windows = append(r.Windows, w.Seconds())
 	}
-	regions, err := readRegions(dir)
-	if err != nil {
-		return nil, err
-	}
-	lives, err := readLives(dir, regions)
-	if err != nil {
-		return nil, err
+	regions, lives := &regionTable{all: map[int]*regionRow{}}, &lives{regions: map[cacheTensor]int{}, kinds: map[string]*blockSums{}}
+	if foreign(t) {
+		r.note("mrm-trace wrote this trace: its rows are samples without sizes")
+	} else {
+		var err error
+		if regions, err = readRegions(dir); err != nil {
+			return nil, err
+		}
+		if lives, err = readLives(dir, regions); err != nil {
+			return nil, err
+		}
 	}
 	if t.Cut {
 		r.note("the table was not completed: the newest accesses are missing, for the recording was ended from outside, or its disk was full")
@@ -172,7 +179,7 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if len(t.Missing) > 0 {
 		r.note("parts of the table are missing, and with them accesses between others: " + strings.Join(t.Missing, ", "))
 	}
-	a := &analysis{report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...)}
+	a := &analysis{isForeign: foreign(t), report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...)}
 	for id, g := range regions.all {
 		if g.kind != memtrace.Activation {
 			a.meter.Declare(id, g.kind, g.place())

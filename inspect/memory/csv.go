@@ -29,7 +29,8 @@ var Tables = []By{ByType, ByRegion, ByStep, ByTime, BySymbol, ByDataSymbol, ByPr
 
 // MetricsColumns are the columns of metrics.csv.
 var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
-	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share"}
+	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share",
+	"mrm_trace_retention_p50_s", "mrm_trace_retention_p90_s", "mrm_trace_retention_p99_s", "mrm_trace_write_once_ratio", "mrm_trace_unique_pages", "mrm_trace_suitability"}
 
 // WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set is the mean over the
 // longest windows.
@@ -47,9 +48,15 @@ func (r *Report) WriteMetrics(w io.Writer) error {
 // cells are the columns of metrics.csv behind those that say what they are about.
 func (f *Figures) cells() []string {
 	cells := []string{decimal(f.WriteOnce), "", "", "", "", decimal(f.ReadFrequency), strconv.FormatInt(f.Reads, 10), strconv.FormatInt(f.Writes, 10), "", "", "",
-		decimal(f.Locality), f.Label, ""}
+		decimal(f.Locality), f.Label, "", "", "", "", "", "", ""}
 	if q := f.Retention; q != nil {
 		cells[1], cells[2], cells[3], cells[4], cells[13] = decimal(&q.P50), decimal(&q.P90), decimal(&q.P99), decimal(&q.Max), decimal(&q.CensoredShare)
+	}
+	if o := f.Observed; o != nil {
+		copy(cells[14:], []string{decimal(o.RetentionP50), decimal(o.RetentionP90), decimal(o.RetentionP99), decimal(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
+		if f.Reads+f.Writes == 0 { // page faults, which are no accesses
+			cells[6], cells[7] = "", ""
+		}
 	}
 	if n := len(f.WorkingSet); n > 0 {
 		cells[8] = decimal(&f.WorkingSet[n-1].MeanBytes)

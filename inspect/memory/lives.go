@@ -154,3 +154,42 @@ func (l *lives) blocks() (all []KVBlocks) {
 	slices.SortFunc(all, func(a, b KVBlocks) int { return cmp.Compare(a.Tensor, b.Tensor) })
 	return all
 }
+
+// Life is the life of a block of cache cells in one tensor.
+type Life struct {
+	Block, Layer int64
+	KV           string // k, v, r or s
+	// Addr is where the first cell of keys lies in the process; 0: on a device, of values, whose cells may lie apart, or unknown.
+	Addr                   uint64
+	WriteNS, ReadNS, EndNS int64 // first write, last read, end: Unix time; 0: never
+	Reads                  int64
+}
+
+// EachLife calls f for every row of a run's table of lives; a run without one has none.
+func EachLife(dir string, f func(*Life) error) error {
+	regions, err := readRegions(dir)
+	if err != nil {
+		return err
+	}
+	starts := map[cacheTensor]uint64{}
+	for _, g := range regions.all {
+		if g.kind == memtrace.KVCache && g.layer != nil {
+			starts[cacheTensor{g.ctx, *g.layer, g.kv}] = g.start
+		}
+	}
+	form := table.Form{Name: kvcache.FileName, Columns: []table.Column{
+		{Name: "block_id", Kind: table.Int64}, {Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64},
+		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
+	}}
+	_, err = eachRow(dir, form, []string{"cell_bytes", "ctx"}, maxLives, func(s *sideTable) error {
+		l := Life{
+			Block: s.number("block_id"), Layer: s.number("layer"), KV: s.text("kv"), WriteNS: s.number("first_write_ns"), ReadNS: s.number("last_read_ns"),
+			EndNS: s.number("evict_ns"), Reads: s.number("n_reads"),
+		}
+		if start := starts[cacheTensor{s.contextOf(), l.Layer, l.KV}]; start != 0 && l.KV == "k" && s.number("cell_bytes") > 0 {
+			l.Addr = start + uint64(s.number("cell_start")*s.number("cell_bytes"))
+		}
+		return f(&l)
+	})
+	return err
+}

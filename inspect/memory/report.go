@@ -68,8 +68,22 @@ type Figures struct {
 	Hulls   int64  `json:"accesses_taken_as_hulls,omitempty"`
 	Unsized int64  `json:"accesses_without_bytes,omitempty"`
 	Grain   uint64 `json:"granularity_bytes,omitempty"`
+	// Observed is of a run that has samples alone.
+	Observed *Observed `json:"observed,omitempty"`
 	// Metrics are what the figures were taken from, with all lives.
 	Metrics *memtrace.Metrics `json:"-"`
+}
+
+// Observed are figures of what samples saw, by mrm-trace's definitions: retention is from the first write of a region to its last read that were
+// seen, the working set all pages that were seen, write-once of the addresses that were seen. What was not seen would change all of them.
+type Observed struct {
+	Regions      int      `json:"n_regions"`
+	RetentionP50 *float64 `json:"retention_p50_s,omitempty"` // nil: no read was seen
+	RetentionP90 *float64 `json:"retention_p90_s,omitempty"`
+	RetentionP99 *float64 `json:"retention_p99_s,omitempty"`
+	WriteOnce    *float64 `json:"write_once_ratio_mean,omitempty"` // nil: no write was seen
+	Pages        int64    `json:"unique_pages_total"`
+	Suitability  string   `json:"suitability,omitempty"`
 }
 
 // Type is a type of region.

@@ -49,6 +49,9 @@ func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
 	ns, addr := c[memtrace.TraceTime].Ints[row], uint64(number(c[memtrace.TraceAddr], row, 0))
 	size := min(uint64(number(c[memtrace.TraceSize], row, 0)), maxSampleBytes)
 	s.Add(ns, kind, op, addr, size, number(c[memtrace.TraceWeight], row, 1))
+	if a.crowded == nil {
+		a.crowded = a.observed.Add(ns, number(c[memtrace.TraceRegion], row, -1-int64(kind)), kind, op, addr)
+	}
 	w := witness{ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind, from: from}
 	a.witnesses.add(w)
 	for _, g := range a.groupings {
@@ -65,7 +68,7 @@ func (a *analysis) fillSamples() {
 		if s == nil {
 			continue
 		}
-		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(), Source: sourceOf(s)}
+		all := Samples{Collector: memtrace.Collector(from).String(), Samples: s.Samples, Period: s.Period(), Source: sourceOf(s, a.isForeign)}
 		if s.Last > s.First {
 			all.PerSecond = float64(s.Samples) / (float64(s.Last-s.First) / 1e9)
 		}
@@ -79,8 +82,9 @@ func (a *analysis) fillSamples() {
 			a.fromSamples(s, memtrace.Collector(from), all.Source)
 		}
 	}
+	a.fillObserved()
 	if a.counts[memtrace.CollectorGraph] == 0 && len(a.report.Samples) > 0 {
-		a.report.note("there is no ledger in this run (--tap-ledger rows): samples do not tell what was not accessed, so nothing is said of write-once, retention, intervals and working sets")
+		a.report.note("there is no ledger in this run (--tap-ledger rows): samples do not tell what was not accessed, so nothing is said of write-once, retention, intervals and working sets but what was seen of them, by mrm-trace's definitions: columns mrm_trace_… of -o csv")
 	}
 }
 
@@ -98,8 +102,8 @@ func sampleType(kind memtrace.RegionType, t *memtrace.SampledType, events float6
 }
 
 // sourceOf is what the figures of a collector are.
-func sourceOf(s *memtrace.Sampled) string {
-	if s.Period() == 1 {
+func sourceOf(s *memtrace.Sampled, isForeign bool) string {
+	if s.Period() == 1 && !isForeign { // mrm-trace's rows have no period
 		return Measured
 	}
 	return Estimated
@@ -116,23 +120,59 @@ func countsOf(e *memtrace.Estimate, events float64) EventCounts {
 	return EventCounts{e.Samples, e.Events, low, high, e.Events / events}
 }
 
-// fromSamples makes the table of types of a run without ledger: only what samples can say. Page faults, and pages that were found written, are no
-// accesses, of which there are many more.
+// fromSamples makes the table of types of a run without ledger: what samples can say. Page faults, and pages that were found written, are no
+// accesses, of which there are many more: they count in no column of reads and writes.
 func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, source string) {
 	r := a.report
 	if r.BeginUnixNS == 0 || s.First < r.BeginUnixNS {
 		r.BeginUnixNS = s.First
 	}
 	r.EndUnixNS = max(r.EndUnixNS, s.Last)
-	if len(r.Types) > 0 || from == memtrace.CollectorFault || from == memtrace.CollectorPage {
-		return
-	}
+	isAccess := from != memtrace.CollectorFault && from != memtrace.CollectorPage
 	for _, kind := range memtrace.RegionTypes() {
 		t := &s.Types[kind]
 		if t.Samples == 0 {
 			continue
 		}
-		f := Figures{Source: source, Reads: int64(math.Round(t.Ops[memtrace.OpRead].Events)), Writes: int64(math.Round(t.Ops[memtrace.OpWrite].Events))}
-		r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind), Figures: f})
+		of := r.Type(kind.String())
+		if of == nil {
+			r.Types = append(r.Types, Type{Type: kind.String(), Bytes: a.regions.bytes(kind), Figures: Figures{Source: source}})
+			of = &r.Types[len(r.Types)-1]
+		}
+		if isAccess && of.Reads+of.Writes == 0 {
+			of.Source, of.Reads, of.Writes = source, int64(math.Round(t.Ops[memtrace.OpRead].Events)), int64(math.Round(t.Ops[memtrace.OpWrite].Events))
+		}
+	}
+}
+
+// fillObserved fills in what was observed of types.
+func (a *analysis) fillObserved() {
+	if a.counts[memtrace.CollectorGraph] > 0 {
+		return
+	}
+	if a.crowded != nil {
+		a.report.note("samples touched too many different addresses to say anything of retention and working sets")
+		return
+	}
+	reads := map[memtrace.RegionType]int64{}
+	for _, r := range a.observed.Regions() {
+		reads[r.Type] += r.Reads
+	}
+	for _, o := range a.observed.Types() {
+		of := a.report.Type(o.Type.String())
+		if of == nil {
+			continue
+		}
+		of.Regions = o.Regions
+		of.Observed = &Observed{Regions: o.Regions, Pages: o.Pages}
+		if reads[o.Type] > 0 { // else it is not known when anything was read last
+			of.Observed.RetentionP50, of.Observed.RetentionP90, of.Observed.RetentionP99 = &o.RetentionP50, &o.RetentionP90, &o.RetentionP99
+		}
+		if !math.IsNaN(o.WriteOnce) {
+			of.Observed.WriteOnce = &o.WriteOnce
+		}
+		if reads[o.Type] > 0 && of.Observed.WriteOnce != nil {
+			of.Observed.Suitability = string(o.Label(a.report.Thresholds))
+		}
 	}
 }

@@ -41,7 +41,7 @@ func TestSamplesAlone(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	var b bytes.Buffer
-	if err := r.WriteMetrics(&b); err != nil || !strings.Contains(b.String(), "weight,0,0,,,,,,,300000,100000,,,,,,\n") {
+	if err := r.WriteMetrics(&b); err != nil || !strings.Contains(b.String(), "weight,1,0,,,,,,,300000,100000,,,,,,,0.39") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 	b.Reset()
@@ -58,7 +58,7 @@ func TestFaultsAlone(t *testing.T) {
 	if err := r.WriteText(&b, ByType, 5); err != nil || strings.Contains(b.String(), "write-once  kept") || !strings.Contains(b.String(), "there is no ledger") {
 		t.Errorf("%v: %s", err, b.String())
 	}
-	if len(r.Types) != 0 || r.Samples[0].Source != Measured || r.Samples[0].Types[0].PagesSeen != 2 || r.EndUnixNS-r.BeginUnixNS != 4 {
+	if w := r.Type("weight"); w == nil || w.Retention != nil || w.Reads+w.Writes != 0 || w.Observed.Pages != 2 || r.Samples[0].Source != Measured || r.Samples[0].Types[0].PagesSeen != 2 || r.EndUnixNS-r.BeginUnixNS != 4 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -86,6 +86,10 @@ func (r *Report) head(out *text) {
 		if s.Source == Measured {
 			out.line("%-7s %s, every one of them: %s", s.Collector, count(s.Samples, "event", "events"), s.Source)
 		} else {
+			if s.Period == 1 {
+				out.line("%-7s %d samples, of unknown period: %s", s.Collector, s.Samples, s.Source)
+				continue
+			}
 			out.line("%-7s %d samples, one for %.0f events: %s", s.Collector, s.Samples, s.Period, s.Source)
 		}
 	}
@@ -238,6 +242,9 @@ func (r *Report) sampleTable(out *text) {
 					continue
 				}
 				interval := "exact"
+				if s.Source != Measured && s.Period == 1 {
+					interval = "unknown"
+				}
 				if e.Low != e.High {
 					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
 				}

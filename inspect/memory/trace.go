@@ -33,6 +33,7 @@ type rows struct {
 	columns [64]*table.Vector // by number of the column; nil: the table has none
 	ints    [64][]int64       // of integers: 0 where there is no value, or no column
 	zeros   []int64
+	perf    table.Vector // of a foreign table: all its rows are samples
 	ops     words[memtrace.AccessOp]
 	types   words[memtrace.RegionType]
 	from    words[memtrace.Collector]
@@ -93,20 +94,26 @@ func number(v *table.Vector, row int, def int64) int64 {
 
 // eachRows reads a table of accesses from the first row to the last: what is needed, and other columns where they are there.
 func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) error) error {
+	all, isForeign := memtrace.TraceColumns(), foreign(t)
 	form := table.Form{Name: memtrace.TraceName}
-	all := memtrace.TraceColumns()
 	for _, c := range needed {
-		form.Columns = append(form.Columns, table.Column{Name: all[c].Name, Kind: kindOf(all[c])})
+		if name := nameOf(c, isForeign); name != "" {
+			form.Columns = append(form.Columns, table.Column{Name: name, Kind: kindOf(all[c])})
+		}
 	}
 	read, names := []int{}, []string{}
 	for _, file := range t.Files {
-		if err := file.Check(form); err != nil {
+		check := file.Check
+		if isForeign {
+			check = file.CheckColumns
+		}
+		if err := check(form); err != nil {
 			return err
 		}
 	}
 	for _, c := range append(append([]int{}, needed...), others...) {
-		if has(t, all[c].Name) {
-			read, names = append(read, c), append(names, all[c].Name)
+		if name := nameOf(c, isForeign); name != "" && has(t, name) {
+			read, names = append(read, c), append(names, name)
 		}
 	}
 	scan, err := t.Scan(names, table.ScanOptions{})
@@ -117,6 +124,9 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 	r := &rows{
 		ops: words[memtrace.AccessOp]{parse: memtrace.ParseAccessOp}, types: words[memtrace.RegionType]{parse: memtrace.ParseRegionType},
 		from: words[memtrace.Collector]{parse: memtrace.ParseCollector}, phases: words[memtrace.Phase]{parse: memtrace.ParsePhase},
+	}
+	if isForeign {
+		r.ops.parse, r.types.parse = foreignOp, foreignType
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -135,6 +145,9 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 			if isText := len(next.Columns[i].Codes) > 0; isText != (all[c].Kind == memtrace.ColumnText) && next.N > 0 {
 				return fmt.Errorf("column %s is not of the type that a table of accesses has: is it another table?", names[i])
 			}
+		}
+		if isForeign {
+			r.columns[memtrace.TraceCollector] = r.sampled()
 		}
 		r.spread()
 		if err = r.learn(); err == nil {

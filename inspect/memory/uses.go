@@ -167,7 +167,7 @@ const noSamples = "there are no samples in this run (--tap-samples, llamatap mem
 func (a *analysis) useOf(from memtrace.Collector, u *use) Use {
 	s := a.samples[from]
 	events := s.Period() * float64(s.Samples)
-	one := Use{Collector: from.String(), Source: sourceOf(s), Events: map[string]EventCounts{}, BytesRead: uint64(math.Round(u.read)), BytesWritten: uint64(math.Round(u.written))}
+	one := Use{Collector: from.String(), Source: sourceOf(s, a.isForeign), Events: map[string]EventCounts{}, BytesRead: uint64(math.Round(u.read)), BytesWritten: uint64(math.Round(u.written))}
 	for op := range u.ops {
 		if e := &u.ops[op]; e.Samples > 0 {
 			one.Events[opName(op)] = countsOf(e, events)

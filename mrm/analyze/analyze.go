@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/export"
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/figures"
 	"github.com/llamatap/llamatap/mrm/survey"
@@ -37,8 +38,8 @@ type Result struct {
 	Dir    string // of the run
 	Out    string // the folder below derived
 	Files  []string
-	Report *whatif.Report
-	From   string // what it was computed from: trace or regions
+	Report *whatif.Report // nil: from samples of mrm-trace, of which nothing is known in bytes
+	From   string         // what it was computed from: trace, regions or samples
 	Notes  []string
 }
 
@@ -52,6 +53,11 @@ var Folder = filepath.Join("derived", "mrm")
 func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	if err := check(dir, o); err != nil {
 		return nil, err
+	}
+	if isForeign, err := memory.Foreign(dir); err != nil {
+		return nil, err
+	} else if isForeign {
+		return observed(ctx, dir, o)
 	}
 	classes, err := whatif.Load(o.Devices)
 	if err != nil {
@@ -99,6 +105,24 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		}
 	}
 	if err := d.publish(); err != nil {
+		return nil, err
+	}
+	return r, export.Remember(dir, r.Out, o.Version, o.Command)
+}
+
+// observed writes metrics.csv of a run that mrm-trace recorded. Its samples have no sizes, so that nothing can be said of bytes.
+func observed(ctx context.Context, dir string, o Options) (*Result, error) {
+	report, err := memory.Analyze(ctx, dir, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds})
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), From: "samples", Files: []string{"metrics.csv"}, Notes: report.Notes}
+	d, err := begin(r.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer d.discard()
+	if err := errors.Join(d.write(r.Files[0], report.WriteMetrics), d.publish()); err != nil {
 		return nil, err
 	}
 	return r, export.Remember(dir, r.Out, o.Version, o.Command)

@@ -34,6 +34,9 @@ func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrac
 		s.Resolution = 0 // ops were timed
 	}
 	if s.From != "trace" { // samples alone
+		if len(whatif.ByType(s.Subjects())) == 0 {
+			return r.WriteMetrics, nil // no graph was seen: another program's run
+		}
 		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
 	}
 	s.types = map[memtrace.RegionType]whatif.Subject{}

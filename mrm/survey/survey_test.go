@@ -79,7 +79,7 @@ func TestSurvey(t *testing.T) {
 	if err == nil {
 		err = write(&text)
 	}
-	if err != nil || !strings.Contains(text.String(), "weight,1,4000,1,30,30,30,30,1.033333333,31,0,,,,,high_mrm,1\n") {
+	if err != nil || !strings.Contains(text.String(), "weight,1,4000,1,30,30,30,30,1.033333333,31,0,,,,,high_mrm,1,,,,,,\n") {
 		t.Errorf("%v:\n%s", err, text.String())
 	}
 }

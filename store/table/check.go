@@ -50,6 +50,11 @@ func (t *Reader) Check(f Form) error {
 	case !ReadableVersion(version):
 		return t.refuse("%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it", ErrVersion, version, f.Name, Version)
 	}
+	return t.CheckColumns(f)
+}
+
+// CheckColumns is Check for tables of other programs, which have other versions.
+func (t *Reader) CheckColumns(f Form) error {
 	for _, c := range f.Columns {
 		l, ok := t.names[c.Name]
 		if !ok {

@@ -1,0 +1,176 @@
+package mrmtrace
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// metadata is mrm-trace's metadata.json, as far as a run of llamatap has it. What it does not have is null or absent.
+type metadata struct {
+	Version string `json:"mrm_trace_schema_version"`
+	RunID   string `json:"run_id"`
+	Machine string `json:"machine_id"`
+	Model   struct {
+		ID     string `json:"id"`
+		Engine string `json:"engine"`
+		Path   string `json:"path,omitempty"`
+		Quant  string `json:"quantisation,omitempty"`
+	} `json:"model"`
+	Collector struct {
+		Type string `json:"type"`
+	} `json:"collector"`
+	Generation struct {
+		Context uint32   `json:"context_length,omitempty"`
+		Batch   uint32   `json:"batch_size,omitempty"`
+		Tokens  *int64   `json:"total_output_tokens,omitempty"`
+		Speed   *float64 `json:"avg_tokens_per_second,omitempty"`
+	} `json:"generation"`
+	Hardware struct {
+		CPU    string `json:"cpu_model,omitempty"`
+		Cores  int    `json:"cpu_cores,omitempty"`
+		Memory int64  `json:"ram_bytes,omitempty"`
+	} `json:"hardware"`
+	Software struct {
+		OS       string `json:"os,omitempty"`
+		Kernel   string `json:"kernel,omitempty"`
+		Llamatap string `json:"llamatap_version,omitempty"`
+	} `json:"software"`
+	Timing struct {
+		WallS float64 `json:"total_wall_duration_s,omitempty"`
+	} `json:"timing"`
+}
+
+var notInSlugs = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// slug is a name as a folder may have it.
+func slug(name string) string {
+	if name = strings.Trim(notInSlugs.ReplaceAllString(name, "-"), "-."); name == "" {
+		return "unknown"
+	}
+	return name
+}
+
+// describe fills the metadata in.
+func (e *exporter) describe() (m metadata) {
+	from := &e.meta
+	m.Version, m.RunID, m.Machine = schemaVersion, from.RunID, strings.ToLower(slug(from.Host.CPU))
+	m.Model.ID, m.Model.Engine, m.Model.Path, m.Model.Quant = from.Model.ID, "llamacpp", from.Model.Path, from.Model.FileType
+	m.Collector.Type = "llamatap"
+	if len(from.Contexts) > 0 {
+		m.Generation.Context, m.Generation.Batch = from.Contexts[0].NCtx, from.Contexts[0].NBatch
+	}
+	if t := from.Tokens; t != nil {
+		m.Generation.Tokens = &t.Generated
+		if p := from.Phases["decode"]; p.NS > 0 {
+			speed := float64(t.Generated) / (float64(p.NS) / 1e9)
+			m.Generation.Speed = &speed
+		}
+	}
+	m.Hardware.CPU, m.Hardware.Cores, m.Hardware.Memory = from.Host.CPU, from.Host.Cores, from.Host.MemoryBytes
+	m.Software.OS, m.Software.Kernel, m.Software.Llamatap = from.Host.OS, from.Host.Kernel, from.Llamatap
+	if !from.Ended.IsZero() {
+		m.Timing.WallS = from.Ended.Sub(from.Created).Seconds()
+	}
+	return m
+}
+
+// listColumns are those of manifest.csv.
+var listColumns = []string{
+	"run_id", "machine_id", "model_id", "collector", "context_length", "batch_size", "max_tokens_per_prompt", "rep", "run_validity", "peak_temp_c", "throttle_events",
+	"total_wall_s", "avg_tok_per_s", "total_output_tokens", "retention_p99_s", "write_once_ratio_mean", "working_set_pages_total", "cpu_model",
+	"cpu_freq_scaling_max_mhz", "os", "kernel", "has_prompt_outputs", "recorded_at",
+}
+
+// maxList bounds a manifest.csv that is there already.
+const maxList = 64 << 20
+
+// list puts the run into manifest.csv, in the place of an earlier line of it.
+func (e *exporter) list(path string) error {
+	rows := [][]string{listColumns}
+	text, err := rundir.ReadFile(path, maxList)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		in := csv.NewReader(bytes.NewReader(text))
+		if rows, err = in.ReadAll(); err != nil || len(rows) == 0 || strings.Join(rows[0], ",") != strings.Join(listColumns, ",") {
+			return errors.Join(err, errors.New(path+" has other columns than mrm-trace 0.1.23 writes: choose another folder with -o"))
+		}
+	}
+	kept := rows[:1:1]
+	for _, row := range rows[1:] {
+		if row[0] != e.meta.RunID {
+			kept = append(kept, row)
+		}
+	}
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	if err := errors.Join(w.WriteAll(append(kept, e.line())), w.Error()); err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".manifest-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(out.Bytes())
+	if err == nil {
+		err = part.Sync()
+	}
+	if err = errors.Join(err, part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}
+
+// line is the run's line of manifest.csv.
+func (e *exporter) line() []string {
+	m := &e.about
+	types := e.trace.observed.Types()
+	var p99, pages, once, written float64
+	for i := range types {
+		p99 += types[i].RetentionP99 / float64(len(types))
+		pages += float64(types[i].Pages)
+	}
+	for _, r := range e.trace.observed.Regions() {
+		if r.Writes > 0 {
+			once, written = once+r.WriteOnce(), written+1
+		}
+	}
+	rounded := func(v float64) string { return number(math.Round(v*1e4) / 1e4) }
+	some := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	speed, tokens := "", ""
+	if v := m.Generation.Speed; v != nil {
+		speed = rounded(*v)
+	}
+	if v := m.Generation.Tokens; v != nil {
+		tokens = strconv.FormatInt(*v, 10)
+	}
+	_, err := os.Stat(filepath.Join(e.dir, rundir.TokensName))
+	hasTexts := "False"
+	if err == nil {
+		hasTexts = "True"
+	}
+	return []string{
+		m.RunID, m.Machine, m.Model.ID, m.Collector.Type, some(int64(m.Generation.Context)), some(int64(m.Generation.Batch)), "", "", "", "", "",
+		rounded(m.Timing.WallS), speed, tokens, rounded(p99), rounded(once / written), some(int64(pages)), m.Hardware.CPU,
+		"", m.Software.OS, m.Software.Kernel, hasTexts, e.meta.Created.UTC().Format(time.RFC3339),
+	}
+}
