@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm/aggregate"
+	"github.com/llamatap/llamatap/mrm/figures"
 )
 
 // runMRMAggregate puts runs together.
@@ -20,6 +21,8 @@ func runMRMAggregate(args []string) error {
 	form := flags.String("o", "text", "write `FORM`: text, csv or json")
 	out := flags.String("out", "", "write aggregate.csv, aggregate.parquet and aggregate.json into this `FOLDER`")
 	dataset := flags.String("dataset", "", "copy the runs into a partitioned dataset in this `FOLDER`")
+	list := flags.String("figures", "png,svg", "with --out, draw figures as these `FORMS`, with commas: png, svg, pdf")
+	none := flags.Bool("no-figures", false, "draw no figures")
 	all := flags.Bool("contaminated", false, "take contaminated runs too, which every row says then")
 	rest, err := parseAnyFlags(flags, args)
 	if err != nil || rest == nil {
@@ -30,6 +33,13 @@ func runMRMAggregate(args []string) error {
 	}
 	if *form != "text" && *form != "csv" && *form != "json" {
 		return exitStatus{Code: 2, Err: fmt.Errorf("-o %.20q: use text, csv or json", *form)}
+	}
+	forms, err := figures.ParseForms(*list)
+	if err != nil {
+		return exitStatus{Code: 2, Err: fmt.Errorf("--figures: %w", err)}
+	}
+	if *none {
+		forms = nil
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -59,15 +69,15 @@ func runMRMAggregate(args []string) error {
 		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, *dataset, len(found.Runs)-n)
 	}
 	if *out != "" {
-		return writeAggregate(result, *out)
+		return writeAggregate(result, *out, forms)
 	}
 	buffered := bufio.NewWriter(terminal.Out)
 	write := map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[*form]
 	return errors.Join(write(buffered), buffered.Flush())
 }
 
-// writeAggregate writes the result in all forms. A file is there when it is whole.
-func writeAggregate(r *aggregate.Result, dir string) error {
+// writeAggregate writes the result in all forms, and its figures in some. A file is there when it is whole.
+func writeAggregate(r *aggregate.Result, dir string, forms []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the aggregate: %w", err)
 	}
@@ -85,6 +95,10 @@ func writeAggregate(r *aggregate.Result, dir string) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	fmt.Fprintf(terminal.Err, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet and aggregate.json in %s\n", r.Runs, len(r.Groups), dir)
+	drawn, err := figures.DrawAcross(r.Figures(), dir, forms)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(terminal.Err, "llamatap: %d runs in %d cells: aggregate.csv, aggregate.parquet, aggregate.json and %d figures in %s\n", r.Runs, len(r.Groups), len(drawn), dir)
 	return nil
 }

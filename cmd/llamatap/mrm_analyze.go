@@ -46,7 +46,7 @@ table's version, leaves contaminated runs out, and writes for each cell of the m
 
   llamatap mrm aggregate results
   llamatap mrm aggregate results -o csv > metrics.csv
-  llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet and .json in a folder
+  llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet, .json and figures in a folder
   llamatap mrm aggregate results --dataset dataset
 
 flags:

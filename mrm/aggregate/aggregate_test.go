@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/figures"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -301,6 +303,45 @@ print(json.dumps([interval(k, n) for n in range(1, 31) for k in range(n + 1)]))`
 		s := share(int(want[0]), int(want[1]))
 		if math.Abs(*s.Low-want[2]) > 1e-9 || math.Abs(*s.High-want[3]) > 1e-9 || *s.Low < 0 || *s.High > 1 {
 			t.Errorf("%v of %v: [%v, %v], want [%v, %v]", want[0], want[1], *s.Low, *s.High, want[2], want[3])
+		}
+	}
+}
+
+// TestFigures: each drawn metric has a mean and an interval for each cell, cells are named by what tells them apart, and contaminated runs are marked.
+func TestFigures(t *testing.T) {
+	out := sweep(t)
+	found, err := Find([]string{out}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Aggregate(t.Context(), found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := r.Figures()
+	if len(all) < 3 || all[0].Name != "sweep_retention_p99_s" || all[0].Warning == "" {
+		t.Fatalf("%+v", all)
+	}
+	if want := []string{"alpha, context 128 (n = 3)", "alpha, context 256 (n = 1)", "beta, context 128 (n = 1)"}; !slices.Equal(all[0].Cells, want) {
+		t.Errorf("%q", all[0].Cells)
+	}
+	for _, m := range all[0].Means {
+		if m.Type == "weight" && m.Cell == 0 && (m.Mean != 20 || *m.Low != 0 || *m.High < 44.8) || m.Cell > 0 && m.Low != nil {
+			t.Errorf("%+v", m)
+		}
+	}
+	if clean := aggregated(t, out).Figures(); clean[0].Warning != "" || !strings.Contains(clean[0].Title, "sweep, alpha") {
+		t.Errorf("%+v", clean[0])
+	}
+	dir := t.TempDir()
+	paths, err := figures.DrawAcross(all, dir, []string{"svg", "pdf"})
+	if err != nil || len(paths) != 2*len(all) {
+		t.Fatal(paths, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "sweep_retention_p99_s.svg"))
+	for _, want := range []string{all[0].Warning, all[0].Label, "context 256 (n = 1)", "kv_cache"} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("no %q in the picture, %v", want, err)
 		}
 	}
 }
