@@ -104,7 +104,7 @@ func samplesIn(t *testing.T, dir string) int {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	in, err := perfscript.NewText(file, perfscript.Options{Fields: "comm,tid,time,period,event,addr"})
+	in, err := perfscript.NewText(file, perfscript.Options{Fields: "comm,tid,cpu,time,period,event,addr,sym,dso"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer text.Close()
-	in, err := perfscript.NewText(text, perfscript.Options{Fields: "comm,tid,time,period,event,addr"})
+	in, err := perfscript.NewText(text, perfscript.Options{Fields: "comm,tid,cpu,time,period,event,addr,sym,dso"})
 	if err != nil {
 		t.Fatal(err)
 	}
