@@ -65,9 +65,12 @@ func ResumeLog(path string, plan *Plan) (*Log, *Environment, []Visit, error) {
 	return &Log{file}, head.Environment, visits, nil
 }
 
+// maxLog bounds what is read of a result file in bytes: what is behind it is not a line of ours.
+const maxLog = 128 << 20
+
 // readLog reads a result file as far as its lines are whole.
 func readLog(in io.Reader) (head logLine, visits []Visit, whole int64, err error) {
-	data, err := io.ReadAll(in)
+	data, err := io.ReadAll(io.LimitReader(in, maxLog))
 	if err != nil {
 		return head, nil, 0, err
 	}

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // expand lists the prompts of one entry of a script.
@@ -64,14 +65,10 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 const mostText = 64 << 20
 
 func readText(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > mostText {
+	data, err := bounded.ReadFile(path, mostText)
+	if errors.Is(err, bounded.ErrTooLarge) {
 		return "", fmt.Errorf("%s is larger than %d MiB: no context holds as much", path, mostText>>20)
 	}
-	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}

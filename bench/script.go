@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // Script is a scripted benchmark as a YAML file says it; docs/BENCH.md describes the file. A nil field was not given.
@@ -100,7 +100,10 @@ func asList(v any) []any {
 
 // ReadScript reads a script. Paths in it are relative to its folder.
 func ReadScript(path string) (*Script, error) {
-	data, err := os.ReadFile(path)
+	data, err := bounded.ReadFile(path, bounded.Config)
+	if err == nil {
+		err = bounded.CheckYAML(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the script: %w: give a YAML file with scenarios", err)
 	}

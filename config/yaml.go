@@ -8,6 +8,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // YAMLError says where a file is no YAML that can be read.
@@ -30,6 +31,9 @@ func ParseYAML(data []byte) (body ast.Node, wrong *YAMLError) {
 			Line: 1 + bytes.Count(data[:bad], []byte{'\n'}), Column: bad - bytes.LastIndexByte(data[:bad], '\n'),
 			Cause: fmt.Sprintf("byte 0x%02x is not valid UTF-8", data[bad]), Remedy: "write the file in UTF-8",
 		}
+	}
+	if err := bounded.CheckYAML(data); err != nil {
+		return nil, yamlError(nil, err.Error(), "")
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {

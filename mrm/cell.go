@@ -9,10 +9,10 @@ import (
 	"io/fs"
 	"iter"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
@@ -197,7 +197,7 @@ func (c *Config) input(p *Prompt, s *Source) (Input, error) {
 		return Input{Text: p.Text}, nil
 	}
 	path := c.beside(p.File)
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, largestPrompt)
 	var bare *fs.PathError
 	switch {
 	case errors.As(err, &bare):

@@ -6,22 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"reflect"
 
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // largestFile bounds a configuration file; a larger one is none.
-const largestFile = 1 << 20
+const largestFile = bounded.Config
 
 // Load reads a configuration file. What is wrong in it is a [*Problems].
 func Load(path string) (*Config, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > largestFile {
-		return nil, &Problems{path, []Problem{{Cause: fmt.Sprintf("%d bytes are more than a configuration has", info.Size()), Remedy: "give a YAML file of at most 1 MiB"}}}
+	data, err := bounded.ReadFile(path, largestFile)
+	if errors.Is(err, bounded.ErrTooLarge) {
+		return nil, &Problems{path, []Problem{{Cause: err.Error(), Remedy: "give a YAML file of at most 1 MiB"}}}
 	}
-	data, err := os.ReadFile(path)
 	if err != nil {
 		cause := err
 		if bare := (*fs.PathError)(nil); errors.As(err, &bare) {

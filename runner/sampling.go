@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // newSampler builds what llama-completion builds for these settings: logit bias, the samplers in their order and the one that chooses,
@@ -119,12 +119,15 @@ func logitBiases(vocab *llama.Vocab, s *config.Sampling) (biases []llama.LogitBi
 	return biases, nil
 }
 
+// maxGrammar bounds a grammar in bytes.
+const maxGrammar = 1 << 20
+
 // readGrammar is the grammar that was asked for, or "".
 func readGrammar(s *config.Sampling) (string, error) {
 	if s.GrammarFile == "" {
 		return s.Grammar, nil
 	}
-	text, err := os.ReadFile(s.GrammarFile)
+	text, err := bounded.ReadFile(s.GrammarFile, maxGrammar)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("--grammar-file %s: %w: check the path, or give the grammar with --grammar", s.GrammarFile, cause(err))

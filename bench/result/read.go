@@ -9,7 +9,7 @@ import (
 )
 
 // maxFile bounds a file of rows; a larger one is something else.
-const maxFile = 1 << 30
+const maxFile = 128 << 20
 
 // ErrNoRows occurs when a file holds no row.
 var ErrNoRows = errors.New("no rows of a benchmark: give what -o json or -o jsonl of 'llamatap bench' or llama-bench wrote")

@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
@@ -53,11 +54,14 @@ func runBenchMeasure(args []string) error {
 	return record(recorders, cmd, append([]string{"bench", "measure"}, args...))
 }
 
+// maxSpec bounds the file of a specification in bytes: it holds prompts.
+const maxSpec = 64 << 20
+
 // readSpec reads what to measure from JSON or from a file of it, for a prompt may be longer than an argument.
 func readSpec(argument string) (spec measure.Spec, err error) {
 	text := []byte(argument)
 	if !strings.HasPrefix(argument, "{") {
-		if text, err = os.ReadFile(argument); err != nil {
+		if text, err = bounded.ReadFile(argument, maxSpec); err != nil {
 			return spec, err
 		}
 	}

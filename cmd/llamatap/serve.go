@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/llamatap/llamatap/inspect/server"
+	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
@@ -141,7 +142,7 @@ func readToken(text string) (string, error) {
 	if !ok {
 		return text, nil
 	}
-	token, err := os.ReadFile(name)
+	token, err := bounded.ReadFile(name, bounded.Config)
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}

@@ -102,7 +102,7 @@ func indexTexts(s *stream.Reader) map[textKey]rundir.TokenRecord {
 }
 
 // maxTokens bounds the tokens file that texts are taken from.
-const maxTokens = 512 << 20
+const maxTokens = 128 << 20
 
 // textsOf reads the texts of a tokens file by token id, as far as it can be read.
 func textsOf(path string) (texts map[int32]rundir.TokenRecord, seconds float64) {

@@ -7,13 +7,13 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/token"
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // Source is a publication.
@@ -81,24 +81,13 @@ func Builtin() *Classes {
 	return c
 }
 
-// maxFile bounds a file of device classes.
-const maxFile = 1 << 20
-
 // Load reads a file of device classes and adds those that come with llamatap, of which one with the same id gives way. "" is no file.
 func Load(path string) (*Classes, error) {
 	own := Builtin()
 	if path == "" {
 		return own, nil
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("device classes: %w: give a YAML file as docs/MRM_DATA.md describes it", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = errors.New("it is larger than 1 MiB")
-	}
+	data, err := bounded.ReadFile(path, bounded.Config)
 	if err != nil {
 		return nil, fmt.Errorf("device classes %s: %w: give a YAML file as docs/MRM_DATA.md describes it", path, err)
 	}
@@ -152,6 +141,9 @@ func unmarshal(data []byte, to *Classes) (err error) {
 			err = fmt.Errorf("it is no YAML that can be read (%v)", p)
 		}
 	}()
+	if err := bounded.CheckYAML(data); err != nil {
+		return err
+	}
 	return yaml.UnmarshalWithOptions(data, to, yaml.Strict())
 }
 

@@ -20,15 +20,26 @@ type Decoder struct {
 	shuffled []byte
 }
 
+// Most content of one packet. Contents up to maxContent bytes may be packed as well as they can be; larger ones, which only a recording
+// with much --tap-memory of an earlier version has, at most maxRatio times. So what a damaged or hostile file can make a reader take is in
+// proportion to the file.
+const (
+	maxContent = 128 << 20
+	maxRatio   = 8
+)
+
 // Append appends the content of src, which the codec packed, to dst. Unless rawSize is AnySize, a content of any other size is
-// ErrCorrupt; no more memory than that size is taken for it, and none for a size that src cannot hold.
+// ErrCorrupt; no more memory than that size is taken for it, and none for a size that src cannot hold or that is far larger than src.
 func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 	if !id.Known() {
 		return dst, fmt.Errorf("decode %v: %w", id, ErrUnknown)
 	}
-	limit := maxSize(id, len(src))
+	limit := min(maxSize(id, len(src)), max(maxContent, maxRatio*len(src)))
+	if rawSize == AnySize {
+		limit = min(limit, maxContent/2) // the memory for it grows while it is decoded
+	}
 	if rawSize > limit || rawSize < AnySize {
-		return dst, fmt.Errorf("decode %v: %w: %d bytes cannot hold %d", id, ErrCorrupt, len(src), rawSize)
+		return dst, fmt.Errorf("decode %v: %w: %d bytes hold at most %d, not %d", id, ErrCorrupt, len(src), limit, rawSize)
 	}
 	if rawSize != AnySize {
 		limit = rawSize
