@@ -45,11 +45,26 @@ func chainOptions() []llamaOption {
 	}
 }
 
+// MaxLastTokens bounds how many last tokens a sampler looks at: llama.cpp takes memory for all of them, in each sequence.
+const MaxLastTokens = 1 << 21
+
+// lastTokens sets how many last tokens a sampler looks at.
+func lastTokens(field func(*Run) *int) func(*Run, string) error {
+	want := fmt.Sprintf("0 for none, or a number of tokens, at most %d", MaxLastTokens)
+	set := integer(field, 0, want)
+	return func(r *Run, s string) error {
+		if n, err := strconv.Atoi(s); err == nil && n > MaxLastTokens {
+			return errors.New("give " + want)
+		}
+		return set(r, s)
+	}
+}
+
 // penaltyOptions are those of the samplers that look back at the text.
 func penaltyOptions() []llamaOption {
 	return []llamaOption{
 		{key: "repeat-last-n", names: []string{"repeat-last-n"}, form: "N", byDef: "64",
-			help: "how many last tokens the penalties look at; 0: none", set: integer(func(r *Run) *int { return &r.RepeatLastN }, 0, "0 for none, or a number of tokens")},
+			help: "how many last tokens the penalties look at; 0: none", set: lastTokens(func(r *Run) *int { return &r.RepeatLastN })},
 		{key: "repeat-penalty", names: []string{"repeat-penalty"}, form: "N", env: "LLAMA_ARG_REPEAT_PENALTY", byDef: "1.00",
 			help: "penalty of repeated tokens, above 0; 1: none", set: number32(func(r *Run) *float32 { return &r.RepeatPenalty }, math.SmallestNonzeroFloat32, math.Inf(1))},
 		{key: "presence-penalty", names: []string{"presence-penalty"}, form: "N", env: "LLAMA_ARG_PRESENCE_PENALTY", byDef: "0.00",
@@ -63,7 +78,7 @@ func penaltyOptions() []llamaOption {
 		{key: "dry-allowed-length", names: []string{"dry-allowed-length"}, form: "N", byDef: "2",
 			help: "tokens that may be repeated freely", set: integer(func(r *Run) *int { return &r.DryAllowedLength }, 0, "a number of tokens, at least 0")},
 		{key: "dry-penalty-last-n", names: []string{"dry-penalty-last-n"}, form: "N", byDef: "64",
-			help: "how many last tokens DRY looks at; 0: none", set: integer(func(r *Run) *int { return &r.DryLastN }, 0, "0 for none, or a number of tokens")},
+			help: "how many last tokens DRY looks at; 0: none", set: lastTokens(func(r *Run) *int { return &r.DryLastN })},
 		{key: "dry-sequence-breaker", names: []string{"dry-sequence-breaker"}, form: "STRING",
 			help: `text that ends a repetition, in place of \n : " and *; may be given several times; none: no such text`, set: addDryBreaker},
 	}

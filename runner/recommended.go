@@ -45,6 +45,10 @@ func modelSampling(cfg *config.Run, model *llama.Model, warn io.Writer) config.S
 	whole("mirostat", "mirostat", &s.Mirostat)
 	number("mirostat-ent", "mirostat_tau", &s.MirostatTau)
 	number("mirostat-lr", "mirostat_eta", &s.MirostatEta)
+	if s.RepeatLastN > config.MaxLastTokens {
+		fmt.Fprintf(warn, "llamatap: the model recommends penalties over %d tokens: they look at %d\n", s.RepeatLastN, config.MaxLastTokens)
+		s.RepeatLastN = config.MaxLastTokens
+	}
 	if s.Mirostat < 0 || s.Mirostat > 2 {
 		fmt.Fprintf(warn, "llamatap: the model recommends Mirostat %d, which does not exist: it is left off\n", s.Mirostat)
 		s.Mirostat = 0

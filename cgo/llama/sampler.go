@@ -53,6 +53,9 @@ func (s *Sampler) SetGrammar(gbnf, root string) error {
 	if s.c.chain == nil {
 		return fmt.Errorf("set a grammar: the sampler is %w", ErrClosed)
 	}
+	if err := checkGrammar(gbnf); err != nil {
+		return err
+	}
 	why, stop := collectErrors()
 	defer stop()
 	text := C.CString(gbnf)

@@ -26,6 +26,32 @@ const shortPrompts = `{"id":1,"prompt":"func main() {","n_predict":6,"temperatur
 {"id":4,"prompt":"// Read ","n_predict":4,"temperature":0}
 `
 
+// TestRunPromptsHostileLines: a line that would end the process, or take gigabytes, gets an error as its result, and the others run.
+func TestRunPromptsHostileLines(t *testing.T) {
+	needLlama(t)
+	cmd := self("run", "--prompts", "-", "-t", "1")
+	cmd.Stdin = strings.NewReader(`{"id":1,"prompt":"a","n_predict":2,"grammar":"root ::= ` + strings.Repeat("(", 200000) + `"}
+{"id":2,"prompt":"a","n_predict":2,"dry_penalty_last_n":2000000000,"dry_multiplier":1}
+{"id":3,"prompt":"a","n_predict":2,"repeat_last_n":2000000000}
+{"id":4,"prompt":"a","n_predict":2,"n_predict":3}
+{"id":5,"prompt":"a","n_predict":2,"grammar":"` + strings.Repeat(`r ::= r\n`, 20000) + `"}
+{"id":6,"prompt":"a","n_predict":2,"temperature":0}
+`)
+	out, _ := cmd.Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) != 6 {
+		t.Fatalf("%d results: %.500s", len(lines), out)
+	}
+	for i, line := range lines {
+		if failed := strings.Contains(line, `"error":`); failed != (i < 5) {
+			t.Errorf("%.300s", line)
+		}
+	}
+	if used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; used > mostMemory {
+		t.Errorf("%d MiB were taken", used>>10)
+	}
+}
+
 // TestRunPromptsInterrupted presses Ctrl-C behind the first result: it is kept, and so is what there is of the one under way, if it had
 // begun.
 func TestRunPromptsInterrupted(t *testing.T) {

@@ -1,0 +1,48 @@
+package llama
+
+import "fmt"
+
+// Most of a grammar that llama.cpp is given: its reader calls itself for each group in a group and for each rule that a rule begins with,
+// and the process ends where its stack does.
+const (
+	maxGroups    = 256   // inside of each other
+	maxOperators = 10000 // groups, rules and repetitions together: each becomes a rule
+)
+
+// checkGrammar reports a grammar in GBNF that is nested deeper, or has more rules, than llama.cpp's reader survives.
+func checkGrammar(gbnf string) error {
+	depth, operators := 0, 0
+	closing := byte(0) // of a literal or a class of characters; '\n' of a comment
+	for i := 0; i < len(gbnf); i++ {
+		c := gbnf[i]
+		switch {
+		case closing != 0:
+			if c == '\\' && closing != '\n' {
+				i++
+			} else if c == closing {
+				closing = 0
+			}
+			continue
+		case c == '"':
+			closing = '"'
+		case c == '[':
+			closing = ']'
+		case c == '#':
+			closing = '\n'
+		case c == '(':
+			depth++
+			operators++
+		case c == ')':
+			depth = max(depth-1, 0)
+		case c == '*', c == '+', c == '?', c == '{', c == '=':
+			operators++
+		}
+		if depth > maxGroups {
+			return fmt.Errorf("%w: groups are nested more than %d deep: name some of them as rules", ErrGrammar, maxGroups)
+		}
+		if operators > maxOperators {
+			return fmt.Errorf("%w: more than %d rules, groups and repetitions: give a smaller one", ErrGrammar, maxOperators)
+		}
+	}
+	return nil
+}
