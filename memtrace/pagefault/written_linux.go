@@ -1,6 +1,7 @@
 package pagefault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 type Written struct {
 	pid     int
 	page    uint64
+	pidfd   int
 	uffd    int
 	pagemap *os.File
 	found   []pageRegion // of one call of the kernel
@@ -54,8 +56,9 @@ const regions = 4096
 
 // Watch prepares to watch a process that was started with the tap and [Env]. Nothing is watched until Add.
 func Watch(pid int) (*Written, error) {
-	w := &Written{pid: pid, page: uint64(os.Getpagesize()), uffd: -1, found: make([]pageRegion, regions)}
+	w := &Written{pid: pid, page: uint64(os.Getpagesize()), uffd: -1, pidfd: -1, found: make([]pageRegion, regions)}
 	if err := w.take(); err != nil {
+		w.Close()
 		return nil, err
 	}
 	pagemap, err := os.OpenFile(filepath.Join("/proc", strconv.Itoa(pid), "pagemap"), os.O_RDONLY, 0)
@@ -74,11 +77,9 @@ func (w *Written) take() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w: process %d is gone, or somebody else's: run as root or as its owner", ErrWatch, err, w.pid)
 	}
-	pidfd, err := unix.PidfdOpen(w.pid, 0)
-	if err != nil {
+	if w.pidfd, err = unix.PidfdOpen(w.pid, 0); err != nil {
 		return fmt.Errorf("%w: process %d: %w; Linux 6.7 or newer is needed", ErrWatch, w.pid, err)
 	}
-	defer unix.Close(pidfd)
 	refused := errors.New("it has opened none: start it with llamatap, as root or with sysctl vm.unprivileged_userfaultfd=1 before Linux 5.11")
 	for _, e := range entries {
 		number, err := strconv.Atoi(e.Name())
@@ -89,7 +90,7 @@ func (w *Written) take() error {
 			refused = errors.New("it was forked and has the one of its parent alone: it was made without fork(3)")
 			continue
 		}
-		fd, err := unix.PidfdGetfd(pidfd, number, 0)
+		fd, err := unix.PidfdGetfd(w.pidfd, number, 0)
 		if err != nil {
 			return fmt.Errorf("%w: take a descriptor of process %d: %w; needs the right to trace it: be its parent, its owner with sysctl kernel.yama.ptrace_scope=0, or root", ErrWatch, w.pid, err)
 		}
@@ -184,7 +185,17 @@ func (w *Written) Scan(dst []Range, r Range) ([]Range, error) {
 		}
 		arg.start = arg.walkEnd
 	}
+	if len(dst) == first && w.ended() { // some kernels scan the memory of an ended process, and find nothing
+		return dst, w.explain(r, unix.ESRCH)
+	}
 	return dst, nil
+}
+
+// ended reports whether the process has ended.
+func (w *Written) ended() bool {
+	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
 }
 
 // join adds what the kernel found to what it found before.
@@ -216,6 +227,10 @@ func (w *Written) Close() error {
 	if w.uffd >= 0 {
 		first = unix.Close(w.uffd)
 		w.uffd = -1
+	}
+	if w.pidfd >= 0 {
+		first = cmp.Or(first, unix.Close(w.pidfd))
+		w.pidfd = -1
 	}
 	if w.pagemap != nil {
 		if err := w.pagemap.Close(); err != nil && first == nil {
