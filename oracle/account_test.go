@@ -213,3 +213,33 @@ func TestOneOverhead(t *testing.T) {
 		}
 	}
 }
+
+// TestLostEventsAreLoss: events over the rate that was asked for are missing: the summary says so first, the account counts them, and the status is 3.
+func TestLostEventsAreLoss(t *testing.T) {
+	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "--tap-resource-rate", "10"}, generate(20))...)
+	if len(o.dirs) != 1 || o.status != 3 {
+		t.Fatalf("status %d of %d runs\n%s", o.status, len(o.dirs), o.stderr)
+	}
+	lossFirst(t, o.stderr)
+	kinds, lost := map[string]int{}, uint64(0)
+	data, err := os.ReadFile(filepath.Join(o.dirs[0], "resource.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var e struct {
+			Event string
+			Count uint64
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if kinds[e.Event]++; e.Event == "loss" {
+			lost += e.Count
+		}
+	}
+	m := metadata(t, o.dirs[0])
+	if m.Account.Events == nil || lost == 0 || m.Account.Events.Lost["rate"] != lost || m.Account.Events.Written != uint64(strings.Count(string(data), "\n")-kinds["loss"]) {
+		t.Errorf("%d events are lost in the log of %v, and the account has %+v", lost, kinds, m.Account.Events)
+	}
+}

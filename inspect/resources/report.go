@@ -141,6 +141,8 @@ type CacheRow struct {
 	*CacheUse
 	Cells     int64    `json:"cells,omitempty"` // of the context, as metadata.json tells; absent where that is not known
 	Occupancy *float64 `json:"occupancy,omitempty"`
+	// EventsLost are operations on caches that the log lacks. The figures are then those of the others, and how full the cache is is not known.
+	EventsLost uint64 `json:"events_lost,omitempty"`
 }
 
 // MemoryRow is what ggml's backends allocated.
@@ -209,7 +211,10 @@ func (r *Report) describe() error {
 	r.Model, r.Account = m.Model.Name, m.Account
 	for _, c := range r.Caches {
 		if cells := Capacity(m, c.CacheUse); cells > 0 {
-			c.Cells, c.Occupancy = cells, ratio(float64(c.Used), float64(cells))
+			c.Cells = cells
+			if c.EventsLost == 0 {
+				c.Occupancy = ratio(float64(c.Used), float64(cells))
+			}
 		}
 	}
 	return nil
@@ -264,7 +269,7 @@ func (s *Sum) Report() *Report {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind+a.Cause, b.Kind+b.Cause))
 	})
 	for _, c := range s.Caches() {
-		r.Caches = append(r.Caches, &CacheRow{CacheUse: c})
+		r.Caches = append(r.Caches, &CacheRow{CacheUse: c, EventsLost: s.CacheEventsLost()})
 	}
 	for name, p := range s.Phases {
 		if name == PhaseSetup {

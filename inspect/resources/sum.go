@@ -259,6 +259,16 @@ func oneLine(text string) string {
 // Caches lists the KV caches and recurrent memories that were told of.
 func (s *Sum) Caches() []*CacheUse { return s.caches.list() }
 
+// CacheEventsLost is how many operations on caches the log lacks: their figures are not whole where it is not 0.
+func (s *Sum) CacheEventsLost() (n uint64) {
+	for key, count := range s.Losses {
+		if key.Kind == resource.KindKV.String() {
+			n += count
+		}
+	}
+	return n
+}
+
 // take adds up one event.
 func (s *Sum) take(event any) {
 	switch e := event.(type) {

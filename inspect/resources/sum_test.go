@@ -47,6 +47,23 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestLostCacheEvents: where operations on a cache are missing, how full it is is not known, and no number stands in for it.
+func TestLostCacheEvents(t *testing.T) {
+	for _, lost := range []uint64{0, 44} {
+		s := aRun()
+		if lost > 0 {
+			s.put(resource.Loss{Header: s.head(resource.KindLoss), Kind: resource.KindKV.String(), Cause: "rate", Count: lost})
+		}
+		meta := `{"version":1,"created":"2026-11-21T00:00:00Z","losses":[],"contexts":[{"ctx":0,"n_ctx":64}]}`
+		r := summarize(t, map[string]string{LogName: s.String(), "metadata.json": meta})
+		var text strings.Builder
+		r.WriteText(&text)
+		if c := r.Caches[0]; c.EventsLost != lost || (c.Occupancy == nil) != (lost > 0) || strings.Contains(text.String(), " of 64 cells used") != (lost == 0) {
+			t.Errorf("%d lost: %+v\n%s", lost, c, text.String())
+		}
+	}
+}
+
 // TestAbsence leaves out what was not measured: at MINIMAL there are no components, without clocks there is no time.
 func TestAbsence(t *testing.T) {
 	s := &script{}

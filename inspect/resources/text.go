@@ -125,6 +125,9 @@ func cacheText(c *CacheRow) string {
 	if c.Occupancy != nil {
 		text = fmt.Sprintf("%d of %d cells used (%s)", c.Used, c.Cells, percentText(c.Occupancy))
 	}
+	if c.EventsLost > 0 {
+		text = fmt.Sprintf("cells used: not known, %d kv_cache_operation events are lost; those that are there say %d", c.EventsLost, c.Used)
+	}
 	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
 	if c.KeyBytes != nil && c.ValueBytes != nil {
 		text += fmt.Sprintf("; K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes), present.Bytes(*c.ValueBytes), c.Layers)
