@@ -75,6 +75,12 @@ func (p *Mapping) region(ns int64) Region {
 	return r
 }
 
+// modelFile reports whether a file holds weights, by its name.
+func modelFile(path string) bool {
+	path = strings.TrimSuffix(path, " (deleted)")
+	return strings.HasSuffix(path, ".gguf") || strings.HasSuffix(path, ".safetensors")
+}
+
 // mapped is a live mapping with its region.
 type mapped struct {
 	Mapping
@@ -96,7 +102,11 @@ func (m *RegionMap) SetMappings(ns int64, now []Mapping) {
 			live, old = append(live, old[0]), old[1:]
 			continue
 		}
-		id := m.fresh(p.region(ns)).ID
+		region := p.region(ns)
+		if len(m.buffers) == 0 && region.Type == Other && modelFile(p.Path) { // a program that nobody tells of its buffers
+			region.Type = Weight
+		}
+		id := m.fresh(region).ID
 		m.maps.add(p.Start, p.End, id, ns)
 		live = append(live, mapped{*p, id})
 	}

@@ -100,7 +100,7 @@ var traceTable = [traceColumns]TraceColumn{
 	{"operand", ColumnInt32, "", "-1: the result of the op; 0 and up: the number of its source"},
 	{"pieces", ColumnInt64, "", "runs of size/pieces bytes each"},
 	{"stride", ColumnInt64, inBytes, "from the beginning of one piece to the next; null: one piece"},
-	{"flags", ColumnInt32, "", "sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown"},
+	{"flags", ColumnInt32, "", "sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown, 64 inferred"},
 	{"count", ColumnInt64, "", "accesses that the row stands for"},
 	{"window_ns", ColumnInt64, inNS, "length of the window that the row sums up"},
 	{"pid", ColumnInt32, "", "process that made the access"},
@@ -146,6 +146,8 @@ const (
 	TraceScattered
 	// TraceUnknown: it is not known which bytes, such as of experts that nobody saw being chosen. size is null.
 	TraceUnknown
+	// TraceInferred: of a sample whose address lies in no known region. The region's type follows from the name of the function, see TypeOfFunction.
+	TraceInferred
 )
 
 // Phase is what the process was doing when an access happened.

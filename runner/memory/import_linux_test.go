@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/perfscript"
@@ -145,5 +146,35 @@ func TestImportRefused(t *testing.T) {
 		if left, _ := os.ReadDir(out); len(left) != 0 {
 			t.Errorf("%s left %v", name, left)
 		}
+	}
+}
+
+// TestImportInfersTypes: samples of a text, which has no mappings, are of the type that their functions say, and marked so; the metrics have a row for each.
+func TestImportInfersTypes(t *testing.T) {
+	const head, place = "llama 77/77 [001] ", " (/usr/lib/libggml-cpu.so)\n"
+	text := head + "1000.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000001000 7e0000000010 ggml_vec_dot_q8_0_q8_0+0x10" + place +
+		head + "1000.500000001: 1 cpu/mem-stores/P: 7f0000401000 7e0000000020 llama_kv_cache_update+0x20" + place +
+		head + "1002.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000401000 7e0000000030 llama_kv_cache_read+0x20" + place +
+		head + "1003.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000801000 7e0000000040 main+0x1" + place
+	file := filepath.Join(t.TempDir(), "perf_script.txt")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Import(ImportOptions{Files: []string{file}, Out: t.TempDir(), Version: "v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "region_type", "flags")
+	for i, want := range []string{"weight", "kv_cache", "kv_cache", "other"} {
+		if rows["region_type"][i] != want || (rows["flags"][i] == int64(memtrace.TraceInferred)) != (want != "other") {
+			t.Errorf("row %d is of %v, flags %v, want %s", i, rows["region_type"][i], rows["flags"][i], want)
+		}
+	}
+	report, err := memory.Analyze(t.Context(), result.Dir, memory.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kv := report.Type("kv_cache"); kv == nil || kv.Observed == nil || kv.Observed.RetentionP50 == nil || *kv.Observed.RetentionP50 != 1.5 || *kv.Observed.WriteOnce != 1 {
+		t.Errorf("%+v", kv)
 	}
 }

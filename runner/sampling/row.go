@@ -46,7 +46,10 @@ func (r *Row) Write(w *record.Writer, offset int64) error {
 	w.Text(memtrace.TraceOp, r.Op.String())
 	w.Int(memtrace.TraceAddr, int64(r.Addr))
 	positive(w, memtrace.TraceSize, int64(r.Size))
-	w.Text(memtrace.TraceRegionType, r.Hit.Type().String())
+	w.Text(memtrace.TraceRegionType, r.kind().String())
+	if r.Hit.Region == nil && r.kind() != memtrace.Other {
+		w.Int(memtrace.TraceFlags, int64(memtrace.TraceInferred))
+	}
 	if region := r.Hit.Region; region != nil && !r.Unlisted {
 		w.Int(memtrace.TraceRegion, int64(region.Root().ID))
 		natural(w, memtrace.TraceLayer, int64(region.Layer))
@@ -73,6 +76,14 @@ func (r *Row) Write(w *record.Writer, offset int64) error {
 	positive(w, memtrace.TracePID, int64(r.PID))
 	w.Text(memtrace.TraceDataSymbol, r.Variable)
 	return w.EndRow()
+}
+
+// kind is the type of region that was accessed. Where nobody knows what lies at the address it follows from the function's name, if anything does.
+func (r *Row) kind() memtrace.RegionType {
+	if r.Hit.Region == nil {
+		return memtrace.TypeOfFunction(r.Symbol)
+	}
+	return r.Hit.Region.Type
 }
 
 // natural sets a number that is not below 0.
@@ -103,8 +114,8 @@ func (t *Tally) Count(r *Row) {
 		t.Types = map[string]uint64{}
 	}
 	t.Rows++
-	if r.Hit.Region == nil {
+	if r.Hit.Region == nil && r.kind() == memtrace.Other {
 		t.Unknown++
 	}
-	t.Types[r.Hit.Type().String()]++
+	t.Types[r.kind().String()]++
 }
