@@ -93,7 +93,7 @@ func TestErrors(t *testing.T) {
 		{"memory above every ceiling", "--tap-preset max --tap-memory 100GB", world{},
 			"--tap-memory asks for 100GB, and the ceiling of preset max is 64GB: ask for less, or take a preset with a higher one (none has)"},
 		{"too little memory", "--tap-layers 1 --tap-memory 10K", world{},
-			`--tap-memory: memory "10K" is too little to capture with: give at least 1M`},
+			`--tap-memory: memory "10K" is too little to capture with: give at least 8M`},
 		{"no size", "--tap-layers 1 --tap-memory lots", world{},
 			`--tap-memory: size "lots": write a number and a unit such as 256M, 1.5G, 512KiB or 24GB`},
 		{"workers", "--tap-layers 1 --tap-workers 9999", world{},

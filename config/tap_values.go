@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// MinMemory is the least that --tap-memory accepts: a pool smaller than this has too few slots for any model.
-const MinMemory = 1 * MiB
+// MinMemory is the least that --tap-memory accepts: half of it is shared with the model's process, whose pool has too few slots with less.
+const MinMemory = 8 * MiB
 
 // MaxWorkers bounds --tap-workers.
 const MaxWorkers = 256

@@ -27,6 +27,11 @@ func runHostCollector(name string, args []string) error {
 		return err
 	}
 	tell := func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
+	for _, pid := range o.pids {
+		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("--pid %d: no such process: give the id of one that runs", pid)
+		}
+	}
 	source := watch.Source{Name: name, Lines: watch.Print{To: terminal.Out}}
 	if !o.noOutput { // before the programs are loaded: a wrong path is told at once
 		file, err := watch.Append(o.output, watch.FileOptions{FlushEvery: o.flushEvery, Sync: o.fsync})
