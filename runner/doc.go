@@ -18,5 +18,6 @@
 // options.go, wrapped with cause and remedy on one line, and those of packages gguf and llama. A build without llama.cpp returns an
 // error that wraps errors.ErrUnsupported.
 //
-// What happens inside the model is captured from outside of its process: see package runner/session.
+// Generate is Run that hands over tensors while the model computes, in this process. What happens inside the model is recorded from outside
+// of its process: see package runner/session.
 package runner

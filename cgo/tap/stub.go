@@ -2,6 +2,14 @@
 
 package tap
 
+import "errors"
+
+// Attach does nothing without llama.cpp, and says so.
+func Attach(int) error { return errors.ErrUnsupported }
+
+// Leave does nothing without llama.cpp.
+func Leave() {}
+
 // Recording reports whether this process has joined a collector: never, without llama.cpp.
 func Recording() bool { return false }
 

@@ -8,6 +8,8 @@ package tap
 // #include <stdbool.h>
 // #include <stddef.h>
 // void tap_detach(void);
+// int tap_attach(int fd, int life_fd);
+// void tap_leave_memory(void);
 // bool tap_recording(void);
 //
 // #define TAP_OFFSET(f) (int) offsetof(struct tap_header, f)
@@ -27,6 +29,23 @@ package tap
 //     return i < (int) (sizeof(v) / sizeof(v[0])) ? v[i] : -1;
 // }
 import "C"
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Attach records this process into the memory behind a descriptor, whose collector is this process too. A process that is recorded
+// already, as one that llamatap started is, returns an error that wraps syscall.EALREADY. [Leave] ends it.
+func Attach(fd int) error {
+	if errno := C.tap_attach(C.int(fd), -1); errno != 0 {
+		return fmt.Errorf("record this process: %w", syscall.Errno(errno))
+	}
+	return nil
+}
+
+// Leave ends what Attach began. No model may be in use.
+func Leave() { C.tap_leave_memory() }
 
 // Recording reports whether this process has joined a collector.
 func Recording() bool { return bool(C.tap_recording()) }

@@ -128,6 +128,9 @@ void tap_log_start(void);
 // tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
 void tap_detach(void);
 
+// tap_leave_memory says goodbye and unmaps the memory, so that another can be attached. No other thread may use llama.cpp meanwhile.
+void tap_leave_memory(void);
+
 bool tap_recording(void); // whether this process is recorded, or will be when it uses llama.cpp
 
 int64_t tap_now(void); // CLOCK_MONOTONIC in nanoseconds

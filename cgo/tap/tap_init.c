@@ -210,6 +210,24 @@ void tap_detach(void) {
     tap_set(&tap.recording, false);
 }
 
+void tap_leave_memory(void) {
+    tap_detach();
+    struct tap_header * h = tap.header;
+    if (h == NULL) {
+        return;
+    }
+    tap.header = NULL;
+    tap_set(&tap.given, false);
+    tap_set(&tap.recording, false);
+    tap_set(&tap.turning, false);
+    tap.joined = tap.aside = tap.touched = tap.watched = false;
+    munmap(tap.base, h->total_bytes);
+    free(tap.used);
+    tap.base = NULL;
+    tap.used = NULL;
+    tap.next_token = 0;
+}
+
 bool tap_recording(void) { return tap_on() || (tap.header != NULL && tap_get(&tap.given)); }
 
 // tap_is_region says whether fd is the collector's memory: a parent may have closed the descriptors of its child, and something else
