@@ -172,7 +172,11 @@ func TestFrontHangs(t *testing.T) {
 	term.Await("\n> ")
 	term.Type("package main\n")
 	term.Await("\n#")
+	limit := time.Now().Add(testenv.Patience())
 	for ended := false; !ended; ended = term.EndsWithin(time.Second) { // a busy machine may make one signal of two
+		if time.Now().After(limit) {
+			t.Fatalf("the program is not killed\n%s", term.Screen())
+		}
 		term.Type("\x03")
 	}
 	status := term.Wait()

@@ -42,7 +42,11 @@ func OnTerminal(t testing.TB, cmd *exec.Cmd) *Terminal {
 	term.before = term.modes()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // not ignored, as below nohup: the program would inherit that
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(s) { // as below nohup, and in a script's background: the program would inherit that
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
