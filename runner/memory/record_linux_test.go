@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/resource"
@@ -341,5 +342,38 @@ func TestRecordOfPages(t *testing.T) {
 	}
 	if len(pages) > 0 {
 		t.Errorf("%d pages were found written that were not: %v", len(pages), pages)
+	}
+}
+
+// TestRecordOfLoader: in a program that maps a model's file that is weight, its heap runtime, its libraries code; and each has metrics.
+func TestRecordOfLoader(t *testing.T) {
+	dir := t.TempDir()
+	program, model := filepath.Join(dir, "loader"), filepath.Join(dir, "model.gguf")
+	source := filepath.Join(testenv.Root(t), "runner", "memory", "testdata", "loader.c")
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if err := os.WriteFile(model, bytes.Repeat([]byte{1}, 4<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model), Out: t.TempDir()})
+	allowed(t, err)
+	<-result.Ended
+	regions := columns(t, filepath.Join(result.Dir, memtrace.FileName), "region_id", "region_type", "name")
+	types := map[string]any{}
+	for i, name := range regions["name"] {
+		types[name.(string)] = regions["region_type"][i]
+	}
+	if types[model] != "weight" || types["[heap]"] != "runtime" {
+		t.Errorf("the model is %v, the heap %v", types[model], types["[heap]"])
+	}
+	report, err := memory.Analyze(t.Context(), result.Dir, memory.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"weight", "runtime", "code"} {
+		if kind := report.Type(name); kind == nil || kind.Observed == nil || kind.Observed.Pages == 0 {
+			t.Errorf("%s: %+v", name, kind)
+		}
 	}
 }
