@@ -35,15 +35,18 @@ func canThrottle(folder string) error {
 // slowDisk compares a model whose recording may lose tensors, on a disk that is far too slow for it, with one that is not recorded.
 func (t Tap) slowDisk(plain Side) []Pair {
 	const gate = "(b) all nodes, drop, disk of 20 MB/s / off, decode"
-	if !t.wants(gate) {
+	const waiting = "(k) all nodes, block, disk of 20 MB/s / off, decode"
+	if !t.wants(gate) && !t.wants(waiting) {
 		return nil
 	}
 	if err := canThrottle(filepath.Dir(t.Model.Path)); err != nil {
-		t.Table.Note("tap", "left out: policy drop on a disk of 20 MB/s: "+err.Error())
+		t.Table.Note("tap", "left out: recordings on a disk of 20 MB/s: "+err.Error())
 		return nil
 	}
 	test := t.Model.SlowDisk("drop, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none", "--tap-dtype", "f16", "--tap-overflow", "drop")
-	return []Pair{{Base: plain, Test: test, Gates: []Gate{{Name: gate, AtLeast: 0.95, Of: Decode}}}}
+	waits := t.Model.SlowDisk("block, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none", "--tap-dtype", "f16")
+	return []Pair{{Base: plain, Test: test, Gates: []Gate{{Name: gate, AtLeast: 0.95, Of: Decode}}},
+		{Base: plain, Test: waits, Gates: []Gate{{Name: waiting, Of: Decode}}}}
 }
 
 // lossy tells whether a command ended well but for what its recording lost.

@@ -51,6 +51,7 @@ func (t Tap) Run(ctx context.Context) error {
 			t.Table.Add(Line{Section: "tap", Name: gate.Name, Ratio: &outcome.Ratios[i], Gate: gate.limit(), Verdict: gate.judge(outcome.Ratios[i])})
 		}
 		t.details(row, p.Test.Name, outcome)
+		t.overhead(p.Test.Name, outcome)
 	}
 	return t.byTurns(ctx)
 }
@@ -96,6 +97,9 @@ func (t Tap) pairs(plain Side) []Pair {
 		Pair{Base: plain, Test: t.Model.Run(ledgerWindows, "--tap-ledger=windows"), Gates: []Gate{{Name: "(i) ledger in windows / off, decode", AtLeast: 0.995, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("faults sampled", "--tap-samples=faults"), Gates: []Gate{{Name: "(j) page faults sampled / off, decode", Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("pages sampled", "--tap-samples=pages"), Gates: []Gate{{Name: "(j) written pages of each graph / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("samples and faults", "--tap-samples=faults", "--tap-host", "waits"), Gates: []Gate{{Name: "(k) samples and faults / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("everything", "--tap-granularity", "full_tensor", "--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-regions", "--tap-ledger=rows", "--tap-samples=faults", "--tap-host", "all"),
+			Gates: []Gate{{Name: "(k) everything / off, decode", Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("host", "--tap-host", "all"), Gates: []Gate{{Name: "(h) all host collectors / off, decode", AtLeast: 0.99, Of: Decode}}},
 		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
 	)

@@ -1,0 +1,42 @@
+package bench
+
+import "fmt"
+
+// overheadRow begins the names of the rows that compare the overhead that runs print with the speed of the model, measured from outside.
+const overheadRow = "(k) printed overhead against 1 - speed with / without, "
+
+// overhead compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and without the recording. It
+// agrees where the median of what is printed lies in the interval of what was measured.
+func (t Tap) overhead(name string, o Outcome) {
+	var printed, outside []float64
+	for i, s := range o.Test {
+		if s.Recorded == nil || s.Recorded.Account == nil || s.Recorded.Tokens == nil {
+			return
+		}
+		share, ok := s.Recorded.Account.Time.Overhead()
+		with, without := s.graphTime(s), o.Base[i].graphTime(s)
+		if !ok || with == 0 || without == 0 {
+			return
+		}
+		printed, outside = append(printed, share), append(outside, 1-without/with)
+	}
+	if len(printed) == 0 {
+		return
+	}
+	p, q := median(printed), MedianInterval(outside)
+	verdict := "agrees"
+	if p < q.Low || p > q.High {
+		verdict = "differs"
+	}
+	t.Table.Add(Line{Section: "tap", Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
+		100*p, 100*q.Median, 100*q.Low, 100*q.High, verdict)})
+}
+
+// graphTime is how long the tokens of a recorded run take at the rates of s, in seconds; 0 where a rate is not known.
+func (s Sample) graphTime(recorded Sample) float64 {
+	n := recorded.Recorded.Tokens
+	if s.Prefill <= 0 || s.Decode <= 0 {
+		return 0
+	}
+	return float64(n.Prompt)/s.Prefill + float64(n.Generated)/s.Decode
+}
