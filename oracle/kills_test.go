@@ -39,7 +39,7 @@ type kills struct {
 	points   [2][]int       // that are still to come in this pass, of a run and of a repair
 	passes   [2]int         // begun
 	random   *rand.Rand
-	spare    string // a killed run, for repairs
+	spare    string // a killed run, for repairs; another one for each pass
 }
 
 // TestKills kills the collector at random moments, and it and 'verify --repair' at every rename, sync, removal and cut: a repair afterwards
@@ -81,7 +81,7 @@ func TestKills(t *testing.T) {
 		if ok {
 			killed++
 		}
-		if k.spare == "" && len(runDirs(t, out)) == 1 && ok && i%3 == 0 {
+		if len(k.points[1]) == 0 && len(runDirs(t, out)) == 1 && ok && i%3 == 0 {
 			k.keep(t, dirOf(t, out))
 		}
 		for _, dir := range runDirs(t, out) {
