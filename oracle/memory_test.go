@@ -161,7 +161,7 @@ func checkCells(t *testing.T, dir string, r *metrics.Report) {
 // checkCommand compares what the command writes with the package.
 func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
-	out, err := command(t, "memory", dir, "-o", "csv").Output()
+	out, err := command(t, "memory", dir, "--format", "csv").Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr)
 	}

@@ -65,7 +65,7 @@ func TestMRMOfAForeignProgram(t *testing.T) {
 		}
 		run("mrm", "analyze", "--contaminated", "--figures", "svg", dir)
 	}
-	if got := run("mrm", "aggregate", "results", "--contaminated", "-o", "csv"); strings.Count(got, "wall_ratio") != 2 {
+	if got := run("mrm", "aggregate", "results", "--contaminated", "--format", "csv"); strings.Count(got, "wall_ratio") != 2 {
 		t.Errorf("aggregate: %s", got)
 	}
 	if got := run("mrm", "plan", "--config", "e.yaml"); !strings.Contains(got, "= 2 cells, 2 of them done") || !strings.Contains(got, "(measured: peak RSS of 2 earlier runs)") {

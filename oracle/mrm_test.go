@@ -72,7 +72,7 @@ func TestMRMCommands(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := llamatap("mrm", "aggregate", "results", "--contaminated", "-o", "csv"); !strings.Contains(got, model) {
+		if got := llamatap("mrm", "aggregate", "results", "--contaminated", "--format", "csv"); !strings.Contains(got, model) {
 			t.Errorf("aggregate: %s", got)
 		}
 	}

@@ -107,7 +107,7 @@ func TestReadsRunsOfMRMTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := llamatap(t, "memory", run, "-o", "csv").good(t); r.stdout != string(text) {
+	if r := llamatap(t, "memory", run, "--format", "csv").good(t); r.stdout != string(text) {
 		t.Errorf("memory says %s, mrm analyze %s", r.stdout, text)
 	}
 	want, err := os.ReadFile(filepath.Join(dir, "want.csv"))

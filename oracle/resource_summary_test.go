@@ -24,7 +24,7 @@ import (
 func recompute(t *testing.T, dir string) {
 	t.Helper()
 	python := testenv.NeedPython(t, "duckdb")
-	said := llamatap(t, "resource", "summary", dir, "-o", "json").good(t).stdout
+	said := llamatap(t, "resource", "summary", dir, "--json").good(t).stdout
 	cmd := exec.Command(python, filepath.Join("testdata", "resource_summary.py"), dir)
 	cmd.Stdin = strings.NewReader(said)
 	if differs, err := cmd.CombinedOutput(); err != nil {
@@ -70,7 +70,7 @@ func TestSummaryOfServer(t *testing.T) {
 	dir := runDirs(t, s.out)[0]
 	recompute(t, dir)
 	var r resources.Report
-	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", dir, "-o", "json").good(t).stdout), &r); err != nil {
+	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", dir, "--json").good(t).stdout), &r); err != nil {
 		t.Fatal(err)
 	}
 	m, phases := metadata(t, dir), map[string]resources.PhaseRow{}

@@ -76,7 +76,7 @@ func TestResumeBeside(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
-	a, b := llamatap(t, "kv", dir, "-o", "json").stdout, llamatap(t, "kv", whole.dirs[0], "-o", "json").stdout
+	a, b := llamatap(t, "kv", dir, "--json").stdout, llamatap(t, "kv", whole.dirs[0], "--json").stdout
 	if strings.Count(a, "\n") != strings.Count(b, "\n") {
 		t.Errorf("lives of blocks:\n%s\nwant\n%s", a, b)
 	}

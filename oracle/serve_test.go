@@ -23,7 +23,7 @@ func TestResourceSummary(t *testing.T) {
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "VERBOSE", "--tap-kv"}, generate(12))...).good(t)
 	m := metadata(t, o.dirs[0])
 	var r resources.Report
-	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", o.dirs[0], "-o", "json").good(t).stdout), &r); err != nil {
+	if err := json.Unmarshal([]byte(llamatap(t, "resource", "summary", o.dirs[0], "--json").good(t).stdout), &r); err != nil {
 		t.Fatal(err)
 	}
 	if r.State != "sealed" || r.BadLines > 0 || r.Unfinished > 0 || len(r.Losses) > 0 || r.Coverage == nil || *r.Coverage > 1 || *r.Coverage < 0.5 {
@@ -57,7 +57,7 @@ func TestResourceSummary(t *testing.T) {
 		t.Errorf("caches %+v of %d tokens", r.Caches, tokens)
 	}
 	for _, by := range resources.Tables {
-		table := llamatap(t, "resource", "summary", o.dirs[0], "-o", "csv", "--by", by).good(t).stdout
+		table := llamatap(t, "resource", "summary", o.dirs[0], "--format", "csv", "--by", by).good(t).stdout
 		lines := strings.Split(strings.TrimSpace(table), "\n")
 		if len(lines) < 2 || strings.Count(lines[0], ",") < 10 {
 			t.Errorf("by %s: %.200s", by, table)

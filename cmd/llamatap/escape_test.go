@@ -89,7 +89,7 @@ func TestOutputActsOnNoTerminal(t *testing.T) {
 		{"verify", run}, {"verify", run, "--json"}, {"cat", run, "--tensor", "l_out-0"}, {"cat", run, "--tensor", evil}, {"cat", run, "--tensor", evil + "-1"},
 		{"cat", run, "--tensor", evil + "-1", "--format", "json"}, {"diff", run, run}, {"diff", run, run, "--by", "tensor"}, {"export", run, "--to", "npy", "-o", filepath.Join(folder, "npy")},
 		{"export", run, "--to", "dataset", "-o", filepath.Join(folder, evil)}, {"export", run, "--to", evil},
-		{"kv", run}, {"memory", run}, {"memory", run, "-o", "json"}, {"resource", "summary", run}, {"resource", "summary", run, "-o", "csv", "--by", "component"}, {"resource", "summary", run, "-o", "json"},
+		{"kv", run}, {"memory", run}, {"memory", run, "--json"}, {"resource", "summary", run}, {"resource", "summary", run, "--format", "csv", "--by", "component"}, {"resource", "summary", run, "--json"},
 		{"host", "analyze", run, "--no-charts"}, {"host", "waits", run}, {"host", evil}, {"ctl", run, "status"}, {"ctl", filepath.Dir(run), "status"}, {"serve", filepath.Join(run, evil)},
 		{"mrm", "validate", "--config", config}, {"mrm", "plan", "--config", config}, {"mrm", "analyze", run}, {"mrm", "aggregate", filepath.Dir(run), "--out", folder},
 		{"bench", "compare", config, config}, {"bench", "-f", config}, {"verify", "--repair", run}, {"run", "--resume", run}, {evil}, {"help", evil},

@@ -1,22 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/resources"
-	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const kvHelp = `llamatap kv: what the KV cache of a run held, and for how long
 
-usage: llamatap kv DIR|FILE.parquet [--by sequence|layer|time] [-o text|json|csv]
+usage: llamatap kv DIR|FILE.parquet [--by sequence|layer|time] [--format text|json|csv] [-o FILE]
 
 Reads the lives of blocks of cells that --tap-kv recorded: how full each cache was over time, how long cells lived, why they were evicted,
 how long nobody had touched them by then, and how much of what prompts needed was there already. docs/KV.md says what each figure means.
@@ -26,8 +24,8 @@ in use from the first to the last of them: record with --tap-kv-block 1 to follo
   llamatap run -p Hello --tap-kv
   llamatap kv llamatap-runs/MODEL/RUN
   llamatap kv RUN --by layer                 bytes that each layer wrote and read
-  llamatap kv RUN --by time -o csv           the occupancy over time, for a spreadsheet
-  llamatap kv RUN -o json | jq .last.reuse
+  llamatap kv RUN --by time --format csv           the occupancy over time, for a spreadsheet
+  llamatap kv RUN --json | jq .last.reuse
 
 flags:
 `
@@ -39,7 +37,8 @@ const timelinePoints = 200
 func runKV(args []string) error {
 	flags := newFlags("kv", kvHelp)
 	by := flags.String("by", string(resources.KVBySequence), "what a line stands for, `WHAT`: sequence, layer or time")
-	form := flags.String("o", "text", "write `FORM`: text, json or csv")
+	var form reportForm
+	form.define(flags, "text", "json", "csv")
 	width := flags.Int("width", 0, "columns of the plot, `N`; default: as many as the terminal has, else 100")
 	path, err := parseRunPath(flags, args)
 	if err != nil || path == "" {
@@ -48,8 +47,8 @@ func runKV(args []string) error {
 	if !slices.Contains([]resources.KVBy{resources.KVBySequence, resources.KVByLayer, resources.KVByTime}, resources.KVBy(*by)) {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use sequence, layer or time", *by)}
 	}
-	if !slices.Contains([]string{"text", "json", "csv"}, *form) {
-		return exitStatus{Code: 2, Err: fmt.Errorf("-o %q: use text, json or csv", *form)}
+	if err := form.check(); err != nil {
+		return err
 	}
 	if *width < 0 || *width > 10000 {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--width %d: use 1 to 10000 columns, or 0 for those of the terminal", *width)}
@@ -58,7 +57,7 @@ func runKV(args []string) error {
 		*width = terminalWidth()
 	}
 	points := timelinePoints
-	if *form == "text" && resources.KVBy(*by) != resources.KVByTime {
+	if form.form == "text" && resources.KVBy(*by) != resources.KVByTime {
 		points = *width
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -70,20 +69,15 @@ func runKV(args []string) error {
 	if err != nil {
 		return err
 	}
-	return writeKV(k, resources.KVBy(*by), *form, *width)
+	return form.write(func(out io.Writer) error { return writeKV(out, k, resources.KVBy(*by), form.form, *width) })
 }
 
-func writeKV(k *resources.KV, by resources.KVBy, form string, width int) (err error) {
-	out := bufio.NewWriter(terminal.Out)
+func writeKV(out io.Writer, k *resources.KV, by resources.KVBy, form string, width int) error {
 	switch form {
 	case "json":
-		lines := json.NewEncoder(out)
-		lines.SetEscapeHTML(false)
-		err = lines.Encode(k)
+		return jsonLines(out).Encode(k)
 	case "csv":
-		err = k.WriteCSV(out, by)
-	default:
-		err = k.WriteText(out, by, width)
+		return k.WriteCSV(out, by)
 	}
-	return errors.Join(err, out.Flush())
+	return k.WriteText(out, by, width)
 }

@@ -16,7 +16,7 @@ func TestKVErrors(t *testing.T) {
 	}{
 		{"", 2, "there is no run below /no/runs: give a run directory"},
 		{"x --by week", 2, `--by "week": use sequence, layer or time`},
-		{"x -o xml", 2, `-o "xml": use text, json or csv`},
+		{"x --format xml", 2, `--format "xml": use text, json, csv`},
 		{"x --width -3", 2, "--width -3: use 1 to 10000 columns, or 0 for those of the terminal"},
 		{"/no/such/run", 1, "/no/such/run: there is no such file or folder: give a run directory or a .parquet file"},
 	} {

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,13 +12,12 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/memory"
-	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const memoryHelp = `llamatap memory: how the memory of a run was used
 
 usage: llamatap memory DIR [--by type|region|step|time|symbol|data_symbol|process]
-                           [--windows 1ms,100ms,1s] [--top N] [-o text|json|csv]
+                           [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE]
        llamatap memory record [flags] -- PROGRAM [ARGUMENTS]     sample any program ('llamatap memory record --help')
        llamatap memory import [flags] FILE…                      take what the program perf has sampled
 
@@ -31,10 +29,10 @@ which variables were accessed (--by data_symbol), and in which processes (--by p
 
   llamatap run -p Hello --tap-ledger rows --tap-kv
   llamatap memory llamatap-runs/MODEL/RUN
-  llamatap memory RUN --by region -o csv > regions.csv     every region that was accessed
+  llamatap memory RUN --by region --format csv > regions.csv     every region that was accessed
   llamatap memory RUN --by data_symbol                     what samples say of each variable
-  llamatap memory RUN -o csv > metrics.csv                 mrm-trace's metrics.csv
-  llamatap memory RUN -o json | jq .suitability
+  llamatap memory RUN --format csv > metrics.csv                 mrm-trace's metrics.csv
+  llamatap memory RUN --json | jq .suitability
 
 flags:
 `
@@ -54,7 +52,8 @@ func runMemory(args []string) error {
 	}
 	flags := newFlags("memory", memoryHelp)
 	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time; of samples symbol (a function), data_symbol (a variable) or process")
-	form := flags.String("o", "text", "write `FORM`: text, json or csv")
+	var form reportForm
+	form.define(flags, "text", "json", "csv")
 	list := flags.String("windows", "1ms,100ms,1s", "lengths of the windows that working sets are measured in, `LIST`")
 	top := flags.Int("top", topRegions, "show the `N` regions that were accessed most")
 	path, err := parseRunPath(flags, args)
@@ -64,8 +63,8 @@ func runMemory(args []string) error {
 	if !slices.Contains(memory.Tables, memory.By(*by)) {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use type, region, step, time, symbol, data_symbol or process", *by)}
 	}
-	if !slices.Contains([]string{"text", "json", "csv"}, *form) {
-		return exitStatus{Code: 2, Err: fmt.Errorf("-o %q: use text, json or csv", *form)}
+	if err := form.check(); err != nil {
+		return err
 	}
 	if *top < 0 {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--top %d: use 0 or more regions", *top)}
@@ -76,25 +75,22 @@ func runMemory(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := memory.Analyze(ctx, path, memory.Options{Windows: windows, Uses: *form == "json" || usesOf(memory.By(*by))})
+	r, err := memory.Analyze(ctx, path, memory.Options{Windows: windows, Uses: form.form == "json" || usesOf(memory.By(*by))})
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted")}
 	}
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(terminal.Out)
-	switch *form {
-	case "json":
-		lines := json.NewEncoder(out)
-		lines.SetEscapeHTML(false)
-		err = lines.Encode(r)
-	case "csv":
-		err = r.WriteCSV(out, memory.By(*by))
-	default:
-		err = r.WriteText(out, memory.By(*by), *top)
-	}
-	return errors.Join(err, out.Flush())
+	return form.write(func(out io.Writer) error {
+		switch form.form {
+		case "json":
+			return jsonLines(out).Encode(r)
+		case "csv":
+			return r.WriteCSV(out, memory.By(*by))
+		}
+		return r.WriteText(out, memory.By(*by), *top)
+	})
 }
 
 // usesOf tells whether a line stands for what samples are of.

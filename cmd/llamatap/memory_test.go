@@ -16,7 +16,7 @@ func TestMemoryErrors(t *testing.T) {
 	}{
 		{"", 2, "there is no run below /no/runs: give a run directory"},
 		{"x --by week", 2, `--by "week": use type, region, step, time, symbol, data_symbol or process`},
-		{"x -o xml", 2, `-o "xml": use text, json or csv`},
+		{"x --format xml", 2, `--format "xml": use text, json, csv`},
 		{"x --top -3", 2, "--top -3: use 0 or more regions"},
 		{"x --windows 1ms,now", 2, `--windows "1ms,now": "now" is no length of time: use such as 1ms,100ms,1s`},
 		{"x --windows -1s", 2, `--windows "-1s": "-1s" is no length of time: use such as 1ms,100ms,1s`},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,8 @@ import (
 // runMRMAggregate puts runs together.
 func runMRMAggregate(args []string) error {
 	flags := newFlags("mrm aggregate", mrmAggregateHelp)
-	form := flags.String("o", "text", "write `FORM`: text, csv or json")
+	var form reportForm
+	form.define(flags, "text", "csv", "json")
 	out := flags.String("out", "", "write aggregate.csv, aggregate.parquet and aggregate.json into this `FOLDER`")
 	dataset := flags.String("dataset", "", "copy the runs into a partitioned dataset in this `FOLDER`")
 	list := flags.String("figures", "png,svg", "with --out, draw figures as these `FORMS`, with commas: png, svg, pdf")
@@ -31,8 +31,8 @@ func runMRMAggregate(args []string) error {
 	if len(rest) == 0 {
 		return exitStatus{Code: 2, Err: errors.New("no folder: give one that holds results, as in 'llamatap mrm aggregate results'")}
 	}
-	if *form != "text" && *form != "csv" && *form != "json" {
-		return exitStatus{Code: 2, Err: fmt.Errorf("-o %.20q: use text, csv or json", *form)}
+	if err := form.check(); err != nil {
+		return err
 	}
 	forms, err := figures.ParseForms(*list)
 	if err != nil {
@@ -71,9 +71,7 @@ func runMRMAggregate(args []string) error {
 	if *out != "" {
 		return writeAggregate(result, *out, forms)
 	}
-	buffered := bufio.NewWriter(terminal.Out)
-	write := map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[*form]
-	return errors.Join(write(buffered), buffered.Flush())
+	return form.write(map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[form.form])
 }
 
 // writeAggregate writes the result in all forms, and its figures in some. A file is there when it is whole.

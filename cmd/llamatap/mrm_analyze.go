@@ -45,7 +45,7 @@ table's version, leaves contaminated runs out, and writes for each cell of the m
 95 % interval: Student's t, or Wilson's for the share of runs that have a label. --dataset copies the runs into a dataset partitioned model_id=/run_id=, for DuckDB, Spark and pandas.
 
   llamatap mrm aggregate results
-  llamatap mrm aggregate results -o csv > metrics.csv
+  llamatap mrm aggregate results --format csv > metrics.csv
   llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet, .json and figures in a folder
   llamatap mrm aggregate results --dataset dataset
 

@@ -79,7 +79,7 @@ func TestAggregateRuns(t *testing.T) {
 	out, dataset, all := filepath.Join(folder, "results"), filepath.Join(folder, "dataset"), filepath.Join(folder, "all")
 	measured(t, out, verdict.Clean)
 	measured(t, filepath.Join(out, "contaminated"), verdict.Contaminated)
-	first, err := self("mrm", "aggregate", out, "-o", "csv", "--dataset", dataset).Output()
+	first, err := self("mrm", "aggregate", out, "--format", "csv", "--dataset", dataset).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestAggregateRuns(t *testing.T) {
 	if err != nil || len(rows) < 8 {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
-	if again, err := self("mrm", "aggregate", dataset, "-o", "csv").Output(); err != nil || string(again) != string(first) {
+	if again, err := self("mrm", "aggregate", dataset, "--format", "csv").Output(); err != nil || string(again) != string(first) {
 		t.Errorf("%v: %s", err, again)
 	}
 	if text, err := self("mrm", "aggregate", out, "--out", all).CombinedOutput(); err != nil || !strings.Contains(string(text), "1 runs in 1 cells") {

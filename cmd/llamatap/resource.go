@@ -11,12 +11,11 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/resources"
-	"github.com/llamatap/llamatap/internal/terminal"
 )
 
 const resourceHelp = `llamatap resource: where a run's time and bytes went
 
-usage: llamatap resource summary DIR|FILE.jsonl [-o text|json|csv] [--by TABLE]
+usage: llamatap resource summary DIR|FILE.jsonl [--format text|json|csv] [-o FILE] [--by TABLE]
 
 Adds up the resource events of a run that was recorded with --tap-resource-level, finished or still running: time, floating point
 operations and bytes by phase, component, layer and op; attention against MLP; prefill against decode; the tensors that took most time
@@ -28,8 +27,8 @@ are told with their number and passed over.
 phase, component, layer, op, tensor, token.
 
   llamatap resource summary llamatap-runs/MODEL/RUN
-  llamatap resource summary RUN -o csv --by token > tokens.csv
-  llamatap resource summary RUN -o json | jq .components
+  llamatap resource summary RUN --format csv --by token > tokens.csv
+  llamatap resource summary RUN --json | jq .components
 
 flags:
 `
@@ -37,7 +36,8 @@ flags:
 // runResource adds up resource events.
 func runResource(args []string) error {
 	flags := newFlags("resource", resourceHelp)
-	format := flags.String("o", "text", "write `FORMAT`: text, json or csv")
+	var form reportForm
+	form.define(flags, "text", "json", "csv")
 	by := flags.String("by", "", "only this `TABLE`: "+strings.Join(resources.Tables, ", "))
 	rest, err := parseAnyFlags(flags, args)
 	switch {
@@ -50,10 +50,13 @@ func runResource(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkSummary(*format, by); err != nil {
+	if err := form.check(); err != nil {
+		return err
+	}
+	if err := checkSummary(form.form, by); err != nil {
 		return exitStatus{Code: 2, Err: err}
 	}
-	return writeSummary(terminal.Out, dir, *format, *by)
+	return form.write(func(out io.Writer) error { return writeSummary(out, dir, form.form, *by) })
 }
 
 // checkSummary tells what is wrong with the flags, and fills in the table of csv.
@@ -61,15 +64,13 @@ func checkSummary(format string, by *string) error {
 	switch format {
 	case "text":
 		if *by != "" {
-			return fmt.Errorf("--by %s: the text has all tables; add -o csv or -o json", *by)
+			return fmt.Errorf("--by %s: the text has all tables; add --format csv or --json", *by)
 		}
 	case "json":
 	case "csv":
 		if *by == "" {
 			*by = resources.ByCell
 		}
-	default:
-		return fmt.Errorf("-o %.40q: use text, json or csv", format)
 	}
 	if *by != "" && !slices.Contains(resources.Tables, *by) {
 		return fmt.Errorf("--by %.40q: use %s", *by, strings.Join(resources.Tables, ", "))

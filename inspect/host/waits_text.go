@@ -146,7 +146,7 @@ func (w *Waits) writePlaces(b *strings.Builder) {
 	}
 	t.write(b)
 	if n := len(w.Tensors) - textTensors; n > 0 {
-		fmt.Fprintf(b, "and %d more; -o json has all\n", n)
+		fmt.Fprintf(b, "and %d more; --json has all\n", n)
 	}
 }
 

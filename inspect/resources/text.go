@@ -75,7 +75,7 @@ func (r *Report) head(b *strings.Builder) {
 		line("BAD LINE", "%d: %s", bad.Line, bad.Reason)
 	}
 	if more := r.BadLines - 3; more > 0 {
-		line("", "and %d more; -o json has the first %d", more, maxBad)
+		line("", "and %d more; --json has the first %d", more, maxBad)
 	}
 	if r.Unfinished > 0 {
 		line("unfinished", " %d bytes of a last line whose end is not there", r.Unfinished)
@@ -237,7 +237,7 @@ func (r *Report) layerTable(b *strings.Builder) {
 // more says that rows were left out.
 func more(b *strings.Builder, n int, of string) {
 	if n > 0 {
-		fmt.Fprintf(b, "… and %d more %s: -o json and -o csv have all\n", n, of)
+		fmt.Fprintf(b, "… and %d more %s: --json and --format csv have all\n", n, of)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// summary answers GET /api/v1/summary: what 'llamatap resource summary RUN -o json' says.
+// summary answers GET /api/v1/summary: what 'llamatap resource summary RUN --json' says.
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) error {
 	report, err := s.report(r)
 	if err != nil {

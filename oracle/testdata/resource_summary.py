@@ -1,4 +1,4 @@
-"""Recomputes what `llamatap resource summary RUN -o json` says from the events of RUN with DuckDB, and prints every figure that differs.
+"""Recomputes what `llamatap resource summary RUN --json` says from the events of RUN with DuckDB, and prints every figure that differs.
 
 Bytes of caches are compared with the lives of their blocks and the ledger too, where RUN has them.
 
