@@ -207,7 +207,7 @@ func (r *Report) flow(out *text) {
 			least, most = present.Bytes(float64(read.Min)), present.Bytes(float64(read.Max))
 		}
 		rows = append(rows, []string{kind.String(), mean(&read), least, most, mean(&written),
-			present.Bytes(readBin.Sum/span) + "/s", present.Bytes(float64(readBin.Max)/bin) + "/s", present.Bytes(writtenBin.Sum/span) + "/s", present.Bytes(float64(writtenBin.Max)/bin) + "/s"})
+			present.Rate(readBin.Sum / span), present.Rate(float64(readBin.Max) / bin), present.Rate(writtenBin.Sum / span), present.Rate(float64(writtenBin.Max) / bin)})
 	}
 	out.line("")
 	out.table(rows)

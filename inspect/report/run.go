@@ -46,7 +46,7 @@ type Run struct {
 type Data struct {
 	What    string `json:"what"`
 	Bytes   int64  `json:"bytes"`
-	Command string `json:"command"` // that reads it
+	Command string `json:"command"` // that reads it, with the directory
 }
 
 // kinds are the files of recorders, by the beginnings of their names, and what reads them.
@@ -57,11 +57,11 @@ var kinds = []struct{ prefix, what, command string }{
 	{"kv_block_lifecycle", "KV cache", "llamatap kv"},
 	{"region_map", "memory regions", "llamatap memory"},
 	{"trace", "memory accesses", "llamatap memory"},
-	{"process", "processes", "llamatap host analyze"},
+	{"process", "processes", "jq ."},
 	{"block_io", "disks", "llamatap host analyze"},
 	{"system_metrics", "the system", "llamatap host analyze"},
 	{"host_waits", "waiting", "llamatap host waits"},
-	{"host_faults", "page faults", "llamatap host analyze"},
+	{"host_faults", "page faults", "llamatap host waits"},
 	{"llm_prof", "system calls", "llamatap host analyze"},
 }
 
@@ -106,7 +106,11 @@ func (r *Run) note(name string, size int64) bool {
 				return true
 			}
 		}
-		r.Data = append(r.Data, Data{k.what, size, k.command})
+		command := k.command + " " + r.Path
+		if k.prefix == "process" { // no command of ours reads it: docs/PROCESS.md
+			command = k.command + " " + filepath.Join(r.Path, name)
+		}
+		r.Data = append(r.Data, Data{k.what, size, command})
 		return true
 	}
 	return false
@@ -175,7 +179,7 @@ func (r *Run) WriteData(out io.Writer, but string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, d := range r.Data {
 		if but == "" || !strings.HasPrefix(d.What, but) {
-			fmt.Fprintf(w, "%s\t%s\t%s %s\n", d.What, present.Bytes(d.Bytes), d.Command, r.Path)
+			fmt.Fprintf(w, "%s\t%s\t%s\n", d.What, present.Bytes(d.Bytes), d.Command)
 		}
 	}
 	return w.Flush()
