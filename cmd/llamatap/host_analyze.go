@@ -135,6 +135,9 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 	case len(rest) > 1:
 		return fmt.Errorf("%d arguments where at most one run directory belongs; 'llamatap host analyze --help' shows how", len(rest))
 	}
+	if len(rest) == 0 && o.Block == "" && o.System == "" && o.Prof == "" && !slices.ContainsFunc([]string{defaultBlock, defaultSystem, defaultProf}, there) {
+		rest = []string{""} // the newest run
+	}
 	if len(rest) == 1 {
 		if rest[0], err = resolveRun(rest[0]); err != nil {
 			return err
@@ -154,9 +157,15 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 	return nil
 }
 
+// there reports whether there is something of a name.
+func there(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // orThere is a path that was given, or else the usual one where there is such a file.
 func orThere(given, usual string) string {
-	if _, err := os.Stat(usual); given == "" && !errors.Is(err, fs.ErrNotExist) {
+	if given == "" && there(usual) {
 		return usual
 	}
 	return given

@@ -21,13 +21,13 @@ import (
 
 const mrmAnalyzeHelp = `llamatap mrm analyze: what follows from sealed runs: metrics, labels, what other memories would do, figures
 
-usage: llamatap mrm analyze RUN… [FLAGS]
+usage: llamatap mrm analyze [RUN…] [FLAGS]
        llamatap mrm analyze --config FILE [FLAGS]
 
 Computes mrm-trace's metrics of each run, how well its regions suit memory that retains data for a limited time, which could live in which
 class of memory (refreshes and writes per day, wear, energy, each with formula and inputs), how that depends on the figures of devices, and draws
 figures. All is written to derived/mrm of the run; docs/MRM_DATA.md says what each file holds. With --config it takes all runs of the
-experiment. A run that is contaminated is refused, or left out of an experiment.
+experiment, and without a RUN the newest. A run that is contaminated is refused, or left out of an experiment.
 
   llamatap mrm analyze llamatap-runs/MODEL/RUN
   llamatap mrm analyze RUN --devices mine.yaml --classes pcm,managed --years 3
@@ -109,8 +109,6 @@ func (a *mrmAnalyzeArguments) check(rest []string) (err error) {
 		return errors.New("--high-retention and --medium-retention: use seconds from 0 to a thousand million")
 	case a.listClasses:
 		return nil
-	case a.config == "" && len(rest) == 0:
-		return errors.New("no run directory: give some, as in 'llamatap mrm analyze results/MODEL/RUN', or --config FILE")
 	case a.config != "" && len(rest) > 0:
 		return errors.New("give run directories or --config FILE, not both")
 	}
@@ -132,6 +130,14 @@ func runMRMAnalyze(args []string) error {
 	}
 	if a.listClasses {
 		return a.printClasses()
+	}
+	if a.config == "" && len(rest) == 0 {
+		rest = []string{""} // the newest run
+	}
+	for i := range rest {
+		if rest[i], err = resolveRun(rest[i]); err != nil {
+			return err
+		}
 	}
 	a.options.Version, a.options.Command = version, append([]string{"llamatap", "mrm", "analyze"}, args...)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -94,7 +94,7 @@ func TestWrongUse(t *testing.T) {
 		{"host analyze " + t.TempDir(), 2, "--tap-host block,system"},
 		{"host analyze --input /nowhere", 1, "record one with 'llamatap host block'"},
 		{"host analyze " + file, 1, "let the recorder run"},
-		{"mrm analyze", 2, "or --config FILE"},
+		{"mrm analyze", 2, "give a run directory"},
 		{"mrm analyze x --config y", 2, "not both"},
 		{"mrm analyze x --bogus", 2, "'llamatap mrm analyze --help' lists the flags"},
 		{"mrm analyze x --figures gif", 2, "use png,svg"},
