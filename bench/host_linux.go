@@ -60,6 +60,9 @@ func (h HostCost) Run(ctx context.Context) error {
 }
 
 func (h HostCost) measure(load hostLoad) error {
+	if dir := bpf.MountTracefs(); dir != "" {
+		h.Table.Note("host", "mounted tracefs at "+dir)
+	}
 	opened := watch.Open([]string{load.collector}, watch.Request{
 		Interval: time.Second, Target: bpf.Target{PIDs: []int{os.Getpid()}}, Only: load.only,
 	})[0]

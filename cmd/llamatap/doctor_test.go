@@ -147,6 +147,40 @@ func TestDoctorWithLittle(t *testing.T) {
 	}
 }
 
+// TestDoctorMountsNothing examines a machine without tracefs, with the collectors for kernels with BTF and with those that need
+// tracepoints: the mounts stay as they are, and no line calls a collector ok that a missing tracefs stops.
+func TestDoctorMountsNothing(t *testing.T) {
+	testenv.NeedBPF(t)
+	const script = `while umount /sys/kernel/tracing 2>/dev/null || umount /sys/kernel/debug/tracing 2>/dev/null; do :; done
+cat /proc/self/mountinfo >"$1/before"; "$0" doctor --json --quick --tap-out "$1"; status=$?; cat /proc/self/mountinfo >"$1/after"; exit $status`
+	for _, programs := range []string{"", "plain"} {
+		dir := t.TempDir()
+		cmd := exec.Command("sh", "-c", script, testenv.NeedBinary(t), dir)
+		cmd.Env = append(os.Environ(), "LLAMATAP_BPF="+programs)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		facts, _, _ := examine(t, cmd)
+		before, err := os.ReadFile(filepath.Join(dir, "before"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.ReadFile(filepath.Join(dir, "after"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(before) == 0 || !bytes.Equal(before, after) {
+			t.Errorf("doctor changed the mounts from\n%s\nto\n%s", before, after)
+		}
+		all := statuses(facts)
+		stopped := programs == "plain" || all["kernel btf"] != "ok"
+		if stopped && all["host collectors block"] == "ok" || !stopped && all["host collectors block"] != "ok" {
+			t.Errorf("LLAMATAP_BPF=%s without tracefs: collector block is %q", programs, all["host collectors block"])
+		}
+		if all["kernel tracefs"] == "ok" || !stopped && all["kernel tracefs"] != "limited" {
+			t.Errorf("tracefs that is not mounted is %q", all["kernel tracefs"])
+		}
+	}
+}
+
 // TestDoctorAsNobody runs the very build as nobody, where nobody may read it: llama.cpp is there, the kernel's events are not.
 func TestDoctorAsNobody(t *testing.T) {
 	testenv.NeedRoot(t)

@@ -47,6 +47,9 @@ func runHostCollector(name string, args []string) error {
 		}
 		defer counting.Close()
 	}
+	if dir := bpf.MountTracefs(); dir != "" {
+		tell(fmt.Errorf("mounted tracefs at %s: the tracepoints of a kernel without BTF need it", dir))
+	}
 	opened := watch.Open([]string{name}, watch.Request{
 		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup, Later: len(o.program) > 0}, Devices: o.devices,
 		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs, Run: "run" + strconv.Itoa(os.Getpid()),
@@ -149,7 +152,7 @@ func startWatched(ctx context.Context, program []string, collector bpf.Collector
 	return ended, status, nil
 }
 
-// tryHost opens and closes each collector of --tap-host.
+// tryHost opens and closes each collector of --tap-host. It mounts nothing.
 func tryHost() []doctor.HostCollector {
 	var tried []doctor.HostCollector
 	for _, name := range config.HostCollectors {

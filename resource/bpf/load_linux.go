@@ -120,11 +120,6 @@ func (s *Set) load(spec *ebpf.CollectionSpec, o Options) (err error) {
 		return err
 	}
 	s.byPID = o.Target.byPID()
-	for _, p := range spec.Programs {
-		if p.Type == ebpf.TracePoint {
-			findTracefs()
-		}
-	}
 	for _, name := range slices.Sorted(keys(spec.Programs)) {
 		if slices.Contains(o.Manual, name) {
 			continue

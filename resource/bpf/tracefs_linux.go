@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,20 +13,25 @@ import (
 // tracefs is where the kernel keeps the folder of its tracepoints.
 const tracefs = "/sys/kernel/tracing"
 
-// findTracefs mounts tracefs where it is not and this user may, as trace-cmd does: the numbers of tracepoints stand there. Where that fails,
-// attaching says what to do.
-var findTracefs = sync.OnceFunc(func() {
+// MountTracefs mounts tracefs as trace-cmd does, where collectors need it (a kernel without BTF), it is not mounted and this user may.
+// It reports where it mounted tracefs; "" if it changed nothing. Load and Fields never mount it: their errors name the remedy.
+func MountTracefs() string {
+	if !(Options{}).TakesPlain() {
+		return ""
+	}
 	for _, dir := range []string{tracefs, "/sys/kernel/debug/tracing"} {
 		if _, err := os.Stat(dir + "/events"); err == nil {
-			return
+			return ""
 		}
 	}
-	_ = unix.Mount("nodev", tracefs, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, "")
-})
+	if unix.Mount("nodev", tracefs, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, "") != nil {
+		return ""
+	}
+	return tracefs
+}
 
 // Fields tells where the fields of a tracepoint lie in what its plain programs are handed: kernels differ.
 func Fields(group, name string) (map[string]uint32, error) {
-	findTracefs()
 	var failed error
 	for _, dir := range []string{tracefs, "/sys/kernel/debug/tracing"} {
 		f, err := os.Open(dir + "/events/" + group + "/" + name + "/format")

@@ -124,15 +124,25 @@ func pointers(root fs.FS) Fact {
 // tracing looks for the file system of tracepoints.
 func tracing(root fs.FS) Fact {
 	f := Fact{Topic: "kernel", Name: "tracefs"}
-	const remedy = "as root: mount -t tracefs tracefs /sys/kernel/tracing"
+	status, costs := withoutTracepoints(root)
 	for _, dir := range []string{"sys/kernel/tracing", "sys/kernel/debug/tracing"} {
 		entries, err := fs.ReadDir(root, dir+"/events")
 		switch {
 		case err == nil && len(entries) > 0:
 			return f.is(OK, "/"+dir)
 		case errors.Is(err, fs.ErrPermission):
-			return f.is(Limited, "/"+dir+" is closed to this user").lacking("no tracepoints: no block I/O, no scheduling", "run as root")
+			return f.is(Limited, "/"+dir+" is closed to this user").lacking(costs, "run as root")
 		}
 	}
-	return f.is(Missing, "not mounted at /sys/kernel/tracing").lacking("no tracepoints: no block I/O, no scheduling", remedy)
+	return f.is(status, "not mounted at /sys/kernel/tracing").lacking(costs, mountTracefs)
+}
+
+const mountTracefs = "as root: mount -t tracefs tracefs /sys/kernel/tracing"
+
+// withoutTracepoints says how much is lost without tracefs: where the kernel has BTF, the collectors of --tap-host do not need it.
+func withoutTracepoints(root fs.FS) (Status, string) {
+	if btf(root).Status == OK {
+		return Limited, "page faults do not say whether they read or wrote"
+	}
+	return Missing, "no tracepoints: no block I/O, no scheduling, unless a recording by root mounts tracefs"
 }

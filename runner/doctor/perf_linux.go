@@ -38,7 +38,7 @@ func perfOpen(attribute unix.PerfEventAttr, pid, cpu int) (int, error) {
 // tracepoint opens one that recorders of scheduling stand on, for all processes.
 func tracepoint(root fs.FS) Fact {
 	f := Fact{Topic: sensorTopic, Name: "tracepoint"}
-	const costs = "no scheduling, no block I/O"
+	status, costs := withoutTracepoints(root)
 	for _, dir := range []string{"sys/kernel/tracing", "sys/kernel/debug/tracing"} {
 		id, err := number(root, dir+"/events/sched/sched_switch/id")
 		if absent(err) {
@@ -49,8 +49,7 @@ func tracepoint(root fs.FS) Fact {
 		}
 		return f.tried(err, "sched:sched_switch was opened for all processes").lacking(costs, "run as root or with CAP_PERFMON")
 	}
-	return f.is(Missing, "without tracefs the number of sched:sched_switch is not known").
-		lacking(costs, "as root: mount -t tracefs tracefs /sys/kernel/tracing")
+	return f.is(status, "without tracefs the number of sched:sched_switch is not known").lacking(costs, mountTracefs)
 }
 
 // pageFaults counts one of its own.

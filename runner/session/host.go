@@ -62,6 +62,9 @@ func newHostSide(o Options) *hostSide {
 	}
 	h := &hostSide{interval: o.Tap.HostInterval}
 	target := bpf.Target{Later: true}
+	if dir := bpf.MountTracefs(); dir != "" {
+		fmt.Fprintf(terminal.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel without BTF need it\n", dir)
+	}
 	for _, opened := range watch.Open(without(o.Tap.Host, waitsName), watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate}) {
 		h.take(opened)
 	}
