@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#ifndef BACKENDS // given on the command line where this is built to be used
+#define BACKENDS ""
+#endif
+
 typedef int (*main_fn)(int, char **, char **);
 typedef int (*start_main_fn)(main_fn, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
 
