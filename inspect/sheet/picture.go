@@ -64,13 +64,15 @@ type Picture struct {
 	RightWidth vg.Length
 	// Warning stands in red above everything, as of a run that is not to be published; "" for none.
 	Warning string
+	// Note stands small and gray below everything: what the picture is of; "" for none.
+	Note string
 }
 
 // Forms are the forms of pictures, by the ends of their files' names.
 var Forms = []string{"png", "svg", "pdf"}
 
-// warningHeight is the room of a warning.
-const warningHeight = 12
+// The rooms of a warning and of a note.
+const warningHeight, noteHeight = 12, 10
 
 // Panel makes an empty chart.
 func (s Style) Panel(title string) *plot.Plot {
@@ -106,6 +108,9 @@ func (p *Picture) Save(path string) error {
 	height := p.Height
 	if p.Warning != "" {
 		height += warningHeight
+	}
+	if p.Note != "" {
+		height += noteHeight
 	}
 	switch filepath.Ext(path) {
 	case ".svg":
@@ -145,12 +150,22 @@ func (n named) WriteTo(w io.Writer) (int64, error) {
 func (p *Picture) draw(c draw.Canvas) {
 	const margin = 8
 	c = draw.Crop(c, margin, -margin-4, margin, -margin)
+	room := c.Max.X - c.Min.X
 	if p.Warning != "" {
-		style := draw.TextStyle{Color: Red, XAlign: draw.XCenter, YAlign: draw.YTop, Handler: plot.DefaultTextHandler}
+		style := draw.TextStyle{XAlign: draw.XCenter, YAlign: draw.YTop, Handler: plot.DefaultTextHandler}
 		Sans(&style, p.Style.Label)
 		style.Font.Weight, style.Color = 3, Red
-		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, p.Warning)
+		text := fit(&style, p.Warning, room)
+		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, text)
 		c = draw.Crop(c, 0, 0, 0, -warningHeight)
+	}
+	if p.Note != "" {
+		style := draw.TextStyle{XAlign: draw.XLeft, YAlign: draw.YBottom, Handler: plot.DefaultTextHandler}
+		Sans(&style, leastPoints)
+		style.Color = Gray
+		text := fit(&style, p.Note, room)
+		c.FillText(style, c.Min, text)
+		c = draw.Crop(c, 0, 0, noteHeight, 0)
 	}
 	beside := c
 	if p.Right != nil {
@@ -161,12 +176,34 @@ func (p *Picture) draw(c draw.Canvas) {
 		rows[i] = []*plot.Plot{panel}
 	}
 	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: vg.Points(4)}
-	for i, row := range plot.Align(rows, tiles, c) {
+	for _, panel := range p.Panels {
+		panel.Title.Text = fit(&panel.Title.TextStyle, panel.Title.Text, c.Max.X-c.Min.X)
+	}
+	aligned := plot.Align(rows, tiles, c)
+	for i, row := range aligned {
 		p.Panels[i].Draw(row[0])
 	}
 	if p.Right != nil {
-		level(p.Right, draw.Crop(beside, beside.Max.X-beside.Min.X-p.RightWidth, 0, 0, 0), p.Panels[0].DataCanvas(c))
+		last := len(aligned) - 1
+		area := p.Panels[0].DataCanvas(aligned[0][0])
+		area.Min.Y = p.Panels[last].DataCanvas(aligned[last][0]).Min.Y
+		level(p.Right, draw.Crop(beside, beside.Max.X-beside.Min.X-p.RightWidth, 0, 0, 0), area)
 	}
+}
+
+// leastPoints is how small letters may be.
+const leastPoints = 6
+
+// fit makes a line of text no wider than its room: it lessens the size of the style, and if that is not enough leaves out the middle of the text.
+func fit(style *text.Style, line string, room vg.Length) string {
+	for style.Width(line) > room && style.Font.Size > vg.Points(leastPoints) {
+		style.Font.Size = max(style.Font.Size-vg.Points(0.25), vg.Points(leastPoints))
+	}
+	all := []rune(line)
+	for keep := len(all) - 1; keep > 1 && style.Width(line) > room; keep-- {
+		line = string(all[:(keep+1)/2]) + "…" + string(all[len(all)-keep/2:])
+	}
+	return line
 }
 
 // level draws a chart so that its own area is as high and stands as high as another one's.

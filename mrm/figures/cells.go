@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
@@ -21,9 +22,11 @@ type Across struct {
 	Title string
 	Label string // of the axis, with the unit
 	Cells []string
-	Means []CellMean
-	// Warning is as that of [Data].
-	Warning string
+	Means []CellMean // none: nothing is drawn
+	// IsBytes is set where the values are bytes; Label has no unit then, the largest value gives it.
+	IsBytes bool
+	// Warning and Note are as those of [Data].
+	Warning, Note string
 }
 
 // CellMean is the mean of a metric over the repetitions of a cell, with its interval; Low and High are nil where there is none, of a single run.
@@ -34,19 +37,21 @@ type CellMean struct {
 	Low, High *float64
 }
 
-// DrawAcross draws each metric into a folder: a dot for each mean, with its interval as a bar. It returns the paths of the files.
+// DrawAcross draws each metric into a folder: a dot for each mean, with its interval as a bar. It returns the paths of the files. A figure of an
+// earlier call that has nothing to draw now, or another form, is removed.
 func DrawAcross(all []Across, dir string, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of figures: %w", err)
 	}
 	for i := range all {
-		picture := all[i].picture()
-		for _, form := range forms {
-			path := filepath.Join(dir, all[i].Name+"."+form)
-			if err := picture.Save(path); err != nil {
-				return paths, err
-			}
-			paths = append(paths, path)
+		var picture *sheet.Picture
+		if len(all[i].Means) > 0 {
+			picture = all[i].picture()
+		}
+		saved, err := save(picture, filepath.Join(dir, all[i].Name), forms)
+		paths = append(paths, saved...)
+		if err != nil {
+			return paths, err
 		}
 	}
 	return paths, nil
@@ -54,7 +59,8 @@ func DrawAcross(all []Across, dir string, forms []string) (paths []string, err e
 
 // picture draws the cells below each other.
 func (a *Across) picture() *sheet.Picture {
-	p := sheet.Column.Panel(a.Title)
+	style, names, nameLines := a.names()
+	p := style.Panel(a.Title)
 	p.X.Label.Text = a.Label
 	var types []string
 	low, high := math.Inf(1), math.Inf(-1)
@@ -73,11 +79,20 @@ func (a *Across) picture() *sheet.Picture {
 	if p.X.Max <= p.X.Min {
 		p.X.Max = p.X.Min + 1
 	}
-	p.X.Tick.Marker = sheet.Steps(p.X.Min, p.X.Max, 5)
+	by := unit{by: 1}
+	if a.IsBytes {
+		by = of(byteUnits, high)
+		p.X.Label.Text += " (" + by.name + ")"
+	}
+	values := sheet.Steps(p.X.Min/by.by, p.X.Max/by.by, 5)
+	for i := range values {
+		values[i].Value *= by.by
+	}
+	p.X.Tick.Marker = values
 	n := len(a.Cells)
 	p.Y.Min, p.Y.Max = -0.6, float64(n)-0.4
 	var ticks sheet.Fixed
-	for i, name := range a.Cells {
+	for i, name := range names {
 		ticks = append(ticks, plot.Tick{Value: float64(n - 1 - i), Label: name})
 	}
 	p.Y.Tick.Marker = ticks
@@ -89,7 +104,7 @@ func (a *Across) picture() *sheet.Picture {
 		}
 		for i := range a.Means {
 			if m := &a.Means[i]; m.Type == kind {
-				at := float64(n-1-m.Cell) + 0.5*(float64(len(types)-1)/2-float64(k))/float64(len(types))
+				at := float64(n-1-m.Cell) + 0.7*(float64(len(types)-1)/2-float64(k))/float64(len(types))
 				bars.all = append(bars.all, interval{at, m.Mean, *cmp.Or(m.Low, &m.Mean), *cmp.Or(m.High, &m.Mean)})
 			}
 		}
@@ -98,10 +113,34 @@ func (a *Across) picture() *sheet.Picture {
 			p.Legend.Add(kind, bars)
 		}
 	}
+	pitch := max(16, 6*float64(len(types)), 8.5*float64(nameLines)) // points from a cell to the next
 	if len(types) > 1 {
-		p.Y.Max += 0.42 * float64(len(types)) * max(float64(n)/6, 1)
+		p.Y.Max += (8.5*float64(len(types)) + 6) / pitch // above the first cell, for the legend
 	}
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(1.1+0.22*float64(n)+0.13*float64(len(types))) * vg.Inch, Warning: a.Warning}
+	height := vg.Points(64 + pitch*(p.Y.Max-p.Y.Min))
+	return &sheet.Picture{Style: style, Panels: []*plot.Plot{p}, Height: height, Warning: a.Warning, Note: a.Note}
+}
+
+// nameWidth is how many letters a line of a cell's name has at most.
+const nameWidth = 45
+
+// names are the cells as they stand beside the axis, in so many lines at most, and the style of the picture: long names need the width of a page.
+func (a *Across) names() (style sheet.Style, names []string, most int) {
+	const inColumn = 34
+	style = sheet.Column
+	for _, name := range a.Cells {
+		if len([]rune(name)) > inColumn {
+			style = sheet.Page
+		}
+		all := strings.Split(wrap(name, nameWidth), "\n")
+		for i, line := range all {
+			if r := []rune(line); len(r) > nameWidth {
+				all[i] = string(r[:nameWidth/2]) + "…" + string(r[len(r)-nameWidth/2:])
+			}
+		}
+		names, most = append(names, strings.Join(all, "\n")), max(most, len(all))
+	}
+	return style, names, most
 }
 
 // interval is a mean with its bounds, at a height.

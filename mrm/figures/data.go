@@ -8,6 +8,8 @@ import (
 // Data is what is drawn. What is nil or empty is not drawn.
 type Data struct {
 	Title string // of the run, in every picture
+	// Note stands small below every picture: what the title has no room for; "" for none.
+	Note string
 	// Warning stands above every picture, as of a run that is not to be published; "" for none.
 	Warning string
 	Lives   []Lives

@@ -40,7 +40,8 @@ func ParseForms(list string) ([]string, error) {
 		switch form = strings.ToLower(strings.TrimSpace(form)); {
 		case form == "":
 		case !slices.Contains(sheet.Forms, form):
-			return nil, fmt.Errorf("unsupported image format %.20q: use %s", form, strings.Join(sheet.Forms, ","))
+			last := len(sheet.Forms) - 1
+			return nil, fmt.Errorf("unsupported image format %.20q: use %s or %s", form, strings.Join(sheet.Forms[:last], ", "), sheet.Forms[last])
 		case !slices.Contains(forms, form):
 			forms = append(forms, form)
 		}
@@ -60,21 +61,31 @@ func Draw(d *Data, dir string, forms []string) (paths []string, err error) {
 	for _, f := range all {
 		picture := f.draw(d)
 		if picture != nil {
-			picture.Warning = d.Warning
+			picture.Warning, picture.Note = d.Warning, d.Note
 		}
-		for _, form := range sheet.Forms {
-			path := filepath.Join(dir, f.name+"."+form)
-			if picture == nil || !slices.Contains(forms, form) {
-				if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-					return paths, fmt.Errorf("remove an old figure: %w", err)
-				}
-				continue
-			}
-			if err := picture.Save(path); err != nil {
-				return paths, err
-			}
-			paths = append(paths, path)
+		saved, err := save(picture, filepath.Join(dir, f.name), forms)
+		paths = append(paths, saved...)
+		if err != nil {
+			return paths, err
 		}
+	}
+	return paths, nil
+}
+
+// save writes a picture in these forms, and removes it in all others; in all forms if it is nil.
+func save(picture *sheet.Picture, base string, forms []string) (paths []string, err error) {
+	for _, form := range sheet.Forms {
+		path := base + "." + form
+		if picture == nil || !slices.Contains(forms, form) {
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return paths, fmt.Errorf("remove an old figure: %w", err)
+			}
+			continue
+		}
+		if err := picture.Save(path); err != nil {
+			return paths, err
+		}
+		paths = append(paths, path)
 	}
 	return paths, nil
 }

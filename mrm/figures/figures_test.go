@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"image/png"
 	"io"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +29,7 @@ func data() *Data {
 		cache.Add(int64(math.Exp(r.Float64()*6)*1e8), 4096, r.IntN(3) == 0)
 		activations.Add(int64(math.Exp(r.NormFloat64())*3e6), 65536, false)
 	}
-	d := &Data{Title: "model-7b-Q4_K, run_20261121_120000_ab12", Lives: []Lives{{"weight", weights}, {"kv_cache", cache}, {"activation", activations}}}
+	d := &Data{Title: "model-7b-Q4_K, context 4096", Note: "prompt p0, run_20261121_120000_ab12", Lives: []Lives{{"weight", weights}, {"kv_cache", cache}, {"activation", activations}}}
 	d.Subjects = []whatif.Subject{
 		{Type: memtrace.Weight, Name: "w", Bytes: 600 << 20, Seconds: 40, BytesRead: 600 << 30, Lives: weights, Written: 600 << 20, WrittenOnce: 600 << 20},
 		{Type: memtrace.KVCache, Name: "k", Bytes: 16 << 20, Seconds: 40, BytesRead: 4 << 30, BytesWritten: 16 << 20, Lives: cache, Written: 16 << 20, WrittenOnce: 15 << 20},
@@ -147,6 +149,12 @@ func checkPDF(t *testing.T, path string) {
 	if !bytes.HasPrefix(data, []byte("%PDF-")) || bytes.Contains(data, []byte("/FontFile")) || len(data) < 5000 || len(data) > 400<<10 {
 		t.Errorf("%s: %d bytes, or fonts in it", path, len(data))
 	}
+	_, after, _ := bytes.Cut(data, []byte("startxref\n"))
+	number, end, _ := bytes.Cut(after, []byte("\n"))
+	at, err := strconv.Atoi(string(number))
+	if err != nil || at >= len(data) || !bytes.HasPrefix(data[at:], []byte("xref")) || string(bytes.TrimSpace(end)) != "%%EOF" {
+		t.Errorf("%s: no table of objects where its end says: %q, %v", path, after, err)
+	}
 }
 
 func checkSVG(t *testing.T, path string) {
@@ -232,7 +240,7 @@ func TestTexts(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for list, want := range map[string]string{"": "png,svg,pdf", "svg": "svg", "PNG, svg,png": "png,svg", "gif": "unsupported image format"} {
+	for list, want := range map[string]string{"": "png,svg,pdf", "svg": "svg", "PNG, svg,png": "png,svg", "gif": `unsupported image format "gif": use png, svg or pdf`} {
 		got, err := ParseForms(list)
 		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)
@@ -260,6 +268,143 @@ func TestWarning(t *testing.T) {
 		}
 		if clean, err := os.ReadFile(plain[i]); err != nil || strings.Contains(string(clean), d.Warning) {
 			t.Errorf("%s is marked: %v", plain[i], err)
+		}
+		if strings.Count(string(marked), ">"+d.Title+"<") != 1 || strings.Count(string(marked), ">"+d.Note+"<") != 1 {
+			t.Errorf("%s lacks title or note", path)
+		}
+	}
+}
+
+// texts are the texts of a picture in SVG, with the sizes of their letters.
+func texts(t *testing.T, path string) map[string]float64 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, size := map[string]float64{}, 0.0
+	decoder := xml.NewDecoder(bytes.NewReader(data))
+	for token, err := decoder.Token(); err == nil; token, err = decoder.Token() {
+		switch token := token.(type) {
+		case xml.StartElement:
+			size = 0
+			for _, a := range token.Attr {
+				if _, after, ok := strings.Cut(a.Value, "font-size:"); ok && token.Name.Local == "text" {
+					number, _, _ := strings.Cut(after, "px")
+					size, _ = strconv.ParseFloat(number, 64)
+				}
+			}
+		case xml.CharData:
+			if text := strings.TrimSpace(string(token)); size > 0 && text != "" {
+				all[text] = size
+			}
+		}
+	}
+	return all
+}
+
+// TestLegends: every colour and kind of line that a chart has is explained in it.
+func TestLegends(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Draw(data(), dir, []string{"svg"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"refresh_by_retention": {"weight", "kv_cache", "activation", "at most: censored lives last all day", "at least: they end with the run", "1 EB"},
+		"retention_cdf":        {"censored", "censored lives counted as ended", "1 s and 10 s, thresholds of mrm-trace"},
+		"kv_block_lives":       {"read later, live at the end", "read later, ended by overwrite", "held after its last read", "12 more lives are not drawn"},
+		"working_set":          {"weight", "kv_cache", "activation"},
+		"access_heatmap":       {"2", "5", "10", "20"},
+	} {
+		drawn := texts(t, filepath.Join(dir, name+".svg"))
+		for _, text := range want {
+			if drawn[text] == 0 {
+				t.Errorf("%s: no %q among %v", name, text, drawn)
+			}
+		}
+	}
+}
+
+// TestLongTitle: a title stays in the picture and can be read.
+func TestLongTitle(t *testing.T) {
+	dir := t.TempDir()
+	for title, isWhole := range map[string]bool{"Meta Llama 3.1 8B Instruct, Q4_K_M, context 131072": true, strings.Repeat("a long name ", 20): false} {
+		d := &Data{Title: title, Lives: data().Lives}
+		if _, err := Draw(d, dir, []string{"svg", "png"}); err != nil {
+			t.Fatal(err)
+		}
+		checkPNG(t, filepath.Join(dir, "retention_cdf.png"))
+		for text, size := range texts(t, filepath.Join(dir, "retention_cdf.svg")) {
+			if size < 6 || isWhole && strings.Contains(text, "…") {
+				t.Errorf("%q: %v points", text, size)
+			}
+		}
+	}
+}
+
+// across is a metric of cells whose means have intervals, but the last one.
+func across(cells []string, types ...string) Across {
+	a := Across{Name: "across", Title: "sweep, model", Label: "working set", Cells: cells, IsBytes: true, Warning: "contaminated", Note: "bars: intervals"}
+	for i := range cells {
+		for k, kind := range types {
+			m := CellMean{Cell: i, Type: kind, Mean: float64(i+k+1) * (1 << 30)}
+			if low, high := m.Mean*0.8, m.Mean*1.3; i < len(cells)-1 {
+				m.Low, m.High = &low, &high
+			}
+			a.Means = append(a.Means, m)
+		}
+	}
+	return a
+}
+
+// TestAcross: figures of cells hold mark, note, unit, legend and every cell, within the picture; an old one goes when there is nothing to draw.
+func TestAcross(t *testing.T) {
+	many := make([]string, 40)
+	for i := range many {
+		many[i] = fmt.Sprintf("context %d", 128*(i+1))
+	}
+	long := "Meta-Llama-3.1-8B-Instruct-Q4_K_M, summarise, context 131072, KV q8_0/q8_0, 512 tokens, 4 requests (n = 3)"
+	for name, a := range map[string]Across{
+		"one cell": across([]string{"context 128"}, "run"),
+		"types":    across([]string{"a", "b"}, "weight", "kv_cache", "activation", "compute_buffer", "other", "code"),
+		"many":     across(many, "weight", "kv_cache"),
+		"long":     across([]string{long, strings.Repeat("x", 200)}, "weight", "kv_cache"),
+	} {
+		dir := t.TempDir()
+		if keep := os.Getenv("LLAMATAP_PICTURES"); keep != "" {
+			dir = filepath.Join(keep, strings.ReplaceAll(name, " ", "_"))
+		}
+		paths, err := DrawAcross([]Across{a}, dir, sheet.Forms)
+		if err != nil || len(paths) != len(sheet.Forms) {
+			t.Fatal(paths, err)
+		}
+		checkPNG(t, filepath.Join(dir, "across.png"))
+		checkPDF(t, filepath.Join(dir, "across.pdf"))
+		checkSVG(t, filepath.Join(dir, "across.svg"))
+		drawn := texts(t, filepath.Join(dir, "across.svg"))
+		want := []string{a.Warning, a.Note, "working set (GiB)"}
+		for _, m := range a.Means {
+			if m.Type != "run" {
+				want = append(want, m.Type)
+			}
+		}
+		if name != "long" {
+			want = append(want, a.Cells...)
+		} else {
+			want = append(want, strings.Split(wrap(long, nameWidth), "\n")...)
+		}
+		for _, text := range want {
+			if drawn[text] == 0 {
+				t.Errorf("%s: no %q among %v", name, text, drawn)
+			}
+		}
+		if os.Getenv("LLAMATAP_PICTURES") != "" {
+			continue
+		}
+		a.Means = nil
+		paths, err = DrawAcross([]Across{a}, dir, sheet.Forms)
+		if left, _ := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(paths)+len(left) > 0 {
+			t.Errorf("%s: %v %v %v", name, paths, left, err)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 
 // reasons are the colours of why lives ended, in the order of the legend.
 var reasons = []struct {
-	reason, name string
-	fill         color.NRGBA
+	reason string // "" where the life did not end
+	fill   color.NRGBA
 }{
-	{"", "went on", sheet.Blue}, {"clear", "clear", sheet.Gray}, {"seq_rm", "seq_rm", sheet.Red}, {"seq_keep", "seq_keep", sheet.Purple}, {"overwrite", "overwrite", sheet.Orange},
+	{"", sheet.Blue}, {"clear", sheet.Gray}, {"seq_rm", sheet.Red}, {"seq_keep", sheet.Purple}, {"overwrite", sheet.Orange}, {"other", sheet.Black},
 }
 
 // idle is the colour of a life after its last read: the data was held and not needed.
@@ -41,17 +41,17 @@ func kvLives(d *Data) *sheet.Picture {
 	by := map[string]*sheet.Boxes{}
 	for _, l := range d.KV.Lives {
 		to := max(l.LastRead, l.From)
-		fill, name := sheet.Gray, "other"
+		reason := reasons[len(reasons)-1]
 		for _, r := range reasons {
 			if r.reason == l.Reason {
-				fill, name = r.fill, r.name
+				reason = r
 			}
 		}
-		if by[name] == nil {
-			by[name] = &sheet.Boxes{}
+		if by[reason.reason] == nil {
+			by[reason.reason] = &sheet.Boxes{}
 		}
 		y0, y1 := float64(l.Block), float64(l.Block+1)
-		by[name].All = append(by[name].All, sheet.Box(l.From, y0, to, y1, fill))
+		by[reason.reason].All = append(by[reason.reason].All, sheet.Box(l.From, y0, to, y1, reason.fill))
 		if l.To > to {
 			after.All = append(after.All, sheet.Box(to, y0, l.To, y1, idle))
 		}
@@ -59,14 +59,14 @@ func kvLives(d *Data) *sheet.Picture {
 	p.Add(after)
 	lines := 0
 	for _, r := range reasons {
-		if by[r.name] != nil {
-			p.Add(by[r.name])
-			p.Legend.Add("needed, "+ended(r.reason, r.name), by[r.name])
+		if by[r.reason] != nil {
+			p.Add(by[r.reason])
+			p.Legend.Add(ended(r.reason), by[r.reason])
 			lines++
 		}
 	}
 	if len(after.All) > 0 {
-		p.Legend.Add("held behind its last read", after)
+		p.Legend.Add("held after its last read", after)
 		lines++
 	}
 	if d.KV.More > 0 {
@@ -74,12 +74,16 @@ func kvLives(d *Data) *sheet.Picture {
 		lines++
 	}
 	beneath(p, lines)
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.3+0.13*float64(lines)) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.6+0.13*float64(lines)) * vg.Inch}
 }
 
-func ended(reason, name string) string {
-	if reason == "" {
-		return name
+// ended says in a legend how lives ended.
+func ended(reason string) string {
+	switch reason {
+	case "":
+		return "read later, live at the end"
+	case "other":
+		return "read later, ended otherwise"
 	}
-	return "then " + name
+	return "read later, ended by " + reason
 }

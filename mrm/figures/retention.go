@@ -56,11 +56,13 @@ func retention(d *Data) *sheet.Picture {
 	p.Add(lines)
 	unclear := unresolved(d.Resolution, low)
 	p.Add(unclear)
+	threshold := &sheet.Curve{Style: draw.LineStyle{Color: sheet.Gray, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(3), vg.Points(2)}}}
 	for _, at := range []float64{0, 1} { // mrm-trace's thresholds
 		if at >= low && at <= high {
-			p.Add(&sheet.Curve{X: []float64{at, at}, Y: []float64{0, 1}, Style: draw.LineStyle{Color: sheet.Gray, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(3), vg.Points(2)}}})
+			threshold.X, threshold.Y = append(threshold.X, at, at, at), append(threshold.Y, 0, 1, math.NaN())
 		}
 	}
+	p.Add(threshold)
 	names := 0
 	for _, l := range d.Lives {
 		if l.Survival == nil || l.Survival.Count == 0 {
@@ -73,9 +75,13 @@ func retention(d *Data) *sheet.Picture {
 		names++
 	}
 	p.Legend.Add("censored", &strokes{style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.6)}, half: vg.Points(2.5)})
-	p.Legend.Add("all taken for ended", &sheet.Curve{Style: dashed(sheet.Black)})
+	p.Legend.Add("censored lives counted as ended", &sheet.Curve{Style: dashed(sheet.Black)})
+	if len(threshold.X) > 0 {
+		p.Legend.Add("1 s and 10 s, thresholds of mrm-trace", threshold)
+		names++
+	}
 	if len(unclear.All) > 0 {
-		p.Legend.Add("shorter than times are exact", unclear)
+		p.Legend.Add("below the resolution of times", unclear)
 		names++
 	}
 	beneath(p, names+2)

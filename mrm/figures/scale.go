@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
@@ -57,6 +58,7 @@ func power(e int) string {
 func decades(low, high float64, most int, label func(e int) string) (ticks sheet.Fixed) {
 	first, last := int(math.Floor(low+1e-9)), int(math.Ceil(high-1e-9))
 	each := max(1, int(math.Ceil(float64(last-first)/float64(most))))
+	few := math.Floor(high+1e-9)-math.Ceil(low-1e-9) < 1 // powers of ten: one, or none
 	for e := first; e <= last; e++ {
 		for m := 1; m < 10; m++ {
 			v := float64(e) + math.Log10(float64(m))
@@ -66,13 +68,23 @@ func decades(low, high float64, most int, label func(e int) string) (ticks sheet
 			tick := plot.Tick{Value: v}
 			if m == 1 && e%each == 0 {
 				tick.Label = label(e)
-			} else if last-first <= 1 && (m == 2 || m == 5) && e < 2 && e >= 0 {
-				tick.Label = strconv.Itoa(m * int(math.Pow10(e)))
+			} else if few && (m == 2 || m == 5) {
+				tick.Label = times(m, label(e))
 			}
 			ticks = append(ticks, tick)
 		}
 	}
 	return ticks
+}
+
+// times is the label of a multiple of a power of ten, whose own label it is given.
+func times(m int, label string) string {
+	number, unit, _ := strings.Cut(label, " ")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strconv.FormatFloat(float64(m)*v, 'g', 6, 64) + " " + unit)
 }
 
 // timeDecade writes a power of ten of seconds.

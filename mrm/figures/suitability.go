@@ -50,7 +50,7 @@ func suitability(d *Data) *sheet.Picture {
 	widths := []float64{1.5, 0.95, 0.8, 0.95, 0.95, 0.8, 0.95, 1.2}
 	shown := d.Report.Classes[:min(len(d.Report.Classes), mostClasses)]
 	for i := range shown {
-		heads, widths = append(heads, wrap(shown[i].Name, 10)), append(widths, 1.2)
+		heads, widths = append(heads, wrap(shown[i].Name, 8)), append(widths, 1.2)
 	}
 	var rows [][]cell
 	for i := range d.Report.Labels {

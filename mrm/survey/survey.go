@@ -20,9 +20,10 @@ import (
 type Survey struct {
 	Dir            string
 	RunID, ModelID string
-	// Title names the run for people: model, quantisation and context; Warning says why it is not to be published, "" where it may be.
-	Title, Warning string
-	Tokens         int64 // that the run computed
+	// Title names the run for people: model, quantisation and context; Note has its prompt, type of cache and id. Warning says why it is not to be
+	// published, "" where it may be.
+	Title, Note, Warning string
+	Tokens               int64 // that the run computed
 	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was accessed last. Unix nanoseconds.
 	Begin, End int64
 	Regions    []Region
@@ -50,11 +51,13 @@ var ErrNothing = errors.New("nothing is known of the run's memory")
 func Read(ctx context.Context, dir string) (*Survey, error) {
 	s := &Survey{Dir: dir, RunID: filepath.Base(dir), From: "regions"}
 	s.Title = s.RunID
-	if m, err := verdict.Read(dir); err == nil && m.Validity.Class == verdict.Contaminated {
+	ofExperiment, err := verdict.Read(dir)
+	if err == nil && ofExperiment.Validity.Class == verdict.Contaminated {
 		s.Warning = "contaminated, not to be published"
 	}
 	if m, err := rundir.ReadMetadata(dir); err == nil {
 		s.RunID, s.ModelID, s.Title = m.RunID, m.Model.ID, titleOf(&m)
+		s.Note = noteOf(&ofExperiment.Cell, s.Title, s.RunID)
 		if m.Tokens != nil {
 			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
 		}
@@ -98,6 +101,21 @@ func titleOf(m *rundir.Metadata) string {
 		}
 	}
 	return name
+}
+
+// noteOf is what the title of a run leaves out: prompt and type of cache of a cell of an experiment, and the run's id.
+func noteOf(c *verdict.Cell, title, id string) string {
+	var parts []string
+	if c.Prompt != "" {
+		parts = append(parts, "prompt "+c.Prompt)
+	}
+	if c.KVType != "" {
+		parts = append(parts, "KV cache "+c.KVType)
+	}
+	if id != title {
+		parts = append(parts, id)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // graphSeconds is how long a graph of the run took on average.
@@ -214,6 +232,6 @@ func Lives(subjects []whatif.Subject) (all []figures.Lives) {
 // Data is everything that is drawn of the run.
 func (s *Survey) Data(report *whatif.Report, subjects []whatif.Subject) *figures.Data {
 	return &figures.Data{
-		Title: s.Title, Warning: s.Warning, Lives: Lives(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
+		Title: s.Title, Note: s.Note, Warning: s.Warning, Lives: Lives(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
 	}
 }

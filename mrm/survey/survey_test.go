@@ -14,6 +14,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/mrm/whatif"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -377,5 +378,11 @@ func TestTitle(t *testing.T) {
 		if got := titleOf(&m); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	if got := noteOf(&verdict.Cell{Prompt: "p0", KVType: "f16"}, "model", "run_1"); got != "prompt p0, KV cache f16, run_1" {
+		t.Errorf("%q", got)
+	}
+	if got := noteOf(&verdict.Cell{}, "run_1", "run_1"); got != "" {
+		t.Errorf("%q: the title says it", got)
 	}
 }
