@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"math"
 	"os"
 	"os/exec"
@@ -335,13 +336,53 @@ func TestFigures(t *testing.T) {
 	}
 	dir := t.TempDir()
 	paths, err := figures.DrawAcross(all, dir, []string{"svg", "pdf"})
-	if err != nil || len(paths) != 2*len(all) {
-		t.Fatal(paths, err)
+	isDrawn := func(a figures.Across) bool { return len(a.Means) > 0 }
+	if n := len(slices.DeleteFunc(slices.Clone(all), func(a figures.Across) bool { return !isDrawn(a) })); err != nil || n < 4 || len(paths) != 2*n {
+		t.Fatal(n, paths, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "sweep_retention_p99_s.svg"))
-	for _, want := range []string{all[0].Warning, all[0].Label, "context 256 (n = 1)", "kv_cache"} {
-		if err != nil || !strings.Contains(string(text), want) {
+	for _, want := range []string{all[0].Warning, all[0].Label, all[0].Note, "context 256 (n = 1)", "kv_cache"} {
+		if err != nil || !strings.Contains(html.UnescapeString(string(text)), want) {
 			t.Errorf("no %q in the picture, %v", want, err)
 		}
+	}
+}
+
+// TestLabelFigures: the share of runs with a label has the interval of the table, and is 0 with an interval in cells whose runs have other labels.
+func TestLabelFigures(t *testing.T) {
+	group := func(prompt, experiment string, rows ...Row) Group {
+		return Group{Experiment: experiment, Cell: Cell{Key: prompt, ModelID: "m", Prompt: prompt, KVType: "f16"}, Runs: make([]string, 3), Rows: rows}
+	}
+	high, medium := Row{"weight", labelled + "high_mrm", share(2, 3)}, Row{"weight", labelled + "medium_mrm", share(1, 3)}
+	other := Row{"weight", labelled + "medium_mrm", share(3, 3)}
+	bytes := Row{"weight", "bytes", measured([]float64{1, 2, 3}, 9)}
+	r := &Result{Groups: []Group{group("a", "../x", high, medium), group("b", "../x", other), group("c", "../x", bytes)}}
+	seen := map[string][]figures.CellMean{}
+	for _, a := range r.Figures() {
+		if filepath.Base(a.Name) != a.Name || strings.HasPrefix(a.Name, ".") {
+			t.Errorf("%q leaves its folder", a.Name)
+		}
+		for _, m := range a.Means {
+			if m.Low == nil || m.High == nil {
+				t.Errorf("%s: %+v has no interval", a.Name, m)
+			}
+		}
+		seen[a.Label] = a.Means
+	}
+	zero, got := share(0, 3), seen["share of runs labelled high_mrm"]
+	if len(got) != 2 || got[0].Mean != high.Mean || *got[0].Low != *high.Low || *got[0].High != *high.High || got[1].Cell != 1 || got[1].Mean != 0 || *got[1].High != *zero.High {
+		t.Errorf("%+v", got)
+	}
+	if got := seen["share of runs labelled low_mrm"]; len(got) != 0 {
+		t.Errorf("%+v: no run has the label", got)
+	}
+}
+
+// TestCellNames: cells have different names, whatever they differ in.
+func TestCellNames(t *testing.T) {
+	groups := []Group{{Cell: Cell{Key: "1", ModelID: "m", NCtx: 0}}, {Cell: Cell{Key: "2", ModelID: "m", NCtx: 512}}, {Cell: Cell{Key: "3", ModelID: "m", NCtx: 512}}}
+	names, _ := cellNames(groups)
+	if slices.Sort(names); len(slices.Compact(names)) != 3 || !strings.Contains(strings.Join(names, "\n"), "the model's context") {
+		t.Errorf("%q", names)
 	}
 }
