@@ -144,7 +144,7 @@ func TestDevices(t *testing.T) {
 	if f := find(t, facts, engineTopic, "gpu"); f.Status != Missing {
 		t.Errorf("%+v", f)
 	}
-	if f := find(t, answer([]llama.Device{gpu, cpu}, nil), engineTopic, "gpu"); f.Value != "CUDA0 (A card), 1.5 GiB of 80.0 GiB free" {
+	if f := find(t, answer([]llama.Device{gpu, cpu}, nil), engineTopic, "gpu"); f.Value != "CUDA0 (A card), 1.50 GiB of 80.0 GiB free" {
 		t.Errorf("%+v", f)
 	}
 	if f := answer(nil, errors.New("no\nbackend"))[0]; f.Status != Missing || f.Value != "no backend" || !f.essential() {
