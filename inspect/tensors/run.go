@@ -27,6 +27,7 @@ type Run struct {
 	Metadata *rundir.Metadata // nil where there is none
 	Stream   *stream.Reader
 
+	running     bool     // a process was writing it when it was opened
 	tokensPaths []string // of the tokens files, which may not be there; one, or one per segment
 }
 
@@ -39,7 +40,12 @@ func Open(path string) (*Run, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return openDir(path)
+		running, _ := rundir.InUse(path) // before the files are read: a run that ends meanwhile is not yet whole in them
+		r, err := openDir(path)
+		if err == nil {
+			r.running = running && !r.Sealed
+		}
+		return r, err
 	}
 	return openStream(path)
 }

@@ -22,7 +22,9 @@ type Summary struct {
 	PacketsPerToken float64          `json:"packets_per_token,omitempty"`
 	BytesPerToken   float64          `json:"bytes_per_token,omitempty"` // stored bytes
 
-	Damage []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify tells more
+	// Running says that a process was still writing the run when it was opened.
+	Running bool     `json:"running,omitempty"`
+	Damage  []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify tells more
 
 	Account    *rundir.Account `json:"account,omitempty"` // of the run, whatever was selected of it; absent where its metadata have none
 	Lossy      bool            `json:"lossy"`             // packets are missing (Lost), or values are not the model's (Altered)

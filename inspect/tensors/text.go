@@ -122,8 +122,10 @@ func (s *Summary) sealText() string {
 		return ""
 	case s.Sealed:
 		return " (sealed)"
+	case s.Running:
+		return " (still running)"
 	}
-	return " (NOT SEALED: still running, or cut off; not a result)"
+	return " (NOT SEALED: cut off; not a result)"
 }
 
 func (s *Summary) takenText() string {
