@@ -97,15 +97,21 @@ func dashed(name string) string {
 
 var invalidValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([A-Za-z0-9-]+): (.*)$`)
 
-// ExplainFlagError turns an error of fs.Parse into one line with a remedy. Other errors, and flag.ErrHelp, pass.
-func ExplainFlagError(fs *flag.FlagSet, err error) error {
+// ExplainFlagError turns an error of fs.Parse(args) into one line with a remedy. Other errors, and flag.ErrHelp, pass.
+func ExplainFlagError(fs *flag.FlagSet, args []string, err error) error {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return err
 	}
-	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "flag provided but not defined: "); ok {
-		return unknownRunFlag(fs, name)
+	if unknown, near := explainUnknown(fs, args, err); near {
+		return fmt.Errorf("%w --help lists all", unknown)
+	} else if unknown != err {
+		theirs := "llama-completion"
+		if fs.Name() == "bench" {
+			theirs = "llama-bench"
+		}
+		return fmt.Errorf("%w: --help lists the flags; flags of llama.cpp that are not there work with 'llamatap exec -- %s'", unknown, theirs)
 	}
+	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
 		return fmt.Errorf("%s needs a value: --help says which", dashed(name))
 	}
@@ -115,17 +121,36 @@ func ExplainFlagError(fs *flag.FlagSet, err error) error {
 	return err
 }
 
-func unknownRunFlag(fs *flag.FlagSet, name string) error {
+// ExplainUnknownFlag replaces an error of fs.Parse(args) on a flag that does not exist by one that names it as args do, and the flag that
+// was most likely meant. Other errors pass.
+func ExplainUnknownFlag(fs *flag.FlagSet, args []string, err error) error {
+	err, _ = explainUnknown(fs, args, err)
+	return err
+}
+
+// explainUnknown is ExplainUnknownFlag, and reports whether there is a suggestion.
+func explainUnknown(fs *flag.FlagSet, args []string, err error) (explained error, near bool) {
+	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !ok {
+		return err, false
+	}
+	dashes := "--"
+	for _, arg := range args {
+		if word, _, _ := strings.Cut(arg, "="); word == "-"+name || word == "--"+name {
+			dashes = strings.TrimSuffix(word, name)
+			break
+		}
+	}
 	var known []string
 	fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
-	if near := nearest(strings.TrimLeft(name, "-"), known); near != "" {
-		return fmt.Errorf("unknown flag %s: did you mean %s? --help lists all", dashed(name), dashed(near))
+	meant := nearest(name, known)
+	if meant == "" {
+		return fmt.Errorf("unknown flag %s%s", dashes, name), false
 	}
-	theirs := "llama-completion"
-	if fs.Name() == "bench" {
-		theirs = "llama-bench"
+	if len(meant) == 1 {
+		return fmt.Errorf("unknown flag %s%s: did you mean -%s?", dashes, name, meant), true
 	}
-	return fmt.Errorf("unknown flag %s: --help lists the flags; flags of llama.cpp that are not there work with 'llamatap exec -- %s'", dashed(name), theirs)
+	return fmt.Errorf("unknown flag %s%s: did you mean %s%s?", dashes, name, dashes, meant), true
 }
 
 // shorten cuts a quoted value in an error message.

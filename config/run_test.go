@@ -20,7 +20,7 @@ func parseRun(args []string, env map[string]string) (*Run, error) {
 	r := NewRun()
 	r.Register(fs)
 	if err := r.Parse(fs, args); err != nil {
-		return nil, ExplainFlagError(fs, err)
+		return nil, ExplainFlagError(fs, args, err)
 	}
 	if err := r.ResolveEnv(func(key string) (string, bool) { v, ok := env[key]; return v, ok }); err != nil {
 		return nil, err
@@ -138,6 +138,8 @@ func TestRunErrors(t *testing.T) {
 		{"invalid UTF-8 in a name", []string{"-p", "a", "-m", "\xff.gguf"}, "UTF-8"},
 		{"unknown", []string{"--pormpt", "a"}, "did you mean --prompt?"},
 		{"unknown, nothing near", []string{"--xyzzy", "a"}, "unknown flag --xyzzy"},
+		{"unknown behind one dash", []string{"-xyzzy", "a"}, "unknown flag -xyzzy:"},
+		{"misspelt behind one dash", []string{"-p", "a", "-no-mmpa=1"}, "unknown flag -no-mmpa: did you mean -no-mmap?"},
 		{"no value", []string{"-n"}, "-n needs a value"},
 		{"not a number", []string{"-p", "a", "-n", "many"}, `-n "many": give -1`},
 		{"overflow", []string{"-p", "a", "-n", "99999999999"}, "give -1"},

@@ -168,7 +168,7 @@ func parseBench(args []string) (*benchArguments, error) {
 		}
 	}
 	if err := flags.Parse(rest); err != nil {
-		return nil, config.ExplainFlagError(flags, err)
+		return nil, config.ExplainFlagError(flags, rest, err)
 	}
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q; 'llamatap bench --help' lists the flags", flags.Arg(0))

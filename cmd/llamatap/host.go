@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
@@ -128,7 +129,7 @@ func parseHostFlags(name string, args []string) (o hostOptions, ok bool, err err
 		usage()
 		return o, false, nil
 	} else if err != nil {
-		return o, false, exitStatus{Code: 2, Err: fmt.Errorf("%w; 'llamatap host %s --help' lists the flags", err, name)}
+		return o, false, exitStatus{Code: 2, Err: fmt.Errorf("%w; 'llamatap host %s --help' lists the flags", config.ExplainUnknownFlag(flags, args, err), name)}
 	}
 	o.interval = time.Duration(*seconds * float64(time.Second))
 	return o, true, o.check(name, flags.Args())

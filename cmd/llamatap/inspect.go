@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
 	held "github.com/llamatap/llamatap/inspect/report"
 	"github.com/llamatap/llamatap/inspect/tensors"
@@ -245,7 +246,7 @@ func parseAnyFlags(flags *flag.FlagSet, args []string) ([]string, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, exitStatus{Code: 2, Err: fmt.Errorf("%w; 'llamatap %s --help' lists the flags", err, flags.Name())}
+			return nil, exitStatus{Code: 2, Err: fmt.Errorf("%w; 'llamatap %s --help' lists the flags", config.ExplainUnknownFlag(flags, args, err), flags.Name())}
 		}
 		args = flags.Args()
 		if len(args) == 0 {

@@ -44,7 +44,10 @@ func TestReadingCommandErrors(t *testing.T) {
 	}{
 		{"inspect", 2, "there is no run below " + out + ": give a run directory"},
 		{"verify a b", 2, "2 arguments where one run belongs; 'llamatap verify --help' shows how"},
-		{"inspect --what x", 2, "flag provided but not defined: -what; 'llamatap inspect --help' lists the flags"},
+		{"memory -mmp x", 2, "unknown flag -mmp; "},
+		{"memory --jsn x", 2, "unknown flag --jsn: did you mean --json?"},
+		{"memory -jsn x", 2, "unknown flag -jsn: did you mean -json?"},
+		{"inspect --what x", 2, "unknown flag --what; 'llamatap inspect --help' lists the flags"},
 		{"inspect x --layer two", 2, `--layer "two": give a layer number from 0, or none for what belongs to no layer`},
 		{"inspect x --by token", 2, "--by token says how statistics are taken: add --stats"},
 		{"inspect x --stats --by week", 2, `--by "week": use tensor, packet or token`},

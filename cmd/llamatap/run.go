@@ -118,7 +118,7 @@ func parseRun(args []string) (*config.Run, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, errors.Join(flag.ErrHelp, runHelp(terminal.Out))
 		}
-		return nil, config.ExplainFlagError(flags, err)
+		return nil, config.ExplainFlagError(flags, args, err)
 	}
 	if flags.NArg() > 0 {
 		return nil, unexpected(flags.Arg(0))
@@ -189,19 +189,46 @@ func runModel(cfg *config.Run) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
+	text := &wholeText{to: modelText()}
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: modelText(), Stderr: terminal.Err,
+		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: text, Stderr: terminal.Err,
 		Progress: progressTerminal(true),
 	})
 	if result.Finish != "" {
-		if term.IsTerminal(int(os.Stdout.Fd())) {
-			fmt.Fprintln(terminal.Out) // the prompt of a shell begins a line of its own
+		if endErr := text.end(); err == nil {
+			err = endErr
 		}
 		if writeErr := result.WriteSummary(terminal.Err); err == nil {
 			err = writeErr
 		}
 	}
 	return signalStatus(err, result.Finish != "")
+}
+
+// wholeText passes text on and remembers whether its last line is ended.
+type wholeText struct {
+	to   io.Writer
+	open bool
+}
+
+func (l *wholeText) Write(p []byte) (int, error) {
+	n, err := l.to.Write(p)
+	if n > 0 {
+		l.open = p[n-1] != '\n'
+	}
+	return n, err
+}
+
+// end ends the last line, so that a shell's prompt, and tools that read lines, find it whole.
+func (l *wholeText) end() error {
+	if !l.open {
+		return nil
+	}
+	l.open = false
+	if _, err := io.WriteString(l.to, "\n"); err != nil {
+		return fmt.Errorf("end the last line of the text: %w", err)
+	}
+	return nil
 }
 
 // modelText is where generated text goes: byte for byte into a file or pipe, and to a terminal like everything else.

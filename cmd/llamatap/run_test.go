@@ -62,6 +62,9 @@ func TestRunWritesTextOnly(t *testing.T) {
 	if text := stdout.String(); text == "" || strings.Contains(text, "package ") || strings.Contains(text, "llamatap") {
 		t.Errorf("stdout is %q", text)
 	}
+	if text := stdout.String(); !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
+		t.Errorf("the last line of %q is not ended, or ended twice", text)
+	}
 	if lines := strings.Split(strings.TrimSpace(stderr.String()), "\n"); len(lines) != 3 || strings.Contains(stderr.String(), "\x1b") {
 		t.Errorf("stderr is not the three lines of the summary:\n%s", stderr.String())
 	}

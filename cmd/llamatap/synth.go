@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/present"
@@ -82,7 +83,7 @@ func parseSynth(args []string) (synthArgs, error) {
 			synthHelp(terminal.Out, flags)
 			return a, err
 		}
-		return a, fmt.Errorf("%w; 'llamatap synth --help' lists the flags", err)
+		return a, fmt.Errorf("%w; 'llamatap synth --help' lists the flags", config.ExplainUnknownFlag(flags, args, err))
 	}
 	switch {
 	case flags.NArg() > 0:

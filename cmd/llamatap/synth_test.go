@@ -46,7 +46,7 @@ func TestSynthRefuses(t *testing.T) {
 	}{
 		{"no output file", 2, nil},
 		{"unexpected argument", 2, []string{"-o", out, "more"}},
-		{"not defined", 2, []string{"-o", out, "--colour"}},
+		{"unknown flag --colour", 2, []string{"-o", out, "--colour"}},
 		{`unknown architecture "gpt9"`, 2, []string{"-o", out, "--arch", "gpt9"}},
 		{`unknown size "2b"`, 2, []string{"-o", out, "--params", "2b"}},
 		{`unknown tensor type "q9"`, 2, []string{"-o", out, "--type", "q9"}},
