@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,11 +65,14 @@ func TestHost(t *testing.T) {
 	hostWaits(t, dir, tokens)
 }
 
-// hostSystem: the intervals follow each other without a gap, and the model's process computes.
+// hostSystem: the intervals follow each other without a gap, the model's process computes, and no thread waits for locks but the one that
+// computes the graphs, and that no longer than there is time.
 func hostSystem(t *testing.T, dir string) {
 	lines := jsonLines[resource.SystemLine](t, filepath.Join(dir, "system_metrics.jsonl"))
-	var computed int64
+	var computed, locks, wall int64
+	roles := map[resource.ThreadRole]bool{}
 	for i, l := range lines {
+		wall += int64(l.ActualS * 1e9)
 		for _, p := range l.Processes {
 			computed += p.OnCPUNS
 		}
@@ -76,10 +80,18 @@ func hostSystem(t *testing.T, dir string) {
 			t.Errorf("line %d: %d ns since the one before, interval_actual_s %v", i, l.MonoNS-lines[i-1].MonoNS, l.ActualS)
 		}
 		for _, thread := range l.Threads {
+			roles[thread.Role] = true
+			locks += thread.LockDelayNS()
+			if l.OffCPU[strconv.Itoa(thread.TID)] != thread.OffCPUNS() || thread.Role != resource.RoleCompute && thread.LockDelayNS() > 0 {
+				t.Errorf("line %d: %+v, off the processor %d, for locks %d", i, thread, l.OffCPU[strconv.Itoa(thread.TID)], thread.LockDelayNS())
+			}
 			if ns := thread.OffCPUNS(); ns < 0 || float64(ns) > l.ActualS*1e9 {
 				t.Errorf("line %d: thread %d was off the processor for %d ns of %v s", i, thread.TID, ns, l.ActualS)
 			}
 		}
+	}
+	if locks > wall || !roles[resource.RoleCompute] || !roles[resource.RoleParked] {
+		t.Errorf("roles %v; waiting for locks %d ns of %d", roles, locks, wall)
 	}
 	if computed <= 0 {
 		t.Errorf("the model computed for %d ns in %d lines", computed, len(lines))
@@ -218,6 +230,36 @@ func TestHostWithoutRights(t *testing.T) {
 		t.Errorf("lines of the system: %+v", lines)
 	}
 	llamatap(t, "verify", o.dirs[0]).good(t)
+}
+
+// TestHostIdleThreads: threads that wait for work in a queue are not delayed, and not among those that are.
+func TestHostIdleThreads(t *testing.T) {
+	testenv.NeedBPF(t)
+	python := testenv.NeedPython(t)
+	path := filepath.Join(t.TempDir(), "prof.jsonl")
+	const program = `
+import queue, threading, time
+work = queue.Queue()
+threads = [threading.Thread(target=work.get) for _ in range(8)]
+for thread in threads: thread.start()
+time.sleep(0.4)
+for _ in threads: work.put(None)
+for thread in threads: thread.join()
+`
+	llamatap(t, "host", "prof", "--only", "sched", "--interval", "60", "--output", path, "--", python, "-c", program).good(t)
+	lines := jsonLines[resource.ProfSched](t, path)
+	if len(lines) != 1 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	s := lines[0]
+	if s.ThreadCount != 9 || s.IdleNS < 8*400e6/2 {
+		t.Errorf("%d threads waited %d ns for work", s.ThreadCount, s.IdleNS)
+	}
+	for _, th := range s.Threads {
+		if delayed := th.RunnableWaitNS + *th.BlockedDiskNS + *th.BlockedOtherNS; th.Role == resource.RoleParked || th.OffCPUNS != delayed {
+			t.Errorf("thread %d, %s: %d ns off the processor, delayed for %d", th.TID, th.Role, th.OffCPUNS, delayed)
+		}
+	}
 }
 
 // TestHostAlone: collectors by themselves watch a program, append to their file, and end as the program ended.

@@ -40,8 +40,8 @@ type Bucket struct {
 // SystemLine is one snapshot of processes and pressure: a line of system_metrics.jsonl (A-72).
 //
 // Off-CPU time is time that a thread could not compute though it had work: waiting for a processor, for a disk, for a lock, or blocked for
-// another reason. Sleep that waits for work from outside (see ThreadLine.IdleNS) is not in it, and no thread has more of it than the
-// interval is long. Threads and processes without any stand in no map.
+// another reason. Sleep that waits for work (ThreadLine.IdleNS, FutexIdleNS) is not in it, nor is sleep in futexes of unknown reason, and no
+// thread has more of it than the interval is long. Threads and processes without any stand in no map.
 type SystemLine struct {
 	HostHeader
 	OffCPU   map[string]int64     `json:"off_cpu_ns"`  // by thread id
@@ -51,7 +51,7 @@ type SystemLine struct {
 	CgroupPressure map[string]HostStall `json:"cgroup_pressure,omitempty"`
 
 	Processes []ProcessLine `json:"processes"` // by id: those that ran, waited or faulted, and all that are there of a target of processes
-	Threads   []ThreadLine  `json:"threads"`   // by process and thread id: those that did anything but idle
+	Threads   []ThreadLine  `json:"threads"`   // by process and thread id: those that did anything but idle as IdleNS says
 	Lost      SystemLosses  `json:"lost"`
 	// Missing says what could not be had and why, one sentence each.
 	Missing []string `json:"missing,omitempty"`

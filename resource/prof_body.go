@@ -129,10 +129,12 @@ type ProfStall struct {
 // ProfSched is how threads were scheduled in an interval (COMPAT A-95).
 type ProfSched struct {
 	ProfHeader
-	TotalOffCPUPct float64      `json:"total_off_cpu_pct"` // off-CPU time of all threads, idle time left out, in percent of their lifetime in the interval
+	TotalOffCPUPct float64      `json:"total_off_cpu_pct"` // waiting that delayed threads, of all, in percent of their lifetime in the interval
 	Threads        []ProfThread `json:"threads"`           // by off-CPU time, at most 10
 
-	ThreadCount int `json:"thread_count"` // of which the ten are the first
+	ThreadCount int   `json:"thread_count"`           // of which the ten are the first
+	IdleNS      int64 `json:"total_idle_ns"`          // that threads waited for work
+	UnknownNS   int64 `json:"total_futex_unknown_ns"` // and that they slept in futexes for a reason that is unknown
 }
 
 // ProfThread is one thread of ProfSched. Its off-CPU time is what its snapshot says off_cpu_ns is.
@@ -153,6 +155,11 @@ type ProfThread struct {
 	BlockedOtherNS *int64 `json:"blocked_other_ns,omitempty"`
 	IdleNS         *int64 `json:"idle_ns,omitempty"`
 	OnCPUNS        int64  `json:"oncpu_ns"`
+
+	Role           ThreadRole `json:"role,omitempty"`
+	FutexNS        *int64     `json:"futex_ns,omitempty"` // as ThreadLine has it
+	FutexIdleNS    *int64     `json:"futex_idle_ns,omitempty"`
+	FutexUnknownNS *int64     `json:"futex_unknown_ns,omitempty"`
 }
 
 // ProfNet is what a process did on sockets in an interval (COMPAT A-96).

@@ -70,7 +70,8 @@ func (s HostStall) prof() ProfPSI {
 	return p
 }
 
-// Sched returns the event sched of a snapshot, its header but for the origin empty. Threads that idled throughout are in no figure.
+// Sched returns the event sched of a snapshot, its header but for the origin empty. Threads that idled throughout are in no figure, and
+// the list has those alone that were delayed at work: no parked ones.
 func (l *SystemLine) Sched() *ProfSched {
 	s := &ProfSched{ThreadCount: len(l.Threads), Threads: []ProfThread{}}
 	s.Type, s.Origin = ProfTypeSched, l.Origin
@@ -78,12 +79,22 @@ func (l *SystemLine) Sched() *ProfSched {
 	for i := range l.Threads {
 		off += l.Threads[i].OffCPUNS()
 		lived += l.Threads[i].LivedNS
+		s.IdleNS += l.Threads[i].WorkWaitNS()
+		s.UnknownNS += nsOf(l.Threads[i].FutexUnknownNS)
 	}
 	if lived > 0 {
 		s.TotalOffCPUPct = 100 * float64(off) / float64(lived)
 	}
-	for _, t := range l.top(profTopThreads, (*ThreadLine).OffCPUNS) {
-		s.Threads = append(s.Threads, t.prof(l.ActualS))
+	delay := func(t *ThreadLine) int64 {
+		if t.Role == RoleParked { // its waits for a processor or a disk are in the total alone
+			return 0
+		}
+		return t.OffCPUNS()
+	}
+	for _, t := range l.top(profTopThreads, delay) {
+		if delay(t) > 0 {
+			s.Threads = append(s.Threads, t.prof(l.ActualS))
+		}
 	}
 	return s
 }
@@ -93,6 +104,7 @@ func (t *ThreadLine) prof(intervalS float64) ProfThread {
 		TID: t.TID, TGID: t.TGID, Comm: t.Comm, OffCPUNS: t.OffCPUNS(), Switches: t.Voluntary + t.Involuntary,
 		RunnableWaitNS: t.RunnableWaitNS, BlockedDiskNS: t.BlockedDiskNS, BlockedLockNS: t.BlockedLockNS,
 		BlockedOtherNS: t.BlockedOtherNS, IdleNS: t.IdleNS, OnCPUNS: t.OnCPUNS,
+		Role: t.Role, FutexNS: t.FutexNS, FutexIdleNS: t.FutexIdleNS, FutexUnknownNS: t.FutexUnknownNS,
 	}
 	if intervalS > 0 {
 		p.OffCPUPct = float64(p.OffCPUNS) / 1e7 / intervalS

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 )
 
@@ -56,7 +57,7 @@ func TestMemOfSnapshot(t *testing.T) {
 
 func TestSchedOfSnapshot(t *testing.T) {
 	s := systemLine().Sched()
-	if s.TotalOffCPUPct != 100*1.5e9/4e9 || s.ThreadCount != 3 || len(s.Threads) != 3 {
+	if s.TotalOffCPUPct != 100*1.5e9/4e9 || s.ThreadCount != 3 || len(s.Threads) != 2 { // the third did not wait
 		t.Errorf("%+v", s)
 	}
 	worker, main := s.Threads[0], s.Threads[1]
@@ -66,7 +67,7 @@ func TestSchedOfSnapshot(t *testing.T) {
 	if main.OffCPUNS != 6e8 || main.OffCPUPct != 30 || main.Switches != 7 || *main.RQP95US != 3 || *main.RQP99US != 3 || *main.RQMaxUS != 850 {
 		t.Errorf("%+v p95 %v p99 %v max %v", main, *main.RQP95US, *main.RQP99US, *main.RQMaxUS)
 	}
-	many := &SystemLine{Threads: make([]ThreadLine, 50)}
+	many := &SystemLine{Threads: slices.Repeat([]ThreadLine{{RunnableWaitNS: 1}}, 50)}
 	if s := many.Sched(); len(s.Threads) != profTopThreads || s.ThreadCount != 50 {
 		t.Errorf("%d of %d threads", len(s.Threads), s.ThreadCount)
 	}

@@ -5,8 +5,8 @@ package resource
 //
 // What a thread waits for is decided when it goes to sleep (resource/sched has the table): a disk, if the kernel counts the sleep as I/O;
 // else by the system call that it sleeps in. A futex may be a lock or a condition variable on which a thread waits for work: the kernel
-// does not know either, and both are in BlockedLockNS. Polled from /proc, a sleep's reason is unknown: then SleepNS holds all of it and the
-// four times are absent.
+// does not know either, and both are in BlockedLockNS. The thread's role decides which it was (Judge). Polled from /proc, a sleep's reason is
+// unknown: then SleepNS holds all of it and the four times are absent.
 type ThreadLine struct {
 	TID     int    `json:"tid"`
 	TGID    int    `json:"tgid"` // its process
@@ -21,6 +21,11 @@ type ThreadLine struct {
 	IdleNS         *int64 `json:"idle_ns,omitempty"`          // in poll, accept, read of a pipe, nanosleep and the like, or stopped
 	SleepNS        *int64 `json:"sleep_ns,omitempty"`         // the four together, where they cannot be told apart
 
+	Role           ThreadRole `json:"role,omitempty"`
+	FutexNS        *int64     `json:"futex_ns,omitempty"`         // the part of BlockedLockNS in futexes
+	FutexIdleNS    *int64     `json:"futex_idle_ns,omitempty"`    // the part of FutexNS that waited for work
+	FutexUnknownNS *int64     `json:"futex_unknown_ns,omitempty"` // the part of FutexNS of unknown reason
+
 	Voluntary   uint64      `json:"switches_voluntary"` // switches away from it because it slept
 	Involuntary uint64      `json:"switches_involuntary"`
 	RunQueue    *WaitFigure `json:"run_queue_latency,omitempty"` // absent where none ended, and where the kernel tells only their sum
@@ -32,15 +37,15 @@ type ThreadLine struct {
 	Ended bool `json:"ended,omitempty"` // within the interval
 }
 
-// OffCPUNS is the thread's part of SystemLine.OffCPU: all but idle time. Without BPF it is the wait for a processor alone.
+// OffCPUNS is the thread's part of SystemLine.OffCPU: waiting that delayed it. Sleep in futexes for work, or for a reason that is unknown, is
+// not in it. Without BPF it is the wait for a processor alone.
 func (t *ThreadLine) OffCPUNS() int64 {
-	ns := t.RunnableWaitNS
-	for _, blocked := range []*int64{t.BlockedDiskNS, t.BlockedLockNS, t.BlockedOtherNS} {
-		if blocked != nil {
-			ns += *blocked
-		}
-	}
-	return ns
+	return t.RunnableWaitNS + nsOf(t.BlockedDiskNS) + t.LockDelayNS() + nsOf(t.BlockedOtherNS)
+}
+
+// LockDelayNS is the part of BlockedLockNS that delayed the thread.
+func (t *ThreadLine) LockDelayNS() int64 {
+	return max(0, nsOf(t.BlockedLockNS)-nsOf(t.FutexIdleNS)-nsOf(t.FutexUnknownNS))
 }
 
 // WaitFigure tells how long waits were that ended within an interval, in microseconds. Percentiles are upper bounds: the largest value of

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -231,6 +232,9 @@ func (a *state) nameThread(t *threadLine) {
 	a.reasons.add(t)
 	if of := a.offCPU.sums[id]; of != nil {
 		of.name, of.tgid = string(t.Comm), int64(t.TGID.v)
+		if role := string(t.Role); of.role == "" || of.role == string(resource.RoleParked) || role == string(resource.RoleCompute) {
+			of.role = role
+		}
 		of.by.add(t)
 	}
 	if of := a.faults.sums[id]; of != nil && t.TID == t.TGID && of.name == "" {
@@ -300,18 +304,19 @@ func (a *state) finish() {
 	a.note()
 }
 
-// top lists the ids of which most was counted.
+// top lists the ids of which most was counted. Threads that were parked throughout are in the total alone.
 func (a *state) top(t *ids) *TopIDs {
 	top := &TopIDs{IDs: len(t.sums), Top: []IDRow{}, Forgotten: t.forgotten, MostForgotten: t.most}
 	order := t.order()
 	for _, id := range order {
 		top.Total += t.sums[id].v
 	}
+	order = slices.DeleteFunc(order, func(id string) bool { return t.sums[id].role == string(resource.RoleParked) })
 	for _, id := range order[:min(len(order), topIDs)] {
 		of := t.sums[id]
 		row := IDRow{ID: id, Name: of.name, TGID: of.tgid, Value: of.v, Share: of.v / top.Total}
 		if a.split && t == &a.offCPU {
-			row.By = &of.by
+			row.By, row.Role = &of.by, of.role
 		}
 		top.Top = append(top.Top, row)
 	}

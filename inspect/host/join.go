@@ -198,6 +198,7 @@ type phaseSum struct {
 	PhaseRow
 	latency        Latency
 	offCPU, faults float64
+	unknown        number // ms in futexes for a reason that is unknown
 	known          [metrics]bool
 }
 
@@ -274,6 +275,7 @@ func (p *phaseSum) addSystem(s *systemSnapshot, tokens float64) {
 	if s.offCPU != nil {
 		p.known[MetricOffCPU] = true
 		p.offCPU += orZero(s.metric[MetricOffCPU])
+		p.unknown = number{p.unknown.v + s.unknown.v, p.unknown.known || s.unknown.known}
 	}
 	if s.faults != nil {
 		p.known[MetricFaults] = true
@@ -312,6 +314,9 @@ func (p *phaseSum) row(percentiles []float64) PhaseRow {
 	}
 	if p.known[MetricOffCPU] {
 		row.OffCPUMS, row.OffCPUPerToken = &p.offCPU, perToken(p.offCPU, row.SystemTokens)
+	}
+	if p.unknown.known {
+		row.FutexUnknownMS = &p.unknown.v
 	}
 	if p.known[MetricFaults] {
 		row.Faults, row.FaultsPerToken = &p.faults, perToken(p.faults, row.SystemTokens)

@@ -128,7 +128,7 @@ func TestThreads(t *testing.T) {
 		`{"tid":12,"tgid":10,"comm":"main","runnable_wait_ns":1000000,"blocked_disk_ns":0,"blocked_lock_ns":0,"blocked_other_ns":0}],"lost":{"threads":2,"unsteady":0},"missing":["no PSI"]}` + "\n"
 	r := analyzed(t, Options{System: put(t, t.TempDir(), "s", fmt.Sprintf(line, 1, "bpf")+fmt.Sprintf(line, 2, "proc"))})
 	first := r.OffCPU.Top[0]
-	if first.ID != "11" || first.Name != "worker" || first.TGID != 10 || first.Value != 10 || *first.By != (ByReason{2, 6, 2, 0}) || *r.OffCPU.By != (ByReason{4, 6, 2, 0}) {
+	if first.ID != "11" || first.Name != "worker" || first.TGID != 10 || first.Value != 10 || *first.By != (ByReason{Runnable: 2, Disk: 6, Lock: 2}) || *r.OffCPU.By != (ByReason{Runnable: 4, Disk: 6, Lock: 2}) {
 		t.Errorf("%+v, by %+v of %+v", first, first.By, r.OffCPU.By)
 	}
 	if f := r.Faults.Top[0]; f.Name != "llama-cli" || f.Value != 14 || f.By != nil {
@@ -143,5 +143,32 @@ func TestThreads(t *testing.T) {
 	var text strings.Builder
 	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "no CPU free") || !strings.Contains(text.String(), "worker") {
 		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+// Threads that wait for work are in no off-CPU time, neither of a recorder that tells their roles nor of one that put all into off_cpu_ns.
+func TestParkedThreads(t *testing.T) {
+	for name, c := range map[string]struct{ off, told string }{
+		"told":   {`{"12":20000000,"14":30000000}`, `,"role":"parked","futex_ns":980000000,"futex_idle_ns":980000000,"futex_unknown_ns":0`},
+		"before": {`{"11":990000000,"12":1000000000,"13":400000000,"14":30000000}`, ""},
+	} {
+		busy := `,"role":"unknown","futex_ns":400000000,"futex_idle_ns":0,"futex_unknown_ns":400000000`
+		if c.told == "" {
+			busy = ""
+		}
+		line := `{"timestamp":1,"interval_s":1,"interval_actual_s":1,"off_cpu_ns":` + c.off + `,"page_faults":{},"pressure":{},"threads":[` +
+			`{"tid":11,"tgid":10,"comm":"idler","lived_ns":1000000000,"oncpu_ns":10000000,"runnable_wait_ns":0,"blocked_disk_ns":0,"blocked_lock_ns":990000000,"blocked_other_ns":0,"idle_ns":0` +
+			strings.ReplaceAll(c.told, "980", "990") + `},` +
+			`{"tid":12,"tgid":10,"comm":"late","lived_ns":1000000000,"oncpu_ns":0,"runnable_wait_ns":20000000,"blocked_disk_ns":0,"blocked_lock_ns":980000000,"blocked_other_ns":0,"idle_ns":0` + c.told + `},` +
+			`{"tid":13,"tgid":10,"comm":"busy","lived_ns":1000000000,"oncpu_ns":600000000,"runnable_wait_ns":0,"blocked_disk_ns":0,"blocked_lock_ns":400000000,"blocked_other_ns":0,"idle_ns":0` + busy + `},` +
+			`{"tid":14,"tgid":10,"comm":"reader","lived_ns":1000000000,"oncpu_ns":970000000,"runnable_wait_ns":0,"blocked_disk_ns":30000000,"blocked_lock_ns":0,"blocked_other_ns":0,"idle_ns":0` +
+			strings.ReplaceAll(busy, "400000000", "0") + `}]}` + "\n"
+		r := analyzed(t, Options{System: put(t, t.TempDir(), "s", line)})
+		if top := r.OffCPU; len(top.Top) != 1 || top.Top[0].ID != "14" || top.Top[0].Role != "unknown" || top.Total != 50 {
+			t.Errorf("%s: %+v", name, top)
+		}
+		if *r.OffCPU.By != (ByReason{Runnable: 20, Disk: 30, ForWork: 1970, Unknown: 400}) {
+			t.Errorf("%s: %+v", name, *r.OffCPU.By)
+		}
 	}
 }

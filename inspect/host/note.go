@@ -44,8 +44,8 @@ func (a *state) note() {
 		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, told when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
 	}
-	if t := r.OffCPU; t != nil && t.By != nil && t.By.Lock > 0 {
-		say("threads that wait for a lock, and such as wait until there is work for them, do the same system call: both count as lock")
+	if t := r.OffCPU; t != nil && t.By != nil && t.By.Unknown > 0 {
+		say("%s in futexes are not known to be for a lock or for work: they are in no off-CPU time; docs/HOST_SYSTEM.md has the rule", msText(t.By.Unknown))
 	}
 	if t := r.OffCPU; t != nil && t.Forgotten > 0 {
 		say("off-CPU times: more than %d ids; those with the least were dropped on the way, %d times, none above %s", maxIDs, t.Forgotten, msText(t.MostForgotten))

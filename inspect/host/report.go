@@ -191,6 +191,7 @@ type IDRow struct {
 	ID    string    `json:"id"`
 	Name  string    `json:"comm,omitempty"`
 	TGID  int64     `json:"tgid,omitempty"`
+	Role  string    `json:"role,omitempty"` // of a thread (resource.ThreadRole)
 	Value float64   `json:"value"`
 	Share float64   `json:"share"`
 	By    *ByReason `json:"by_reason,omitempty"`
@@ -214,6 +215,7 @@ type PhaseRow struct {
 	SystemTokens    float64  `json:"system_tokens"`
 	OffCPUMS        *float64 `json:"off_cpu_ms,omitempty"`
 	OffCPUPerToken  *float64 `json:"off_cpu_ms_per_token,omitempty"`
+	FutexUnknownMS  *float64 `json:"futex_unknown_ms,omitempty"` // not in OffCPUMS
 	Faults          *float64 `json:"page_faults,omitempty"`
 	FaultsPerToken  *float64 `json:"page_faults_per_token,omitempty"`
 }

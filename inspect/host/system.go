@@ -6,6 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+
+	"github.com/llamatap/llamatap/resource"
 )
 
 // The metrics that are held against the latency, in A-83's order.
@@ -38,10 +41,36 @@ type threadLine struct {
 	TID      number `json:"tid"`
 	TGID     number `json:"tgid"`
 	Comm     word   `json:"comm"`
+	Lived    number `json:"lived_ns"`
+	OnCPU    number `json:"oncpu_ns"`
 	Runnable number `json:"runnable_wait_ns"`
 	Disk     number `json:"blocked_disk_ns"`
-	Lock     number `json:"blocked_lock_ns"`
+	Lock     number `json:"blocked_lock_ns"` // parse leaves what delayed the thread
 	Other    number `json:"blocked_other_ns"`
+	Idle     number `json:"idle_ns"`
+	Futex    number `json:"futex_ns"`
+	// The parts of Futex that are no delay.
+	FutexIdle    number `json:"futex_idle_ns"`
+	FutexUnknown number `json:"futex_unknown_ns"`
+	Role         word   `json:"role"`
+}
+
+// judge takes the sleep that is no delay off the thread's wait for locks, and returns how much of it the line's off_cpu_ns still holds: in
+// files of recorders that did not decide it, where all of the wait for locks may have been in futexes, all of it.
+func (t *threadLine) judge() (undecided float64) {
+	if !t.Lock.known {
+		return 0
+	}
+	if t.Role == "" && t.Idle.known && t.Lived.known {
+		ns := func(n number) *int64 { v := int64(max(0, min(n.v, maxNumber))); return &v }
+		line := resource.ThreadLine{LivedNS: *ns(t.Lived), FutexNS: ns(t.Lock), IdleNS: ns(t.Idle)}
+		line.Judge(false, resource.GraphTime{})
+		t.Role = word(line.Role)
+		t.FutexIdle, t.FutexUnknown = number{float64(*line.FutexIdleNS), true}, number{float64(*line.FutexUnknownNS), true}
+		undecided = t.FutexIdle.v + t.FutexUnknown.v
+	}
+	t.Lock.v = max(0, t.Lock.v-t.FutexIdle.v-t.FutexUnknown.v)
+	return undecided
 }
 
 // processLine names a process (resource.ProcessLine).
@@ -50,15 +79,18 @@ type processLine struct {
 	Comm word   `json:"comm"`
 }
 
-// ByReason is time off the CPU by its reason, in ms.
+// ByReason is time off the CPU that delayed threads, by its reason, in ms.
 type ByReason struct {
 	Runnable float64 `json:"runnable_wait_ms"` // no processor was free
 	Disk     float64 `json:"blocked_disk_ms"`
-	Lock     float64 `json:"blocked_lock_ms"` // or a condition: the kernel does not know
+	Lock     float64 `json:"blocked_lock_ms"`
 	Other    float64 `json:"blocked_other_ms"`
+	// Not in the sum: what threads waited for work, and slept in futexes for a reason that is unknown.
+	ForWork float64 `json:"idle_ms"`
+	Unknown float64 `json:"futex_unknown_ms"`
 }
 
-// Reasons are the words for them, and Values the figures, in one order.
+// Reasons are the words for delays, and Values the figures, in one order.
 var Reasons = [...]string{"no CPU free", "disk", "lock", "other"}
 
 // Values are the figures in the order of [Reasons].
@@ -72,6 +104,8 @@ func (b *ByReason) add(t *threadLine) {
 	b.Disk += t.Disk.v / 1e6
 	b.Lock += t.Lock.v / 1e6
 	b.Other += t.Other.v / 1e6
+	b.ForWork += (t.Idle.v + t.FutexIdle.v) / 1e6
+	b.Unknown += t.FutexUnknown.v / 1e6
 }
 
 // systemSnapshot is what a line of system metrics says.
@@ -83,6 +117,7 @@ type systemSnapshot struct {
 	offCPU        map[string]number
 	faults        map[string]number
 	threads       []threadLine
+	unknown       number // ms in futexes for a reason that is unknown
 	processes     []processLine
 }
 
@@ -113,18 +148,33 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 	for m := range s.metric {
 		s.metric[m] = math.NaN()
 	}
+	s.judge()
 	if line.OffCPU != nil {
 		s.metric[MetricOffCPU] = sum(line.OffCPU) / 1e6
 	}
 	if line.Faults != nil {
 		s.metric[MetricFaults] = sum(line.Faults) / safeInterval(s.seconds)
 	}
-	for m, resource := range map[int]string{MetricCPU: "cpu", MetricIO: "io", MetricMemory: "memory"} {
-		if v := pressure(line.Pressure[resource]); v.known {
+	for m, of := range map[int]string{MetricCPU: "cpu", MetricIO: "io", MetricMemory: "memory"} {
+		if v := pressure(line.Pressure[of]); v.known {
 			s.metric[m] = v.v
 		}
 	}
 	return s, nil
+}
+
+// judge takes what is no delay off the times of threads.
+func (s *systemSnapshot) judge() {
+	for i := range s.threads {
+		t := &s.threads[i]
+		undecided := t.judge()
+		id := strconv.FormatInt(int64(t.TID.v), 10)
+		if off, ok := s.offCPU[id]; ok && undecided > 0 {
+			off.v = max(0, off.v-undecided)
+			s.offCPU[id] = off
+		}
+		s.unknown = number{s.unknown.v + t.FutexUnknown.v/1e6, s.unknown.known || t.FutexUnknown.known}
+	}
 }
 
 // pressure is the figure of a resource that is compared: of the scope some, else of the first other one that there is; the mean of the
@@ -171,6 +221,7 @@ type idSum struct {
 	v    float64
 	by   ByReason // of threads, where it is known
 	name string   // as it was last
+	role string   // of threads: the one that says most of all that it had
 	tgid int64
 }
 

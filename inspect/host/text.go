@@ -208,7 +208,11 @@ func (c *ImportanceRow) cells() []string {
 
 // writeTop writes the ids of which most was counted.
 func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) string) {
-	if top == nil || len(top.Top) == 0 {
+	if top == nil {
+		return
+	}
+	defer writeIdle(b, top.By, text)
+	if len(top.Top) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\n%s: %s, of %d ids\n", what, text(top.Total), top.IDs)
@@ -217,6 +221,7 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 		for _, reason := range Reasons {
 			head = append(head, " "+reason)
 		}
+		head = append(head, "role")
 	}
 	t := grid{head}
 	for _, row := range top.Top {
@@ -224,12 +229,23 @@ func writeTop(b *strings.Builder, top *TopIDs, what string, text func(float64) s
 		if row.TGID > 0 {
 			tgid = strconv.FormatInt(row.TGID, 10)
 		}
-		t = append(t, append([]string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)}, reasonCells(row.By, text)...))
+		cells := append([]string{row.ID, tgid, row.Name, text(row.Value), fmt.Sprintf("%.1f %%", 100*row.Share)}, reasonCells(row.By, text)...)
+		if row.By != nil {
+			cells = append(cells, row.Role)
+		}
+		t = append(t, cells)
 	}
 	if top.By != nil {
-		t = append(t, append([]string{"all ids", "", "", text(top.Total), ""}, reasonCells(top.By, text)...))
+		t = append(t, append(append([]string{"all ids", "", "", text(top.Total), ""}, reasonCells(top.By, text)...), ""))
 	}
 	t.write(b)
+}
+
+// writeIdle writes what is no delay: time in which threads waited for work, and sleep in futexes of unknown reason.
+func writeIdle(b *strings.Builder, by *ByReason, text func(float64) string) {
+	if by != nil && by.ForWork+by.Unknown > 0 {
+		fmt.Fprintf(b, "\nno delay, and not in the table: threads waited for work %s; in futexes, reason unknown, %s\n", text(by.ForWork), text(by.Unknown))
+	}
 }
 
 // reasonCells are the columns of reasons, where they are known.

@@ -16,8 +16,9 @@ enum thread_state {
 	ON_CPU,
 	RUNNABLE,      /* pre-empted, or woken, and waiting for a processor */
 	BLOCKED_DISK,
-	BLOCKED_LOCK,
+	BLOCKED_LOCK,  /* of a file, a semaphore, a real-time kernel */
 	BLOCKED_OTHER,
+	FUTEX,         /* a lock, or a condition that waits for work: the kernel does not know which */
 	IDLE,
 	GONE,          /* it ended */
 	STATES = 8,
@@ -71,6 +72,7 @@ struct thread_accounts {
 #endif
 
 #define SLEEPS_IDLE(name, amd64, arm64) [SYSCALL_NUMBER(amd64, arm64)] = IDLE,
+#define SLEEPS_FUTEX(name, amd64, arm64) [SYSCALL_NUMBER(amd64, arm64)] = FUTEX,
 #define SLEEPS_LOCK(name, amd64, arm64) [SYSCALL_NUMBER(amd64, arm64)] = BLOCKED_LOCK,
 #define SLEEPS_DISK(name, amd64, arm64) [SYSCALL_NUMBER(amd64, arm64)] = BLOCKED_DISK,
 
@@ -78,6 +80,7 @@ struct thread_accounts {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 static const unsigned char sleeps[SYSCALL_NUMBERS] = {
+	SYSCALLS_FUTEX(SLEEPS_FUTEX, SYSCALL_NONE)
 	SYSCALLS_LOCK(SLEEPS_LOCK, SYSCALL_NONE)
 	SYSCALLS_DISK(SLEEPS_DISK, SYSCALL_NONE)
 	SYSCALLS_IDLE(SLEEPS_IDLE, SYSCALL_NONE)

@@ -14,6 +14,7 @@ const (
 	blockedDisk
 	blockedLock
 	blockedOther
+	futex
 	idle
 	gone
 
@@ -85,7 +86,8 @@ type told struct {
 	waits                          [resource.HistogramSlots]uint32
 	born                           uint64
 	comm                           string
-	absent                         bool // it was not there at the last snapshot, though it had not ended
+	busy, computed                 int64 // of the time in which graphs were computed, and that time
+	absent                         bool  // it was not there at the last snapshot, though it had not ended
 }
 
 // spent is what a thread did in an interval.
@@ -93,11 +95,24 @@ type spent struct {
 	line    resource.ThreadLine
 	waits   resource.Histogram
 	maxWait uint64
+	of      *told // nil where it was polled
+}
+
+// judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed, since it was first seen,
+// belongs to the team that computes them.
+func (s *spent) judge(c resource.GraphTime) {
+	team := false
+	if t, lived := s.of, min(c.NS, s.line.LivedNS); t != nil {
+		t.computed += lived
+		t.busy += min(lived, s.line.OnCPUNS+s.line.RunnableWaitNS)
+		team = t.computed > 0 && 2*t.busy >= t.computed
+	}
+	s.line.Judge(team, c)
 }
 
 // active tells whether a thread did anything but idle.
 func (s *spent) active() bool {
-	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
+	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.FutexNS != nil && *s.line.FutexNS > 0 || s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
 }
 
 // A moment is a snapshot's: its time and that of the one before on CLOCK_MONOTONIC, and the number of the interval between them.
@@ -119,9 +134,11 @@ func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok 
 	ended := a.state() == gone && a.since() <= m.now || a.state() != gone && p == nil && t.absent
 	t.absent = p == nil
 	ns := t.spend(a, p, m, !ended && p != nil)
+	lock := ns[blockedLock] + ns[futex]
+	s.of = t
 	s.line = resource.ThreadLine{
 		TID: int(tid), TGID: int(a.TGID), Comm: t.name(a, p), Ended: ended,
-		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &ns[blockedLock],
+		OnCPUNS: ns[onCPU], RunnableWaitNS: ns[runnable], BlockedDiskNS: &ns[blockedDisk], BlockedLockNS: &lock, FutexNS: &ns[futex],
 		BlockedOtherNS: &ns[blockedOther], IdleNS: &ns[idle],
 		Voluntary: a.Voluntary - t.voluntary, Involuntary: a.Involuntary - t.involuntary, Faults: a.Faults - t.faults,
 	}

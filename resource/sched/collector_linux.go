@@ -21,6 +21,8 @@ type Options struct {
 	// Follow takes what a process of Target.PIDs starts, and what that starts, as well.
 	Follow   bool
 	Interval time.Duration // nominal, for the lines
+	// Computed says how much of a time on CLOCK_MONOTONIC, in ns, the run computed graphs in; nil: there is no run.
+	Computed func(from, to int64) resource.GraphTime
 	// Plain takes the programs for kernels without BTF, Poll reads /proc alone.
 	Plain, Poll bool
 	// Threads bounds how many threads are known at once, those included that ended since the last snapshot: 0 is 8192; a power of two is taken.

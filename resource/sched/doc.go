@@ -10,14 +10,14 @@
 //   - it is stopped, parked or frozen: idle
 //   - its sleep is uninterruptible: blocked by a disk in fsync and its like, where it waits for a journal; else blocked otherwise, such as by
 //     a lock within the kernel (mmap_lock, an inode's)
-//   - its sleep is interruptible: by the system call it is in, as its registers have it (syscalls.h): futex, flock, fcntl and semaphores are
-//     locks; poll, epoll_wait, select, nanosleep, accept, wait, receiving and reading are idle, for a file on a disk is never waited for in
+//   - its sleep is interruptible: by the system call it is in, as its registers have it (syscalls.h): flock, fcntl and semaphores are
+//     locks; a futex is a lock or a wait for work, by the thread's role (resource.ThreadLine.Judge); poll, epoll_wait, select, nanosleep, accept, wait, receiving and reading are idle, for a file on a disk is never waited for in
 //     this way; completions of asynchronous file I/O are a disk; anything else, and a sleep outside of any call, is blocked otherwise
 //
 // Kernel threads are told of like others where no target leaves them out; they sleep interruptibly when they have no work.
 //
-// What cannot be known: a futex may be a lock, or a condition variable or barrier on which a thread waits for work; a thread that waits in
-// recvmsg may wait for a request (idle) or for the answer to one (not idle); a lock that is spun on is computing, as are
+// What cannot be known: a futex may be a lock, or a condition variable or barrier on which a thread waits for work, and where the role leaves
+// it open it counts as neither; a thread that waits in recvmsg may wait for a request (idle) or for the answer to one (not idle); a lock that is spun on is computing, as are
 // interrupts, and what a hypervisor takes of the processor, which the kernel's own run times leave out; io_uring_enter waits for whatever was submitted and is blocked otherwise unless the kernel counts it
 // as I/O. 32-bit programs on a 64-bit kernel have other numbers of calls: their interruptible sleeps are blocked otherwise.
 //

@@ -40,6 +40,13 @@ func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 	if err != nil {
 		return nil, err
 	}
+	var computed resource.GraphTime
+	if c.o.Computed != nil {
+		computed = c.o.Computed(c.m.last, c.m.now)
+	}
+	for i := range all {
+		all[i].judge(computed)
+	}
 	c.m.last = c.m.now
 	if err := c.pressure(line); err != nil {
 		return nil, err

@@ -15,8 +15,10 @@
 
 /* A wait for what another thread or process holds. */
 #define SYSCALLS_LOCK(X, NONE) \
-	X(futex, 202, 98) X(futex_wait, 455, 455) X(futex_waitv, 449, 449) X(flock, 73, 32) X(fcntl, 72, 25) X(semop, 65, 193) \
-	X(semtimedop, 220, 192)
+	X(flock, 73, 32) X(fcntl, 72, 25) X(semop, 65, 193) X(semtimedop, 220, 192)
+
+/* A wait for another thread: for a lock that it holds, or for work that it brings. */
+#define SYSCALLS_FUTEX(X, NONE) X(futex, 202, 98) X(futex_wait, 455, 455) X(futex_waitv, 449, 449)
 
 /* A wait for a disk that the kernel does not count as one: for a journal, or for completions of asynchronous I/O. */
 #define SYSCALLS_DISK(X, NONE) \

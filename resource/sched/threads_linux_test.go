@@ -51,7 +51,7 @@ func TestBriefThreads(t *testing.T) {
 			}
 			for i, th := range brief {
 				split := i == 0 || i == len(brief)-1 // by a snapshot
-				if th.LivedNS != th.OnCPUNS+th.OffCPUNS()+*th.IdleNS || th.TGID != j.cmd.Process.Pid {
+				if th.LivedNS != th.OnCPUNS+th.OffCPUNS()+th.WorkWaitNS()+*th.FutexUnknownNS || th.TGID != j.cmd.Process.Pid {
 					t.Errorf("%+v", th)
 				}
 				if !split && (th.OnCPUNS < 1e4 || th.Faults < 8 || !o.Plain && *th.Minor < 8) {

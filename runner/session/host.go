@@ -65,7 +65,7 @@ func newHostSide(o Options) *hostSide {
 	if dir := bpf.MountTracefs(); dir != "" {
 		fmt.Fprintf(terminal.Err, "llamatap: --tap-host: mounted tracefs at %s: the tracepoints of a kernel without BTF need it\n", dir)
 	}
-	for _, opened := range watch.Open(without(o.Tap.Host, waitsName), watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate}) {
+	for _, opened := range watch.Open(without(o.Tap.Host, waitsName), watch.Request{Interval: h.interval, Target: target, Correlate: h.correlate, Computed: h.computed}) {
 		h.take(opened)
 	}
 	if o.Tap.CollectsHost(waitsName) {
@@ -232,6 +232,17 @@ func (h *hostSide) correlate(from, to time.Time) string {
 	id.Phase, id.First, id.Last = h.times.within(begin, end)
 	id.Tokens = id.First >= 0
 	return id.String()
+}
+
+// computed says how much of a time the model computed graphs in, once the tap has been read up to its end.
+func (h *hostSide) computed(from, to int64) resource.GraphTime {
+	if h.times.before(to) {
+		return resource.GraphTime{Known: true}
+	}
+	h.await(to)
+	c := h.times.computed(from, to)
+	c.Known = c.Known && h.upto.Load() >= to
+	return c
 }
 
 // noRun stands for the run in ids until it has one; the lines wait for it.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/resource"
 )
 
 // graphs tells a timeline of the graphs that are computed.
@@ -134,6 +135,26 @@ func (t *timeline) change(f func(*span)) {
 	for i := max(0, len(t.graphs)-recent); i < len(t.graphs); i++ {
 		f(&t.graphs[i])
 	}
+}
+
+// before tells whether no graph is known to have begun before a time.
+func (t *timeline) before(to int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.any || !t.trimmed && t.graphs[0].begin >= to
+}
+
+// computed is how much of a time graphs were computed in. It is not known where those of its beginning are no longer remembered.
+func (t *timeline) computed(from, to int64) resource.GraphTime {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := resource.GraphTime{Known: !t.trimmed || t.graphs[0].begin <= from}
+	for _, s := range t.graphs {
+		begin, end := max(s.begin, from), min(s.end, to)
+		c.NS += max(0, end-begin)
+		from = max(from, end) // those of several contexts may overlap
+	}
+	return c
 }
 
 // within says what was computed between two times: the phase that took most of it, and the tokens of that phase, -1 where it has none. The

@@ -3,9 +3,11 @@
 package session
 
 import (
+	"math"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/resource"
 )
 
 // TestTimeline: what was computed at a time is told by phase and tokens, as far as it is known by then.
@@ -57,4 +59,23 @@ func TestTimeline(t *testing.T) {
 	phase(260, 290, "between", -1, -1)
 	phase(300, 460, "decode", 3, 4)
 	phase(0, 460, "decode", 3, 4)
+}
+
+// TestGraphTime: time in which graphs were computed counts once, though they overlap, and is not known where some are forgotten.
+func TestGraphTime(t *testing.T) {
+	var times timeline
+	if !times.before(1 << 60) {
+		t.Error("a graph that nobody computed")
+	}
+	for _, s := range []span{{begin: 100, end: 200}, {begin: 150, end: 250}, {begin: 160, end: 170}, {begin: 300, end: math.MaxInt64}} {
+		times.add(s)
+	}
+	for _, c := range []struct{ from, to, want int64 }{{0, 100, 0}, {0, 400, 250}, {120, 130, 10}, {180, 310, 80}, {250, 300, 0}, {500, 600, 100}} {
+		if got := times.computed(c.from, c.to); got != (resource.GraphTime{NS: c.want, Known: true}) {
+			t.Errorf("from %d to %d: %+v, want %d", c.from, c.to, got, c.want)
+		}
+	}
+	if times.trimmed = true; times.computed(0, 400).Known || !times.computed(100, 400).Known || times.before(50) {
+		t.Error("known, though graphs before the first are forgotten")
+	}
 }

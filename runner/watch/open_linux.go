@@ -71,7 +71,7 @@ func (o *Opened) openBlock(r Request) {
 }
 
 func (o *Opened) openSystem(r Request) {
-	c, err := sched.Open(sched.Options{Interval: r.Interval, Target: r.Target, Follow: true})
+	c, err := sched.Open(sched.Options{Interval: r.Interval, Target: r.Target, Follow: true, Computed: r.Computed})
 	if o.Err = err; err != nil {
 		return
 	}

@@ -3,6 +3,7 @@ package watch
 import (
 	"time"
 
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
@@ -10,6 +11,8 @@ import (
 type Request struct {
 	Interval time.Duration
 	Target   bpf.Target
+	// Computed says how much of a time on CLOCK_MONOTONIC, in ns, the run computed graphs in; nil: there is no run.
+	Computed func(from, to int64) resource.GraphTime
 	Devices  []string // block devices by name; empty: all
 	// StrapBuckets writes the bounds of buckets as system A did, twice too large.
 	StrapBuckets bool
