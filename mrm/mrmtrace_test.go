@@ -174,12 +174,18 @@ func TestTraceProblems(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
-	var deep strings.Builder // aliases of aliases share their nodes
-	deep.WriteString("experiment: {name: e}\nmodels: [{id: a, engine: llamacpp, path: x}]\na0: &a0 [x, x]\n")
-	for i := range 40 {
-		fmt.Fprintf(&deep, "a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	chain := func(n int) []byte { // aliases of aliases, which share their nodes
+		var deep strings.Builder
+		deep.WriteString("experiment: {name: e}\nmodels: [{id: a, engine: llamacpp, path: x}]\na0: &a0 [x, x]\n")
+		for i := range n {
+			fmt.Fprintf(&deep, "a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+		}
+		return []byte(deep.String())
 	}
-	if c, err := Parse("f.yaml", []byte(deep.String())); err != nil || !slices.ContainsFunc(c.Notes(), func(n string) bool { return strings.Contains(n, "a40") }) {
+	if c, err := Parse("f.yaml", chain(15)); err != nil || !slices.ContainsFunc(c.Notes(), func(n string) bool { return strings.Contains(n, "a15") }) {
 		t.Errorf("%v", err)
+	}
+	if _, err := Parse("f.yaml", chain(40)); err == nil || !strings.Contains(err.Error(), "80 references") {
+		t.Errorf("80 references: %v", err)
 	}
 }

@@ -52,12 +52,12 @@ const (
 // nothing can hide from it: brackets in texts and comments count, too.
 func CheckYAML(data []byte) error {
 	if n := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxBrackets {
-		return fmt.Errorf("%w, perhaps: %d brackets are opened, and %d are the most; give long texts as files", ErrTooDeep, n, maxBrackets)
+		return fmt.Errorf("%w: %d opening brackets, at most %d are supported; give long texts as files", ErrTooDeep, n, maxBrackets)
 	}
 	references := 0
 	for line := range bytes.Lines(data) {
 		if n := leadingItems(line); n > maxItems {
-			return fmt.Errorf("%w: %d list items begin on one line, and %d are the most", ErrTooDeep, n, maxItems)
+			return fmt.Errorf("%w: %d list items begin on one line, at most %d are supported", ErrTooDeep, n, maxItems)
 		}
 		for i := 1; i < len(line); i++ {
 			if line[i] == '*' && line[min(i+1, len(line)-1)] > ' ' && bytes.IndexByte([]byte(" \t:,[{"), line[i-1]) >= 0 {
@@ -66,7 +66,7 @@ func CheckYAML(data []byte) error {
 		}
 	}
 	if references > maxReferences {
-		return fmt.Errorf("%w, perhaps: %d references, and %d are the most", ErrTooDeep, references, maxReferences)
+		return fmt.Errorf("%w: %d references (*name), at most %d are supported; write their values out", ErrTooDeep, references, maxReferences)
 	}
 	return nil
 }
