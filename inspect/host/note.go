@@ -40,6 +40,10 @@ func (a *state) note() {
 	if im := r.Importance; im != nil && im.LeftOut > 0 {
 		say("%d snapshots are not held against each other: the first %d are", im.LeftOut, maxSamples)
 	}
+	if im := r.Importance; im != nil && !slices.ContainsFunc(im.Rows, func(row ImportanceRow) bool { return row.R != nil }) &&
+		slices.ContainsFunc(im.Rows, func(row ImportanceRow) bool { return row.N > 0 }) {
+		say("no correlation could be computed, and none is drawn: that takes %d snapshots of each file in which values change", fewest)
+	}
 	if t := r.OffCPU; t != nil && t.Beyond > 0 {
 		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, told when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))

@@ -215,8 +215,8 @@ func TestManyAndFew(t *testing.T) {
 		devices, snapshots, want int
 		types                    []string
 	}{
-		"one snapshot":  {1, 1, 9, nil}, // which is no trend
-		"two snapshots": {1, 2, 10, nil},
+		"one snapshot":  {1, 1, 8, nil}, // which is no trend, and has no correlation
+		"two snapshots": {1, 2, 9, nil},
 		"eight devices": {8, 20, 8 + 4, []string{"percentiles", "importance"}},
 		"long":          {1, 2000, 10, nil},
 	} {
@@ -232,9 +232,6 @@ func TestManyAndFew(t *testing.T) {
 			if strings.Contains(file, "trends") && c.snapshots == 2 {
 				least = 0.0005
 			}
-			if strings.Contains(file, "correlations") && c.snapshots < 4 {
-				least = 0 // too few
-			}
 			if s := share(picture, coloured); s < least || s > 0.9 {
 				t.Errorf("%s: %s: %.5f of it is coloured", name, file, s)
 			}
@@ -247,6 +244,46 @@ func TestManyAndFew(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLevels: in a short recording a snapshot is a line over its interval, though none beside it has a value; lines of intervals that touch are joined.
+func TestLevels(t *testing.T) {
+	nan := math.NaN()
+	var series []host.Point
+	for i, from := range []float64{0, 5, 10, 60} {
+		series = append(series, host.Point{From: from, Time: from + 5, Seconds: 5, Snapshots: 1, Requests: uint64(i)})
+	}
+	known := func(p *host.Point) float64 {
+		if p.Requests == 1 || p.Requests == 3 {
+			return float64(p.Requests)
+		}
+		return nan
+	}
+	x, y := values(series, newClock(0, 65), known)
+	if want := []float64{0, 5, 5, 10, 10, 15, 60, 60, 65}; !slices.Equal(x, want) {
+		t.Errorf("%v, want %v", x, want)
+	}
+	if want := []float64{nan, nan, 1, 1, nan, nan, nan, 3, 3}; !slices.EqualFunc(y, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }) {
+		t.Errorf("%v, want %v", y, want)
+	}
+	if curve(series, x, y, sheet.Blue, 1).IsDots {
+		t.Error("levels have dots")
+	}
+}
+
+// TestStale: a chart of an earlier call that there is nothing to draw for now is removed.
+func TestStale(t *testing.T) {
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "importance_trends.png")
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Draw(report(t, 1, 1), dir, []string{"importance"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(stale); !os.IsNotExist(err) {
+		t.Errorf("the old chart is still there: %v", err)
 	}
 }
 

@@ -58,11 +58,11 @@ func correlations(r *host.Report) *sheet.Picture {
 		return nil
 	}
 	rows := r.Importance.Rows
-	if !slices.ContainsFunc(rows, func(c host.ImportanceRow) bool { return c.N > 0 }) {
-		return nil
+	if !slices.ContainsFunc(rows, func(c host.ImportanceRow) bool { return c.R != nil }) {
+		return nil // with too few snapshots, as a note says
 	}
 	whole := rows[0].DeviceID
-	p := sheet.Screen.Panel(fmt.Sprintf("what goes with the latency (p%s)", percentText(r.Importance.Percent)))
+	p := sheet.Screen.Panel(fmt.Sprintf("correlation of metrics with the latency (p%s)", percentText(r.Importance.Percent)))
 	p.X.Label.Text = "Pearson's r; pale where chance explains it (q > 0.05)"
 	p.X.Min, p.X.Max = -1, 1.9
 	p.X.Tick.Marker = sheet.Fixed{{Value: -1, Label: "-1"}, {Value: -0.5, Label: "-0.5"}, {Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
@@ -138,7 +138,7 @@ func probability(name string, p float64) string {
 
 // topOffCPU draws which ids were off the CPU most.
 func topOffCPU(r *host.Report) *sheet.Picture {
-	return top(r.OffCPU, "longest off the CPU", "off the CPU", sheet.Purple, 1e-3, "s")
+	return top(r.OffCPU, "longest off-CPU time", "off-CPU time", sheet.Purple, 1e-3, "s")
 }
 
 // topFaults draws which ids had most page faults.
@@ -151,7 +151,7 @@ func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit 
 	if t == nil || len(t.Top) == 0 {
 		return nil
 	}
-	p := sheet.Screen.Panel(fmt.Sprintf("%s, of %d ids", title, t.IDs))
+	p := sheet.Screen.Panel(fmt.Sprintf("%s: %d of %d ids", title, len(t.Top), t.IDs))
 	if p.X.Label.Text = axis; unit != "" {
 		p.X.Label.Text += " (" + unit + ")"
 	}
@@ -236,7 +236,7 @@ func trends(r *host.Report) *sheet.Picture {
 		return x, y
 	}
 	x, y := curveOf(func(t *host.Trend) float64 { return t.LatencyUS })
-	p := sheet.Screen.Panel("latency and metrics over time, as they were held against each other")
+	p := sheet.Screen.Panel("latency and metrics over time")
 	p.Y.Label.Text = fmt.Sprintf("p%s ≤", percentText(r.Importance.Percent))
 	low, high := most(y), most(y)
 	for i, v := range y {

@@ -41,8 +41,9 @@ func thin(series []host.Point) []host.Point {
 	return thinned
 }
 
-// few is how many points a series has at most that is drawn as levels over its intervals: as a curve it would be a dot, or hide how long they are.
-const few = 2
+// few is how many points a series has at most that is drawn as levels over its intervals. A curve would make a dot of a snapshot that is alone, and
+// slopes of what nobody measured between the others.
+const few = 60
 
 // curve draws values that [values] took out of a series.
 func curve(series []host.Point, x, y []float64, c color.Color, points float64) *sheet.Curve {
@@ -54,9 +55,14 @@ func curve(series []host.Point, x, y []float64, c color.Color, points float64) *
 // values takes a figure out of every point, or its level over each interval where there are few; between points that lie far apart a NaN breaks the curve.
 func values(series []host.Point, c clock, of func(*host.Point) float64) (x, y []float64) {
 	if len(series) <= few {
+		end := 0.0
 		for i := range series {
 			from, to := column(series, i)
-			x, y = append(x, c.at(from), c.at(to), c.at(to)), append(y, of(&series[i]), of(&series[i]), math.NaN())
+			if i > 0 && from-end > 0.01*(to-from) { // nothing was recorded between
+				x, y = append(x, c.at(from)), append(y, math.NaN())
+			}
+			x, y = append(x, c.at(from), c.at(to)), append(y, of(&series[i]), of(&series[i]))
+			end = to
 		}
 		return x, y
 	}
