@@ -340,7 +340,7 @@ func TestTicks(t *testing.T) {
 }
 
 func TestParseTypes(t *testing.T) {
-	for list, want := range map[string]string{"": strings.Join(Types, ","), "all": strings.Join(Types, ","), "hist, Queue,hist": "hist,queue", "x,all": "no chart", "hist,bogus": "no chart"} {
+	for list, want := range map[string]string{"": strings.Join(Types, ","), "all": strings.Join(Types, ","), "hist, Queue,hist": "hist,queue", "x,all": `"x"`, "hist,bogus": `"bogus"`} {
 		got, err := ParseTypes(list)
 		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)

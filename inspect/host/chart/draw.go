@@ -25,7 +25,7 @@ func ParseTypes(list string) ([]string, error) {
 		case name == "all":
 			return Types, nil
 		case !slices.Contains(Types, name):
-			return nil, fmt.Errorf("no chart is called %.20q: use all, or some of %s", name, strings.Join(Types, ","))
+			return nil, fmt.Errorf("unknown chart type %.20q: use all, or some of %s", name, strings.Join(Types, ","))
 		case !slices.Contains(types, name):
 			types = append(types, name)
 		}
