@@ -251,6 +251,15 @@ func TestDataset(t *testing.T) {
 	if n, err := Export(found.Runs, dataset); n != 0 || err != nil {
 		t.Errorf("again: %d, %v", n, err)
 	}
+	foreign := found.Runs[0] // whose metadata somebody changed
+	foreign.Cell.ModelID = "x/../../outside"
+	nested := filepath.Join(t.TempDir(), "dataset")
+	if n, err := Export([]Run{foreign}, nested); n != 0 || err == nil {
+		t.Errorf("a model id that leaves the dataset: %d, %v", n, err)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(nested), "outside")); err == nil {
+		t.Error("a run was copied out of the dataset")
+	}
 	var want, got bytes.Buffer
 	if err := errors.Join(aggregated(t, out).WriteCSV(&want), aggregated(t, dataset).WriteCSV(&got)); err != nil || want.String() != got.String() {
 		t.Errorf("%v\n%s\nwant\n%s", err, got.String(), want.String())

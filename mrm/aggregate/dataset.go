@@ -39,6 +39,9 @@ func wanted(name string) bool {
 
 // export copies one run.
 func (r *Run) export(to string) (done bool, err error) {
+	if strings.ContainsAny(r.Cell.ModelID, `/\`) {
+		return false, fmt.Errorf("the model id %.80q in %s has a slash and cannot name a folder: give runs that 'llamatap mrm run' made", r.Cell.ModelID, rundir.MetadataName)
+	}
 	parent := filepath.Join(to, "model_id="+r.Cell.ModelID)
 	leaf := filepath.Join(parent, "run_id="+filepath.Base(r.RunID))
 	manifest := rundir.Manifest{RunID: r.RunID, Sealed: time.Now().UTC().Truncate(time.Second)}
