@@ -8,6 +8,7 @@ type running struct {
 	first   int64  // graph entry of the first
 	counted int64  // of their time
 	phase   ggmlhooks.Phase
+	alone   bool       // the newest's tokens are all of its phase
 	pending *execution // the newest, while it is not decided what it was
 }
 
@@ -16,7 +17,7 @@ func (w *running) add(x *execution, pending bool) {
 	if w.newest == 0 {
 		w.first = x.MonoNS
 	}
-	w.newest, w.counted, w.phase, w.pending = x.Execution.Exec, w.counted+x.ns, x.phase, nil
+	w.newest, w.counted, w.phase, w.alone, w.pending = x.Execution.Exec, w.counted+x.ns, x.phase, x.alone(), nil
 	if pending {
 		w.pending = x
 	}
@@ -29,7 +30,7 @@ func (w *running) decide(x *execution, discarded bool) {
 	}
 	w.pending = nil
 	if discarded {
-		w.phase = ggmlhooks.PhaseSetup
+		w.phase, w.alone = ggmlhooks.PhaseSetup, false
 	}
 }
 
@@ -44,6 +45,9 @@ func (r *Recorder) Sync(e ggmlhooks.Sync) error {
 			w.pending.ns += ns
 		} else if ns > 0 {
 			r.use.NS[w.phase] += ns
+			if w.alone {
+				r.use.AloneNS[w.phase] += ns
+			}
 			if w.phase != ggmlhooks.PhaseSetup {
 				r.use.LastNS = max(r.use.LastNS, e.MonoNS)
 			}

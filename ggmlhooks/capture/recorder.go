@@ -96,16 +96,20 @@ type context struct {
 
 // Use is what a run did, by phase.
 type Use struct {
-	Graphs   map[ggmlhooks.Phase]int64
-	Rows     map[ggmlhooks.Phase]int64
-	NS       map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
-	Requests int64                     // that began
-	Held     int64                     // bytes held back now, of slots
-	FirstNS  int64                     // monotonic time of the run's first graph entry, 0 = none
-	LastNS   int64                     // monotonic time of the run's last graph end
-	Run      Flow                      // of executions that were the run
-	Setup    Flow                      // of those that were set-up
-	Attached []Attention               // what readers need to recompute attention maps
+	Graphs map[ggmlhooks.Phase]int64
+	Rows   map[ggmlhooks.Phase]int64
+	NS     map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
+	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a mixed one nobody knows
+	// which tokens took how long.
+	AloneRows, AloneNS map[ggmlhooks.Phase]int64
+
+	Requests int64       // that began
+	Held     int64       // bytes held back now, of slots
+	FirstNS  int64       // monotonic time of the run's first graph entry, 0 = none
+	LastNS   int64       // monotonic time of the run's last graph end
+	Run      Flow        // of executions that were the run
+	Setup    Flow        // of those that were set-up
+	Attached []Attention // what readers need to recompute attention maps
 }
 
 // Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions that have ended,
@@ -162,7 +166,10 @@ func count(data []byte) ggmlhooks.Count { return ggmlhooks.Count{Packets: 1, Byt
 func NewRecorder(o Options) *Recorder {
 	return &Recorder{
 		o: o, graphs: map[uint64]*graph{}, newest: map[uint32]uint64{}, ctxs: map[uint32]*context{}, open: map[uint64]*execution{},
-		use: Use{Graphs: map[ggmlhooks.Phase]int64{}, Rows: map[ggmlhooks.Phase]int64{}, NS: map[ggmlhooks.Phase]int64{}},
+		use: Use{
+			Graphs: map[ggmlhooks.Phase]int64{}, Rows: map[ggmlhooks.Phase]int64{}, NS: map[ggmlhooks.Phase]int64{},
+			AloneRows: map[ggmlhooks.Phase]int64{}, AloneNS: map[ggmlhooks.Phase]int64{},
+		},
 	}
 }
 

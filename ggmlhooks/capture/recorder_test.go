@@ -178,6 +178,39 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// A micro-batch of a prompt and of another sequence's next token counts in no rate: nobody knows which of them took how long.
+func TestMixedBatches(t *testing.T) {
+	b := newBench(t, Options{})
+	mixed := func(seqs []int32, tokens ...int32) {
+		t.Helper()
+		b.call++
+		b.exec++
+		call := ggmlhooks.Call{Number: b.call, Read: true}
+		e := ggmlhooks.Exec{Number: b.exec, Graph: 1, Call: b.call, TokenFirst: b.next, MonoNS: int64(b.exec) * 100, Tokens: tokens}
+		next := map[int32]int32{0: int32(b.next)}
+		for i, seq := range seqs {
+			call.Rows = append(call.Rows, ggmlhooks.CallRow{Token: tokens[i], Pos: next[seq], Seqs: []int32{seq}, Output: i == 0 || i == len(seqs)-1})
+			e.Pos = append(e.Pos, next[seq])
+			next[seq]++
+		}
+		b.next += int64(len(tokens))
+		b.check(b.recorder.Call(&call))
+		b.check(b.recorder.Exec(&e))
+		b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{Number: b.exec, MonoNS: int64(b.exec)*100 + 70}))
+	}
+	b.decode(false, true, 5, 6, 7)
+	b.decode(false, true, 8)
+	mixed([]int32{0, 1, 1, 1}, 9, 20, 21, 22)
+	u := b.recorder.Use()
+	prefill, decode := ggmlhooks.PhasePrefill, ggmlhooks.PhaseDecode
+	if u.Rows[prefill] != 6 || u.Rows[decode] != 2 || u.NS[prefill] != 120 || u.NS[decode] != 50 {
+		t.Errorf("%+v", u)
+	}
+	if u.AloneRows[prefill] != 3 || u.AloneNS[prefill] != 50 || u.AloneRows[decode] != 1 || u.AloneNS[decode] != 50 {
+		t.Errorf("rows %v in %v ns", u.AloneRows, u.AloneNS)
+	}
+}
+
 // Tokens are told in their order, whichever context is decided about first.
 func TestTokensOfContextsInOrder(t *testing.T) {
 	b := newBench(t, Options{})

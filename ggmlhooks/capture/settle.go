@@ -36,11 +36,18 @@ func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
 	for i := range x.Rows {
 		r.use.Rows[x.Rows[i].Phase]++
 	}
+	if x.alone() {
+		r.use.AloneRows[phase] += int64(len(x.Rows))
+		r.use.AloneNS[phase] += x.ns
+	}
 	if !x.written {
 		return nil
 	}
 	return r.name(x)
 }
+
+// alone tells whether all tokens of an execution are of its phase.
+func (x *execution) alone() bool { return len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) == x.phase }
 
 // name hands the tokens of an execution on, or keeps them until those before are known.
 func (r *Recorder) name(x *execution) error {

@@ -5,11 +5,13 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/collect"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -29,6 +31,7 @@ type before struct {
 	done  bool // what comes before the start was taken in
 	// prompt and generated are the tokens of that, which this process does not compute.
 	prompt, generated int64
+	use               capture.Use // what the recorder made of that
 }
 
 // examine looks at what there is of the run that is gone on with.
@@ -125,7 +128,9 @@ func (s *sink) catchUp() error {
 	if c.told != b.start.Tokens {
 		return fmt.Errorf("%w: it begins behind token %d, and %d are recorded up to there", ErrRepeat, b.start.Tokens, c.told)
 	}
-	rows := s.recorder.Use().Rows
+	b.use = s.recorder.Use()
+	b.use.AloneRows, b.use.AloneNS = maps.Clone(b.use.AloneRows), maps.Clone(b.use.AloneNS)
+	rows := b.use.Rows
 	b.prompt, b.generated = rows[ggmlhooks.PhasePrefill], rows[ggmlhooks.PhaseDecode]
 	if b.start.Idle {
 		return c.forget(-1)

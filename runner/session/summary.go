@@ -10,21 +10,25 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/ggmlhooks/capture"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
 )
+
+// Pace is tokens and the time that they took.
+type Pace struct{ Tokens, NS int64 }
 
 // Summary is what a run did, in a few figures. All are measured.
 type Summary struct {
 	Account           rundir.Account
 	Prompt, Generated int64
-	Before            struct{ Prompt, Generated int64 } // of these, that this process did not compute: the run is gone on with
-	PrefillNS         int64                             // time in prompt graphs
-	DecodeNS          int64                             // time in graphs that made one token each
-	Tensors           bool                              // were asked for, or captured by a command
-	RawBytes          uint64                            // of the captured tensors in the stored element type
-	StoredBytes       uint64
-	Stopped           *rundir.Stopped // recording ended before the program did
+	// Prefill and Decode are what rates are of: tokens that this process computed in graphs without tokens of another phase, and the time of
+	// those graphs.
+	Prefill, Decode Pace
+	Tensors         bool   // were asked for, or captured by a command
+	RawBytes        uint64 // of the captured tensors in the stored element type
+	StoredBytes     uint64
+	Stopped         *rundir.Stopped // recording ended before the program did
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
 	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 = none.
@@ -41,7 +45,7 @@ func (s *sink) summary() Summary {
 	use, written := s.recorder.Use(), s.written()
 	summary := Summary{
 		Account: *s.account(), Prompt: use.Rows[ggmlhooks.PhasePrefill], Generated: use.Rows[ggmlhooks.PhaseDecode],
-		PrefillNS: use.NS[ggmlhooks.PhasePrefill], DecodeNS: use.NS[ggmlhooks.PhaseDecode],
+		Prefill: s.pace(&use, ggmlhooks.PhasePrefill), Decode: s.pace(&use, ggmlhooks.PhaseDecode),
 		Tensors:  s.o.Tap.Records(config.Activations) || written.Packets > 0,
 		RawBytes: written.RawBytes, StoredBytes: written.Stored, Stopped: s.stopped(), Beside: s.beside(), Want: s.o.Tap.Throughput * 1e9,
 		pack: time.Duration(written.PackNS), disk: time.Duration(written.WriteNS), hash: time.Duration(written.HashNS),
@@ -49,10 +53,17 @@ func (s *sink) summary() Summary {
 	if s.vanished() {
 		summary.RawBytes, summary.StoredBytes = 0, 0
 	}
-	if s.before != nil {
-		summary.Before.Prompt, summary.Before.Generated = s.before.prompt, s.before.generated
-	}
 	return summary
+}
+
+// pace is what this process computed of a phase in graphs of that phase alone.
+func (s *sink) pace(use *capture.Use, phase ggmlhooks.Phase) Pace {
+	p := Pace{use.AloneRows[phase], use.AloneNS[phase]}
+	if s.before != nil { // what the recorder caught up with was computed by another
+		p.Tokens -= s.before.use.AloneRows[phase]
+		p.NS -= s.before.use.AloneNS[phase]
+	}
+	return p
 }
 
 // Write prints the summary; dir is the run directory.
@@ -60,7 +71,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 	if dir == "" {
 		return // remarks tell why
 	}
-	prompt, generated, a := s.Prompt-s.Before.Prompt, s.Generated-s.Before.Generated, &s.Account
+	a := &s.Account
 	title := "llamatap"
 	line := func(key, text string) {
 		fmt.Fprintf(out, "%-8s  %-8s  %s\n", title, key, text)
@@ -70,7 +81,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 	if a.Lossy() {
 		line("LOST", a.LossText())
 	}
-	line("tokens", fmt.Sprintf("%d prompt%s, %d generated%s", s.Prompt, rate(prompt, s.PrefillNS), s.Generated, rate(generated, s.DecodeNS)))
+	line("tokens", fmt.Sprintf("%d prompt%s, %d generated%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Tensors {
 		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", a.Captured.Packets, present.Bytes(a.Captured.Bytes), present.Bytes(s.StoredBytes), s.ratios())
 		if !a.Lossy() {
@@ -127,11 +138,12 @@ func lastToken(s *rundir.Stopped) string {
 	return fmt.Sprintf(" after token %d", *s.LastToken)
 }
 
-func rate(n, ns int64) string {
-	if n == 0 || ns <= 0 {
+// rate is absent where nothing was computed in graphs of the phase alone.
+func (p Pace) rate() string {
+	if p.Tokens <= 0 || p.NS <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%.1f tokens/s)", float64(n)/(float64(ns)/1e9))
+	return fmt.Sprintf(" (%.1f tokens/s)", float64(p.Tokens)/(float64(p.NS)/1e9))
 }
 
 // ratios are both ratios that people mean: against the tensors as the model computed them, and against their stored element type,
