@@ -48,7 +48,7 @@ var layers = map[string]int{
 
 	"internal/present":  -2, // how figures are printed: for all
 	"internal/terminal": 0,  // how text reaches the terminal
-	"internal/bounded":  0,  // how files that a user names are read
+	"internal/bounded":  -1, // how files that a user names are read: by limits of the machine, too
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only
 	"oracle": 5, "oracle/kernels": 5, // tests of the finished program

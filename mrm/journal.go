@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
@@ -56,9 +57,12 @@ func note(folder string, cell *Cell, e Entry) error {
 	return nil
 }
 
+// maxJournal bounds a journal in bytes: a cell notes a few hundred.
+const maxJournal = 64 << 20
+
 // ReadJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a kill cut off, is passed over.
 func ReadJournal(out, experiment string) ([]Entry, error) {
-	text, err := os.ReadFile(filepath.Join(out, workFolder, experiment, JournalName))
+	text, err := bounded.ReadFile(filepath.Join(out, workFolder, experiment, JournalName), maxJournal)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 )
@@ -68,6 +70,9 @@ func (p *prompts) open() (io.Reader, error) {
 		if p.Stdin == nil {
 			return nil, fmt.Errorf("%w --prompts -: there is no stdin", ErrPrompt)
 		}
+		if file, ok := p.Stdin.(*os.File); ok && isDevice(file) {
+			return nil, fmt.Errorf("%w --prompts -: stdin is a device, which may have no end: give a file, a pipe or a terminal", ErrPrompt)
+		}
 		p.stream = true
 		return p.Stdin, nil
 	}
@@ -86,10 +91,19 @@ func (p *prompts) open() (io.Reader, error) {
 	case info.IsDir():
 		file.Close()
 		return nil, fmt.Errorf("%w --prompts %s is a folder: give a file in it", ErrPrompt, path)
+	case isDevice(file):
+		file.Close()
+		return nil, fmt.Errorf("%w --prompts %s is a device, which may have no end: give a file or a pipe", ErrPrompt, path)
 	}
 	p.stream = !info.Mode().IsRegular()
 	p.size = info.Size()
 	return file, nil
+}
+
+// isDevice reports whether a file is a device other than a terminal.
+func isDevice(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&fs.ModeDevice != 0 && !term.IsTerminal(int(file.Fd()))
 }
 
 // create makes the file for results, or leaves them to stdout.

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // A Roofline is what a machine can do at most: how fast it computes, and how fast its memory is. What an op reaches of it depends on how
@@ -66,7 +68,7 @@ func (r Roofline) Save(path string) error {
 // LoadRoofline reads what was kept. That of another machine, or with other processors than this process may use, is ErrNoRoofline.
 func LoadRoofline(path string) (Roofline, error) {
 	var r Roofline
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Config)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, ErrNoRoofline
 	}

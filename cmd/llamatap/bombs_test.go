@@ -27,17 +27,21 @@ func packetOf(name string, payload []byte) []byte {
 	return append(append(head, name...), payload...)
 }
 
-// zstdBomb is a frame of 192 KB that stands for 6.3 GB of zeros.
-func zstdBomb() []byte {
-	const blocks, block = 48000, 128 << 10
+// zstdBomb is a frame of blocks of 128 KiB of zeros, all but some of which take 4 bytes.
+func zstdBomb(blocks, whole int) []byte {
+	const block = 128 << 10
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xc0, 7 << 3} // content size of 8 bytes, window of 128 KiB
-	frame = binary.LittleEndian.AppendUint64(frame, blocks*block)
+	frame = binary.LittleEndian.AppendUint64(frame, uint64(blocks*block))
 	for i := range blocks {
-		head := uint32(1<<1 | block<<3) // run length
+		head, content := uint32(1<<1|block<<3), 1 // run length
+		if i < whole {
+			head, content = block<<3, block
+		}
 		if i == blocks-1 {
 			head |= 1
 		}
-		frame = append(frame, byte(head), byte(head>>8), byte(head>>16), 0)
+		frame = append(frame, byte(head), byte(head>>8), byte(head>>16))
+		frame = append(frame, make([]byte, content)...)
 	}
 	return frame
 }
@@ -82,7 +86,8 @@ func TestBombs(t *testing.T) {
 			t.Skip(err) // a file system of small files
 		}
 	}
-	zstd, lz := put("zstd.stream", packetOf("l_out-0", zstdBomb())), put("lz4.stream", packetOf("l_out-0", lz4Bomb(t)))
+	zstd, lz := put("zstd.stream", packetOf("l_out-0", zstdBomb(48000, 0))), put("lz4.stream", packetOf("l_out-0", lz4Bomb(t)))
+	wide := put("wide.stream", packetOf("l_out-0", zstdBomb(3840, 480))) // 60 MiB that stand for 480 MiB: no more than 8 for each
 	brackets, items := put("brackets.yaml", []byte(strings.Repeat("[", 60000))), put("items.yaml", []byte(strings.Repeat("- ", 30000)))
 	lists := put("lists.yaml", []byte("a: &a0 [x,x]\n"+func() (s string) {
 		for i := range 20 {
@@ -99,7 +104,7 @@ func TestBombs(t *testing.T) {
 	sparse("prompts", 700<<20)
 	model := put("model.gguf", models.Default)
 	var commands [][]string
-	for _, stream := range []string{zstd, lz} {
+	for _, stream := range []string{zstd, lz, wide} {
 		commands = append(commands, []string{"inspect", stream}, []string{"inspect", stream, "--stats"}, []string{"cat", stream, "--tensor", "*", "--format", "json"}, []string{"verify", stream},
 			[]string{"cat", stream, "--tensor", "l_out-0"}, []string{"diff", stream, stream}, []string{"export", stream, "--to", "npy", "-o", filepath.Join(dir, "npy")})
 	}
@@ -108,7 +113,8 @@ func TestBombs(t *testing.T) {
 			[]string{"exec", "--tap-config", file, "--", "true"}, []string{"mrm", "analyze", dir, "--classes", file})
 	}
 	commands = append(commands, []string{"run", "-m", model, "-f", "/dev/zero", "-n", "1"},
-		[]string{"run", "-m", model, "--prompts", prompts, "-n", "1"}, []string{"run", "-m", model, "-p", "a", "--grammar-file", "/dev/zero", "-n", "1"},
+		[]string{"run", "-m", model, "--prompts", prompts, "-n", "1"}, []string{"run", "-m", model, "--prompts", "/dev/zero", "-n", "1"},
+		[]string{"run", "-m", model, "-p", "a", "--grammar-file", "/dev/zero", "-n", "1"},
 		[]string{"run", "-m", "/dev/zero", "-p", "a", "-n", "1"}, []string{"bench", "compare", "/dev/zero", "/dev/zero"}, []string{"bench", "measure", "/dev/zero"},
 		[]string{"serve", dir, "--token", "@/dev/zero"})
 	runs, err := filepath.Glob(filepath.Join(dir, "sparse-*", "run_x"))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -324,6 +325,53 @@ func TestDiskFull(t *testing.T) {
 				t.Fatalf("%s full at %d: %d of %d released, files closed %d and %d times", which, limit, released.Load(), len(c.packets), s.closed, x.closed)
 			}
 			c.survivors(t, fmt.Sprintf("%s full at %d", which, limit), s.Bytes(), x.Bytes())
+		}
+	}
+}
+
+// TestForgedIndex raises the size that a sound index states for each packet. It is refused before memory is taken for it.
+func TestForgedIndex(t *testing.T) {
+	c := newCapture(3, 3)
+	for _, id := range []codec.ID{codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
+		stream, index := c.files(t, Options{Codec: id, Workers: 1})
+		r := open(t, stream, index)
+		header := r.Header()
+		forged := bytes.Clone(index[:headerSize])
+		n := 0
+		for at := headerSize; at < len(index); {
+			record, ok := parseRecord(index[at:])
+			if !ok {
+				t.Fatalf("no record at byte %d", at)
+			}
+			payload := record.payload
+			if record.kind == recordPacket {
+				_, flags := binary.Uvarint(payload)
+				node, _ := binary.Uvarint(payload[flags:])
+				var p Packet
+				if err := r.index.packet(n, &p); err != nil {
+					t.Fatal(err)
+				}
+				p.RawBytes = 1 << 32
+				payload = header.appendPacket(nil, node, &p)
+				n++
+			}
+			forged, _ = appendRecord(forged, record.kind, 0, 0, payload)
+			at += record.size()
+		}
+		f := open(t, stream, reseal(forged))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for i, p := range f.Packets() {
+			if p.RawBytes != 1<<32 {
+				t.Fatalf("%v: packet %d is of %d bytes: the index was not forged", id, i, p.RawBytes)
+			}
+			if _, err := f.ReadInto(p, nil); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%v: packet %d: %v", id, i, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; n == 0 || f.Len() != n || took > 64<<20 {
+			t.Errorf("%v: %d of %d packets took %d bytes", id, f.Len(), n, took)
 		}
 	}
 }

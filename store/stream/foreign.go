@@ -105,6 +105,14 @@ func (r *Reader) size16(id codec.ID) error {
 	return nil
 }
 
+// maxUnstated is the most content in bytes that a compressed packet may have where no index states its size. No packet that llamatap
+// writes is larger; only an index of an earlier version may state more.
+const maxUnstated = 128 << 20
+
+func tooLarge(size int64) error {
+	return fmt.Errorf("%w: a packet of %d bytes, of which no index says so: %d are the most", ErrCorrupt, size, maxUnstated)
+}
+
 // contentSize takes a payload's size from its frame header, or, where that does not state it, from decoding it.
 func (r *Reader) contentSize(p *Packet, s *scratch) (int64, error) {
 	var head [32]byte
@@ -113,6 +121,9 @@ func (r *Reader) contentSize(p *Packet, s *scratch) (int64, error) {
 		return 0, err
 	}
 	if size, ok := codec.Size(head[:n], p.Codec); ok {
+		if size > max(maxUnstated, p.Stored) {
+			return 0, tooLarge(size)
+		}
 		return size, nil
 	}
 	payload, err := r.payload(p, s)

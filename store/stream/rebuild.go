@@ -244,6 +244,9 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	if !ok || size > math.MaxInt {
 		size = codec.AnySize
 	}
+	if size > max(maxUnstated, p.Stored) {
+		return false, nil
+	}
 	b.scratch.raw, err = b.scratch.decoder.Append(b.scratch.raw[:0], payload, p.Codec, int(size))
 	if err != nil || len(b.scratch.raw)%p.DType.Size() != 0 {
 		return false, nil

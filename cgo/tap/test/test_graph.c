@@ -427,6 +427,35 @@ static void test_shape(uint64_t seed) {
     bed_end(&b);
 }
 
+// A tensor of 66.8 MiB through a pool whose quarter is larger: no packet may exceed the 64 MiB that readers take for one.
+static void test_largest_packet(void) {
+    static const size_t most = (size_t) 64 << 20;
+    test_case("a tensor larger than a packet may be");
+    const int64_t n[3] = {3500000, 1, 1};
+    const int n_tokens = 5, axis[4] = {0, 1, 2, 3};
+    struct bed b;
+    bed_make(&b, &(struct shm_options) {.slots = 73728, .slot_bytes = 4096});
+    MUST(b.shm.h->n_slots * b.shm.h->slot_bytes / 4 > (size_t) n[0] * n_tokens * sizeof(float));
+    shape_graph(&b.graph, n, n_tokens, axis, GGML_TYPE_F32, false);
+    snprintf(b.shm.h->config.start.globs[0], TAP_GLOB_SIZE, "dense-0");
+    b.shm.h->config.start.n_globs = 1;
+    b.shm.h->config.start.record = TAP_RECORD_ACTIVATIONS;
+    b.shm.h->config.start.token_end = -1;
+    bed_join(&b);
+    bed_run(&b, true);
+    log_drain(&b.log);
+    const size_t packets = log_count(&b.log, TAP_REC_CAPTURE);
+    size_t all = 0;
+    for (size_t i = 0; i < packets; i++) {
+        const struct tap_rec_capture * c = (const struct tap_rec_capture *) log_find(&b.log, TAP_REC_CAPTURE, i)->record;
+        CHECK(c->bytes <= most, "a packet of %lu bytes", (unsigned long) c->bytes);
+        all += c->bytes;
+    }
+    CHECK(packets == 2 && all == (size_t) n[0] * n_tokens * sizeof(float), "%zu packets of %zu bytes", packets, all);
+    no_losses(&b);
+    bed_end(&b);
+}
+
 static void test_bad_strides(int64_t n) {
     test_case("shape: a quantised tensor with its blocks cut or apart (%ld in a row) is counted as a loss, its slots are free again", (long) n);
     struct bed b;
@@ -537,6 +566,7 @@ int main(void) {
     for (uint64_t seed = 1; seed <= 300; seed++) {
         test_shape(seed);
     }
+    test_largest_packet();
     test_bad_strides(32);
     test_bad_strides(64);
     test_maintenance();
