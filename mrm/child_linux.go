@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/llamatap/llamatap/runner/memory"
 )
 
 // ownCPU is the processor time of this process so far.
@@ -84,7 +86,7 @@ func (w *work) command(ctx context.Context, name string, argv []string, apart bo
 		}
 	}
 	cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = out, log, clean(os.Environ())
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, log, append(clean(os.Environ()), memory.FolderEnv+"="+memory.Unrecorded) // until it is recorded
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

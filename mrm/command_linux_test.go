@@ -90,6 +90,34 @@ func TestRunCommand(t *testing.T) {
 	}
 }
 
+// TestCommandMarkers: a program that sets markers has its phases in the sealed run; in the pass without a recorder its markers are ignored.
+func TestCommandMarkers(t *testing.T) {
+	testenv.NeedRoot(t)
+	out := filepath.Join(t.TempDir(), "results")
+	e := &Experiment{Program: testenv.NeedBinary(t), Version: "test"}
+	script := fmt.Sprintf("set -e; %q memory mark prefill; %q memory mark 'own name'", e.Program, e.Program)
+	e.Config = parse(t, fmt.Sprintf("experiment: {name: quick}\nengine: {type: command, command: [sh, -c, %q]}\nworkload: {prompts: a}\n"+
+		"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", script, out))
+	if outcome, err := e.Run(context.Background(), []int{0}); err != nil || len(outcome.Sealed) != 1 {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	for name, dir := range sealed(t, out) {
+		report, err := ComputeAll(context.Background(), dir, Analysis{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, p := range report.Phases {
+			if names = append(names, p.Name); len(p.Samples) == 0 || p.Inferred {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		if want := []string{"", "prefill", "own name"}; !slices.Equal(names, want) {
+			t.Errorf("%s: phases %q, want %q", name, names, want)
+		}
+	}
+}
+
 // gone waits until no process names a folder any more: one that was killed may need its time to end.
 func gone(t *testing.T, folder string) {
 	t.Helper()

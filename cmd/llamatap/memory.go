@@ -16,16 +16,18 @@ import (
 
 const memoryHelp = `llamatap memory: how the memory of a run was used
 
-usage: llamatap memory DIR [--by type|region|step|time|symbol|data_symbol|process]
+usage: llamatap memory DIR [--by type|region|step|time|symbol|data_symbol|process|phase]
                            [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE]
        llamatap memory record [flags] -- PROGRAM [ARGUMENTS]     sample any program ('llamatap memory record --help')
        llamatap memory import [flags] FILE…                      take what the program perf has sampled
+       llamatap memory mark NAME [--run DIR]                     name what a recorded program does from now on
 
 Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the lives of cache blocks beside them: by type of
 region what was read and written, how long what was written was kept until it was read last, how often bytes were written once, how much
 was touched within a time, and for which of it memory of limited retention would do. docs/MEMORY_METRICS.md says what each figure means.
 Where samples and the ledger are both there, it says how far they agree. Of samples it tells which functions accessed memory (--by symbol),
-which variables were accessed (--by data_symbol), and in which processes (--by process).
+which variables were accessed (--by data_symbol), in which processes (--by process), and in which
+phases of a recorded program (--by phase).
 
   llamatap run -p Hello --tap-ledger rows --tap-kv
   llamatap memory llamatap-runs/MODEL/RUN
@@ -48,10 +50,12 @@ func runMemory(args []string) error {
 			return runMemoryRecord(args[1:])
 		case "import":
 			return runMemoryImport(args[1:])
+		case "mark":
+			return runMemoryMark(args[1:])
 		}
 	}
 	flags := newFlags("memory", memoryHelp)
-	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time; of samples symbol (a function), data_symbol (a variable) or process")
+	by := flags.String("by", string(memory.ByType), "what a line stands for, `WHAT`: type, region, step (an execution of a graph) or time; of samples symbol (a function), data_symbol (a variable), process or phase")
 	var form reportForm
 	form.define(flags, "text", "json", "csv")
 	list := flags.String("windows", "1ms,100ms,1s", "lengths of the windows that working sets are measured in, `LIST`")
@@ -61,7 +65,7 @@ func runMemory(args []string) error {
 		return err
 	}
 	if !slices.Contains(memory.Tables, memory.By(*by)) {
-		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use type, region, step, time, symbol, data_symbol or process", *by)}
+		return exitStatus{Code: 2, Err: fmt.Errorf("--by %q: use type, region, step, time, symbol, data_symbol, process or phase", *by)}
 	}
 	if err := form.check(); err != nil {
 		return err

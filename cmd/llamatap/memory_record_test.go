@@ -24,8 +24,11 @@ func TestMemoryRecordErrors(t *testing.T) {
 		{"record -d -1 -- true", "-d -1: give seconds from 0 to 1000000"},
 		{"record --interval 0.01 -- true", "--interval 0.01: give seconds from 0.05 to 86400"},
 		{"import", "no file: give texts of perf script, or perf.data; 'llamatap memory import --help' shows how"},
+		{"mark", "give one name: llamatap memory mark NAME"},
+		{"mark a b", "give one name: llamatap memory mark NAME"},
+		{"mark a\tb", `invalid marker: name "a\tb": use 1 to 64 bytes of printable text, such as prefill`},
 	} {
-		err := runMemory(strings.Fields(c.args))
+		err := runMemory(strings.Split(c.args, " "))
 		var status exitStatus
 		if !errors.As(err, &status) || status.Code != 2 || status.Err.Error() != c.want {
 			t.Errorf("memory %s: %v; want %s", c.args, err, c.want)

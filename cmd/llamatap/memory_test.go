@@ -15,7 +15,7 @@ func TestMemoryErrors(t *testing.T) {
 		want string
 	}{
 		{"", 2, "there is no run below /no/runs: give a run directory"},
-		{"x --by week", 2, `--by "week": use type, region, step, time, symbol, data_symbol or process`},
+		{"x --by week", 2, `--by "week": use type, region, step, time, symbol, data_symbol, process or phase`},
 		{"x --format xml", 2, `--format "xml": use text, json, csv`},
 		{"x --top -3", 2, "--top -3: use 0 or more regions"},
 		{"x --windows 1ms,now", 2, `--windows "1ms,now": "now" is no length of time: use such as 1ms,100ms,1s`},

@@ -56,6 +56,7 @@ type analysis struct {
 	crowded   error                // why not all of them are in it
 	isForeign bool                 // mrm-trace wrote the trace
 	groupings []*grouping          // of samples, where they were asked for
+	phases    *phases              // nil: the run has none
 	counts    [8]int64
 	extras    [16]extra // by type of region
 	sources   []int64   // rows by time source's code
@@ -99,6 +100,7 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID, memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
 	}
 	err = eachRows(ctx, t, columns, func(r *rows) error {
+		a.phases.fill(r)
 		if o.Rows != nil {
 			if err := o.Rows(&Rows{N: r.n, Columns: r.columns[:]}); err != nil {
 				return err
@@ -179,7 +181,11 @@ func begin(dir string, t *table.Table, o Options) (*analysis, error) {
 	if len(t.Missing) > 0 {
 		r.note("parts of the table are missing, and with them accesses between others: " + strings.Join(t.Missing, ", "))
 	}
-	a := &analysis{isForeign: foreign(t), report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...)}
+	phases, err := readPhases(dir)
+	if err != nil {
+		return nil, err
+	}
+	a := &analysis{isForeign: foreign(t), phases: phases, report: r, regions: regions, lives: lives, meter: memtrace.NewMeter(lengths...)}
 	for id, g := range regions.all {
 		if g.kind != memtrace.Activation {
 			a.meter.Declare(id, g.kind, g.place())
@@ -301,6 +307,7 @@ func (a *analysis) finish(ctx context.Context, t *table.Table) error {
 	a.fill()
 	a.fillSamples()
 	a.fillUses()
+	a.fillPhases()
 	a.report.KVBlocks = a.lives.blocks()
 	if a.lives.unplaced > 0 {
 		a.report.note(count(a.lives.unplaced, "end of a life of cache cells", "ends of lives of cache cells") + " could not be placed in a region: their last retention counts as censored")

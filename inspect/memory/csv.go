@@ -13,7 +13,7 @@ import (
 // By is what a line of a table stands for.
 type By string
 
-// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time; of samples a function, a variable, or a process.
+// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time; of samples a function, a variable, a process, or a phase.
 const (
 	ByType       By = "type"
 	ByRegion     By = "region"
@@ -22,10 +22,11 @@ const (
 	BySymbol     By = "symbol"
 	ByDataSymbol By = "data_symbol"
 	ByProcess    By = "process"
+	ByPhase      By = "phase"
 )
 
 // Tables lists them.
-var Tables = []By{ByType, ByRegion, ByStep, ByTime, BySymbol, ByDataSymbol, ByProcess}
+var Tables = []By{ByType, ByRegion, ByStep, ByTime, BySymbol, ByDataSymbol, ByProcess, ByPhase}
 
 // MetricsColumns are the columns of metrics.csv.
 var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_ratio", "retention_p50_s", "retention_p90_s", "retention_p99_s", "retention_max_s",
@@ -80,6 +81,8 @@ func (r *Report) WriteCSV(w io.Writer, by By) error {
 		}
 	case ByStep, ByTime:
 		out.WriteAll(r.movedRows(by))
+	case ByPhase:
+		out.WriteAll(r.phaseRows())
 	default:
 		if column, ok := usesBy(by); ok {
 			out.WriteAll(r.useRows(column))

@@ -29,6 +29,8 @@ type Report struct {
 	// Symbols, DataSymbols and Processes are what samples say of functions, variables and processes, those first that most events are of, where they
 	// were asked for.
 	Symbols, DataSymbols, Processes []Use
+	// Phases are those of a recorded program that has markers, in the order in which they began first.
+	Phases []Phase
 	// Notes say what could not be computed, and why.
 	Notes []string
 }
@@ -180,6 +182,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Symbols   []Use       `json:"by_symbol,omitempty"`
 		Data      []Use       `json:"by_data_symbol,omitempty"`
 		Processes []Use       `json:"by_process,omitempty"`
+		Phases    []Phase     `json:"by_phase,omitempty"`
 	}{r.Path, r.Version, r.Rows, r.Parts, r.Collectors, r.TimeSources, r.BeginUnixNS, r.Seconds(), r.Windows, r.Thresholds, r.Notes,
-		r.computeAll(), r.Types, r.steps(), r.bandwidth(), r.KVBlocks, r.Samples, r.Agreement, r.Symbols, r.DataSymbols, r.Processes})
+		r.computeAll(), r.Types, r.steps(), r.bandwidth(), r.KVBlocks, r.Samples, r.Agreement, r.Symbols, r.DataSymbols, r.Processes, r.Phases})
 }

@@ -54,6 +54,7 @@ func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
 	}
 	w := witness{ns: ns, addr: addr, size: size, region: number(c[memtrace.TraceRegion], row, -1), op: op, kind: kind, from: from}
 	a.witnesses.add(w)
+	a.phases.add(&w, number(c[memtrace.TraceWeight], row, 1))
 	for _, g := range a.groupings {
 		g.add(r, row, from, &w, number(c[memtrace.TracePID], row, -1))
 	}

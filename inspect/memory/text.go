@@ -46,6 +46,9 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 	case ByStep, ByTime:
 		out.table(r.movedRows(by))
 		return out.err
+	case ByPhase:
+		r.phaseTable(out)
+		return out.err
 	}
 	if column, ok := usesBy(by); ok {
 		r.useTable(out, column)
@@ -65,6 +68,10 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 	r.flow(out)
 	r.blockTable(out)
 	r.sampleTable(out)
+	if len(r.Phases) > 0 {
+		out.line("")
+		r.phaseTable(out)
+	}
 	r.agreementTable(out)
 	if len(r.Notes) > 0 {
 		out.line("")

@@ -94,6 +94,9 @@ func Export(ctx context.Context, dir string, o Options) (*Result, error) {
 
 func (e *exporter) notes() []string {
 	notes := e.trace.notes()
+	if e.about.Collector.InferredPhases {
+		notes = append(notes, "nobody set a marker: its phases are inferred, weight_load ends when a mapped model file was read last")
+	}
 	if _, err := os.Stat(filepath.Join(e.dir, "kv_block_lifecycle.parquet")); err != nil {
 		notes = append(notes, "kv_block_lifecycle.parquet is empty: record with --tap-kv")
 	}

@@ -3,6 +3,7 @@ package mrmtrace
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"math"
@@ -29,6 +30,8 @@ type metadata struct {
 	} `json:"model"`
 	Collector struct {
 		Type string `json:"type"`
+		// InferredPhases says that nobody set the markers that the column phase follows from.
+		InferredPhases bool `json:"llamatap_phases_inferred,omitempty"`
 	} `json:"collector"`
 	Generation struct {
 		Context uint32   `json:"context_length,omitempty"`
@@ -67,6 +70,10 @@ func (e *exporter) describe() (m metadata) {
 	m.Version, m.RunID, m.Machine = schemaVersion, from.RunID, strings.ToLower(slug(from.Host.CPU))
 	m.Model.ID, m.Model.Engine, m.Model.Path, m.Model.Quant = from.Model.ID, "llamacpp", from.Model.Path, from.Model.FileType
 	m.Collector.Type = "llamatap"
+	var marks struct {
+		Inferred bool `json:"inferred"`
+	}
+	m.Collector.InferredPhases = json.Unmarshal(from.Extra["markers"], &marks) == nil && marks.Inferred
 	if len(from.Contexts) > 0 {
 		m.Generation.Context, m.Generation.Batch = from.Contexts[0].NCtx, from.Contexts[0].NBatch
 	}

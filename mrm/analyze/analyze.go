@@ -88,8 +88,11 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		fill func(io.Writer) error
 	}{
 		{"metrics.csv", metrics}, {"suitability.csv", report.WriteLabelsCSV}, {"whatif.csv", report.WriteCSV},
-		{"sensitivity.csv", report.WriteSensitivityCSV}, {"whatif.json", report.WriteJSON}, {"whatif.txt", report.WriteText},
+		{"sensitivity.csv", report.WriteSensitivityCSV}, {"whatif.json", report.WriteJSON}, {"whatif.txt", report.WriteText}, {"phases.csv", s.WriteMarked},
 	} {
+		if f.fill == nil {
+			continue
+		}
 		if err := d.write(f.name, f.fill); err != nil {
 			return nil, err
 		}

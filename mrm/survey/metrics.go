@@ -30,6 +30,9 @@ func (s *Survey) Measure(ctx context.Context, windows []time.Duration, t memtrac
 		s.metered[int64(r.Regions[i].ID)] = r.Regions[i].Metrics
 	}
 	s.Notes = append(s.Notes, r.Notes...)
+	if len(r.Phases) > 0 {
+		s.WriteMarked = func(w io.Writer) error { return r.WriteCSV(w, memory.ByPhase) }
+	}
 	if s.From == "trace" && r.TimeSources[memtrace.TimeOfGraph.String()] == 0 {
 		s.Resolution = 0 // ops were timed
 	}

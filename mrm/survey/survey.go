@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +38,8 @@ type Survey struct {
 	Heat       *figures.Heat
 	Working    *figures.Working
 	Phases     []figures.PhaseBytes
+	// WriteMarked writes what samples say of the phases that markers name, as CSV; nil: the run has no markers. Measure sets it.
+	WriteMarked func(io.Writer) error
 
 	caches  map[cachePart]*cacheUse
 	metered map[int64]*memtrace.Metrics // by region, of a trace

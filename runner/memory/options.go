@@ -28,6 +28,13 @@ type Options struct {
 	Tell      func(error)   // what is to be told while it goes on; nil: nobody is told
 }
 
+// FolderEnv is the environment variable of a recorded command that names the folder of its run directory. Unrecorded is its value where a program that
+// sets markers runs without being recorded: markers are ignored then.
+const (
+	FolderEnv  = "LLAMATAP_RECORDING"
+	Unrecorded = "off"
+)
+
 func (o *Options) defaults() {
 	if o.Interval <= 0 {
 		o.Interval = time.Second

@@ -21,6 +21,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -38,6 +39,8 @@ type recorder struct {
 	rows    map[int32]uint64 // by process
 	others  uint64
 	looked  int64
+	server  *control.Server // takes markers
+	written int64           // rows of before this time are
 }
 
 // Record samples a process, with those that it starts, until it ends, ctx does, or the duration is over, and seals what it wrote. A command that cannot be
@@ -78,6 +81,12 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 		go r.await(ended)
 	} else {
 		cmd := r.o.Command
+		if out, err := filepath.Abs(r.o.Out); err == nil {
+			if cmd.Env == nil {
+				cmd.Env = os.Environ()
+			}
+			cmd.Env = append(cmd.Env, FolderEnv+"="+out)
+		}
 		if wants(r.o.Choices, sampling.Pages) {
 			if err := r.prepare(cmd); err != nil {
 				return nil, nil, err
@@ -211,6 +220,10 @@ func (r *recorder) open(pid int) (err error) {
 		return err
 	}
 	r.monitor.follow(r.family())
+	r.phases.begin = now.UnixNano()
+	if r.server, err = control.Listen(r.dir.Path()); err != nil {
+		return err
+	}
 	if r.set.Pages() {
 		r.pages, err = newPages(r)
 	}
@@ -284,6 +297,7 @@ func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+		r.server.Serve(r.mark)
 		now := bpf.MonoNS()
 		if now-r.looked >= int64(look) {
 			r.looked = now
@@ -322,6 +336,7 @@ func (r *recorder) put(upto int64) {
 	})
 	r.spaces.Apply(upto)
 	r.pages.write(upto)
+	r.written = upto
 }
 
 // label says of a row what it touched, and which function did it. Regions of other processes than the first are in the table if they were touched.
@@ -371,6 +386,9 @@ type followed struct {
 func (r *recorder) finish(exit func() *os.ProcessState) {
 	r.pages.step(bpf.MonoNS())
 	r.set.Stop()
+	r.server.Serve(r.mark)
+	r.server.Close()
+	r.phases.end = bpf.MonoNS() + r.offset
 	r.put(math.MaxInt64)
 	r.pages.close()
 	for _, why := range r.pages.missing() {
@@ -404,6 +422,9 @@ func (r *recorder) told() *sampling.Use {
 func (r *recorder) close() error {
 	err := r.set.Close()
 	if r.run != nil {
+		if r.server != nil {
+			r.server.Close()
+		}
 		r.monitor.close()
 		r.giveUp()
 	}

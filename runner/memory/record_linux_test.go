@@ -345,10 +345,11 @@ func TestRecordOfPages(t *testing.T) {
 	}
 }
 
-// TestRecordOfLoader: in a program that maps a model's file that is weight, its heap runtime, its libraries code; and each has metrics.
-func TestRecordOfLoader(t *testing.T) {
+// loader is a program that maps a model's file, which is made too.
+func loader(t *testing.T) (program, model string) {
+	t.Helper()
 	dir := t.TempDir()
-	program, model := filepath.Join(dir, "loader"), filepath.Join(dir, "model.gguf")
+	program, model = filepath.Join(dir, "loader"), filepath.Join(dir, "model.gguf")
 	source := filepath.Join(testenv.Root(t), "runner", "memory", "testdata", "loader.c")
 	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -356,6 +357,12 @@ func TestRecordOfLoader(t *testing.T) {
 	if err := os.WriteFile(model, bytes.Repeat([]byte{1}, 4<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return program, model
+}
+
+// TestRecordOfLoader: in a program that maps a model's file that is weight, its heap runtime, its libraries code; and each has metrics.
+func TestRecordOfLoader(t *testing.T) {
+	program, model := loader(t)
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model), Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended

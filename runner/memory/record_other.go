@@ -6,7 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/llamatap/llamatap/memtrace"
 )
+
+// Mark returns errors.ErrUnsupported.
+func Mark(string, string) (string, memtrace.Mark, error) {
+	return "", memtrace.Mark{}, fmt.Errorf("sampling memory accesses needs Linux: %w", errors.ErrUnsupported)
+}
 
 // Record returns errors.ErrUnsupported.
 func Record(context.Context, Options) (Result, error) {

@@ -29,6 +29,7 @@ type run struct {
 	tell    func(error)
 	use     func() *sampling.Use // what was sampled until now
 	meta    rundir.Metadata
+	phases  phases
 }
 
 // ErrDisk occurs when what was recorded could not be written. The error that wraps it says what to do.
@@ -58,6 +59,7 @@ func newRun(o record.Options, out, name string, tell func(error)) (*run, error) 
 
 // write writes a row. Behind a failure of the disk rows are counted alone.
 func (r *run) write(row *sampling.Row) {
+	r.phases.apply(row, row.TimeNS+r.offset)
 	if err := row.Write(r.out, r.offset); err != nil {
 		r.fail(err)
 		r.dropped++
@@ -103,9 +105,17 @@ func (r *run) complete(use *sampling.Use) error {
 		r.fail(err)
 		use.Error, use.Lossy = r.failed.Error(), true
 	}
+	marks, err := r.phases.finish(r.dir.CreateLive)
+	if err != nil {
+		r.fail(err)
+		use.Error, use.Lossy = r.failed.Error(), true
+	}
+	if marks != nil {
+		r.extra("markers", marks)
+	}
 	r.extra("memory_samples", use)
 	r.meta.Ended = time.Now().UTC()
-	err := r.dir.WriteJSON(rundir.MetadataName, r.meta)
+	err = r.dir.WriteJSON(rundir.MetadataName, r.meta)
 	if err == nil {
 		err = r.dir.Seal()
 	}

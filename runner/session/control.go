@@ -180,6 +180,8 @@ func (st *steering) obey(r control.Request) error {
 	switch r.Command {
 	case control.CommandStatus:
 		return nil
+	case control.CommandMark:
+		return errors.New("this run takes no markers: its phases follow from the model's graphs; markers are for llamatap memory record")
 	case control.CommandFlush:
 		err := st.s.current.stream.Flush()
 		if st.s.events != nil {

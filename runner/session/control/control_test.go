@@ -278,7 +278,7 @@ func TestFind(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, line := range []string{`{"command":"status"}`, `{"command":"tap","tensors":["l_out*"],"tokens":20,"layers":"0-3"}`, `{"command":"level"}`, `{"command":"tap","tensors":[""]}`,
+	for _, line := range []string{`{"command":"status"}`, `{"command":"tap","tensors":["l_out*"],"tokens":20,"layers":"0-3"}`, `{"command":"level"}`, `{"command":"mark","name":"decode","mono_ns":7}`, `{"command":"mark"}`, `{"command":"tap","tensors":[""]}`,
 		`{"command":"off"}{}`, `null`, `[]`, `{"command":"tap","tokens":-1}`, `{"Command":"stop","x":1}`} {
 		f.Add([]byte(line))
 	}

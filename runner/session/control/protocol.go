@@ -11,6 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -32,13 +33,15 @@ const (
 	CommandLevel   = "level"   // record resource events at the level of the request, or none
 	CommandDisable = "disable" // record no resource events
 	CommandEnable  = "enable"  // record them again, at the level that there was
+
+	CommandMark = "mark" // set a marker: a recording of llamatap memory record alone takes it, and no other command
 )
 
 // Levels lists what a level command takes.
 var Levels = []string{"MINIMAL", "DETAILED", "VERBOSE", "off"}
 
 // Commands lists every command that Parse knows.
-var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop, CommandLevel, CommandEnable, CommandDisable}
+var Commands = []string{CommandStatus, CommandTap, CommandOff, CommandOn, CommandFlush, CommandStop, CommandLevel, CommandEnable, CommandDisable, CommandMark}
 
 // ErrRequest occurs when a request cannot be understood.
 var ErrRequest = errors.New("bad request")
@@ -50,6 +53,8 @@ type Request struct {
 	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
 	Tokens  int64    `json:"tokens,omitempty"`  // tap: that many tokens, from the next graph on; 0: until another command comes
 	Level   string   `json:"level,omitempty"`   // level: MINIMAL, DETAILED, VERBOSE or off
+	Name    string   `json:"name,omitempty"`    // mark: of the marker
+	MonoNS  int64    `json:"mono_ns,omitempty"` // mark: its time on CLOCK_MONOTONIC; 0: that of the answer
 }
 
 // Answer is the collector's line to a request.
@@ -57,6 +62,8 @@ type Answer struct {
 	OK     bool    `json:"ok"`
 	Error  string  `json:"error,omitempty"` // one line: cause and remedy
 	Status *Status `json:"status,omitempty"`
+	// Mark is the marker that was set.
+	Mark *memtrace.Mark `json:"mark,omitempty"`
 }
 
 // Status is how a run is. Figures are of what the collector has read so far.
@@ -119,10 +126,17 @@ func (r *Request) Check() error {
 		return fmt.Errorf("%w: level %.40q: give one of %s", ErrRequest, r.Level, strings.Join(Levels, ", "))
 	case r.Command != CommandLevel && r.Level != "":
 		return fmt.Errorf("%w: %s takes no level; only level does", ErrRequest, r.Command)
+	case r.Command != CommandMark && (r.Name != "" || r.MonoNS != 0):
+		return fmt.Errorf("%w: %s takes no name and no time; only mark does", ErrRequest, r.Command)
 	case slices.Contains(r.Tensors, ""):
 		return fmt.Errorf("%w: a tensor glob is empty", ErrRequest)
 	case r.Tokens < 0 || r.Tokens > MaxTokens:
 		return fmt.Errorf("%w: %d tokens: give a number from 1 to %d, or none", ErrRequest, r.Tokens, int64(MaxTokens))
+	}
+	if r.Command == CommandMark {
+		if _, err := memtrace.NewMark(r.Name); err != nil {
+			return fmt.Errorf("%w: %w", ErrRequest, err)
+		}
 	}
 	if r.Layers != "" {
 		if _, err := ggmlhooks.ParseLayerSet(r.Layers); err != nil {
