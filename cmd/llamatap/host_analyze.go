@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/host/chart"
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
@@ -58,6 +59,8 @@ type analyzeArguments struct {
 	noCharts    bool
 	chartTypes  string
 	charts      []string // the kinds to draw
+	figures     string
+	forms       []string // of the files of charts
 }
 
 // runHostAnalyze tells what host collectors recorded.
@@ -86,7 +89,7 @@ func runHostAnalyze(args []string) error {
 
 // draw draws the charts, and tells of them in the run directory where they lie in it.
 func (a *analyzeArguments) draw(report *host.Report, args []string) error {
-	paths, err := chart.Draw(report, a.chartsDir, a.charts)
+	paths, err := chart.Draw(report, a.chartsDir, a.charts, a.forms)
 	if err != nil {
 		return err
 	}
@@ -111,6 +114,7 @@ func (a *analyzeArguments) flags() *flag.FlagSet {
 	flags.StringVar(&a.chartsDir, "output-dir", "", "the same `FOLDER`, as STRAP-LLM's documentation names the flag")
 	flags.BoolVar(&a.noCharts, "no-charts", false, "draw no charts")
 	flags.StringVar(&a.chartTypes, "chart-types", "all", "draw these charts, a `LIST` with commas: all, or some of "+strings.Join(chart.Types, ", "))
+	flags.StringVar(&a.figures, "figures", "png", "draw charts as these `FORMS`, with commas: png, svg, pdf")
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	return flags
 }
@@ -124,6 +128,9 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 	}
 	if a.charts, err = chart.ParseTypes(a.chartTypes); err != nil {
 		return fmt.Errorf("--chart-types: %w", err)
+	}
+	if a.forms, err = sheet.ParseForms(a.figures); err != nil {
+		return fmt.Errorf("--figures: %w", err)
 	}
 	switch {
 	case o.Top < 0:

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm/aggregate"
 	"github.com/llamatap/llamatap/mrm/figures"
@@ -34,7 +35,7 @@ func runMRMAggregate(args []string) error {
 	if err := form.check(); err != nil {
 		return err
 	}
-	forms, err := figures.ParseForms(*list)
+	forms, err := sheet.ParseForms(*list)
 	if err != nil {
 		return exitStatus{Code: 2, Err: fmt.Errorf("--figures: %w", err)}
 	}

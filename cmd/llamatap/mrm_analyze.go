@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/aggregate"
 	"github.com/llamatap/llamatap/mrm/analyze"
-	"github.com/llamatap/llamatap/mrm/figures"
 	"github.com/llamatap/llamatap/mrm/whatif"
 )
 
@@ -87,7 +87,7 @@ func (a *mrmAnalyzeArguments) flags() *flag.FlagSet {
 func (a *mrmAnalyzeArguments) check(rest []string) (err error) {
 	o := &a.options
 	if !a.noFigures {
-		if o.Forms, err = figures.ParseForms(a.forms); err != nil {
+		if o.Forms, err = sheet.ParseForms(a.forms); err != nil {
 			return fmt.Errorf("--figures: %w", err)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -71,6 +73,25 @@ type Picture struct {
 // Forms are the forms of pictures, by the ends of their files' names.
 var Forms = []string{"png", "svg", "pdf"}
 
+// ParseForms reads a list of forms ([Forms]) with commas; "" is all.
+func ParseForms(list string) ([]string, error) {
+	var forms []string
+	for form := range strings.SplitSeq(list, ",") {
+		switch form = strings.ToLower(strings.TrimSpace(form)); {
+		case form == "":
+		case !slices.Contains(Forms, form):
+			last := len(Forms) - 1
+			return nil, fmt.Errorf("unsupported image format %.20q: use %s or %s", form, strings.Join(Forms[:last], ", "), Forms[last])
+		case !slices.Contains(forms, form):
+			forms = append(forms, form)
+		}
+	}
+	if forms == nil {
+		return Forms, nil
+	}
+	return forms, nil
+}
+
 // The rooms of a warning and of a note.
 const warningHeight, noteHeight = 12, 10
 
@@ -127,6 +148,25 @@ func (p *Picture) Save(path string) error {
 	canvas := vgimg.NewWith(vgimg.UseWH(p.Style.Width, height), vgimg.UseDPI(p.Style.DPI), vgimg.UseBackgroundColor(White))
 	p.draw(draw.New(canvas))
 	return write(path, vgimg.PngCanvas{Canvas: canvas})
+}
+
+// SaveForms saves the picture in these forms, under a path to which it adds their ends, and returns the paths. It removes files of an earlier call in
+// all other forms; in all forms if the picture is nil.
+func (p *Picture) SaveForms(base string, forms []string) (paths []string, err error) {
+	for _, form := range Forms {
+		path := base + "." + form
+		if p == nil || !slices.Contains(forms, form) {
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return paths, fmt.Errorf("remove an old figure: %w", err)
+			}
+			continue
+		}
+		if err := p.Save(path); err != nil {
+			return paths, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
 }
 
 // named is a picture in SVG whose texts name fonts instead of holding them: those that have the widths of Liberation Sans, and any other without serifs.

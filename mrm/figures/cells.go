@@ -48,7 +48,7 @@ func DrawAcross(all []Across, dir string, forms []string) (paths []string, err e
 		if len(all[i].Means) > 0 {
 			picture = all[i].picture()
 		}
-		saved, err := save(picture, filepath.Join(dir, all[i].Name), forms)
+		saved, err := picture.SaveForms(filepath.Join(dir, all[i].Name), forms)
 		paths = append(paths, saved...)
 		if err != nil {
 			return paths, err

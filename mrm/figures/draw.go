@@ -1,12 +1,9 @@
 package figures
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 )
@@ -33,25 +30,6 @@ func Names() (names []string) {
 	return names
 }
 
-// ParseForms reads a list of forms ([sheet.Forms]) with commas; "" is all.
-func ParseForms(list string) ([]string, error) {
-	var forms []string
-	for form := range strings.SplitSeq(list, ",") {
-		switch form = strings.ToLower(strings.TrimSpace(form)); {
-		case form == "":
-		case !slices.Contains(sheet.Forms, form):
-			last := len(sheet.Forms) - 1
-			return nil, fmt.Errorf("unsupported image format %.20q: use %s or %s", form, strings.Join(sheet.Forms[:last], ", "), sheet.Forms[last])
-		case !slices.Contains(forms, form):
-			forms = append(forms, form)
-		}
-	}
-	if forms == nil {
-		return sheet.Forms, nil
-	}
-	return forms, nil
-}
-
 // Draw draws the figures that there is something to draw for, in these forms, into a folder that it makes where there is none, and returns
 // the paths of the files. A figure of an earlier time that there is nothing to draw for any more is removed.
 func Draw(d *Data, dir string, forms []string) (paths []string, err error) {
@@ -63,29 +41,11 @@ func Draw(d *Data, dir string, forms []string) (paths []string, err error) {
 		if picture != nil {
 			picture.Warning, picture.Note = d.Warning, d.Note
 		}
-		saved, err := save(picture, filepath.Join(dir, f.name), forms)
+		saved, err := picture.SaveForms(filepath.Join(dir, f.name), forms)
 		paths = append(paths, saved...)
 		if err != nil {
 			return paths, err
 		}
-	}
-	return paths, nil
-}
-
-// save writes a picture in these forms, and removes it in all others; in all forms if it is nil.
-func save(picture *sheet.Picture, base string, forms []string) (paths []string, err error) {
-	for _, form := range sheet.Forms {
-		path := base + "." + form
-		if picture == nil || !slices.Contains(forms, form) {
-			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return paths, fmt.Errorf("remove an old figure: %w", err)
-			}
-			continue
-		}
-		if err := picture.Save(path); err != nil {
-			return paths, err
-		}
-		paths = append(paths, path)
 	}
 	return paths, nil
 }

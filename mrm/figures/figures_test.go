@@ -241,7 +241,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	for list, want := range map[string]string{"": "png,svg,pdf", "svg": "svg", "PNG, svg,png": "png,svg", "gif": `unsupported image format "gif": use png, svg or pdf`} {
-		got, err := ParseForms(list)
+		got, err := sheet.ParseForms(list)
 		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)
 		}

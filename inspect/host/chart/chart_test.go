@@ -81,7 +81,7 @@ func drawn(t testing.TB, r *host.Report, types ...string) map[string]*image.RGBA
 	if types == nil {
 		types = Types
 	}
-	paths, err := Draw(r, dir, types)
+	paths, err := Draw(r, dir, types, []string{"png"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,11 +279,30 @@ func TestStale(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Draw(report(t, 1, 1), dir, []string{"importance"}); err != nil {
+	if _, err := Draw(report(t, 1, 1), dir, []string{"importance"}, []string{"png"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(stale); !os.IsNotExist(err) {
 		t.Errorf("the old chart is still there: %v", err)
+	}
+}
+
+// TestForms: charts are written in the forms that are asked for, SVG without fonts in it, and those of an earlier call in others are removed.
+func TestForms(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Draw(report(t, 1, 3), dir, []string{"hist"}, sheet.Forms); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := Draw(report(t, 1, 3), dir, []string{"hist"}, []string{"svg", "pdf"})
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(paths) != 2 || len(left) != 2 {
+		t.Fatalf("%q, in the folder %q, %v", paths, left, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "nvme0n1-id271581184_latency_hist.svg"))
+	if err != nil || !strings.Contains(string(text), "nvme0n1: latency of block requests") || strings.Contains(string(text), "@font-face") || len(text) > 200<<10 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "nvme0n1-id271581184_latency_hist.pdf")); err != nil || !strings.HasPrefix(string(text), "%PDF-") {
+		t.Errorf("%.5q, %v", text, err)
 	}
 }
 
@@ -306,7 +325,7 @@ func TestNothing(t *testing.T) {
 		}
 		t.Log(name, len(drawn(t, r)))
 	}
-	if _, err := Draw(report(t, 1, 1), "/dev/null/x", Types); err == nil {
+	if _, err := Draw(report(t, 1, 1), "/dev/null/x", Types, []string{"png"}); err == nil {
 		t.Error("a folder that cannot be")
 	}
 }

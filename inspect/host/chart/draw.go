@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,25 +35,17 @@ func ParseTypes(list string) ([]string, error) {
 	return types, nil
 }
 
-// Draw draws the charts of these kinds that the report has figures for, into a folder that it makes where there is none, and returns the
+// Draw draws the charts of these kinds that the report has figures for, in these forms ([sheet.Forms]), into a folder that it makes where there is none, and returns the
 // paths of the files. A file is there when it is whole, and one of an earlier call that there is nothing to draw for now is removed.
-func Draw(r *host.Report, dir string, types []string) (paths []string, err error) {
+func Draw(r *host.Report, dir string, types, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of charts: %w", err)
 	}
 	draw := func(name string, picture *sheet.Picture) {
-		if err != nil {
-			return
-		}
-		path := filepath.Join(dir, name+".png")
-		if picture == nil {
-			if missing := os.Remove(path); missing != nil && !errors.Is(missing, os.ErrNotExist) {
-				err = fmt.Errorf("remove an old chart: %w", missing)
-			}
-			return
-		}
-		if err = picture.Save(path); err == nil {
-			paths = append(paths, path)
+		if err == nil {
+			var saved []string
+			saved, err = picture.SaveForms(filepath.Join(dir, name), forms)
+			paths = append(paths, saved...)
 		}
 	}
 	for _, d := range r.Devices {
