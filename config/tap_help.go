@@ -143,7 +143,8 @@ beats the file, the file beats the preset, the preset beats the default. ` + "`m
 
 - A recorder runs exactly when one of its own flags is given, and a run directory exists exactly when a recorder runs.
 - ` + "`--tap-out DIR`" + ` or a modifier alone is an error that lists the recorders: capturing every tensor would be the costliest
-  choice. One that only the environment or its file sets waits for a recorder.
+  choice. One that only the environment or its file sets waits for a recorder. ` + "`--tap-start off`" + ` is none: the run captures
+  what ` + "`llamatap ctl`" + ` asks for.
 - ` + "`--tap-attention`" + ` as the only recorder flag captures what attention maps need, and nothing else.
 - A selection that matches nothing of the model (granularity, layers, tensors, attention) ends with status 2 and the names that
   exist, before anything is computed.

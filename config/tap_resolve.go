@@ -200,6 +200,10 @@ func (s *sources) recorders() []Recorder {
 		}
 		running = append(running, o.recorder)
 	}
+	// A run that begins with the tap off captures what it is asked for while it goes on (ctl).
+	if g, ok := s[FromFlag]["start"]; ok && g.text == "off" && !slices.Contains(running, Activations) {
+		running = append(running, Activations)
+	}
 	return running
 }
 
