@@ -3,6 +3,8 @@ package sched
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/resource"
 )
 
 // enter is thread_enter of account.h.
@@ -170,6 +172,40 @@ func TestLongestWait(t *testing.T) {
 	for epoch, want := range map[uint32]uint64{5: 10, 4: 0, 3: 99, 6: 0} {
 		if got := a.longestWait(epoch); got != want {
 			t.Errorf("interval %d: %d, want %d", epoch, got, want)
+		}
+	}
+}
+
+// A thread that was busy for half of the time or more in which graphs were computed belongs to their team from then on, also while none is.
+func TestComputeTeam(t *testing.T) {
+	team, other := &told{}, &told{}
+	role := func(of *told, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {
+		zero, lock := int64(0), asleep
+		s := spent{of: of, line: resource.ThreadLine{
+			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock, FutexNS: &lock, IdleNS: &zero,
+		}}
+		s.judge(c)
+		return s.line.Role, s.line.LockDelayNS()
+	}
+	graphs := func(ns int64) resource.GraphTime { return resource.GraphTime{NS: ns, Known: true} }
+	for i, c := range []struct {
+		of           *told
+		busy, asleep int64
+		graphs       resource.GraphTime
+		role         resource.ThreadRole
+		delay        int64
+	}{
+		{team, 900, 100, graphs(0), resource.RoleUnknown, 0}, // loads the model
+		{team, 600, 400, graphs(1000), resource.RoleCompute, 400},
+		{team, 100, 900, graphs(150), resource.RoleCompute, 50},
+		{team, 0, 1000, graphs(0), resource.RoleCompute, 0},
+		{team, 500, 500, resource.GraphTime{}, resource.RoleCompute, 0},
+		{other, 300, 700, graphs(1000), resource.RoleUnknown, 0},
+		{other, 10, 990, graphs(1000), resource.RoleParked, 0},
+		{nil, 900, 100, graphs(1000), resource.RoleUnknown, 0},
+	} {
+		if role, delay := role(c.of, c.busy, c.asleep, c.graphs); role != c.role || delay != c.delay {
+			t.Errorf("%d: %s, delayed for %d, want %s, %d", i, role, delay, c.role, c.delay)
 		}
 	}
 }

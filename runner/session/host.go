@@ -236,8 +236,8 @@ func (h *hostSide) correlate(from, to time.Time) string {
 
 // computed says how much of a time the model computed graphs in, once the tap has been read up to its end.
 func (h *hostSide) computed(from, to int64) resource.GraphTime {
-	if h.times.before(to) {
-		return resource.GraphTime{Known: true}
+	if h.upto.Load() == 0 {
+		return resource.GraphTime{} // the tap is not read yet
 	}
 	h.await(to)
 	c := h.times.computed(from, to)

@@ -137,13 +137,6 @@ func (t *timeline) change(f func(*span)) {
 	}
 }
 
-// before tells whether no graph is known to have begun before a time.
-func (t *timeline) before(to int64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.any || !t.trimmed && t.graphs[0].begin >= to
-}
-
 // computed is how much of a time graphs were computed in. It is not known where those of its beginning are no longer remembered.
 func (t *timeline) computed(from, to int64) resource.GraphTime {
 	t.mu.Lock()
