@@ -64,7 +64,7 @@ func TestNoTokenNoServer(t *testing.T) {
 			t.Errorf("%q: %v", given, err)
 		}
 	}
-	if NewToken() == NewToken() {
+	if one, another := NewToken(), NewToken(); one == another {
 		t.Error("two tokens are equal")
 	}
 }
