@@ -4,6 +4,7 @@ package llama
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -184,5 +185,25 @@ func TestReplayChoices(t *testing.T) {
 	}
 	if err := openSampler(t, m.Vocab()).ReplayChoices([]Choices{{1, 1}}); !errors.Is(err, ErrState) {
 		t.Errorf("choices of another chain: %v", err)
+	}
+}
+
+// TestGrammarLimits gives llama.cpp the deepest grammars that checkGrammar lets through: a reader whose stack they exceed ends this process.
+func TestGrammarLimits(t *testing.T) {
+	m := loadDefault(t)
+	var rules strings.Builder
+	rules.WriteString("root ::= r1\n")
+	for i := 1; i < maxOperators-1; i++ {
+		fmt.Fprintf(&rules, "r%d ::= r%d\n", i, i+1)
+	}
+	fmt.Fprintf(&rules, "r%d ::= \"a\"\n", maxOperators-1)
+	for name, text := range map[string]string{
+		"groups": "root ::= " + strings.Repeat("(", maxGroups) + `"a"` + strings.Repeat(")", maxGroups),
+		"rules":  rules.String(),
+	} {
+		s := openSampler(t, m.Vocab(), (*Sampler).AddGreedy)
+		if err := s.SetGrammar(text, "root"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
