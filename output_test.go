@@ -18,7 +18,6 @@ var rawOutput = map[string]string{
 	"cmd/llamatap/cat.go":           "npy, which is binary",
 	"cmd/llamatap/run.go":           "generated text into a pipe, bars on a terminal",
 	"cmd/llamatap/doctor.go":        "colours; facts are escaped before",
-	"cmd/llamatap/synth.go":         "a line of progress that is overwritten",
 	"cmd/llamatap/bench_script.go":  "bars",
 	"cmd/llamatap/mrm_run.go":       "bars",
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/models"
-	"golang.org/x/term"
 )
 
 // synthArgs are the arguments of 'llamatap synth'; zero means what the preset says.
@@ -48,7 +47,10 @@ func runSynth(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	begin := time.Now()
-	if err := model.WriteFile(ctx, a.out, synthProgress(a)); err != nil {
+	bar := present.NewProgress(progressTerminal(!a.quiet), "writing the model")
+	err = model.WriteFile(ctx, a.out, bar.Of)
+	bar.Done()
+	if err != nil {
 		if ctx.Err() != nil {
 			return exitStatus{Code: 130, Err: errors.New("interrupted; nothing was written")}
 		}
@@ -145,23 +147,6 @@ func planSynth(a synthArgs) (*synth.Model, error) {
 		return nil, fmt.Errorf("read the embedded model: %w", err)
 	}
 	return synth.Plan(c, &donor.Metadata)
-}
-
-// synthProgress shows the bytes written on a terminal, a few times per second.
-func synthProgress(a synthArgs) func(done, size int64) {
-	if a.quiet || !term.IsTerminal(int(os.Stderr.Fd())) {
-		return nil
-	}
-	last := time.Now()
-	return func(done, size int64) {
-		if now := time.Now(); now.Sub(last) > 200*time.Millisecond {
-			last = now
-			fmt.Fprintf(os.Stderr, "\r%s: %s of %s", terminal.Line(a.out), present.Bytes(done), present.Bytes(size))
-		}
-		if done == size {
-			fmt.Fprint(os.Stderr, "\r\x1b[K")
-		}
-	}
 }
 
 func describeSynth(out io.Writer, path string, m *synth.Model, took time.Duration) {
