@@ -32,6 +32,7 @@ type Reader struct {
 	region  *Region
 	sink    ggmlhooks.Sink
 	tail    uint64                      // bytes read
+	woken   uint64                      // tail when the model was last woken
 	graphs  map[uint64]*ggmlhooks.Graph // descriptions that are still arriving, or in use
 	latest  map[uint32]uint64           // newest graph of each context
 	left    map[uint64]int              // nodes and leafs, or changes, that are still to come
@@ -51,7 +52,7 @@ type Reader struct {
 
 // NewReader makes a reader of r that reports to sink.
 func NewReader(r *Region, sink ggmlhooks.Sink) *Reader {
-	reader := &Reader{region: r, sink: sink, tail: r.header.QueueTail, graphs: map[uint64]*ggmlhooks.Graph{}, latest: map[uint32]uint64{}, left: map[uint64]int{}}
+	reader := &Reader{region: r, sink: sink, tail: r.header.QueueTail, woken: r.header.QueueTail, graphs: map[uint64]*ggmlhooks.Graph{}, latest: map[uint32]uint64{}, left: map[uint64]int{}}
 	reader.leases.region = r
 	return reader
 }
@@ -61,7 +62,7 @@ func (r *Reader) Drain() (int, error) {
 	h, size := r.region.header, r.region.plan.queueBytes
 	queue := r.region.mem[r.region.plan.queueOffset:][:size]
 	n := 0
-	r.publish() // what ended the Drain before
+	r.publish(true) // what ended the Drain before
 	for head := atomic.LoadUint64(&h.QueueHead); r.tail != head; n++ {
 		unread := head - r.tail
 		if unread > size {
@@ -79,15 +80,19 @@ func (r *Reader) Drain() (int, error) {
 		if err != nil {
 			return n, err // a model that waits for this record to be dealt with waits until the next Drain
 		}
-		r.publish()
+		r.publish(r.tail == head || r.tail-r.woken >= size/8)
 	}
 	return n, nil
 }
 
-// publish makes room in the queue for what was read.
-func (r *Reader) publish() {
+// publish makes room in the queue for what was read. A model that waits is woken when that is an eighth of the queue or all that there was,
+// not for each record.
+func (r *Reader) publish(wake bool) {
 	if h := r.region.header; h.QueueTail != r.tail {
 		atomic.StoreUint64(&h.QueueTail, r.tail)
+	}
+	if wake && r.woken != r.tail {
+		r.woken = r.tail
 		r.region.madeRoom()
 	}
 }

@@ -69,7 +69,8 @@ var masks = []struct {
 	{regexp.MustCompile(`ETA (?:[0-9.]+ hours )?[0-9.]+ minutes`), "ETA N"},
 	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds)`), "N $1"},
 	{regexp.MustCompile(`N ms / +[0-9.]+ %`), "N ms / N %"},
-	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""}, // a spinner, also among log lines
+	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""},                                                  // a spinner, also among log lines
+	{regexp.MustCompile(`(?m)^(?:ggml_backend_load_best: failed to enumerate|load_backend: loaded) .*\n`), ""}, // where backends lie
 	{regexp.MustCompile(`Loading model\.\.\. ?[-\\|/]?`), "Loading model..."},
 }
 

@@ -173,7 +173,7 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 		t.Errorf("%d rows: %v", len(rows), err)
 	}
 	for _, form := range []string{"text", "json"} {
-		if out, err := command(t, "memory", dir, "-o", form).Output(); err != nil || !bytes.Contains(out, []byte("high_mrm")) && !bytes.Contains(out, []byte("low_mrm")) {
+		if out, err := command(t, "memory", dir, "--format", form).Output(); err != nil || !bytes.Contains(out, []byte("high_mrm")) && !bytes.Contains(out, []byte("low_mrm")) {
 			t.Errorf("%s: %v: %.200s", form, err, out)
 		}
 	}

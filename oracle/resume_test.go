@@ -287,7 +287,7 @@ func TestResumeRefusals(t *testing.T) {
 		{append(replaced("", ""), "--tap-codec=zstd", "--temp", "1"), "codec was lz4 and is zstd; Sampling.Temperature was 0 and is 1"},
 		{[]string{"run", "--tap-resume", filepath.Join(out, "nothing")}, "no such file"},
 		{[]string{"run", "--tap-resume", out}, "no checkpoint at"},
-		{[]string{"run", "-p", "x", "--tap-resume", dir}, "preset was not given and is balanced"},
+		{[]string{"run", "-p", "x", "--tap-resume", dir}, "give all of that run's, or none"},
 		{[]string{"llama-completion", "-p", "x", "--tap-layers=0", "--tap-resume", dir}, "only one of llamatap run can"},
 	} {
 		o := finish(t, command(t, c.args...), t.TempDir())

@@ -56,6 +56,7 @@ struct tap {
     size_t              none_in; // … in this many words, until slots come back
     uint64_t            n_used;
     _Atomic uint64_t    n_ready;    // slots whose pages were touched
+    _Atomic uint32_t    pool_waiting; // threads of the model that wait for slots
     uint64_t            reserved;   // reservations so far
     uint32_t            window_of;    // newest selection with a window of tokens: guarded by lock, as is …
     int64_t             window_first; // … the token that the window begins with

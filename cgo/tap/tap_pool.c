@@ -169,10 +169,11 @@ static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
     return -1;
 }
 
-// tap_made_room lets threads of the model that wait look again.
+// tap_made_room lets threads of the model that wait for slots look again. Threads that wait for the queue are not woken: pages that were
+// touched give them nothing, and hundreds are touched while a model waits for its first graph to be judged.
 static void tap_made_room(void) {
     struct tap_header * h = tap.header;
-    if (atomic_load_explicit(&h->waiting, memory_order_seq_cst) != 0) {
+    if (atomic_load_explicit(&tap.pool_waiting, memory_order_seq_cst) != 0) {
         atomic_fetch_add_explicit(&h->room, 1, memory_order_seq_cst);
         syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
@@ -261,12 +262,14 @@ static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause)
             *since = tap_now();
         }
         // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back at once.
+        atomic_fetch_add_explicit(&tap.pool_waiting, 1, memory_order_seq_cst);
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed) &&
             tap_pool_size() == size) {
             tap_wait_room(seen, size < h->n_slots ? TAP_TOUCH_MS : TAP_LOOK_MS);
         }
         atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+        atomic_fetch_sub_explicit(&tap.pool_waiting, 1, memory_order_seq_cst);
         grown = size < h->n_slots && tap_now() - *since >= TAP_TOUCH_MS * 1000000ll;
         if (grown) {
             tap_pool_grow(size, n);

@@ -67,7 +67,7 @@ func TestHardware(t *testing.T) {
 		{contained, "huge pages", OK, "transparent ones: madvise"},
 		{server, "nvml", OK, "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"},
 		{contained, "nvml", Missing, "no libnvidia-ml.so.1 where loaders look"},
-		{server, "memory limit", Limited, "2.0 GiB, 1.0 GiB of it not used (file caches count as used)"},
+		{server, "memory limit", Limited, "2.00 GiB, 1.00 GiB of it not used (file caches count as used)"},
 		{contained, "memory limit", OK, "none"},
 		{hidden, "memory limit", Unknown, "/sys/fs/cgroup/memory is not to be seen"},
 		{server, "cpu limit", Limited, "1.5 processors' time"},
