@@ -155,6 +155,9 @@ func (t *Tap) gather(o ResolveOptions) (*sources, error) {
 		for _, from := range s { // it wins over the flag, too
 			delete(from, "resource-level")
 		}
+		if len(s.recorders()) == 0 { // nothing is recorded, as that system's users expect, and no flag is at fault
+			clear(s[FromFlag])
+		}
 	}
 	return &s, nil
 }

@@ -125,7 +125,8 @@ func checkRun(t *testing.T, name, dir string) {
 		t.Errorf("%s: %+v %+v", name, o.CPUNS, m.Validity)
 	}
 	for _, c := range m.Validity.Criteria { // of a model of 6 MB, which the observer alone is larger than a twentieth of
-		if c.Name == "memory_pct" && (c.Class != verdict.Clean || *c.Value < 5) {
+		// Under the race detector the observer takes several times as much memory as the allowance has.
+		if c.Name == "memory_pct" && (c.Class != verdict.Clean && !testenv.Race || *c.Value < 5) {
 			t.Errorf("%s: %.3g %s, %.0f bytes: %s", name, *c.Value, c.Unit, *c.Amount, c.Class)
 		}
 	}

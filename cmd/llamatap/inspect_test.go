@@ -36,7 +36,7 @@ func foreignStream(t *testing.T) string {
 func TestReadingCommandErrors(t *testing.T) {
 	stream, out := foreignStream(t), t.TempDir()
 	t.Setenv("LLAMATAP_OUT", out)
-	run := map[string]func([]string) error{"inspect": runInspect, "cat": runCat, "verify": runVerify, "export": runExport}
+	run := map[string]func([]string) error{"inspect": runInspect, "cat": runCat, "verify": runVerify, "export": runExport, "memory": runMemory}
 	for _, c := range []struct {
 		line string
 		code int

@@ -73,7 +73,7 @@ func tidy(path string) (what []string, err error) {
 	}
 	removed, err := dir.RemoveCheckpoint()
 	if removed {
-		what = append(what, "the checkpoint of the run, which is finished, is removed")
+		what = append(what, "the checkpoint is removed: a repaired run is finished and cannot be resumed")
 	}
 	return what, err
 }

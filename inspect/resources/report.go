@@ -56,6 +56,8 @@ type Report struct {
 	Routed     int64          `json:"expert_routings,omitempty"`
 
 	sum *Sum
+
+	uncounted bool // the run was cut off before its losses were counted
 }
 
 // Loss is events that are not in the log.
@@ -209,6 +211,7 @@ func (r *Report) describe() error {
 		return err
 	}
 	r.Model, r.Account = m.Model.Name, m.Account
+	r.uncounted = m.Account == nil && (m.Lossy || len(m.Repaired) > 0)
 	for _, c := range r.Caches {
 		if cells := Capacity(m, c.CacheUse); cells > 0 {
 			c.Cells = cells

@@ -128,7 +128,7 @@ func cacheText(c *CacheRow) string {
 	if c.EventsLost > 0 {
 		text = fmt.Sprintf("cells used: not known, %d kv_cache_operation events are lost; those that are there say %d", c.EventsLost, c.Used)
 	}
-	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
+	text += fmt.Sprintf(", peak %d, %d cells evicted", c.Peak, c.Evicted)
 	if c.KeyBytes != nil && c.ValueBytes != nil {
 		text += fmt.Sprintf("; K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes), present.Bytes(*c.ValueBytes), c.Layers)
 	}
@@ -177,6 +177,9 @@ func (r *Report) lossText() string {
 	}
 	if r.BadLines > 0 {
 		parts = append(parts, fmt.Sprintf("%d lines cannot be read", r.BadLines))
+	}
+	if r.uncounted {
+		parts = append(parts, "the run was cut off, and what that lost of it was not counted: 'llamatap inspect' has what is known")
 	}
 	return cmp.Or(strings.Join(parts, "; "), "none")
 }

@@ -116,7 +116,7 @@ func (v *Verification) checkDir(r *Run) error {
 		v.add(Damage, "%v", err)
 	}
 	v.Sealed, v.Files = report.Sealed, report.Files
-	if !report.Sealed {
+	if !report.Sealed && err == nil {
 		v.add(Unsealed, "there is no %s: the run is still going, or was cut off before it was sealed; this is not a result", rundir.ManifestName)
 	}
 	for _, name := range report.Missing {

@@ -2,4 +2,5 @@
 
 package testenv
 
-const raceEnabled = false
+// Race reports whether the race detector is on.
+const Race = false

@@ -2,4 +2,5 @@
 
 package testenv
 
-const raceEnabled = true
+// Race reports whether the race detector is on.
+const Race = true

@@ -92,7 +92,7 @@ func Slow(t testing.TB) {
 // NotWithRace skips a test of what the race detector changes, such as allocation counts.
 func NotWithRace(t testing.TB) {
 	t.Helper()
-	if raceEnabled {
+	if Race {
 		t.Skip("measures what the race detector changes: " + notWithRace)
 	}
 }

@@ -64,6 +64,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	if err != nil {
 		if s.halted == nil && s.vanished() {
 			s.noteHalt(err)
+			return fmt.Errorf("%w; nothing is left: the run directory %s was removed while it was recorded", explain(err, s.o.Tap.Out), s.dir.Path())
 		}
 		return fmt.Errorf("%w; what was recorded is in %s, unsealed", explain(err, s.o.Tap.Out), s.dir.Path())
 	}

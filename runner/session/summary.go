@@ -81,7 +81,7 @@ func (s Summary) Write(out io.Writer, dir string) {
 	if a.Lossy() {
 		line("LOST", a.LossText())
 	}
-	line("tokens", fmt.Sprintf("%d prompt%s, %d generated%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
+	line("tokens", fmt.Sprintf("%d prompt%s, %d decoded%s", s.Prompt, s.Prefill.rate(), s.Generated, s.Decode.rate()))
 	if s.Tensors {
 		text := fmt.Sprintf("%d tensors, %s, stored as %s%s", a.Captured.Packets, present.Bytes(a.Captured.Bytes), present.Bytes(s.StoredBytes), s.ratios())
 		if !a.Lossy() {

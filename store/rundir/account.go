@@ -40,7 +40,8 @@ type EventAccount struct {
 
 // TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, and the time that they waited for the
 // recording. It does not contain what the tap cannot see from there: kernel-side programs (BPF, sampling interrupts, page faults of
-// sampling), processor time that the collector takes from the model, and caches that recording displaces.
+// sampling), processor time that the collector takes from the model, graphs that are cut at captured nodes, and caches that recording displaces.
+// So the share that follows from it is a lower bound; a comparison with runs that are not recorded measures all of it (llamatap bench tap).
 type TimeAccount struct {
 	TapNS  int64 `json:"tap_ns"`
 	WaitNS int64 `json:"wait_ns"`
@@ -138,14 +139,14 @@ func (a *Account) LossText() string {
 	return cmp.Or(strings.Join(parts, "; "), "nothing")
 }
 
-// OverheadText is what recording cost the model, for people; "" where that was not measured.
+// OverheadText is what recording cost the model, for people; "" where that was not measured. It is a lower bound: see TimeAccount.
 func (a *Account) OverheadText() string {
 	share, ok := a.Time.Overhead()
 	if !ok {
 		return ""
 	}
 	per := func(ns int64) string { return present.Duration(time.Duration(ns / a.Time.Tokens)) }
-	text := fmt.Sprintf("%.2f %% of the run: per token %s in the tap, %s waiting for the recording (%d tokens)",
+	text := fmt.Sprintf("at least %.2f %% of the run: per token %s in the tap, %s waiting for the recording (%d tokens)",
 		100*share, per(a.Time.TapNS), per(a.Time.WaitNS), a.Time.Tokens)
 	if lost := a.Setup.TapNS + a.Setup.WaitNS; lost > 0 {
 		text += fmt.Sprintf("; warm-up %s", present.Duration(time.Duration(lost)))

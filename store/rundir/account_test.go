@@ -43,7 +43,7 @@ func TestOverheadHoldsWaiting(t *testing.T) {
 	}
 	share, ok := a.Time.Overhead()
 	text := a.OverheadText()
-	if !ok || share != 0.6 || !strings.HasPrefix(text, "60.00 % ") || !strings.Contains(text, "5.90 ms waiting") || !strings.Contains(text, "warm-up 7.00 s") {
+	if !ok || share != 0.6 || !strings.HasPrefix(text, "at least 60.00 % ") || !strings.Contains(text, "5.90 ms waiting") || !strings.Contains(text, "warm-up 7.00 s") {
 		t.Errorf("%v %v: %s", share, ok, text)
 	}
 	if _, ok := (&TimeAccount{WallNS: 5}).Overhead(); ok || (&Account{}).OverheadText() != "" {

@@ -10,6 +10,19 @@ import (
 
 var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
 
+// isRun reports whether a directory is a run's, by its name or, of a copy with another name, by its files.
+func isRun(path string) bool {
+	if runForm.MatchString(filepath.Base(path)) {
+		return true
+	}
+	for _, name := range []string{ManifestName, MetadataName} {
+		if info, err := os.Lstat(filepath.Join(path, name)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
 // Find returns the paths of the run directories in a folder and in the folders in it, newest first: names begin with the time.
 func Find(folder string) []string {
 	var found []string
@@ -17,12 +30,12 @@ func Find(folder string) []string {
 	for _, e := range entries {
 		switch path := filepath.Join(folder, e.Name()); {
 		case !e.IsDir():
-		case runForm.MatchString(e.Name()):
+		case isRun(path):
 			found = append(found, path)
 		default:
 			below, _ := os.ReadDir(path)
 			for _, b := range below {
-				if b.IsDir() && runForm.MatchString(b.Name()) {
+				if b.IsDir() && isRun(filepath.Join(path, b.Name())) {
 					found = append(found, filepath.Join(path, b.Name()))
 				}
 			}
