@@ -155,7 +155,7 @@ func (r *Region) Attached() int { return int(atomic.LoadUint32(&r.header.Attache
 // Stop tells the tap that nothing is recorded any more. A model that waits for room goes on.
 func (r *Region) Stop() { r.end(tapClosed) }
 
-// Count tells the tap that no more tensors are taken in, but counted: graphs are reported, and what is wanted of them is lost, by the cause
+// Count makes the tap take in no more tensors, and count them: graphs are reported, and what is wanted of them is lost, by the cause
 // [LossStopped]. A model that waits for room in the pool goes on.
 func (r *Region) Count() { r.end(tapCounts) }
 

@@ -46,7 +46,7 @@ type Node struct {
 	Src       []int32  // index into Graph.Nodes, or -1-i for Graph.Leafs[i]; without those that are NULL
 	Slots     uint16   // bit k: ggml's src[k] is not NULL. Src has one entry per bit, in their order
 	OpParams  [8]int32 // the op's first parameters, as ggml stores them
-	Routing   bool     // its tensor tells which experts were chosen, or their weights
+	Routing   bool     // its tensor says which experts were chosen, or their weights
 	Place              // where its tensor lies while this graph is computed
 }
 

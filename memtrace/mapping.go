@@ -103,7 +103,7 @@ func (m *RegionMap) SetMappings(ns int64, now []Mapping) {
 			continue
 		}
 		region := p.region(ns)
-		if len(m.buffers) == 0 && region.Type == Other && modelFile(p.Path) { // a program that nobody tells of its buffers
+		if len(m.buffers) == 0 && region.Type == Other && modelFile(p.Path) { // a program whose buffers nobody reports
 			region.Type = Weight
 		}
 		id := m.fresh(region).ID

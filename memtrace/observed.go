@@ -37,10 +37,10 @@ type ObservedType struct {
 	Pages                                                   int64   // sum over regions
 }
 
-// maxObserved bounds how many different addresses and pages are told apart.
+// maxObserved bounds how many different addresses and pages are distinguished.
 const maxObserved = 1 << 23
 
-// ErrObserved occurs when there are more different addresses and pages than can be told apart.
+// ErrObserved occurs when there are more different addresses and pages than can be distinguished.
 var ErrObserved = errors.New("too many different addresses")
 
 // Add takes an access in.

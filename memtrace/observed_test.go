@@ -40,6 +40,6 @@ func TestObserved(t *testing.T) {
 	}
 	o.kept = maxObserved
 	if err := o.Add(1, 3, Weight, OpRead, 1<<30); !errors.Is(err, ErrObserved) {
-		t.Errorf("more addresses than are told apart: %v", err)
+		t.Errorf("more addresses than are distinguished: %v", err)
 	}
 }

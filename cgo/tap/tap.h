@@ -76,7 +76,7 @@ struct tap {
     int                 life_fd;   // pipe whose other end the collector holds; -1: none
     uint32_t            layouts;   // enum tap_layout
     _Atomic bool        counting;  // the collector writes no more: see TAP_COUNTS
-    _Atomic int64_t     told_own_ns, told_wait_ns; // of stats, what the ends of executions have told
+    _Atomic int64_t     told_own_ns, told_wait_ns; // of stats, what the ends of executions have reported
     _Atomic uint64_t    next_exec;
     int64_t             next_token; // number of the next token in the run: guarded by lock, as are …
     struct tap_sched *  scheds[TAP_MAX_SCHEDS]; // … these

@@ -96,7 +96,7 @@ enum tap_loss {
 enum tap_closed {
     TAP_OPEN   = 0,
     TAP_CLOSED = 1, // it records no more: the model goes on without it
-    TAP_COUNTS = 2, // it writes no more tensors and goes on counting: graphs are told of, their wanted tensors are lost, nothing is copied or timed
+    TAP_COUNTS = 2, // it writes no more tensors and goes on counting: graphs are reported, their wanted tensors are lost, nothing is copied or timed
 };
 
 // Which tensors of which tokens are captured.

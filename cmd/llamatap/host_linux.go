@@ -26,7 +26,7 @@ func runHostCollector(name string, args []string) error {
 	if err != nil || !ok {
 		return err
 	}
-	tell := func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
+	warn := func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
 	for _, pid := range o.pids {
 		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("--pid %d: no such process: give the id of one that runs", pid)
@@ -48,7 +48,7 @@ func runHostCollector(name string, args []string) error {
 		defer counting.Close()
 	}
 	if dir := bpf.MountTracefs(); dir != "" {
-		tell(fmt.Errorf("mounted tracefs at %s: the tracepoints of a kernel without BTF need it", dir))
+		warn(fmt.Errorf("mounted tracefs at %s: the tracepoints of a kernel without BTF need it", dir))
 	}
 	opened := watch.Open([]string{name}, watch.Request{
 		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup, Later: len(o.program) > 0}, Devices: o.devices,
@@ -58,7 +58,7 @@ func runHostCollector(name string, args []string) error {
 		return fmt.Errorf("host %s: %w", name, opened.Err)
 	}
 	for _, missing := range opened.Missing {
-		tell(errors.New(missing))
+		warn(errors.New(missing))
 	}
 	source.Collector = opened.Collector
 	ctx, stop := signal.NotifyContext(context.Background(), enders(len(o.program) > 0)...)
@@ -71,7 +71,7 @@ func runHostCollector(name string, args []string) error {
 	}
 	w := watch.New(o.interval, time.Now(), source)
 	stepBack(0)
-	err = w.Run(ctx, o.count, tell)
+	err = w.Run(ctx, o.count, warn)
 	if costed, ok := source.Collector.(bpf.Costed); ok && o.cost && w.Running() > 0 {
 		tellCost(costed, w)
 	}

@@ -25,7 +25,7 @@ import (
 type generator struct {
 	dir, model string
 	// starter runs functions on a thread that keeps the priority that this process began with, which children inherit, and that lasts as long as the
-	// process, whose end children are told by it.
+	// process, whose end it reports to its children.
 	starter chan func()
 	thread  int // its number
 }

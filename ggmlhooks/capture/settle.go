@@ -46,7 +46,7 @@ func (r *Recorder) settle(x *execution, phase ggmlhooks.Phase) error {
 	return r.name(x)
 }
 
-// alone tells whether all tokens of an execution are of its phase.
+// alone reports whether all tokens of an execution are of its phase.
 func (x *execution) alone() bool { return len(x.Rows) > 0 && ggmlhooks.OnePhase(x.Rows) == x.phase }
 
 // name hands the tokens of an execution on, or keeps them until those before are known.

@@ -146,7 +146,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Threads that wait for work are in no off-CPU time, neither of a recorder that tells their roles nor of one that put all into off_cpu_ns.
+// Threads that wait for work are in no off-CPU time, neither of a recorder that reports their roles nor of one that put all into off_cpu_ns.
 func TestParkedThreads(t *testing.T) {
 	for name, c := range map[string]struct{ off, told string }{
 		"told":   {`{"12":20000000,"14":30000000}`, `,"role":"parked","futex_ns":980000000,"futex_idle_ns":980000000,"futex_unknown_ns":0`},

@@ -85,7 +85,7 @@ func (a *analysis) fillSamples() {
 	}
 	a.fillObserved()
 	if a.counts[memtrace.CollectorGraph] == 0 && len(a.report.Samples) > 0 {
-		a.report.note("there is no ledger in this run (--tap-ledger rows): samples do not tell what was not accessed, so nothing is said of write-once, retention, intervals and working sets but what was seen of them, by mrm-trace's definitions: columns mrm_trace_… of --format csv")
+		a.report.note("there is no ledger in this run (--tap-ledger rows): samples do not show what was not accessed, so nothing is said of write-once, retention, intervals and working sets but what was seen of them, by mrm-trace's definitions: columns mrm_trace_… of --format csv")
 	}
 }
 

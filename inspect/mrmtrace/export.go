@@ -260,7 +260,7 @@ func (e *exporter) writeMetrics(w io.Writer) error {
 	return out.Error()
 }
 
-// number writes a number; one that is none is empty.
+// number writes a number; NaN and infinities are empty.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return ""
@@ -322,7 +322,7 @@ type promptOutput struct {
 	Duration *float64 `json:"duration_s"`
 }
 
-// maxPrompts bounds how many requests are told apart.
+// maxPrompts bounds how many requests are distinguished.
 const maxPrompts = 1 << 20
 
 // writePrompts writes what requests were made of, as far as the run has its tokens.

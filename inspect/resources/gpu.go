@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// GPUUse is what samples tell of a GPU, of all processes.
+// GPUUse is what samples report of a GPU, of all processes.
 type GPUUse struct {
 	Index   int    `json:"gpu_index"`
 	Name    string `json:"gpu_name"`
@@ -23,7 +23,7 @@ type GPUUse struct {
 	Last *resource.GPUSample `json:"-"` // the newest
 }
 
-// maxGPUs bounds the GPUs that are told apart.
+// maxGPUs bounds the GPUs that are distinguished.
 const maxGPUs = 256
 
 // gpus are those of a run, by number.

@@ -396,7 +396,7 @@ func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	t.cost(known.Account)
 }
 
-// cost tells what recording took from the model.
+// cost reports what recording took from the model.
 func (t *teller) cost(a *rundir.Account) {
 	if a == nil {
 		return

@@ -24,7 +24,7 @@ type Summary struct {
 
 	// Running says that a process was still writing the run when it was opened.
 	Running bool     `json:"running,omitempty"`
-	Damage  []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify tells more
+	Damage  []string `json:"damage,omitempty"` // what opening the files showed to be wrong; Verify finds more
 
 	Account    *rundir.Account `json:"account,omitempty"` // of the run, whatever was selected of it; absent where its metadata have none
 	Lossy      bool            `json:"lossy"`             // packets are missing (Lost), or values are not the model's (Altered)

@@ -317,7 +317,7 @@ print(json.dumps([interval(k, n) for n in range(1, 31) for k in range(n + 1)]))`
 	}
 }
 
-// TestFigures: each drawn metric has a mean and an interval for each cell, cells are named by what tells them apart, and contaminated runs are marked.
+// TestFigures: each drawn metric has a mean and an interval for each cell, cells are named by what distinguishes them, and contaminated runs are marked.
 func TestFigures(t *testing.T) {
 	out := sweep(t)
 	found, err := Find([]string{out}, true)

@@ -98,7 +98,7 @@ func fileName(name string) string {
 	}, strings.TrimLeft(name, "."))
 }
 
-// cellNames are cells by what tells them apart, and what they have in common.
+// cellNames are cells by what distinguishes them, and what they have in common.
 func cellNames(groups []Group) (names []string, common string) {
 	parts := []func(c *Cell) string{
 		func(c *Cell) string { return c.ModelID },

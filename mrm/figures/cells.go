@@ -124,7 +124,7 @@ func (a *Across) picture() *sheet.Picture {
 // nameWidth is how many letters a line of a cell's name has at most.
 const nameWidth = 45
 
-// names are the cells as they stand beside the axis, in so many lines at most, and the style of the picture: long names need the width of a page.
+// names are the cells as they are written at the axis, in so many lines at most, and the style of the picture: long names need the width of a page.
 func (a *Across) names() (style sheet.Style, names []string, most int) {
 	const inColumn = 34
 	style = sheet.Column

@@ -110,7 +110,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestCgroups: requests are told apart by control group, of either version.
+// TestCgroups: requests are distinguished by control group, of either version.
 func TestCgroups(t *testing.T) {
 	dev := loop(t, 64, "")
 	for _, unified := range []bool{false, true} {
