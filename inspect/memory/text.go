@@ -238,11 +238,12 @@ func (r *Report) blockTable(out *text) {
 }
 
 func (r *Report) sampleTable(out *text) {
-	rows := [][]string{{"samples of", "region type", "samples", "share", "op", "events", "95 % interval", "pages seen"}}
+	rows := [][]string{{"samples of", "region type", "samples", "share", "op", "events", "95 % interval", "pages, any op"}}
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		for k := range s.Types {
 			t := &s.Types[k]
+			pages := fmt.Sprint(t.PagesSeen) // of the type: in its first row alone
 			for _, op := range []string{"read", "write", "alloc", "free", "unknown"} {
 				e, ok := t.Events[op]
 				if !ok {
@@ -255,7 +256,8 @@ func (r *Report) sampleTable(out *text) {
 				if e.Low != e.High {
 					interval = fmt.Sprintf("%.0f to %.0f", e.Low, e.High)
 				}
-				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples), fmt.Sprintf("%.1f %%", 100*e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, fmt.Sprint(t.PagesSeen)})
+				rows = append(rows, []string{s.Collector, t.Type, fmt.Sprint(e.Samples), fmt.Sprintf("%.1f %%", 100*e.Share), op, fmt.Sprintf("%.0f", e.Events), interval, pages})
+				pages = ""
 			}
 		}
 	}
