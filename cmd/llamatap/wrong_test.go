@@ -97,7 +97,7 @@ func TestWrongUse(t *testing.T) {
 		{"mrm analyze", 2, "give a run directory"},
 		{"mrm analyze x --config y", 2, "not both"},
 		{"mrm analyze x --bogus", 2, "'llamatap mrm analyze --help' lists the flags"},
-		{"mrm analyze x --figures gif", 2, "use png,svg"},
+		{"mrm analyze x --figures gif", 2, "use png, svg or pdf"},
 		{"mrm analyze x --years 0", 2, "use a number above 0"},
 		{"mrm analyze x --high-write-once 2", 2, "use ratios from 0 to 1"},
 		{"mrm analyze x --high-retention -1", 2, "use seconds from 0"},
