@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"time"
 )
 
 var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
@@ -23,7 +24,8 @@ func isRun(path string) bool {
 	return false
 }
 
-// Find returns the paths of the run directories in a folder and in the folders in it, newest first: names begin with the time.
+// Find returns the paths of the run directories in a folder and in the folders in it, newest first. Names begin with the second in which a
+// run began; of one second, and of copies under other names, the run that was sealed last comes first, and before it one that is not sealed.
 func Find(folder string) []string {
 	var found []string
 	entries, _ := os.ReadDir(folder)
@@ -41,8 +43,28 @@ func Find(folder string) []string {
 			}
 		}
 	}
+	began, sealed := map[string]string{}, map[string]time.Time{}
+	for _, path := range found {
+		began[path], sealed[path] = age(path)
+	}
 	slices.SortFunc(found, func(a, b string) int {
-		return cmp.Or(cmp.Compare(filepath.Base(b), filepath.Base(a)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(began[b], began[a]), sealed[b].Compare(sealed[a]), cmp.Compare(a, b))
 	})
 	return found
+}
+
+// age is the second in which a run began, as names have it, and when it was sealed: far ahead where it is not.
+func age(path string) (began string, sealed time.Time) {
+	const form = "run_20060102_150405"
+	sealed = time.Unix(1<<40, 0)
+	if info, err := os.Lstat(filepath.Join(path, ManifestName)); err == nil {
+		sealed = info.ModTime()
+	}
+	if name := filepath.Base(path); runForm.MatchString(name) {
+		return name[:min(len(form), len(name))], sealed
+	}
+	if info, err := os.Lstat(path); err == nil {
+		began = info.ModTime().Format(form)
+	}
+	return began, sealed
 }

@@ -1,0 +1,43 @@
+package rundir
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestFind: of runs that began in one second the one that was sealed last is the newest, whatever the random end of its name; a copy under
+// another name is found, too.
+func TestFind(t *testing.T) {
+	folder := t.TempDir()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	make := func(name string, sealed time.Duration) string {
+		path := filepath.Join(folder, "model", name)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if sealed == 0 {
+			return path
+		}
+		manifest := filepath.Join(path, ManifestName)
+		if err := os.WriteFile(manifest, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{manifest, path} {
+			if err := os.Chtimes(name, at.Add(sealed), at.Add(sealed)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return path
+	}
+	third := make("run_20260301_120000_ffff", time.Second)
+	second := make("run_20260301_120000_0000", 2*time.Second)
+	first := make("run_20260301_120000_8888", 0)
+	fourth := make("run_20260301_115959_ffff", time.Hour)
+	copied := make("a copy", time.Minute)
+	if got, want := Find(folder), []string{copied, first, second, third, fourth}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
