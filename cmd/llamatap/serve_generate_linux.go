@@ -138,7 +138,10 @@ func (g *generator) generate(ctx context.Context, p server.Prompt, began func(di
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	err = g.follow(cmd.Process.Pid, ended, began)
+	found, err := g.follow(cmd.Process.Pid, ended, began)
+	if dir := runInSummary(log.Name()); !found && dir != "" { // it ended before it was looked at
+		began(dir)
+	}
 	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // a model whose collector was killed
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -155,20 +158,19 @@ func (g *generator) generate(ctx context.Context, p server.Prompt, began func(di
 	return result, err
 }
 
-// follow waits for the end of a run, and reports its directory when its log has begun.
-func (g *generator) follow(pid int, ended <-chan error, began func(dir string)) error {
+// follow waits for the end of a run, and reports its directory when its log has begun. found is whether it saw that.
+func (g *generator) follow(pid int, ended <-chan error, began func(dir string)) (found bool, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	told := false
 	for {
-		if dir := runOf(pid, g.dir); !told && dir != "" && resources.HasLog(dir) {
+		if dir := runOf(pid, g.dir); !found && dir != "" && resources.HasLog(dir) {
 			began(dir)
-			told = true
+			found = true
 			tick.Stop()
 		}
 		select {
 		case err := <-ended:
-			return err
+			return found, err
 		case <-tick.C:
 		}
 	}
@@ -194,6 +196,20 @@ func runOf(pid int, below string) string {
 		}
 	}
 	return ""
+}
+
+// runInSummary is the run directory that a run names in the last line of what it printed; "" where it names none.
+func runInSummary(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	key, dir, _ := strings.Cut(strings.TrimSpace(lines[len(lines)-1]), " ")
+	if dir = strings.TrimSpace(dir); key != "run" || !resources.HasLog(dir) {
+		return ""
+	}
+	return dir
 }
 
 // resultOf reads the result of the only prompt of a file.
