@@ -150,6 +150,18 @@ func packetBytes(raw, packets, names int64) int64 {
 // sealBytes is what sealing needs beside what is written: the tokens are there twice for a moment.
 func (g *segment) sealBytes() int64 { return sealRoom + g.tokens.Size() + g.appended.packets/16 }
 
+// sealBytes is what sealing the run needs. With segments two may have to be sealed, and the run itself after them.
+func (s *sink) sealBytes() int64 {
+	need := int64(sealRoom)
+	if s.current != nil {
+		need = s.current.sealBytes()
+	}
+	if s.segments() {
+		need += 2 * sealRoom
+	}
+	return need
+}
+
 // note takes account of a token that goes into the segment.
 func (g *segment) note(index int64) {
 	if g.place.FirstToken == nil || index < *g.place.FirstToken {

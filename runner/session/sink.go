@@ -185,7 +185,7 @@ func (s *sink) open(model rundir.Model) error {
 		return err
 	}
 	var err error
-	if s.reserve, err = newReserve(s.dir, sealRoom); err != nil {
+	if s.reserve, err = newReserve(s.dir, s.sealBytes()); err != nil {
 		return err
 	}
 	dtype, err := codec.ParseDType(s.o.Tap.DType)
@@ -360,7 +360,7 @@ func (s *sink) idle() error {
 	if err := s.ledger.tick(); err != nil {
 		return err
 	}
-	if err := s.reserve.grow(s.current.sealBytes()); err != nil {
+	if err := s.reserve.grow(s.sealBytes()); err != nil {
 		return err
 	}
 	if err := s.room.tick(); err != nil {
