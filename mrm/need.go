@@ -83,6 +83,14 @@ type Speeds struct {
 	Both, Peak, Bytes float64
 }
 
+// runs is the number of runs that the speeds are from, in words.
+func (s *Speeds) runs() string {
+	if s.Runs == 1 {
+		return "1 earlier run"
+	}
+	return fmt.Sprintf("%d earlier runs", s.Runs)
+}
+
 // Bandwidth is how fast this machine's memory is read; bytes per second, and where that is known from.
 type Bandwidth struct {
 	BytesPerSecond float64
@@ -124,7 +132,7 @@ func (c *Config) commandNeed(cell *Cell, speeds *Speeds) Need {
 		return n
 	}
 	earlier := func(what string, value float64) Figure {
-		return Figure{value, Measured, fmt.Sprintf("%s of %d earlier runs", what, speeds.Runs)}
+		return Figure{value, Measured, what + " of " + speeds.runs()}
 	}
 	if speeds.Peak > 0 {
 		n.Memory = earlier("peak RSS", speeds.Peak)
@@ -154,7 +162,7 @@ func (c *Config) time(cell *Cell, speeds *Speeds, memory Bandwidth, cache float6
 	case speeds != nil && speeds.Prefill > 0 && speeds.Decode > 0:
 		once = float64(prompt)/speeds.Prefill + float64(generated)/speeds.Decode + speeds.Load
 		ratio = max(speeds.Ratio, 1)
-		from = fmt.Sprintf("speeds of %d earlier runs", speeds.Runs)
+		from = "speeds of " + speeds.runs()
 	case memory.BytesPerSecond > 0:
 		perToken := (float64(cell.Source.tokenBytes()) + cache/2) / memory.BytesPerSecond
 		steps := float64(prompt) + float64(generated)/float64(cell.Concurrency)
@@ -179,7 +187,7 @@ const (
 func (c *Config) disk(cell *Cell, speeds *Speeds) Figure {
 	prompt, generated := cell.tokens()
 	if speeds != nil && speeds.PerToken > 0 {
-		return Figure{speeds.PerToken * float64(prompt+generated), Measured, fmt.Sprintf("bytes per token of %d earlier runs", speeds.Runs)}
+		return Figure{speeds.PerToken * float64(prompt+generated), Measured, "bytes per token of " + speeds.runs()}
 	}
 	layers := float64(max(cell.Source.Identity.Layers, 1))
 	tables := bytesPerTensor * (float64(len(cell.Source.File.Tensors)) + operandsPerLayer*layers)
