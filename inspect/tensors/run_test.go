@@ -316,6 +316,19 @@ func TestTornStreamIsReadAndSaidToBe(t *testing.T) {
 	if v.OK {
 		t.Error("a torn index verifies")
 	}
+	checkOnce(t, v)
+}
+
+// checkOnce demands that no finding is printed twice, also not as a part of another one.
+func checkOnce(t *testing.T, v *Verification) {
+	t.Helper()
+	for i, a := range v.Findings {
+		for j, b := range v.Findings {
+			if i != j && strings.Contains(a.What, b.What) {
+				t.Errorf("%q is reported again: %q", b.What, a.What)
+			}
+		}
+	}
 }
 
 // TestForeignStream reads A's test vectors (COMPAT A-30) without index.
@@ -488,6 +501,7 @@ func TestVerify(t *testing.T) {
 		{"manifest sees it", nil, corrupt(StreamName, -3), Damage, StreamName + " has another size or SHA-256"},
 		{"packet header", nil, corrupt(StreamName, 1), Damage, ""},
 		{"index", nil, corrupt(StreamName+".idx", 60), Damage, ""},
+		{"index record", nil, corrupt(StreamName+".idx", 400), Damage, "corrupt"},
 		{"no index", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, StreamName+".idx"))) }, Damage, "index"},
 		{"missing file", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "metadata.json"))) }, Damage, "metadata.json is in the manifest"},
 		{"stream cut short", nil, func(t *testing.T, dir string) { check(t, os.Truncate(filepath.Join(dir, StreamName), 100)) }, Damage, ""},
@@ -511,6 +525,7 @@ func TestVerify(t *testing.T) {
 			if v.OK != (c.kind == "" || c.kind == Note) {
 				t.Errorf("ok is %v: %+v", v.OK, v.Findings)
 			}
+			checkOnce(t, v)
 			if c.kind != "" && !find(v, c.kind, c.text) {
 				t.Errorf("not found: %s %q in %+v", c.kind, c.text, v.Findings)
 			}

@@ -175,23 +175,15 @@ func (v *Verification) checkSegments(r *Run, segments []string) error {
 // checkStream compares the stream with its index, and the tokens file with it.
 func (v *Verification) checkStream(r *Run, name string) {
 	var err error
-	r.Stream, err = stream.Open(name)
-	if err != nil && !errors.Is(err, stream.ErrNoIndex) {
-		v.add(Damage, "%v", err)
-		r.Stream, err = stream.OpenDamaged(name)
-	}
-	if err != nil {
+	if r.Stream, err = stream.OpenDamaged(name); err != nil {
 		v.add(Damage, "%v", err)
 		return
 	}
 	defer r.Close()
-	for _, err := range r.Stream.Damage() {
-		v.add(Damage, "%v", err)
-	}
-	faults := split(r.Stream.VerifyWith(v.half(0.5)))
+	faults := split(r.Stream.VerifyWith(v.half(0.5))) // the damage of stream and index first, then that of packets
 	for i, err := range faults {
 		if i == maxFindings {
-			v.add(Damage, "and %d more faults of packets", len(faults)-i)
+			v.add(Damage, "and %d more faults of the stream", len(faults)-i)
 			break
 		}
 		v.add(Damage, "%v", err)
