@@ -63,6 +63,10 @@ func openDir(path string) (*Run, error) {
 	if r.Metadata, err = readMetadata(path); err != nil {
 		return nil, err
 	}
+	if !r.Sealed && !begun(path) {
+		return nil, fmt.Errorf("%s: %w: nothing was recorded before its process was killed, or the run is only starting: "+
+			"if no llamatap writes it any more, seal it with 'llamatap verify --repair %s'", path, ErrNotARun, path)
+	}
 	if r.Stream, err = stream.Open(name); errors.Is(err, stream.ErrNoIndex) {
 		r.Stream, err = openForeign(name)
 	}
@@ -117,7 +121,7 @@ func openSegments(path string) (*Run, error) {
 	return r, nil
 }
 
-// begun reports whether there is anything to read in a segment. Its stream is created before its index, and the index before its
+// begun reports whether there is anything to read in a run directory or a segment. Its stream is created before its index, and the index before its
 // header is written: a kill between leaves files that hold nothing.
 func begun(folder string) bool {
 	name := filepath.Join(folder, StreamName)

@@ -298,6 +298,21 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// TestOpenKilledEarly opens runs whose process was killed before the index had its header.
+func TestOpenKilledEarly(t *testing.T) {
+	for _, names := range [][]string{{StreamName}, {StreamName, StreamName + stream.IndexSuffix}} {
+		dir := t.TempDir()
+		for _, name := range names {
+			check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+		_, err := Open(dir)
+		if !errors.Is(err, ErrNotARun) || !strings.Contains(err.Error(), "killed") ||
+			!strings.Contains(err.Error(), "llamatap verify --repair "+dir) {
+			t.Errorf("with %q: %v", names, err)
+		}
+	}
+}
+
 // TestTornStreamIsReadAndSaidToBe cuts a run's stream and index as a crash may.
 func TestTornStreamIsReadAndSaidToBe(t *testing.T) {
 	f := fixture{}
