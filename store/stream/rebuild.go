@@ -233,7 +233,10 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 		p.Codec = b.assume.Codec
 	}
 	k, known := b.kins[p.Name]
-	if known && !k.several {
+	if k.several {
+		k, known = kin{}, false
+	}
+	if known {
 		k.node.fill(p)
 		p.DType, p.Codec = k.packet.DType, k.packet.Codec
 	}
@@ -252,9 +255,9 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 		return false, nil
 	}
 	p.RawBytes = int64(len(b.scratch.raw))
-	p.SrcBytes = p.RawBytes
+	p.SrcBytes = k.source(p.RawBytes) // k is zero where nothing is known
 	p.NE = [4]int64{p.Elements(), 1, 1, 1}
-	if row := k.packet.NE[0]; known && !k.several && row > 0 && p.DType != codec.Raw && p.Elements()%row == 0 {
+	if row := k.packet.NE[0]; known && row > 0 && p.DType != codec.Raw && p.Elements()%row == 0 {
 		p.NE[0], p.NE[1] = row, p.Elements()/row
 	}
 	return true, nil

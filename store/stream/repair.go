@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,8 +126,11 @@ func (r *repair) cutOff(x *index) error {
 		return err
 	}
 	var losses []Loss
-	if l := (Loss{Cause: CauseCutOff, Packets: x.totals.Packets - m.kept.Packets, Bytes: x.totals.SrcBytes - m.kept.SrcBytes}); r.size != m.kept.StreamBytes || l.Packets > 0 {
-		l.Packets += r.count(x.totals.StreamBytes)
+	l := Loss{Cause: CauseCutOff, Packets: x.totals.Packets - m.kept.Packets, Bytes: x.totals.SrcBytes - m.kept.SrcBytes}
+	if r.size != m.kept.StreamBytes || l.Packets > 0 {
+		if err := r.countUnindexed(x, &l); err != nil {
+			return err
+		}
 		r.done.Lost, losses = true, append(losses, l)
 	}
 	if err := r.copyCut(m.kept.StreamBytes); err != nil {
@@ -171,16 +175,74 @@ func createPart(part string) (*os.File, error) {
 	return os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// count returns how many packets seem to be in the stream from a place on, the one that is cut off included.
-func (r *repair) count(at int64) (n uint64) {
+// countUnindexed adds to a loss the packets that the stream holds after the last one that the index describes, the one that is cut off
+// included, and their bytes in the tensors. A packet counts without bytes where its head is cut off, or no other packet of its node says
+// what it was stored from.
+func (r *repair) countUnindexed(x *index, l *Loss) error {
+	at, unsized := x.totals.StreamBytes, 0
+	kins := kinsOf(x)
 	for at < r.size {
-		p, _, err := foreignPacket(r.stream, r.size, at)
-		if n++; err != nil || p.Offset < 0 || !plausible(&p) {
+		p, torn, err := r.head(at)
+		if err != nil {
+			return err
+		}
+		if cutName := torn && p.Name == ""; !cutName && !plausible(&p) {
+			break // as a disk leaves blocks that were allocated and not written
+		}
+		l.Packets++
+		size, known, err := r.sourceSize(&p, kins)
+		if err != nil {
+			return err
+		}
+		if known {
+			l.Bytes += uint64(size)
+		} else {
+			unsized++
+		}
+		if torn {
 			break
 		}
 		at += packetHeader + int64(len(p.Name)) + p.Stored
 	}
-	return n
+	if unsized > 0 {
+		r.say("stream: %d of the packets in no commit count as lost without their bytes: their sizes in memory are unknown", unsized)
+	}
+	return nil
+}
+
+// head reads the head of the packet at a place; torn tells that the stream ends within the packet. A name that is cut off is empty.
+func (r *repair) head(at int64) (p Packet, torn bool, err error) {
+	p, _, err = foreignPacket(r.stream, r.size, at)
+	if err != nil || p.Offset >= 0 {
+		return p, false, err
+	}
+	p, _, err = foreignPacket(r.stream, math.MaxInt64, at) // as if the stream went on
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return Packet{Offset: at}, true, nil
+	}
+	return p, true, err
+}
+
+// sourceSize returns how many bytes a packet's content had in its tensor, by the sizes of another packet of its node.
+func (r *repair) sourceSize(p *Packet, kins map[string]kin) (size int64, known bool, err error) {
+	k, known := kins[p.Name]
+	if !known || k.several || k.packet.RawBytes == 0 {
+		return 0, false, nil
+	}
+	from := p.Offset + packetHeader + int64(len(p.Name))
+	need := min(p.Stored, 32)
+	if k.packet.Codec == codec.ZstdShuffle {
+		need = p.Stored // each of its frames has a size
+	}
+	raw, known := p.Stored, true
+	if k.packet.Codec != codec.None {
+		payload := make([]byte, max(0, min(need, r.size-from)))
+		if err := readAt(r.stream, payload, from); err != nil {
+			return 0, false, err
+		}
+		raw, known = codec.Size(payload, k.packet.Codec)
+	}
+	return k.source(raw), known && raw <= max(maxUnstated, p.Stored), nil
 }
 
 // copyCut puts aside what is going to be cut off the stream.
@@ -293,6 +355,14 @@ type kin struct {
 	node    node
 	packet  Packet
 	several bool // nodes of that name
+}
+
+// source returns how many bytes of the tensor a packet of the node was stored from, by its content's bytes.
+func (k *kin) source(raw int64) int64 {
+	if k.packet.RawBytes == 0 {
+		return raw
+	}
+	return int64(float64(raw) * (float64(k.packet.SrcBytes) / float64(k.packet.RawBytes))) // the ratio of two element types is exact
 }
 
 // kinsOf maps names of packets to their nodes.

@@ -125,6 +125,40 @@ func TestRepairTorn(t *testing.T) {
 	}
 }
 
+// TestRepairCountsLoss: what was cut off is counted in packets and in the tensors' bytes, whether the index describes it or the stream
+// alone, up to the packet in which the stream ends.
+func TestRepairCountsLoss(t *testing.T) {
+	for _, o := range []Options{{Codec: codec.None}, {Codec: codec.LZ4, DType: codec.F16}, {Codec: codec.ZstdShuffle, DType: codec.F16}} {
+		c := newCapture(4, 4)
+		o.Workers = 1
+		stream, index := c.files(t, o)
+		whole := open(t, stream, index)
+		second := commits(t, index)[1]
+		index = index[:second.end] // each node has a packet in it
+		for end := int(second.stream) + 1; end <= len(stream); end += 37 {
+			what := fmt.Sprintf("%v, %v, stream cut at byte %d", o.Codec, o.DType, end)
+			r, done := c.repaired(t, what, stream[:end], index, o.Codec)
+			unsized := strings.Contains(strings.Join(done.What, "\n"), "without their bytes")
+			want := Loss{Cause: CauseCutOff}
+			for i, p := range whole.Packets() {
+				if i < second.packets || p.Offset >= int64(end) {
+					continue
+				}
+				want.Packets++
+				there := int64(end) - (p.Offset + packetHeader + int64(len(p.Name))) // of the payload
+				if there >= p.Stored || !unsized {
+					want.Bytes += uint64(p.SrcBytes)
+				} else if there >= 32 && o.Codec != codec.ZstdShuffle {
+					t.Fatalf("%s: the last packet's size was not read: %q", what, done.What)
+				}
+			}
+			if losses := r.Losses(); len(losses) != 1 || losses[0] != want {
+				t.Fatalf("%s: lost %+v, want %+v: %q", what, losses, want, done.What)
+			}
+		}
+	}
+}
+
 // A stream that is cut off, wherever, ends behind its last commit, whatever the index says.
 func TestRepairShortStream(t *testing.T) {
 	c := newCapture(3, 3)
