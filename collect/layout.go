@@ -12,7 +12,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 14
+	shmVersion = 15
 
 	maxGlobs    = 64
 	globSize    = 128

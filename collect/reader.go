@@ -163,6 +163,7 @@ func (r *Reader) record(kind uint32, b []byte) error {
 	case recExecEnd:
 		e := ggmlhooks.ExecEnd{Number: d.u64(), MonoNS: int64(d.u64()), Status: int(d.i32()), Async: d.u32() != 0, BeginNS: int64(d.u64())}
 		e.Selected.Packets, e.Selected.Bytes, e.OwnNS, e.WaitNS = d.u64(), d.u64(), int64(d.u64()), int64(d.u64())
+		e.Cuts, e.CutNS = int64(d.u64()), int64(d.u64())
 		return d.then(kind, func() error { return r.execEnd(e) })
 	case recLosses:
 		return r.readLosses(&d)

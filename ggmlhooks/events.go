@@ -89,6 +89,9 @@ type ExecEnd struct {
 	// OwnNS is what the tap took on the model's threads since the end of the execution before, and WaitNS what these waited for the
 	// recording. Either may be negative where threads compute at the same time; sums are right.
 	OwnNS, WaitNS int64
+	// Cuts is how often ggml computed a part of the graph and waited for it because of the tap alone, and CutNS what one such stop costs,
+	// measured behind this execution; 0 where that was not measured.
+	Cuts, CutNS int64
 }
 
 // Count is a number of captured tensors, or pieces of them, and their bytes.

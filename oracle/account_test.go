@@ -204,6 +204,9 @@ func TestOneOverhead(t *testing.T) {
 	if !ok || share <= 0 || share >= 1 || m.Account.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated || !strings.HasPrefix(text, fmt.Sprintf("at least %.2f %%", 100*share)) {
 		t.Errorf("%q of %+v", text, m.Account.Time)
 	}
+	if n := m.Account.Captured.Packets; m.Account.Time.Cuts != int64(n) || m.Account.Time.CutNS <= 0 {
+		t.Errorf("%d tensors were captured, in %d cuts of %d ns", n, m.Account.Time.Cuts, m.Account.Time.CutNS)
+	}
 	for what, printed := range map[string]string{
 		"the summary": o.stderr, "inspect": llamatap(t, "inspect", o.dirs[0]).good(t).stdout,
 		"resource summary": llamatap(t, "resource", "summary", o.dirs[0]).good(t).stdout,

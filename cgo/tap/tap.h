@@ -221,6 +221,14 @@ struct tap_token_rule {
 enum { TAP_FEW_ROWS = 24 };
 
 // A ggml scheduler, the place where a context's graphs are computed.
+// What is computed to learn what a cut of the graph costs, see tap_cut.c.
+struct tap_cut {
+    bool                  tried;
+    ggml_backend_t        backend;
+    struct ggml_context * ctx;
+    struct ggml_cgraph *  graph; // NULL: it cannot be learnt
+};
+
 struct tap_sched {
     ggml_backend_sched_t             ptr;
     ggml_backend_sched_eval_callback user_callback; // the program's own
@@ -257,9 +265,15 @@ struct tap_sched {
     uint32_t                         n_times;
     bool                             lossy;    // of this execution something is lost
     uint64_t                         selected_packets, selected_bytes; // of this execution
+    uint32_t                         n_cuts;   // ranges of this execution that ggml computed and waited for because of us, but the last
     struct tap_out                   out; // what its entry tells
     struct tap_rec_losses            losses; // of this execution, where it is lossy
+    struct tap_cut                   cut;
 };
+
+// tap_cut_probe measures, behind some executions, what one cut of a graph costs, in nanoseconds; 0: not this time.
+uint64_t tap_cut_probe(struct tap_sched * s);
+void tap_cut_release(struct tap_sched * s);
 
 // ---- batches --------------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
         return tap_on() ? tap_ask(s, t) : tap_ask_off(s, t);
     }
     if (s->at >= 0 && tap.header != NULL) {
+        s->n_cuts += !s->user_wants && s->at + 1 < s->graph.n_nodes;
         tap_data(s, s->at);
     }
     return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
@@ -368,6 +369,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
     s->cursor = 0;
     s->at = -1;
     s->n_times = 0;
+    s->n_cuts = 0;
     s->capturing = false;
     s->n_token_runs = s->n_output_runs = 0;
     tap_set(&c->last_exec, s->exec);
@@ -419,6 +421,7 @@ static TAP_RARE void tap_losses_send(struct tap_sched * s) {
 }
 
 TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left) {
+    const uint64_t cut_ns = tap_cut_probe(s);
     struct tap_stats * st = &tap.header->stats;
     struct tap_rec_exec_end rec = {
         .h.type = TAP_REC_EXEC_END, .exec = s->exec, .mono_ns = (uint64_t) left, .status = (int32_t) status,
@@ -426,6 +429,7 @@ TAP_HOT void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t
         .selected_packets = s->selected_packets, .selected_bytes = s->selected_bytes,
         .own_ns = tap_untold(&tap.told_own_ns, tap_get(&st->describe_ns) + tap_get(&st->hook_ns) + tap_get(&st->copy_ns) + tap_get(&st->ask_ns) + tap_get(&st->api_ns)),
         .wait_ns = tap_untold(&tap.told_wait_ns, tap_get(&st->wait_ns)),
+        .cuts = s->n_cuts, .cut_ns = cut_ns,
     };
     if (s->n_times > 0) {
         tap_times_send(s);

@@ -56,6 +56,7 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
         struct tap_sched * s = tap.scheds[i];
         if (s != NULL && s->ptr == ptr) {
             tap_graph_release(&s->graph);
+            tap_cut_release(s);
             free(s->scratch);
             free(s->runs);
             free(s->times);

@@ -53,6 +53,13 @@ struct tap_by_value {
     X(struct ggml_tensor *, ggml_new_tensor_4d, (struct ggml_context *, enum ggml_type, int64_t, int64_t, int64_t, int64_t)) \
     X(struct ggml_tensor *, ggml_view_1d, (struct ggml_context *, struct ggml_tensor *, int64_t, size_t))                   \
     X(struct ggml_tensor *, ggml_permute, (struct ggml_context *, struct ggml_tensor *, int, int, int, int))                \
+    X(struct ggml_tensor *, ggml_add, (struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *))                  \
+    X(struct ggml_cgraph *, ggml_new_graph_custom, (struct ggml_context *, size_t, bool))                                   \
+    X(void, ggml_build_forward_expand, (struct ggml_cgraph *, struct ggml_tensor *))                                        \
+    X(enum ggml_status, ggml_backend_graph_compute, (ggml_backend_t, struct ggml_cgraph *))                                 \
+    X(ggml_backend_dev_t, ggml_backend_get_device, (ggml_backend_t))                                                        \
+    X(int, ggml_backend_sched_get_n_backends, (ggml_backend_sched_t))                                                       \
+    X(ggml_backend_t, ggml_backend_sched_get_backend, (ggml_backend_sched_t, int))                                          \
     X(struct ggml_tensor *, ggml_mul_mat, (struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *))              \
     X(struct ggml_tensor *, ggml_set_name, (struct ggml_tensor *, const char *))                                            \
     X(void, ggml_set_input, (struct ggml_tensor *))                                                                         \

@@ -196,6 +196,8 @@ struct tap_rec_exec_end {
     uint64_t selected_bytes;
     int64_t  own_ns;  // what the tap took on the model's threads since the end of the execution before, without waiting …
     int64_t  wait_ns; // … and what these threads waited for the recording. Both may be negative where threads compute at the same time; sums are right
+    uint64_t cuts;    // how often ggml stopped within the graph because of the tap alone
+    uint64_t cut_ns;  // what one such stop costs, as measured behind this execution; 0: not measured
 };
 
 // What was lost of an execution, by enum tap_loss; only where something was. It comes before the execution's end.

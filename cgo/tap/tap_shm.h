@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 14u
+#define TAP_SHM_VERSION 15u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128

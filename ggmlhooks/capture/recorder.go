@@ -51,6 +51,7 @@ type Recorder struct {
 	open    map[uint64]*execution // begun and not ended
 	settled []settled             // by first token; waiting for those before them
 	use     Use
+	cuts    cutProbes
 	free    []*execution
 	packet  stream.Packet
 	scratch []int64
@@ -107,6 +108,7 @@ type Use struct {
 	Held     int64       // bytes held back now, of slots
 	FirstNS  int64       // monotonic time of the run's first graph entry, 0 = none
 	LastNS   int64       // monotonic time of the run's last graph end
+	CutNS    int64       // what one cut of a graph costs, the median of what was measured; 0 = not measured
 	Run      Flow        // of executions that were the run
 	Setup    Flow        // of those that were set-up
 	Attached []Attention // what readers need to recompute attention maps
@@ -122,6 +124,7 @@ type Flow struct {
 	Losses    map[string]ggmlhooks.Count
 	OwnNS     int64 // the tap on the model's threads
 	WaitNS    int64 // the model waiting for the recording
+	Cuts      int64 // how often ggml stopped within a graph because of the tap
 }
 
 // Add adds another flow.
@@ -133,7 +136,7 @@ func (f *Flow) Add(g *Flow) {
 	for cause, n := range g.Losses {
 		f.lose(cause, n)
 	}
-	f.OwnNS, f.WaitNS = f.OwnNS+g.OwnNS, f.WaitNS+g.WaitNS
+	f.OwnNS, f.WaitNS, f.Cuts = f.OwnNS+g.OwnNS, f.WaitNS+g.WaitNS, f.Cuts+g.Cuts
 }
 
 // Since returns what came since an earlier state of the same flow.
@@ -141,6 +144,7 @@ func (f *Flow) Since(g *Flow) Flow {
 	since := Flow{
 		Selected: f.Selected.Minus(g.Selected), Written: f.Written.Minus(g.Written), Refused: f.Refused.Minus(g.Refused),
 		Discarded: f.Discarded.Minus(g.Discarded), OwnNS: f.OwnNS - g.OwnNS, WaitNS: f.WaitNS - g.WaitNS,
+		Cuts: f.Cuts - g.Cuts,
 	}
 	for cause, n := range f.Losses {
 		if n = n.Minus(g.Losses[cause]); n != (ggmlhooks.Count{}) {
@@ -174,7 +178,11 @@ func NewRecorder(o Options) *Recorder {
 }
 
 // Use returns what the run did so far. Its maps are the recorder's.
-func (r *Recorder) Use() Use { return r.use }
+func (r *Recorder) Use() Use {
+	use := r.use
+	use.CutNS = r.cuts.median()
+	return use
+}
 
 // Context notes how a context cuts its batches. Whoever keeps metadata listens for itself.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
@@ -303,7 +311,8 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	for _, l := range e.Losses {
 		x.flow.lose(l.Cause, l.Count)
 	}
-	x.flow.OwnNS, x.flow.WaitNS = e.OwnNS, e.WaitNS
+	x.flow.OwnNS, x.flow.WaitNS, x.flow.Cuts = e.OwnNS, e.WaitNS, e.Cuts
+	r.cuts.add(e.CutNS)
 	pending := r.pending(x)
 	if e.Async && e.Status == 0 {
 		r.context(x.Execution.Ctx).running.add(x, pending)

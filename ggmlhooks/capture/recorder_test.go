@@ -99,7 +99,7 @@ func (b *bench) decode(provisional, read bool, ids ...int32) {
 		Data: make([]byte, 4*len(ids)), Release: func() { b.open-- },
 	}))
 	b.check(b.recorder.ExecEnd(ggmlhooks.ExecEnd{
-		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))}, OwnNS: 3, WaitNS: 2,
+		Number: b.exec, MonoNS: int64(b.exec)*100 + 50, Selected: ggmlhooks.Count{Packets: 1, Bytes: 4 * uint64(len(ids))}, OwnNS: 3, WaitNS: 2, Cuts: 5, CutNS: int64(b.exec % 3 * 100),
 	}))
 }
 
@@ -134,7 +134,7 @@ func TestWarmUpIsDropped(t *testing.T) {
 		"exec 3 rows 1 decode", "packet l_out-0 exec 3 tokens 2+1 decode", "token 2 id 7 decode")
 	use := b.recorder.Use()
 	if use.Setup.Discarded != (ggmlhooks.Count{Packets: 1, Bytes: 8}) || use.Setup.Selected != use.Setup.Discarded || use.Setup.OwnNS != 3 ||
-		use.Run.Selected != (ggmlhooks.Count{Packets: 2, Bytes: 12}) || use.Run.Written != use.Run.Selected || use.Run.WaitNS != 4 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 || use.Held != 0 {
+		use.Run.Selected != (ggmlhooks.Count{Packets: 2, Bytes: 12}) || use.Run.Written != use.Run.Selected || use.Run.WaitNS != 4 || use.Run.Cuts != 10 || use.Setup.Cuts != 5 || use.CutNS != 200 || use.Rows[ggmlhooks.PhaseSetup] != 2 || use.Rows[ggmlhooks.PhaseDecode] != 1 || use.NS[ggmlhooks.PhaseSetup] != 50 || use.Held != 0 {
 		t.Errorf("use %+v", use)
 	}
 }

@@ -88,7 +88,7 @@ var (
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")
-	timeLost    = counter("model_seconds_lost_total", "Time that the model's threads lost to the recording, warm-up apart: in the tap's code, and waiting.", "cause")
+	timeLost    = counter("model_seconds_lost_total", "Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.", "cause")
 	overhead    = gauge("overhead_ratio", "Share of the run's time that the model lost to the recording, 0 to 1.")
 )
 
@@ -408,6 +408,7 @@ func (t *teller) cost(a *rundir.Account) {
 	t.one(overhead, share)
 	t.one(timeLost, float64(a.Time.TapNS)/1e9, "tap")
 	t.one(timeLost, float64(a.Time.WaitNS)/1e9, "wait")
+	t.one(timeLost, float64(a.Time.CutNS)/1e9, "cut")
 }
 
 // captured is the size of a run's captured tensors on the disk, with their index, over all segments.

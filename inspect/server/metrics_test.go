@@ -42,13 +42,14 @@ llamatap_capture_bytes{run="RUN"} 5
 # HELP llamatap_capture_packets_lost_total Captured tensors that a run has lost.
 # TYPE llamatap_capture_packets_lost_total counter
 llamatap_capture_packets_lost_total{cause="drop",run="RUN"} 2
-# HELP llamatap_model_seconds_lost_total Time that the model's threads lost to the recording, warm-up apart: in the tap's code, and waiting.
+# HELP llamatap_model_seconds_lost_total Time that the model's threads lost to the recording, warm-up apart: in the tap's code, waiting, and in cuts of the graph.
 # TYPE llamatap_model_seconds_lost_total counter
+llamatap_model_seconds_lost_total{cause="cut",run="RUN"} 0.05
 llamatap_model_seconds_lost_total{cause="tap",run="RUN"} 0.001
 llamatap_model_seconds_lost_total{cause="wait",run="RUN"} 0.049
 # HELP llamatap_overhead_ratio Share of the run's time that the model lost to the recording, 0 to 1.
 # TYPE llamatap_overhead_ratio gauge
-llamatap_overhead_ratio{run="RUN"} 0.25
+llamatap_overhead_ratio{run="RUN"} 0.5
 # HELP llamatap_run_info A run that is served; always 1. State is running, sealed or cut off.
 # TYPE llamatap_run_info gauge
 llamatap_run_info{level="DETAILED",model="m",run="RUN",state="sealed"} 1

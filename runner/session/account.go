@@ -52,6 +52,7 @@ func (s *sink) tally(use capture.Use) *rundir.Account {
 	a.Time = rundir.TimeAccount{
 		TapNS: use.Run.OwnNS, WaitNS: use.Run.WaitNS, WallNS: use.LastNS - use.FirstNS,
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
+		Cuts:   use.Run.Cuts, CutNS: use.Run.Cuts * use.CutNS,
 	}
 	return a
 }

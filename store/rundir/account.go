@@ -38,13 +38,17 @@ type EventAccount struct {
 	Lost    map[string]uint64 `json:"lost,omitempty"` // by cause
 }
 
-// TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, and the time that they waited for the
-// recording. It does not contain what the tap cannot see from there: kernel-side programs (BPF, sampling interrupts, page faults of
-// sampling), processor time that the collector takes from the model, graphs that are cut at captured nodes, and caches that recording displaces.
+// TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, the time that they waited for the
+// recording, and the cuts of its graphs. It does not contain what the tap cannot see from there: kernel-side programs (BPF, sampling
+// interrupts, page faults of sampling), processor time that the collector takes from the model, and caches that recording displaces.
 // So the share that follows from it is a lower bound; a comparison with runs that are not recorded measures all of it (llamatap bench tap).
 type TimeAccount struct {
 	TapNS  int64 `json:"tap_ns"`
 	WaitNS int64 `json:"wait_ns"`
+	// Cuts is how often ggml computed a part of a graph and waited for all of its threads because of the tap alone, and CutNS what that cost:
+	// their number times the median cost of one, which is measured during the run. It is 0 where that could not be measured, as on a GPU.
+	Cuts  int64 `json:"cuts,omitempty"`
+	CutNS int64 `json:"cut_ns,omitempty"`
 	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and generated tokens of it: those
 	// that this process computed.
 	WallNS int64 `json:"wall_ns"`
@@ -61,7 +65,7 @@ type SetupAccount struct {
 }
 
 // LostNS is all the time that the model lost.
-func (t *TimeAccount) LostNS() int64 { return t.TapNS + t.WaitNS }
+func (t *TimeAccount) LostNS() int64 { return t.TapNS + t.WaitNS + t.CutNS }
 
 // Overhead is the share of the run that the model lost, 0 to 1; not ok where that was not measured.
 func (t *TimeAccount) Overhead() (share float64, ok bool) {
@@ -146,8 +150,15 @@ func (a *Account) OverheadText() string {
 		return ""
 	}
 	per := func(ns int64) string { return present.Duration(time.Duration(ns / a.Time.Tokens)) }
-	text := fmt.Sprintf("at least %.2f %% of the run: per token %s in the tap, %s waiting for the recording (%d tokens)",
-		100*share, per(a.Time.TapNS), per(a.Time.WaitNS), a.Time.Tokens)
+	text := fmt.Sprintf("at least %.2f %% of the run: per token %s in the tap, %s waiting for the recording",
+		100*share, per(a.Time.TapNS), per(a.Time.WaitNS))
+	switch cuts := float64(a.Time.Cuts) / float64(a.Time.Tokens); {
+	case a.Time.CutNS > 0:
+		text += fmt.Sprintf(", %s in %.1f cuts of the graph", per(a.Time.CutNS), cuts)
+	case a.Time.Cuts > 0:
+		text += fmt.Sprintf(", and %.1f cuts of the graph, whose cost was not measured", cuts)
+	}
+	text += fmt.Sprintf(" (%d tokens)", a.Time.Tokens)
 	if lost := a.Setup.TapNS + a.Setup.WaitNS; lost > 0 {
 		text += fmt.Sprintf("; warm-up %s", present.Duration(time.Duration(lost)))
 	}

@@ -46,6 +46,14 @@ func TestOverheadHoldsWaiting(t *testing.T) {
 	if !ok || share != 0.6 || !strings.HasPrefix(text, "at least 60.00 % ") || !strings.Contains(text, "5.90 ms waiting") || !strings.Contains(text, "warm-up 7.00 s") {
 		t.Errorf("%v %v: %s", share, ok, text)
 	}
+	a.Time.Cuts = 40
+	if text := a.OverheadText(); !strings.HasPrefix(text, "at least 60.00 % ") || !strings.Contains(text, "4.0 cuts of the graph, whose cost was not measured") {
+		t.Error(text)
+	}
+	a.Time.CutNS = int64(20 * time.Millisecond)
+	if text := a.OverheadText(); !strings.HasPrefix(text, "at least 80.00 % ") || !strings.Contains(text, "2.00 ms in 4.0 cuts of the graph") {
+		t.Error(text)
+	}
 	if _, ok := (&TimeAccount{WallNS: 5}).Overhead(); ok || (&Account{}).OverheadText() != "" {
 		t.Error("an overhead of no tokens")
 	}

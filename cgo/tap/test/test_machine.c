@@ -81,6 +81,13 @@ static void test_times(uint32_t looking, bool capture) {
     const struct event * e = log_find(&b.log, TAP_REC_TIMES, 0);
     CHECK((e != NULL) == (looking != TAP_LOOK_NEVER), "times are %stold", e != NULL ? "" : "not ");
     CHECK((log_count(&b.log, TAP_REC_CAPTURE) > 0) == capture, "%zu captures", log_count(&b.log, TAP_REC_CAPTURE));
+    const int last = tap.scheds[0]->graph.n_nodes - 1;
+    uint64_t stops = 0;
+    for (int i = 0; i < last; i++) {
+        const struct tap_graph_node * n = &tap.scheds[0]->graph.nodes[i];
+        stops += n->wanted || n->timed;
+    }
+    CHECK(end->cuts == stops && (stops > 0) == (capture || looking != TAP_LOOK_NEVER), "%lu cuts of %lu", (unsigned long) end->cuts, (unsigned long) stops);
     CHECK((b.sched->callback != NULL) == (looking != TAP_LOOK_NEVER || capture), "the callback");
     if (e != NULL) {
         const struct tap_rec_times * r = (const struct tap_rec_times *) e->record;

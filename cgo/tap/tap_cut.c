@@ -1,0 +1,75 @@
+//go:build llama
+
+// tap_cut.c: what it costs the model that its graph is cut.
+//
+// With an eval callback ggml computes a graph up to each node that the callback wants, and waits: a launch of all threads and a wait for the
+// last one, per cut, which an unrecorded run does not have. No clock of the tap sees that time alone, so it is measured: behind an execution
+// that was cut, the CPU backend that computed it computes one addition of a few values, with the same threads. An empty range of the graph
+// itself would not do: ggml computes what consists of views with one thread.
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <string.h>
+
+// A probe is made behind every execution that is cut often, and behind every 8th of the others.
+enum { TAP_CUT_OFTEN = 32, TAP_CUT_EVERY = 8, TAP_CUT_VALUES = 16 };
+
+// tap_cut_backend is the CPU backend of a scheduler, or NULL.
+static ggml_backend_t tap_cut_backend(ggml_backend_sched_t sched) {
+    const int n = tap_real.ggml_backend_sched_get_n_backends(sched);
+    for (int i = n - 1; i >= 0; i--) {
+        ggml_backend_t b = tap_real.ggml_backend_sched_get_backend(sched, i);
+        ggml_backend_dev_t dev = b != NULL ? tap_real.ggml_backend_get_device(b) : NULL;
+        if (dev != NULL && tap_real.ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
+// tap_cut_make makes the graph of one addition. Where it cannot, cuts are counted and their cost is not known.
+static TAP_RARE void tap_cut_make(struct tap_sched * s) {
+    struct tap_cut * c = &s->cut;
+    c->tried = true;
+    if (tap_real.ggml_backend_sched_get_n_backends == NULL || tap_real.ggml_backend_sched_get_backend == NULL ||
+        tap_real.ggml_backend_get_device == NULL || tap_real.ggml_backend_dev_type == NULL || tap_real.ggml_backend_graph_compute == NULL ||
+        tap_real.ggml_init == NULL || tap_real.ggml_free == NULL || tap_real.ggml_new_tensor_4d == NULL || tap_real.ggml_add == NULL ||
+        tap_real.ggml_new_graph_custom == NULL || tap_real.ggml_build_forward_expand == NULL || tap_real.ggml_get_data == NULL) {
+        return;
+    }
+    c->backend = tap_cut_backend(s->ptr);
+    c->ctx = c->backend != NULL ? tap_real.ggml_init((struct ggml_init_params) {.mem_size = 64 << 10}) : NULL;
+    if (c->ctx == NULL) {
+        return;
+    }
+    struct ggml_tensor * a = tap_real.ggml_new_tensor_4d(c->ctx, GGML_TYPE_F32, TAP_CUT_VALUES, 1, 1, 1);
+    struct ggml_tensor * b = tap_real.ggml_new_tensor_4d(c->ctx, GGML_TYPE_F32, TAP_CUT_VALUES, 1, 1, 1);
+    struct ggml_cgraph * graph = tap_real.ggml_new_graph_custom(c->ctx, 8, false);
+    memset(tap_real.ggml_get_data(a), 0, TAP_CUT_VALUES * sizeof(float));
+    memset(tap_real.ggml_get_data(b), 0, TAP_CUT_VALUES * sizeof(float));
+    tap_real.ggml_build_forward_expand(graph, tap_real.ggml_add(c->ctx, a, b));
+    c->graph = graph;
+}
+
+uint64_t tap_cut_probe(struct tap_sched * s) {
+    struct tap_cut * c = &s->cut;
+    if (s->n_cuts == 0 || s->graph.device || (s->n_cuts < TAP_CUT_OFTEN && s->exec % TAP_CUT_EVERY != 1)) {
+        return 0;
+    }
+    if (!c->tried) {
+        tap_cut_make(s);
+    }
+    if (c->graph == NULL) {
+        return 0;
+    }
+    const int64_t began = tap_now();
+    const bool ok = tap_real.ggml_backend_graph_compute(c->backend, c->graph) == GGML_STATUS_SUCCESS;
+    return ok ? (uint64_t) (tap_now() - began) : 0;
+}
+
+void tap_cut_release(struct tap_sched * s) {
+    if (s->cut.ctx != NULL) {
+        tap_real.ggml_free(s->cut.ctx);
+    }
+    memset(&s->cut, 0, sizeof(s->cut));
+}
