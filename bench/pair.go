@@ -13,6 +13,7 @@ import (
 type Pair struct {
 	Base, Test Side
 	Gates      []Gate
+	Overhead   bool // the overhead that Test prints is compared with its speed, measured from outside
 	// Before is called before each run of Test and returns what ends it again; nil: nothing.
 	Before func(ctx context.Context) (stop func(), err error)
 }
