@@ -7,11 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -118,13 +120,13 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	for _, name := range report.Changed {
 		r.changed[name] = true
-		r.lost = r.lost || strings.HasSuffix(name, ".parquet") // nothing brings it back
+		r.lost = r.lost || strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".jsonl") // nothing brings it back
 		r.say("%s was not what the manifest had recorded", name)
 	}
 	if r.dir, err = rundir.Mend(path); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.stream, r.table, r.seal} {
+	for _, step := range []func() error{r.distrust, r.segments, r.metadata, r.stream, r.table, r.lines, r.seal} {
 		if err := step(); err != nil {
 			return r.done.What, fmt.Errorf("%w; %s is unsealed", err, path)
 		}
@@ -293,6 +295,43 @@ func (r *run) table() error {
 		r.say("%s was not completed, and holds %d rows: those behind them are lost", memtrace.TraceName, t.Rows())
 	}
 	return t.Close()
+}
+
+// lineFiles are files of JSON lines that recorders write, as patterns.
+var lineFiles = []string{
+	"resource.jsonl", "resource.[0-9]*.jsonl", resource.ProcessName, resource.WaitsName, resource.FaultsName,
+	"block_io.jsonl", "system_metrics.jsonl", "llm_prof.jsonl", "host_self.jsonl", memtrace.MarksName, rundir.ControlName,
+}
+
+// lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to be written are lost, too,
+// and nobody knows how many.
+func (r *run) lines() error {
+	entries, err := os.ReadDir(r.path)
+	if err != nil {
+		return err
+	}
+	var files []string
+	for _, e := range entries {
+		is := func(pattern string) bool { ok, _ := filepath.Match(pattern, e.Name()); return ok }
+		if !e.Type().IsRegular() || !slices.ContainsFunc(lineFiles, is) {
+			continue
+		}
+		cut, err := r.dir.EndLines(e.Name())
+		if err != nil {
+			return err
+		}
+		if cut > 0 {
+			r.lost = true
+			r.say("%s: the last %d bytes were half a line, and are cut off", e.Name(), cut)
+		}
+		files = append(files, e.Name())
+	}
+	if r.killed && len(files) > 0 {
+		r.lost = true
+		r.say("the process was killed before it had ended %s: lines that it had not written yet are lost, and their number is unknown",
+			strings.Join(files, ", "))
+	}
+	return nil
 }
 
 // assumed is what the metadata say of packets in general.

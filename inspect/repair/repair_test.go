@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -388,5 +389,48 @@ func TestRepairChangedTable(t *testing.T) {
 	}
 	if v, err := tensors.Verify(d.Path()); err != nil || !v.Sealed || v.OK {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// TestRepairLines: files of lines of a run that was killed end in whole lines after a repair, at whatever byte of its last line each had
+// ended, and the run is lossy. Files of others stay as they are.
+func TestRepairLines(t *testing.T) {
+	const before, last = "{\"n\":1}\n", "{\"event\":\"größe\",\"n\":2}\n"
+	names := []string{
+		"resource.jsonl", "resource.12.jsonl", "process.jsonl", "host_waits.jsonl", "host_faults.jsonl", "block_io.jsonl", "system_metrics.jsonl",
+		"llm_prof.jsonl", "host_self.jsonl", "markers.jsonl", "control.jsonl",
+	}
+	for end := range len(last) + 1 {
+		dir := sealed(t)
+		remove(t, dir, rundir.ManifestName)
+		check(t, os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte("half"), 0o600))
+		for _, name := range names {
+			check(t, os.WriteFile(filepath.Join(dir, name), []byte(before+last[:end]), 0o600))
+		}
+		what, err := Repair(dir, "test")
+		check(t, err)
+		want := before
+		if end >= len(last)-1 {
+			want += last
+		}
+		for _, name := range names {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+				t.Errorf("%s with %d bytes of its last line is %q, %v", name, end, got, err)
+			}
+			if said := strings.Contains(strings.Join(what, "\n"), name+": the last "); said != (end > 0 && end < len(last)-1) {
+				t.Errorf("%d bytes of the last line: %q", end, what)
+			}
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "notes.jsonl")); err != nil || string(got) != "half" {
+			t.Errorf("notes.jsonl is %q, %v", got, err)
+		}
+		v, err := tensors.Verify(dir)
+		check(t, err)
+		if v.OK || !v.Sealed || len(v.Findings) == 0 || slices.ContainsFunc(v.Findings, func(f tensors.Finding) bool { return f.Kind == tensors.Damage }) {
+			t.Errorf("%+v", v)
+		}
+		if again, err := Repair(dir, "test"); err != nil || len(again) > 0 {
+			t.Errorf("a second repair: %q, %v", again, err)
+		}
 	}
 }
