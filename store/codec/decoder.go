@@ -20,24 +20,17 @@ type Decoder struct {
 	shuffled []byte
 }
 
-// Most content of one packet. Contents up to maxContent bytes may be packed as well as they can be; larger ones, which only a recording
-// with much --tap-memory of an earlier version has, at most maxRatio times. So what a damaged or hostile file can make a reader take is in
-// proportion to the file.
-const (
-	maxContent = 128 << 20
-	maxRatio   = 8
-)
+// MaxContent is the most content in bytes that a packet may have, so that no file makes a reader take memory out of proportion. The tap
+// cuts larger tensors into packets of that size.
+const MaxContent = 64 << 20
 
 // Append appends the content of src, which the codec packed, to dst. Unless rawSize is AnySize, a content of any other size is
-// ErrCorrupt; no more memory than that size is taken for it, and none for a size that src cannot hold or that is far larger than src.
+// ErrCorrupt; no more memory than that size is taken for it, and none for a size that src cannot hold, or above MaxContent.
 func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 	if !id.Known() {
 		return dst, fmt.Errorf("decode %v: %w", id, ErrUnknown)
 	}
-	limit := min(maxSize(id, len(src)), max(maxContent, maxRatio*len(src)))
-	if rawSize == AnySize {
-		limit = min(limit, maxContent/2) // the memory for it grows while it is decoded
-	}
+	limit := min(maxSize(id, len(src)), MaxContent)
 	if rawSize > limit || rawSize < AnySize {
 		return dst, fmt.Errorf("decode %v: %w: %d bytes hold at most %d, not %d", id, ErrCorrupt, len(src), limit, rawSize)
 	}

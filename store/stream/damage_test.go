@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -372,6 +373,63 @@ func TestForgedIndex(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; n == 0 || f.Len() != n || took > 64<<20 {
 			t.Errorf("%v: %d of %d packets took %d bytes", id, f.Len(), n, took)
+		}
+	}
+}
+
+// TestPacketsTooLarge: what an index states of a packet makes no reader take more than a packet of the tap's can have, and what the
+// stream alone states neither.
+func TestPacketsTooLarge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.stream")
+	for name, p := range map[string]Packet{
+		"content": {Name: "a", Stored: 60 << 20, RawBytes: 480 << 20, Codec: codec.LZ4, DType: codec.F16},
+		"stored":  {Name: "a", Stored: 600 << 20, RawBytes: 600 << 20, DType: codec.F16},
+	} {
+		head := append(binary.BigEndian.AppendUint32([]byte{0, 1}, uint32(p.Stored)), 'a', 0x04, 0x22, 0x4d, 0x18)
+		write(t, path, head)
+		if err := os.Truncate(path, packetHeader+1+p.Stored); err != nil {
+			t.Fatal(err)
+		}
+		data := newMemory()
+		out := newOutput("index", data, 1<<10)
+		j, err := newJournal(Header{Major: versionMajor, Minor: versionMinor}, out, &output{})
+		if err == nil {
+			err = errors.Join(j.packet(&p), j.commit(), j.end(), out.flush())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path+IndexSuffix, data.Bytes())
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.CRC = checksum(whole[packetHeader+1:])
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.ReadInto(&p, nil); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if r, err = OpenForeign(path); err == nil {
+			for _, p := range r.Packets() {
+				if _, err := r.ReadInto(p, nil); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("%s, without its index: %v", name, err)
+				}
+			}
+			err = r.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 200<<20 {
+			t.Errorf("%s: it takes %d MiB", name, (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 	}
 }

@@ -105,12 +105,12 @@ func (r *Reader) size16(id codec.ID) error {
 	return nil
 }
 
-// maxUnstated is the most content in bytes that a compressed packet may have where no index states its size. No packet that llamatap
-// writes is larger; only an index of an earlier version may state more.
-const maxUnstated = 128 << 20
+// maxStored is the most bytes that the payload of a packet may take: what cannot be packed grows by less than a part in 64.
+const maxStored = codec.MaxContent + codec.MaxContent/64
 
 func tooLarge(size int64) error {
-	return fmt.Errorf("%w: a packet of %d bytes, of which no index says so: %d are the most", ErrCorrupt, size, maxUnstated)
+	return fmt.Errorf("%w: a packet of %d bytes: at most %d can be read: record it again, larger tensors are cut into packets",
+		ErrCorrupt, size, int64(codec.MaxContent))
 }
 
 // contentSize takes a payload's size from its frame header, or, where that does not state it, from decoding it.
@@ -121,7 +121,7 @@ func (r *Reader) contentSize(p *Packet, s *scratch) (int64, error) {
 		return 0, err
 	}
 	if size, ok := codec.Size(head[:n], p.Codec); ok {
-		if size > max(maxUnstated, p.Stored) {
+		if size > codec.MaxContent {
 			return 0, tooLarge(size)
 		}
 		return size, nil

@@ -78,6 +78,9 @@ func (r *Reader) payload(p *Packet, s *scratch) ([]byte, error) {
 	if p.Offset < 0 || p.Stored < 0 || size > r.size-p.Offset {
 		return nil, fmt.Errorf("%w: the stream ends at byte %d", ErrTruncated, r.size)
 	}
+	if p.Stored > maxStored {
+		return nil, tooLarge(p.Stored)
+	}
 	s.packed = slices.Grow(s.packed[:0], int(size))[:size]
 	if err := readAt(r.stream, s.packed, p.Offset); err != nil {
 		if errors.Is(err, io.EOF) {

@@ -219,6 +219,9 @@ func (b *rebuilder) tellGap() error {
 
 // describe fills in what is known of a packet of which the stream alone tells; false if its payload cannot be decoded.
 func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
+	if p.Stored > maxStored {
+		return false, nil
+	}
 	payload := make([]byte, p.Stored)
 	if err := readAt(b.stream, payload, p.Offset+packetHeader+int64(len(p.Name))); err != nil {
 		return false, err
@@ -247,7 +250,7 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	if !ok || size > math.MaxInt {
 		size = codec.AnySize
 	}
-	if size > max(maxUnstated, p.Stored) {
+	if size > codec.MaxContent {
 		return false, nil
 	}
 	b.scratch.raw, err = b.scratch.decoder.Append(b.scratch.raw[:0], payload, p.Codec, int(size))

@@ -168,8 +168,8 @@ func (w *Writer) reservePacket(p *Packet, data []byte) (*item, error) {
 	switch {
 	case len(p.Name) > maxName:
 		return nil, fmt.Errorf("tensor with a name of %d bytes: %w: at most %d", len(p.Name), ErrTooLarge, maxName)
-	case int64(raw) > maxPayload:
-		return nil, fmt.Errorf("tensor %q of %d bytes: %w: cut it into blocks below %d", p.Name, len(data), ErrTooLarge, int64(maxPayload))
+	case raw > codec.MaxContent:
+		return nil, fmt.Errorf("tensor %q of %d bytes: %w: cut it into blocks of at most %d", p.Name, raw, ErrTooLarge, codec.MaxContent)
 	case codec.DTypeOf(p.SrcType) == codec.F32 && len(data)%4 != 0:
 		return nil, fmt.Errorf("tensor %q of %d bytes: %w", p.Name, len(data), codec.ErrLength)
 	case !valid(p):
