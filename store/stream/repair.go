@@ -269,16 +269,21 @@ func (r *repair) cutStream(at int64) error {
 	return rewrite(r.path, at, nil)
 }
 
-// setAside copies a file from a place on under a name that is free, which it returns; not again if that was done before. When it returns,
-// the copy is on the disk.
+// setAside copies a file from a place on, up to a hole at its end, under a name that is free, which it returns; not again if that was done
+// before. When it returns, the copy is on the disk. A hole holds nothing, and may be as large as the disk.
 func setAside(path, suffix string, from int64) (name string, err error) {
 	in, _, err := openFile(path)
 	if err != nil {
 		return "", err
 	}
 	defer in.Close()
-	if _, err := in.Seek(from, io.SeekStart); err != nil {
+	data, err := extents(in, from)
+	if err != nil {
 		return "", err
+	}
+	end := from
+	if len(data) > 0 {
+		end = data[len(data)-1].end
 	}
 	for n := 1; ; n++ {
 		name = path + suffix
@@ -288,7 +293,7 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		if same(name, in, from) {
+		if same(name, in, from, end) {
 			return name, nil // by a repair that was cut off
 		}
 	}
@@ -297,7 +302,7 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err = io.Copy(out, in); err == nil {
+	if err = copyData(out, in, from, data); err == nil {
 		err = out.Sync()
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
@@ -309,18 +314,49 @@ func setAside(path, suffix string, from int64) (name string, err error) {
 	return name, syncFolder(filepath.Dir(path))
 }
 
-// same reports whether a file holds what another one does from a place on.
-func same(name string, other *os.File, from int64) bool {
+// extent is a stretch of a file between holes.
+type extent struct{ at, end int64 }
+
+// extents returns where data stands in a file from a place on.
+func extents(f *os.File, at int64) (all []extent, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	for at < info.Size() {
+		e := extent{}
+		if e.at, err = nextData(f, at, info.Size()); err != nil || e.at == info.Size() {
+			break
+		}
+		if e.end, err = nextHole(f, e.at, info.Size()); err != nil {
+			break
+		}
+		all, at = append(all, e), e.end
+	}
+	return all, err
+}
+
+// copyData copies stretches of a file into an empty one, from a place on, and leaves out what lies between them.
+func copyData(out, in *os.File, from int64, data []extent) error {
+	for _, e := range data {
+		if _, err := out.Seek(e.at-from, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, io.NewSectionReader(in, e.at, e.end-e.at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same reports whether a file holds a stretch of another one.
+func same(name string, other *os.File, from, to int64) bool {
 	f, size, err := openFile(name)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	info, err := other.Stat()
-	if err != nil || info.Size()-from != size {
-		return false
-	}
-	return equal(f, io.NewSectionReader(other, from, size))
+	return to-from == size && equal(f, io.NewSectionReader(other, from, size))
 }
 
 // equal compares two readers to their ends.
