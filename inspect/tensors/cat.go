@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/store/codec"
@@ -59,25 +60,20 @@ func (s *Slice) WriteText(w io.Writer) error {
 		return err
 	}
 	b.WriteString(made.text())
-	shown := corners(s.Shape[0])
-	var kept []float64 // the shown rows, with a row of zeros in place of those left out
-	blank := make([]float64, s.rowBytes()/int64(s.DType.Size()))
+	shape, places := cornersOf(s.Shape)
+	kept := make([]float64, len(places))
 	next := 0
-	err = s.eachRow(func(i int64, row []float64) error {
-		if next < len(shown) && shown[next] < 0 {
-			kept = append(kept, blank...)
-			next++
+	err = s.eachValues(func(at int64, values []float64) {
+		for ; next < len(places) && places[next] < at+int64(len(values)); next++ {
+			if i := places[next] - at; i >= 0 {
+				kept[next] = values[i]
+			}
 		}
-		if next < len(shown) && shown[next] == i {
-			kept = append(kept, row...)
-			next++
-		}
-		return nil
 	})
 	if err != nil {
 		return err
 	}
-	writeCorners(&b, append([]int64{int64(len(shown))}, s.Shape[1:]...), kept, "", s.bits())
+	writeCorners(&b, shape, kept, "", s.bits())
 	_, err = io.WriteString(w, b.String())
 	return err
 }
@@ -135,35 +131,37 @@ func (s *Slice) WriteJSON(w io.Writer) error {
 	}
 	out.Write(head[:len(head)-1])
 	out.WriteString(`,"values":[`)
-	err = s.eachRow(func(i int64, row []float64) error {
-		if i > 0 {
-			out.WriteByte(',')
+	strides := make([]int64, len(s.Shape)) // in values, of an entry of each dimension
+	for d, n := len(s.Shape)-1, int64(1); d >= 0; n, d = n*s.Shape[d], d-1 {
+		strides[d] = n
+	}
+	err = s.eachValues(func(at int64, values []float64) {
+		for i, v := range values {
+			n := at + int64(i)
+			if n > 0 {
+				out.WriteByte(',')
+			}
+			if n%strides[0] == 0 {
+				out.WriteByte('\n')
+			}
+			for _, stride := range strides[:len(strides)-1] {
+				if n%stride == 0 {
+					out.WriteByte('[')
+				}
+			}
+			out.Write(appendJSONValue(out.AvailableBuffer(), v, s.bits()))
+			for _, stride := range strides[:len(strides)-1] {
+				if (n+1)%stride == 0 {
+					out.WriteByte(']')
+				}
+			}
 		}
-		out.WriteByte('\n')
-		s.writeNested(out, s.Shape[1:], row)
-		return nil
 	})
 	if err != nil {
 		return err
 	}
 	out.WriteString("\n]}\n")
 	return out.Flush()
-}
-
-func (s *Slice) writeNested(out *bufio.Writer, shape []int64, values []float64) {
-	if len(shape) == 0 {
-		out.Write(appendJSONValue(out.AvailableBuffer(), values[0], s.bits()))
-		return
-	}
-	out.WriteByte('[')
-	stride := int64(len(values)) / max(shape[0], 1)
-	for i := int64(0); i < shape[0]; i++ {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		s.writeNested(out, shape[1:], values[i*stride:(i+1)*stride])
-	}
-	out.WriteByte(']')
 }
 
 // bits is the size of the float type that values are written for.
@@ -175,29 +173,42 @@ func (s *Slice) bits() int {
 	return 64
 }
 
-// eachRow calls fn with the values of every row, which are valid during the call.
-func (s *Slice) eachRow(fn func(i int64, row []float64) error) error {
-	size := s.rowBytes()
-	if size == 0 {
+// eachValues calls fn with the values of the slice in order, at most valuesAtOnce of them, and the number of the first: a row
+// may be a whole packet, and its values take up to eight times its bytes. They are valid during the call.
+func (s *Slice) eachValues(fn func(at int64, values []float64)) error {
+	const valuesAtOnce = 16 << 10
+	size := s.DType.Size()
+	if s.rowBytes() == 0 {
 		return nil
 	}
-	var pending []byte
 	var decoder valueDecoder
-	var row []float64
-	next := int64(0)
-	return s.eachBytes(func(data []byte) (err error) {
-		pending = append(pending, data...)
-		at := int64(0)
-		for ; int64(len(pending))-at >= size; at += size {
-			if row, err = decoder.append(row[:0], pending[at:at+size], s.DType); err != nil {
-				return err
-			}
-			if err := fn(next, row); err != nil {
-				return err
-			}
-			next++
+	var values []float64
+	var cut []byte // the beginning of an element whose end comes with the next bytes
+	at := int64(0)
+	decode := func(data []byte) (err error) {
+		if values, err = decoder.append(values[:0], data, s.DType); err == nil {
+			fn(at, values)
+			at += int64(len(values))
 		}
-		pending = append(pending[:0], pending[at:]...)
+		return err
+	}
+	return s.eachBytes(func(data []byte) error {
+		if n := min(size-len(cut), len(data)); len(cut) > 0 {
+			cut, data = append(cut, data[:n]...), data[n:]
+			if len(cut) < size {
+				return nil
+			}
+			if err := decode(cut); err != nil {
+				return err
+			}
+		}
+		whole := len(data) / size * size
+		cut = append(cut[:0], data[whole:]...)
+		for piece := range slices.Chunk(data[:whole], valuesAtOnce*size) {
+			if err := decode(piece); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 }

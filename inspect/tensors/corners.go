@@ -53,6 +53,27 @@ func corners(n int64) []int64 {
 	return indices
 }
 
+// cornersOf returns the shape of what writeCorners shows of an array, with one entry in place of all that it leaves out of a
+// dimension, and the place of each of its values in the array, in order.
+func cornersOf(shape []int64) (shown, places []int64) {
+	places = []int64{0}
+	for _, n := range shape {
+		entries := corners(n)
+		shown = append(shown, int64(len(entries)))
+		next := make([]int64, 0, len(places)*len(entries))
+		for _, place := range places {
+			for _, i := range entries {
+				if i < 0 {
+					i = cornerEdge
+				}
+				next = append(next, place*n+i)
+			}
+		}
+		places = next
+	}
+	return shown, places
+}
+
 // valueText writes a value with as many digits as tell it from every other of its type.
 func valueText(v float64, bits int) string { return strconv.FormatFloat(v, 'g', -1, bits) }
 

@@ -282,8 +282,9 @@ type side struct {
 	tensor *tensorRows
 	number int
 	packet stream.Packet
-	values []float32
-	reason string // why its rows cannot be compared; "": they can
+	data   []byte    // its elements
+	values []float32 // those of a stretch
+	reason string    // why its rows cannot be compared; "": they can
 	loaded bool
 }
 
@@ -300,9 +301,7 @@ func (s *side) load(number int) error {
 		return nil
 	}
 	var err error
-	if s.values, err = s.run.Stream.Float32(&s.packet, s.values); errors.Is(err, errors.ErrUnsupported) {
-		s.reason, err = "its type is "+s.packet.DType.String(), nil
-	}
+	s.data, err = s.run.Stream.ReadInto(&s.packet, s.data)
 	return err
 }
 
@@ -320,27 +319,23 @@ func incomparable(p *stream.Packet) string {
 	return ""
 }
 
-// row gathers a token's values, which may lie apart.
-func (s *side) row(dst []float32, token int64) []float32 {
-	l := LayoutOf(&s.packet)
-	at := token - s.packet.TokenFirst
-	inner := int64(len(s.values)) / (l.Rows * l.Outer)
-	for o := range l.Outer {
-		from := (o*l.Rows + at) * inner
-		dst = append(dst, s.values[from:from+inner]...)
-	}
-	return dst
+// stretch returns a part of a token's values: n of them from one on, of the outer-th stretch in which they lie.
+func (s *side) stretch(l *Layout, token, outer, from, n int64) (err error) {
+	size := int64(s.packet.DType.Size())
+	inner := int64(len(s.data)) / size / (l.Rows * l.Outer)
+	at := (outer*l.Rows+token-s.packet.TokenFirst)*inner + from
+	s.values, err = codec.AppendFloat32(s.values[:0], s.data[at*size:(at+n)*size], s.packet.DType)
+	return err
 }
 
 // tensorDiff compares one tensor.
 type tensorDiff struct {
-	d          *Diff
-	rows       *rowsOf
-	same       map[int64]int64
-	fn         func(*RowDiff) error
-	name       string
-	a, b       side
-	rowA, rowB []float32
+	d    *Diff
+	rows *rowsOf
+	same map[int64]int64
+	fn   func(*RowDiff) error
+	name string
+	a, b side
 }
 
 func (c *tensorDiff) compare() error {
@@ -364,12 +359,13 @@ func (c *tensorDiff) compare() error {
 				skipped[reason]++
 				continue
 			}
-			if wrong := c.row(token, other); wrong != "" {
-				skipped[wrong]++
+			a, b := LayoutOf(&c.a.packet), LayoutOf(&c.b.packet)
+			if !slices.Equal(a.Shape, b.Shape) {
+				skipped[fmt.Sprintf("its rows have the shapes %v and %v", a.Shape, b.Shape)]++
 				continue
 			}
 			compared++
-			if err := c.tell(token, other); err != nil {
+			if err := c.row(&a, &b, token, other); err != nil {
 				return err
 			}
 		}
@@ -383,23 +379,26 @@ func (c *tensorDiff) compare() error {
 	return nil
 }
 
-// row reads both rows; a text says why they are not comparable.
-func (c *tensorDiff) row(token, other int64) string {
-	a, b := LayoutOf(&c.a.packet).Shape, LayoutOf(&c.b.packet).Shape
-	if !slices.Equal(a, b) {
-		return fmt.Sprintf("its rows have the shapes %v and %v", a, b)
-	}
-	c.rowA, c.rowB = c.a.row(c.rowA[:0], token), c.b.row(c.rowB[:0], other)
-	return ""
-}
-
-func (c *tensorDiff) tell(token, other int64) error {
+// row compares both rows, a stretch at a time.
+func (c *tensorDiff) row(a, b *Layout, token, other int64) error {
+	const valuesAtOnce = 16 << 10
 	at := c.rows.places[token]
 	row := RowDiff{
 		Tensor: c.name, Layer: int(c.a.tensor.layer), Ctx: at.ctx, Token: token, Other: other, ID: c.rows.ids[token],
 		Seq: at.seq, Request: at.request, Pos: at.pos,
 	}
-	row.Distance = DistanceOf(c.rowA, c.rowB)
+	inner := int64(len(c.a.data)) / int64(c.a.packet.DType.Size()) / (a.Rows * a.Outer)
+	var sum rowDistance
+	for outer := range a.Outer {
+		for from := int64(0); from < inner; from += valuesAtOnce {
+			n := min(valuesAtOnce, inner-from)
+			if err := errors.Join(c.a.stretch(a, token, outer, from, n), c.b.stretch(b, other, outer, from, n)); err != nil {
+				return err
+			}
+			sum.add(c.a.values, c.b.values)
+		}
+	}
+	row.Distance = sum.distance()
 	c.d.Total.Merge(&row.Distance)
 	return c.fn(&row)
 }

@@ -16,6 +16,15 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
+// distanceOf compares two rows, cut into two stretches.
+func distanceOf(a, b []float32) Distance {
+	var sum rowDistance
+	half := len(a) / 2
+	sum.add(a[:half], b[:half])
+	sum.add(a[half:], b[half:])
+	return sum.distance()
+}
+
 func TestDistance(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -32,7 +41,7 @@ func TestDistance(t *testing.T) {
 		{[]float32{nan, 1, inf}, []float32{nan, 1, inf}, 1, 0, 0, 0, 1, 0},
 		{[]float32{nan, 1, inf}, []float32{0, 1, -inf}, 1, 0, 0, 0, 1, 2},
 	} {
-		d := DistanceOf(c.a, c.b)
+		d := distanceOf(c.a, c.b)
 		near := func(name string, got, want float64) {
 			t.Helper()
 			if got != want && !(math.Abs(got-want) <= 1e-12) {
@@ -50,8 +59,8 @@ func TestDistance(t *testing.T) {
 			t.Errorf("%v against %v: %v", c.a, c.b, err)
 		}
 	}
-	sum := DistanceOf([]float32{3, 4}, []float32{4, 3})
-	one := DistanceOf([]float32{5}, []float32{5})
+	sum := distanceOf([]float32{3, 4}, []float32{4, 3})
+	one := distanceOf([]float32{5}, []float32{5})
 	sum.Merge(&one)
 	if sum.Rows != 2 || sum.Cosine() != (24./25+1)/2 || sum.CosineMin != 24./25 || sum.RMS() != math.Sqrt(2./3) {
 		t.Errorf("merged: %+v, cosine %v, rms %v", sum, sum.Cosine(), sum.RMS())

@@ -18,11 +18,15 @@ type Distance struct {
 	base    float64 // squares of the first values
 }
 
-// DistanceOf compares two rows of the same length. Pairs with a NaN or an infinity are counted and left out; equal ones are not even
-// counted, so that two equal rows have no distance.
-func DistanceOf(a, b []float32) Distance {
-	d := Distance{Rows: 1}
-	var dot, aa, bb float64
+// rowDistance sums up the distance of two rows, stretch by stretch. Pairs with a NaN or an infinity are counted and left out; equal ones
+// are not even counted, so that two equal rows have no distance.
+type rowDistance struct {
+	d           Distance
+	dot, aa, bb float64
+}
+
+func (s *rowDistance) add(a, b []float32) {
+	d, dot, aa, bb := s.d, s.dot, s.aa, s.bb
 	for i, v := range a {
 		x, y := float64(v), float64(b[i])
 		if math.IsNaN(x-y) || math.IsInf(x-y, 0) {
@@ -37,9 +41,14 @@ func DistanceOf(a, b []float32) Distance {
 		d.squares += diff * diff
 		dot, aa, bb = dot+x*y, aa+x*x, bb+y*y
 	}
-	d.base = aa
-	if d.CosineMin = 1; d.squares > 0 {
-		d.CosineMin = cosine(dot, aa, bb)
+	s.d, s.dot, s.aa, s.bb = d, dot, aa, bb
+}
+
+func (s *rowDistance) distance() Distance {
+	d := s.d
+	d.Rows, d.base, d.CosineMin = 1, s.aa, 1
+	if d.squares > 0 {
+		d.CosineMin = cosine(s.dot, s.aa, s.bb)
 	}
 	d.cosines = d.CosineMin
 	return d

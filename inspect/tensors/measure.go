@@ -90,8 +90,9 @@ func (r *Run) eachJob(ctx context.Context, f Filter, by By, fn func(*job) error)
 		return err
 	}
 	jobs := make([]job, 0, measureBatch)
+	var large []float32
 	flush := func() error {
-		r.compute(jobs, by)
+		r.compute(jobs, by, &large)
 		for i := range jobs {
 			if err := fn(&jobs[i]); err != nil {
 				return err
@@ -125,23 +126,36 @@ type job struct {
 	err    error
 }
 
-// compute decodes a batch's packets side by side.
-func (r *Run) compute(jobs []job, by By) {
+// largePacket is the content in bytes above which packets are decoded one after the other, for what they take in memory.
+const largePacket = 8 << 20
+
+// compute decodes a batch's packets side by side. large is the buffer of large packets.
+func (r *Run) compute(jobs []job, by By, large *[]float32) {
 	workers := min(runtime.GOMAXPROCS(0), len(jobs))
+	one := func(j *job, values []float32) []float32 {
+		values, j.err = r.Stream.Float32(&j.packet, values)
+		if j.err == nil {
+			j.sum(values, by)
+		}
+		return values
+	}
 	var wait sync.WaitGroup
 	for w := range workers {
 		wait.Go(func() {
 			var values []float32
 			for i := w; i < len(jobs); i += workers {
-				j := &jobs[i]
-				values, j.err = r.Stream.Float32(&j.packet, values)
-				if j.err == nil {
-					j.sum(values, by)
+				if jobs[i].packet.RawBytes <= largePacket {
+					values = one(&jobs[i], values)
 				}
 			}
 		})
 	}
 	wait.Wait()
+	for i := range jobs {
+		if jobs[i].packet.RawBytes > largePacket {
+			*large = one(&jobs[i], *large)
+		}
+	}
 }
 
 // sum takes all values together, or row by row where the packet holds whole rows.

@@ -2,6 +2,7 @@ package tensors
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -15,37 +16,48 @@ func (s *Slice) rowBytes() int64 {
 	return n
 }
 
-// eachBytes calls fn with the slice's element bytes in order, cut anywhere; they are valid during the call. A part whose rows lie apart in
-// the tensor is assembled in memory, any other passes through one packet at a time.
+// eachBytes calls fn with the slice's element bytes in order, cut anywhere; they are valid during the call. One packet is in memory at
+// a time, and of a part whose rows lie apart in the tensor turnedBytes besides.
 func (s *Slice) eachBytes(fn func([]byte) error) error {
-	var buffer, whole, turned []byte
+	var buffer, turned []byte
 	for i := range s.parts {
 		pt := &s.parts[i]
-		if pt.form.outer == 1 {
+		if pt.form.outer == 1 || pt.total == 1 {
 			if err := s.passPart(pt, &buffer, fn); err != nil {
 				return err
 			}
 			continue
 		}
-		whole = whole[:0]
-		for number := range pt.packets {
-			data, err := s.read(number, &buffer)
+		if size := pt.total * s.rowBytes(); size > mostTurned {
+			return fmt.Errorf("%s: tensor %s, token %d: its rows lie apart in %d bytes: at most %d can be put in order: record it with a smaller -ub",
+				s.run.Path, s.Name, pt.label, size, int64(mostTurned))
+		}
+		from, to := pt.skip*s.rowBytes(), (pt.skip+pt.rows)*s.rowBytes()
+		for ; from < to; from += int64(len(turned)) {
+			turned = slices.Grow(turned[:0], int(min(to-from, turnedBytes)))[:min(to-from, turnedBytes)]
+			at := int64(0)
+			whole := &part{packet: pt.packet, more: pt.more, label: pt.label, rows: pt.total, total: pt.total, form: pt.form}
+			err := s.passPart(whole, &buffer, func(data []byte) error {
+				copyTokenFirst(turned, from, data, at, whole, s.rowBytes())
+				at += int64(len(data))
+				return nil
+			})
+			if err == nil {
+				err = fn(turned)
+			}
 			if err != nil {
 				return err
 			}
-			whole = append(whole, data...)
-		}
-		if want := pt.total * s.rowBytes(); int64(len(whole)) != want {
-			return fmt.Errorf("%s: tensor %s, token %d: %d bytes are there and %d belong: a piece was lost; see 'llamatap verify'",
-				s.run.Path, s.Name, pt.label, len(whole), want)
-		}
-		turned = appendTokenFirst(turned[:0], whole, pt, s.rowBytes())
-		if err := fn(turned[pt.skip*s.rowBytes():][:pt.rows*s.rowBytes()]); err != nil {
-			return err
 		}
 	}
 	return nil
 }
+
+// Bounds of a part whose rows lie apart: it is read once for every turnedBytes of it.
+const (
+	turnedBytes = 64 << 20
+	mostTurned  = 512 << 20
+)
 
 // passPart hands the wanted bytes of a part on as its packets come.
 func (s *Slice) passPart(pt *part, buffer *[]byte, fn func([]byte) error) error {
@@ -81,15 +93,17 @@ func (s *Slice) read(number int, buffer *[]byte) ([]byte, error) {
 	return data, err
 }
 
-// appendTokenFirst appends a part's bytes with the row dimension moved to the front: of [outer][rows][inner] it makes
-// [rows][outer][inner].
-func appendTokenFirst(dst, src []byte, pt *part, rowBytes int64) []byte {
+// copyTokenFirst copies what belongs to dst, a stretch of a part with the row dimension moved to the front, from a stretch of the part:
+// of [outer][rows][inner] it makes [rows][outer][inner]. from and at are the stretches' places.
+func copyTokenFirst(dst []byte, from int64, src []byte, at int64, pt *part, rowBytes int64) {
 	inner := rowBytes / pt.form.outer
-	for row := int64(0); row < pt.total; row++ {
-		for o := int64(0); o < pt.form.outer; o++ {
-			at := (o*pt.total + row) * inner
-			dst = append(dst, src[at:at+inner]...)
+	for len(src) > 0 {
+		o, row, skip := at/inner/pt.total, at/inner%pt.total, at%inner
+		run := src[:min(inner-skip, int64(len(src)))]
+		to := row*rowBytes + o*inner + skip - from
+		if to < int64(len(dst)) && to+int64(len(run)) > 0 {
+			copy(dst[max(to, 0):], run[max(-to, 0):])
 		}
+		src, at = src[len(run):], at+int64(len(run))
 	}
-	return dst
 }

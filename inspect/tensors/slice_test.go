@@ -37,7 +37,6 @@ func TestTokenFirst(t *testing.T) {
 			}
 		}
 	}
-	got := appendTokenFirst(nil, src, &part{total: rows, form: &form{outer: outer}}, inner*outer)
 	var want []byte
 	for row := range rows {
 		for o := range outer {
@@ -46,8 +45,20 @@ func TestTokenFirst(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, not %v", got, want)
+	for cut := range len(src) {
+		for window := 1; window <= len(src); window++ {
+			var got []byte
+			for from := 0; from < len(src); from += window {
+				dst := make([]byte, min(window, len(src)-from))
+				pt := &part{total: rows, form: &form{outer: outer}}
+				copyTokenFirst(dst, int64(from), src[:cut], 0, pt, inner*outer)
+				copyTokenFirst(dst, int64(from), src[cut:], int64(cut), pt, inner*outer)
+				got = append(got, dst...)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("cut at %d, in stretches of %d: %v, not %v", cut, window, got, want)
+			}
+		}
 	}
 }
 
