@@ -386,3 +386,18 @@ func TestTitle(t *testing.T) {
 		t.Errorf("%q: the title says it", got)
 	}
 }
+
+// TestNotRegular demands that tables which are links are refused: a run that came from elsewhere may lead anywhere, or to a FIFO that nobody
+// writes to.
+func TestNotRegular(t *testing.T) {
+	for _, name := range []string{"region_map.parquet", "kv_block_lifecycle.parquet"} {
+		dir := small().Write(t, t.TempDir())
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Rename(path, path+".elsewhere"), os.Symlink(path+".elsewhere", path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(context.Background(), dir); !errors.Is(err, rundir.ErrNotRegular) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -44,7 +44,7 @@ func (g *group) text(name string, i int) string {
 
 // each reads columns of a table, row group by row group. A table that is not there is no error: found is false.
 func each(ctx context.Context, path string, required, optional []string, f func(*group) error) (found bool, err error) {
-	file, err := os.Open(path)
+	file, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
