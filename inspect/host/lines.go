@@ -15,6 +15,10 @@ import (
 // MaxLine bounds a line in bytes. A longer one is counted as bad and passed over.
 const MaxLine = 16 << 20
 
+// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a sparse file of many GiB,
+// nothing more is read.
+const MaxSkip = 256 << 20
+
 // maxBadTold is how many numbers of bad lines are kept.
 const maxBadTold = 10
 
@@ -34,6 +38,9 @@ type Lines struct {
 
 // errNoObject is what is wrong with a line of JSON that is no object.
 var errNoObject = errors.New("no JSON object")
+
+// errEndless is what is wrong with a line whose end was not looked for any further.
+var errEndless = fmt.Errorf("longer than %d bytes: the file is not read further", MaxSkip)
 
 // bad notes a line that cannot be used.
 func (l *Lines) bad(number int64, err error) {
@@ -81,6 +88,11 @@ func readLines(r io.Reader, l *Lines, each func(text []byte) error) error {
 		var over, ended bool
 		var err error
 		line, over, ended, err = l.next(in, line[:0])
+		if errors.Is(err, errEndless) {
+			l.Total++
+			l.bad(number, err)
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("read %s, line %d: %w", l.Path, number, err)
 		}
@@ -120,8 +132,11 @@ func (l *Lines) take(number int64, text []byte, last bool, each func([]byte) err
 
 // next reads one line into dst, without NUL bytes before it. over says that it is longer than MaxLine, ended that nothing follows.
 func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended bool, err error) {
-	for {
+	for read := 0; ; {
 		piece, err := in.ReadSlice('\n')
+		if read += len(piece); read > MaxSkip {
+			return dst[:0], true, true, errEndless
+		}
 		if len(dst) == 0 && !over {
 			rest := bytes.TrimLeft(piece, "\x00")
 			l.Padding += int64(len(piece) - len(rest))

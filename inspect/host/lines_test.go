@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -57,6 +58,18 @@ func TestLines(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEndlessLine gives up in a file whose line has no end, in bounded time, and keeps what was read before.
+func TestEndlessLine(t *testing.T) {
+	path := put(t, t.TempDir(), "b.jsonl", snapshot(10)+"\n")
+	if err := os.Truncate(path, 1<<40); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	r := analyzed(t, Options{Block: path})
+	if b := r.Block; b.Snapshots != 1 || !reflect.DeepEqual(b.BadAt, []int64{2}) || !strings.Contains(b.BadWhy, "not read further") || len(r.Warnings) != 1 {
+		t.Errorf("got %+v, warnings %q", b, r.Warnings)
 	}
 }
 

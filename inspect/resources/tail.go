@@ -15,6 +15,10 @@ import (
 // MaxLine bounds a line in bytes. A longer one is told of as bad, and passed over.
 const MaxLine = 1 << 20
 
+// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a sparse file of many GiB,
+// nothing more is read.
+const MaxSkip = 256 << 20
+
 // ErrWaiting is returned by [Tail.Next] when everything that there is was read, and more may come.
 var ErrWaiting = errors.New("no further line yet")
 
@@ -42,6 +46,9 @@ type Tail struct {
 	buf    []byte // what was read and not given out is buf[from:]
 	from   int
 	over   bool // inside a line that is too long
+	// skipped is how many bytes of that line were passed over; ended that it had more than MaxSkip, and the file is not read further.
+	skipped int
+	ended   bool
 }
 
 // OpenTail opens the log of a run directory, or one file of events. A directory without one is [ErrNoLog]. The caller closes it.
@@ -85,7 +92,7 @@ func (t *Tail) Close() error {
 func (t *Tail) Lines() int64 { return t.line }
 
 // Unfinished is how many bytes stand behind the last whole line that was read: the beginning of a line whose end is not there (yet).
-func (t *Tail) Unfinished() int { return len(t.buf) - t.from }
+func (t *Tail) Unfinished() int { return t.skipped + len(t.buf) - t.from }
 
 // Unread is how many bytes of the log were not given out yet.
 func (t *Tail) Unread() int64 {
@@ -156,16 +163,22 @@ func (t *Tail) Next() (Line, error) {
 func (t *Tail) take() (Line, bool) {
 	end := bytes.IndexByte(t.buf[t.from:], '\n')
 	if end < 0 {
-		if t.Unfinished() > MaxLine {
-			t.over, t.from = true, len(t.buf)
+		if t.Unfinished() <= MaxLine {
+			return Line{}, false
 		}
-		return Line{}, false
+		t.over, t.skipped, t.from = true, t.Unfinished(), len(t.buf)
+		if t.skipped <= MaxSkip {
+			return Line{}, false
+		}
+		t.over, t.skipped, t.ended = false, 0, true
+		t.line++
+		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes: the file is not read further", MaxSkip)}, true
 	}
 	text := t.buf[t.from : t.from+end]
 	t.from += end + 1
 	t.line++
 	if t.over || len(text) > MaxLine {
-		t.over = false
+		t.over, t.skipped = false, 0
 		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes", MaxLine)}, true
 	}
 	return Line{Number: t.line, Text: bytes.TrimSuffix(text, []byte("\r"))}, true
@@ -173,18 +186,18 @@ func (t *Tail) take() (Line, bool) {
 
 // torn gives out what stands without a newline at the end of a file behind which there is another one.
 func (t *Tail) torn() (Line, bool) {
-	if t.Unfinished() == 0 && !t.over {
+	if t.Unfinished() == 0 {
 		return Line{}, false
 	}
 	err := fmt.Errorf("cut off after %d bytes, before the next file of the log", t.Unfinished())
-	t.from, t.over = len(t.buf), false
+	t.from, t.over, t.skipped = len(t.buf), false, 0
 	t.line++
 	return Line{Number: t.line, Err: err}, true
 }
 
 // fill reads more of the open file; 0 at its end, or while none is open.
 func (t *Tail) fill() (int, error) {
-	if t.file == nil {
+	if t.file == nil || t.ended {
 		return 0, nil
 	}
 	t.buf = append(t.buf[:0], t.buf[t.from:]...)
@@ -232,6 +245,6 @@ func (t *Tail) open(next part) error {
 		return err
 	}
 	t.Close()
-	t.file, t.part = file, next
+	t.file, t.part, t.ended = file, next, false
 	return nil
 }

@@ -148,6 +148,24 @@ func TestTailTooLong(t *testing.T) {
 	}
 }
 
+// TestTailEndless gives up in a file whose line has no end, in bounded time, and reads the next file.
+func TestTailEndless(t *testing.T) {
+	dir := directory(t, map[string]string{LogName: "a\n", "resource.1.jsonl": "b\n", "manifest.json": manifest})
+	if err := os.Truncate(filepath.Join(dir, LogName), 1<<40); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	tail, err := OpenTail(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tail.Close()
+	got, err := drain(t, tail)
+	want := "1 a|2 BAD longer than 268435456 bytes: the file is not read further|3 b"
+	if strings.Join(got, "|") != want || err != io.EOF || tail.Unfinished() != 0 {
+		t.Errorf("%.300q, %v", got, err)
+	}
+}
+
 func TestOpenTailErrors(t *testing.T) {
 	dir := directory(t, map[string]string{"model/run_20261121_000000_aaaa/resource.jsonl": "", "model/run_20261121_000001_aaaa/resource.jsonl": "", "x": "{}"})
 	for path, want := range map[string]string{
