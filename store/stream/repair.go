@@ -242,7 +242,7 @@ func (r *repair) sourceSize(p *Packet, kins map[string]kin) (size int64, known b
 		}
 		raw, known = codec.Size(payload, k.packet.Codec)
 	}
-	return k.source(raw), known && raw <= max(maxUnstated, p.Stored), nil
+	return k.source(raw), known && raw <= codec.MaxContent, nil
 }
 
 // copyCut puts aside what is going to be cut off the stream.
