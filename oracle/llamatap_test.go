@@ -202,6 +202,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(sandboxed); path != "" {
 		enterSandbox(path)
 	}
+	// llama.cpp's threads sleep at a barrier. Where they spin, as by default, beside other tests each barrier takes a time slice.
+	if !nightly() {
+		os.Setenv("OMP_WAIT_POLICY", "passive")
+	}
 	var err error
 	if made.dir, err = os.MkdirTemp("", "llamatap-oracle-"); err != nil {
 		panic(err)
