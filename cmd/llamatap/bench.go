@@ -24,11 +24,14 @@ func runBench(args []string) error {
 	case "measure":
 		return runBenchMeasure(args[1:])
 	}
+	if isProgram(args[0]) {
+		return runBenchProgram(args)
+	}
 	if isSection(args[0]) {
 		return runBenchTable(args)
 	}
 	if strings.HasPrefix(args[0], "-") {
 		return runBenchScript(args)
 	}
-	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are all, machine, stream, tap, levels, growth, host and compare, and flags ('llamatap bench --help')", args[0])}
+	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are all, machine, stream, tap, levels, growth, host, compare and programs, and flags ('llamatap bench --help')", args[0])}
 }

@@ -257,6 +257,8 @@ usage: llamatap bench                          the whole table against the machi
        llamatap bench FLAGS                    measure a model, with llama-bench's flags and forms
        llamatap bench -f SCRIPT.yaml [FLAGS]   the tests of a script
        llamatap bench compare [--fail-if BOUND] OLD.json NEW.json
+       llamatap bench programs                 STRAP-LLM's programs baseline_dump, optimized_streaming, compression_analysis, memory_profiling;
+                                               each is a command, too: llamatap bench baseline_dump --help
 
 Numbers may be lists (1,2,4) and ranges (first-last, first-last+step, first-last*factor); a flag given twice adds up. With a --tap-…
 flag each test is measured without and with the tap, and their ratio is told. Ctrl-C ends with what has been measured.
