@@ -44,10 +44,9 @@ var layers = map[string]int{
 
 	"inspect/sheet": 0, // how charts are drawn
 
-	"bench/machine": 0, // limits of the machine, for bench and the doctor
-
 	"internal/present":  -2, // how figures are printed: for all
 	"internal/terminal": 0,  // how text reaches the terminal
+	"internal/machine":  0,  // limits of the machine: for bench, plans and the doctor
 	"internal/bounded":  -1, // how files that a user names are read: by limits of the machine, too
 
 	"internal/testenv": 1, "internal/testenv/*": 2, // for tests only

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/machine"
 )
 
 // MachineLimits measures what this machine can do at most, which other figures are ratios to.

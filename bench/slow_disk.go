@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/machine"
 )
 
 // slowDisk is what the disk of a throttled recording takes, in bytes per second.

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/runner/doctor"

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/stream"
 )

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/host"

@@ -4,7 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/machine"
 )
 
 // Throttle makes a command write to the disk of a folder at most at that rate, in bytes per second. Where that cannot be had the test is

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/peak"
+	"github.com/llamatap/llamatap/internal/machine"
 )
 
 // rooflineTime is how long each of the two parts is measured.

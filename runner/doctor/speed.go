@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/machine"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 )
 

@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/llamatap/llamatap/bench/machine"
 	"github.com/llamatap/llamatap/cgo/nvml"
+	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
