@@ -8,7 +8,7 @@ type Snapshot struct {
 	// Freed are caches whose memory was freed, as they were before: those that a program freed last, at most MaxFreed.
 	Freed []Gauge `json:"freed,omitempty"`
 	Reuse Reuse   `json:"reuse"`
-	// Lifetime and Idle are those of lives that were evicted: from their first cell to their last one's end, and how much of that
+	// Lifetime and Idle are those of lives that ended: from their first cell to their last one's end, and how much of that
 	// nobody touched them for at the end.
 	Lifetime Histogram `json:"lifetime"`
 	Idle     Histogram `json:"idle"`

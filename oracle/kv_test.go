@@ -75,7 +75,7 @@ func serverReuse(t *testing.T, ram string) {
 	}
 	evicted := int64(0)
 	for _, seq := range k.Sequences {
-		evicted += seq.Evicted["seq_rm"]
+		evicted += seq.Ended["seq_rm"]
 	}
 	if layers == 0 || len(k.Sequences) != slots || evicted == 0 {
 		t.Errorf("%d parts, %d sequences, %d lives ended by a removal", layers, len(k.Sequences), evicted)
@@ -198,7 +198,7 @@ func TestKVOfDrafts(t *testing.T) {
 			contexts, evicted := map[int64]bool{}, map[int64]int64{}
 			for _, seq := range k.Sequences {
 				contexts[seq.Ctx] = true
-				evicted[seq.Ctx] += seq.Evicted["seq_rm"]
+				evicted[seq.Ctx] += seq.Ended["seq_rm"]
 			}
 			if d := k.Last.Doubts; d.Outside+d.Differ+d.Unknown+d.Unplaced != 0 || model == own && d.Found != 0 {
 				t.Errorf("doubts: %+v", d)

@@ -16,9 +16,9 @@ const kvHelp = `llamatap kv: what the KV cache of a run held, and for how long
 
 usage: llamatap kv DIR|FILE.parquet [--by sequence|layer|time] [--format text|json|csv] [-o FILE]
 
-Reads the lives of blocks of cells that --tap-kv recorded: how full each cache was over time, how long cells lived, why they were evicted,
+Reads the lives of blocks of cells that --tap-kv recorded: how full each cache was over time, how long cells lived, why they ended,
 how long nobody had touched them by then, and how much of what prompts needed was there already. docs/KV.md says what each figure means.
-A life is that of the cells of one block that one sequence wrote; "go on" are those that had not ended with the run. A block's cells count as
+A life is that of the cells of one block that one sequence wrote; "censored" are those that had not ended with the run. A block's cells count as
 in use from the first to the last of them: record with --tap-kv-block 1 to follow each alone.
 
   llamatap run -p Hello --tap-kv

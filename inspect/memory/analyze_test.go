@@ -121,7 +121,7 @@ func TestEvictions(t *testing.T) {
 			t.Errorf("%s: %+v", g.Name, q)
 		}
 	}
-	if len(r.KVBlocks) != 2 || r.KVBlocks[0].Tensor != "k" || r.KVBlocks[0].Lives != 3 || r.KVBlocks[0].Censored != 1 || r.KVBlocks[0].Evicted["seq_rm"] != 1 || r.KVBlocks[0].Retention.Max != 22 {
+	if len(r.KVBlocks) != 2 || r.KVBlocks[0].Tensor != "k" || r.KVBlocks[0].Lives != 3 || r.KVBlocks[0].Censored != 1 || r.KVBlocks[0].Ended["seq_rm"] != 1 || r.KVBlocks[0].Retention.Max != 22 {
 		t.Errorf("%+v", r.KVBlocks)
 	}
 	if !strings.Contains(strings.Join(r.Notes, "\n"), "1 end of a life of cache cells could not be placed") {

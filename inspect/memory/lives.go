@@ -48,7 +48,7 @@ type lifeEnd struct {
 // blockSums gather the lives of blocks in one kind of tensor.
 type blockSums struct {
 	retention memtrace.Survival
-	evicted   map[string]int64
+	ended     map[string]int64
 	censored  int64
 }
 
@@ -58,7 +58,7 @@ type KVBlocks struct {
 	Lives  int64  `json:"lives"`
 	// Retention is from the first write of a block to its last read, one value for each life, in seconds.
 	Retention Retention        `json:"retention"`
-	Evicted   map[string]int64 `json:"evicted"` // lives by reason
+	Ended     map[string]int64 `json:"ended"` // lives by why their last cell was evicted
 	Censored  int64            `json:"censored"`
 }
 
@@ -99,7 +99,7 @@ func (l *lives) row(s *sideTable) error {
 	evict, isEvicted := s.value("evict_ns")
 	k := l.kinds[kv]
 	if k == nil {
-		k = &blockSums{evicted: map[string]int64{}}
+		k = &blockSums{ended: map[string]int64{}}
 		l.kinds[kv] = k
 	}
 	if write, ok := s.value("first_write_ns"); ok {
@@ -113,7 +113,7 @@ func (l *lives) row(s *sideTable) error {
 		k.censored++
 		return nil
 	}
-	k.evicted[reason]++
+	k.ended[reason]++
 	if reason == kvcache.Overwrite.String() {
 		return nil // the write itself ends it
 	}
@@ -145,7 +145,7 @@ func (l *lives) until(ns int64, m *memtrace.Meter) {
 // blocks says how long blocks were needed.
 func (l *lives) blocks() (all []KVBlocks) {
 	for kv, k := range l.kinds {
-		b := KVBlocks{Tensor: kv, Lives: k.retention.Count, Evicted: k.evicted, Censored: k.censored}
+		b := KVBlocks{Tensor: kv, Lives: k.retention.Count, Ended: k.ended, Censored: k.censored}
 		if r := retention(&k.retention); r != nil {
 			b.Retention = *r
 		}

@@ -42,14 +42,14 @@ type KVSequence struct {
 	Cache    string           `json:"cache"`
 	Seq      int64            `json:"seq_id"` // -1: not known
 	Lives    int64            `json:"lives"`
-	Cells    int64            `json:"cells"`   // the most of each life, added up
-	Evicted  map[string]int64 `json:"evicted"` // lives by reason
+	Cells    int64            `json:"cells"` // the most of each life, added up
+	Ended    map[string]int64 `json:"ended"` // lives by why their last cell was evicted
 	Censored int64            `json:"censored"`
 	Found    int64            `json:"found,omitempty"` // lives that were loaded with a state
 	Writes   int64            `json:"writes"`          // of cells, by one layer
 	Reads    int64            `json:"reads"`
 	// Lifetime is from the first cell to the last one's end, Idle the part of it since they were read or written last. Of lives that
-	// were evicted.
+	// ended.
 	Lifetime Spread `json:"lifetime"`
 	Idle     Spread `json:"idle"`
 }

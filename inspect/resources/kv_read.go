@@ -149,7 +149,7 @@ func (k *kvReading) countLife(key kvCacheKey, i int) {
 	}
 	s := k.sequences[kvSeqKey{key, seq}]
 	if s == nil {
-		s = &KVSequence{Ctx: key.ctx, Cache: key.cache, Seq: seq, Evicted: map[string]int64{}}
+		s = &KVSequence{Ctx: key.ctx, Cache: key.cache, Seq: seq, Ended: map[string]int64{}}
 		k.sequences[kvSeqKey{key, seq}] = s
 	}
 	s.Lives++
@@ -164,7 +164,7 @@ func (k *kvReading) countLife(key kvCacheKey, i int) {
 		s.Censored++
 		return
 	}
-	s.Evicted[k.text("evict_reason", i)]++
+	s.Ended[k.text("evict_reason", i)]++
 	if alloc, ok := k.value("alloc_ns", i); ok {
 		s.Lifetime.add(float64(end-alloc) / 1e9)
 	}

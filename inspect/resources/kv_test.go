@@ -131,10 +131,10 @@ func TestKV(t *testing.T) {
 		t.Fatalf("%+v", k)
 	}
 	zero, one, unknown := k.Sequences[1], k.Sequences[2], k.Sequences[0]
-	if zero.Lives != 2 || zero.Cells != 16 || zero.Evicted["seq_rm"] != 1 || zero.Censored != 1 || *zero.Lifetime.P50 != 5 || *zero.Idle.Max != 1 || zero.Writes != 16 {
+	if zero.Lives != 2 || zero.Cells != 16 || zero.Ended["seq_rm"] != 1 || zero.Censored != 1 || *zero.Lifetime.P50 != 5 || *zero.Idle.Max != 1 || zero.Writes != 16 {
 		t.Errorf("sequence 0: %+v", zero)
 	}
-	if one.Evicted["clear"] != 1 || one.Evicted["overwrite"] != 1 || *one.Lifetime.Mean != 3 || *one.Lifetime.P50 != 2 || *one.Lifetime.P90 != 4 || one.Lifetime.Count != 2 {
+	if one.Ended["clear"] != 1 || one.Ended["overwrite"] != 1 || *one.Lifetime.Mean != 3 || *one.Lifetime.P50 != 2 || *one.Lifetime.P90 != 4 || one.Lifetime.Count != 2 {
 		t.Errorf("sequence 1: %+v", one)
 	}
 	if unknown.Seq != -1 || unknown.Found != 1 || unknown.Lifetime.Mean != nil || unknown.Censored != 1 {
@@ -187,11 +187,11 @@ ctx 0, swa: cells in blocks of 8 in use
  0 └──────────
     0   10.0 s
 
-  ctx  cache  seq  lives  cells  evicted                  why  go on  life p50     max  idle p50     max
-    0   base    ?      1      4        0                           1         -       -         -       -
-    0   base    0      2     16        1             seq_rm 1      1    5.00 s  5.00 s    1.00 s  1.00 s
-    0   base    1      2      8        2  clear 1 overwrite 1      0    2.00 s  4.00 s    1.00 s  3.00 s
-    0    swa    0      1      3        1          overwrite 1      0    9.00 s  9.00 s    8.00 s  8.00 s
+  ctx  cache  seq  lives  cells  ended                  why  censored  life p50     max  idle p50     max
+    0   base    ?      1      4      0                              1         -       -         -       -
+    0   base    0      2     16      1             seq_rm 1         1    5.00 s  5.00 s    1.00 s  1.00 s
+    0   base    1      2      8      2  clear 1 overwrite 1         0    2.00 s  4.00 s    1.00 s  3.00 s
+    0    swa    0      1      3      1          overwrite 1         0    9.00 s  9.00 s    8.00 s  8.00 s
 `
 
 // TestKVText holds what is printed.

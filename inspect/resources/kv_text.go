@@ -165,19 +165,19 @@ func kvSquash(values []float64, n int) []float64 {
 }
 
 func (k *KV) writeSequences(out *kvText) {
-	rows := [][]string{{"ctx", "cache", "seq", "lives", "cells", "evicted", "why", "go on", "life p50", "max", "idle p50", "max"}}
+	rows := [][]string{{"ctx", "cache", "seq", "lives", "cells", "ended", "why", "censored", "life p50", "max", "idle p50", "max"}}
 	for i := range k.Sequences {
 		s := &k.Sequences[i]
-		why, evicted := []string{}, int64(0)
-		for _, reason := range slices.Sorted(maps.Keys(s.Evicted)) {
-			why = append(why, fmt.Sprintf("%s %d", reason, s.Evicted[reason]))
-			evicted += s.Evicted[reason]
+		why, ended := []string{}, int64(0)
+		for _, reason := range slices.Sorted(maps.Keys(s.Ended)) {
+			why = append(why, fmt.Sprintf("%s %d", reason, s.Ended[reason]))
+			ended += s.Ended[reason]
 		}
 		seq := fmt.Sprint(s.Seq)
 		if s.Seq < 0 {
 			seq = "?"
 		}
-		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells), fmt.Sprint(evicted), strings.Join(why, " "),
+		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells), fmt.Sprint(ended), strings.Join(why, " "),
 			fmt.Sprint(s.Censored), kvMaybe(s.Lifetime.P50), kvMaybe(s.Lifetime.Max), kvMaybe(s.Idle.P50), kvMaybe(s.Idle.Max)})
 	}
 	out.table(rows)
@@ -239,7 +239,7 @@ func (k *KV) csvSequences(out *csv.Writer) {
 			row[2] = ""
 		}
 		for _, reason := range []string{"seq_rm", "seq_keep", "clear", "overwrite"} {
-			row = append(row, fmt.Sprint(s.Evicted[reason]))
+			row = append(row, fmt.Sprint(s.Ended[reason]))
 		}
 		row = append(row, fmt.Sprint(s.Censored), fmt.Sprint(s.Found), fmt.Sprint(s.Writes), fmt.Sprint(s.Reads))
 		for _, spread := range []*Spread{&s.Lifetime, &s.Idle} {

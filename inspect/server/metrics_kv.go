@@ -15,7 +15,7 @@ var (
 	kvNeeded   = counter("kv_prompt_cells_total", "Cells that prompts needed.")
 	kvReused   = counter("kv_prompt_cells_reused_total", "Cells that prompts needed and found in a KV cache.")
 	kvHits     = counter("kv_prompt_hits_total", "Prompts that found cells in a KV cache.")
-	kvLifetime = prometheus.NewDesc("llamatap_kv_block_lifetime_seconds", "Time from the first cell of a block to the end of its last one, of blocks that were evicted.", []string{"run"}, nil)
+	kvLifetime = prometheus.NewDesc("llamatap_kv_block_lifetime_seconds", "Time from the first cell of a block to the end of its last one, of lives that ended.", []string{"run"}, nil)
 	kvIdle     = prometheus.NewDesc("llamatap_kv_block_idle_seconds", "The part of it at its end in which nobody touched the block.", []string{"run"}, nil)
 	kvGap      = prometheus.NewDesc("llamatap_kv_reuse_gap_seconds", "Time before a request in which what it reuses was last computed with.", []string{"run"}, nil)
 )
