@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	accesses "github.com/llamatap/llamatap/memtrace/record"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -475,5 +476,47 @@ func TestLedgerMaxDisk(t *testing.T) {
 	}
 	if last < 1000 {
 		t.Errorf("the last execution is %d\n%s", last, o.stderr)
+	}
+}
+
+// TestShiftOfContext: a shift's graph rotates the keys of all cells of the cache, empty ones too. So says the ledger, and so do the bytes of
+// the graph; the cache's own events count the cells in use.
+func TestShiftOfContext(t *testing.T) {
+	rows, dir := ledgerOf(t, "run", "--tap-ledger", "rows", "--tap-kv", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-p", prompt, "-n", "300",
+		"-c", "256", "--keep", "2", "--context-shift", "--ignore-eos", "--temp", "0", "-t", "1")
+	events := eventsOf(t, filepath.Join(dir, "resource.jsonl"))
+	shifts := map[int64]int64{} // bytes of keys in use
+	all := int64(0)             // of keys in the cache
+	for _, g := range of[resource.Graph](events) {
+		if g.Phase != "maintenance" {
+			continue
+		}
+		shifts[int64(g.Exec)] = 0
+		for _, row := range rows {
+			if row.phase == "maintenance" && row.graph == int64(g.Exec) && row.op == "write" && row.region == "kv_cache" {
+				all += row.size * max(row.count, 1)
+			}
+		}
+		if all == 0 || g.BytesWritten == nil || *g.BytesWritten != all {
+			t.Errorf("the graph of the shift writes %v, and the ledger says %d bytes", g, all)
+		}
+		break
+	}
+	for _, op := range of[resource.KV](events) {
+		if op.Exec == nil || op.KeyWritten == nil {
+			continue
+		}
+		if _, ok := shifts[int64(*op.Exec)]; ok {
+			const cells = 256
+			shifts[int64(*op.Exec)] += *op.KeyWritten / int64(op.Cells) * cells
+		}
+	}
+	for exec, full := range shifts {
+		if full != all {
+			t.Errorf("execution %d: cells in use make %d bytes for all of the cache, and the ledger says %d", exec, full, all)
+		}
+	}
+	if len(shifts) == 0 {
+		t.Error("no shift")
 	}
 }

@@ -127,7 +127,7 @@ var keys = map[string]key{
 	"cache_end_pos":       {"", "measured", "one behind the last"},
 	"cells":               {"cells", "measured", "how many"},
 	"key_bytes":           {"B", "computed", "of keys in them; of a recurrent layer, of its convolution's state"},
-	"key_bytes_written":   {"B", "computed", "of keys that the execution wrote; absent of what a program does to cells without computing"},
+	"key_bytes_written":   {"B", "computed", "of keys of cells in use that the execution wrote; absent of what a program does to cells without computing. The graph of a context shift rotates the keys of all cells, empty ones too: bytes_written of graph_execution and compute_execution"},
 	"value_bytes_written": {"B", "computed", "the same of values; 0 where positions are shifted, which rewrites keys alone"},
 	"value_bytes":         {"B", "computed", "of values; of its recurrence's state"},
 	"key_cache_size_mb":   {"MiB", "computed", "the same as `key_bytes`"},

@@ -19,7 +19,8 @@ type CacheUse struct {
 	Allocated int64  `json:"cells_allocated"`
 	Updated   int64  `json:"cells_updated"`
 	Evicted   int64  `json:"cells_evicted"`
-	// Bytes of keys and values that were written, in all layers; absent where no event had them.
+	// Bytes of keys and values that were written in cells in use, in all layers; absent where no event had them. The graph of a context
+	// shift writes all cells.
 	KeyBytes   *int64         `json:"key_bytes_written,omitempty"`
 	ValueBytes *int64         `json:"value_bytes_written,omitempty"`
 	HitRatio   *float64       `json:"hit_ratio,omitempty"` // the newest: cells that prompts found ÷ cells that they needed

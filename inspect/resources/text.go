@@ -128,9 +128,9 @@ func cacheText(c *CacheRow) string {
 	if c.EventsLost > 0 {
 		text = fmt.Sprintf("cells used: not known, %d kv_cache_operation events are lost; those that are there say %d", c.EventsLost, c.Used)
 	}
-	text += fmt.Sprintf(", peak %d, %d cells evicted", c.Peak, c.Evicted)
+	text += fmt.Sprintf(", peak %d, %d evicted", c.Peak, c.Evicted)
 	if c.KeyBytes != nil && c.ValueBytes != nil {
-		text += fmt.Sprintf("; K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes), present.Bytes(*c.ValueBytes), c.Layers)
+		text += fmt.Sprintf("; in-use K %s, V %s written, %d layers", present.Bytes(*c.KeyBytes), present.Bytes(*c.ValueBytes), c.Layers)
 	}
 	if c.HitRatio != nil {
 		text += fmt.Sprintf("; reused %s", percentText(c.HitRatio))
