@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 )
 
@@ -120,7 +121,7 @@ func (s *showing) ask(t *testing.T, method, path, body string) string {
 // sealed.
 func TestServeLive(t *testing.T) {
 	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
-	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M")
+	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M")
 	defer func() { l.cmd.Process.Signal(syscall.SIGTERM); l.cmd.Wait() }()
 	s := show(t, "--live", l.out)
 	request, err := http.NewRequest("GET", s.url+"/api/v1/resource-logs?follow&event=resource_session_start,output_token,level,resource_session_end", nil)
@@ -171,12 +172,10 @@ func TestServeLive(t *testing.T) {
 			break
 		}
 	}
-	for range 60 { // some 60 KB each
-		next()
-	}
-	if found, _ := filepath.Glob(filepath.Join(l.out, "*", "run_*", "*resource.1.jsonl*")); len(found) != 1 {
-		t.Errorf("the log was not rotated: %v", found)
-	}
+	testenv.Until(t, "the log is rotated", func() bool { // after some 16 tokens; their lines are followed below
+		_, err := os.Stat(filepath.Join(dirOf(t, l.out), "resource.1.jsonl"))
+		return err == nil
+	})
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"disable"}`) // the log need not grow further
 	s.ask(t, "PUT", "/api/v1/level", `{"command":"flush"}`)
 	if metrics := s.ask(t, "GET", "/metrics", ""); !strings.Contains(metrics, `llamatap_tokens_total{phase="decode"`) || !strings.Contains(metrics, `state="running"`) {
