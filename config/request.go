@@ -51,14 +51,15 @@ func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
 		return q, fmt.Errorf(`no JSON object%s: give one per line, such as {"id":1,"prompt":"Hello"}`, jsonCause(err))
 	}
-	if key := repeatedKey(line); key != "" {
-		return q, fmt.Errorf("%.40q is given twice: give it once", key)
-	}
-	if id, ok := fields["id"]; ok && !bytes.Equal(id, []byte("null")) {
+	repeated := repeatedKey(line)
+	if id, ok := fields["id"]; ok && repeated != "id" && !bytes.Equal(id, []byte("null")) {
 		if strings.ContainsRune(`{[tf`, rune(id[0])) {
 			return q, errors.New(`"id": give a string or a number`)
 		}
 		q.ID = id
+	}
+	if repeated != "" {
+		return q, fmt.Errorf("%.40q is given twice: give it once", repeated)
 	}
 	settings := *r
 	settings.given = maps.Clone(r.given)

@@ -123,3 +123,18 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+// TestRequestIDOfError: a line with an error keeps its id, so that its answer has it.
+func TestRequestIDOfError(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"id":"a","prompt":"x","n_predict":1,"n_predict":2}`: `"a"`,
+		`{"prompt":"x","prompt":"y","id":7}`:                  "7",
+		`{"id":1,"id":2,"prompt":"a"}`:                        "", // which of them is not known
+		`{"id":3,"prompt":"x","top_k":"many"}`:                "3",
+	} {
+		q, err := new(Run).ParseRequest([]byte(line))
+		if err == nil || string(q.ID) != want {
+			t.Errorf("%s: id %q, %v", line, q.ID, err)
+		}
+	}
+}

@@ -258,7 +258,11 @@ func (p *prompts) finish(s *slot, why Finish) error {
 // fail answers a line with what is wrong with it, and tells it.
 func (p *prompts) fail(s *slot, why error) error {
 	p.total.Failed++
-	fmt.Fprintf(p.Stderr, "llamatap: --prompts %s, line %d: %v\n", p.Config.PromptsFile, s.line.number, why)
+	where := fmt.Sprint("line ", s.line.number)
+	if s.request.ID != nil {
+		where += fmt.Sprintf(", id %s", s.request.ID)
+	}
+	fmt.Fprintf(p.Stderr, "llamatap: --prompts %s, %s: %v\n", p.Config.PromptsFile, where, why)
 	if p.Config.StopOnError {
 		p.ended = true
 	}
