@@ -168,20 +168,21 @@ func (p *Plan) Write(out io.Writer) error {
 	return err
 }
 
-// table has a line per combination: repetitions need the same.
+// table has a line per combination: repetitions need the same. n_ctx is what is asked for, context what llama.cpp makes of it.
 func (p *Plan) table(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "model\tprompt\tcontext\tcache\ttokens\trequests\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")
+	fmt.Fprintln(t, "model\tprompt\tn_ctx\tcontext\tcache\ttokens\trequests\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {
 		n := &p.Needs[i]
-		cells := fmt.Sprint(cell.NCtx)
-		if !p.Config.isCommand() {
-			cells = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
-		} else if cell.NCtx == 0 {
-			cells = "-"
+		asked, context := "-", "-"
+		if cell.NCtx > 0 {
+			asked = fmt.Sprint(cell.NCtx)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, cells, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
+		if !p.Config.isCommand() {
+			context = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, asked, context, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
 			p.Config.Experiment.Repetitions, n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
 			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(duration))
 	}
@@ -222,14 +223,19 @@ type Summary struct {
 // CellSummary is a cell with what it needs.
 type CellSummary struct {
 	verdict.Cell
-	Need Need `json:"need"`
+	Context int64 `json:"n_ctx_effective,omitempty"` // what llama.cpp makes of n_ctx; absent where a command runs
+	Need    Need  `json:"need"`
 }
 
 // Summary is the plan for other programs.
 func (p *Plan) Summary() Summary {
 	s := Summary{Experiment: p.Config.Experiment.Name, Done: p.Done, FreeMemory: p.Machine.FreeMemory, FreeDisk: p.Machine.FreeDisk}
 	for i, cell := range p.Cells {
-		s.Cells = append(s.Cells, CellSummary{cell.Cell, p.Needs[i]})
+		summary := CellSummary{Cell: cell.Cell, Need: p.Needs[i]}
+		if !p.Config.isCommand() {
+			summary.Context = cell.Source.context(int64(cell.NCtx))
+		}
+		s.Cells = append(s.Cells, summary)
 	}
 	_, s.Memory, s.Disk, s.Time = p.Most()
 	return s

@@ -112,20 +112,20 @@ func TestCheck(t *testing.T) {
 
 // TestWritePlan: every figure that is shown says where it is from.
 func TestWritePlan(t *testing.T) {
-	p := planned(t, "experiment: {repetitions: 2}\nengine: {n_ctx: [256, 512]}\nworkload: {prompts: [a, b], max_tokens: 8}\n")
+	p := planned(t, "experiment: {repetitions: 2}\nengine: {n_ctx: [128, 256]}\nworkload: {prompts: [a, b], max_tokens: 8}\n")
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"1 models × 2 contexts × 1 cache types × 2 prompts × 2 repetitions = 8 cells, 0 of them done",
-		"(estimated: weights and half of the cache per token at 10 GB/s)", "gopher-6m-Q8_0  p1      512      f16",
+		"(estimated: weights and half of the cache per token at 10 GB/s)", "gopher-6m-Q8_0  p1      128    256      f16", "gopher-6m-Q8_0  p1      256    256      f16",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
-	if s := p.Summary(); len(s.Cells) != 8 || s.Time.Value <= 0 || s.Cells[0].Need.Cache.Value <= 0 {
+	if s := p.Summary(); len(s.Cells) != 8 || s.Time.Value <= 0 || s.Cells[0].Need.Cache.Value <= 0 || s.Cells[0].NCtx != 128 || s.Cells[0].Context != 256 {
 		t.Errorf("%+v", s)
 	}
 }
