@@ -124,6 +124,26 @@ func TestLateLedger(t *testing.T) {
 	}
 }
 
+// TestNoPhase: accesses of which nothing says the phase have a heading that says so, behind the others.
+func TestNoPhase(t *testing.T) {
+	run := traced(1)
+	for i := range run.Trace {
+		if i%2 == 1 {
+			run.Trace[i].Phase = ""
+		}
+	}
+	s, _ := measured(t, run.Write(t, t.TempDir()))
+	var headings []string
+	for _, of := range s.Phases {
+		if n := len(headings); n == 0 || headings[n-1] != of.Phase {
+			headings = append(headings, of.Phase)
+		}
+	}
+	if n := len(headings); n < 2 || headings[n-1] != "no phase" || headings[0] == "" {
+		t.Errorf("%q", headings)
+	}
+}
+
 // pass reads a trace for its rows alone.
 func pass(dir string, rows func(*memory.Rows) error) error {
 	_, err := memory.Analyze(context.Background(), dir, memory.Options{Rows: rows})

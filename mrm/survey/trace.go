@@ -49,6 +49,9 @@ func (b *binner) rows(r *memory.Rows) error {
 	return nil
 }
 
+// noPhase is the heading of accesses of which nothing says their phase: before the first marker, or under one whose name is no phase.
+const noPhase = "no phase"
+
 // newBinner prepares the axes of all types of regions.
 func (s *Survey) newBinner() *binner {
 	b := &binner{s: s, places: map[string]*placed{}, byID: map[int64]*Region{}, phases: map[[2]string]*figures.PhaseBytes{}, heat: clockBins{width: 1 << 16}}
@@ -183,8 +186,11 @@ func (b *binner) finish() {
 	}
 	for _, sum := range b.phases {
 		s.Phases = append(s.Phases, *sum)
+		if of := &s.Phases[len(s.Phases)-1]; of.Phase == "" {
+			of.Phase = noPhase
+		}
 	}
-	order := []string{"weight_load", "setup", "generation", "maintenance", "teardown"}
+	order := []string{"weight_load", "setup", "generation", "maintenance", "teardown", noPhase}
 	slices.SortFunc(s.Phases, func(x, y figures.PhaseBytes) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, x.Phase), slices.Index(order, y.Phase)), cmp.Compare(rank(x.Type), rank(y.Type)), cmp.Compare(x.Type, y.Type))
 	})
