@@ -21,7 +21,7 @@ import (
 // recount adds up what the files of a run hold, by code of its own: packets of the stream's index that are not set-up, and rows of the tokens
 // files, over all segments.
 const recount = `
-import sys, glob, json, duckdb, pandas
+import sys, glob, json, collections
 class Fields:
     def __init__(self, data): self.data, self.at = data, 0
     def uint(self):
@@ -32,7 +32,7 @@ class Fields:
             if b < 128: return n
     def skip(self, n): self.at += n
     def byte(self): self.at += 1; return self.data[self.at - 1]
-packets, decided, tokens = [], [], []
+packets, decided, tokens = [], [], collections.Counter()
 for name in glob.glob(sys.argv[1] + "/**/activations.stream.idx", recursive=True):
     index, at = open(name, "rb").read(), 64
     while at + 12 <= len(index):
@@ -41,17 +41,13 @@ for name in glob.glob(sys.argv[1] + "/**/activations.stream.idx", recursive=True
         if kind == 2:
             for _ in range(4): f.uint()
             f.skip(6); phase = f.byte(); source = f.uint(); f.uint(); f.uint()
-            packets.append((f.uint(), phase, source))
+            packets.append((f.uint(), source))
         if kind == 6:
-            f.uint(); decided.append((f.uint(), f.uint(), f.byte()))
+            f.uint(); decided.append((f.uint(), f.uint()))
 for name in glob.glob(sys.argv[1] + "/**/activations_tokens.json", recursive=True):
-    tokens += [(t["phase"],) for t in json.load(open(name))["tokens"]]
-packets = pandas.DataFrame(packets, columns=["exec", "phase", "source"])
-decided = pandas.DataFrame(decided, columns=["first", "last", "phase"])
-tokens = pandas.DataFrame(tokens, columns=["phase"])
-n, size = duckdb.sql("select count(*), coalesce(sum(source), 0) from packets p where not exists (select 1 from decided d where p.exec between d.first and d.last)").fetchone()
-phases = dict(duckdb.sql("select phase, count(*) from tokens group by 1").fetchall()) if len(tokens) else {}
-print(json.dumps({"packets": int(n), "bytes": int(size), "tokens": phases}))
+    tokens.update(t["phase"] for t in json.load(open(name))["tokens"])
+counted = [source for exec, source in packets if not any(first <= exec <= last for first, last in decided)]
+print(json.dumps({"packets": len(counted), "bytes": sum(counted), "tokens": tokens}))
 `
 
 // recounted is what recount prints.
@@ -62,8 +58,7 @@ type recounted struct {
 
 func recountRun(t *testing.T, dir string) (r recounted) {
 	t.Helper()
-	python := testenv.NeedPython(t, "pandas", "duckdb")
-	cmd := exec.Command(python, "-c", recount, dir)
+	cmd := exec.Command(testenv.NeedPython(t), "-S", "-c", recount, dir)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	if err == nil {
