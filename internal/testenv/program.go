@@ -5,8 +5,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
+
+// imported holds the lists of modules that were imported in this process, as Python writes them.
+var imported sync.Map
 
 // NeedBinary returns the path of bin/llamatap, which make build makes beside bin/libllamatap.so.
 func NeedBinary(t testing.TB) string {
@@ -21,7 +25,8 @@ func NeedBinary(t testing.TB) string {
 	return filepath.Join(bin, "llamatap")
 }
 
-// NeedPython returns the interpreter of the oracle tests' environment, in which modules import.
+// NeedPython returns the interpreter of the oracle tests' environment, in which modules import. It tries each list of them once: an import
+// of pandas takes half a second.
 func NeedPython(t testing.TB, modules ...string) string {
 	t.Helper()
 	interpreter := filepath.Join(Root(t), "build", "venv", "bin", "python")
@@ -32,9 +37,13 @@ func NeedPython(t testing.TB, modules ...string) string {
 	if len(modules) > 0 {
 		imports = "import " + strings.Join(modules, ", ")
 	}
+	if _, done := imported.Load(imports); done {
+		return interpreter
+	}
 	if out, err := exec.Command(interpreter, "-c", imports).CombinedOutput(); err != nil {
 		python.miss(t, strings.TrimSpace(string(out)))
 	}
+	imported.Store(imports, true)
 	return interpreter
 }
 
