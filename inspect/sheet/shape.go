@@ -1,7 +1,9 @@
 package sheet
 
 import (
+	"image"
 	"image/color"
+	pixels "image/draw"
 	"math"
 
 	"gonum.org/v1/plot"
@@ -73,11 +75,21 @@ type Boxes struct {
 	Line color.Color // around each; nil for none
 }
 
+// mostBoxes is how many rectangles without lines are drawn one by one; more are one image of a pixel per place of the grid, which keeps
+// SVG and PDF small.
+const mostBoxes = 1000
+
 // Plot draws them.
 func (b *Boxes) Plot(c draw.Canvas, p *plot.Plot) {
 	atX, atY := p.Transforms(&c)
 	pixel := func(v vg.Length) vg.Length { return vg.Length(math.Round(float64(v)*snap/72)) * 72 / snap }
 	clip := func(v, low, high vg.Length) vg.Length { return pixel(min(max(v, low), high)) }
+	number := func(v vg.Length) int { return int(math.Round(float64(v) * snap / 72)) }
+	left, bottom, right, top := number(c.Min.X), number(c.Min.Y), number(c.Max.X), number(c.Max.Y)
+	var picture *image.NRGBA
+	if len(b.All) > mostBoxes && b.Line == nil {
+		picture = image.NewNRGBA(image.Rect(0, 0, right-left, top-bottom))
+	}
 	for _, r := range b.All {
 		x0, x1 := clip(atX(r.X0), c.Min.X, c.Max.X), clip(atX(r.X1), c.Min.X, c.Max.X)
 		y0, y1 := clip(atY(r.Y0), c.Min.Y, c.Max.Y), clip(atY(r.Y1), c.Min.Y, c.Max.Y)
@@ -87,11 +99,19 @@ func (b *Boxes) Plot(c draw.Canvas, p *plot.Plot) {
 		if y1 == y0 && r.Y1 > r.Y0 {
 			y1 += 72.0 / snap
 		}
+		if picture != nil {
+			where := image.Rect(number(x0)-left, top-number(y1), number(x1)-left, top-number(y0))
+			pixels.Draw(picture, where, image.NewUniform(r.Fill), image.Point{}, pixels.Over)
+			continue
+		}
 		corners := []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}}
 		c.FillPolygon(r.Fill, corners)
 		if b.Line != nil {
 			c.StrokeLines(draw.LineStyle{Color: b.Line, Width: vg.Points(0.5)}, append(corners, corners[0]))
 		}
+	}
+	if picture != nil {
+		c.DrawImage(vg.Rectangle{Min: vg.Point{X: pixel(c.Min.X), Y: pixel(c.Min.Y)}, Max: vg.Point{X: pixel(c.Max.X), Y: pixel(c.Max.Y)}}, picture)
 	}
 }
 

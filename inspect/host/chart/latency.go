@@ -110,13 +110,14 @@ func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
 	times.axis(&p.X)
 	low, high := span(d)
 	logAxis(&p.Y, low, high)
-	ground, cells := &sheet.Boxes{}, &sheet.Boxes{}
+	cells := &sheet.Boxes{}
 	most := usual(d.Series)
-	ground.All = append(ground.All, sheet.Box(p.X.Min, p.Y.Min, p.X.Max, p.Y.Max, sheet.Pale))
+	cells.All = append(cells.All, sheet.Box(p.X.Min, p.Y.Min, p.X.Max, p.Y.Max, sheet.Pale))
 	for i := range r.All.Series {
 		x0, x1 := column(r.All.Series, i)
-		ground.All = append(ground.All, sheet.Box(times.at(x0), p.Y.Min, times.at(x1), p.Y.Max, sheet.White))
+		cells.All = append(cells.All, sheet.Box(times.at(x0), p.Y.Min, times.at(x1), p.Y.Max, sheet.White))
 	}
+	ground := len(cells.All)
 	for i := range d.Series {
 		at := &d.Series[i]
 		x0, x1 := column(d.Series, i)
@@ -127,8 +128,8 @@ func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
 			}
 		}
 	}
-	p.Add(ground, cells)
-	if len(cells.All) == 0 {
+	p.Add(cells)
+	if len(cells.All) == ground {
 		return nil
 	}
 	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch, Right: colourBar(most), RightWidth: vg.Points(58)}
