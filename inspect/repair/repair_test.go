@@ -434,3 +434,21 @@ func TestRepairLines(t *testing.T) {
 		}
 	}
 }
+
+// TestRepairLostBesideSegments: a table that a segmented run lacks makes it lossy, and verify reports it, though each segment is whole.
+func TestRepairLostBesideSegments(t *testing.T) {
+	d, err := rundir.Create(t.TempDir(), "m", time.Now())
+	check(t, err)
+	s, err := d.Segment(1)
+	check(t, err)
+	fill(t, s)
+	unlock(t, d)
+	check(t, os.WriteFile(filepath.Join(d.Path(), ".trace.parquet.part"), nil, 0o600))
+	_, err = Repair(d.Path(), "test")
+	check(t, err)
+	v, err := tensors.Verify(d.Path())
+	check(t, err)
+	if !v.Sealed || v.OK || !slices.ContainsFunc(v.Findings, func(f tensors.Finding) bool { return f.Kind == tensors.Lost }) {
+		t.Errorf("%+v", v)
+	}
+}

@@ -44,9 +44,6 @@ func (v *Verification) checkOthers(r *Run, hasStream bool) {
 	if m == nil {
 		return
 	}
-	if m.Lossy && !hasStream {
-		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
-	}
 	if m.Stopped != nil && !hasStream {
 		v.add(Lost, "recording stopped before the program did: %s", m.Stopped.Cause)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,6 +85,10 @@ func VerifyWith(path string, progress func(fraction float64)) (*Verification, er
 	}
 	if exists(name) {
 		v.checkStream(r, name)
+	}
+	lost := func(f Finding) bool { return f.Kind == Lost }
+	if r.Metadata != nil && r.Metadata.Lossy && !slices.ContainsFunc(v.Findings, lost) {
+		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
 	}
 	v.OK = true
 	for _, f := range v.Findings {
@@ -193,9 +198,6 @@ func (v *Verification) checkStream(r *Run, name string) {
 		v.add(Lost, "%d packets (%d bytes) were not recorded: %s", l.Packets, l.Bytes, l.Cause)
 	}
 	v.checkGaps(r.Stream)
-	if r.Metadata != nil && r.Metadata.Lossy && len(r.Losses()) == 0 {
-		v.add(Lost, "%s marks the run as lossy", rundir.MetadataName)
-	}
 	if r.Kind == KindRun {
 		v.checkTokens(r)
 	}
