@@ -435,6 +435,33 @@ func TestRepairLines(t *testing.T) {
 	}
 }
 
+// TestRepairAbandoned: a run whose process was killed before it had metadata is sealed, as one that lacks everything.
+func TestRepairAbandoned(t *testing.T) {
+	for _, left := range []string{"", "." + rundir.MetadataName + ".part"} {
+		dir := filepath.Join(t.TempDir(), "m", "run_20260102_030405_abcd")
+		check(t, os.MkdirAll(dir, 0o700))
+		if left != "" {
+			check(t, os.WriteFile(filepath.Join(dir, left), []byte("{"), 0o600))
+		}
+		if v, err := tensors.Verify(dir); err != nil || v.OK || v.Sealed {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		_, err := Repair(dir, "test")
+		check(t, err)
+		if v, err := tensors.Verify(dir); err != nil || v.OK || !v.Sealed || v.Findings[0].Kind == tensors.Damage {
+			t.Errorf("%+v, %v", v, err)
+		}
+		if found, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(found) > 0 {
+			t.Errorf("left: %q, %v", found, err)
+		}
+	}
+	runs := filepath.Join(t.TempDir(), "run_all") // a folder of runs
+	check(t, os.MkdirAll(filepath.Join(runs, "m"), 0o700))
+	if _, err := Repair(runs, "test"); !errors.Is(err, tensors.ErrNotARun) {
+		t.Errorf("a folder of runs: %v", err)
+	}
+}
+
 // TestRepairLostBesideSegments: a table that a segmented run lacks makes it lossy, and verify reports it, though each segment is whole.
 func TestRepairLostBesideSegments(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())

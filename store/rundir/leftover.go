@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,17 @@ func leftover(name string) bool {
 	}
 	return strings.HasSuffix(hidden, partSuffix) || strings.HasPrefix(hidden, "reserve-") || strings.HasPrefix(hidden, "tokens-") ||
 		strings.HasPrefix(hidden, "scratch-") || strings.Contains(hidden, CheckpointSuffix+"-")
+}
+
+// Abandoned reports whether a folder has a run's name and holds nothing, or nothing but what a killed process has left: its process was killed
+// before the run had metadata.
+func Abandoned(path string) bool {
+	full, err := filepath.Abs(path)
+	if err != nil || !runForm.MatchString(filepath.Base(full)) {
+		return false
+	}
+	entries, err := os.ReadDir(path)
+	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !leftover(e.Name()) })
 }
 
 // Leftovers lists what a killed process has left in the directory: unfinished files under temporary names, scratch files, its socket.
