@@ -43,7 +43,6 @@ def tensors(source):
                     f.bytes(2); token = first + row + f.int(); f.int(); position[token] = f.int()
                     for _ in range(f.uint()): f.int()
             elif what == 2: yield packet(f, stream, base, nodes, position)
-
 def packet(f, stream, base, nodes, position):
     flags = f.uint(); name, layer, rows, dim, ctx = nodes[f.uint()]
     at, stored = f.uint() + 6 + len(name.encode()) - base, f.uint(); _, dtype, codec, _ = struct.unpack("<IBBB", f.bytes(7))
@@ -57,4 +56,5 @@ def packet(f, stream, base, nodes, position):
     while array.ndim > 1 + dim and array.shape[1] == 1: array = array[:, 0]
     return Tensor(name, layer, ctx, execution, tokens, np.array([position.get(t, -1) for t in tokens]), array, False)
 if __name__ == "__main__":
-    for t in tensors(sys.argv[1]): print(t.name, t.layer, t.tokens, t.positions, t.array.shape, t.array.dtype)
+    try: any(print(t.name, t.layer, t.tokens, t.positions, t.array.shape, t.array.dtype) for t in tensors(sys.argv[1]))
+    except (IndexError, OSError, ValueError) as e: sys.exit(f"{e}: give RUN/activations.stream, whose index is next to it, or unix:PATH")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,6 +62,21 @@ print(json.dumps(out))`
 	}
 	if len(got) != 4 {
 		t.Errorf("the example found %d whole tensors of tokens", len(got))
+	}
+}
+
+// TestExampleReaderRefuses: what is no stream with an index ends with a line of cause and remedy.
+func TestExampleReaderRefuses(t *testing.T) {
+	interpreter := testenv.NeedPython(t, "numpy")
+	folder := t.TempDir()
+	empty := filepath.Join(folder, "empty.stream")
+	check(t, os.WriteFile(empty, nil, 0o600))
+	for name, args := range map[string][]string{"folder": {folder}, "missing": {filepath.Join(folder, "x.stream")}, "empty": {empty}, "nothing": nil} {
+		script := filepath.Join(testenv.Root(t), "examples", "reader.py")
+		out, err := exec.Command(interpreter, append([]string{script}, args...)...).CombinedOutput()
+		if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "give RUN/activations.stream") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
 	}
 }
 
