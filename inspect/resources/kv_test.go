@@ -187,11 +187,11 @@ ctx 0, swa: cells in blocks of 8 in use
  0 └──────────
     0   10.0 s
 
-  ctx  cache  seq  lives  cells  ended                  why  censored  life p50     max  idle p50     max
-    0   base    ?      1      4      0                              1         -       -         -       -
-    0   base    0      2     16      1             seq_rm 1         1    5.00 s  5.00 s    1.00 s  1.00 s
-    0   base    1      2      8      2  clear 1 overwrite 1         0    2.00 s  4.00 s    1.00 s  3.00 s
-    0    swa    0      1      3      1          overwrite 1         0    9.00 s  9.00 s    8.00 s  8.00 s
+  ctx  cache  seq_id  lives  cells  ended                  why  censored  life p50     max  idle p50     max
+    0   base       ?      1      4      0                              1         -       -         -       -
+    0   base       0      2     16      1             seq_rm 1         1    5.00 s  5.00 s    1.00 s  1.00 s
+    0   base       1      2      8      2  clear 1 overwrite 1         0    2.00 s  4.00 s    1.00 s  3.00 s
+    0    swa       0      1      3      1          overwrite 1         0    9.00 s  9.00 s    8.00 s  8.00 s
 `
 
 // TestKVText holds what is printed.

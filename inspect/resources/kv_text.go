@@ -165,7 +165,7 @@ func kvSquash(values []float64, n int) []float64 {
 }
 
 func (k *KV) writeSequences(out *kvText) {
-	rows := [][]string{{"ctx", "cache", "seq", "lives", "cells", "ended", "why", "censored", "life p50", "max", "idle p50", "max"}}
+	rows := [][]string{{"ctx", "cache", "seq_id", "lives", "cells", "ended", "why", "censored", "life p50", "max", "idle p50", "max"}}
 	for i := range k.Sequences {
 		s := &k.Sequences[i]
 		why, ended := []string{}, int64(0)
