@@ -61,7 +61,7 @@ var keys = map[string]key{
 	"flops_unmasked":           {"FLOP", "computed", "the same without the cells that masks rule out; where it was recorded which cells may be read, and flash attention is among the ops"},
 	"ops_without_mask":         {"ops", "computed", "ops of flash attention of which it was not recorded which cells may be read; no rate is printed then"},
 	"ops_without_flops":        {"ops", "computed", "ops whose formula is not known; no rate is printed then"},
-	"bytes_read":               {"B", "computed", "each value once: rows used of a table, chosen experts, a view's own elements"},
+	"bytes_read":               {"B", "computed", "each value once: rows used of a table, chosen experts, a view's own elements; of flash attention all cells that it is given, padded ones too"},
 	"bytes_written":            {"B", "computed", "the output; of a cache the new rows"},
 	"ops_without_bytes":        {"ops", "computed", "ops whose bytes are not known: experts of several tokens where the choice was not recorded"},
 	"compute_intensity_gflops": {"GFLOP", "computed", "system B's key: work / 10⁹ FLOP, and no rate. Over all events it adds up to what was done: of a range or graph, it is that of its ops which have no event of their own"},

@@ -103,7 +103,23 @@ func movedText(f *Figures) string {
 	if f.Read == nil {
 		return "-"
 	}
-	return present.Bytes(*f.Read + *f.Written)
+	return present.Bytes(*f.Read+*f.Written) + f.star()
+}
+
+// gbText is the rate of the same bytes.
+func gbText(f *Figures) string {
+	if f.GBPerS == nil {
+		return "-"
+	}
+	return rateText(f.GBPerS) + f.star()
+}
+
+// star marks bytes that contain padded cells: events say how many FLOPs are of these, and not how many bytes.
+func (f *Figures) star() string {
+	if f.padded() == "-" {
+		return ""
+	}
+	return "*"
 }
 
 // padded is the work of graphs with the cells that they give attention beyond those that tokens may read, where that is more.

@@ -211,6 +211,9 @@ func TestUsefulWork(t *testing.T) {
 		if *row.FLOPs != 4711 || unknown == 0 != (row.Useful != nil) || unknown == 0 != (row.GFLOPsPerS != nil) || row.GBPerS == nil {
 			t.Fatalf("%d unknown: %+v", unknown, row)
 		}
+		if moved, rate := movedText(&row.Figures), gbText(&row.Figures); moved != "10 B*" || !strings.HasSuffix(rate, "*") {
+			t.Errorf("%d unknown: padded bytes are shown as %s, %s GB/s", unknown, moved, rate)
+		}
 		if unknown == 0 && (*row.Useful != 300 || *row.GFLOPsPerS != 15) {
 			t.Errorf("%d of %d FLOPs are useful, %v GFLOP/s", *row.Useful, *row.FLOPs, *row.GFLOPsPerS)
 		}

@@ -30,6 +30,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.opTable(&b)
 	r.topTable(&b)
 	r.tokenTable(&b)
+	if slices.ContainsFunc(r.Phases, func(p PhaseRow) bool { return p.star() != "" }) {
+		b.WriteString("\n* with the padded cells that flash attention is given; the share of the roofline by bytes, too\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -192,7 +195,7 @@ func (r *Report) phaseTable(b *strings.Builder) {
 			mixed = strconv.FormatInt(p.Mixed, 10)
 		}
 		t.add(p.Phase, strconv.FormatInt(p.Graphs, 10), mixed, strconv.FormatInt(p.Tokens, 10), nsText(p.NS), percentText(p.Share), rateText(p.TokensPerS),
-			countText(p.Useful), p.padded(), rateText(p.GFLOPsPerS), movedText(&p.Figures), rateText(p.GBPerS), percentText(p.Roofline))
+			countText(p.Useful), p.padded(), rateText(p.GFLOPsPerS), movedText(&p.Figures), gbText(&p.Figures), percentText(p.Roofline))
 	}
 	t.appendTo(b)
 }
@@ -207,7 +210,7 @@ func (r *Report) componentTable(b *strings.Builder) {
 			return "-"
 		}
 		t.add(c.Component, nsText(c.NS), percentText(c.Share), by(phasePrefill), by(phaseDecode), countText(c.Useful), c.padded(), rateText(c.GFLOPsPerS),
-			movedText(&c.Figures), rateText(c.GBPerS), percentText(c.Roofline))
+			movedText(&c.Figures), gbText(&c.Figures), percentText(c.Roofline))
 	}
 	t.appendTo(b)
 }
@@ -258,7 +261,7 @@ func (r *Report) opTable(b *strings.Builder) {
 	t := newGrid("op", " count", " time", " share", " FLOP", " padded", " GFLOP/s", " moved", " GB/s", " of roofline")
 	for _, o := range r.Ops[:min(len(r.Ops), textOps)] {
 		t.add(o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), countText(o.Useful), o.padded(), rateText(o.GFLOPsPerS),
-			movedText(&o.Figures), rateText(o.GBPerS), percentText(o.Roofline))
+			movedText(&o.Figures), gbText(&o.Figures), percentText(o.Roofline))
 	}
 	t.appendTo(b)
 	more(b, len(r.Ops)-textOps, "ops")
@@ -271,7 +274,7 @@ func (r *Report) topTable(b *strings.Builder) {
 	t := newGrid("most time", "op", " count", " time", " share", " GFLOP/s", " GB/s", " of roofline")
 	for _, o := range r.Top[:min(len(r.Top), textTop)] {
 		t.add(cmp.Or(o.Name, "(unnamed)"), o.Op, strconv.FormatInt(o.Events, 10), nsText(o.NS), percentText(o.Share), rateText(o.GFLOPsPerS),
-			rateText(o.GBPerS), percentText(o.Roofline))
+			gbText(&o.Figures), percentText(o.Roofline))
 	}
 	t.appendTo(b)
 }
