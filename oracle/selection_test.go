@@ -3,8 +3,10 @@
 package oracle
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -13,12 +15,24 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
+// unselected is the run that selections are compared with, which is recorded once. Tests only read it.
+var unselected struct {
+	sync.Mutex
+	outcome
+}
+
 // selected is a run of the default model with a selection, and the same run without.
 func selected(t *testing.T, tap ...string) (some, all *capture) {
 	t.Helper()
 	args := []string{"-m", testenv.Model(t), "-p", prompt, "-n", "6", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8"}
 	some = record(t, append(tap, exact...), args...).sealed(t)
-	return some, record(t, everything, args...)
+	unselected.Lock()
+	defer unselected.Unlock()
+	if unselected.dirs == nil {
+		out := filepath.Join(made.dir, "unselected")
+		unselected.outcome = finish(t, command(t, slices.Concat([]string{"run"}, everything, args)...), out).good(t)
+	}
+	return some, unselected.capture(t)
 }
 
 // a wanted tells whether a tensor of the whole run is to be captured.
