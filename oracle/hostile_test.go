@@ -33,7 +33,7 @@ func mutants(t *testing.T) int {
 	if os.Getenv("LLAMATAP_NIGHTLY") == "1" {
 		return 20000
 	}
-	return 500
+	return 200
 }
 
 // TestHostile: whatever our validator accepts of a damaged or hostile file, llama.cpp loads or refuses; no signal ends it.

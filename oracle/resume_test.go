@@ -53,7 +53,7 @@ func resumeArgs(args []string, tokens int) []string {
 // TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a beginning, and, gone on with, leaves the text,
 // the stream and the tokens of a run that was not interrupted.
 func TestResume(t *testing.T) {
-	rounds, tokens := 30, 24
+	rounds, tokens := 16, 24 // each sampler twice, each way to be killed five times, three runs killed twice
 	if nightly() {
 		rounds, tokens = 312, 64
 	}

@@ -191,7 +191,7 @@ func TestSinkExample(t *testing.T) {
 		}
 		return listens.Match(sockets)
 	})
-	c := llamatap(t, append(sinkRun, "--tap-sink", "unix:"+socket)...).good(t).capture(t)
+	c := llamatap(t, append(sinkRun, "-n", "30", "--tap-sink", "unix:"+socket)...).good(t).capture(t)
 	if err := live.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}

@@ -204,7 +204,7 @@ func TestInterruptTool(t *testing.T) {
 
 // TestInterruptTwice interrupts a front end twice at once, which often hangs in its own handler.
 func TestInterruptTwice(t *testing.T) {
-	for range 3 {
+	for range map[bool]int{false: 1, true: 3}[nightly()] {
 		g := begin(t, slices.Concat([]string{"llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless, everything)...)
 		unix.Kill(-g.cmd.Process.Pid, unix.SIGINT)
 		g.taken(t, unix.SIGINT)
