@@ -111,7 +111,9 @@ func TestOutlived(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	want := plain(t, program, testenv.Model(t), backends, "100").stdout
 	file := filepath.Join(t.TempDir(), "out")
-	script := fmt.Sprintf("'%s' '%s' '%s' 100 >'%s' 2>/dev/null & sleep 0.3", program, testenv.Model(t), backends, file)
+	// The shell ends once something is recorded, which is long before the program does.
+	script := fmt.Sprintf(`'%s' '%s' '%s' 100 >'%s' 2>/dev/null & until [ -n "$(ls -d "$LLAMATAP_OUT"/*/run_* 2>/dev/null)" ]; do sleep 0.02; done`,
+		program, testenv.Model(t), backends, file)
 	o := execOf(t, append([]string{"--tap-on-failure", "stop"}, everything...), "sh", "-c", script)
 	if o.status != 0 || strings.Contains(o.stderr, "was killed") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
