@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -187,6 +188,30 @@ func TestAccountOfARemovedRun(t *testing.T) {
 			t.Errorf("status %d\n%s", o.status, o.stderr)
 		}
 		lossFirst(t, o.stderr)
+	}
+}
+
+// TestAccountOfAWrittenSetup: where memory is too small to hold a warm-up back, it is in the stream. Neither the summary nor inspect counts it.
+func TestAccountOfAWrittenSetup(t *testing.T) {
+	model := filepath.Join(t.TempDir(), "layers.gguf")
+	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
+	o := llamatap(t, "run", "-m", model, "--tap-memory", "8MiB", "--tap-tensors", "*", "-fa", "off", "-t", "1", "-p", "func main() {", "-n", "4", "--ignore-eos").good(t)
+	setup, run := 0, 0
+	for _, p := range o.capture(t).packets {
+		if p.Phase == ggmlhooks.PhaseSetup {
+			setup++
+		} else {
+			run++
+		}
+	}
+	if setup == 0 || run == 0 {
+		t.Fatalf("%d packets of set-up and %d of the run are in the stream: nothing of this test holds", setup, run)
+	}
+	for what, printed := range map[string]string{fmt.Sprintf("captured  %d tensors", run): o.stderr,
+		fmt.Sprintf("packets   %d\n", run): llamatap(t, "inspect", o.dirs[0]).good(t).stdout} {
+		if !strings.Contains(printed, what) {
+			t.Errorf("no %q in\n%.600s", what, printed)
+		}
 	}
 }
 

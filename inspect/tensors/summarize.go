@@ -32,7 +32,7 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	}
 	g := gatherer{byKey: make(map[tensorKey]*Tensor), order: make(map[tensorKey]int)}
 	for i, p := range r.Stream.Packets() {
-		if f.Match(p) {
+		if p.Phase != ggmlhooks.PhaseSetup && f.Match(p) { // set-up that is in the stream is not the run's
 			g.add(i, p)
 			s.noteAltering(p)
 			s.Saturated += p.Saturated
