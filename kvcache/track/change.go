@@ -186,10 +186,13 @@ func (r *Recorder) write(row lifeRow) {
 	}
 }
 
-// Snapshot says how the caches are used now. Any goroutine may call it.
+// Snapshot says how the caches are used now, and after [Recorder.Close] how they were used then. Any goroutine may call it.
 func (r *Recorder) Snapshot() kvcache.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return r.last.Clone()
+	}
 	return r.snapshot()
 }
 
@@ -236,7 +239,7 @@ func (r *Recorder) Close() error {
 	for _, number := range numbers {
 		r.settle(r.ctxs[number])
 	}
-	last := r.snapshot()
+	r.last = r.snapshot() // before all lives are ended
 	for _, number := range numbers {
 		for _, t := range r.ctxs[number].caches {
 			t.End(r.total.lastNS)
@@ -246,7 +249,7 @@ func (r *Recorder) Close() error {
 		return r.failed()
 	}
 	err := r.failed()
-	if closing := r.table.close(&last); err == nil {
+	if closing := r.table.close(&r.last); err == nil {
 		err = closing
 	}
 	return err

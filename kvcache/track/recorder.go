@@ -45,6 +45,7 @@ type Recorder struct {
 	err    error // the first that a life's end brought
 	layers []kvcache.LayerBytes
 	closed bool
+	last   kvcache.Snapshot // once it is closed: how the caches were used
 }
 
 // totals are counted over all contexts.

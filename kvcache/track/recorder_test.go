@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -122,6 +123,19 @@ func TestFailed(t *testing.T) {
 	s.wants("a failure", "allocate  0[0,4) 64", "allocate  0[4,7) 48", "evict seq_rm 0[4,7) 48")
 	if g := s.Snapshot().Caches[0]; g.Used != 4 || g.Sequences[0].PosMax != 3 {
 		t.Errorf("%+v", g)
+	}
+}
+
+// TestKilled: of a program that freed nothing, the caches are told as they were when watching ended, also after that.
+func TestKilled(t *testing.T) {
+	var out bytes.Buffer
+	s := newStage(t, Options{Out: &out})
+	if err := errors.Join(s.decode(0, 0, 3, 0, false), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, _, last := readTable(t, out.Bytes())
+	if shot := s.Snapshot(); len(shot.Caches) != 1 || shot.Caches[0].Used != 3 || shot.Caches[0].Sequences[0].Cells != 3 || !reflect.DeepEqual(shot.Caches, last.Caches) {
+		t.Errorf("%+v, and the file says %+v", shot.Caches, last.Caches)
 	}
 }
 

@@ -284,7 +284,7 @@ func (k *kv) words() string {
 	for _, c := range append(snapshot.Caches, snapshot.Freed...) {
 		used, cells = used+c.Used, cells+c.Cells
 	}
-	text := fmt.Sprintf("cache     %d of %d cells in use at the end", used, cells)
+	text := fmt.Sprintf("cache     %d of %d cells in use at the end of the recording", used, cells)
 	if ratio, ok := snapshot.Reuse.Ratio(); ok && snapshot.Reuse.Requests > 1 {
 		text += fmt.Sprintf(", %.0f %% of what %d prompts needed was there", 100*ratio, snapshot.Reuse.Requests)
 	}
