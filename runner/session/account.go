@@ -23,6 +23,15 @@ func (s *sink) use() capture.Use {
 	return u
 }
 
+// tokens is how many were computed up to now.
+func (s *sink) tokens() (n int64) {
+	use := s.use()
+	for _, rows := range use.Rows {
+		n += rows
+	}
+	return n
+}
+
 // useSince is what the recorder counted between two moments.
 func useSince(a, b capture.Use) capture.Use {
 	for _, m := range []struct{ of, before map[ggmlhooks.Phase]int64 }{{a.Graphs, b.Graphs}, {a.Rows, b.Rows}, {a.NS, b.NS}} {
@@ -84,6 +93,9 @@ func (s *sink) account() *rundir.Account {
 	}
 	if s.events != nil {
 		a.Events = s.events.account()
+		if s.halted != nil {
+			a.Events.TokensAfter = s.tokens() - s.halted.tokens
+		}
 	}
 	if !s.ended || s.current == nil {
 		return a

@@ -25,6 +25,8 @@ type halted struct {
 	err   error
 	cause string // as metadata.json names it
 	at    time.Time
+	// tokens is how many had been computed by then.
+	tokens int64
 }
 
 // causeOf names an error as metadata.json does.
@@ -66,14 +68,16 @@ func (s *sink) incomplete(sealing error) bool {
 // lossy reports whether the account lacks something, beyond what the user asked to leave out.
 func (s *sink) lossy(a *rundir.Account) bool {
 	wanted := func(l rundir.Loss) bool { return s.halted.wanted() && l.Cause == s.halted.cause }
-	return len(a.Violations) > 0 || a.Events != nil && len(a.Events.Lost) > 0 || slices.ContainsFunc(a.Lost, func(l rundir.Loss) bool { return !wanted(l) })
+	return len(a.Violations) > 0 || a.Events != nil && (len(a.Events.Lost) > 0 || a.Events.TokensAfter > 0 && !s.halted.wanted()) || slices.ContainsFunc(a.Lost, func(l rundir.Loss) bool { return !wanted(l) })
 }
 
-// halt ends writing for good. The tap goes on reporting what the model computes and copies nothing more, so that all that is missing is
+// halt ends writing for good: that of the collectors beside the tap, too. The tap goes on reporting what the model computes and copies nothing more, so that all that is missing is
 // counted; what was recorded is made whole. Where the tap's reports cannot be read any more, it is told that nothing is recorded, and the
 // program goes on as without it.
 func (s *sink) halt(err error) {
 	s.noteHalt(err)
+	s.host.stop()
+	s.monitor.stop()
 	s.Sink = &after{}
 	if s.recorder == nil {
 		return
@@ -86,7 +90,7 @@ func (s *sink) halt(err error) {
 }
 
 func (s *sink) noteHalt(err error) {
-	s.halted = &halted{err: err, cause: causeOf(err), at: time.Now()}
+	s.halted = &halted{err: err, cause: causeOf(err), at: time.Now(), tokens: s.tokens()}
 	if s.blind() {
 		s.region.Stop()
 	} else {

@@ -36,6 +36,28 @@ type Amount struct {
 type EventAccount struct {
 	Written uint64            `json:"written"`
 	Lost    map[string]uint64 `json:"lost,omitempty"` // by cause
+	// TokensAfter counts the tokens that were computed after recording had stopped: their events were never made, so Lost has none of them.
+	TokensAfter int64 `json:"tokens_after,omitempty"`
+}
+
+// lossy reports whether events are missing.
+func (e *EventAccount) lossy() bool { return e != nil && (len(e.Lost) > 0 || e.TokensAfter > 0) }
+
+// lossText is what is missing of events, for people.
+func (e *EventAccount) lossText() string {
+	var parts, causes []string
+	lost := uint64(0)
+	for _, cause := range slices.Sorted(maps.Keys(e.Lost)) {
+		lost += e.Lost[cause]
+		causes = append(causes, fmt.Sprintf("%d to %s", e.Lost[cause], cause))
+	}
+	if lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d events (%s)", lost, lost+e.Written, strings.Join(causes, ", ")))
+	}
+	if e.TokensAfter > 0 {
+		parts = append(parts, fmt.Sprintf("all events of the %d tokens that were computed after recording stopped", e.TokensAfter))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, the time that they waited for the
@@ -85,7 +107,7 @@ func (a *Account) LostTotal() (sum Amount) {
 
 // Lossy reports whether something is missing that was to be recorded, or the account does not balance.
 func (a *Account) Lossy() bool {
-	return len(a.Lost) > 0 || len(a.Violations) > 0 || a.Events != nil && len(a.Events.Lost) > 0
+	return len(a.Lost) > 0 || len(a.Violations) > 0 || a.Events.lossy()
 }
 
 // Check notes whether the account balances: what was captured and what was lost is what was selected, in packets and in bytes.
@@ -128,14 +150,8 @@ func (a *Account) LossText() string {
 		parts = append(parts, fmt.Sprintf("%d of %d tensors, %s of %s (%s)", lost.Packets, a.Selected.Packets,
 			present.Bytes(lost.Bytes), present.Bytes(a.Selected.Bytes), strings.Join(causes, ", ")))
 	}
-	if a.Events != nil && len(a.Events.Lost) > 0 {
-		var causes []string
-		lost := uint64(0)
-		for _, cause := range slices.Sorted(maps.Keys(a.Events.Lost)) {
-			lost += a.Events.Lost[cause]
-			causes = append(causes, fmt.Sprintf("%d to %s", a.Events.Lost[cause], cause))
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d events (%s)", lost, lost+a.Events.Written, strings.Join(causes, ", ")))
+	if a.Events.lossy() {
+		parts = append(parts, a.Events.lossText())
 	}
 	for _, v := range a.Violations {
 		parts = append(parts, "the account does not balance: "+v)

@@ -33,6 +33,10 @@ func TestAccountBalances(t *testing.T) {
 	if events.Check(); !events.Lossy() || !strings.Contains(events.LossText(), "5292 of 5295 events") {
 		t.Errorf("events: %s", events.LossText())
 	}
+	events.Events = &EventAccount{Written: 3, TokensAfter: 180}
+	if !events.Lossy() || events.LossText() != "all events of the 180 tokens that were computed after recording stopped" {
+		t.Errorf("events of tokens after the stop: %s", events.LossText())
+	}
 }
 
 // TestOverheadHoldsWaiting: a model that mostly waits has lost that time, whatever the tap's own code took.
