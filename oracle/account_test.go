@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -151,6 +152,33 @@ func TestAccount(t *testing.T) {
 				t.Errorf("status %d, want %d; losses %+v, want %q", o.status, status, m.Losses, c.cause)
 			}
 		})
+	}
+}
+
+// TestEventsOfAFullDisk: events count for the bound of the disk, and a run whose events stop there names the tokens that have none, for
+// nobody counts events that were never made.
+func TestEventsOfAFullDisk(t *testing.T) {
+	const tokens, bound = 300, 6 << 20 // of some 43 MB of events
+	tap := []string{"run", "--tap-resource-level", "VERBOSE", "--tap-host", "system", "--tap-host-interval", "50ms", "--tap-max-disk", "6M:stop"}
+	o := llamatap(t, slices.Concat(tap, generate(tokens))...)
+	if len(o.dirs) != 1 || o.status != 0 { // a bound that was asked for is no failure
+		t.Fatalf("%d runs, status %d\n%s", len(o.dirs), o.status, o.stderr)
+	}
+	lossFirst(t, o.stderr)
+	if n := bytesBelow(o.dirs[0]); n > bound || n < bound/4 {
+		t.Errorf("%d bytes, %d are allowed", n, bound)
+	}
+	with := int64(0)
+	for _, e := range eventsOf(t, filepath.Join(o.dirs[0], "resource.jsonl")) {
+		if graph, ok := e.(*resource.Graph); ok {
+			with += int64(graph.Tokens)
+		}
+	}
+	m := metadata(t, o.dirs[0])
+	computed := m.Tokens.Prompt + m.Tokens.Generated
+	// Executions that are set-up have events, too.
+	if after := m.Account.Events.TokensAfter; with == 0 || after <= 0 || with+after < computed || with+after > computed+m.Tokens.Setup {
+		t.Errorf("%d tokens have events, %d have none, and %d were computed\n%s", with, after, computed, o.stderr)
 	}
 }
 

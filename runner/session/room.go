@@ -35,11 +35,14 @@ func (e *limitError) Error() string {
 // take; at the disk it looks only now and then, in the collector.
 type room struct {
 	tap  *config.Tap
-	use  func() (all, waiting int64) // the most that the run takes, and what of it is not in files yet
+	use  func() (all, waiting int64) // the most that the run takes without beside, and what of it is not in files yet
 	give func(cause string) bool     // makes room, if it can
+	// beside is how many bytes are in files that are written without take: events, lines of collectors, tables.
+	beside func() int64
 	// spare, unless it is nil, is told how many bytes may be kept ahead of what is written.
 	spare func(n int64)
 
+	known  int64 // of beside
 	left   int64 // bytes that may be written before the next look
 	looked time.Time
 	statfs func(path string, s *unix.Statfs_t) error
@@ -63,9 +66,11 @@ func (r *room) take(n int64) error {
 	return r.look(n)
 }
 
-// tick looks at the disk when it is time.
+// tick looks at the disk when it is time, and when what was written beside may have used up what was left.
 func (r *room) tick() error {
-	if time.Since(r.looked) < lookEvery {
+	beside := r.beside()
+	r.left, r.known = r.left-(beside-r.known), beside
+	if r.left >= 0 && time.Since(r.looked) < lookEvery {
 		return nil
 	}
 	return r.look(0)
@@ -92,6 +97,7 @@ func (r *room) look(n int64) error {
 func (r *room) measure() (left int64, cause string) {
 	left = math.MaxInt64
 	all, waiting := r.use()
+	all += r.beside()
 	if r.tap.MaxDisk.Bytes > 0 {
 		left, cause = int64(r.tap.MaxDisk.Bytes)-all, causeMaxDisk
 	}

@@ -21,6 +21,7 @@ import (
 type disk struct {
 	total, free uint64
 	used        int64
+	beside      int64 // what was written without asking
 	waiting     int64
 	segments    []int64 // that can be removed
 	statErr     error
@@ -29,8 +30,9 @@ type disk struct {
 
 func (d *disk) room(maxDisk config.Bytes, minFree config.MinFree) *room {
 	return &room{
-		tap: &config.Tap{MaxDisk: config.MaxDisk{Bytes: maxDisk}, MinFree: minFree, Out: "out"},
-		use: func() (int64, int64) { d.looks++; return d.used, d.waiting },
+		tap:    &config.Tap{MaxDisk: config.MaxDisk{Bytes: maxDisk}, MinFree: minFree, Out: "out"},
+		use:    func() (int64, int64) { d.looks++; return d.used, d.waiting },
+		beside: func() int64 { return d.beside },
 		give: func(string) bool {
 			if len(d.segments) == 0 {
 				return false
@@ -88,6 +90,23 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%s: looked %d times", c.name, d.looks)
 		}
 	}
+}
+
+// TestRoomBeside: what is written without asking counts too, long before it is time to look.
+func TestRoomBeside(t *testing.T) {
+	d := disk{total: 1 << 40, free: 1 << 39}
+	r := d.room(64<<20, config.MinFree{})
+	for range 1000 {
+		var limit *limitError
+		if err := r.tick(); errors.As(err, &limit) {
+			if limit.cause != causeMaxDisk || d.beside < 63<<20 || d.beside > 65<<20 || d.looks > 60 {
+				t.Errorf("%s at %d bytes, after %d looks", limit.cause, d.beside, d.looks)
+			}
+			return
+		}
+		d.beside += 1 << 20
+	}
+	t.Error("nothing stops it")
 }
 
 // TestRoomRotates: the oldest go one by one, and only as many as must.

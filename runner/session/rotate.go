@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 )
 
-// used is the most that the run takes on the disk if nothing is added, and what of it is not in files yet.
+// used is the most that the run takes on the disk if nothing is added, without what room.beside counts, and what of it is not in files yet.
 func (s *sink) used() (all, waiting int64) {
 	for i := range s.series.places {
 		if p := &s.series.places[i]; p.Removed.IsZero() {
@@ -22,8 +22,8 @@ func (s *sink) used() (all, waiting int64) {
 	if s.segments() {
 		all += sealRoom + int64(len(s.series.places))*placeBytes
 	}
-	traced, packed := s.trace.size(s.o.Tap.Records(config.Samples))
-	return all + s.current.size() + traced, waiting + s.current.waiting() + packed
+	packed := s.trace.waiting(s.o.Tap.Records(config.Samples))
+	return all + s.current.size() + packed, waiting + s.current.waiting() + packed
 }
 
 // limitAhead says how much room the disk may keep ahead of what is written, in the segment that is written and in those that follow.

@@ -80,7 +80,7 @@ func newSink(o Options, region *collect.Region, b budget, start collect.Wish) *s
 	s.clock = rundir.Clock{UnixNS: s.started.UnixNano(), MonoNS: monotonic()}
 	s.requests = map[requestKey]ggmlhooks.RequestBegin{}
 	s.speller = speller{vocabs: map[uint32]*gguf.Vocab{}, mute: o.Tap.RedactText}
-	s.room = room{tap: o.Tap, use: s.used, give: s.removeOldest, spare: s.limitAhead, statfs: unix.Statfs}
+	s.room = room{tap: o.Tap, use: s.used, beside: func() int64 { return s.dir.Written() }, give: s.removeOldest, spare: s.limitAhead, statfs: unix.Statfs}
 	s.steering = newSteering(s, start)
 	s.reader = collect.NewReader(region, s.steering)
 	s.Sink = &s.tee
@@ -328,6 +328,11 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	}
 	if s.current != nil && s.halted == nil && s.goneOn() {
 		if err := s.checkpoints.turn(s.current.stream, len(s.steering.changes) > 0); err != nil {
+			return err
+		}
+	}
+	if s.recorder != nil && s.halted == nil {
+		if err := s.room.tick(); err != nil {
 			return err
 		}
 	}

@@ -33,18 +33,16 @@ const (
 	groupRows      = 1 << 20
 )
 
-// size is the most that the table takes when what is packed is written, and what of it waits.
-func (t *trace) size(samples bool) (all, waiting int64) {
+// waiting is the most that what is packed and not written yet takes. What is written counts in the run directory.
+func (t *trace) waiting(samples bool) int64 {
 	if t.table == nil {
-		return 0, 0
+		return 0
 	}
-	waiting = min(t.table.Pending(), groupRows)
+	waiting := min(t.table.Pending(), groupRows)
 	if samples {
-		waiting *= sampleRowBytes
-	} else {
-		waiting *= ledgerRowBytes
+		return waiting * sampleRowBytes
 	}
-	return t.bytes.Load() + waiting, waiting
+	return waiting * ledgerRowBytes
 }
 
 // Create makes the file of a part.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -42,7 +43,12 @@ type Dir struct {
 	again  bool // it was there: a process that was killed may have left files
 	sealed bool
 	lock   *os.File // of the directory, while this process writes it
+
+	written atomic.Int64
 }
+
+// Written is how many bytes were written to files of Create and CreateLive, finished or not. Any goroutine may call it.
+func (d *Dir) Written() int64 { return d.written.Load() }
 
 // File is a recorded file as the manifest lists it.
 type File struct {
@@ -181,6 +187,7 @@ func (f *hashedFile) Write(p []byte) (int, error) {
 	n, err := disk.write(f.file, p)
 	f.sum.Write(p[:n])
 	f.size += int64(n)
+	f.dir.written.Add(int64(n))
 	if f.err == nil {
 		f.err = err
 	}

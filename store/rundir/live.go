@@ -36,6 +36,7 @@ func (f *liveFile) Write(p []byte) (int, error) {
 	n, err := disk.write(f.file, p)
 	f.sum.Write(p[:n])
 	f.size += int64(n)
+	f.dir.written.Add(int64(n))
 	return n, err
 }
 
