@@ -76,15 +76,15 @@ func TestGenerate(t *testing.T) {
 				t.Errorf("%d tokens of %s, want %d", tokens[layer], layer, n)
 			}
 		}
-	}
-	testenv.Until(t, "no thread is left with another priority", func() bool {
-		for thread, nice := range niceOf(t) {
-			if nice != before[thread] && nice == "19" {
-				return false
+		testenv.Until(t, "no thread is left with another priority", func() bool {
+			for thread, nice := range niceOf(t) {
+				if nice != before[thread] && nice == "19" {
+					return false
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
+	}
 }
 
 // TestGenerateEnds: an error of OnTensor ends the generation, and a name that no tensor has is one.

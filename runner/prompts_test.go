@@ -168,7 +168,11 @@ func TestPromptsBadLines(t *testing.T) {
 			if text := want[a.Line]; !strings.Contains(a.Error, text) || text == "" && a.Error != "" || (a.Error == "") != (a.Completion != nil) {
 				t.Errorf("line %d: error %q, want one with %q", a.Line, a.Error, text)
 			}
-			if a.Error != "" && !strings.Contains(stderr, fmt.Sprintf("line %d: %s\n", a.Line, a.Error)) {
+			place := fmt.Sprintf("line %d", a.Line)
+			if a.Line == 5 {
+				place += `, id "a"`
+			}
+			if a.Error != "" && !strings.Contains(stderr, place+": "+a.Error+"\n") {
 				t.Errorf("stderr does not tell of line %d: %s", a.Line, stderr)
 			}
 		}

@@ -18,6 +18,9 @@ var entries = []evidence{
 	{"tensors", "no recording: the tap cannot prove how tensors are laid out", strings.Fields(`
 		ggml_init ggml_free ggml_tensor_overhead ggml_new_tensor_4d ggml_view_1d ggml_permute ggml_mul_mat ggml_set_name
 		ggml_set_input ggml_get_data ggml_op_name ggml_type_name`)},
+	{"cuts of the graph", "what they cost the model: overheads leave it out", strings.Fields(`
+		ggml_add ggml_new_graph_custom ggml_build_forward_expand ggml_backend_graph_compute ggml_backend_get_device
+		ggml_backend_sched_get_n_backends ggml_backend_sched_get_backend`)},
 	{"batches", "sequences and positions of what a program decodes", strings.Fields(`
 		llama_batch_get_one llama_batch_init llama_batch_free llama_decode llama_encode llama_process llama_batch_ext_init
 		llama_batch_ext_free llama_batch_ext_clear llama_batch_ext_add llama_batch_ext_add_token llama_batch_ext_add_embd
