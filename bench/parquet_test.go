@@ -4,10 +4,13 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // TestParquetTable: the table has its lines for both kinds of rows, and their sizes are within their gates, whatever machine it is.
 func TestParquetTable(t *testing.T) {
+	testenv.Once(t, "store/table's TestEveryKind")
 	table := NewTable(nil)
 	p := Parquet{Time: time.Millisecond, Rounds: 1, Rows: 1 << 16, Table: table, Progress: func(string) {}}
 	if err := p.Run(context.Background()); err != nil {

@@ -46,6 +46,7 @@ output: {dir: %s}
 // TestRunCommand runs a program as an experiment: every cell is sealed with its samples, its output and what observing it cost, and is not run again. What
 // it leaves running does not outlive its pass.
 func TestRunCommand(t *testing.T) {
+	testenv.Once(t, "TestCommandMarkers")
 	e, out := pagesExperiment(t, 0)
 	outcome, err := e.Run(context.Background(), []int{0, 1, 2})
 	if err != nil || len(outcome.Sealed) != 3 {

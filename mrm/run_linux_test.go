@@ -31,7 +31,7 @@ const quick = "experiment: {name: quick, repetitions: %d}\nengine: {n_ctx: 256, 
 
 func experiment(t *testing.T, repetitions int, out string) *Experiment {
 	t.Helper()
-	if others := []string{"TestRun", "TestInterrupted", "TestTogether"}; !slices.Contains(others, t.Name()) {
+	if others := []string{"TestInterrupted", "TestTogether"}; !slices.Contains(others, t.Name()) {
 		testenv.Once(t, others...)
 	}
 	return &Experiment{Config: parse(t, fmt.Sprintf(quick, repetitions, out)), Program: testenv.NeedBinary(t), Version: "test"}

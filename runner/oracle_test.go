@@ -188,7 +188,7 @@ var prompts = []string{
 }
 
 func TestGreedyPrompts(t *testing.T) {
-	for i, prompt := range prompts {
+	for i, prompt := range brief(prompts, 3) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			r := same(t, "-m", testenv.Model(t), "-p", prompt, "-n", "40", "--temp", "0", "-t", "2")
 			if (r.Tokens == 0) != (prompt == "") || r.Finish == "" {
@@ -199,11 +199,11 @@ func TestGreedyPrompts(t *testing.T) {
 }
 
 func TestGreedyShapes(t *testing.T) {
-	for _, args := range [][]string{
+	for _, args := range brief([][]string{
 		{"-ub", "1"}, {"-ub", "7"}, {"-ub", "32"}, {"-ub", "512"}, {"-b", "16"}, {"-b", "50", "-ub", "7"},
 		{"-t", "1", "-tb", "2"}, {"-t", "2", "-tb", "1"}, {"-fa", "off"}, {"-fa", "on"}, {"-ctk", "q8_0", "-ctv", "q8_0"}, {"-ctk", "f32", "-ctv", "bf16"},
 		{"--no-warmup"}, {"-lm", "none"}, {"-ngl", "0"}, {"-dev", "none"},
-	} {
+	}, 3) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			all := append([]string{"-m", testenv.Model(t), "-p", longPrompt, "-n", "30", "--temp", "0"}, args...)
 			if !slices.Contains(args, "-t") {

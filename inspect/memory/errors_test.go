@@ -100,7 +100,11 @@ func TestEmpty(t *testing.T) {
 // FuzzAnalyze reads damaged tables: an error or a report, and never a panic.
 func FuzzAnalyze(f *testing.F) {
 	whole := parquet(f, traceSchema(table.Version), decode()[:40], 16)
-	for at := 0; at < len(whole); at += 1 + len(whole)/150 {
+	seeds := 150
+	if testing.Short() {
+		seeds = 15
+	}
+	for at := 0; at < len(whole); at += 1 + len(whole)/seeds {
 		damaged := bytes.Clone(whole)
 		damaged[at] ^= 1 << (at % 8)
 		f.Add(damaged)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
@@ -128,6 +129,7 @@ func TestUsesOfNobody(t *testing.T) {
 
 // TestUsesAreBounded: of more values, and more pages, than are told apart it is said that there are more.
 func TestUsesAreBounded(t *testing.T) {
+	testenv.Once(t, "TestUses")
 	var rows []row
 	for i := range maxUses + 5 {
 		rows = append(rows, sampled(int64(i), memtrace.CollectorFault, write, weight, 1, 4096, 1, 1).with(memtrace.TracePID, i+1))

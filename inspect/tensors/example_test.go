@@ -101,6 +101,7 @@ print(json.dumps([float(v) for t in reader.tensors(sys.argv[2]) for v in t.array
 
 // TestExampleReaderCodecs reads what every codec packed, and compares with what cat reads.
 func TestExampleReaderCodecs(t *testing.T) {
+	testenv.Once(t, "TestExampleReader")
 	testenv.NeedPython(t, "numpy", "pyarrow")
 	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
 	const fast = "pyarrow, zstandard" // what unpacks faster, and is hidden from the example where it can do without

@@ -11,6 +11,7 @@ import (
 
 // TestCost tells what each program costs per run, as the kernel counts; it is a measurement only where nothing else runs.
 func TestCost(t *testing.T) {
+	testenv.Once(t, "TestAgainstUserSpace")
 	testenv.NeedBPF(t)
 	counting, err := bpf.EnableStats()
 	if err != nil {

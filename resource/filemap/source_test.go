@@ -141,7 +141,7 @@ func TestAgainstUserSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, plain := range []bool{false, true} {
-		for _, mode := range []string{"cold", "warm", "anon", "threads"} {
+		for _, mode := range testenv.Brief([]string{"cold", "warm", "anon", "threads"}, 1) {
 			t.Run(fmt.Sprintf("%s-plain=%v", mode, plain), func(t *testing.T) {
 				pid, start := toucher(t, path, mode, 4000)
 				s, events := heard(t, SourceOptions{Plain: plain, Target: bpf.Target{PIDs: []int{pid}}})

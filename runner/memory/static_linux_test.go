@@ -74,18 +74,18 @@ func find(t *testing.T, all []variable, name string) variable {
 func TestRecordNamesVariables(t *testing.T) {
 	cc := testenv.NeedCC(t)
 	data := filepath.Join(testenv.Root(t), "runner", "memory", "testdata")
-	for _, c := range []struct {
-		name, strip string
-		flags       []string
-		before      []string
-	}{
+	type build struct {
+		name, strip   string
+		flags, before []string
+	}
+	for _, c := range testenv.Brief([]build{
 		{"moving", "", []string{"-fPIE", "-pie"}, nil},
 		{"fixed", "", []string{"-fno-pie", "-no-pie"}, nil},
 		{"heap beside", "", []string{"-fPIE", "-pie"}, []string{"setarch", "-R"}},
 		{"one segment less", "", []string{"-fPIE", "-pie", "-Wl,-z,noseparate-code"}, nil},
 		{"symbols apart", "debug", []string{"-fPIE", "-pie"}, nil},
 		{"stripped", "all", []string{"-fPIE", "-pie"}, nil},
-	} {
+	}, 1) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			program, library := filepath.Join(dir, "arrays"), filepath.Join(dir, "libshelf.so")

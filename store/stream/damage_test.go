@@ -380,6 +380,7 @@ func TestForgedIndex(t *testing.T) {
 // TestPacketsTooLarge: what an index states of a packet makes no reader take more than a packet of the tap's can have, and what the
 // stream alone states neither.
 func TestPacketsTooLarge(t *testing.T) {
+	testenv.Once(t)
 	path := filepath.Join(t.TempDir(), "a.stream")
 	for name, p := range map[string]Packet{
 		"content": {Name: "a", Stored: 60 << 20, RawBytes: 480 << 20, Codec: codec.LZ4, DType: codec.F16},

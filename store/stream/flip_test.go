@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 )
 
@@ -50,6 +51,7 @@ func unharmed(t *testing.T, what string, whole *Reader, stream, index []byte) (g
 // Rows within a bound have no other checksum than that of the index: it finds every flipped bit and every cut. So it is for each type of
 // elements.
 func TestDamagedRows(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	step := 5
 	if os.Getenv("LLAMATAP_NIGHTLY") != "" {
 		step = 1

@@ -15,6 +15,7 @@ import (
 
 // STRAP-LLM's layout, read by somebody else's struct, lz4 and zstandard: the same names and values as our reader gives.
 func TestPythonReads(t *testing.T) {
+	testenv.Once(t, "TestPages")
 	python := testenv.NeedPython(t, "lz4.frame", "zstandard")
 	c := newCapture(20, 1)
 	big := make([]float32, 300_000) // several lz4 blocks of 64 KiB, were they that small
