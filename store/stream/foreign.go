@@ -27,12 +27,92 @@ func OpenForeign(path string) (*Reader, error) {
 	return r, nil
 }
 
+// foreign is what a stream without an index says of its packets, and no more: there may be millions.
+type foreign struct {
+	codec  codec.ID
+	chunks [][]foreignEntry // of foreignChunk entries each, the last one of less: growing copies nothing
+	n      int
+	names  map[string]string // so that a name is in memory once
+}
+
+const foreignChunk = 1 << 14
+
+type foreignEntry struct {
+	offset, raw int64
+	name        string
+	stored      uint32
+}
+
+// mostForeignNames bounds foreign.names. A model has some thousand nodes.
+const mostForeignNames = 1 << 16
+
+// add takes a packet in.
+func (f *foreign) add(p *Packet) {
+	name, ok := f.names[p.Name]
+	if !ok {
+		name = p.Name
+		if len(f.names) < mostForeignNames {
+			f.names[name] = name
+		}
+	}
+	if f.n%foreignChunk == 0 {
+		f.chunks = append(f.chunks, make([]foreignEntry, 0, foreignChunk))
+	}
+	last := &f.chunks[len(f.chunks)-1]
+	*last = append(*last, foreignEntry{p.Offset, p.Stored, name, uint32(p.Stored)})
+	f.n++
+}
+
+func (f *foreign) entry(i int) *foreignEntry { return &f.chunks[i/foreignChunk][i%foreignChunk] }
+
+// packet fills p with packet i.
+func (f *foreign) packet(i int, p *Packet) {
+	e := f.entry(i)
+	*p = barePacket(e.name, e.offset, int64(e.stored))
+	p.Codec, p.SrcBytes, p.RawBytes, p.NE = f.codec, e.raw, e.raw, [4]int64{e.raw / 2, 1, 1, 1}
+}
+
+// barePacket is a packet of which nothing is known but what the stream says.
+func barePacket(name string, offset, stored int64) Packet {
+	return Packet{
+		Offset: offset, Stored: stored, DType: codec.F16, Name: name, Node: name, Occurrence: 1,
+		Layer: ggmlhooks.NoLayer, SrcType: -1, TokenFirst: -1, NodeIndex: -1,
+	}
+}
+
+// readAhead reads a file from front to back in blocks, for a reader that asks for small pieces.
+type readAhead struct {
+	from  io.ReaderAt
+	at    int64
+	block []byte
+}
+
+// ReadAt is that of io.ReaderAt. Pieces that are larger than a block are read as they are.
+func (r *readAhead) ReadAt(p []byte, at int64) (int, error) {
+	const size = 4 << 10
+	if len(p) > size {
+		return r.from.ReadAt(p, at)
+	}
+	if at < r.at || at+int64(len(p)) > r.at+int64(len(r.block)) {
+		if r.block == nil {
+			r.block = make([]byte, size)
+		}
+		n, err := r.from.ReadAt(r.block[:size], at)
+		if r.at, r.block = at, r.block[:n]; n < len(p) {
+			return copy(p, r.block), err
+		}
+	}
+	return copy(p, r.block[at-r.at:]), nil
+}
+
 // NewForeign is OpenForeign for a stream of that size.
 func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{stream: stream, size: size}
+	f := &foreign{names: map[string]string{}}
+	r := &Reader{stream: stream, size: size, foreign: f}
+	ahead := &readAhead{from: stream}
 	var magics [3]int // by codec
 	for at := int64(0); at < size; {
-		p, magic, err := foreignPacket(stream, size, at)
+		p, magic, err := foreignPacket(ahead, size, at)
 		if err != nil {
 			return nil, fmt.Errorf("read packet header at byte %d: %w", at, err)
 		}
@@ -41,17 +121,16 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 			break
 		}
 		magics[magic]++
-		r.foreign = append(r.foreign, p)
+		f.add(&p)
 		at += packetHeader + int64(len(p.Name)) + p.Stored
 	}
-	id := codec.None
 	for _, candidate := range []codec.ID{codec.LZ4, codec.Zstd} {
-		if len(r.foreign) > 0 && magics[candidate] == len(r.foreign) {
-			id = candidate
+		if f.n > 0 && magics[candidate] == f.n {
+			f.codec = candidate
 		}
 	}
-	r.assumed = fmt.Sprintf("no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", id)
-	return r, r.size16(id)
+	r.assumed = fmt.Sprintf("no index: element type f16 as STRAP-LLM stores it, codec %v by the payloads' first bytes; shape, layer, tokens, time and checksums are unknown", f.codec)
+	return r, r.size16()
 }
 
 // likelyName tells a packet's name from the bytes of another kind of file that happen to stand there.
@@ -75,32 +154,35 @@ func foreignPacket(stream io.ReaderAt, size, at int64) (p Packet, magic codec.ID
 	if err := readAt(stream, body, at+packetHeader); err != nil {
 		return p, codec.None, err
 	}
-	p = Packet{
-		Offset: at, Stored: stored, DType: codec.F16, Name: string(body[:nameLen]), Node: string(body[:nameLen]), Occurrence: 1,
-		Layer: ggmlhooks.NoLayer, SrcType: -1, TokenFirst: -1, NodeIndex: -1,
-	}
+	p = barePacket(string(body[:nameLen]), at, stored)
 	if stored >= 4 {
 		magic = codec.Detect(body[nameLen:])
 	}
 	return p, magic, nil
 }
 
-// size16 fills in codec, sizes and shape.
-func (r *Reader) size16(id codec.ID) error {
+// size16 fills in the sizes of packets that are compressed.
+func (r *Reader) size16() error {
+	if r.foreign.codec == codec.None {
+		return nil
+	}
 	s := r.borrow()
 	defer r.scratch.Put(s)
-	for i := range r.foreign {
-		p := &r.foreign[i]
-		p.Codec, p.RawBytes = id, p.Stored
-		if id != codec.None {
-			raw, err := r.contentSize(p, s)
-			if err != nil {
-				r.damage = append(r.damage, r.at(p, err))
+	const reported = 100 // damaged packets, each by itself
+	var p Packet
+	damaged := 0
+	for i := range r.foreign.n {
+		r.foreign.packet(i, &p)
+		raw, err := r.contentSize(&p, s)
+		if err != nil {
+			if damaged++; damaged <= reported {
+				r.damage = append(r.damage, r.at(&p, err))
 			}
-			p.RawBytes = raw
 		}
-		p.SrcBytes = p.RawBytes
-		p.NE = [4]int64{p.RawBytes / 2, 1, 1, 1}
+		r.foreign.entry(i).raw = raw
+	}
+	if damaged > reported {
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d more packets are damaged", ErrCorrupt, damaged-reported))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type Reader struct {
 	file    *os.File // nil if the caller's
 	records *os.File // the index, the same
 	index   *index   // nil for a foreign stream
-	foreign []Packet
+	foreign *foreign
 	assumed string
 	damage  []error
 	scratch sync.Pool // *scratch
@@ -141,8 +141,12 @@ func (r *Reader) Totals() Totals {
 		return r.index.totals
 	}
 	var t Totals
-	for i := range r.foreign {
-		t.addPacket(&r.foreign[i])
+	if r.foreign != nil {
+		var p Packet
+		for i := range r.foreign.n {
+			r.foreign.packet(i, &p)
+			t.addPacket(&p)
+		}
 	}
 	return t
 }
@@ -153,7 +157,7 @@ func (r *Reader) Len() int {
 		return r.packets
 	}
 	if r.index == nil {
-		return len(r.foreign)
+		return r.foreign.n
 	}
 	return int(r.index.totals.Packets)
 }
@@ -167,7 +171,7 @@ func (r *Reader) Packet(i int, p *Packet) error {
 		return r.ofPacket(i, p)
 	}
 	if r.index == nil {
-		*p = r.foreign[i]
+		r.foreign.packet(i, p)
 		return nil
 	}
 	return r.index.packet(i, p)
