@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endlessly is more tokens than an answer gets before it is interrupted, however long this process does not run.
-const endlessly = "30000"
+// endlessly is -n of an answer that ends when it is interrupted, however late.
+const endlessly = "-1"
 
-// chat is llama-cli in its interactive form.
+// chat is llama-cli in its interactive form. The context is shifted: without, an answer ends where the 512 tokens are full that the
+// model was trained with, whatever -n and -c say.
 func chat(t *testing.T, n string) []string {
 	t.Helper()
-	return []string{"-m", testenv.Model(t), "-n", n, "-c", "32768", "--temp", "0", "-t", "1", "--ignore-eos"}
+	return []string{"-m", testenv.Model(t), "-n", n, "-c", "512", "--context-shift", "--temp", "0", "-t", "1", "--ignore-eos"}
 }
 
 // onTerminal gives a program a pseudo-terminal, and an object that makes it tell the terminal's size.

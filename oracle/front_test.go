@@ -67,7 +67,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\S*/(llama-[a-z-]+)`), "$1"}, // the name by which a program was called
 	{regexp.MustCompile(`0x[0-9a-f]{6,}`), "ADDRESS"},
 	{regexp.MustCompile(`ETA (?:[0-9.]+ hours )?[0-9.]+ minutes`), "ETA N"},
-	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds)`), "N $1"},
+	{regexp.MustCompile(`[0-9.]+ (ms|t/s|tokens per second|seconds|minutes)`), "N $1"}, // the words before minutes may be on the other output
 	{regexp.MustCompile(`N ms / +[0-9.]+ %`), "N ms / N %"},
 	{regexp.MustCompile(`[-\\|/]?(?:\x08[-\\|/ ])+\x08`), ""},                                                  // a spinner, also among log lines
 	{regexp.MustCompile(`(?m)^(?:ggml_backend_load_best: failed to enumerate|load_backend: loaded) .*\n`), ""}, // where backends lie
