@@ -131,6 +131,7 @@ func TestAccount(t *testing.T) {
 		{"a bound of the disk", "", []string{"--tap-max-disk", "4M:stop", "--tap-codec", "none", "--tap-dtype", "f32"}, "max_disk"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			out := t.TempDir()
 			if c.disk != "" {
 				out = smallDisk(t, c.disk)

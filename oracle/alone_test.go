@@ -24,7 +24,10 @@ func TestOneAtATime(t *testing.T) {
 			if !nightly() && (name == "moe") != (fa == "off") {
 				continue // by day each model with one of them
 			}
-			t.Run(name+" fa "+fa, func(t *testing.T) { oneAtATime(t, model, fa) })
+			t.Run(name+" fa "+fa, func(t *testing.T) {
+				t.Parallel()
+				oneAtATime(t, model, fa)
+			})
 		}
 	}
 }

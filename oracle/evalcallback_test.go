@@ -251,6 +251,7 @@ func TestEvalCallbackArchs(t *testing.T) {
 	for _, arch := range archs(t, "llama", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "mixtral", "mamba", "jamba", "gpt-oss") {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
+				t.Parallel()
 				evalCallback(t, synthetic(t, arch, gguf.F16, nil), "-fa", fa)
 				if nightly() {
 					evalCallback(t, synthetic(t, arch, gguf.Q8_0, nil), "-fa", fa, "-ub", "8")

@@ -55,6 +55,7 @@ func TestLedgerConserves(t *testing.T) {
 		args []string
 	}{{"", 0, nil}, {"", 0, []string{"-fa", "off"}}, {"llama", gguf.Q8_0, []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}}, {"qwen2", gguf.F16, nil}} {
 		t.Run(fmt.Sprint(c.arch, c.args), func(t *testing.T) {
+			t.Parallel()
 			model := testenv.Model(t)
 			if c.arch != "" {
 				model = synthetic(t, c.arch, c.typ, nil)

@@ -383,6 +383,7 @@ func TestLedgerOfOperands(t *testing.T) {
 	}
 	for _, c := range configs {
 		t.Run(fmt.Sprint(c.arch, c.typ, c.args), func(t *testing.T) {
+			t.Parallel()
 			model := testenv.Model(t)
 			if c.arch != "" {
 				model = synthetic(t, c.arch, c.typ, nil)
@@ -425,6 +426,7 @@ func TestLedgerOfSequences(t *testing.T) {
 		{"llama-batched", []string{"-p", "func main() {", "-n", "12", "-np", "3", "-kvu"}},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
+			t.Parallel()
 			b := newBookkeeper(t)
 			rows := b.keep(tappedTool(t, c.tool, append([]string{"-m", testenv.Model(t), "-t", "1"}, c.args...)...))
 			if n := b.audit(rows); n < 500 {

@@ -21,6 +21,7 @@ func TestPlaces(t *testing.T) {
 	for _, arch := range synth.Archs() {
 		for _, fa := range []string{"on", "off"} {
 			t.Run(arch+" fa "+fa, func(t *testing.T) {
+				t.Parallel()
 				model := synthetic(t, arch, gguf.F16, nil)
 				c := record(t, everything, "-m", model, "-p", prompt, "-n", "3", "--temp", "0", "-t", "1", "-c", "512", "-ub", "8", "-fa", fa)
 				layers := map[int32]bool{}

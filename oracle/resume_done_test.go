@@ -85,6 +85,7 @@ func TestResumeDone(t *testing.T) {
 		{"cells of the prompts before", []string{"--tap-tensors", "kq-*", "-fa", "off", "--temp", "0"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			results := filepath.Join(dir, "results.jsonl")
 			args := slices.Concat([]string{"run", "--checkpoint-every", "9", "-t", "1", "-s", "4", "--ignore-eos", "-n", fmt.Sprint(chosen),

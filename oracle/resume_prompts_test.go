@@ -70,6 +70,7 @@ func TestResumePrompts(t *testing.T) {
 	const prompts = 12
 	for _, parallel := range []string{"1", "3"} {
 		t.Run("np "+parallel, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			file, results := filepath.Join(dir, "prompts.jsonl"), filepath.Join(dir, "results.jsonl")
 			if err := os.WriteFile(file, []byte(strings.Repeat(`{"prompt":"func main() {"}`+"\n", prompts)), 0o600); err != nil {

@@ -31,6 +31,7 @@ func TestResumeState(t *testing.T) {
 		{"default chain", []string{"-s", "11", "--tap-tensors", "l_out*", "--tap-tokens", "30:80", "-r", "nothing such"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			args := append([]string{"run", "--checkpoint-every", "5", "--checkpoint-state", "-t", "1", "-p", "func main() {", "-n", "100", "--ignore-eos"}, c.args...)
 			whole := llamatap(t, args...).good(t)
 			out := t.TempDir()

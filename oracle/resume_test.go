@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -58,7 +59,12 @@ func TestResume(t *testing.T) {
 		rounds, tokens = 312, 64
 	}
 	baselines := map[string]*whole{}
-	killed := 0
+	var killed atomic.Int64
+	t.Cleanup(func() { // when all rounds are over
+		if n := int(killed.Load()); n < rounds/2 {
+			t.Errorf("%d of %d runs were interrupted: the others were faster", n, rounds)
+		}
+	})
 	for i := range rounds {
 		c := &resumable[i%len(resumable)]
 		args := resumeArgs(c.args, tokens)
@@ -72,18 +78,16 @@ func TestResume(t *testing.T) {
 			}
 		}
 		t.Run(fmt.Sprintf("%d %s", i, c.name), func(t *testing.T) {
+			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(i), 99))
 			places := make([]int, 1+i%5/4)
 			for d := range places {
 				places[d] = r.IntN(len(baselines[c.name].text))
 			}
 			if interrupted(t, baselines[c.name], args, i, places...) {
-				killed++
+				killed.Add(1)
 			}
 		})
-	}
-	if killed < rounds/2 {
-		t.Errorf("%d of %d runs were interrupted: the others were faster", killed, rounds)
 	}
 }
 

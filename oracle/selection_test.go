@@ -111,6 +111,7 @@ func TestTokenRules(t *testing.T) {
 		"every:3": func(row int64, _ bool) bool { return row%3 == 0 },
 	} {
 		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
 			some, all := selected(t, "--tap-granularity", "full_tensor", "--tap-tokens", rule)
 			whole := all.tensors(t)
 			rows := map[key][]int64{}

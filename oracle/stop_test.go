@@ -247,6 +247,7 @@ func TestTerminate(t *testing.T) {
 func TestModelKilled(t *testing.T) {
 	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := begin(t, args...)
 			unix.Kill(g.model(t), unix.SIGKILL)
 			if status := g.wait(t); !status.Signaled() || status.Signal() != unix.SIGKILL {
@@ -270,6 +271,7 @@ func TestModelKilled(t *testing.T) {
 func TestCollectorKilled(t *testing.T) {
 	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			args = append(slices.Clone(args), "-n", "1500")
 			g := begin(t, args...)
 			model := g.model(t)

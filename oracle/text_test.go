@@ -48,6 +48,7 @@ func textCases(t *testing.T) []textCase {
 func TestSameText(t *testing.T) {
 	for _, c := range textCases(t) {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			args := append([]string{"-n", "24", "--temp", "0"}, c.args...)
 			want := completion(t, func(args ...string) string { out, _ := stock(t, "llama-completion", args...); return out }, args...)
 			if strings.TrimSpace(want) == "" {
