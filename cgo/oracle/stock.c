@@ -7,9 +7,15 @@
 // it likes best.
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #ifndef BACKENDS // given on the command line where this is built to be used
 #define BACKENDS ""
@@ -20,7 +26,29 @@ typedef int (*start_main_fn)(main_fn, int, char **, void (*)(void), void (*)(voi
 
 static main_fn real_main;
 
-// flush_log waits until llama.cpp's logger has written what it was given.
+// others_sleep reports whether no other thread runs or writes, as far as the kernel says.
+static bool others_sleep(void) {
+    DIR * tasks = opendir("/proc/self/task");
+    bool sleep = true;
+    for (struct dirent * task; tasks != NULL && sleep && (task = readdir(tasks)) != NULL;) {
+        char path[64], call[16] = "";
+        const long tid = atol(task->d_name);
+        snprintf(path, sizeof path, "/proc/self/task/%ld/syscall", tid);
+        FILE * file = tid == 0 || tid == syscall(SYS_gettid) ? NULL : fopen(path, "re");
+        if (file != NULL) {
+            sleep = fgets(call, sizeof call, file) == NULL ||
+                    (strncmp(call, "running", 7) != 0 && atol(call) != SYS_write);
+            fclose(file);
+        }
+    }
+    if (tasks != NULL) {
+        closedir(tasks);
+    }
+    return sleep;
+}
+
+// flush_log waits until llama.cpp's logger has written what it was given. A logger that sleeps has: only then may common_log_flush be
+// called, which never returns while the queue, a ring, has room for one entry; it takes the ring for empty when it has added its own.
 static void flush_log(void) {
     void * (*log_main)(void);
     void (*log_flush)(void *);
@@ -31,6 +59,10 @@ static void flush_log(void) {
     }
     memcpy(&log_main, &main_address, sizeof log_main);
     memcpy(&log_flush, &flush_address, sizeof log_flush);
+    enum { STEP_US = 1000, MOST_STEPS = 10000 };
+    for (int step = 0; step < MOST_STEPS && !others_sleep(); step++) {
+        usleep(STEP_US);
+    }
     log_flush(log_main());
 }
 
