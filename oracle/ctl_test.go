@@ -55,7 +55,7 @@ func takesCommands(t *testing.T, out string) {
 
 // longText is a generation that is long enough to be interrupted many times.
 func longText(t *testing.T) []string {
-	return []string{"-m", testenv.Model(t), "-p", "func main() {", "-n", "2000", "--ignore-eos", "--temp", "0", "-t", "1", "-c", "4096"}
+	return []string{"-m", testenv.Model(t), "-p", "func main() {", "-n", "1200", "--ignore-eos", "--temp", "0", "-t", "1", "-c", "2048"}
 }
 
 // A ctlAnswer is what ctl --json prints.
