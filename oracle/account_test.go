@@ -248,6 +248,9 @@ func TestAccountOfAWrittenSetup(t *testing.T) {
 func TestOneOverhead(t *testing.T) {
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-resource-level", "MINIMAL"}, generate(20))...).good(t)
 	m := metadata(t, o.dirs[0])
+	if m.Account == nil {
+		t.Fatalf("metadata.json has no account\n%s", o.stderr)
+	}
 	text := m.Account.OverheadText()
 	share, ok := m.Account.Time.Overhead()
 	if !ok || share <= 0 || share >= 1 || m.Account.Time.Tokens != m.Tokens.Prompt+m.Tokens.Generated || !strings.HasPrefix(text, fmt.Sprintf("at least %.2f %%", 100*share)) {
