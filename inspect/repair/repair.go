@@ -113,6 +113,9 @@ func repairDir(path, version string) ([]string, error) {
 	r := &run{path: path, changed: map[string]bool{}, done: rundir.Repair{At: time.Now().UTC(), Llamatap: version}}
 	if !report.Sealed {
 		r.say("there was no %s that can be read", rundir.ManifestName)
+		if report, err = interrupted(path); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range report.Missing {
 		r.say("%s is gone", name)
@@ -120,7 +123,7 @@ func repairDir(path, version string) ([]string, error) {
 	}
 	for _, name := range report.Changed {
 		r.changed[name] = true
-		r.lost = r.lost || strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".jsonl") // nothing brings it back
+		r.lost = r.lost || irreplaceable(name)
 		r.say("%s was not what the manifest had recorded", name)
 	}
 	if r.dir, err = rundir.Mend(path); err != nil {
@@ -134,8 +137,24 @@ func repairDir(path, version string) ([]string, error) {
 	return r.done.What, nil
 }
 
+// interrupted compares with the manifest that a repair put aside before it was killed: which files are gone, and which tables and files
+// of lines are changed. That repair may have changed the others itself, and put aside those that are made anew.
+func interrupted(path string) (rundir.Report, error) {
+	report, err := rundir.VerifyAside(path)
+	report.Missing = slices.DeleteFunc(report.Missing, func(name string) bool {
+		return slices.Contains([]string{rundir.MetadataName, rundir.TokensName, tensors.StreamName + stream.IndexSuffix}, name)
+	})
+	report.Changed = slices.DeleteFunc(report.Changed, func(name string) bool { return !irreplaceable(name) })
+	return report, err
+}
+
+// irreplaceable reports whether a file is a table or one of lines: nothing can bring back what it held.
+func irreplaceable(name string) bool {
+	return strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".jsonl")
+}
+
 // distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair that is cut off
-// here and done again trusts neither.
+// here and done again trusts neither, and compares tables and lines with the manifest that is aside.
 func (r *run) distrust() error {
 	for _, name := range []string{rundir.MetadataName, rundir.TokensName} {
 		if !r.changed[name] {

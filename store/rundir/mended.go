@@ -56,14 +56,22 @@ func (d *Dir) KeepAside(name string) (aside string, err error) {
 	})
 }
 
+// asideName is the name of the nth file that is put aside under a name.
+func asideName(name string, n int) string {
+	if n == 1 {
+		return name + AsideSuffix
+	}
+	return fmt.Sprint(name, AsideSuffix, n)
+}
+
 func (d *Dir) aside(name string, move func(from, to string) error) (aside string, err error) {
 	path := filepath.Join(d.path, name)
 	own, err := os.Lstat(path)
 	if err != nil {
 		return "", fmt.Errorf("put %s aside: %w", name, err)
 	}
-	aside = name + AsideSuffix
-	for n := 2; ; n++ {
+	for n := 1; ; n++ {
+		aside = asideName(name, n)
 		there, err := os.Lstat(filepath.Join(d.path, aside))
 		if err != nil {
 			break
@@ -74,7 +82,6 @@ func (d *Dir) aside(name string, move func(from, to string) error) (aside string
 			}
 			break
 		}
-		aside = fmt.Sprint(name, AsideSuffix, n)
 	}
 	err = move(path, filepath.Join(d.path, aside))
 	if err == nil {

@@ -46,7 +46,33 @@ func VerifyWith(path string, progress func(done, total int64)) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	report.Sealed, report.RunID = true, manifest.RunID
+	return compare(path, manifest, progress)
+}
+
+// VerifyAside compares a run directory with the newest manifest that a repair has put aside. Where there is none, or it cannot be read,
+// the report is empty.
+func VerifyAside(path string) (Report, error) {
+	newest := ""
+	for n := 1; ; n++ {
+		name := asideName(ManifestName, n)
+		if _, err := os.Lstat(filepath.Join(path, name)); err != nil {
+			break
+		}
+		newest = name
+	}
+	if newest == "" {
+		return Report{}, nil
+	}
+	manifest, err := readManifest(filepath.Join(path, newest))
+	if err != nil {
+		return Report{}, nil
+	}
+	return compare(path, manifest, nil)
+}
+
+// compare compares a run directory with a manifest. progress may be nil.
+func compare(path string, manifest Manifest, progress func(done, total int64)) (Report, error) {
+	report := Report{Sealed: true, RunID: manifest.RunID}
 	known := maps.Clone(madeLater)
 	known[ManifestName] = true
 	var done, total int64
@@ -89,8 +115,12 @@ func VerifyWith(path string, progress func(done, total int64)) (Report, error) {
 
 // ReadManifest reads manifest.json of a run directory. It refuses a newer version, and names that lead out of the directory.
 func ReadManifest(path string) (Manifest, error) {
+	return readManifest(filepath.Join(path, ManifestName))
+}
+
+func readManifest(file string) (Manifest, error) {
 	var m Manifest
-	text, err := ReadFile(filepath.Join(path, ManifestName), MaxDocument)
+	text, err := ReadFile(file, MaxDocument)
 	if err != nil {
 		return m, err
 	}
