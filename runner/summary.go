@@ -30,7 +30,7 @@ func (r *Result) ending() string {
 	switch r.Finish {
 	case FinishStop:
 		if r.Tokens == 0 {
-			return "the prompt ends with a token that ends a text, so there was nothing to do: give more text"
+			return "the prompt is empty or ends with a token that ends a text, so there was nothing to do: give more text"
 		}
 		return "the model ended the text"
 	case FinishReverse:

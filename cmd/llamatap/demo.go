@@ -102,6 +102,13 @@ func demoCost() error {
 	slices.Sort(ratios)
 	slices.Sort(extra)
 	slices.Sort(perToken)
+	if ratios[demoPairs-1] > 1 { // a recording makes nothing faster: other load decides
+		terminal.Printf(`
+Cost: not measured. In %d pairs of runs generation with the recording was %.2f to %.2f of the untraced speed, so other load on this
+machine hides what it costs. Run llamatap demo again on an idle machine.
+`, demoPairs, ratios[0], ratios[demoPairs-1])
+		return nil
+	}
 	terminal.Printf(`
 Cost, %d runs without and %d with the recording in turn: generation at %.2f of the untraced speed
 (median; %.2f to %.2f), %.0f µs more per token. The embedded model is tiny: untraced it makes a token in %.2f ms, and

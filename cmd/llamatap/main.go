@@ -79,7 +79,11 @@ func start(argv []string) int {
 	if len(argv) > 0 && isFront(filepath.Base(argv[0])) {
 		return report(runFront(argv[0], argv[1:]))
 	}
-	return dispatch(argv[min(1, len(argv)):])
+	status := dispatch(argv[min(1, len(argv)):])
+	if err := terminal.Failed(); err != nil && status == 0 {
+		return report(fmt.Errorf("print: %w", err))
+	}
+	return status
 }
 
 // dispatch runs one subcommand and returns the exit status: 0 done, 1 failed, 2 used wrongly.

@@ -5,10 +5,12 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/models"
 )
 
@@ -147,5 +149,21 @@ func TestHelpOfCommand(t *testing.T) {
 	}
 	if out, err := self("--version").Output(); err != nil || !strings.HasPrefix(string(out), "llamatap "+version+", llama.cpp ") {
 		t.Errorf("--version: %v, %q", err, out)
+	}
+}
+
+// TestFullOutput: help that a full disk did not take ends with status 1 and the cause.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	defer full.Close()
+	cmd := exec.Command(testenv.NeedBinary(t), "help")
+	cmd.Stdout = full
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "no space left on device") {
+		t.Errorf("%v: %s", err, stderr.String())
 	}
 }

@@ -4,6 +4,7 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -36,6 +37,19 @@ type writer struct {
 	mu   sync.Mutex
 	out  io.Writer
 	held []byte // the beginning of a character
+	err  error  // the first that writing met
+}
+
+// Failed returns the first error that writing to Out met, such as a full disk behind a redirection: a command that prints does not look
+// at each.
+func Failed() error {
+	w, ok := Out.(*writer)
+	if !ok {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // Write writes p, escaped. It reports all of p as written unless out fails.
@@ -53,6 +67,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		text = appendQuoted(make([]byte, 0, len(text)+16), text)
 	}
 	if _, err := w.out.Write(text); err != nil {
+		w.err = cmp.Or(w.err, err)
 		return 0, err
 	}
 	return len(p), nil
