@@ -18,11 +18,12 @@ import (
 // endlessly is -n of an answer that ends when it is interrupted, however late.
 const endlessly = "-1"
 
-// chat is llama-cli in its interactive form. The context is shifted: without, an answer ends where the 512 tokens are full that the
-// model was trained with, whatever -n and -c say.
+// chat is llama-cli in its interactive form. It takes no more of -c than the context that the model was trained with, 512 tokens: an answer
+// would end there, or be too long for the next prompt, so the model says of itself that it was trained with more.
 func chat(t *testing.T, n string) []string {
 	t.Helper()
-	return []string{"-m", testenv.Model(t), "-n", n, "-c", "512", "--context-shift", "--temp", "0", "-t", "1", "--ignore-eos"}
+	return []string{"-m", testenv.Model(t), "--override-kv", "llama.context_length=int:32768", "-c", "32768", "--context-shift",
+		"-n", n, "--temp", "0", "-t", "1", "--ignore-eos"}
 }
 
 // onTerminal gives a program a pseudo-terminal, and an object that makes it tell the terminal's size.
