@@ -49,14 +49,23 @@ func TestBriefThreads(t *testing.T) {
 			if len(brief) != j.more["started"] || len(brief) == 0 {
 				t.Errorf("%d threads of %d", len(brief), j.more["started"])
 			}
+			unseen := 0
 			for i, th := range brief {
 				split := i == 0 || i == len(brief)-1 // by a snapshot
 				if th.LivedNS != th.OnCPUNS+th.OffCPUNS()+th.WorkWaitNS()+*th.FutexUnknownNS || th.TGID != j.cmd.Process.Pid {
 					t.Errorf("%+v", th)
 				}
-				if !split && (th.OnCPUNS < 1e4 || th.Faults < 8 || !o.Plain && *th.Minor < 8) {
+				if !split && (th.Faults < 8 || !o.Plain && *th.Minor < 8) {
 					t.Errorf("it touched eight pages: %+v", th)
 				}
+				if !split && th.OnCPUNS < 1e4 {
+					unseen++
+				}
+			}
+			// A kernel runs no BPF program at a switch from a thread that is inside of one, and from some agents of virtual machines:
+			// to the collector such a thread waited all its life.
+			if unseen > 1+len(brief)/20 {
+				t.Errorf("%d of %d threads touched pages without a processor", unseen, len(brief))
 			}
 			for _, line := range lines {
 				if line.Lost != (resource.SystemLosses{}) {
