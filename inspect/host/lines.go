@@ -10,14 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llamatap/llamatap/internal/bounded"
 )
 
 // MaxLine bounds a line in bytes. A longer one is counted as bad and passed over.
 const MaxLine = 16 << 20
-
-// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a sparse file of many GiB,
-// nothing more is read.
-const MaxSkip = 256 << 20
 
 // maxBadTold is how many numbers of bad lines are kept.
 const maxBadTold = 10
@@ -40,7 +38,7 @@ type Lines struct {
 var errNoObject = errors.New("no JSON object")
 
 // errEndless is what is wrong with a line whose end was not looked for any further.
-var errEndless = fmt.Errorf("longer than %d bytes: the file is not read further", MaxSkip)
+var errEndless = fmt.Errorf("longer than %d bytes: the file is not read further", bounded.MaxSkip)
 
 // bad notes a line that cannot be used.
 func (l *Lines) bad(number int64, err error) {
@@ -134,7 +132,7 @@ func (l *Lines) take(number int64, text []byte, last bool, each func([]byte) err
 func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended bool, err error) {
 	for read := 0; ; {
 		piece, err := in.ReadSlice('\n')
-		if read += len(piece); read > MaxSkip {
+		if read += len(piece); read > bounded.MaxSkip {
 			return dst[:0], true, true, errEndless
 		}
 		if len(dst) == 0 && !over {

@@ -9,15 +9,12 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/llamatap/llamatap/internal/bounded"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // MaxLine bounds a line in bytes. A longer one is told of as bad, and passed over.
 const MaxLine = 1 << 20
-
-// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a sparse file of many GiB,
-// nothing more is read.
-const MaxSkip = 256 << 20
 
 // ErrWaiting is returned by [Tail.Next] when everything that there is was read, and more may come.
 var ErrWaiting = errors.New("no further line yet")
@@ -46,7 +43,7 @@ type Tail struct {
 	buf    []byte // what was read and not given out is buf[from:]
 	from   int
 	over   bool // inside a line that is too long
-	// skipped is how many bytes of that line were passed over; ended that it had more than MaxSkip, and the file is not read further.
+	// skipped is how many bytes of that line were passed over; ended that it had more than bounded.MaxSkip, and the file is not read further.
 	skipped int
 	ended   bool
 }
@@ -167,12 +164,12 @@ func (t *Tail) take() (Line, bool) {
 			return Line{}, false
 		}
 		t.over, t.skipped, t.from = true, t.Unfinished(), len(t.buf)
-		if t.skipped <= MaxSkip {
+		if t.skipped <= bounded.MaxSkip {
 			return Line{}, false
 		}
 		t.over, t.skipped, t.ended = false, 0, true
 		t.line++
-		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes: the file is not read further", MaxSkip)}, true
+		return Line{Number: t.line, Err: fmt.Errorf("longer than %d bytes: the file is not read further", bounded.MaxSkip)}, true
 	}
 	text := t.buf[t.from : t.from+end]
 	t.from += end + 1

@@ -13,6 +13,10 @@ import (
 // Config bounds the size of a configuration file in bytes.
 const Config = 1 << 20
 
+// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a sparse file of many GiB,
+// nothing more is read.
+const MaxSkip = 256 << 20
+
 // Errors of reading a file of a user.
 var (
 	ErrTooLarge = errors.New("too large") // more bytes than such a file has
