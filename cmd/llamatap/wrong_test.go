@@ -156,7 +156,7 @@ func TestHelpOfCommand(t *testing.T) {
 func TestFullOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("this system has no /dev/full")
+		t.Fatal(err)
 	}
 	defer full.Close()
 	cmd := exec.Command(testenv.NeedBinary(t), "help")

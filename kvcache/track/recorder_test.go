@@ -126,7 +126,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestKilled: of a program that freed nothing, the caches are told as they were when watching ended, also after that.
+// TestKilled: of a program that freed nothing, the snapshot is that of the end of the recording, also after Close.
 func TestKilled(t *testing.T) {
 	var out bytes.Buffer
 	s := newStage(t, Options{Out: &out})

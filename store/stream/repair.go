@@ -210,7 +210,7 @@ func (r *repair) countUnindexed(x *index, l *Loss) error {
 	return nil
 }
 
-// head reads the head of the packet at a place; torn tells that the stream ends within the packet. A name that is cut off is empty.
+// head reads the head of the packet at a place; torn reports whether the stream ends within the packet. A name that is cut off is empty.
 func (r *repair) head(at int64) (p Packet, torn bool, err error) {
 	p, _, err = foreignPacket(r.stream, r.size, at)
 	if err != nil || p.Offset >= 0 {

@@ -1,4 +1,4 @@
-// test_turns.c: recording by turns, with decodes that come from several threads.
+// test_turns.c: recording in alternation, with decodes that come from several threads.
 #define _GNU_SOURCE
 #include "harness.h"
 
