@@ -142,7 +142,8 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 }
 
 // openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have inherited events from its parent and
-// then has them twice: keep tells.
+// then has them twice: count tells. What it inherited before they were enabled stays disabled, in it and in all that it begins, so that threads
+// are looked for once more afterwards.
 func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 	for round := range rounds {
 		fresh, err := s.openFresh(o, events, cpus, round > 0)
@@ -152,14 +153,14 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 		if fresh == 0 || o.OnExec {
 			break
 		}
+		if err := s.Enable(); err != nil {
+			return err
+		}
 	}
 	if len(s.opened) == 0 {
 		return fmt.Errorf("%w: %w: process %d", ErrOpen, ErrGone, o.PID)
 	}
-	if o.OnExec {
-		return nil
-	}
-	return s.Enable()
+	return nil
 }
 
 // openFresh opens events for each thread that has none of its own. It returns how many there were. late says that they may have inherited some.
