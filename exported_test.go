@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestNoCTypesExported checks that no exported declaration of a package under cgo/ names a type of C: another package cannot use it.
+// TestNoCTypesExported checks that no exported declaration of a package under cgo/ names a type of C: another
+// package cannot use it.
 func TestNoCTypesExported(t *testing.T) {
 	paths, err := filepath.Glob("cgo/*/*.go")
 	if err != nil || len(paths) < 10 {

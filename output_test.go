@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// rawOutput are the files that use standard output or error themselves, and what for. Everything else prints by internal/terminal, which
-// escapes what controls a terminal; a child process, whose output is its own, may inherit them everywhere.
+// rawOutput are the files that use standard output or error themselves, and what for. Everything else prints by
+// internal/terminal, which escapes what controls a terminal; a child process, whose output is its own, may inherit
+// them everywhere.
 var rawOutput = map[string]string{
 	"internal/terminal/terminal.go": "escapes",
 	"cmd/llamatap/cat.go":           "npy, which is binary",
@@ -57,8 +58,8 @@ func TestOutputIsEscaped(t *testing.T) {
 	}
 }
 
-// rawUses are the places where a file uses os.Stdout, os.Stderr or what prints to them, other than to give them to a command or to ask
-// for their descriptor.
+// rawUses are the places where a file uses os.Stdout, os.Stderr or what prints to them, other than to give them to
+// a command or to ask for their descriptor.
 func rawUses(file *ast.File) (found []token.Pos) {
 	allowed := map[ast.Node]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {

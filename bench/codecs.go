@@ -19,7 +19,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// Codecs measures the libraries that a recording calls, each alone, on one thread, on activations of the embedded model.
+// Codecs measures the libraries that a recording calls, each alone, on one thread, on activations of the embedded
+// model.
 type Codecs struct {
 	Dir      string // folder for the recording that the activations come from
 	Time     time.Duration
@@ -35,8 +36,8 @@ type library struct {
 	use    func(piece []byte) int
 }
 
-// Run measures every library on every piece, in random order, until the time is up, and fills the table with ratios to copying the same
-// bytes in the same round.
+// Run measures every library on every piece, in random order, until the time is up, and fills the table with ratios
+// to copying the same bytes in the same round.
 func (c Codecs) Run(ctx context.Context) error {
 	pieces, err := activations(ctx, c.Dir, c.Threads)
 	if err != nil {
@@ -126,7 +127,8 @@ func libraries() ([]library, error) {
 	}, nil
 }
 
-// activations records all nodes of the embedded model over a prompt of 256 tokens, and returns the tensors: F32, as copied.
+// activations records all nodes of the embedded model over a prompt of 256 tokens, and returns the tensors: F32, as
+// copied.
 func activations(ctx context.Context, dir string, threads int) (pieces [][]byte, err error) {
 	item := Item{
 		Spec: measure.Spec{Prompt: 256, Batch: 256, MicroBatch: 256, Threads: threads, TypeK: "f16", TypeV: "f16", FlashAttention: "auto",

@@ -24,8 +24,8 @@ type Change struct {
 	old, new []float64
 }
 
-// Compare lists the changes of every test that both files hold; alone names the tests of only one. Rows of the same test and settings
-// are taken together.
+// Compare lists the changes of every test that both files hold; alone names the tests of only one. Rows of the same
+// test and settings are taken together.
 func Compare(old, new []result.Row) (changes []Change, alone []string) {
 	a, b := gather(old), gather(new)
 	label := labels(append(slices.Clone(a), b...))
@@ -157,7 +157,8 @@ var units = []struct {
 	{"ms between tokens (ITL, median)", []string{"itl"}},
 }
 
-// WriteChanges writes changes as benchstat does: one part per unit, ~ where nothing is significant, and the geometric mean.
+// WriteChanges writes changes as benchstat does: one part per unit, ~ where nothing is significant, and the
+// geometric mean.
 func WriteChanges(out io.Writer, changes []Change) {
 	for _, unit := range units {
 		var part []Change

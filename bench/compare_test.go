@@ -26,8 +26,8 @@ func sampled(centre float64, n int, random *rand.Rand) result.Row {
 	return r
 }
 
-// TestPlantedSlowdown plants 10 % into samples that scatter by 3 %: it is found every time; where nothing is planted, something is
-// found about as often as the significance says.
+// TestPlantedSlowdown plants 10 % into samples that scatter by 3 %: it is found every time; where nothing is
+// planted, something is found about as often as the significance says.
 func TestPlantedSlowdown(t *testing.T) {
 	testenv.Once(t)
 	random := rand.New(rand.NewPCG(11, 4))

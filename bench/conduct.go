@@ -18,7 +18,8 @@ type Conductor struct {
 	Tokens io.Writer
 	// Progress is told before each visit how many of all have ended and what comes.
 	Progress func(done, all int, next string)
-	// Until ends a plan early: a round that would presumably end later is not begun. The first one is. Zero: all rounds.
+	// Until ends a plan early: a round that would presumably end later is not begun. The first one is. Zero: all
+	// rounds.
 	Until time.Time
 	// visit measures one item; nil: in a process of this binary.
 	visit func(ctx context.Context, item *Item, seed uint64, dir string) (Visit, error)
@@ -30,8 +31,8 @@ type Failure struct {
 	Err  error
 }
 
-// Run visits what done does not hold yet and returns all visits. An item that fails is left out from then on. When ctx ends, what was
-// visited until then is returned with the cause.
+// Run visits what done does not hold yet and returns all visits. An item that fails is left out from then on. When
+// ctx ends, what was visited until then is returned with the cause.
 func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, failures []Failure, err error) {
 	if c.visit == nil {
 		c.visit = visit

@@ -31,7 +31,8 @@ type Environment struct {
 	Spin        Spin    `json:"idle_spin"`
 }
 
-// Spin is what a thread that only looks at the clock lost to everything else on the machine, before the first visit: the machine's noise.
+// Spin is what a thread that only looks at the clock lost to everything else on the machine, before the first
+// visit: the machine's noise.
 type Spin struct {
 	NS        int64   `json:"ns"`         // how long it looked
 	LostShare float64 `json:"lost_share"` // of that time, in gaps of more than 10 µs between two looks
@@ -64,7 +65,8 @@ func spinFor(d time.Duration) Spin {
 	return s
 }
 
-// LookAround describes this machine. llamaBench starts llama.cpp's llama-bench, "" where it is not there. It takes half a second.
+// LookAround describes this machine. llamaBench starts llama.cpp's llama-bench, "" where it is not there. It takes
+// half a second.
 func LookAround(llamaBench string) *Environment {
 	e := &Environment{
 		Time: time.Now().UTC().Format(time.RFC3339), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// exponent fits y = a·x^b: b is the slope of the least squares line through the logarithms. ok is false where there is none: fewer than
-// two different x, or a value that is not above 0.
+// exponent fits y = a·x^b: b is the slope of the least squares line through the logarithms. ok is false where there
+// is none: fewer than two different x, or a value that is not above 0.
 func exponent(x, y []float64) (b float64, ok bool) {
 	var mx, my float64
 	for i := range x {
@@ -33,9 +33,10 @@ func exponent(x, y []float64) (b float64, ok bool) {
 // widestExponent is the widest interval of an exponent that tells how something grows.
 const widestExponent = 0.5
 
-// growth is how a figure grows with a variable: an exponent with its 95 % bootstrap interval. values[i] are the rounds' values at x[i];
-// each resample draws rounds with replacement at every x and fits the medians. resolved is false where a median is not above 0, in the
-// values or in more than one in 40 resamples, with fewer than six rounds, or where the interval is wider than 0.5.
+// growth is how a figure grows with a variable: an exponent with its 95 % bootstrap interval. values[i] are the
+// rounds' values at x[i]; each resample draws rounds with replacement at every x and fits the medians. resolved is
+// false where a median is not above 0, in the values or in more than one in 40 resamples, with fewer than six
+// rounds, or where the interval is wider than 0.5.
 func growth(x []float64, values [][]float64) (of Interval, resolved bool) {
 	rounds := math.MaxInt
 	middle := make([]float64, len(x))

@@ -29,8 +29,8 @@ type Point struct {
 	Item Item
 }
 
-// Contexts is a series of tokens that are generated behind contexts of some depths. A depth is computed once, and stays in a file of the
-// stage's folder beside the models.
+// Contexts is a series of tokens that are generated behind contexts of some depths. A depth is computed once, and
+// stays in a file of the stage's folder beside the models.
 func (s *Stage) Contexts(m NamedModel, tap TapSetting, gen int, depths ...int) Series {
 	series := Series{Name: "context", Label: m.Name + " tg", Unit: "token"}
 	for _, depth := range depths {
@@ -82,8 +82,8 @@ func (s *Stage) Captured(m NamedModel, gen int, layers ...int) Series {
 	return series
 }
 
-// Run measures series by series, each for an equal share of the time that is left, and fills the table. Files of depths that are not there
-// are made first, on top of the time.
+// Run measures series by series, each for an equal share of the time that is left, and fills the table. Files of
+// depths that are not there are made first, on top of the time.
 func (g Growth) Run(ctx context.Context) error {
 	end := time.Now().Add(g.Time)
 	for i := range g.Series {
@@ -139,7 +139,8 @@ func (g Growth) prepare(ctx context.Context, s *Series) (took time.Duration, err
 	return time.Since(begin), nil
 }
 
-// fill fits how the tap's own time and the time that its presence adds grow. visits holds, for each point, those without and those with.
+// fill fits how the tap's own time and the time that its presence adds grow. visits holds, for each point, those
+// without and those with.
 func (g Growth) fill(s *Series, visits [][]Visit) {
 	var sizes []float64
 	var own, added, base [][]float64

@@ -2,8 +2,9 @@ package bench
 
 import "time"
 
-// HostCost measures what the collectors of --tap-host cost: the time of their BPF programs per event, as the kernel counts it, under a load
-// of nothing but such events. What the kernel counts for a program that does nothing is taken off.
+// HostCost measures what the collectors of --tap-host cost: the time of their BPF programs per event, as the kernel
+// counts it, under a load of nothing but such events. What the kernel counts for a program that does nothing is
+// taken off.
 type HostCost struct {
 	Dir      string        // folder on the disk that is read
 	Time     time.Duration // for all loads together

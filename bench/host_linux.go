@@ -281,7 +281,8 @@ func softFaults(h HostCost, stop *atomic.Bool) (events uint64, err error) {
 	}
 	var sum byte
 	for !stop.Load() {
-		// The kernel maps what lies around in the page cache too, so that not each page is a fault: faults are counted by the kernel.
+		// The kernel maps what lies around in the page cache too, so that not each page is a fault: faults are
+		// counted by the kernel.
 		if err := unix.Madvise(pages, unix.MADV_DONTNEED); err != nil {
 			return 0, err
 		}

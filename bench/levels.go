@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/config"
 )
 
-// Levels measures what each level of the tap costs each model: its absence against llama-bench and against the memory, then each level
-// against its absence, while a prompt is read and while tokens are generated.
+// Levels measures what each level of the tap costs each model: its absence against llama-bench and against the
+// memory, then each level against its absence, while a prompt is read and while tokens are generated.
 type Levels struct {
 	*Stage
 	Models      []NamedModel
@@ -112,7 +112,8 @@ func (l Levels) add(name, gate string, rates, base []float64, limit string, judg
 		Verdict: judge(ratio)})
 }
 
-// perOp adds what timing every operation costs while tokens are generated: what it adds to a token, by the nodes that ggml asks for.
+// perOp adds what timing every operation costs while tokens are generated: what it adds to a token, by the nodes
+// that ggml asks for.
 func (l Levels) perOp(name string, rates, off []float64, visits []Visit) {
 	var cost []float64
 	for i := range visits {

@@ -17,8 +17,8 @@ import (
 // LoadVariable makes this binary a load: its value is the nice level. See Load.
 const LoadVariable = "LLAMATAP_BENCH_LOAD"
 
-// Load keeps as many codec workers as there are CPUs busy on dummy tensors, at the nice level that it is started with, until it
-// is killed. lower is called on each worker's thread.
+// Load keeps as many codec workers as there are CPUs busy on dummy tensors, at the nice level that it is started
+// with, until it is killed. lower is called on each worker's thread.
 func Load(workers int, lower func()) error {
 	var group sync.WaitGroup
 	errs := make(chan error, workers)

@@ -13,7 +13,8 @@ import (
 // logVersion is the version of a result file.
 const logVersion = 1
 
-// Log is a result file: one JSON line with the plan and the environment, then one per visit. It can be read again, and gone on with.
+// Log is a result file: one JSON line with the plan and the environment, then one per visit. It can be read again,
+// and gone on with.
 type Log struct{ file *os.File }
 
 // logLine is a line of it: the first has Version, Plan and Environment, the others Visit.
@@ -41,8 +42,8 @@ func CreateLog(path string, plan *Plan, environment *Environment) (*Log, error) 
 	return l, nil
 }
 
-// ResumeLog opens a result file of the same plan to go on with it, and returns what it holds. A line that an end of the machine cut is
-// taken away.
+// ResumeLog opens a result file of the same plan to go on with it, and returns what it holds. A line that an end of
+// the machine cut is taken away.
 func ResumeLog(path string, plan *Plan) (*Log, *Environment, []Visit, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

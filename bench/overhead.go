@@ -2,14 +2,16 @@ package bench
 
 import "fmt"
 
-// overheadRow begins the names of the rows that compare the overhead that runs print with the speed of the model, measured from outside.
+// overheadRow begins the names of the rows that compare the overhead that runs print with the speed of the model,
+// measured from outside.
 const overheadRow = "(k) printed overhead against 1 - speed with / without, "
 
 // widestInterval is how many points of a share an interval may span to settle anything.
 const widestInterval = 0.10
 
-// overhead compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and without the recording. It
-// agrees where the median of what is printed lies in the interval of what was measured, unless that is so wide that most figures would.
+// overhead compares, for the runs of a pair, the overhead of their accounts with what the same prompt took with and
+// without the recording. It agrees where the median of what is printed lies in the interval of what was measured,
+// unless that is so wide that most figures would.
 func (t Tap) overhead(name string, o Outcome) {
 	var printed, outside []float64
 	for i, s := range o.Test {

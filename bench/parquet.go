@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/bench/trace"
 )
 
-// Parquet is the table of how fast rows of traces are written as Parquet and read again, to and from memory: rows of a ledger of accesses,
-// and of samples at addresses that nobody can foresee.
+// Parquet is the table of how fast rows of traces are written as Parquet and read again, to and from memory: rows
+// of a ledger of accesses, and of samples at addresses that nobody can foresee.
 type Parquet struct {
 	Time     time.Duration // about how long all of it may take
 	Rounds   int

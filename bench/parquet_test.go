@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestParquetTable: the table has its lines for both kinds of rows, and their sizes are within their gates, whatever machine it is.
+// TestParquetTable: the table has its lines for both kinds of rows, and their sizes are within their gates,
+// whatever machine it is.
 func TestParquetTable(t *testing.T) {
 	testenv.Once(t, "store/table's TestEveryKind")
 	table := NewTable(nil)

@@ -26,8 +26,8 @@ type TapSetting struct {
 	Flags []string `json:"flags,omitempty"` // in the form --tap-name=value
 }
 
-// Scenario is a set of tests: each model with each prompt, each combination of settings and each tap configuration. An empty list of
-// settings stands for llama-bench's default.
+// Scenario is a set of tests: each model with each prompt, each combination of settings and each tap configuration.
+// An empty list of settings stands for llama-bench's default.
 type Scenario struct {
 	Models                                         []string // GGUF files; "" is the embedded model
 	Prompts                                        []Prompt
@@ -44,8 +44,8 @@ type Item struct {
 	Tap        TapSetting   `json:"tap"`
 }
 
-// Plan is everything that a scripted benchmark runs. Each round visits every item in a random order of its own; a visit is a process
-// that warms up and measures a share of the repetitions.
+// Plan is everything that a scripted benchmark runs. Each round visits every item in a random order of its own; a
+// visit is a process that warms up and measures a share of the repetitions.
 type Plan struct {
 	Items    []Item        `json:"items"`
 	Rounds   int           `json:"rounds"`

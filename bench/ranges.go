@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// rangePattern is one part of a list of numbers as llama-bench writes it: first, first-last, first-last+step or first-last*factor.
+// rangePattern is one part of a list of numbers as llama-bench writes it: first, first-last, first-last+step or
+// first-last*factor.
 var rangePattern = regexp.MustCompile(`^(-?[0-9]+)(?:-([0-9]+)(?:([+*])([0-9]+))?)?$`)
 
 // mostValues bounds the values of one list; more are a typing error.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMannWhitneyExact compares with p values of published tables, and with every way to deal the ranks out, one by one.
+// TestMannWhitneyExact compares with p values of published tables, and with every way to deal the ranks out, one by
+// one.
 func TestMannWhitneyExact(t *testing.T) {
 	for _, c := range []struct {
 		a, b []float64

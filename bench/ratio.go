@@ -20,8 +20,9 @@ type Ratio struct {
 	Metric   string // decode, prefill or both
 }
 
-// Ratios compares, on each test of each model, every tap configuration with the first one at the same settings, and the settings with the
-// first ones. Pairs are of the same round; where a round has several repetitions, its median counts.
+// Ratios compares, on each test of each model, every tap configuration with the first one at the same settings, and
+// the settings with the first ones. Pairs are of the same round; where a round has several repetitions, its median
+// counts.
 func Ratios(rows []result.Row) []Ratio {
 	var all []Ratio
 	bases := map[string]*result.Row{}
@@ -70,7 +71,8 @@ func testName(r *result.Row) string {
 	return r.Test() + " " + *r.PromptName
 }
 
-// metricOf names what a row measures: decode where only tokens are generated, prefill where there is only a prompt, else both.
+// metricOf names what a row measures: decode where only tokens are generated, prefill where there is only a prompt,
+// else both.
 func metricOf(r *result.Row) string {
 	switch {
 	case r.Gen == 0:

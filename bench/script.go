@@ -141,7 +141,8 @@ func (s *Script) Apply(p *Pace) error {
 	return nil
 }
 
-// Expand lists the script's scenarios. dir is the folder of the script, threads what stands for a scenario without threads.
+// Expand lists the script's scenarios. dir is the folder of the script, threads what stands for a scenario without
+// threads.
 func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 	var all []Scenario
 	for i := range s.Scenarios {

@@ -51,8 +51,8 @@ func (s *Stage) spec(model string, prompt, gen int) measure.Spec {
 	}
 }
 
-// rounds visits items in rounds of random order until a time, and returns what each item's visits told, by round. A round that is not
-// whole is left out.
+// rounds visits items in rounds of random order until a time, and returns what each item's visits told, by round. A
+// round that is not whole is left out.
 func (s *Stage) rounds(ctx context.Context, name string, items []Item, until time.Time) ([][]Visit, error) {
 	plan := &Plan{Items: items, Rounds: s.Rounds, Seed: uint64(len(s.Rows) + 1)}
 	progress := func(done, all int, next string) {
@@ -147,8 +147,8 @@ func each(visits []Visit, f func(*Visit) float64) []float64 {
 	return all
 }
 
-// weightsRead is how many bytes of weights a token makes a dense model read: all of its matrices and vectors, without the table of
-// embeddings, of which it reads a row, unless that is the output's matrix too.
+// weightsRead is how many bytes of weights a token makes a dense model read: all of its matrices and vectors,
+// without the table of embeddings, of which it reads a row, unless that is the output's matrix too.
 func weightsRead(path string) (int64, error) {
 	file, err := gguf.Open(path)
 	if err != nil {
@@ -162,7 +162,8 @@ func weightsRead(path string) (int64, error) {
 	return size, nil
 }
 
-// Synthesize makes a model with random weights in a folder, where it is not there already. flags are those of llamatap synth.
+// Synthesize makes a model with random weights in a folder, where it is not there already. flags are those of
+// llamatap synth.
 func Synthesize(ctx context.Context, self, path string, flags ...string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

@@ -73,8 +73,8 @@ func (m Model) Run(name string, tap ...string) Side {
 	return Side{name, func(ctx context.Context) (Sample, error) { return m.run(ctx, tap, nil) }}
 }
 
-// run runs this binary once. prepare, unless it is nil, changes the command, which records to the folder out and may lose something then,
-// and returns what is to be done behind it.
+// run runs this binary once. prepare, unless it is nil, changes the command, which records to the folder out and
+// may lose something then, and returns what is to be done behind it.
 func (m Model) run(ctx context.Context, tap []string, prepare func(cmd *exec.Cmd, out string) (func(), error)) (s Sample, err error) {
 	self, err := llama.Self()
 	if err != nil {

@@ -32,7 +32,8 @@ func canThrottle(folder string) error {
 	return err
 }
 
-// slowDisk compares a model whose recording may lose tensors, on a disk that is far too slow for it, with one that is not recorded.
+// slowDisk compares a model whose recording may lose tensors, on a disk that is far too slow for it, with one that
+// is not recorded.
 func (t Tap) slowDisk(plain Side) []Pair {
 	const gate = "(b) all nodes, drop, disk of 20 MB/s / off, decode"
 	const waiting = "(k) all nodes, block, disk of 20 MB/s / off, decode"

@@ -14,13 +14,14 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// A Startup compares how long two commands take from their start to their first byte of output, in pairs of random order.
+// A Startup compares how long two commands take from their start to their first byte of output, in pairs of random
+// order.
 type Startup struct {
 	Base, Test []string // command lines
 }
 
-// Run returns the differences Test − Base in milliseconds and the ratios Test / Base of so many pairs. A first pair that brings the
-// files into memory is not counted.
+// Run returns the differences Test − Base in milliseconds and the ratios Test / Base of so many pairs. A first pair
+// that brings the files into memory is not counted.
 func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differences, ratios Interval, err error) {
 	var more, times []float64
 	for i := range pairs + 1 {
@@ -42,7 +43,8 @@ func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differe
 // errSilent occurs when a command that is timed writes nothing.
 var errSilent = errors.New("it wrote nothing to its standard output")
 
-// firstByteOf is firstByte, tried again where llama.cpp's log, through which its text goes, was lost at the program's end.
+// firstByteOf is firstByte, tried again where llama.cpp's log, through which its text goes, was lost at the
+// program's end.
 func firstByteOf(ctx context.Context, line []string) (ms float64, err error) {
 	for range 5 {
 		if ms, err = firstByte(ctx, line); !errors.Is(err, errSilent) {
@@ -81,8 +83,8 @@ const (
 	firstRow = "(f) run / llama-completion, start until the first token"
 )
 
-// startup prints what the drop-in adds to a program's start, and how soon run has its first token. Both sides of the latter warm up, and
-// neither fits parameters to the device's memory.
+// startup prints what the drop-in adds to a program's start, and how soon run has its first token. Both sides of
+// the latter warm up, and neither fits parameters to the device's memory.
 func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error {
 	if t.Completion == "" || !t.wants(startRow) && !t.wants(firstRow) {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// Stream is the table of how fast a recording is written, each figure against what the machine could do in the same round.
+// Stream is the table of how fast a recording is written, each figure against what the machine could do in the same
+// round.
 type Stream struct {
 	Residual []writing.Piece // what is written
 	Others   []writing.Piece // of these only the ratio is told
@@ -109,8 +110,8 @@ func (m *streamRounds) prepared(cases []writing.Case) Line {
 	return Line{Section: "stream", Name: "none, f16: room kept ahead (--tap-preallocate 64M) / none", Value: median(files), Unit: "GB/s", Limit: "the same without", Ratio: &i}
 }
 
-// streamLimit is what a case's rate, in bytes of F32 per second, is to reach, and what decides it: a goal, or nine tenths of what the
-// file's limits allow, whichever is smaller.
+// streamLimit is what a case's rate, in bytes of F32 per second, is to reach, and what decides it: a goal, or nine
+// tenths of what the file's limits allow, whichever is smaller.
 func streamLimit(c writing.Case, rate writing.Rate, l writing.Limits) (limit float64, name string) {
 	goals := map[codec.ID]float64{codec.Q: 2e9, codec.LZ4: 1.2e9, codec.Zstd: 0.6e9}
 	limit, name = goals[c.Codec], fmt.Sprintf("%.1f GB/s", goals[c.Codec]/1e9)
@@ -145,9 +146,9 @@ func most(counts map[string]int) (name string) {
 	return name
 }
 
-// tellRatios tells how far the bounded codecs pack. The goals are for the residual stream of the prompt: of a token alone a small model has
-// tensors of some hundred values, of which heads and tables are a part. These figures are computed from the same bytes every time: they
-// have no spread.
+// tellRatios tells how far the bounded codecs pack. The goals are for the residual stream of the prompt: of a token
+// alone a small model has tensors of some hundred values, of which heads and tables are a part. These figures are
+// computed from the same bytes every time: they have no spread.
 func (s Stream) tellRatios() error {
 	var prompt, tokens []writing.Piece
 	for _, p := range s.Residual {

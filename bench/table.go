@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// Line is one figure of the table of make bench: something measured, as a ratio to a limit that was measured in the same session.
+// Line is one figure of the table of make bench: something measured, as a ratio to a limit that was measured in the
+// same session.
 type Line struct {
 	Section string    `json:"section"`
 	Name    string    `json:"name"`

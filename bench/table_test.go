@@ -70,7 +70,8 @@ func scattered(random *rand.Rand, x []float64, b, scatter float64, rounds int) [
 	return all
 }
 
-// TestGrowthIntervals plants exponents: the interval holds the planted one about as often as it says, and noise resolves nothing.
+// TestGrowthIntervals plants exponents: the interval holds the planted one about as often as it says, and noise
+// resolves nothing.
 func TestGrowthIntervals(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	x := []float64{1, 2, 4, 8, 16}
@@ -106,7 +107,8 @@ func TestGrowthIntervals(t *testing.T) {
 	}
 }
 
-// planted is a machine: each generated token takes 100 µs and with a tap so much more per layer that is recorded, within 1 %.
+// planted is a machine: each generated token takes 100 µs and with a tap so much more per layer that is recorded,
+// within 1 %.
 func planted(more float64) func(context.Context, *Item, uint64, string) (Visit, error) {
 	random := rand.New(rand.NewPCG(3, 3))
 	return func(_ context.Context, item *Item, _ uint64, _ string) (Visit, error) {

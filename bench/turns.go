@@ -17,7 +17,8 @@ const (
 	turnsPerRun = 21
 )
 
-// byTurns lists what is compared inside of one process, see [Tap.byTurns]. Captured tensors are not: the collector writes those of one turn in the next.
+// byTurns lists what is compared inside of one process, see [Tap.byTurns]. Captured tensors are not: the collector
+// writes those of one turn in the next.
 var byTurns = []struct {
 	name string
 	gate float64
@@ -39,9 +40,10 @@ func turnNames() (names []string) {
 	return names
 }
 
-// byTurns compares a model that is recorded with the same that is not, in one process, where recording ends and begins again every turnTokens
-// tokens. Pairs of processes differ by where their memory lies and by when they run, which is more than most of this costs. What it does not see is
-// what the collector does later than the model: that is in the processor time that it took, which metadata.json tells.
+// byTurns compares a model that is recorded with the same that is not, in one process, where recording ends and
+// begins again every turnTokens tokens. Pairs of processes differ by where their memory lies and by when they run,
+// which is more than most of this costs. What it does not see is what the collector does later than the model: that
+// is in the processor time that it took, which metadata.json tells.
 func (t Tap) byTurns(ctx context.Context) error {
 	model := t.Model
 	model.Tokens, model.Context = turnTokens*turnsPerRun+2, 1024
@@ -74,8 +76,9 @@ func (t Tap) byTurns(ctx context.Context) error {
 	return nil
 }
 
-// TurnRatios takes how long a token of each turn took, and compares each turn that was not recorded, which is every second one, with the mean of those before and behind it: how fast the recorded
-// ones are, of its speed. What becomes slower or faster with time, as a growing context does, is even in that.
+// TurnRatios takes how long a token of each turn took, and compares each turn that was not recorded, which is every
+// second one, with the mean of those before and behind it: how fast the recorded ones are, of its speed. What
+// becomes slower or faster with time, as a growing context does, is even in that.
 func TurnRatios(turns []time.Duration) (ratios []float64) {
 	for i := 1; i+1 < len(turns); i += 2 {
 		ratios = append(ratios, 2*float64(turns[i])/float64(turns[i-1]+turns[i+1]))

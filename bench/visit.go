@@ -95,7 +95,8 @@ func visitAnd(ctx context.Context, item *Item, seed uint64, dir string, look fun
 	return v, err
 }
 
-// measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured stands in the plan.
+// measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured stands in
+// the plan.
 func measured(cmd *exec.Cmd) ([]byte, error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said

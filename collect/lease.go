@@ -17,7 +17,8 @@ type slotRun struct {
 	first, count uint32
 }
 
-// lease is the right to read the bytes of some slots, with its release bound once, so that handing it out allocates nothing.
+// lease is the right to read the bytes of some slots, with its release bound once, so that handing it out allocates
+// nothing.
 type lease struct {
 	run     slotRun
 	release func()
@@ -55,8 +56,8 @@ func (p *leasePool) end(l *lease) {
 // returnLane serialises the returns of several workers.
 type returnLane struct{ sync.Mutex }
 
-// giveBack queues a run of slots for the tap, which clears their bits when it next needs slots. The ring has at least as many
-// entries as there are slots, so it cannot overflow.
+// giveBack queues a run of slots for the tap, which clears their bits when it next needs slots. The ring has at
+// least as many entries as there are slots, so it cannot overflow.
 func (r *Region) giveBack(first, count uint32) {
 	h := r.header
 	r.lanes.Lock()

@@ -48,7 +48,8 @@ func (r *Reader) buffer(d *decoder) error {
 	return d.then(recBuffer, func() error { return r.sink.Buffer(&b) })
 }
 
-// readTimes joins the records of an execution and reports them when the last is there. Of an execution of which one was lost nothing is.
+// readTimes joins the records of an execution and reports them when the last is there. Of an execution of which one
+// was lost nothing is.
 func (r *Reader) readTimes(d *decoder) error {
 	t := &r.times
 	exec, graph, begin := d.u64(), d.u64(), int64(d.u64())

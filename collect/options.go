@@ -24,23 +24,26 @@ type Options struct {
 	Overflow Overflow
 	// Cold makes mapped models be read when they are touched, without read-ahead, and not when they are loaded.
 	Cold bool
-	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from everything that was told before.
+	// InStep makes the model wait, where a graph begins and where it ends, until the sink has returned from
+	// everything that was told before.
 	InStep bool
-	// Judge makes the model wait at its first graph of tokens until the sink has returned from it: a sink that refuses Start ends
-	// the program before it computes.
+	// Judge makes the model wait at its first graph of tokens until the sink has returned from it: a sink that
+	// refuses Start ends the program before it computes.
 	Judge bool
-	// Turns is after how many generated tokens recording ends, and begins again, by turns; 0: it does not. It is for benchmarks, see Region.Turns.
+	// Turns is after how many generated tokens recording ends, and begins again, by turns; 0: it does not. It is
+	// for benchmarks, see Region.Turns.
 	Turns uint32
 	// MemoryBytes bounds the shared memory: queue, ring and slots. 0 means DefaultMemoryBytes.
 	MemoryBytes int64
 	// StopOnFailure ends the program when this process dies; else it goes on unrecorded.
 	StopOnFailure bool
-	// Backends is the folder that holds ggml's backends, for programs that would search a system folder. Empty: as they do.
+	// Backends is the folder that holds ggml's backends, for programs that would search a system folder. Empty: as
+	// they do.
 	Backends string
 }
 
-// DefaultMemoryBytes is the size of the shared memory when none is asked for. With the collector's own memory it stays under
-// the 256 MiB that --tap-memory defaults to.
+// DefaultMemoryBytes is the size of the shared memory when none is asked for. With the collector's own memory it
+// stays under the 256 MiB that --tap-memory defaults to.
 const DefaultMemoryBytes = 160 << 20
 
 // SlotBytes is the size of one slot. Small tensors waste little of one, large ones take many.

@@ -19,7 +19,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// FDVariable tells the tap in which file descriptors the shared memory and the pipe beside it are passed on: MEMORY,PIPE.
+// FDVariable tells the tap in which file descriptors the shared memory and the pipe beside it are passed on:
+// MEMORY,PIPE.
 const FDVariable = "LLAMATAP_TAP_FD"
 
 // Process is a model's process under the tap.
@@ -32,10 +33,11 @@ type Process struct {
 	hung     atomic.Bool // killed, because its handler of SIGINT hung
 }
 
-// Start starts cmd with the shared memory of region passed on, then gives this whole process the lowest priority: from here on
-// every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model, see [Process.Exit]; TERM and HUP
-// are passed on. Once the model is gone this process ignores INT and HUP, so that it can seal what was recorded. A process is held at its
-// execve until ready, unless that is nil, has returned for its id.
+// Start starts cmd with the shared memory of region passed on, then gives this whole process the lowest priority:
+// from here on every CPU cycle that the model wants is the model's. Signals of the terminal are left to the model,
+// see [Process.Exit]; TERM and HUP are passed on. Once the model is gone this process ignores INT and HUP, so that
+// it can seal what was recorded. A process is held at its execve until ready, unless that is nil, has returned for
+// its id.
 func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, error) {
 	shared, err := passOn(region.File(), region.Life())
 	if err != nil {
@@ -81,8 +83,8 @@ func Start(cmd *exec.Cmd, region *Region, ready func(pid int) error) (*Process, 
 // descriptors are open files that a program which is started next inherits under the same numbers.
 type descriptors []int
 
-// passOn opens files once more under numbers that are free here, so that a program keeps every descriptor that its user gave it, such
-// as 3 of "3<file". (exec.Cmd.ExtraFiles would take 3 for us.)
+// passOn opens files once more under numbers that are free here, so that a program keeps every descriptor that its
+// user gave it, such as 3 of "3<file". (exec.Cmd.ExtraFiles would take 3 for us.)
 func passOn(files ...*os.File) (passed descriptors, err error) {
 	const first = 64 // behind those that shells name
 	for _, file := range files {
@@ -96,7 +98,8 @@ func passOn(files ...*os.File) (passed descriptors, err error) {
 	return passed, nil
 }
 
-// tooFewFiles explains why a file could not be opened once more: the limit of open files, which is below the number asked for.
+// tooFewFiles explains why a file could not be opened once more: the limit of open files, which is below the number
+// asked for.
 func tooFewFiles(err error) error {
 	var limit unix.Rlimit
 	if (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMFILE)) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
@@ -114,9 +117,9 @@ func (d descriptors) close() {
 // schedIdle is Linux's SCHED_IDLE: a thread that runs when nobody else wants to, and yields at once.
 const schedIdle = 5
 
-// lowerPriority gives every thread of this process nice 19 and the idle policy; threads that they start inherit both. Nice 19 alone
-// is not enough: its share of a core is 1.5 %, but taken in slices of milliseconds, for which llama's threads wait at a barrier.
-// Where a sandbox forbids the policy, nice 19 must do.
+// lowerPriority gives every thread of this process nice 19 and the idle policy; threads that they start inherit
+// both. Nice 19 alone is not enough: its share of a core is 1.5 %, but taken in slices of milliseconds, for which
+// llama's threads wait at a barrier. Where a sandbox forbids the policy, nice 19 must do.
 func lowerPriority() error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -185,16 +188,18 @@ func signalled(state *os.ProcessState) bool {
 	return ok && status.Signaled()
 }
 
-// Polling: the tap never makes a system call to say that there is something to read, so the collector looks. It looks often while tensors
-// come, whose slots are to stay in the caches, or many records; less often where there are few; and still less while nothing comes. The tap
-// wakes it when room gets short. Each look takes a core from a thread of the model for a while, and the others wait for that one.
+// Polling: the tap never makes a system call to say that there is something to read, so the collector looks. It
+// looks often while tensors come, whose slots are to stay in the caches, or many records; less often where there
+// are few; and still less while nothing comes. The tap wakes it when room gets short. Each look takes a core from a
+// thread of the model for a while, and the others wait for that one.
 const (
 	pollBusy = time.Millisecond
 	pollFew  = 10 * time.Millisecond
 	pollIdle = 40 * time.Millisecond
 )
 
-// nextPause is how long the collector sleeps after it found something, and whether it was much, behind a sleep of pause.
+// nextPause is how long the collector sleeps after it found something, and whether it was much, behind a sleep of
+// pause.
 func nextPause(pause time.Duration, found, much bool) time.Duration {
 	switch {
 	case much:
@@ -205,8 +210,9 @@ func nextPause(pause time.Duration, found, much bool) time.Duration {
 	return min(pause*2, pollIdle)
 }
 
-// Pump reads the queue until the model's process is gone and everything that it published is read. onIdle, where given, is called
-// whenever the queue was found empty. The first error of the sink is returned at once; the process is left running then.
+// Pump reads the queue until the model's process is gone and everything that it published is read. onIdle, where
+// given, is called whenever the queue was found empty. The first error of the sink is returned at once; the process
+// is left running then.
 func (p *Process) Pump(ctx context.Context, reader *Reader, onIdle func() error) error {
 	pause := pollBusy
 	defer reader.wakeAt(p.done, ctx.Done())()

@@ -17,7 +17,8 @@ import (
 // hangTime is how long a program may stay in its handler of SIGINT after it was interrupted twice.
 const hangTime = 2 * time.Second
 
-// listen has the signals of a job told to a channel. One that the shell has this job ignore stays ignored, here and in the model.
+// listen has the signals of a job told to a channel. One that the shell has this job ignore stays ignored, here and
+// in the model.
 func (p *Process) listen() chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	for _, s := range []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTERM, unix.SIGHUP} {
@@ -28,9 +29,10 @@ func (p *Process) listen() chan os.Signal {
 	return signals
 }
 
-// obey follows the signals until the model's process is gone. TERM and HUP are passed on. The terminal sends INT, QUIT and TSTP to the
-// model too: INT and QUIT are only kept from killing us, with TSTP we stop when the model does. A model that hangs in its handler of
-// INT after the second one is killed: llama.cpp's handlers log, and wait for ever for a lock that the interrupted code holds.
+// obey follows the signals until the model's process is gone. TERM and HUP are passed on. The terminal sends INT,
+// QUIT and TSTP to the model too: INT and QUIT are only kept from killing us, with TSTP we stop when the model
+// does. A model that hangs in its handler of INT after the second one is killed: llama.cpp's handlers log, and wait
+// for ever for a lock that the interrupted code holds.
 func (p *Process) obey(signals chan os.Signal) {
 	interrupts := 0
 	var late <-chan time.Time
@@ -59,8 +61,8 @@ func (p *Process) obey(signals chan os.Signal) {
 	}
 }
 
-// stopToo stops this process once the model's has stopped, so that the shell sees the job stop, and returns when it goes on. A model
-// that does not stop within a second does not want to.
+// stopToo stops this process once the model's has stopped, so that the shell sees the job stop, and returns when it
+// goes on. A model that does not stop within a second does not want to.
 func (p *Process) stopToo() {
 	p.cmd.Process.Signal(unix.SIGTSTP) // nothing new where the terminal sent it
 	for range 100 {
@@ -77,7 +79,8 @@ func (p *Process) stopToo() {
 	}
 }
 
-// stopSelf stops this process as SIGTSTP does by itself, which Go's runtime would swallow. It returns when the process goes on.
+// stopSelf stops this process as SIGTSTP does by itself, which Go's runtime would swallow. It returns when the
+// process goes on.
 func stopSelf() {
 	runtime.LockOSThread() // the signal is for this thread, so that it is taken before the next line
 	defer runtime.UnlockOSThread()
@@ -99,8 +102,9 @@ func state(pid int) string {
 	return state
 }
 
-// inHandler tells whether the first thread of a process, to which the kernel gives signals where it can, sleeps in its handler of s: a
-// handler runs with its own signal blocked, and a thread that takes no signals at all blocks TERM too.
+// inHandler tells whether the first thread of a process, to which the kernel gives signals where it can, sleeps in
+// its handler of s: a handler runs with its own signal blocked, and a thread that takes no signals at all blocks
+// TERM too.
 func inHandler(pid int, s unix.Signal) bool {
 	bit := func(name string, s unix.Signal) bool {
 		mask, err := strconv.ParseUint(statusField(pid, name), 16, 64)

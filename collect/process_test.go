@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// modelFD is where the test's own model finds the memory. Built with llama.cpp, this binary holds the real tap as well, which takes
-// the descriptor of FDVariable, says hello and has nothing to report.
+// modelFD is where the test's own model finds the memory. Built with llama.cpp, this binary holds the real tap as
+// well, which takes the descriptor of FDVariable, says hello and has nothing to report.
 const modelFD = 3
 
 // TestMain lets the test's own binary stand in for a model's process.

@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// producer is a tap written in Go from the layout alone. Queue, ring and pool are used as cgo/tap uses them; it is for one
-// goroutine and never waits.
+// producer is a tap written in Go from the layout alone. Queue, ring and pool are used as cgo/tap uses them; it is
+// for one goroutine and never waits.
 type producer struct {
 	mem  []byte
 	h    *shmHeader

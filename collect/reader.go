@@ -85,8 +85,8 @@ func (r *Reader) Drain() (int, error) {
 	return n, nil
 }
 
-// publish makes room in the queue for what was read. A model that waits is woken when that is an eighth of the queue or all that there was,
-// not for each record.
+// publish makes room in the queue for what was read. A model that waits is woken when that is an eighth of the
+// queue or all that there was, not for each record.
 func (r *Reader) publish(wake bool) {
 	if h := r.region.header; h.QueueTail != r.tail {
 		atomic.StoreUint64(&h.QueueTail, r.tail)

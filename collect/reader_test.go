@@ -428,7 +428,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestPause: the collector looks at once again where tensors come, seldom where a few records do, and wakes when the model's process ends.
+// TestPause: the collector looks at once again where tensors come, seldom where a few records do, and wakes when
+// the model's process ends.
 func TestPause(t *testing.T) {
 	for _, c := range []struct {
 		pause       time.Duration

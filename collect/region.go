@@ -17,8 +17,8 @@ import (
 
 const headerBytes = uint64(unsafe.Sizeof(shmHeader{}))
 
-// TapBuild is what the symbol tap_build of a tap says that this collector understands: the version of the shared memory and the size
-// of its header.
+// TapBuild is what the symbol tap_build of a tap says that this collector understands: the version of the shared
+// memory and the size of its header.
 func TapBuild() [2]uint32 { return [2]uint32{shmVersion, uint32(headerBytes)} }
 
 // Region is the memory shared with one model process. Its methods may be called from several goroutines.
@@ -133,7 +133,8 @@ func (r *Region) Size() int64 { return int64(len(r.mem)) }
 // Life is the pipe to pass on beside File: it ends with this process. It stays the Region's.
 func (r *Region) Life() *os.File { return r.life[0] }
 
-// Close tells processes that are still there that nothing is recorded any more, and unmaps the memory. No lease may be in use.
+// Close tells processes that are still there that nothing is recorded any more, and unmaps the memory. No lease may
+// be in use.
 func (r *Region) Close() error {
 	if r.mem == nil {
 		return nil
@@ -155,8 +156,8 @@ func (r *Region) Attached() int { return int(atomic.LoadUint32(&r.header.Attache
 // Stop tells the tap that nothing is recorded any more. A model that waits for room goes on.
 func (r *Region) Stop() { r.end(tapClosed) }
 
-// Count makes the tap take in no more tensors, and count them: graphs are reported, and what is wanted of them is lost, by the cause
-// [LossStopped]. A model that waits for room in the pool goes on.
+// Count makes the tap take in no more tensors, and count them: graphs are reported, and what is wanted of them is
+// lost, by the cause [LossStopped]. A model that waits for room in the pool goes on.
 func (r *Region) Count() { r.end(tapCounts) }
 
 func (r *Region) end(how uint32) {
@@ -165,7 +166,8 @@ func (r *Region) end(how uint32) {
 	futex(&r.header.Room, futexWake, 1<<30, nil)
 }
 
-// Moved is a number that grows with what passes through the shared memory, and whether a thread of the model waits for room in it.
+// Moved is a number that grows with what passes through the shared memory, and whether a thread of the model waits
+// for room in it.
 func (r *Region) Moved() (moved uint64, modelWaits bool) {
 	h := r.header
 	return atomic.LoadUint64(&h.QueueHead) + atomic.LoadUint64(&h.QueueTail) + atomic.LoadUint64(&h.Returned), atomic.LoadUint32(&h.Waiting) > 0
@@ -176,7 +178,8 @@ func (r *Region) Missing() []string {
 	return strings.Fields(cString(r.header.Missing[:]))
 }
 
-// Versions are those of the llama.cpp and the ggml that are recorded, as they say themselves; empty where they do not, or none is.
+// Versions are those of the llama.cpp and the ggml that are recorded, as they say themselves; empty where they do
+// not, or none is.
 func (r *Region) Versions() (llama, ggml string) {
 	return cString(r.header.LlamaVersion[:]), cString(r.header.GGMLVersion[:])
 }
@@ -203,7 +206,8 @@ func (r *Region) Found() Found {
 // PID is the process that is recorded, 0 while there is none.
 func (r *Region) PID() int { return int(atomic.LoadInt32(&r.header.PID)) }
 
-// Layouts lists the structures of llama.cpp that are not what the tap was compiled with, in the process that is recorded.
+// Layouts lists the structures of llama.cpp that are not what the tap was compiled with, in the process that is
+// recorded.
 func (r *Region) Layouts() []string {
 	var names []string
 	for bit, name := range layoutNames {
@@ -214,7 +218,8 @@ func (r *Region) Layouts() []string {
 	return names
 }
 
-// Matched is how many nodes and inputs the start selection has marked so far, in graphs that the model computes or had measured.
+// Matched is how many nodes and inputs the start selection has marked so far, in graphs that the model computes or
+// had measured.
 func (r *Region) Matched() int { return int(atomic.LoadUint32(&r.header.Matched)) }
 
 // GlobHits tells how many nodes each tensor glob has matched so far.
@@ -277,7 +282,8 @@ func (r *Region) Stats() Stats {
 	return out
 }
 
-// Turns returns how long a token of each turn took, see Options: the median of its last three quarters. The first turn was recorded, the second was not, and so on.
+// Turns returns how long a token of each turn took, see Options: the median of its last three quarters. The first
+// turn was recorded, the second was not, and so on.
 func (r *Region) Turns() []time.Duration {
 	n := min(int(atomic.LoadUint32(&r.header.NTurns)), maxTurns)
 	turns := make([]time.Duration, n)
@@ -287,8 +293,8 @@ func (r *Region) Turns() []time.Duration {
 	return turns
 }
 
-// Own is the time that the tap spent on the model's threads, without waiting for room: graph entry and end, descriptions,
-// copies, asks, calls.
+// Own is the time that the tap spent on the model's threads, without waiting for room: graph entry and end,
+// descriptions, copies, asks, calls.
 func (s Stats) Own() uint64 { return s.DescribeNS + s.HookNS + s.CopyNS + s.AskNS + s.APINS }
 
 // LostPackets is the number of tensors that were not recorded, over all causes.

@@ -51,8 +51,8 @@ type wishes struct {
 	last uint32
 }
 
-// Select changes what the tap captures from the model's next graph on, and returns the number of the new selection, by which graphs
-// that are marked by it can be told.
+// Select changes what the tap captures from the model's next graph on, and returns the number of the new selection,
+// by which graphs that are marked by it can be told.
 func (r *Region) Select(w Wish) (number uint32, err error) {
 	var next shmSelection
 	if err := fillSelection(&next, w); err != nil {

@@ -29,8 +29,8 @@ func lookAtTerminal(stdin io.Reader) terminal {
 	return terminal{fd, modes}
 }
 
-// restore undoes what a program that was killed could not undo: llama.cpp's take echo and line editing away from the terminal. In the
-// background it does nothing, for the terminal is somebody else's then.
+// restore undoes what a program that was killed could not undo: llama.cpp's take echo and line editing away from
+// the terminal. In the background it does nothing, for the terminal is somebody else's then.
 func (t terminal) restore() {
 	if t.modes == nil {
 		return

@@ -23,7 +23,8 @@ type ScaledFile struct {
 	Scale float32
 }
 
-// Rope is how rotary positions are computed. A number that is 0, or negative where its default is -1, is what the model says.
+// Rope is how rotary positions are computed. A number that is 0, or negative where its default is -1, is what the
+// model says.
 type Rope struct {
 	RopeScaling     string // none, linear, yarn; "": as the model says
 	RopeFreqBase    float32

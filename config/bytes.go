@@ -18,7 +18,8 @@ const (
 	GB  Bytes = 1e9
 )
 
-// byteUnits holds every accepted suffix in lower case. As in GNU tools, a bare letter is binary and KB, MB, GB are decimal.
+// byteUnits holds every accepted suffix in lower case. As in GNU tools, a bare letter is binary and KB, MB, GB are
+// decimal.
 var byteUnits = map[string]float64{
 	"": 1, "b": 1,
 	"k": 1 << 10, "ki": 1 << 10, "kib": 1 << 10, "kb": 1e3,
@@ -27,8 +28,8 @@ var byteUnits = map[string]float64{
 	"t": 1 << 40, "ti": 1 << 40, "tib": 1 << 40, "tb": 1e12,
 }
 
-// ParseBytes reads a size such as 256M, 1.5GiB or 24GB. K, M, G and T are powers of 1024, with or without iB; KB, MB, GB and TB
-// are powers of 1000.
+// ParseBytes reads a size such as 256M, 1.5GiB or 24GB. K, M, G and T are powers of 1024, with or without iB; KB,
+// MB, GB and TB are powers of 1000.
 func ParseBytes(s string) (Bytes, error) {
 	text := strings.TrimSpace(s)
 	digits := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })

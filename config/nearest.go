@@ -1,7 +1,7 @@
 package config
 
-// nearest returns the word that a misspelt name most likely means, or "" if none is close: at most three edits, and at most a third
-// of the name, rounded up.
+// nearest returns the word that a misspelt name most likely means, or "" if none is close: at most three edits, and
+// at most a third of the name, rounded up.
 func nearest(name string, words []string) string {
 	best, bestDistance := "", min(3, (len(name)+1)/3)+1
 	for _, word := range words {

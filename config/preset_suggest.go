@@ -37,8 +37,8 @@ var families = []struct{ prefix, family string }{
 	{"mamba", "mamba"}, {"falcon-mamba", "mamba"}, {"rwkv", "rwkv"}, {"arwkv", "rwkv"},
 }
 
-// Family normalises a GGUF general.architecture: qwen2, qwen3 and qwen3moe are qwen, gpt2 and gptneox are gpt. An architecture that
-// is not in the table is its own family; an absent one is "unknown".
+// Family normalises a GGUF general.architecture: qwen2, qwen3 and qwen3moe are qwen, gpt2 and gptneox are gpt. An
+// architecture that is not in the table is its own family; an absent one is "unknown".
 func Family(arch string) string {
 	arch = strings.ToLower(strings.TrimSpace(arch))
 	for _, f := range families {
@@ -52,9 +52,9 @@ func Family(arch string) string {
 	return arch
 }
 
-// Suggest picks the settings for a purpose on a model of the given GGUF general.architecture ("" if not known), and says why in one
-// sentence. It is STRAP-LLM's create_optimized_config with the family normalised, so that qwen3 counts as qwen, and without
-// attention_analysis for a model that has no attention.
+// Suggest picks the settings for a purpose on a model of the given GGUF general.architecture ("" if not known), and
+// says why in one sentence. It is STRAP-LLM's create_optimized_config with the family normalised, so that qwen3
+// counts as qwen, and without attention_analysis for a model that has no attention.
 func Suggest(arch string, purpose Purpose) (Preset, string) {
 	family := Family(arch)
 	pick := func(name, why string) (Preset, string) {

@@ -41,8 +41,8 @@ var requestKeys = map[string]string{
 	"logit_bias": "logit-bias", "grammar": "grammar", "json_schema": "json-schema",
 }
 
-// ParseRequest reads one line of a prompt file. The error is one line with cause and remedy; where the line is an object with a valid
-// "id", the Request has it even then.
+// ParseRequest reads one line of a prompt file. The error is one line with cause and remedy; where the line is an
+// object with a valid "id", the Request has it even then.
 func (r *Run) ParseRequest(line []byte) (q Request, err error) {
 	if !utf8.Valid(line) {
 		return q, errors.New("not valid UTF-8: convert it to UTF-8 first, with iconv for example")

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Run is everything that llamatap run takes from llama.cpp's own vocabulary: the flags of llama-completion, with its names, defaults
-// and environment variables. What records is in Tap.
+// Run is everything that llamatap run takes from llama.cpp's own vocabulary: the flags of llama-completion, with
+// its names, defaults and environment variables. What records is in Tap.
 //
 // NewRun gives the defaults; Register and ResolveEnv fill it, Validate checks it. Its zero value is not valid.
 type Run struct {
@@ -111,8 +111,8 @@ func valueCount(v flag.Value) int {
 	return 1
 }
 
-// ResolveEnv takes every setting that no flag gave from llama.cpp's environment variables, such as LLAMA_ARG_CTX_SIZE. lookup is
-// os.LookupEnv. It comes after the flags were parsed.
+// ResolveEnv takes every setting that no flag gave from llama.cpp's environment variables, such as
+// LLAMA_ARG_CTX_SIZE. lookup is os.LookupEnv. It comes after the flags were parsed.
 func (r *Run) ResolveEnv(lookup func(string) (string, bool)) error {
 	for i := range llamaOptions {
 		o := &llamaOptions[i]

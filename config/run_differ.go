@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// Differences lists where two runs have other settings, a sentence each; what changes nothing of what a model computes is left out.
+// Differences lists where two runs have other settings, a sentence each; what changes nothing of what a model
+// computes is left out.
 func (r *Run) Differences(o *Run) []string {
 	return differences("", reflect.ValueOf(*r), reflect.ValueOf(*o))
 }

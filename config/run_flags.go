@@ -121,8 +121,8 @@ func ExplainFlagError(fs *flag.FlagSet, args []string, err error) error {
 	return err
 }
 
-// ExplainUnknownFlag replaces an error of fs.Parse(args) on a flag that does not exist by one that names it as args do, and the flag that
-// was most likely meant. Other errors pass.
+// ExplainUnknownFlag replaces an error of fs.Parse(args) on a flag that does not exist by one that names it as args
+// do, and the flag that was most likely meant. Other errors pass.
 func ExplainUnknownFlag(fs *flag.FlagSet, args []string, err error) error {
 	err, _ = explainUnknown(fs, args, err)
 	return err

@@ -30,8 +30,8 @@ var shortNames = map[string]bool{
 	"jf": true, "bs": true, "np": true, "sp": true,
 }
 
-// llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0), but for --no-mmap
-// and --mlock, which older versions had.
+// llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0),
+// but for --no-mmap and --mlock, which older versions had.
 var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), embeddingsOptions(), computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
 
 func inputOptions() []llamaOption {

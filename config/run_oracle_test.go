@@ -39,7 +39,8 @@ func stockOptions(t *testing.T) (options []stockOption) {
 	return options
 }
 
-// TestRunFlagsAreStock compares names, environment variables and defaults of the table with llama-completion's own help.
+// TestRunFlagsAreStock compares names, environment variables and defaults of the table with llama-completion's own
+// help.
 func TestRunFlagsAreStock(t *testing.T) {
 	stock := stockOptions(t)
 	older := []string{"no-mmap", "mlock"} // flags that older versions had

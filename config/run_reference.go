@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WriteRunReference writes docs/RUN_FLAGS.md: every flag of llamatap run that llama.cpp has too, and where run differs from
-// llama-completion.
+// WriteRunReference writes docs/RUN_FLAGS.md: every flag of llamatap run that llama.cpp has too, and where run
+// differs from llama-completion.
 func WriteRunReference(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(runReferenceHead)

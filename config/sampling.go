@@ -91,7 +91,8 @@ func SamplerNames() (names []string) {
 	return names
 }
 
-// ParseSampler returns the name of a sampler that is written as llama.cpp takes it: in any case, with dashes, or by an alias.
+// ParseSampler returns the name of a sampler that is written as llama.cpp takes it: in any case, with dashes, or by
+// an alias.
 func ParseSampler(word string) (name string, ok bool) {
 	word = strings.ToLower(word)
 	if name, ok = samplerAliases[word]; ok {

@@ -45,7 +45,8 @@ func chainOptions() []llamaOption {
 	}
 }
 
-// MaxLastTokens bounds how many last tokens a sampler looks at: llama.cpp takes memory for all of them, in each sequence.
+// MaxLastTokens bounds how many last tokens a sampler looks at: llama.cpp takes memory for all of them, in each
+// sequence.
 const MaxLastTokens = 1 << 21
 
 // lastTokens sets how many last tokens a sampler looks at.

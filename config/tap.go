@@ -39,8 +39,8 @@ const (
 	FailureStop     OnFailure = "stop"     // it is asked to end, and killed where it does not
 )
 
-// Tap is everything that the --tap-… settings say. Fill it with Parse or a registered FlagSet, then call Resolve; the exported
-// fields are valid after that. The zero value has no flag given. A Tap is not for concurrent use.
+// Tap is everything that the --tap-… settings say. Fill it with Parse or a registered FlagSet, then call Resolve;
+// the exported fields are valid after that. The zero value has no flag given. A Tap is not for concurrent use.
 type Tap struct {
 	Preset       string  // "" when none was chosen
 	Purpose      Purpose // "" when none was given
@@ -115,13 +115,14 @@ func (t *Tap) Records(r Recorder) bool {
 	return false
 }
 
-// AttentionAlone reports whether attention maps are all that was asked for: then nothing but what they need is captured.
+// AttentionAlone reports whether attention maps are all that was asked for: then nothing but what they need is
+// captured.
 func (t *Tap) AttentionAlone() bool {
 	return t.Attention != ggmlhooks.AttentionNone && t.alone
 }
 
-// NeedsArchitecture reports whether a resolved Tap depends on the model's architecture. Call Resolve again with it as soon as the
-// model is known, and before the first graph.
+// NeedsArchitecture reports whether a resolved Tap depends on the model's architecture. Call Resolve again with it
+// as soon as the model is known, and before the first graph.
 func (t *Tap) NeedsArchitecture() bool { return t.Purpose != "" }
 
 // Selection returns which tensors are captured.
@@ -137,8 +138,8 @@ func (t *Tap) Selection() ggmlhooks.Selection {
 	}
 }
 
-// Register adds every --tap-… flag to fs. A FlagSet cannot read the form "--tap-attention exact"; pass the arguments through
-// SplitTapArgs first, which writes it as "--tap-attention=exact", or use Parse.
+// Register adds every --tap-… flag to fs. A FlagSet cannot read the form "--tap-attention exact"; pass the
+// arguments through SplitTapArgs first, which writes it as "--tap-attention=exact", or use Parse.
 func (t *Tap) Register(fs *flag.FlagSet) {
 	for i := range tapOptions {
 		o := &tapOptions[i]
@@ -146,8 +147,8 @@ func (t *Tap) Register(fs *flag.FlagSet) {
 	}
 }
 
-// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were. It is SplitTapArgs for callers
-// that need no FlagSet.
+// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were. It is
+// SplitTapArgs for callers that need no FlagSet.
 func (t *Tap) Parse(args []string) (rest []string, err error) {
 	tap, rest, err := SplitTapArgs(args)
 	if err != nil {
@@ -167,7 +168,8 @@ func (t *Tap) give(o *option, value string) {
 	t.flags[o.name] = value
 }
 
-// flagValue stores a flag's text in a Tap; Resolve parses it, so that a flag and a line of a file fail with the same words.
+// flagValue stores a flag's text in a Tap; Resolve parses it, so that a flag and a line of a file fail with the
+// same words.
 type flagValue struct {
 	tap    *Tap
 	option *option

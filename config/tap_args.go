@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// SplitTapArgs takes the tap's flags out of the arguments of any program. tap holds them in the one form --tap-name=value, which a
-// registered FlagSet reads; rest holds every other argument, untouched and in order.
+// SplitTapArgs takes the tap's flags out of the arguments of any program. tap holds them in the one form
+// --tap-name=value, which a registered FlagSet reads; rest holds every other argument, untouched and in order.
 //
-// Only arguments that begin with the two dashes of --tap- are taken, as --tap-x=v or --tap-x v; -tap-x belongs to the program. From
-// an argument -- on nothing is taken, and -- itself stays in rest. A value that begins with a dash must be joined with =. Errors
-// are one line: an unknown flag with the nearest known one, a missing value with its form.
+// Only arguments that begin with the two dashes of --tap- are taken, as --tap-x=v or --tap-x v; -tap-x belongs to
+// the program. From an argument -- on nothing is taken, and -- itself stays in rest. A value that begins with a
+// dash must be joined with =. Errors are one line: an unknown flag with the nearest known one, a missing value with
+// its form.
 func SplitTapArgs(args []string) (tap, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		if args[i] == "--" {
@@ -67,8 +68,8 @@ func isAttentionWord(next string) bool { return slices.Contains(attentionWords, 
 
 func isNoFlag(next string) bool { return !strings.HasPrefix(next, "-") }
 
-// cutTapArg recognises --tap-name and --tap-name=value. The option is nil for a name that does not exist. An argument with other
-// characters in the name's place, such as a prompt, is none of the tap's.
+// cutTapArg recognises --tap-name and --tap-name=value. The option is nil for a name that does not exist. An
+// argument with other characters in the name's place, such as a prompt, is none of the tap's.
 func cutTapArg(arg string) (o *option, value string, isTap bool) {
 	name, found := strings.CutPrefix(arg, "--tap-")
 	if !found {

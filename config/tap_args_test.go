@@ -41,7 +41,8 @@ func TestLastFlagWins(t *testing.T) {
 	}
 }
 
-// FuzzSplitTapArgs checks that no argument is lost, invented or reordered, and that the tap's part reads back as itself.
+// FuzzSplitTapArgs checks that no argument is lost, invented or reordered, and that the tap's part reads back as
+// itself.
 func FuzzSplitTapArgs(f *testing.F) {
 	for _, seed := range []string{
 		"-m\nx\n--tap-codec\nlz4", "--tap-attention\nexact\n--\n--tap-x", "--tap-out=\n--tap-", "-p\n--tap-dance on", "--tap-seed\n--tap-seed",
@@ -76,7 +77,8 @@ func FuzzSplitTapArgs(f *testing.F) {
 	})
 }
 
-// FuzzLoadFile checks that no file panics the loader, that errors are one line and name the file, and that settings are known.
+// FuzzLoadFile checks that no file panics the loader, that errors are one line and name the file, and that settings
+// are known.
 func FuzzLoadFile(f *testing.F) {
 	for _, seed := range []string{
 		"tap: {preset: max}", "tap:\n  tensors: [l_out, 'ffn_*']\n  tokens: 1:20\n", "tap:\n  out: |\n    x\n", "a: &b c\n<<: *b\n", "- 1", "\x00", "tap:\n- ? a\n",

@@ -57,7 +57,8 @@ func positive(n int) any {
 	return n
 }
 
-// checkCheckpoint refuses what cannot be: a file for checkpoints that nobody makes, and checkpoints of what cannot be repeated.
+// checkCheckpoint refuses what cannot be: a file for checkpoints that nobody makes, and checkpoints of what cannot
+// be repeated.
 func (t *Tap) checkCheckpoint() error {
 	switch {
 	case t.Checkpoint.Path != "" && t.Checkpoint.Every == 0:

@@ -81,7 +81,8 @@ func (m MinFree) String() string {
 // segmentsPerDisk is into how many segments a bound that rotates is cut where nothing says how large they are.
 const segmentsPerDisk = 8
 
-// Segments returns when the run goes on in a new segment: as --tap-segment says, and, where the disk rotates, at a share of the bound.
+// Segments returns when the run goes on in a new segment: as --tap-segment says, and, where the disk rotates, at a
+// share of the bound.
 func (t *Tap) Segments() Segment {
 	s := t.Segment
 	if t.MaxDisk.Action == DiskRotate && s.Bytes == 0 {
@@ -117,7 +118,8 @@ func diskOptions() []option {
 	}
 }
 
-// setSegment tells a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and 30M a size.
+// setSegment tells a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and 30M
+// a size.
 func setSegment(t *Tap, s string) error {
 	t.Segment = Segment{}
 	if strings.HasSuffix(s, "s") || strings.HasSuffix(s, "m") || strings.HasSuffix(s, "h") {
@@ -168,7 +170,8 @@ func setRedact(t *Tap, s string) error {
 	return err
 }
 
-// checkDisk refuses segments of which a bound that rotates does not hold two: the one that is written, and one that can go.
+// checkDisk refuses segments of which a bound that rotates does not hold two: the one that is written, and one that
+// can go.
 func (t *Tap) checkDisk() error {
 	if t.MaxDisk.Action == DiskRotate && t.Segment.Bytes > t.MaxDisk.Bytes/2 {
 		return fmt.Errorf("%s asks for segments of %v, and %s for rotation within %v: give segments of at most half of it, or :stop",

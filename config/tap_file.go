@@ -31,7 +31,8 @@ func loadFile(name string, r io.Reader) (map[string]given, error) {
 	return f.settings, nil
 }
 
-// fileReader walks a YAML tree. It takes scalars as they are written, so that 0-3, 256M and 1:20 mean what they mean as flags.
+// fileReader walks a YAML tree. It takes scalars as they are written, so that 0-3, 256M and 1:20 mean what they
+// mean as flags.
 type fileReader struct {
 	name     string
 	settings map[string]given

@@ -140,8 +140,8 @@ var recorderWhat = map[Recorder]string{
 	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory", Host: "what the kernel does",
 }
 
-// checkMachine: a run that is gone on with compares its stream alone. Events and the lives of blocks are recorded anew from its beginning,
-// which must be computed again for that; what cannot be had again is refused.
+// checkMachine: a run that is gone on with compares its stream alone. Events and the lives of blocks are recorded
+// anew from its beginning, which must be computed again for that; what cannot be had again is refused.
 func (t *Tap) checkMachine() error {
 	which := ""
 	for _, beside := range []struct {

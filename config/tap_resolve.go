@@ -50,9 +50,9 @@ type ResolveOptions struct {
 	Architecture string
 }
 
-// Resolve gathers every source by precedence, parses and checks all values, and fills t's fields. Every value is parsed, also one
-// that a higher source overrides. It may be called again, for example with the architecture. Errors are one line with cause and
-// remedy, and are usage errors.
+// Resolve gathers every source by precedence, parses and checks all values, and fills t's fields. Every value is
+// parsed, also one that a higher source overrides. It may be called again, for example with the architecture.
+// Errors are one line with cause and remedy, and are usage errors.
 func (t *Tap) Resolve(o ResolveOptions) error {
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
@@ -82,7 +82,8 @@ func (t *Tap) Resolve(o ResolveOptions) error {
 	return t.check(sources)
 }
 
-// checkEnviron refuses a variable that is a setting's but for a typing error: with it nothing would be recorded, silently.
+// checkEnviron refuses a variable that is a setting's but for a typing error: with it nothing would be recorded,
+// silently.
 func checkEnviron(environ []string) error {
 	names := make([]string, len(tapOptions))
 	for i := range tapOptions {
@@ -311,8 +312,8 @@ func (t *Tap) check(s *sources) error {
 	return nil
 }
 
-// checkNothing refuses flags that record nothing by themselves. The environment and a file that it names may hold standing settings
-// for the runs that record; they must not get in the way of those that do not.
+// checkNothing refuses flags that record nothing by themselves. The environment and a file that it names may hold
+// standing settings for the runs that record; they must not get in the way of those that do not.
 func checkNothing(s *sources) error {
 	var alone []string
 	for i := range tapOptions {

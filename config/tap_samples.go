@@ -17,7 +17,8 @@ const (
 // SampleCollectors are the collectors of --tap-samples.
 var SampleCollectors = []string{SamplePerf, SampleFaults, SamplePages}
 
-// SampleChoice is one collector of --tap-samples, behind it those that take its place where it cannot run, in their order.
+// SampleChoice is one collector of --tap-samples, behind it those that take its place where it cannot run, in their
+// order.
 type SampleChoice []string
 
 // String is the choice as it is written in the flag.

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Sync says when what was recorded is put on the disk, so that it outlives the machine's end and not only the program's.
+// Sync says when what was recorded is put on the disk, so that it outlives the machine's end and not only the
+// program's.
 type Sync struct {
 	Policy string        // none, interval or token
 	Every  time.Duration // with interval; else 0

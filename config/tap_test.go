@@ -99,7 +99,8 @@ func TestOutRecordsNothing(t *testing.T) {
 	}
 }
 
-// TestPresets compares the presets with STRAP-LLM's, but for the codecs of balanced and max_compression, which keep the 3× that it promises.
+// TestPresets compares the presets with STRAP-LLM's, but for the codecs of balanced and max_compression, which keep
+// the 3× that it promises.
 func TestPresets(t *testing.T) {
 	const presets = `fast_capture full_tensor none 4 32GB
 balanced full_tensor q 2 24GB

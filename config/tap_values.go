@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// MinMemory is the least that --tap-memory accepts: half of it is shared with the model's process, whose pool has too few slots with less.
+// MinMemory is the least that --tap-memory accepts: half of it is shared with the model's process, whose pool has
+// too few slots with less.
 const MinMemory = 8 * MiB
 
 // MaxWorkers bounds --tap-workers.
@@ -76,7 +77,8 @@ func setTensors(t *Tap, s string) error {
 	return nil
 }
 
-// setAttention also reads true and false, which is what a FlagSet passes for a flag that stands alone and what YAML users write.
+// setAttention also reads true and false, which is what a FlagSet passes for a flag that stands alone and what YAML
+// users write.
 func setAttention(t *Tap, s string) error {
 	modes := map[string]ggmlhooks.AttentionMode{
 		"keep": ggmlhooks.AttentionKeep, "true": ggmlhooks.AttentionKeep,

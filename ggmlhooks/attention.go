@@ -23,8 +23,8 @@ func (g *Graph) Origin(src int32) int {
 	return int(-1 - src)
 }
 
-// Masks finds by which mask each node of attention reads keys and values: the leaf of the mask, or NoMask. Where attention is no single
-// node, its products with keys and with values are those around a softmax.
+// Masks finds by which mask each node of attention reads keys and values: the leaf of the mask, or NoMask. Where
+// attention is no single node, its products with keys and with values are those around a softmax.
 func (g *Graph) Masks() map[int32]int {
 	found := map[int32]int{}
 	for i := range g.Nodes {
@@ -54,8 +54,8 @@ func (g *Graph) originOf(n *Node, src int) int {
 	return g.Origin(at)
 }
 
-// back goes back from a source of a node, from first source to first source, to a node with an op; a few steps at most, and not past
-// another product.
+// back goes back from a source of a node, from first source to first source, to a node with an op; a few steps at
+// most, and not past another product.
 func (g *Graph) back(n *Node, src int, op string) (at int32, ok bool) {
 	at, ok = n.SrcAt(src)
 	for range 10 {

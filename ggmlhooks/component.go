@@ -2,9 +2,9 @@ package ggmlhooks
 
 import "fmt"
 
-// Component is the part of a transformer (or state-space) layer that a node computes for. The tap infers it from the graph:
-// from the weight that the node reads, else from the node's own name, else from its consumer, else from its source.
-// The numbers are shared with cgo/tap and stand in index files; never renumber them.
+// Component is the part of a transformer (or state-space) layer that a node computes for. The tap infers it from
+// the graph: from the weight that the node reads, else from the node's own name, else from its consumer, else from
+// its source. The numbers are shared with cgo/tap and stand in index files; never renumber them.
 type Component uint8
 
 // The components.

@@ -80,17 +80,19 @@ type ExecEnd struct {
 	Number uint64
 	MonoNS int64
 	Status int
-	// BeginNS is when ggml was given the graph; 0 where that is not known. From then to MonoNS the graph was computed, unless Async.
+	// BeginNS is when ggml was given the graph; 0 where that is not known. From then to MonoNS the graph was
+	// computed, unless Async.
 	BeginNS int64
 	Async   bool // a device may go on computing behind MonoNS, up to a [Sync]
 	// Selected is what was computed of it and wanted for the stream: it was captured, or is among Losses.
 	Selected Count
 	Losses   []Loss // valid during the call
-	// OwnNS is what the tap took on the model's threads since the end of the execution before, and WaitNS what these waited for the
-	// recording. Either may be negative where threads compute at the same time; sums are right.
+	// OwnNS is what the tap took on the model's threads since the end of the execution before, and WaitNS what
+	// these waited for the recording. Either may be negative where threads compute at the same time; sums are
+	// right.
 	OwnNS, WaitNS int64
-	// Cuts is how often ggml computed a part of the graph and waited for it because of the tap alone, and CutNS what one such stop costs,
-	// measured behind this execution; 0 where that was not measured.
+	// Cuts is how often ggml computed a part of the graph and waited for it because of the tap alone, and CutNS
+	// what one such stop costs, measured behind this execution; 0 where that was not measured.
 	Cuts, CutNS int64
 }
 
@@ -116,8 +118,8 @@ type Resolve struct {
 	Discarded bool // set-up, thrown away; false: the run
 }
 
-// Capture is one captured piece of a tensor. Data is borrowed: it is valid until Release is called, which must happen exactly
-// once, from any goroutine.
+// Capture is one captured piece of a tensor. Data is borrowed: it is valid until Release is called, which must
+// happen exactly once, from any goroutine.
 type Capture struct {
 	Exec, Graph uint64
 	MonoNS      int64
@@ -134,8 +136,8 @@ type Capture struct {
 	Release     func()
 }
 
-// Sink takes what the tap reports, in the order in which it happened per context. Nothing that is handed over by pointer or
-// slice may be kept, except a Graph, which does not change, and a Capture's Data until its Release.
+// Sink takes what the tap reports, in the order in which it happened per context. Nothing that is handed over by
+// pointer or slice may be kept, except a Graph, which does not change, and a Capture's Data until its Release.
 type Sink interface {
 	Context(*Context) error
 	Graph(*Graph) error

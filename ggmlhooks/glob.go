@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// MatchTensor reports whether a tensor glob of a [Selection] means node i, as cgo/tap decides it. A glob (*, ? and [set]) is
-// matched against the node's whole name, and the name without its layer suffix; one with a # also against the name that the
-// node's packets bear, always with its number: Qcur-0#1, Qcur-0#2.
+// MatchTensor reports whether a tensor glob of a [Selection] means node i, as cgo/tap decides it. A glob (*, ? and
+// [set]) is matched against the node's whole name, and the name without its layer suffix; one with a # also against
+// the name that the node's packets bear, always with its number: Qcur-0#1, Qcur-0#2.
 func (g *Graph) MatchTensor(glob string, i int) bool {
 	if matchGlob(glob, g.Nodes[i].Name) || matchGlob(glob, withoutLayer(g.Nodes[i].Name)) {
 		return true
@@ -58,7 +58,8 @@ func matchGlob(glob, text string) bool {
 	}
 }
 
-// matchSet matches c with the set that a pattern begins with, and returns how long the set is. One that does not end is as long as the pattern.
+// matchSet matches c with the set that a pattern begins with, and returns how long the set is. One that does not
+// end is as long as the pattern.
 func matchSet(pattern string, c byte) (hit bool, n int) {
 	i := 1
 	not := i < len(pattern) && (pattern[i] == '!' || pattern[i] == '^')

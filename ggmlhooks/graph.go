@@ -28,8 +28,8 @@ type Node struct {
 	Name       string // ggml's name; "node_24" for one that llama.cpp left unnamed
 	Op         string // ggml's op name: MUL_MAT, ROPE, SET_ROWS …; for UNARY and GLU the function: SILU, SWIGLU …
 	Occurrence int    // 1 for the first node of that name and op in the graph, in graph order
-	// Number counts the nodes of the graph that go by one name (their own, or the alias's), from 1: first those that compute, in
-	// graph order, then the others. It is the same whatever a selection wants of the graph.
+	// Number counts the nodes of the graph that go by one name (their own, or the alias's), from 1: first those
+	// that compute, in graph order, then the others. It is the same whatever a selection wants of the graph.
 	Number    int
 	Layer     int // NoLayer where the node belongs to none
 	Component Component
@@ -50,9 +50,9 @@ type Node struct {
 	Place              // where its tensor lies while this graph is computed
 }
 
-// PacketName is the name that the packets of node i bear, and under which it is printed and selected: NAME for the first node
-// of a name, NAME#2, NAME#3 for further ones. An unnamed node goes by the name of the view that stands for it; without one by
-// ggml's number of it in this graph, as in node_24.
+// PacketName is the name that the packets of node i bear, and under which it is printed and selected: NAME for the
+// first node of a name, NAME#2, NAME#3 for further ones. An unnamed node goes by the name of the view that stands
+// for it; without one by ggml's number of it in this graph, as in node_24.
 func (g *Graph) PacketName(i int) string {
 	if g.Nodes[i].Number > 1 {
 		return g.shownName(i) + "#" + strconv.Itoa(g.Nodes[i].Number)
@@ -110,8 +110,8 @@ type Graph struct {
 	Tokens  int    // tokens of the micro-batch, 0 = a maintenance graph
 	Outputs int    // output tokens, -1 = the graph has no output ids
 	Wanted  int    // nodes that the tap captures
-	// Selection is the number of the selection that its nodes are marked by: 0 is that of the start. A graph that is marked anew is
-	// described anew, under another ID.
+	// Selection is the number of the selection that its nodes are marked by: 0 is that of the start. A graph that
+	// is marked anew is described anew, under another ID.
 	Selection uint32
 	Attention AttentionMode // of that selection
 	Nodes     []Node
@@ -126,6 +126,7 @@ type Row struct {
 	Seqs   []int32 // sequences; empty when the program's batch could not be seen
 	Phase  Phase
 	Output bool // logits or embeddings were asked for
-	// Request is the request of its first sequence that it belongs to, counted from 0 per context and sequence; RequestUnknown.
+	// Request is the request of its first sequence that it belongs to, counted from 0 per context and sequence;
+	// RequestUnknown.
 	Request int32
 }

@@ -1,7 +1,8 @@
 package ggmlhooks
 
-// RowJoiner makes the token rows of micro-batches, of all contexts of a process: ids and positions from the graph's inputs, sequences,
-// phase and request from the program's batches and from what it does to its sequences. Its zero value is ready for use.
+// RowJoiner makes the token rows of micro-batches, of all contexts of a process: ids and positions from the graph's
+// inputs, sequences, phase and request from the program's batches and from what it does to its sequences. Its zero
+// value is ready for use.
 type RowJoiner struct {
 	ctxs map[uint32]*joined
 }
@@ -41,8 +42,8 @@ func (j *RowJoiner) Call(c *Call) {
 	ctx.sequences.Reset(c)
 }
 
-// SeqChange notes what the program did to sequences. A context that is given no samplers itself follows the one that is: a draft model's
-// sequences are those of its target.
+// SeqChange notes what the program did to sequences. A context that is given no samplers itself follows the one
+// that is: a draft model's sequences are those of its target.
 func (j *RowJoiner) SeqChange(c *SeqChange) {
 	own := j.context(c.Ctx)
 	own.sequences.Change(c)
@@ -73,8 +74,8 @@ func OnePhase(rows []Row) Phase {
 	return rows[0].Phase
 }
 
-// Join appends to rows those of an execution and to begun the requests that begin with it. The phase is that of the execution: prefill
-// where any of its rows is a prompt's, maintenance where it has none.
+// Join appends to rows those of an execution and to begun the requests that begin with it. The phase is that of the
+// execution: prefill where any of its rows is a prompt's, maintenance where it has none.
 func (j *RowJoiner) Join(rows []Row, begun []RequestBegin, e *Exec) ([]Row, []RequestBegin, Phase) {
 	if len(e.Tokens) == 0 {
 		return rows, begun, PhaseMaintenance

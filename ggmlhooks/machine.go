@@ -31,10 +31,12 @@ type Buffer struct {
 	Mapped bool   // its memory is a mapped file's
 	Type   string // ggml's name of its kind: CPU, CPU_Mapped, CPU_REPACK, CUDA0, RPC[…]
 	Device string // ggml's name of its device, "" where it has none
-	// File is the file that is mapped, and FileOffset where in it the buffer begins. "": it is not mapped, or not known of which.
+	// File is the file that is mapped, and FileOffset where in it the buffer begins. "": it is not mapped, or not
+	// known of which.
 	File       string
 	FileOffset uint64
-	// Known is true when a buffer is told of again, because its usage was set, or because another kind of buffer took its memory over.
+	// Known is true when a buffer is told of again, because its usage was set, or because another kind of buffer
+	// took its memory over.
 	Known bool
 }
 
@@ -62,16 +64,17 @@ const (
 
 // Times are the ends of timed nodes of one execution, in the order in which they were computed.
 //
-// The time between two of them is that of all nodes behind the first up to the second: of one op only where the one before it was
-// timed too. It holds one launch and one synchronisation. A timed node that computes nothing, behind another timed one, takes just
-// that, and so tells what looking costs.
+// The time between two of them is that of all nodes behind the first up to the second: of one op only where the one
+// before it was timed too. It holds one launch and one synchronisation. A timed node that computes nothing, behind
+// another timed one, takes just that, and so tells what looking costs.
 type Times struct {
 	Exec, Graph uint64
 	BeginNS     int64 // CLOCK_MONOTONIC when ggml was given the graph
 	Nodes       []NodeTime
 }
 
-// NodeTime is the end of a node. Its own data phase, which copies tensors, lies between DoneNS and LeftNS and belongs to no node.
+// NodeTime is the end of a node. Its own data phase, which copies tensors, lies between DoneNS and LeftNS and
+// belongs to no node.
 type NodeTime struct {
 	Node   int32 // index into Graph.Nodes
 	DoneNS int64 // after BeginNS, when it was computed
@@ -97,19 +100,21 @@ const (
 	InputStates                  // recurrent memory: per sequence of the micro-batch the cell that its state is read from
 )
 
-// Input is what was read of an input tensor at the entry of an execution: its memory is used again while the graph is computed.
+// Input is what was read of an input tensor at the entry of an execution: its memory is used again while the graph
+// is computed.
 type Input struct {
 	Exec, Graph uint64
 	Leaf        int // index into Graph.Leafs
 	Kind        InputKind
-	// Values are cells, for InputCells one per token, whatever layout the index has: -1 where the index is not that of a cell, which
-	// would be a defect. For InputStates one per sequence.
+	// Values are cells, for InputCells one per token, whatever layout the index has: -1 where the index is not that
+	// of a cell, which would be a defect. For InputStates one per sequence.
 	Values []int64
 	// Ranges are those of a mask, sorted by row, then by cell. Rows count tokens over all streams.
 	Ranges []CellRange
 }
 
-// CellRange is cells First ≤ c < End that a token may read. In a mask with several streams they count in the stream of the token.
+// CellRange is cells First ≤ c < End that a token may read. In a mask with several streams they count in the stream
+// of the token.
 type CellRange struct{ Row, First, End int32 }
 
 // Candidate is a token that a sampler could have chosen.
@@ -141,8 +146,8 @@ const (
 	ForRouting                     // experts that were chosen, and their weights
 )
 
-// MachineSink takes what the tap reports about memory, time, inputs and samplers, in the order in which it happened. Nothing that is
-// handed over by pointer or slice may be kept.
+// MachineSink takes what the tap reports about memory, time, inputs and samplers, in the order in which it
+// happened. Nothing that is handed over by pointer or slice may be kept.
 type MachineSink interface {
 	Buffer(*Buffer) error
 	BufferEnd(BufferEnd) error

@@ -2,8 +2,8 @@ package ggmlhooks
 
 import "fmt"
 
-// Phase says what an execution of a graph, or one token row of it, was for. The numbers stand in index files; never renumber
-// them.
+// Phase says what an execution of a graph, or one token row of it, was for. The numbers stand in index files; never
+// renumber them.
 type Phase uint8
 
 // The phases.

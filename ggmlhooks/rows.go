@@ -2,18 +2,20 @@ package ggmlhooks
 
 import "slices"
 
-// llama.cpp cuts a call's batch into micro-batches and may put the rows of several sequences in another order. The graph's inputs
-// tell each row's token and position exactly; which sequence it belongs to only the program's batch tells. RowMatcher joins the
-// two.
+// llama.cpp cuts a call's batch into micro-batches and may put the rows of several sequences in another order. The
+// graph's inputs tell each row's token and position exactly; which sequence it belongs to only the program's batch
+// tells. RowMatcher joins the two.
 //
-// A micro-batch that equals the next rows of the batch, as many as a micro-batch takes or all that are left, is those rows. Otherwise
-// llama.cpp has grouped rows by sequence, and which it takes first is known: see split. Where that does not fit either, each row takes the first unused row of the batch with its token and
-// position, one that continues the sequence of the row before it going first.
+// A micro-batch that equals the next rows of the batch, as many as a micro-batch takes or all that are left, is
+// those rows. Otherwise llama.cpp has grouped rows by sequence, and which it takes first is known: see split. Where
+// that does not fit either, each row takes the first unused row of the batch with its token and position, one that
+// continues the sequence of the row before it going first.
 type RowMatcher struct {
 	// UBatch is the most rows that the context's micro-batches have; 0 = unknown.
 	UBatch int
-	// Grouped says that micro-batches always are grouped by sequence, as recurrent memory wants it: then that is tried first. Such graphs
-	// have no positions, so that tokens which happen to be alike would fit the batch's order, too.
+	// Grouped says that micro-batches always are grouped by sequence, as recurrent memory wants it: then that is
+	// tried first. Such graphs have no positions, so that tokens which happen to be alike would fit the batch's
+	// order, too.
 	Grouped bool
 	rows    []CallRow
 	used    []bool
@@ -34,7 +36,8 @@ func (m *RowMatcher) Reset(rows []CallRow) {
 // Row returns row i of the call.
 func (m *RowMatcher) Row(i int32) *CallRow { return &m.rows[i] }
 
-// Match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be empty.
+// Match appends to dst, for each row of a micro-batch, the number of the batch's row that it is, or -1. pos may be
+// empty.
 func (m *RowMatcher) Match(dst []int32, tokens, pos []int32) []int32 {
 	if m.Grouped {
 		if dst, ok := m.split(dst, tokens, pos); ok {

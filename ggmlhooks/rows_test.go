@@ -62,8 +62,8 @@ func TestRowMatcher(t *testing.T) {
 	}
 }
 
-// TestGroupedRows: without positions, tokens that happen to be alike fit the batch's order and that of its sequences. Recurrent memory has
-// the latter.
+// TestGroupedRows: without positions, tokens that happen to be alike fit the batch's order and that of its
+// sequences. Recurrent memory has the latter.
 func TestGroupedRows(t *testing.T) {
 	rows := callRows([3]int32{1, 0, 1}, [3]int32{2, 0, 2}, [3]int32{2, 1, 1}, [3]int32{3, 1, 2})
 	for grouped, want := range map[bool][]int32{false: {0, 1, 2, 3}, true: {0, 2, 1, 3}} {

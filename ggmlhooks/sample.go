@@ -2,14 +2,14 @@ package ggmlhooks
 
 import "math/rand/v2"
 
-// SampleSize is the number of elements that sampled_slices keeps of n at a rate in (0, 1]: the whole part of n · rate, at least
-// one.
+// SampleSize is the number of elements that sampled_slices keeps of n at a rate in (0, 1]: the whole part of n ·
+// rate, at least one.
 func SampleSize(n int64, rate float64) int64 {
 	return min(max(int64(float64(n)*rate), 1), n)
 }
 
-// SampleSeed is the seed of one packet's choice, made from the run's seed, the execution, the node and the first row, so that
-// each packet's choice differs and every one can be made again.
+// SampleSeed is the seed of one packet's choice, made from the run's seed, the execution, the node and the first
+// row, so that each packet's choice differs and every one can be made again.
 func SampleSeed(seed, exec uint64, node, row int) uint64 {
 	x := seed
 	for _, v := range [...]uint64{exec, uint64(int64(node)), uint64(int64(row))} {
@@ -21,8 +21,9 @@ func SampleSeed(seed, exec uint64, node, row int) uint64 {
 	return x
 }
 
-// SampleIndices appends to dst the k indices out of n that seed chooses: without replacement, ascending, each choice of k equally
-// likely (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S), drawn from PCG seeded with (seed, 0).
+// SampleIndices appends to dst the k indices out of n that seed chooses: without replacement, ascending, each
+// choice of k equally likely (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S), drawn from PCG seeded
+// with (seed, 0).
 func SampleIndices(dst []int64, seed uint64, n, k int64) []int64 {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := int64(0); i < n && k > 0; i++ {

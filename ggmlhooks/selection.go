@@ -22,12 +22,13 @@ func (m AttentionMode) MarshalText() ([]byte, error) { return []byte(m.String())
 type Selection struct {
 	Granularity Granularity
 	Layers      LayerSet // empty: every layer, and what belongs to none
-	// Tensors are globs on node names (*, ?, [a-z]), without the layer suffix or with it: "l_out", "l_out-3", "ffn_*".
-	// A name that a glob matches is honoured on a view too. A glob with a # means one of the nodes of a name: "Qcur-0#2", and
-	// "Qcur-0#1" for the first. Empty: every computed node.
+	// Tensors are globs on node names (*, ?, [a-z]), without the layer suffix or with it: "l_out", "l_out-3",
+	// "ffn_*". A name that a glob matches is honoured on a view too. A glob with a # means one of the nodes of a
+	// name: "Qcur-0#2", and "Qcur-0#1" for the first. Empty: every computed node.
 	Tensors []string
 	Tokens  TokenRule
-	// Window is how many tokens are captured, counted from the first one that the selection applies to; 0: all. Tokens has its say too.
+	// Window is how many tokens are captured, counted from the first one that the selection applies to; 0: all.
+	// Tokens has its say too.
 	Window    int64
 	Attention AttentionMode
 	// SamplingRate is the share of elements that SampledSlices keeps, in (0, 1].

@@ -86,8 +86,9 @@ const (
 
 func newSequence() *sequence { return &sequence{request: RequestUnknown, last: noPos} }
 
-// remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a context shift. Removing
-// the end of what was generated is how drafts are rejected; after more was removed, a prompt comes.
+// remove takes cells out. What follows them stays, and is usually moved: then the sequence goes on, as after a
+// context shift. Removing the end of what was generated is how drafts are rejected; after more was removed, a
+// prompt comes.
 func (s *sequence) remove(first, end int32) {
 	if first > s.last || end >= 0 && end <= s.last {
 		return
@@ -136,8 +137,8 @@ func (s *sequence) copyOf(from *sequence) {
 	s.cut, s.output, s.last, s.redo, s.tail, s.generates = true, from.output, from.last, nil, append(s.tail[:0], from.tail...), from.generates
 }
 
-// position is where a row stands: as the graph has it, else as the program wrote it, else where llama.h says that it comes, behind the
-// sequence's last.
+// position is where a row stands: as the graph has it, else as the program wrote it, else where llama.h says that
+// it comes, behind the sequence's last.
 func (s *sequence) position(row *CallRow, pos int32) int32 {
 	switch {
 	case pos != PosAuto:
@@ -192,16 +193,17 @@ type turn struct {
 	redone        bool
 }
 
-// SequenceTracker tells of each token row what it was for and to which request of its sequence it belongs. llama.h knows neither, so
-// both are inferred, from what the program does to its sequences and from which results it asks for.
+// SequenceTracker tells of each token row what it was for and to which request of its sequence it belongs. llama.h
+// knows neither, so both are inferred, from what the program does to its sequences and from which results it asks
+// for.
 //
-// A token is one that was generated if the sequence's token before it was an output token and the program has looked at results since
-// then (else nobody could have chosen it), it is not the sequence's first, and either it comes alone, or with others that all are
-// output tokens after a sampler accepted one: a draft that is verified; or the same tokens had been generated there before: a draft
-// model that follows.
+// A token is one that was generated if the sequence's token before it was an output token and the program has
+// looked at results since then (else nobody could have chosen it), it is not the sequence's first, and either it
+// comes alone, or with others that all are output tokens after a sampler accepted one: a draft that is verified; or
+// the same tokens had been generated there before: a draft model that follows.
 //
-// A request begins when the program sets the sequence's sampler; where it never does, with a prompt after generated tokens or after
-// cells of the sequence were removed.
+// A request begins when the program sets the sequence's sampler; where it never does, with a prompt after generated
+// tokens or after cells of the sequence were removed.
 type SequenceTracker struct {
 	seqs          map[int32]*sequence
 	turns         map[int32]*turn
@@ -274,8 +276,8 @@ func (t *SequenceTracker) Change(c *SeqChange) {
 	}
 }
 
-// Take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row with position,
-// sequences, phase and request, and appends the requests that begin with it to begun.
+// Take takes in a row of the call that the graph has at pos (PosAuto where it has no positions). It returns the row
+// with position, sequences, phase and request, and appends the requests that begin with it to begun.
 func (t *SequenceTracker) Take(begun []RequestBegin, row *CallRow, pos int32) (Row, []RequestBegin) {
 	first, now := t.seqs[row.Seqs[0]], t.turns[row.Seqs[0]]
 	pos = first.position(row, pos)

@@ -8,9 +8,10 @@ type group struct {
 	rows []int32
 }
 
-// split appends the rows of a micro-batch of llama.cpp's equal split: sets of sequences that have nothing in common, in the order in which
-// the batch brings them, each with the same number of rows. A memory with one stream per sequence takes consecutive sequences alone.
-// Where the tokens are others, it appends nothing and returns false. (What a split by sequence makes is the first set alone.)
+// split appends the rows of a micro-batch of llama.cpp's equal split: sets of sequences that have nothing in
+// common, in the order in which the batch brings them, each with the same number of rows. A memory with one stream
+// per sequence takes consecutive sequences alone. Where the tokens are others, it appends nothing and returns
+// false. (What a split by sequence makes is the first set alone.)
 func (m *RowMatcher) split(dst, tokens, pos []int32) ([]int32, bool) {
 	start := len(dst)
 	for _, consecutive := range []bool{false, true} {

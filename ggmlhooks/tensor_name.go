@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// WeightLayer is the layer of a weight by its GGUF name, such as blk.3.attn_q.weight or v.blk.3.ffn_up.weight; NoLayer where it names none.
+// WeightLayer is the layer of a weight by its GGUF name, such as blk.3.attn_q.weight or v.blk.3.ffn_up.weight;
+// NoLayer where it names none.
 func WeightLayer(name string) int {
 	rest, found := strings.CutPrefix(name, "blk.")
 	if !found {
@@ -19,8 +20,8 @@ func WeightLayer(name string) int {
 	return layer
 }
 
-// CacheTensor takes the name of a tensor of llama.cpp's memory apart, such as cache_k_l12: k or v of attention, r or s of recurrent layers,
-// and its layer.
+// CacheTensor takes the name of a tensor of llama.cpp's memory apart, such as cache_k_l12: k or v of attention, r
+// or s of recurrent layers, and its layer.
 func CacheTensor(name string) (part byte, layer int, ok bool) {
 	rest, found := strings.CutPrefix(name, "cache_")
 	letter, number, cut := strings.Cut(rest, "_l")

@@ -13,9 +13,9 @@ const (
 	maxExperts = 1024 // LLAMA_MAX_EXPERTS
 )
 
-// Check refuses a model whose keys or tensors llama.cpp would not refuse itself but end the process at: by an assertion, or worse.
-// Whatever else is wrong, llama.cpp says. The rules come from the assertions of llama.cpp 0.7.0 and from mutated files at which it
-// ended; the error wraps ErrMalformed.
+// Check refuses a model whose keys or tensors llama.cpp would not refuse itself but end the process at: by an
+// assertion, or worse. Whatever else is wrong, llama.cpp says. The rules come from the assertions of llama.cpp
+// 0.7.0 and from mutated files at which it ended; the error wraps ErrMalformed.
 func (f *File) Check() error {
 	arch, ok := f.Metadata.Text("general.architecture")
 	if !ok {
@@ -129,7 +129,8 @@ func (s *shape) heads() error {
 	return nil
 }
 
-// tokens: each has a text of its own; empty ones get one from llama.cpp. A text that an end token closes cannot be continued.
+// tokens: each has a text of its own; empty ones get one from llama.cpp. A text that an end token closes cannot be
+// continued.
 func (s *shape) tokens() error {
 	ends, given := s.meta.Flag("tokenizer.ggml.add_eos_token")
 	kind, _ := s.meta.Text("tokenizer.ggml.model")
@@ -160,7 +161,8 @@ func (s *shape) tokens() error {
 	return nil
 }
 
-// weights: nothing multiplies whole numbers, numbers of eight bytes, or the types that a product's other side is rounded to.
+// weights: nothing multiplies whole numbers, numbers of eight bytes, or the types that a product's other side is
+// rounded to.
 func (f *File) weights() error {
 	for i := range f.Tensors {
 		t := &f.Tensors[i]

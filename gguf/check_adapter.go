@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// CheckAdapter refuses a LoRA adapter that is none for the model base, or at which llama.cpp would end the process: its keys have other
-// types, its tensors are of types that cannot be multiplied, or have more dimensions than what they are for. Whatever else is wrong,
-// llama.cpp says. The error wraps ErrMalformed.
+// CheckAdapter refuses a LoRA adapter that is none for the model base, or at which llama.cpp would end the process:
+// its keys have other types, its tensors are of types that cannot be multiplied, or have more dimensions than what
+// they are for. Whatever else is wrong, llama.cpp says. The error wraps ErrMalformed.
 func (f *File) CheckAdapter(base *File) error {
 	arch, _ := base.Metadata.Text("general.architecture")
 	for _, want := range [][2]string{{"general.type", "adapter"}, {"adapter.type", "lora"}, {"general.architecture", arch}} {
@@ -29,7 +29,8 @@ func (f *File) CheckAdapter(base *File) error {
 	return nil
 }
 
-// checkLora refuses a tensor of an adapter. One for a tensor that base lacks, as the first file of a split model may, passes.
+// checkLora refuses a tensor of an adapter. One for a tensor that base lacks, as the first file of a split model
+// may, passes.
 func (t *Tensor) checkLora(base *File) error {
 	switch t.Type {
 	case I8, I16, I32, I64, F64, Q8_1, Q8_K:

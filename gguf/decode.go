@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// decoder reads little-endian fields from a stream and knows where it is. Its first error sticks; after it every read gives
-// zero.
+// decoder reads little-endian fields from a stream and knows where it is. Its first error sticks; after it every
+// read gives zero.
 type decoder struct {
 	r    *bufio.Reader
 	pos  int64 // bytes read so far

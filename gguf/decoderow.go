@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// DecodeRow decodes src, bytes of type t, into dst; the two must be of the same number of values. Types: F32, F16, BF16, Q8_0,
-// Q5_0, Q4_0, Q4_K, Q6_K; others: errors.ErrUnsupported.
+// DecodeRow decodes src, bytes of type t, into dst; the two must be of the same number of values. Types: F32, F16,
+// BF16, Q8_0, Q5_0, Q4_0, Q4_K, Q6_K; others: errors.ErrUnsupported.
 func DecodeRow(dst []float32, t Type, src []byte) error {
 	n, err := t.RowBytes(int64(len(dst)))
 	if err != nil {
@@ -75,8 +75,8 @@ func decodeQ4K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ6K decodes 210 bytes: 128 of low bits, 64 of high bits, 16 signed scales, f16 d. Each half of 128 values takes 64
-// and 32 of the bit bytes; within it value i of 32 stands four times, at 0, 32, 64 and 96.
+// decodeQ6K decodes 210 bytes: 128 of low bits, 64 of high bits, 16 signed scales, f16 d. Each half of 128 values
+// takes 64 and 32 of the bit bytes; within it value i of 32 stands four times, at 0, 32, 64 and 96.
 func decodeQ6K(dst []float32, src []byte) {
 	d := f16At(src[208:])
 	for half := range 2 {

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// AppendRow encodes src, whole blocks of values, as type t and appends the bytes to dst. F32, F16, BF16, Q8_0, Q5_0 and Q4_0
-// give the bits that ggml's reference quantiser gives; Q4_K has the same layout, but its own and simpler choice of scales.
-// Other types: errors.ErrUnsupported.
+// AppendRow encodes src, whole blocks of values, as type t and appends the bytes to dst. F32, F16, BF16, Q8_0, Q5_0
+// and Q4_0 give the bits that ggml's reference quantiser gives; Q4_K has the same layout, but its own and simpler
+// choice of scales. Other types: errors.ErrUnsupported.
 func AppendRow(dst []byte, t Type, src []float32) ([]byte, error) {
 	if _, err := t.RowBytes(int64(len(src))); err != nil {
 		return dst, err
@@ -49,8 +49,8 @@ func AppendRow(dst []byte, t Type, src []float32) ([]byte, error) {
 	return dst, nil
 }
 
-// belowHalf is the float32 just below 0.5: added to a small number with its sign, it makes truncation round halves away from
-// zero, and nothing else up.
+// belowHalf is the float32 just below 0.5: added to a small number with its sign, it makes truncation round halves
+// away from zero, and nothing else up.
 const belowHalf = 0x3effffff
 
 // appendQ8 writes 34 bytes: f16 scale d = max|x|/127, then 32 signed bytes x/d, halves away from zero.
@@ -67,7 +67,8 @@ func appendQ8(dst []byte, x *[32]float32) []byte {
 	return append(dst, q[:]...)
 }
 
-// appendQ4 writes 18 bytes: f16 scale d = -(value of largest magnitude)/8, then 16 bytes of x/d+8, value i beside value i+16.
+// appendQ4 writes 18 bytes: f16 scale d = -(value of largest magnitude)/8, then 16 bytes of x/d+8, value i beside
+// value i+16.
 func appendQ4(dst []byte, x *[32]float32) []byte {
 	d := extreme(x) / -8
 	inv := inverse(d)
@@ -81,7 +82,8 @@ func appendQ4(dst []byte, x *[32]float32) []byte {
 	return append(dst, q[:]...)
 }
 
-// appendQ5 writes 22 bytes: f16 scale d = -(value of largest magnitude)/16, the fifth bits, then the low four as in Q4_0.
+// appendQ5 writes 22 bytes: f16 scale d = -(value of largest magnitude)/16, the fifth bits, then the low four as in
+// Q4_0.
 func appendQ5(dst []byte, x *[32]float32) []byte {
 	d := extreme(x) / -16
 	inv := inverse(d)

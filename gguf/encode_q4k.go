@@ -2,8 +2,9 @@ package gguf
 
 import "encoding/binary"
 
-// appendQ4K writes 144 bytes for 256 values: f16 d and dmin, eight 6-bit scales and minima in 12 bytes, 128 bytes of 4 bits.
-// A value is d·scale·q − dmin·min of its group of 32. Scales span each group's range from min(0, smallest) to the largest.
+// appendQ4K writes 144 bytes for 256 values: f16 d and dmin, eight 6-bit scales and minima in 12 bytes, 128 bytes
+// of 4 bits. A value is d·scale·q − dmin·min of its group of 32. Scales span each group's range from min(0,
+// smallest) to the largest.
 func appendQ4K(dst []byte, x *[256]float32) []byte {
 	var scales, mins [8]float32
 	for g := range scales {
@@ -55,8 +56,8 @@ func sixBits(x *[8]float32) (unit uint16, n [8]uint8) {
 	return unit, n
 }
 
-// packSixBits lays eight scales and eight minima into 12 bytes: the first four of each plainly, of the others four bits in
-// the last four bytes and two on top of the first eight.
+// packSixBits lays eight scales and eight minima into 12 bytes: the first four of each plainly, of the others four
+// bits in the last four bytes and two on top of the first eight.
 func packSixBits(s, m *[8]uint8) (out [12]byte) {
 	for i := range 4 {
 		out[i] = s[i] | s[i+4]>>4<<6

@@ -35,7 +35,8 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return &f.Tensors[i], true
 }
 
-// At finds the tensor that holds the byte at offset, counted from the start of the file. Header and padding belong to none.
+// At finds the tensor that holds the byte at offset, counted from the start of the file. Header and padding belong
+// to none.
 func (f *File) At(offset int64) (*Tensor, bool) {
 	i := sort.Search(len(f.byOffset), func(i int) bool { return f.Tensors[f.byOffset[i]].End() > offset })
 	if i == len(f.byOffset) {

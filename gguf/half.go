@@ -2,8 +2,8 @@ package gguf
 
 import "math"
 
-// F16FromFloat32 rounds f to the nearest half-precision number (ties to even; beyond 65504 it becomes infinite) and gives its
-// bits.
+// F16FromFloat32 rounds f to the nearest half-precision number (ties to even; beyond 65504 it becomes infinite) and
+// gives its bits.
 func F16FromFloat32(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign := uint16(b >> 16 & 0x8000)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Identity says which model a file holds, for people and for the name of a run's folder. What the file does not state is
-// empty or zero.
+// Identity says which model a file holds, for people and for the name of a run's folder. What the file does not
+// state is empty or zero.
 type Identity struct {
 	Name         string // general.name, or the file's name
 	Architecture string // general.architecture, such as "qwen3moe"

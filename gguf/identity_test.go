@@ -20,8 +20,8 @@ func defaultModel(t testing.TB) *gguf.File {
 	return f
 }
 
-// TestDefaultModel reads the embedded model, which llama-quantize wrote, and compares keys and tensor map with the golden file,
-// whose tensor lines agree with those of 'llama-gguf FILE r n'.
+// TestDefaultModel reads the embedded model, which llama-quantize wrote, and compares keys and tensor map with the
+// golden file, whose tensor lines agree with those of 'llama-gguf FILE r n'.
 func TestDefaultModel(t *testing.T) {
 	f := defaultModel(t)
 	var got strings.Builder

@@ -38,8 +38,8 @@ func (m *Metadata) Value(key string) (Value, bool) {
 	return m.entries[i].Value, true
 }
 
-// Set adds an entry at the end, or replaces the value of an existing one in its place. data is one of the Go types that Value
-// lists; a Writer refuses others.
+// Set adds an entry at the end, or replaces the value of an existing one in its place. data is one of the Go types
+// that Value lists; a Writer refuses others.
 func (m *Metadata) Set(key string, data any) {
 	if i, ok := m.index[key]; ok {
 		m.entries[i].Value = Value{data}
@@ -59,8 +59,8 @@ func (m *Metadata) Text(key string) (s string, ok bool) {
 	return s, ok
 }
 
-// Int is the number of that key, whatever integer type it is stored as. ok is false where it is absent, no integer, or beyond
-// int64.
+// Int is the number of that key, whatever integer type it is stored as. ok is false where it is absent, no integer,
+// or beyond int64.
 func (m *Metadata) Int(key string) (n int64, ok bool) {
 	v, _ := m.Value(key)
 	return v.int()
@@ -114,8 +114,8 @@ func (m *Metadata) Texts(key string) (s []string, ok bool) {
 	return s, ok
 }
 
-// Ints is the integer array of that key, or a single integer as an array of one: llama.cpp allows either where a value may
-// differ from layer to layer, such as attention.head_count_kv. The result is a copy.
+// Ints is the integer array of that key, or a single integer as an array of one: llama.cpp allows either where a
+// value may differ from layer to layer, such as attention.head_count_kv. The result is a copy.
 func (m *Metadata) Ints(key string) (n []int64, ok bool) {
 	v, _ := m.Value(key)
 	if one, ok := v.int(); ok {

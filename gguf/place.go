@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// place turns the tensors' offsets into file offsets, given where the header ends, and checks that they are aligned, apart
-// from each other and inside the file.
+// place turns the tensors' offsets into file offsets, given where the header ends, and checks that they are
+// aligned, apart from each other and inside the file.
 func (f *File) place(headerEnd int64) error {
 	f.DataOffset = pad(headerEnd, f.Alignment)
 	for i := range f.Tensors {

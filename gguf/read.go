@@ -55,8 +55,8 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 	return decode(io.NewSectionReader(r, 0, size), size)
 }
 
-// ReadStream reads and checks the header from a stream whose length is not known; that the tensor data is complete is left to
-// whoever reads it. It may have read more from r than the header.
+// ReadStream reads and checks the header from a stream whose length is not known; that the tensor data is complete
+// is left to whoever reads it. It may have read more from r than the header.
 func ReadStream(r io.Reader) (*File, error) {
 	return decode(r, -1)
 }

@@ -22,9 +22,9 @@ func randomRow(n int) []float32 {
 
 // TestRowError: what comes back differs by no more than the type's step allows.
 func TestRowError(t *testing.T) {
-	// Relative root mean square error. A uniform quantiser of step s has s/√12. Of 32 normal values the largest magnitude is
-	// about 2.4, so Q8_0 has 2.4/127/√12 = 0.0055, Q5_0 2.4/16/√12 = 0.043, Q4_0 twice that; Q4_K has 15 steps over the range,
-	// about 4.1: 0.079. The bounds leave a tenth.
+	// Relative root mean square error. A uniform quantiser of step s has s/√12. Of 32 normal values the largest
+	// magnitude is about 2.4, so Q8_0 has 2.4/127/√12 = 0.0055, Q5_0 2.4/16/√12 = 0.043, Q4_0 twice that; Q4_K has
+	// 15 steps over the range, about 4.1: 0.079. The bounds leave a tenth.
 	bounds := map[Type]float64{F32: 0, F16: 0.0003, BF16: 0.002, Q8_0: 0.006, Q5_0: 0.0475, Q4_0: 0.095, Q4_K: 0.087}
 	x := randomRow(1 << 16)
 	for _, typ := range rowTypes {

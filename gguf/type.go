@@ -79,7 +79,8 @@ func (t Type) String() string {
 	return traits[t].name
 }
 
-// BlockValues is the number of values that are stored together; a row is a whole number of blocks. 0 for an unknown type.
+// BlockValues is the number of values that are stored together; a row is a whole number of blocks. 0 for an unknown
+// type.
 func (t Type) BlockValues() int64 {
 	if !t.Known() {
 		return 0

@@ -39,15 +39,15 @@ func (t ValueType) String() string {
 	return valueTypes[t].name
 }
 
-// Value is one metadata value. Data holds it as the Go type of the same meaning: uint8 … uint64, int8 … int64, float32,
-// float64, bool or string, or, for an array, a slice of one of these. Arrays of arrays do not exist in files that llama.cpp
-// reads, and are refused.
+// Value is one metadata value. Data holds it as the Go type of the same meaning: uint8 … uint64, int8 … int64,
+// float32, float64, bool or string, or, for an array, a slice of one of these. Arrays of arrays do not exist in
+// files that llama.cpp reads, and are refused.
 type Value struct {
 	Data any
 }
 
-// Type is the value's type and, for an array, the type of its elements. ok is false where Data holds a Go type that a GGUF
-// file cannot.
+// Type is the value's type and, for an array, the type of its elements. ok is false where Data holds a Go type that
+// a GGUF file cannot.
 func (v Value) Type() (t, elem ValueType, ok bool) {
 	switch v.Data.(type) {
 	case uint8:

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Vocab turns token ids into the bytes that they stand for, from a model's metadata alone. It shows control tokens by name.
+// Vocab turns token ids into the bytes that they stand for, from a model's metadata alone. It shows control tokens
+// by name.
 type Vocab struct {
 	tokens []string
 	types  []int64
@@ -26,7 +27,8 @@ func ReadVocab(m *Metadata) (v Vocab, ok bool) {
 // Len is the number of tokens.
 func (v *Vocab) Len() int { return len(v.tokens) }
 
-// Piece returns the bytes of a token; they need not be valid UTF-8 by themselves. An id that the vocabulary does not hold has none.
+// Piece returns the bytes of a token; they need not be valid UTF-8 by themselves. An id that the vocabulary does
+// not hold has none.
 func (v *Vocab) Piece(id int32) []byte {
 	if id < 0 || int(id) >= len(v.tokens) {
 		return nil
@@ -46,8 +48,8 @@ func (v *Vocab) Piece(id int32) []byte {
 	return []byte(token)
 }
 
-// byteLevel undoes the byte-level alphabet of GPT-2's tokenizer: printable bytes stand for themselves, the others for the code
-// points from U+0100 on, in order.
+// byteLevel undoes the byte-level alphabet of GPT-2's tokenizer: printable bytes stand for themselves, the others
+// for the code points from U+0100 on, in order.
 func byteLevel(token string) []byte {
 	out := make([]byte, 0, len(token))
 	for _, r := range token {

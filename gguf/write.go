@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes a GGUF file as a stream. NewWriter writes the header, Write takes the tensors' bytes in the header's order
-// and puts the padding between them, Close checks that all came. It never seeks and does not close what it writes to.
+// Writer writes a GGUF file as a stream. NewWriter writes the header, Write takes the tensors' bytes in the
+// header's order and puts the padding between them, Close checks that all came. It never seeks and does not close
+// what it writes to.
 type Writer struct {
 	out    io.Writer
 	file   *File
@@ -20,8 +21,9 @@ type Writer struct {
 	err    error
 }
 
-// NewWriter lays the tensors out one after another in the order given (their Offset and Bytes are computed, what the caller
-// put there is ignored) and writes a header of version 3. The alignment is general.alignment of meta, or DefaultAlignment.
+// NewWriter lays the tensors out one after another in the order given (their Offset and Bytes are computed, what
+// the caller put there is ignored) and writes a header of version 3. The alignment is general.alignment of meta, or
+// DefaultAlignment.
 func NewWriter(out io.Writer, meta *Metadata, tensors []Tensor) (*Writer, error) {
 	f, head, err := layout(meta, tensors)
 	if err != nil {

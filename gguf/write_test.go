@@ -116,7 +116,8 @@ func TestRoundTrip(t *testing.T) {
 	rewrite(t, f)
 }
 
-// rewrite writes file's header again, zeros as data, and compares. Files that would be too large for a test are left out.
+// rewrite writes file's header again, zeros as data, and compares. Files that would be too large for a test are
+// left out.
 func rewrite(t *testing.T, file *File) {
 	t.Helper()
 	if file.TensorBytes() > 1<<20 || file.Alignment > 1<<16 {

@@ -86,8 +86,8 @@ func (c *Cache) Count(seq int32) int {
 // Known tells whether every cell of a sequence was seen.
 func (c *Cache) Known(seq int32) bool { return !c.unseen.has(seq) }
 
-// Range is the lowest and the highest position of a sequence, -1 and -1 where it has no cells, as llama_memory_seq_pos_min and _max have
-// them. It is not known where one of the sequence's positions is not.
+// Range is the lowest and the highest position of a sequence, -1 and -1 where it has no cells, as
+// llama_memory_seq_pos_min and _max have them. It is not known where one of the sequence's positions is not.
 func (c *Cache) Range(seq int32) (low, high int32, known bool) {
 	low, high, known = -1, -1, c.Known(seq)
 	for i := range c.stream(c.streamOf(seq)) {

@@ -87,8 +87,8 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestWindow: a cell that a window has slid past is overwritten, and what stands before it in its sequence goes with it. Cells
-// of a block are overwritten one by one; each round is one life.
+// TestWindow: a cell that a window has slid past is overwritten, and what stands before it in its sequence goes
+// with it. Cells of a block are overwritten one by one; each round is one life.
 func TestWindow(t *testing.T) {
 	one := []int32{1}
 	w := newWorld(t, Shape{Kind: SWA, Size: 4, Block: 2})
@@ -235,7 +235,8 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// TestCounts: after many random steps, what is counted is what the cells say, and every life that began goes on or ended.
+// TestCounts: after many random steps, what is counted is what the cells say, and every life that began goes on or
+// ended.
 func TestCounts(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))

@@ -2,8 +2,8 @@ package kvcache
 
 import "math"
 
-// What a program does to the sequences of a cache of attention, as llama_kv_cache does it. Those of recurrent states are in states.go.
-// Below 0, first and end mean the beginning and the end. ns is CLOCK_MONOTONIC.
+// What a program does to the sequences of a cache of attention, as llama_kv_cache does it. Those of recurrent
+// states are in states.go. Below 0, first and end mean the beginning and the end. ns is CLOCK_MONOTONIC.
 
 func bounds(first, end int32) (int32, int32) {
 	if end < 0 {
@@ -12,8 +12,8 @@ func bounds(first, end int32) (int32, int32) {
 	return max(first, 0), end
 }
 
-// Remove takes positions first ≤ p < end from a sequence, or for -1 from every one, as llama_memory_seq_rm does. Of a cell whose position
-// is not known it is in doubt whether it was removed, unless all are.
+// Remove takes positions first ≤ p < end from a sequence, or for -1 from every one, as llama_memory_seq_rm does. Of
+// a cell whose position is not known it is in doubt whether it was removed, unless all are.
 func (c *Cache) Remove(seq, first, end int32, ns int64) {
 	first, end = bounds(first, end)
 	whole := first == 0 && end == math.MaxInt32
@@ -57,8 +57,8 @@ func (c *Cache) remove(seq, first, end int32, why Reason, ns int64) {
 	}
 }
 
-// Copy gives the cells of positions first ≤ p < end of one sequence to another one too, as llama_memory_seq_cp does. Where each sequence
-// has a stream, the other stream is overwritten by a copy.
+// Copy gives the cells of positions first ≤ p < end of one sequence to another one too, as llama_memory_seq_cp
+// does. Where each sequence has a stream, the other stream is overwritten by a copy.
 func (c *Cache) Copy(from, to, first, end int32, ns int64) {
 	first, end = bounds(first, end)
 	switch {
@@ -82,7 +82,8 @@ func (c *Cache) Copy(from, to, first, end int32, ns int64) {
 	}
 }
 
-// copyStream overwrites the stream of a sequence by that of another one: all its cells become those of the first that have the other.
+// copyStream overwrites the stream of a sequence by that of another one: all its cells become those of the first
+// that have the other.
 func (c *Cache) copyStream(from, to int32, ns int64) {
 	source, target := c.streamOf(from)*c.Size, c.streamOf(to)*c.Size
 	for i := range c.Size {
@@ -110,7 +111,8 @@ func (c *Cache) copyStream(from, to int32, ns int64) {
 	c.unseen.set(to, false)
 }
 
-// Keep removes every other sequence, as llama_memory_seq_keep does: where each has a stream, only those of the same stream.
+// Keep removes every other sequence, as llama_memory_seq_keep does: where each has a stream, only those of the same
+// stream.
 func (c *Cache) Keep(seq int32, ns int64) {
 	from, to := 0, len(c.cells)
 	if c.Kind != Recurrent {
@@ -138,8 +140,8 @@ func (c *Cache) Keep(seq int32, ns int64) {
 	}
 }
 
-// Add adds delta to positions first ≤ p < end of a sequence, as llama_memory_seq_add does: a move. A cell whose position falls below 0 is
-// removed.
+// Add adds delta to positions first ≤ p < end of a sequence, as llama_memory_seq_add does: a move. A cell whose
+// position falls below 0 is removed.
 func (c *Cache) Add(seq, first, end, delta int32, ns int64) {
 	if delta != 0 {
 		c.move(seq, first, end, func(pos int32) int32 { return pos + delta }, ns)
@@ -187,7 +189,8 @@ func (c *Cache) respan(l *Life) {
 	}
 }
 
-// Restore says that a state was loaded into a sequence, or for -1 into all: what was there is gone, and what is there now nobody saw.
+// Restore says that a state was loaded into a sequence, or for -1 into all: what was there is gone, and what is
+// there now nobody saw.
 func (c *Cache) Restore(seq int32, ns int64) {
 	if seq < 0 {
 		c.Remove(-1, -1, -1, ns)

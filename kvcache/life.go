@@ -32,8 +32,8 @@ var origins = [...]string{"written", "copied", "found"}
 // String returns the origin's name as it stands in files.
 func (o Origin) String() string { return origins[o] }
 
-// Moment is when an execution wrote and read the parts of a cache: the beginning of the measured interval in which it did. Where nodes
-// were not timed that is the beginning of the execution.
+// Moment is when an execution wrote and read the parts of a cache: the beginning of the measured interval in which
+// it did. Where nodes were not timed that is the beginning of the execution.
 type Moment struct {
 	NS int64 // CLOCK_MONOTONIC
 	// Writes and Reads are those of each part, after NS and in units of 2^Shift ns; empty where no node was timed.
@@ -64,8 +64,8 @@ func (m *Moment) at(part int, write bool) int64 {
 // Touch is how the parts of one group were written and read.
 type Touch struct {
 	FirstWrite, LastWrite, FirstRead, LastRead *Moment // nil: never
-	// Writes and Reads count cells: one for each cell that was written, and one for each cell that an attention node, or a recurrent
-	// layer, was allowed to read in an execution, by however many tokens.
+	// Writes and Reads count cells: one for each cell that was written, and one for each cell that an attention
+	// node, or a recurrent layer, was allowed to read in an execution, by however many tokens.
 	Writes, Reads int64
 }
 
@@ -96,9 +96,9 @@ func (t *Touch) last() int64 {
 	return ns
 }
 
-// Life is that of the cells of one block that one sequence wrote. It begins with the first of them. Further cells that the sequence
-// writes into the block join it, until one of them takes the place of a cell of this life: with that another life begins, and this
-// one goes on without it. It ends with its last cell.
+// Life is that of the cells of one block that one sequence wrote. It begins with the first of them. Further cells
+// that the sequence writes into the block join it, until one of them takes the place of a cell of this life: with
+// that another life begins, and this one goes on without it. It ends with its last cell.
 //
 // Positions are those of its cells, moved where they were moved; PosUnknown where none is known.
 type Life struct {

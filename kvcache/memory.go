@@ -13,9 +13,10 @@ func (m *Memory) Cache(kind Kind) *Cache {
 	return nil
 }
 
-// Range is the lowest and the highest position of a sequence, -1 and -1 where it has none, as llama_memory_seq_pos_min and _max have them.
-// Of two caches with windows and without that is the one with windows; with recurrent states it is what both have. It is not known where a
-// state was loaded, until the sequence is removed.
+// Range is the lowest and the highest position of a sequence, -1 and -1 where it has none, as
+// llama_memory_seq_pos_min and _max have them. Of two caches with windows and without that is the one with windows;
+// with recurrent states it is what both have. It is not known where a state was loaded, until the sequence is
+// removed.
 func (m *Memory) Range(seq int32) (low, high int32, known bool) {
 	if len(m.Caches) == 0 {
 		return -1, -1, true

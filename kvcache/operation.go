@@ -32,10 +32,11 @@ type Operation struct {
 	Cache  Kind
 	MonoNS int64
 	Exec   uint64 // execution that did it; 0: the program
-	// Layers are the bytes of the cells in each layer, exactly. They are borrowed until the call that hands them over returns.
+	// Layers are the bytes of the cells in each layer, exactly. They are borrowed until the call that hands them
+	// over returns.
 	Layers []LayerBytes
-	// Reused and Needed are cells of the sequence's request: those that its prompt found, and all that its prompt takes so far. 0 of 0
-	// where no request is known.
+	// Reused and Needed are cells of the sequence's request: those that its prompt found, and all that its prompt
+	// takes so far. 0 of 0 where no request is known.
 	Reused, Needed int64
 }
 

@@ -58,8 +58,8 @@ func (b *Bitmap) count(first, end int) (n int) {
 	return n
 }
 
-// Read says that the parts of a group were read n times in an execution: those cells of a stream that some token of it was allowed to
-// read.
+// Read says that the parts of a group were read n times in an execution: those cells of a stream that some token of
+// it was allowed to read.
 func (c *Cache) Read(group, stream int, cells *Bitmap, m *Moment, n int64) {
 	if stream < 0 || stream >= c.Streams {
 		return
@@ -87,10 +87,10 @@ func (c *Cache) Read(group, stream int, cells *Bitmap, m *Moment, n int64) {
 	}
 }
 
-// Confirm takes in what a token of a sequence was allowed to read: each of these cells is one of the sequence. Cells that nobody saw
-// are found by it, those whose removal was in doubt are still there, or gone if the token was not allowed to read them. With window, the
-// token does not see all cells of its sequence, so that nothing follows from what it does not see. ns is CLOCK_MONOTONIC. It
-// returns how many cells it found.
+// Confirm takes in what a token of a sequence was allowed to read: each of these cells is one of the sequence.
+// Cells that nobody saw are found by it, those whose removal was in doubt are still there, or gone if the token was
+// not allowed to read them. With window, the token does not see all cells of its sequence, so that nothing follows
+// from what it does not see. ns is CLOCK_MONOTONIC. It returns how many cells it found.
 func (c *Cache) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (found int) {
 	if seq < 0 || seq >= MaxSeqs {
 		return 0
@@ -117,7 +117,8 @@ func (c *Cache) Confirm(seq int32, cells *Bitmap, window bool, ns int64) (found 
 	return found
 }
 
-// NeedsProof tells whether a sequence has cells that only Confirm can tell of, or n readable cells are not what it is known to have.
+// NeedsProof tells whether a sequence has cells that only Confirm can tell of, or n readable cells are not what it
+// is known to have.
 func (c *Cache) NeedsProof(seq int32, n int, window bool) bool {
 	return c.unseen.has(seq) || !window && n != c.Count(seq) || n > c.Count(seq)
 }

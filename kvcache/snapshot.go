@@ -1,15 +1,15 @@
 package kvcache
 
-// Snapshot says how the caches of a run are used now. It stands as JSON in the metadata of kv_block_lifecycle.parquet, too, as it was at the
-// end of the run, before the last lives ended.
+// Snapshot says how the caches of a run are used now. It stands as JSON in the metadata of
+// kv_block_lifecycle.parquet, too, as it was at the end of the run, before the last lives ended.
 type Snapshot struct {
 	UnixNS int64   `json:"unix_ns"`
 	Caches []Gauge `json:"caches"`
 	// Freed are caches whose memory was freed, as they were before: those that a program freed last, at most MaxFreed.
 	Freed []Gauge `json:"freed,omitempty"`
 	Reuse Reuse   `json:"reuse"`
-	// Lifetime and Idle are those of lives that ended: from their first cell to their last one's end, and how much of that
-	// nobody touched them for at the end.
+	// Lifetime and Idle are those of lives that ended: from their first cell to their last one's end, and how much
+	// of that nobody touched them for at the end.
 	Lifetime Histogram `json:"lifetime"`
 	Idle     Histogram `json:"idle"`
 	Doubts   Doubts    `json:"doubts"`
@@ -33,8 +33,8 @@ type Gauge struct {
 	// Occupancy is Used ÷ Cells.
 	Occupancy float64    `json:"occupancy"`
 	Sequences []SeqGauge `json:"sequences,omitempty"`
-	// Whole is false while some sequence may have cells that nobody saw, because they were loaded with a state. Used is then at least
-	// what it says.
+	// Whole is false while some sequence may have cells that nobody saw, because they were loaded with a state.
+	// Used is then at least what it says.
 	Whole bool `json:"whole"`
 }
 

@@ -1,8 +1,8 @@
 package kvcache
 
-// States of recurrent layers, as llama_memory_recurrent keeps them: a cell holds the state behind one position of one sequence, or of
-// several that have gone on alike. Computing tokens replaces a state by the one behind them, in the same cell or in another: that is an
-// update, and the life goes on.
+// States of recurrent layers, as llama_memory_recurrent keeps them: a cell holds the state behind one position of
+// one sequence, or of several that have gone on alike. Computing tokens replaces a state by the one behind them, in
+// the same cell or in another: that is an update, and the life goes on.
 
 // StateRow is a sequence, or a set of them, whose state a micro-batch replaces.
 type StateRow struct {
@@ -10,8 +10,9 @@ type StateRow struct {
 	First, Pos int32   // positions of its first and last token in the micro-batch
 }
 
-// PlaceStates says that the states behind rows were written to neighbouring cells from head on, and those of the cells sources[len(rows):]
-// moved to the cells behind them. sources[i] is the cell that the state of row i came from. ns is CLOCK_MONOTONIC.
+// PlaceStates says that the states behind rows were written to neighbouring cells from head on, and those of the
+// cells sources[len(rows):] moved to the cells behind them. sources[i] is the cell that the state of row i came
+// from. ns is CLOCK_MONOTONIC.
 func (c *Cache) PlaceStates(head int, rows []StateRow, sources []int64, ns int64) (outside int) {
 	if head < 0 || head+max(len(rows), len(sources)) > len(c.cells) {
 		return max(len(rows), len(sources))
@@ -62,8 +63,8 @@ func (c *Cache) goesOn(at int, row *StateRow) bool {
 	return true
 }
 
-// rearrange gives the rows their cells. A state whose sequences all are those of a row moves there with its life; a row whose sequences
-// share a state with others, or have none, begins a life.
+// rearrange gives the rows their cells. A state whose sequences all are those of a row moves there with its life; a
+// row whose sequences share a state with others, or have none, begins a life.
 func (c *Cache) rearrange(head, n int, rows []StateRow, sources []int64, ns int64) {
 	old := append([]cell(nil), c.cells...)
 	lives := make([]*Life, n)
@@ -185,8 +186,8 @@ func (c *Cache) recount() {
 	}
 }
 
-// removeState takes a sequence from its state, if that stands in the range. If only the state's last positions are in it, llama.cpp goes
-// back to a state that it kept.
+// removeState takes a sequence from its state, if that stands in the range. If only the state's last positions are
+// in it, llama.cpp goes back to a state that it kept.
 func (c *Cache) removeState(seq, from, end int32, why Reason, ns int64) {
 	for at := range c.cells {
 		cell := &c.cells[at]

@@ -7,9 +7,10 @@ type Row struct {
 	Seqs []int32 // empty where nobody knows
 }
 
-// Place puts tokens into cells, as llama.cpp does before it computes a micro-batch. ns is CLOCK_MONOTONIC. A cell that was in use is
-// evicted first, as llama.cpp does when a window has slid past it; then it evicts what stands before that position in its sequence, too,
-// so that no sequence has gaps. Cells that the cache does not have are left out; their number is returned.
+// Place puts tokens into cells, as llama.cpp does before it computes a micro-batch. ns is CLOCK_MONOTONIC. A cell
+// that was in use is evicted first, as llama.cpp does when a window has slid past it; then it evicts what stands
+// before that position in its sequence, too, so that no sequence has gaps. Cells that the cache does not have are
+// left out; their number is returned.
 func (c *Cache) Place(rows []Row, ns int64) (outside int) {
 	var highest map[int32]int32 // positions that were overwritten
 	for i := range rows {
@@ -86,7 +87,8 @@ func (c *Cache) Wrote(group int, rows []Row, m *Moment, n int64) {
 	}
 }
 
-// Rewrote says that all parts of some groups, of every cell, were read and written again, as a shift of positions does with the keys.
+// Rewrote says that all parts of some groups, of every cell, were read and written again, as a shift of positions
+// does with the keys.
 func (c *Cache) Rewrote(groups []int, m *Moment) {
 	if len(groups) == 0 {
 		return
@@ -104,8 +106,9 @@ func (c *Cache) Rewrote(groups []int, m *Moment) {
 	}
 }
 
-// Refine sorts the parts of the cache into groups: parts of one group have been touched together so far, and have the same key now. Keys
-// stand in the order of Parts; those of parts that are new must be among them. It returns true if the groups changed.
+// Refine sorts the parts of the cache into groups: parts of one group have been touched together so far, and have
+// the same key now. Keys stand in the order of Parts; those of parts that are new must be among them. It returns
+// true if the groups changed.
 func (c *Cache) Refine(keys []string) bool {
 	before := len(c.groups)
 	for g := 0; g < len(c.groups); g++ {

@@ -101,8 +101,8 @@ func (l CacheLevel) String() string {
 	return fmt.Sprintf("cache_level(%d)", uint8(l))
 }
 
-// Access is one access to memory as a collector tells it, before anybody says which region and phase it belongs to. What a collector does not
-// tell is 0, and left out of files.
+// Access is one access to memory as a collector tells it, before anybody says which region and phase it belongs to.
+// What a collector does not tell is 0, and left out of files.
 type Access struct {
 	TimeNS    int64 // CLOCK_MONOTONIC; an imported file may have another clock, and says so
 	Addr      uint64

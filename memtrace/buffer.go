@@ -51,8 +51,8 @@ type Tensor struct {
 	Bytes  uint64 // from its first byte to behind its last
 }
 
-// ErrPlace occurs when a tensor cannot lie where it is told to: outside of its buffer, in a buffer that was freed or is not known, or
-// half in another tensor.
+// ErrPlace occurs when a tensor cannot lie where it is told to: outside of its buffer, in a buffer that was freed
+// or is not known, or half in another tensor.
 var ErrPlace = errors.New("no place for the tensor")
 
 // own is the region that a buffer is before any tensor is known of.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSurvivalSteps: the curve of six lives, worked out by hand. Of those that last 3 one ends while three are at risk, of 5 the last one.
+// TestSurvivalSteps: the curve of six lives, worked out by hand. Of those that last 3 one ends while three are at
+// risk, of 5 the last one.
 func TestSurvivalSteps(t *testing.T) {
 	var s Survival
 	for _, l := range []struct {

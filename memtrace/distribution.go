@@ -45,8 +45,9 @@ func (t *Tally) merge(o *Tally) {
 	t.Min, t.Max = min(t.Min, o.Min), max(t.Max, o.Max)
 }
 
-// Distribution counts values from 0 on in bounded memory: 64 buckets for each power of two. Its quantiles are values that were added, and at
-// most 1/64 above the true ones; where a bucket holds one value only they are exact. The zero value is empty.
+// Distribution counts values from 0 on in bounded memory: 64 buckets for each power of two. Its quantiles are
+// values that were added, and at most 1/64 above the true ones; where a bucket holds one value only they are exact.
+// The zero value is empty.
 type Distribution struct {
 	Tally
 	pages [60]*[64]bucket // those that hold something
@@ -146,7 +147,8 @@ func (b *bucket) merge(o *bucket) {
 	b.edge = max(b.edge, o.edge)
 }
 
-// Quantile is the smallest value that at least a share p of all values does not exceed. It is false where there are none.
+// Quantile is the smallest value that at least a share p of all values does not exceed. It is false where there are
+// none.
 func (d *Distribution) Quantile(p float64) (v int64, ok bool) {
 	want := int64(math.Ceil(min(max(p, 0), 1) * float64(d.Count)))
 	below := int64(0)
@@ -158,8 +160,9 @@ func (d *Distribution) Quantile(p float64) (v int64, ok bool) {
 	return 0, false
 }
 
-// Survival is a Distribution of durations some of which are censored: what they last was not seen to end. [Distribution.Quantile] takes a
-// censored one for what was seen of it, and so is biased to short ones; [Survival.KaplanMeier] is not. The zero value is empty.
+// Survival is a Distribution of durations some of which are censored: what they last was not seen to end.
+// [Distribution.Quantile] takes a censored one for what was seen of it, and so is biased to short ones;
+// [Survival.KaplanMeier] is not. The zero value is empty.
 type Survival struct {
 	Distribution
 	Censored int64
@@ -195,9 +198,10 @@ func (s *Survival) CensoredShare() (float64, bool) {
 	return float64(s.Censored) / float64(s.Count), true
 }
 
-// KaplanMeier is the duration that a share p of all is estimated not to exceed, by the product-limit estimator (Kaplan and Meier 1958):
-// S(t) = Π (1 - d/n) over the durations up to t at which some ended, d being how many, of n that had lasted so long. Of equal durations
-// those that ended come first. It is false where S never falls to 1-p: then so many are censored that nobody knows.
+// KaplanMeier is the duration that a share p of all is estimated not to exceed, by the product-limit estimator
+// (Kaplan and Meier 1958): S(t) = Π (1 - d/n) over the durations up to t at which some ended, d being how many, of
+// n that had lasted so long. Of equal durations those that ended come first. It is false where S never falls to
+// 1-p: then so many are censored that nobody knows.
 func (s *Survival) KaplanMeier(p float64) (v int64, ok bool) {
 	left, at := 1.0, s.Count
 	for b := range s.ordered() {
@@ -212,8 +216,9 @@ func (s *Survival) KaplanMeier(p float64) (v int64, ok bool) {
 	return 0, false
 }
 
-// AtLeast is a lower bound of the duration that a share p of all does not exceed: what [Survival.KaplanMeier] estimates, and where it
-// cannot, the longest duration that was seen, for what is censored went on beyond it. False where there are none.
+// AtLeast is a lower bound of the duration that a share p of all does not exceed: what [Survival.KaplanMeier]
+// estimates, and where it cannot, the longest duration that was seen, for what is censored went on beyond it. False
+// where there are none.
 func (s *Survival) AtLeast(p float64) (v int64, ok bool) {
 	if v, ok = s.KaplanMeier(p); ok {
 		return v, true

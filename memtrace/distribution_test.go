@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestQuantiles compares quantiles with those of the sorted values: exact where values are few or far apart, else at most 1/64 above.
+// TestQuantiles compares quantiles with those of the sorted values: exact where values are few or far apart, else
+// at most 1/64 above.
 func TestQuantiles(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -69,8 +70,8 @@ func TestBucketsAreInOrder(t *testing.T) {
 	}
 }
 
-// TestKaplanMeier is the known answer of a textbook: remission of 21 patients with 6-MP (Freireich 1963), in weeks; S falls to 0.807 at 7,
-// 0.690 at 13, 0.627 at 16, 0.538 at 22 and 0.448 at 23.
+// TestKaplanMeier is the known answer of a textbook: remission of 21 patients with 6-MP (Freireich 1963), in weeks;
+// S falls to 0.807 at 7, 0.690 at 13, 0.627 at 16, 0.538 at 22 and 0.448 at 23.
 func TestKaplanMeier(t *testing.T) {
 	var s Survival
 	for _, v := range []int64{6, 6, 6, 7, 10, 13, 16, 22, 23} {

@@ -2,8 +2,8 @@ package memtrace
 
 import "math/bits"
 
-// Footprint is what executions of graphs touched in the host's memory: which bytes in the newest one, and which pages were written since
-// somebody asked, by type of region. The zero value is empty.
+// Footprint is what executions of graphs touched in the host's memory: which bytes in the newest one, and which
+// pages were written since somebody asked, by type of region. The zero value is empty.
 type Footprint struct {
 	execution int64
 	touched   runs[int64] // execution in which bytes were touched last
@@ -15,7 +15,8 @@ type Footprint struct {
 // Begin begins an execution. Their numbers differ.
 func (f *Footprint) Begin(execution int64) { f.execution = execution }
 
-// Add takes an access in whose Offset is an address. One of more pieces than can be followed counts as all bytes from the first to the last.
+// Add takes an access in whose Offset is an address. One of more pieces than can be followed counts as all bytes
+// from the first to the last.
 func (f *Footprint) Add(a *Touch) {
 	if a.isDamaged() {
 		return

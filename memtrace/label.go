@@ -11,8 +11,8 @@ const (
 	InsufficientMRM Suitability = "insufficient"
 )
 
-// Thresholds say from what on a label is given. The zero value has those of mrm-trace: high from a write-once ratio of 0.8 and a 99th percentile
-// of the retention of 10 s on, medium from 0.5 and a median of 1 s on.
+// Thresholds say from what on a label is given. The zero value has those of mrm-trace: high from a write-once ratio
+// of 0.8 and a 99th percentile of the retention of 10 s on, medium from 0.5 and a median of 1 s on.
 type Thresholds struct {
 	HighWriteOnce   float64 `json:"high_write_once"`
 	MediumWriteOnce float64 `json:"medium_write_once"`
@@ -43,8 +43,9 @@ func (t Thresholds) label(once float64, p50, p99 int64) Suitability {
 	return LowMRM
 }
 
-// Label is the suitability by mrm-trace's rules, on plain percentiles. They take the 99th percentile for high and the median for medium, so that
-// they are no order by one quantity. It is false where nothing was written: then nothing is known.
+// Label is the suitability by mrm-trace's rules, on plain percentiles. They take the 99th percentile for high and
+// the median for medium, so that they are no order by one quantity. It is false where nothing was written: then
+// nothing is known.
 func (m *Metrics) Label(t Thresholds) (Suitability, bool) {
 	once, ok := m.WriteOnce()
 	if !ok || m.Retention.Count == 0 {
@@ -55,9 +56,10 @@ func (m *Metrics) Label(t Thresholds) (Suitability, bool) {
 	return t.orDefault().label(once, p50, p99), true
 }
 
-// LabelCensored is the suitability by the same rules on what is known of retention where some of it was not seen to end: on lower bounds by
-// Kaplan and Meier. A region that a longer retention would move to a better label, where the trace cannot tell, has
-// [InsufficientMRM] if not even its bound has one: a short run never calls memory low that may well be high.
+// LabelCensored is the suitability by the same rules on what is known of retention where some of it was not seen to
+// end: on lower bounds by Kaplan and Meier. A region that a longer retention would move to a better label, where
+// the trace cannot tell, has [InsufficientMRM] if not even its bound has one: a short run never calls memory low
+// that may well be high.
 func (m *Metrics) LabelCensored(t Thresholds) (Suitability, bool) {
 	once, ok := m.WriteOnce()
 	if !ok || m.Retention.Count == 0 {

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// Layout is where the tensors of one graph lie while it is computed. Their memory is used again within the graph, so that a byte belongs
-// to several of them, one after the other.
+// Layout is where the tensors of one graph lie while it is computed. Their memory is used again within the graph,
+// so that a byte belongs to several of them, one after the other.
 type Layout struct {
 	placed []placed
 	pieces map[uint64][]piece // by buffer, then by offset; nil: not made yet
@@ -37,7 +37,8 @@ func (l *Layout) Add(r *Region, buffer, offset, bytes uint64, node int) {
 	l.pieces = nil
 }
 
-// At is the tensor that lies at an offset of a buffer when a node has been computed: the newest of those that were put there.
+// At is the tensor that lies at an offset of a buffer when a node has been computed: the newest of those that were
+// put there.
 func (l *Layout) At(buffer, offset uint64, node int) Hit {
 	p := l.piece(buffer, offset)
 	if p == nil {
@@ -110,8 +111,8 @@ type activationKey struct {
 	occurrence int
 }
 
-// Activation is the region of a tensor that graphs of a context compute, or take in: one for all graphs, wherever it lies in each. It says
-// that it lies here now.
+// Activation is the region of a tensor that graphs of a context compute, or take in: one for all graphs, wherever
+// it lies in each. It says that it lies here now.
 func (m *RegionMap) Activation(ctx int, op string, occurrence int, t Tensor) *Region {
 	key := activationKey{ctx, t.Name, op, occurrence}
 	r := m.moving[key]
@@ -146,7 +147,8 @@ type computed struct {
 	layout     *Layout
 }
 
-// maxComputed is how many executions are known when an address is looked up. Those who look up walk through time, as the graphs do.
+// maxComputed is how many executions are known when an address is looked up. Those who look up walk through time,
+// as the graphs do.
 const maxComputed = 1 << 12
 
 // Computed says that a graph was computed from one time to another. Executions come in the order of their ends.

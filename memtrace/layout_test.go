@@ -50,7 +50,8 @@ func checkLayout(t *testing.T, l *Layout, buffer, offset uint64, node int) {
 	}
 }
 
-// TestActivationsMove: a tensor is one region wherever graphs put it, and an address is its only while its graph is computed.
+// TestActivationsMove: a tensor is one region wherever graphs put it, and an address is its only while its graph is
+// computed.
 func TestActivationsMove(t *testing.T) {
 	m := NewRegionMap()
 	m.AddBuffer(Buffer{ID: 1, Base: 100, Size: 100, Host: true, Usage: UsageCompute, From: 1})

@@ -45,8 +45,8 @@ func (m *Meter) leave(o *run[written], weight int64) {
 	}
 }
 
-// read lets bytes be read by a region. Those that are no region's are its own from now on; those that another one wrote must have been written
-// by somebody whom no touch tells of, such as a program that sets an input.
+// read lets bytes be read by a region. Those that are no region's are its own from now on; those that another one
+// wrote must have been written by somebody whom no touch tells of, such as a program that sets an input.
 func (m *Meter) read(s *space, r *region, start, end uint64) {
 	weight := s.weight()
 	if g := s.written.exact(start, end, &r.written); g != nil {
@@ -88,7 +88,8 @@ func (m *Meter) claim(s *space, r *region, start, end uint64, times uint8) {
 	r.live(int64(end-start)*s.weight(), m.first, m.now)
 }
 
-// retained counts for how long what m.heads says was needed: up to the last read, which m.tails tells. What nobody read was needed for no time.
+// retained counts for how long what m.heads says was needed: up to the last read, which m.tails tells. What nobody
+// read was needed for no time.
 func (m *Meter) retained(weight int64, censored bool) {
 	if len(m.heads) == 1 && len(m.tails) == 1 { // the most frequent
 		w, t := &m.heads[0], &m.tails[0]
@@ -129,7 +130,8 @@ func (m *Meter) retained(weight int64, censored bool) {
 	}
 }
 
-// needed is for how long bytes were that were written, and touched last, so: for no time where they were not read since.
+// needed is for how long bytes were that were written, and touched last, so: for no time where they were not read
+// since.
 func needed(w *run[written], t *run[touched]) int64 {
 	if !t.is.read {
 		return 0
@@ -184,7 +186,8 @@ func (m *Meter) renewBuffer(a *Touch, censored bool) {
 	}
 }
 
-// EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. It is false if they cannot be found in it.
+// EndCells ends, at a time, what cells first to end-1 of a cache held, of bytes each in the region's tensor. It is
+// false if they cannot be found in it.
 func (m *Meter) EndCells(region int, first, end, bytes, ns int64) bool {
 	all := m.regions.dense
 	if region < 0 || region >= len(all) || all[region] == nil || all[region].space == nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// RegionMap says what lies in memory: in buffers, by offset; in the host's memory, by address and time. Looking up takes a time that grows
-// with the logarithm of what is there. It is for one goroutine.
+// RegionMap says what lies in memory: in buffers, by offset; in the host's memory, by address and time. Looking up
+// takes a time that grows with the logarithm of what is there. It is for one goroutine.
 type RegionMap struct {
 	buffers  map[uint64]*Buffer // freed ones too
 	regions  []*Region          // by ID
@@ -42,8 +42,9 @@ func (m *RegionMap) OfProcess(pid int32) {
 	}
 }
 
-// Adopt takes a region of another map into this one's table, under a number of its own, and says of which process it is: tables of several processes are
-// one. It is found by no address of this map. One that belongs to a process already stays what it is.
+// Adopt takes a region of another map into this one's table, under a number of its own, and says of which process
+// it is: tables of several processes are one. It is found by no address of this map. One that belongs to a process
+// already stays what it is.
 func (m *RegionMap) Adopt(r *Region, pid int32) {
 	if r.PID != 0 || pid == 0 {
 		return
@@ -52,7 +53,8 @@ func (m *RegionMap) Adopt(r *Region, pid int32) {
 	m.regions = append(m.regions, r)
 }
 
-// AddBuffer takes a buffer in. One that is known is told of again, when it is said what it is for and of which kind. To is taken as Forever if it is 0.
+// AddBuffer takes a buffer in. One that is known is told of again, when it is said what it is for and of which
+// kind. To is taken as Forever if it is 0.
 func (m *RegionMap) AddBuffer(b Buffer) error {
 	if known := m.buffers[b.ID]; known != nil {
 		known.Usage, known.Type, known.Device = b.Usage, b.Type, b.Device
@@ -106,8 +108,9 @@ func (m *RegionMap) Buffer(id uint64) *Buffer { return m.buffers[id] }
 // Buffers are all of them in the order in which they were told of, freed ones too.
 func (m *RegionMap) Buffers() []*Buffer { return m.order }
 
-// Place says that a tensor lies in a buffer for as long as the buffer lives: a weight, or part of a cache. Told again, or of a view, it
-// returns the tensor that is known; told of what others turn out to be views of, it takes their place.
+// Place says that a tensor lies in a buffer for as long as the buffer lives: a weight, or part of a cache. Told
+// again, or of a view, it returns the tensor that is known; told of what others turn out to be views of, it takes
+// their place.
 func (m *RegionMap) Place(t Tensor) (*Region, error) {
 	b := m.buffers[t.Buffer]
 	switch {
@@ -140,7 +143,8 @@ func (h Hit) Type() RegionType {
 	return h.Region.Type
 }
 
-// At is what lies in a buffer at an offset for as long as the buffer lives. In a compute buffer that is the buffer as a whole.
+// At is what lies in a buffer at an offset for as long as the buffer lives. In a compute buffer that is the buffer
+// as a whole.
 func (m *RegionMap) At(buffer, offset uint64) Hit {
 	b := m.buffers[buffer]
 	if b == nil || offset >= b.Size {
@@ -150,8 +154,9 @@ func (m *RegionMap) At(buffer, offset uint64) Hit {
 	return Hit{r, offset - r.Offset}
 }
 
-// Address is what lies at an address of the host at a time. In a compute buffer it is the activation of the graph that was computed then,
-// if only one of its tensors uses the address; of times that are long gone, it is the buffer.
+// Address is what lies at an address of the host at a time. In a compute buffer it is the activation of the graph
+// that was computed then, if only one of its tensors uses the address; of times that are long gone, it is the
+// buffer.
 func (m *RegionMap) Address(addr uint64, ns int64) Hit {
 	var found Hit
 	for _, number := range m.host.at(addr, ns) {
@@ -193,7 +198,8 @@ func (m *RegionMap) at(b *Buffer, offset uint64, ns int64) Hit {
 	return h
 }
 
-// Regions are all regions, by ID, without those that turned out to be views of others, and gaps that turned out to be filled.
+// Regions are all regions, by ID, without those that turned out to be views of others, and gaps that turned out to
+// be filled.
 func (m *RegionMap) Regions() []*Region {
 	all := make([]*Region, 0, len(m.regions))
 	for _, r := range m.regions {

@@ -42,7 +42,8 @@ func (w *world) fits(n Tensor) bool {
 	return !half
 }
 
-// walk lets a map and a world live through the same: buffers come and go, at addresses that are used again, and tensors are placed in them.
+// walk lets a map and a world live through the same: buffers come and go, at addresses that are used again, and
+// tensors are placed in them.
 func walk(t *testing.T, seed uint64, steps int) (*RegionMap, *world) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	m, w := NewRegionMap(), &world{}
@@ -82,7 +83,8 @@ func walk(t *testing.T, seed uint64, steps int) (*RegionMap, *world) {
 	return m, w
 }
 
-// TestMapIsWhatItWasTold compares a map with a walk over all that it was told: every offset of every buffer, and every address at every time.
+// TestMapIsWhatItWasTold compares a map with a walk over all that it was told: every offset of every buffer, and
+// every address at every time.
 func TestMapIsWhatItWasTold(t *testing.T) {
 	testenv.Once(t)
 	for seed := range uint64(60) {
@@ -110,8 +112,8 @@ func TestMapIsWhatItWasTold(t *testing.T) {
 	}
 }
 
-// checkAddress: what is found is live then, and holds the address; nothing is found only where nothing was; of several buffers at one
-// address that which has a tensor there is told.
+// checkAddress: what is found is live then, and holds the address; nothing is found only where nothing was; of
+// several buffers at one address that which has a tensor there is told.
 func checkAddress(t *testing.T, m *RegionMap, w *world, addr uint64, now int64) {
 	t.Helper()
 	some, tensors := false, false
@@ -191,8 +193,8 @@ func TestUsageMayComeLate(t *testing.T) {
 	}
 }
 
-// TestPadding: what aligns the next tensor is padding, what is longer is not, and what turns out to be longer than tensors are aligned to
-// was none.
+// TestPadding: what aligns the next tensor is padding, what is longer is not, and what turns out to be longer than
+// tensors are aligned to was none.
 func TestPadding(t *testing.T) {
 	m := NewRegionMap()
 	m.AddBuffer(Buffer{ID: 1, Size: 1024, Usage: UsageWeights})

@@ -17,7 +17,8 @@ type Mapping struct {
 	Offset     uint64 // in the file
 	Inode      uint64 // of the file, 0 = none
 	Path       string // of the file, or [heap], [stack] …; "" where there is none
-	// Static says that the variables or constants of an ELF object lie here, whose path Path is, even where they are in no file, such as zeros (.bss).
+	// Static says that the variables or constants of an ELF object lie here, whose path Path is, even where they
+	// are in no file, such as zeros (.bss).
 	Static bool
 }
 
@@ -87,8 +88,8 @@ type mapped struct {
 	id int
 }
 
-// SetMappings says what the process had mapped at a time, which it puts in order by address. What was mapped before and is not there any more has ended; what is
-// new begins. A mapping that has grown or shrunk is a new one.
+// SetMappings says what the process had mapped at a time, which it puts in order by address. What was mapped before
+// and is not there any more has ended; what is new begins. A mapping that has grown or shrunk is a new one.
 func (m *RegionMap) SetMappings(ns int64, now []Mapping) {
 	sortMappings(now)
 	live, old := m.spare[:0], m.mapped

@@ -25,8 +25,8 @@ func parse(t *testing.T, text string) []Mapping {
 	return all
 }
 
-// TestMappings: addresses without a buffer are told by what the kernel says of them, at the time it did; a buffer hides the mapping that it
-// lies in.
+// TestMappings: addresses without a buffer are told by what the kernel says of them, at the time it did; a buffer
+// hides the mapping that it lies in.
 func TestMappings(t *testing.T) {
 	all := parse(t, maps)
 	if want := (Mapping{0x7f0000000000, 0x7f0000100000, "r--s", 0x2000, 1234, "/models/m.gguf", false}); len(all) != 6 || all[2] != want || all[0].Path != "/usr/bin/my program" || all[3].Path != "" {

@@ -6,8 +6,9 @@ import (
 	"sort"
 )
 
-// Mappings follows what a process has mapped, by what the kernel tells of each mapping when it is made, and by looking now and then, which also
-// shows what is gone. It keeps a [RegionMap] up to date: one piece of memory stays one region while it is there. It is for one goroutine.
+// Mappings follows what a process has mapped, by what the kernel tells of each mapping when it is made, and by
+// looking now and then, which also shows what is gone. It keeps a [RegionMap] up to date: one piece of memory stays
+// one region while it is there. It is for one goroutine.
 type Mappings struct {
 	m    *RegionMap
 	live []Mapping // by address, disjoint
@@ -17,8 +18,8 @@ type Mappings struct {
 // NewMappings makes one that keeps m.
 func NewMappings(m *RegionMap) *Mappings { return &Mappings{m: m} }
 
-// Map says that the process has mapped something at a time, in the place of what was there. What lies there as part of the same, such as a heap
-// that grows, stays.
+// Map says that the process has mapped something at a time, in the place of what was there. What lies there as part
+// of the same, such as a heap that grows, stays.
 func (k *Mappings) Map(ns int64, p Mapping) {
 	if p.Start >= p.End {
 		return

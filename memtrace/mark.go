@@ -57,7 +57,8 @@ func NewMark(name string) (Mark, error) {
 	return m, nil
 }
 
-// ReadMarks reads a file of markers. A last line without its newline, as a recorder that was killed leaves it, is left out.
+// ReadMarks reads a file of markers. A last line without its newline, as a recorder that was killed leaves it, is
+// left out.
 func ReadMarks(r io.Reader) ([]Mark, error) {
 	var all []Mark
 	in := bufio.NewReaderSize(r, maxMarkLine)

@@ -9,8 +9,8 @@ import (
 
 // Touch is an access to memory of which it is known where it goes.
 type Touch struct {
-	// NS is when it happened. Touches come in the order of time: one that comes late counts as of the newest, but for a write of what was never
-	// touched, such as the load of a weight that is told of when it is used.
+	// NS is when it happened. Touches come in the order of time: one that comes late counts as of the newest, but
+	// for a write of what was never touched, such as the load of a weight that is told of when it is used.
 	NS     int64
 	Offset uint64   // of the first byte
 	Size   uint64   // bytes that are touched in all
@@ -23,8 +23,8 @@ type Touch struct {
 	Ended     bool   // of OpFree: the run ended, not the need for what the memory held
 	Pieces    int64  // of Size/Pieces bytes each; 0 is 1
 	Stride    uint64 // from the beginning of a piece to that of the next
-	// Count is how many accesses these are; 0 is 1. Where WindowNS is not 0 they happened within so long a time, and Size is what they add up to: which
-	// bytes they touched is not known.
+	// Count is how many accesses these are; 0 is 1. Where WindowNS is not 0 they happened within so long a time,
+	// and Size is what they add up to: which bytes they touched is not known.
 	Count    int64
 	WindowNS int64
 }
@@ -36,13 +36,15 @@ type Place struct {
 	Written int64 // when it was written, where no touch tells, such as the end of a weight's load; 0: not known
 }
 
-// Meter computes the metrics of mrm-trace from touches as they come, by region and by type of region. Every byte is followed: those that were
-// always touched together are followed together, so that memory grows with the number of regions and of different ranges, never with
-// that of touches. It is for one goroutine. But [Meter.Count] and [Meter.Follow], which [Meter.Add] calls one after the other, may be called by one each, if
-// both are given the same touches in the same order. [Meter.EndCells] is for the one that calls Follow; all else waits until both have come to the end.
+// Meter computes the metrics of mrm-trace from touches as they come, by region and by type of region. Every byte is
+// followed: those that were always touched together are followed together, so that memory grows with the number of
+// regions and of different ranges, never with that of touches. It is for one goroutine. But [Meter.Count] and
+// [Meter.Follow], which [Meter.Add] calls one after the other, may be called by one each, if both are given the
+// same touches in the same order. [Meter.EndCells] is for the one that calls Follow; all else waits until both have
+// come to the end.
 //
-// The bytes of a region are its own, but for activations and compute buffers: they are followed by buffer, for many of them take turns in the
-// same memory. A byte belongs to the region that wrote it last.
+// The bytes of a region are its own, but for activations and compute buffers: they are followed by buffer, for many
+// of them take turns in the same memory. A byte belongs to the region that wrote it last.
 type Meter struct {
 	counted counters
 	_       [64]byte // what one goroutine writes, the other one has not beside what it reads
@@ -83,7 +85,8 @@ type region struct {
 
 const (
 	maxSpaces = 1 << 18
-	// maxSpan is how many bytes an access may touch, or lie apart: what is longer is damage, and counts with its bytes alone.
+	// maxSpan is how many bytes an access may touch, or lie apart: what is longer is damage, and counts with its
+	// bytes alone.
 	maxSpan = 1 << 48
 )
 
@@ -150,7 +153,8 @@ func (m *Meter) Add(a *Touch) {
 	m.Follow(a)
 }
 
-// Count adds up what touches come to, and how far each lies from the one before in its region. Who does not call Add calls Follow too.
+// Count adds up what touches come to, and how far each lies from the one before in its region. Who does not call
+// Add calls Follow too.
 func (m *Meter) Count(a *Touch) {
 	if a.Op != OpAlloc && a.Op != OpFree {
 		m.counted.region(a.Region, a.Type).count(a)
@@ -274,7 +278,8 @@ func (m *Meter) touch(s *space, r *region, start, end uint64, isWrite bool) {
 	}
 }
 
-// differ counts bytes that are touched as one, and were not before: m.tails says what they were. It tells how many were touched at all.
+// differ counts bytes that are touched as one, and were not before: m.tails says what they were. It tells how many
+// were touched at all.
 func (m *Meter) differ(r *region, slot int32, all, weight int64) (known int64) {
 	for i := range m.tails {
 		o := &m.tails[i]

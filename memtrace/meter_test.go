@@ -11,8 +11,8 @@ import (
 
 const second = int64(1e9)
 
-// TestKnownAnswers: weights that are written once and read for 30 s are retained for 30 s exactly, and suit; what is written anew each second
-// does not.
+// TestKnownAnswers: weights that are written once and read for 30 s are retained for 30 s exactly, and suit; what
+// is written anew each second does not.
 func TestKnownAnswers(t *testing.T) {
 	m := NewMeter(second, 10*second)
 	for at := range int64(31) {
@@ -79,8 +79,8 @@ func TestKnownAnswers(t *testing.T) {
 	}
 }
 
-// TestLoadedWeights: a region of which no touch tells when it was written was written when its place says, and a write that is told of late
-// counts from when it was.
+// TestLoadedWeights: a region of which no touch tells when it was written was written when its place says, and a
+// write that is told of late counts from when it was.
 func TestLoadedWeights(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		m := NewMeter(100 * second)
@@ -106,8 +106,8 @@ func TestLoadedWeights(t *testing.T) {
 	}
 }
 
-// TestColumns: values of a cache that lie transposed are followed by column. A cell that is written, read with others and written again has the
-// retention of a cell that lies in one piece.
+// TestColumns: values of a cache that lie transposed are followed by column. A cell that is written, read with
+// others and written again has the retention of a cell that lies in one piece.
 func TestColumns(t *testing.T) {
 	const cells, dims, size = 1024, 64, 2
 	run := func(transposed bool) *Meter {
@@ -140,7 +140,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestStreams: a cache of several streams, each in columns, is one whose streams lie in pieces, and cells that are evicted are found in either.
+// TestStreams: a cache of several streams, each in columns, is one whose streams lie in pieces, and cells that are
+// evicted are found in either.
 func TestStreams(t *testing.T) {
 	const cells, dims, size, stream = 64, 32, 2, 64 * 32 * 2
 	run := func(transposed bool) *Meter {
@@ -301,7 +302,8 @@ func TestMeterIsBounded(t *testing.T) {
 	}
 }
 
-// TestCountAndFollow: who counts touches in one goroutine and follows them in another one gets what one gets who adds them.
+// TestCountAndFollow: who counts touches in one goroutine and follows them in another one gets what one gets who
+// adds them.
 func TestCountAndFollow(t *testing.T) {
 	touches := syntheticStep(40)
 	touches = append(touches, Touch{Op: OpAlloc, Type: KVCache, Region: 5000, Buffer: 9, Size: 100}, Touch{Op: OpWrite, Type: Other, Region: -1, Size: 10, Scattered: true})
@@ -346,8 +348,8 @@ func BenchmarkMeter(b *testing.B) {
 	}
 }
 
-// syntheticStep is what a graph of so many nodes does: each reads a weight and what was computed before, and writes its result; each fifth reads a
-// cache as well.
+// syntheticStep is what a graph of so many nodes does: each reads a weight and what was computed before, and writes
+// its result; each fifth reads a cache as well.
 func syntheticStep(nodes int) (all []Touch) {
 	r := rand.New(rand.NewPCG(1, 2))
 	at := uint64(0)

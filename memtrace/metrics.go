@@ -1,14 +1,15 @@
 package memtrace
 
-// Metrics are those of a region, or of all regions of a type. What is counted in bytes counts each byte as often as it lived: figures do not depend
-// on how finely memory is cut.
+// Metrics are those of a region, or of all regions of a type. What is counted in bytes counts each byte as often as
+// it lived: figures do not depend on how finely memory is cut.
 type Metrics struct {
 	Reads  int64 // accesses
 	Writes int64
 	// BytesRead and BytesWritten are what was accessed.
 	BytesRead, BytesWritten uint64
-	// Written is bytes whose life has ended, with the trace at the latest, and that had been written; WrittenOnce those of them that were once.
-	// Of a region that shares its memory with others a life ends when another one writes there.
+	// Written is bytes whose life has ended, with the trace at the latest, and that had been written; WrittenOnce
+	// those of them that were once. Of a region that shares its memory with others a life ends when another one
+	// writes there.
 	Written, WrittenOnce int64
 	// LiveNS adds up how long each byte lived: byte · ns.
 	LiveNS float64
@@ -17,15 +18,17 @@ type Metrics struct {
 	// Reuse is how many other bytes were touched between two accesses to a byte, counted in bytes.
 	Reuse   Tally
 	windows []workingSet
-	// Hulls is how many strided accesses were taken for all that lies from their first byte to their last; Coarse how many accesses
-	// were told as sums over a time, or of rows that nobody named, so that only their bytes count. Reads and writes are exact all the same.
+	// Hulls is how many strided accesses were taken for all that lies from their first byte to their last; Coarse
+	// how many accesses were told as sums over a time, or of rows that nobody named, so that only their bytes
+	// count. Reads and writes are exact all the same.
 	Hulls, Coarse int64
-	// Grain is the number of bytes to which ranges were widened because there were too many different ones; 1: none was.
+	// Grain is the number of bytes to which ranges were widened because there were too many different ones; 1: none
+	// was.
 	Grain uint64
 	lines int64 // as in counter
 	jumps int64
-	// Retention is the time from a write of a byte to the last read of it before the next write, or the end of its life; 0 where nobody read
-	// it. Where the trace ended first it is censored. Nanoseconds, counted in bytes.
+	// Retention is the time from a write of a byte to the last read of it before the next write, or the end of its
+	// life; 0 where nobody read it. Where the trace ended first it is censored. Nanoseconds, counted in bytes.
 	Retention Survival
 }
 
@@ -72,8 +75,8 @@ func (m *Metrics) ReadFrequency() (hz float64, ok bool) {
 	return float64(m.BytesRead) / (m.LiveNS / 1e9), true
 }
 
-// Locality is the share of the lines of 64 bytes that were touched, but for the first, that lie behind the one that was touched before in their region;
-// false with fewer than two.
+// Locality is the share of the lines of 64 bytes that were touched, but for the first, that lie behind the one that
+// was touched before in their region; false with fewer than two.
 func (m *Metrics) Locality() (score float64, ok bool) {
 	if m.lines < 2 {
 		return 0, false
@@ -106,8 +109,9 @@ func (w *workingSet) finish(windows int64) {
 	w.window, w.bytes, w.count = 0, 0, windows
 }
 
-// WorkingSet is how many different bytes were touched in a window of length k of the meter's, on average over all windows of
-// the trace, and at most. A byte that is freed and comes again within a window is another one. It is valid when the trace has ended.
+// WorkingSet is how many different bytes were touched in a window of length k of the meter's, on average over all
+// windows of the trace, and at most. A byte that is freed and comes again within a window is another one. It is
+// valid when the trace has ended.
 func (m *Metrics) WorkingSet(k int) (mean float64, most int64) {
 	w := &m.windows[k]
 	if w.count == 0 {

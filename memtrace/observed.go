@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// Observed measures regions by mrm-trace's definitions, out of single accesses to addresses: retention is from the first write of a region to its
-// last read, a working set is pages, write-once counts addresses. A [Meter] follows bytes instead. Its zero value is empty.
+// Observed measures regions by mrm-trace's definitions, out of single accesses to addresses: retention is from the
+// first write of a region to its last read, a working set is pages, write-once counts addresses. A [Meter] follows
+// bytes instead. Its zero value is empty.
 type Observed struct {
 	regions map[int64]*ObservedRegion
 	kept    int // addresses and pages
@@ -95,7 +96,8 @@ func (o *Observed) Regions() []*ObservedRegion {
 // Pages is how many different pages were touched.
 func (r *ObservedRegion) Pages() int { return len(r.pages) }
 
-// RetentionNS is from the first write, or the first access where there was none, to the last read; 0 where nothing was read after that.
+// RetentionNS is from the first write, or the first access where there was none, to the last read; 0 where nothing
+// was read after that.
 func (r *ObservedRegion) RetentionNS() int64 {
 	from := r.FirstWriteNS
 	if from == 0 {

@@ -9,9 +9,10 @@ import (
 // Ordered is one thing that two witnesses saw: a region with the times of its first touch.
 type Ordered struct{ A, B int64 }
 
-// KendallTau is how far two witnesses agree on an order: the coefficient τ-b of Kendall, (C - D) / √((n0 - n1)(n0 - n2)), C and D being the pairs that they have in the
-// same order and in the opposite one, n0 all pairs, n1 and n2 those that are equal for one of them. 1 is the same order, -1 the
-// reverse. It takes O(n log n) (Knight 1966). False where one of the two saw no order: fewer than two things, or all at once. all is sorted.
+// KendallTau is how far two witnesses agree on an order: the coefficient τ-b of Kendall, (C - D) / √((n0 - n1)(n0 -
+// n2)), C and D being the pairs that they have in the same order and in the opposite one, n0 all pairs, n1 and n2
+// those that are equal for one of them. 1 is the same order, -1 the reverse. It takes O(n log n) (Knight 1966).
+// False where one of the two saw no order: fewer than two things, or all at once. all is sorted.
 func KendallTau(all []Ordered) (tau float64, ok bool) {
 	slices.SortFunc(all, func(x, y Ordered) int { return cmp.Or(cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B)) })
 	n := float64(len(all))

@@ -1,11 +1,11 @@
 package memtrace
 
-// Hot path: 5 ns for a question, 3 ns for a move. Nothing in them is a loop whose length nobody can foresee: a branch that is foreseen wrongly costs as
-// much as all of it.
+// Hot path: 5 ns for a question, 3 ns for a move. Nothing in them is a loop whose length nobody can foresee: a
+// branch that is foreseen wrongly costs as much as all of it.
 
-// recency knows how many bytes were touched since others were: their reuse distance, exactly. Each touch has a slot, in the order of touches, which
-// holds the bytes that were not touched again since; sums over 8 slots, 64, 512 and 4096 make adding up short. A sum is told when the slots that it is
-// of are taken, all of them.
+// recency knows how many bytes were touched since others were: their reuse distance, exactly. Each touch has a
+// slot, in the order of touches, which holds the bytes that were not touched again since; sums over 8 slots, 64,
+// 512 and 4096 make adding up short. A sum is told when the slots that it is of are taken, all of them.
 type recency struct {
 	slots []int64
 	sums  [slotLevels][]int64
@@ -85,7 +85,8 @@ func (r *recency) take(slot int32, bytes int64) {
 	r.sums[3][slot>>(4*slotBits)] -= bytes
 }
 
-// since is how many bytes are in slots behind one: those that are not in it, in those before it of its 8, in the 8 before these of their 64, and so on.
+// since is how many bytes are in slots behind one: those that are not in it, in those before it of its 8, in the 8
+// before these of their 64, and so on.
 func (r *recency) since(slot int32) int64 {
 	at := int(slot)
 	bytes := r.all - masked(groupOf(r.slots, at), &first[at&(slotGroup-1)+1])
@@ -111,8 +112,8 @@ func masked(v, m *[slotGroup]int64) int64 {
 	return v[0]&m[0] + v[1]&m[1] + v[2]&m[2] + v[3]&m[3] + v[4]&m[4] + v[5]&m[5] + v[6]&m[6] + v[7]&m[7]
 }
 
-// renumber leaves out slots that hold nothing, so that there is room for as many touches again. It returns the new number of each old slot, until it is
-// called again.
+// renumber leaves out slots that hold nothing, so that there is room for as many touches again. It returns the new
+// number of each old slot, until it is called again.
 func (r *recency) renumber() []int32 {
 	r.numbers = resized(r.numbers, len(r.slots))
 	live := int32(0)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRecencyAgainstSums compares reuse distances with sums over everything that was touched since, beyond the number of slots, so that they are numbered
-// anew several times, with few and with many things alive.
+// TestRecencyAgainstSums compares reuse distances with sums over everything that was touched since, beyond the
+// number of slots, so that they are numbered anew several times, with few and with many things alive.
 func TestRecencyAgainstSums(t *testing.T) {
 	for _, things := range []int{3, 40, minSlots / 3} {
 		r := rand.New(rand.NewPCG(uint64(things), 11))

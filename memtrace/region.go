@@ -96,7 +96,8 @@ type Use struct {
 	FirstReadNS, LastReadNS   int64
 	Writes, Reads             int64 // ops
 	BytesWritten, BytesRead   int64 // each operand byte once per op
-	// Unknown is how many reads there were of which it is not known how many bytes they read, such as of experts that nobody saw being chosen.
+	// Unknown is how many reads there were of which it is not known how many bytes they read, such as of experts
+	// that nobody saw being chosen.
 	Unknown int64
 }
 

@@ -8,7 +8,8 @@ type rule struct {
 	kind  RegionType
 }
 
-// rules are asked in order. What mrm-trace's labeller infers from names of functions they infer, too: of llama.cpp's and of the C library's.
+// rules are asked in order. What mrm-trace's labeller infers from names of functions they infer, too: of
+// llama.cpp's and of the C library's.
 var rules = []rule{
 	{[]string{"kv_cache", "llama_kv", "cpy_k", "cpy_v"}, KVCache},
 	{[]string{"vec_dot", "mul_mat", "gemv", "gemm", "get_rows", "load_all_data", "load_tensors", "load_model"}, Weight},
@@ -18,7 +19,8 @@ var rules = []rule{
 // allocators are functions whose accesses are of the heap's own data.
 var allocators = map[string]bool{"malloc": true, "calloc": true, "realloc": true, "free": true, "_int_malloc": true, "_int_free": true}
 
-// TypeOfFunction is the type of region that a function mostly accesses, by its name; Other where nothing follows from it.
+// TypeOfFunction is the type of region that a function mostly accesses, by its name; Other where nothing follows
+// from it.
 func TypeOfFunction(symbol string) RegionType {
 	name := strings.ToLower(symbol)
 	if allocators[name] {

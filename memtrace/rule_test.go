@@ -13,7 +13,8 @@ func TestTypeOfFunction(t *testing.T) {
 	}
 }
 
-// TestModelFiles: a mapped model is weights in a program that reports no buffers, and what its buffers say where it does.
+// TestModelFiles: a mapped model is weights in a program that reports no buffers, and what its buffers say where it
+// does.
 func TestModelFiles(t *testing.T) {
 	mappings := func() []Mapping {
 		return []Mapping{

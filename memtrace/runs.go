@@ -12,8 +12,9 @@ func (g run[V]) within(start, end uint64) run[V] {
 	return run[V]{max(g.start, start), min(g.end, end), g.is}
 }
 
-// runs say what bytes have in common, by address. They are disjoint; of what lies between nothing is known. Putting takes time that grows with
-// the logarithm of their number, and with that of those that are replaced: each of them is replaced once.
+// runs say what bytes have in common, by address. They are disjoint; of what lies between nothing is known. Putting
+// takes time that grows with the logarithm of their number, and with that of those that are replaced: each of them
+// is replaced once.
 type runs[V comparable] struct {
 	chunks [][]run[V] // none is empty
 	n      int

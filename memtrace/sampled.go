@@ -2,8 +2,9 @@ package memtrace
 
 import "math"
 
-// Sampled is what samples of one collector say of memory. A sample stands for as many events as its weight says, so that sums are estimates unless every
-// weight is 1. Nothing is said of what was not seen: of no byte is it known that it was written once, or not at all.
+// Sampled is what samples of one collector say of memory. A sample stands for as many events as its weight says, so
+// that sums are estimates unless every weight is 1. Nothing is said of what was not seen: of no byte is it known
+// that it was written once, or not at all.
 type Sampled struct {
 	Types [regionTypes]SampledType
 	// First and Last are when the first and the last sample were taken.
@@ -47,8 +48,8 @@ func (e *Estimate) Merge(o *Estimate) {
 	e.squares += o.squares
 }
 
-// Interval is the 95 % confidence interval of the number of events, by the normal approximation of a sum of Poisson counts: Σw ± 1.96 √Σw². It is
-// the number itself where every weight was 1, for then all events were told.
+// Interval is the 95 % confidence interval of the number of events, by the normal approximation of a sum of Poisson
+// counts: Σw ± 1.96 √Σw². It is the number itself where every weight was 1, for then all events were told.
 func (e *Estimate) Interval() (low, high float64) {
 	if e.Events == float64(e.Samples) {
 		return e.Events, e.Events

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSampled: of accesses of which one in 100 is seen, sums come near the truth, within their interval about as often as it says.
+// TestSampled: of accesses of which one in 100 is seen, sums come near the truth, within their interval about as
+// often as it says.
 func TestSampled(t *testing.T) {
 	const truth, period, trials = 20_000, 100, 400
 	within := 0

@@ -9,8 +9,9 @@ type space struct {
 	shared  bool
 	grain   uint64 // to which ranges are widened, a power of two; 0: they are not
 	limit   int    // number of runs from which on they are widened further
-	// A region that is accessed in columns, such as values of a cache that lie one dimension behind the other, is folded: its rows of stride
-	// bytes lie over each other, rows of them in a group. A byte of the space stands for rows bytes then.
+	// A region that is accessed in columns, such as values of a cache that lie one dimension behind the other, is
+	// folded: its rows of stride bytes lie over each other, rows of them in a group. A byte of the space stands for
+	// rows bytes then.
 	base, bytes  uint64
 	rows, stride uint64
 	unfit        bool // it was found that it cannot be folded
@@ -66,7 +67,8 @@ func (s *space) snap(start, end uint64) (uint64, uint64) {
 	return start &^ (s.grain - 1), (end + s.grain - 1) &^ (s.grain - 1)
 }
 
-// stretches calls f with the ranges of the space that an access covers. It is false if they hold bytes that the access does not.
+// stretches calls f with the ranges of the space that an access covers. It is false if they hold bytes that the
+// access does not.
 func (s *space) stretches(a *Touch, f func(start, end uint64)) (exact bool) {
 	pieces := uint64(max(a.Pieces, 1))
 	each := a.Size / pieces

@@ -31,7 +31,8 @@ type TraceColumn struct {
 	Description string
 }
 
-// The columns of the table of accesses, in order. Those from TraceBuffer on stand behind the ones that mrm-trace's users know.
+// The columns of the table of accesses, in order. Those from TraceBuffer on stand behind the ones that mrm-trace's
+// users know.
 const (
 	TraceTime       = iota // ts_ns: Unix time
 	TracePhase             // phase: see Phase
@@ -112,7 +113,8 @@ var traceTable = [traceColumns]TraceColumn{
 // TraceColumns are the columns of the table of accesses, by the numbers above.
 func TraceColumns() []TraceColumn { return append([]TraceColumn(nil), traceTable[:]...) }
 
-// LedgerKey is the key of the table's metadata that says what the ledger of graphs is made of: a Ledger as JSON. It stands in the last part.
+// LedgerKey is the key of the table's metadata that says what the ledger of graphs is made of: a Ledger as JSON. It
+// stands in the last part.
 const LedgerKey = "llamatap_ledger"
 
 // Ledger counts what was executed, and what of it the rows do not tell whole.
@@ -123,7 +125,8 @@ type Ledger struct {
 	Accesses   int64  `json:"accesses"`   // operands of executed ops, in as many rows as it takes, or summed up
 	// Unplaced is how often an op touched a tensor of which it is not known where it lies: there is no row of it.
 	Unplaced int64 `json:"unplaced"`
-	// Untold is how often it was not told which rows, cells or experts an op touched: the row says that it is scattered or unknown.
+	// Untold is how often it was not told which rows, cells or experts an op touched: the row says that it is
+	// scattered or unknown.
 	Untold int64 `json:"untold"`
 	// Undecided is how many executions were written before it was known whether they are set-up. Their phase is null.
 	Undecided int64 `json:"undecided"`
@@ -134,11 +137,13 @@ type TraceFlag int32
 
 // The flags. The numbers stand in files.
 const (
-	// TraceFusible: a result that only the next op reads, value by value. A backend that computes both at once keeps it in registers.
+	// TraceFusible: a result that only the next op reads, value by value. A backend that computes both at once
+	// keeps it in registers.
 	TraceFusible TraceFlag = 1 << iota
 	// TracePadded: cells of a cache that the op is given and that its mask hides. Some kernels pass over them.
 	TracePadded
-	// TraceRepacked: the buffer holds its tensors in another order than ggml's, so that rows and columns lie elsewhere within the tensor.
+	// TraceRepacked: the buffer holds its tensors in another order than ggml's, so that rows and columns lie
+	// elsewhere within the tensor.
 	TraceRepacked
 	// TraceLoaded: no op did it, it came with the loading of the model.
 	TraceLoaded
@@ -146,7 +151,8 @@ const (
 	TraceScattered
 	// TraceUnknown: it is not known which bytes, such as of experts that nobody saw being chosen. size is null.
 	TraceUnknown
-	// TraceInferred: of a sample whose address lies in no known region. The region's type follows from the name of the function, see TypeOfFunction.
+	// TraceInferred: of a sample whose address lies in no known region. The region's type follows from the name of
+	// the function, see TypeOfFunction.
 	TraceInferred
 )
 

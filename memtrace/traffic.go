@@ -1,9 +1,10 @@
 package memtrace
 
-// Traffic adds up what touches moved: over time, by execution of a graph, and by region. Its memory does not grow with the length of a trace, but
-// for the executions that are kept. It is for one goroutine.
+// Traffic adds up what touches moved: over time, by execution of a graph, and by region. Its memory does not grow
+// with the length of a trace, but for the executions that are kept. It is for one goroutine.
 type Traffic struct {
-	// Bins is what was moved in equal times from First on, of WidthNS each. The width doubles when there are more than MaxBins.
+	// Bins is what was moved in equal times from First on, of WidthNS each. The width doubles when there are more
+	// than MaxBins.
 	Bins    []Moved
 	First   int64
 	WidthNS int64
@@ -160,7 +161,8 @@ func (t *Traffic) Finish() {
 	}
 }
 
-// PerStep is how many bytes of a region were accessed in an execution that accessed it. It is valid when the trace has ended.
+// PerStep is how many bytes of a region were accessed in an execution that accessed it. It is valid when the trace
+// has ended.
 func (t *Traffic) PerStep(region int) Tally {
 	if region < 0 || region >= len(t.regions) {
 		return Tally{}

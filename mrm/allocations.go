@@ -45,8 +45,8 @@ func writeAllocations(out io.Writer, all []*Allocation) error {
 // columns of the table that are read.
 var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offset", "start_addr", "buffer_type", "device", "file", "alloc_ns", "free_ns"}
 
-// allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of a buffer are together the
-// whole of it; activations lie over them.
+// allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of
+// a buffer are together the whole of it; activations lie over them.
 func allocations(path string) ([]*Allocation, error) {
 	file, err := rundir.OpenFile(path)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 // MetricsName is the file of the summary per region type in a run directory.
 const MetricsName = "metrics.csv"
 
-// Labeller says which region an address or a place in a buffer belongs to, and when: mrm-trace's TraceLabeller. It is told of buffers, tensors
-// and mappings as they come and go.
+// Labeller says which region an address or a place in a buffer belongs to, and when: mrm-trace's TraceLabeller. It
+// is told of buffers, tensors and mappings as they come and go.
 type Labeller = memtrace.RegionMap
 
 // NewLabeller makes a labeller that knows nothing.
 func NewLabeller() *Labeller { return memtrace.NewRegionMap() }
 
-// Label says of each access where it went, one after the other: mrm-trace's label, which is a generator too. What the labeller is told of until
-// then counts, so that buffers and mappings may be told of between two accesses.
+// Label says of each access where it went, one after the other: mrm-trace's label, which is a generator too. What
+// the labeller is told of until then counts, so that buffers and mappings may be told of between two accesses.
 func Label(l *Labeller, accesses iter.Seq[memtrace.Access]) iter.Seq2[memtrace.Access, memtrace.Hit] {
 	return func(yield func(memtrace.Access, memtrace.Hit) bool) {
 		for a := range accesses {
@@ -31,8 +31,9 @@ func Label(l *Labeller, accesses iter.Seq[memtrace.Access]) iter.Seq2[memtrace.A
 	}
 }
 
-// ComputeAll computes all metrics of a run directory, in memory that its accesses do not bound: mrm-trace's compute_all. Windows and thresholds
-// are those of the configuration; the zero value has mrm-trace's. A run without accesses is [memory.ErrNoTrace].
+// ComputeAll computes all metrics of a run directory, in memory that its accesses do not bound: mrm-trace's
+// compute_all. Windows and thresholds are those of the configuration; the zero value has mrm-trace's. A run without
+// accesses is [memory.ErrNoTrace].
 func ComputeAll(ctx context.Context, dir string, a Analysis) (*memory.Report, error) {
 	o := memory.Options{}
 	for _, s := range a.WindowsS {

@@ -57,8 +57,8 @@ func (in *Input) length() (tokens int64, exact bool) {
 	return int64(len(in.Text)/3 + 2), false // no common tokenizer needs more for prose in any alphabet of Europe
 }
 
-// Cells are the matrix: repetitions outermost, so that what drifts is spread over all cells and another repetition comes behind all others;
-// then models, contexts, cache types, numbers of tokens and of requests, and prompts.
+// Cells are the matrix: repetitions outermost, so that what drifts is spread over all cells and another repetition
+// comes behind all others; then models, contexts, cache types, numbers of tokens and of requests, and prompts.
 func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 	problems := &Problems{File: c.file}
 	inputs := c.inputs(sources, problems)
@@ -212,7 +212,8 @@ func (c *Config) input(p *Prompt, s *Source) (Input, error) {
 	return Input{Text: string(text)}, nil
 }
 
-// randomTokens are the same for the same number and vocabulary, whatever the experiment's seed: a prompt does not change with it.
+// randomTokens are the same for the same number and vocabulary, whatever the experiment's seed: a prompt does not
+// change with it.
 func randomTokens(n, vocab int64) []int64 {
 	random := rand.New(rand.NewPCG(uint64(n), uint64(vocab)))
 	tokens := make([]int64, n)

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// check finds what single keys do not show: what is there twice, or does not go with something else. It fills in what follows from the rest.
+// check finds what single keys do not show: what is there twice, or does not go with something else. It fills in
+// what follows from the rest.
 func (c *Config) check(p *Problems) {
 	if len(c.Models) == 0 {
 		c.Models = []Model{{}}

@@ -65,15 +65,16 @@ type child struct {
 	busy float64       // largest share of a processor that both used in a second; of one that is watched. 0: it was shorter
 }
 
-// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one, which that would disturb but for its
-// first second, which may be all of it.
+// How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one,
+// which that would disturb but for its first second, which may be all of it.
 const (
 	peakSampling = 20 * time.Millisecond
 	sampling     = 250 * time.Millisecond
 )
 
-// command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart says so. It has a process
-// group of its own, so that Ctrl-C reaches us alone, and dies with the thread that starts it. files are to be closed behind it.
+// command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart
+// says so. It has a process group of its own, so that Ctrl-C reaches us alone, and dies with the thread that starts
+// it. files are to be closed behind it.
 func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (cmd *exec.Cmd, files io.Closer, err error) {
 	log, err := os.Create(w.path(name + ".log"))
 	if err != nil {
@@ -104,7 +105,8 @@ func (c closers) Close() error {
 	return err
 }
 
-// child runs a program to its end. It is watched, where there is a watch, with what it has itself, or else only its peak of memory is.
+// child runs a program to its end. It is watched, where there is a watch, with what it has itself, or else only its
+// peak of memory is.
 func (w *work) child(ctx context.Context, name string, argv []string, watch *watch) (child, error) {
 	cmd, files, err := w.command(ctx, name, argv, w.Config.isCommand())
 	if err != nil {

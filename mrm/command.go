@@ -21,7 +21,8 @@ const commandEngine = "command"
 // isCommand tells whether the engine is a program that nothing is known of.
 func (c *Config) isCommand() bool { return c.Engine.Type == commandEngine }
 
-// A placeholder stands in braces in the words of engine.command, for what differs from cell to cell, or for a key of the configuration.
+// A placeholder stands in braces in the words of engine.command, for what differs from cell to cell, or for a key
+// of the configuration.
 type placeholder struct {
 	name string
 	key  string // that it passes on; "": none is lost without it
@@ -76,7 +77,8 @@ func (c *Config) argv(cell *Cell, promptFile string) []string {
 	return words
 }
 
-// programPath is the program as it is started: a name without slash is looked for in PATH, another path starts at the folder of the file.
+// programPath is the program as it is started: a name without slash is looked for in PATH, another path starts at
+// the folder of the file.
 func (c *Config) programPath() string {
 	name := c.Engine.Command[0]
 	if !strings.Contains(name, "/") {

@@ -81,7 +81,8 @@ func (c *Config) checkPassedOn(p *Problems) {
 	}
 }
 
-// commandCollectors are those that look at a program from outside. Without a word on it they are those of llamatap memory record.
+// commandCollectors are those that look at a program from outside. Without a word on it they are those of llamatap
+// memory record.
 func (c *Config) commandCollectors(p *Problems) {
 	k := &c.Collector
 	if _, given := c.places["collector.primary"]; !given {

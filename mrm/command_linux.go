@@ -24,7 +24,8 @@ const (
 	ownOutput   = "tapped.out"
 )
 
-// commandPasses runs any program, and records it as llamatap memory record does: in this process, which is all the observer that there is.
+// commandPasses runs any program, and records it as llamatap memory record does: in this process, which is all the
+// observer that there is.
 type commandPasses struct {
 	*work
 	result memory.Result
@@ -79,8 +80,8 @@ func (w *commandPasses) tapped(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// follow looks at the machine and at what this process has, until stop is closed. It returns the most memory that it had, and the largest share of a
-// processor that it used in a second.
+// follow looks at the machine and at what this process has, until stop is closed. It returns the most memory that
+// it had, and the largest share of a processor that it used in a second.
 func (w *watch) follow(began time.Time, stop <-chan struct{}) (most int64, busiest float64) {
 	var used peakCPU
 	tick := time.NewTicker(sampling)

@@ -43,8 +43,8 @@ output: {dir: %s}
 	return &Experiment{Config: c, Program: testenv.NeedBinary(t), Version: "test"}, out
 }
 
-// TestRunCommand runs a program as an experiment: every cell is sealed with its samples, its output and what observing it cost, and is not run again. What
-// it leaves running does not outlive its pass.
+// TestRunCommand runs a program as an experiment: every cell is sealed with its samples, its output and what
+// observing it cost, and is not run again. What it leaves running does not outlive its pass.
 func TestRunCommand(t *testing.T) {
 	testenv.Once(t, "TestCommandMarkers")
 	e, out := pagesExperiment(t, 0)
@@ -91,7 +91,8 @@ func TestRunCommand(t *testing.T) {
 	}
 }
 
-// TestCommandMarkers: a program that sets markers has its phases in the sealed run; in the pass without a recorder its markers are ignored.
+// TestCommandMarkers: a program that sets markers has its phases in the sealed run; in the pass without a recorder
+// its markers are ignored.
 func TestCommandMarkers(t *testing.T) {
 	testenv.NeedRoot(t)
 	out := filepath.Join(t.TempDir(), "results")
@@ -162,7 +163,8 @@ func TestCommandFails(t *testing.T) {
 	gone(t, filepath.Join(filepath.Dir(out), "pages"))
 }
 
-// TestCommandInterrupted: a context that ends, ends the program and what it has started, in either pass, and nothing is kept.
+// TestCommandInterrupted: a context that ends, ends the program and what it has started, in either pass, and
+// nothing is kept.
 func TestCommandInterrupted(t *testing.T) {
 	testenv.NeedRoot(t)
 	for _, seed := range coins(t) {
@@ -192,7 +194,8 @@ func TestCommandInterrupted(t *testing.T) {
 	}
 }
 
-// TestCommandKilled: kill -9 of the experiment ends the program too, in either pass; what was under way is removed by the next call.
+// TestCommandKilled: kill -9 of the experiment ends the program too, in either pass; what was under way is removed
+// by the next call.
 func TestCommandKilled(t *testing.T) {
 	testenv.NeedRoot(t)
 	for _, seed := range coins(t) {

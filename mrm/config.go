@@ -5,11 +5,11 @@ import "path/filepath"
 // DefaultFile is the configuration that is taken where none is named. It is mrm-trace's.
 const DefaultFile = "config/default_experiment.yaml"
 
-// Config is an experiment, as its file describes it. The tags are all there is to say about a key: from them come the decoder's checks, the
-// JSON schema, the annotated default and the table in docs/MRM.md.
+// Config is an experiment, as its file describes it. The tags are all there is to say about a key: from them come
+// the decoder's checks, the JSON schema, the annotated default and the table in docs/MRM.md.
 //
-// Where a list is wanted one value may stand alone. A relative path of a model or prompt starts at the file's folder, output.dir where the
-// program runs.
+// Where a list is wanted one value may stand alone. A relative path of a model or prompt starts at the file's
+// folder, output.dir where the program runs.
 type Config struct {
 	Experiment Settings  `yaml:"experiment" doc:"which experiment this is"`
 	Models     []Model   `yaml:"model" doc:"the models; one mapping, or a list of them"`
@@ -113,7 +113,8 @@ type Output struct {
 // File is the name of the file that the configuration was read from.
 func (c *Config) File() string { return c.file }
 
-// Notes are sentences on what of a file of mrm-trace has no counterpart, or another meaning here; none for a file of our own.
+// Notes are sentences on what of a file of mrm-trace has no counterpart, or another meaning here; none for a file
+// of our own.
 func (c *Config) Notes() []string { return c.notes }
 
 // SHA256 is that of the file, in hexadecimal digits.

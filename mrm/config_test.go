@@ -198,7 +198,8 @@ func TestSchemaAndReference(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text panics, every error has a place and a remedy, and what is accepted has a matrix of the size that it says.
+// FuzzParse: no text panics, every error has a place and a remedy, and what is accepted has a matrix of the size
+// that it says.
 func FuzzParse(f *testing.F) {
 	f.Add(string(Reference()))
 	f.Add(whole)

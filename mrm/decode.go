@@ -268,7 +268,8 @@ func (d *decoder) set(node ast.Node, path, word string, v reflect.Value, tag ref
 
 func tagged(tag reflect.StructTag, key string) bool { _, ok := tag.Lookup(key); return ok }
 
-// pythonInteger writes an integer as Python's YAML and pydantic take it (4_000, 0x10, 4000.0) in decimal digits; anything else stays.
+// pythonInteger writes an integer as Python's YAML and pydantic take it (4_000, 0x10, 4000.0) in decimal digits;
+// anything else stays.
 func pythonInteger(word string) string {
 	if n, err := strconv.ParseInt(word, 0, 64); err == nil {
 		return strconv.FormatInt(n, 10)

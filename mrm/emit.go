@@ -25,7 +25,8 @@ type Target struct {
 	Options  []string // of Slurm: further options of sbatch, such as --partition=long
 }
 
-// arrayTasks is the most tasks that a job array gets: one below Slurm's own limit (MaxArraySize, 1001). Each runs every so many-th cell.
+// arrayTasks is the most tasks that a job array gets: one below Slurm's own limit (MaxArraySize, 1001). Each runs
+// every so many-th cell.
 const arrayTasks = 1000
 
 // ErrTarget occurs when a target lacks something, or has what cannot be written into a script.
@@ -59,8 +60,8 @@ func (t *Target) program() string {
 	return t.Program
 }
 
-// ask is what a task is to be given: memory in MiB and time in minutes. Memory is a tenth more than the plan's, time twice the estimate of a
-// task's cells and five minutes. What is not known is 0, and left to the cluster.
+// ask is what a task is to be given: memory in MiB and time in minutes. Memory is a tenth more than the plan's,
+// time twice the estimate of a task's cells and five minutes. What is not known is 0, and left to the cluster.
 func (p *Plan) ask(tasks int) (mebibytes, minutes int64) {
 	_, memory, _, time := p.Most()
 	longest := 0.0
@@ -85,8 +86,8 @@ func shell(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// WriteSlurm writes a script for sbatch: a job array with a task per cell, of the same program for all. Each task has its node to itself,
-// because a neighbour contaminates what is measured.
+// WriteSlurm writes a script for sbatch: a job array with a task per cell, of the same program for all. Each task
+// has its node to itself, because a neighbour contaminates what is measured.
 func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
 	if err := t.check(false); err != nil {
 		return err
@@ -172,8 +173,8 @@ type (
 	}
 )
 
-// WriteK8s writes a Job of Kubernetes: indexed, with a pod per cell, of one image for all, with results on the volume of a claim. No two pods
-// share a node.
+// WriteK8s writes a Job of Kubernetes: indexed, with a pod per cell, of one image for all, with results on the
+// volume of a claim. No two pods share a node.
 func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 	if err := t.check(true); err != nil {
 		return err

@@ -16,8 +16,8 @@ type Experiment struct {
 	Version string
 	// Retry runs cells again whose only run is contaminated.
 	Retry bool
-	// Enough, when it is closed, ends the experiment behind the cell that is being run; nil: nothing does. A context that ends it ends that
-	// cell too, of which nothing is kept then.
+	// Enough, when it is closed, ends the experiment behind the cell that is being run; nil: nothing does. A
+	// context that ends it ends that cell too, of which nothing is kept then.
 	Enough <-chan struct{}
 	// Report is told what happens, by one goroutine; nil: nobody is.
 	Report func(Event)

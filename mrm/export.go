@@ -42,7 +42,8 @@ type Export struct {
 	Raw map[string]func(io.Writer) error
 }
 
-// Export puts a run together and gives it its place among the results when it is sealed, in one step. It returns its directory.
+// Export puts a run together and gives it its place among the results when it is sealed, in one step. It returns
+// its directory.
 func (x RunExporter) Export(e Export) (string, error) {
 	work := x.Work
 	if work == "" {
@@ -139,8 +140,8 @@ func addRaw(dir *rundir.Dir, name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// place moves a sealed run to where it belongs: beside the others of its model, or into the archive. A directory that holds something is
-// never replaced.
+// place moves a sealed run to where it belongs: beside the others of its model, or into the archive. A directory
+// that holds something is never replaced.
 func (x RunExporter) place(dir string, class verdict.Class) (string, error) {
 	parent := x.Dir
 	if class == verdict.Contaminated {

@@ -46,7 +46,8 @@ func newer(out string, known []found) []found {
 // series are the figures of a model's runs.
 type series struct{ prefill, decode, ratio, load, perToken, both, peak, bytes []float64 }
 
-// history is how fast each model ran on a processor of this name, by its sealed runs; by contaminated ones where there are no others.
+// history is how fast each model ran on a processor of this name, by its sealed runs; by contaminated ones where
+// there are no others.
 func history(all []found, cpu string) map[string]*Speeds {
 	speeds := map[string]*Speeds{}
 	for _, contaminated := range []bool{false, true} {

@@ -14,8 +14,9 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
-// JournalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It tells of nothing that the sealed
-// directories do not: without it, an experiment goes on as well, and knows less of how long cells take.
+// JournalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It tells of
+// nothing that the sealed directories do not: without it, an experiment goes on as well, and knows less of how long
+// cells take.
 const JournalName = "journal.jsonl"
 
 // Entry is a line of the journal.
@@ -60,7 +61,8 @@ func note(folder string, cell *Cell, e Entry) error {
 // maxJournal bounds a journal in bytes: a cell notes a few hundred.
 const maxJournal = 64 << 20
 
-// ReadJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a kill cut off, is passed over.
+// ReadJournal reads the journal of an experiment; without one it is empty. What is no entry, such as a line that a
+// kill cut off, is passed over.
 func ReadJournal(out, experiment string) ([]Entry, error) {
 	text, err := bounded.ReadFile(filepath.Join(out, workFolder, experiment, JournalName), maxJournal)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfmem"
 )
 
-// MissingCollectors are the sampling collectors (perf, fault, page) that cannot run on this machine, each with the reason. It opens and closes each.
+// MissingCollectors are the sampling collectors (perf, fault, page) that cannot run on this machine, each with the
+// reason. It opens and closes each.
 func MissingCollectors() map[string]error {
 	missing := map[string]error{}
 	note := func(name string, err error) {

@@ -18,10 +18,12 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// This file reads configurations of mrm-trace (the Python package, 0.1.0 to 0.1.23) as its own model reads them: keys that it does not know are
-// ignored, numbers may be written in other bases, anchors are followed, and paths start where the program runs.
+// This file reads configurations of mrm-trace (the Python package, 0.1.0 to 0.1.23) as its own model reads them:
+// keys that it does not know are ignored, numbers may be written in other bases, anchors are followed, and paths
+// start where the program runs.
 
-// traceFile is a configuration of mrm-trace, as far as its keys have a counterpart here. The others are named in a note.
+// traceFile is a configuration of mrm-trace, as far as its keys have a counterpart here. The others are named in a
+// note.
 type traceFile struct {
 	Experiment struct {
 		Name string `yaml:"name" doc:"the experiment's name" required:"yes"`
@@ -220,7 +222,8 @@ func (c *Config) tracePrompts(from *traceFile) {
 // mostPrompts bounds the prompts of a file.
 const mostPrompts = 10000
 
-// promptsOf reads a file of prompts: a JSON list or JSON lines of texts or of objects with prompt or text, id and category; any other file is one prompt.
+// promptsOf reads a file of prompts: a JSON list or JSON lines of texts or of objects with prompt or text, id and
+// category; any other file is one prompt.
 func promptsOf(path string, categories []string) (all []Prompt, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -286,7 +289,8 @@ func promptOf(raw json.RawMessage) (p Prompt, category string, err error) {
 	return p, o.Category, nil
 }
 
-// aliases replaces anchors and aliases by what they stand for. An alias shares its nodes with the anchor, so that nothing grows.
+// aliases replaces anchors and aliases by what they stand for. An alias shares its nodes with the anchor, so that
+// nothing grows.
 type aliases struct{ known map[string]ast.Node }
 
 // followed returns a node without anchors, aliases, tags and merge keys, as far as mappings and lists go.

@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// theirs writes configurations by mrm-trace's own model into a folder, and prints the matrix that it makes of each; and whether it takes examples of ours.
+// theirs writes configurations by mrm-trace's own model into a folder, and prints the matrix that it makes of each;
+// and whether it takes examples of ours.
 const theirs = `
 import json, sys, yaml
 from pathlib import Path
@@ -64,7 +65,8 @@ for path in sys.argv[3:]:
 json.dump(report, sys.stdout)
 `
 
-// TestTheirFiles: files that mrm-trace's own model writes and accepts have the same matrix here; and it accepts our example of such a file.
+// TestTheirFiles: files that mrm-trace's own model writes and accepts have the same matrix here; and it accepts our
+// example of such a file.
 func TestTheirFiles(t *testing.T) {
 	python := testenv.NeedPython(t, "mrm_trace", "yaml")
 	t.Chdir("..") // paths in such files start where the program runs

@@ -153,8 +153,8 @@ func (cell *Cell) tokens() (prompt, generated int64) {
 	return length * int64(cell.Concurrency), int64(cell.MaxTokens) * int64(cell.Concurrency)
 }
 
-// time is how long a cell takes. Every token of an unknown model is taken for one that reads all its weights from memory, which is true of
-// generation, and more than prompts take.
+// time is how long a cell takes. Every token of an unknown model is taken for one that reads all its weights from
+// memory, which is true of generation, and more than prompts take.
 func (c *Config) time(cell *Cell, speeds *Speeds, memory Bandwidth, cache float64) Figure {
 	prompt, generated := cell.tokens()
 	once, ratio, tag, from := 0.0, 1.0, Measured, ""
@@ -174,7 +174,8 @@ func (c *Config) time(cell *Cell, speeds *Speeds, memory Bandwidth, cache float6
 	return Figure{c.Telemetry.BaselineS + once*(1+ratio), tag, from}
 }
 
-// bytesPerRow and operandsPerLayer are what estimates of the disk are made with: accesses of a layer per graph, and what each takes.
+// bytesPerRow and operandsPerLayer are what estimates of the disk are made with: accesses of a layer per graph, and
+// what each takes.
 const (
 	operandsPerLayer = 64
 	operandsBeside   = 24

@@ -31,8 +31,9 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// Parse reads the text of a configuration file; name is what it is called in errors, and relative paths in it start beside it. What is wrong
-// is a [*Problems], which tells all of it at once. No file that is named in it is looked at.
+// Parse reads the text of a configuration file; name is what it is called in errors, and relative paths in it start
+// beside it. What is wrong is a [*Problems], which tells all of it at once. No file that is named in it is looked
+// at.
 func Parse(name string, data []byte) (*Config, error) {
 	problems := &Problems{File: name}
 	sum := sha256.Sum256(data)

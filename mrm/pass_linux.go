@@ -22,8 +22,8 @@ const (
 	tappedName   = "tapped.jsonl"
 )
 
-// run runs the cell: it looks at the machine, runs the model without the tap and with it, in an order that chance decides, and seals what
-// came of it.
+// run runs the cell: it looks at the machine, runs the model without the tap and with it, in an order that chance
+// decides, and seals what came of it.
 func (w *work) run(ctx context.Context, event Event) (dir string, v *verdict.Validity, err error) {
 	var o observation
 	w.step(event, "looking at the machine")
@@ -203,7 +203,8 @@ func (w *modelPasses) sealed() (dir string, m rundir.Metadata, err error) {
 	return dirs[0], m, nil
 }
 
-// clockTicks is how many of the units of /proc/stat a second has: USER_HZ, which is 100 on every architecture that Go runs on.
+// clockTicks is how many of the units of /proc/stat a second has: USER_HZ, which is 100 on every architecture that
+// Go runs on.
 const clockTicks = 100
 
 func (w *work) answers(name string) ([]answer, error) {

@@ -45,9 +45,9 @@ func sampled(used []string) bool {
 	return false
 }
 
-// writePerfScript writes the samples of a run as perf script -F comm,tid,cpu,time,period,event,addr,sym,dso prints them, which its consumers and
-// mrm-trace's parser read. The program is called model, times are Unix time. What perf prints there without an instruction's address is the symbol
-// and the file of the address of data.
+// writePerfScript writes the samples of a run as perf script -F comm,tid,cpu,time,period,event,addr,sym,dso prints
+// them, which its consumers and mrm-trace's parser read. The program is called model, times are Unix time. What
+// perf prints there without an instruction's address is the symbol and the file of the address of data.
 func writePerfScript(ctx context.Context, out io.Writer, dir string) error {
 	t, err := table.Open(dir, memtrace.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -64,7 +64,8 @@ func sampledRun(t *testing.T) string {
 	return dir
 }
 
-// TestPerfScript: what is written is read by our reader of perf's text as the same samples, the ledger's rows and pages left out.
+// TestPerfScript: what is written is read by our reader of perf's text as the same samples, the ledger's rows and
+// pages left out.
 func TestPerfScript(t *testing.T) {
 	dir := sampledRun(t)
 	var text bytes.Buffer

@@ -34,10 +34,12 @@ type Machine struct {
 	Missing    map[string]error // collectors that cannot run, and why
 }
 
-// ErrNoRoom occurs when a cell cannot fit into this machine's memory, or all of them onto its disk, or the disk is full.
+// ErrNoRoom occurs when a cell cannot fit into this machine's memory, or all of them onto its disk, or the disk is
+// full.
 var ErrNoRoom = errors.New("it does not fit")
 
-// ThisMachine looks at the machine that this process runs on. Where no roofline is kept, it measures the memory for a third of a second.
+// ThisMachine looks at the machine that this process runs on. Where no roofline is kept, it measures the memory for
+// a third of a second.
 func ThisMachine(root fs.FS, out string) Machine {
 	m := Machine{FreeDisk: freeDisk(out), Missing: MissingCollectors()}
 	if free, err := doctor.FreeMemory(root); err == nil {
@@ -56,7 +58,8 @@ func ThisMachine(root fs.FS, out string) Machine {
 	return m
 }
 
-// NewPlan computes what an experiment needs. What was measured in earlier runs below output.dir, on a processor of this name, is used.
+// NewPlan computes what an experiment needs. What was measured in earlier runs below output.dir, on a processor of
+// this name, is used.
 func NewPlan(c *Config, m Machine) (*Plan, error) {
 	p := &Plan{Config: c, Machine: m}
 	var err error
@@ -93,7 +96,8 @@ func doneBy(cell *Cell, experiment string, all []found) *found {
 	return nil
 }
 
-// Most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the weakest ones.
+// Most is the cell that takes most memory, and all that cells take of the disk and of time. The tags are the
+// weakest ones.
 func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
 	rank := map[Tag]int{Computed: 1, Measured: 2, Estimated: 3, Unknown: 4}
 	sum := func(to *Figure, f Figure) {
@@ -112,8 +116,8 @@ func (p *Plan) Most() (cell *Cell, memory, disk, time Figure) {
 	return cell, memory, disk, time
 }
 
-// Check reports what keeps it from running on this machine: a collector that is missing, or no room for a cell in its free memory or for all that is
-// not done on its disk, with what the recorder leaves free.
+// Check reports what keeps it from running on this machine: a collector that is missing, or no room for a cell in
+// its free memory or for all that is not done on its disk, with what the recorder leaves free.
 func (p *Plan) Check() error {
 	if err := p.Config.Collects(p.Machine.Missing); err != nil {
 		return err
@@ -168,7 +172,8 @@ func (p *Plan) Write(out io.Writer) error {
 	return err
 }
 
-// table has a line per combination: repetitions need the same. n_ctx is what is asked for, context what llama.cpp makes of it.
+// table has a line per combination: repetitions need the same. n_ctx is what is asked for, context what llama.cpp
+// makes of it.
 func (p *Plan) table(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "model\tprompt\tn_ctx\tcontext\tcache\ttokens\trequests\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")

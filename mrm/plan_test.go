@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfmem"
 )
 
-// header writes a GGUF file that has a header and as many bytes of tensors as that says, all of them a hole: it takes no room.
+// header writes a GGUF file that has a header and as many bytes of tensors as that says, all of them a hole: it
+// takes no room.
 func header(t *testing.T, name, arch string, keys map[string]any, tensors []gguf.Tensor) string {
 	t.Helper()
 	var meta gguf.Metadata
@@ -62,7 +63,8 @@ func mistral(t *testing.T) string {
 	}, all)
 }
 
-// TestNeeds computes the needs of a 7B model whose figures are known: 7.24 billion weights, and 128 KiB of cache per token in F16.
+// TestNeeds computes the needs of a 7B model whose figures are known: 7.24 billion weights, and 128 KiB of cache
+// per token in F16.
 func TestNeeds(t *testing.T) {
 	path := mistral(t)
 	p := planned(t, "model: {path: "+path+"}\nengine: {n_ctx: [4096, 4000], kv_type: [f16, q8_0, f16/q8_0]}\nworkload: {prompts: {length: 100}, max_tokens: 10}\ntelemetry: {baseline_s: 2}\n")
@@ -79,7 +81,8 @@ func TestNeeds(t *testing.T) {
 	if n.Weights.Value != float64(p.Sources[0].File.TensorBytes()) || n.Weights.Tag != Computed || n.Weights.Value < 7.6e9 || n.Weights.Value > 7.8e9 {
 		t.Errorf("weights %+v", n.Weights)
 	}
-	// llama.cpp says 70.50 MiB for a 7B model with a vocabulary of 32000 and graphs of 512 tokens, of which 62.5 are logits.
+	// llama.cpp says 70.50 MiB for a 7B model with a vocabulary of 32000 and graphs of 512 tokens, of which 62.5
+	// are logits.
 	if n.Compute.Value < 62.5*(1<<20) || n.Compute.Value > 141*(1<<20) || n.Compute.Tag != Estimated {
 		t.Errorf("compute buffer %+v", n.Compute)
 	}

@@ -16,8 +16,8 @@ type Problem struct {
 	Cause, Remedy string
 }
 
-// Problems are what is wrong with a configuration, in the order of its lines. As an error they have a line each: file:line:column: cause;
-// remedy.
+// Problems are what is wrong with a configuration, in the order of its lines. As an error they have a line each:
+// file:line:column: cause; remedy.
 type Problems struct {
 	File string
 	All  []Problem

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Reference writes a configuration with every key, its default and what it means, as YAML. A key without default is a comment.
+// Reference writes a configuration with every key, its default and what it means, as YAML. A key without default is
+// a comment.
 func Reference() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Every key of an experiment of llamatap mrm, with its default. Only workload.prompts has none.\n")

@@ -20,8 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs the cells of these numbers, nil for all, that have no sealed run yet. A cell that fails does not keep the others from being run;
-// a full disk does. Whenever the process is killed, what was sealed is whole, and the next call goes on behind it.
+// Run runs the cells of these numbers, nil for all, that have no sealed run yet. A cell that fails does not keep
+// the others from being run; a full disk does. Whenever the process is killed, what was sealed is whole, and the
+// next call goes on behind it.
 func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 	outcome := Outcome{Classes: map[verdict.Class]int{}}
 	plan, err := NewPlan(e.Config, ThisMachine(os.DirFS("/"), e.Config.Output.Dir))
@@ -149,7 +150,8 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 	return outcome, nil
 }
 
-// full tells whether a cell failed because there is no room: for us, or for the recorder, of which only its words are known.
+// full tells whether a cell failed because there is no room: for us, or for the recorder, of which only its words
+// are known.
 func (r *conductor) full(cell *Cell, err error) bool {
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return err != nil

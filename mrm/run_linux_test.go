@@ -379,7 +379,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestKilled: kill -9 in the middle of a matrix, then the same again: every cell is sealed once, and nothing else is left.
+// TestKilled: kill -9 in the middle of a matrix, then the same again: every cell is sealed once, and nothing else
+// is left.
 func TestKilled(t *testing.T) {
 	out := t.TempDir()
 	e := experiment(t, 2, out)

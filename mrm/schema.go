@@ -26,7 +26,8 @@ type node struct {
 	Additional  *bool            `json:"additionalProperties,omitempty"`
 }
 
-// Schema is the JSON Schema of a configuration, for editors that complete and check YAML by one. What keys say together is not in it.
+// Schema is the JSON Schema of a configuration, for editors that complete and check YAML by one. What keys say
+// together is not in it.
 func Schema() []byte {
 	root := structSchema(reflect.TypeFor[Config]())
 	root.Schema, root.Title = "https://json-schema.org/draft/2020-12/schema", "an experiment of llamatap mrm"

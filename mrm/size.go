@@ -47,8 +47,8 @@ func (s *Source) perLayer(key string, absent int64) []int64 {
 	return layers
 }
 
-// cacheBytes are those of the KV cache with so many cells, and of recurrent states of so many sequences, as the header says. Layers with a
-// sliding window count as if they had none, so that it is at most this.
+// cacheBytes are those of the KV cache with so many cells, and of recurrent states of so many sequences, as the
+// header says. Layers with a sliding window count as if they had none, so that it is at most this.
 func (s *Source) cacheBytes(cells int64, kvType string, sequences int64) (int64, error) {
 	k, v, err := cacheTypes(kvType)
 	if err != nil {
@@ -83,7 +83,8 @@ func (s *Source) cacheBytes(cells int64, kvType string, sequences int64) (int64,
 	return sum, nil
 }
 
-// allRecurrent tells whether layers without attention are all there are, although the header tells no number of heads per layer.
+// allRecurrent tells whether layers without attention are all there are, although the header tells no number of
+// heads per layer.
 func (s *Source) allRecurrent() bool { return s.Identity.Heads == 0 }
 
 // stateBytes are those of a recurrent layer's state of one sequence; 0 where the header tells of none.
@@ -97,8 +98,8 @@ func (s *Source) stateBytes() int64 {
 	return 4 * (convolution + inner*state)
 }
 
-// tokenBytes are the bytes of weights that a token reads: all of a dense model, the chosen experts of another, and of the table of
-// embeddings a row, unless it is the output's too.
+// tokenBytes are the bytes of weights that a token reads: all of a dense model, the chosen experts of another, and
+// of the table of embeddings a row, unless it is the output's too.
 func (s *Source) tokenBytes() int64 {
 	_, untied := s.File.Tensor("output.weight")
 	sum := int64(0)

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// syncFolder makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs it not.
+// syncFolder makes renames in a folder last. A file system that cannot do that for folders says EINVAL, and needs
+// it not.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

@@ -23,8 +23,8 @@ func (t ticks) since(before ticks) (share float64, ok bool) {
 	return float64(t.busy-before.busy) / float64(t.all-before.all), true
 }
 
-// processors reads /proc/stat: of all processors together, and of each. Time that the hypervisor gave to others counts as busy: it was not to
-// be had.
+// processors reads /proc/stat: of all processors together, and of each. Time that the hypervisor gave to others
+// counts as busy: it was not to be had.
 func processors(root fs.FS) (all ticks, each map[int]ticks, err error) {
 	text, err := fs.ReadFile(root, "proc/stat")
 	if err != nil {
@@ -72,8 +72,8 @@ func number(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// thermal is how often cores and packages have been slowed down because they were too hot; nil where the kernel does not count. Processors
-// of one core, or one package, tell the same events.
+// thermal is how often cores and packages have been slowed down because they were too hot; nil where the kernel
+// does not count. Processors of one core, or one package, tell the same events.
 func thermal(root fs.FS) *int64 {
 	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*")
 	counted := map[string]int64{}
@@ -134,7 +134,8 @@ const (
 	workShare = 0.5
 )
 
-// sample takes in how fast a processor runs now, as a share of its base frequency, and how busy it was since the sample before.
+// sample takes in how fast a processor runs now, as a share of its base frequency, and how busy it was since the
+// sample before.
 func (s *slowdown) sample(ns int64, cpu int, busy, speed float64) {
 	if s.since == nil {
 		s.since, s.told = map[int]int64{}, map[int]bool{}
@@ -221,8 +222,8 @@ func since(before, now *int64) *int64 {
 	return &grown
 }
 
-// others is what other processes than ours used of all processors since the watch began, in percent; nil where that is not known. own is what
-// ours used, in nanoseconds, and perSecond how many of the kernel's units a second has.
+// others is what other processes than ours used of all processors since the watch began, in percent; nil where that
+// is not known. own is what ours used, in nanoseconds, and perSecond how many of the kernel's units a second has.
 func (w *watch) others(own, perSecond int64) *float64 {
 	all := w.last.all - w.start.all
 	if w.err != nil || all <= 0 {

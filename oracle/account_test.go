@@ -20,8 +20,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// recount adds up what the files of a run hold, by code of its own: packets of the stream's index that are not set-up, and rows of the tokens
-// files, over all segments.
+// recount adds up what the files of a run hold, by code of its own: packets of the stream's index that are not
+// set-up, and rows of the tokens files, over all segments.
 const recount = `
 import sys, glob, json, collections
 class Fields:
@@ -72,8 +72,8 @@ func recountRun(t *testing.T, dir string) (r recounted) {
 	return r
 }
 
-// checkAccount demands that the account of a run is that of a whole capture of the same prompt: the same tokens, captured and lost together all
-// that the whole one holds, and captured what the files hold.
+// checkAccount demands that the account of a run is that of a whole capture of the same prompt: the same tokens,
+// captured and lost together all that the whole one holds, and captured what the files hold.
 func checkAccount(t *testing.T, m *rundir.Metadata, files, whole recounted) {
 	t.Helper()
 	a := m.Account
@@ -156,8 +156,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestEventsOfAFullDisk: events count for the bound of the disk, and a run whose events stop there names the tokens that have none, for
-// nobody counts events that were never made.
+// TestEventsOfAFullDisk: events count for the bound of the disk, and a run whose events stop there names the tokens
+// that have none, for nobody counts events that were never made.
 func TestEventsOfAFullDisk(t *testing.T) {
 	const tokens, bound = 300, 6 << 20 // of some 43 MB of events
 	tap := []string{"run", "--tap-resource-level", "VERBOSE", "--tap-host", "system", "--tap-host-interval", "50ms", "--tap-max-disk", "6M:stop"}
@@ -220,7 +220,8 @@ func TestAccountOfARemovedRun(t *testing.T) {
 	}
 }
 
-// TestAccountOfAWrittenSetup: where memory is too small to hold a warm-up back, it is in the stream. Neither the summary nor inspect counts it.
+// TestAccountOfAWrittenSetup: where memory is too small to hold a warm-up back, it is in the stream. Neither the
+// summary nor inspect counts it.
 func TestAccountOfAWrittenSetup(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "layers.gguf")
 	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
@@ -244,7 +245,8 @@ func TestAccountOfAWrittenSetup(t *testing.T) {
 	}
 }
 
-// TestOneOverhead: the summary, metadata.json, inspect and resource summary print one figure of what the recording cost.
+// TestOneOverhead: the summary, metadata.json, inspect and resource summary print one figure of what the recording
+// cost.
 func TestOneOverhead(t *testing.T) {
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-tensors", "l_out", "--tap-resource-level", "MINIMAL"}, generate(20))...).good(t)
 	m := metadata(t, o.dirs[0])
@@ -269,7 +271,8 @@ func TestOneOverhead(t *testing.T) {
 	}
 }
 
-// TestLostEventsAreLoss: events over the rate that was asked for are missing: the summary says so first, the account counts them, and the status is 3.
+// TestLostEventsAreLoss: events over the rate that was asked for are missing: the summary says so first, the
+// account counts them, and the status is 3.
 func TestLostEventsAreLoss(t *testing.T) {
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-resource-level", "DETAILED", "--tap-resource-rate", "10"}, generate(20))...)
 	if len(o.dirs) != 1 || o.status != 3 {

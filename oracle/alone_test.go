@@ -11,8 +11,9 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestOneAtATime captures nodes one by one, so that ggml stops nowhere else, and compares them with the run that captured all: a
-// buffer that is used again before it was copied would differ, and so would a model that the capture disturbs.
+// TestOneAtATime captures nodes one by one, so that ggml stops nowhere else, and compares them with the run that
+// captured all: a buffer that is used again before it was copied would differ, and so would a model that the
+// capture disturbs.
 func TestOneAtATime(t *testing.T) {
 	models := map[string]string{"default": testenv.Model(t), "moe": synthetic(t, "qwen3moe", gguf.Q8_0, nil)}
 	if nightly() {
@@ -77,7 +78,8 @@ func nameOf(x *tensor) string {
 	return x.Node
 }
 
-// asked tells whether a glob without stars matches a node: its name, or its name without the layer ("norm" is "norm-0" too).
+// asked tells whether a glob without stars matches a node: its name, or its name without the layer ("norm" is
+// "norm-0" too).
 func asked(node, glob string) bool {
 	return node == glob || layerSuffix.MatchString(node) && strings.HasPrefix(node, glob+"-") && !strings.Contains(node[len(glob)+1:], "-")
 }

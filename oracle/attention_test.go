@@ -43,9 +43,10 @@ func (c *capture) maps(t *testing.T, heads int) map[mapKey][]float32 {
 	return maps
 }
 
-// TestAttention recomputes attention maps from what flash attention was given, and compares them with the soft-max of the same run
-// without flash attention. The two runs' numbers part from the first attention on, more so with quantised weights: the first layers
-// must agree to 1e-3, and the others so far that a wrong scale, mask, cap or sink would show.
+// TestAttention recomputes attention maps from what flash attention was given, and compares them with the soft-max
+// of the same run without flash attention. The two runs' numbers part from the first attention on, more so with
+// quantised weights: the first layers must agree to 1e-3, and the others so far that a wrong scale, mask, cap or
+// sink would show.
 func TestAttention(t *testing.T) {
 	window := func(c *synth.Config) { c.Layers, c.Window = 6, 16 } // gemma3: every sixth layer sees everything
 	models := map[string]string{

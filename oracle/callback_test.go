@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestCallersCallback taps a program that has an eval callback of its own: it sees what it sees without the tap, and the tap
-// captures what it captures without the program's callback.
+// TestCallersCallback taps a program that has an eval callback of its own: it sees what it sees without the tap,
+// and the tap captures what it captures without the program's callback.
 func TestCallersCallback(t *testing.T) {
 	args := []string{"-m", testenv.Model(t), "-p", prompt, "-t", "1", "-c", "512", "-ub", "8"}
 	want, _ := stock(t, "llama-eval-callback", args...)

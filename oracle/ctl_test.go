@@ -44,7 +44,8 @@ func aliveWith(t *testing.T, what []string, tap ...string) *live {
 	return l
 }
 
-// takesCommands waits until the run below out does: the collector makes its directory when it learns of the first context.
+// takesCommands waits until the run below out does: the collector makes its directory when it learns of the first
+// context.
 func takesCommands(t *testing.T, out string) {
 	t.Helper()
 	testenv.Until(t, "the run takes commands", func() bool {

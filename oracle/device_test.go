@@ -10,7 +10,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestDevice puts all layers on a device, the CPU behind a socket, and compares each captured tensor with that of the CPU itself.
+// TestDevice puts all layers on a device, the CPU behind a socket, and compares each captured tensor with that of
+// the CPU itself.
 func TestDevice(t *testing.T) {
 	models := map[string]string{"default": testenv.Model(t), "moe": synthetic(t, "qwen3moe", gguf.F16, nil)}
 	if nightly() {

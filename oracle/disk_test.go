@@ -53,8 +53,8 @@ func (v verified) kinds() []string {
 	return slices.Compact(kinds)
 }
 
-// TestSegments compares a run in segments with the same run in one: every tensor of every token, and the tokens themselves; each
-// segment by itself is a run like any other.
+// TestSegments compares a run in segments with the same run in one: every tensor of every token, and the tokens
+// themselves; each segment by itself is a run like any other.
 func TestSegments(t *testing.T) {
 	tap := []string{"--tap-tensors", "l_out,kqv_out,result_output"}
 	whole := record(t, tap, generate(120)...).sealed(t)
@@ -129,8 +129,8 @@ func metadata(t *testing.T, dir string) (m rundir.Metadata) {
 	return m
 }
 
-// TestMaxDisk watches the run directory while it is written: it never becomes larger than it may. What stops says where and how much is
-// missing; what rotates keeps the newest segments.
+// TestMaxDisk watches the run directory while it is written: it never becomes larger than it may. What stops says
+// where and how much is missing; what rotates keeps the newest segments.
 func TestMaxDisk(t *testing.T) {
 	const bound = 4 << 20
 	whole := llamatap(t, "run", "--tap-preset", "balanced", "-p", "a", "-n", "1", "--temp", "0", "-t", "1").good(t)
@@ -175,7 +175,8 @@ func TestMaxDisk(t *testing.T) {
 	}
 }
 
-// checkStopped demands a sealed run in which nothing is wrong but that recording stopped, and that every graph is accounted for.
+// checkStopped demands a sealed run in which nothing is wrong but that recording stopped, and that every graph is
+// accounted for.
 func checkStopped(t *testing.T, m rundir.Metadata, v verified, cause string, graphs, perGraph int64) {
 	t.Helper()
 	if !v.Sealed || v.OK || !slices.Equal(v.kinds(), []string{"loss"}) || !m.Lossy || m.Stopped == nil || m.Stopped.Cause != cause {
@@ -221,8 +222,9 @@ func smallDisk(t *testing.T, size string) string {
 	return disk
 }
 
-// TestDiskFull fills the disk at many places: before the run directory is complete, in the stream, the index, the tokens. The program
-// goes on to its end, and what is left is a sealed run that lacks only what it says, or nothing; the exit status tells.
+// TestDiskFull fills the disk at many places: before the run directory is complete, in the stream, the index, the
+// tokens. The program goes on to its end, and what is left is a sealed run that lacks only what it says, or
+// nothing; the exit status tells.
 func TestDiskFull(t *testing.T) {
 	tap := []string{"run", "--tap-preset", "balanced", "--tap-min-free", "0"}
 	free := llamatap(t, slices.Concat(tap, generate(40))...).good(t)
@@ -300,7 +302,8 @@ func TestMinFree(t *testing.T) {
 	}
 }
 
-// TestSegmentsKilled kills the collector in the middle of a run: every segment before the last is a result, and the run can be read.
+// TestSegmentsKilled kills the collector in the middle of a run: every segment before the last is a result, and the
+// run can be read.
 func TestSegmentsKilled(t *testing.T) {
 	out := t.TempDir()
 	cmd := command(t, slices.Concat([]string{"run", "--tap-preset", "balanced", "--tap-segment", "256K", "--tap-on-failure", "stop"}, endless)...)

@@ -12,7 +12,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// memory is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at its position.
+// memory is what a request's rows leave in a sequence's memory: a row takes the place of the one that stood at its
+// position.
 func memory(tokens []rundir.TokenRecord, prompt []int32) []int32 {
 	cells := slices.Clone(prompt)
 	for _, token := range tokens {
@@ -31,8 +32,8 @@ func rows(tokens []rundir.TokenRecord, phase string) (n int) {
 	return n
 }
 
-// TestServerDrafts lets a second model draft, in a context of its own. What was drafted and rejected was computed, so it is recorded; the
-// server counts how much that was.
+// TestServerDrafts lets a second model draft, in a context of its own. What was drafted and rejected was computed,
+// so it is recorded; the server counts how much that was.
 func TestServerDrafts(t *testing.T) {
 	own, other := testenv.Model(t), synthetic(t, "llama", gguf.Q8_0, nil)
 	pairs := map[string][2]string{"itself": {own, own}}
@@ -77,8 +78,9 @@ func drafts(t *testing.T, target, model string) {
 	c.setup(t, 6) // warm-up and probe of one, probe of the other
 }
 
-// drafted compares a request in both contexts with the server's answer. The target verifies each token that was chosen together with its
-// drafts; the draft model decodes to draft, and then what the target decoded. A memory that cannot be cut back is restored after a rejection, and what was accepted is decoded again.
+// drafted compares a request in both contexts with the server's answer. The target verifies each token that was
+// chosen together with its drafts; the draft model decodes to draft, and then what the target decoded. A memory
+// that cannot be cut back is restored after a rejection, and what was accepted is decoded again.
 func drafted(t *testing.T, all map[request][]rundir.TokenRecord, id request, prompt []int32, a completionAnswer, again bool) {
 	t.Helper()
 	target := all[id]

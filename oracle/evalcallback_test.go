@@ -73,8 +73,8 @@ func parseNodes(t *testing.T, text string) []*printed {
 	return nodes
 }
 
-// printValues writes values as llama-eval-callback does: the first and last three of each dimension but the last, four decimals,
-// and a sum that is taken in float32, one element after the other.
+// printValues writes values as llama-eval-callback does: the first and last three of each dimension but the last,
+// four decimals, and a sum that is taken in float32, one element after the other.
 func printValues(ne [4]int64, values []float32) string {
 	var b strings.Builder
 	var sum float32
@@ -150,8 +150,9 @@ func halves(t *testing.T, values []float32) []float32 {
 // A shadow is a cache as the rows that were written into it make it.
 type shadow map[string][]float32
 
-// write puts the captured rows of a SET_ROWS into the cache, which is what llama-eval-callback shows. An empty cache is filled from
-// cell 0 on. The V cache without flash attention is transposed: a row is one element, cells run fastest.
+// write puts the captured rows of a SET_ROWS into the cache, which is what llama-eval-callback shows. An empty
+// cache is filled from cell 0 on. The V cache without flash attention is transposed: a row is one element, cells
+// run fastest.
 func (s shadow) write(t *testing.T, p *printed, x *tensor) []float32 {
 	t.Helper()
 	cache := s[p.name]
@@ -175,9 +176,9 @@ func (s shadow) write(t *testing.T, p *printed, x *tensor) []float32 {
 	return cache
 }
 
-// neverRun tells whether llama.cpp built a node without running it: llama-eval-callback shows what happens to lie in its memory.
-// Since 0.7.0 each graph has a branch for embeddings mixed into the batch's tokens; without any it is switched off, up to the node
-// that would write the rows.
+// neverRun tells whether llama.cpp built a node without running it: llama-eval-callback shows what happens to lie
+// in its memory. Since 0.7.0 each graph has a branch for embeddings mixed into the batch's tokens; without any it
+// is switched off, up to the node that would write the rows.
 func neverRun(p *printed) bool {
 	return strings.Contains(p.sources, "inp_mixed_")
 }

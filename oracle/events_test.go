@@ -169,7 +169,8 @@ func (w *recorded) read(t *testing.T, path string) {
 	}
 }
 
-// weights is what the matrices of a model multiply per token, and their bytes: experts by the share that is chosen. It reads the file.
+// weights is what the matrices of a model multiply per token, and their bytes: experts by the share that is chosen.
+// It reads the file.
 func weights(t *testing.T, path string) (params, size int64) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -206,8 +207,9 @@ func weights(t *testing.T, path string) (params, size int64) {
 // sparse are the architectures that choose experts.
 var sparse = map[string]bool{"qwen3moe": true, "qwen2moe": true, "mixtral": true, "gpt-oss": true, "jamba": true}
 
-// TestEventsOfModels: of dense, sparse and recurrent models, matrices do 2 FLOPs per parameter and token, and each of their bytes is read
-// once per generated token; K and V are written as wide as they are; times lie inside of their graphs; at no level is work told twice.
+// TestEventsOfModels: of dense, sparse and recurrent models, matrices do 2 FLOPs per parameter and token, and each
+// of their bytes is read once per generated token; K and V are written as wide as they are; times lie inside of
+// their graphs; at no level is work told twice.
 func TestEventsOfModels(t *testing.T) {
 	for _, arch := range archs(t, "llama", "qwen3moe", "mamba") {
 		model := synthetic(t, arch, gguf.Q8_0, nil)

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCollectorKilledFull kills the collector while the model waits for it with a full pool: the model goes on to its end, or is ended,
-// as --tap-on-failure says. It never hangs.
+// TestCollectorKilledFull kills the collector while the model waits for it with a full pool: the model goes on to
+// its end, or is ended, as --tap-on-failure says. It never hangs.
 func TestCollectorKilledFull(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	const tokens = "120"
@@ -54,7 +54,8 @@ func (g *going) untilGone(t *testing.T, model int) {
 	g.wait(t)
 }
 
-// untilFull waits until the model waits for room that a stopped collector does not make: at ten looks in a row some thread of it does.
+// untilFull waits until the model waits for room that a stopped collector does not make: at ten looks in a row some
+// thread of it does.
 func (g *going) untilFull(t *testing.T) {
 	t.Helper()
 	const waiting = 9 // its place in tap.Layout
@@ -152,7 +153,8 @@ func TestTwoRunsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLimits: what a limit or a sandbox forbids is told in one line that says what to do, and the program is not started.
+// TestLimits: what a limit or a sandbox forbids is told in one line that says what to do, and the program is not
+// started.
 func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit string
@@ -173,7 +175,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestProgramLimited: a program with too little address space for the tap runs, and it is told why nothing was recorded.
+// TestProgramLimited: a program with too little address space for the tap runs, and it is told why nothing was
+// recorded.
 func TestProgramLimited(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	want := plain(t, program, testenv.Model(t), backends, "3").stdout

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestLateProgram taps a program that opens libllama by itself, for nobody else to see: the evidence is that of a program that is
-// linked with it.
+// TestLateProgram taps a program that opens libllama by itself, for nobody else to see: the evidence is that of a
+// program that is linked with it.
 func TestLateProgram(t *testing.T) {
 	linked, backends := testenv.Greedy(t, false)
 	late, _ := testenv.Greedy(t, true)

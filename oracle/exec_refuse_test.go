@@ -15,7 +15,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestExecRefused: what cannot be run or tapped is told in one line, with the status that a shell has for it, and leaves nothing.
+// TestExecRefused: what cannot be run or tapped is told in one line, with the status that a shell has for it, and
+// leaves nothing.
 func TestExecRefused(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -82,7 +83,8 @@ func TestExecPlainRefused(t *testing.T) {
 	}
 }
 
-// TestExecOthers: a program that is none of llama.cpp's runs as ever, and why nothing was recorded is printed; a status of 0 becomes 3.
+// TestExecOthers: a program that is none of llama.cpp's runs as ever, and why nothing was recorded is printed; a
+// status of 0 becomes 3.
 func TestExecOthers(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	for name, test := range map[string]struct {

@@ -47,8 +47,8 @@ func greedyRows(printed []int32) []int32 {
 	return append([]int32{1, 5, 6, 7}, printed[:len(printed)-1]...)
 }
 
-// TestOwnProgram taps a program of somebody's own, linked with libllama: its output stays, each token has its sequences and its
-// position, and the metadata says which llama.cpp it was.
+// TestOwnProgram taps a program of somebody's own, linked with libllama: its output stays, each token has its
+// sequences and its position, and the metadata says which llama.cpp it was.
 func TestOwnProgram(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	args := []string{program, testenv.Model(t), backends, "6"}
@@ -101,7 +101,8 @@ func TestScript(t *testing.T) {
 // sameToken compares two tokens of different runs.
 func sameToken(a, b rundir.TokenRecord) bool { return reflect.DeepEqual(a, b) }
 
-// TestSmallThreads: what the tap keeps per thread is little, for it is taken from the stack of each of the program's threads.
+// TestSmallThreads: what the tap keeps per thread is little, for it is taken from the stack of each of the
+// program's threads.
 func TestSmallThreads(t *testing.T) {
 	object, err := elf.Open(filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// otherVersion is a llama.cpp that says that it is another version, and some of whose structures are: an object that stands before the
-// real one.
+// otherVersion is a llama.cpp that says that it is another version, and some of whose structures are: an object
+// that stands before the real one.
 func otherVersion(t *testing.T, text string) string {
 	t.Helper()
 	return compiled(t, `#include <stddef.h>
@@ -31,9 +31,9 @@ func execBefore(t *testing.T, object string, args ...string) outcome {
 	return finish(t, cmd, filepath.Join(t.TempDir(), "out"))
 }
 
-// TestOtherVersion taps programs whose llama.cpp is not the one that llamatap was built for. The same structures are used whatever the
-// version says; without llama_batch the tensors and tokens of the graphs are there, and sequences are absent; with another ggml there is
-// nothing, and the program runs all the same.
+// TestOtherVersion taps programs whose llama.cpp is not the one that llamatap was built for. The same structures
+// are used whatever the version says; without llama_batch the tensors and tokens of the graphs are there, and
+// sequences are absent; with another ggml there is nothing, and the program runs all the same.
 func TestOtherVersion(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	args := []string{program, testenv.Model(t), backends, "4"}

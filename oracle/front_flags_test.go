@@ -135,8 +135,8 @@ func flagsOf(t *testing.T, name string) []programFlag {
 	return flags
 }
 
-// TestFrontFlags passes every flag of every spelling once, with a model that is not there so that the program ends soon, tapped and to
-// the original. The short form takes a few of each program.
+// TestFrontFlags passes every flag of every spelling once, with a model that is not there so that the program ends
+// soon, tapped and to the original. The short form takes a few of each program.
 func TestFrontFlags(t *testing.T) {
 	for _, name := range flagged {
 		flags := flagsOf(t, name)

@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestFrontGreedy demands that a program writes the same with every node captured as without the tap. FILE in an argument is a file
-// that the program makes, which must be the same too.
+// TestFrontGreedy demands that a program writes the same with every node captured as without the tap. FILE in an
+// argument is a file that the program makes, which must be the same too.
 func TestFrontGreedy(t *testing.T) {
 	text := textFile(t, strings.Repeat(long, 3))
 	for _, c := range []struct {

@@ -56,8 +56,8 @@ func TestInstallLinks(t *testing.T) {
 	}
 }
 
-// TestLinks: a link is the program that it is named after, also as the first of its name in PATH, and takes the tap's flags. (The tap
-// lies beside the binary, not beside the link.)
+// TestLinks: a link is the program that it is named after, also as the first of its name in PATH, and takes the
+// tap's flags. (The tap lies beside the binary, not beside the link.)
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	llamatap(t, "install-links", dir).good(t)

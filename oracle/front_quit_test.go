@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFrontQuit ends a chat by Ctrl-\ and by closing the terminal, which kill llama-cli: the run is sealed, and a terminal that is
-// still there is set as before.
+// TestFrontQuit ends a chat by Ctrl-\ and by closing the terminal, which kill llama-cli: the run is sealed, and a
+// terminal that is still there is set as before.
 func TestFrontQuit(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal unix.Signal
@@ -41,8 +41,9 @@ func TestFrontQuit(t *testing.T) {
 	}
 }
 
-// hangUp takes the terminal away. The kernel tells the leader of its session, which is llamatap, and that the model; a model that finds out
-// by itself that it has no terminal any more, because llamatap gets no processor, ends without being killed. So it is held until it is told.
+// hangUp takes the terminal away. The kernel tells the leader of its session, which is llamatap, and that the
+// model; a model that finds out by itself that it has no terminal any more, because llamatap gets no processor,
+// ends without being killed. So it is held until it is told.
 func hangUp(t *testing.T, term *testenv.Terminal) {
 	t.Helper()
 	model := childrenOf(term.PID())

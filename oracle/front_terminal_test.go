@@ -18,8 +18,9 @@ import (
 // endlessly is -n of an answer that ends when it is interrupted, however late.
 const endlessly = "-1"
 
-// chat is llama-cli in its interactive form. It takes no more of -c than the context that the model was trained with, 512 tokens: an answer
-// would end there, or be too long for the next prompt, so the model says of itself that it was trained with more.
+// chat is llama-cli in its interactive form. It takes no more of -c than the context that the model was trained
+// with, 512 tokens: an answer would end there, or be too long for the next prompt, so the model says of itself that
+// it was trained with more.
 func chat(t *testing.T, n string) []string {
 	t.Helper()
 	return []string{"-m", testenv.Model(t), "--override-kv", "llama.context_length=int:32768", "-c", "32768", "--context-shift",
@@ -33,7 +34,8 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) *testenv.Terminal {
 	return testenv.OnTerminal(t, cmd)
 }
 
-// both runs a script on the original on a terminal and on ours, and demands the same screen and end, and the terminal as it was.
+// both runs a script on the original on a terminal and on ours, and demands the same screen and end, and the
+// terminal as it was.
 func both(t *testing.T, args []string, script func(term *testenv.Terminal)) {
 	t.Helper()
 	run := func(cmd *exec.Cmd) (screen string, status unix.WaitStatus) {
@@ -75,8 +77,8 @@ func TestFrontTyping(t *testing.T) {
 	})
 }
 
-// TestFrontInterrupt interrupts two answers, which ends neither, waits longer than a hanging program is given, has a third answer and
-// interrupts the prompt, which ends it.
+// TestFrontInterrupt interrupts two answers, which ends neither, waits longer than a hanging program is given, has
+// a third answer and interrupts the prompt, which ends it.
 func TestFrontInterrupt(t *testing.T) {
 	cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 	term := onTerminal(t, cmd)
@@ -165,8 +167,8 @@ func inGroupOf(t *testing.T, word string, session int) (pids []string) {
 	return pids
 }
 
-// TestFrontHangs: a program that hangs in its handler of Ctrl-C is killed after the second one, what it left is sealed, and the
-// terminal is as it was.
+// TestFrontHangs: a program that hangs in its handler of Ctrl-C is killed after the second one, what it left is
+// sealed, and the terminal is as it was.
 func TestFrontHangs(t *testing.T) {
 	cmd := front(t, onTap, "llama-cli", chat(t, endlessly)...)
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+testenv.HangOnInterrupt(t))

@@ -20,7 +20,8 @@ import (
 // onTap are flags that have a front end recorded.
 var onTap = []string{"--tap-tensors", "l_out"}
 
-// front is one of llama.cpp's programs by the way of llamatap, with flags of the tap behind its own arguments. Tapped, its log loses nothing.
+// front is one of llama.cpp's programs by the way of llamatap, with flags of the tap behind its own arguments.
+// Tapped, its log loses nothing.
 func front(t *testing.T, tap []string, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := command(t, slices.Concat([]string{name}, args, tap)...)
@@ -98,7 +99,8 @@ func same(t *testing.T, got, want result) {
 	}
 }
 
-// words are those of a text, in order: llama-cli has two threads that write to the error output, each when it comes to it.
+// words are those of a text, in order: llama-cli has two threads that write to the error output, each when it comes
+// to it.
 func words(text string) []string {
 	words := strings.Fields(text)
 	slices.Sort(words)

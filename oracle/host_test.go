@@ -39,7 +39,8 @@ func jsonLines[T any](t *testing.T, path string) []T {
 	return all
 }
 
-// TestHost: all host collectors run beside a recording, their files are part of the run, and their lines tell of its tokens.
+// TestHost: all host collectors run beside a recording, their files are part of the run, and their lines tell of
+// its tokens.
 func TestHost(t *testing.T) {
 	testenv.NeedBPF(t)
 	const tokens = 48
@@ -65,8 +66,8 @@ func TestHost(t *testing.T) {
 	hostWaits(t, dir, tokens)
 }
 
-// hostSystem: the intervals follow each other without a gap, the model's process computes, and no thread waits for locks but the one that
-// computes the graphs, and that no longer than there is time.
+// hostSystem: the intervals follow each other without a gap, the model's process computes, and no thread waits for
+// locks but the one that computes the graphs, and that no longer than there is time.
 func hostSystem(t *testing.T, dir string) {
 	lines := jsonLines[resource.SystemLine](t, filepath.Join(dir, "system_metrics.jsonl"))
 	var computed, locks, wall int64
@@ -206,7 +207,8 @@ func TestHostScript(t *testing.T) {
 	}
 }
 
-// TestHostWithoutRights: a user without rights is told what each collector lacks; what /proc tells is told, and the run is recorded.
+// TestHostWithoutRights: a user without rights is told what each collector lacks; what /proc tells is told, and the
+// run is recorded.
 func TestHostWithoutRights(t *testing.T) {
 	testenv.NeedRoot(t)
 	out := t.TempDir()

@@ -36,7 +36,8 @@ func mutants(t *testing.T) int {
 	return 200
 }
 
-// TestHostile: whatever our validator accepts of a damaged or hostile file, llama.cpp loads or refuses; no signal ends it.
+// TestHostile: whatever our validator accepts of a damaged or hostile file, llama.cpp loads or refuses; no signal
+// ends it.
 func TestHostile(t *testing.T) {
 	tool := testenv.NeedTool(t, "llama-completion")
 	var sources []*mutant
@@ -102,7 +103,8 @@ func writeMutant(t *testing.T, sources []*mutant, n int, path string) (what stri
 func load(t *testing.T, tool *testenv.Tool, path string) (int, string) {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
-	// 8 GiB of addresses: a wrong size must not bring the machine down, and is refused as on a machine without the memory.
+	// 8 GiB of addresses: a wrong size must not bring the machine down, and is refused as on a machine without the
+	// memory.
 	cmd := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8388608; ulimit -c 0; exec "$@"`, "sh", tool.Path,
 		"-m", path, "-p", "a", "-n", "1", "-c", "64", "-t", "1", "--no-warmup", "-no-cnv", "--temp", "0", "-fit", "off")
 	var out bytes.Buffer

@@ -16,14 +16,15 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// tapAlone are keys that the schema requires of the tap and that a program cannot know: the graph that runs, and where its tensors lie.
+// tapAlone are keys that the schema requires of the tap and that a program cannot know: the graph that runs, and
+// where its tensors lie.
 var tapAlone = []string{
 	"exec", "graph", "op_seq", "node_count", "phase", "phases", "time_source", "buffer_id", "mapped", "cache", "cells", "from_layer_id",
 	"tensors", "data_bytes", "data_size_mb", "graphs", "tokens",
 }
 
-// obey tells how a value breaks a JSON Schema, "" where it does not. It knows the words that docs/events.schema.json uses; missing are
-// required keys that may be missing.
+// obey tells how a value breaks a JSON Schema, "" where it does not. It knows the words that
+// docs/events.schema.json uses; missing are required keys that may be missing.
 func obey(schema map[string]any, value any, missing []string) string {
 	for word, rule := range schema {
 		switch word {

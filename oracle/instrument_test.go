@@ -134,7 +134,8 @@ func TestInstrument(t *testing.T) {
 	}
 }
 
-// checkCompute compares the FLOPs of a line with resource's formulas; shapes are those of the tensors that were told of before.
+// checkCompute compares the FLOPs of a line with resource's formulas; shapes are those of the tensors that were
+// told of before.
 func checkCompute(t *testing.T, line []byte, e *resource.Compute, shapes map[string][]int64) {
 	t.Helper()
 	names := map[string]string{"mul_mat": "MUL_MAT", "softmax": "SOFT_MAX", "rms_norm": "RMS_NORM", "swiglu": "SWIGLU", "add": "ADD"}
@@ -269,7 +270,8 @@ func randomOp(random *rand.Rand, name string) resource.Op {
 	return op
 }
 
-// TestInstrumentTexts: whatever bytes a program gives for a name, the line is JSON, and has the text that encoding/json makes of them.
+// TestInstrumentTexts: whatever bytes a program gives for a name, the line is JSON, and has the text that
+// encoding/json makes of them.
 func TestInstrumentTexts(t *testing.T) {
 	program := testenv.InstrumentAsk(t)
 	random := rand.New(rand.NewPCG(3, 4))

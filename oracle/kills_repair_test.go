@@ -11,8 +11,9 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// TestKilledRepairOfChangedFiles kills a repair of a run that was changed after it was sealed, at each rename, sync and removal. The next
-// repair still reports the change, and what it seals counts as lossy: its new manifest must not make a changed file whole.
+// TestKilledRepairOfChangedFiles kills a repair of a run that was changed after it was sealed, at each rename, sync
+// and removal. The next repair still reports the change, and what it seals counts as lossy: its new manifest must
+// not make a changed file whole.
 func TestKilledRepairOfChangedFiles(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"kv_block_lifecycle.parquet": func(path string) error { return os.WriteFile(path, []byte("something else"), 0o600) },

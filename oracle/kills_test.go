@@ -26,8 +26,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killedRuns are runs that together have every recorder on. Flags that exclude one another are in different ones: rows and windows of
-// the ledger; checkpoints and regions, ledger or samples; states of checkpoints and any recorder but that of tensors.
+// killedRuns are runs that together have every recorder on. Flags that exclude one another are in different ones:
+// rows and windows of the ledger; checkpoints and regions, ledger or samples; states of checkpoints and any
+// recorder but that of tensors.
 var killedRuns = []struct {
 	name  string
 	args  []string
@@ -66,9 +67,10 @@ type kills struct {
 	spare    string // a killed run, for repairs; another one for each pass
 }
 
-// TestKills kills the collector at random moments, and it and 'verify --repair' at every rename, sync, removal and cut, with every recorder
-// on: a repair afterwards leaves a sealed run that holds all that was committed, byte for byte, with metadata, tokens and texts, every whole
-// line and table that was there, and nothing else. LLAMATAP_KILLS is how many processes are killed.
+// TestKills kills the collector at random moments, and it and 'verify --repair' at every rename, sync, removal and
+// cut, with every recorder on: a repair afterwards leaves a sealed run that holds all that was committed, byte for
+// byte, with metadata, tokens and texts, every whole line and table that was there, and nothing else.
+// LLAMATAP_KILLS is how many processes are killed.
 func TestKills(t *testing.T) {
 	total := 2
 	if nightly() {

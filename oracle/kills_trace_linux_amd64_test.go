@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killCalls are the system calls by which files get and lose names, sizes, and their place on the disk, with the number of the argument
-// that names the file: a path, or of those in descriptors a descriptor.
+// killCalls are the system calls by which files get and lose names, sizes, and their place on the disk, with the
+// number of the argument that names the file: a path, or of those in descriptors a descriptor.
 var killCalls = map[uint64]struct {
 	name       string
 	argument   int
@@ -26,9 +26,9 @@ var killCalls = map[uint64]struct {
 	unix.SYS_MKDIRAT: {"mkdir", 1, false},
 }
 
-// killAtCall runs a command to its call number n of killCalls, counted over all of its threads, and kills it there before the call is
-// made. It returns which call that was and its file, "" if the command ends before, and how many there were. What the command starts is
-// not counted.
+// killAtCall runs a command to its call number n of killCalls, counted over all of its threads, and kills it there
+// before the call is made. It returns which call that was and its file, "" if the command ends before, and how many
+// there were. What the command starts is not counted.
 func killAtCall(t *testing.T, cmd *exec.Cmd, n int) (at string, calls int) {
 	t.Helper()
 	runtime.LockOSThread() // the tracer is a thread

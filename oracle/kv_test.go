@@ -19,8 +19,9 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// TestServerReuse: what llama-server says of its prompt caches is what the cells say. Slots ask at the same time, prompts go on where others
-// ended, and begin anew; with --cache-ram llama-server saves prompts and loads them again, where only tokens that read it show what was loaded.
+// TestServerReuse: what llama-server says of its prompt caches is what the cells say. Slots ask at the same time,
+// prompts go on where others ended, and begin anew; with --cache-ram llama-server saves prompts and loads them
+// again, where only tokens that read it show what was loaded.
 func TestServerReuse(t *testing.T) {
 	for _, ram := range []string{"0", "64"} {
 		t.Run(ram, func(t *testing.T) { serverReuse(t, ram) })
@@ -82,7 +83,8 @@ func serverReuse(t *testing.T, ram string) {
 	}
 }
 
-// TestKVOfDevice: lives on a device, the CPU behind a socket, are those on the CPU itself: in time they differ, in nothing else.
+// TestKVOfDevice: lives on a device, the CPU behind a socket, are those on the CPU itself: in time they differ, in
+// nothing else.
 func TestKVOfDevice(t *testing.T) {
 	models := map[string]string{"default": testenv.Model(t), "window": synthetic(t, "gemma2", gguf.F16, nil), "hybrid": synthetic(t, "jamba", gguf.F16, nil)}
 	endpoint := testenv.NeedRPC(t)
@@ -173,8 +175,8 @@ func livesOf(t *testing.T, args []string) *resources.KV {
 	return k
 }
 
-// TestKVOfDrafts: a model and one that drafts for it have caches of their own, both are followed whole, and rejected drafts are
-// evicted from both.
+// TestKVOfDrafts: a model and one that drafts for it have caches of their own, both are followed whole, and
+// rejected drafts are evicted from both.
 func TestKVOfDrafts(t *testing.T) {
 	own, hybrid := testenv.Model(t), synthetic(t, "jamba", gguf.F16, nil)
 	for name, model := range map[string]string{"itself": own, "hybrid": hybrid} {

@@ -83,8 +83,9 @@ func inCommon(a, b []string) int {
 	return best[len(b)]
 }
 
-// TestLedgerOfColdModel: of a model that nobody has read and that is not read when it is loaded, the kernel counts a page fault where a tensor is
-// touched first. Those are the tensors that the ledger says were read, in the same order, and at least 99 % of their pages.
+// TestLedgerOfColdModel: of a model that nobody has read and that is not read when it is loaded, the kernel counts
+// a page fault where a tensor is touched first. Those are the tensors that the ledger says were read, in the same
+// order, and at least 99 % of their pages.
 func TestLedgerOfColdModel(t *testing.T) {
 	testenv.NeedBPF(t)
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF = 6, 512, 1536 })

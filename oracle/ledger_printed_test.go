@@ -105,7 +105,8 @@ func (r *reckoner) bytes(p *printed, k int) (n, padded int64, ok bool) {
 	return whole, 0, true
 }
 
-// experts counts the different numbers that are printed of the experts that an op uses: of the last tensor of their layer before it.
+// experts counts the different numbers that are printed of the experts that an op uses: of the last tensor of their
+// layer before it.
 func (r *reckoner) experts(nodes []*printed, at int) {
 	for i := at; i >= 0; i-- {
 		if strings.HasPrefix(nodes[i].name, "ffn_moe_topk") || strings.HasPrefix(nodes[i].name, "ffn_moe_argsort") && nodes[i].ne[0] == nodes[at].ne[1] {
@@ -122,8 +123,8 @@ func (r *reckoner) experts(nodes []*printed, at int) {
 	}
 }
 
-// TestLedgerAgainstEvalCallback: of a prompt each op reads and writes as many bytes as follow from the shapes that llama-eval-callback prints, the types in the
-// model's file, and the experts that it prints.
+// TestLedgerAgainstEvalCallback: of a prompt each op reads and writes as many bytes as follow from the shapes that
+// llama-eval-callback prints, the types in the model's file, and the experts that it prints.
 func TestLedgerAgainstEvalCallback(t *testing.T) {
 	for _, arch := range archs(t, "llama", "qwen3moe", "mamba") {
 		for _, fa := range []string{"on", "off"} {

@@ -8,8 +8,9 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestLedgerOfRebuiltGraphs: llama.cpp builds a graph for every few hundred cells more, and another one for the prompt. Told as what differs from the
-// graph before, or whole, as they are where tensors are captured, they say the same of every access.
+// TestLedgerOfRebuiltGraphs: llama.cpp builds a graph for every few hundred cells more, and another one for the
+// prompt. Told as what differs from the graph before, or whole, as they are where tensors are captured, they say
+// the same of every access.
 func TestLedgerOfRebuiltGraphs(t *testing.T) {
 	args := []string{"llama-completion", "--tap-ledger", "-m", testenv.Model(t), "-p", prompt, "-n", "520", "--ignore-eos", "--temp", "0", "-t", "1", "-c", "1024", "-no-cnv"}
 	changes, dir := ledgerOf(t, args...)

@@ -46,8 +46,9 @@ func ledgerOf(t *testing.T, args ...string) (rows []accessRow, dir string) {
 	return tracesOf(t, run.dirs[0]), run.dirs[0]
 }
 
-// TestLedgerConserves: per token that is decoded, a dense model reads each of its weights once, of the table of tokens one row (and all of it
-// where it is the output's weights too), writes a row of keys and of values per layer, and reads those that its token may see.
+// TestLedgerConserves: per token that is decoded, a dense model reads each of its weights once, of the table of
+// tokens one row (and all of it where it is the output's weights too), writes a row of keys and of values per
+// layer, and reads those that its token may see.
 func TestLedgerConserves(t *testing.T) {
 	for _, c := range []struct {
 		arch string
@@ -171,8 +172,8 @@ func firstDecoded(rows []accessRow) int64 {
 	return -1
 }
 
-// TestShortLedger: of a run of 32 tokens, each of which has few before it that are alike, a row of the ledger takes no more than a byte all the same, and
-// that with everything that a file has once but its descriptions of columns.
+// TestShortLedger: of a run of 32 tokens, each of which has few before it that are alike, a row of the ledger takes
+// no more than a byte all the same, and that with everything that a file has once but its descriptions of columns.
 func TestShortLedger(t *testing.T) {
 	model := synthetic(t, "llama", gguf.Q8_0, func(c *synth.Config) { c.Layers = 16 })
 	rows, dir := ledgerOf(t, "llama-completion", "--tap-ledger", "-m", model, "-p", prompt, "-n", "32", "--temp", "0", "-t", "1", "-c", "512", "-no-cnv", "--ignore-eos")
@@ -183,7 +184,8 @@ func TestShortLedger(t *testing.T) {
 	t.Logf("%d rows take %d bytes: %.2f each", len(rows), size, float64(size)/float64(len(rows)))
 }
 
-// schemaBytes is what the descriptions, units and types of a table's columns take in its file, however many rows it has.
+// schemaBytes is what the descriptions, units and types of a table's columns take in its file, however many rows it
+// has.
 func schemaBytes(t *testing.T, dir string) (n int) {
 	t.Helper()
 	opened, err := table.Open(dir, memtrace.TraceName)
@@ -198,9 +200,10 @@ func schemaBytes(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// asOneTable is how many bytes a run's table of accesses takes as one file. It is one, unless the run took longer than half a minute: then it
-// has several parts, each with all that a file has once, and their rows are put into one. That is done with the rows of a single file too,
-// which must come out as large as it is, so that it is known to be a measure.
+// asOneTable is how many bytes a run's table of accesses takes as one file. It is one, unless the run took longer
+// than half a minute: then it has several parts, each with all that a file has once, and their rows are put into
+// one. That is done with the rows of a single file too, which must come out as large as it is, so that it is known
+// to be a measure.
 func asOneTable(t *testing.T, dir string) int {
 	t.Helper()
 	names, err := table.Paths(dir, memtrace.TraceName)
@@ -266,7 +269,8 @@ func appendRows(w *table.Parquet, file []byte) error {
 	return nil
 }
 
-// TestLedgerOnDevice: what a device, the CPU behind a socket, reads and writes is what the CPU does itself, row by row; only where differs.
+// TestLedgerOnDevice: what a device, the CPU behind a socket, reads and writes is what the CPU does itself, row by
+// row; only where differs.
 func TestLedgerOnDevice(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
@@ -391,7 +395,8 @@ assert g.graph_seq.is_monotonic_increasing and (g.groupby("graph_seq").op_seq.ap
 print(duckdb.sql(f"select op, region_type, count(*), sum(size) from '{folder}/trace*.parquet' group by all order by all").fetchall())
 `
 
-// TestOthersReadAccesses lets pandas, pyarrow and DuckDB read a run's table of accesses, and hold it against the map of its regions.
+// TestOthersReadAccesses lets pandas, pyarrow and DuckDB read a run's table of accesses, and hold it against the
+// map of its regions.
 func TestOthersReadAccesses(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	_, dir := ledgerOf(t, append([]string{"run", "--tap-ledger"}, generate(12)...)...)
@@ -401,7 +406,8 @@ func TestOthersReadAccesses(t *testing.T) {
 	}
 }
 
-// TestLedgerKilled kills the collector in the middle of a run: the parts of the table that were complete can be read, and follow each other.
+// TestLedgerKilled kills the collector in the middle of a run: the parts of the table that were complete can be
+// read, and follow each other.
 func TestLedgerKilled(t *testing.T) {
 	testenv.Slow(t) // a part is complete after half a minute
 	out := t.TempDir()
@@ -453,8 +459,8 @@ func TestLedgerDiskFull(t *testing.T) {
 	}
 }
 
-// TestLedgerMaxDisk: the table counts for the bound of the disk, what is packed and not written yet too; at the bound recording stops, and what was recorded is
-// there, without a gap.
+// TestLedgerMaxDisk: the table counts for the bound of the disk, what is packed and not written yet too; at the
+// bound recording stops, and what was recorded is there, without a gap.
 func TestLedgerMaxDisk(t *testing.T) {
 	testenv.Slow(t) // seven million rows
 	o := llamatap(t, slices.Concat([]string{"run", "--tap-ledger", "--tap-max-disk", "4M:stop", "--tap-on-failure", "stop"}, endless)...)
@@ -480,8 +486,8 @@ func TestLedgerMaxDisk(t *testing.T) {
 	}
 }
 
-// TestShiftOfContext: a shift's graph rotates the keys of all cells of the cache, empty ones too. So says the ledger, and so do the bytes of
-// the graph; the cache's own events count the cells in use.
+// TestShiftOfContext: a shift's graph rotates the keys of all cells of the cache, empty ones too. So says the
+// ledger, and so do the bytes of the graph; the cache's own events count the cells in use.
 func TestShiftOfContext(t *testing.T) {
 	rows, dir := ledgerOf(t, "run", "--tap-ledger", "rows", "--tap-kv", "--tap-resource-level", "DETAILED", "-m", testenv.Model(t), "-p", prompt, "-n", "300",
 		"-c", "256", "--keep", "2", "--context-shift", "--ignore-eos", "--temp", "0", "-t", "1")

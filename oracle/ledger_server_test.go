@@ -15,9 +15,10 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// TestLedgerOfServer: two slots of llama-server compute at the same time, in caches of their own and in one that they share. Every cell is written for the
-// sequence of its slot, as often as llama-server says that it computed tokens; each graph reads, of each sequence in it, the cells that are there by then;
-// and what the ledger says of cells is what their lives say.
+// TestLedgerOfServer: two slots of llama-server compute at the same time, in caches of their own and in one that
+// they share. Every cell is written for the sequence of its slot, as often as llama-server says that it computed
+// tokens; each graph reads, of each sequence in it, the cells that are there by then; and what the ledger says of
+// cells is what their lives say.
 func TestLedgerOfServer(t *testing.T) {
 	for _, args := range [][]string{{"-fa", "on", "--no-kv-unified"}, {"-fa", "off", "--no-kv-unified"}, {"-fa", "on", "--kv-unified"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) { ledgerOfServer(t, args) })
@@ -100,7 +101,8 @@ func servedGraphs(t *testing.T, rows []accessRow) (order []*served) {
 	return order
 }
 
-// checkServed follows both sequences graph by graph. want is how many tokens each request of a sequence has; each begins with an empty cache.
+// checkServed follows both sequences graph by graph. want is how many tokens each request of a sequence has; each
+// begins with an empty cache.
 func checkServed(t *testing.T, graphs []*served, cell int64, unified bool, want map[int64][]int64) {
 	t.Helper()
 	there, request, shared := map[int64]int64{}, map[int64]int{}, 0
@@ -143,7 +145,8 @@ type cellKey struct {
 	seq, cell int64
 }
 
-// checkServedLives holds what the ledger says of cells against their lives: writes cell by cell, reads by sequence where each has a cache of its own.
+// checkServedLives holds what the ledger says of cells against their lives: writes cell by cell, reads by sequence
+// where each has a cache of its own.
 func checkServedLives(t *testing.T, dir string, rows []accessRow, unified bool) {
 	t.Helper()
 	names := regionNames(t, dir)

@@ -191,8 +191,8 @@ func (b *bookkeeper) Capture(c *ggmlhooks.Capture) error {
 // operandKey is an operand of an execution.
 type operandKey struct{ graph, node, operand int64 }
 
-// audit works out anew, slowly and from what the tap told, how many bytes each operand of each executed op has, and demands that the rows say
-// the same, and lie where the operand's region is.
+// audit works out anew, slowly and from what the tap told, how many bytes each operand of each executed op has, and
+// demands that the rows say the same, and lie where the operand's region is.
 func (b *bookkeeper) audit(rows []accessRow) (operands int) {
 	b.t.Helper()
 	shown, hidden := map[operandKey]int64{}, map[operandKey]int64{}
@@ -364,8 +364,9 @@ func formula(g *ggmlhooks.Graph, n *ggmlhooks.Node) (o resource.Op) {
 	return o
 }
 
-// TestLedgerOfOperands: every operand of every executed op of every architecture is told with the bytes that it has, in its region: with
-// flash attention and without, caches of other types, sliding windows, states, experts, repacked weights, shifted contexts.
+// TestLedgerOfOperands: every operand of every executed op of every architecture is told with the bytes that it
+// has, in its region: with flash attention and without, caches of other types, sliding windows, states, experts,
+// repacked weights, shifted contexts.
 func TestLedgerOfOperands(t *testing.T) {
 	type config struct {
 		arch string
@@ -414,8 +415,8 @@ func tappedTool(t *testing.T, tool string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestLedgerOfSequences: the same holds where several sequences are computed at once, in one stream and in streams of their own; a write
-// into a cache belongs to the sequence of its token.
+// TestLedgerOfSequences: the same holds where several sequences are computed at once, in one stream and in streams
+// of their own; a write into a cache belongs to the sequence of its token.
 func TestLedgerOfSequences(t *testing.T) {
 	for _, c := range []struct {
 		tool string

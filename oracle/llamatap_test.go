@@ -114,8 +114,9 @@ func stockObject(t *testing.T) string {
 	return path
 }
 
-// stock runs a tool without the tap and returns what it printed. llama.cpp's own programs hang at their end once in a long while
-// (seen of llama-eval-callback, on a busy machine); such a run says nothing about us and is made again.
+// stock runs a tool without the tap and returns what it printed. llama.cpp's own programs hang at their end once in
+// a long while (seen of llama-eval-callback, on a busy machine); such a run says nothing about us and is made
+// again.
 func stock(t *testing.T, name string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	for range 3 {
@@ -202,7 +203,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(sandboxed); path != "" {
 		enterSandbox(path)
 	}
-	// llama.cpp's threads sleep at a barrier. Where they spin, as by default, beside other tests each barrier takes a time slice.
+	// llama.cpp's threads sleep at a barrier. Where they spin, as by default, beside other tests each barrier takes
+	// a time slice.
 	if !nightly() {
 		os.Setenv("OMP_WAIT_POLICY", "passive")
 	}

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLogWritten: llama.cpp's programs write through a thread that they do not wait for. A tapped one ends when that has written everything,
-// however late its reader is: here the pipe is full, and nothing is read of it before the program waits.
+// TestLogWritten: llama.cpp's programs write through a thread that they do not wait for. A tapped one ends when
+// that has written everything, however late its reader is: here the pipe is full, and nothing is read of it before
+// the program waits.
 func TestLogWritten(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestMachineDevice: with all layers on a device, cells, masks, chosen experts and samples are those of the CPU, tensors lie in the
-// device's buffers, and ends of graphs are told as such that a device may not have reached.
+// TestMachineDevice: with all layers on a device, cells, masks, chosen experts and samples are those of the CPU,
+// tensors lie in the device's buffers, and ends of graphs are told as such that a device may not have reached.
 func TestMachineDevice(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
@@ -79,8 +79,9 @@ func sameNode(w *witness, exec uint64, name string) []byte {
 	return nil
 }
 
-// TestDeviceTimes: a graph on a device ends when its scheduler was synchronised first, with no eval callback at MINIMAL. Then its time is no
-// longer than the program's own clock says, and holds how long the program waited. Micro-batches that are given to it at once have none.
+// TestDeviceTimes: a graph on a device ends when its scheduler was synchronised first, with no eval callback at
+// MINIMAL. Then its time is no longer than the program's own clock says, and holds how long the program waited.
+// Micro-batches that are given to it at once have none.
 func TestDeviceTimes(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")

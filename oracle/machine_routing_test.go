@@ -12,7 +12,8 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 )
 
-// TestMachineRouting: the experts that are told as chosen, and their weights, are those that llama-eval-callback prints.
+// TestMachineRouting: the experts that are told as chosen, and their weights, are those that llama-eval-callback
+// prints.
 func TestMachineRouting(t *testing.T) {
 	for _, arch := range archs(t, "qwen3moe", "mixtral") {
 		model := synthetic(t, arch, gguf.F16, nil)

@@ -109,7 +109,8 @@ func watch(t *testing.T, m collect.Machine, tool string, args ...string) *witnes
 	return watchCommand(t, m, cmd)
 }
 
-// watchCommand runs a program that has the tap in it. This process keeps its priority, which [collect.Start] would lower for good.
+// watchCommand runs a program that has the tap in it. This process keeps its priority, which [collect.Start] would
+// lower for good.
 func watchCommand(t *testing.T, m collect.Machine, cmd *exec.Cmd) *witness {
 	t.Helper()
 	w := newWitness()
@@ -161,7 +162,8 @@ func watchSink(t *testing.T, m collect.Machine, sink ggmlhooks.Sink, cmd *exec.C
 // allOfIt is all that the tap can tell beside tensors.
 var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, Cells: true, Routing: true, Samples: true}
 
-// TestMachineTimes: every node that computes is timed once per execution, in order, inside of its graph; some views too.
+// TestMachineTimes: every node that computes is timed once per execution, in order, inside of its graph; some views
+// too.
 func TestMachineTimes(t *testing.T) {
 	model := testenv.Model(t)
 	for _, looking := range []ggmlhooks.Looking{ggmlhooks.LookOps, ggmlhooks.LookRanges} {
@@ -232,8 +234,8 @@ func TestMachinePlaces(t *testing.T) {
 	}
 }
 
-// TestMachineCells: an unbroken run of one sequence writes cell n for its n-th token, and reads all cells up to it; with flash attention
-// and without, where V lies transposed.
+// TestMachineCells: an unbroken run of one sequence writes cell n for its n-th token, and reads all cells up to it;
+// with flash attention and without, where V lies transposed.
 func TestMachineCells(t *testing.T) {
 	for _, fa := range []string{"on", "off"} {
 		w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three four five", "-n", "5", "-no-cnv", "--temp", "0", "-t", "2", "-ub", "4", "-b", "8",
@@ -263,7 +265,8 @@ func TestMachineCells(t *testing.T) {
 	}
 }
 
-// TestMachineSamples: the token that is told as chosen is the one that the next batch has, and the most likely one of a greedy chain.
+// TestMachineSamples: the token that is told as chosen is the one that the next batch has, and the most likely one
+// of a greedy chain.
 func TestMachineSamples(t *testing.T) {
 	w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "8", "-no-cnv", "--temp", "0", "-t", "2", "--no-warmup")
 	var decoded []int32

@@ -34,8 +34,8 @@ func nobody(t *testing.T, cmd *exec.Cmd) (out string) {
 	return out
 }
 
-// TestMemoryRecordWithoutRights: a user without rights is told what helps, in one line, and nothing is left; own programs can be sampled as far as the
-// kernel's setting goes, and what is missing is told.
+// TestMemoryRecordWithoutRights: a user without rights is told what helps, in one line, and nothing is left; own
+// programs can be sampled as far as the kernel's setting goes, and what is missing is told.
 func TestMemoryRecordWithoutRights(t *testing.T) {
 	cmd := command(t, "memory", "record", "--samples", "faults", "-d", "1", "-p", "1") // root's
 	out := nobody(t, cmd)
@@ -59,7 +59,8 @@ func TestMemoryRecordWithoutRights(t *testing.T) {
 	}
 }
 
-// TestMemoryRecordKilled: a program that is killed leaves a sealed run, with its signal as the status; one whose observer is killed goes on.
+// TestMemoryRecordKilled: a program that is killed leaves a sealed run, with its signal as the status; one whose
+// observer is killed goes on.
 func TestMemoryRecordKilled(t *testing.T) {
 	killed := llamatap(t, "memory", "record", "--samples", "faults", "--", "sh", "-c", "kill -9 $$")
 	if killed.status != 128+9 || len(killed.dirs) != 1 || metadata(t, killed.dirs[0]).Exit.Signal != "SIGKILL" {
@@ -94,7 +95,8 @@ func TestMemoryRecordKilled(t *testing.T) {
 	}
 }
 
-// TestMemoryRecordOnFullDisk: what there is room for is sealed, or it is told that nothing is; the program runs to its end and its status counts.
+// TestMemoryRecordOnFullDisk: what there is room for is sealed, or it is told that nothing is; the program runs to
+// its end and its status counts.
 func TestMemoryRecordOnFullDisk(t *testing.T) {
 	for _, size := range []string{"8k", "24k", "40k", "64k"} {
 		disk := smallDisk(t, size)

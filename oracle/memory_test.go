@@ -42,8 +42,8 @@ func tableOf(t *testing.T, dir, name string, columns []string, each func(value f
 // usedBytes is what ops read and wrote of regions of a type.
 type usedBytes struct{ read, written uint64 }
 
-// TestMemoryOfRuns: what llamatap memory says of runs agrees with what other recorders of the same runs say: bytes with the table of regions, how long
-// weights are needed with the times there, and cells with their rows and lives.
+// TestMemoryOfRuns: what llamatap memory says of runs agrees with what other recorders of the same runs say: bytes
+// with the table of regions, how long weights are needed with the times there, and cells with their rows and lives.
 func TestMemoryOfRuns(t *testing.T) {
 	for _, args := range [][]string{{"-fa", "on"}, {"-fa", "off"}} {
 		run := llamatap(t, append([]string{"run", "--tap-ledger", "--tap-kv", "--tap-kv-block", "1", "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "256", "--no-warmup"}, args...)...).good(t)
@@ -123,7 +123,8 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 	}
 }
 
-// checkCells compares how long cells are needed with their writes: each is read until the end. As many blocks of one cell have lives.
+// checkCells compares how long cells are needed with their writes: each is read until the end. As many blocks of
+// one cell have lives.
 func checkCells(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
 	lives := 0
@@ -179,9 +180,9 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 	}
 }
 
-// TestMemoryAgrees: what page faults and scans for written pages told of a run and what the ledger says agree, as far as the ledger reaches: every
-// fault on a weight is an access of its execution, weights are touched first in the same order, and what the ledger says was written into a cache
-// was found written, and nothing else.
+// TestMemoryAgrees: what page faults and scans for written pages told of a run and what the ledger says agree, as
+// far as the ledger reaches: every fault on a weight is an access of its execution, weights are touched first in
+// the same order, and what the ledger says was written into a cache was found written, and nothing else.
 func TestMemoryAgrees(t *testing.T) {
 	testenv.NeedRoot(t)
 	run := llamatap(t, "run", "--tap-ledger", "--tap-samples", "faults,pages", "--tap-cold", "-p", prompt, "-n", "12", "--temp", "0", "-t", "1", "-c", "256", "--no-warmup").good(t)

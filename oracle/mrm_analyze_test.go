@@ -18,7 +18,8 @@ classes:
   - {id: short, retention_s: {value: RETENTION, source: here}, endurance_writes: {value: 1.0e+9, source: here}, read_pj_per_bit: {value: 2, source: here}, write_pj_per_bit: {value: 20, source: here}}
 `
 
-// whatIfAgain computes with pandas, out of the tables of a run, what the cache would ask of a memory of a short retention.
+// whatIfAgain computes with pandas, out of the tables of a run, what the cache would ask of a memory of a short
+// retention.
 const whatIfAgain = `
 import sys, json, numpy as np, pandas as pd
 run, tau = sys.argv[1], float(sys.argv[2])
@@ -58,7 +59,8 @@ assert weights.bytes_written_per_day == 0 and weights.regions == len(parts.regio
 print("ok", n.mean(), low, high)
 `
 
-// TestWhatIfAgain records a run in which cells are needed for different times, some of which end, and lets pandas compute again what follows.
+// TestWhatIfAgain records a run in which cells are needed for different times, some of which end, and lets pandas
+// compute again what follows.
 func TestWhatIfAgain(t *testing.T) {
 	python := testenv.NeedPython(t, "pandas", "numpy")
 	run := llamatap(t, "run", "--tap-regions", "--tap-kv", "--tap-kv-block", "1", "-p", prompt, "-n", "40", "-t", "1").good(t).dirs[0]
@@ -73,7 +75,8 @@ func TestWhatIfAgain(t *testing.T) {
 	}
 }
 
-// TestAnalyzeTrace analyses a run with a ledger: what metrics say of weights is what the map does, and every figure is drawn.
+// TestAnalyzeTrace analyses a run with a ledger: what metrics say of weights is what the map does, and every figure
+// is drawn.
 func TestAnalyzeTrace(t *testing.T) {
 	run := llamatap(t, "run", "--tap-ledger", "rows", "--tap-kv", "-p", prompt, "-n", "6", "-t", "1").good(t).dirs[0]
 	said := llamatap(t, "mrm", "analyze", run, "--figures", "svg").good(t)

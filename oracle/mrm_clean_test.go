@@ -15,11 +15,13 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
-// quietShare is the share of all processors that others may use for the machine to be quiet: a third of what the rule on the baseline allows.
+// quietShare is the share of all processors that others may use for the machine to be quiet: a third of what the
+// rule on the baseline allows.
 const quietShare = 0.05
 
-// TestCleanOnAQuietMachine: with a model of a billion weights and the ledger alone, every cell of a matrix is clean. Where somebody else was at work
-// before or in a cell, it is tried again; a run that had the machine to itself and is not clean is a failure.
+// TestCleanOnAQuietMachine: with a model of a billion weights and the ledger alone, every cell of a matrix is
+// clean. Where somebody else was at work before or in a cell, it is tried again; a run that had the machine to
+// itself and is not clean is a failure.
 func TestCleanOnAQuietMachine(t *testing.T) {
 	testenv.Slow(t)
 	folder := t.TempDir()
@@ -57,7 +59,8 @@ func TestCleanOnAQuietMachine(t *testing.T) {
 	testenv.Beyond(t, "a quiet machine", busy+"; stop what else runs, and try again")
 }
 
-// awaitQuiet waits until others leave the processors alone for three seconds. It returns "", or what they used at the end.
+// awaitQuiet waits until others leave the processors alone for three seconds. It returns "", or what they used at
+// the end.
 func awaitQuiet(t *testing.T, most time.Duration) (busy string) {
 	t.Helper()
 	for end := time.Now().Add(most); ; {
@@ -71,7 +74,8 @@ func awaitQuiet(t *testing.T, most time.Duration) (busy string) {
 	}
 }
 
-// usedFor is the share of all processors' time that was used in a while, by the first line of /proc/stat; what a hypervisor gave to others counts.
+// usedFor is the share of all processors' time that was used in a while, by the first line of /proc/stat; what a
+// hypervisor gave to others counts.
 func usedFor(t *testing.T, while time.Duration) float64 {
 	t.Helper()
 	read := func() (busy, all float64) {
@@ -97,7 +101,8 @@ func usedFor(t *testing.T, while time.Duration) float64 {
 	return (busyThen - busy) / max(allThen-all, 1)
 }
 
-// judgeClean demands that both cells are clean. It returns why a cell that is not had not the machine to itself; "": both are clean.
+// judgeClean demands that both cells are clean. It returns why a cell that is not had not the machine to itself;
+// "": both are clean.
 func judgeClean(t *testing.T, results string) (busy string) {
 	t.Helper()
 	dirs, _ := filepath.Glob(filepath.Join(results, "*", "run_*"))

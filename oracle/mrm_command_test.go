@@ -14,8 +14,9 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
-// TestMRMOfAForeignProgram makes an experiment of llama.cpp's own llama-completion, as of any program: it writes what it writes by itself, its cells are
-// sealed with samples of the mapped model, and analysed and put together as others are.
+// TestMRMOfAForeignProgram makes an experiment of llama.cpp's own llama-completion, as of any program: it writes
+// what it writes by itself, its cells are sealed with samples of the mapped model, and analysed and put together as
+// others are.
 func TestMRMOfAForeignProgram(t *testing.T) {
 	testenv.NeedRoot(t)
 	program, folder, model := testenv.NeedBinary(t), t.TempDir(), testenv.Model(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/mrm"
 )
 
-// TestJobIsOneOfKubernetes checks the emitted manifest against the schemas that Kubernetes publishes, strictly: unknown keys are errors. A
-// manifest with a misspelt key shows that the judge looks.
+// TestJobIsOneOfKubernetes checks the emitted manifest against the schemas that Kubernetes publishes, strictly:
+// unknown keys are errors. A manifest with a misspelt key shows that the judge looks.
 func TestJobIsOneOfKubernetes(t *testing.T) {
 	testenv.Slow(t)
 	python := testenv.NeedPython(t, "kubernetes_validate")
@@ -49,7 +49,8 @@ func TestJobIsOneOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestConfigurationSchema: what the published JSON Schema says of a configuration is what the reader says, judged by a validator of others.
+// TestConfigurationSchema: what the published JSON Schema says of a configuration is what the reader says, judged
+// by a validator of others.
 func TestConfigurationSchema(t *testing.T) {
 	testenv.Slow(t)
 	python := testenv.NeedPython(t, "jsonschema")

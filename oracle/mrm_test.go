@@ -21,7 +21,8 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
-// TestMRMCommands runs every command of experiments on the default model and on one of 125 million weights: what one leaves the next takes.
+// TestMRMCommands runs every command of experiments on the default model and on one of 125 million weights: what
+// one leaves the next takes.
 func TestMRMCommands(t *testing.T) {
 	testenv.Slow(t)
 	program := testenv.NeedBinary(t)
@@ -78,8 +79,8 @@ func TestMRMCommands(t *testing.T) {
 	}
 }
 
-// TestMRMExamples runs both examples that are to finish within a minute as their first lines say, from a folder of somebody's: every cell is sealed. How
-// long each takes is told, and is to be read on a quiet machine.
+// TestMRMExamples runs both examples that are to finish within a minute as their first lines say, from a folder of
+// somebody's: every cell is sealed. How long each takes is told, and is to be read on a quiet machine.
 func TestMRMExamples(t *testing.T) {
 	testenv.Slow(t)
 	for example, cells := range map[string]int{"quick": 12, "prompts": 9} {
@@ -134,10 +135,12 @@ func checkMetrics(t *testing.T, dir string) {
 	}
 }
 
-// narrowInterval is what the comparison of TestObserverCostAgrees must reach where nothing else runs: two hundredths of the model's speed.
+// narrowInterval is what the comparison of TestObserverCostAgrees must reach where nothing else runs: two
+// hundredths of the model's speed.
 const narrowInterval = 0.02
 
-// costPairs is how many pairs of runs TestObserverCostAgrees compares: LLAMATAP_COST_PAIRS, or 360, which take five minutes.
+// costPairs is how many pairs of runs TestObserverCostAgrees compares: LLAMATAP_COST_PAIRS, or 360, which take five
+// minutes.
 func costPairs() int {
 	if n, err := strconv.Atoi(os.Getenv("LLAMATAP_COST_PAIRS")); err == nil && n > 1 {
 		return n
@@ -145,8 +148,9 @@ func costPairs() int {
 	return 360
 }
 
-// TestObserverCostAgrees compares what observing says of its own cost with what a comparison of both runs of each cell tells: on average over the
-// repetitions, the loss of speed is the tap's own time, within the interval of the comparison. On a quiet machine that interval must be narrow.
+// TestObserverCostAgrees compares what observing says of its own cost with what a comparison of both runs of each
+// cell tells: on average over the repetitions, the loss of speed is the tap's own time, within the interval of the
+// comparison. On a quiet machine that interval must be narrow.
 func TestObserverCostAgrees(t *testing.T) {
 	testenv.Slow(t)
 	folder, cells := t.TempDir(), costPairs()

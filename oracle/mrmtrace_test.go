@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// mrmTraceReads lets mrm-trace check the schemas of an exported run, and compute its metrics of it again. Its own times are floats, so that they are
-// compared to a microsecond.
+// mrmTraceReads lets mrm-trace check the schemas of an exported run, and compute its metrics of it again. Its own
+// times are floats, so that they are compared to a microsecond.
 const mrmTraceReads = `
 import sys, glob, json, pandas as pd
 from mrm_trace.schema_version import check_parquet_schema
@@ -50,7 +50,8 @@ p = json.load(open(d + "/prompt_outputs.json"))["prompts"]
 assert len(p) == 1 and p[0]["tokens_generated"] == 7 and p[0]["output"], p
 `
 
-// TestExportToMRMTrace lets mrm-trace's own code read a run that was exported for it. A second export adds to the folder.
+// TestExportToMRMTrace lets mrm-trace's own code read a run that was exported for it. A second export adds to the
+// folder.
 func TestExportToMRMTrace(t *testing.T) {
 	python := testenv.NeedPython(t, "mrm_trace.analyser", "pandas")
 	run := llamatap(t, "run", "--tap-ledger", "--tap-kv", "-p", prompt, "-n", "8", "-t", "1").good(t).dirs[0]
@@ -96,7 +97,8 @@ RunExporter(out / "run").export(trace=trace, region_map=labeller.region_map(), k
 build_metrics_table(a).to_csv(out / "want.csv", index=False)
 `
 
-// TestReadsRunsOfMRMTrace reads a directory that mrm-trace's own writers made, and compares the metrics with those that it computed.
+// TestReadsRunsOfMRMTrace reads a directory that mrm-trace's own writers made, and compares the metrics with those
+// that it computed.
 func TestReadsRunsOfMRMTrace(t *testing.T) {
 	python := testenv.NeedPython(t, "mrm_trace.analyser", "pandas")
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestPlaces lets no computed node of any architecture be without component and layer, in graphs of a long prompt, a short one and
-// one token, with flash attention on and off.
+// TestPlaces lets no computed node of any architecture be without component and layer, in graphs of a long prompt,
+// a short one and one token, with flash attention on and off.
 func TestPlaces(t *testing.T) {
 	for _, arch := range synth.Archs() {
 		for _, fa := range []string{"on", "off"} {
@@ -59,8 +59,8 @@ type layerOf struct {
 	layer int32
 }
 
-// checkSums demands that each layer adds to the residual stream as often as its architecture has parts: a mixer and a feed-forward
-// network, or in mamba the mixer alone. Where nodes have names, these say the same.
+// checkSums demands that each layer adds to the residual stream as often as its architecture has parts: a mixer and
+// a feed-forward network, or in mamba the mixer alone. Where nodes have names, these say the same.
 func checkSums(t *testing.T, sums map[layerOf]int, arch string, layers int) {
 	t.Helper()
 	want := 2
@@ -81,8 +81,8 @@ func checkSums(t *testing.T, sums map[layerOf]int, arch string, layers int) {
 
 var layerSuffix = regexp.MustCompile(`(?:-|cache_[a-z]+_l)([0-9]+)(?: .*)?$`)
 
-// roles are nodes whose component their name, given by llama.cpp, leaves no doubt of. (Not ffn_inp: in jamba it stands on what is
-// added to the residual stream.)
+// roles are nodes whose component their name, given by llama.cpp, leaves no doubt of. (Not ffn_inp: in jamba it
+// stands on what is added to the residual stream.)
 var roles = []struct {
 	pattern   *regexp.Regexp
 	component ggmlhooks.Component

@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/gguf/synth"
 )
 
-// TestLargerThanPool captures logits of a whole batch that are several times as large as the memory that the tap may take: they
-// come in pieces, and put together they are what a large pool captures at once.
+// TestLargerThanPool captures logits of a whole batch that are several times as large as the memory that the tap
+// may take: they come in pieces, and put together they are what a large pool captures at once.
 func TestLargerThanPool(t *testing.T) {
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Width, c.FF, c.Vocab = 128, 128, 32000 })
 	file := textFile(t, strings.Repeat(long+prompt, 8))

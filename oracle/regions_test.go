@@ -93,7 +93,8 @@ func (s *surveyor) ExecEnd(e ggmlhooks.ExecEnd) error {
 	return nil
 }
 
-// operand demands that the region at a tensor's place, when a node has been computed, is the tensor that the graph says.
+// operand demands that the region at a tensor's place, when a node has been computed, is the tensor that the graph
+// says.
 func (s *surveyor) operand(g *ggmlhooks.Graph, node int, src int32, ns int64) {
 	if elementsOf(g, src) == 0 {
 		return // an op on nothing, such as the states of sequences that are not moved
@@ -125,7 +126,8 @@ func (s *surveyor) operand(g *ggmlhooks.Graph, node int, src int32, ns int64) {
 	s.compare(h.Region, g, root, name)
 }
 
-// compare holds a region against a tensor's name: weights are those of the file, caches and activations say what they are.
+// compare holds a region against a tensor's name: weights are those of the file, caches and activations say what
+// they are.
 func (s *surveyor) compare(r *memtrace.Region, g *ggmlhooks.Graph, root int32, name string) {
 	s.t.Helper()
 	cache := strings.HasPrefix(name, "cache_")
@@ -190,8 +192,9 @@ func operandName(g *ggmlhooks.Graph, src int32) string {
 	return g.Nodes[src].Name
 }
 
-// TestRegionsOfOperands: every source and destination of every executed node lies in the region that its name says, in mapped weights,
-// loaded and repacked ones, on the CPU and on a device, in caches of all kinds, with flash attention and without.
+// TestRegionsOfOperands: every source and destination of every executed node lies in the region that its name says,
+// in mapped weights, loaded and repacked ones, on the CPU and on a device, in caches of all kinds, with flash
+// attention and without.
 func TestRegionsOfOperands(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
@@ -243,8 +246,8 @@ func TestRegionsOfOperands(t *testing.T) {
 	}
 }
 
-// TestRegionsOfModelThatIsLoadedTwice: of a model that was freed and loaded again there are the tensors twice, each for its time, whatever
-// addresses they had.
+// TestRegionsOfModelThatIsLoadedTwice: of a model that was freed and loaded again there are the tensors twice, each
+// for its time, whatever addresses they had.
 func TestRegionsOfModelThatIsLoadedTwice(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	tap := filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
@@ -323,8 +326,8 @@ func regionRows(t *testing.T, dir string) (rows []regionRow, doubts memtrace.Dou
 	return rows, doubts
 }
 
-// TestRegionMap: the table has every tensor of the file, at the place in the file where it is; every execution reads each weight of a dense
-// model once, whole; each token's keys and values are written once.
+// TestRegionMap: the table has every tensor of the file, at the place in the file where it is; every execution
+// reads each weight of a dense model once, whole; each token's keys and values are written once.
 func TestRegionMap(t *testing.T) {
 	model := testenv.Model(t)
 	file, err := gguf.Open(model)
@@ -398,7 +401,8 @@ func TestOthersReadRegions(t *testing.T) {
 	}
 }
 
-// TestRegionsOfArchitectures: of no architecture there is an operand without a place, nor where embeddings are computed or a model is trained.
+// TestRegionsOfArchitectures: of no architecture there is an operand without a place, nor where embeddings are
+// computed or a model is trained.
 func TestRegionsOfArchitectures(t *testing.T) {
 	check := func(args ...string) {
 		t.Helper()

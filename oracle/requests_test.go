@@ -68,8 +68,8 @@ func (s *server) tokenize(t *testing.T, text string) []int32 {
 	return prompt.Tokens
 }
 
-// wantRequest compares a request's tokens with what the server answered: the part of the prompt that it had to evaluate, then every
-// chosen token but the last, which is never decoded.
+// wantRequest compares a request's tokens with what the server answered: the part of the prompt that it had to
+// evaluate, then every chosen token but the last, which is never decoded.
 func wantRequest(t *testing.T, id request, tokens []rundir.TokenRecord, prompt []int32, a completionAnswer) {
 	t.Helper()
 	if a.Evaluated != len(prompt) || len(a.Tokens) != a.Predicted || a.Predicted < 1 || a.Timings.Cached+a.Timings.Prompt != len(prompt) {
@@ -90,8 +90,8 @@ func wantRequest(t *testing.T, id request, tokens []rundir.TokenRecord, prompt [
 	wantIDs(t, fmt.Sprintf("%+v", id), ids, want)
 }
 
-// TestServerRequests asks four slots at a time, each several times: with new prompts, with one of which the beginning is cached, with
-// the same one again, and for one token only.
+// TestServerRequests asks four slots at a time, each several times: with new prompts, with one of which the
+// beginning is cached, with the same one again, and for one token only.
 func TestServerRequests(t *testing.T) {
 	const slots, rounds = 4, 6
 	s := serve(t, residual, "-np", fmt.Sprint(slots), "-c", "4096", "-b", "64", "-t", "1", "--no-webui")
@@ -176,7 +176,8 @@ func TestServerSeveralAnswers(t *testing.T) {
 	}
 }
 
-// TestServerCancelled closes the connection of a request that streams. What was decoded is recorded; the slot's next request is another.
+// TestServerCancelled closes the connection of a request that streams. What was decoded is recorded; the slot's
+// next request is another.
 func TestServerCancelled(t *testing.T) {
 	s := serve(t, residual, "-np", "1", "-c", "8192", "-t", "1", "--no-webui")
 	const n = 6000
@@ -239,7 +240,8 @@ func (s *server) hearSome(t *testing.T, q question, few int) (ids []int32) {
 	return ids
 }
 
-// TestServerContextShift runs over the end of a slot's context: the shift is maintenance and belongs to no request, and the request goes on.
+// TestServerContextShift runs over the end of a slot's context: the shift is maintenance and belongs to no request,
+// and the request goes on.
 func TestServerContextShift(t *testing.T) {
 	s := serve(t, residual, "-np", "1", "-c", "256", "--context-shift", "-t", "1", "--no-webui")
 	answer := s.ask(t, question{prompt: "func main() {", n: 400, options: map[string]any{"n_keep": 4}})
@@ -269,7 +271,8 @@ func TestServerContextShift(t *testing.T) {
 	}
 }
 
-// TestRequestsOfCLI types two turns of a chat: each is a request, and the second one's prompt goes on where the first one's answer ended.
+// TestRequestsOfCLI types two turns of a chat: each is a request, and the second one's prompt goes on where the
+// first one's answer ended.
 func TestRequestsOfCLI(t *testing.T) {
 	cmd := command(t, append([]string{"exec"}, append(residual, "--", "llama-cli", "-m", testenv.Model(t), "-n", "5", "--temp", "0", "-t", "1", "--simple-io")...)...)
 	cmd.Stdin = strings.NewReader("func main() {\npackage http\n/exit\n")
@@ -394,8 +397,9 @@ func wantSome(t *testing.T, all map[request][]rundir.TokenRecord, prompt []int32
 	t.Errorf("no request of slot %d has the tokens %v", a.Slot, want)
 }
 
-// TestServerRestores asks one slot for two long texts in turn. The server keeps what it has computed and restores it, by copies of the whole
-// state where a model's memory cannot be cut back, so that little of a prompt is evaluated again.
+// TestServerRestores asks one slot for two long texts in turn. The server keeps what it has computed and restores
+// it, by copies of the whole state where a model's memory cannot be cut back, so that little of a prompt is
+// evaluated again.
 func TestServerRestores(t *testing.T) {
 	for _, arch := range archs(t, "llama", "jamba") {
 		t.Run(arch, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// recompute holds every figure of a run's resource summary against what DuckDB computes from the events by queries of its own, and those of
-// caches against the run's other tables.
+// recompute holds every figure of a run's resource summary against what DuckDB computes from the events by queries
+// of its own, and those of caches against the run's other tables.
 func recompute(t *testing.T, dir string) {
 	t.Helper()
 	python := testenv.NeedPython(t, "duckdb")
@@ -47,8 +47,8 @@ func TestSummaryRecomputed(t *testing.T) {
 	}
 }
 
-// TestSummaryOfServer: while one slot generates another one reads prompts, so that batches have tokens of both phases. The summary, the
-// run's metadata and llama-server count the same tokens.
+// TestSummaryOfServer: while one slot generates another one reads prompts, so that batches have tokens of both
+// phases. The summary, the run's metadata and llama-server count the same tokens.
 func TestSummaryOfServer(t *testing.T) {
 	s := serve(t, []string{"--tap-resource-level", "DETAILED", "--tap-kv"}, "-np", "2", "-c", "2048", "-t", "1", "--no-webui")
 	var prefill, decode int64
@@ -85,8 +85,8 @@ func TestSummaryOfServer(t *testing.T) {
 	}
 }
 
-// TestGPUSamples computes on a device behind a socket beside an NVML library with one GPU: its utilization is in samples of its own, with
-// their windows, and in no event of what was computed.
+// TestGPUSamples computes on a device behind a socket beside an NVML library with one GPU: its utilization is in
+// samples of its own, with their windows, and in no event of what was computed.
 func TestGPUSamples(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")

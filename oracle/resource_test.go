@@ -51,8 +51,8 @@ func of[T any](events []any) (picked []*T) {
 	return picked
 }
 
-// TestResourceLevels: the text is that of the run without the tap, at every level; every level tells its kinds and no others; times of
-// nodes fit into those of their graphs, and operations into all of them.
+// TestResourceLevels: the text is that of the run without the tap, at every level; every level tells its kinds and
+// no others; times of nodes fit into those of their graphs, and operations into all of them.
 func TestResourceLevels(t *testing.T) {
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(12))...).good(t)
 	for level, perToken := range map[string][2]int{"MINIMAL": {40, 60}, "DETAILED": {100, 220}, "VERBOSE": {180, 320}} {
@@ -198,8 +198,9 @@ func hasEvents(dir string) bool {
 	return err == nil
 }
 
-// TestSystemBRecipes runs the three recipes of LLaMA Resource Instrumentation's documentation, and holds what they return against the GGUF
-// file and the graphs: memory by layer, work by layer, and peaks of feed-forward networks. Levels log what that documentation promises.
+// TestSystemBRecipes runs the three recipes of LLaMA Resource Instrumentation's documentation, and holds what they
+// return against the GGUF file and the graphs: memory by layer, work by layer, and peaks of feed-forward networks.
+// Levels log what that documentation promises.
 func TestSystemBRecipes(t *testing.T) {
 	jq := testenv.NeedJQ(t)
 	model := testenv.Model(t)
@@ -297,7 +298,8 @@ func weightsByLayer(t *testing.T, path string) (bytes map[int]float64, layers in
 	return bytes, layers
 }
 
-// TestResourceDiskFull fills the disk while events are written: the model goes on to its end, and what is missing is told.
+// TestResourceDiskFull fills the disk while events are written: the model goes on to its end, and what is missing
+// is told.
 func TestResourceDiskFull(t *testing.T) {
 	testenv.NeedRoot(t)
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(40))...).good(t)

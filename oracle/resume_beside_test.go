@@ -28,7 +28,8 @@ func eventOf(t *testing.T, line string) string {
 	return strings.Join(kept, " ")
 }
 
-// repeatedEvents are a run's events in order, all of its parts; those that stand for a moment of the clock are left out.
+// repeatedEvents are a run's events in order, all of its parts; those that stand for a moment of the clock are left
+// out.
 func repeatedEvents(t *testing.T, dir string) (events []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "resource.jsonl"))
@@ -41,9 +42,9 @@ func repeatedEvents(t *testing.T, dir string) (events []string) {
 	return events
 }
 
-// TestResumeBeside: a run whose events and blocks of the KV cache are recorded is gone on with like any other, and afterwards has the events
-// of a run that was not interrupted, none twice and none missing; nothing is left of what was put aside. Of a file of prompts all are
-// computed again then.
+// TestResumeBeside: a run whose events and blocks of the KV cache are recorded is gone on with like any other, and
+// afterwards has the events of a run that was not interrupted, none twice and none missing; nothing is left of what
+// was put aside. Of a file of prompts all are computed again then.
 func TestResumeBeside(t *testing.T) {
 	beside := []string{"--tap-resource-level", "DETAILED", "--tap-kv"}
 	args := slices.Insert(resumeArgs([]string{"--temp", "0"}, 160), 1, beside...)

@@ -12,8 +12,9 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// TestResumeCopy: the copy of an interrupted run is resumed in its own directory. Neither that nor a collector that is killed meanwhile
-// changes a byte of the original, which was resumed and sealed before; and the original cannot be opened again.
+// TestResumeCopy: the copy of an interrupted run is resumed in its own directory. Neither that nor a collector that
+// is killed meanwhile changes a byte of the original, which was resumed and sealed before; and the original cannot
+// be opened again.
 func TestResumeCopy(t *testing.T) {
 	out, copies, deaths := t.TempDir(), t.TempDir(), t.TempDir()
 	killAtToken(t, out, 12, resumeArgs([]string{"--temp", "0"}, 200)...)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestResumeDiskFull fills the disk in the middle of a run, makes room, and goes on: what is there then is what a run leaves that always had
-// room. The program goes on, or ends, when the disk is full; it makes no difference.
+// TestResumeDiskFull fills the disk in the middle of a run, makes room, and goes on: what is there then is what a
+// run leaves that always had room. The program goes on, or ends, when the disk is full; it makes no difference.
 func TestResumeDiskFull(t *testing.T) {
 	args := []string{"run", "--tap-tensors", "l_out*,attn_norm,ffn_out", "--checkpoint-every", "5", "--tap-min-free", "0", "-t", "1", "-s", "5",
 		"-p", "func main() {", "-n", "120", "--ignore-eos"}

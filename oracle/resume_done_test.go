@@ -35,7 +35,8 @@ func promptFile(t *testing.T, dir string, lines int) string {
 	return path
 }
 
-// killAtToken starts a run and kills it when a checkpoint holds so many tokens. A run that is faster than its checkpoints is begun again.
+// killAtToken starts a run and kills it when a checkpoint holds so many tokens. A run that is faster than its
+// checkpoints is begun again.
 func killAtToken(t *testing.T, out string, tokens int64, args ...string) {
 	t.Helper()
 	for range 20 {
@@ -71,7 +72,8 @@ func (g *going) killedAt(t *testing.T, tokens int64) bool {
 	}
 }
 
-// TestResumeDone: prompts of a file that are done are not computed again, and nothing of a run tells that, but its metadata.
+// TestResumeDone: prompts of a file that are done are not computed again, and nothing of a run tells that, but its
+// metadata.
 func TestResumeDone(t *testing.T) {
 	const lines, chosen = 9, 150
 	for _, c := range []struct {
@@ -114,7 +116,8 @@ func TestResumeDone(t *testing.T) {
 	}
 }
 
-// sameRun demands that a run that was gone on with is one that was not interrupted, but for times and the numbers of graphs.
+// sameRun demands that a run that was gone on with is one that was not interrupted, but for times and the numbers
+// of graphs.
 func sameRun(t *testing.T, got, want *capture) {
 	t.Helper()
 	if !bytes.Equal(content(t, filepath.Join(got.dir, "activations.stream")), content(t, filepath.Join(want.dir, "activations.stream"))) {
@@ -135,7 +138,8 @@ func sameRun(t *testing.T, got, want *capture) {
 	}
 }
 
-// TestResumeDoneOfOthers: prompts or results that are not those of the run are told, and destroy nothing; without results all is computed.
+// TestResumeDoneOfOthers: prompts or results that are not those of the run are told, and destroy nothing; without
+// results all is computed.
 func TestResumeDoneOfOthers(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	prompts, results := promptFile(t, dir, 9), filepath.Join(dir, "results.jsonl")

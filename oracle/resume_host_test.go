@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestResumeHost: host collectors of a run that is gone on with tell of it from its beginning, as if it were another run.
+// TestResumeHost: host collectors of a run that is gone on with tell of it from its beginning, as if it were
+// another run.
 func TestResumeHost(t *testing.T) {
 	testenv.NeedBPF(t)
 	args := slices.Insert(resumeArgs([]string{"--temp", "0"}, 60), 1, "--tap-host", "block,system,waits,prof", "--tap-host-interval", "100ms", "--tap-host-details")

@@ -64,8 +64,8 @@ func answersOf(t *testing.T, path string) (all []map[string]any) {
 	return all
 }
 
-// TestResumePrompts kills runs of a prompt file, and demands of those that are gone on with the results and the stream of one that was not
-// interrupted. No seed is given: each prompt has another one, and the same again.
+// TestResumePrompts kills runs of a prompt file, and demands of those that are gone on with the results and the
+// stream of one that was not interrupted. No seed is given: each prompt has another one, and the same again.
 func TestResumePrompts(t *testing.T) {
 	const prompts = 12
 	for _, parallel := range []string{"1", "3"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestResumeState: a run that keeps its state is gone on with from it, computes nothing again, and is the run that was not interrupted: the
-// same text, stream and tokens, with every sampler that draws.
+// TestResumeState: a run that keeps its state is gone on with from it, computes nothing again, and is the run that
+// was not interrupted: the same text, stream and tokens, with every sampler that draws.
 func TestResumeState(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -55,8 +55,9 @@ func TestResumeState(t *testing.T) {
 	}
 }
 
-// TestResumeWrittenSetup: where the memory is too small for a warm-up to wait in until it is known for one, it is in the stream, of every run
-// of this model with this memory, and what is gone on with, from a state or by computing again, passes over it, its requests included.
+// TestResumeWrittenSetup: where the memory is too small for a warm-up to wait in until it is known for one, it is
+// in the stream, of every run of this model with this memory, and what is gone on with, from a state or by
+// computing again, passes over it, its requests included.
 func TestResumeWrittenSetup(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "layers.gguf")
 	llamatap(t, "synth", "-o", model, "--params", "6m", "--layers", "32").good(t)
@@ -87,7 +88,8 @@ func TestResumeWrittenSetup(t *testing.T) {
 	}
 }
 
-// TestResumeStateDamaged: a state that is damaged, or whose tokens are not all recorded, is passed over for an older one, or the beginning.
+// TestResumeStateDamaged: a state that is damaged, or whose tokens are not all recorded, is passed over for an
+// older one, or the beginning.
 func TestResumeStateDamaged(t *testing.T) {
 	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1", "-s", "3", "-p", "func main() {", "-n", "100", "--ignore-eos"}
 	whole := llamatap(t, args...).good(t)

@@ -51,8 +51,8 @@ func resumeArgs(args []string, tokens int) []string {
 	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--checkpoint-every", "3", "-t", "1", "-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
 }
 
-// TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a beginning, and, gone on with, leaves the text,
-// the stream and the tokens of a run that was not interrupted.
+// TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a
+// beginning, and, gone on with, leaves the text, the stream and the tokens of a run that was not interrupted.
 func TestResume(t *testing.T) {
 	rounds, tokens := 16, 24 // each sampler twice, each way to be killed five times, three runs killed twice
 	if nightly() {
@@ -91,7 +91,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeEveryToken kills a run of 64 tokens at every token, with every sampler, and with its state kept where that can be.
+// TestResumeEveryToken kills a run of 64 tokens at every token, with every sampler, and with its state kept where
+// that can be.
 func TestResumeEveryToken(t *testing.T) {
 	testenv.Slow(t)
 	const tokens = 64
@@ -125,8 +126,8 @@ func TestResumeEveryToken(t *testing.T) {
 	}
 }
 
-// interrupted kills a run when its text has the lengths that places tell, goes on with it each time, and compares. It tells whether the run
-// was killed before its end.
+// interrupted kills a run when its text has the lengths that places tell, goes on with it each time, and compares.
+// It tells whether the run was killed before its end.
 func interrupted(t *testing.T, want *whole, args []string, round int, places ...int) bool {
 	out := t.TempDir()
 	for death, place := range places {
@@ -224,7 +225,8 @@ func resumes(t *testing.T, out string) bool {
 	return err == nil
 }
 
-// killWhen starts a run and kills it when it has written so many bytes: its model, model and collector, or both by Ctrl-C.
+// killWhen starts a run and kills it when it has written so many bytes: its model, model and collector, or both by
+// Ctrl-C.
 func killWhen(t *testing.T, out string, args []string, size, how int) {
 	t.Helper()
 	g := &going{cmd: exec.Command(testenv.NeedBinary(t), args...), out: out, exited: make(chan struct{})}
@@ -309,8 +311,8 @@ func TestResumeRefusals(t *testing.T) {
 	}
 }
 
-// A program that does something else than what was recorded of it, here because its prompt comes from another standard input, is stopped,
-// and the recording stays as it is.
+// A program that does something else than what was recorded of it, here because its prompt comes from another
+// standard input, is stopped, and the recording stays as it is.
 func TestResumeOfAnother(t *testing.T) {
 	out := t.TempDir()
 	args := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-n", "300", "--temp", "0", "--ignore-eos", "-f"}

@@ -117,8 +117,9 @@ func residentPages(t *testing.T, path string) []bool {
 	return pages
 }
 
-// TestSampledFaultsOfColdModel: of a model that nobody has read, each page of the tensors that graphs read whole is faulted in, and told: by two witnesses, the
-// map of what graphs read, and what the kernel has of the file in memory behind the run.
+// TestSampledFaultsOfColdModel: of a model that nobody has read, each page of the tensors that graphs read whole is
+// faulted in, and told: by two witnesses, the map of what graphs read, and what the kernel has of the file in
+// memory behind the run.
 func TestSampledFaultsOfColdModel(t *testing.T) {
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 3, 256, 768, 77 })
 	file, err := gguf.Open(model)
@@ -195,7 +196,8 @@ func samplesOf(t *testing.T, dir string) (use sampling.Use) {
 	return use
 }
 
-// TestSamplesOfRun: faults of a usual run know their phase and place; the process is monitored; nothing is lost; and the text is that of a run without samples.
+// TestSamplesOfRun: faults of a usual run know their phase and place; the process is monitored; nothing is lost;
+// and the text is that of a run without samples.
 func TestSamplesOfRun(t *testing.T) {
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(12))...).good(t)
 	run := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "faults,pages", "--tap-process-interval", "50ms"}, generate(12))...).good(t)
@@ -297,8 +299,8 @@ func cellsOf(t *testing.T, dir string) (cells map[string][]cellRow) {
 	return cells
 }
 
-// TestWrittenPages: token by token, every page of a cache that holds a written cell was written, and no other page of a cache. The other witness is
-// --tap-kv, which knows which cells each token writes.
+// TestWrittenPages: token by token, every page of a cache that holds a written cell was written, and no other page
+// of a cache. The other witness is --tap-kv, which knows which cells each token writes.
 func TestWrittenPages(t *testing.T) {
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78 })
 	run := llamatap(t, "llama-completion", "--tap-samples", "pages", "--tap-kv", "--tap-kv-block", "1", "-m", model, "-p", "One two three", "-n", "9", "-no-cnv", "--temp", "0",
@@ -358,7 +360,8 @@ func TestWrittenPages(t *testing.T) {
 	}
 }
 
-// TestLedgerAgainstWrittenPages: graph by graph, every page of a cache that the ledger says was written was found written, and no other page of a cache.
+// TestLedgerAgainstWrittenPages: graph by graph, every page of a cache that the ledger says was written was found
+// written, and no other page of a cache.
 func TestLedgerAgainstWrittenPages(t *testing.T) {
 	for _, attention := range []string{"on", "off"} { // without it values lie transposed: a cell is in many pages
 		model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 2, 512, 512, 78 })
@@ -420,7 +423,8 @@ func cacheRegions(t *testing.T, dir string) map[[2]string]regionRow {
 	return caches
 }
 
-// TestSamplesRefused: what cannot be had is told with what helps, before the model runs; with another collector in its place it runs.
+// TestSamplesRefused: what cannot be had is told with what helps, before the model runs; with another collector in
+// its place it runs.
 func TestSamplesRefused(t *testing.T) {
 	if set, err := sampling.Open(sampling.Options{Choices: [][]string{{"perf"}}, PID: os.Getpid()}, sampling.NewQueue(t.TempDir())); err == nil {
 		set.Close()
@@ -439,8 +443,8 @@ func TestSamplesRefused(t *testing.T) {
 	}
 }
 
-// TestSamplesKilled: a model that is killed leaves a sealed run with what was sampled; one whose collector is killed goes on to its end, though it waits for it
-// graph by graph.
+// TestSamplesKilled: a model that is killed leaves a sealed run with what was sampled; one whose collector is
+// killed goes on to its end, though it waits for it graph by graph.
 func TestSamplesKilled(t *testing.T) {
 	tap := append([]string{"exec", "--tap-samples", "faults,pages"}, everything...)
 	g := begin(t, slices.Concat(tap, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless)...)
@@ -465,7 +469,8 @@ func TestSamplesKilled(t *testing.T) {
 	}
 }
 
-// TestSamplesOnFullDisk: the program goes on, the run is sealed with what there was room for, and what was lost is counted.
+// TestSamplesOnFullDisk: the program goes on, the run is sealed with what there was room for, and what was lost is
+// counted.
 func TestSamplesOnFullDisk(t *testing.T) {
 	whole := llamatap(t, slices.Concat([]string{"run", "--tap-samples", "faults"}, generate(12))...).good(t)
 	sealed := 0

@@ -13,7 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// TestServeGenerates: POST /log-monitoring generates the text of llamatap run, as one answer and as a stream, and leaves a sealed run of it.
+// TestServeGenerates: POST /log-monitoring generates the text of llamatap run, as one answer and as a stream, and
+// leaves a sealed run of it.
 func TestServeGenerates(t *testing.T) {
 	plain := llamatap(t, "run", "-p", prompt, "-n", "12", "--temp", "0", "--tap-resource-level", "MINIMAL").good(t)
 	out := t.TempDir()

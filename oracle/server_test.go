@@ -36,7 +36,8 @@ func serve(t *testing.T, tap []string, args ...string) *server {
 	return serveBy(t, out, line...)
 }
 
-// serveBy starts llama-server by a command line that lacks its address, and perhaps the model, and returns when it answers. out is where it records.
+// serveBy starts llama-server by a command line that lacks its address, and perhaps the model, and returns when it
+// answers. out is where it records.
 func serveBy(t *testing.T, out string, line ...string) *server {
 	t.Helper()
 	port := freePort(t)

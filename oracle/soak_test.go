@@ -27,8 +27,8 @@ func soakTime(t *testing.T) time.Duration {
 	return d
 }
 
-// TestSoak records for a long time, within a bounded disk, in segments and with a live consumer's worth of work for all parts, and demands that neither
-// process's memory nor its descriptors grow once both are warm.
+// TestSoak records for a long time, within a bounded disk, in segments and with a live consumer's worth of work for
+// all parts, and demands that neither process's memory nor its descriptors grow once both are warm.
 func TestSoak(t *testing.T) {
 	testenv.Slow(t)
 	length := soakTime(t)

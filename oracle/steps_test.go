@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestModelAndTensors: what events say of the model is what its file says: sizes, and every weight that is read, with shape and type; and what attention computes without masked
-// cells is what positions say.
+// TestModelAndTensors: what events say of the model is what its file says: sizes, and every weight that is read,
+// with shape and type; and what attention computes without masked cells is what positions say.
 func TestModelAndTensors(t *testing.T) {
 	file, err := gguf.Open(testenv.Model(t))
 	if err != nil {

@@ -137,7 +137,8 @@ func ofExec(t *testing.T) []string {
 	return slices.Concat([]string{"exec"}, everything, []string{"--", "llama-completion", "-no-cnv", "-m", testenv.Model(t)}, endless)
 }
 
-// interruptUntilGone sends what Ctrl-C sends, and again where the run does not end: two that a busy process sees at once are one.
+// interruptUntilGone sends what Ctrl-C sends, and again where the run does not end: two that a busy process sees at
+// once are one.
 func (g *going) interruptUntilGone(t *testing.T) {
 	t.Helper()
 	const apart = 5 * time.Second // more than a program that hangs is given
@@ -191,8 +192,8 @@ func TestInterrupt(t *testing.T) {
 	g.left(t)
 }
 
-// TestInterruptTool is the same with llama-completion, whose handler of SIGINT logs: where the signal comes while it logs anyway, it
-// waits for itself for ever, tapped or not. A second interrupt ends it then.
+// TestInterruptTool is the same with llama-completion, whose handler of SIGINT logs: where the signal comes while
+// it logs anyway, it waits for itself for ever, tapped or not. A second interrupt ends it then.
 func TestInterruptTool(t *testing.T) {
 	g := begin(t, ofExec(t)...)
 	g.interruptUntilGone(t)
@@ -266,8 +267,8 @@ func TestModelKilled(t *testing.T) {
 	}
 }
 
-// TestCollectorKilled: the model neither hangs nor crashes when its collector is gone, and what is on disk does not pass for a
-// result. (Its index may be in the collector's memory still.)
+// TestCollectorKilled: the model neither hangs nor crashes when its collector is gone, and what is on disk does not
+// pass for a result. (Its index may be in the collector's memory still.)
 func TestCollectorKilled(t *testing.T) {
 	for name, args := range map[string][]string{"run": ofRun(), "exec": ofExec(t)} {
 		t.Run(name, func(t *testing.T) {

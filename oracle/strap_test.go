@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestStrapReads exports a run with a prompt of several tokens, and lets STRAP-LLM's own package read it: its analysis shares packets
-// evenly among tokens, and every packet must get the token that it is of.
+// TestStrapReads exports a run with a prompt of several tokens, and lets STRAP-LLM's own package read it: its
+// analysis shares packets evenly among tokens, and every packet must get the token that it is of.
 func TestStrapReads(t *testing.T) {
 	python := testenv.NeedPython(t, "pandas", "numpy", "lz4.frame", "zstandard", "importlib.metadata as m; m.version('llm_instrumentation')")
 	out := t.TempDir()

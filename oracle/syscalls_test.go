@@ -17,8 +17,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// syscalls are the system calls that the process of llama-completion made, by name. Shared futexes, which only the tap uses, count
-// apart from private ones.
+// syscalls are the system calls that the process of llama-completion made, by name. Shared futexes, which only the
+// tap uses, count apart from private ones.
 type syscalls map[string]int
 
 var (
@@ -60,8 +60,9 @@ func traced(t *testing.T, args ...string) syscalls {
 	return counts
 }
 
-// helper tells whether a thread is one of the tap's own two: one makes the pages of the pool ready once, ahead of their first use and at the
-// lowest priority, and calls the kernel as often as the pool has pages; the other waits at the end until llama.cpp's logger sleeps.
+// helper tells whether a thread is one of the tap's own two: one makes the pages of the pool ready once, ahead of
+// their first use and at the lowest priority, and calls the kernel as often as the pool has pages; the other waits
+// at the end until llama.cpp's logger sleeps.
 func helper(t *testing.T, file string) bool {
 	t.Helper()
 	log, err := os.ReadFile(file)
@@ -99,7 +100,8 @@ func TestNoSystemCalls(t *testing.T) {
 		if !tapped {
 			return traced(t, append([]string{testenv.NeedTool(t, "llama-completion").Path}, args...)...)
 		}
-		// One layer of 120 tokens fits into the pool that is ready from the start: on a busy machine the collector may not get on.
+		// One layer of 120 tokens fits into the pool that is ready from the start: on a busy machine the collector
+		// may not get on.
 		tap := slices.Concat([]string{testenv.NeedBinary(t), "exec"}, everything, []string{"--tap-layers", "0", "--", "llama-completion"})
 		return traced(t, append(tap, args...)...)
 	}

@@ -43,8 +43,8 @@ func textCases(t *testing.T) []textCase {
 	return cases
 }
 
-// TestSameText demands the bytes that llama-completion writes: of run and of exec, with the tap on all nodes, on some, and away.
-// (llama-completion prints tokens as C strings, so that it swallows zero bytes.)
+// TestSameText demands the bytes that llama-completion writes: of run and of exec, with the tap on all nodes, on
+// some, and away. (llama-completion prints tokens as C strings, so that it swallows zero bytes.)
 func TestSameText(t *testing.T) {
 	for i, c := range textCases(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestSameText(t *testing.T) {
 	}
 }
 
-// completion gives the text that llama-completion writes behind the prompt. Its logger, through which the text goes, may lose the
-// end at exit, status 0 all the same; such a run is repeated.
+// completion gives the text that llama-completion writes behind the prompt. Its logger, through which the text
+// goes, may lose the end at exit, status 0 all the same; such a run is repeated.
 func completion(t *testing.T, run func(args ...string) string, args ...string) string {
 	t.Helper()
 	for range 20 {

@@ -13,9 +13,9 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestThrottledDisk records to a disk of 20 MB/s what is made several times as fast. With the policy block the model waits and nothing is
-// lost; with drop it does not, and what is recorded and what is lost add up. Both processes together take no more memory
-// than was allowed.
+// TestThrottledDisk records to a disk of 20 MB/s what is made several times as fast. With the policy block the
+// model waits and nothing is lost; with drop it does not, and what is recorded and what is lost add up. Both
+// processes together take no more memory than was allowed.
 func TestThrottledDisk(t *testing.T) {
 	const rate, memory = 20 << 20, 128
 	args := []string{"-p", prompt, "-n", "450", "--temp", "0", "--ignore-eos", "-t", "1", "-c", "512"}

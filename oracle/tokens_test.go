@@ -76,8 +76,8 @@ func wantPlain(t *testing.T, c *capture) {
 	}
 }
 
-// wantRows demands what every run has: indices that count up, requests that do in each sequence, rows of executions that are those of
-// the token file, and sums in the metadata that fit.
+// wantRows demands what every run has: indices that count up, requests that do in each sequence, rows of executions
+// that are those of the token file, and sums in the metadata that fit.
 func wantRows(t *testing.T, c *capture) {
 	t.Helper()
 	newest := map[string]int32{}
@@ -184,7 +184,8 @@ func TestContextShift(t *testing.T) {
 	}
 }
 
-// TestTokensOfCachedPrompt goes on from a prompt cache with the same prompt, and with one token more: what is decoded of either is prompt.
+// TestTokensOfCachedPrompt goes on from a prompt cache with the same prompt, and with one token more: what is
+// decoded of either is prompt.
 func TestTokensOfCachedPrompt(t *testing.T) {
 	common := []string{"-n", "4", "--temp", "0", "-t", "1", "--ignore-eos", "--prompt-cache", filepath.Join(t.TempDir(), "cache")}
 	for i, test := range []struct {

@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// A told is what a program's own log says that it computed: tokens of prompt, tokens decoded, requests; -1 where it does not say.
+// A told is what a program's own log says that it computed: tokens of prompt, tokens decoded, requests; -1 where it
+// does not say.
 type told struct{ prompt, decoded, requests int }
 
 // A tool is a program of llama.cpp and what its log tells.
@@ -35,7 +36,8 @@ func one(t *testing.T, log, pattern string) int {
 	return int(numbers[len(numbers)-1])
 }
 
-// drafting is what the programs that decode speculatively tell. Each step decodes the token that was chosen with its drafts.
+// drafting is what the programs that decode speculatively tell. Each step decodes the token that was chosen with
+// its drafts.
 func drafting(t *testing.T, log string) int {
 	t.Helper()
 	return one(t, log, `n_predict += (\d+)`) - 1 - one(t, log, `n_accept += (\d+)`) + one(t, log, `n_drafted += (\d+)`)
@@ -80,7 +82,8 @@ func tools(t *testing.T) []tool {
 	}
 }
 
-// TestTools runs the programs that no other test runs: they end and print as without the tap, and their tokens are as many as they say.
+// TestTools runs the programs that no other test runs: they end and print as without the tap, and their tokens are
+// as many as they say.
 func TestTools(t *testing.T) {
 	for _, tool := range tools(t) {
 		t.Run(tool.name, func(t *testing.T) {
@@ -147,7 +150,8 @@ func (tool tool) compare(t *testing.T, c *capture) {
 	}
 }
 
-// TestSpeculative runs the programs that decode with a draft model: the target decodes what they say, and the draft model what it takes.
+// TestSpeculative runs the programs that decode with a draft model: the target decodes what they say, and the draft
+// model what it takes.
 func TestSpeculative(t *testing.T) {
 	model := testenv.Model(t)
 	prompt := len(tokenize(t, textFile(t, "func main() {")))

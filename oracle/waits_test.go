@@ -30,8 +30,9 @@ type waited struct {
 	text   string
 }
 
-// wait runs llama-completion under the tap, with a recorder of what it waits for. The command may be one that starts it. Nobody watches, so
-// events may wait for a thread of the model that gets no processor between the beginning of a graph and telling of it.
+// wait runs llama-completion under the tap, with a recorder of what it waits for. The command may be one that
+// starts it. Nobody watches, so events may wait for a thread of the model that gets no processor between the
+// beginning of a graph and telling of it.
 func wait(t *testing.T, cold bool, cmd *exec.Cmd) *waited {
 	t.Helper()
 	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true}, MemoryBytes: 16 << 20, Cold: cold})
@@ -153,8 +154,8 @@ func emptied(t *testing.T, path string) {
 	}
 }
 
-// TestColdRun: of a model that nobody has read, the first token touches every tensor of the graph, in the order of the graph, and each
-// waiting for the disk; the next ones touch hardly any.
+// TestColdRun: of a model that nobody has read, the first token touches every tensor of the graph, in the order of
+// the graph, and each waiting for the disk; the next ones touch hardly any.
 func TestColdRun(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, arch := range map[string]string{"dense": "llama", "moe": "qwen3moe"} {
@@ -167,8 +168,8 @@ func TestColdRun(t *testing.T) {
 	}
 }
 
-// inOrder tells whether 99 % of the tensors were touched in the order of the graph, or all but one: two threads begin an operation at once, and
-// may begin with pages that hold the ends of other tensors.
+// inOrder tells whether 99 % of the tensors were touched in the order of the graph, or all but one: two threads
+// begin an operation at once, and may begin with pages that hold the ends of other tensors.
 func inOrder(o *resource.WaitOrder) bool {
 	return o.Tensors-o.InOrder <= max(1, o.Tensors/100)
 }
@@ -246,7 +247,8 @@ func limited(t *testing.T, bytes int64, cmd *exec.Cmd) *exec.Cmd {
 	return in
 }
 
-// TestShortOfMemory: a model that does not fit into its memory is read again for each token; where the time goes is told by tensor.
+// TestShortOfMemory: a model that does not fit into its memory is read again for each token; where the time goes is
+// told by tensor.
 func TestShortOfMemory(t *testing.T) {
 	testenv.NeedBPF(t)
 	layers, tokens := 10, "5"
@@ -299,7 +301,8 @@ func TestShortOfMemory(t *testing.T) {
 	}
 }
 
-// TestWaitsOfRun: a run that is recorded with --tap-host waits tells the same as the recorder alone, and the command shows it.
+// TestWaitsOfRun: a run that is recorded with --tap-host waits tells the same as the recorder alone, and the
+// command shows it.
 func TestWaitsOfRun(t *testing.T) {
 	testenv.NeedBPF(t)
 	binary, out := testenv.NeedBinary(t), t.TempDir()

@@ -2,8 +2,8 @@ package resource
 
 // BlockLine is one snapshot of block devices: a line of block_io.jsonl or, as A calls it, tracepoints.jsonl (A-62).
 //
-// A request that a device got for a partition counts for the partition and for its disk, as in /proc/diskstats. Latency and Inflight tell
-// of disks alone, so that they add up.
+// A request that a device got for a partition counts for the partition and for its disk, as in /proc/diskstats.
+// Latency and Inflight tell of disks alone, so that they add up.
 type BlockLine struct {
 	HostHeader
 	Latency  []DeviceLatency  `json:"latency_histogram"` // by name; what was completed in the interval, in microseconds from issue to completion
@@ -36,19 +36,20 @@ type DeviceInflight struct {
 type BlockFigures struct {
 	Requests uint64 `json:"requests"` // completed in the interval
 	Bytes    uint64 `json:"bytes"`
-	// ServiceNS is the time from issue to completion, QueueNS that from submission to issue, each summed over the requests; TotalNS is
-	// both together where they cannot be told apart.
+	// ServiceNS is the time from issue to completion, QueueNS that from submission to issue, each summed over the
+	// requests; TotalNS is both together where they cannot be told apart.
 	ServiceNS *uint64 `json:"service_ns,omitempty"`
 	QueueNS   *uint64 `json:"queue_ns,omitempty"`
 	TotalNS   *uint64 `json:"total_ns,omitempty"`
 	Merges    *uint64 `json:"merges,omitempty"`   // submitted, and made part of another request
 	Requeues  *uint64 `json:"requeues,omitempty"` // given to the device and taken back
 	Errors    *uint64 `json:"errors,omitempty"`   // of Requests
-	// Unissued ended without being given to the device, after UnissuedNS in all: a flush without data waits for one that the kernel
-	// issues for several. They are not in Requests.
+	// Unissued ended without being given to the device, after UnissuedNS in all: a flush without data waits for one
+	// that the kernel issues for several. They are not in Requests.
 	Unissued   *uint64 `json:"unissued,omitempty"`
 	UnissuedNS *uint64 `json:"unissued_ns,omitempty"`
-	// Untimed have been completed too, but their issue or their end was not seen: Bytes has theirs, Requests and the histograms have not.
+	// Untimed have been completed too, but their issue or their end was not seen: Bytes has theirs, Requests and
+	// the histograms have not.
 	Untimed  *uint64 `json:"untimed,omitempty"`
 	Inflight *int64  `json:"inflight,omitempty"` // issued and not completed at the snapshot
 	Waiting  *int64  `json:"waiting,omitempty"`  // submitted and not issued at the snapshot
@@ -66,8 +67,8 @@ type BlockDevice struct {
 	Ops       []BlockOp `json:"ops"`
 }
 
-// The operations of BlockOp, as the kernel's own statistics sort them: writing zeroes is a write. Other are passthrough and zone
-// management.
+// The operations of BlockOp, as the kernel's own statistics sort them: writing zeroes is a write. Other are
+// passthrough and zone management.
 const (
 	BlockRead    = "read"
 	BlockWrite   = "write"
@@ -98,8 +99,8 @@ type BlockSize struct {
 	Latency  []Bucket `json:"latency"`
 }
 
-// BlockProcess is what was done of one operation for one process at one device: the one that submitted the requests. What the kernel
-// writes back later is submitted by its own threads; see BlockCgroup.
+// BlockProcess is what was done of one operation for one process at one device: the one that submitted the
+// requests. What the kernel writes back later is submitted by its own threads; see BlockCgroup.
 type BlockProcess struct {
 	PID      uint32 `json:"pid"`  // 0 with an empty name is all that found no room
 	Comm     string `json:"comm"` // of its first thread, when it submitted
@@ -107,8 +108,8 @@ type BlockProcess struct {
 	BlockOp
 }
 
-// BlockCgroup is what was done of one operation for one control group at one device. Write-back counts for the group that owns the pages,
-// where the kernel knows it.
+// BlockCgroup is what was done of one operation for one control group at one device. Write-back counts for the
+// group that owns the pages, where the kernel knows it.
 type BlockCgroup struct {
 	CgroupID uint64 `json:"cgroup_id"`
 	Path     string `json:"path"` // within its hierarchy; "?" where it is gone
@@ -124,8 +125,9 @@ type BlockLosses struct {
 	Rows      uint64 `json:"rows"`      // requests that were counted for their disk, but for no process or group: there was no room
 	Devices   uint64 `json:"devices"`   // times that a disk found no room and was counted as device 0
 	Unmatched uint64 `json:"unmatched"` // completed, but begun before the collector was
-	// Orphans are requests whose end was not seen: a kernel does not run BPF programs everywhere. They are found when their address is used
-	// again, or by asking the kernel for what has been there for long; those that had been issued are in Untimed.
+	// Orphans are requests whose end was not seen: a kernel does not run BPF programs everywhere. They are found
+	// when their address is used again, or by asking the kernel for what has been there for long; those that had
+	// been issued are in Untimed.
 	Orphans uint64 `json:"orphans"`
 	Missed  uint64 `json:"missed"` // runs of a program that were left out, because it would have interrupted itself
 }

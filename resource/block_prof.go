@@ -1,7 +1,7 @@
 package resource
 
-// Disks returns the events disk of a snapshot, one for each disk that did anything or has requests, by id. Their headers are empty
-// but for type and origin. What was polled has no latencies: the kernel counts only sums.
+// Disks returns the events disk of a snapshot, one for each disk that did anything or has requests, by id.
+// Their headers are empty but for type and origin. What was polled has no latencies: the kernel counts only sums.
 func (l *BlockLine) Disks() []*ProfDisk {
 	var all []*ProfDisk
 	for i := range l.Devices {

@@ -1,8 +1,8 @@
 package resource
 
-// Bytes is what an op reads of its sources and writes of its output, each value once, whatever caches do: of a view its own elements, of
-// weights that are looked up only the rows used, of experts only the chosen ones, of a cache that is written only the new rows. It is
-// false where a type's size is not known, or which experts were chosen.
+// Bytes is what an op reads of its sources and writes of its output, each value once, whatever caches do: of a view
+// its own elements, of weights that are looked up only the rows used, of experts only the chosen ones, of a cache
+// that is written only the new rows. It is false where a type's size is not known, or which experts were chosen.
 func (o *Op) Bytes() (read, written int64, ok bool) {
 	switch o.Name {
 	case "NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE":

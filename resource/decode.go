@@ -8,7 +8,8 @@ import (
 // Version is that of the events in this package: a key that changes its meaning raises it.
 const Version = 1
 
-// New returns a pointer to a zero event of the kind's struct: *Compute for KindCompute. It is nil for a kind that does not exist.
+// New returns a pointer to a zero event of the kind's struct: *Compute for KindCompute. It is nil for a kind that
+// does not exist.
 func New(k Kind) any {
 	if k >= kindCount {
 		return nil
@@ -46,8 +47,9 @@ var makers = [kindCount]func() any{
 	KindGPU:            func() any { return new(GPUSample) },
 }
 
-// Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does not have are passed
-// over. It fails where the line is no JSON object, has no known "event", or a key has a value of another type.
+// Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does
+// not have are passed over. It fails where the line is no JSON object, has no known "event", or a key has a value
+// of another type.
 func Decode(line []byte) (any, error) {
 	var head struct {
 		Event string `json:"event"`

@@ -70,9 +70,10 @@ type ComponentEnd struct {
 	NodeCount     int    `json:"node_count"`
 }
 
-// Compute is nodes that were computed: one op, a range of nodes or a whole graph, as TimeSource says. Every node of an execution is in
-// exactly one of its compute events that has no Within. One that has is an op of a range or graph that was timed as a whole, whose event
-// has its time, FLOPs and bytes; GFLOP alone is the op's, and not in the other's.
+// Compute is nodes that were computed: one op, a range of nodes or a whole graph, as TimeSource says. Every node of
+// an execution is in exactly one of its compute events that has no Within. One that has is an op of a range or
+// graph that was timed as a whole, whose event has its time, FLOPs and bytes; GFLOP alone is the op's, and not in
+// the other's.
 type Compute struct {
 	Header
 	ResourceID           string     `json:"resource_id"`
@@ -142,8 +143,9 @@ type MLP struct {
 	ActivationFunction     string   `json:"activation_function,omitempty"`
 }
 
-// Graph is one execution of a graph: one micro-batch, or work on the memory. Its phase is prefill where any of its tokens is a prompt's;
-// PrefillTokens and DecodeTokens count its tokens by their own phase, and are absent of set-up, whose tokens have none.
+// Graph is one execution of a graph: one micro-batch, or work on the memory. Its phase is prefill where any of its
+// tokens is a prompt's; PrefillTokens and DecodeTokens count its tokens by their own phase, and are absent of
+// set-up, whose tokens have none.
 type Graph struct {
 	Header
 	Exec            uint64 `json:"exec"`
@@ -164,14 +166,15 @@ type Graph struct {
 	BytesRead       *int64 `json:"bytes_read,omitempty"`
 	BytesWritten    *int64 `json:"bytes_written,omitempty"`
 	OpsWithoutBytes int    `json:"ops_without_bytes,omitempty"`
-	// DurationNS is from the moment when ggml was given the graph to its end; on a device, to the return of the first synchronisation
-	// behind it. Absent where that was one for several graphs.
+	// DurationNS is from the moment when ggml was given the graph to its end; on a device, to the return of the
+	// first synchronisation behind it. Absent where that was one for several graphs.
 	DurationNS *int64 `json:"duration_ns,omitempty"`
-	// TimeSource is there on a device: TimeSync. SyncWaitNS is how long the synchronisation took: if it is next to nothing, the device was
-	// done some time before.
+	// TimeSource is there on a device: TimeSync. SyncWaitNS is how long the synchronisation took: if it is next to
+	// nothing, the device was done some time before.
 	TimeSource *TimeSource `json:"time_source,omitempty"`
 	SyncWaitNS *int64      `json:"sync_wait_ns,omitempty"`
-	// TimedNS is the sum of the durations of what was timed inside, LookingNS what each look into it cost, Looks how many there were.
+	// TimedNS is the sum of the durations of what was timed inside, LookingNS what each look into it cost, Looks
+	// how many there were.
 	TimedNS   *int64 `json:"timed_ns,omitempty"`
 	LookingNS *int64 `json:"looking_ns,omitempty"`
 	Looks     int    `json:"looks,omitempty"`

@@ -1,7 +1,8 @@
 package resource
 
-// Allocation is memory that a ggml backend allocated, or took from a mapped file; or, with TensorBytes, a weight in such memory. The sizes
-// in MiB of all add up to what was allocated: a buffer of weights has none, its weights have.
+// Allocation is memory that a ggml backend allocated, or took from a mapped file; or, with TensorBytes, a weight in
+// such memory. The sizes in MiB of all add up to what was allocated: a buffer of weights has none, its weights
+// have.
 type Allocation struct {
 	Header
 	ResourceID             string   `json:"resource_id"`

@@ -1,6 +1,7 @@
 package resource
 
-// Model is what a context and its model are, told once per context, as system B's companion log does. What llama.cpp does not say is absent.
+// Model is what a context and its model are, told once per context, as system B's companion log does. What
+// llama.cpp does not say is absent.
 type Model struct {
 	Header
 	Model   ModelInfo   `json:"model_info"`
@@ -49,7 +50,8 @@ type TensorInfo struct {
 	Metadata TensorMetadata `json:"metadata"`
 }
 
-// TensorMetadata is what a graph says of a tensor. Of its values nothing is known here: activations.stream holds those that are captured.
+// TensorMetadata is what a graph says of a tensor. Of its values nothing is known here: activations.stream holds
+// those that are captured.
 type TensorMetadata struct {
 	Name         string    `json:"name"`
 	Operation    string    `json:"operation"`

@@ -110,7 +110,8 @@ func plane(t *Tensor, dims int) int64 {
 	return n
 }
 
-// flashAttention: q is (dk, queries, heads, streams), v (dv, cells, heads of K and V, streams); src[3] the mask, src[4] the sinks.
+// flashAttention: q is (dk, queries, heads, streams), v (dv, cells, heads of K and V, streams); src[3] the mask,
+// src[4] the sinks.
 func flashAttention(o *Op) int64 {
 	q, v := &o.Src[0], &o.Src[2]
 	per := 2*q.NE[0] + 2*v.NE[0] + 5
@@ -123,8 +124,9 @@ func flashAttention(o *Op) int64 {
 	return q.Rows()*v.NE[1]*per + flashRows(o)
 }
 
-// Unmasked is the number of floating-point operations of flash attention without the cells that its mask rules out: pairs is how many
-// pairs there are of a token and a cell that it may read. It is false for another op, and where there are more pairs than cells.
+// Unmasked is the number of floating-point operations of flash attention without the cells that its mask rules out:
+// pairs is how many pairs there are of a token and a cell that it may read. It is false for another op, and where
+// there are more pairs than cells.
 func (o *Op) Unmasked(pairs int64) (int64, bool) {
 	q, v := &o.Src[0], &o.Src[2]
 	all := q.NE[1] * q.NE[3] * v.NE[1]
@@ -157,7 +159,8 @@ func softMax(o *Op) int64 {
 
 func rope(o *Op) int64 { return 3 * int64(o.Params[1]) * o.Out.Rows() }
 
-// ssmScan: s is (states, values per head, heads, sequences), x (values per head, heads, tokens, sequences), A (states or 1, heads).
+// ssmScan: s is (states, values per head, heads, sequences), x (values per head, heads, tokens, sequences), A
+// (states or 1, heads).
 func ssmScan(o *Op) int64 {
 	s, x, a := &o.Src[0], &o.Src[1], &o.Src[3]
 	perState, perHead := int64(7), int64(3)

@@ -8,9 +8,9 @@ import (
 // HistogramSlots is the number of slots of a Histogram.
 const HistogramSlots = 32
 
-// Histogram counts values by their power of two, exactly as BPF programs count them (resource/bpf/include/histogram.h). Slot 0 holds zeros;
-// slot s from 1 on holds 2^(s-1) to 2^s - 1; the last slot holds all that is larger. The unit is the user's: microseconds everywhere that a
-// latency is counted.
+// Histogram counts values by their power of two, exactly as BPF programs count them
+// (resource/bpf/include/histogram.h). Slot 0 holds zeros; slot s from 1 on holds 2^(s-1) to 2^s - 1; the last slot
+// holds all that is larger. The unit is the user's: microseconds everywhere that a latency is counted.
 type Histogram [HistogramSlots]uint64
 
 // Slot returns the slot of a value.
@@ -27,7 +27,8 @@ func Bounds(slot int) (low, high uint64) {
 	return 1 << (slot - 1), 1<<slot - 1
 }
 
-// StrapBounds returns the bounds that system A wrote for a slot, twice too large, for scripts that were written for them.
+// StrapBounds returns the bounds that system A wrote for a slot, twice too large, for scripts that were written for
+// them.
 func StrapBounds(slot int) (low, high uint64) {
 	if slot <= 0 {
 		return 0, 1
@@ -45,8 +46,8 @@ func (h *Histogram) Merge(other *Histogram) {
 	}
 }
 
-// Since returns what was counted after an earlier state of the same histogram. A count that fell, which only a histogram begun anew can
-// show, is taken whole.
+// Since returns what was counted after an earlier state of the same histogram. A count that fell, which only a
+// histogram begun anew can show, is taken whole.
 func (h *Histogram) Since(before *Histogram) Histogram {
 	var d Histogram
 	for i, n := range h {
@@ -66,8 +67,8 @@ func (h *Histogram) Total() uint64 {
 	return n
 }
 
-// Percentile returns an upper bound of the value below which p percent of the values lie: the largest value of the slot that holds it. It
-// is 0 for an empty histogram.
+// Percentile returns an upper bound of the value below which p percent of the values lie: the largest value of the
+// slot that holds it. It is 0 for an empty histogram.
 func (h *Histogram) Percentile(p float64) uint64 {
 	total := h.Total()
 	if total == 0 {

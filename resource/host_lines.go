@@ -2,7 +2,8 @@ package resource
 
 import "time"
 
-// HostHeader is what each line of a host collector begins with: system A's keys (COMPAT A-62, A-72), and the interval that was measured.
+// HostHeader is what each line of a host collector begins with: system A's keys (COMPAT A-62, A-72), and the
+// interval that was measured.
 type HostHeader struct {
 	Timestamp float64 `json:"timestamp"`     // Unix seconds at the snapshot
 	ISO       string  `json:"iso_timestamp"` // the same in UTC, ISO 8601 with the offset
@@ -10,7 +11,8 @@ type HostHeader struct {
 	// ActualS is the measured time since the snapshot before, in seconds; rates are to be taken of it.
 	ActualS float64 `json:"interval_actual_s"`
 	MonoNS  int64   `json:"mono_ns"` // CLOCK_MONOTONIC at the snapshot
-	// Origin says how the figures were got: bpf (kernel types known), bpf_plain (tracepoints without BTF) or proc (polled from /proc).
+	// Origin says how the figures were got: bpf (kernel types known), bpf_plain (tracepoints without BTF) or proc
+	// (polled from /proc).
 	Origin string `json:"origin"`
 }
 
@@ -39,9 +41,10 @@ type Bucket struct {
 
 // SystemLine is one snapshot of processes and pressure: a line of system_metrics.jsonl (A-72).
 //
-// Off-CPU time is time that a thread could not compute though it had work: waiting for a processor, for a disk, for a lock, or blocked for
-// another reason. Sleep that waits for work (ThreadLine.IdleNS, FutexIdleNS) is not in it, nor is sleep in futexes of unknown reason, and no
-// thread has more of it than the interval is long. Threads and processes without any stand in no map.
+// Off-CPU time is time that a thread could not compute though it had work: waiting for a processor, for a disk, for
+// a lock, or blocked for another reason. Sleep that waits for work (ThreadLine.IdleNS, FutexIdleNS) is not in it,
+// nor is sleep in futexes of unknown reason, and no thread has more of it than the interval is long. Threads and
+// processes without any stand in no map.
 type SystemLine struct {
 	HostHeader
 	OffCPU   map[string]int64     `json:"off_cpu_ns"`  // by thread id
@@ -60,7 +63,8 @@ type SystemLine struct {
 // HostStall is what /proc/pressure says of one resource: A's figures for "some" and "full".
 type HostStall map[string]StallFigures
 
-// StallFigures are the shares of time that tasks waited, in percent over 10, 60 and 300 seconds, and the total in microseconds.
+// StallFigures are the shares of time that tasks waited, in percent over 10, 60 and 300 seconds, and the total in
+// microseconds.
 type StallFigures struct {
 	Avg10  float64 `json:"avg10"`
 	Avg60  float64 `json:"avg60"`

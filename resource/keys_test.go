@@ -1,7 +1,7 @@
 package resource
 
-// key says what a key of an event means. Unit is "" for what is no quantity. Source is how the recorder comes by it: measured or
-// computed; "as asked" for figures that only exist with --legacy-estimates.
+// key says what a key of an event means. Unit is "" for what is no quantity. Source is how the recorder comes by
+// it: measured or computed; "as asked" for figures that only exist with --legacy-estimates.
 type key struct{ unit, source, text string }
 
 const legacy = "--tap-legacy-estimates"

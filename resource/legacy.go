@@ -2,8 +2,9 @@ package resource
 
 import "strings"
 
-// The formulas of system B (COMPAT B-40 to B-49). None of them is measured: they take a GPU of 150 TFLOPS for granted. They are there
-// only for who asks for them (--tap-legacy-estimates), and what they give is tagged as estimated.
+// The formulas of system B (COMPAT B-40 to B-49). None of them is measured: they take a GPU of 150 TFLOPS for
+// granted. They are there only for who asks for them (--tap-legacy-estimates), and what they give is tagged as
+// estimated.
 
 // LegacyGFLOP is B-40, the work of an op in GFLOP: a and b are its first two inputs' shapes.
 func LegacyGFLOP(op string, a, b [4]int64) float64 {

@@ -1,7 +1,8 @@
 package resource
 
-// What is not known in an interval, such as the latency of no requests or what a polled source does not tell, is nil and absent in the
-// file. All percentiles of latencies are upper bounds: the largest value of the histogram's slot that holds the percentile.
+// What is not known in an interval, such as the latency of no requests or what a polled source does not tell, is
+// nil and absent in the file. All percentiles of latencies are upper bounds: the largest value of the histogram's
+// slot that holds the percentile.
 
 // ProfDisk is what a block device did in an interval (COMPAT A-92).
 type ProfDisk struct {
@@ -26,8 +27,9 @@ type ProfDisk struct {
 	QueueP99US *float64 `json:"queue_p99_us,omitempty"` // from insertion into the queue to issue
 }
 
-// ProfSyscall is what was done through one system call in an interval, by all watched processes (COMPAT A-93). Its type is sync for calls
-// whose purpose is to wait, syscall for the others. A call counts in the interval in which it returned.
+// ProfSyscall is what was done through one system call in an interval, by all watched processes (COMPAT A-93). Its
+// type is sync for calls whose purpose is to wait, syscall for the others. A call counts in the interval in which
+// it returned.
 type ProfSyscall struct {
 	ProfHeader
 	Syscall string `json:"syscall"`
@@ -43,18 +45,20 @@ type ProfSyscall struct {
 	ThroughputBS float64      `json:"throughput_bytes_s"`
 	TopCallers   []ProfCaller `json:"top_callers"` // by count, at most 5
 
-	// Op tells calls of one number apart: of futex wait, wake, other. Events of one name add up. Of what is polled from /proc it is any: all
-	// calls that read, or write; their times, errors and open calls are not known then.
+	// Op tells calls of one number apart: of futex wait, wake, other. Events of one name add up. Of what is polled
+	// from /proc it is any: all calls that read, or write; their times, errors and open calls are not known then.
 	Op       string            `json:"op,omitempty"`
 	LatP50US *float64          `json:"lat_p50_us,omitempty"`
 	Errors   uint64            `json:"errors,omitempty"`    // absent: none, or polled
 	ErrorsBy map[string]uint64 `json:"errors_by,omitempty"` // by errno's name; of a name that is not known, its number
-	// ErrorClasses are sums of ErrorsBy: again (nothing there yet, time is up), interrupted, missing (no such file or peer), denied,
-	// full (no room, memory or descriptor), broken (connection or device), wrong (argument or descriptor), other.
+	// ErrorClasses are sums of ErrorsBy: again (nothing there yet, time is up), interrupted, missing (no such file
+	// or peer), denied, full (no room, memory or descriptor), broken (connection or device), wrong (argument or
+	// descriptor), other.
 	ErrorClasses map[string]uint64 `json:"error_classes,omitempty"`
 	// Timed is how many of Count were timed: all but one of SampledOneOf and those that began before watching did.
 	Timed uint64 `json:"timed,omitempty"`
-	// SampledOneOf is N where only one of N calls was timed; times are then of that sample, and lat_total_ns is scaled by count/timed.
+	// SampledOneOf is N where only one of N calls was timed; times are then of that sample, and lat_total_ns is
+	// scaled by count/timed.
 	SampledOneOf uint32 `json:"sampled_one_of,omitempty"`
 	// Open calls had not returned at the snapshot; OldestNS is how long the oldest had been running.
 	Open     uint64       `json:"open,omitempty"`
@@ -108,7 +112,8 @@ type ProfFaults struct {
 	Major *uint64 `json:"major,omitempty"`
 }
 
-// ProfPSI is the pressure on one resource. System A's three figures are those of "some"; both kinds stand apart beside them.
+// ProfPSI is the pressure on one resource. System A's three figures are those of "some"; both kinds stand apart
+// beside them.
 type ProfPSI struct {
 	Avg10  float64 `json:"avg10"`
 	Avg60  float64 `json:"avg60"`
@@ -118,7 +123,8 @@ type ProfPSI struct {
 	Full *ProfStall `json:"full,omitempty"`
 }
 
-// ProfStall are the shares of time, in percent over 10, 60 and 300 seconds, in which some or all tasks waited, and the total time.
+// ProfStall are the shares of time, in percent over 10, 60 and 300 seconds, in which some or all tasks waited, and
+// the total time.
 type ProfStall struct {
 	Avg10   float64 `json:"avg10"`
 	Avg60   float64 `json:"avg60"`
@@ -167,12 +173,14 @@ type ProfNet struct {
 	ProfHeader
 	PID  int    `json:"pid"` // 0 of retransmits whose socket no watched process has used
 	Comm string `json:"comm"`
-	// Bytes that socket calls took over or handed out, per second, and successful calls; a call for several messages counts each.
+	// Bytes that socket calls took over or handed out, per second, and successful calls; a call for several
+	// messages counts each.
 	TXBytesS float64 `json:"tx_bytes_s"`
 	RXBytesS float64 `json:"rx_bytes_s"`
 	TXCalls  uint64  `json:"tx_calls"`
 	RXCalls  uint64  `json:"rx_calls"`
-	// Retransmits are TCP segments that were sent again, SYN and SYN-ACK included; nil where the kernel does not tell of them.
+	// Retransmits are TCP segments that were sent again, SYN and SYN-ACK included; nil where the kernel does not
+	// tell of them.
 	Retransmits *uint64 `json:"retransmits,omitempty"`
 
 	TXBytes  uint64                 `json:"tx_bytes"`

@@ -25,23 +25,27 @@ const (
 // ProfTypes are all types, in the order in which an interval's events are written.
 var ProfTypes = []ProfType{ProfTypeDisk, ProfTypeSyscall, ProfTypeSync, ProfTypeMem, ProfTypeSched, ProfTypeNet}
 
-// ProfHeader is what each event of llamatap host prof has (COMPAT A-91). A collector leaves it empty; Stamp fills it in.
+// ProfHeader is what each event of llamatap host prof has (COMPAT A-91). A collector leaves it empty; Stamp fills
+// it in.
 type ProfHeader struct {
 	TSNS   int64             `json:"ts_ns"`   // Unix ns at the end of the interval
 	TS     string            `json:"ts"`      // the same in UTC, ISO 8601 with the offset
 	Type   ProfType          `json:"type"`    //
 	CorrID *string           `json:"corr_id"` // what the model did then, see CorrID; null where it was asked not to be told
 	Labels map[string]string `json:"labels"`  // as --labels gave them; {} without
-	// IntervalS is the measured length of the interval in seconds, which all rates are of; MonoNS its end on CLOCK_MONOTONIC.
+	// IntervalS is the measured length of the interval in seconds, which all rates are of; MonoNS its end on
+	// CLOCK_MONOTONIC.
 	IntervalS float64 `json:"interval_s"`
 	MonoNS    int64   `json:"mono_ns"`
 	// Origin says how the figures were got: bpf, bpf_plain (tracepoints without BTF) or proc (polled from /proc).
 	Origin string `json:"origin,omitempty"`
-	// Lost is what syscall, sync and net could not count, by cause, since the events before: on one event of an interval.
+	// Lost is what syscall, sync and net could not count, by cause, since the events before: on one event of an
+	// interval.
 	Lost map[string]uint64 `json:"lost,omitempty"`
 }
 
-// A ProfEvent is one line of llamatap host prof: a pointer to one of ProfDisk, ProfSyscall, ProfMem, ProfSched and ProfNet.
+// A ProfEvent is one line of llamatap host prof: a pointer to one of ProfDisk, ProfSyscall, ProfMem, ProfSched and
+// ProfNet.
 type ProfEvent interface {
 	// Head returns the event's header, for writing as well.
 	Head() *ProfHeader
@@ -76,7 +80,8 @@ func (s ProfStamp) On(events []ProfEvent) {
 	}
 }
 
-// AppendProfEvent appends an event as a line of JSON, compact and with the keys of all its objects sorted, as system A writes it.
+// AppendProfEvent appends an event as a line of JSON, compact and with the keys of all its objects sorted, as
+// system A writes it.
 func AppendProfEvent(dst []byte, e ProfEvent) ([]byte, error) {
 	out := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(out)
@@ -87,8 +92,8 @@ func AppendProfEvent(dst []byte, e ProfEvent) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// sortedJSON is v as JSON with the keys of all its objects sorted: maps are written so. Numbers pass through as text, so that none loses
-// digits.
+// sortedJSON is v as JSON with the keys of all its objects sorted: maps are written so. Numbers pass through as
+// text, so that none loses digits.
 func sortedJSON(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -155,8 +160,8 @@ func ParseProfEvent(line []byte) (ProfEvent, error) {
 	return e, nil
 }
 
-// ParseProfTypes reads a list of types as --only has it: names with commas between them, "syscalls" as well as "syscall". An empty list is
-// all types.
+// ParseProfTypes reads a list of types as --only has it: names with commas between them, "syscalls" as well as
+// "syscall". An empty list is all types.
 func ParseProfTypes(list string) ([]ProfType, error) {
 	if list == "" {
 		return ProfTypes, nil

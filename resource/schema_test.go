@@ -62,7 +62,8 @@ func schemaOf(of reflect.Type, path string) map[string]any {
 	return s
 }
 
-// byTap are keys that the tap always tells and a program, through the C header, does not know: the schema does not demand them.
+// byTap are keys that the tap always tells and a program, through the C header, does not know: the schema does not
+// demand them.
 var byTap = map[string]bool{
 	"exec": true, "graph": true, "op_seq": true, "phase": true, "node_count": true, "time_source": true, "buffer_id": true, "mapped": true,
 	"from_layer_id": true, "tensors": true, "data_bytes": true, "data_size_mb": true, "cells": true, "cache": true, "phases": true,

@@ -14,7 +14,8 @@ type SelfLine struct {
 	Voluntary   uint64 `json:"switches_voluntary"`
 	Involuntary uint64 `json:"switches_involuntary"`
 
-	// BPF is what its BPF programs cost those whom they watch; absent where the kernel does not count it (bpf.EnableStats).
+	// BPF is what its BPF programs cost those whom they watch; absent where the kernel does not count it
+	// (bpf.EnableStats).
 	BPF *BPFCost `json:"bpf,omitempty"`
 }
 

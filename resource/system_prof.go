@@ -70,8 +70,8 @@ func (s HostStall) prof() ProfPSI {
 	return p
 }
 
-// Sched returns the event sched of a snapshot, its header but for the origin empty. Threads that idled throughout are in no figure, and
-// the list has those alone that were delayed at work: no parked ones.
+// Sched returns the event sched of a snapshot, its header but for the origin empty. Threads that idled
+// throughout are in no figure, and the list has those alone that were delayed at work: no parked ones.
 func (l *SystemLine) Sched() *ProfSched {
 	s := &ProfSched{ThreadCount: len(l.Threads), Threads: []ProfThread{}}
 	s.Type, s.Origin = ProfTypeSched, l.Origin

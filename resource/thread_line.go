@@ -1,12 +1,13 @@
 package resource
 
-// ThreadLine is how one thread spent an interval. The times add up to LivedNS, which is at most the interval. A wait or a sleep that goes
-// on over the end of the interval counts in each with its own part.
+// ThreadLine is how one thread spent an interval. The times add up to LivedNS, which is at most the interval. A
+// wait or a sleep that goes on over the end of the interval counts in each with its own part.
 //
-// What a thread waits for is decided when it goes to sleep (resource/sched has the table): a disk, if the kernel counts the sleep as I/O;
-// else by the system call that it sleeps in. A futex may be a lock or a condition variable on which a thread waits for work: the kernel
-// does not know either, and both are in BlockedLockNS. The thread's role decides which it was (Judge). Polled from /proc, a sleep's reason is
-// unknown: then SleepNS holds all of it and the four times are absent.
+// What a thread waits for is decided when it goes to sleep (resource/sched has the table): a disk, if the kernel
+// counts the sleep as I/O; else by the system call that it sleeps in. A futex may be a lock or a condition variable
+// on which a thread waits for work: the kernel does not know either, and both are in BlockedLockNS. The thread's
+// role decides which it was (Judge). Polled from /proc, a sleep's reason is unknown: then SleepNS holds all of it
+// and the four times are absent.
 type ThreadLine struct {
 	TID     int    `json:"tid"`
 	TGID    int    `json:"tgid"` // its process
@@ -37,8 +38,8 @@ type ThreadLine struct {
 	Ended bool `json:"ended,omitempty"` // within the interval
 }
 
-// OffCPUNS is the thread's part of SystemLine.OffCPU: waiting that delayed it. Sleep in futexes for work, or for a reason that is unknown, is
-// not in it. Without BPF it is the wait for a processor alone.
+// OffCPUNS is the thread's part of SystemLine.OffCPU: waiting that delayed it. Sleep in futexes for work, or for a
+// reason that is unknown, is not in it. Without BPF it is the wait for a processor alone.
 func (t *ThreadLine) OffCPUNS() int64 {
 	return t.RunnableWaitNS + nsOf(t.BlockedDiskNS) + t.LockDelayNS() + nsOf(t.BlockedOtherNS)
 }
@@ -48,8 +49,8 @@ func (t *ThreadLine) LockDelayNS() int64 {
 	return max(0, nsOf(t.BlockedLockNS)-nsOf(t.FutexIdleNS)-nsOf(t.FutexUnknownNS))
 }
 
-// WaitFigure tells how long waits were that ended within an interval, in microseconds. Percentiles are upper bounds: the largest value of
-// the power of two that holds them, or the longest wait if that is less.
+// WaitFigure tells how long waits were that ended within an interval, in microseconds. Percentiles are upper
+// bounds: the largest value of the power of two that holds them, or the longest wait if that is less.
 type WaitFigure struct {
 	Count   uint64   `json:"count"`
 	P50     float64  `json:"p50_us"`
@@ -87,7 +88,7 @@ type ProcessLine struct {
 type SystemLosses struct {
 	// Threads were begun in the interval and found no room; nothing of them is known.
 	Threads uint64 `json:"threads"`
-	// Unsteady are threads that changed while they were read, each time that it was tried: their counts stand in the next line, their times
-	// of this interval in none.
+	// Unsteady are threads that changed while they were read, each time that it was tried: their counts stand in
+	// the next line, their times of this interval in none.
 	Unsteady uint64 `json:"unsteady"`
 }

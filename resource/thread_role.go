@@ -1,15 +1,18 @@
 package resource
 
-// ThreadRole is what a thread was doing in an interval, as far as measurements show. It decides what its sleep in futexes was.
+// ThreadRole is what a thread was doing in an interval, as far as measurements show. It decides what its sleep in
+// futexes was.
 type ThreadRole string
 
 // The roles of threads.
 const (
 	// RoleCompute is a thread that was busy for half of the time or more in which graphs of the run were computed.
 	RoleCompute ThreadRole = "compute"
-	// RoleParked is a thread that slept voluntarily for at least 95 % of the interval, its waits for a processor left out, mostly in futexes.
+	// RoleParked is a thread that slept voluntarily for at least 95 % of the interval, its waits for a processor
+	// left out, mostly in futexes.
 	RoleParked ThreadRole = "parked"
-	// RoleLoop is the same of a thread that slept mostly in poll, accept, nanosleep and the like: a server's loop, a timer.
+	// RoleLoop is the same of a thread that slept mostly in poll, accept, nanosleep and the like: a server's loop,
+	// a timer.
 	RoleLoop ThreadRole = "loop"
 	// RoleUnknown is any other thread.
 	RoleUnknown ThreadRole = "unknown"
@@ -18,14 +21,16 @@ const (
 // parkedPercent is the share of its time that a thread that waits for work sleeps voluntarily.
 const parkedPercent = 95
 
-// GraphTime is how much of an interval graphs of the run were computed in. Known is false where there is no run, or that is not known.
+// GraphTime is how much of an interval graphs of the run were computed in. Known is false where there is no run, or
+// that is not known.
 type GraphTime struct {
 	NS    int64
 	Known bool
 }
 
-// Judge decides the thread's role, and which part of FutexNS it waited for work (FutexIdleNS), and which part nobody knows the reason of
-// (FutexUnknownNS). The rest delayed it. team tells that the thread computes graphs of the run:
+// Judge decides the thread's role, and which part of FutexNS it waited for work (FutexIdleNS), and which part
+// nobody knows the reason of (FutexUnknownNS). The rest delayed it. team tells that the thread computes graphs of
+// the run:
 //
 //   - a wait of such a thread while no graph was computed is for work, and one within a graph delays it. What is certain by the sums of the
 //     interval is decided, the rest is unknown

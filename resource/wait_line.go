@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// WaitsName and FaultsName are the files of a run directory that hold WaitLines and, where details were asked for, FaultLines.
+// WaitsName and FaultsName are the files of a run directory that hold WaitLines and, where details were asked for,
+// FaultLines.
 const (
 	WaitsName  = "host_waits.jsonl"
 	FaultsName = "host_faults.jsonl"
 )
 
-// Kinds of a WaitLine. Every event is counted by one line of the kinds graph, between and phase, or by one of the kind interval; a total
-// counts them all once more.
+// Kinds of a WaitLine. Every event is counted by one line of the kinds graph, between and phase, or by one of the
+// kind interval; a total counts them all once more.
 const (
 	WaitGraph    = "graph"    // one execution of a graph: a token that is generated, or a micro-batch of a prompt
 	WaitBetween  = "between"  // after such an execution, until the next began: sampling, the program's own work
@@ -73,7 +74,8 @@ type WaitLine struct {
 
 	WaitFigures
 	StalledNS int64 `json:"stalled_ns"` // at least one thread waited: what the line's duration may have lost
-	// Percentiles of single waits, of faults and calls: upper bounds, at most 3.2 % above the value; the largest is exact.
+	// Percentiles of single waits, of faults and calls: upper bounds, at most 3.2 % above the value; the largest is
+	// exact.
 	P50NS int64 `json:"wait_p50_ns,omitempty"`
 	P95NS int64 `json:"wait_p95_ns,omitempty"`
 	P99NS int64 `json:"wait_p99_ns,omitempty"`
@@ -81,8 +83,8 @@ type WaitLine struct {
 	// Histogram counts single waits in microseconds.
 	Histogram []Bucket `json:"wait_histogram_us,omitempty"`
 
-	// Places are where it was waited for most, by WaitNS, then by BlockBytes; Others sums up those that are not listed, so that Places,
-	// Others and Memory together are the line's figures.
+	// Places are where it was waited for most, by WaitNS, then by BlockBytes; Others sums up those that are not
+	// listed, so that Places, Others and Memory together are the line's figures.
 	Places []WaitPlace `json:"places,omitempty"`
 	Others *WaitOthers `json:"other_places,omitempty"`
 	// Memory is what was waited for on memory that is no file's, by kind: heap, stack, shared, anonymous.
@@ -110,7 +112,8 @@ const (
 	PartPadding = "(padding)"
 )
 
-// FileUnknown stands for a file that could not be told: bytes that were read past the page cache, waits in a system call that reads no file.
+// FileUnknown stands for a file that could not be told: bytes that were read past the page cache, waits in a system
+// call that reads no file.
 const FileUnknown = "(unknown)"
 
 // WaitPlace is a tensor, a part of a GGUF that is none, or another file.
@@ -127,8 +130,8 @@ type WaitOthers struct {
 	WaitFigures
 }
 
-// WaitOrder tells whether tensors were touched in the order in which the graph reads them, of those that faulted for the first time in the
-// run.
+// WaitOrder tells whether tensors were touched in the order in which the graph reads them, of those that faulted
+// for the first time in the run.
 type WaitOrder struct {
 	Tensors int  `json:"tensors"`  // weights of the graph that were faulted for the first time
 	Known   int  `json:"weights"`  // weights of the graph, of which there may be more than one place in it; the first counts

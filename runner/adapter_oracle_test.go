@@ -90,7 +90,8 @@ func controlVector(t *testing.T, width int64, layers ...int) string {
 	return writeTensors(t, "vector.gguf", map[string]any{"general.architecture": "controlvector"}, tensors, 1)
 }
 
-// changed compares the embedded model's greedy text with llama-completion's, and wants it to differ from the text without args.
+// changed compares the embedded model's greedy text with llama-completion's, and wants it to differ from the text
+// without args.
 func changed(t *testing.T, args ...string) {
 	t.Helper()
 	base := []string{"-m", testenv.Model(t), "-p", "func (r *Reader) Read(", "-n", "40", "--temp", "0", "-t", "1"}

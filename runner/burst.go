@@ -8,9 +8,9 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// alone returns the slot that is under way by itself and has a token to be decoded next; nil: there is none. What it decodes is what the
-// next steps would, one token each: with none beside it nobody shares its batches, and a slot that is free has nothing to begin with, or
-// waits for a line that is long in coming.
+// alone returns the slot that is under way by itself and has a token to be decoded next; nil: there is none. What
+// it decodes is what the next steps would, one token each: with none beside it nobody shares its batches, and a
+// slot that is free has nothing to begin with, or waits for a line that is long in coming.
 func (p *prompts) alone() *slot {
 	var one *slot
 	for _, s := range p.slots {
@@ -28,8 +28,8 @@ func (p *prompts) alone() *slot {
 	return one
 }
 
-// burst generates tokens of a slot that is alone in one call of C, until one of them may end the text, or for so long that a line that
-// comes meanwhile need not wait.
+// burst generates tokens of a slot that is alone in one call of C, until one of them may end the text, or for so
+// long that a line that comes meanwhile need not wait.
 func (p *prompts) burst(s *slot) error {
 	if p.ctx.Err() != nil {
 		return ErrInterrupted
@@ -57,8 +57,8 @@ func (p *prompts) burst(s *slot) error {
 	return failed
 }
 
-// pause are the tokens with which a text may end by one of its own stops or reverse prompts; nil: there is none. They are the same for
-// most prompts.
+// pause are the tokens with which a text may end by one of its own stops or reverse prompts; nil: there is none.
+// They are the same for most prompts.
 func (p *prompts) pause(s *slot) []bool {
 	if len(s.request.Stop) == 0 && len(s.reverse.texts) == 0 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// promptCache is a file with the state of a context behind a prompt, in llama.cpp's session format. Its state lacks the last of its
-// tokens, which is decoded again to have its logits. Without a path it does nothing.
+// promptCache is a file with the state of a context behind a prompt, in llama.cpp's session format. Its state lacks
+// the last of its tokens, which is decoded again to have its logits. Without a path it does nothing.
 type promptCache struct {
 	path   string
 	tokens []llama.Token // whose state the memory holds, or the file held
@@ -34,8 +34,8 @@ func checkCache(path string) error {
 	return nil
 }
 
-// openCache loads the prompt cache, if there is one, and keeps of it what the prompt begins with. It returns the prompt's tokens: those
-// of the cache where the prompt is empty.
+// openCache loads the prompt cache, if there is one, and keeps of it what the prompt begins with. It returns the
+// prompt's tokens: those of the cache where the prompt is empty.
 func (r *run) openCache(prompt string, tokens []llama.Token) ([]llama.Token, error) {
 	c := &r.cache
 	c.path = r.Config.PromptCache
@@ -59,7 +59,8 @@ func (r *run) openCache(prompt string, tokens []llama.Token) ([]llama.Token, err
 	return tokens, r.matchCache(tokens)
 }
 
-// matchCache forgets what of the cache the prompt does not begin with, and decodes the last token that remains once more.
+// matchCache forgets what of the cache the prompt does not begin with, and decodes the last token that remains once
+// more.
 func (r *run) matchCache(tokens []llama.Token) error {
 	c := &r.cache
 	match := 0
@@ -122,7 +123,8 @@ func (c *promptCache) saveAll(r *run, last llama.Token) error {
 	return c.save(r)
 }
 
-// save writes the file under a temporary name first, so that a reader finds a whole one. It holds the prompt: its user alone may read it.
+// save writes the file under a temporary name first, so that a reader finds a whole one. It holds the prompt: its
+// user alone may read it.
 func (c *promptCache) save(r *run) error {
 	temporary, err := os.CreateTemp(filepath.Dir(c.path), filepath.Base(c.path)+".*.tmp")
 	if err != nil {

@@ -88,7 +88,8 @@ func TestPromptEnds(t *testing.T) {
 	}
 }
 
-// cached runs both programs with the same prompt cache, each with its own copy, and compares texts and what the files hold then.
+// cached runs both programs with the same prompt cache, each with its own copy, and compares texts and what the
+// files hold then.
 func cached(t *testing.T, cache []byte, args ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,7 +115,8 @@ func cached(t *testing.T, cache []byte, args ...string) []byte {
 	return own
 }
 
-// TestPromptCache writes prompt caches with one program and reads them with the other, both ways, as the files are the same.
+// TestPromptCache writes prompt caches with one program and reads them with the other, both ways, as the files are
+// the same.
 func TestPromptCache(t *testing.T) {
 	for _, model := range brief([]string{testenv.Model(t), synthetic(t, "gemma2"), synthetic(t, "mamba")}, 1) {
 		t.Run(strings.TrimSuffix(filepath.Base(model), ".gguf"), func(t *testing.T) {

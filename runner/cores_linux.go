@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// Cores is the number of physical cores that this process may use, at least 1: one thread on each is what llama.cpp computes fastest
-// with, two on one core get in each other's way.
+// Cores is the number of physical cores that this process may use, at least 1: one thread on each is what llama.cpp
+// computes fastest with, two on one core get in each other's way.
 func Cores() int {
 	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings")
 	siblings := make(map[string]bool)

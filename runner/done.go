@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// Done says what of a prompt file an earlier run has done, which RunPrompts goes on with. Its results file is kept: a result goes when
-// another one comes in its place, and never before. With Config.Parallel above 1, Answers is 0.
+// Done says what of a prompt file an earlier run has done, which RunPrompts goes on with. Its results file is kept:
+// a result goes when another one comes in its place, and never before. With Config.Parallel above 1, Answers is 0.
 type Done struct {
 	Answers  int   `json:"answers"`  // results that hold, from the first on: their prompts are not computed again
 	Requests int32 `json:"requests"` // prompts among them that were decoded
@@ -90,8 +90,8 @@ func (e *earlier) next() (a Answer, err error) {
 	return a, nil
 }
 
-// holds tells whether the next of them is an answer that has been computed again, or one that this run did not come to the end of. If not,
-// the file ends before it.
+// holds tells whether the next of them is an answer that has been computed again, or one that this run did not come
+// to the end of. If not, the file ends before it.
 func (e *earlier) holds(a *Answer) (bool, error) {
 	if e.over {
 		return false, nil

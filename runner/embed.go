@@ -33,9 +33,10 @@ func (r *EmbeddingsResult) WriteSummary(out io.Writer) error {
 	return err
 }
 
-// RunEmbeddings loads a model and writes the embeddings of the prompt's texts, which Config.EmbdSeparator separates, to Options.Stdout
-// as llama-embedding does with the same settings: the same batches, numbers and forms. With pooling rank they are scores. When ctx ends, nothing is written, and the error
-// wraps ErrInterrupted and the cause of ctx.
+// RunEmbeddings loads a model and writes the embeddings of the prompt's texts, which Config.EmbdSeparator
+// separates, to Options.Stdout as llama-embedding does with the same settings: the same batches, numbers and forms.
+// With pooling rank they are scores. When ctx ends, nothing is written, and the error wraps ErrInterrupted and the
+// cause of ctx.
 func RunEmbeddings(ctx context.Context, o Options) (result EmbeddingsResult, err error) {
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
 	defer runtime.UnlockOSThread()
@@ -80,8 +81,8 @@ type embeddings struct {
 	rows      [][]float32 // finished embeddings, one per text or token
 }
 
-// embeddingParams changes the settings of a context for embeddings, as llama-embedding does: all texts share its memory, and a text
-// whose tokens look at those behind them must be in one graph.
+// embeddingParams changes the settings of a context for embeddings, as llama-embedding does: all texts share its
+// memory, and a text whose tokens look at those behind them must be in one graph.
 func embeddingParams(o *Options, p *llama.ContextParams) (err error) {
 	p.Embeddings, p.Unified = true, true
 	if p.Pooling, err = llama.ParsePooling(o.Config.Pooling); err != nil {

@@ -112,7 +112,8 @@ func TestEmbeddingsSmallBatch(t *testing.T) {
 	}
 }
 
-// TestEmbeddingsGraphs computes a text in two graphs and in one, which llama-embedding cannot: the difference is rounding.
+// TestEmbeddingsGraphs computes a text in two graphs and in one, which llama-embedding cannot: the difference is
+// rounding.
 func TestEmbeddingsGraphs(t *testing.T) {
 	common := []string{"-t", "1", "--pooling", "last", "--embd-output-format", "array", "--attention", "causal", "-c", "512", "-p", strings.Repeat("func main() { println(1) } ", 40)}
 	var rows [2][][]float64

@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// normalized is a copy of a vector, divided by its norm: 1 taxicab, 2 euclidean, above 2 p-norm, 0 such that its greatest value becomes
-// 32760; -1 leaves it as it is. It rounds as llama.cpp does.
+// normalized is a copy of a vector, divided by its norm: 1 taxicab, 2 euclidean, above 2 p-norm, 0 such that its
+// greatest value becomes 32760; -1 leaves it as it is. It rounds as llama.cpp does.
 func normalized(v []float32, kind int) []float32 {
 	var sum float64
 	for _, x := range v {

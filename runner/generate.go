@@ -60,8 +60,8 @@ const burstTokens = 512
 // burstTime is how long tokens are generated at most before their text is written: shorter than anyone sees.
 const burstTime = 30 * time.Millisecond
 
-// generate generates tokens in bursts, each in one call of C, and writes their text, until there is a reason to end. last is the token
-// that was chosen last and not decoded any more, or NoToken.
+// generate generates tokens in bursts, each in one call of C, and writes their text, until there is a reason to
+// end. last is the token that was chosen last and not decoded any more, or NoToken.
 func (r *run) generate() (last llama.Token, err error) {
 	if r.Config.Predict == 0 {
 		r.result.Finish = FinishLength
@@ -92,7 +92,8 @@ func (r *run) generate() (last llama.Token, err error) {
 	return llama.NoToken, nil
 }
 
-// burst is how many tokens may be chosen before something is to be done: text to be written, the last one taken, a state kept.
+// burst is how many tokens may be chosen before something is to be done: text to be written, the last one taken, a
+// state kept.
 func (r *run) burst(pending llama.Token) int {
 	most := burstTokens
 	if r.TextEvery > 0 {
@@ -150,7 +151,8 @@ func (r *run) choiceError(err error) error {
 	return err
 }
 
-// finish is why generation ends with this token, the last of the text, or "". Where the context is full and may be shifted, it is.
+// finish is why generation ends with this token, the last of the text, or "". Where the context is full and may be
+// shifted, it is.
 func (r *run) finish(token llama.Token) Finish {
 	switch {
 	case r.model.Vocab().EndsGeneration(token):

@@ -20,10 +20,12 @@ import (
 
 // A Capture says which tensors [Generate] hands over, and to whom.
 type Capture struct {
-	// Tensors are globs on the names of nodes, with their layer or without it, such as "l_out-3" or "ffn_*"; none: every node that computes.
+	// Tensors are globs on the names of nodes, with their layer or without it, such as "l_out-3" or "ffn_*"; none:
+	// every node that computes.
 	Tensors []string
-	// OnTensor is called for each tensor of each micro-batch, in the order in which they were computed. It runs on a goroutine of its own, one
-	// call at a time, whose thread has the lowest priority; while it is far behind, the model waits. An error ends the generation.
+	// OnTensor is called for each tensor of each micro-batch, in the order in which they were computed. It runs on
+	// a goroutine of its own, one call at a time, whose thread has the lowest priority; while it is far behind, the
+	// model waits. An error ends the generation.
 	OnTensor func(*Tensor) error
 }
 
@@ -41,9 +43,9 @@ type Tensor struct {
 // generating guards the tap, of which a process has one.
 var generating sync.Mutex
 
-// Generate is [Run] without a warm-up, in which each tensor that c asks for is handed over while the model computes. The priority of
-// the process stays as it is. One Generate runs at a time, and no other call of this package may: its tensors would be handed over too.
-// When it returns, all calls of OnTensor have.
+// Generate is [Run] without a warm-up, in which each tensor that c asks for is handed over while the model
+// computes. The priority of the process stays as it is. One Generate runs at a time, and no other call of this
+// package may: its tensors would be handed over too. When it returns, all calls of OnTensor have.
 func Generate(ctx context.Context, o Options, c Capture) (result Result, err error) {
 	generating.Lock()
 	defer generating.Unlock()
@@ -80,8 +82,8 @@ func Generate(ctx context.Context, o Options, c Capture) (result Result, err err
 	return result, err
 }
 
-// aside runs f on a goroutine with a thread of its own, which ends with it: a priority that f takes is not left to another goroutine. It is
-// not the process's first thread, which never ends.
+// aside runs f on a goroutine with a thread of its own, which ends with it: a priority that f takes is not left to
+// another goroutine. It is not the process's first thread, which never ends.
 func aside(f func()) {
 	own := make(chan bool)
 	go func() {

@@ -39,8 +39,8 @@ func short() runner.Options {
 	return runner.Options{Config: cfg}
 }
 
-// TestGenerate: every layer's output of every token that the model computes is handed over, twice in one process, the text is that of Run, and
-// no thread but the one that hands over has another priority.
+// TestGenerate: every layer's output of every token that the model computes is handed over, twice in one process,
+// the text is that of Run, and no thread but the one that hands over has another priority.
 func TestGenerate(t *testing.T) {
 	var want strings.Builder
 	o := short()

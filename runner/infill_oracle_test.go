@@ -15,7 +15,8 @@ import (
 	"github.com/llamatap/llamatap/runner"
 )
 
-// infillModel writes the default model with the tokens of infill in its vocabulary: their weights are those of unused tokens.
+// infillModel writes the default model with the tokens of infill in its vocabulary: their weights are those of
+// unused tokens.
 func infillModel(t *testing.T) string {
 	t.Helper()
 	file, err := gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))
@@ -45,8 +46,8 @@ func infillModel(t *testing.T) string {
 	return path
 }
 
-// TestInfill compares a model that has the tokens of infill. Of four tokens one has a fifth of the probability at least, so that the
-// sampler does not end the text; of more it does, with the token that ends what was filled in.
+// TestInfill compares a model that has the tokens of infill. Of four tokens one has a fifth of the probability at
+// least, so that the sampler does not end the text; of more it does, with the token that ends what was filled in.
 func TestInfill(t *testing.T) {
 	testenv.NeedTool(t, "llama-completion")
 	dir := t.TempDir()

@@ -47,8 +47,8 @@ func sendLines(in io.Reader, lines chan<- promptLine, done <-chan struct{}) {
 	}
 }
 
-// readLine reads to the end of a line; size counts its bytes. Of a line that is too long nothing is kept, and the error is
-// errLongLine.
+// readLine reads to the end of a line; size counts its bytes. Of a line that is too long nothing is kept, and the
+// error is errLongLine.
 func readLine(reader *bufio.Reader) (text []byte, size int64, err error) {
 	for {
 		part, err := reader.ReadSlice('\n')

@@ -14,8 +14,9 @@ import (
 	"github.com/llamatap/llamatap/models"
 )
 
-// CheckModel finds out, without llama.cpp, whether a file can be a model: it is there, it is a GGUF file, and it is complete. An
-// empty path is the embedded model, which is. The error wraps ErrModel, with cause and remedy on one line.
+// CheckModel finds out, without llama.cpp, whether a file can be a model: it is there, it is a GGUF file, and it is
+// complete. An empty path is the embedded model, which is. The error wraps ErrModel, with cause and remedy on one
+// line.
 func CheckModel(path string) error {
 	if path == "" {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/config"
 )
 
-// Errors of Run, wrapped with cause and remedy; test with errors.Is. Errors of packages gguf and llama come through as well.
+// Errors of Run, wrapped with cause and remedy; test with errors.Is. Errors of packages gguf and llama come through
+// as well.
 var (
 	// ErrPrompt: the prompt cannot be read, is empty, or is not valid UTF-8.
 	ErrPrompt = errors.New("prompt")
@@ -32,10 +33,11 @@ type Options struct {
 	Stderr io.Writer
 	// Progress, a terminal, gets bars while the model loads and a long prompt is decoded; nil: none.
 	Progress io.Writer
-	// TextEvery, unless it is 0, lets Run write the text of every so many tokens before more are decoded, so that it is not far behind what a
-	// checkpoint holds. In any case it is written 30 ms later at most.
+	// TextEvery, unless it is 0, lets Run write the text of every so many tokens before more are decoded, so that
+	// it is not far behind what a checkpoint holds. In any case it is written 30 ms later at most.
 	TextEvery int
-	// Seed, unless it is 0, is where RunPrompts takes seeds from that would be random, another for each prompt, so that it can be repeated.
+	// Seed, unless it is 0, is where RunPrompts takes seeds from that would be random, another for each prompt, so
+	// that it can be repeated.
 	Seed uint32
 	// Done, unless it is nil, says what RunPrompts goes on with.
 	Done *Done

@@ -7,7 +7,8 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// tokenize turns the prompt into tokens as llama-completion does: the model's begin token first, control tokens recognised.
+// tokenize turns the prompt into tokens as llama-completion does: the model's begin token first, control tokens
+// recognised.
 func (r *run) tokenize(prompt string) ([]llama.Token, error) {
 	vocab := r.model.Vocab()
 	tokens, err := vocab.Tokenize(prompt, true, true)
@@ -32,8 +33,8 @@ func (r *run) checkLength(tokens []llama.Token) error {
 	return nil
 }
 
-// warmUp decodes the tokens that begin and end a text and forgets them, as llama.cpp does, so that the run finds weights and threads
-// ready.
+// warmUp decodes the tokens that begin and end a text and forgets them, as llama.cpp does, so that the run finds
+// weights and threads ready.
 func (r *run) warmUp() error {
 	begin := time.Now()
 	vocab := r.model.Vocab()
@@ -56,9 +57,9 @@ func (r *run) warmUp() error {
 	return err
 }
 
-// prefill decodes the prompt in batches, but for what the prompt cache holds, and waits for the logits of its last token. A batch
-// that ends with a token that ends a text, or the prompt where it ends with a reverse prompt, ends the run undecoded, as it does in
-// llama-completion.
+// prefill decodes the prompt in batches, but for what the prompt cache holds, and waits for the logits of its last
+// token. A batch that ends with a token that ends a text, or the prompt where it ends with a reverse prompt, ends
+// the run undecoded, as it does in llama-completion.
 func (r *run) prefill(tokens []llama.Token) error {
 	bar := r.progress("decoding the prompt")
 	defer bar.Done()
@@ -91,7 +92,8 @@ func (r *run) prefill(tokens []llama.Token) error {
 	return nil
 }
 
-// decodePrompt decodes a part of the prompt that the cache does not hold. Before the last token of the prompt, the cache is saved.
+// decodePrompt decodes a part of the prompt that the cache does not hold. Before the last token of the prompt, the
+// cache is saved.
 func (r *run) decodePrompt(part []llama.Token, final bool) error {
 	known := r.cache.use(part)
 	r.pos += llama.Pos(known)

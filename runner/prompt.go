@@ -17,9 +17,9 @@ import (
 // maxPromptBytes bounds what is read as a prompt. No context holds as much; it stops a device or the wrong file.
 const maxPromptBytes = 64 << 20
 
-// ReadPrompt returns the text that a run continues: -p, or the file without its last newline, or stdin; with escapes processed as
-// llama.cpp does. Where llama.cpp replaces invalid UTF-8 silently, it is an error here. The error wraps ErrPrompt, and ErrInterrupted
-// when ctx ended while stdin was read.
+// ReadPrompt returns the text that a run continues: -p, or the file without its last newline, or stdin; with
+// escapes processed as llama.cpp does. Where llama.cpp replaces invalid UTF-8 silently, it is an error here. The
+// error wraps ErrPrompt, and ErrInterrupted when ctx ended while stdin was read.
 func ReadPrompt(ctx context.Context, cfg *config.Run, stdin io.Reader) (string, error) {
 	text, name := cfg.Prompt, "-p"
 	if cfg.PromptFile != "" {
@@ -75,7 +75,8 @@ func readLimited(r io.Reader, name string) (string, error) {
 	return text.String(), nil
 }
 
-// readStdin reads until the end of stdin or of ctx. In the second case the reading goroutine is left to the end of the process.
+// readStdin reads until the end of stdin or of ctx. In the second case the reading goroutine is left to the end of
+// the process.
 func readStdin(ctx context.Context, stdin io.Reader) (string, error) {
 	type result struct {
 		text string

@@ -19,18 +19,20 @@ import (
 // ErrPrompts: some lines of a prompt file have no completion; the results say why.
 var ErrPrompts = errors.New("prompts failed")
 
-// maxAhead is how many prompts may be begun or done behind one that is not done yet, so that results in order stay bounded.
+// maxAhead is how many prompts may be begun or done behind one that is not done yet, so that results in order stay
+// bounded.
 const maxAhead = 4096
 
-// RunPrompts loads a model and completes every prompt of Config.PromptsFile, Config.Parallel of them at a time: one that is done makes
-// room for the next. Results are Answers as JSON lines, in the order of the prompts, in Config.ResultsFile or on Options.Stdout.
+// RunPrompts loads a model and completes every prompt of Config.PromptsFile, Config.Parallel of them at a time: one
+// that is done makes room for the next. Results are Answers as JSON lines, in the order of the prompts, in
+// Config.ResultsFile or on Options.Stdout.
 //
-// A line that fails is told on Options.Stderr, gets an Answer with an error, and lets RunPrompts return ErrPrompts at the end. When ctx
-// ends it stops within one token: prompts that were begun get an Answer with FinishInterrupted, and the error wraps ErrInterrupted and
-// the cause of ctx.
+// A line that fails is told on Options.Stderr, gets an Answer with an error, and lets RunPrompts return ErrPrompts
+// at the end. When ctx ends it stops within one token: prompts that were begun get an Answer with
+// FinishInterrupted, and the error wraps ErrInterrupted and the cause of ctx.
 //
-// With one sequence, each prompt is decoded in the batches in which Run decodes it alone. With several, they share batches, and a
-// backend may round differently in batches of another size.
+// With one sequence, each prompt is decoded in the batches in which Run decodes it alone. With several, they share
+// batches, and a backend may round differently in batches of another size.
 func RunPrompts(ctx context.Context, o Options) (result PromptsResult, err error) {
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
 	defer runtime.UnlockOSThread()

@@ -47,8 +47,8 @@ func decodeAnswers(t *testing.T, data []byte) (answers []runner.Answer) {
 
 var severalPrompts = []string{"func main() {", "package ", "// Read reads ", "if err != nil {", "type T struct {\n\tname ", "for i := range ", "import (\n"}
 
-// TestPromptsAreRuns compares each completion with that of a run of its own: seeded with one sequence, the likeliest tokens with
-// several, whose batches are others.
+// TestPromptsAreRuns compares each completion with that of a run of its own: seeded with one sequence, the
+// likeliest tokens with several, whose batches are others.
 func TestPromptsAreRuns(t *testing.T) {
 	var lines, greedy strings.Builder
 	var seeded, likeliest []string
@@ -89,8 +89,9 @@ func TestPromptsAreRuns(t *testing.T) {
 	compare(greedy.String(), likeliest, "-np", "2", "-b", "5")
 }
 
-// TestPromptsBursts compares prompts that are completed in bursts with those of which each token is looked at, in one sequence and at the
-// end of several: text, tokens, reason and order of times; with stops and reverse prompts, limits, a full context, a seed.
+// TestPromptsBursts compares prompts that are completed in bursts with those of which each token is looked at, in
+// one sequence and at the end of several: text, tokens, reason and order of times; with stops and reverse prompts,
+// limits, a full context, a seed.
 func TestPromptsBursts(t *testing.T) {
 	var bursts, single strings.Builder
 	for i, more := range []string{
@@ -128,8 +129,8 @@ func TestPromptsBursts(t *testing.T) {
 	}
 }
 
-// TestPromptsSequences checks that several sequences are in use at a time, and that each sampler has a state of its own: one seed gives
-// one text, whatever runs beside it.
+// TestPromptsSequences checks that several sequences are in use at a time, and that each sampler has a state of its
+// own: one seed gives one text, whatever runs beside it.
 func TestPromptsSequences(t *testing.T) {
 	line := `{"prompt":"func ","n_predict":16,"seed":5,"temperature":1}` + "\n"
 	answers, _, err := answer(t, strings.Repeat(line, 6), "-np", "3", "-c", "768")

@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/runner"
 )
 
-// TestRankIsStock compares scores and embeddings of models that only encode, and of a reranker, with llama-embedding's. It normalises
-// scores with memory that is none of theirs, so it is told not to.
+// TestRankIsStock compares scores and embeddings of models that only encode, and of a reranker, with
+// llama-embedding's. It normalises scores with memory that is none of theirs, so it is told not to.
 func TestRankIsStock(t *testing.T) {
 	tool := testenv.NeedTool(t, "llama-embedding")
 	const pairs = "what is a map?\tA map holds keys.\nfunc\tmain\nalone"

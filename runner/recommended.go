@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/config"
 )
 
-// modelSampling puts in place of defaults what the model's metadata recommends (general.sampling.…), as llama-completion does. What a
-// flag or the environment gave stays.
+// modelSampling puts in place of defaults what the model's metadata recommends (general.sampling.…), as
+// llama-completion does. What a flag or the environment gave stays.
 func modelSampling(cfg *config.Run, model *llama.Model, warn io.Writer) config.Sampling {
 	s := cfg.Sampling
 	whole := func(name, key string, to *int) {

@@ -57,7 +57,8 @@ func (r *reverse) add(token llama.Token) {
 	r.n++
 }
 
-// ends are the tokens, by number, with which a reverse prompt may end: those with its last byte in them. nil: there is no reverse prompt.
+// ends are the tokens, by number, with which a reverse prompt may end: those with its last byte in them. nil: there
+// is no reverse prompt.
 func (r *reverse) ends() []bool {
 	if len(r.texts) == 0 {
 		return nil

@@ -19,8 +19,8 @@ const contextMargin = 4
 
 // Run loads a model, decodes the prompt and generates text. It blocks until the text ends.
 //
-// When ctx ends it stops within one token: the result says so and holds what was done until then, and the error wraps ErrInterrupted
-// and the cause of ctx. Without llama.cpp in this build the error wraps errors.ErrUnsupported.
+// When ctx ends it stops within one token: the result says so and holds what was done until then, and the error
+// wraps ErrInterrupted and the cause of ctx. Without llama.cpp in this build the error wraps errors.ErrUnsupported.
 func Run(ctx context.Context, o Options) (result Result, err error) {
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
 	defer runtime.UnlockOSThread()

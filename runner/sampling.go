@@ -10,8 +10,9 @@ import (
 	"github.com/llamatap/llamatap/internal/bounded"
 )
 
-// newSampler builds what llama-completion builds for these settings: logit bias, the samplers in their order and the one that chooses,
-// and the grammar beside them. Mirostat replaces all but bias and temperature. counted lets the chain count what is chosen by chance.
+// newSampler builds what llama-completion builds for these settings: logit bias, the samplers in their order and
+// the one that chooses, and the grammar beside them. Mirostat replaces all but bias and temperature. counted lets
+// the chain count what is chosen by chance.
 func newSampler(vocab *llama.Vocab, s *config.Sampling, escape, counted bool) (*llama.Sampler, error) {
 	biases, err := logitBiases(vocab, s)
 	if err != nil {
@@ -97,7 +98,8 @@ func dry(s *config.Sampling, escape bool) llama.Dry {
 	return d
 }
 
-// logitBiases are the biases that were asked for, those that forbid what ends a text, and the tokens that the model forbids.
+// logitBiases are the biases that were asked for, those that forbid what ends a text, and the tokens that the model
+// forbids.
 func logitBiases(vocab *llama.Vocab, s *config.Sampling) (biases []llama.LogitBias, err error) {
 	never := float32(math.Inf(-1))
 	for _, b := range s.LogitBias {

@@ -82,7 +82,8 @@ func seeded(t *testing.T, seed, tokens string, args ...string) (string, runner.R
 	return sameText(t, append([]string{"-m", testenv.Model(t), "-p", longPrompt + "func (r *Reader) ", "-n", tokens, "-t", "1", "-s", seed}, args...)...)
 }
 
-// TestSamplers compares every sampler alone and in chains. Each setting must change the text, or the comparison says nothing.
+// TestSamplers compares every sampler alone and in chains. Each setting must change the text, or the comparison
+// says nothing.
 func TestSamplers(t *testing.T) {
 	plain, _ := ours(t, "-m", testenv.Model(t), "-p", longPrompt+"func (r *Reader) ", "-n", "40", "-t", "1", "-s", "5", "--samplers", "min_p", "--min-p", "0")
 	for _, test := range brief(samplers, 2) {

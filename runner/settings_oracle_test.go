@@ -43,7 +43,8 @@ func drawn(r *rand.Rand) []string {
 	return args
 }
 
-// TestRandomSettings compares 250 runs with settings drawn at random. Where llama-completion aborts, a grammar leaves nothing.
+// TestRandomSettings compares 250 runs with settings drawn at random. Where llama-completion aborts, a grammar
+// leaves nothing.
 func TestRandomSettings(t *testing.T) {
 	testenv.Slow(t)
 	r := rand.New(rand.NewPCG(99, 6))

@@ -2,8 +2,8 @@ package runner
 
 import "github.com/llamatap/llamatap/cgo/llama"
 
-// keptTokens is how many tokens from the prompt's begin on stay when the context is shifted: as many as asked for and the token that
-// begins a text, or the whole prompt.
+// keptTokens is how many tokens from the prompt's begin on stay when the context is shifted: as many as asked for
+// and the token that begins a text, or the whole prompt.
 func keptTokens(asked, prompt int, addsBegin bool) int {
 	switch {
 	case asked < 0 || asked > prompt:
@@ -14,8 +14,8 @@ func keptTokens(asked, prompt int, addsBegin bool) int {
 	return asked
 }
 
-// shift makes room in a full context: half of what is not to be kept is forgotten, and what is behind it moves up. false: the context
-// is not to be shifted, or its memory cannot be.
+// shift makes room in a full context: half of what is not to be kept is forgotten, and what is behind it moves up.
+// false: the context is not to be shifted, or its memory cannot be.
 func (r *run) shift() bool {
 	if !r.shifts || r.Config.Predict == -2 {
 		return false

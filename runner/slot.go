@@ -220,7 +220,8 @@ func (p *prompts) chosen(s *slot, token llama.Token, ns int64) error {
 	return nil
 }
 
-// stopped cuts the text off before the first text of the request's "stop", where one has come up since the text was so long.
+// stopped cuts the text off before the first text of the request's "stop", where one has come up since the text was
+// so long.
 func (s *slot) stopped(before int) bool {
 	end := len(s.text)
 	for _, stop := range s.request.Stop {

@@ -17,8 +17,9 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// State says where Run keeps what it can be gone on from, and where it begins. It is for one prompt, without a prompt cache, and for samplers
-// that draw as many random numbers as they are applied to tokens: of the others nothing that is kept tells where they are.
+// State says where Run keeps what it can be gone on from, and where it begins. It is for one prompt, without a
+// prompt cache, and for samplers that draw as many random numbers as they are applied to tokens: of the others
+// nothing that is kept tells where they are.
 type State struct {
 	Folder string `json:"folder"`         // an existing one, which may be moved while the run goes on
 	Every  int    `json:"every"`          // tokens from one to the next; 0: none is kept
@@ -78,7 +79,8 @@ func sumMemory(path string) (size int64, crc uint32, err error) {
 	return size, sum.Sum32(), err
 }
 
-// maxStates is how many there may be. Each waits there until what was recorded up to it is on the disk and a later one is.
+// maxStates is how many there may be. Each waits there until what was recorded up to it is on the disk and a later
+// one is.
 const maxStates = 4
 
 // states keeps moments of a run. Without a State it does nothing.
@@ -155,9 +157,9 @@ func (s *states) left(r *run) int {
 	return int(at - int64(r.pos))
 }
 
-// turn takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of them are decoded, and that
-// one is about to be. A run whose state cannot be written goes on without; so does one whose context was shifted, for llama.cpp puts the cells
-// of such a memory elsewhere when it is loaded.
+// turn takes the tokens chosen since the last turn and keeps the state when it is time for one: all but the last of
+// them are decoded, and that one is about to be. A run whose state cannot be written goes on without; so does one
+// whose context was shifted, for llama.cpp puts the cells of such a memory elsewhere when it is loaded.
 func (s *states) turn(r *run, tokens []llama.Token) {
 	if s.folder == nil || s.every == 0 {
 		return

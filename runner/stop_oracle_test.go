@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/runner"
 )
 
-// TestStopsAreServers compares where a line's "stop" ends the text with llama-server: in the middle of a token, over several, where two
-// come up at once, and where none does.
+// TestStopsAreServers compares where a line's "stop" ends the text with llama-server: in the middle of a token,
+// over several, where two come up at once, and where none does.
 func TestStopsAreServers(t *testing.T) {
 	const prompt = "func (r *Reader) Read(p []byte) (n int, err error) {\n"
 	whole, _, err := answer(t, line(t, prompt, nil))

@@ -52,8 +52,8 @@ func (r *run) repeat() (*Repetition, error) {
 	return out, err
 }
 
-// bothClocks reads Go's clock and the machine's at one moment: between the two the thread may lose its processor, and then they are read
-// again.
+// bothClocks reads Go's clock and the machine's at one moment: between the two the thread may lose its processor,
+// and then they are read again.
 func bothClocks() (now time.Time, mono int64) {
 	const close = 2000 // ns
 	for range 1000 {

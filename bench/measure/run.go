@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/models"
 )
 
-// Run measures and writes Lines to out, each repetition after it has ended. It returns within a token when ctx ends. Without llama.cpp
-// in this build the error wraps errors.ErrUnsupported.
+// Run measures and writes Lines to out, each repetition after it has ended. It returns within a token when ctx
+// ends. Without llama.cpp in this build the error wraps errors.ErrUnsupported.
 func Run(ctx context.Context, spec Spec, out io.Writer) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -51,7 +51,8 @@ func Run(ctx context.Context, spec Spec, out io.Writer) error {
 	return nil
 }
 
-// interrupt ends what a context decodes when ctx ends. stop ends the watching, and must come before the context is closed.
+// interrupt ends what a context decodes when ctx ends. stop ends the watching, and must come before the context is
+// closed.
 func interrupt(ctx context.Context, x *llama.Context) (stop func()) {
 	interrupted := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {

@@ -30,8 +30,9 @@ type Spec struct {
 	NoWarmUp    bool   `json:"no_warmup,omitempty"`
 	Seed        uint64 `json:"seed"` // of the random tokens
 	PerToken    bool   `json:"per_token,omitempty"`
-	// State is a file that keeps the context's memory at Depth: it is read where it is there, else computed and written. Who names it
-	// gives another model, depth, sequences or types of cache another one. "": computed before each repetition.
+	// State is a file that keeps the context's memory at Depth: it is read where it is there, else computed and
+	// written. Who names it gives another model, depth, sequences or types of cache another one. "": computed
+	// before each repetition.
 	State string `json:"state,omitempty"`
 }
 
@@ -89,7 +90,8 @@ type Repetition struct {
 	// MonoNS is when it began by the machine's monotonic clock; absent where that is not known.
 	MonoNS int64 `json:"mono_ns,omitempty"`
 	NS     int64 `json:"ns"` // of prompt and generation together
-	// FirstNS is the time until what follows the prompt was known: its logits, and with a text the token; absent without a prompt.
+	// FirstNS is the time until what follows the prompt was known: its logits, and with a text the token; absent
+	// without a prompt.
 	FirstNS int64   `json:"first_ns,omitempty"`
 	TokenNS []int64 `json:"token_ns,omitempty"` // of each generated token
 	Steps   []Step  `json:"steps,omitempty"`    // with Spec.PerToken
@@ -101,12 +103,14 @@ type Step struct {
 	AtNS   int64  `json:"at_ns"`    // when it began, since the repetition began
 	NS     int64  `json:"ns"`       // how long it took
 	Tokens int    `json:"n_tokens"` // that it decoded
-	// KVCells is how many cells of the KV cache the sequence has after it; absent where the cache does not keep every position.
+	// KVCells is how many cells of the KV cache the sequence has after it; absent where the cache does not keep
+	// every position.
 	KVCells int `json:"kv_cells,omitempty"`
 	// MinorFaults and MajorFaults are the process's page faults meanwhile; absent where the system does not count them.
 	MinorFaults *int64 `json:"minor_faults,omitempty"`
 	MajorFaults *int64 `json:"major_faults,omitempty"`
-	// Captured is the bytes of tensors that the tap copied meanwhile; who started the process adds it. Absent where nothing was recorded.
+	// Captured is the bytes of tensors that the tap copied meanwhile; who started the process adds it. Absent where
+	// nothing was recorded.
 	Captured *int64 `json:"captured_bytes,omitempty"`
 }
 

@@ -131,8 +131,8 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// TestMarkdownRenders lets a renderer that somebody else wrote make HTML of the table: as many rows and cells as we have, and the characters
-// that Markdown has a use for stand in it as text.
+// TestMarkdownRenders lets a renderer that somebody else wrote make HTML of the table: as many rows and cells as we
+// have, and the characters that Markdown has a use for stand in it as text.
 func TestMarkdownRenders(t *testing.T) {
 	python := testenv.NeedPython(t, "markdown_it")
 	cmd := exec.Command(python, "-c", `

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Row is one test with its settings and what was measured. The order of its fields is that of the columns; a nil pointer is absent.
-// Up to StddevTS they are llama-bench's, with its names and meanings; lists and objects stand in json only.
+// Row is one test with its settings and what was measured. The order of its fields is that of the columns; a nil
+// pointer is absent. Up to StddevTS they are llama-bench's, with its names and meanings; lists and objects stand in
+// json only.
 type Row struct {
 	BuildCommit   *string `json:"build_commit"`
 	BuildNumber   *int    `json:"build_number"`
@@ -83,7 +84,8 @@ type Row struct {
 // llamaColumns is how many of the columns are llama-bench's.
 const llamaColumns = 42
 
-// New returns a row of a process that changes none of the settings that llama-bench has and we do not: they are llama.cpp's defaults.
+// New returns a row of a process that changes none of the settings that llama-bench has and we do not: they are
+// llama.cpp's defaults.
 func New() Row {
 	return Row{
 		CPUMask: "0x0", Poll: 50, SplitMode: "layer", Devices: "auto", TensorSplit: "0.00", TensorBuffers: "none",
@@ -108,8 +110,8 @@ func (r *Row) Test() string {
 	return name
 }
 
-// Settings are the row's settings, each with its column's name: what two rows must share to be the same test with the same machine.
-// Recordings are told by their flags, for names are free.
+// Settings are the row's settings, each with its column's name: what two rows must share to be the same test with
+// the same machine. Recordings are told by their flags, for names are free.
 func (r *Row) Settings() []string {
 	first, last := "n_batch", "fit_min_ctx"
 	var all []string

@@ -12,8 +12,8 @@ type Source interface {
 	Append(*table.Batch) error
 }
 
-// Ledger is the accesses of one token after the other, of a model that is decoded: the same ranges each time, but for the cache, where each
-// token writes the next cell and reads those before.
+// Ledger is the accesses of one token after the other, of a model that is decoded: the same ranges each time, but
+// for the cache, where each token writes the next cell and reads those before.
 type Ledger struct {
 	token         int64
 	rows          []access
@@ -35,7 +35,8 @@ const (
 	cells     = 4096
 )
 
-// node is an op of a layer: what it writes and reads, as numbers of its weights (from 0), of caches (-1, -2) and activations (from 100).
+// node is an op of a layer: what it writes and reads, as numbers of its weights (from 0), of caches (-1, -2) and
+// activations (from 100).
 type node struct {
 	op   string
 	uses []int
@@ -155,7 +156,8 @@ func (l *Ledger) Append(b *table.Batch) error {
 	return b.EndRows(n)
 }
 
-// Samples is what a processor samples: loads and stores at addresses that nobody can foresee, of several threads, one row at a time.
+// Samples is what a processor samples: loads and stores at addresses that nobody can foresee, of several threads,
+// one row at a time.
 type Samples struct {
 	state uint64
 	time  int64

@@ -55,8 +55,9 @@ func NewColumns(text []byte, s table.Schema) (*Columns, error) {
 	return c, nil
 }
 
-// WriteArrowGo writes the rows with Apache's library for Go, on one thread: with the same compression, dictionaries and statistics, column by
-// column from slices, without its arrays in between. It is what this package is compared with.
+// WriteArrowGo writes the rows with Apache's library for Go, on one thread: with the same compression, dictionaries
+// and statistics, column by column from slices, without its arrays in between. It is what this package is compared
+// with.
 func (c *Columns) WriteArrowGo() (Rate, error) {
 	var to counter
 	began := time.Now()

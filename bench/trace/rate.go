@@ -32,7 +32,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Write writes rows to nowhere on one thread, until there are so many: making rows of what a recorder has, packing them, and the footer.
+// Write writes rows to nowhere on one thread, until there are so many: making rows of what a recorder has, packing
+// them, and the footer.
 func Write(s Source, schema table.Schema, rows int64) (Rate, error) {
 	var to counter
 	began := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// Read takes the F32 tensors of prefill and decode out of a stream: those of the residual stream (l_out, attn_out and ffn_out), and all
-// others.
+// Read takes the F32 tensors of prefill and decode out of a stream: those of the residual stream (l_out, attn_out
+// and ffn_out), and all others.
 func Read(path string) (residual, others []Piece, err error) {
 	r, err := stream.Open(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func Read(path string) (residual, others []Piece, err error) {
 	return residual, others, err
 }
 
-// Ratio packs every piece once and tells bytes of F32 per byte of payload, and the error made. empty are the pieces of which more than
-// half the values are zero: they are left out, and counted.
+// Ratio packs every piece once and tells bytes of F32 per byte of payload, and the error made. empty are the pieces
+// of which more than half the values are zero: they are left out, and counted.
 func Ratio(pieces []Piece, id codec.ID, bound codec.Bound) (ratio float64, made codec.Achieved, empty int, err error) {
 	e, err := codec.NewEncoder(id)
 	if err == nil {

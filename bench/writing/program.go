@@ -19,8 +19,9 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// Program is one of the four benchmark programs of STRAP-LLM, with their flags: tensors of normally distributed values are written or
-// compressed, and a rate or a ratio is printed. The zero value of a field is not usable; NewProgram fills the defaults.
+// Program is one of the four benchmark programs of STRAP-LLM, with their flags: tensors of normally distributed
+// values are written or compressed, and a rate or a ratio is printed. The zero value of a field is not usable;
+// NewProgram fills the defaults.
 type Program struct {
 	Name        string // one of ProgramNames
 	Output      string // file to write
@@ -222,8 +223,8 @@ func ggmlType(d codec.DType) int {
 	return map[codec.DType]int{codec.F32: 0, codec.F16: 1, codec.I8: 24}[d]
 }
 
-// watchRSS samples this process's resident memory until the function that it returns is called, which gives the largest sample; 0 where
-// the system does not report it.
+// watchRSS samples this process's resident memory until the function that it returns is called, which gives the
+// largest sample; 0 where the system does not report it.
 func watchRSS(interval time.Duration) (peak func() int64) {
 	if runtime.GOOS != "linux" {
 		return func() int64 { return 0 }

@@ -1,5 +1,5 @@
-// instrument.c: files of events: how they are opened and closed, levels, sessions. The program's own file is one that lives as long
-// as the library, so that a thread that comes late finds it closed, not gone.
+// instrument.c: files of events: how they are opened and closed, levels, sessions. The program's own file is one
+// that lives as long as the library, so that a thread that comes late finds it closed, not gone.
 #define _GNU_SOURCE
 #include "instrument.h"
 

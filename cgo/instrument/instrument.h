@@ -1,5 +1,6 @@
-// instrument.h: what the parts of the library share. One lock per file of events guards all of struct llama_resource_instr but the
-// two atomic fields; a line is made in the file's buffer under that lock, so that lines are whole and nothing is allocated.
+// instrument.h: what the parts of the library share. One lock per file of events guards all of struct
+// llama_resource_instr but the two atomic fields; a line is made in the file's buffer under that lock, so that
+// lines are whole and nothing is allocated.
 #ifndef LLAMATAP_INSTRUMENT_H
 #define LLAMATAP_INSTRUMENT_H
 

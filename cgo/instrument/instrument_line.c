@@ -127,7 +127,8 @@ void instr_text(struct llama_resource_instr * s, const char * key, const char * 
     instr_quoted(s, text, INSTR_TEXT);
 }
 
-// digits writes a number's digits to the end of a buffer and returns where they begin. least is how many there are at least.
+// digits writes a number's digits to the end of a buffer and returns where they begin. least is how many there are
+// at least.
 static char * digits(char * end, uint64_t value, int least) {
     char * at = end;
     while (value > 0 || end - at < least) {

@@ -1,4 +1,5 @@
-// instrument_memory.c: allocations that the program told of, so that a deallocation has a size and the session a peak; and ids.
+// instrument_memory.c: allocations that the program told of, so that a deallocation has a size and the session a
+// peak; and ids.
 #define _GNU_SOURCE
 #include "instrument.h"
 

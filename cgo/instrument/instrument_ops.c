@@ -1,5 +1,5 @@
-// instrument_ops.c: what an operation computes and moves, exactly, from the shapes of its tensors. The formulas are those of
-// resource/flops.go, which says how is counted; oracle/instrument_test.go compares the two.
+// instrument_ops.c: what an operation computes and moves, exactly, from the shapes of its tensors. The formulas are
+// those of resource/flops.go, which says how is counted; oracle/instrument_test.go compares the two.
 #define _GNU_SOURCE
 #include "instrument.h"
 

@@ -38,7 +38,8 @@ void instr_forget_ranges(struct llama_resource_instr * s) {
     s->threads_used = 0;
 }
 
-// by_name returns the layer that a tensor's name tells, as llama.cpp gives names: blk.12.attn_q.weight, Qcur-12, cache_k_l12; or -1.
+// by_name returns the layer that a tensor's name tells, as llama.cpp gives names: blk.12.attn_q.weight, Qcur-12,
+// cache_k_l12; or -1.
 static int by_name(const char * name) {
     const char * digits = NULL;
     char * end;

@@ -1,5 +1,5 @@
-// instrument_write.c: the file. What cannot be written waits in the buffer, so that lines stay whole; when the buffer is full, lines
-// are lost and counted, and the program goes on.
+// instrument_write.c: the file. What cannot be written waits in the buffer, so that lines stay whole; when the
+// buffer is full, lines are lost and counted, and the program goes on.
 #define _GNU_SOURCE
 #include "instrument.h"
 
@@ -35,7 +35,8 @@ static const char * remedy(int error) {
     }
 }
 
-// ends_whole tells whether a file is empty or ends with a whole line. What cannot be read back (a pipe, a device) counts as whole.
+// ends_whole tells whether a file is empty or ends with a whole line. What cannot be read back (a pipe, a device)
+// counts as whole.
 static bool ends_whole(const char * path) {
     struct stat st;
     char last = '\n';
@@ -76,7 +77,8 @@ bool instr_open_file(struct llama_resource_instr * s, const char * path) {
     return true;
 }
 
-// guarded_write is write(2), without the signals that it can bring: a pipe that nobody reads and a file-size limit are errors here.
+// guarded_write is write(2), without the signals that it can bring: a pipe that nobody reads and a file-size limit
+// are errors here.
 static ssize_t guarded_write(int fd, const void * bytes, size_t n) {
     sigset_t ours, before, pending;
     struct timespec now = {0, 0};
@@ -143,7 +145,8 @@ void instr_lose(struct llama_resource_instr * s, enum instr_kind kind, enum inst
     s->lost[kind][cause] += n;
 }
 
-// cut_torn removes the beginning of a line that could not be written to its end, where it is the end of a file of ours alone.
+// cut_torn removes the beginning of a line that could not be written to its end, where it is the end of a file of
+// ours alone.
 static void cut_torn(struct llama_resource_instr * s) {
     struct stat st;
     char tail[INSTR_LINE];

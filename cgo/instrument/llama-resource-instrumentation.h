@@ -1,12 +1,14 @@
-// llama-resource-instrumentation.h: a program that runs llama.cpp or ggml says what it does, and it is written down as resource events,
-// one line of JSON each. For C (C99 with GNU's compiler or Clang's) and C++ (C++11); link with -lllama-resource-instrumentation.
+// llama-resource-instrumentation.h: a program that runs llama.cpp or ggml says what it does, and it is written down
+// as resource events, one line of JSON each. For C (C99 with GNU's compiler or Clang's) and C++ (C++11); link with
+// -lllama-resource-instrumentation.
 //
-// It stands in for the header of the LLaMA Resource Instrumentation System: functions, class, levels, variables of the environment
-// and both families of macros have the names and parameters that they have there, so that its users compile unchanged. What is
-// written is different: times are measured, sizes and FLOPs computed from shapes, and what is not known is left out.
-// docs/INSTRUMENT.md says what stands in which line.
+// It stands in for the header of the LLaMA Resource Instrumentation System: functions, class, levels, variables of
+// the environment and both families of macros have the names and parameters that they have there, so that its users
+// compile unchanged. What is written is different: times are measured, sizes and FLOPs computed from shapes, and
+// what is not known is left out. docs/INSTRUMENT.md says what stands in which line.
 //
-// Every function may be called from any thread. With instrumentation off a macro is one branch and evaluates none of its arguments.
+// Every function may be called from any thread. With instrumentation off a macro is one branch and evaluates none
+// of its arguments.
 #ifndef LLAMA_RESOURCE_INSTRUMENTATION_H
 #define LLAMA_RESOURCE_INSTRUMENTATION_H
 
@@ -58,11 +60,13 @@ struct llama_resource_instr;
 
 // ---- the library's functions ----------------------------------------------------------------------------------------
 //
-// Of a null instr, and of one that is off, nothing is written. Texts are UTF-8; what is longer than 200 bytes is cut off, NULL is "".
+// Of a null instr, and of one that is off, nothing is written. Texts are UTF-8; what is longer than 200 bytes is
+// cut off, NULL is "".
 
-// init opens the program's own file, which the macros write to; lines are appended. LLAMA_RESOURCE_DISABLED, LLAMA_RESOURCE_LOG_LEVEL
-// and LLAMA_RESOURCE_LOG_PATH in the environment overrule the program. A second call does nothing. Where the file cannot be opened
-// that is said on stderr, and instrumentation stays off. free writes what is left and closes it; so does the end of the program.
+// init opens the program's own file, which the macros write to; lines are appended. LLAMA_RESOURCE_DISABLED,
+// LLAMA_RESOURCE_LOG_LEVEL and LLAMA_RESOURCE_LOG_PATH in the environment overrule the program. A second call does
+// nothing. Where the file cannot be opened that is said on stderr, and instrumentation stays off. free writes what
+// is left and closes it; so does the end of the program.
 void llama_resource_instrumentation_init(LLAMA_RESOURCE_LEVEL level, const char * path);
 void llama_resource_instrumentation_free(void);
 
@@ -101,8 +105,8 @@ enum {
     LLAMA_RESOURCE_ID_SIZE = 512, // bytes that hold any resource_id
 };
 
-// What the library needs to know of a tensor. The functions below fill it in, with the ggml that the program is compiled and linked
-// with: the library itself knows no ggml.
+// What the library needs to know of a tensor. The functions below fill it in, with the ggml that the program is
+// compiled and linked with: the library itself knows no ggml.
 struct llama_resource_tensor {
     uint32_t     size;   // of this structure
     int32_t      n_dims; // of ne that say something
@@ -118,7 +122,8 @@ struct llama_resource_tensor {
     uint64_t     source_bytes[LLAMA_RESOURCE_MAX_SOURCES]; // that their values take
 };
 
-// The same three as below, of what is known of tensors. id may be NULL, or gets the resource_id, "" where nothing was written.
+// The same three as below, of what is known of tensors. id may be NULL, or gets the resource_id, "" where nothing
+// was written.
 void llama_resource_instr_memory_allocation(struct llama_resource_instr * instr, const struct llama_resource_tensor * tensor,
                                             const char * component_type, char * id, size_t id_size);
 void llama_resource_instr_compute_operation(struct llama_resource_instr * instr, const char * operation, const char * component_type,
@@ -323,7 +328,8 @@ private:
     bool                   owned_;
 };
 
-// The program's own file, as a pointer that is null while it is not open. Its methods may be called even then, and do nothing.
+// The program's own file, as a pointer that is null while it is not open. Its methods may be called even then, and
+// do nothing.
 class llama_resource_global_pointer {
 public:
     llama_resource_instrumentation * get() const { return *this ? &llama_resource_instrumentation::global() : nullptr; }

@@ -1,5 +1,5 @@
-// What package llama needs in C: llama.cpp's log, flags that its callbacks read, a file in memory, threads, and one step of
-// sampling. Nothing here calls Go.
+// What package llama needs in C: llama.cpp's log, flags that its callbacks read, a file in memory, threads, and one
+// step of sampling. Nothing here calls Go.
 #ifndef LLAMATAP_BRIDGE_H
 #define LLAMATAP_BRIDGE_H
 
@@ -22,8 +22,8 @@ void bridge_log_init(void);
 void bridge_log_write(const char * text);
 // bridge_log_level sets the lowest level that is written to stderr.
 void bridge_log_level(int level);
-// bridge_log_collect starts or stops keeping errors for bridge_log_take in place of writing them. What nobody took is written when
-// it stops.
+// bridge_log_collect starts or stops keeping errors for bridge_log_take in place of writing them. What nobody took
+// is written when it stops.
 void bridge_log_collect(bool on);
 // bridge_log_take moves the collected errors into buf as a string and returns its length.
 size_t bridge_log_take(char * buf, size_t size);
@@ -44,11 +44,13 @@ FILE * bridge_memory_file(const char * name, const void * data, size_t size);
 
 // bridge_now_ns is CLOCK_MONOTONIC in ns.
 int64_t bridge_now_ns(void);
-// bridge_decode is llama_decode. Where it fails, the errors that it logged wait for bridge_log_take and a bridge_log_collect(false).
+// bridge_decode is llama_decode. Where it fails, the errors that it logged wait for bridge_log_take and a
+// bridge_log_collect(false).
 int32_t bridge_decode(struct llama_context * ctx, struct llama_batch batch);
-// bridge_decode_each decodes batch as often as steps says, each time with the next of its tokens, and waits for each. The positions grow
-// by one from step to step. at[0] is CLOCK_MONOTONIC in ns before the first, at[i + 1] after step i. It returns llama_decode's result of
-// the last step; done is how many succeeded. The log is as with bridge_decode.
+// bridge_decode_each decodes batch as often as steps says, each time with the next of its tokens, and waits for
+// each. The positions grow by one from step to step. at[0] is CLOCK_MONOTONIC in ns before the first, at[i + 1]
+// after step i. It returns llama_decode's result of the last step; done is how many succeeded. The log is as with
+// bridge_decode.
 int32_t bridge_decode_each(struct llama_context * ctx, struct llama_batch batch, const llama_token * tokens, int32_t steps, int64_t * at, int32_t * done);
 
 // bridge_threads are the thread pools of a context; batch is NULL where one serves both.
@@ -56,7 +58,8 @@ struct bridge_threads {
 	struct ggml_threadpool * single;
 	struct ggml_threadpool * batch;
 };
-// bridge_threads_attach makes the pools and attaches them to ctx. false: the CPU backend makes none, and ggml makes its own per graph.
+// bridge_threads_attach makes the pools and attaches them to ctx. false: the CPU backend makes none, and ggml makes
+// its own per graph.
 bool bridge_threads_attach(struct llama_context * ctx, int n, int n_batch, struct bridge_threads * out);
 // bridge_threads_free frees the pools; after llama_free of their context.
 void bridge_threads_free(struct bridge_threads * threads);
@@ -74,18 +77,20 @@ struct bridge_choices {
 	uint64_t one;
 	uint64_t more;
 };
-// bridge_choices_init makes a sampler that changes nothing, and counts for the one behind it in its chain. count outlives it.
+// bridge_choices_init makes a sampler that changes nothing, and counts for the one behind it in its chain. count
+// outlives it.
 struct llama_sampler * bridge_choices_init(struct bridge_choices * count);
 // bridge_choices_replay applies a sampler as often to one token, and to two that are equally likely.
 void bridge_choices_replay(struct llama_sampler * sampler, struct bridge_choices n);
-// bridge_sample applies the sampler to output i of ctx and returns the chosen token. What the chain chooses is looked up in the
-// grammar; only where that forbids it, grammar and then chain are applied to all tokens. -2: there are no logits, -3: the chain chose
-// none, -4: the grammar allows none.
+// bridge_sample applies the sampler to output i of ctx and returns the chosen token. What the chain chooses is
+// looked up in the grammar; only where that forbids it, grammar and then chain are applied to all tokens. -2: there
+// are no logits, -3: the chain chose none, -4: the grammar allows none.
 llama_token bridge_sample(struct bridge_sampler * s, struct llama_context * ctx, int32_t i);
-// bridge_accept tells the chain, and the grammar where generated is set, of a token. false: the grammar does not allow it, and
-// nothing was told.
+// bridge_accept tells the chain, and the grammar where generated is set, of a token. false: the grammar does not
+// allow it, and nothing was told.
 bool bridge_accept(struct bridge_sampler * s, llama_token token, bool generated);
-// bridge_grammar_init is llama_sampler_init_grammar. What a failure writes to stderr, past the log, comes into why, of size bytes.
+// bridge_grammar_init is llama_sampler_init_grammar. What a failure writes to stderr, past the log, comes into why,
+// of size bytes.
 struct llama_sampler * bridge_grammar_init(const struct llama_vocab * vocab, const char * text, const char * root, char * why, size_t size);
 
 // bridge_generation says how bridge_generate goes on and when it comes back.
@@ -98,11 +103,12 @@ struct bridge_generation {
 	int32_t     chosen;   // how many were
 	int32_t     decoded;  // how many were, pending among them
 };
-// bridge_generate decodes the pending token, and chooses, accepts and decodes one token after the other. It comes back with the last
-// one chosen and not decoded: when it was the last of most, ends a text, has no room, or stands in pause (one byte per token of the
-// vocabulary, or NULL), when patience is over, or signal says stop. tokens and at get most values: what was chosen and
-// CLOCK_MONOTONIC in ns then. 0: as said, status: llama_decode's, or in *sampled what bridge_sample returned, -5 where the grammar does
-// not allow the token. The log is as with bridge_decode.
+// bridge_generate decodes the pending token, and chooses, accepts and decodes one token after the other. It comes
+// back with the last one chosen and not decoded: when it was the last of most, ends a text, has no room, or stands
+// in pause (one byte per token of the vocabulary, or NULL), when patience is over, or signal says stop. tokens and
+// at get most values: what was chosen and CLOCK_MONOTONIC in ns then. 0: as said, status: llama_decode's, or in
+// *sampled what bridge_sample returned, -5 where the grammar does not allow the token. The log is as with
+// bridge_decode.
 int32_t bridge_generate(struct bridge_sampler * s, struct llama_context * ctx, struct llama_batch batch, struct bridge_signal * signal,
 	struct bridge_generation * g, const uint8_t * pause, llama_token * tokens, int64_t * at, llama_token * sampled);
 

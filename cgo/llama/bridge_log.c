@@ -16,8 +16,9 @@ static bool            log_continues_kept;
 static int             log_shown = GGML_LOG_LEVEL_ERROR;
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
-// log_sequence is the length of the UTF-8 sequence of a printable character that text begins with, 0 if it begins with anything else: a
-// control character but newline and tab, an override of direction, or no UTF-8. It is the rule of package internal/terminal.
+// log_sequence is the length of the UTF-8 sequence of a printable character that text begins with, 0 if it begins
+// with anything else: a control character but newline and tab, an override of direction, or no UTF-8. It is the
+// rule of package internal/terminal.
 static size_t log_sequence(const unsigned char * text) {
 	if (text[0] < 0x80) {
 		return (text[0] >= 0x20 && text[0] != 0x7f) || text[0] == '\n' || text[0] == '\t';
@@ -33,7 +34,8 @@ static size_t log_sequence(const unsigned char * text) {
 	return c1 || override ? 0 : n;
 }
 
-// bridge_log_write writes a text of llama.cpp, in which names of a model file stand, to stderr; what controls a terminal is written as \xNN.
+// bridge_log_write writes a text of llama.cpp, in which names of a model file stand, to stderr; what controls a
+// terminal is written as \xNN.
 void bridge_log_write(const char * text) {
 	const unsigned char * at = (const unsigned char *) text;
 	while (*at != 0) {
@@ -75,8 +77,8 @@ static void log_message(enum ggml_log_level level, const char * text, void * dat
 	pthread_mutex_unlock(&log_lock);
 }
 
-// log_abort says the last words of a failed assertion, and lets the process die of SIGABRT as it would without Go's handler. It
-// takes no lock: the thread that fails may hold it.
+// log_abort says the last words of a failed assertion, and lets the process die of SIGABRT as it would without Go's
+// handler. It takes no lock: the thread that fails may hold it.
 static void log_abort(const char * text) {
 	bridge_log_write(log_errors);
 	fputs("llama.cpp: ", stderr);

@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/models"
 )
 
-// TestNothingLeaks opens and closes everything that holds C memory, many times. What stays in memory must not grow by what a part of
-// the rounds would have left: the embedded model alone is 6 MB, a context 4 MB.
+// TestNothingLeaks opens and closes everything that holds C memory, many times. What stays in memory must not grow
+// by what a part of the rounds would have left: the embedded model alone is 6 MB, a context 4 MB.
 func TestNothingLeaks(t *testing.T) {
 	testenv.NotWithRace(t)
 	const warm, rounds, mostGrowth = 10, 30, 40 << 20 // one sampler of each round leaks 75 MB, and the allocator keeps up to 27

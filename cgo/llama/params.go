@@ -27,8 +27,8 @@ const (
 	AllSequences Seq = -1
 )
 
-// Installation says where this build's llama.cpp is. Fields are empty where there is nothing: no loader of its own where the
-// machine's is used, no backends folder where backends are built in.
+// Installation says where this build's llama.cpp is. Fields are empty where there is nothing: no loader of its own
+// where the machine's is used, no backends folder where backends are built in.
 type Installation struct {
 	LibDir   string // folder of libllama.so
 	LibPath  string // library path of programs that are linked with it
@@ -162,8 +162,8 @@ type ModelParams struct {
 	Devices []string
 	// CheckTensors has llama.cpp look for invalid numbers in the weights.
 	CheckTensors bool
-	// Progress, if not nil, is called a few times per second while the model loads, with the fraction that is done, on a goroutine
-	// of its own. No call comes after LoadModel has returned.
+	// Progress, if not nil, is called a few times per second while the model loads, with the fraction that is done,
+	// on a goroutine of its own. No call comes after LoadModel has returned.
 	Progress func(fraction float64)
 }
 
@@ -226,8 +226,8 @@ type ContextParams struct {
 	Embeddings bool
 	Pooling    Pooling
 	Attention  Attention
-	// Sampler, if not nil, is applied in the graphs of sequence 0, as far as the devices can. It must outlive the context, and be
-	// complete before.
+	// Sampler, if not nil, is applied in the graphs of sequence 0, as far as the devices can. It must outlive the
+	// context, and be complete before.
 	Sampler *Sampler
 }
 
@@ -310,8 +310,8 @@ const (
 	LogNone  LogLevel = 6
 )
 
-// Choices are how often a sampler was applied to one token, and to more. They tell how many random numbers AddDist and AddXTC have taken,
-// whether they take one for a single token or not.
+// Choices are how often a sampler was applied to one token, and to more. They tell how many random numbers AddDist
+// and AddXTC have taken, whether they take one for a single token or not.
 type Choices struct {
 	One  uint64 `json:"one"`
 	More uint64 `json:"more"`

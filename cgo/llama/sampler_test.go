@@ -139,7 +139,8 @@ func TestSamplerOnBackend(t *testing.T) {
 	}
 }
 
-// A chain whose choices are replayed goes on as the one that made them, also where the grammar lets it choose twice, or not at all.
+// A chain whose choices are replayed goes on as the one that made them, also where the grammar lets it choose
+// twice, or not at all.
 func TestReplayChoices(t *testing.T) {
 	m := loadDefault(t)
 	x := newContext(t, m, nil)
@@ -188,7 +189,8 @@ func TestReplayChoices(t *testing.T) {
 	}
 }
 
-// TestGrammarLimits gives llama.cpp the deepest grammars that checkGrammar lets through: a reader whose stack they exceed ends this process.
+// TestGrammarLimits gives llama.cpp the deepest grammars that checkGrammar lets through: a reader whose stack they
+// exceed ends this process.
 func TestGrammarLimits(t *testing.T) {
 	m := loadDefault(t)
 	var rules strings.Builder

@@ -1,6 +1,7 @@
 //go:build llama
 
-// nvml.c: see nvml.h. Names and structures are those of NVML's documented interface, version 2 of each function that has one.
+// nvml.c: see nvml.h. Names and structures are those of NVML's documented interface, version 2 of each function
+// that has one.
 #define _GNU_SOURCE
 #include "nvml.h"
 

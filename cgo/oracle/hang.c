@@ -1,5 +1,5 @@
-// Makes a program hang in its handler of SIGINT, as llama.cpp's do where they log while the interrupted code logs. Preloaded by
-// tests of what ends such a program.
+// Makes a program hang in its handler of SIGINT, as llama.cpp's do where they log while the interrupted code logs.
+// Preloaded by tests of what ends such a program.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,8 +17,8 @@ static void hang(int signal) {
     }
 }
 
-// sigaction takes the place of the C library's and puts hang where a handler of SIGINT is to be. The collector, which inherits the
-// preload too, keeps its own.
+// sigaction takes the place of the C library's and puts hang where a handler of SIGINT is to be. The collector,
+// which inherits the preload too, keeps its own.
 int sigaction(int number, const struct sigaction * action, struct sigaction * before) {
     sigaction_fn real;
     void * address = dlsym(RTLD_NEXT, "sigaction");

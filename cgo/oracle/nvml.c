@@ -1,4 +1,5 @@
-// nvml.c: an NVIDIA management library with one GPU that is always as busy. It uses 2 J from each look at its counter to the next.
+// nvml.c: an NVIDIA management library with one GPU that is always as busy. It uses 2 J from each look at its
+// counter to the next.
 #include <string.h>
 
 int nvmlInit_v2(void) { return 0; }

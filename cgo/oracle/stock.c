@@ -1,10 +1,11 @@
-// Makes a stock llama.cpp program one that others can be compared with. Preloaded by internal/testenv; changes nothing else.
+// Makes a stock llama.cpp program one that others can be compared with. Preloaded by internal/testenv; changes
+// nothing else.
 //
-// It writes all of its text before it ends. Its text goes through the queue of a logger thread that main does not wait for: on a busy
-// machine the end of it, or all, is lost though the exit status is 0.
+// It writes all of its text before it ends. Its text goes through the queue of a logger thread that main does not
+// wait for: on a busy machine the end of it, or all, is lost though the exit status is 0.
 //
-// It takes its backends from the folder BACKENDS alone. By itself it looks at those that the machine has installed as well, and uses what
-// it likes best.
+// It takes its backends from the folder BACKENDS alone. By itself it looks at those that the machine has installed
+// as well, and uses what it likes best.
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -47,8 +48,9 @@ static bool others_sleep(void) {
     return sleep;
 }
 
-// flush_log waits until llama.cpp's logger has written what it was given. A logger that sleeps has: only then may common_log_flush be
-// called, which never returns while the queue, a ring, has room for one entry; it takes the ring for empty when it has added its own.
+// flush_log waits until llama.cpp's logger has written what it was given. A logger that sleeps has: only then may
+// common_log_flush be called, which never returns while the queue, a ring, has room for one entry; it takes the
+// ring for empty when it has added its own.
 static void flush_log(void) {
     void * (*log_main)(void);
     void (*log_flush)(void *);

@@ -7,8 +7,8 @@
 // peak_bits is the width of the widest vectors with a fused multiply-add here.
 int peak_bits(void);
 
-// peak_run does rounds of multiply-adds on vectors of so many bits and returns how many floating-point operations they were. The sum of
-// the results goes to *sum, so that no compiler leaves them out.
+// peak_run does rounds of multiply-adds on vectors of so many bits and returns how many floating-point operations
+// they were. The sum of the results goes to *sum, so that no compiler leaves them out.
 uint64_t peak_run(int bits, uint64_t rounds, float * sum);
 
 #endif

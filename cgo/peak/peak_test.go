@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A processor does at least one multiply-add of its vectors every other cycle of 500 MHz, and none does a thousand times that.
+// A processor does at least one multiply-add of its vectors every other cycle of 500 MHz, and none does a thousand
+// times that.
 func TestMeasure(t *testing.T) {
 	rate, bits, err := Measure(1, 50*time.Millisecond)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -1,4 +1,5 @@
-// tap.h: the tap's insides. One C object without Go: it is linked into the Go runner and built as a preloadable library.
+// tap.h: the tap's insides. One C object without Go: it is linked into the Go runner and built as a preloadable
+// library.
 #ifndef LLAMATAP_TAP_H
 #define LLAMATAP_TAP_H
 
@@ -13,16 +14,17 @@
 
 // ---- shared memory, queue, pool -------------------------------------------------------------------------------------
 
-// What threads share is read and written by these two, or by one of stdatomic.h's functions that names its order: C's operators on atomic
-// objects order everything, and hide where an order matters. scripts/test lint compiles with a warning for them.
+// What threads share is read and written by these two, or by one of stdatomic.h's functions that names its order:
+// C's operators on atomic objects order everything, and hide where an order matters. scripts/test lint compiles
+// with a warning for them.
 #define tap_get(object) atomic_load_explicit(object, memory_order_acquire)
 #define tap_set(object, value) atomic_store_explicit(object, value, memory_order_release)
 
 struct tap_rows_list;
 struct tap_sched;
 
-// A llama_context that has been seen. It is used by one thread at a time, as llama.cpp wants it; what other threads may touch (a
-// sampler's accept flags every context) is atomic, or guarded by tap.lock where it says so.
+// A llama_context that has been seen. It is used by one thread at a time, as llama.cpp wants it; what other threads
+// may touch (a sampler's accept flags every context) is atomic, or guarded by tap.lock where it says so.
 struct tap_context {
     struct llama_context *  ptr;        // guarded; NULL: the entry is free
     _Atomic(llama_memory_t) memory;
@@ -83,13 +85,15 @@ struct tap {
     struct tap_context  few_contexts[TAP_FEW_CONTEXTS]; // the first ones
 };
 
-// What an execution looks at of this lies in one page, whose address is translated anew once the weights have passed. What that saves was less than could be measured.
+// What an execution looks at of this lies in one page, whose address is translated anew once the weights have
+// passed. What that saves was less than could be measured.
 extern struct tap tap;
 _Static_assert(sizeof(struct tap) <= 2048, "it is aligned so as to lie in one page");
 extern const uint32_t tap_build[2];
 
-// TAP_HOT is what runs for every graph, and lies together; TAP_RARE what does not, and is kept out of its way. While a model computes, its
-// weights drive everything else out of the caches: what is run once a token costs as much as the lines that its code and data lie in.
+// TAP_HOT is what runs for every graph, and lies together; TAP_RARE what does not, and is kept out of its way.
+// While a model computes, its weights drive everything else out of the caches: what is run once a token costs as
+// much as the lines that its code and data lie in.
 #define TAP_HOT __attribute__((section("tap_hot"), noinline))
 #define TAP_RARE __attribute__((cold, noinline))
 
@@ -97,8 +101,8 @@ extern const uint32_t tap_build[2];
 void tap_say(const char * text, const char * name, const char * rest);
 void tap_say_cut_off(void);
 
-// tap_attach maps the shared memory behind fd and checks it. life_fd is a pipe that ends with the collector, or -1. Both stay open,
-// for processes that this one starts. Returns 0, or an errno value.
+// tap_attach maps the shared memory behind fd and checks it. life_fd is a pipe that ends with the collector, or -1.
+// Both stay open, for processes that this one starts. Returns 0, or an errno value.
 int tap_attach(int fd, int life_fd);
 
 // tap_join_now makes this process the one that is recorded, unless another one is.
@@ -113,23 +117,26 @@ static inline void tap_enter(void) {
     }
 }
 
-// tap_aside_start starts the tap's own threads, once, in a process whose collector gave it a pipe. tap_collector_lives is for waits of
-// processes that have none.
+// tap_aside_start starts the tap's own threads, once, in a process whose collector gave it a pipe.
+// tap_collector_lives is for waits of processes that have none.
 void tap_aside_start(void);
-// tap_touch_start starts touching the pool's pages, once: not before tensors are wanted, for it takes the model's time. ahead: nothing of
-// the pool is in use yet, and what was not touched shall not be.
+// tap_touch_start starts touching the pool's pages, once: not before tensors are wanted, for it takes the model's
+// time. ahead: nothing of the pool is in use yet, and what was not touched shall not be.
 void tap_touch_start(bool ahead);
-// tap_touch_await waits until the pages are touched, a second at most: before the first graph of a model that may not wait later.
+// tap_touch_await waits until the pages are touched, a second at most: before the first graph of a model that may
+// not wait later.
 void tap_touch_await(void);
 bool tap_collector_lives(void);
 
 // tap_log_start has llama.cpp's log written out when the program ends.
 void tap_log_start(void);
 
-// tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be inside.
+// tap_detach says goodbye to the collector. Safe to call twice. The memory stays mapped: other threads may still be
+// inside.
 void tap_detach(void);
 
-// tap_leave_memory says goodbye and unmaps the memory, so that another can be attached. No other thread may use llama.cpp meanwhile.
+// tap_leave_memory says goodbye and unmaps the memory, so that another can be attached. No other thread may use
+// llama.cpp meanwhile.
 void tap_leave_memory(void);
 
 bool tap_recording(void); // whether this process is recorded, or will be when it uses llama.cpp
@@ -143,14 +150,15 @@ static inline bool tap_on(void) {
 // TAP_OWN is what each thread has one of, at a place that is known when the program starts: to find it takes no call.
 #define TAP_OWN _Thread_local __attribute__((tls_model("initial-exec")))
 
-// What this thread spent inside of the tap that is not the work of the function that measures itself: waiting for room, reading new
-// graphs. Both are counted for themselves.
+// What this thread spent inside of the tap that is not the work of the function that measures itself: waiting for
+// room, reading new graphs. Both are counted for themselves.
 struct tap_thread {
     uint64_t waited_ns, described_ns;
 };
 extern TAP_OWN struct tap_thread tap_thread;
 
-// tap_own_until returns the time from began to ended without what the thread has waited and described since before; tap_own_since that until now.
+// tap_own_until returns the time from began to ended without what the thread has waited and described since before;
+// tap_own_since that until now.
 static inline uint64_t tap_own_until(int64_t began, int64_t ended, const struct tap_thread * before) {
     const uint64_t other = tap_thread.waited_ns - before->waited_ns + tap_thread.described_ns - before->described_ns;
     const uint64_t all = (uint64_t) (ended - began);
@@ -173,19 +181,20 @@ static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
 
 #include "tap_queue.h"
 
-// tap_pool_passes says that an execution need not be stopped for tensors that would be dropped: policy drop found the pool full, and less than a
-// quarter of it is free again. So what is recorded on a slow disk is whole executions, and those between run as if nothing was recorded.
+// tap_pool_passes says that an execution need not be stopped for tensors that would be dropped: policy drop found
+// the pool full, and less than a quarter of it is free again. So what is recorded on a slow disk is whole
+// executions, and those between run as if nothing was recorded.
 bool tap_pool_passes(void);
 
 // Slots are taken back from the collector once in so many reservations, and whenever none is free.
 enum { TAP_TAKE_BACK_EVERY = 16 };
 
-// tap_pool_reserve takes n neighbouring slots and returns the first one's number, or -1 where policy drop or a dead collector
-// forbids waiting. wait_ns grows by the time spent waiting.
+// tap_pool_reserve takes n neighbouring slots and returns the first one's number, or -1 where policy drop or a dead
+// collector forbids waiting. wait_ns grows by the time spent waiting.
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);
 
-// tap_pool_ready says that the pages of the first n_slots slots were touched. Under the policy block no others are handed out,
-// but to a model that has waited for some milliseconds.
+// tap_pool_ready says that the pages of the first n_slots slots were touched. Under the policy block no others are
+// handed out, but to a model that has waited for some milliseconds.
 void tap_pool_ready(uint64_t n_slots);
 
 // tap_pool_cancel gives slots back that were reserved and not published.
@@ -298,8 +307,8 @@ struct tap_rows_list {
 // tap_batch_of returns the list of a llama_batch_ext, made where make says so; NULL without memory.
 struct tap_rows_list * tap_batch_of(const void * batch, bool make);
 
-// tap_rows_of_batch reads a llama_batch into the list of its context. Returns NULL without memory, and where llama_batch is laid out
-// otherwise than it is known here.
+// tap_rows_of_batch reads a llama_batch into the list of its context. Returns NULL without memory, and where
+// llama_batch is laid out otherwise than it is known here.
 struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct tap_by_value * batch);
 
 // tap_rows_hash tells batches apart; never 0.
@@ -321,7 +330,8 @@ void tap_context_number(struct tap_context * c);
 void tap_context_announce(struct tap_context * c);
 struct tap_sched *   tap_sched_of(ggml_backend_sched_t ptr, bool make);
 
-// tap_select marks s's graph by the collector's newest selection. tap_select_init forgets what was read from memory joined before.
+// tap_select marks s's graph by the collector's newest selection. tap_select_init forgets what was read from memory
+// joined before.
 void tap_select(struct tap_sched * s);
 
 // tap_select_ahead counts what selection 0 marks of a graph that is measured and not computed.
@@ -337,7 +347,8 @@ void tap_seq_cleared(llama_memory_t memory);
 // tap_resolve_all settles what is still open when the process ends: nothing was thrown away, so it was the run.
 void tap_resolve_all(void);
 
-// tap_described accounts for time that went into the description of a graph; rebuilt: one that is told of as a change of the one before.
+// tap_described accounts for time that went into the description of a graph; rebuilt: one that is told of as a
+// change of the one before.
 void tap_described(uint64_t took, bool rebuilt);
 
 // tap_exec_begin and tap_exec_end frame one execution of s's graph, which was entered, or left, at a time.
@@ -347,8 +358,8 @@ void tap_exec_end(struct tap_sched * s, enum ggml_status status, int64_t left);
 // tap_sync_end tells that the scheduler was synchronised, which began at a time: what was computed for it is done.
 void tap_sync_end(struct tap_sched * s, int64_t began);
 
-// tap_capture_wanted copies node i, which is wanted, into slots and publishes it, or counts it as lost where s is untold; tap_capture_node
-// does that in the node's data phase, for whatever purpose it is wanted.
+// tap_capture_wanted copies node i, which is wanted, into slots and publishes it, or counts it as lost where s is
+// untold; tap_capture_node does that in the node's data phase, for whatever purpose it is wanted.
 void tap_capture_wanted(struct tap_sched * s, int i);
 void tap_capture_node(struct tap_sched * s, int i);
 
@@ -360,11 +371,13 @@ void tap_capture_inputs(struct tap_sched * s);
 
 // ---- what else is told of an execution ------------------------------------------------------------------------------
 
-// tap_look marks the nodes that are timed, and those that tell of routing; tap_mark_inputs the inputs whose contents are told.
+// tap_look marks the nodes that are timed, and those that tell of routing; tap_mark_inputs the inputs whose
+// contents are told.
 void tap_look(struct tap_graph * g, const struct tap_selection * wish);
 void tap_mark_inputs(struct tap_graph * g, const struct tap_selection * wish);
 
-// tap_times_room makes room for the times of an execution. tap_time_note notes the end of node i, whose data phase began at done.
+// tap_times_room makes room for the times of an execution. tap_time_note notes the end of node i, whose data phase
+// began at done.
 bool tap_times_room(struct tap_sched * s);
 void tap_time_note(struct tap_sched * s, int i, int64_t done, int64_t left);
 void tap_times_send(struct tap_sched * s);
@@ -392,10 +405,12 @@ uint32_t tap_last_context(void);
 // tap_buffers_announce tells of every buffer that this process has, when it is first recorded.
 void tap_buffers_announce(void);
 
-// tap_buffers_age counts the buffers that came and went: while it stays the same, what lies at an address lies in the same buffer.
+// tap_buffers_age counts the buffers that came and went: while it stays the same, what lies at an address lies in
+// the same buffer.
 extern _Atomic uint64_t tap_buffers_age;
 
-// tap_mapped_file returns the path of the file that an address is mapped from, which the caller frees, and where in it that is. NULL: of none.
+// tap_mapped_file returns the path of the file that an address is mapped from, which the caller frees, and where in
+// it that is. NULL: of none.
 char * tap_mapped_file(const void * at, uint64_t * offset);
 
 // Buffers that were asked for last: most neighbours lie in one of a few.
@@ -407,7 +422,8 @@ struct tap_nearby {
     unsigned next;
 };
 
-// tap_where says in which buffer a tensor's bytes lie. buffer is 0 where that is not known. near begins empty, and no buffer may end meanwhile.
+// tap_where says in which buffer a tensor's bytes lie. buffer is 0 where that is not known. near begins empty, and
+// no buffer may end meanwhile.
 void tap_where(struct tap_nearby * near, const struct ggml_tensor * t, uint64_t * buffer, uint64_t * offset);
 
 // tap_copy_bytes copies n bytes of t, from offset on, to dst; host: they lie in this process.

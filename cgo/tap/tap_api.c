@@ -1,7 +1,7 @@
 //go:build llama
 
-// tap_api.c: the functions of llama.h that the tap stands before: who asked for a graph, with which tokens of which sequences,
-// and what tells a run from the warm-up before it.
+// tap_api.c: the functions of llama.h that the tap stands before: who asked for a graph, with which tokens of which
+// sequences, and what tells a run from the warm-up before it.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -12,7 +12,8 @@
 
 static _Atomic uint64_t tap_next_call = 1;
 
-// tap_soon gets ready while a model is loaded: what touches the pool's pages then need not do it while the model computes.
+// tap_soon gets ready while a model is loaded: what touches the pool's pages then need not do it while the model
+// computes.
 static void tap_soon(void) {
     if (tap_get(&tap.given)) {
         tap_aside_start();
@@ -402,8 +403,9 @@ struct tap_clear {
     bool           data;
 };
 
-// What was computed and is thrown away unread was set-up. llama-bench does not wipe its cache (data is false), neither after the
-// warm-up nor between its timed runs, which nobody reads either: of those clears only a context's first ends set-up.
+// What was computed and is thrown away unread was set-up. llama-bench does not wipe its cache (data is false),
+// neither after the warm-up nor between its timed runs, which nobody reads either: of those clears only a context's
+// first ends set-up.
 static void tap_cleared(struct tap_context * c, void * user_data) {
     const struct tap_clear * clear = user_data;
     if (tap_get(&c->memory) == clear->memory && tap_get(&c->provisional) && tap_get(&c->pending)) {

@@ -1,8 +1,8 @@
 //go:build llama
 
-// tap_aside.c: the tap's own threads in the model's process: one touches the pool ahead of its use and ends, one sleeps until the
-// collector is gone. They take no signals of the program's and run at the lowest priority once
-// the model computes.
+// tap_aside.c: the tap's own threads in the model's process: one touches the pool ahead of its use and ends, one
+// sleeps until the collector is gone. They take no signals of the program's and run at the lowest priority once the
+// model computes.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -32,11 +32,12 @@ static void tap_lowest(bool idle) {
     }
 }
 
-// tap_prefault touches the pool's pages: a first touch in a data phase would cost the model a page fault each. Kernels before 5.14
-// refuse, and then that is what happens. While the model is loaded there is time for it; from the first graph on the thread runs when nobody
-// else wants to, for what it takes then it takes from the model; under policy drop, where the model cannot wait for pages, the first graph waits
-// for all. Until it is done, the pool is as large as what it has touched, or as SMALL_POOL, in which a
-// capture that is written as fast as it comes finds room: the model does not wait for that.
+// tap_prefault touches the pool's pages: a first touch in a data phase would cost the model a page fault each.
+// Kernels before 5.14 refuse, and then that is what happens. While the model is loaded there is time for it; from
+// the first graph on the thread runs when nobody else wants to, for what it takes then it takes from the model;
+// under policy drop, where the model cannot wait for pages, the first graph waits for all. Until it is done, the
+// pool is as large as what it has touched, or as SMALL_POOL, in which a capture that is written as fast as it comes
+// finds room: the model does not wait for that.
 static void tap_prefault(void) {
     enum { STEP = 1 << 20 };
     uint8_t * pool = tap.base + tap.header->slots_offset;
@@ -57,7 +58,8 @@ static void tap_prefault(void) {
     tap_pool_ready(all / slot);
 }
 
-// tap_stop_program ends the program as its user could: SIGTERM now, and SIGKILL, by tap_kill_program, if it is still there after five seconds.
+// tap_stop_program ends the program as its user could: SIGTERM now, and SIGKILL, by tap_kill_program, if it is
+// still there after five seconds.
 static void tap_stop_program(void) {
     tap_say("the process that records was killed: ending this program, as --tap-on-failure stop says", "", "");
     kill(getpid(), SIGTERM);
@@ -69,8 +71,9 @@ static void tap_kill_program(void) {
     kill(getpid(), SIGKILL);
 }
 
-// tap_bereaved ends recording because the collector is gone. Threads of the model that wait for room continue, but where the program is to
-// stop, only after it was: released before, they could complete its work while this thread, of the lowest priority, waits for a processor.
+// tap_bereaved ends recording because the collector is gone. Threads of the model that wait for room continue, but
+// where the program is to stop, only after it was: released before, they could complete its work while this thread,
+// of the lowest priority, waits for a processor.
 static void tap_bereaved(struct tap_header * h) {
     const bool recorded = atomic_load_explicit(&tap.recording, memory_order_relaxed) || atomic_load_explicit(&tap.turning, memory_order_relaxed) ||
                           atomic_load_explicit(&tap.given, memory_order_relaxed);
@@ -98,9 +101,10 @@ static void * tap_toucher(void * unused) {
     return NULL;
 }
 
-// tap_watcher is the thread that sleeps until the collector is gone. The collector holds the other end of a pipe that nobody writes to:
-// the kernel closes it when the collector dies, whatever way. The poll keeps the pipe open even where the program closes every
-// descriptor that it does not know. It is not idle, for then a busy machine would let it notice late.
+// tap_watcher is the thread that sleeps until the collector is gone. The collector holds the other end of a pipe
+// that nobody writes to: the kernel closes it when the collector dies, whatever way. The poll keeps the pipe open
+// even where the program closes every descriptor that it does not know. It is not idle, for then a busy machine
+// would let it notice late.
 static void * tap_watcher(void * header) {
     tap_lowest(false);
     madvise(tap.queue, tap.queue_bytes, MADV_POPULATE_WRITE); // else each of its pages costs the model a page fault; where it fails, it does

@@ -1,7 +1,7 @@
 //go:build llama
 
-// tap_batch.c: the rows of the program's batches. What a llama_batch holds is read when it is decoded; a llama_batch_ext, whose insides
-// are not public, is followed as the program fills it.
+// tap_batch.c: the rows of the program's batches. What a llama_batch holds is read when it is decoded; a
+// llama_batch_ext, whose insides are not public, is followed as the program fills it.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -165,7 +165,8 @@ bool llama_batch_ext_set_output_embd(struct llama_batch_ext * batch, int32_t i, 
     return ok;
 }
 
-// ---- llama_batch -------------------------------------------------------------------------------------------------------
+// ---- llama_batch
+// -------------------------------------------------------------------------------------------------------
 
 struct tap_rows_list * tap_rows_of_batch(struct llama_context * ctx, const struct tap_by_value * value) {
     struct tap_context * c = tap_context_of(ctx);

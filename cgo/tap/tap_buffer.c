@@ -1,8 +1,10 @@
 //go:build llama
 
-// tap_buffer.c: the buffers of ggml's backends, from their allocation to their end. Every address that is recorded is a place in one.
+// tap_buffer.c: the buffers of ggml's backends, from their allocation to their end. Every address that is recorded
+// is a place in one.
 //
-// A program loads its model before it computes, and is recorded from there on: what it allocated before is noted here and told then.
+// A program loads its model before it computes, and is recorded from there on: what it allocated before is noted
+// here and told then.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -73,8 +75,8 @@ static ggml_backend_buffer_type_t tap_buffer_type(ggml_backend_buffer_t ptr) {
     return tap_real.ggml_backend_buffer_get_type != NULL ? tap_real.ggml_backend_buffer_get_type(ptr) : NULL;
 }
 
-// tap_buffer_here says whether a buffer's memory is this process's. Where weights are repacked ggml does not call it so, for nobody shall
-// read them as they are.
+// tap_buffer_here says whether a buffer's memory is this process's. Where weights are repacked ggml does not call
+// it so, for nobody shall read them as they are.
 static bool tap_buffer_here(ggml_backend_buffer_t ptr) {
     if (tap_real.ggml_backend_buffer_is_host(ptr)) {
         return true;
@@ -118,8 +120,9 @@ static void tap_buffer_over(struct tap_buffer * b) {
     }
 }
 
-// tap_buffer_put keeps a buffer in mind. One that is known with the same memory is another kind's, which was made of it: that of repacked
-// weights is a CPU's at first. With other memory it is a new one, whose predecessor ended unseen. The caller holds the lock of the buffers.
+// tap_buffer_put keeps a buffer in mind. One that is known with the same memory is another kind's, which was made
+// of it: that of repacked weights is a CPU's at first. With other memory it is a new one, whose predecessor ended
+// unseen. The caller holds the lock of the buffers.
 static uint64_t tap_buffer_put(struct tap_buffer * note) {
     struct tap_buffer * b = tap_buffer_at(note->ptr);
     if (b != NULL && b->base == note->base && b->size == note->size) {
@@ -142,8 +145,8 @@ static uint64_t tap_buffer_put(struct tap_buffer * note) {
     return b->number;
 }
 
-// tap_buffer_note keeps a buffer in mind, and tells of it if this process is recorded. Those without bytes, which llama.cpp makes by the
-// hundred to learn sizes, are none. Returns its number, or 0.
+// tap_buffer_note keeps a buffer in mind, and tells of it if this process is recorded. Those without bytes, which
+// llama.cpp makes by the hundred to learn sizes, are none. Returns its number, or 0.
 static uint64_t tap_buffer_note(ggml_backend_buffer_t ptr, bool mapped) {
     if (ptr == NULL || tap_real.ggml_backend_buffer_get_size == NULL || tap_real.ggml_backend_buffer_get_base == NULL) {
         return 0;
@@ -176,7 +179,8 @@ void tap_buffers_announce(void) {
     pthread_mutex_unlock(&tap_buffers_lock);
 }
 
-// tap_buffer_known finds number and base of a buffer; one that came by a way that the tap does not know is noted. number is 0 where it has none.
+// tap_buffer_known finds number and base of a buffer; one that came by a way that the tap does not know is noted.
+// number is 0 where it has none.
 static void tap_buffer_known(ggml_backend_buffer_t ptr, uint64_t * number, uint64_t * base) {
     pthread_mutex_lock(&tap_buffers_lock);
     const struct tap_buffer * b = tap_buffer_at(ptr);

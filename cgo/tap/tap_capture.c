@@ -2,8 +2,8 @@
 
 // tap_capture.c: one execution of a graph: its token rows at entry, the wanted tensors in their data phase.
 //
-// Hot path: budget at graph entry 2 µs for a graph seen before; per unwanted node one comparison and a bit; per wanted node one
-// copy and three clock readings. No allocation in steady state.
+// Hot path: budget at graph entry 2 µs for a graph seen before; per unwanted node one comparison and a bit; per
+// wanted node one copy and three clock readings. No allocation in steady state.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -30,8 +30,8 @@ static inline bool tap_ask(struct tap_sched * s, struct ggml_tensor * t) {
     return wanted || s->user_wants;
 }
 
-// tap_ask_off answers once recording has ended, in a forked child too: the callback stays with the scheduler for a while, and the
-// graph that it is asked for need not be the one that was described.
+// tap_ask_off answers once recording has ended, in a forked child too: the callback stays with the scheduler for a
+// while, and the graph that it is asked for need not be the one that was described.
 static bool tap_ask_off(struct tap_sched * s, struct ggml_tensor * t) {
     s->at = -1;
     s->user_wants = s->user_callback != NULL && s->user_callback(t, true, s->user_data);
@@ -63,7 +63,8 @@ static bool tap_eval(struct ggml_tensor * t, bool ask, void * user_data) {
     return s->user_wants ? s->user_callback(t, false, s->user_data) : true;
 }
 
-// A clock reading costs more than an ask, so asks are timed together, once per graph: this asks for every node, as ggml will.
+// A clock reading costs more than an ask, so asks are timed together, once per graph: this asks for every node, as
+// ggml will.
 void tap_time_asks(struct tap_sched * s) {
     const ggml_backend_sched_eval_callback user = s->user_callback;
     s->user_callback = NULL; // what the program's own callback does is not the tap's
@@ -109,8 +110,9 @@ static bool tap_token_selected(const struct tap_sched * s, int64_t index, bool l
     }
 }
 
-// tap_window_place says which tokens of an execution, whose first one is token_first, lie in the window of its selection. An execution
-// that comes after one of a newer selection has none: its window is over. The caller holds the lock.
+// tap_window_place says which tokens of an execution, whose first one is token_first, lie in the window of its
+// selection. An execution that comes after one of a newer selection has none: its window is over. The caller holds
+// the lock.
 static void tap_window_place(struct tap_sched * s, int64_t token_first) {
     s->window_first = 0;
     s->window_end = INT64_MAX;
@@ -193,7 +195,8 @@ static void tap_count(_Atomic uint64_t * counter, uint64_t n) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-// tap_take_tokens counts the execution and gives its n tokens their numbers in the run. It returns the first one, -1: there are none.
+// tap_take_tokens counts the execution and gives its n tokens their numbers in the run. It returns the first one,
+// -1: there are none.
 static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
     struct tap_context * c = s->context;
     tap_lock();
@@ -261,8 +264,8 @@ static TAP_RARE void tap_exec_lost(struct tap_sched * s, enum tap_loss cause) {
     s->untold = false;
 }
 
-// tap_exec_rows reads the tokens, positions and output rows of an execution and fills its record with them. Returns false where it cannot be
-// told which rows the tensors of the graph have.
+// tap_exec_rows reads the tokens, positions and output rows of an execution and fills its record with them. Returns
+// false where it cannot be told which rows the tensors of the graph have.
 static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * rec) {
     const struct tap_graph * g = &s->graph;
     const int32_t n = g->n_tokens, n_out = g->n_outputs > 0 ? g->n_outputs : 0;
@@ -305,7 +308,8 @@ static TAP_HOT bool tap_exec_rows(struct tap_sched * s, struct tap_rec_exec * re
     return tap_make_runs(s, at, rec->token_first);
 }
 
-// tap_exec_tell tells of an execution, and of what its inputs say. Returns false where the collector will not hear of it.
+// tap_exec_tell tells of an execution, and of what its inputs say. Returns false where the collector will not hear
+// of it.
 static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * rec) {
     const size_t rows = (size_t) (rec->n_tokens + rec->n_pos + rec->n_outputs) * sizeof(s->rows[0]);
     const size_t bytes = (sizeof(*rec) + rows + 7) & ~(size_t) 7;
@@ -332,8 +336,8 @@ static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * re
     return tap_out_flush(out) || large;
 }
 
-// tap_judge_await waits, once, until the collector has seen the first graph of tokens: it may refuse the selection, and then ends
-// the program before anything was computed.
+// tap_judge_await waits, once, until the collector has seen the first graph of tokens: it may refuse the selection,
+// and then ends the program before anything was computed.
 static void tap_judge_await(const struct tap_graph * g) {
     if (tap.header->config.judge && g->n_tokens > 0 && !atomic_exchange_explicit(&tap.judged, true, memory_order_relaxed)) {
         tap_queue_settle();

@@ -2,8 +2,9 @@
 
 // tap_cold.c: mapped models whose pages are read when they are first touched.
 //
-// llama.cpp maps a model with MAP_POPULATE and asks for all of it with MADV_WILLNEED: it is read inside of mmap(2), and no graph touches a page
-// that is not there. A cold run takes both away and turns read-ahead off, so that each page costs the token that touches it first.
+// llama.cpp maps a model with MAP_POPULATE and asks for all of it with MADV_WILLNEED: it is read inside of mmap(2),
+// and no graph touches a page that is not there. A cold run takes both away and turns read-ahead off, so that each
+// page costs the token that touches it first.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -14,7 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What was mapped cold. Ends are never taken away: a program that maps something else there asks in vain for it to be read ahead.
+// What was mapped cold. Ends are never taken away: a program that maps something else there asks in vain for it to
+// be read ahead.
 enum { TAP_COLD_MAX = 64 };
 
 static struct {
@@ -45,7 +47,8 @@ static bool tap_is_cold(const void * at) {
     return false;
 }
 
-// mmap is interposed. Go's runtime and the C library's own code call it too, early: so nothing is looked up, and the kernel is asked directly.
+// mmap is interposed. Go's runtime and the C library's own code call it too, early: so nothing is looked up, and
+// the kernel is asked directly.
 void * mmap(void * addr, size_t length, int prot, int flags, int fd, off_t offset) {
     const bool cold = fd >= 0 && (flags & MAP_POPULATE) != 0 && tap_cold_asked();
     if (cold) {

@@ -2,10 +2,11 @@
 
 // tap_cut.c: what it costs the model that its graph is cut.
 //
-// With an eval callback ggml computes a graph up to each node that the callback wants, and waits: a launch of all threads and a wait for the
-// last one, per cut, which an unrecorded run does not have. No clock of the tap sees that time alone, so it is measured: behind an execution
-// that was cut, the CPU backend that computed it computes one addition of a few values, with the same threads. An empty range of the graph
-// itself would not do: ggml computes what consists of views with one thread.
+// With an eval callback ggml computes a graph up to each node that the callback wants, and waits: a launch of all
+// threads and a wait for the last one, per cut, which an unrecorded run does not have. No clock of the tap sees
+// that time alone, so it is measured: behind an execution that was cut, the CPU backend that computed it computes
+// one addition of a few values, with the same threads. An empty range of the graph itself would not do: ggml
+// computes what consists of views with one thread.
 #define _GNU_SOURCE
 #include "tap.h"
 

@@ -1,7 +1,7 @@
 //go:build llama
 
-// tap_dlsym.c: programs that open llama.cpp by themselves, as Python's ctypes does, and ask for its functions by name. Those names lead
-// past the tap; so the tap stands before dlsym too, in the preloadable object alone.
+// tap_dlsym.c: programs that open llama.cpp by themselves, as Python's ctypes does, and ask for its functions by
+// name. Those names lead past the tap; so the tap stands before dlsym too, in the preloadable object alone.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -38,8 +38,8 @@ static void * tap_dlsym_own(const char * name) {
     return handle != NULL ? tap_dlsym(handle, name) : NULL;
 }
 
-// For whom RTLD_NEXT is asked the C library sees from where it is called: it has to be entered by a jump, as the compiler makes of a
-// call that ends a function.
+// For whom RTLD_NEXT is asked the C library sees from where it is called: it has to be entered by a jump, as the
+// compiler makes of a call that ends a function.
 __attribute__((optimize("O2"))) void * dlsym(void * handle, const char * name) {
     const bool theirs = handle == RTLD_NEXT || handle == RTLD_DEFAULT || (strncmp(name, "llama_", 6) != 0 && strncmp(name, "ggml_", 5) != 0);
     if (theirs || tap.header == NULL) {

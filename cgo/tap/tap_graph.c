@@ -76,8 +76,8 @@ static bool tap_map_grow(struct tap_graph * g, size_t n) {
     return true;
 }
 
-// tap_graph_index makes nodes known by their tensors. Those of one graph lie together, a few hundred bytes each: then a table by place finds them
-// at once.
+// tap_graph_index makes nodes known by their tensors. Those of one graph lie together, a few hundred bytes each:
+// then a table by place finds them at once.
 static bool tap_graph_index(struct tap_graph * g, uintptr_t low, uintptr_t high) {
     const size_t pieces = (high - low) / TAP_PIECE + 1;
     const bool near = g->n_nodes > 0 && pieces <= (size_t) g->n_nodes * 16 + 1024;
@@ -192,8 +192,8 @@ int32_t tap_view_root(const struct tap_graph * g, int32_t i) {
     return i;
 }
 
-// tap_reshaped follows reshapes from node i to the node that they show, or returns -1. A reshape shows all of what it reads,
-// in the same order.
+// tap_reshaped follows reshapes from node i to the node that they show, or returns -1. A reshape shows all of what
+// it reads, in the same order.
 static int32_t tap_reshaped(const struct tap_graph * g, int32_t i) {
     while (i >= 0 && g->nodes[i].tensor->op == GGML_OP_RESHAPE) {
         i = g->nodes[i].src[0] == INT32_MIN ? -1 : g->nodes[i].src[0];
@@ -201,8 +201,8 @@ static int32_t tap_reshaped(const struct tap_graph * g, int32_t i) {
     return i;
 }
 
-// tap_alias_views lets a named view lend its name to the unnamed node that it reshapes. Which one that is follows from the
-// graph's form alone: a graph of one token has the same names as one of many.
+// tap_alias_views lets a named view lend its name to the unnamed node that it reshapes. Which one that is follows
+// from the graph's form alone: a graph of one token has the same names as one of many.
 static void tap_alias_views(struct tap_graph * g) {
     for (int i = 0; i < g->n_nodes; i++) {
         const struct ggml_tensor * t = g->nodes[i].tensor;
@@ -251,8 +251,8 @@ const struct tap_graph_node * tap_shown(const struct tap_graph * g, const struct
     return n->alias >= 0 ? &g->nodes[n->alias] : n;
 }
 
-// tap_count_names numbers the nodes that are shown under one name: first those that compute, then the others. A view that
-// lends its name to a node has that node's number.
+// tap_count_names numbers the nodes that are shown under one name: first those that compute, then the others. A
+// view that lends its name to a node has that node's number.
 static void tap_count_names(struct tap_graph * g) {
     int32_t last[TAP_NAME_BUCKETS] = {0};
     for (int pass = 0; pass < 2; pass++) {

@@ -109,12 +109,12 @@ struct tap_graph {
 // tap_graph_describe reads cgraph into g: nodes, leafs, layers, components, rows. Returns false without memory.
 bool tap_graph_describe(struct tap_graph * g, struct ggml_cgraph * cgraph);
 
-// tap_graph_mark notes what each tensor of a graph that was described is like. Without memory, and for graphs whose tensors lie far apart, it
-// does not, and returns false.
+// tap_graph_mark notes what each tensor of a graph that was described is like. Without memory, and for graphs whose
+// tensors lie far apart, it does not, and returns false.
 bool tap_graph_mark(struct tap_graph * g);
 
-// tap_graph_alike makes g the description of cgraph, which was built anew, if every tensor of it has the form that g's have. Returns false where it
-// is not alike; g is then to be described.
+// tap_graph_alike makes g the description of cgraph, which was built anew, if every tensor of it has the form that
+// g's have. Returns false where it is not alike; g is then to be described.
 bool tap_graph_alike(struct tap_graph * g, struct ggml_cgraph * cgraph);
 
 // tap_graph_inputs finds the inputs that all models have, and the number of tokens and outputs.
@@ -123,14 +123,15 @@ void tap_graph_inputs(struct tap_graph * g);
 // tap_array_grow makes room for n elements of a size.
 bool tap_array_grow(void * array, size_t * have, size_t n, size_t size);
 
-// tap_graph_select marks the nodes and inputs that a selection wants, and those alone. hits[i] counts the nodes that glob i matched;
-// may be NULL. It may be called before allocation and after it.
+// tap_graph_select marks the nodes and inputs that a selection wants, and those alone. hits[i] counts the nodes
+// that glob i matched; may be NULL. It may be called before allocation and after it.
 void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _Atomic uint32_t * hits);
 
 // tap_is_view says whether an op computes nothing and only shows other bytes.
 bool tap_is_view(enum ggml_op op);
 
-// tap_graph_send tells the collector of a graph of context c: whole, or as what differs from the last one that it was told of.
+// tap_graph_send tells the collector of a graph of context c: whole, or as what differs from the last one that it
+// was told of.
 bool tap_graph_send(struct tap_graph * g, struct tap_context * c);
 
 void tap_graph_release(struct tap_graph * g);
@@ -138,18 +139,20 @@ void tap_graph_release(struct tap_graph * g);
 // tap_graph_find returns the number of a node (≥ 0), -1-i for leaf i, or INT32_MIN.
 int32_t tap_graph_find(const struct tap_graph * g, const struct ggml_tensor * t);
 
-// tap_view_root returns the number of the node or leaf whose bytes node or leaf i shows. It goes by the sources that were
-// noted: in the tensors the scheduler may have put copies in their place since.
+// tap_view_root returns the number of the node or leaf whose bytes node or leaf i shows. It goes by the sources
+// that were noted: in the tensors the scheduler may have put copies in their place since.
 int32_t tap_view_root(const struct tap_graph * g, int32_t i);
 
 // tap_shown returns the node whose name and shape the packets of a node take.
 const struct tap_graph_node * tap_shown(const struct tap_graph * g, const struct tap_graph_node * n);
 
-// tap_graph_finish notes, after allocation, where the bytes of each tensor lie, and which lie elsewhere than those of the graph before it.
+// tap_graph_finish notes, after allocation, where the bytes of each tensor lie, and which lie elsewhere than those
+// of the graph before it.
 void tap_graph_finish(struct tap_graph * g);
 
-// tap_infer fills layer, component and rows of every node of a graph whose tables are complete. tap_infer_again does that for a graph of which some
-// shapes are changed, or (all) the number of tokens or outputs. Returns false where more than rows follows from that.
+// tap_infer fills layer, component and rows of every node of a graph whose tables are complete. tap_infer_again
+// does that for a graph of which some shapes are changed, or (all) the number of tokens or outputs. Returns false
+// where more than rows follows from that.
 void tap_infer(struct tap_graph * g);
 bool tap_infer_again(struct tap_graph * g, bool all);
 

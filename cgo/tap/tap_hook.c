@@ -24,8 +24,8 @@ static struct tap_sched * tap_sched_new(void) {
     return s;
 }
 
-// tap_sched_at finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program fail. The caller holds the
-// lock.
+// tap_sched_at finds the state of a scheduler. A table that is full makes schedulers go unseen, never the program
+// fail. The caller holds the lock.
 static struct tap_sched * tap_sched_at(ggml_backend_sched_t ptr, bool make) {
     struct tap_sched * s = NULL;
     int free_at = -1;
@@ -68,8 +68,8 @@ static void tap_sched_forget(ggml_backend_sched_t ptr) {
     tap_unlock();
 }
 
-// tap_context_at finds a context, or an entry for a new one where make says so. Entries are used again and never freed, so that a
-// thread that walks the table meets no freed memory. The caller holds the lock.
+// tap_context_at finds a context, or an entry for a new one where make says so. Entries are used again and never
+// freed, so that a thread that walks the table meets no freed memory. The caller holds the lock.
 static struct tap_context * tap_context_at(struct llama_context * ptr, bool make) {
     struct tap_context * unused = NULL;
     for (int i = 0; i < TAP_MAX_CONTEXTS; i++) {
@@ -154,8 +154,9 @@ void tap_context_number(struct tap_context * c) {
     }
 }
 
-// tap_sched_context says whose graph is about to run: the context of the call that this thread is in, else the scheduler's
-// last one, else one that stands for the scheduler alone (a vision encoder, a program that uses ggml directly).
+// tap_sched_context says whose graph is about to run: the context of the call that this thread is in, else the
+// scheduler's last one, else one that stands for the scheduler alone (a vision encoder, a program that uses ggml
+// directly).
 static struct tap_context * tap_sched_context(struct tap_sched * s) {
     if (tap_current_call.context != NULL) {
         s->context = tap_current_call.context;
@@ -168,7 +169,8 @@ static struct tap_context * tap_sched_context(struct tap_sched * s) {
     return s->context;
 }
 
-// tap_sched_enter finds the state of a scheduler and the context whose graph is about to run. NULL: there is no place in the tables.
+// tap_sched_enter finds the state of a scheduler and the context whose graph is about to run. NULL: there is no
+// place in the tables.
 static TAP_HOT struct tap_sched * tap_sched_enter(ggml_backend_sched_t ptr) {
     struct tap_context * c = tap_current_call.context;
     tap_lock();
@@ -181,7 +183,8 @@ static TAP_HOT struct tap_sched * tap_sched_enter(ggml_backend_sched_t ptr) {
     return known || (s != NULL && tap_sched_context(s) != NULL) ? s : NULL;
 }
 
-// tap_stand_in_forget ends the context that stood for a scheduler alone: the next scheduler may lie at the same address.
+// tap_stand_in_forget ends the context that stood for a scheduler alone: the next scheduler may lie at the same
+// address.
 static void tap_stand_in_forget(ggml_backend_sched_t sched) {
     struct llama_context * ptr = (struct llama_context *) sched;
     tap_lock();
@@ -208,7 +211,8 @@ void tap_described(uint64_t took, bool rebuilt) {
     }
 }
 
-// tap_named accounts for a graph that was read or marked anew since began: it has a number and a description of its own.
+// tap_named accounts for a graph that was read or marked anew since began: it has a number and a description of its
+// own.
 static void tap_named(struct tap_sched * s, int64_t began) {
     s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
     s->graph.sent = false;
@@ -217,8 +221,8 @@ static void tap_named(struct tap_sched * s, int64_t began) {
     tap_described((uint64_t) (tap_now() - began), s->graph.like != 0);
 }
 
-// tap_describe_again describes a graph that is made as the one before, see tap_known.c. Returns false where it is not, or where more of it is wanted
-// than its description.
+// tap_describe_again describes a graph that is made as the one before, see tap_known.c. Returns false where it is
+// not, or where more of it is wanted than its description.
 static bool tap_describe_again(struct tap_sched * s, struct ggml_cgraph * cgraph) {
     struct tap_graph * g = &s->graph;
     if (g->captures || !tap_graph_alike(g, cgraph)) {
@@ -264,8 +268,8 @@ static TAP_RARE void tap_remark(struct tap_sched * s) {
 
 // ---- interposed -----------------------------------------------------------------------------------------------------
 
-// Before allocation a node's sources still are the tensors that llama.cpp built; the scheduler then puts copies on devices in
-// their place. After it, addresses and buffers are final.
+// Before allocation a node's sources still are the tensors that llama.cpp built; the scheduler then puts copies on
+// devices in their place. After it, addresses and buffers are final.
 bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     tap_enter();
     if (!tap_on()) {
@@ -282,8 +286,9 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     return ok;
 }
 
-// A program that has its graphs measured before it computes gives the tap the time to read one: the tables are there when the first one is
-// computed, and what follows from its form is known. What is selected of it counts: a name may be one of a graph that comes later.
+// A program that has its graphs measured before it computes gives the tap the time to read one: the tables are
+// there when the first one is computed, and what follows from its form is known. What is selected of it counts: a
+// name may be one of a graph that comes later.
 bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
     struct tap_sched * s = tap_on() ? tap_sched_of(sched, true) : NULL;
     if (s != NULL && !s->computing) {
@@ -295,8 +300,8 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     return TAP_REAL(ggml_backend_sched_reserve)(sched, graph);
 }
 
-// tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this graph on the
-// program runs as it would without the tap. Policy drop and a pool with room would never ask.
+// tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this
+// graph on the program runs as it would without the tap. Policy drop and a pool with room would never ask.
 static bool tap_still_on(void) {
     const uint32_t closed = tap_on() ? atomic_load_explicit(&tap.header->closed, memory_order_acquire) : TAP_OPEN;
     if (__builtin_expect(closed == TAP_COUNTS, 0)) {
@@ -401,7 +406,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     TAP_REAL(ggml_backend_sched_free)(sched);
 }
 
-// The tools of llama.cpp search a compiled-in system folder for their CPU backends; on a machine without one they would find none.
+// The tools of llama.cpp search a compiled-in system folder for their CPU backends; on a machine without one they
+// would find none.
 void ggml_backend_load_all(void) {
     if (tap.header != NULL && tap.header->config.backends[0] != 0) {
         TAP_REAL(ggml_backend_load_all_from_path)(tap.header->config.backends);

@@ -2,9 +2,9 @@
 
 // tap_infer.c: layer, component and row dimension of every node, inferred from the graph.
 //
-// Names of nodes differ between architectures and are often missing; the GGUF names of weights are stable. So a node takes its
-// place from the weight or cache that it reads, else from its op, else from its own name, else from the first node that reads
-// it, else from a node that it reads. Runs once per new graph.
+// Names of nodes differ between architectures and are often missing; the GGUF names of weights are stable. So a
+// node takes its place from the weight or cache that it reads, else from its op, else from its own name, else from
+// the first node that reads it, else from a node that it reads. Runs once per new graph.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -211,14 +211,15 @@ static void tap_mend_norms(struct tap_graph * g) {
     }
 }
 
-// tap_stream_source says whether source k of a node is the residual stream at some point: as wide, and token by token the same.
+// tap_stream_source says whether source k of a node is the residual stream at some point: as wide, and token by
+// token the same.
 static bool tap_stream_source(const struct tap_graph * g, const struct tap_graph_node * n, int k) {
     const int32_t at = n->src[k];
     return at >= 0 && g->nodes[at].stream && g->nodes[at].tensor->ne[0] == n->tensor->ne[0];
 }
 
-// tap_stream_at says whether node n is the residual stream at some point. It begins with the embeddings, and every sum of it and something that
-// was computed from it continues it; rows of it may be taken out on the way.
+// tap_stream_at says whether node n is the residual stream at some point. It begins with the embeddings, and every
+// sum of it and something that was computed from it continues it; rows of it may be taken out on the way.
 static bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_node * n) {
     const struct ggml_tensor * t = n->tensor;
     if (n->component == TAP_INPUT && n->layer < 0) {
@@ -234,8 +235,8 @@ static bool tap_stream_at(const struct tap_graph * g, const struct tap_graph_nod
     return first != tap_stream_source(g, n, 1) && n->src[first] >= 0 && memcmp(t->src[0]->ne, t->src[1]->ne, sizeof(t->ne)) == 0;
 }
 
-// tap_mend_residuals gives the sums of the residual stream to it. Few architectures name them, and where a name says nothing their other
-// operand's place would be theirs.
+// tap_mend_residuals gives the sums of the residual stream to it. Few architectures name them, and where a name
+// says nothing their other operand's place would be theirs.
 static void tap_mend_residuals(struct tap_graph * g) {
     for (int i = 0; i < g->n_nodes; i++) {
         struct tap_graph_node * n = &g->nodes[i];
@@ -336,8 +337,8 @@ static struct tap_row_place tap_rows_reshaped(const struct ggml_tensor * to, con
     return first < 0 ? tap_no_rows : (struct tap_row_place) {p.rows, (uint8_t) first};
 }
 
-// tap_rows_viewed finds the dimension of a view that walks in the same strides as its source's row dimension. With one token
-// several do: it is the same one only where those below it, but for the first, are the same too.
+// tap_rows_viewed finds the dimension of a view that walks in the same strides as its source's row dimension. With
+// one token several do: it is the same one only where those below it, but for the first, are the same too.
 static struct tap_row_place tap_rows_viewed(const struct ggml_tensor * to, const struct ggml_tensor * from, struct tap_row_place p) {
     bool same = to->nb[p.dim] == from->nb[p.dim] && to->ne[p.dim] == from->ne[p.dim];
     for (int d = 1; d < p.dim; d++) {
@@ -418,8 +419,8 @@ static struct tap_row_place tap_rows_infer(const struct tap_graph * g, const str
     return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_CONT ? (p.rows != TAP_ROWS_NONE ? tap_rows_reshaped(t, t->src[0], p) : p) : p;
 }
 
-// tap_rows_fit checks a guess against the number of rows that there must be: in one dimension, or in it and the next (tokens of
-// a sequence, sequences).
+// tap_rows_fit checks a guess against the number of rows that there must be: in one dimension, or in it and the
+// next (tokens of a sequence, sequences).
 static bool tap_rows_fit(const struct tap_graph * g, const struct ggml_tensor * t, struct tap_row_place p) {
     const int64_t n = p.rows == TAP_ROWS_OUTPUTS ? g->n_outputs : g->n_tokens;
     return t->ne[p.dim] == n || (p.dim + 1 < TAP_MAX_DIMS && t->ne[p.dim] * t->ne[p.dim + 1] == n);

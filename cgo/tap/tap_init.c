@@ -2,9 +2,9 @@
 
 // tap_init.c: meeting the collector, joining its shared memory, leaving it.
 //
-// A program may start others, and the one that runs llama.cpp need not be the first: a shell script, a driver in Python, a server that
-// starts one of itself per model. So every process maps the memory when it starts, and the first that makes a context or computes a
-// graph is the one that is recorded. The others are counted.
+// A program may start others, and the one that runs llama.cpp need not be the first: a shell script, a driver in
+// Python, a server that starts one of itself per model. So every process maps the memory when it starts, and the
+// first that makes a context or computes a graph is the one that is recorded. The others are counted.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// tap_build is the shared memory that this object was compiled for, for whoever reads it in the file: version, bytes of the header.
+// tap_build is the shared memory that this object was compiled for, for whoever reads it in the file: version,
+// bytes of the header.
 const uint32_t tap_build[2] = {TAP_SHM_VERSION, sizeof(struct tap_header)};
 
 _Alignas(2048) struct tap tap = {.life_fd = -1};
@@ -31,8 +32,8 @@ static bool tap_inside(uint64_t offset, uint64_t n, uint64_t size, uint64_t end)
 
 static bool tap_is_power(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-// tap_layout_ok checks that the header describes memory that is there, so that a wrong file cannot make the program fail later.
-// A quarter of the pool holds the largest block of any quantised type: tensors are cut no finer.
+// tap_layout_ok checks that the header describes memory that is there, so that a wrong file cannot make the program
+// fail later. A quarter of the pool holds the largest block of any quantised type: tensors are cut no finer.
 static bool tap_layout_ok(const struct tap_header * h, uint64_t bytes) {
     enum { LARGEST_BLOCK = 512 };
     return h->magic == TAP_SHM_MAGIC && h->version == TAP_SHM_VERSION && h->header_bytes == sizeof(*h) && h->total_bytes == bytes &&
@@ -230,8 +231,8 @@ void tap_leave_memory(void) {
 
 bool tap_recording(void) { return tap_on() || (tap.header != NULL && tap_get(&tap.given)); }
 
-// tap_is_region says whether fd is the collector's memory: a parent may have closed the descriptors of its child, and something else
-// may stand in their place.
+// tap_is_region says whether fd is the collector's memory: a parent may have closed the descriptors of its child,
+// and something else may stand in their place.
 static bool tap_is_region(int fd) {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, has = fcntl(fd, F_GET_SEALS);
     return has >= 0 && (has & seals) == seals;

@@ -1,10 +1,10 @@
 //go:build llama
 
-// tap_inputs.c: what the inputs of a graph say of its memory: the cells that are written, and those that each token may read. It is
-// read at graph entry, for the inputs' memory is used again while the graph is computed.
+// tap_inputs.c: what the inputs of a graph say of its memory: the cells that are written, and those that each token
+// may read. It is read at graph entry, for the inputs' memory is used again while the graph is computed.
 //
-// Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are alike. What is told
-// enters the queue together with the execution itself, where it is little.
+// Hot path: per execution one pass over the masks and the row indices, eight bytes at a time where neighbours are
+// alike. What is told enters the queue together with the execution itself, where it is little.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -124,7 +124,8 @@ static void tap_telling_end(struct tap_telling * t, bool more) {
     memcpy(t->out->bytes + t->at, &t->rec, sizeof(t->rec));
 }
 
-// tap_telling_room is a place for a value or range of n bytes: the buffer's, whose size is a multiple of eight, or the next record's.
+// tap_telling_room is a place for a value or range of n bytes: the buffer's, whose size is a multiple of eight, or
+// the next record's.
 static void * tap_telling_room(struct tap_telling * t, size_t n) {
     if (t->out->n + n > sizeof(t->out->bytes)) {
         tap_telling_end(t, true);
@@ -154,8 +155,9 @@ static int64_t tap_index(const uint8_t * at, int64_t i, size_t n) {
     return narrow;
 }
 
-// tap_tell_cells tells the cell of each token. With flash attention off V lies transposed, and the index has one entry per element: that of
-// element j of a token is (stream · width + j) · cells + cell, cells being those of a stream.
+// tap_tell_cells tells the cell of each token. With flash attention off V lies transposed, and the index has one
+// entry per element: that of element j of a token is (stream · width + j) · cells + cell, cells being those of a
+// stream.
 static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
     const size_t size = leaf->type == GGML_TYPE_I64 ? 8 : 4;
     const int64_t n = leaf->ne[0] * leaf->ne[1] * leaf->ne[2] * leaf->ne[3], width = n / n_tokens;
@@ -177,8 +179,8 @@ static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * le
     }
 }
 
-// tap_row_ranges finds the cells of one row of a mask that are not minus infinity. Eight bytes that are like those before them are passed
-// over at once.
+// tap_row_ranges finds the cells of one row of a mask that are not minus infinity. Eight bytes that are like those
+// before them are passed over at once.
 #define TAP_ROW_RANGES(name, word, infinite)                                                                                \
     static void name(struct tap_telling * t, const uint8_t * at, int32_t row, int32_t n) {                                  \
         enum { PER = 8 / sizeof(word) };                                                                                    \
@@ -210,7 +212,8 @@ static void tap_tell_cells(struct tap_telling * t, const struct ggml_tensor * le
 TAP_ROW_RANGES(tap_row_ranges_f16, uint16_t, 0xfc00u)
 TAP_ROW_RANGES(tap_row_ranges_f32, uint32_t, 0xff800000u)
 
-// tap_tell_mask tells the ranges of each token. The mask may have more rows than there are tokens, and a plane per stream.
+// tap_tell_mask tells the ranges of each token. The mask may have more rows than there are tokens, and a plane per
+// stream.
 static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * leaf, const uint8_t * at, int32_t n_tokens) {
     const int64_t streams = leaf->ne[3] > 0 ? leaf->ne[3] : 1;
     const int32_t per = (int32_t) (n_tokens / streams);
@@ -230,7 +233,8 @@ static void tap_tell_mask(struct tap_telling * t, const struct ggml_tensor * lea
     }
 }
 
-// tap_told_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the scheduler keeps, until the next.
+// tap_told_bytes returns where the bytes of an input lie; those of a device are fetched into memory that the
+// scheduler keeps, until the next.
 static const uint8_t * tap_told_bytes(struct tap_sched * s, const struct tap_told * told) {
     const struct ggml_tensor * t = told->tensor;
     if (told->host) {

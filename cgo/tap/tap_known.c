@@ -1,10 +1,12 @@
 //go:build llama
 
-// tap_known.c: graphs that are built anew and are made as the one before. llama.cpp builds one for every other number of tokens, and for every
-// few hundred cells more; what differs are shapes and places, hardly ever what reads what.
+// tap_known.c: graphs that are built anew and are made as the one before. llama.cpp builds one for every other
+// number of tokens, and for every few hundred cells more; what differs are shapes and places, hardly ever what
+// reads what.
 //
-// Runs once per new graph, on the model's thread. Each tensor has two marks: one of its form, from which layer, component and occurrence follow,
-// and one of its shape. Where all forms are as they were, what was inferred stays, and only what has changed is told.
+// Runs once per new graph, on the model's thread. Each tensor has two marks: one of its form, from which layer,
+// component and occurrence follow, and one of its shape. Where all forms are as they were, what was inferred stays,
+// and only what has changed is told.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -43,7 +45,8 @@ static inline uint64_t tap_name_mark(const char * name, unsigned n) {
     return h;
 }
 
-// tap_relative tells a source by its place from the graph's first node, where it lies near: the memory that graphs are built in may move.
+// tap_relative tells a source by its place from the graph's first node, where it lies near: the memory that graphs
+// are built in may move.
 static inline uint64_t tap_relative(const struct ggml_tensor * s, uintptr_t low, uintptr_t reach) {
     const uintptr_t from = (uintptr_t) s - low + reach;
     return s == NULL ? 0 : from <= 2 * reach ? from << 1 | 1 : (uint64_t) (uintptr_t) s;

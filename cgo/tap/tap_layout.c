@@ -2,8 +2,9 @@
 
 // tap_layout.c: whether structures are what the headers of this build say.
 //
-// A version alone does not tell: most versions of llama.cpp share their layouts, and a build of one's own may have any version. So
-// the library fills structures through its own functions, and the fields are looked for where the compiler put them.
+// A version alone does not tell: most versions of llama.cpp share their layouts, and a build of one's own may have
+// any version. So the library fills structures through its own functions, and the fields are looked for where the
+// compiler put them.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -22,8 +23,9 @@ static bool tap_type_is(enum ggml_type type, const char * name) {
     return theirs != NULL && strcmp(theirs, name) == 0;
 }
 
-// The ops and types that the tap knows by number. Ops are numbered anew in most versions, and a number beyond the library's last one
-// must not be asked for: they are looked at in rising order, so that a shift shows before the end of its table is reached.
+// The ops and types that the tap knows by number. Ops are numbered anew in most versions, and a number beyond the
+// library's last one must not be asked for: they are looked at in rising order, so that a shift shows before the
+// end of its table is reached.
 static bool tap_numbers_same(void) {
     return tap_op_is(GGML_OP_NONE, "NONE") && tap_op_is(GGML_OP_MUL_MAT, "MUL_MAT") && tap_op_is(GGML_OP_MUL_MAT_ID, "MUL_MAT_ID") &&
            tap_op_is(GGML_OP_CONT, "CONT") && tap_op_is(GGML_OP_RESHAPE, "RESHAPE") && tap_op_is(GGML_OP_VIEW, "VIEW") &&
@@ -94,7 +96,8 @@ static bool tap_batch_same(void) {
     return same;
 }
 
-// tap_params_same looks at the defaults around the one field that the tap uses: four that are -1, between fields that are not.
+// tap_params_same looks at the defaults around the one field that the tap uses: four that are -1, between fields
+// that are not.
 static bool tap_params_same(void) {
     if (tap_real.llama_context_default_params == NULL) {
         return false;

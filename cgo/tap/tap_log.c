@@ -2,9 +2,10 @@
 
 // tap_log.c: llama.cpp's log is written out before the program ends.
 //
-// Most of llama.cpp's programs write their text, results included, through a queue that a thread of libllama-common empties. Nobody waits
-// for that thread when main returns or exit is called, so the end of the text, or all of it, is lost whenever the thread gets no processor in
-// time; a tapped program has more threads and loses it more often. The library exports what waits for it.
+// Most of llama.cpp's programs write their text, results included, through a queue that a thread of libllama-common
+// empties. Nobody waits for that thread when main returns or exit is called, so the end of the text, or all of it,
+// is lost whenever the thread gets no processor in time; a tapped program has more threads and loses it more often.
+// The library exports what waits for it.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -29,7 +30,8 @@ static struct {
     pid_t            of;
 } tap_log;
 
-// tap_log_sleeps reports whether every other thread sleeps, and none of them in a write: then the logger has written everything.
+// tap_log_sleeps reports whether every other thread sleeps, and none of them in a write: then the logger has
+// written everything.
 static bool tap_log_sleeps(void) {
     DIR * tasks = opendir("/proc/self/task");
     bool sleeps = true;
@@ -49,9 +51,9 @@ static bool tap_log_sleeps(void) {
     return sleeps;
 }
 
-// tap_log_write flushes the log. common_log_flush adds an entry to the logger's queue, a ring, and does not enlarge it: where that fills the
-// ring, it looks empty, and the flush never returns. So the logger gets a moment to empty it first; a program that still computes is not
-// waited for.
+// tap_log_write flushes the log. common_log_flush adds an entry to the logger's queue, a ring, and does not enlarge
+// it: where that fills the ring, it looks empty, and the flush never returns. So the logger gets a moment to empty
+// it first; a program that still computes is not waited for.
 static void * tap_log_write(void * unused) {
     (void) unused;
     enum { STEP_US = 1000, MOST_STEPS = 300 };
@@ -64,16 +66,17 @@ static void * tap_log_write(void * unused) {
     return NULL;
 }
 
-// tap_log_held reports whether whoever reads the program's output has not taken what was written so far: a write would wait.
+// tap_log_held reports whether whoever reads the program's output has not taken what was written so far: a write
+// would wait.
 static bool tap_log_held(void) {
     struct pollfd out[2] = {{.fd = STDOUT_FILENO, .events = POLLOUT}, {.fd = STDERR_FILENO, .events = POLLOUT}};
     poll(out, 2, 0);
     return out[0].revents == 0 || out[1].revents == 0;
 }
 
-// tap_log_drain waits until the log is written, as long as its reader takes. A program that calls exit in a signal handler, as llama-server
-// does at the second interrupt, may hold the log's lock: another thread does the writing, and if nothing holds it up for ten seconds but
-// such a lock, the text is lost as it is without the tap.
+// tap_log_drain waits until the log is written, as long as its reader takes. A program that calls exit in a signal
+// handler, as llama-server does at the second interrupt, may hold the log's lock: another thread does the writing,
+// and if nothing holds it up for ten seconds but such a lock, the text is lost as it is without the tap.
 static void tap_log_drain(void) {
     enum { STEP_MS = 100, MOST_STEPS = 100 };
     if (tap_log.of != getpid()) {
@@ -102,7 +105,8 @@ static void tap_log_drain(void) {
     }
 }
 
-// Handlers run in the opposite order of their registration: this one before what libraries that were loaded earlier leave behind.
+// Handlers run in the opposite order of their registration: this one before what libraries that were loaded earlier
+// leave behind.
 void tap_log_start(void) {
     tap_log.of = getpid();
     atexit(tap_log_drain);

@@ -2,8 +2,8 @@
 
 // tap_look.c: which nodes are timed, and when they were computed.
 //
-// Hot path: per timed node one clock reading and a store of 16 bytes. ggml stops behind each: that is what looking costs, and nodes that
-// compute nothing are timed as well, to learn how much it is.
+// Hot path: per timed node one clock reading and a store of 16 bytes. ggml stops behind each: that is what looking
+// costs, and nodes that compute nothing are timed as well, to learn how much it is.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -28,7 +28,8 @@ static bool tap_range_ends(const struct tap_graph * g, int i) {
     return true;
 }
 
-// tap_idle_at says whether the view i can tell what looking costs: it follows a node that is timed, or a view, which then is timed too.
+// tap_idle_at says whether the view i can tell what looking costs: it follows a node that is timed, or a view,
+// which then is timed too.
 static bool tap_idle_at(const struct tap_graph * g, int i) {
     return g->nodes[i].view && (g->nodes[i - 1].view || (g->nodes[i - 1].timed && g->nodes[i - 1].computed));
 }
@@ -49,7 +50,8 @@ static void tap_look_idle(struct tap_graph * g, int most) {
     }
 }
 
-// tap_look_routing marks the newest tensors that tell which experts a layer chose and, if it is asked for, how it weighs them.
+// tap_look_routing marks the newest tensors that tell which experts a layer chose and, if it is asked for, how it
+// weighs them.
 static void tap_look_routing(struct tap_graph * g, bool weighs) {
     int32_t layer = -1, weights = -1;
     for (int i = 0; i < g->n_nodes; i++) {

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// tap_maps_line takes a line of /proc/self/maps apart. It returns where the path of the file begins that address lies in, or NULL.
+// tap_maps_line takes a line of /proc/self/maps apart. It returns where the path of the file begins that address
+// lies in, or NULL.
 static const char * tap_maps_line(const char * line, uint64_t address, uint64_t * offset) {
     uint64_t start, end, first;
     int      path = 0;

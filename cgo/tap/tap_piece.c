@@ -123,11 +123,13 @@ static void tap_piece_publish(struct tap_sched * s, const struct tap_piece * p) 
     tap_add(&tap.header->stats.copied_bytes, bytes);
 }
 
-// TAP_PIECE_MAX bounds a packet in bytes, so that a reader needs no more memory for it, and can refuse what claims to be larger.
+// TAP_PIECE_MAX bounds a packet in bytes, so that a reader needs no more memory for it, and can refuse what claims
+// to be larger.
 #define TAP_PIECE_MAX ((size_t) 64 << 20)
 
-// tap_piece_split publishes a piece, cut in blocks where it is larger than a quarter of the pool or than TAP_PIECE_MAX. Cut along rows, each block is
-// a packet with fewer rows; cut along another dimension, blocks are numbered.
+// tap_piece_split publishes a piece, cut in blocks where it is larger than a quarter of the pool or than
+// TAP_PIECE_MAX. Cut along rows, each block is a packet with fewer rows; cut along another dimension, blocks are
+// numbered.
 static void tap_piece_split(struct tap_sched * s, struct tap_piece * p, int row_dim) {
     const size_t quarter = tap.header->n_slots * tap.header->slot_bytes / 4;
     const size_t most = quarter < TAP_PIECE_MAX ? quarter : TAP_PIECE_MAX;

@@ -2,8 +2,8 @@
 
 // tap_pool.c: the slot pool.
 //
-// Hot path: one lock and a bit scan per reservation; no allocation, no system call except the futex wait on a full pool. Words that the
-// collector writes are read only now and then: each costs a trip to its core's cache.
+// Hot path: one lock and a bit scan per reservation; no allocation, no system call except the futex wait on a full
+// pool. Words that the collector writes are read only now and then: each costs a trip to its core's cache.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -48,11 +48,13 @@ static void tap_futex_wake(_Atomic uint32_t * word) {
 
 // tap_wake_collector wakes the collector, if it sleeps, because room is short.
 //
-// Each side stores a word and then loads the other's: the tap publishes records (queue_head) and that it waits (waiting), then loads
-// collector_sleeps; the collector stores collector_sleeps, then loads waiting and queue_head, and sleeps if it finds nothing. A processor
-// may let a load overtake an earlier store to another word. If both did, the tap would see a collector that is awake and the collector a
-// queue that is empty, and the wake would be lost until a timeout. An acquire load does not prevent that, nor does a sequentially consistent
-// one after a release store: only the fence orders the store before the load. The collector's store is sequentially consistent (Go's atomics).
+// Each side stores a word and then loads the other's: the tap publishes records (queue_head) and that it waits
+// (waiting), then loads collector_sleeps; the collector stores collector_sleeps, then loads waiting and queue_head,
+// and sleeps if it finds nothing. A processor may let a load overtake an earlier store to another word. If both
+// did, the tap would see a collector that is awake and the collector a queue that is empty, and the wake would be
+// lost until a timeout. An acquire load does not prevent that, nor does a sequentially consistent one after a
+// release store: only the fence orders the store before the load. The collector's store is sequentially consistent
+// (Go's atomics).
 void tap_wake_collector(void) {
     struct tap_header * h = tap.header;
     atomic_thread_fence(memory_order_seq_cst);
@@ -137,9 +139,10 @@ static void tap_pool_take_back(void) {
     atomic_store_explicit(&h->ring_tail, tail, memory_order_release);
 }
 
-// tap_pool_scan finds the lowest run of n free slots among the first size, or returns -1. Low numbers first keep the memory in use small and
-// warm. It goes from run to run, not from slot to slot; and what was looked for in vain is not looked for again before slots have come back,
-// for a pool that stays full, as it does on a slow disk, is asked for every tensor.
+// tap_pool_scan finds the lowest run of n free slots among the first size, or returns -1. Low numbers first keep
+// the memory in use small and warm. It goes from run to run, not from slot to slot; and what was looked for in vain
+// is not looked for again before slots have come back, for a pool that stays full, as it does on a slow disk, is
+// asked for every tensor.
 static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
     const size_t words = size == tap.header->n_slots ? tap.used_words : size / 64;
     if (n >= tap.none_of && words <= tap.none_in) {
@@ -169,8 +172,9 @@ static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
     return -1;
 }
 
-// tap_made_room lets threads of the model that wait for slots look again. Threads that wait for the queue are not woken: pages that were
-// touched give them nothing, and hundreds are touched while a model waits for its first graph to be judged.
+// tap_made_room lets threads of the model that wait for slots look again. Threads that wait for the queue are not
+// woken: pages that were touched give them nothing, and hundreds are touched while a model waits for its first
+// graph to be judged.
 static void tap_made_room(void) {
     struct tap_header * h = tap.header;
     if (atomic_load_explicit(&tap.pool_waiting, memory_order_seq_cst) != 0) {
@@ -187,8 +191,8 @@ void tap_pool_ready(uint64_t n_slots) {
     tap_made_room();
 }
 
-// tap_pool_grow gives out slots whose pages were not touched, n of them and some more: the machine is so busy that neither the
-// touching nor the collector get on, and a page fault is then the smaller evil.
+// tap_pool_grow gives out slots whose pages were not touched, n of them and some more: the machine is so busy that
+// neither the touching nor the collector get on, and a page fault is then the smaller evil.
 static void tap_pool_grow(uint64_t size, uint64_t n) {
     const struct tap_header * h = tap.header;
     const uint64_t step = (1u << 20) / h->slot_bytes;
@@ -197,16 +201,16 @@ static void tap_pool_grow(uint64_t size, uint64_t n) {
     tap_pool_ready(more < h->n_slots ? more : h->n_slots);
 }
 
-// tap_pool_size is how many slots may be in use: those whose pages were touched, for a model that waits lets the touching go on and
-// the collector work, and a fault in a data phase does neither. What may not wait has all slots.
+// tap_pool_size is how many slots may be in use: those whose pages were touched, for a model that waits lets the
+// touching go on and the collector work, and a fault in a data phase does neither. What may not wait has all slots.
 static uint64_t tap_pool_size(void) {
     return tap.header->config.overflow == TAP_OVERFLOW_BLOCK ? atomic_load_explicit(&tap.n_ready, memory_order_seq_cst)
                                                               : tap.header->n_slots;
 }
 
-// tap_wake_due tells whether the collector, should it sleep, has something to read that it was not woken for just now. A pool that stays
-// full since the disk is slow would else wake it for every tensor, and it takes the core from a thread of the model each time. The caller
-// holds the lock.
+// tap_wake_due tells whether the collector, should it sleep, has something to read that it was not woken for just
+// now. A pool that stays full since the disk is slow would else wake it for every tensor, and it takes the core
+// from a thread of the model each time. The caller holds the lock.
 static bool tap_wake_due(void) {
     struct tap_header * h = tap.header;
     if (atomic_load_explicit(&h->queue_tail, memory_order_relaxed) == atomic_load_explicit(&h->queue_head, memory_order_relaxed)) {
@@ -220,9 +224,10 @@ static bool tap_wake_due(void) {
     return true;
 }
 
-// tap_pool_try takes n neighbouring slots for a model that does not wait, or returns -1. A pool that was found full takes nothing until a
-// sixteenth of it is free: what is recorded on a slow disk is then whole tokens, and the collector works in bursts instead of being
-// handed a tensor for each that it has written. The caller holds the lock.
+// tap_pool_try takes n neighbouring slots for a model that does not wait, or returns -1. A pool that was found full
+// takes nothing until a sixteenth of it is free: what is recorded on a slow disk is then whole tokens, and the
+// collector works in bursts instead of being handed a tensor for each that it has written. The caller holds the
+// lock.
 static int64_t tap_pool_try(uint64_t n) {
     const uint64_t size = tap_pool_size();
     if (tap.starved && tap.n_used > size - size / 16) {
@@ -237,15 +242,15 @@ static int64_t tap_pool_try(uint64_t n) {
     return first;
 }
 
-// tap_pool_wait takes n neighbouring slots, and waits for them where there is no room. It returns -1 when recording has ended. since is when
-// it began to wait, 0: it did not. The caller holds the lock.
+// tap_pool_wait takes n neighbouring slots, and waits for them where there is no room. It returns -1 when recording
+// has ended. since is when it began to wait, 0: it did not. The caller holds the lock.
 static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     bool grown = false;
     uint64_t size = tap_pool_size();
     int64_t first = tap_pool_scan(n, size);
-    // A model that went on with the first slot that comes back would wait again for the next tensor, its threads spinning between,
-    // in the way of the workers. So once it waits, it waits for a quarter of the pool.
+    // A model that went on with the first slot that comes back would wait again for the next tensor, its threads
+    // spinning between, in the way of the workers. So once it waits, it waits for a quarter of the pool.
     while (first < 0) {
         size = tap_pool_size();
         const uint64_t enough = size - size / 4;
@@ -261,7 +266,8 @@ static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause)
         if (*since == 0) {
             *since = tap_now();
         }
-        // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back at once.
+        // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back
+        // at once.
         atomic_fetch_add_explicit(&tap.pool_waiting, 1, memory_order_seq_cst);
         atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed) &&

@@ -2,9 +2,9 @@
 
 // tap_queue.c: the record queue, and the lock before it.
 //
-// Hot path: one lock and a copy of some 100 bytes per record; no allocation, no system call except the futex wait on a full queue. Once a token
-// the weights of a model have driven out of the caches what the tap runs and touches: fetched all at once it costs half of what it does one after
-// the other.
+// Hot path: one lock and a copy of some 100 bytes per record; no allocation, no system call except the futex wait
+// on a full queue. Once a token the weights of a model have driven out of the caches what the tap runs and touches:
+// fetched all at once it costs half of what it does one after the other.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -74,7 +74,8 @@ TAP_HOT void tap_fetch_end(void) {
 
 size_t tap_queue_largest(void) { return tap.queue_bytes / 4; }
 
-// tap_queue_wait waits until bytes fit at head; what may be dropped waits under the policy block alone. The caller holds the lock.
+// tap_queue_wait waits until bytes fit at head; what may be dropped waits under the policy block alone. The caller
+// holds the lock.
 static TAP_RARE bool tap_queue_wait(uint64_t bytes, bool droppable, enum tap_loss * cause) {
     struct tap_header * h = tap.header;
     int64_t since = 0;
@@ -107,7 +108,8 @@ static TAP_RARE bool tap_queue_wait(uint64_t bytes, bool droppable, enum tap_los
     return fits;
 }
 
-// tap_queue_pad skips to the start of the ring, where a record does not fit before its end. It returns where it goes on.
+// tap_queue_pad skips to the start of the ring, where a record does not fit before its end. It returns where it
+// goes on.
 static TAP_RARE uint64_t tap_queue_pad(uint64_t head, uint64_t bytes) {
     const struct tap_record skip = {.bytes = (uint32_t) bytes, .type = TAP_REC_PAD};
     memcpy(tap.queue + (head & (tap.queue_bytes - 1)), &skip, sizeof(skip));

@@ -2,7 +2,8 @@
 #ifndef LLAMATAP_TAP_QUEUE_H
 #define LLAMATAP_TAP_QUEUE_H
 
-// tap.lock is 0: free, 1: held, 2: held, and somebody may wait for it. A mutex of the C library does the same, in code that lies elsewhere.
+// tap.lock is 0: free, 1: held, 2: held, and somebody may wait for it. A mutex of the C library does the same, in
+// code that lies elsewhere.
 void tap_lock_wait(void);
 void tap_lock_wake(void);
 
@@ -23,8 +24,8 @@ static inline void tap_unlock(void) {
 void tap_fetch_entry(void);
 void tap_fetch_end(void);
 
-// tap_wait_room waits until the collector has made room since seen was read, or so many milliseconds. Returns false, and ends recording,
-// when the collector is gone. The caller holds the lock, which is given up meanwhile.
+// tap_wait_room waits until the collector has made room since seen was read, or so many milliseconds. Returns
+// false, and ends recording, when the collector is gone. The caller holds the lock, which is given up meanwhile.
 enum { TAP_LOOK_MS = 100 }; // how long a wait for room is before it looks whether the collector lives
 bool tap_wait_room(uint32_t seen, long ms);
 
@@ -34,9 +35,9 @@ void tap_wake_collector(void);
 // tap_must_wait says whether a shortage holds the model up (policy block) and, if not, why not.
 bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause);
 
-// tap_queue_open finds a place for bytes of records, a multiple of eight, and holds the lock until tap_queue_shut hands so many of them to the
-// collector. What is droppable waits for room under the policy block alone, other records under every policy where config.exact says so. NULL:
-// there is no room, and why; the lock is not held.
+// tap_queue_open finds a place for bytes of records, a multiple of eight, and holds the lock until tap_queue_shut
+// hands so many of them to the collector. What is droppable waits for room under the policy block alone, other
+// records under every policy where config.exact says so. NULL: there is no room, and why; the lock is not held.
 void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * cause);
 
 static inline void tap_queue_shut(size_t bytes) {
@@ -54,8 +55,8 @@ static inline void tap_words(void * to, const void * from, size_t bytes) {
     }
 }
 
-// tap_queue_put writes one record: head (its tap_record filled with the type alone), then up to three parts. It waits for room
-// under policy block and returns false where the record was lost. The caller does not hold the lock.
+// tap_queue_put writes one record: head (its tap_record filled with the type alone), then up to three parts. It
+// waits for room under policy block and returns false where the record was lost. The caller does not hold the lock.
 struct tap_part {
     const void * data;
     size_t       bytes;
@@ -69,13 +70,15 @@ struct tap_out {
     _Alignas(8) uint8_t bytes[8 * 1024];
 };
 
-// tap_out_room returns a place for n more bytes, a multiple of eight, and flushes what is there if it must. n is at most sizeof(bytes).
+// tap_out_room returns a place for n more bytes, a multiple of eight, and flushes what is there if it must. n is at
+// most sizeof(bytes).
 void * tap_out_room(struct tap_out * o, size_t n);
 
 // tap_out_flush puts what was gathered. It returns false once something was lost.
 bool tap_out_flush(struct tap_out * o);
 
-// tap_queue_settle waits until the collector has read, and dealt with, everything that was put until now; without one it returns at once.
+// tap_queue_settle waits until the collector has read, and dealt with, everything that was put until now; without
+// one it returns at once.
 void tap_queue_settle(void);
 
 // tap_queue_largest is the largest record that the queue takes.

@@ -8,9 +8,10 @@
 
 #include "llama.h"
 
-// What a function of llama.h takes or returns by value: a structure whose size another llama.cpp may have changed. Its bytes are
-// handed on as they are, with what follows them in memory, so that a program is served right whatever the structure is; its fields
-// are looked at only where tap_layouts has found them to be those of the llama.h that this is compiled with.
+// What a function of llama.h takes or returns by value: a structure whose size another llama.cpp may have changed.
+// Its bytes are handed on as they are, with what follows them in memory, so that a program is served right whatever
+// the structure is; its fields are looked at only where tap_layouts has found them to be those of the llama.h that
+// this is compiled with.
 struct tap_by_value {
     _Alignas(8) uint8_t bytes[512];
 };
@@ -141,7 +142,8 @@ struct tap_real {
 // The real functions, as far as tap_real_init has found them.
 extern struct tap_real tap_real;
 
-// tap_real_init looks up every entry point that is not known yet: before main, and again when a program opens its libraries later.
+// tap_real_init looks up every entry point that is not known yet: before main, and again when a program opens its
+// libraries later.
 void tap_real_init(void);
 
 // tap_real_missing writes the names of the entry points that were not found, separated by spaces.
@@ -150,7 +152,8 @@ void tap_real_missing(char * missing, size_t missing_size);
 // tap_dlsym is the C library's dlsym. For RTLD_NEXT it looks behind this object.
 void * tap_dlsym(void * handle, const char * name);
 
-// tap_real_need looks for a function that the program calls and that was not there so far. Without it the program cannot go on.
+// tap_real_need looks for a function that the program calls and that was not there so far. Without it the program
+// cannot go on.
 void tap_real_need(void * const volatile * function, const char * name);
 
 // TAP_REAL is the real function behind one that the tap stands before.
@@ -160,8 +163,8 @@ void tap_real_need(void * const volatile * function, const char * name);
 // tap_real_loaded says whether some llama.cpp or ggml is in this process.
 bool tap_real_loaded(void);
 
-// tap_layouts looks at structures that llama.cpp and ggml fill themselves, and returns those (enum tap_layout) that are not what
-// the headers of this build say, or could not be looked at.
+// tap_layouts looks at structures that llama.cpp and ggml fill themselves, and returns those (enum tap_layout) that
+// are not what the headers of this build say, or could not be looked at.
 uint32_t tap_layouts(void);
 
 #endif

@@ -120,7 +120,8 @@ struct tap_rec_nodes {
     uint32_t count;
 };
 
-// One node, followed by n_src int32 (node number, or -1-i for leaf i), its name and its op's name, padded to eight bytes.
+// One node, followed by n_src int32 (node number, or -1-i for leaf i), its name and its op's name, padded to eight
+// bytes.
 struct tap_node {
     uint32_t bytes; // with everything
     int32_t  layer;
@@ -147,7 +148,8 @@ struct tap_leaf {
     uint64_t nb[TAP_MAX_DIMS];
 };
 
-// What has changed of a node, or of leaf -1-which, followed by its new place (tap_change_place) and shape (tap_change_shape, a leaf's without op_params).
+// What has changed of a node, or of leaf -1-which, followed by its new place (tap_change_place) and shape
+// (tap_change_shape, a leaf's without op_params).
 enum tap_change_of { TAP_CHANGE_PLACE = 1u << 0, TAP_CHANGE_SHAPE = 1u << 1 };
 
 struct tap_change {
@@ -235,8 +237,9 @@ struct tap_rec_resolve {
     uint64_t exec;      // every execution of the context up to this number is meant
 };
 
-// A buffer of a backend. It is told of when it is allocated, or when this process is first recorded; again when its usage is set, or its
-// memory is taken over by another kind of buffer. TAP_BUFFER_HOST: its base is an address of this process.
+// A buffer of a backend. It is told of when it is allocated, or when this process is first recorded; again when its
+// usage is set, or its memory is taken over by another kind of buffer. TAP_BUFFER_HOST: its base is an address of
+// this process.
 enum tap_buffer_flag { TAP_BUFFER_HOST = 1u << 0, TAP_BUFFER_MAPPED = 1u << 1, TAP_BUFFER_KNOWN = 1u << 2 };
 
 struct tap_rec_buffer {

@@ -10,7 +10,8 @@ enum { TAP_CANDIDATES = 10 };
 
 _Atomic bool tap_samples_wanted;
 
-// What the outermost sampler of this thread chose, until it is accepted: a program may choose again where a grammar refuses.
+// What the outermost sampler of this thread chose, until it is accepted: a program may choose again where a grammar
+// refuses.
 static _Thread_local struct {
     bool                 waits;
     struct tap_rec_sample rec;
@@ -33,8 +34,8 @@ static uint32_t tap_top(struct tap_candidate * top, const llama_token_data * dat
     return have;
 }
 
-// A chain applies its members through this function too: only the outermost call is the program's. A grammar that is applied alone
-// chooses nothing.
+// A chain applies its members through this function too: only the outermost call is the program's. A grammar that
+// is applied alone chooses nothing.
 void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array * candidates) {
     static _Thread_local int depth;
     const bool look = depth == 0 && atomic_load_explicit(&tap_samples_wanted, memory_order_relaxed) && tap_on();

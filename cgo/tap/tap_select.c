@@ -2,7 +2,8 @@
 
 // tap_select.c: which nodes and inputs of a graph are wanted, and how that changes while the model computes.
 //
-// Runs once per new graph, and once per known graph when the collector has changed its mind. Else graph entry pays one load.
+// Runs once per new graph, and once per known graph when the collector has changed its mind. Else graph entry pays
+// one load.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -71,7 +72,8 @@ static bool tap_name_match(const char * glob, const char * name, size_t n, size_
     return tap_glob_match(glob, name, n) || (base != n && tap_glob_match(glob, name, base));
 }
 
-// tap_number_match matches a glob with the name that a node's packets bear, always with its number: Qcur-0#2, or Qcur#2.
+// tap_number_match matches a glob with the name that a node's packets bear, always with its number: Qcur-0#2, or
+// Qcur#2.
 static bool tap_number_match(const char * glob, const struct tap_graph * g, const struct tap_graph_node * node) {
     const char * name = tap_shown(g, node)->tensor->name;
     const size_t n = strlen(name), base = tap_name_base(name, n);
@@ -84,8 +86,8 @@ static bool tap_number_match(const char * glob, const struct tap_graph * g, cons
     return base != n && tap_glob_match(glob, text, (size_t) general);
 }
 
-// tap_first_glob returns the first glob that matches node i, or -1. A glob with a # means one of the nodes of a name; every
-// other glob means all nodes whose own name, with its layer suffix or without, it matches.
+// tap_first_glob returns the first glob that matches node i, or -1. A glob with a # means one of the nodes of a
+// name; every other glob means all nodes whose own name, with its layer suffix or without, it matches.
 static int tap_first_glob(
     const struct tap_graph * g, const struct tap_selection * wish, int i, _Atomic uint32_t * hits) {
     const struct tap_graph_node * node = &g->nodes[i];
@@ -220,7 +222,8 @@ void tap_graph_select(struct tap_graph * g, const struct tap_selection * wish, _
     }
 }
 
-// ---- the collector's newest selection ---------------------------------------------------------------------------------
+// ---- the collector's newest selection
+// ---------------------------------------------------------------------------------
 
 // The newest selection that a graph was marked by. Guarded by tap_selecting; the words are those of tap_selection.
 static pthread_mutex_t tap_selecting = PTHREAD_MUTEX_INITIALIZER;

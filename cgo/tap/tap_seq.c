@@ -1,7 +1,8 @@
 //go:build llama
 
-// tap_seq.c: the functions of llama.h by which a program changes its sequences: cells removed, copied, moved, restored, and a
-// sampler set. The collector learns from them where one request of a sequence ends and the next begins.
+// tap_seq.c: the functions of llama.h by which a program changes its sequences: cells removed, copied, moved,
+// restored, and a sampler set. The collector learns from them where one request of a sequence ends and the next
+// begins.
 #define _GNU_SOURCE
 #include "tap.h"
 

@@ -1,9 +1,9 @@
 // tap_shm.h: the memory that the tap (in the model's process) and the collector share.
 //
-// One memfd holds, in this order: this header, the record queue, the ring of returned slots, the slot pool. Nothing in it is a
-// pointer; places are offsets from its start. The tap is the only writer of the queue and the only taker of slots; the
-// collector is the only reader of the queue and the only returner of slots. collect/layout.go mirrors these structures, and a
-// test compares the sizes and offsets.
+// One memfd holds, in this order: this header, the record queue, the ring of returned slots, the slot pool. Nothing
+// in it is a pointer; places are offsets from its start. The tap is the only writer of the queue and the only taker
+// of slots; the collector is the only reader of the queue and the only returner of slots. collect/layout.go mirrors
+// these structures, and a test compares the sizes and offsets.
 #ifndef LLAMATAP_TAP_SHM_H
 #define LLAMATAP_TAP_SHM_H
 
@@ -197,8 +197,8 @@ struct tap_header {
     _Atomic uint32_t others; // processes that ran llama.cpp and were not recorded, because another one is
     _Atomic int32_t  pid;    // of the process that is recorded, 0 = none so far
     uint32_t         layouts; // enum tap_layout
-    // The words of selection n > 0 lie in place n % 2. The collector writes one place while the other holds the newest selection, and
-    // counts selection up when it is done; who has read a place looks at selection again.
+    // The words of selection n > 0 lie in place n % 2. The collector writes one place while the other holds the
+    // newest selection, and counts selection up when it is done; who has read a place looks at selection again.
     _Alignas(64) _Atomic uint64_t selections[2][TAP_SELECTION_WORDS];
     _Atomic uint32_t n_turns;
     uint32_t turn_ns[TAP_MAX_TURNS]; // what a token of each took, their median; the first was recorded, the second not …

@@ -1,7 +1,8 @@
 //go:build llama
 
-// tap_turn.c: recording by turns, so that llamatap bench can compare a model that is recorded with the same model that is not, in one process: two
-// processes differ by where their memory lies and by when they run, which is more than the tap costs.
+// tap_turn.c: recording by turns, so that llamatap bench can compare a model that is recorded with the same model
+// that is not, in one process: two processes differ by where their memory lies and by when they run, which is more
+// than the tap costs.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -9,7 +10,8 @@
 
 enum { TAP_LONGEST_TURN = 256 };
 
-// tap_turn_median is the time of a turn's tokens of which half took longer: something else on the machine that holds up a few does not count.
+// tap_turn_median is the time of a turn's tokens of which half took longer: something else on the machine that
+// holds up a few does not count.
 static int64_t tap_turn_median(int64_t * took, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
         const int64_t t = took[i];

@@ -2,9 +2,10 @@
 
 // tap_written.c: lets the collector see which pages this process writes.
 //
-// The kernel tells that only to whoever holds a userfaultfd of the process, and only the process itself can open one. So it is opened here, if
-// asked for, and nothing else is done with it: the collector takes a copy of the descriptor (pidfd_getfd), protects the buffers that it wants
-// to watch and scans them (memtrace/pagefault). Until then it costs nothing; after that, the first write to a page after each scan.
+// The kernel tells that only to whoever holds a userfaultfd of the process, and only the process itself can open
+// one. So it is opened here, if asked for, and nothing else is done with it: the collector takes a copy of the
+// descriptor (pidfd_getfd), protects the buffers that it wants to watch and scans them (memtrace/pagefault). Until
+// then it costs nothing; after that, the first write to a page after each scan.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -25,7 +26,8 @@ static void tap_written_make(void) {
     tap_written_fd = (int) syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
 }
 
-// tap_written_is_own tells whether the descriptor is still what was opened: a program may have closed everything that it did not open itself.
+// tap_written_is_own tells whether the descriptor is still what was opened: a program may have closed everything
+// that it did not open itself.
 static bool tap_written_is_own(void) {
     char path[] = "/proc/self/fd/0000000000", link[32] = "";
     char * end = path + sizeof(path) - 1;
@@ -37,8 +39,8 @@ static bool tap_written_is_own(void) {
     return readlink(path, link, sizeof(link) - 1) > 0 && strcmp(link, "anon_inode:[userfaultfd]") == 0;
 }
 
-// tap_written_in_child runs in a child after fork(3), where only what a signal handler may do is allowed: the descriptor that came with it is of the parent's
-// memory, so the child opens one of its own.
+// tap_written_in_child runs in a child after fork(3), where only what a signal handler may do is allowed: the
+// descriptor that came with it is of the parent's memory, so the child opens one of its own.
 static void tap_written_in_child(void) {
     if (tap_written_fd >= 0 && tap_written_is_own()) {
         close(tap_written_fd);

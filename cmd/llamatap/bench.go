@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/bench"
 )
 
-// runBench is one of the benchmarks: without arguments the whole table against the machine's limits, with flags a model's.
+// runBench is one of the benchmarks: without arguments the whole table against the machine's limits, with flags a
+// model's.
 func runBench(args []string) error {
 	if level := os.Getenv(bench.LoadVariable); level != "" {
 		return runLoad(level)

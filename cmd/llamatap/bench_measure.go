@@ -17,8 +17,8 @@ import (
 	"github.com/llamatap/llamatap/runner"
 )
 
-// runBenchMeasure is a measuring process: one test of one model, described as JSON or in a file of it, and its times as JSON lines on stdout. With a
-// recorder it is the collector, and the model runs in a child, as with run.
+// runBenchMeasure is a measuring process: one test of one model, described as JSON or in a file of it, and its
+// times as JSON lines on stdout. With a recorder it is the collector, and the model runs in a child, as with run.
 func runBenchMeasure(args []string) error {
 	recorders := &config.Tap{}
 	rest, err := recorders.Parse(args)

@@ -13,9 +13,10 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestBenchPlanted measures three models in turn: one, the same again under another name, and one that has 15 % more layers, which costs more than 10 %. Taken for
-// three results of one model, the second differs from the first by nothing, and the third is found to be slower. On a machine whose noise is
-// larger than that, the third may be left open; it is never found to be as fast.
+// TestBenchPlanted measures three models in turn: one, the same again under another name, and one that has 15 %
+// more layers, which costs more than 10 %. Taken for three results of one model, the second differs from the first
+// by nothing, and the third is found to be slower. On a machine whose noise is larger than that, the third may be
+// left open; it is never found to be as fast.
 func TestBenchPlanted(t *testing.T) {
 	testenv.Slow(t)
 	needLlama(t)

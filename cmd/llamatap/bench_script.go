@@ -144,7 +144,8 @@ func writeJudgements(out io.Writer, all []bench.Judgement) {
 	}
 }
 
-// benchProgress shows on a terminal what is being measured and when all will be; elsewhere nothing. clear takes it away.
+// benchProgress shows on a terminal what is being measured and when all will be; elsewhere nothing. clear takes it
+// away.
 func benchProgress() (show func(done, all int, next string), clear func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return func(int, int, string) {}, func() {}

@@ -18,7 +18,8 @@ import (
 
 const smallTest = `{"n_prompt":8,"n_gen":2,"n_batch":8,"n_ubatch":8,"n_threads":1,"type_k":"f16","type_v":"f16","flash_attn":"auto","n_gpu_layers":-1,"repetitions":1}`
 
-// TestBenchMeasure runs a measuring process, plain and recorded: both tell a subject and a repetition and nothing else on stdout.
+// TestBenchMeasure runs a measuring process, plain and recorded: both tell a subject and a repetition and nothing
+// else on stdout.
 func TestBenchMeasure(t *testing.T) {
 	needLlama(t)
 	out := t.TempDir()
@@ -212,8 +213,8 @@ func TestBenchCompare(t *testing.T) {
 	}
 }
 
-// checkTokens reads the rows per token of pp8 and tg3, each twice without and twice with the tap. What was captured of a token is a row of
-// each layer's residual stream; of the prompt's last layer only the last row is computed.
+// checkTokens reads the rows per token of pp8 and tg3, each twice without and twice with the tap. What was captured
+// of a token is a row of each layer's residual stream; of the prompt's last layer only the last row is computed.
 func checkTokens(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)

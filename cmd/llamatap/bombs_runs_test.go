@@ -18,7 +18,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// mostTime is what any input may make a reading command take of a CPU: machines that do other work, too, take longer by the clock.
+// mostTime is what any input may make a reading command take of a CPU: machines that do other work, too, take
+// longer by the clock.
 const mostTime = 20 * time.Second
 
 // bomb is a stream with an index, of one packet of random bytes.
@@ -44,8 +45,8 @@ func bomb(t *testing.T, path string, size, ggmlType int, ne [4]int64) string {
 	return path
 }
 
-// TestBombsWithIndex: the same holds for streams whose index states the largest packets that there can be, and for the repair of files
-// that are almost nothing but a hole.
+// TestBombsWithIndex: the same holds for streams whose index states the largest packets that there can be, and for
+// the repair of files that are almost nothing but a hole.
 func TestBombsWithIndex(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -64,7 +64,8 @@ func lastMatch(pattern *regexp.Regexp, text string) string {
 	return strings.TrimSpace(all[len(all)-1][1])
 }
 
-// demoRun runs this program's run in a process of its own, so that a recording does not lower the priority of the others.
+// demoRun runs this program's run in a process of its own, so that a recording does not lower the priority of the
+// others.
 func demoRun(stdout, stderr io.Writer, tap ...string) error {
 	self, err := llama.Self()
 	if err != nil {

@@ -104,8 +104,8 @@ func colourful(file *os.File) bool {
 // tapBeside is where the tap's object belongs: beside this binary.
 func tapBeside() (string, error) { return llama.Beside(host.TapLibrary) }
 
-// devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks it, or never
-// answer: so a process of its own asks.
+// devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks
+// it, or never answer: so a process of its own asks.
 const devicesVariable = "LLAMATAP_DOCTOR_DEVICES"
 
 // devicesLimit is how long llama.cpp may take to find its devices.

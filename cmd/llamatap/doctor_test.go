@@ -55,7 +55,8 @@ func statuses(facts []doctor.Fact) map[string]doctor.Status {
 	return all
 }
 
-// TestDoctor examines this machine, on which recording is known to work, and compares the form of the answer with a golden file.
+// TestDoctor examines this machine, on which recording is known to work, and compares the form of the answer with a
+// golden file.
 func TestDoctor(t *testing.T) {
 	out := t.TempDir()
 	facts, code, text := examine(t, exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", out))
@@ -100,8 +101,8 @@ func TestDoctorAsRoot(t *testing.T) {
 var seenByRoot = []string{"kernel btf", "kernel psi", "kernel perf_event_paranoid", "rights CAP_BPF", "rights CAP_PERFMON", "sensors bpf program",
 	"sensors bpf ring buffer", "sensors page faults", "sensors low priority", "speed buffered write", "speed memory"}
 
-// TestDoctorWithLittle runs a build without llama.cpp in a folder that its user may not write to, and in a root without /proc and /sys:
-// it says what is missing, and of what it cannot see that it is unknown.
+// TestDoctorWithLittle runs a build without llama.cpp in a folder that its user may not write to, and in a root
+// without /proc and /sys: it says what is missing, and of what it cannot see that it is unknown.
 func TestDoctorWithLittle(t *testing.T) {
 	testenv.NeedRoot(t)
 	dir, err := os.MkdirTemp("", "doctor") // t.TempDir is closed to others
@@ -147,9 +148,9 @@ func TestDoctorWithLittle(t *testing.T) {
 	}
 }
 
-// mounts counts the mounts of a copy of mountinfo by root, mount point and file system. Ids and options are left out: the kernel may
-// change those of a mounted file system at any time. So are mounts on folders of tests that run at the same time: whoever removes such
-// a folder removes its mounts from every mount namespace.
+// mounts counts the mounts of a copy of mountinfo by root, mount point and file system. Ids and options are left
+// out: the kernel may change those of a mounted file system at any time. So are mounts on folders of tests that run
+// at the same time: whoever removes such a folder removes its mounts from every mount namespace.
 func mounts(t *testing.T, file string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -171,8 +172,9 @@ func mounts(t *testing.T, file string) map[string]int {
 	return counts
 }
 
-// TestDoctorMountsNothing examines a machine without tracefs, with the collectors for kernels with BTF and with those that need
-// tracepoints: the mounts stay as they are, and no line calls a collector ok that a missing tracefs stops.
+// TestDoctorMountsNothing examines a machine without tracefs, with the collectors for kernels with BTF and with
+// those that need tracepoints: the mounts stay as they are, and no line calls a collector ok that a missing tracefs
+// stops.
 func TestDoctorMountsNothing(t *testing.T) {
 	testenv.NeedBPF(t)
 	const script = `while umount /sys/kernel/tracing 2>/dev/null || umount /sys/kernel/debug/tracing 2>/dev/null; do :; done
@@ -205,7 +207,8 @@ cat /proc/self/mountinfo >"$1/before"; "$0" doctor --json --quick --tap-out "$1"
 	}
 }
 
-// TestDoctorAsNobody runs the very build as nobody, where nobody may read it: llama.cpp is there, the kernel's events are not.
+// TestDoctorAsNobody runs the very build as nobody, where nobody may read it: llama.cpp is there, the kernel's
+// events are not.
 func TestDoctorAsNobody(t *testing.T) {
 	testenv.NeedRoot(t)
 	cmd := exec.Command(testenv.NeedBinary(t), "doctor", "--json", "--quick", "--tap-out", os.TempDir())

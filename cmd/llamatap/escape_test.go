@@ -70,8 +70,8 @@ func hostileRun(t *testing.T) string {
 	return whole
 }
 
-// TestOutputActsOnNoTerminal: whatever names a run, a model or a configuration holds, no command writes a control character but newline
-// and tab.
+// TestOutputActsOnNoTerminal: whatever names a run, a model or a configuration holds, no command writes a control
+// character but newline and tab.
 func TestOutputActsOnNoTerminal(t *testing.T) {
 	run, folder := hostileRun(t), t.TempDir()
 	model, config, prompts := filepath.Join(folder, evil+".gguf"), filepath.Join(folder, evil+".yaml"), filepath.Join(folder, "prompts")

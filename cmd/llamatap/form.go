@@ -13,7 +13,8 @@ import (
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-// reportForm is the form of a report and where it goes. Every command that reads runs has the same flags for it: --format, --json, -o FILE.
+// reportForm is the form of a report and where it goes. Every command that reads runs has the same flags for it:
+// --format, --json, -o FILE.
 type reportForm struct {
 	form  string
 	forms []string

@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/runner/host"
 )
 
-// isFront tells whether a name is one of llama.cpp's programs. A name of their kind that the installation lacks is one too, so that
-// the answer says what is missing.
+// isFront tells whether a name is one of llama.cpp's programs. A name of their kind that the installation lacks is
+// one too, so that the answer says what is missing.
 func isFront(name string) bool {
 	if strings.HasPrefix(name, "llama-") {
 		return true
@@ -23,8 +23,8 @@ func isFront(name string) bool {
 	return err == nil && name != "llamatap"
 }
 
-// runFront is a program of llama.cpp: with a --tap-… flag, or what stands for one in the environment, under the tap, and else the
-// program itself in the place of this process. argv0 is what the user called it by.
+// runFront is a program of llama.cpp: with a --tap-… flag, or what stands for one in the environment, under the
+// tap, and else the program itself in the place of this process. argv0 is what the user called it by.
 func runFront(argv0 string, args []string) error {
 	program, err := host.Find(filepath.Base(argv0))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/inspect/host"
 )
 
-// TestHostAnalyze runs the command in the folder of a recording, and on a run directory: text or JSON on stdout, one warning and the count of
-// charts on stderr, charts where they belong.
+// TestHostAnalyze runs the command in the folder of a recording, and on a run directory: text or JSON on stdout,
+// one warning and the count of charts on stderr, charts where they belong.
 func TestHostAnalyze(t *testing.T) {
 	dir := t.TempDir()
 	block := `{"timestamp":%,"interval_s":5,"latency_histogram":[{"device_id":8388608,"device_name":"sda","total":3,"buckets":[{"slot":7,"count":3,"bucket_low":128,"bucket_high":255}]}],"inflight":[]}` + "\n"

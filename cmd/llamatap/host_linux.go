@@ -95,7 +95,8 @@ func tellCost(c bpf.Costed, w *watch.Watch) {
 	fmt.Fprintf(terminal.Err, "%-28s %12d times %9.2f ms each, %d late\n", "snapshots", w.Snapshots, float64(w.Cost.Microseconds())/1e3/float64(max(w.Snapshots, 1)), w.Late)
 }
 
-// enders are the signals that end a collector. Ctrl-C is the program's where there is one, and the collector ends with it.
+// enders are the signals that end a collector. Ctrl-C is the program's where there is one, and the collector ends
+// with it.
 func enders(program bool) []os.Signal {
 	if program {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // not ignored: the program would inherit that
@@ -104,8 +105,8 @@ func enders(program bool) []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// startWatched starts a program as the target of a collector. The context that it returns ends with the program; status waits for the
-// program and says how it ended.
+// startWatched starts a program as the target of a collector. The context that it returns ends with the program;
+// status waits for the program and says how it ended.
 func startWatched(ctx context.Context, program []string, collector bpf.Collector) (context.Context, func() error, error) {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -204,7 +204,8 @@ func newFlags(name, text string) *flag.FlagSet {
 	return flags
 }
 
-// printFlags lists flags as the flag package does, with two dashes before names of several letters, as examples and documents write them.
+// printFlags lists flags as the flag package does, with two dashes before names of several letters, as examples and
+// documents write them.
 func printFlags(out io.Writer, flags *flag.FlagSet) {
 	flags.VisitAll(func(f *flag.Flag) {
 		dashes := "--"
@@ -220,8 +221,8 @@ func printFlags(out io.Writer, flags *flag.FlagSet) {
 	})
 }
 
-// parseFlags reads flags before, between and behind the arguments and returns those; it demands want of them. After --help it returns
-// nil and no error.
+// parseFlags reads flags before, between and behind the arguments and returns those; it demands want of them. After
+// --help it returns nil and no error.
 func parseFlags(flags *flag.FlagSet, args []string, want int) ([]string, error) {
 	rest, err := parseAnyFlags(flags, args)
 	if err != nil || rest == nil || len(rest) == want {

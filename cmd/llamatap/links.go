@@ -129,7 +129,8 @@ func (l *link) look() error {
 	return nil
 }
 
-// make puts the link in its place in one step, so that whoever starts the program meanwhile finds the old one or the new.
+// make puts the link in its place in one step, so that whoever starts the program meanwhile finds the old one or
+// the new.
 func (l *link) make() error {
 	if l.found == current {
 		return nil

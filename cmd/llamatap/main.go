@@ -1,7 +1,7 @@
 // Command llamatap runs GGUF models with llama.cpp and records what happens inside.
 //
-// This file is the door: it picks the subcommand, or the program of llama.cpp that this process is named after, and turns its error
-// into one line and an exit status. Each subcommand has a file of its own.
+// This file is the door: it picks the subcommand, or the program of llama.cpp that this process is named after, and
+// turns its error into one line and an exit status. Each subcommand has a file of its own.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 // version is llamatap's, set by the linker where the build knows one.
 var version = "devel"
 
-// command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus sets the
-// process's exit status.
+// command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus
+// sets the process's exit status.
 type command struct {
 	name    string
 	summary string

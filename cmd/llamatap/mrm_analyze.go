@@ -168,7 +168,8 @@ func runMRMAnalyze(args []string) error {
 	return nil
 }
 
-// runs are the directories to analyse. Thresholds and windows of an experiment are those of its configuration, where no flag says otherwise.
+// runs are the directories to analyse. Thresholds and windows of an experiment are those of its configuration,
+// where no flag says otherwise.
 func (a *mrmAnalyzeArguments) runs(given []string) ([]string, error) {
 	if a.config == "" {
 		return given, nil

@@ -28,7 +28,8 @@ func measured(t *testing.T, out string, class verdict.Class) string {
 	return r.Write(t, out)
 }
 
-// TestAnalyzeRuns analyses runs one by one and by their experiment, whose thresholds hold; contaminated ones are refused, or left out.
+// TestAnalyzeRuns analyses runs one by one and by their experiment, whose thresholds hold; contaminated ones are
+// refused, or left out.
 func TestAnalyzeRuns(t *testing.T) {
 	folder := t.TempDir()
 	out := filepath.Join(folder, "results")

@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// page is what the help of a subcommand says, taken apart. Manual pages and completions are made of it, so that they say what help
-// says, which comes from the tables of flags.
+// page is what the help of a subcommand says, taken apart. Manual pages and completions are made of it, so that
+// they say what help says, which comes from the tables of flags.
 type page struct {
 	command command
 	usage   []string // the lines behind "usage:"
@@ -67,8 +67,8 @@ func pages() ([]page, error) {
 	return all, nil
 }
 
-// parsePage takes help apart: its first line is a title, "usage:" begins the lines that say how to call it, a line that is indented by
-// two and begins with a dash begins a flag, and what is indented further belongs to that.
+// parsePage takes help apart: its first line is a title, "usage:" begins the lines that say how to call it, a line
+// that is indented by two and begins with a dash begins a flag, and what is indented further belongs to that.
 func parsePage(help string) (p page) {
 	var current *flagText
 	inUsage := false
@@ -96,8 +96,8 @@ func parsePage(help string) (p page) {
 	return p
 }
 
-// A flag's first line: its names, the form of its value, of one or two words, and the help behind two spaces; behind one where the
-// column is too narrow for more.
+// A flag's first line: its names, the form of its value, of one or two words, and the help behind two spaces;
+// behind one where the column is too narrow for more.
 var (
 	flagHead   = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| (\S+(?: \S+)?))?(?:\s{2,}(.*))?$`)
 	narrowHead = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| (\S+))? (.*)$`)

@@ -26,7 +26,8 @@ const shortPrompts = `{"id":1,"prompt":"func main() {","n_predict":6,"temperatur
 {"id":4,"prompt":"// Read ","n_predict":4,"temperature":0}
 `
 
-// TestRunPromptsHostileLines: a line that would end the process, or take gigabytes, gets an error as its result, and the others run.
+// TestRunPromptsHostileLines: a line that would end the process, or take gigabytes, gets an error as its result,
+// and the others run.
 func TestRunPromptsHostileLines(t *testing.T) {
 	needLlama(t)
 	cmd := self("run", "--prompts", "-", "-t", "1")
@@ -52,8 +53,8 @@ func TestRunPromptsHostileLines(t *testing.T) {
 	}
 }
 
-// TestRunPromptsInterrupted presses Ctrl-C behind the first result: it is kept, and so is what there is of the one under way, if it had
-// begun.
+// TestRunPromptsInterrupted presses Ctrl-C behind the first result: it is kept, and so is what there is of the one
+// under way, if it had begun.
 func TestRunPromptsInterrupted(t *testing.T) {
 	needLlama(t)
 	for try := range 5 {
@@ -72,7 +73,8 @@ func TestRunPromptsInterrupted(t *testing.T) {
 	t.Error("the second prompt never began")
 }
 
-// interruptedPrompts interrupts two prompts some time behind the first result. It returns the results and what was told.
+// interruptedPrompts interrupts two prompts some time behind the first result. It returns the results and what was
+// told.
 func interruptedPrompts(t *testing.T, after time.Duration) (first, second, told string) {
 	t.Helper()
 	cmd := self("run", "--prompts", "-", "-c", "30000", "-t", "1")
@@ -121,8 +123,8 @@ func TestRunPromptsStatus(t *testing.T) {
 	}
 }
 
-// TestRunPromptsUnderTap records prompts of several sequences: the tokens of the recording, by sequence and request, are those of the
-// results.
+// TestRunPromptsUnderTap records prompts of several sequences: the tokens of the recording, by sequence and
+// request, are those of the results.
 func TestRunPromptsUnderTap(t *testing.T) {
 	needLlama(t)
 	dir := t.TempDir()

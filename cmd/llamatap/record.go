@@ -116,7 +116,8 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 // errOwnOutput refuses a consumer on the standard output of a program that writes there itself.
 var errOwnOutput = errors.New("--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or unix:PATH")
 
-// record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it cannot be gone on with.
+// record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it
+// cannot be gone on with.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	if tap.Sink == "-" {
 		return exitStatus{Code: 2, Err: errOwnOutput}
@@ -148,8 +149,9 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	return endAs(result, isFront(args[0]))
 }
 
-// endAs makes this process end as the model's did: with its status, or by its signal. A recording that lacks something, or was not made,
-// ends with a status of its own; but under a program's own name (front) a call that computes nothing, such as --help, has nothing to record.
+// endAs makes this process end as the model's did: with its status, or by its signal. A recording that lacks
+// something, or was not made, ends with a status of its own; but under a program's own name (front) a call that
+// computes nothing, such as --help, has nothing to record.
 func endAs(result session.Result, front bool) error {
 	if sig := result.Exit.Signal; sig != 0 && sig != syscall.SIGSTOP {
 		endBySignal(sig)
@@ -169,8 +171,8 @@ func endAs(result session.Result, front bool) error {
 	return nil
 }
 
-// endBySignal ends this process by a signal, as the model's was. Of SIGABRT and its like Go's runtime makes a trace and status 2, and
-// signal.Reset leaves it that, so the kernel's own action is put back.
+// endBySignal ends this process by a signal, as the model's was. Of SIGABRT and its like Go's runtime makes a trace
+// and status 2, and signal.Reset leaves it that, so the kernel's own action is put back.
 func endBySignal(sig syscall.Signal) {
 	signal.Reset(sig)
 	var standard [8]uint64 // the kernel's struct sigaction: SIG_DFL, no flags, no mask

@@ -78,7 +78,8 @@ func checkSummary(format string, by *string) error {
 	return nil
 }
 
-// writeSummary reads the events and writes what they sum up to. Tokens are written as they are read, however many there are.
+// writeSummary reads the events and writes what they sum up to. Tokens are written as they are read, however many
+// there are.
 func writeSummary(out io.Writer, path, format, by string) error {
 	buffered := bufio.NewWriter(out)
 	var each func(*resources.TokenRow)

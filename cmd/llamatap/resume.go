@@ -30,8 +30,8 @@ type resumption struct {
 	args       []string // its arguments, or those given now, without the one that asks for it
 }
 
-// findResumption reads the checkpoint that the arguments of run ask for; nil where they ask for none. A run's own arguments are taken
-// where nothing else is given, and in the folder in which they were given.
+// findResumption reads the checkpoint that the arguments of run ask for; nil where they ask for none. A run's own
+// arguments are taken where nothing else is given, and in the folder in which they were given.
 func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 	which := tap.Resuming()
 	if which == "" {
@@ -185,8 +185,9 @@ func fingerprint(path string) (string, error) {
 	return gguf.Fingerprint(file, info.Size())
 }
 
-// chooseSeed settles what random seeds are taken from, in a run of which checkpoints are made: it must be the same when the run is gone on
-// with. A single prompt is given it as its seed. Prompts of a file must not all have the same one; to them it is where theirs come from.
+// chooseSeed settles what random seeds are taken from, in a run of which checkpoints are made: it must be the same
+// when the run is gone on with. A single prompt is given it as its seed. Prompts of a file must not all have the
+// same one; to them it is where theirs come from.
 func chooseSeed(cfg *config.Run, before *resumption) (seed uint32, args []string) {
 	if cfg.Seed != config.RandomSeed {
 		return 0, nil

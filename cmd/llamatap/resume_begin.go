@@ -67,7 +67,8 @@ func checkState(cfg *config.Run) error {
 	return nil
 }
 
-// keepState lets a new run keep its state. Its folder is one of its own until there is a run directory, into which it is moved.
+// keepState lets a new run keep its state. Its folder is one of its own until there is a run directory, into which
+// it is moved.
 func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder string, err error) {
 	if err := checkState(cfg); err != nil {
 		return "", err
@@ -85,7 +86,8 @@ func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder stri
 	return folder, tell(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
 }
 
-// latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the beginning.
+// latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the
+// beginning.
 func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State {
 	state := runner.State{Folder: folder}
 	var rows []llama.Token
@@ -112,10 +114,10 @@ func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State
 	return state
 }
 
-// answered finds how many prompts of a file need not be computed again: those whose results are in the results file and whose tensors are
-// recorded, all of them, but for the last one that is: something must come again, to show that it is the same run. tokens is how many
-// tokens they took. One sequence computes one prompt after the other, each from an empty memory;
-// with several there is hardly a moment at which none is under way.
+// answered finds how many prompts of a file need not be computed again: those whose results are in the results file
+// and whose tensors are recorded, all of them, but for the last one that is: something must come again, to show
+// that it is the same run. tokens is how many tokens they took. One sequence computes one prompt after the other,
+// each from an empty memory; with several there is hardly a moment at which none is under way.
 func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.Done, tokens int64) {
 	if cfg.Parallel > 1 || tap.Records(config.Resource) || tap.Records(config.KV) { // these are recorded from the beginning
 		return done, 0
@@ -137,7 +139,8 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 	return a.done, a.tokens
 }
 
-// remembers tells whether a tensor shows cells of the memory that no token reads any more. Behind another prompt they are others.
+// remembers tells whether a tensor shows cells of the memory that no token reads any more. Behind another prompt
+// they are others.
 func remembers(name string) bool {
 	return strings.HasPrefix(name, "cache_") || strings.HasPrefix(name, "node_") || strings.HasPrefix(name, "kq") && !strings.Contains(name, "soft_max") && !strings.HasPrefix(name, "kqv")
 }
@@ -198,7 +201,8 @@ func (a *answering) close() bool {
 	}
 }
 
-// decoded tells whether these tokens were decoded for an answer: the prompt, and all but the last of those that were chosen.
+// decoded tells whether these tokens were decoded for an answer: the prompt, and all but the last of those that
+// were chosen.
 func decoded(c *runner.Completion, rows []llama.Token) bool {
 	chosen := c.Tokens[:max(len(c.Tokens)-1, 0)]
 	if c.PromptTokens < 0 || len(rows) != c.PromptTokens+len(chosen) {

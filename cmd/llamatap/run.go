@@ -25,8 +25,8 @@ import (
 // errTapped refuses to record below another recording: a program has one tap.
 var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two")}
 
-// runRun generates text with a model. With a recorder, the model runs in a child of this process, which is the collector then; the
-// child is the same program with the tap's flags taken out.
+// runRun generates text with a model. With a recorder, the model runs in a child of this process, which is the
+// collector then; the child is the same program with the tap's flags taken out.
 func runRun(args []string) error {
 	args = lengthen(args)
 	recorders := &config.Tap{}
@@ -95,7 +95,8 @@ func (u unexpected) Error() string {
 	return fmt.Sprintf("unexpected argument %q: a prompt is given with -p, in quotes", string(u))
 }
 
-// behindTap says more of an argument that stands behind a flag of the tap whose value may be left out, and is none of its values.
+// behindTap says more of an argument that stands behind a flag of the tap whose value may be left out, and is none
+// of its values.
 func behindTap(err error, args []string) error {
 	var word unexpected
 	if !errors.As(err, &word) {
@@ -162,7 +163,8 @@ func (s signalCause) Error() string {
 // status is the exit status of a program that this signal ended.
 func (s signalCause) status() int { return 128 + int(s.signal) }
 
-// untilSignal returns a context that SIGINT or SIGTERM ends, with a signalCause. A second signal ends the process at once.
+// untilSignal returns a context that SIGINT or SIGTERM ends, with a signalCause. A second signal ends the process
+// at once.
 func untilSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -179,7 +181,8 @@ func untilSignal() (ctx context.Context, stop func()) {
 	return ctx, func() { signal.Stop(signals); close(signals); cancel(nil) }
 }
 
-// runModel is what the process that holds the model does: one run on this process's stdin, stdout and stderr, with its exit status.
+// runModel is what the process that holds the model does: one run on this process's stdin, stdout and stderr, with
+// its exit status.
 func runModel(cfg *config.Run) error {
 	if cfg.PromptsFile != "" {
 		return runPrompts(cfg)
@@ -247,7 +250,8 @@ func progressTerminal(room bool) io.Writer {
 	return nil
 }
 
-// signalStatus gives an error that a signal caused the exit status of that signal; told says that the summary tells of it.
+// signalStatus gives an error that a signal caused the exit status of that signal; told says that the summary tells
+// of it.
 func signalStatus(err error, told bool) error {
 	var cause signalCause
 	switch {
@@ -268,8 +272,8 @@ func repeatSeed() uint32 {
 	return uint32(seed)
 }
 
-// textVariable is how the collector tells the model's process after how many tokens a checkpoint is made of it: its text is not to be far
-// behind them.
+// textVariable is how the collector tells the model's process after how many tokens a checkpoint is made of it: its
+// text is not to be far behind them.
 const textVariable = "LLAMATAP_TEXT_EVERY"
 
 // textEvery is what the collector told this process, or 0.

@@ -198,7 +198,8 @@ func TestRunSignals(t *testing.T) {
 	}
 }
 
-// TestRunSecondSignal stops reading the text, so that the run hangs in a write, which the first Ctrl-C waits for. The second does not.
+// TestRunSecondSignal stops reading the text, so that the run hangs in a write, which the first Ctrl-C waits for.
+// The second does not.
 func TestRunSecondSignal(t *testing.T) {
 	needLlama(t)
 	reader, writer, err := os.Pipe()
@@ -252,8 +253,9 @@ func TestRunSecondSignal(t *testing.T) {
 	}
 }
 
-// taken waits until a process has taken every signal that it was sent, and has done what it does about them: no signal is pending, and at
-// ten looks in a row all its threads sleep, or it is gone. Two signals of a kind that come before one is taken are one signal.
+// taken waits until a process has taken every signal that it was sent, and has done what it does about them: no
+// signal is pending, and at ten looks in a row all its threads sleep, or it is gone. Two signals of a kind that
+// come before one is taken are one signal.
 func taken(t *testing.T, pid int) {
 	t.Helper()
 	pending := regexp.MustCompile(`(?m)^(State:\s+[^SD]|(SigPnd|ShdPnd):.*[1-9a-f])`)

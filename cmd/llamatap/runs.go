@@ -66,8 +66,8 @@ func runRuns(args []string) error {
 	return held.WriteTable(terminal.Out, runs)
 }
 
-// parseRunPath reads flags and the one run that a command reads: a directory or stream, a run's name or the last characters of it, or
-// nothing for the newest. After --help it returns "" and no error.
+// parseRunPath reads flags and the one run that a command reads: a directory or stream, a run's name or the last
+// characters of it, or nothing for the newest. After --help it returns "" and no error.
 func parseRunPath(flags *flag.FlagSet, args []string) (string, error) {
 	rest, err := parseAnyFlags(flags, args)
 	switch {
@@ -82,7 +82,8 @@ func parseRunPath(flags *flag.FlagSet, args []string) (string, error) {
 	return resolveRun("")
 }
 
-// resolveRun finds the run that an argument means: see parseRunPath. What is no run is returned as it is: who opens it says what is wrong.
+// resolveRun finds the run that an argument means: see parseRunPath. What is no run is returned as it is: who opens
+// it says what is wrong.
 func resolveRun(name string) (string, error) {
 	if _, err := os.Stat(name); name != "" && (err == nil || strings.ContainsRune(name, filepath.Separator)) {
 		return name, nil

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestResolveRun: a run is found by its directory, its name, the end of its name, or as the newest; anything else is left alone.
+// TestResolveRun: a run is found by its directory, its name, the end of its name, or as the newest; anything else
+// is left alone.
 func TestResolveRun(t *testing.T) {
 	out := t.TempDir()
 	t.Setenv("LLAMATAP_OUT", out)

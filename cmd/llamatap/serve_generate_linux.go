@@ -24,13 +24,14 @@ import (
 // generator runs prompts of POST /log-monitoring: each by a llamatap run of its own, which records it.
 type generator struct {
 	dir, model string
-	// starter runs functions on a thread that keeps the priority that this process began with, which children inherit, and that lasts as long as the
-	// process, whose end it reports to its children.
+	// starter runs functions on a thread that keeps the priority that this process began with, which children
+	// inherit, and that lasts as long as the process, whose end it reports to its children.
 	starter chan func()
 	thread  int // its number
 }
 
-// newGenerator prepares to run prompts with a model, "" the embedded one, below a folder of runs. It must come before stepBack.
+// newGenerator prepares to run prompts with a model, "" the embedded one, below a folder of runs. It must come
+// before stepBack.
 func newGenerator(dir, model string) *generator {
 	g := &generator{dir: dir, model: model, starter: make(chan func())}
 	ready := make(chan struct{})
@@ -57,7 +58,8 @@ type promptLine struct {
 	Seed        *uint32  `json:"seed,omitempty"`
 }
 
-// lineOf writes a prompt as such a line. A method leaves the other samplers out, and has system B's default of its own one.
+// lineOf writes a prompt as such a line. A method leaves the other samplers out, and has system B's default of its
+// own one.
 func lineOf(p server.Prompt) promptLine {
 	s := p.Sampling
 	line := promptLine{Prompt: p.Prompt, Predict: p.MaxTokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Seed: s.Seed}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRunInSummary: the run of a prompt that ended before anybody looked is the one that its summary names, if it has a log.
+// TestRunInSummary: the run of a prompt that ended before anybody looked is the one that its summary names, if it
+// has a log.
 func TestRunInSummary(t *testing.T) {
 	dir, log := filepath.Join(t.TempDir(), "run_x"), filepath.Join(t.TempDir(), "log")
 	check := func(text, want string) {

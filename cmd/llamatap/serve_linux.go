@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/runner/session/control"
 )
 
-// stepBack gives this process but one thread nice 19, which threads that are started later inherit: who looks at a run must not cost the model that is
-// recorded. Where a sandbox forbids it, it stays as it is.
+// stepBack gives this process but one thread nice 19, which threads that are started later inherit: who looks at a
+// run must not cost the model that is recorded. Where a sandbox forbids it, it stays as it is.
 func stepBack(but int) {
 	tasks, _ := os.ReadDir("/proc/self/task")
 	for _, task := range tasks {
@@ -35,7 +35,8 @@ func controlRun(dir string, c server.Command) (json.RawMessage, error) {
 	return json.Marshal(answer.Status)
 }
 
-// attend prepares to serve: it lets prompts be run where there is a folder for their runs, and steps back behind models that are recorded.
+// attend prepares to serve: it lets prompts be run where there is a folder for their runs, and steps back behind
+// models that are recorded.
 func attend(o *server.Options, model string) {
 	thread := 0
 	if !o.Live && !server.IsRun(o.Dir) {

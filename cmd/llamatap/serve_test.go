@@ -61,8 +61,8 @@ func (s *serving) files(t *testing.T) []string {
 	return found
 }
 
-// TestServe starts the server on a free port, asks it with the token that it printed and without, and ends it by a signal while a log is
-// followed.
+// TestServe starts the server on a free port, asks it with the token that it printed and without, and ends it by a
+// signal while a log is followed.
 func TestServe(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		s := startServe(t, "--addr", "127.0.0.1:0")

@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/models"
 )
 
-// TestWrongUse starts every command wrongly: each says so in one line on stderr that names the remedy, and writes nothing else.
+// TestWrongUse starts every command wrongly: each says so in one line on stderr that names the remedy, and writes
+// nothing else.
 func TestWrongUse(t *testing.T) {
 	folder := t.TempDir()
 	file, text, model := filepath.Join(folder, "file"), filepath.Join(folder, "text"), filepath.Join(folder, "model")

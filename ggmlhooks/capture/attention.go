@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// Attention tells readers which packets of a layer make up its attention map, and with which constants: flash attention computes
-// softmax(scale · Q Kᵀ, soft-capped, + mask, with sinks) and never stores it.
+// Attention tells readers which packets of a layer make up its attention map, and with which constants: flash
+// attention computes softmax(scale · Q Kᵀ, soft-capped, + mask, with sinks) and never stores it.
 type Attention struct {
 	Ctx     uint32  `json:"ctx"`
 	Layer   int     `json:"layer"`
@@ -100,7 +100,8 @@ func view(g *ggmlhooks.Graph, at int32) *ggmlhooks.Node {
 	return &g.Nodes[at]
 }
 
-// cacheOf is the name of the cache behind a view, or behind the copy that llama.cpp makes of an F32 cache for flash attention.
+// cacheOf is the name of the cache behind a view, or behind the copy that llama.cpp makes of an F32 cache for flash
+// attention.
 func cacheOf(g *ggmlhooks.Graph, at int32) string {
 	at = root(g, at)
 	for at >= 0 && g.Nodes[at].Op == "CPY" && len(g.Nodes[at].Src) > 0 {

@@ -21,7 +21,8 @@ func (p *cutProbes) add(ns int64) {
 	}
 }
 
-// median is what one cut costs; 0 where that was not measured. One measurement that the kernel interrupted does not move it.
+// median is what one cut costs; 0 where that was not measured. One measurement that the kernel interrupted does not
+// move it.
 func (p *cutProbes) median() int64 {
 	if len(p.ns) == 0 {
 		return 0

@@ -2,7 +2,8 @@ package capture
 
 import "github.com/llamatap/llamatap/ggmlhooks"
 
-// running are the executions of a context that a device goes on with behind their ends: what they took is known when it is done.
+// running are the executions of a context that a device goes on with behind their ends: what they took is known
+// when it is done.
 type running struct {
 	newest  uint64 // execution
 	first   int64  // graph entry of the first

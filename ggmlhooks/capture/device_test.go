@@ -6,7 +6,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// TestDeviceTime: what a device takes behind the end of an execution, or of several, is counted once, and as what they turned out to be.
+// TestDeviceTime: what a device takes behind the end of an execution, or of several, is counted once, and as what
+// they turned out to be.
 func TestDeviceTime(t *testing.T) {
 	b := newBench(t, Options{})
 	run := func(exec uint64, at, end int64, provisional bool) {

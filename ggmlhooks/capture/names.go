@@ -17,8 +17,8 @@ func packetNames(g *ggmlhooks.Graph) []string {
 	return names
 }
 
-// leafNames gives every leaf its packet name, whether it is captured or not, counting those of one name in graph order: models
-// with sliding windows have two masks of one name.
+// leafNames gives every leaf its packet name, whether it is captured or not, counting those of one name in graph
+// order: models with sliding windows have two masks of one name.
 func leafNames(g *ggmlhooks.Graph) (names []string, occurrences []int) {
 	seen := map[string]int{}
 	for i := range g.Leafs {

@@ -32,8 +32,9 @@ type Options struct {
 	Tokens    Tokens
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
 	UnixOffset int64
-	// HoldBytes bounds what is held back undecided; 0 = no bound. Beyond it everything is written. What is held is counted in whole multiples
-	// of HoldUnit bytes, a slot's size, so that when that is does not depend on how fast anybody is.
+	// HoldBytes bounds what is held back undecided; 0 = no bound. Beyond it everything is written. What is held is
+	// counted in whole multiples of HoldUnit bytes, a slot's size, so that when that is does not depend on how fast
+	// anybody is.
 	HoldBytes, HoldUnit int64
 }
 
@@ -100,8 +101,8 @@ type Use struct {
 	Graphs map[ggmlhooks.Phase]int64
 	Rows   map[ggmlhooks.Phase]int64
 	NS     map[ggmlhooks.Phase]int64 // graph entry to graph end, measured
-	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a mixed one nobody knows
-	// which tokens took how long.
+	// AloneRows and AloneNS are those of executions whose tokens are all of the phase: rates are of these, for of a
+	// mixed one nobody knows which tokens took how long.
 	AloneRows, AloneNS map[ggmlhooks.Phase]int64
 
 	Requests int64       // that began
@@ -114,8 +115,8 @@ type Use struct {
 	Attached []Attention // what readers need to recompute attention maps
 }
 
-// Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions that have ended,
-// Selected is the sum of Written, Refused, Discarded and Losses.
+// Flow is what became of the selected tensors of executions, and what recording them cost the model. Of executions
+// that have ended, Selected is the sum of Written, Refused, Discarded and Losses.
 type Flow struct {
 	Selected  ggmlhooks.Count // computed and wanted
 	Written   ggmlhooks.Count // handed to the stream
@@ -382,9 +383,9 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	return nil
 }
 
-// Refuse ends writing, after a failure or because recording stops. The tokens of what was written are handed on. What comes from here on is
-// counted: tokens by phase, tensors as refused. What is undecided and was written in part is the run, as the stream says; other
-// executions are decided about as before.
+// Refuse ends writing, after a failure or because recording stops. The tokens of what was written are handed on.
+// What comes from here on is counted: tokens by phase, tensors as refused. What is undecided and was written in
+// part is the run, as the stream says; other executions are decided about as before.
 func (r *Recorder) Refuse() error {
 	if r.refusing {
 		return nil
@@ -412,8 +413,8 @@ func (r *Recorder) Refuse() error {
 	return errors.Join(errs...)
 }
 
-// Whole reports whether everything of which something was written was written to its end and is decided. Then, after TellAll, the stream
-// may end and another one go on.
+// Whole reports whether everything of which something was written was written to its end and is decided. Then,
+// after TellAll, the stream may end and another one go on.
 func (r *Recorder) Whole() bool {
 	for _, x := range r.open {
 		if !x.held {
@@ -449,7 +450,8 @@ func (r *Recorder) discard(x *execution, written *stream.Resolution) {
 	written.LastExec = x.Execution.Exec
 }
 
-// Relieve writes what is held back, because too much is, or the model cannot go on without its slots. It stays undecided.
+// Relieve writes what is held back, because too much is, or the model cannot go on without its slots. It stays
+// undecided.
 func (r *Recorder) Relieve() error {
 	if r.use.Held == 0 {
 		return nil
@@ -466,8 +468,8 @@ func (r *Recorder) Relieve() error {
 	return nil
 }
 
-// Finish decides about what is still open when the model is gone: nothing was thrown away, so it was the run. An execution that
-// did not end, because the model was killed, keeps what was captured of it.
+// Finish decides about what is still open when the model is gone: nothing was thrown away, so it was the run. An
+// execution that did not end, because the model was killed, keeps what was captured of it.
 func (r *Recorder) Finish() error {
 	var errs []error
 	for number, ctx := range r.ctxs {

@@ -178,7 +178,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A micro-batch of a prompt and of another sequence's next token counts in no rate: nobody knows which of them took how long.
+// A micro-batch of a prompt and of another sequence's next token counts in no rate: nobody knows which of them took
+// how long.
 func TestMixedBatches(t *testing.T) {
 	b := newBench(t, Options{})
 	mixed := func(seqs []int32, tokens ...int32) {
@@ -340,7 +341,8 @@ func (g *grab) Append(p *stream.Packet, data []byte, release func()) error {
 	return g.script.Append(p, data, release)
 }
 
-// TestWhole: a stream may end only where nothing is half written and nothing that is written is undecided; what is held may go on.
+// TestWhole: a stream may end only where nothing is half written and nothing that is written is undecided; what is
+// held may go on.
 func TestWhole(t *testing.T) {
 	b := newBench(t, Options{})
 	whole := func(what string, want bool) {
@@ -362,8 +364,8 @@ func TestWhole(t *testing.T) {
 	whole("ended", true)
 }
 
-// TestRefuse: what is held when recording stops, and what comes later, is released and never written. It is still decided about: tokens are
-// counted by phase, and tensors as refused, those of set-up apart.
+// TestRefuse: what is held when recording stops, and what comes later, is released and never written. It is still
+// decided about: tokens are counted by phase, and tensors as refused, those of set-up apart.
 func TestRefuse(t *testing.T) {
 	for _, discarded := range []bool{false, true} {
 		b := newBench(t, Options{})

@@ -14,8 +14,8 @@ type settled struct {
 	rows []ggmlhooks.Row
 }
 
-// maxSettled bounds how many executions wait. A context that is never decided about must not keep the others' tokens for ever: beyond
-// this they are told out of order.
+// maxSettled bounds how many executions wait. A context that is never decided about must not keep the others'
+// tokens for ever: beyond this they are told out of order.
 const maxSettled = 1 << 16
 
 // settle counts an execution as what it was, and takes its tokens in; tell then hands them on.
@@ -63,8 +63,8 @@ func (r *Recorder) name(x *execution) error {
 	return nil
 }
 
-// tell hands on the tokens before which nothing is open any more: contexts that compute side by side are decided about in any order,
-// and tokens are told in theirs.
+// tell hands on the tokens before which nothing is open any more: contexts that compute side by side are decided
+// about in any order, and tokens are told in theirs.
 func (r *Recorder) tell() error {
 	bound, n := r.undecided(), 0
 	for n < len(r.settled) && (r.settled[n].rows[0].Index < bound || len(r.settled)-n > maxSettled) {

@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 )
 
-// arch says what an architecture consists of. Facts (tensor names, shapes, keys) are those that llama.cpp 0.7.0 asks for.
+// arch says what an architecture consists of. Facts (tensor names, shapes, keys) are those that llama.cpp 0.7.0
+// asks for.
 type arch struct {
 	// file is general.architecture where it is not the name itself.
 	file string
@@ -52,7 +53,8 @@ var archs = map[string]arch{
 // Archs are the names of the architectures that generate text.
 func Archs() []string { return slices.Sorted(maps.Keys(archs)) }
 
-// Encoders are the names of those that compute embeddings and scores: bert, and qwen3-rerank, which is Qwen3 with a head for scores.
+// Encoders are the names of those that compute embeddings and scores: bert, and qwen3-rerank, which is Qwen3 with a
+// head for scores.
 func Encoders() []string { return slices.Sorted(maps.Keys(encoders)) }
 
 // findArch finds an architecture of either kind.

@@ -39,8 +39,8 @@ func tiedEnds(b *builder) {
 	b.norm("output_norm", b.Width)
 }
 
-// tiedScale is how large an embedding enters the residual stream, to which every layer adds about one. Where input and output
-// share a matrix a larger one makes every token predict itself, a smaller one makes all positions alike.
+// tiedScale is how large an embedding enters the residual stream, to which every layer adds about one. Where input
+// and output share a matrix a larger one makes every token predict itself, a smaller one makes all positions alike.
 func (c *Config) tiedScale() float64 {
 	return 1.5 * math.Sqrt(float64(c.Layers)/float64(c.Width))
 }

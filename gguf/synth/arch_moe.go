@@ -2,8 +2,8 @@ package synth
 
 import "github.com/llamatap/llamatap/gguf"
 
-// moeShape spreads the feed-forward network over eight experts (four in small models), two of which work on a token. Each is a
-// multiple of 256 wide, so that Q4_K fits.
+// moeShape spreads the feed-forward network over eight experts (four in small models), two of which work on a
+// token. Each is a multiple of 256 wide, so that Q4_K fits.
 func moeShape(c *Config) {
 	c.Experts, c.ExpertsUsed = 8, 2
 	if c.FF < 2048 {

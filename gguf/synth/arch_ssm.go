@@ -59,7 +59,8 @@ func stateDecay(dst []float32, _ uint64, first int64) {
 	}
 }
 
-// jambaShape: one layer in eight has attention (the last but one of four in small models), every second one has experts.
+// jambaShape: one layer in eight has attention (the last but one of four in small models), every second one has
+// experts.
 func jambaShape(c *Config) {
 	oneWidthShape(c)
 }

@@ -9,9 +9,11 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 )
 
-// Config is the shape of a model. New fills it from an architecture and a preset; every field may be changed before Plan.
+// Config is the shape of a model. New fills it from an architecture and a preset; every field may be changed before
+// Plan.
 type Config struct {
-	// Arch is one of Archs or Encoders. It may differ from the file's general.architecture: mixtral is llama with experts.
+	// Arch is one of Archs or Encoders. It may differ from the file's general.architecture: mixtral is llama with
+	// experts.
 	Arch string
 	// Preset is the name that the shape began with, such as "1b".
 	Preset string
@@ -39,8 +41,8 @@ type Config struct {
 	Seed uint64
 }
 
-// presets are the shapes before an architecture changes them. The totals that the names promise are those of llama with the
-// default model's 2,080 tokens.
+// presets are the shapes before an architecture changes them. The totals that the names promise are those of llama
+// with the default model's 2,080 tokens.
 var presets = map[string]Config{
 	"tiny": {Layers: 4, Width: 256, Heads: 4, KVHeads: 2, FF: 512, Context: 2048, Window: 64},
 	"6m":   {Layers: 6, Width: 256, Heads: 4, KVHeads: 2, FF: 768, Context: 2048, Window: 256},

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// WriteFile makes the model as the file path: under a temporary name in the same folder, synced, then renamed. After an error
-// or a cancelled context the folder is as it was.
+// WriteFile makes the model as the file path: under a temporary name in the same folder, synced, then renamed.
+// After an error or a cancelled context the folder is as it was.
 func (m *Model) WriteFile(ctx context.Context, path string, progress func(done, size int64)) (err error) {
 	if err := replaceable(path); err != nil {
 		return err

@@ -22,9 +22,10 @@ var infillTokens = []struct{ key, text string }{
 	{"eot_token_id", "<|eot_id|>"},
 }
 
-// AddInfill gives a tokenizer the control tokens of infill, <|fim_prefix|> and so on, and one that ends what was filled in, <|eot_id|>.
-// They take the places of the first unused tokens, by their kind or by a name such as <|unused7|>, so that the vocabulary stays as large as it was and suits weights that exist.
-// A tokenizer with too few unused tokens is refused, and left as it was.
+// AddInfill gives a tokenizer the control tokens of infill, <|fim_prefix|> and so on, and one that ends what was
+// filled in, <|eot_id|>. They take the places of the first unused tokens, by their kind or by a name such as
+// <|unused7|>, so that the vocabulary stays as large as it was and suits weights that exist. A tokenizer with too
+// few unused tokens is refused, and left as it was.
 func AddInfill(meta *gguf.Metadata) error {
 	tokens, _ := meta.Texts("tokenizer.ggml.tokens")
 	kinds, _ := meta.Ints("tokenizer.ggml.token_type")

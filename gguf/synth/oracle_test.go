@@ -43,7 +43,8 @@ func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
 
 func tail(s string) string { return s[max(0, len(s)-2000):] }
 
-// runTypes are the types that an architecture is run with: all of them at night, else one, in turn, so that every type is run.
+// runTypes are the types that an architecture is run with: all of them at night, else one, in turn, so that every
+// type is run.
 func runTypes(i int) []gguf.Type {
 	if nightly() {
 		return Types()
@@ -55,8 +56,8 @@ func runTypes(i int) []gguf.Type {
 // prompt has more than 16 tokens, so that with -ub 8 it takes several micro-batches.
 const prompt = `func main() { fmt.Println("hello world") } // and some more words for a longer prompt`
 
-// TestLlamaRuns: llama.cpp loads every model and writes text, with flash attention on and off, and with prompts of one and of
-// several micro-batches.
+// TestLlamaRuns: llama.cpp loads every model and writes text, with flash attention on and off, and with prompts of
+// one and of several micro-batches.
 func TestLlamaRuns(t *testing.T) {
 	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-completion")
@@ -81,9 +82,9 @@ func TestLlamaRuns(t *testing.T) {
 // completeTries bounds the repetitions of complete.
 const completeTries = 30
 
-// complete gives the text that llama-completion writes behind the prompt. Its logger, which prints the text too, is lost with
-// what it still holds when the process exits early (llama.cpp issue 22142): with a model as small as these that is one run in
-// five. Such a run has status 0 and no text, and is repeated; one that fails is not.
+// complete gives the text that llama-completion writes behind the prompt. Its logger, which prints the text too, is
+// lost with what it still holds when the process exits early (llama.cpp issue 22142): with a model as small as
+// these that is one run in five. Such a run has status 0 and no text, and is repeated; one that fails is not.
 func complete(t *testing.T, tool *testenv.Tool, model string, settings []string) string {
 	t.Helper()
 	args := append([]string{"-m", model, "-p", prompt, "-n", "8", "--temp", "0", "-no-cnv", "-c", "512"}, settings...)
@@ -183,8 +184,8 @@ func (l loaded) values(t *testing.T, tensor *gguf.Tensor) []float32 {
 	return x
 }
 
-// quantizeArchs are the architectures whose files are compared with those of llama-quantize: mamba has a matrix whose rows
-// suit no type.
+// quantizeArchs are the architectures whose files are compared with those of llama-quantize: mamba has a matrix
+// whose rows suit no type.
 func quantizeArchs() []string {
 	if nightly() {
 		return Archs()
@@ -192,8 +193,8 @@ func quantizeArchs() []string {
 	return []string{"qwen3moe", "mamba", "gpt2"}
 }
 
-// TestQuantizeEqualsLlama: what llama-quantize makes of the F32 file has the same types, and bytes, as the file that is made in
-// that type. Q4_K leaves the choice of scales open; there our error may be a quarter larger.
+// TestQuantizeEqualsLlama: what llama-quantize makes of the F32 file has the same types, and bytes, as the file
+// that is made in that type. Q4_K leaves the choice of scales open; there our error may be a quarter larger.
 func TestQuantizeEqualsLlama(t *testing.T) {
 	testenv.Once(t, "TestFileIsValid")
 	tool := testenv.NeedTool(t, "llama-quantize")

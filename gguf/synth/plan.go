@@ -85,8 +85,8 @@ func (m *Model) dataBytes() int64 {
 	return n
 }
 
-// Fallbacks counts, for each type other than the one asked for, the matrices that have it because their rows are no whole
-// number of blocks.
+// Fallbacks counts, for each type other than the one asked for, the matrices that have it because their rows are no
+// whole number of blocks.
 func (m *Model) Fallbacks() map[gguf.Type]int {
 	out := make(map[gguf.Type]int)
 	for i := range m.parts {

@@ -24,8 +24,8 @@ func tensorKey(seed uint64, name string) uint64 {
 // laneSigma is the standard deviation of the sum of four uniform 16-bit numbers.
 var laneSigma = math.Sqrt(4 * (65536.0*65536.0 - 1) / 12)
 
-// fillNormal fills dst with values first, first+1, … of the sequence key: mean mu, standard deviation sigma, nearly normal
-// (sums of four uniform numbers, so within 3.47 sigma).
+// fillNormal fills dst with values first, first+1, … of the sequence key: mean mu, standard deviation sigma, nearly
+// normal (sums of four uniform numbers, so within 3.47 sigma).
 func fillNormal(dst []float32, key uint64, first int64, mu, sigma float32) {
 	const mean = 4 * 65535 / 2
 	scale := float32(float64(sigma) / laneSigma)

@@ -57,8 +57,8 @@ func bytesOf(t testing.TB, m *Model) []byte {
 	return out.Bytes()
 }
 
-// every lists the architectures of both kinds. Under the race detector two stand for all: the workers share out chunks of tensors, whatever
-// model they are of, and jamba has all sorts.
+// every lists the architectures of both kinds. Under the race detector two stand for all: the workers share out
+// chunks of tensors, whatever model they are of, and jamba has all sorts.
 func every() []string {
 	if testing.Short() {
 		return []string{"jamba", "bert"}

@@ -106,8 +106,8 @@ func plan(s *source) (*arrays, error) {
 	return all, nil
 }
 
-// label names the arrays: as their tensors, with the context where there are several, with the shape where rows of a tensor have
-// several, and with the element type where they have several of these.
+// label names the arrays: as their tensors, with the context where there are several, with the shape where rows of
+// a tensor have several, and with the element type where they have several of these.
 func (all *arrays) label() {
 	contexts, shapes, types := map[uint32]bool{}, map[tensorKey]map[string]bool{}, map[tensorKey]map[codec.DType]bool{}
 	for _, a := range all.all {

@@ -19,14 +19,15 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// A dataset has one row per token and one column per tensor. Every token gets a random key by the seed and its index, a bijection of the
-// index, and the rows are sorted by their keys: a shard is a range of keys. So rows go to a file per shard as they come, and each of those
-// is sorted in memory.
+// A dataset has one row per token and one column per tensor. Every token gets a random key by the seed and its
+// index, a bijection of the index, and the rows are sorted by their keys: a shard is a range of keys. So rows go to
+// a file per shard as they come, and each of those is sorted in memory.
 
 // defaultDatasetMB is the size of a shard before compression.
 const defaultDatasetMB = 256
 
-// shuffleKey is the place of a token in the order of a seed (SplitMix64, Steele et al. 2014: the index-th number that follows the seed).
+// shuffleKey is the place of a token in the order of a seed (SplitMix64, Steele et al. 2014: the index-th number
+// that follows the seed).
 func shuffleKey(seed uint64, token int64) uint64 {
 	return mix(mix(seed) + uint64(token)*0x9e3779b97f4a7c15)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// longRun writes a run of n tokens in micro-batches of 32: wide-0 and wide-1 of width values each, whose first is the token and whose
-// second is the layer. Of wide-1 only tokens that are no multiple of 7 have rows.
+// longRun writes a run of n tokens in micro-batches of 32: wide-0 and wide-1 of width values each, whose first is
+// the token and whose second is the layer. Of wide-1 only tokens that are no multiple of 7 have rows.
 func longRun(t testing.TB, n, width int64) string {
 	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "long", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -137,7 +137,8 @@ func TestDataset(t *testing.T) {
 	}
 }
 
-// TestDatasetOfMissingRows: tokens that lack a tensor are an error that names the tensor and the remedies, and never silently left out.
+// TestDatasetOfMissingRows: tokens that lack a tensor are an error that names the tensor and the remedies, and
+// never silently left out.
 func TestDatasetOfMissingRows(t *testing.T) {
 	path, out := longRun(t, 40, 8), filepath.Join(t.TempDir(), "set")
 	_, err := try(t, path, Options{Form: Dataset, Out: out})

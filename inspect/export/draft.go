@@ -69,8 +69,8 @@ func (d *draft) publishFolder() error {
 	return syncPath(filepath.Dir(d.final))
 }
 
-// publishFiles syncs files of the draft and gives them their names beside each other, in that order: the last one makes the others
-// a result.
+// publishFiles syncs files of the draft and gives them their names beside each other, in that order: the last one
+// makes the others a result.
 func (d *draft) publishFiles(names ...string) error {
 	for _, name := range names {
 		if err := syncPath(d.path(name)); err != nil {

@@ -56,7 +56,8 @@ type Options struct {
 	Complete bool
 	Results  string // of Dataset: file that 'llamatap run --prompts --results' wrote, which names the prompts; "" = none
 
-	// Progress, if any, is called with the packets of the stream that were gone through, of all. A form may go through them twice.
+	// Progress, if any, is called with the packets of the stream that were gone through, of all. A form may go
+	// through them twice.
 	Progress func(done, total int64)
 
 	Version string   // of the program, for the record of what was derived

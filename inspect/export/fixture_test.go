@@ -19,7 +19,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// A fixture is a run of two contexts whose micro-batches hold tokens of several sequences, and of whose tensors each is of another kind.
+// A fixture is a run of two contexts whose micro-batches hold tokens of several sequences, and of whose tensors
+// each is of another kind.
 type fixture struct {
 	options  stream.Options
 	special  bool // infinities, NaN, -0 and subnormal values too
@@ -228,8 +229,8 @@ func try(t testing.TB, path string, o Options) (*Result, error) {
 	return Write(context.Background(), run, o)
 }
 
-// cats writes every tensor as 'llamatap cat' does into a folder, and cat.json, which names them. Tensors whose rows have several shapes
-// are written token by token.
+// cats writes every tensor as 'llamatap cat' does into a folder, and cat.json, which names them. Tensors whose rows
+// have several shapes are written token by token.
 func cats(t testing.TB, path, folder string) {
 	t.Helper()
 	run, err := tensors.Open(path)

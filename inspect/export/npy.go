@@ -12,7 +12,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// npyTypes are NumPy's names of the element types and their sizes there. NumPy has no bfloat16; it is widened to float32, exactly.
+// npyTypes are NumPy's names of the element types and their sizes there. NumPy has no bfloat16; it is widened to
+// float32, exactly.
 var npyTypes = map[codec.DType]struct {
 	descr string
 	size  int64

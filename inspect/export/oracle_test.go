@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// TestOthersRead exports a run in every form, and lets NumPy, safetensors, pyarrow, pandas, DuckDB and a reader of STRAP-LLM's layout
-// compare each value with what 'llamatap cat' writes.
+// TestOthersRead exports a run in every form, and lets NumPy, safetensors, pyarrow, pandas, DuckDB and a reader of
+// STRAP-LLM's layout compare each value with what 'llamatap cat' writes.
 func TestOthersRead(t *testing.T) {
 	python := testenv.NeedPython(t, "numpy", "safetensors", "pyarrow", "pandas", "duckdb", "lz4.frame", "zstandard")
 	strap := map[string]codec.ID{"f16": codec.None, "f32": codec.LZ4, "bf16": codec.Zstd}

@@ -189,7 +189,8 @@ func rowOf(p *piece, known []ggmlhooks.Row, i int64) row {
 	return r
 }
 
-// rowsOf returns the rows of an execution. Few are kept: packets of one follow each other, but for contexts that compute at once.
+// rowsOf returns the rows of an execution. Few are kept: packets of one follow each other, but for contexts that
+// compute at once.
 func (s *source) rowsOf(exec uint64) []ggmlhooks.Row {
 	rows, ok := s.execs[exec]
 	if ok {

@@ -17,7 +17,8 @@ type promptIDs map[promptKey]string
 // maxResult is the most that one line of results may have.
 const maxResult = 64 << 20
 
-// readPromptIDs reads results of 'llamatap run --prompts' (docs/PROMPTS.md). A line without id, sequence or request names nothing.
+// readPromptIDs reads results of 'llamatap run --prompts' (docs/PROMPTS.md). A line without id, sequence or request
+// names nothing.
 func readPromptIDs(r io.Reader) (promptIDs, error) {
 	ids := promptIDs{}
 	lines := bufio.NewScanner(r)

@@ -88,7 +88,8 @@ func (e *exporter) remember() error {
 	return remember(e.run.Path, e.result.Path, DerivedProduct{Llamatap: e.o.Version, Command: e.o.Command, Source: sourceOf(e.run)})
 }
 
-// Remember tells in a run's derived.json of a file or folder that was made of it: when, by which version and command, of which manifest.
+// Remember tells in a run's derived.json of a file or folder that was made of it: when, by which version and
+// command, of which manifest.
 func Remember(dir, path, version string, command []string) error {
 	source := Source{Manifest: manifestSum(dir)}
 	var m rundir.Metadata

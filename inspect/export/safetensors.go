@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// The layout is that of https://huggingface.co/docs/safetensors: the size of the header as a uint64, the header as JSON, filled up with
-// blanks to a multiple of 8, and the tensors' bytes without gaps.
+// The layout is that of https://huggingface.co/docs/safetensors: the size of the header as a uint64, the header as
+// JSON, filled up with blanks to a multiple of 8, and the tensors' bytes without gaps.
 
 // defaultShardMB is the size at which an export is cut into several files, as Hugging Face's libraries do.
 const defaultShardMB = 5000
@@ -93,7 +93,8 @@ func (e *exporter) safetensors() error {
 
 func (e *exporter) base() string { return filepath.Base(e.draft.final) }
 
-// cut spreads the arrays over files of about the wanted size. Tables of rows stand in the file of the first array that they are of.
+// cut spreads the arrays over files of about the wanted size. Tables of rows stand in the file of the first array
+// that they are of.
 func (e *exporter) cut(all *arrays) []*shard {
 	limit := e.o.ShardMB * 1_000_000
 	if limit == 0 {

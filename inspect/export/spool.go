@@ -20,7 +20,8 @@ type turned struct {
 	size  int
 }
 
-// A turner writes packets token by token that come tensor by tensor. Those of one execution wait in a file, which the page cache holds.
+// A turner writes packets token by token that come tensor by tensor. Those of one execution wait in a file, which
+// the page cache holds.
 type turner struct {
 	write func(name string, packet []byte) error
 	exec  uint64

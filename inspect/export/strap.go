@@ -86,8 +86,9 @@ func (e *exporter) strap() error {
 	return e.draft.publishFiles(names...)
 }
 
-// A strapPlan says which packets a stream of STRAP-LLM gets. Its format has no token numbers: its analysis gives each token the same
-// number of packets, in the stream's order. So every token gets one packet of each of the same tensors.
+// A strapPlan says which packets a stream of STRAP-LLM gets. Its format has no token numbers: its analysis gives
+// each token the same number of packets, in the stream's order. So every token gets one packet of each of the same
+// tensors.
 type strapPlan struct {
 	tensors map[tensorKey]int // tensors that have a row of every token, and their order
 	lacking []string          // chosen tensors that do not, by name
@@ -162,7 +163,8 @@ func (e *exporter) planStrap() (*strapPlan, error) {
 	return plan, nil
 }
 
-// strapPackets writes a packet per token and tensor, token by token; where the capture does not know tokens, per piece as it is.
+// strapPackets writes a packet per token and tensor, token by token; where the capture does not know tokens, per
+// piece as it is.
 func (e *exporter) strapPackets(s *strapper) (*strapPlan, error) {
 	plan, err := e.planStrap()
 	if err != nil {

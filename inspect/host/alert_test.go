@@ -25,7 +25,8 @@ func analyzedText(t *testing.T, lines ...string) *Report {
 	return analyzed(t, Options{Block: name, Percentiles: []float64{50, 99}})
 }
 
-// TestNamedDevice: a device with a name alone is one device, in both lists and in all snapshots, and differs from another.
+// TestNamedDevice: a device with a name alone is one device, in both lists and in all snapshots, and differs from
+// another.
 func TestNamedDevice(t *testing.T) {
 	r := analyzedText(t, named, strings.Replace(named, "1696262400", "1696262405", 1), strings.ReplaceAll(strings.Replace(named, "1696262400", "1696262410", 1), "nvme0n1", "sdb"))
 	if len(r.Devices) != 2 || r.Devices[0].Name != "nvme0n1" || r.Devices[0].Requests != 2*45123 || r.Devices[1].Name != "sdb" || r.Devices[1].Requests != 45123 {

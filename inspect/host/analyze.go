@@ -23,10 +23,11 @@ type Options struct {
 	Prof string
 	// Run is the run directory that they belong to; "" for none.
 	Run string
-	// Percentiles are those of the latency to tell, in percent, above 0 and at most 100; nil for 50, 95 and 99. Latencies at the highest
-	// are compared with metrics.
+	// Percentiles are those of the latency to tell, in percent, above 0 and at most 100; nil for 50, 95 and 99.
+	// Latencies at the highest are compared with metrics.
 	Percentiles []float64
-	// Window in seconds puts snapshots together to windows of that length, before percentiles over time and correlations; 0: none.
+	// Window in seconds puts snapshots together to windows of that length, before percentiles over time and
+	// correlations; 0: none.
 	Window float64
 	// Lag is how many intervals metrics are moved to either side.
 	Lag int

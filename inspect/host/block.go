@@ -144,8 +144,8 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 	return s, nil
 }
 
-// take takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no histogram, its requests.
-// Partitions are told by their disk.
+// take takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no histogram,
+// its requests. Partitions are told by their disk.
 func (s *blockSnapshot) take(f *opLine) {
 	if f.PartOf.known {
 		return
@@ -181,8 +181,8 @@ func (s *blockSnapshot) device(entry *deviceLine) *blockDevice {
 	return &s.devices[len(s.devices)-1]
 }
 
-// idOfName stands for the number of a device that a file names and does not number, as the lines in STRAP-LLM's documentation do: negative,
-// below that of all devices, and the same in every snapshot.
+// idOfName stands for the number of a device that a file names and does not number, as the lines in STRAP-LLM's
+// documentation do: negative, below that of all devices, and the same in every snapshot.
 func idOfName(name string) int64 {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestBoundedMemory reads 800,000 snapshots of either kind, three times as many as are held against each other, in less than 256 MiB, and
-// counts all of them.
+// TestBoundedMemory reads 800,000 snapshots of either kind, three times as many as are held against each other, in
+// less than 256 MiB, and counts all of them.
 func TestBoundedMemory(t *testing.T) {
 	testenv.Slow(t)
 	const n = 800_000

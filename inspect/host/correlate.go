@@ -17,16 +17,18 @@ type Correlation struct {
 	// Why says why there is no r: "too few", "latency is constant", "metric is constant", "not recorded".
 	Why string `json:"undefined,omitempty"`
 	N   int    `json:"n"`
-	// R is Pearson's r without lag, P the probability of one as far from 0 where the two have nothing to do with each other, and Q that
-	// probability for all rows of the table together (Benjamini and Hochberg). P holds for snapshots that are independent of each other.
+	// R is Pearson's r without lag, P the probability of one as far from 0 where the two have nothing to do with
+	// each other, and Q that probability for all rows of the table together (Benjamini and Hochberg). P holds for
+	// snapshots that are independent of each other.
 	R *float64 `json:"r,omitempty"`
 	P *float64 `json:"p,omitempty"`
 	Q *float64 `json:"q,omitempty"`
-	// Effective is how many independent snapshots the n are worth, as both remember the snapshot before; PEffective is P for that many.
+	// Effective is how many independent snapshots the n are worth, as both remember the snapshot before; PEffective
+	// is P for that many.
 	Effective  *float64 `json:"n_effective,omitempty"`
 	PEffective *float64 `json:"p_effective,omitempty"`
-	// Lags has r for each lag, from -k to k: Lag > 0 where the latency follows the metric. Best is the one that is furthest from 0, and
-	// its P is corrected for the number of lags that were tried.
+	// Lags has r for each lag, from -k to k: Lag > 0 where the latency follows the metric. Best is the one that is
+	// furthest from 0, and its P is corrected for the number of lags that were tried.
 	Lags []LagRow `json:"lags,omitempty"`
 	Best *LagRow  `json:"best_lag,omitempty"`
 }
@@ -97,8 +99,8 @@ func (m *moments) effective() float64 {
 	return min(float64(m.n), max(0, float64(m.n)*(1-both)/(1+both)))
 }
 
-// pValue is the probability that |r| or more comes of n pairs that have nothing to do with each other: two sides of Student's t with n-2
-// degrees of freedom. It is exact for pairs of a normal distribution.
+// pValue is the probability that |r| or more comes of n pairs that have nothing to do with each other: two sides of
+// Student's t with n-2 degrees of freedom. It is exact for pairs of a normal distribution.
 func pValue(r, n float64) float64 {
 	if n <= 2 {
 		return 1

@@ -9,7 +9,8 @@ import (
 
 func near(a, b, by float64) bool { return math.Abs(a-b) <= by*max(1, math.Abs(b)) }
 
-// TestPValue compares with the table of Student's t: t is 2.228 for p = 0.05 at 10 degrees of freedom, 12.706 at 1, 1.984 at 100.
+// TestPValue compares with the table of Student's t: t is 2.228 for p = 0.05 at 10 degrees of freedom, 12.706 at 1,
+// 1.984 at 100.
 func TestPValue(t *testing.T) {
 	for freedom, critical := range map[float64]float64{1: 12.7062047, 2: 4.30265273, 10: 2.22813885, 100: 1.98397152} {
 		r := critical / math.Sqrt(critical*critical+freedom)
@@ -22,7 +23,8 @@ func TestPValue(t *testing.T) {
 	}
 }
 
-// TestAdjust is the example of Benjamini and Hochberg's paper (1995, 3.1): at 0.05 the first four of fifteen are findings.
+// TestAdjust is the example of Benjamini and Hochberg's paper (1995, 3.1): at 0.05 the first four of fifteen are
+// findings.
 func TestAdjust(t *testing.T) {
 	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000}
 	for _, reversed := range []bool{false, true} {
@@ -134,7 +136,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestEffective gives series that remember: a slow wave is worth far fewer than its snapshots, noise is worth nearly all.
+// TestEffective gives series that remember: a slow wave is worth far fewer than its snapshots, noise is worth
+// nearly all.
 func TestEffective(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var slow, noise [2][]float64

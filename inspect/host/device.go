@@ -106,7 +106,8 @@ func (d *devices) add(s *blockSnapshot) {
 	d.all.count(s, &whole)
 }
 
-// place puts what was counted into its place in time: a snapshot, or a window. A device that does not appear in it was idle.
+// place puts what was counted into its place in time: a snapshot, or a window. A device that does not appear in it
+// was idle.
 func (d *devices) place(s *blockSnapshot) {
 	whole := s.whole()
 	seen := make(map[int64]bool, len(s.devices))

@@ -40,7 +40,8 @@ func (m made) bucket(slot int, count uint64) object {
 	return object{"slot": slot, "count": count, "bucket_low": low, "bucket_high": high}
 }
 
-// build makes the lines of both files. Load rises and falls; when it is high, latencies, page faults and I/O pressure are.
+// build makes the lines of both files. Load rises and falls; when it is high, latencies, page faults and I/O
+// pressure are.
 func (m made) build() (block, system []string) {
 	random := rand.New(rand.NewPCG(7, 7))
 	now, drive := m.begin, 0.0

@@ -20,8 +20,8 @@ func graphLine(from, seconds float64, phase string, tokens int) string {
 	return string(text) + "\n"
 }
 
-// TestPhases joins a run whose figures can be added up in the head: ten intervals of a second, a prompt in the first two, tokens in the
-// next five, one of which has both, and two without a graph.
+// TestPhases joins a run whose figures can be added up in the head: ten intervals of a second, a prompt in the
+// first two, tokens in the next five, one of which has both, and two without a graph.
 func TestPhases(t *testing.T) {
 	dir := t.TempDir()
 	var block, system strings.Builder
@@ -121,7 +121,8 @@ func TestPhasesMissing(t *testing.T) {
 	}
 }
 
-// TestThreads reads what llamatap's own recorder adds to system metrics: names, reasons of waiting, how it was recorded.
+// TestThreads reads what llamatap's own recorder adds to system metrics: names, reasons of waiting, how it was
+// recorded.
 func TestThreads(t *testing.T) {
 	line := `{"timestamp":%d,"interval_s":1,"interval_actual_s":1.001,"origin":"%s","off_cpu_ns":{"11":5000000,"12":1000000},"page_faults":{"10":7},"pressure":{},` +
 		`"processes":[{"pid":10,"comm":"llama-cli"}],"threads":[{"tid":11,"tgid":10,"comm":"worker","runnable_wait_ns":1000000,"blocked_disk_ns":3000000,"blocked_lock_ns":1000000,"blocked_other_ns":0},` +
@@ -146,7 +147,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Threads that wait for work are in no off-CPU time, neither of a recorder that reports their roles nor of one that put all into off_cpu_ns.
+// Threads that wait for work are in no off-CPU time, neither of a recorder that reports their roles nor of one that
+// put all into off_cpu_ns.
 func TestParkedThreads(t *testing.T) {
 	for name, c := range map[string]struct{ off, told string }{
 		"told":   {`{"12":20000000,"14":30000000}`, `,"role":"parked","futex_ns":980000000,"futex_idle_ns":980000000,"futex_unknown_ns":0`},

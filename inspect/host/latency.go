@@ -5,8 +5,8 @@ import "math/bits"
 // slots is how many slots a latency can be in.
 const slots = 64
 
-// Latency counts requests by the slot of their latency. Slot s holds 2^(s-1) ≤ µs < 2^s, slot 0 what took less than 1 µs. It is as long
-// as its last slot needs.
+// Latency counts requests by the slot of their latency. Slot s holds 2^(s-1) ≤ µs < 2^s, slot 0 what took less than
+// 1 µs. It is as long as its last slot needs.
 type Latency []uint64
 
 // SlotLow is the least latency of a slot in µs.
@@ -45,8 +45,8 @@ func (l Latency) Total() (n uint64) {
 	return n
 }
 
-// Percentile is the slot that a share of the requests does not pass: the first one up to which there are total·p/100 or more. ok is
-// false where there is no request.
+// Percentile is the slot that a share of the requests does not pass: the first one up to which there are
+// total·p/100 or more. ok is false where there is no request.
 func (l Latency) Percentile(p float64) (slot int, ok bool) {
 	need, seen := float64(l.Total())*p/100, uint64(0)
 	for slot, n := range l {

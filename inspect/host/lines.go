@@ -28,7 +28,8 @@ type Lines struct {
 	// BadAt are the numbers of the first of them, from 1; BadWhy is what is wrong with the very first.
 	BadAt  []int64 `json:"bad_line_numbers,omitempty"`
 	BadWhy string  `json:"bad_line_reason,omitempty"`
-	// TornBytes is the length of a last line that has no end and is no JSON: the file is still written, or its writer was killed.
+	// TornBytes is the length of a last line that has no end and is no JSON: the file is still written, or its
+	// writer was killed.
 	TornBytes int `json:"torn_last_line_bytes,omitempty"`
 	// Padding counts NUL bytes, as writers leave them behind that map their file and are killed.
 	Padding int64 `json:"padding_bytes,omitempty"`
@@ -77,8 +78,8 @@ func (l *Lines) Warning() string {
 	return l.Path + ": " + strings.Join(parts, "; ")
 }
 
-// readLines hands every line of r that is a JSON object to each, whose error makes the line a bad one. A byte order mark, NUL bytes around
-// a line and empty lines are passed over. The text is valid until each returns.
+// readLines hands every line of r that is a JSON object to each, whose error makes the line a bad one. A byte order
+// mark, NUL bytes around a line and empty lines are passed over. The text is valid until each returns.
 func readLines(r io.Reader, l *Lines, each func(text []byte) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var line []byte
@@ -128,7 +129,8 @@ func (l *Lines) take(number int64, text []byte, last bool, each func([]byte) err
 	}
 }
 
-// next reads one line into dst, without NUL bytes before it. over says that it is longer than MaxLine, ended that nothing follows.
+// next reads one line into dst, without NUL bytes before it. over says that it is longer than MaxLine, ended that
+// nothing follows.
 func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended bool, err error) {
 	for read := 0; ; {
 		piece, err := in.ReadSlice('\n')
@@ -155,7 +157,8 @@ func (l *Lines) next(in *bufio.Reader, dst []byte) (line []byte, over, ended boo
 	}
 }
 
-// decode reads a JSON object into to. Fields of another type than they should have are left out, as if they were not there.
+// decode reads a JSON object into to. Fields of another type than they should have are left out, as if they were
+// not there.
 func decode(text []byte, to any) error {
 	err := json.Unmarshal(text, to)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

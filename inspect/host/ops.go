@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// figuresLine is what llamatap's own recorder adds to a line of block I/O, of a device, an operation, a process or a control group
-// (resource.BlockFigures and what has them).
+// figuresLine is what llamatap's own recorder adds to a line of block I/O, of a device, an operation, a process or
+// a control group (resource.BlockFigures and what has them).
 type figuresLine struct {
 	ID       number       `json:"device_id"`
 	Name     word         `json:"device_name"`
@@ -55,7 +55,8 @@ type OpRow struct {
 	Errors   uint64 `json:"errors,omitempty"`
 	Merges   uint64 `json:"merges,omitempty"`
 	Requeues uint64 `json:"requeues,omitempty"`
-	// ServiceUS is the mean time from issue to completion, QueueUS from submission to issue: measured, not taken of buckets.
+	// ServiceUS is the mean time from issue to completion, QueueUS from submission to issue: measured, not taken of
+	// buckets.
 	ServiceUS   *float64     `json:"service_mean_us,omitempty"`
 	QueueUS     *float64     `json:"queue_mean_us,omitempty"`
 	Percentiles []Percentile `json:"latency_percentiles,omitempty"`

@@ -212,7 +212,8 @@ func (p *profSums) finish(percentiles []float64) {
 	p.Net = p.Net[:min(len(p.Net), topIDs)]
 }
 
-// percentiles finds them in the buckets: the upper bound of the first up to which there are so many calls, in whole µs above it.
+// percentiles finds them in the buckets: the upper bound of the first up to which there are so many calls, in whole
+// µs above it.
 func (c *CallRow) percentiles(percents []float64) {
 	order := slices.SortedFunc(maps.Keys(c.buckets), func(a, b resource.ProfBucket) int {
 		return cmp.Or(cmp.Compare(a.HighNS, b.HighNS), cmp.Compare(a.LowNS, b.LowNS))

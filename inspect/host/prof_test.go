@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// profLines are two intervals of events with figures that can be added up in the head, and one event as A's llm-prof writes it.
+// profLines are two intervals of events with figures that can be added up in the head, and one event as A's
+// llm-prof writes it.
 const profLines = `{"ts_ns":1000000000,"type":"syscall","syscall":"read","count":10,"errors":1,"bytes":4096,"lat_avg_us":100,"lat_max_us":400,"open":2,"interval_s":1,"labels":{},"corr_id":null,"latency_ns":[{"low_ns":65536,"high_ns":131071,"count":9},{"low_ns":262144,"high_ns":524287,"count":1}]}
 {"ts_ns":1000000000,"type":"sync","syscall":"futex","op":"wait","count":4,"lat_avg_us":2500,"interval_s":1,"labels":{}}
 {"ts_ns":1000000000,"type":"net","pid":7,"comm":"server","tx_bytes":100,"rx_bytes":50,"tx_calls":2,"rx_calls":1,"retransmits":3,"interval_s":1}

@@ -17,7 +17,8 @@ type Report struct {
 	DeviceCount int       `json:"device_count"`
 	Devices     []*Device `json:"devices"`       // the busiest first, as many as were asked for
 	All         *Device   `json:"all,omitempty"` // all devices together
-	// What llamatap's own recorder tells: operations by device, and processes and control groups by what was done for them.
+	// What llamatap's own recorder tells: operations by device, and processes and control groups by what was done
+	// for them.
 	Operations []*OpRow `json:"operations,omitempty"`
 	Processes  []*OpRow `json:"processes,omitempty"`
 	Cgroups    []*OpRow `json:"cgroups,omitempty"`
@@ -44,8 +45,8 @@ type Source struct {
 	SpacingS        float64 `json:"spacing_s,omitempty"`
 	Untimed         int64   `json:"snapshots_without_time,omitempty"`
 
-	// Origins counts snapshots by how they were got (bpf, bpf_plain, proc), where the file says it. Missing is what could not be had then,
-	// and Lost what was lost, by cause.
+	// Origins counts snapshots by how they were got (bpf, bpf_plain, proc), where the file says it. Missing is what
+	// could not be had then, and Lost what was lost, by cause.
 	Origins map[string]int64   `json:"origins,omitempty"`
 	Missing []string           `json:"missing,omitempty"`
 	Lost    map[string]float64 `json:"lost,omitempty"`
@@ -180,7 +181,8 @@ type TopIDs struct {
 	MostForgotten float64 `json:"most_forgotten,omitempty"`
 	// By is Total by reason, of off-CPU times where the recorder tells them.
 	By *ByReason `json:"by_reason,omitempty"`
-	// Entries are single figures, Beyond those that are longer than the interval they stand in, Longest the longest of all.
+	// Entries are single figures, Beyond those that are longer than the interval they stand in, Longest the longest
+	// of all.
 	Entries int64   `json:"entries,omitempty"`
 	Beyond  int64   `json:"entries_longer_than_interval,omitempty"`
 	Longest float64 `json:"longest,omitempty"`
@@ -197,8 +199,8 @@ type IDRow struct {
 	By    *ByReason `json:"by_reason,omitempty"`
 }
 
-// PhaseRow is what happened while a run was in a phase: in the intervals in which it computed graphs of that phase and no other, of
-// several ("mixed"), or none ("no graph").
+// PhaseRow is what happened while a run was in a phase: in the intervals in which it computed graphs of that phase
+// and no other, of several ("mixed"), or none ("no graph").
 type PhaseRow struct {
 	Phase string `json:"phase"`
 	// Of block I/O:

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// maxSamples bounds the snapshots that latency and metrics are compared over: what comes behind is counted and left out.
+// maxSamples bounds the snapshots that latency and metrics are compared over: what comes behind is counted and left
+// out.
 const maxSamples = 1 << 18
 
 // maxDeviceSamples bounds those of all devices together.
@@ -38,8 +39,9 @@ func sortMetrics(s []metricSample) {
 	slices.SortStableFunc(s, func(a, b metricSample) int { return cmp.Compare(a.time, b.time) })
 }
 
-// align walks both, sorted by time, and pairs those that are no further apart than 0.75 of the longer interval, which counts as at least
-// one second. Metrics count as taken shift seconds later than they were. The pairs are appended to dst.
+// align walks both, sorted by time, and pairs those that are no further apart than 0.75 of the longer interval,
+// which counts as at least one second. Metrics count as taken shift seconds later than they were. The pairs
+// are appended to dst.
 func align(dst []pair, latencies []sample, metrics []metricSample, shift float64) []pair {
 	for i, j := 0, 0; i < len(latencies) && j < len(metrics); {
 		l, m := &latencies[i], &metrics[j]

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// maxPoints bounds the points of a series. Where there are more snapshots, neighbours are put together: a picture has no more columns.
+// maxPoints bounds the points of a series. Where there are more snapshots, neighbours are put together: a picture
+// has no more columns.
 const maxPoints = 1024
 
 // firstWidth is the width of a point's time in seconds to begin with: less than an interval.

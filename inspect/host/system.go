@@ -55,8 +55,9 @@ type threadLine struct {
 	Role         word   `json:"role"`
 }
 
-// judge takes the sleep that is no delay off the thread's wait for locks, and returns how much of it the line's off_cpu_ns still holds: in
-// files of recorders that did not decide it, where all of the wait for locks may have been in futexes, all of it.
+// judge takes the sleep that is no delay off the thread's wait for locks, and returns how much of it the line's
+// off_cpu_ns still holds: in files of recorders that did not decide it, where all of the wait for locks may have
+// been in futexes, all of it.
 func (t *threadLine) judge() (undecided float64) {
 	if !t.Lock.known {
 		return 0
@@ -177,8 +178,8 @@ func (s *systemSnapshot) judge() {
 	}
 }
 
-// pressure is the figure of a resource that is compared: of the scope some, else of the first other one that there is; the mean of the
-// last 10 s, else of 60 s or 300 s, else the total.
+// pressure is the figure of a resource that is compared: of the scope some, else of the first other one that there
+// is; the mean of the last 10 s, else of 60 s or 300 s, else the total.
 func pressure(scopes map[string]map[string]number) number {
 	figures := scopes["some"]
 	for _, scope := range slices.Sorted(maps.Keys(scopes)) {

@@ -14,7 +14,8 @@ import (
 
 func pointer[T any](v T) *T { return &v }
 
-// waitLines are those of a small run: loading, a prompt of five tokens, four tokens that are generated, with what came between.
+// waitLines are those of a small run: loading, a prompt of five tokens, four tokens that are generated, with what
+// came between.
 func waitLines(total bool) []resource.WaitLine {
 	var all []resource.WaitLine
 	var sum resource.WaitLine

@@ -14,8 +14,8 @@ import (
 // textTensors bounds the tables of the text: JSON has all rows.
 const textTensors = 20
 
-// Sentence says what an execution waited for: "token 17 waited 98 ms of 120 ms on 1,150 faults and 61 block requests, most on
-// blk.7.ffn_up.weight (31 ms), p99 9.03 ms".
+// Sentence says what an execution waited for: "token 17 waited 98 ms of 120 ms on 1,150 faults and 61 block
+// requests, most on blk.7.ffn_up.weight (31 ms), p99 9.03 ms".
 func (r *WaitRow) Sentence() string {
 	var b strings.Builder
 	b.WriteString(r.subject())

@@ -134,7 +134,8 @@ func (j *judge) rows(r *rows) error {
 	return nil
 }
 
-// row takes a row in. Samples that were taken since the graph before began, and before this one does, are judged when it begins.
+// row takes a row in. Samples that were taken since the graph before began, and before this one does, are judged
+// when it begins.
 func (j *judge) row(a *memtrace.Touch, flags memtrace.TraceFlag, graph, token int64) {
 	if a.Op == memtrace.OpAlloc || a.Op == memtrace.OpFree {
 		j.ledger.Forget(a.Offset, a.Offset+a.Size)

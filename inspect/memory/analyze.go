@@ -26,8 +26,8 @@ type Options struct {
 	Windows []time.Duration
 	// Thresholds are those of labels; the zero value has mrm-trace's.
 	Thresholds memtrace.Thresholds
-	// Rows is given all rows of the table in order, some at a time, for what else is made of them while they are read; nil: nothing is. It is called on
-	// the goroutine of Analyze, which ends with its error.
+	// Rows is given all rows of the table in order, some at a time, for what else is made of them while they are
+	// read; nil: nothing is. It is called on the goroutine of Analyze, which ends with its error.
 	Rows func(*Rows) error
 	// Uses says that it is told of samples, too, which functions, variables and processes they are of.
 	Uses bool

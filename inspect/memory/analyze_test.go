@@ -24,8 +24,9 @@ const (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// decode is 31 steps, one a second: two weights that were loaded at the beginning, a cell of 64 bytes written to each of two caches, keys in one piece and values in
-// columns, all cells read, and an activation that is written and read.
+// decode is 31 steps, one a second: two weights that were loaded at the beginning, a cell of 64 bytes written to
+// each of two caches, keys in one piece and values in columns, all cells read, and an activation that is written
+// and read.
 func decode() []row {
 	var rows []row
 	load := func(region, offset, size int) {
@@ -63,7 +64,8 @@ func decodeRun(t testing.TB) string {
 	return dir
 }
 
-// TestKnownAnswers: weights that are read for 30 s are kept for 30 s exactly; cells of a cache are kept from their step to the last; both layouts of a cache are alike.
+// TestKnownAnswers: weights that are read for 30 s are kept for 30 s exactly; cells of a cache are kept from their
+// step to the last; both layouts of a cache are alike.
 func TestKnownAnswers(t *testing.T) {
 	r := analyze(t, decodeRun(t), Options{})
 	w, c, a := r.Type("weight"), r.Type("kv_cache"), r.Type("activation")
@@ -129,7 +131,8 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// TestEvictionsOfTwoContexts: where the map of memory tells whose a cache is, cells end in that of their context; where it does not, in none.
+// TestEvictionsOfTwoContexts: where the map of memory tells whose a cache is, cells end in that of their context;
+// where it does not, in none.
 func TestEvictionsOfTwoContexts(t *testing.T) {
 	rows := []row{access(0, write, kv, 1, 1, 0, 128), access(0, write, kv, 2, 2, 0, 128), access(5*second, read, kv, 1, 1, 0, 128), access(5*second, read, kv, 2, 2, 0, 128),
 		access(9*second, read, weight, 3, 3, 0, 1)}
@@ -294,7 +297,8 @@ func TestGroupsAndParts(t *testing.T) {
 	}
 }
 
-// TestWindows: a ledger of sums over windows says what sums say. Weights are read as a whole; of a cache only bytes are known.
+// TestWindows: a ledger of sums over windows says what sums say. Weights are read as a whole; of a cache only bytes
+// are known.
 func TestWindows(t *testing.T) {
 	var rows []row
 	for _, w := range []struct{ region, offset, size int }{{1, 0, 1000}, {2, 1024, 3000}} {

@@ -16,8 +16,8 @@ import (
 // maxResident is how much memory an analysis may take, however long the trace is.
 const maxResident = 512 << 20
 
-// TestHundredMillion analyses a long trace in a process of its own, which takes no more memory than that of a short one, and less than 512 MiB.
-// By night it has a hundred million rows, otherwise three.
+// TestHundredMillion analyses a long trace in a process of its own, which takes no more memory than that of a short
+// one, and less than 512 MiB. By night it has a hundred million rows, otherwise three.
 func TestHundredMillion(t *testing.T) {
 	if dir := os.Getenv("LLAMATAP_ANALYZE_RUN"); dir != "" {
 		r := analyze(t, dir, Options{})
@@ -74,7 +74,8 @@ func numberIn(t *testing.T, out []byte, word string) int64 {
 	return 0
 }
 
-// TestLongTrace: what a trace of several thousand executions says of its caches, whose cells are used again, is what follows by hand.
+// TestLongTrace: what a trace of several thousand executions says of its caches, whose cells are used again, is
+// what follows by hand.
 func TestLongTrace(t *testing.T) {
 	dir := t.TempDir()
 	longTrace(t, dir, 1)
@@ -95,7 +96,8 @@ func TestLongTrace(t *testing.T) {
 	r := analyze(t, dir, Options{})
 	steps := rows / int64(len(stepOf()))
 	c := r.Type("kv_cache")
-	// Each step writes a cell, and reads cells 0 to that one. So a cell is read as long as there are later ones, and when the first 100 are written again, the rest are read no more.
+	// Each step writes a cell, and reads cells 0 to that one. So a cell is read as long as there are later ones,
+	// and when the first 100 are written again, the rest are read no more.
 	if q := c.Retention; steps != 2148 || q.Bytes != steps*2*layersOfTest*1024 || q.Max != 2047*0.025 || *c.WriteOnce != float64(2048-100)/2048 {
 		t.Errorf("%d steps: %+v, %v written once", steps, c.Retention, *c.WriteOnce)
 	}

@@ -13,7 +13,8 @@ import (
 // By is what a line of a table stands for.
 type By string
 
-// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time; of samples a function, a variable, a process, or a phase.
+// What a line stands for: a type of region, a region, an execution of a graph, or a part of the time; of samples a
+// function, a variable, a process, or a phase.
 const (
 	ByType       By = "type"
 	ByRegion     By = "region"
@@ -33,8 +34,8 @@ var MetricsColumns = []string{"region_type", "n_regions", "bytes", "write_once_r
 	"read_freq_hz", "reads", "writes", "working_set_bytes", "iai_p50_ns", "iai_p99_ns", "locality_score", "mrm_label", "censored_share",
 	"mrm_trace_retention_p50_s", "mrm_trace_retention_p90_s", "mrm_trace_retention_p99_s", "mrm_trace_write_once_ratio", "mrm_trace_unique_pages", "mrm_trace_suitability"}
 
-// WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set is the mean over the
-// longest windows.
+// WriteMetrics writes metrics.csv: one row per type of region. What is not known is an empty cell; the working set
+// is the mean over the longest windows.
 func (r *Report) WriteMetrics(w io.Writer) error {
 	out := csv.NewWriter(w)
 	out.Write(MetricsColumns)

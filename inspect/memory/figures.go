@@ -36,7 +36,8 @@ func (r *Report) figures(m *memtrace.Metrics) Figures {
 	return f
 }
 
-// coarsen leaves out what sums over windows do not tell: in which order things happened, and what within less than a window.
+// coarsen leaves out what sums over windows do not tell: in which order things happened, and what within less than
+// a window.
 func (f *Figures) coarsen(window int64) {
 	if window == 0 {
 		return

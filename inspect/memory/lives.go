@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// lives are those of blocks of cache cells: when they ended, for the ledger does not tell, and how long what was written into them was needed.
+// lives are those of blocks of cache cells: when they ended, for the ledger does not tell, and how long what was
+// written into them was needed.
 type lives struct {
 	ends     []lifeEnd // by time
 	next     int
@@ -20,7 +21,8 @@ type lives struct {
 	rows     int64
 }
 
-// cacheTensor names a tensor of a cache, as far as the table of regions does: before its version 1.1 it did not tell the context.
+// cacheTensor names a tensor of a cache, as far as the table of regions does: before its version 1.1 it did not
+// tell the context.
 type cacheTensor struct {
 	ctx, layer int64
 	kv         string
@@ -159,7 +161,8 @@ func (l *lives) blocks() (all []KVBlocks) {
 type Life struct {
 	Block, Layer int64
 	KV           string // k, v, r or s
-	// Addr is where the first cell of keys lies in the process; 0: on a device, of values, whose cells may lie apart, or unknown.
+	// Addr is where the first cell of keys lies in the process; 0: on a device, of values, whose cells may lie
+	// apart, or unknown.
 	Addr                   uint64
 	WriteNS, ReadNS, EndNS int64 // first write, last read, end: Unix time; 0: never
 	Reads                  int64

@@ -47,8 +47,8 @@ func stepOf() (all []stepTemplate) {
 	return all
 }
 
-// longTrace writes a trace of at least so many rows into a run directory, with cells that are used again after 2048 executions, and tells how many rows
-// it has.
+// longTrace writes a trace of at least so many rows into a run directory, with cells that are used again after 2048
+// executions, and tells how many rows it has.
 func longTrace(t testing.TB, dir string, rows int64) int64 {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, memtrace.TraceName))

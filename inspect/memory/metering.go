@@ -2,7 +2,8 @@ package memory
 
 import "github.com/llamatap/llamatap/memtrace"
 
-// metering lets a meter follow touches beside what reads the table and counts them: they go to it in batches, which come back to be filled again.
+// metering lets a meter follow touches beside what reads the table and counts them: they go to it in batches, which
+// come back to be filled again.
 type metering struct {
 	full  chan []memtrace.Touch
 	empty chan []memtrace.Touch

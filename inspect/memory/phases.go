@@ -16,7 +16,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Phase is what samples say of a phase of a recorded program: from a marker to the next one, all markers of one name together.
+// Phase is what samples say of a phase of a recorded program: from a marker to the next one, all markers of one
+// name together.
 type Phase struct {
 	Name     string  `json:"phase"`    // of the marker; "": before the first one
 	Inferred bool    `json:"inferred"` // nobody set the marker
@@ -187,7 +188,8 @@ func (a *analysis) phaseSamples(key phaseKey, ops *[8]memtrace.Estimate) PhaseSa
 	return one
 }
 
-// phaseRows are the rows of the table of phases as CSV, one for each collector and type of region; a phase without samples has one.
+// phaseRows are the rows of the table of phases as CSV, one for each collector and type of region; a phase without
+// samples has one.
 func (r *Report) phaseRows() [][]string {
 	rows := [][]string{{"phase", "inferred", "markers", "begin_ns", "seconds", "collector", "region_type", "samples", "events", "reads", "writes"}}
 	for i := range r.Phases {

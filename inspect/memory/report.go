@@ -26,8 +26,8 @@ type Report struct {
 	KVBlocks    []KVBlocks
 	Samples     []Samples
 	Agreement   []Agreement
-	// Symbols, DataSymbols and Processes are what samples say of functions, variables and processes, those first that most events are of, where they
-	// were asked for.
+	// Symbols, DataSymbols and Processes are what samples say of functions, variables and processes, those first
+	// that most events are of, where they were asked for.
 	Symbols, DataSymbols, Processes []Use
 	// Phases are those of a recorded program that has markers, in the order in which they began first.
 	Phases []Phase
@@ -61,11 +61,12 @@ type Figures struct {
 	WorkingSet    []WorkingSet `json:"working_set,omitempty"`
 	Label         string       `json:"mrm_label,omitempty"`
 	LabelCensored string       `json:"mrm_label_censored,omitempty"`
-	// Fusible and Padded are bytes that are in neither of the sums above where a backend kept results in registers or passed over masked cells: Fusible
-	// is counted in them all the same, Padded is not.
+	// Fusible and Padded are bytes that are in neither of the sums above where a backend kept results in registers
+	// or passed over masked cells: Fusible is counted in them all the same, Padded is not.
 	Fusible uint64 `json:"bytes_fusible,omitempty"`
 	Padded  uint64 `json:"bytes_padded,omitempty"`
-	// Coarse, Hulls and Grain say where ranges are not exact; Unsized counts accesses of which nobody knows how many bytes they touched.
+	// Coarse, Hulls and Grain say where ranges are not exact; Unsized counts accesses of which nobody knows how
+	// many bytes they touched.
 	Coarse  int64  `json:"accesses_without_ranges,omitempty"`
 	Hulls   int64  `json:"accesses_taken_as_hulls,omitempty"`
 	Unsized int64  `json:"accesses_without_bytes,omitempty"`
@@ -76,8 +77,9 @@ type Figures struct {
 	Metrics *memtrace.Metrics `json:"-"`
 }
 
-// Observed are figures of what samples saw, by mrm-trace's definitions: retention is from the first write of a region to its last read that were
-// seen, the working set all pages that were seen, write-once of the addresses that were seen. What was not seen would change all of them.
+// Observed are figures of what samples saw, by mrm-trace's definitions: retention is from the first write of a
+// region to its last read that were seen, the working set all pages that were seen, write-once of the addresses
+// that were seen. What was not seen would change all of them.
 type Observed struct {
 	Regions      int      `json:"n_regions"`
 	RetentionP50 *float64 `json:"retention_p50_s,omitempty"` // nil: no read was seen

@@ -18,7 +18,8 @@ type Samples struct {
 	Types     []SampleType `json:"types"`
 }
 
-// SampleType is what samples say of a type of region. Of what they did not see they say nothing: there is no write-once ratio and no retention.
+// SampleType is what samples say of a type of region. Of what they did not see they say nothing: there is no
+// write-once ratio and no retention.
 type SampleType struct {
 	Type    string                 `json:"region_type"`
 	Samples int64                  `json:"samples"`
@@ -121,8 +122,8 @@ func countsOf(e *memtrace.Estimate, events float64) EventCounts {
 	return EventCounts{e.Samples, e.Events, low, high, e.Events / events}
 }
 
-// fromSamples makes the table of types of a run without ledger: what samples can say. Page faults, and pages that were found written, are no
-// accesses, of which there are many more: they count in no column of reads and writes.
+// fromSamples makes the table of types of a run without ledger: what samples can say. Page faults, and pages that
+// were found written, are no accesses, of which there are many more: they count in no column of reads and writes.
 func (a *analysis) fromSamples(s *memtrace.Sampled, from memtrace.Collector, source string) {
 	r := a.report
 	if r.BeginUnixNS == 0 || s.First < r.BeginUnixNS {

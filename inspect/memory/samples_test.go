@@ -63,7 +63,8 @@ func TestFaultsAlone(t *testing.T) {
 	}
 }
 
-// TestAgreement: samples that the ledger explains, and that it does not; pages that were written; and the order of first touches.
+// TestAgreement: samples that the ledger explains, and that it does not; pages that were written; and the order of
+// first touches.
 func TestAgreement(t *testing.T) {
 	const base = 1 << 30
 	ledger := func(step int, op memtrace.AccessOp, kind memtrace.RegionType, region, addr, size int) row {

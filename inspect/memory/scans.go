@@ -6,7 +6,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// Written compares pages of a type of region that were found written between scans with those that the ledger says were.
+// Written compares pages of a type of region that were found written between scans with those that the ledger says
+// were.
 type Written struct {
 	Type     string `json:"region_type"` // compute_buffer has activations
 	Pages    int64  `json:"pages"`       // found written

@@ -17,8 +17,8 @@ type sideTable struct {
 	row     int
 }
 
-// eachRow calls f for every row of a table of a run. The columns of its form must be there, others may be. It is false where there is no such
-// table.
+// eachRow calls f for every row of a table of a run. The columns of its form must be there, others may be. It is
+// false where there is no such table.
 func eachRow(dir string, form table.Form, others []string, most int64, f func(*sideTable) error) (ok bool, err error) {
 	file, err := rundir.OpenFile(filepath.Join(dir, form.Name))
 	if errors.Is(err, fs.ErrNotExist) {

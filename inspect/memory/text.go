@@ -35,8 +35,8 @@ func (t *text) table(rows [][]string) {
 	t.err = tabs.Flush()
 }
 
-// WriteText writes the report for people: types of regions, the largest top regions, what moved per execution, blocks of the cache, samples and notes;
-// or one table, of [Tables] but the first.
+// WriteText writes the report for people: types of regions, the largest top regions, what moved per execution,
+// blocks of the cache, samples and notes; or one table, of [Tables] but the first.
 func (r *Report) WriteText(w io.Writer, by By, top int) error {
 	out := &text{w: w}
 	switch by {

@@ -92,7 +92,8 @@ func number(v *table.Vector, row int, def int64) int64 {
 	return v.Ints[row]
 }
 
-// eachRows reads a table of accesses from the first row to the last: what is needed, and other columns where they are there.
+// eachRows reads a table of accesses from the first row to the last: what is needed, and other columns where they
+// are there.
 func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) error) error {
 	all, isForeign := memtrace.TraceColumns(), foreign(t)
 	form := table.Form{Name: memtrace.TraceName}
@@ -187,7 +188,8 @@ func (r *rows) spread() {
 	}
 }
 
-// touches fills in the accesses of rows of the ledger, from one on. What is not known of a row is 0, but for its region.
+// touches fills in the accesses of rows of the ledger, from one on. What is not known of a row is 0, but for its
+// region.
 func (r *rows) touches(from int, to []memtrace.Touch) {
 	end := from + len(to)
 	cut := func(column int) []int64 { return r.ints[column][from:end:end] }

@@ -14,12 +14,14 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// Use is what one collector of samples says of a function, a variable or a process. Of what it did not see it says nothing.
+// Use is what one collector of samples says of a function, a variable or a process. Of what it did not see it says
+// nothing.
 type Use struct {
 	Collector string `json:"collector"`
 	Source    string `json:"source"` // as of Samples
-	// Symbol is a function that accessed memory, DataSymbol a variable that was accessed, by the linker's name; both are left out where nobody named
-	// it, and of a process. Demangled is the name in the program's text, where that is another one.
+	// Symbol is a function that accessed memory, DataSymbol a variable that was accessed, by the linker's name;
+	// both are left out where nobody named it, and of a process. Demangled is the name in the program's text, where
+	// that is another one.
 	Symbol     string `json:"symbol,omitempty"`
 	DataSymbol string `json:"data_symbol,omitempty"`
 	Demangled  string `json:"demangled,omitempty"`
@@ -29,10 +31,12 @@ type Use struct {
 	Samples int64                  `json:"samples"`
 	Share   float64                `json:"share"` // of the collector's events
 	Events  map[string]EventCounts `json:"events"`
-	// BytesRead and BytesWritten are estimated like events, of samples that tell how many bytes were accessed; 0: none does.
+	// BytesRead and BytesWritten are estimated like events, of samples that tell how many bytes were accessed; 0:
+	// none does.
 	BytesRead    uint64 `json:"bytes_read,omitempty"`
 	BytesWritten uint64 `json:"bytes_written,omitempty"`
-	// PagesSeen is how many different pages of 4096 bytes were seen, of each process for itself; nil: there were too many to count.
+	// PagesSeen is how many different pages of 4096 bytes were seen, of each process for itself; nil: there were
+	// too many to count.
 	PagesSeen *int64 `json:"pages_seen,omitempty"`
 	all       memtrace.Estimate
 }

@@ -28,7 +28,8 @@ type witnesses struct {
 // maxWitnesses bounds how many samples are compared.
 const maxWitnesses = 1 << 20
 
-// add takes a sample in, or, when there are too many, puts it in the place of a random one, so that each has the same chance to stay.
+// add takes a sample in, or, when there are too many, puts it in the place of a random one, so that each has the
+// same chance to stay.
 func (w *witnesses) add(one witness) {
 	w.told++
 	if len(w.all) < maxWitnesses {

@@ -55,8 +55,8 @@ type exporter struct {
 	about  metadata
 }
 
-// Export writes a run into a results folder of mrm-trace: MACHINE/MODEL/RUN with its tables, and a line of manifest.csv. Nothing is left of one that
-// fails. A run without accesses is memory.ErrNoTrace.
+// Export writes a run into a results folder of mrm-trace: MACHINE/MODEL/RUN with its tables, and a line of
+// manifest.csv. Nothing is left of one that fails. A run without accesses is memory.ErrNoTrace.
 func Export(ctx context.Context, dir string, o Options) (*Result, error) {
 	e := &exporter{dir: dir}
 	var err error

@@ -20,8 +20,9 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Repair repairs a run directory, with its segments, or a stream and its index, and returns a sentence for everything that it found or
-// did; none where nothing had to be done. version is the program's. A run that is still going on is refused.
+// Repair repairs a run directory, with its segments, or a stream and its index, and returns a sentence for
+// everything that it found or did; none where nothing had to be done. version is the program's. A run that is still
+// going on is refused.
 func Repair(path, version string) (what []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -137,8 +138,9 @@ func repairDir(path, version string) ([]string, error) {
 	return r.done.What, nil
 }
 
-// interrupted compares with the manifest that a repair put aside before it was killed: which files are gone, and which tables and files
-// of lines are changed. That repair may have changed the others itself, and put aside those that are made anew.
+// interrupted compares with the manifest that a repair put aside before it was killed: which files are gone, and
+// which tables and files of lines are changed. That repair may have changed the others itself, and put aside those
+// that are made anew.
 func interrupted(path string) (rundir.Report, error) {
 	report, err := rundir.VerifyAside(path)
 	report.Missing = slices.DeleteFunc(report.Missing, func(name string) bool {
@@ -153,8 +155,9 @@ func irreplaceable(name string) bool {
 	return strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".jsonl")
 }
 
-// distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair that is cut off
-// here and done again trusts neither, and compares tables and lines with the manifest that is aside.
+// distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair
+// that is cut off here and done again trusts neither, and compares tables and lines with the manifest that is
+// aside.
 func (r *run) distrust() error {
 	for _, name := range []string{rundir.MetadataName, rundir.TokensName} {
 		if !r.changed[name] {
@@ -209,8 +212,8 @@ func (r *run) segments() error {
 	return nil
 }
 
-// metadata reads what the run said of itself. What cannot be read, or was changed later, is put aside, and begins anew with what is
-// certain.
+// metadata reads what the run said of itself. What cannot be read, or was changed later, is put aside, and begins
+// anew with what is certain.
 func (r *run) metadata() error {
 	m, err := rundir.ReadMetadata(r.path)
 	switch {
@@ -257,8 +260,8 @@ func (r *run) ofSegment() bool {
 	return true
 }
 
-// stream repairs the stream, and the tokens with it. An index alone is what is left of a run whose collector was about to remove both, for
-// no tensors were recorded.
+// stream repairs the stream, and the tokens with it. An index alone is what is left of a run whose collector was
+// about to remove both, for no tensors were recorded.
 func (r *run) stream() error {
 	path := filepath.Join(r.path, tensors.StreamName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -294,8 +297,9 @@ func (r *run) stream() error {
 	return r.tokens(s, len(done.What) > 0)
 }
 
-// table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what was behind them is lost. A run of which
-// nobody knows what it should hold, for it was ended before it could tell, lacks something in any case.
+// table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what
+// was behind them is lost. A run of which nobody knows what it should hold, for it was ended before it could tell,
+// lacks something in any case.
 func (r *run) table() error {
 	t, err := table.Open(r.path, memtrace.TraceName)
 	switch {
@@ -322,8 +326,8 @@ var lineFiles = []string{
 	"block_io.jsonl", "system_metrics.jsonl", "llm_prof.jsonl", "host_self.jsonl", memtrace.MarksName, rundir.ControlName,
 }
 
-// lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to be written are lost, too,
-// and nobody knows how many.
+// lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to
+// be written are lost, too, and nobody knows how many.
 func (r *run) lines() error {
 	entries, err := os.ReadDir(r.path)
 	if err != nil {
@@ -390,8 +394,8 @@ func (r *run) describe(s *stream.Reader) {
 	}
 }
 
-// seal writes the metadata and a new manifest of everything that is there. What a process that was killed had not completed is removed
-// when the metadata report it: tables appear when they are whole.
+// seal writes the metadata and a new manifest of everything that is there. What a process that was killed had not
+// completed is removed when the metadata report it: tables appear when they are whole.
 func (r *run) seal() error {
 	left, err := r.dir.Leftovers()
 	if err != nil {

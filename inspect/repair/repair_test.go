@@ -92,8 +92,8 @@ func remove(t testing.TB, dir string, names ...string) {
 	}
 }
 
-// Whatever is done to a run, a repair leaves one that is sealed, in which nothing is damaged that can be made whole, and whose values,
-// tokens and texts are those that were recorded; what is gone counts as lost.
+// Whatever is done to a run, a repair leaves one that is sealed, in which nothing is damaged that can be made
+// whole, and whose values, tokens and texts are those that were recorded; what is gone counts as lost.
 func TestRepair(t *testing.T) {
 	const idx = tensors.StreamName + stream.IndexSuffix
 	for _, c := range []struct {
@@ -268,8 +268,8 @@ func TestRepairSegments(t *testing.T) {
 	}
 }
 
-// TestRepairKilledSegments: a segment whose collector was killed has the metadata of its run, as far as they hold for all segments, and one
-// that was only begun is removed.
+// TestRepairKilledSegments: a segment whose collector was killed has the metadata of its run, as far as they hold
+// for all segments, and one that was only begun is removed.
 func TestRepairKilledSegments(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
@@ -302,7 +302,8 @@ func TestRepairKilledSegments(t *testing.T) {
 	}
 }
 
-// TestRepairTidies: of a run that is finished, sealed and whole a repair removes what a killed process has left, and nothing else.
+// TestRepairTidies: of a run that is finished, sealed and whole a repair removes what a killed process has left,
+// and nothing else.
 func TestRepairTidies(t *testing.T) {
 	dir := sealed(t)
 	name := filepath.Join(dir, tensors.StreamName+rundir.CheckpointSuffix)
@@ -337,7 +338,8 @@ func unlock(t *testing.T, d *rundir.Dir) {
 	remove(t, d.Path(), rundir.ManifestName)
 }
 
-// TestRepairTable: a run that recorded accesses alone, and was ended from outside, keeps the parts that were complete, is sealed, and says that it lacks something.
+// TestRepairTable: a run that recorded accesses alone, and was ended from outside, keeps the parts that were
+// complete, is sealed, and says that it lacks something.
 func TestRepairTable(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
@@ -392,8 +394,8 @@ func TestRepairChangedTable(t *testing.T) {
 	}
 }
 
-// TestRepairLines: files of lines of a run that was killed end in whole lines after a repair, at whatever byte of its last line each had
-// ended, and the run is lossy. Files of others stay as they are.
+// TestRepairLines: files of lines of a run that was killed end in whole lines after a repair, at whatever byte of
+// its last line each had ended, and the run is lossy. Files of others stay as they are.
 func TestRepairLines(t *testing.T) {
 	const before, last = "{\"n\":1}\n", "{\"event\":\"größe\",\"n\":2}\n"
 	names := []string{
@@ -462,7 +464,8 @@ func TestRepairAbandoned(t *testing.T) {
 	}
 }
 
-// TestRepairLostBesideSegments: a table that a segmented run lacks makes it lossy, and verify reports it, though each segment is whole.
+// TestRepairLostBesideSegments: a table that a segmented run lacks makes it lossy, and verify reports it, though
+// each segment is whole.
 func TestRepairLostBesideSegments(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)

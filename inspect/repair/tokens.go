@@ -12,8 +12,9 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// tokens writes the tokens file again from the index where it is not there, was changed, or lists other tokens than the index. Texts are
-// the index's. Where that has none, of a run of an earlier version, a token gets the one that its id has in the old file.
+// tokens writes the tokens file again from the index where it is not there, was changed, or lists other tokens than
+// the index. Texts are the index's. Where that has none, of a run of an earlier version, a token gets the one that
+// its id has in the old file.
 func (r *run) tokens(s *stream.Reader, repaired bool) error {
 	path := filepath.Join(r.path, rundir.TokensName)
 	_, err := os.Stat(path)

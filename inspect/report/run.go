@@ -1,4 +1,5 @@
-// Package report says what run directories hold, whichever recorders wrote them: from their names, sizes and metadata alone.
+// Package report says what run directories hold, whichever recorders wrote them: from their names, sizes and
+// metadata alone.
 package report
 
 import (

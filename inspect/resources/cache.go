@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// CacheUse is what events tell of one KV cache, or recurrent memory. Each layer has the same cells; cells are those of its first layer.
+// CacheUse is what events tell of one KV cache, or recurrent memory. Each layer has the same cells; cells are those
+// of its first layer.
 type CacheUse struct {
 	Ctx       uint32 `json:"ctx"`
 	Type      string `json:"cache_type"`
@@ -19,8 +20,8 @@ type CacheUse struct {
 	Allocated int64  `json:"cells_allocated"`
 	Updated   int64  `json:"cells_updated"`
 	Evicted   int64  `json:"cells_evicted"`
-	// Bytes of keys and values that were written in cells in use, in all layers; absent where no event had them. The graph of a context
-	// shift writes all cells.
+	// Bytes of keys and values that were written in cells in use, in all layers; absent where no event had them.
+	// The graph of a context shift writes all cells.
 	KeyBytes   *int64         `json:"key_bytes_written,omitempty"`
 	ValueBytes *int64         `json:"value_bytes_written,omitempty"`
 	HitRatio   *float64       `json:"hit_ratio,omitempty"` // the newest: cells that prompts found ÷ cells that they needed
@@ -83,7 +84,8 @@ func (m caches) add(e *resource.KV) {
 	}
 }
 
-// wrote adds the bytes that an execution wrote. Older versions recorded only what the cells hold: of those that an execution took it is the same.
+// wrote adds the bytes that an execution wrote. Older versions recorded only what the cells hold: of those that an
+// execution took it is the same.
 func (c *CacheUse) wrote(e *resource.KV) {
 	switch {
 	case e.KeyWritten != nil || e.ValueWritten != nil:

@@ -1,3 +1,3 @@
-// Package resources reads the resource events of a run: line by line, from one file or several, finished or still growing; and computes
-// from them where time and bytes went.
+// Package resources reads the resource events of a run: line by line, from one file or several, finished or still
+// growing; and computes from them where time and bytes went.
 package resources

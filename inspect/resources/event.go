@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// KindOf finds the kind of a line without reading all of it where "event" is its first key, as it is in what llamatap writes. ok is
-// false where the line is no JSON object or its kind is not known.
+// KindOf finds the kind of a line without reading all of it where "event" is its first key, as it is in what
+// llamatap writes. ok is false where the line is no JSON object or its kind is not known.
 func KindOf(line []byte) (kind resource.Kind, ok bool) {
 	if rest, found := bytes.CutPrefix(line, []byte(`{"event":"`)); found {
 		if end := bytes.IndexByte(rest, '"'); end >= 0 {
@@ -53,8 +53,8 @@ var summed = map[resource.Kind]bool{
 	resource.KindLoss: true, resource.KindSummary: true, resource.KindSessionEnd: true, resource.KindComponentEnd: true, resource.KindGPU: true,
 }
 
-// work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that count, without memory
-// of its own. A figure below 0 is absent.
+// work is what is added up of a compute_execution, of which there are most: the keys of [resource.Compute] that
+// count, without memory of its own. A figure below 0 is absent.
 type work struct {
 	Exec            uint64              `json:"exec"`
 	Phase           string              `json:"phase"`

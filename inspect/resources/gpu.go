@@ -13,8 +13,8 @@ type GPUUse struct {
 	Index   int    `json:"gpu_index"`
 	Name    string `json:"gpu_name"`
 	Samples int64  `json:"samples"`
-	// Means over the samples of what NVML calls utilization: the share of its sample period in which some kernel ran, and in which memory was
-	// read or written.
+	// Means over the samples of what NVML calls utilization: the share of its sample period in which some kernel
+	// ran, and in which memory was read or written.
 	Utilization       float64  `json:"gpu_utilization_percent"`
 	MemoryUtilization float64  `json:"memory_utilization_percent"`
 	MemoryPeak        int64    `json:"gpu_memory_peak_bytes"`

@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// grid lays out cells in columns as wide as their widest. Columns whose title begins with a blank are aligned right, without it. Columns
-// that are empty in all rows are left out.
+// grid lays out cells in columns as wide as their widest. Columns whose title begins with a blank are aligned
+// right, without it. Columns that are empty in all rows are left out.
 type grid struct {
 	titles []string
 	rows   [][]string
@@ -122,7 +122,8 @@ func (f *Figures) star() string {
 	return "*"
 }
 
-// padded is the work of graphs with the cells that they give attention beyond those that tokens may read, where that is more.
+// padded is the work of graphs with the cells that they give attention beyond those that tokens may read, where
+// that is more.
 func (f *Figures) padded() string {
 	if f.FLOPs == nil || f.Useful != nil && *f.Useful == *f.FLOPs {
 		return "-"

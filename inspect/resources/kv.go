@@ -20,7 +20,8 @@ import (
 // ErrNoKV occurs when a run has no table of the KV cache that can be read.
 var ErrNoKV = errors.New("no lives of the KV cache")
 
-// KV is what the table of a run's KV cache says. Times are in seconds behind the first thing that was seen, durations in seconds.
+// KV is what the table of a run's KV cache says. Times are in seconds behind the first thing that was seen,
+// durations in seconds.
 type KV struct {
 	Path    string `json:"path"`
 	Version string `json:"schema_version"`
@@ -35,8 +36,8 @@ type KV struct {
 	Timeline  []KVCache        `json:"timeline"`
 }
 
-// KVSequence is the lives of the blocks of one sequence in one cache. Each life is that of the cells that the sequence wrote into one
-// block; it counts once, whatever the number of layers.
+// KVSequence is the lives of the blocks of one sequence in one cache. Each life is that of the cells that the
+// sequence wrote into one block; it counts once, whatever the number of layers.
 type KVSequence struct {
 	Ctx      int64            `json:"ctx"`
 	Cache    string           `json:"cache"`
@@ -48,8 +49,8 @@ type KVSequence struct {
 	Found    int64            `json:"found,omitempty"` // lives that were loaded with a state
 	Writes   int64            `json:"writes"`          // of cells, by one layer
 	Reads    int64            `json:"reads"`
-	// Lifetime is from the first cell to the last one's end, Idle the part of it since they were read or written last. Of lives that
-	// ended.
+	// Lifetime is from the first cell to the last one's end, Idle the part of it since they were read or written
+	// last. Of lives that ended.
 	Lifetime Spread `json:"lifetime"`
 	Idle     Spread `json:"idle"`
 }
@@ -115,8 +116,8 @@ type KVCache struct {
 	Cells []float64 `json:"cells"` // in use, the mean of each of equal parts of the time; a block's cells count from its first to its last
 }
 
-// OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory is bounded by the
-// sequences and layers, not by the rows.
+// OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory
+// is bounded by the sequences and layers, not by the rows.
 func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
 	name := filepath.Join(path, kvcache.FileName)
 	if strings.HasSuffix(path, ".parquet") {

@@ -9,8 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// kvReading reads the rows of a table twice: once for all that is counted, and once, when it is known how long it went on, for the
-// timeline.
+// kvReading reads the rows of a table twice: once for all that is counted, and once, when it is known how long it
+// went on, for the timeline.
 type kvReading struct {
 	*KV
 	r         *table.Reader

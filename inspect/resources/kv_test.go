@@ -111,7 +111,8 @@ func kvPut(t testing.TB, b *table.Batch, at map[string]int, l kvLife, layer int6
 	}
 }
 
-// kvLives is a run of ten seconds: two lives of sequence 0, of which one is evicted; one of sequence 1; one that was found; a window.
+// kvLives is a run of ten seconds: two lives of sequence 0, of which one is evicted; one of sequence 1; one that
+// was found; a window.
 var kvLives = []kvLife{
 	{seq: 0, cells: 8, alloc: 0, read: 4, evict: 5, why: "seq_rm", origin: "written"},
 	{seq: 0, cells: 8, alloc: 5, read: 9, evict: -1, origin: "written"},

@@ -47,7 +47,8 @@ func latencyBound(bucket int) int64 {
 	return (int64(bucket%latencySteps)+latencySteps+1)<<shift - 1
 }
 
-// AtMost returns a bound that a share of the durations does not pass, from 0 to 1: the smallest bound of a bucket, or the longest duration.
+// AtMost returns a bound that a share of the durations does not pass, from 0 to 1: the smallest bound of a bucket,
+// or the longest duration.
 func (l *Latencies) AtMost(share float64) int64 {
 	need, seen := int64(math.Ceil(share*float64(l.Count))), int64(0)
 	for i, n := range l.buckets {

@@ -15,8 +15,9 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// LogName is the file of a run directory that holds resource events. A log that was rotated goes on in resource.1.jsonl, resource.2.jsonl
-// and so on. What is still written has a dot before its name and .part behind it.
+// LogName is the file of a run directory that holds resource events. A log that was rotated goes on in
+// resource.1.jsonl, resource.2.jsonl and so on. What is still written has a dot before its name and .part behind
+// it.
 const LogName = "resource.jsonl"
 
 // ErrNoLog is wrapped by the error for a directory that holds no resource events.
@@ -93,8 +94,8 @@ func LogSize(dir string) int64 {
 	return size
 }
 
-// Going tells whether a run still writes: it is not sealed, and a process holds its directory. Where locks cannot be seen, whatever is
-// not sealed goes on.
+// Going tells whether a run still writes: it is not sealed, and a process holds its directory. Where locks cannot
+// be seen, whatever is not sealed goes on.
 func Going(dir string) bool {
 	if Sealed(dir) {
 		return false

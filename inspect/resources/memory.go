@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Memory is what ggml's backends allocated. MINIMAL tells of large allocations only, and of no frees; LiveBytes counts all the same.
+// Memory is what ggml's backends allocated. MINIMAL tells of large allocations only, and of no frees; LiveBytes
+// counts all the same.
 type Memory struct {
 	Allocations, Frees int64
 	Live, Peak         int64   // bytes that were allocated and not freed, at the newest event and at most

@@ -16,7 +16,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// Report is what the events of a run sum up to. A figure that was not measured, or is not known of all that it would be of, is absent.
+// Report is what the events of a run sum up to. A figure that was not measured, or is not known of all that it
+// would be of, is absent.
 type Report struct {
 	Path       string             `json:"path"`
 	State      string             `json:"state"` // sealed, running, cut off; a file by itself: file
@@ -33,8 +34,8 @@ type Report struct {
 	Roofline   *resource.Roofline `json:"roofline,omitempty"`
 	Retracted  []Retracted        `json:"retracted,omitempty"`
 
-	// GraphNS is the time in graphs that was measured, without set-up; CoveredNS how much of it was timed inside of them, by component or
-	// op. Shares are of GraphNS.
+	// GraphNS is the time in graphs that was measured, without set-up; CoveredNS how much of it was timed inside of
+	// them, by component or op. Shares are of GraphNS.
 	Graphs    int64    `json:"graphs"`
 	GraphNS   int64    `json:"graph_ns"`
 	SetupNS   *int64   `json:"setup_ns,omitempty"`
@@ -87,8 +88,8 @@ type Figures struct {
 	NoBytes    int64    `json:"ops_without_bytes,omitempty"`
 }
 
-// PhaseRow is a phase of the run: its tokens, and the executions that are of it. One that has both a prompt's tokens and generated ones is
-// of prefill.
+// PhaseRow is a phase of the run: its tokens, and the executions that are of it. One that has both a prompt's
+// tokens and generated ones is of prefill.
 type PhaseRow struct {
 	Phase   string `json:"phase"`
 	Graphs  int64  `json:"graphs"`
@@ -143,7 +144,8 @@ type CacheRow struct {
 	*CacheUse
 	Cells     int64    `json:"cells,omitempty"` // of the context, as metadata.json tells; absent where that is not known
 	Occupancy *float64 `json:"occupancy,omitempty"`
-	// EventsLost are operations on caches that the log lacks. The figures are then those of the others, and how full the cache is is not known.
+	// EventsLost are operations on caches that the log lacks. The figures are then those of the others, and how
+	// full the cache is is not known.
 	EventsLost uint64 `json:"events_lost,omitempty"`
 }
 
@@ -160,8 +162,8 @@ type MemoryRow struct {
 // maxTop is how many tensors a report lists.
 const maxTop = 50
 
-// Summarize reads the log of a run directory, or a file of events, to its end as it is now. each, where it is not nil, is given every
-// generated token, and the report then has none. It returns early when ctx is done.
+// Summarize reads the log of a run directory, or a file of events, to its end as it is now. each, where it is not
+// nil, is given every generated token, and the report then has none. It returns early when ctx is done.
 func Summarize(ctx context.Context, path string, each func(*TokenRow)) (*Report, error) {
 	tail, err := OpenTail(path)
 	if err != nil {
@@ -345,8 +347,8 @@ func (r *Report) tables(s *Sum) {
 	}
 }
 
-// rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its bytes per second, which
-// ever is the narrower at the row's arithmetic intensity.
+// rooflineShare is which part of what the machine can do at most was done: of its operations per second, or of its
+// bytes per second, which ever is the narrower at the row's arithmetic intensity.
 func rooflineShare(roof *resource.Roofline, f *Figures) *float64 {
 	if roof == nil || f.GFLOPsPerS == nil || f.GBPerS == nil || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {
 		return nil

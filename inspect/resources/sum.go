@@ -63,7 +63,8 @@ func (c *Cost) add(d Cost) {
 	c.roofPart += d.roofPart
 }
 
-// Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is known for.
+// Roofline is the share of what the machine can do at this arithmetic intensity, the mean over the time that it is
+// known for.
 func (c *Cost) Roofline() (share float64, ok bool) {
 	if c.roofNS == 0 {
 		return 0, false
@@ -114,8 +115,8 @@ type Cell struct {
 // SeveralOps stands for the op where nodes were timed together.
 const SeveralOps = "(several)"
 
-// PhaseSetup is the phase of what was computed and thrown away before the run proper. It is in the table of phases, and in none of the
-// others that add up more than one phase.
+// PhaseSetup is the phase of what was computed and thrown away before the run proper. It is in the table of phases,
+// and in none of the others that add up more than one phase.
 const PhaseSetup = "setup"
 
 // The phases of tokens.
@@ -132,8 +133,8 @@ type Tensor struct {
 	Op, Name string // the tensor's name without its layer
 }
 
-// PhaseSum is the executions of a phase. Tokens have a phase of their own: those of an execution that has both a prompt's and generated
-// ones are counted in both phases, its time and work in prefill.
+// PhaseSum is the executions of a phase. Tokens have a phase of their own: those of an execution that has both a
+// prompt's and generated ones are counted in both phases, its time and work in prefill.
 type PhaseSum struct {
 	Graphs, Tokens int64
 	Mixed, MixedNS int64 // executions that have tokens of another phase too, and their time
@@ -152,7 +153,8 @@ type BadLine struct {
 // LossKey is what lost events are counted by.
 type LossKey struct{ Kind, Cause string }
 
-// Sum adds up the events of a log, in the order in which they stand there. Its memory is bounded. It is not for several goroutines.
+// Sum adds up the events of a log, in the order in which they stand there. Its memory is bounded. It is not for
+// several goroutines.
 type Sum struct {
 	// Token, where it is set, is given each generated token as it is read, and none is kept. The row is the
 	// callee's.
@@ -335,7 +337,8 @@ func (s *Sum) stamp(h *resource.Header) {
 	s.last = max(s.last, h.UnixNS)
 }
 
-// compute adds the costs of nodes. Those of a whole graph are its graph event's, those of an op within a range the range's.
+// compute adds the costs of nodes. Those of a whole graph are its graph event's, those of an op within a range the
+// range's.
 func (s *Sum) compute(e *work) {
 	if e.Within != "" || e.TimeSource == resource.TimeGraph || e.TimeSource == resource.TimeSync {
 		return
@@ -352,8 +355,8 @@ func (s *Sum) compute(e *work) {
 	s.execs.inside(e)
 }
 
-// component adds the time of a component that a program told of itself, through system B's header: what it tells of ops has no times. The
-// tap tells of components beside their ops, whose times are added up.
+// component adds the time of a component that a program told of itself, through system B's header: what it tells of
+// ops has no times. The tap tells of components beside their ops, whose times are added up.
 func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {
 		s.cell(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps}, Cost{Events: 1, Timed: 1, NS: e.DurationNS})
@@ -406,7 +409,8 @@ func (s *Sum) phase(name string) *PhaseSum {
 	return p
 }
 
-// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one phase for all of them.
+// count adds the tokens of an execution of phase p, each to its own phase. What older versions recorded has one
+// phase for all of them.
 func (s *Sum) count(p *PhaseSum, e *resource.Graph) {
 	if e.PrefillTokens == nil || e.DecodeTokens == nil || *e.PrefillTokens == 0 || *e.DecodeTokens == 0 {
 		p.Tokens += int64(e.Tokens)
@@ -450,8 +454,8 @@ func (s *Sum) graph(e *resource.Graph) {
 	s.execs.end(e)
 }
 
-// Retracted is executions that were told of before it was decided that they were set-up. They are counted in the phases that they seemed
-// to be of.
+// Retracted is executions that were told of before it was decided that they were set-up. They are counted in the
+// phases that they seemed to be of.
 type Retracted struct {
 	Ctx       *uint32 `json:"ctx,omitempty"`
 	FirstExec uint64  `json:"first_exec"`

@@ -47,7 +47,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestLostCacheEvents: where operations on a cache are missing, how full it is is not known, and no number stands in for it.
+// TestLostCacheEvents: where operations on a cache are missing, how full it is is not known, and no number stands
+// in for it.
 func TestLostCacheEvents(t *testing.T) {
 	for _, lost := range []uint64{0, 44} {
 		s := aRun()
@@ -132,8 +133,9 @@ func TestWorkKeys(t *testing.T) {
 	}
 }
 
-// TestTokenProducer: the figures of a token are those of the execution that produced it, the one from whose beginning its latency counts:
-// of two sequences that are computed alternately, of two contexts whose graphs begin at the same time, and none where it is not in the log.
+// TestTokenProducer: the figures of a token are those of the execution that produced it, the one from whose
+// beginning its latency counts: of two sequences that are computed alternately, of two contexts whose graphs begin
+// at the same time, and none where it is not in the log.
 func TestTokenProducer(t *testing.T) {
 	s := NewSum()
 	graph := func(ctx uint32, exec uint64, entry, took int64) {
@@ -171,7 +173,8 @@ func TestTokenProducer(t *testing.T) {
 	}
 }
 
-// TestMixedBatches: tokens are counted by their own phase, and the rates of phases are those of graphs that have no others.
+// TestMixedBatches: tokens are counted by their own phase, and the rates of phases are those of graphs that have no
+// others.
 func TestMixedBatches(t *testing.T) {
 	s := NewSum()
 	graph := func(prefill, decode int, took int64) {
@@ -195,7 +198,8 @@ func TestMixedBatches(t *testing.T) {
 	}
 }
 
-// TestUsefulWork: rates are of cells that tokens may read; where that is not known of all there is none, and the padded work remains.
+// TestUsefulWork: rates are of cells that tokens may read; where that is not known of all there is none, and the
+// padded work remains.
 func TestUsefulWork(t *testing.T) {
 	for _, unknown := range []int{0, 1} {
 		s := NewSum()
@@ -286,7 +290,8 @@ func FuzzSum(f *testing.F) {
 	})
 }
 
-// TestComponentsOfPrograms: what a program tells of itself has times for components alone; the tap's components are those of its ops.
+// TestComponentsOfPrograms: what a program tells of itself has times for components alone; the tap's components are
+// those of its ops.
 func TestComponentsOfPrograms(t *testing.T) {
 	s := &script{}
 	s.begin(resource.Detailed)

@@ -26,13 +26,15 @@ type Line struct {
 	Err    error  // what is wrong with it: longer than MaxLine, or cut off before the next file
 }
 
-// Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is renamed while it is read
-// is read on; a log that is rotated goes on in its next file. It is not for several goroutines.
+// Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is
+// renamed while it is read is read on; a log that is rotated goes on in its next file. It is not for several
+// goroutines.
 type Tail struct {
-	// Going tells whether the log may grow; it is asked when all was read. Set it before the first Next; nil: [Going] of the directory.
+	// Going tells whether the log may grow; it is asked when all was read. Set it before the first Next; nil:
+	// [Going] of the directory.
 	Going func() bool
-	// Done, once it is closed, ends a Next that reads on and on, in a line of any length; it returns context.Canceled, and another call
-	// with an open Done continues. nil: never.
+	// Done, once it is closed, ends a Next that reads on and on, in a line of any length; it returns
+	// context.Canceled, and another call with an open Done continues. nil: never.
 	Done <-chan struct{}
 
 	dir    string
@@ -43,12 +45,14 @@ type Tail struct {
 	buf    []byte // what was read and not given out is buf[from:]
 	from   int
 	over   bool // inside a line that is too long
-	// skipped is how many bytes of that line were passed over; ended that it had more than bounded.MaxSkip, and the file is not read further.
+	// skipped is how many bytes of that line were passed over; ended that it had more than bounded.MaxSkip, and the
+	// file is not read further.
 	skipped int
 	ended   bool
 }
 
-// OpenTail opens the log of a run directory, or one file of events. A directory without one is [ErrNoLog]. The caller closes it.
+// OpenTail opens the log of a run directory, or one file of events. A directory without one is [ErrNoLog]. The
+// caller closes it.
 func OpenTail(path string) (*Tail, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -88,7 +92,8 @@ func (t *Tail) Close() error {
 // Lines is how many whole lines were given out.
 func (t *Tail) Lines() int64 { return t.line }
 
-// Unfinished is how many bytes stand behind the last whole line that was read: the beginning of a line whose end is not there (yet).
+// Unfinished is how many bytes stand behind the last whole line that was read: the beginning of a line whose end is
+// not there (yet).
 func (t *Tail) Unfinished() int { return t.skipped + len(t.buf) - t.from }
 
 // Unread is how many bytes of the log were not given out yet.
@@ -108,7 +113,8 @@ func (t *Tail) Unread() int64 {
 	return unread
 }
 
-// Next returns the next line. It is [ErrWaiting] when there is none yet, and io.EOF when none will come; both may be asked again.
+// Next returns the next line. It is [ErrWaiting] when there is none yet, and io.EOF when none will come; both may
+// be asked again.
 func (t *Tail) Next() (Line, error) {
 	for {
 		if line, ok := t.take(); ok {

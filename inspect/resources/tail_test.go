@@ -101,7 +101,8 @@ func TestTailLastLook(t *testing.T) {
 	}
 }
 
-// TestTailParts reads a log of many parts and of segments in the order in which they were written, and passes by what is none of it.
+// TestTailParts reads a log of many parts and of segments in the order in which they were written, and passes by
+// what is none of it.
 func TestTailParts(t *testing.T) {
 	files := map[string]string{"resource.1.jsonl.part": "x\n", ".resource.7.jsonl": "x\n", "resource.01.jsonl": "x\n", "xresource.jsonl": "x\n"}
 	want := []string{}

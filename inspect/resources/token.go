@@ -4,8 +4,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TokenRow is a generated token, the time since the token before it, and the execution that produced it: that of the sequence's token
-// before. A figure that is not known is absent.
+// TokenRow is a generated token, the time since the token before it, and the execution that produced it: that of
+// the sequence's token before. A figure that is not known is absent.
 type TokenRow struct {
 	Index     int64   `json:"token_index"`
 	Token     int32   `json:"token_id"`
@@ -109,7 +109,8 @@ const (
 	componentMLP       = "mlp"
 )
 
-// output takes a generated token. The execution that produced it began the token's latency before the one that takes it as input.
+// output takes a generated token. The execution that produced it began the token's latency before the one that
+// takes it as input.
 func (s *Sum) output(e *resource.OutputToken) {
 	row := &TokenRow{
 		Index: e.TokenIndex, Token: e.TokenID, Text: e.TokenText, Ctx: e.Ctx, Seq: e.SeqID, Pos: e.Pos, Exec: e.Exec, LatencyNS: e.LatencyNS,

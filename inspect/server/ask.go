@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// asking is the questions to runs that are on their way, one a run. A collector runs when nobody else wants to, and may take long to
-// answer; who shows what it says does not wait for that.
+// asking is the questions to runs that are on their way, one a run. A collector runs when nobody else wants to, and
+// may take long to answer; who shows what it says does not wait for that.
 type asking struct {
 	mu  sync.Mutex
 	now map[string]*question // by directory
@@ -22,7 +22,8 @@ type question struct {
 // askTime is how long somebody waits for a run to say how it is.
 const askTime = time.Second
 
-// status asks a run how it is, or joins who does already, and waits for at most askTime. It returns nil where there is no answer.
+// status asks a run how it is, or joins who does already, and waits for at most askTime. It returns nil where there
+// is no answer.
 func (a *asking) status(dir string, control func(dir string, c Command) (json.RawMessage, error)) json.RawMessage {
 	a.mu.Lock()
 	q := a.now[dir]

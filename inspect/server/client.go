@@ -21,8 +21,8 @@ func IsAddress(text string) bool {
 	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, unixScheme)
 }
 
-// Ask gives the run that a server shows a command, with the token that this user's server left in its file. The server is given as
-// http://HOST:PORT or unix:PATH.
+// Ask gives the run that a server shows a command, with the token that this user's server left in its file. The
+// server is given as http://HOST:PORT or unix:PATH.
 func Ask(ctx context.Context, server string, c Command) (json.RawMessage, error) {
 	addr, base, client := server, "http://localhost", &http.Client{Timeout: time.Minute}
 	if path, ok := strings.CutPrefix(server, unixScheme); ok {

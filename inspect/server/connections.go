@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// connections are those that the server has. One is a stranger until a request on it shows the token; strangers and admitted clients
-// are limited apart, so that nobody without the token can lock out those who have it.
+// connections are those that the server has. One is a stranger until a request on it shows the token; strangers and
+// admitted clients are limited apart, so that nobody without the token can lock out those who have it.
 type connections struct {
 	limit int // of either
 
@@ -34,7 +34,8 @@ type limitedListener struct {
 	all *connections
 }
 
-// Accept returns the next connection. Where there are too many strangers, the oldest of the host that has most of them is closed for it.
+// Accept returns the next connection. Where there are too many strangers, the oldest of the host that has most of
+// them is closed for it.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {

@@ -42,7 +42,8 @@ func (g *generation) answer(status string) map[string]any {
 	return answer
 }
 
-// logMonitoring answers POST /log-monitoring: a prompt is run and recorded, one at a time. It ends with the client, the server, or its time.
+// logMonitoring answers POST /log-monitoring: a prompt is run and recorded, one at a time. It ends with the client,
+// the server, or its time.
 func (s *Server) logMonitoring(w http.ResponseWriter, r *http.Request) error {
 	if err := checkQuery(r, "event", "layer"); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// guard lets through what may come in: whoever has the token, or may connect where there is none; bounded bodies, and none where
-// none belongs; paths without dots; no requests that a page of another site makes.
+// guard lets through what may come in: whoever has the token, or may connect where there is none; bounded bodies,
+// and none where none belongs; paths without dots; no requests that a page of another site makes.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameSite := http.NewCrossOriginProtection()
 	for _, origin := range s.o.Origins {

@@ -316,7 +316,8 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestStrangersLockNobodyOut: connections without the token, idle or not, keep nobody out who has it, and cut nobody who came in.
+// TestStrangersLockNobodyOut: connections without the token, idle or not, keep nobody out who has it, and cut
+// nobody who came in.
 func TestStrangersLockNobodyOut(t *testing.T) {
 	addr, _ := listen(t, newServer(t, Options{Dir: folder(t), Token: token, Limits: Limits{Connections: 4, ReadTime: time.Hour}}))
 	inside, status := talk(t, addr, "/sessions", token)
@@ -363,8 +364,8 @@ func TestCrowdedHost(t *testing.T) {
 	}
 }
 
-// FuzzRequest asks for whatever: every answer is one that a route gives, or an error of one line, and nothing of the file beside the
-// runs is told.
+// FuzzRequest asks for whatever: every answer is one that a route gives, or an error of one line, and nothing of
+// the file beside the runs is told.
 func FuzzRequest(f *testing.F) {
 	for _, path := range []string{"/api/v1/resource-logs?run=../secret", "/logs/%2e%2e%2fsecret", "/logs/" + sealedRun + "/stream?from_line=1", "/metrics", "/sessions", "/api/v1/level",
 		"/api/v1/kv?run=" + sealedRun, "//secret", "/logs/..\\secret", "/api/v1/summary?run=.", "/log-monitoring"} {

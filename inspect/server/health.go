@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// healthz answers GET /healthz: that the server answers, and its folder can be read. It needs no token, and tells nothing of runs.
+// healthz answers GET /healthz: that the server answers, and its folder can be read. It needs no token, and tells
+// nothing of runs.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
 	if _, err := s.runs.all(); err != nil {
 		return fail(http.StatusServiceUnavailable, "the folder that is served cannot be read")

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Listen listens on addr: HOST:PORT, or unix:PATH for a socket that its user alone may connect to. A socket that a server left behind
-// is replaced.
+// Listen listens on addr: HOST:PORT, or unix:PATH for a socket that its user alone may connect to. A socket that a
+// server left behind is replaced.
 func Listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, unixScheme); ok {
 		return listenUnix(path)

@@ -62,8 +62,8 @@ func (s *Server) resourceLogs(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// copyLines writes the lines behind the first from that the filter takes; with follow, until the log ends, the client is gone, or the
-// server stops. A line whose end is not written yet is not.
+// copyLines writes the lines behind the first from that the filter takes; with follow, until the log ends, the
+// client is gone, or the server stops. A line whose end is not written yet is not.
 func (s *Server) copyLines(r *http.Request, out *stream, tail *resources.Tail, from int64, follow bool, wanted filter) (bad int64, err error) {
 	buffered := bufio.NewWriterSize(out, 32<<10)
 	for {

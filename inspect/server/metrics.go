@@ -18,7 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the events of runs sum up to, for Prometheus. Looked at, they read what has come since the last look.
+// metrics are what the events of runs sum up to, for Prometheus. Looked at, they read what has come since the last
+// look.
 type metrics struct {
 	server *Server
 	mu     sync.Mutex       // held for no file
@@ -32,7 +33,8 @@ type fold struct {
 	sum  *resources.Sum
 }
 
-// maxFolds bounds the runs that metrics are told of: those that go on, the newest first, else the newest that holds events.
+// maxFolds bounds the runs that metrics are told of: those that go on, the newest first, else the newest that holds
+// events.
 const maxFolds = 16
 
 func newMetrics(s *Server) *metrics { return &metrics{server: s, folds: map[string]*fold{}} }
@@ -105,8 +107,9 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose log cannot be read,
-// or is still being read for an earlier look, is reported by run_info alone, and holds up no other.
+// Collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose
+// log cannot be read, or is still being read for an earlier look, is reported by run_info alone, and holds up no
+// other.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	runs, err := m.server.runs.all()
 	if err != nil {
@@ -148,7 +151,8 @@ func alone(run Run) []prometheus.Metric {
 	return tell.all
 }
 
-// look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to report of the run.
+// look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to
+// report of the run.
 func (m *metrics) look(ctx context.Context, run Run, f *fold) []prometheus.Metric {
 	select {
 	case f.busy <- struct{}{}:
@@ -363,8 +367,8 @@ func (t *teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	}
 }
 
-// capture tells of the tensors that the run recorded beside its events: as its collector says while it goes on, as its metadata say
-// when it is sealed.
+// capture tells of the tensors that the run recorded beside its events: as its collector says while it goes on, as
+// its metadata say when it is sealed.
 func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	if size, ok := captured(run.dir); ok {
 		t.one(captureSize, float64(size))

@@ -51,7 +51,8 @@ func (t *teller) snapshot(s *kvcache.Snapshot) {
 	t.histogram(kvGap, &s.Reuse.Gap)
 }
 
-// histogram tells of durations that are counted by powers of two: a bucket per power from a microsecond to half an hour.
+// histogram tells of durations that are counted by powers of two: a bucket per power from a microsecond to half an
+// hour.
 func (t *teller) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
 	buckets := map[float64]uint64{}
 	below := uint64(0)

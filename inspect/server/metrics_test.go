@@ -138,8 +138,8 @@ func TestMetricsGrow(t *testing.T) {
 	}
 }
 
-// TestMetricsHeldUp: a run whose log is never read to an end, because a reader is stuck in it or a line has no end, is reported by
-// run_info alone, and the others are whole.
+// TestMetricsHeldUp: a run whose log is never read to an end, because a reader is stuck in it or a line has no end,
+// is reported by run_info alone, and the others are whole.
 func TestMetricsHeldUp(t *testing.T) {
 	dir := t.TempDir()
 	good, stuck, endless := lockedRun(t, dir), lockedRun(t, dir), lockedRun(t, dir)

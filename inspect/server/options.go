@@ -12,19 +12,22 @@ import (
 type Options struct {
 	// Dir is a run directory, or a folder of runs: run_* in it, or one folder below.
 	Dir string
-	// Live serves no runs but the newest one below Dir that goes on, and when that has ended it, until there is another.
+	// Live serves no runs but the newest one below Dir that goes on, and when that has ended it, until there is
+	// another.
 	Live bool
 	// Token must come with every request but /healthz: "Authorization: Bearer TOKEN".
 	Token string
-	// NoToken serves without a token whoever can connect: for a Unix socket, whose mode is its guard. Requests must then name a loopback
-	// address as their host.
+	// NoToken serves without a token whoever can connect: for a Unix socket, whose mode is its guard. Requests must
+	// then name a loopback address as their host.
 	NoToken bool
 	// Control gives a run a command; nil where there is no way to. It returns the run's answer.
 	Control func(dir string, c Command) (json.RawMessage, error)
-	// Generate runs a prompt and records it in a run below Dir; nil where that is not to be had. It calls began with the run's directory as soon as there
-	// is one, and ends soon after its context. The result is that of the prompt as a line of 'llamatap run --results' (docs/PROMPTS.md).
+	// Generate runs a prompt and records it in a run below Dir; nil where that is not to be had. It calls began
+	// with the run's directory as soon as there is one, and ends soon after its context. The result is that of the
+	// prompt as a line of 'llamatap run --results' (docs/PROMPTS.md).
 	Generate func(ctx context.Context, p Prompt, began func(dir string)) (result json.RawMessage, err error)
-	// Origins are origins of web pages, such as https://host:port, that may ask this server from a browser, with the token as anybody else.
+	// Origins are origins of web pages, such as https://host:port, that may ask this server from a browser, with
+	// the token as anybody else.
 	Origins []string
 	// Wait waits until it is worth looking whether a log has grown. nil waits [PollTime].
 	Wait func(context.Context)

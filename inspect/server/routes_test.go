@@ -263,7 +263,8 @@ func TestSummaryAndKV(t *testing.T) {
 	}
 }
 
-// TestKVNow: of a run that goes on, the collector tells how the caches are used, in the answer and as metrics; there what was captured, too.
+// TestKVNow: of a run that goes on, the collector tells how the caches are used, in the answer and as metrics;
+// there what was captured, too.
 func TestKVNow(t *testing.T) {
 	dir := folder(t)
 	going := lockedRun(t, dir)

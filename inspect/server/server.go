@@ -60,7 +60,8 @@ func New(o Options) (*Server, error) {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers requests that come by l, until ctx is done: then streams end, requests get StopTime to end, and l is closed.
+// Serve answers requests that come by l, until ctx is done: then streams end, requests get StopTime to end, and l
+// is closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limits := s.o.Limits
 	web := &http.Server{

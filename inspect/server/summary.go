@@ -91,7 +91,8 @@ func (s *Server) cachesNow(run Run) json.RawMessage {
 	return nil
 }
 
-// report adds up the events of the run that a request names. Reading a large log takes its time; how many do at once is bounded.
+// report adds up the events of the run that a request names. Reading a large log takes its time; how many do at
+// once is bounded.
 func (s *Server) report(r *http.Request) (*resources.Report, error) {
 	if err := checkQuery(r, "run"); err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func tokenName(addr string) string {
 	return "serve-" + strings.NewReplacer(":", "_", "/", "_", "%", "_", "[", "", "]", "").Replace(addr) + ".token"
 }
 
-// SaveToken writes the token of the server at addr to a file that its user alone may read, named after the address. [ReadToken] finds
-// it; remove deletes it unless another server has taken its place.
+// SaveToken writes the token of the server at addr to a file that its user alone may read, named after the address.
+// [ReadToken] finds it; remove deletes it unless another server has taken its place.
 func SaveToken(addr, token string) (path string, remove func(), err error) {
 	for _, dir := range stateDirs() {
 		path = filepath.Join(dir, tokenName(addr))

@@ -11,10 +11,12 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// outlined is a canvas that draws letters as shapes: a PDF has no font then, whose encoding would lack letters such as ≤.
+// outlined is a canvas that draws letters as shapes: a PDF has no font then, whose encoding would lack letters such
+// as ≤.
 type outlined struct{ vg.CanvasSizer }
 
-// SetColor sets the colour of what is drawn next. The canvas of PDF takes the parts of a colour as they are, and its opacity beside them.
+// SetColor sets the colour of what is drawn next. The canvas of PDF takes the parts of a colour as they are, and
+// its opacity beside them.
 func (o outlined) SetColor(c color.Color) {
 	o.CanvasSizer.SetColor(straight(color.NRGBAModel.Convert(c).(color.NRGBA)))
 }

@@ -29,7 +29,8 @@ type Style struct {
 	Title, Label, Tick float64   // points
 }
 
-// The styles: for a screen, and for a column of a journal (89 mm) or a whole page (183 mm), where nothing is below 6 points.
+// The styles: for a screen, and for a column of a journal (89 mm) or a whole page (183 mm), where nothing is below
+// 6 points.
 var (
 	Screen = Style{Width: 10 * vg.Inch, DPI: 150, Title: 12, Label: 10, Tick: 9}
 	Column = Style{Width: 89 * vg.Millimeter, DPI: 300, Title: 8, Label: 7, Tick: 6.5}
@@ -150,8 +151,8 @@ func (p *Picture) Save(path string) error {
 	return write(path, vgimg.PngCanvas{Canvas: canvas})
 }
 
-// SaveForms saves the picture in these forms, under a path to which it adds their ends, and returns the paths. It removes files of an earlier call in
-// all other forms; in all forms if the picture is nil.
+// SaveForms saves the picture in these forms, under a path to which it adds their ends, and returns the paths. It
+// removes files of an earlier call in all other forms; in all forms if the picture is nil.
 func (p *Picture) SaveForms(base string, forms []string) (paths []string, err error) {
 	for _, form := range Forms {
 		path := base + "." + form
@@ -169,7 +170,8 @@ func (p *Picture) SaveForms(base string, forms []string) (paths []string, err er
 	return paths, nil
 }
 
-// named is a picture in SVG whose texts name fonts instead of holding them: those that have the widths of Liberation Sans, and any other without serifs.
+// named is a picture in SVG whose texts name fonts instead of holding them: those that have the widths of
+// Liberation Sans, and any other without serifs.
 type named struct{ *vgsvg.Canvas }
 
 // WriteTo writes it.
@@ -234,7 +236,8 @@ func (p *Picture) draw(c draw.Canvas) {
 // leastPoints is how small letters may be.
 const leastPoints = 6
 
-// fit makes a line of text no wider than its room: it lessens the size of the style, and if that is not enough leaves out the middle of the text.
+// fit makes a line of text no wider than its room: it lessens the size of the style, and if that is not enough
+// leaves out the middle of the text.
 func fit(style *text.Style, line string, room vg.Length) string {
 	for style.Width(line) > room && style.Font.Size > vg.Points(leastPoints) {
 		style.Font.Size = max(style.Font.Size-vg.Points(0.25), vg.Points(leastPoints))

@@ -75,8 +75,8 @@ type Boxes struct {
 	Line color.Color // around each; nil for none
 }
 
-// mostBoxes is how many rectangles without lines are drawn one by one; more are one image of a pixel per place of the grid, which keeps
-// SVG and PDF small.
+// mostBoxes is how many rectangles without lines are drawn one by one; more are one image of a pixel per place of
+// the grid, which keeps SVG and PDF small.
 const mostBoxes = 1000
 
 // Plot draws them.

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Attention recomputes attention maps: for a head and a token the weight of every KV cell, softmax(Q·K·scale + mask), as ggml's
-// flash attention computes it inside. Arrays are in ggml order, first dimension fastest.
+// Attention recomputes attention maps: for a head and a token the weight of every KV cell, softmax(Q·K·scale +
+// mask), as ggml's flash attention computes it inside. Arrays are in ggml order, first dimension fastest.
 type Attention struct {
 	HeadDim int // elements of one row of Q or K
 	Heads   int // heads of Q
@@ -43,8 +43,8 @@ func (a *Attention) Check() error {
 	return nil
 }
 
-// AppendRow appends the weights of all cells for one head and token to dst; with sinks they sum to less than one. A token that sees
-// no cell at all, as a padding row does, has only zeros. Sums are taken in float64.
+// AppendRow appends the weights of all cells for one head and token to dst; with sinks they sum to less than one. A
+// token that sees no cell at all, as a padding row does, has only zeros. Sums are taken in float64.
 func (a *Attention) AppendRow(dst []float32, head, token int) ([]float32, error) {
 	if err := a.Check(); err != nil {
 		return dst, err

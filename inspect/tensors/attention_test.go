@@ -60,7 +60,8 @@ func TestAttentionKnownAnswers(t *testing.T) {
 	closeTo(t, "large logits", row(t, a, 0, 0), 0, 1)
 }
 
-// TestAttentionLayout gives every head, K head, token and cell a value of its own and compares with the definition written out.
+// TestAttentionLayout gives every head, K head, token and cell a value of its own and compares with the definition
+// written out.
 func TestAttentionLayout(t *testing.T) {
 	a := Attention{HeadDim: 3, Heads: 4, KVHeads: 2, Tokens: 2, Cells: 5, Scale: 0.3, SoftCap: 2, Sinks: []float32{0.1, -0.2, 0.3, 0.4}}
 	for i := 0; i < 3*4*2; i++ {

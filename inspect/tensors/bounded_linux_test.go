@@ -22,7 +22,8 @@ import (
 // packetsPerToken is how many tensors longIndex has of a token.
 const packetsPerToken = 8
 
-// longIndex makes a run of so many tokens, of whose stream the index is the larger part, and returns its folder and the index's size.
+// longIndex makes a run of so many tokens, of whose stream the index is the larger part, and returns its folder and
+// the index's size.
 func longIndex(t *testing.T, tokens int) (string, int64) {
 	t.Helper()
 	dir, err := rundir.Create(t.TempDir(), "model", time.Now())
@@ -113,8 +114,8 @@ var readings = map[string]func(r *Run) error{
 	},
 }
 
-// TestBounded reads a run with a long index in processes of their own: what that takes in memory does not grow with the index, and next to
-// nothing with the tokens. By night the index has five million records.
+// TestBounded reads a run with a long index in processes of their own: what that takes in memory does not grow with
+// the index, and next to nothing with the tokens. By night the index has five million records.
 func TestBounded(t *testing.T) {
 	if path := os.Getenv("LLAMATAP_BOUNDED_RUN"); path != "" {
 		r, err := Open(path)

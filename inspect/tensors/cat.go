@@ -108,9 +108,8 @@ func (s *Slice) labelsText() string {
 	return fmt.Sprintf("%s%s %s", s.Axis, plural, strings.Join(runs, ","))
 }
 
-// WriteJSON writes one object: name, ctx, dtype, shape, axis, the number of every row, what its Making says, and the values as nested
-// lists, row by row.
-// NaN and infinities are the strings "NaN", "Infinity" and "-Infinity".
+// WriteJSON writes one object: name, ctx, dtype, shape, axis, the number of every row, what its Making says, and
+// the values as nested lists, row by row. NaN and infinities are the strings "NaN", "Infinity" and "-Infinity".
 func (s *Slice) WriteJSON(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	made, err := s.making()
@@ -173,8 +172,9 @@ func (s *Slice) bits() int {
 	return 64
 }
 
-// eachValues calls fn with the values of the slice in order, at most valuesAtOnce of them, and the number of the first: a row
-// may be a whole packet, and its values take up to eight times its bytes. They are valid during the call.
+// eachValues calls fn with the values of the slice in order, at most valuesAtOnce of them, and the number of the
+// first: a row may be a whole packet, and its values take up to eight times its bytes. They are valid during the
+// call.
 func (s *Slice) eachValues(fn func(at int64, values []float64)) error {
 	const valuesAtOnce = 16 << 10
 	size := s.DType.Size()

@@ -9,8 +9,9 @@ import (
 // cornerEdge is how many values text shows at either end of a dimension.
 const cornerEdge = 3
 
-// writeCorners writes an array in C order as nested lists; of a dimension longer than six only its first and last three entries, as
-// numpy and llama.cpp's tools print arrays. bits is the size of the float type whose shortest text tells a value from every other.
+// writeCorners writes an array in C order as nested lists; of a dimension longer than six only its first and last
+// three entries, as numpy and llama.cpp's tools print arrays. bits is the size of the float type whose shortest
+// text tells a value from every other.
 func writeCorners(b *strings.Builder, shape []int64, values []float64, indent string, bits int) {
 	if len(shape) == 0 {
 		b.WriteString(indent + valueText(values[0], bits) + "\n")
@@ -53,8 +54,8 @@ func corners(n int64) []int64 {
 	return indices
 }
 
-// cornersOf returns the shape of what writeCorners shows of an array, with one entry in place of all that it leaves out of a
-// dimension, and the place of each of its values in the array, in order.
+// cornersOf returns the shape of what writeCorners shows of an array, with one entry in place of all that it leaves
+// out of a dimension, and the place of each of its values in the array, in order.
 func cornersOf(shape []int64) (shown, places []int64) {
 	places = []int64{0}
 	for _, n := range shape {
@@ -77,7 +78,8 @@ func cornersOf(shape []int64) (shown, places []int64) {
 // valueText writes a value with as many digits as tell it from every other of its type.
 func valueText(v float64, bits int) string { return strconv.FormatFloat(v, 'g', -1, bits) }
 
-// appendJSONValue appends a value as JSON can carry it: NaN and infinities become the strings "NaN", "Infinity" and "-Infinity".
+// appendJSONValue appends a value as JSON can carry it: NaN and infinities become the strings "NaN", "Infinity" and
+// "-Infinity".
 func appendJSONValue(dst []byte, v float64, bits int) []byte {
 	switch {
 	case math.IsNaN(v):

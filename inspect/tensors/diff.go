@@ -120,8 +120,9 @@ func (d *Diff) pair(a, b *rowsOf) map[int64]int64 {
 	return same
 }
 
-// nodeKey is a node as it is found again in another run: by name, op and occurrence in the graph, whatever either run
-// selected. An unnamed node, whose name is but its number in the graph, goes by the name of its packets and by its layer.
+// nodeKey is a node as it is found again in another run: by name, op and occurrence in the graph, whatever either
+// run selected. An unnamed node, whose name is but its number in the graph, goes by the name of its packets and by
+// its layer.
 type nodeKey struct {
 	ctx        uint32
 	name, op   string
@@ -180,9 +181,9 @@ func (t *tensorRows) find(token int64) (tensorPacket, bool) {
 	return t.packets[i], true
 }
 
-// Diff compares two runs row by row and calls fn for each, tensor by tensor, tokens in order. A row of one run belongs to that of the
-// other where context, sequence, request, position and token are the same. Values are compared as they are stored, widened to
-// float32. Only a few packets are in memory.
+// Diff compares two runs row by row and calls fn for each, tensor by tensor, tokens in order. A row of one run
+// belongs to that of the other where context, sequence, request, position and token are the same. Values are
+// compared as they are stored, widened to float32. Only a few packets are in memory.
 func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowDiff) error) (*Diff, error) {
 	if err := o.Filter.Check(); err != nil {
 		return nil, err
@@ -228,7 +229,8 @@ func (r *Run) Diff(ctx context.Context, other *Run, o DiffOptions, fn func(*RowD
 	return d, nil
 }
 
-// unpaired notes the tensors that only one run has. Two of one name that are different nodes are not compared, and it says why.
+// unpaired notes the tensors that only one run has. Two of one name that are different nodes are not compared, and
+// it says why.
 func (d *Diff) unpaired(all, allB []*tensorRows, keysA, keysB map[nodeKey]*tensorRows) {
 	type name struct {
 		ctx  uint32

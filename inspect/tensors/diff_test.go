@@ -103,8 +103,8 @@ func mustOpen(t *testing.T, path string) *Run {
 	return r
 }
 
-// batches writes a stream of one tensor, rows of two values, in micro-batches of the given sizes; the token at position i of sequence 0 has
-// the id of ids[i] and the values i × scale and 1.
+// batches writes a stream of one tensor, rows of two values, in micro-batches of the given sizes; the token at
+// position i of sequence 0 has the id of ids[i] and the values i × scale and 1.
 func batches(t *testing.T, name string, scale float32, ids []int32, sizes ...int) string {
 	t.Helper()
 	return nodeBatches(t, stream.Packet{Name: name, Node: name}, scale, ids, sizes...)

@@ -18,8 +18,8 @@ type Distance struct {
 	base    float64 // squares of the first values
 }
 
-// rowDistance sums up the distance of two rows, stretch by stretch. Pairs with a NaN or an infinity are counted and left out; equal ones
-// are not even counted, so that two equal rows have no distance.
+// rowDistance sums up the distance of two rows, stretch by stretch. Pairs with a NaN or an infinity are counted and
+// left out; equal ones are not even counted, so that two equal rows have no distance.
 type rowDistance struct {
 	d           Distance
 	dot, aa, bb float64
@@ -89,8 +89,8 @@ func (d *Distance) RMS() float64 {
 	return math.Sqrt(d.squares / float64(d.Values))
 }
 
-// Relative is the root mean square of the differences over that of the first values; 0 where there is no difference, +Inf where the first
-// values are zero and the others not.
+// Relative is the root mean square of the differences over that of the first values; 0 where there is no
+// difference, +Inf where the first values are zero and the others not.
 func (d *Distance) Relative() float64 {
 	if d.squares == 0 {
 		return 0

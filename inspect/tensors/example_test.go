@@ -15,8 +15,9 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestExampleReader lets examples/reader.py, which knows nothing of our code, read the fixture, and compares names, layers, tokens, positions
-// and every value with what cat writes. The file stays what it is said to be: 60 lines at most, on NumPy alone, but for what it is compressed with.
+// TestExampleReader lets examples/reader.py, which knows nothing of our code, read the fixture, and compares names,
+// layers, tokens, positions and every value with what cat writes. The file stays what it is said to be: 60 lines at
+// most, on NumPy alone, but for what it is compressed with.
 func TestExampleReader(t *testing.T) {
 	testenv.NeedPython(t, "numpy")
 	script := filepath.Join(testenv.Root(t), "examples", "reader.py")
@@ -132,7 +133,8 @@ print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in reader.te
 	}
 }
 
-// codecCapture writes tensors that make a codec use all its ways: values that vary, repeat, are rarely large, are all zero, are few.
+// codecCapture writes tensors that make a codec use all its ways: values that vary, repeat, are rarely large, are
+// all zero, are few.
 func codecCapture(t *testing.T, o stream.Options) *Run {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), StreamName)

@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// A fixture is a run of five tokens in three micro-batches: a prompt of three, and two generated. Every element of every tensor has a value
-// of its own that float16 holds exactly, so that a test can tell where each one went.
+// A fixture is a run of five tokens in three micro-batches: a prompt of three, and two generated. Every element of
+// every tensor has a value of its own that float16 holds exactly, so that a test can tell where each one went.
 type fixture struct {
 	dir    string
 	losses []stream.Loss

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHostileFiles puts what is no file, or far too large a one, under each name of a sealed run. Verify reports it as damage, and every
-// reader returns, in bounded memory.
+// TestHostileFiles puts what is no file, or far too large a one, under each name of a sealed run. Verify reports it
+// as damage, and every reader returns, in bounded memory.
 func TestHostileFiles(t *testing.T) {
 	hostile := map[string]func(path string) error{
 		"fifo":   func(path string) error { return unix.Mkfifo(path, 0o600) },

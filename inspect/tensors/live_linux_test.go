@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestLiveRunIsNotDamaged cuts a run as a reader finds it while it is recorded: with its writer's lock that is a live run, without the lock
-// a damaged one.
+// TestLiveRunIsNotDamaged cuts a run as a reader finds it while it is recorded: with its writer's lock that is a
+// live run, without the lock a damaged one.
 func TestLiveRunIsNotDamaged(t *testing.T) {
 	f := fixture{}
 	dir := f.build(t)

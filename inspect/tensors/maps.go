@@ -41,12 +41,14 @@ type MapOptions struct {
 type MapRow struct {
 	Token   int64     `json:"token"`
 	Weights []float32 `json:"weights"` // by KV cell
-	// CellTokens is the token whose key lies in each cell, -1 for none; absent where the capture does not tell (exact mode).
+	// CellTokens is the token whose key lies in each cell, -1 for none; absent where the capture does not tell
+	// (exact mode).
 	CellTokens []int64 `json:"cell_tokens,omitempty"`
 }
 
-// EachMapRow recomputes the attention of a head, or reads it where flash attention was off, and calls fn for each chosen token in
-// order. The row is valid during the call. Memory holds the layer's keys so far and one micro-batch.
+// EachMapRow recomputes the attention of a head, or reads it where flash attention was off, and calls fn for each
+// chosen token in order. The row is valid during the call. Memory holds the layer's keys so far and one
+// micro-batch.
 func (r *Run) EachMapRow(o MapOptions, fn func(*MapRow) error) error {
 	if o.End == 0 {
 		o.First, o.End = 0, -1

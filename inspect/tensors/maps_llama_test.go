@@ -29,9 +29,10 @@ func record(t *testing.T, args ...string) *Run {
 	return r
 }
 
-// TestMapEqualsSoftMaxOfTheSameRun recomputes every map of a run without flash attention from that run's Q and K, and compares with the
-// soft-max that llama.cpp computed, in every layer and head. A run with flash attention computes other activations from the second
-// layer on, so that its maps can be compared in the first layer only: TestMapEqualsSoftMaxOfTheFirstLayer.
+// TestMapEqualsSoftMaxOfTheSameRun recomputes every map of a run without flash attention from that run's Q and K,
+// and compares with the soft-max that llama.cpp computed, in every layer and head. A run with flash attention
+// computes other activations from the second layer on, so that its maps can be compared in the first layer only:
+// TestMapEqualsSoftMaxOfTheFirstLayer.
 func TestMapEqualsSoftMaxOfTheSameRun(t *testing.T) {
 	testenv.NeedLlama(t)
 	r := record(t, "-fa", "off", "-n", "1", "--tap-tensors", "Qcur,Kcur,kq_soft_max", "--tap-dtype", "f32")
@@ -83,8 +84,8 @@ func compareMap(t *testing.T, layer int32, m, q, k pieces) {
 	}
 }
 
-// TestMapEqualsSoftMaxOfTheFirstLayer recomputes the first layer's maps of a run with flash attention, in small micro-batches, and compares
-// with the soft-max of a run without.
+// TestMapEqualsSoftMaxOfTheFirstLayer recomputes the first layer's maps of a run with flash attention, in small
+// micro-batches, and compares with the soft-max of a run without.
 func TestMapEqualsSoftMaxOfTheFirstLayer(t *testing.T) {
 	testenv.NeedLlama(t)
 	keep := record(t, "-ub", "3", "--tap-attention")

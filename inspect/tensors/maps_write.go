@@ -14,7 +14,8 @@ import (
 // mapTop is how many cells text shows per token.
 const mapTop = 5
 
-// WriteMapText writes a line per token: what it attends to, the largest weights first, by token where the capture tells.
+// WriteMapText writes a line per token: what it attends to, the largest weights first, by token where the capture
+// tells.
 func (r *Run) WriteMapText(w io.Writer, o MapOptions) error {
 	texts, err := r.tokenTexts()
 	if err != nil {
@@ -68,8 +69,8 @@ func (r *Run) WriteMapJSON(w io.Writer, o MapOptions) error {
 	return r.EachMapRow(o, func(m *MapRow) error { return lines.Encode(m) })
 }
 
-// WriteMapNPY writes float32 [tokens, cells]; rows of a smaller cache view end in zeros. The map is computed twice, because the
-// header comes first and says how large it is.
+// WriteMapNPY writes float32 [tokens, cells]; rows of a smaller cache view end in zeros. The map is computed twice,
+// because the header comes first and says how large it is.
 func (r *Run) WriteMapNPY(w io.Writer, o MapOptions) error {
 	var rows, cells int64
 	err := r.EachMapRow(o, func(m *MapRow) error {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// matchName reports whether a glob means a packet: by the packet's name or the node's, with the layer suffix or without. A glob
-// with a # means one of the nodes of a name: Qcur-0#1 and Qcur#1 are the first.
+// matchName reports whether a glob means a packet: by the packet's name or the node's, with the layer suffix or
+// without. A glob with a # means one of the nodes of a name: Qcur-0#1 and Qcur#1 are the first.
 func matchName(glob, name, node string) bool {
 	candidates := []string{name, node, withoutLayer(node)}
 	if strings.Contains(glob, "#") {

@@ -20,8 +20,8 @@ const (
 	ByToken  By = "token" // one row of a packet: one tensor for one token
 )
 
-// Measure is one line of statistics: the counterpart of one row of STRAP-LLM's packet table (COMPAT A-46, A-47), with tokens as the
-// index states them.
+// Measure is one line of statistics: the counterpart of one row of STRAP-LLM's packet table (COMPAT A-46, A-47),
+// with tokens as the index states them.
 type Measure struct {
 	Packet     int     `json:"packet_index"` // the first of a tensor that was cut into pieces
 	Name       string  `json:"layer_name"`
@@ -42,9 +42,10 @@ type Measure struct {
 // measureBatch is how many packets are decoded side by side before their results are handed on in order.
 const measureBatch = 256
 
-// Measure reads the selected packets on all CPUs and calls fn in stream order, packet by packet or token by token. Memory is bounded
-// by the packets in work, and the texts of the tokens. A packet that cannot be decoded has Error set; reading goes on. By token, a
-// packet that does not hold whole rows (a sample, a piece of a large tensor) is one line.
+// Measure reads the selected packets on all CPUs and calls fn in stream order, packet by packet or token by token.
+// Memory is bounded by the packets in work, and the texts of the tokens. A packet that cannot be decoded has Error
+// set; reading goes on. By token, a packet that does not hold whole rows (a sample, a piece of a large tensor) is
+// one line.
 func (r *Run) Measure(ctx context.Context, f Filter, by By, fn func(*Measure) error) error {
 	texts, err := r.tokenTexts()
 	if err != nil {
@@ -53,7 +54,8 @@ func (r *Run) Measure(ctx context.Context, f Filter, by By, fn func(*Measure) er
 	return r.eachJob(ctx, f, by, func(j *job) error { return j.lines(texts, fn) })
 }
 
-// MeasureTensors puts statistics per tensor into a summary made with the same filter. Tensors of block-quantised type get none.
+// MeasureTensors puts statistics per tensor into a summary made with the same filter. Tensors of block-quantised
+// type get none.
 func (r *Run) MeasureTensors(ctx context.Context, f Filter, s *Summary) error {
 	totals := make(map[tensorKey]*Accumulator)
 	err := r.eachJob(ctx, f, ByTensor, func(j *job) error {
@@ -126,7 +128,8 @@ type job struct {
 	err    error
 }
 
-// largePacket is the content in bytes above which packets are decoded one after the other, for what they take in memory.
+// largePacket is the content in bytes above which packets are decoded one after the other, for what they take in
+// memory.
 const largePacket = 8 << 20
 
 // compute decodes a batch's packets side by side. large is the buffer of large packets.

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// AppendNPYHeader appends the header of a NumPy file, version 1.0 (numpy/lib/format.py), for C order: magic, version, length of the
-// description, description, padded with blanks so that the data begins at a multiple of 64. descr is NumPy's type, such as "<f4", or a list
-// of fields with their types, such as "[('token', '<i8')]".
+// AppendNPYHeader appends the header of a NumPy file, version 1.0 (numpy/lib/format.py), for C order: magic,
+// version, length of the description, description, padded with blanks so that the data begins at a multiple of 64.
+// descr is NumPy's type, such as "<f4", or a list of fields with their types, such as "[('token', '<i8')]".
 func AppendNPYHeader(dst []byte, descr string, shape []int64) ([]byte, error) {
 	const prefix, align, longest = 10, 64, 1<<16 - 1
 	var dims strings.Builder

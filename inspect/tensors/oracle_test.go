@@ -82,7 +82,8 @@ print(json.dumps(dict(shape=a.shape, dtype=str(a.dtype), c=bool(a.flags.c_contig
 	}
 }
 
-// TestAttentionEqualsNumPy compares random maps with grouped heads, mask, cap and sinks with a computation written in NumPy's terms.
+// TestAttentionEqualsNumPy compares random maps with grouped heads, mask, cap and sinks with a computation written
+// in NumPy's terms.
 func TestAttentionEqualsNumPy(t *testing.T) {
 	testenv.NeedPython(t, "numpy")
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// TestVerifyOthers: what recorders of something else than tensors lack is a loss, and a folder without anything recorded is no run.
+// TestVerifyOthers: what recorders of something else than tensors lack is a loss, and a folder without anything
+// recorded is no run.
 func TestVerifyOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		meta rundir.Metadata

@@ -6,7 +6,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// rowsAhead hands out the token rows of an index by their numbers, and reads it only as far as it must: they come nearly in order.
+// rowsAhead hands out the token rows of an index by their numbers, and reads it only as far as it must: they come
+// nearly in order.
 type rowsAhead struct {
 	next    func() (ggmlhooks.Row, bool)
 	stop    func()

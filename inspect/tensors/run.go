@@ -121,8 +121,8 @@ func openSegments(path string) (*Run, error) {
 	return r, nil
 }
 
-// begun reports whether there is anything to read in a run directory or a segment. Its stream is created before its index, and the index before its
-// header is written: a kill between leaves files that hold nothing.
+// begun reports whether there is anything to read in a run directory or a segment. Its stream is created before its
+// index, and the index before its header is written: a kill between leaves files that hold nothing.
 func begun(folder string) bool {
 	name := filepath.Join(folder, StreamName)
 	data, err := os.Stat(name)

@@ -415,7 +415,8 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestForeignRows: without an index the packet of a prompt holds the rows of several tokens, and those of generated tokens one.
+// TestForeignRows: without an index the packet of a prompt holds the rows of several tokens, and those of generated
+// tokens one.
 func TestForeignRows(t *testing.T) {
 	for _, row := range []struct {
 		lengths []int
@@ -451,8 +452,8 @@ func TestForeignRows(t *testing.T) {
 	}
 }
 
-// TestSliceUnitDimensions: rows whose shapes differ by dimensions of one are rows of one array. The first release stored the
-// written rows of caches so, where a micro-batch had one token.
+// TestSliceUnitDimensions: rows whose shapes differ by dimensions of one are rows of one array. The first release
+// stored the written rows of caches so, where a micro-batch had one token.
 func TestSliceUnitDimensions(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.stream")
 	w, err := stream.Create(name, stream.Options{DType: codec.F32})

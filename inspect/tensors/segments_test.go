@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestSegmentsCutOff: of a run whose collector was killed, segments that were being made or removed do not keep the others from being
-// read, and are told of.
+// TestSegmentsCutOff: of a run whose collector was killed, segments that were being made or removed do not keep the
+// others from being read, and are told of.
 func TestSegmentsCutOff(t *testing.T) {
 	run := t.TempDir()
 	whole := (&fixture{}).build(t)

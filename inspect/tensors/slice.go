@@ -21,16 +21,16 @@ const (
 	AxisToken     Axis = "token"     // one row per token
 	AxisExecution Axis = "execution" // one row per micro-batch: no dimension of the tensor runs over tokens
 	AxisPacket    Axis = "packet"    // one row per packet: samples, block-quantised bytes, streams without index
-	// AxisRow is one row per greatest common divisor of the packets' lengths: a stream without index says neither shapes nor
-	// tokens, and a packet of a prompt holds as many rows as it has tokens.
+	// AxisRow is one row per greatest common divisor of the packets' lengths: a stream without index says neither
+	// shapes nor tokens, and a packet of a prompt holds as many rows as it has tokens.
 	AxisRow Axis = "row"
 )
 
 // ErrRagged is wrapped when the rows of a tensor have different shapes, so that they are no array.
 var ErrRagged = errors.New("rows have different shapes")
 
-// Slice is one tensor of a run, or some tokens of it, as an array with the token axis first and the other dimensions in C order.
-// It holds places in the stream, not values.
+// Slice is one tensor of a run, or some tokens of it, as an array with the token axis first and the other
+// dimensions in C order. It holds places in the stream, not values.
 type Slice struct {
 	Name  string
 	Ctx   uint32
@@ -210,7 +210,8 @@ func partOf(i int, p *stream.Packet) (part, Axis) {
 	return pt, l.Axis
 }
 
-// rowShape is the shape of one row in C order: the dimensions above the row dimension, less leading ones, and all below it.
+// rowShape is the shape of one row in C order: the dimensions above the row dimension, less leading ones, and all
+// below it.
 func rowShape(ne [4]int64, rowDim int) []int64 {
 	shape := []int64{}
 	for d := len(ne) - 1; d >= 0; d-- {
@@ -271,8 +272,8 @@ func (b *sliceBuilder) finish() error {
 	return nil
 }
 
-// sameRow reports whether rows of two shapes have the same elements in the same order: an inferred row dimension may be the one
-// before or after a dimension of one.
+// sameRow reports whether rows of two shapes have the same elements in the same order: an inferred row dimension
+// may be the one before or after a dimension of one.
 func sameRow(a, b []int64) bool {
 	wide := func(shape []int64) []int64 {
 		return slices.DeleteFunc(slices.Clone(shape), func(n int64) bool { return n == 1 })

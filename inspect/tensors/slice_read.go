@@ -16,8 +16,8 @@ func (s *Slice) rowBytes() int64 {
 	return n
 }
 
-// eachBytes calls fn with the slice's element bytes in order, cut anywhere; they are valid during the call. One packet is in memory at
-// a time, and of a part whose rows lie apart in the tensor turnedBytes besides.
+// eachBytes calls fn with the slice's element bytes in order, cut anywhere; they are valid during the call. One
+// packet is in memory at a time, and of a part whose rows lie apart in the tensor turnedBytes besides.
 func (s *Slice) eachBytes(fn func([]byte) error) error {
 	var buffer, turned []byte
 	for i := range s.parts {
@@ -93,8 +93,9 @@ func (s *Slice) read(number int, buffer *[]byte) ([]byte, error) {
 	return data, err
 }
 
-// copyTokenFirst copies what belongs to dst, a stretch of a part with the row dimension moved to the front, from a stretch of the part:
-// of [outer][rows][inner] it makes [rows][outer][inner]. from and at are the stretches' places.
+// copyTokenFirst copies what belongs to dst, a stretch of a part with the row dimension moved to the front, from a
+// stretch of the part: of [outer][rows][inner] it makes [rows][outer][inner]. from and at are the stretches'
+// places.
 func copyTokenFirst(dst []byte, from int64, src []byte, at int64, pt *part, rowBytes int64) {
 	inner := rowBytes / pt.form.outer
 	for len(src) > 0 {

@@ -30,7 +30,8 @@ type Accumulator struct {
 	min, max                  float64
 }
 
-// statsBlock is how many values are summed with two passes before they are merged: small enough to stay in the L1 cache.
+// statsBlock is how many values are summed with two passes before they are merged: small enough to stay in the L1
+// cache.
 const statsBlock = 4096
 
 // Add takes values into account.
@@ -51,7 +52,8 @@ func (a *Accumulator) addBlock(values []float32) {
 	a.Merge(&b)
 }
 
-// sumFinite fills b and reports true if all values are finite. Four sums run side by side, because one would wait for each addition.
+// sumFinite fills b and reports true if all values are finite. Four sums run side by side, because one would wait
+// for each addition.
 func (b *Accumulator) sumFinite(values []float32) bool {
 	var sum, squares [4]float64
 	low, high := float32(math.Inf(1)), float32(math.Inf(-1))

@@ -38,8 +38,8 @@ func TestStatsKnownAnswers(t *testing.T) {
 	}
 }
 
-// TestStatsOfAnyPartition compares with a plain two-pass computation, for every way to cut the values, with a mean far above the
-// deviation, where a sum of squares in one pass fails.
+// TestStatsOfAnyPartition compares with a plain two-pass computation, for every way to cut the values, with a mean
+// far above the deviation, where a sum of squares in one pass fails.
 func TestStatsOfAnyPartition(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	values := make([]float32, 3*statsBlock+17)

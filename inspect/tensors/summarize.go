@@ -13,7 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// Summarize reads the index, once, and returns what the selected packets are. Memory grows with the number of different tensors.
+// Summarize reads the index, once, and returns what the selected packets are. Memory grows with the number of
+// different tensors.
 func (r *Run) Summarize(f Filter) (*Summary, error) {
 	if err := f.Check(); err != nil {
 		return nil, err

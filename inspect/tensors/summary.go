@@ -53,7 +53,8 @@ type Totals struct {
 	BytesRaw    int64   `json:"bytes_raw"`              // after conversion, before the codec
 	BytesStored int64   `json:"bytes_stored"`           // payloads on disk
 	Ratio       float64 `json:"ratio"`                  // raw / stored; 0 when nothing is stored
-	// Error is the largest error of a row that a bounded codec made, as it was measured; zero, and absent, where none made one.
+	// Error is the largest error of a row that a bounded codec made, as it was measured; zero, and absent, where
+	// none made one.
 	Error codec.Achieved `json:"error,omitzero"`
 }
 
@@ -79,8 +80,9 @@ type Loss struct {
 // Altering is something that stores values with an error.
 type Altering struct {
 	By string `json:"by"` // "codec q", "dtype f16"
-	// Bound is the error that a row may have at most, by Metric, as it was asked for: for maxabs a share of the row's largest
-	// value, for nrmse of its root mean square. Absent where nothing says it; Totals.Error is what was measured.
+	// Bound is the error that a row may have at most, by Metric, as it was asked for: for maxabs a share of the
+	// row's largest value, for nrmse of its root mean square. Absent where nothing says it; Totals.Error is what
+	// was measured.
 	Bound  float64 `json:"bound,omitempty"`
 	Metric string  `json:"metric,omitempty"`
 }

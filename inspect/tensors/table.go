@@ -10,8 +10,8 @@ import (
 // Width is the number of columns that text output fits into.
 const Width = 100
 
-// table lays out cells in columns that are as wide as their widest cell, at most Width in all: the widest left-aligned column gives
-// way, its cells cut with an ellipsis.
+// table lays out cells in columns that are as wide as their widest cell, at most Width in all: the widest
+// left-aligned column gives way, its cells cut with an ellipsis.
 type table struct {
 	columns []column
 	rows    [][]string

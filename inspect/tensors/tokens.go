@@ -87,7 +87,8 @@ func skipValue(d *json.Decoder) error {
 // maxToken bounds a token's entry in bytes.
 const maxToken = 16 << 20
 
-// entryReader fails where entries of a tokens file, each of which ends with a brace, are longer than maxToken: the decoder holds one of them.
+// entryReader fails where entries of a tokens file, each of which ends with a brace, are longer than maxToken: the
+// decoder holds one of them.
 type entryReader struct {
 	in    io.Reader
 	since int // bytes since the last brace
@@ -166,7 +167,8 @@ func eachToken(path string, fn func(*Token) error) (total int64, err error) {
 	return total, nil
 }
 
-// CaptureSeconds is what the run's tokens files say of the capture's duration. Without one it returns fs.ErrNotExist, wrapped.
+// CaptureSeconds is what the run's tokens files say of the capture's duration. Without one it returns
+// fs.ErrNotExist, wrapped.
 func (r *Run) CaptureSeconds() (sum float64, err error) {
 	for _, path := range r.tokensPaths {
 		f, err := rundir.OpenFile(path)

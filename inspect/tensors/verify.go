@@ -48,12 +48,14 @@ const (
 // maxFindings bounds how many single tokens or packets are named; the rest is counted.
 const maxFindings = 20
 
-// Verify compares everything in a run directory with everything else that tells about it: files with the manifest, packets with the
-// index, tokens with the index; and reports every recorded loss. Of a stream outside a run directory it checks packets and losses.
-// The error is for a path that cannot be looked at; what is wrong with the data are findings.
+// Verify compares everything in a run directory with everything else that tells about it: files with the manifest,
+// packets with the index, tokens with the index; and reports every recorded loss. Of a stream outside a run
+// directory it checks packets and losses. The error is for a path that cannot be looked at; what is wrong with the
+// data are findings.
 func Verify(path string) (*Verification, error) { return VerifyWith(path, nil) }
 
-// VerifyWith is Verify that reports how far it is: half of it is hashing files, the other half reading packets. progress may be nil.
+// VerifyWith is Verify that reports how far it is: half of it is hashing files, the other half reading packets.
+// progress may be nil.
 func VerifyWith(path string, progress func(fraction float64)) (*Verification, error) {
 	v := &Verification{Path: path, Findings: []Finding{}, progress: progress}
 	info, err := os.Stat(path)
@@ -241,8 +243,8 @@ func (r *Run) TokensAgree() bool {
 	return len(v.Findings) == 0
 }
 
-// checkTokens compares the tokens file with the rows of the index, both ways. Both are read side by side, and in memory is what has come in
-// one of them and not yet in the other.
+// checkTokens compares the tokens file with the rows of the index, both ways. Both are read side by side, and in
+// memory is what has come in one of them and not yet in the other.
 func (v *Verification) checkTokens(r *Run) {
 	rows := newRowsAhead(r)
 	defer rows.stop()

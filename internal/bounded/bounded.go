@@ -1,5 +1,5 @@
-// Package bounded reads files that a user names, of which any may be something else: a device without an end, a disk image, YAML that is
-// nested thousands of times. Files of a run directory are read by store/rundir.
+// Package bounded reads files that a user names, of which any may be something else: a device without an end, a
+// disk image, YAML that is nested thousands of times. Files of a run directory are read by store/rundir.
 package bounded
 
 import (
@@ -13,8 +13,8 @@ import (
 // Config bounds the size of a configuration file in bytes.
 const Config = 1 << 20
 
-// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a sparse file of many GiB,
-// nothing more is read.
+// MaxSkip bounds what is read of one line in search of its end, in bytes. Of a file with a longer one, such as a
+// sparse file of many GiB, nothing more is read.
 const MaxSkip = 256 << 20
 
 // Errors of reading a file of a user.
@@ -23,7 +23,8 @@ var (
 	ErrTooDeep  = errors.New("nested too deeply")
 )
 
-// ReadFile reads a file as a whole. One of more than limit bytes is ErrTooLarge; no more than limit bytes are kept of it.
+// ReadFile reads a file as a whole. One of more than limit bytes is ErrTooLarge; no more than limit bytes are kept
+// of it.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -44,16 +45,18 @@ func tooLarge(limit int64) error {
 	return fmt.Errorf("%w: such a file has at most %d bytes", ErrTooLarge, limit)
 }
 
-// Most brackets, list items in front of one value, and references of a YAML document. Parsers take memory with the square of the depth.
+// Most brackets, list items in front of one value, and references of a YAML document. Parsers take memory with the
+// square of the depth.
 const (
 	maxBrackets   = 10000
 	maxItems      = 64
 	maxReferences = 32
 )
 
-// CheckYAML is ErrTooDeep for a document that a parser may take much memory or time for: with thousands of brackets, with list items
-// inside of each other on one line, or with dozens of references, each of which may stand for as many others. It parses nothing, so that
-// nothing can hide from it: brackets in texts and comments count, too.
+// CheckYAML is ErrTooDeep for a document that a parser may take much memory or time for: with thousands of
+// brackets, with list items inside of each other on one line, or with dozens of references, each of which may stand
+// for as many others. It parses nothing, so that nothing can hide from it: brackets in texts and comments count,
+// too.
 func CheckYAML(data []byte) error {
 	if n := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxBrackets {
 		return fmt.Errorf("%w: %d opening brackets, at most %d are supported; give long texts as files", ErrTooDeep, n, maxBrackets)

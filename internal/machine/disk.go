@@ -19,7 +19,8 @@ const (
 // Buffered measures writing through the page cache, in a file of its own in dir that is gone afterwards.
 func Buffered(dir string, limit Limit) (Rate, error) { return disk(dir, limit, 0) }
 
-// Direct measures writing past the page cache. The error is errors.ErrUnsupported where the file system or the system has no O_DIRECT.
+// Direct measures writing past the page cache. The error is errors.ErrUnsupported where the file system or the
+// system has no O_DIRECT.
 func Direct(dir string, limit Limit) (Rate, error) {
 	if oDirect == 0 {
 		return Rate{}, fmt.Errorf("write past the page cache: %w on this system", errors.ErrUnsupported)

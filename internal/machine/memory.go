@@ -27,7 +27,8 @@ func (m Memory) Cached() bool { return m.CacheBytes == 0 || m.ArrayBytes < 4*m.C
 
 const smallestArray = 8 << 20
 
-// MeasureMemory measures the memory on all processors that this process may use. The limit's bytes are those of all arrays.
+// MeasureMemory measures the memory on all processors that this process may use. The limit's bytes are those of all
+// arrays.
 func MeasureMemory(limit Limit) (Memory, error) {
 	m := Memory{Threads: runtime.NumCPU(), CacheBytes: lastLevel("/sys/devices/system/cpu")}
 	m.ArrayBytes = limit.Bytes / 3

@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/bounded"
 )
 
-// A Roofline is what a machine can do at most: how fast it computes, and how fast its memory is. What an op reaches of it depends on how
-// many operations it does per byte: below Ridge the memory bounds it, above it the processors.
+// A Roofline is what a machine can do at most: how fast it computes, and how fast its memory is. What an op reaches
+// of it depends on how many operations it does per byte: below Ridge the memory bounds it, above it the processors.
 //
 // Source: Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
 type Roofline struct {
@@ -65,7 +65,8 @@ func (r Roofline) Save(path string) error {
 	return nil
 }
 
-// LoadRoofline reads what was kept. That of another machine, or with other processors than this process may use, is ErrNoRoofline.
+// LoadRoofline reads what was kept. That of another machine, or with other processors than this process may use, is
+// ErrNoRoofline.
 func LoadRoofline(path string) (Roofline, error) {
 	var r Roofline
 	text, err := bounded.ReadFile(path, bounded.Config)

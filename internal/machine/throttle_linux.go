@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Throttle makes a command that was not started, and what it starts, write to the disk of a folder at most at that rate, in bytes per
-// second: in a control group of its own, of version 1 or 2. release removes the group when the command has ended. Where that cannot be
-// had the error wraps errors.ErrUnsupported and says why.
+// Throttle makes a command that was not started, and what it starts, write to the disk of a folder at most at that
+// rate, in bytes per second: in a control group of its own, of version 1 or 2. release removes the group when the
+// command has ended. Where that cannot be had the error wraps errors.ErrUnsupported and says why.
 func Throttle(cmd *exec.Cmd, folder string, rate int64) (release func(), err error) {
 	unsupported := func(err error) error {
 		return fmt.Errorf("throttle the disk of %s: %w: %w; it takes root, a disk, and control groups for block devices", folder, errors.ErrUnsupported, err)

@@ -1,5 +1,5 @@
-// Package present formats figures for people: bytes, durations and counts, each in one unit system, so that two commands print the
-// same figure of a run alike. Files and JSON carry plain numbers; nothing here is parsed again.
+// Package present formats figures for people: bytes, durations and counts, each in one unit system, so that two
+// commands print the same figure of a run alike. Files and JSON carry plain numbers; nothing here is parsed again.
 package present
 
 import (

@@ -11,8 +11,8 @@ import (
 // patience is how long something must take before it gets a bar.
 const patience = 300 * time.Millisecond
 
-// Progress is a bar for one piece of work that takes longer than a moment. Without a writer, and when it is nil, it does nothing. It may be
-// used by several goroutines.
+// Progress is a bar for one piece of work that takes longer than a moment. Without a writer, and when it is nil, it
+// does nothing. It may be used by several goroutines.
 type Progress struct {
 	out   io.Writer
 	what  string
@@ -24,7 +24,8 @@ type Progress struct {
 	ended    bool
 }
 
-// NewProgress returns a bar that is drawn on out once the work has taken 300 ms, whether or not Set was called by then. Done ends it.
+// NewProgress returns a bar that is drawn on out once the work has taken 300 ms, whether or not Set was called by
+// then. Done ends it.
 func NewProgress(out io.Writer, what string) *Progress {
 	if out == nil {
 		return nil

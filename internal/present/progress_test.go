@@ -37,7 +37,8 @@ func (s *screen) await(t *testing.T, text string) {
 	}
 }
 
-// TestProgress: a bar appears also where the work has reported nothing yet, shows what is reported, and is gone in the end.
+// TestProgress: a bar appears also where the work has reported nothing yet, shows what is reported, and is gone in
+// the end.
 func TestProgress(t *testing.T) {
 	var s screen
 	p := NewProgress(&s, "comparing")

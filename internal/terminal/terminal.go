@@ -1,6 +1,7 @@
-// Package terminal is the way to standard output and standard error. Names in a model, a recording or a configuration come from
-// anywhere; written as they are, they could move the cursor, recolour or retitle the terminal, or hide what was printed. So everything
-// that a command prints goes through Out and Err, which escape what controls a terminal.
+// Package terminal is the way to standard output and standard error. Names in a model, a recording or a
+// configuration come from anywhere; written as they are, they could move the cursor, recolour or retitle the
+// terminal, or hide what was printed. So everything that a command prints goes through Out and Err, which escape
+// what controls a terminal.
 package terminal
 
 import (
@@ -13,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Out and Err write to standard output and standard error. They write text: what is binary, and what a child process writes, goes to
-// the files themselves.
+// Out and Err write to standard output and standard error. They write text: what is binary, and what a child
+// process writes, goes to the files themselves.
 var (
 	Out io.Writer = New(os.Stdout)
 	Err io.Writer = New(os.Stderr)
@@ -29,8 +30,8 @@ func Printf(format string, a ...any) (int, error) { return fmt.Fprintf(Out, form
 // Println writes its operands to Out, as fmt.Println does.
 func Println(a ...any) (int, error) { return fmt.Fprintln(Out, a...) }
 
-// New returns a writer to out that escapes as [Quote] does. A character may be split over two writes; what is not whole is held until the
-// next. It may be used by several goroutines.
+// New returns a writer to out that escapes as [Quote] does. A character may be split over two writes; what is not
+// whole is held until the next. It may be used by several goroutines.
 func New(out io.Writer) io.Writer { return &writer{out: out} }
 
 type writer struct {
@@ -40,8 +41,8 @@ type writer struct {
 	err  error  // the first that writing met
 }
 
-// Failed returns the first error that writing to Out met, such as a full disk behind a redirection: a command that prints does not look
-// at each.
+// Failed returns the first error that writing to Out met, such as a full disk behind a redirection: a command that
+// prints does not look at each.
 func Failed() error {
 	w, ok := Out.(*writer)
 	if !ok {
@@ -73,8 +74,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Quote escapes control characters other than newline and tab, characters that reverse the direction of text, and bytes that are not
-// UTF-8: \u001b, \u202e, \x9b. The first form is JSON's, so that JSON stays JSON.
+// Quote escapes control characters other than newline and tab, characters that reverse the direction of text, and
+// bytes that are not UTF-8: \u001b, \u202e, \x9b. The first form is JSON's, so that JSON stays JSON.
 func Quote(text string) string {
 	if plain([]byte(text)) {
 		return text
@@ -113,7 +114,8 @@ func appendQuoted(dst, text []byte) []byte {
 	return dst
 }
 
-// controls reports whether a character acts on a terminal: C0 but newline and tab, DEL, C1, line separators, overrides of direction.
+// controls reports whether a character acts on a terminal: C0 but newline and tab, DEL, C1, line separators,
+// overrides of direction.
 func controls(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeedBPF asks for the rights to run BPF programs, and mounts tracefs where it is missing: programs for kernels without BTF need it.
+// NeedBPF asks for the rights to run BPF programs, and mounts tracefs where it is missing: programs for kernels
+// without BTF need it.
 func NeedBPF(t testing.TB) {
 	t.Helper()
 	NeedRoot(t)

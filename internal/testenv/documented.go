@@ -11,7 +11,8 @@ import (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// DocumentedColumns returns, sorted, the names in the first cells of the first table of a document in docs/ whose head is "column".
+// DocumentedColumns returns, sorted, the names in the first cells of the first table of a document in docs/ whose
+// head is "column".
 func DocumentedColumns(t testing.TB, name string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Root(t), "docs", name))

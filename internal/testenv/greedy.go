@@ -5,15 +5,17 @@ import (
 	"testing"
 )
 
-// Loader is the command that starts a program of the machine's with the C library and the search path that libllama needs.
+// Loader is the command that starts a program of the machine's with the C library and the search path that libllama
+// needs.
 func Loader(t testing.TB) []string {
 	t.Helper()
 	libs, glibc := libraries(t, NeedLlama(t))
 	return []string{glob1(t, filepath.Join(glibc, "ld-linux-*")), "--library-path", glibc + ":" + libs + ":" + filepath.Join(libs, "llama")}
 }
 
-// Greedy compiles cgo/oracle/greedy.c, a llama.cpp program of somebody's own, and returns its path and the folder of backends that
-// it is given as its second argument. A late one is not linked with llama.cpp and opens the library by itself.
+// Greedy compiles cgo/oracle/greedy.c, a llama.cpp program of somebody's own, and returns its path and the folder
+// of backends that it is given as its second argument. A late one is not linked with llama.cpp and opens the
+// library by itself.
 func Greedy(t testing.TB, late bool) (program, backends string) {
 	t.Helper()
 	dist := NeedLlama(t)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Instrumented compiles a C++ program that uses llama-resource-instrumentation.h, and returns its path and the folder of backends that
-// it can be given. The program is linked with bin/libllama-resource-instrumentation.so and with ggml.
+// Instrumented compiles a C++ program that uses llama-resource-instrumentation.h, and returns its path and the
+// folder of backends that it can be given. The program is linked with bin/libllama-resource-instrumentation.so and
+// with ggml.
 func Instrumented(t testing.TB, source string) (program, backends string) {
 	t.Helper()
 	dist := NeedLlama(t)

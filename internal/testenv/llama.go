@@ -23,8 +23,8 @@ type Tool struct {
 	// Path starts the program as it is: a script that runs it with the fetched loader, libraries
 	// and CPU backends.
 	Path string
-	// preload is an object that makes the program write out all of its text before it ends, and look for backends in the fetched
-	// llama.cpp alone.
+	// preload is an object that makes the program write out all of its text before it ends, and look for backends
+	// in the fetched llama.cpp alone.
 	preload string
 }
 
@@ -46,7 +46,8 @@ func (tool *Tool) Command(args ...string) *exec.Cmd {
 	return exec.Command(tool.Path, append([]string{"--preload=" + tool.preload}, args...)...)
 }
 
-// TellSize is an object that, preloaded into a program, makes it write each new size of its terminal, as [ROWSxCOLUMNS].
+// TellSize is an object that, preloaded into a program, makes it write each new size of its terminal, as
+// [ROWSxCOLUMNS].
 func TellSize(t testing.TB) string {
 	t.Helper()
 	return compile(t, "winch.c", "-fPIC", "-shared")
@@ -58,8 +59,8 @@ func HangOnInterrupt(t testing.TB) string {
 	return compile(t, "hang.c", "-fPIC", "-shared", "-ldl")
 }
 
-// FakeNVML is an NVIDIA management library with one GPU: 87 % of it busy, 41 % of its memory's time, 3 of 64 GiB in use, 250.5 W,
-// and 2 J more at each look.
+// FakeNVML is an NVIDIA management library with one GPU: 87 % of it busy, 41 % of its memory's time, 3 of 64 GiB in
+// use, 250.5 W, and 2 J more at each look.
 func FakeNVML(t testing.TB) string {
 	t.Helper()
 	return compile(t, "nvml.c", "-fPIC", "-shared")

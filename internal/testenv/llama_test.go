@@ -27,8 +27,8 @@ func generate(t *testing.T, env string, args ...string) (text, log string) {
 	return stdout.String(), stderr.String()
 }
 
-// TestToolRunsOnDist shows that a stock tool takes loader, libraries and CPU backend from dist/, and does not even look at what the machine
-// has installed.
+// TestToolRunsOnDist shows that a stock tool takes loader, libraries and CPU backend from dist/, and does not even
+// look at what the machine has installed.
 func TestToolRunsOnDist(t *testing.T) {
 	dist := testenv.NeedLlama(t)
 	strace := testenv.NeedStrace(t)

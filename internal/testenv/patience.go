@@ -14,8 +14,8 @@ const (
 	mostPatience = 20 * time.Minute
 )
 
-// Patience is how long a test waits for an event before it calls that a hang: two minutes on an idle machine, and proportionally longer
-// the more threads want each processor.
+// Patience is how long a test waits for an event before it calls that a hang: two minutes on an idle machine, and
+// proportionally longer the more threads want each processor.
 func Patience() time.Duration {
 	wanting := 0.0
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {

@@ -25,8 +25,8 @@ func NeedBinary(t testing.TB) string {
 	return filepath.Join(bin, "llamatap")
 }
 
-// NeedPython returns the interpreter of the oracle tests' environment, in which modules import. It tries each list of them once: an import
-// of pandas takes half a second.
+// NeedPython returns the interpreter of the oracle tests' environment, in which modules import. It tries each list
+// of them once: an import of pandas takes half a second.
 func NeedPython(t testing.TB, modules ...string) string {
 	t.Helper()
 	interpreter := filepath.Join(Root(t), "build", "venv", "bin", "python")

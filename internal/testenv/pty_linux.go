@@ -29,7 +29,8 @@ type Terminal struct {
 	seen   int // what Await has passed
 }
 
-// OnTerminal starts cmd as the leader of a session of its own on a new pseudo-terminal. The test's end kills what is left of it.
+// OnTerminal starts cmd as the leader of a session of its own on a new pseudo-terminal. The test's end kills what
+// is left of it.
 func OnTerminal(t testing.TB, cmd *exec.Cmd) *Terminal {
 	t.Helper()
 	master, slave, err := openPTY()

@@ -46,7 +46,8 @@ var (
 // CI tells whether this run is one where every need with a remedy must be met.
 func CI() bool { return os.Getenv("LLAMATAP_CI") == "1" }
 
-// EmulatedVariable is set to 1 in a machine whose processor is emulated. Time passes there as elsewhere, and everything takes tens of times longer.
+// EmulatedVariable is set to 1 in a machine whose processor is emulated. Time passes there as elsewhere, and
+// everything takes tens of times longer.
 const EmulatedVariable = "LLAMATAP_EMULATED"
 
 // Emulated tells whether the processor is emulated: what the clock says is then no measure.
@@ -97,8 +98,9 @@ func NotWithRace(t testing.TB) {
 	}
 }
 
-// Brief is the first n of all with -short, which the race detector runs with. It is for what a test goes through whose goroutines are the
-// same each time: what they do to each other shows in a few, and everything else is tested without the detector.
+// Brief is the first n of all with -short, which the race detector runs with. It is for what a test goes through
+// whose goroutines are the same each time: what they do to each other shows in a few, and everything else is tested
+// without the detector.
 func Brief[T any](all []T, n int) []T {
 	if testing.Short() {
 		return all[:min(n, len(all))]

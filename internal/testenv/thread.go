@@ -2,7 +2,8 @@ package testenv
 
 import "runtime"
 
-// OnThread calls f on a thread of its own, and waits. The thread ends with f: what f takes from it, such as rights, nobody else lacks.
+// OnThread calls f on a thread of its own, and waits. The thread ends with f: what f takes from it, such as rights,
+// nobody else lacks.
 func OnThread(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -7,7 +7,8 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// apply takes in what an execution did to caches. failed: it did not end well, and llama.cpp removed its positions again.
+// apply takes in what an execution did to caches. failed: it did not end well, and llama.cpp removed its positions
+// again.
 func (r *Recorder) apply(now *execution, failed bool) {
 	x := now.ctx
 	if now.g.works == nil {
@@ -33,7 +34,8 @@ func (r *Recorder) apply(now *execution, failed bool) {
 	}
 }
 
-// undo removes what llama.cpp removes behind a micro-batch that failed: of the first sequence of each row its position and all behind it.
+// undo removes what llama.cpp removes behind a micro-batch that failed: of the first sequence of each row its
+// position and all behind it.
 func (r *Recorder) undo(now *execution) {
 	lowest := map[int32]int32{}
 	for i := range now.rows {
@@ -210,8 +212,8 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 	}
 }
 
-// reveal tells what a request of which that was not known found in the cache: of the n cells that its last token may read, those that
-// this execution, its first, does not write.
+// reveal tells what a request of which that was not known found in the cache: of the n cells that its last token
+// may read, those that this execution, its first, does not write.
 func (r *Recorder) reveal(now *execution, seq int32, n int) {
 	q := now.ctx.requests[seq]
 	if q == nil || !q.unknown || !slices.ContainsFunc(now.begun, func(b ggmlhooks.RequestBegin) bool { return b.Seq == seq }) {

@@ -65,8 +65,8 @@ func (x *context) works(r *Recorder, p *plan) []*work {
 	return works
 }
 
-// cacheOf is the cache that a tensor is a part of. A new one is made for a tensor that is written; one that is only read may be another
-// context's.
+// cacheOf is the cache that a tensor is a part of. A new one is made for a tensor that is written; one that is only
+// read may be another context's.
 func (x *context) cacheOf(r *Recorder, p *plan, leaf int) *tracked {
 	u, l := p.touched[leaf], &p.Leafs[leaf]
 	name := partName{u.layer, u.tensor}
@@ -108,8 +108,9 @@ func (x *context) cache(kind kvcache.Kind) *tracked {
 	return nil
 }
 
-// kind tells which cache a tensor belongs to. Where keys are written by two indices there are two caches of attention, and that of the
-// sliding window is the smaller one, or if they are of one size the one that llama.cpp made second.
+// kind tells which cache a tensor belongs to. Where keys are written by two indices there are two caches of
+// attention, and that of the sliding window is the smaller one, or if they are of one size the one that llama.cpp
+// made second.
 func (x *context) kind(p *plan, leaf int) kvcache.Kind {
 	u := p.touched[leaf]
 	if u.tensor == kvcache.R || u.tensor == kvcache.S {

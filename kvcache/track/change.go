@@ -15,7 +15,8 @@ type held struct {
 	ops    []kvcache.Operation
 }
 
-// partialState is llama.h's flag of a state that holds only what cannot be cut back otherwise: recurrent states, windows.
+// partialState is llama.h's flag of a state that holds only what cannot be cut back otherwise: recurrent states,
+// windows.
 const partialState = 1
 
 // SeqChange takes in what the program did to sequences.
@@ -101,8 +102,8 @@ func (r *Recorder) settle(x *context) {
 	}
 }
 
-// tell tells what happened to the cells of a cache since it was told last. times is how often the execution wrote each part; nil: it was
-// the program.
+// tell tells what happened to the cells of a cache since it was told last. times is how often the execution wrote
+// each part; nil: it was the program.
 func (r *Recorder) tell(x *context, t *tracked, ns int64, exec uint64, times []int64) {
 	for _, c := range t.TakeChanges() {
 		if r.o.Operation == nil {
@@ -186,7 +187,8 @@ func (r *Recorder) write(row lifeRow) {
 	}
 }
 
-// Snapshot says how the caches are used now, and after [Recorder.Close] how they were used then. Any goroutine may call it.
+// Snapshot says how the caches are used now, and after [Recorder.Close] how they were used then. Any goroutine may
+// call it.
 func (r *Recorder) Snapshot() kvcache.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,8 +228,8 @@ func (t *totals) clone() totals {
 	return totals{reuse: s.Reuse, lifetime: s.Lifetime, idle: s.Idle, doubts: t.doubts, lastNS: t.lastNS}
 }
 
-// Close ends watching: what is undecided was the run, lives that go on are censored, and the table is completed. It may be called
-// twice.
+// Close ends watching: what is undecided was the run, lives that go on are censored, and the table is completed. It
+// may be called twice.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,7 +42,8 @@ type order struct {
 	Folder    string
 }
 
-// step is what the model's process says behind each of its steps: what llama.cpp says of the positions of every sequence.
+// step is what the model's process says behind each of its steps: what llama.cpp says of the positions of every
+// sequence.
 type step struct {
 	NS   int64 // CLOCK_MONOTONIC, behind the step and before the next
 	What string

@@ -25,8 +25,9 @@ func (s *shapes) Context(c *ggmlhooks.Context) error {
 	return s.Recorder.Context(c)
 }
 
-// TestConservation: keys and values that are written per token are 2 · layers · kv_dim · type size, exactly, in the table and in the events;
-// each token reads itself and what stands before it, once per layer; and a warm-up is neither.
+// TestConservation: keys and values that are written per token are 2 · layers · kv_dim · type size, exactly, in the
+// table and in the events; each token reads itself and what stands before it, once per layer; and a warm-up is
+// neither.
 func TestConservation(t *testing.T) {
 	testenv.NeedLlama(t)
 	const prompt, steps = 37, 20

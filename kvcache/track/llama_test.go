@@ -30,8 +30,8 @@ func synth(t *testing.T, arch string) string {
 	return path
 }
 
-// watcher is a recorder that keeps the positions of every sequence whenever the clock of what it is told may have passed a step of the
-// program.
+// watcher is a recorder that keeps the positions of every sequence whenever the clock of what it is told may have
+// passed a step of the program.
 type watcher struct {
 	*Recorder
 	t    *testing.T
@@ -76,8 +76,8 @@ func (w *watcher) BufferEnd(e ggmlhooks.BufferEnd) error {
 	return w.Recorder.BufferEnd(e)
 }
 
-// TestPositions lets a program do random things to several sequences, and compares after each what is known of their positions with what
-// llama_memory_seq_pos_min and _max say.
+// TestPositions lets a program do random things to several sequences, and compares after each what is known of
+// their positions with what llama_memory_seq_pos_min and _max say.
 func TestPositions(t *testing.T) {
 	testenv.NeedLlama(t)
 	all := map[string]order{

@@ -92,8 +92,8 @@ func (p *plan) read(n *ggmlhooks.Node, src int, at int32, mask int) {
 	}
 }
 
-// state notes that states are written: a copy into neighbouring cells of a recurrent cache. Of the two copies of a layer that which comes
-// from the layer itself lies first; the other moves states that are not computed now.
+// state notes that states are written: a copy into neighbouring cells of a recurrent cache. Of the two copies of a
+// layer that which comes from the layer itself lies first; the other moves states that are not computed now.
 func (p *plan) state(n *ggmlhooks.Node, at int32) {
 	u := p.use(n, 1)
 	if u == nil || u.tensor != kvcache.R && u.tensor != kvcache.S {
@@ -152,8 +152,8 @@ func (p *plan) useOf(leaf int) *use {
 	return u
 }
 
-// key says what a graph does to a tensor, so that those to which it does the same have one key. leafs are masks in the order in which they
-// are met.
+// key says what a graph does to a tensor, so that those to which it does the same have one key. leafs are masks in
+// the order in which they are met.
 func (u *use) key() string {
 	masks := slices.Clone(u.reads)
 	slices.Sort(masks)

@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// Hot path: per execution and cache one pass over the blocks that its tokens may read and the cells that they write, and at most three
-// allocations. Nothing is written to the table until lives end.
+// Hot path: per execution and cache one pass over the blocks that its tokens may read and the cells that they
+// write, and at most three allocations. Nothing is written to the table until lives end.
 
 // Options says how a Recorder works.
 type Options struct {
@@ -22,8 +22,9 @@ type Options struct {
 	Block int
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
 	UnixOffset int64
-	// Operation, if not nil, is called for what happens to cells, in order, with what it may not keep. What turns out to be set-up
-	// is not told, so that the first operations of a context may come late. An error of it is an error of the recorder.
+	// Operation, if not nil, is called for what happens to cells, in order, with what it may not keep. What turns
+	// out to be set-up is not told, so that the first operations of a context may come late. An error of it is an
+	// error of the recorder.
 	Operation func(*kvcache.Operation) error
 }
 

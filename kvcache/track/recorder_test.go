@@ -12,8 +12,9 @@ import (
 	"github.com/llamatap/llamatap/kvcache"
 )
 
-// graphOf is a graph of two layers with flash attention over caches of n cells, as llama.cpp builds it. Leafs 0 and 1 are the row indices
-// of keys and values, 2 is the mask; layer l's caches are leafs 3+2l and 4+2l, nodes 0 to 2 are layer 0's, 3 to 5 layer 1's.
+// graphOf is a graph of two layers with flash attention over caches of n cells, as llama.cpp builds it. Leafs 0 and
+// 1 are the row indices of keys and values, 2 is the mask; layer l's caches are leafs 3+2l and 4+2l, nodes 0 to 2
+// are layer 0's, 3 to 5 layer 1's.
 func graphOf(tokens, n int) *ggmlhooks.Graph {
 	g := &ggmlhooks.Graph{ID: uint64(100*tokens + n), Tokens: tokens}
 	g.Leafs = []ggmlhooks.Leaf{{Name: "attn_inp_k_idxs", Input: true}, {Name: "attn_inp_v_idxs", Input: true}, {Name: "attn_inp_kq_mask", Input: true}}
@@ -139,7 +140,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestIntervals: times are those of the measured intervals in which layers were computed; layers that share them share nothing else.
+// TestIntervals: times are those of the measured intervals in which layers were computed; layers that share them
+// share nothing else.
 func TestIntervals(t *testing.T) {
 	var out bytes.Buffer
 	s := newStage(t, Options{Out: &out, Block: 4, UnixOffset: 1000})
@@ -234,7 +236,8 @@ func steady(tb testing.TB, cells int) func() {
 	}
 }
 
-// TestAllocations: an execution takes one piece of memory per cache, its moment, and hardly more, whatever the number of cells.
+// TestAllocations: an execution takes one piece of memory per cache, its moment, and hardly more, whatever the
+// number of cells.
 func TestAllocations(t *testing.T) {
 	testenv.NotWithRace(t)
 	for _, cells := range []int{64, 8192} {

@@ -173,8 +173,8 @@ const (
 	nodeIDs   = 9
 )
 
-// layer draws a graph of one layer: rows are looked up, keys are written to a cache of 16 cells and read by a mask of 8, two experts of three
-// are used, and what comes of it is multiplied with something on a device.
+// layer draws a graph of one layer: rows are looked up, keys are written to a cache of 16 cells and read by a mask
+// of 8, two experts of three are used, and what comes of it is multiplied with something on a device.
 func layer(id uint64, tokens int64) *ggmlhooks.Graph {
 	f32, i32 := gguf.F32, gguf.I32
 	s := sketch{&ggmlhooks.Graph{ID: id, Tokens: int(tokens)}}

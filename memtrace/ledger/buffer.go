@@ -30,8 +30,8 @@ func (r *Recorder) buffer(e *event) error {
 	return r.filled(none)
 }
 
-// filled writes that the weights whose memory has come until then were filled, when their model had been loaded. none: that was not seen, and
-// it is told with the time when the memory came.
+// filled writes that the weights whose memory has come until then were filled, when their model had been loaded.
+// none: that was not seen, and it is told with the time when the memory came.
 func (r *Recorder) filled(ns int64) error {
 	later := r.filling[:0]
 	for _, id := range r.filling {
@@ -80,8 +80,8 @@ func (r *Recorder) purpose(b *memtrace.Buffer) memtrace.RegionType {
 	return r.o.Map.At(b.ID, 0).Type()
 }
 
-// load writes once that a weight was filled when its model was loaded: when the loading had ended, or none: at some time since its memory came,
-// and before it was read.
+// load writes once that a weight was filled when its model was loaded: when the loading had ended, or none: at some
+// time since its memory came, and before it was read.
 func (r *Recorder) load(region *memtrace.Region, ns int64) error {
 	if region == nil {
 		return nil

@@ -23,7 +23,8 @@ const (
 	lookExperts                     // chosen experts
 )
 
-// lookup adds a read of rows by an index, which is another source of the node. dim is the dimension that rows are counted in.
+// lookup adds a read of rows by an index, which is another source of the node. dim is the dimension that rows are
+// counted in.
 func (p *planner) lookup(n *ggmlhooks.Node, index, dim int, it *item) {
 	src, ok := n.SrcAt(index)
 	rows := int64(1)

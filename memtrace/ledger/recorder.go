@@ -37,7 +37,8 @@ const (
 // ErrDesync occurs when the tap reports something of a graph that it did not announce.
 var ErrDesync = errors.New("the tap's reports do not fit together")
 
-// maxHeld is how many executions wait for it to be decided whether they are set-up. Beyond it the oldest is written without a phase.
+// maxHeld is how many executions wait for it to be decided whether they are set-up. Beyond it the oldest is written
+// without a phase.
 const maxHeld = 256
 
 // Recorder is a ggmlhooks.Sink that writes the accesses of graphs. It is for one goroutine.
@@ -321,7 +322,8 @@ func (r *Recorder) write(n int) error {
 // Tick tells the time, CLOCK_MONOTONIC: what was written long enough ago is made readable, whatever comes.
 func (r *Recorder) Tick(ns int64) error { return r.tell(r.out.Tick(ns)) }
 
-// Close writes what waits, as what it seems to be. The table is left open. It may be called twice. An error that was told before is not told again.
+// Close writes what waits, as what it seems to be. The table is left open. It may be called twice. An error that
+// was told before is not told again.
 func (r *Recorder) Close() error {
 	if r.closed {
 		return nil

@@ -14,14 +14,16 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// twoTokens is an execution of a layer with two tokens, of two sequences: the cache's cells 5 and 9 are written, 0 to 2 and 5 may be read.
+// twoTokens is an execution of a layer with two tokens, of two sequences: the cache's cells 5 and 9 are written, 0
+// to 2 and 5 may be read.
 var twoTokens = batchOf{
 	graph: 1, at: 3000, tokens: []int32{7, 90}, cells: []int64{5, 9}, experts: []int32{2, 0, 0, 2},
 	ranges: []ggmlhooks.CellRange{{Row: 0, First: 0, End: 2}, {Row: 1, First: 1, End: 3}, {Row: 1, First: 5, End: 6}},
 }
 
-// TestRows: every operand of every op is told, in order: the rows that are looked up and written, the cells that the mask shows and those that
-// it hides, the experts that were chosen. What computes nothing, or works on nothing, is not.
+// TestRows: every operand of every op is told, in order: the rows that are looked up and written, the cells that
+// the mask shows and those that it hides, the experts that were chosen. What computes nothing, or works on nothing,
+// is not.
 func TestRows(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 2))
@@ -95,7 +97,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestLoaded: where it was seen that the model was loaded, its weights were filled then; memory that came later is told behind that.
+// TestLoaded: where it was seen that the model was loaded, its weights were filled then; memory that came later is
+// told behind that.
 func TestLoaded(t *testing.T) {
 	b := newBed(t, Options{})
 	b.must(b.Context(&ggmlhooks.Context{LoadedNS: 6}))
@@ -116,7 +119,8 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-// TestPhases: memory that comes and goes, the loading of weights, warm-ups, the run and the work between are told apart, in order.
+// TestPhases: memory that comes and goes, the loading of weights, warm-ups, the run and the work between are told
+// apart, in order.
 func TestPhases(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))

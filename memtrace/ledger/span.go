@@ -40,7 +40,8 @@ type level struct {
 	stride uint64
 }
 
-// spans appends the bytes of an extent, each once, as few spans as they are. Dimensions that lie in each other become one run.
+// spans appends the bytes of an extent, each once, as few spans as they are. Dimensions that lie in each other
+// become one run.
 func (e *extent) spans(dst []span) []span {
 	run, levels, n := e.levels()
 	if n == 0 {
@@ -77,8 +78,8 @@ func repeat(dst []span, s span, outer []level) []span {
 	return dst
 }
 
-// levels is how long the runs of an extent are, and how they are repeated, by stride. A dimension whose elements touch or overlap makes the
-// run longer.
+// levels is how long the runs of an extent are, and how they are repeated, by stride. A dimension whose elements
+// touch or overlap makes the run longer.
 func (e *extent) levels() (run uint64, levels [4]level, n int) {
 	var dims [4]level
 	k := 0

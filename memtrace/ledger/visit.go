@@ -14,8 +14,8 @@ type access struct {
 	block int32 // of a cache
 }
 
-// visit calls f for every access of an execution, in the order of its ops, each op's sources before what it writes. What f is handed is used
-// again.
+// visit calls f for every access of an execution, in the order of its ops, each op's sources before what it writes.
+// What f is handed is used again.
 func (r *Recorder) visit(x *execution, f func(*access) error) error {
 	for i := range x.plan.items {
 		if err := r.visitItem(x, &x.plan.items[i], f); err != nil {
@@ -53,7 +53,8 @@ func each(spans []span, a *access, f func(*access) error) error {
 	return nil
 }
 
-// unknown calls f for an access of which it is known how many bytes it may be, but not which: run bytes so many times, 0: not even that.
+// unknown calls f for an access of which it is known how many bytes it may be, but not which: run bytes so many
+// times, 0: not even that.
 func unknown(it *item, run uint64, pieces int64, a *access, f func(*access) error) error {
 	a.span = span{offset: it.at.offset, run: run, pieces: pieces, scattered: run > 0}
 	if run == 0 {

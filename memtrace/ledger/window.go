@@ -5,7 +5,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// sums are the accesses of the window that is open, by what they have in common. What is summed up once is kept, and begins anew.
+// sums are the accesses of the window that is open, by what they have in common. What is summed up once is kept,
+// and begins anew.
 type sums struct {
 	of    map[sumKey]*sum
 	order []*sum // in which they were needed first

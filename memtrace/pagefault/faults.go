@@ -29,8 +29,9 @@ type Options struct {
 	Pages int
 	// Children says that those of child processes are told too.
 	Children bool
-	// Ops asks what each fault was for, reading or writing. That takes the kernel's tracepoints, which x86 has, and the right to see them; without, it is
-	// left out, and [Faults.Ops] tells. Tracepoints do not tell minor from major faults.
+	// Ops asks what each fault was for, reading or writing. That takes the kernel's tracepoints, which x86 has, and
+	// the right to see them; without, it is left out, and [Faults.Ops] tells. Tracepoints do not tell minor from
+	// major faults.
 	Ops bool
 	// OnExec says that they are told from the next execve of the process on, which must be stopped before it.
 	OnExec bool
@@ -53,8 +54,8 @@ func (o *Options) session() perfevent.Options {
 	return perfevent.Options{PID: o.PID, Pages: o.Pages, Children: o.Children, OnExec: o.OnExec}
 }
 
-// OpenFaults begins to tell of page faults. Without the right to see those that the kernel takes on the process's behalf, such as read(2) into new
-// memory, it leaves them out: UserOnly tells.
+// OpenFaults begins to tell of page faults. Without the right to see those that the kernel takes on the process's
+// behalf, such as read(2) into new memory, it leaves them out: UserOnly tells.
 func OpenFaults(o Options) (*Faults, error) {
 	if o.Ops && o.Kind == AllFaults {
 		if f, err := openTracepoints(o); err == nil {
@@ -83,11 +84,12 @@ func (f *Faults) Ops() bool { return len(f.points) > 0 }
 // UserOnly tells whether faults that the kernel took on the process's behalf are missing.
 func (f *Faults) UserOnly() bool { return f.userOnly }
 
-// Others hands the records that are no samples, of processes and what they map, to a function from now on, which Drain calls.
+// Others hands the records that are no samples, of processes and what they map, to a function from now on, which
+// Drain calls.
 func (f *Faults) Others(each func(*perfevent.Record)) { f.other = each }
 
-// Drain hands on the faults that are in the rings now. What a fault was for is told only with [Options.Ops]. It returns each's first
-// error, and how many faults there were.
+// Drain hands on the faults that are in the rings now. What a fault was for is told only with [Options.Ops]. It
+// returns each's first error, and how many faults there were.
 func (f *Faults) Drain(each func(memtrace.Access) error) (int, error) {
 	return f.session.Drain(func(r *perfevent.Record) error {
 		if r.Type != perfevent.RecordSample {

@@ -37,7 +37,8 @@ func counted(t *testing.T, pid int) uint64 {
 	return sum
 }
 
-// TestFaultsOfPages: each page that a process touches first, or the kernel for it, is told once, in order, and as many as the kernel counts.
+// TestFaultsOfPages: each page that a process touches first, or the kernel for it, is told once, in order, and as
+// many as the kernel counts.
 func TestFaultsOfPages(t *testing.T) {
 	const n = 1500
 	c := start(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// TestModelIsWatched watches all memory of a model's process while it generates: it writes what it wrote before, and some of its pages.
+// TestModelIsWatched watches all memory of a model's process while it generates: it writes what it wrote before,
+// and some of its pages.
 func TestModelIsWatched(t *testing.T) {
 	testenv.NeedRoot(t)
 	cmd := exec.Command(testenv.NeedBinary(t), "run", "-m", testenv.Model(t), "--prompts", "-", "-n", "40", "--temp", "0", "-t", "1")

@@ -9,7 +9,8 @@ import (
 // Range is memory of a process, from Start up to but not including End.
 type Range struct {
 	Start, End uint64
-	// Gone says that there is no memory any more: the process gave the pages back (MADV_DONTNEED), and they read as zeros.
+	// Gone says that there is no memory any more: the process gave the pages back (MADV_DONTNEED), and they read as
+	// zeros.
 	Gone bool
 }
 
@@ -27,14 +28,16 @@ func (r Range) Access(pid int, scanNS int64) memtrace.Access {
 	return a
 }
 
-// Env is what a process must have in its environment when it starts, with the tap preloaded or linked, so that its writes can be watched.
+// Env is what a process must have in its environment when it starts, with the tap preloaded or linked, so that its
+// writes can be watched.
 const Env = "LLAMATAP_TAP_WRITTEN=1"
 
 // Errors of watching.
 var (
 	// ErrWatch says that written pages cannot be watched. The error that wraps it names cause and remedy.
 	ErrWatch = errors.New("cannot watch written pages")
-	// ErrRange occurs when memory of a watched range was given back and mapped anew: what was written to it is not known. Add it again.
+	// ErrRange occurs when memory of a watched range was given back and mapped anew: what was written to it is not
+	// known. Add it again.
 	ErrRange = errors.New("a watched range was mapped anew")
 )
 

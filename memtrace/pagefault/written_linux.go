@@ -108,8 +108,8 @@ func (w *Written) take() error {
 // uffdLink is what the link of a userfaultfd in /proc/PID/fd says.
 const uffdLink = "anon_inode:[userfaultfd]"
 
-// inherited tells whether a descriptor of a process is the same as one of its parent's, as far as the kernel tells: a userfaultfd that came with a fork is
-// about the parent's memory.
+// inherited tells whether a descriptor of a process is the same as one of its parent's, as far as the kernel tells:
+// a userfaultfd that came with a fork is about the parent's memory.
 func inherited(pid, number int) bool {
 	parent, ok := perfevent.Parent(pid)
 	if !ok || parent == os.Getpid() { // who may have taken a copy
@@ -141,7 +141,8 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// Add watches a range from now on, widened to whole pages: its first and last may hold bytes of others. It may be added again, after ErrRange.
+// Add watches a range from now on, widened to whole pages: its first and last may hold bytes of others. It may be
+// added again, after ErrRange.
 func (w *Written) Add(r Range) error {
 	r = around(r, w.page)
 	arg := [4]uint64{r.Start, r.Bytes(), modeProtect, 0}
@@ -162,8 +163,9 @@ func (w *Written) Remove(r Range) error {
 	return nil
 }
 
-// Scan adds to dst the pages of a watched range that were written since it was scanned before, or added, and watches them again: a write is told by
-// exactly one scan, even if it happens meanwhile. Pages are told in the order of addresses, neighbours as one.
+// Scan adds to dst the pages of a watched range that were written since it was scanned before, or added, and
+// watches them again: a write is told by exactly one scan, even if it happens meanwhile. Pages are told in the
+// order of addresses, neighbours as one.
 func (w *Written) Scan(dst []Range, r Range) ([]Range, error) {
 	r = around(r, w.page)
 	first := len(dst)
@@ -241,7 +243,8 @@ func (w *Written) Close() error {
 	return first
 }
 
-// CanWatch tells whether pages of a process that this one starts can be watched: the error names cause and remedy. It tries with this process.
+// CanWatch tells whether pages of a process that this one starts can be watched: the error names cause and remedy.
+// It tries with this process.
 func CanWatch() error {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|userModeOnly, 0, 0)
 	if errno != 0 {

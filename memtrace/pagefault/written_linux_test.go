@@ -123,7 +123,8 @@ func (c *child) pages(ranges []Range) (all []int) {
 
 func (c *child) all(n int) Range { return Range{Start: c.base, End: c.base + uint64(n)*4096} }
 
-// TestWrittenPages: of each kind of memory, exactly those pages are told that the process wrote, or the kernel for it; not those of its child.
+// TestWrittenPages: of each kind of memory, exactly those pages are told that the process wrote, or the kernel for
+// it; not those of its child.
 func TestWrittenPages(t *testing.T) {
 	const n = 2048
 	for kind, what := range map[byte]string{'a': "anonymous", 'h': "huge pages", 's': "shared"} {
@@ -160,7 +161,8 @@ func TestWrittenPages(t *testing.T) {
 	}
 }
 
-// TestGonePages: pages that were given back are told as such, and can be written again; a range that was mapped anew is an error.
+// TestGonePages: pages that were given back are told as such, and can be written again; a range that was mapped
+// anew is an error.
 func TestGonePages(t *testing.T) {
 	const n = 64
 	c := start(t, Env)

@@ -83,7 +83,8 @@ const (
 	FlagInheritThread = 1 << 35
 )
 
-// Precise is the flag for how far the instruction of a sample may be from the one that caused it: 0 arbitrary, 3 not at all.
+// Precise is the flag for how far the instruction of a sample may be from the one that caused it: 0 arbitrary, 3
+// not at all.
 func Precise(level uint64) uint64 { return (level & 3) << flagPreciseShift }
 
 // ClockMonotonic is the clock of every time of llamatap, Attr.ClockID.
@@ -151,7 +152,8 @@ func (a *Attr) Append(dst []byte) []byte {
 	return dst
 }
 
-// ParseAttr reads an attribute of any version: fields that its size does not reach are 0, what lies beyond those that are known is passed over.
+// ParseAttr reads an attribute of any version: fields that its size does not reach are 0, what lies beyond those
+// that are known is passed over.
 func ParseAttr(b []byte) (a Attr, err error) {
 	le := binary.LittleEndian
 	if len(b) < attrSizeFirst {

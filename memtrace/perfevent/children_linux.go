@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// Descendants are the processes that a process has started and that run now, those that they have started, and so on, parents before children. What lost
-// its parent is nobody's: of a process that ended, the kernel gives its children to another one.
+// Descendants are the processes that a process has started and that run now, those that they have started, and so
+// on, parents before children. What lost its parent is nobody's: of a process that ended, the kernel gives its
+// children to another one.
 func Descendants(pid int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -48,8 +48,8 @@ func (d DataSrc) Op() memtrace.AccessOp {
 	return memtrace.OpUnknown
 }
 
-// Level is where the access found its data. Of one that is only said to have missed a level, it is not known where that was. The number of newer kernels
-// goes before the bits of older ones.
+// Level is where the access found its data. Of one that is only said to have missed a level, it is not known where
+// that was. The number of newer kernels goes before the bits of older ones.
 func (d DataSrc) Level() memtrace.CacheLevel {
 	if lvl := uint64(d) >> lvlShift; lvl&lvlMiss != 0 && lvl&lvlHit == 0 {
 		return memtrace.LevelUnknown

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartHeld starts a command and holds it at its execve, before its first instruction, until ready returns: whoever watches it misses nothing
-// of it, nor of what it starts. If ready fails, it is killed, so that nothing runs unseen, and that error is returned. The command must not have
-// been started; wait for it as usual.
+// StartHeld starts a command and holds it at its execve, before its first instruction, until ready returns: whoever
+// watches it misses nothing of it, nor of what it starts. If ready fails, it is killed, so that nothing runs
+// unseen, and that error is returned. The command must not have been started; wait for it as usual.
 func StartHeld(cmd *exec.Cmd, ready func(pid int) error) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -33,13 +33,15 @@ const (
 // headerSize is that of a record: u32 type, u16 misc, u16 size.
 const headerSize = 8
 
-// Record is one record of a ring or a file. What its type does not tell is 0. Byte slices and Body belong to the buffer that was decoded.
+// Record is one record of a ring or a file. What its type does not tell is 0. Byte slices and Body belong to the
+// buffer that was decoded.
 type Record struct {
 	Type  uint32
 	Misc  uint16
 	Body  []byte // what follows the header
 	Event int    // number of the event that it belongs to, -1: not known
-	// Sample is a sample's, and, of other records, the identity that Attr.Flags FlagSampleIDAll adds: PID, TID, Time, ID, CPU.
+	// Sample is a sample's, and, of other records, the identity that Attr.Flags FlagSampleIDAll adds: PID, TID,
+	// Time, ID, CPU.
 	Sample Sample
 	// PID and so on are those of RecordComm, RecordFork, RecordExit and RecordMmap, RecordMmap2.
 	PID, TID, ParentPID, ParentTID uint32

@@ -152,7 +152,8 @@ func TestRecordedRings(t *testing.T) {
 	}
 }
 
-// TestThrottledRing: an event that the kernel stops for a while, around the end of a ring, byte by byte as the kernel writes it.
+// TestThrottledRing: an event that the kernel stops for a while, around the end of a ring, byte by byte as the
+// kernel writes it.
 func TestThrottledRing(t *testing.T) {
 	a := Attr{SampleType: SampleIdentifier | SampleTID | SampleTime | SampleIP, Flags: FlagSampleIDAll}
 	who := words(pair(1, 2), 3, 9)

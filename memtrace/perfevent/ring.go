@@ -2,8 +2,8 @@ package perfevent
 
 import "fmt"
 
-// Ring walks over the records in a ring buffer, as the kernel fills it: positions count bytes since its beginning, for ever, and a record may
-// go on at the ring's begin.
+// Ring walks over the records in a ring buffer, as the kernel fills it: positions count bytes since its beginning,
+// for ever, and a record may go on at the ring's begin.
 type Ring struct {
 	data []byte // a power of two
 	tail uint64 // of the next record
@@ -18,8 +18,8 @@ func NewRing(data []byte, tail uint64) *Ring {
 // Tail is the position of the next record.
 func (r *Ring) Tail() uint64 { return r.tail }
 
-// Next returns the next record before a position, nil if there is none. It is valid until the next call, and until the kernel is told of the new
-// tail. After an error the rest up to head cannot be read.
+// Next returns the next record before a position, nil if there is none. It is valid until the next call, and until
+// the kernel is told of the new tail. After an error the rest up to head cannot be read.
 func (r *Ring) Next(head uint64) ([]byte, error) {
 	left := head - r.tail
 	if left == 0 {

@@ -95,8 +95,8 @@ func (f *fields) read(format uint64) {
 // regsSIMD is the bit of a sample's register ABI which says that vector registers follow the others.
 const regsSIMD = 1 << 2
 
-// regs passes over the registers of a mask, whose number depends on whether there are any, and over those of vectors and predicates behind them, which
-// say themselves how many and how wide they are.
+// regs passes over the registers of a mask, whose number depends on whether there are any, and over those of
+// vectors and predicates behind them, which say themselves how many and how wide they are.
 func (f *fields) regs(mask uint64) {
 	abi := f.u64()
 	if abi == 0 {
@@ -130,7 +130,8 @@ func (f *fields) branches(kind uint64) {
 	}
 }
 
-// DecodeSample reads the body of a PERF_RECORD_SAMPLE, that is, what follows its header of 8 bytes. It is as long as a switch over all fields is.
+// DecodeSample reads the body of a PERF_RECORD_SAMPLE, that is, what follows its header of 8 bytes. It is as long
+// as a switch over all fields is.
 func (a *Attr) DecodeSample(body []byte, s *Sample) error {
 	*s = Sample{}
 	if unknown := a.SampleType &^ sampleKnown; unknown != 0 {

@@ -11,11 +11,13 @@ import (
 type Options struct {
 	// PID is the process, with all threads that it has and will have; 0 is the calling process.
 	PID int
-	// Events are opened for each thread and CPU. All must have an identity in their samples (SampleIdentifier), which Open adds.
+	// Events are opened for each thread and CPU. All must have an identity in their samples (SampleIdentifier),
+	// which Open adds.
 	Events []EventSpec
 	// Pages is how large the ring of each CPU is, in pages of memory, a power of two; 0 = 64.
 	Pages int
-	// Children says that child processes count too, and theirs: those that it has ([Descendants]), and those that it will have.
+	// Children says that child processes count too, and theirs: those that it has ([Descendants]), and those that
+	// it will have.
 	Children bool
 	// OnExec says that events begin with the next execve of the process, which must be stopped before it.
 	OnExec bool
@@ -29,7 +31,8 @@ type EventSpec struct {
 	Attr Attr
 	// CPUs are those that the event is opened on; nil: all.
 	CPUs []int
-	// WithNext says that the event only counts, as the leader of a group with the next one: the auxiliary event of some Intel CPUs.
+	// WithNext says that the event only counts, as the leader of a group with the next one: the auxiliary event of
+	// some Intel CPUs.
 	WithNext bool
 }
 
@@ -43,10 +46,12 @@ type Stats struct {
 	Bad         uint64 // records that could not be decoded
 }
 
-// ErrOpen says that an event cannot be opened on this machine, or with this user's rights. The error that wraps it names cause and remedy.
+// ErrOpen says that an event cannot be opened on this machine, or with this user's rights. The error that wraps it
+// names cause and remedy.
 var ErrOpen = errors.New("cannot sample")
 
-// ErrRing says that the kernel does not give this user a ring of that size; a smaller one may be had. It comes with ErrOpen.
+// ErrRing says that the kernel does not give this user a ring of that size; a smaller one may be had. It comes with
+// ErrOpen.
 var ErrRing = errors.New("no ring of samples")
 
 // ErrGone occurs when the process has ended.

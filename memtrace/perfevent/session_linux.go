@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Session is a set of open events and the rings that they write to, one per CPU. It is for one goroutine; Close may be called from any, once no
-// other call runs.
+// Session is a set of open events and the rings that they write to, one per CPU. It is for one goroutine; Close may
+// be called from any, once no other call runs.
 type Session struct {
 	opened  []int // descriptors
 	rings   []*cpuRing
@@ -54,7 +54,8 @@ type cpuRing struct {
 	last []byte // the sample before, where threads may have several events
 }
 
-// defaultPages is how large a ring is unless it is said: 256 KiB, half of what the kernel allows a user without rights by default.
+// defaultPages is how large a ring is unless it is said: 256 KiB, half of what the kernel allows a user without
+// rights by default.
 const defaultPages = 64
 
 // endingStep is how long Wait waits where no ring can wake it: the process ends, or goes on without its first thread.
@@ -141,9 +142,9 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	return a
 }
 
-// openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have inherited events from its parent and
-// then has them twice: count tells. What it inherited before they were enabled stays disabled, in it and in all that it begins, so that threads
-// are looked for once more afterwards.
+// openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have
+// inherited events from its parent and then has them twice: count tells. What it inherited before they were enabled
+// stays disabled, in it and in all that it begins, so that threads are looked for once more afterwards.
 func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 	for round := range rounds {
 		fresh, err := s.openFresh(o, events, cpus, round > 0)
@@ -163,7 +164,8 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 	return nil
 }
 
-// openFresh opens events for each thread that has none of its own. It returns how many there were. late says that they may have inherited some.
+// openFresh opens events for each thread that has none of its own. It returns how many there were. late says that
+// they may have inherited some.
 func (s *Session) openFresh(o Options, events []Event, cpus []int, late bool) (fresh int, err error) {
 	pids := []int{o.PID}
 	if o.Children {
@@ -301,7 +303,8 @@ func (s *Session) identify(fd, event int) error {
 // Enable makes all events count.
 func (s *Session) Enable() error { return s.control(unix.PERF_EVENT_IOC_ENABLE) }
 
-// Disable makes them stop. What they told is still in the rings; what found no room there is known as a whole then, where the kernel tells (Linux 6.0).
+// Disable makes them stop. What they told is still in the rings; what found no room there is known as a whole then,
+// where the kernel tells (Linux 6.0).
 func (s *Session) Disable() error {
 	err := s.control(unix.PERF_EVENT_IOC_DISABLE)
 	if tellsLost() {
@@ -310,7 +313,8 @@ func (s *Session) Disable() error {
 	return err
 }
 
-// tellsLost tells whether the kernel counts, per event, what found no room: a ring tells of that only with the next record that has some.
+// tellsLost tells whether the kernel counts, per event, what found no room: a ring tells of that only with the next
+// record that has some.
 var tellsLost = sync.OnceValue(func() bool {
 	a := Attr{Type: TypeSoftware, Config: SWPageFaults, ReadFormat: FormatID | FormatLost, Flags: FlagDisabled | FlagExcludeKernel}
 	fd, err := openEvent(&a, 0, -1, -1)
@@ -321,7 +325,8 @@ var tellsLost = sync.OnceValue(func() bool {
 	return true
 })
 
-// lost is how many records of all events found no room. Those of threads that began later count with the thread that they inherited the event from.
+// lost is how many records of all events found no room. Those of threads that began later count with the thread
+// that they inherited the event from.
 func (s *Session) lost() (sum uint64) {
 	var b [8 * 3]byte // count, number, lost
 	for _, fd := range s.opened {
@@ -341,8 +346,9 @@ func (s *Session) control(what uint) error {
 	return nil
 }
 
-// Drain hands on what is in the rings now: samples, and the records that tell of processes. A record is valid until each returns. It returns how
-// many samples there were, and each's first error, after which the rest waits for the next call. Within a CPU records come in the order of time.
+// Drain hands on what is in the rings now: samples, and the records that tell of processes. A record is valid until
+// each returns. It returns how many samples there were, and each's first error, after which the rest waits for the
+// next call. Within a CPU records come in the order of time.
 func (s *Session) Drain(each func(*Record) error) (int, error) {
 	before := s.stats.Samples
 	for _, r := range s.rings {
@@ -386,8 +392,9 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 	}
 }
 
-// again tells whether a sample is the one before it. Of a software event that a thread has twice the kernel writes two samples, one after the other, which
-// are the same even in the event's number (seen on 6.18: it fills in once what is asked of both).
+// again tells whether a sample is the one before it. Of a software event that a thread has twice the kernel writes
+// two samples, one after the other, which are the same even in the event's number (seen on 6.18: it fills in once
+// what is asked of both).
 func (r *cpuRing) again(raw []byte) bool {
 	if bytes.Equal(raw, r.last) {
 		return true
@@ -398,8 +405,8 @@ func (r *cpuRing) again(raw []byte) bool {
 
 // count notes a record from the ring of a CPU, and tells whether it is to be handed on.
 //
-// A thread that began while events were opened may have inherited some and got its own besides. Each of them tells everything that the thread does on a
-// CPU, so that the first that is seen there counts, and the others do not.
+// A thread that began while events were opened may have inherited some and got its own besides. Each of them tells
+// everything that the thread does on a CPU, so that the first that is seen there counts, and the others do not.
 func (s *Session) count(r *Record, cpu int) bool {
 	switch r.Type {
 	case RecordSample:
@@ -428,8 +435,8 @@ func (s *Session) count(r *Record, cpu int) bool {
 	return true
 }
 
-// Wait waits until a ring is a quarter full, or for a time. It tells whether there is something to read. ErrGone says that the process has ended:
-// what is in the rings now is the last.
+// Wait waits until a ring is a quarter full, or for a time. It tells whether there is something to read. ErrGone
+// says that the process has ended: what is in the rings now is the last.
 func (s *Session) Wait(atMost time.Duration) (bool, error) {
 	if s.gone {
 		return false, ErrGone

@@ -125,7 +125,8 @@ func TestLostIsCounted(t *testing.T) {
 	}
 }
 
-// TestThreadsOfAnother: threads that began after events were opened are told, child processes are not, unless asked for.
+// TestThreadsOfAnother: threads that began after events were opened are told, child processes are not, unless asked
+// for.
 func TestThreadsOfAnother(t *testing.T) {
 	for _, children := range []bool{false, true} {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -239,8 +240,9 @@ func TestOnExec(t *testing.T) {
 	}
 }
 
-// TestNoThreadCountsTwice opens events while threads begin and end all the time: each page of a thread's own faults once, and is
-// told at most once. (A page that threads share may fault twice: the thread that comes second finds it changed, and tries again.)
+// TestNoThreadCountsTwice opens events while threads begin and end all the time: each page of a thread's own faults
+// once, and is told at most once. (A page that threads share may fault twice: the thread that comes second finds it
+// changed, and tries again.)
 func TestNoThreadCountsTwice(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), "PERFEVENT_TEST_CHURN=1")
@@ -325,7 +327,8 @@ func churn() {
 	select {}
 }
 
-// TestTwice: a thread that has events of its own and of its parent, because it began while events were opened, counts once on each CPU.
+// TestTwice: a thread that has events of its own and of its parent, because it began while events were opened,
+// counts once on each CPU.
 func TestTwice(t *testing.T) {
 	s := &Session{more: true, chosen: map[seat]uint64{}}
 	for _, c := range []struct {

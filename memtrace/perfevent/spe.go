@@ -6,8 +6,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// SPERecord is what Arm's statistical profiling extension tells of one operation; Arm Architecture Reference Manual, chapter D10, Statistical
-// Profiling Extension sample record specification. What it does not tell is 0.
+// SPERecord is what Arm's statistical profiling extension tells of one operation; Arm Architecture Reference
+// Manual, chapter D10, Statistical Profiling Extension sample record specification. What it does not tell is 0.
 type SPERecord struct {
 	IP        uint64
 	Addr      uint64 // virtual, of data
@@ -53,8 +53,9 @@ func (r *SPERecord) Level() memtrace.CacheLevel {
 	return memtrace.LevelUnknown
 }
 
-// DecodeSPE reads the packets of a trace and hands on each record that ends in it, which is valid until each returns. at is where b lies in the trace. It
-// returns how many bytes the whole records have, and how many bytes were no packet.
+// DecodeSPE reads the packets of a trace and hands on each record that ends in it, which is valid until each
+// returns. at is where b lies in the trace. It returns how many bytes the whole records have, and how many bytes
+// were no packet.
 func DecodeSPE(b []byte, at uint64, each func(*SPERecord)) (used, bad int) {
 	var r SPERecord
 	for i := 0; i < len(b); {
@@ -173,7 +174,8 @@ func (r *SPERecord) op(class byte, p uint64) {
 	}
 }
 
-// address takes in an address: its highest byte holds a tag or the exception level. An address of the kernel has it filled again.
+// address takes in an address: its highest byte holds a tag or the exception level. An address of the kernel has it
+// filled again.
 func (r *SPERecord) address(index byte, p uint64) {
 	const low = 1<<56 - 1
 	v := p & low

@@ -37,7 +37,8 @@ NAME/format/frontend config1:0-23
 NAME/caps/max_precise 3
 `
 
-// machines are what kernels make of machines, in the files that matter; after arch/x86/events and drivers/perf of Linux.
+// machines are what kernels make of machines, in the files that matter; after arch/x86/events and drivers/perf of
+// Linux.
 var machines = []struct {
 	name  string
 	sys   fs.FS
@@ -163,7 +164,8 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-// TestIBSBounds: what IBS cannot do as finely as it is asked for is done as nearly as it can; kernels refuse it otherwise (arch/x86/events/amd/ibs.c).
+// TestIBSBounds: what IBS cannot do as finely as it is asked for is done as nearly as it can; kernels refuse it
+// otherwise (arch/x86/events/amd/ibs.c).
 func TestIBSBounds(t *testing.T) {
 	for _, c := range []struct{ period, latency, wantPeriod, wantLatency uint64 }{
 		{0, 0, 250_000, 0}, {1, 1, 144, 128}, {144, 128, 144, 128}, {10_001, 2048, 10_000, 2048}, {1000, 5000, 992, 2048}, {1 << 40, 300, 1 << 40, 300},

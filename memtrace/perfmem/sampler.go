@@ -41,8 +41,8 @@ type Sampler struct {
 	other   func(*perfevent.Record)
 }
 
-// Open begins to sample. It does with less where the rights for more are missing: without physical addresses, without the kernel's accesses on the
-// process's behalf, from the next source. Notes say what was left out and why.
+// Open begins to sample. It does with less where the rights for more are missing: without physical addresses,
+// without the kernel's accesses on the process's behalf, from the next source. Notes say what was left out and why.
 func Open(o Options) (*Sampler, error) {
 	if len(o.Sources) == 0 {
 		o.Sources = []Source{Hardware}
@@ -133,11 +133,12 @@ func (s *Sampler) Source() Source { return s.source }
 // Notes are what was left out, and why, one line each.
 func (s *Sampler) Notes() []string { return s.notes }
 
-// Others hands the records that are no samples, of processes and what they map, to a function from now on, which Drain calls.
+// Others hands the records that are no samples, of processes and what they map, to a function from now on, which
+// Drain calls.
 func (s *Sampler) Others(each func(*perfevent.Record)) { s.other = each }
 
-// Drain hands on the accesses that are in the rings now. It returns each's first error, and how many samples there were, those without an address, which
-// are not handed on, among them.
+// Drain hands on the accesses that are in the rings now. It returns each's first error, and how many samples there
+// were, those without an address, which are not handed on, among them.
 func (s *Sampler) Drain(each func(memtrace.Access) error) (int, error) {
 	return s.session.Drain(func(r *perfevent.Record) error {
 		if r.Type != perfevent.RecordSample {

@@ -65,7 +65,8 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// TestStart: a command is sampled from its first instruction on; as many faults are told as the kernel counts in the end.
+// TestStart: a command is sampled from its first instruction on; as many faults are told as the kernel counts in
+// the end.
 func TestStart(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "x=1; while [ $x -lt 2000 ]; do x=$((x+1)); done; exit 3")
 	s, err := Start(cmd, Options{Sources: []Source{Faults}, Pages: 128})

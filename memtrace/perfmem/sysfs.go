@@ -120,7 +120,8 @@ func (p *pmu) place(a *perfevent.Attr, name string, value uint64) error {
 	return nil
 }
 
-// precise is how exact the PMU can be about the instruction, as PERF_SAMPLE's precise_ip; kernels before 4.3 do not say.
+// precise is how exact the PMU can be about the instruction, as PERF_SAMPLE's precise_ip; kernels before 4.3 do not
+// say.
 func (p *pmu) precise() uint64 {
 	text, err := p.read("caps/max_precise")
 	if err != nil {

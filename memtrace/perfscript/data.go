@@ -50,7 +50,8 @@ type Data struct {
 	other   func(*perfevent.Record)
 }
 
-// NewData reads the header of a perf.data of so many bytes; of one that is written to a pipe (perf record -o -), NewPipe does.
+// NewData reads the header of a perf.data of so many bytes; of one that is written to a pipe (perf record -o -),
+// NewPipe does.
 func NewData(r io.ReaderAt, size int64) (*Data, error) {
 	head := make([]byte, headerBytes)
 	if _, err := r.ReadAt(head[:pipeBytes], 0); err != nil {
@@ -221,7 +222,8 @@ func (f *dataFile) features(d *Data, s section, bits []byte) {
 	}
 }
 
-// nameEvents reads the feature EVENT_DESC: number of events, size of an attribute; each its attribute, number of IDs, name, IDs.
+// nameEvents reads the feature EVENT_DESC: number of events, size of an attribute; each its attribute, number of
+// IDs, name, IDs.
 func nameEvents(events []perfevent.Event, b []byte) {
 	le := binary.LittleEndian
 	if len(b) < 8 {

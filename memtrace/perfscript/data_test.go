@@ -40,7 +40,8 @@ func TestDataOfFamilies(t *testing.T) {
 	}
 }
 
-// TestDataTorn: of a file that was cut anywhere, or whose bytes are wrong, whole records are read, and then an error says so.
+// TestDataTorn: of a file that was cut anywhere, or whose bytes are wrong, whole records are read, and then an
+// error says so.
 func TestDataTorn(t *testing.T) {
 	file, want := recordOf(t, families[0], 20)
 	for n := range len(file) {
@@ -105,7 +106,8 @@ static void * touch(void * n) { char * p = malloc(1 << 20); memset(p, 1, 1 << 20
 int main(void) { pthread_t t; for (int i = 0; i < 3; i++) { pthread_create(&t, 0, touch, 0); pthread_join(t, 0); } return 0; }
 `
 
-// TestRecordedHere records page faults with the program perf, as a file, packed, and through a pipe, and reads them; and its text.
+// TestRecordedHere records page faults with the program perf, as a file, packed, and through a pipe, and reads
+// them; and its text.
 func TestRecordedHere(t *testing.T) {
 	testenv.NeedRoot(t)
 	perf := testenv.NeedPerf(t)

@@ -15,7 +15,8 @@ type head struct {
 	event    []byte
 }
 
-// parseHead reads a line up to its event, and returns what follows. A name of a program may hold spaces, so what precedes the time is read backwards.
+// parseHead reads a line up to its event, and returns what follows. A name of a program may hold spaces, so what
+// precedes the time is read backwards.
 func parseHead(line []byte) (h head, rest []byte, ok bool) {
 	h.cpu = -1
 	at, end := findTime(line)

@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// packed unpacks what perf record -z writes: one zstd stream, cut into records, among which stand some that are not packed. Those are read as they are
-// met, which may be a little before their turn.
+// packed unpacks what perf record -z writes: one zstd stream, cut into records, among which stand some that are not
+// packed. Those are read as they are met, which may be a little before their turn.
 type packed struct {
 	data   *Data
 	now    []byte // of the record that is being unpacked
@@ -108,7 +108,8 @@ func (p *packed) next() ([]byte, error) {
 	}
 }
 
-// finish keeps how the packed data ended. perf does not end its stream, so that what the decoder says of that is no error.
+// finish keeps how the packed data ended. perf does not end its stream, so that what the decoder says of that is no
+// error.
 func (p *packed) finish(rest int, err error) {
 	p.stream.Close()
 	switch {

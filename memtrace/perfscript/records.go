@@ -21,8 +21,8 @@ const (
 	recordCompressed2  = 83
 )
 
-// Next reads the next access. After the last it returns io.EOF; a torn file's whole records are read before its error. Records come as perf wrote them:
-// in order of time only within a CPU.
+// Next reads the next access. After the last it returns io.EOF; a torn file's whole records are read before its
+// error. Records come as perf wrote them: in order of time only within a CPU.
 func (d *Data) Next(a *memtrace.Access) error {
 	for {
 		if n := len(d.ready); n > 0 {

@@ -42,7 +42,8 @@ func (c *cursor) decimal() (uint64, bool) {
 // unavailable are the words with which the text of a data source may end, after the last field's name.
 var unavailable = [][]byte{[]byte("BLK"), []byte("LCK"), []byte("N/A"), []byte("No"), []byte("Yes"), []byte("Data"), []byte("Addr"), []byte("or")}
 
-// source passes over the text of a data source, which begins with a bar and whose words may have spaces between them. It tells whether there is one.
+// source passes over the text of a data source, which begins with a bar and whose words may have spaces between
+// them. It tells whether there is one.
 func (c *cursor) source() bool {
 	if w := c.word(); len(w) == 0 || w[0] != '|' {
 		return false
@@ -57,7 +58,8 @@ func (c *cursor) source() bool {
 	}
 }
 
-// symbol takes a function's name up to the file that it stands in, or the end; and says how far it went. [unknown] is none.
+// symbol takes a function's name up to the file that it stands in, or the end; and says how far it went. [unknown]
+// is none.
 func (c *cursor) symbol() (name string, found bool) {
 	c.b = bytes.TrimLeft(c.b, " ")
 	end := c.file()
@@ -245,8 +247,8 @@ func guess(rest []byte, e event) *layout {
 	return nil
 }
 
-// likely tells whether what was read can be what it was taken for: a latency is no address, an address of an instruction no latency, and no name of
-// a function begins with one.
+// likely tells whether what was read can be what it was taken for: a latency is no address, an address of an
+// instruction no latency, and no name of a function begins with one.
 func likely(a *memtrace.Access) bool {
 	const longest, lowest = 1 << 24, 1 << 16
 	first, _, more := strings.Cut(a.Symbol, " ")
@@ -254,8 +256,8 @@ func likely(a *memtrace.Access) bool {
 	return a.Latency < longest && (a.IP == 0 || a.IP >= lowest) && !(number && (more && len(first) >= 6 || len(first) >= 8))
 }
 
-// shapes are what perf script prints when it is not told what, and what people tell it most, in the order in which they are tried: a call chain's
-// address of the instruction is on the next line.
+// shapes are what perf script prints when it is not told what, and what people tell it most, in the order in which
+// they are tried: a call chain's address of the instruction is on the next line.
 func shapes(source bool) [][]field {
 	first := [][]field{{fieldAddr}, {fieldAddr, fieldWeight}, {}}
 	if source {

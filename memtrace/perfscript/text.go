@@ -16,7 +16,8 @@ var ErrText = errors.New("no text of perf script")
 
 // Options say how a text was made.
 type Options struct {
-	// Fields is the list that was given to perf script -F, in any order. Empty: it is found out from the lines, per event.
+	// Fields is the list that was given to perf script -F, in any order. Empty: it is found out from the lines, per
+	// event.
 	Fields string
 }
 
@@ -71,8 +72,8 @@ func NewText(r io.Reader, o Options) (*Text, error) {
 // Stats is what was read until now.
 func (t *Text) Stats() Stats { return t.stats }
 
-// Next reads the next access. After the last it returns io.EOF; if the text had lines, but no sample, an error that wraps ErrText. Lines that cannot be
-// read are counted and passed over.
+// Next reads the next access. After the last it returns io.EOF; if the text had lines, but no sample, an error that
+// wraps ErrText. Lines that cannot be read are counted and passed over.
 func (t *Text) Next(a *memtrace.Access) error {
 	for {
 		line, err := t.next()
@@ -115,8 +116,8 @@ func (t *Text) comment(line []byte) {
 	}
 }
 
-// chained tells whether the lines of a call chain may follow the sample that was read last. That of a page fault may have one number, which is the
-// address of the instruction, or, if a call chain follows, that of the fault.
+// chained tells whether the lines of a call chain may follow the sample that was read last. That of a page fault
+// may have one number, which is the address of the instruction, or, if a call chain follows, that of the fault.
 func (t *Text) chained() bool { return t.pending.IP == 0 || t.single }
 
 // flush hands on the sample that waits for its call chain.

@@ -113,7 +113,8 @@ var lists = map[string]bool{
 	"comm,tid,time,event,addr,data_src,weight,ins_lat,ip,sym,dso":                         true,
 }
 
-// TestTextOfFamilies: what the program perf prints of files of Intel's and AMD's kind, with many lists of fields, says what was written to them.
+// TestTextOfFamilies: what the program perf prints of files of Intel's and AMD's kind, with many lists of fields,
+// says what was written to them.
 func TestTextOfFamilies(t *testing.T) {
 	for _, f := range families {
 		file, want := recordOf(t, f, 200)
@@ -135,7 +136,8 @@ func TestTextOfFamilies(t *testing.T) {
 	}
 }
 
-// TestTextByDefault: perf script without -F, of which all events have what they have. The texts in testdata are those of perf 6.1.
+// TestTextByDefault: perf script without -F, of which all events have what they have. The texts in testdata are
+// those of perf 6.1.
 func TestTextByDefault(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

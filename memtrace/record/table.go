@@ -17,7 +17,8 @@ type Options struct {
 	Folder table.Folder
 	// Memory bounds what the rows take that wait, and what packs them; 64 MiB. Below 4 MiB it is taken for that.
 	Memory int64
-	// Foreign is set where times are not Unix time, as those of files that perf recorded: they are durations since their clock's zero.
+	// Foreign is set where times are not Unix time, as those of files that perf recorded: they are durations since
+	// their clock's zero.
 	Foreign bool
 	// Parts bounds them; as store/table does, but for what Memory demands.
 	Parts table.PartOptions
@@ -67,8 +68,8 @@ func New(o Options) *Table {
 	return t
 }
 
-// Schema is the table's columns. Those that tell where and when repeat in a ledger, and lie near their neighbours in samples: the writer finds
-// out which it is.
+// Schema is the table's columns. Those that tell where and when repeat in a ledger, and lie near their neighbours
+// in samples: the writer finds out which it is.
 func Schema() table.Schema {
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}}
 	kinds := [...]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}
@@ -87,7 +88,8 @@ func (t *Table) schema() table.Schema {
 	return s
 }
 
-// About says what stands under a key in the metadata of the table's last part. It is asked for when the table is closed.
+// About says what stands under a key in the metadata of the table's last part. It is asked for when the table is
+// closed.
 func (t *Table) About(f func() (key, value string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +119,8 @@ func (t *Table) fail(err error) {
 	}
 }
 
-// Close completes the table, when its writers have been closed. It may be called twice. It returns the first error that there was.
+// Close completes the table, when its writers have been closed. It may be called twice. It returns the first error
+// that there was.
 func (t *Table) Close() error {
 	t.close.Do(func() {
 		close(t.work)

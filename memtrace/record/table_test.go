@@ -116,7 +116,8 @@ type row struct {
 	op, symbol string
 }
 
-// TestRowsOfSeveral: rows of each recorder stand in their order, with their texts, whatever batches they come in, one by one and many at a time.
+// TestRowsOfSeveral: rows of each recorder stand in their order, with their texts, whatever batches they come in,
+// one by one and many at a time.
 func TestRowsOfSeveral(t *testing.T) {
 	var f folder
 	all := New(Options{Folder: &f, Memory: 1})
@@ -203,7 +204,8 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestTick: rows of which few come are packed all the same, and a part that is old enough is completed though nothing comes.
+// TestTick: rows of which few come are packed all the same, and a part that is old enough is completed though
+// nothing comes.
 func TestTick(t *testing.T) {
 	var f folder
 	all := New(Options{Folder: &f, Parts: table.PartOptions{Age: 1}})

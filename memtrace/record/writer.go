@@ -56,7 +56,8 @@ func (w *Writer) take() {
 	}
 }
 
-// Code is a number for a text of a column, which stands for it in Fill and Extend, as long as the writer lives. It is for texts that are few.
+// Code is a number for a text of a column, which stands for it in Fill and Extend, as long as the writer lives. It
+// is for texts that are few.
 func (w *Writer) Code(column int, text string) int64 {
 	t := &w.texts[column]
 	code, ok := t.codes[text]
@@ -81,7 +82,8 @@ func (w *Writer) Text(column int, v string) {
 	}
 }
 
-// EndRow ends the row; columns that were not set are null. An error is that of the table; nothing is written behind one.
+// EndRow ends the row; columns that were not set are null. An error is that of the table; nothing is written behind
+// one.
 func (w *Writer) EndRow() error { return w.EndRows(1) }
 
 // Fill sets a number, or the code of a text, of n rows.
@@ -124,7 +126,8 @@ func (w *Writer) hand() {
 	w.begun = 0
 }
 
-// Tick tells the time, on any one clock of nanoseconds: rows that have waited for some seconds are packed. The error is the table's.
+// Tick tells the time, on any one clock of nanoseconds: rows that have waited for some seconds are packed. The
+// error is the table's.
 func (w *Writer) Tick(ns int64) error {
 	switch {
 	case w.ended || w.batch.Rows() == 0:

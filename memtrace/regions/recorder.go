@@ -19,9 +19,11 @@ type Options struct {
 	Out io.Writer
 	// UnixOffset is what must be added to a monotonic time to make it a Unix time, in nanoseconds.
 	UnixOffset int64
-	// Maps, if not nil, is /proc/PID/maps of the model's process. It is asked for when buffers have come since it was last.
+	// Maps, if not nil, is /proc/PID/maps of the model's process. It is asked for when buffers have come since it
+	// was last.
 	Maps func() (io.Reader, error)
-	// Model, if not nil, reads the header of a model's file that is mapped, so that the weights that no op reads are found as well.
+	// Model, if not nil, reads the header of a model's file that is mapped, so that the weights that no op reads
+	// are found as well.
 	Model func(path string) (*gguf.File, error)
 	// Now reads CLOCK_MONOTONIC. It is needed with Maps.
 	Now func() int64

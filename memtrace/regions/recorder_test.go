@@ -54,8 +54,8 @@ func view(n ggmlhooks.Node) ggmlhooks.Node {
 	return n
 }
 
-// graph is one of tokens of a model with experts: rows are looked up, a product is written to a cache and read from it, some experts are
-// chosen, and what comes of it lies where the lookup did.
+// graph is one of tokens of a model with experts: rows are looked up, a product is written to a cache and read from
+// it, some experts are chosen, and what comes of it lies where the lookup did.
 func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 	f32, i32 := gguf.F32, gguf.I32
 	g := &ggmlhooks.Graph{ID: id, Tokens: int(tokens), Leafs: []ggmlhooks.Leaf{
@@ -140,8 +140,8 @@ func use(t *testing.T, r *Recorder, tensor string) memtrace.Use {
 	return memtrace.Use{}
 }
 
-// TestUse: what an op reads and writes is counted for the regions that its operands lie in, at the time of the interval that it was
-// computed in; rows that are looked up, written and chosen, no more.
+// TestUse: what an op reads and writes is counted for the regions that its operands lie in, at the time of the
+// interval that it was computed in; rows that are looked up, written and chosen, no more.
 func TestUse(t *testing.T) {
 	r := bed(t, Options{})
 	must(t, r.Graph(graph(1, 3)))
@@ -173,7 +173,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotCounted: of experts that nobody saw being chosen it is not known what was read; a graph that failed did nobody knows what.
+// TestUnknownIsNotCounted: of experts that nobody saw being chosen it is not known what was read; a graph that
+// failed did nobody knows what.
 func TestUnknownIsNotCounted(t *testing.T) {
 	r := bed(t, Options{})
 	g := graph(1, 3)
@@ -200,7 +201,8 @@ func TestUnknownIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestTable reads the table: the weights that no op reads are there, padding is told, memory of a device has no address.
+// TestTable reads the table: the weights that no op reads are there, padding is told, memory of a device has no
+// address.
 func TestTable(t *testing.T) {
 	model := &gguf.File{Tensors: []gguf.Tensor{
 		{Name: "token_embd.weight", Type: gguf.F32, Shape: []int64{8, 100}, Offset: 320, Bytes: 3200},
@@ -278,7 +280,8 @@ func jsonInt(n int64) string {
 	return string(text)
 }
 
-// TestCachesOfContexts: a cache is of the context whose graphs use it; one that two use, as a context may be given another one's memory, is of neither.
+// TestCachesOfContexts: a cache is of the context whose graphs use it; one that two use, as a context may be given
+// another one's memory, is of neither.
 func TestCachesOfContexts(t *testing.T) {
 	r := bed(t, Options{})
 	ctx := func() int {

@@ -94,8 +94,8 @@ type rows struct {
 	offset int64 // of Unix time
 }
 
-// WriteTable writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC time a Unix time; where it is
-// 0 times are durations since the zero of a clock of their own.
+// WriteTable writes a map as region_map.parquet, which is complete then. unixOffset is what makes a CLOCK_MONOTONIC
+// time a Unix time; where it is 0 times are durations since the zero of a clock of their own.
 func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unixOffset int64) error {
 	s := schema()
 	for i := range s.Columns {

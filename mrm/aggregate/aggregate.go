@@ -163,7 +163,8 @@ func positive(v float64) *float64 {
 	return nil
 }
 
-// settle computes the statistics. A text is counted in all runs that report its type of region: a run without it does not have it.
+// settle computes the statistics. A text is counted in all runs that report its type of region: a run without it
+// does not have it.
 func (g *gathering) settle() Group {
 	for _, f := range g.order {
 		row := Row{Type: f.kind, Metric: f.metric}

@@ -181,7 +181,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestRefusals: a flipped byte, a file that is gone, a foreign version: the whole aggregate is refused, with the file's name.
+// TestRefusals: a flipped byte, a file that is gone, a foreign version: the whole aggregate is refused, with the
+// file's name.
 func TestRefusals(t *testing.T) {
 	flip := func(name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -317,7 +318,8 @@ print(json.dumps([interval(k, n) for n in range(1, 31) for k in range(n + 1)]))`
 	}
 }
 
-// TestFigures: each drawn metric has a mean and an interval for each cell, cells are named by what distinguishes them, and contaminated runs are marked.
+// TestFigures: each drawn metric has a mean and an interval for each cell, cells are named by what distinguishes
+// them, and contaminated runs are marked.
 func TestFigures(t *testing.T) {
 	out := sweep(t)
 	found, err := Find([]string{out}, true)
@@ -357,7 +359,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestLabelFigures: the share of runs with a label has the interval of the table, and is 0 with an interval in cells whose runs have other labels.
+// TestLabelFigures: the share of runs with a label has the interval of the table, and is 0 with an interval in
+// cells whose runs have other labels.
 func TestLabelFigures(t *testing.T) {
 	group := func(prompt, experiment string, rows ...Row) Group {
 		return Group{Experiment: experiment, Cell: Cell{Key: prompt, ModelID: "m", Prompt: prompt, KVType: "f16"}, Runs: make([]string, 3), Rows: rows}

@@ -17,8 +17,9 @@ import (
 //
 //	<to>/model_id=<model_id>/run_id=<run_id>/{*.parquet, metrics.csv, metadata.json, manifest.json}
 //
-// Each leaf has a manifest of its own, of the files that it holds, so that it is checked as the run is. A run that is there already, with the same
-// files, is left alone. A leaf appears when it is whole. It returns how many were copied.
+// Each leaf has a manifest of its own, of the files that it holds, so that it is checked as the run is. A run that
+// is there already, with the same files, is left alone. A leaf appears when it is whole. It returns how many were
+// copied.
 func Export(runs []Run, to string) (copied int, err error) {
 	for i := range runs {
 		done, err := runs[i].export(to)

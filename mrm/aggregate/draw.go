@@ -26,7 +26,8 @@ var drawn = []struct {
 // labelled begins the metrics that are shares of runs which have a label.
 const labelled = "mrm_label="
 
-// Figures are pictures of the main metrics, a dot and an interval for each cell of an experiment. One that no run has is without means.
+// Figures are pictures of the main metrics, a dot and an interval for each cell of an experiment. One that no run
+// has is without means.
 func (r *Result) Figures() (all []figures.Across) {
 	var names []string
 	for i := range r.Groups {
@@ -70,7 +71,8 @@ func (r *Result) Figures() (all []figures.Across) {
 	return all
 }
 
-// labelRows are the shares of runs that have a label, by type of region. Where other labels alone were given, the share is 0 of as many runs.
+// labelRows are the shares of runs that have a label, by type of region. Where other labels alone were given, the
+// share is 0 of as many runs.
 func labelRows(rows []Row, metric string) (shares []Row) {
 	for i := range rows {
 		if !strings.HasPrefix(rows[i].Metric, labelled) {

@@ -40,9 +40,9 @@ type Found struct {
 	Unsealed     int   // run directories without a manifest
 }
 
-// Find finds sealed runs below folders, in results/<model_id>/<run_id>/ as in model_id=…/run_id=…/, and checks them: a file that is not what
-// was recorded is ErrDamaged, a table of a foreign version [table.ErrVersion]; both name the file. Contaminated runs are left out, and not
-// checked; all takes them as if they were not.
+// Find finds sealed runs below folders, in results/<model_id>/<run_id>/ as in model_id=…/run_id=…/, and checks
+// them: a file that is not what was recorded is ErrDamaged, a table of a foreign version [table.ErrVersion]; both
+// name the file. Contaminated runs are left out, and not checked; all takes them as if they were not.
 func Find(roots []string, all bool) (*Found, error) {
 	f, seen := &Found{isAll: all}, map[string]bool{}
 	for _, root := range roots {

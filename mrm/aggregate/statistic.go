@@ -13,7 +13,8 @@ type Statistic struct {
 	Mean float64 `json:"mean"`
 	// SD is the standard deviation of the sample. It is nil for a single run and for a share of runs.
 	SD *float64 `json:"sd,omitempty"`
-	// Low and High bound the 95 % confidence interval of the true mean, computed by Method. They are nil where Method is empty.
+	// Low and High bound the 95 % confidence interval of the true mean, computed by Method. They are nil where
+	// Method is empty.
 	Low    *float64 `json:"ci95_low,omitempty"`
 	High   *float64 `json:"ci95_high,omitempty"`
 	Min    float64  `json:"min"`
@@ -23,17 +24,18 @@ type Statistic struct {
 
 // The methods of intervals.
 const (
-	// StudentT is mean ± t · sd/√n, t of n-1 degrees of freedom, cut to the figure's range. A true mean lies in that range, so the cut does not
-	// lower the confidence. One run has no interval.
+	// StudentT is mean ± t · sd/√n, t of n-1 degrees of freedom, cut to the figure's range. A true mean lies in
+	// that range, so the cut does not lower the confidence. One run has no interval.
 	StudentT = "student_t"
-	// Wilson is the score interval of a binomial proportion, without continuity correction: E. B. Wilson, Probable inference, the law of
-	// succession, and statistical inference, JASA 22 (1927). It lies in [0, 1] for every n.
+	// Wilson is the score interval of a binomial proportion, without continuity correction: E. B. Wilson, Probable
+	// inference, the law of succession, and statistical inference, JASA 22 (1927). It lies in [0, 1] for every n.
 	Wilson = "wilson"
 )
 
 const confidence = 0.95
 
-// upper returns the largest value that a metric can have. The smallest is zero for every metric: they are counts, bytes, times, rates and ratios.
+// upper returns the largest value that a metric can have. The smallest is zero for every metric: they are counts,
+// bytes, times, rates and ratios.
 func upper(metric string) float64 {
 	switch metric {
 	case "write_once_ratio", "censored_share", "locality_score":

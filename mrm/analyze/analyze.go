@@ -113,7 +113,8 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	return r, export.Remember(dir, r.Out, o.Version, o.Command)
 }
 
-// observed writes metrics.csv of a run that mrm-trace recorded. Its samples have no sizes, so that nothing can be said of bytes.
+// observed writes metrics.csv of a run that mrm-trace recorded. Its samples have no sizes, so that nothing can be
+// said of bytes.
 func observed(ctx context.Context, dir string, o Options) (*Result, error) {
 	report, err := memory.Analyze(ctx, dir, memory.Options{Windows: o.Windows, Thresholds: o.Thresholds})
 	if err != nil {

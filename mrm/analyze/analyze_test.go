@@ -35,7 +35,8 @@ func short(trace bool) *memrun.Run {
 	return r
 }
 
-// TestRun: everything is written below derived, the run stays what it was, and a second time takes the place of the first.
+// TestRun: everything is written below derived, the run stays what it was, and a second time takes the place of the
+// first.
 func TestRun(t *testing.T) {
 	for _, trace := range []bool{false, true} {
 		dir := short(trace).Write(t, t.TempDir())
@@ -67,8 +68,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// layered is a run of thirty graphs in which two activations share 1000 bytes: h, written by each graph, covers the first 600, a, written by the
-// first two graphs alone, the last 600. So the memory's last 400 bytes are written twice, and no byte of it once.
+// layered is a run of thirty graphs in which two activations share 1000 bytes: h, written by each graph, covers the
+// first 600, a, written by the first two graphs alone, the last 600. So the memory's last 400 bytes are written
+// twice, and no byte of it once.
 func layered() *memrun.Run {
 	r := short(true)
 	r.Regions = append(r.Regions,
@@ -94,7 +96,8 @@ func layered() *memrun.Run {
 	return r
 }
 
-// TestOneDefinition: what metrics.csv and suitability.csv both have is the same figure, of a run with a trace and of one without.
+// TestOneDefinition: what metrics.csv and suitability.csv both have is the same figure, of a run with a trace and
+// of one without.
 func TestOneDefinition(t *testing.T) {
 	for _, trace := range []bool{true, false} {
 		run := layered()

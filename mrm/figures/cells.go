@@ -29,7 +29,8 @@ type Across struct {
 	Warning, Note string
 }
 
-// CellMean is the mean of a metric over the repetitions of a cell, with its interval; Low and High are nil where there is none, of a single run.
+// CellMean is the mean of a metric over the repetitions of a cell, with its interval; Low and High are nil where
+// there is none, of a single run.
 type CellMean struct {
 	Cell      int    // its number in Cells
 	Type      string // of regions; run for the run as a whole
@@ -37,8 +38,8 @@ type CellMean struct {
 	Low, High *float64
 }
 
-// DrawAcross draws each metric into a folder: a dot for each mean, with its interval as a bar. It returns the paths of the files. A figure of an
-// earlier call that has nothing to draw now, or another form, is removed.
+// DrawAcross draws each metric into a folder: a dot for each mean, with its interval as a bar. It returns the paths
+// of the files. A figure of an earlier call that has nothing to draw now, or another form, is removed.
 func DrawAcross(all []Across, dir string, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of figures: %w", err)
@@ -124,7 +125,8 @@ func (a *Across) picture() *sheet.Picture {
 // nameWidth is how many letters a line of a cell's name has at most.
 const nameWidth = 45
 
-// names are the cells as they are written at the axis, in so many lines at most, and the style of the picture: long names need the width of a page.
+// names are the cells as they are written at the axis, in so many lines at most, and the style of the picture: long
+// names need the width of a page.
 func (a *Across) names() (style sheet.Style, names []string, most int) {
 	const inColumn = 34
 	style = sheet.Column

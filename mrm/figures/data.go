@@ -41,7 +41,8 @@ type HeatPanel struct {
 	Type  string
 	Bytes float64 // of all places: the height of the panel
 	Rows  int
-	// Touched is the bytes that were touched in each cell, row by row from the lowest place on, Bins to a row. A byte counts each time.
+	// Touched is the bytes that were touched in each cell, row by row from the lowest place on, Bins to a row. A
+	// byte counts each time.
 	Touched []float64
 }
 

@@ -30,8 +30,9 @@ func Names() (names []string) {
 	return names
 }
 
-// Draw draws the figures that there is something to draw for, in these forms, into a folder that it makes where there is none, and returns
-// the paths of the files. A figure of an earlier time that there is nothing to draw for any more is removed.
+// Draw draws the figures that there is something to draw for, in these forms, into a folder that it makes where
+// there is none, and returns the paths of the files. A figure of an earlier time that there is nothing to draw for
+// any more is removed.
 func Draw(d *Data, dir string, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of figures: %w", err)

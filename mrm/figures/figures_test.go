@@ -20,7 +20,8 @@ import (
 	"github.com/llamatap/llamatap/mrm/whatif"
 )
 
-// data is of a run of 40 s that never was: weights that are read all the time, a cache that grows, activations that live for milliseconds.
+// data is of a run of 40 s that never was: weights that are read all the time, a cache that grows, activations that
+// live for milliseconds.
 func data() *Data {
 	r := rand.New(rand.NewPCG(1, 2))
 	weights, cache, activations := &memtrace.Survival{}, &memtrace.Survival{}, &memtrace.Survival{}
@@ -85,8 +86,8 @@ func data() *Data {
 	return d
 }
 
-// TestDraw: every figure is drawn in all forms; none is blank, nothing stands at an edge, SVG is well formed and has its letters as letters, but no fonts,
-// and PDF has neither.
+// TestDraw: every figure is drawn in all forms; none is blank, nothing stands at an edge, SVG is well formed and
+// has its letters as letters, but no fonts, and PDF has neither.
 func TestDraw(t *testing.T) {
 	dir := t.TempDir()
 	if keep := os.Getenv("LLAMATAP_PICTURES"); keep != "" {
@@ -357,7 +358,8 @@ func across(cells []string, types ...string) Across {
 	return a
 }
 
-// TestAcross: figures of cells hold mark, note, unit, legend and every cell, within the picture; an old one goes when there is nothing to draw.
+// TestAcross: figures of cells hold mark, note, unit, legend and every cell, within the picture; an old one goes
+// when there is nothing to draw.
 func TestAcross(t *testing.T) {
 	many := make([]string, 40)
 	for i := range many {

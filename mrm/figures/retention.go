@@ -33,8 +33,8 @@ func (s *strokes) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(s.style, at.X, at.Y-s.half, at.X, at.Y+s.half)
 }
 
-// retention draws for which share of what is written it is needed for at most so long: by Kaplan and Meier, and with censored lives taken for
-// ended ones.
+// retention draws for which share of what is written it is needed for at most so long: by Kaplan and Meier, and
+// with censored lives taken for ended ones.
 func retention(d *Data) *sheet.Picture {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, l := range d.Lives {

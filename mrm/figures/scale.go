@@ -54,7 +54,8 @@ func power(e int) string {
 	return "1e" + strconv.Itoa(e)
 }
 
-// decades are ticks of a logarithmic axis, which holds log10 of values: a label at powers of ten, at most most of them, and small ticks between.
+// decades are ticks of a logarithmic axis, which holds log10 of values: a label at powers of ten, at most most of
+// them, and small ticks between.
 func decades(low, high float64, most int, label func(e int) string) (ticks sheet.Fixed) {
 	first, last := int(math.Floor(low+1e-9)), int(math.Ceil(high-1e-9))
 	each := max(1, int(math.Ceil(float64(last-first)/float64(most))))

@@ -41,7 +41,8 @@ func plain(s string) cell { return cell{s, sheet.White, sheet.Black, text.XCente
 // mostClasses is how many classes of memory have room in the table.
 const mostClasses = 9
 
-// suitability draws a table: for how long types of regions are needed, how they suit, and in which memory they could live.
+// suitability draws a table: for how long types of regions are needed, how they suit, and in which memory they
+// could live.
 func suitability(d *Data) *sheet.Picture {
 	if d.Report == nil || len(d.Report.Labels) == 0 {
 		return nil
@@ -178,8 +179,8 @@ func (g *grid) draw(c draw.Canvas, at cell, r vg.Rectangle, style draw.TextStyle
 	fill(c, style, place, at.text)
 }
 
-// refreshing draws how many bytes a day would have to be refreshed, by the retention of the memory: a band between both bounds for each type of
-// regions.
+// refreshing draws how many bytes a day would have to be refreshed, by the retention of the memory: a band between
+// both bounds for each type of regions.
 func refreshing(d *Data) *sheet.Picture {
 	const from, to, perDecade = -5, 9, 8
 	p := sheet.Column.Panel(d.Title)

@@ -74,7 +74,8 @@ func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
 // Thumbnail draws a sample in a legend.
 func (d *dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.style, c.Center()) }
 
-// phases draws what was read and written in each phase, by types of regions, on one logarithmic axis: reads are many times the writes.
+// phases draws what was read and written in each phase, by types of regions, on one logarithmic axis: reads are
+// many times the writes.
 func phases(d *Data) *sheet.Picture {
 	low, high := math.Inf(1), 0.0
 	for _, b := range d.Phases {

@@ -5,8 +5,8 @@ import "math/bits"
 // mostBins is how many bins of time there are at most.
 const mostBins = 240
 
-// clockBins cut time into bins of equal length, which doubles when there are too many. Bins begin at multiples of their length, so that two become
-// one whatever came first.
+// clockBins cut time into bins of equal length, which doubles when there are too many. Bins begin at multiples of
+// their length, so that two become one whatever came first.
 type clockBins struct {
 	width       int64 // ns, a power of two
 	first, last int64 // numbers of the bins that there are; last < first: none

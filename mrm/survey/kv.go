@@ -54,8 +54,8 @@ func (s *Survey) kv(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// life takes a row in: each of its cells had a life. What was written is needed from its first write to its last read; cells that were written
-// again since, by a context shift, from the last write on.
+// life takes a row in: each of its cells had a life. What was written is needed from its first write to its last
+// read; cells that were written again since, by a context shift, from the last write on.
 func (s *Survey) life(part cachePart, g *group, i int) {
 	u := s.caches[part]
 	if u == nil {
@@ -92,7 +92,8 @@ func (s *Survey) show(g *group, i int) {
 	if !ok {
 		begin = g.number("first_read_ns", i)
 	}
-	// Times are seconds since the run began, which is known when everything has been read: until then, they are Unix nanoseconds.
+	// Times are seconds since the run began, which is known when everything has been read: until then, they are
+	// Unix nanoseconds.
 	s.kvTimes = append(s.kvTimes, [3]int64{begin, g.number("evict_ns", i), g.number("last_read_ns", i)})
 	s.KV.Lives = append(s.KV.Lives, figures.KVLife{Block: g.number("block_id", i), Reason: g.text("evict_reason", i)})
 }

@@ -103,7 +103,8 @@ func TestOnePass(t *testing.T) {
 	}
 }
 
-// TestLateLedger: samples that stand before all rows of the ledger, such as faults while a model is loaded, are not drawn for it.
+// TestLateLedger: samples that stand before all rows of the ledger, such as faults while a model is loaded, are not
+// drawn for it.
 func TestLateLedger(t *testing.T) {
 	faults := traced(1)
 	faults.Trace = nil

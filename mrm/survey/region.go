@@ -79,8 +79,8 @@ func (b *shared) part(of uint64) uint64 {
 	return uint64(float64(b.end) * (float64(of) / float64(b.bytes)))
 }
 
-// share divides memory that several regions share: activations of a buffer lie above each other, so that their sizes add up to more than there
-// is. Each gets as much of the buffer as it has of their sum.
+// share divides memory that several regions share: activations of a buffer lie above each other, so that their
+// sizes add up to more than there is. Each gets as much of the buffer as it has of their sum.
 func (s *Survey) share() {
 	buffers := map[int64]*shared{}
 	for i := range s.Regions {
@@ -142,7 +142,8 @@ func newSpace(all []extent) *space {
 	return s
 }
 
-// at finds the axis of a place; false where none of the pieces has it. left is how many bytes of the piece lie from there on.
+// at finds the axis of a place; false where none of the pieces has it. left is how many bytes of the piece lie from
+// there on.
 func (s *space) at(buffer int64, offset uint64) (axis, left uint64, ok bool) {
 	i, _ := slices.BinarySearchFunc(s.extents, extent{buffer: buffer, start: offset}, func(e, at extent) int {
 		if c := cmp.Compare(e.buffer, at.buffer); c != 0 {

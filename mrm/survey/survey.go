@@ -21,24 +21,27 @@ import (
 type Survey struct {
 	Dir            string
 	RunID, ModelID string
-	// Title names the run for people: model, quantisation and context; Note has its prompt, type of cache and id. Warning says why it is not to be
-	// published, "" where it may be.
+	// Title names the run for people: model, quantisation and context; Note has its prompt, type of cache and id.
+	// Warning says why it is not to be published, "" where it may be.
 	Title, Note, Warning string
 	Tokens               int64 // that the run computed
-	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was accessed last. Unix nanoseconds.
+	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was
+	// accessed last. Unix nanoseconds.
 	Begin, End int64
 	Regions    []Region
 	// From says what lives and accesses were taken from: trace or regions.
 	From string
 	// Notes are sentences on what could not be told.
 	Notes []string
-	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has the time of its beginning.
+	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has
+	// the time of its beginning.
 	Resolution float64
 	KV         *figures.KVLives
 	Heat       *figures.Heat
 	Working    *figures.Working
 	Phases     []figures.PhaseBytes
-	// WriteMarked writes what samples say of the phases that markers name, as CSV; nil: the run has no markers. Measure sets it.
+	// WriteMarked writes what samples say of the phases that markers name, as CSV; nil: the run has no markers.
+	// Measure sets it.
 	WriteMarked func(io.Writer) error
 
 	caches  map[cachePart]*cacheUse
@@ -170,8 +173,9 @@ func (s *Survey) totals() {
 
 // Subjects are the regions with what is known of how long their data was needed.
 //
-// A trace tells of each byte when it was written and read. Without one, a weight is written by its load, which has ended when the first graph begins, and needed for as long as the model is: its life is censored. What
-// loading writes is not counted, for it happens once.
+// A trace tells of each byte when it was written and read. Without one, a weight is written by its load, which has
+// ended when the first graph begins, and needed for as long as the model is: its life is censored. What loading
+// writes is not counted, for it happens once.
 func (s *Survey) Subjects() (all []whatif.Subject) {
 	for i := range s.Regions {
 		r := &s.Regions[i]

@@ -25,8 +25,8 @@ const (
 	start  = int64(1_700_000_000) * second
 )
 
-// small is a run of 30 s: a weight of 4000 bytes that is read each second, a cache of two cells, one of which is evicted after 10 s, and two
-// activations that lie above each other.
+// small is a run of 30 s: a weight of 4000 bytes that is read each second, a cache of two cells, one of which is
+// evicted after 10 s, and two activations that lie above each other.
 func small() *memrun.Run {
 	return &memrun.Run{
 		Model: "m",
@@ -138,7 +138,8 @@ func traced(parts int) *memrun.Run {
 	return r
 }
 
-// TestTrace: heat maps keep every byte, working sets are the different bytes of a window, and phases what was read and written in them.
+// TestTrace: heat maps keep every byte, working sets are the different bytes of a window, and phases what was read
+// and written in them.
 func TestTrace(t *testing.T) {
 	for _, parts := range []int{1, 3} {
 		s, _ := measured(t, traced(parts).Write(t, t.TempDir()))
@@ -164,7 +165,8 @@ func TestTrace(t *testing.T) {
 			for _, v := range w.Bytes {
 				most = max(most, v)
 			}
-			// Grains are of 64 bytes: 4000 are 63 of them, but the weight's axis ends there; 600 are 10; two pieces of a cache's 200 are 2.
+			// Grains are of 64 bytes: 4000 are 63 of them, but the weight's axis ends there; 600 are 10; two pieces
+			// of a cache's 200 are 2.
 			if want := map[string]float64{"weight": 4000, "activation": 640, "kv_cache": 128}[w.Type]; most != want {
 				t.Errorf("%s: working set %v, want %v", w.Type, most, want)
 			}
@@ -263,8 +265,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestKnownAnswer: weights whose load ended 30 s before they were read last are needed for 30.0 s exactly, by the trace as by the map; and what the
-// trace tells of activations is what they are needed for.
+// TestKnownAnswer: weights whose load ended 30 s before they were read last are needed for 30.0 s exactly, by the
+// trace as by the map; and what the trace tells of activations is what they are needed for.
 func TestKnownAnswer(t *testing.T) {
 	run := small()
 	run.Regions[0].Alloc = start
@@ -387,8 +389,8 @@ func TestTitle(t *testing.T) {
 	}
 }
 
-// TestNotRegular demands that tables which are links are refused: a run that came from elsewhere may lead anywhere, or to a FIFO that nobody
-// writes to.
+// TestNotRegular demands that tables which are links are refused: a run that came from elsewhere may lead anywhere,
+// or to a FIFO that nobody writes to.
 func TestNotRegular(t *testing.T) {
 	for _, name := range []string{"region_map.parquet", "kv_block_lifecycle.parquet"} {
 		dir := small().Write(t, t.TempDir())

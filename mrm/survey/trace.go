@@ -49,7 +49,8 @@ func (b *binner) rows(r *memory.Rows) error {
 	return nil
 }
 
-// noPhase is the heading of accesses of which nothing says their phase: before the first marker, or under one whose name is no phase.
+// noPhase is the heading of accesses of which nothing says their phase: before the first marker, or under one whose
+// name is no phase.
 const noPhase = "no phase"
 
 // newBinner prepares the axes of all types of regions.

@@ -1,5 +1,5 @@
-// pages.c: a program of somebody else's. It touches as many pages of a mapping as its first argument says, each once, prints its second
-// one, and leaves a child behind that sleeps. Its third argument is its status.
+// pages.c: a program of somebody else's. It touches as many pages of a mapping as its first argument says, each
+// once, prints its second one, and leaves a child behind that sleeps. Its third argument is its status.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

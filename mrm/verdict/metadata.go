@@ -33,7 +33,8 @@ type Experiment struct {
 	ConfigSHA256 string `json:"config_sha256"`
 }
 
-// Cell is the place of a run in the matrix. Of a program that is not told of a key, the key's value is none of the cell's.
+// Cell is the place of a run in the matrix. Of a program that is not told of a key, the key's value is none of the
+// cell's.
 type Cell struct {
 	// Key is of everything that makes the cell what it is but its repetition: 16 hexadecimal digits.
 	Key          string `json:"key"`
@@ -80,13 +81,14 @@ type Collector struct {
 // Observer is what observing a run cost. Everything is measured; what could not be is nil.
 type Observer struct {
 	CPUPct *float64 `json:"cpu_pct,omitempty"` // of one processor, on average over the recorded run
-	// CPUPeakPct is the largest share of one processor in any second of the recorded run; the tap's part, which is known of the whole run alone,
-	// counts by its average.
+	// CPUPeakPct is the largest share of one processor in any second of the recorded run; the tap's part, which is
+	// known of the whole run alone, counts by its average.
 	CPUPeakPct  *float64 `json:"cpu_peak_pct,omitempty"`
 	CPUNS       CPU      `json:"cpu_ns"`
 	WallNS      int64    `json:"wall_ns"`
 	MemoryBytes int64    `json:"memory_bytes,omitempty"`
-	// CollectorRSSBytes is the collector's peak RSS, which contains the program's code: the model's process has the same pages.
+	// CollectorRSSBytes is the collector's peak RSS, which contains the program's code: the model's process has the
+	// same pages.
 	CollectorRSSBytes int64    `json:"collector_rss_bytes,omitempty"`
 	TargetRSSBytes    int64    `json:"target_rss_bytes,omitempty"`
 	MemoryPct         *float64 `json:"memory_pct,omitempty"`
@@ -94,8 +96,8 @@ type Observer struct {
 	Tapped            Pass     `json:"tapped"`
 	PrefillRatio      *float64 `json:"prefill_ratio,omitempty"`
 	DecodeRatio       *float64 `json:"decode_ratio,omitempty"`
-	// WallRatio and SameOutput are of a program, of which no tokens are known: time without the tap by that with it, and whether it wrote the
-	// same to its standard output.
+	// WallRatio and SameOutput are of a program, of which no tokens are known: time without the tap by that with
+	// it, and whether it wrote the same to its standard output.
 	WallRatio      *float64 `json:"wall_ratio,omitempty"`
 	SameOutput     *bool    `json:"same_output,omitempty"`
 	SameTokens     *bool    `json:"same_tokens,omitempty"`
@@ -116,7 +118,8 @@ type CPU struct {
 // Sum is all of it.
 func (c CPU) Sum() int64 { return c.Collector + c.Tap + c.MRM }
 
-// Pass is one of the two runs of a cell: without the tap, or with it. Times are the model's own, as its results tell them; a program tells none.
+// Pass is one of the two runs of a cell: without the tap, or with it. Times are the model's own, as its results
+// tell them; a program tells none.
 type Pass struct {
 	PromptTokens    int64 `json:"prompt_tokens,omitempty"`
 	PromptNS        int64 `json:"prompt_ns,omitempty"`
@@ -167,8 +170,8 @@ var (
 	ErrVersion = errors.New("schema of another major version")
 )
 
-// Read reads metadata.json of a run of an experiment. A directory without manifest or without the keys of an experiment is ErrNotOurs; one of
-// another major version of the schema is ErrVersion.
+// Read reads metadata.json of a run of an experiment. A directory without manifest or without the keys of an
+// experiment is ErrNotOurs; one of another major version of the schema is ErrVersion.
 func Read(dir string) (Metadata, error) {
 	var m Metadata
 	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {

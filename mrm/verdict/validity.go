@@ -44,7 +44,8 @@ type Criterion struct {
 	Clean    string   `json:"clean"`    // the bound of the class, such as "< 10"
 	Marginal string   `json:"marginal"` // the same
 	Class    Class    `json:"class"`    // the best class that it allows
-	// Allowance is an absolute amount up to which the criterion is clean whatever its share, and Amount what was measured of that.
+	// Allowance is an absolute amount up to which the criterion is clean whatever its share, and Amount what was
+	// measured of that.
 	Allowance string   `json:"allowance,omitempty"`
 	Amount    *float64 `json:"amount,omitempty"`
 	Why       string   `json:"why,omitempty"`
@@ -118,12 +119,13 @@ func float(n *int64) *float64 {
 	return &f
 }
 
-// Judge gives a run its class: clean with the observer's peak of CPU below 10 %, its peak of memory below 5 % of the target's peak RSS, no throttle event
-// and baseline CPU below 15 %; marginal below 20 %, below 15 %, with at most two events and below 30 %; else contaminated. An observer within
-// [AllowedCPU] and [AllowedBytes] is clean by these two, whatever their share.
+// Judge gives a run its class: clean with the observer's peak of CPU below 10 %, its peak of memory below 5 % of
+// the target's peak RSS, no throttle event and baseline CPU below 15 %; marginal below 20 %, below 15 %, with at
+// most two events and below 30 %; else contaminated. An observer within [AllowedCPU] and [AllowedBytes] is clean by
+// these two, whatever their share.
 //
-// What is not known cannot be held against its bound, and allows marginal at best: a run is clean by evidence. Of throttle events that is so
-// only where the machine has no source of them at all.
+// What is not known cannot be held against its bound, and allows marginal at best: a run is clean by evidence. Of
+// throttle events that is so only where the machine has no source of them at all.
 func Judge(o *Observer) Validity {
 	v := Validity{Class: Clean}
 	for i := range rules {

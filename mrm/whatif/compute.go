@@ -7,8 +7,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// refreshes is how often what is needed for a time must be written anew where it is retained for another: ⌈d/τ⌉ - 1, for it is
-// there anyway for the first τ.
+// refreshes is how often what is needed for a time must be written anew where it is retained for another: ⌈d/τ⌉ -
+// 1, for it is there anyway for the first τ.
 func refreshes(seconds, retention float64) float64 {
 	n := math.Ceil(seconds/retention) - 1
 	// 10 s in steps of 0.1 s are 100 steps, not 101 because a tenth is no binary number.
@@ -56,7 +56,8 @@ func (s *Subject) Demand(c *Class) Demand {
 	return l
 }
 
-// isPassing tells whether what the subject holds is gone with the graph that computed it, so that nothing of it is needed when the run has ended.
+// isPassing tells whether what the subject holds is gone with the graph that computed it, so that nothing of it is
+// needed when the run has ended.
 func (s *Subject) isPassing() bool {
 	return s.Type == memtrace.Activation || s.Type == memtrace.ComputeBuffer
 }
@@ -138,7 +139,8 @@ func (l *Demand) RefreshesPerDay() Bounds {
 	return l.RefreshedPerDay.times(1 / l.Bytes)
 }
 
-// WritesPerCell is how often a cell is written in a day, by the program and by refreshing, if wear is levelled over all bytes:
+// WritesPerCell is how often a cell is written in a day, by the program and by refreshing, if wear is levelled over
+// all bytes:
 //
 //	(bytes written per day + bytes refreshed per day) / bytes
 //
@@ -153,8 +155,8 @@ func (l *Demand) WritesPerCell() Bounds {
 // daysPerYear is of the Julian calendar.
 const daysPerYear = 365.25
 
-// LifetimeYears is until cells wear out: endurance_writes / writes per cell and day / 365.25; infinite where nothing is written. Its low
-// bound is of the high one of writes. It is nil where no endurance was published.
+// LifetimeYears is until cells wear out: endurance_writes / writes per cell and day / 365.25; infinite where
+// nothing is written. Its low bound is of the high one of writes. It is nil where no endurance was published.
 func (l *Demand) LifetimeYears(c *Class) *Years {
 	if c.Endurance == nil {
 		return nil

@@ -92,8 +92,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestResolution: lives that were measured as 25 s ± 6 s are refreshed once at least, and three times at most, with a retention of 10 s; what
-// seems to take no time may have taken some.
+// TestResolution: lives that were measured as 25 s ± 6 s are refreshed once at least, and three times at most, with
+// a retention of 10 s; what seems to take no time may have taken some.
 func TestResolution(t *testing.T) {
 	s := example()
 	s.Lives, s.Resolution = lives(250, []float64{25}, nil), 6
@@ -178,8 +178,8 @@ func random(r *rand.Rand) Subject {
 	return s
 }
 
-// TestMonotone: with a longer retention nothing is refreshed more often, and cells do not wear out sooner; with one that outlives the run nothing
-// is refreshed that is known to have ended.
+// TestMonotone: with a longer retention nothing is refreshed more often, and cells do not wear out sooner; with one
+// that outlives the run nothing is refreshed that is known to have ended.
 func TestMonotone(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

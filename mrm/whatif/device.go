@@ -40,7 +40,8 @@ type Class struct {
 	RetentionS *Figure `yaml:"retention_s,omitempty" json:"retention_s,omitempty"`
 	// Endurance is how many writes a cell bears.
 	Endurance *Figure `yaml:"endurance_writes,omitempty" json:"endurance_writes,omitempty"`
-	// ReadPJ and WritePJ are energies of a bit in pJ. RefreshPJ is that of refreshing one; without it a refresh is a read and a write.
+	// ReadPJ and WritePJ are energies of a bit in pJ. RefreshPJ is that of refreshing one; without it a refresh is
+	// a read and a write.
 	ReadPJ    *Figure `yaml:"read_pj_per_bit,omitempty" json:"read_pj_per_bit,omitempty"`
 	WritePJ   *Figure `yaml:"write_pj_per_bit,omitempty" json:"write_pj_per_bit,omitempty"`
 	RefreshPJ *Figure `yaml:"refresh_pj_per_bit,omitempty" json:"refresh_pj_per_bit,omitempty"`
@@ -53,7 +54,8 @@ type Refresh string
 
 // The kinds of refresh.
 const (
-	// Needed: only what will be read again, when its retention ends. It is that of a memory whose retention is managed, and the default.
+	// Needed: only what will be read again, when its retention ends. It is that of a memory whose retention is
+	// managed, and the default.
 	Needed Refresh = "needed"
 	// Everything: all that was allocated, all the time, as DRAM does it.
 	Everything Refresh = "all"
@@ -81,7 +83,8 @@ func Builtin() *Classes {
 	return c
 }
 
-// Load reads a file of device classes and adds those that come with llamatap, of which one with the same id gives way. "" is no file.
+// Load reads a file of device classes and adds those that come with llamatap, of which one with the same id gives
+// way. "" is no file.
 func Load(path string) (*Classes, error) {
 	own := Builtin()
 	if path == "" {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestBuiltin: every figure that comes with llamatap has a publication with a year, of which it is said how far it was read, and every publication is used.
+// TestBuiltin: every figure that comes with llamatap has a publication with a year, of which it is said how far it
+// was read, and every publication is used.
 func TestBuiltin(t *testing.T) {
 	c := Builtin()
 	used := map[string]bool{}

@@ -11,15 +11,16 @@ func (s *Subject) metrics() *memtrace.Metrics {
 	return m
 }
 
-// Label is mrm-trace's label by plain percentiles: mrm_label. It takes what is censored for what was seen of it. It is false where nothing
-// was written.
+// Label is mrm-trace's label by plain percentiles: mrm_label. It takes what is censored for what was seen of it. It
+// is false where nothing was written.
 func (s *Subject) Label(t memtrace.Thresholds) (memtrace.Suitability, bool) {
 	return s.metrics().Label(t)
 }
 
-// LabelCensored is the label by mrm-trace's rules on lower bounds by Kaplan and Meier: mrm_label_censored. Where so many lives are censored that
-// a percentile is not known, it is at least as long as the longest life that was seen; [memtrace.InsufficientMRM] where that leaves it open
-// whether a region is better than low. It is false where nothing was written.
+// LabelCensored is the label by mrm-trace's rules on lower bounds by Kaplan and Meier: mrm_label_censored. Where so
+// many lives are censored that a percentile is not known, it is at least as long as the longest life that was seen;
+// [memtrace.InsufficientMRM] where that leaves it open whether a region is better than low. It is false where
+// nothing was written.
 func (s *Subject) LabelCensored(t memtrace.Thresholds) (memtrace.Suitability, bool) {
 	return s.metrics().LabelCensored(t)
 }

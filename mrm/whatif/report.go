@@ -32,7 +32,8 @@ type Labels struct {
 	// Of what was written; nil where nothing was.
 	WriteOnce     *float64 `json:"write_once_ratio,omitempty"`
 	CensoredShare *float64 `json:"censored_share,omitempty"`
-	// Plain percentiles of the retention in seconds, and those of Kaplan and Meier, which are at least so long where they are not Known.
+	// Plain percentiles of the retention in seconds, and those of Kaplan and Meier, which are at least so long
+	// where they are not Known.
 	Plain       Percents `json:"retention_s"`
 	KaplanMeier Percents `json:"retention_km_s"`
 	Resolution  float64  `json:"time_resolution_s,omitempty"` // by which times may be wrong

@@ -15,7 +15,8 @@ type Sensitivity struct {
 	Row
 }
 
-// Vary works rows out for classes of which one figure at a time is multiplied; figures that were not published are left out.
+// Vary works rows out for classes of which one figure at a time is multiplied; figures that were not published are
+// left out.
 func Vary(subjects []Subject, c *Class, o Options) (rows []Sensitivity) {
 	for _, p := range []struct {
 		name    string

@@ -16,7 +16,8 @@ type Subject struct {
 	// Resolution is by how many seconds a time may be wrong: accesses within a graph have the time at which it begins.
 	Resolution              float64
 	BytesRead, BytesWritten uint64
-	// Lives are for how long what was written was needed, from each write to the last read before the next one, counted in bytes.
+	// Lives are for how long what was written was needed, from each write to the last read before the next one,
+	// counted in bytes.
 	Lives *memtrace.Survival
 	// Written is bytes that were written, WrittenOnce those that were written once.
 	Written, WrittenOnce int64
@@ -41,9 +42,9 @@ func (s *Subject) perDay(amount float64) float64 {
 	return amount * day / s.Seconds
 }
 
-// Bounds are two figures between which the true one lies. They differ where lives are censored: low counts them as ended with the run, which is
-// then repeated all day; high takes what was needed at the end of the run for needed all day. And where times are not exact: low takes the
-// shortest lives that they allow, high the longest.
+// Bounds are two figures between which the true one lies. They differ where lives are censored: low counts them as
+// ended with the run, which is then repeated all day; high takes what was needed at the end of the run for needed
+// all day. And where times are not exact: low takes the shortest lives that they allow, high the longest.
 type Bounds struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`

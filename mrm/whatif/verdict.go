@@ -32,8 +32,9 @@ type Options struct {
 	Years      float64 // that cells must live; 0: 5
 	Tokens     int64   // that the run computed; 0: not known
 	Thresholds memtrace.Thresholds
-	// Types are measured types as a whole. Labels of a type that is missing are of its regions together, which is the same where regions share no
-	// memory: a byte that another region overwrites ends a life of the region, not of the memory.
+	// Types are measured types as a whole. Labels of a type that is missing are of its regions together, which is
+	// the same where regions share no memory: a byte that another region overwrites ends a life of the region, not
+	// of the memory.
 	Types map[memtrace.RegionType]Subject
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv/vm"
 )
 
-// onKernels are the tests that other kernels are to pass too, by package: those of which the clock of an emulated processor is no judge. Some ask
-// for all that the collectors can tell, which kernels before 6.12 cannot.
+// onKernels are the tests that other kernels are to pass too, by package: those of which the clock of an emulated
+// processor is no judge. Some ask for all that the collectors can tell, which kernels before 6.12 cannot.
 var onKernels = []struct {
 	dir, tests string
 	old        bool // on 6.1 too
@@ -49,8 +49,8 @@ func kernels(t *testing.T) []vm.Kernel {
 	return nil
 }
 
-// TestKernels runs the tests of the host collectors on other kernels, in virtual machines: the programs are made for each by its types (CO-RE), and
-// a model is short of memory in a control group of version 2.
+// TestKernels runs the tests of the host collectors on other kernels, in virtual machines: the programs are made
+// for each by its types (CO-RE), and a model is short of memory in a control group of version 2.
 func TestKernels(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedBinary(t)

@@ -35,8 +35,8 @@ type Options struct {
 // maxDevices is how many devices the programs can be restricted to.
 const maxDevices = 8
 
-// How old a request is before the kernel is asked whether it still has it, and before one without an address, for which it cannot be asked,
-// is given up.
+// How old a request is before the kernel is asked whether it still has it, and before one without an address, for
+// which it cannot be asked, is given up.
 const (
 	patience      = 200 * time.Millisecond
 	plainPatience = time.Minute
@@ -62,8 +62,8 @@ type Collector struct {
 	stats []diskstats // where it polls
 }
 
-// Open begins to watch. Where BPF programs cannot run, it polls /proc/diskstats and Missing tells why; it fails where that cannot be read
-// either, or where a device is not known.
+// Open begins to watch. Where BPF programs cannot run, it polls /proc/diskstats and Missing tells why; it fails
+// where that cannot be read either, or where a device is not known.
 func Open(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, only: map[uint32]bool{}, names: newNames(os.DirFS("/")),
@@ -180,8 +180,8 @@ func hasStarts() bool {
 	return err == nil
 }
 
-// rows is for how many rows with a process there is room: fewer where many processors count each for itself, so that these take at most
-// 48 MiB, or have 128 each.
+// rows is for how many rows with a process there is room: fewer where many processors count each for itself, so
+// that these take at most 48 MiB, or have 128 each.
 func (c *Collector) rows(processors int) int {
 	if c.o.rows > 0 {
 		return c.o.rows

@@ -48,8 +48,8 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// open begins to watch, for a test. Kernels leave BPF programs out in some contexts, so that a completion may be missed now and then: tests
-// find it with the next snapshot, and not in a while.
+// open begins to watch, for a test. Kernels leave BPF programs out in some contexts, so that a completion may be
+// missed now and then: tests find it with the next snapshot, and not in a while.
 func open(t testing.TB, o Options) *Collector {
 	t.Helper()
 	testenv.NeedBPF(t)

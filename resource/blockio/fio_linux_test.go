@@ -61,8 +61,8 @@ func atLeast(buckets []resource.Bucket, slot int) (n uint64) {
 	return n
 }
 
-// checkFio compares an operation with fio's log. A request is on its way within the time that fio measures, so that no slot can have more
-// slow ones than fio saw.
+// checkFio compares an operation with fio's log. A request is on its way within the time that fio measures, so that
+// no slot can have more slow ones than fio saw.
 func checkFio(t *testing.T, o *resource.BlockOp, ns []uint64, bytes uint64) {
 	t.Helper()
 	if o.Requests+value(o.Untimed) != uint64(len(ns)) || o.Bytes != bytes || bucketTotal(o.Latency) != o.Requests {
@@ -85,7 +85,8 @@ func checkFio(t *testing.T, o *resource.BlockOp, ns []uint64, bytes uint64) {
 	}
 }
 
-// checkKernel compares a device's operations with the kernel's counters, between two readings of which nothing else was done.
+// checkKernel compares a device's operations with the kernel's counters, between two readings of which nothing else
+// was done.
 func checkKernel(t *testing.T, d *resource.BlockDevice, before, after diskstats) {
 	t.Helper()
 	flushed := op(d, resource.BlockFlush).Requests > 0
@@ -103,8 +104,8 @@ func checkKernel(t *testing.T, d *resource.BlockDevice, before, after diskstats)
 		if name != resource.BlockFlush && (o.Bytes != bytes || value(o.Merges) != merges) {
 			t.Errorf("%s: %d bytes, %d merges; the kernel has %d and %d", name, o.Bytes, value(o.Merges), bytes, merges)
 		}
-		// The kernel ends its clock some microseconds later, cuts its times to milliseconds, and does not time flushes of the device, for
-		// which what is to be flushed waits after its own end.
+		// The kernel ends its clock some microseconds later, cuts its times to milliseconds, and does not time
+		// flushes of the device, for which what is to be flushed waits after its own end.
 		ours, theirs := int64(value(o.ServiceNS)+value(o.QueueNS)+value(o.UnissuedNS)), int64(after.ms[i]-before.ms[i])*1e6
 		if slack := 2e6 + theirs/20 + int64(requests)*20e3; name != resource.BlockFlush && (ours > theirs+2e6 || ours < theirs-slack && value(o.Untimed) == 0 && !flushed) {
 			t.Errorf("%s: %d ns in all, the kernel has %d", name, ours, theirs)

@@ -18,7 +18,8 @@ func TestFullTable(t *testing.T) {
 	if line.Lost.Requests == 0 || d.Requests == 0 {
 		t.Errorf("lost %+v, %d requests", line.Lost, d.Requests)
 	}
-	// What found no room at its start may find it at its issue, and is followed from there: what is lost was refused twice.
+	// What found no room at its start may find it at its issue, and is followed from there: what is lost was
+	// refused twice.
 	if seen, all := d.Requests+value(d.Untimed), after.done[0]-before.done[0]; seen > all || seen+line.Lost.Requests < all {
 		t.Errorf("%d requests and %d without room, the kernel has %d", seen, line.Lost.Requests, all)
 	}
@@ -66,7 +67,8 @@ func TestFullRows(t *testing.T) {
 	}
 }
 
-// TestOrphans: a request whose end was not seen is given up, and the depth is right again; one that the kernel still has is not.
+// TestOrphans: a request whose end was not seen is given up, and the depth is right again; one that the kernel
+// still has is not.
 func TestOrphans(t *testing.T) {
 	dev := loop(t, 64, "")
 	c := open(t, Options{Devices: []string{dev}})

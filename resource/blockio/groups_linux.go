@@ -18,7 +18,8 @@ type groups struct {
 	fresh bool              // walked since the last snapshot
 }
 
-// newGroups finds the hierarchy that block requests are accounted in: blkio of version 1 unless unified is set, else version 2.
+// newGroups finds the hierarchy that block requests are accounted in: blkio of version 1 unless unified is set,
+// else version 2.
 func newGroups(mounts string, unified bool) *groups {
 	g := &groups{asked: map[uint64]string{}}
 	for line := range strings.Lines(mounts) {
@@ -49,8 +50,8 @@ func (g *groups) path(id uint64) string {
 	return p
 }
 
-// walk finds the groups that there are. Of those that are gone the names that were asked for since the walk before are kept, for requests that
-// are still to be told; so names do not gather while groups come and go.
+// walk finds the groups that there are. Of those that are gone the names that were asked for since the walk before
+// are kept, for requests that are still to be told; so names do not gather while groups come and go.
 func (g *groups) walk() {
 	g.byID, g.asked = g.asked, map[uint64]string{}
 	_ = filepath.WalkDir(g.mount, func(path string, entry fs.DirEntry, err error) error {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestGroupsAreForgotten: the name of a group that is gone is known as long as it is asked for; names of groups that come and go do not gather.
+// TestGroupsAreForgotten: the name of a group that is gone is known as long as it is asked for; names of groups
+// that come and go do not gather.
 func TestGroupsAreForgotten(t *testing.T) {
 	mount := t.TempDir()
 	make := func(name string) uint64 {

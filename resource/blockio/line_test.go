@@ -13,7 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// sample is an interval of a disk with a partition, on which two processes of one group were at work, and of a disk that is given up.
+// sample is an interval of a disk with a partition, on which two processes of one group were at work, and of a disk
+// that is given up.
 func sample() *interval {
 	const disk, part = 8 << 20, 8<<20 | 1
 	of := func(device, op, tgid uint32, comm string, index int, d delta) share {

@@ -23,8 +23,9 @@ func memoryFolder(t testing.TB) string {
 	return dir
 }
 
-// BenchmarkRequest is what following a request costs, in all programs together and in each, as the kernel counts it (bpf_stats). Its own
-// count costs two clock readings per run; BenchmarkUnwatched without programs tells what they cost with counting off.
+// BenchmarkRequest is what following a request costs, in all programs together and in each, as the kernel counts it
+// (bpf_stats). Its own count costs two clock readings per run; BenchmarkUnwatched without programs tells what they
+// cost with counting off.
 func BenchmarkRequest(b *testing.B) {
 	dev := loop(b, 64, memoryFolder(b))
 	for name, target := range map[string]bpf.Target{"all": {}, "other": {PIDs: []int{os.Getpid()}}} {

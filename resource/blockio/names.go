@@ -20,7 +20,8 @@ type device struct {
 // namesAge is how many snapshots long names are believed: a loop device may get another file.
 const namesAge = 10
 
-// names knows the machine's block devices by id. It reads them again when one is asked for that it does not know, and after some snapshots.
+// names knows the machine's block devices by id. It reads them again when one is asked for that it does not know,
+// and after some snapshots.
 type names struct {
 	root  fs.FS // of "/"
 	byID  map[uint32]device
@@ -97,8 +98,9 @@ func splitDiskstats(line string) (id uint32, name string, rest []string, ok bool
 	return uint32(major<<20 | minor), f[2], f[3:], true
 }
 
-// find returns the ids that a user means by a device's name: a disk, a partition, a path below /dev, or the name that device-mapper gives
-// it. What has no requests of its own, such as a logical volume, stands for the disks that it lies on.
+// find returns the ids that a user means by a device's name: a disk, a partition, a path below /dev, or the name
+// that device-mapper gives it. What has no requests of its own, such as a logical volume, stands for the disks that
+// it lies on.
 func (n *names) find(name string) ([]uint32, error) {
 	if n.byID == nil {
 		n.refresh()

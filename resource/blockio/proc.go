@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// diskstats are a device's counters since the machine was started (Documentation/admin-guide/iostats.rst). Operations are read, write,
-// discard, flush, in the order of resource.BlockOps.
+// diskstats are a device's counters since the machine was started (Documentation/admin-guide/iostats.rst).
+// Operations are read, write, discard, flush, in the order of resource.BlockOps.
 type diskstats struct {
 	id       uint32
 	name     string
@@ -25,7 +25,8 @@ type diskstats struct {
 	waitedMS uint64    // requests times milliseconds
 }
 
-// parseDiskstats reads /proc/diskstats. Lines that are too short are those of old kernels' partitions, and are left out.
+// parseDiskstats reads /proc/diskstats. Lines that are too short are those of old kernels' partitions, and are left
+// out.
 func parseDiskstats(r io.Reader) ([]diskstats, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {

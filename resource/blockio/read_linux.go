@@ -40,8 +40,8 @@ type standing struct {
 	age               uint64 // of all in flight together, in ns
 }
 
-// shares reads what each row did, and adds up how long each disk has had requests until now: those that were completed, and the age of
-// those that are there.
+// shares reads what each row did, and adds up how long each disk has had requests until now: those that were
+// completed, and the age of those that are there.
 func (c *Collector) shares(iv *interval, there []request, mono int64, areas map[int]uint64) {
 	rows := map[int]standing{}
 	for _, r := range there {
@@ -94,7 +94,8 @@ func (c *Collector) deepen(iv *interval, areas map[int]uint64, parity int, ns fl
 	}
 }
 
-// look asks after requests that have been there for long: what the kernel has no longer is given up and counted. It returns the others.
+// look asks after requests that have been there for long: what the kernel has no longer is given up and counted. It
+// returns the others.
 func (c *Collector) look(there []request, mono int64) ([]request, error) {
 	wait := int64(c.o.patience)
 	if wait == 0 {

@@ -24,7 +24,8 @@ func golden(t *testing.T, main, want string) {
 	}
 }
 
-// TestOperations: operations are sorted as the kernel's statistics sort them, by number (include/linux/blk_types.h) and by text (rwbs).
+// TestOperations: operations are sorted as the kernel's statistics sort them, by number (include/linux/blk_types.h)
+// and by text (rwbs).
 func TestOperations(t *testing.T) {
 	golden(t, `
 int main(void)

@@ -122,8 +122,8 @@ func (m *memory) since(index int) *delta {
 // retireAfter is in how many snapshots a row must have done nothing before it is given back.
 const retireAfter = 16
 
-// tend gives rows back that have long done nothing: first no request finds them any more, then, when none that found them before is left,
-// they are free. Their counters go on from where they are.
+// tend gives rows back that have long done nothing: first no request finds them any more, then, when none that
+// found them before is left, they are free. Their counters go on from where they are.
 func (m *memory) tend(index int, r *row, busy bool) {
 	if index < fixedRows || busy || m.idle[index] < retireAfter {
 		return

@@ -15,7 +15,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// held starts a shell that waits for a line and then becomes the command, so that it can be watched before it does anything.
+// held starts a shell that waits for a line and then becomes the command, so that it can be watched before it does
+// anything.
 func held(t *testing.T, command string) (cmd *exec.Cmd, start func()) {
 	t.Helper()
 	cmd = exec.Command("/bin/sh", "-c", "read line; exec "+command)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Under returns the name of the block device that a file or a folder lies on, for Options.Devices. It is an error where there is none, such
-// as for tmpfs and network file systems.
+// Under returns the name of the block device that a file or a folder lies on, for Options.Devices. It is an error
+// where there is none, such as for tmpfs and network file systems.
 func Under(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

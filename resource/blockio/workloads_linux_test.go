@@ -240,7 +240,8 @@ func TestUnknownDevice(t *testing.T) {
 	}
 }
 
-// TestPartly: a request that the device completes in part is taken back and issued again. It is one request, with all its bytes and its error.
+// TestPartly: a request that the device completes in part is taken back and issued again. It is one request, with
+// all its bytes and its error.
 func TestPartly(t *testing.T) {
 	dir := t.TempDir()
 	dev := loop(t, 1, dir, "--direct-io=on")

@@ -16,7 +16,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf/bpftest"
 )
 
-// switching starts a process that is switched away from some hundred times whenever poke is called, until the test ends.
+// switching starts a process that is switched away from some hundred times whenever poke is called, until the test
+// ends.
 func switching(t *testing.T, name string) (pid int, poke func()) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), name)

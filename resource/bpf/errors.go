@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// ErrMissing says that this machine, or this user's rights, cannot run BPF programs. The error that wraps it names what is missing.
+// ErrMissing says that this machine, or this user's rights, cannot run BPF programs. The error that wraps it names
+// what is missing.
 var ErrMissing = errors.New("BPF programs cannot run here")
 
 // Remedies, as errors and the doctor tell them.

@@ -2,7 +2,8 @@ package bpf
 
 import "github.com/cilium/ebpf/btf"
 
-// Arguments counts what the hook of a tracepoint is handed, its own context included; 0 where the kernel has no such hook, or no BTF.
+// Arguments counts what the hook of a tracepoint is handed, its own context included; 0 where the kernel has no
+// such hook, or no BTF.
 func Arguments(tracepoint string) int {
 	types, err := btf.LoadKernelSpec()
 	if err != nil {

@@ -22,7 +22,8 @@ const plainSuffix = "_plain"
 // Options say how a collector's programs are loaded.
 type Options struct {
 	Target Target
-	// Plain takes the programs for kernels without BTF though this kernel has it. LLAMATAP_BPF=plain in the environment does the same.
+	// Plain takes the programs for kernels without BTF though this kernel has it. LLAMATAP_BPF=plain in the
+	// environment does the same.
 	Plain bool
 	// Optional names programs whose hook a kernel may lack. What could not be attached stands in Set.Absent.
 	Optional []string
@@ -108,7 +109,8 @@ func (s *Set) load(spec *ebpf.CollectionSpec, o Options) (err error) {
 		if err == nil {
 			break
 		}
-		// A hook of this kernel that is not there makes the whole collection fail: without the optional program it is tried again.
+		// A hook of this kernel that is not there makes the whole collection fail: without the optional program it
+		// is tried again.
 		name := named(err, o.Optional, spec)
 		if name == "" {
 			return explain("load BPF programs", err)

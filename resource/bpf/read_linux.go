@@ -11,8 +11,8 @@ import (
 // batch is how many entries of a map are read by one system call.
 const batch = 512
 
-// Each calls f for every entry of a map whose values are not per CPU. Entries that come or go meanwhile may or may not be seen; none is
-// seen twice unless the map is written meanwhile.
+// Each calls f for every entry of a map whose values are not per CPU. Entries that come or go meanwhile may or may
+// not be seen; none is seen twice unless the map is written meanwhile.
 func Each[K comparable, V any](m *ebpf.Map, f func(K, V)) error {
 	keys, values := make([]K, batch), make([]V, batch)
 	var at ebpf.MapBatchCursor
@@ -32,7 +32,8 @@ func Each[K comparable, V any](m *ebpf.Map, f func(K, V)) error {
 	}
 }
 
-// EachPerCPU calls f for every entry of a per-CPU map with the values of all processors. The slice is used again for the next entry.
+// EachPerCPU calls f for every entry of a per-CPU map with the values of all processors. The slice is used again
+// for the next entry.
 func EachPerCPU[K comparable, V any](m *ebpf.Map, f func(K, []V)) error {
 	var key K
 	var values []V

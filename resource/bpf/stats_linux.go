@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnableStats makes the kernel count the runs and the time of all BPF programs until it is closed, at the price of two clock readings a run.
+// EnableStats makes the kernel count the runs and the time of all BPF programs until it is closed, at the price of
+// two clock readings a run.
 func EnableStats() (io.Closer, error) {
 	c, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {

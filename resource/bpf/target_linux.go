@@ -23,8 +23,8 @@ type Target struct {
 	// Later restricts it to PIDs and to what AddPID adds, though there may be none yet.
 	Later bool
 	Comm  string // name of the thread, as /proc/TID/comm has it, at most 15 bytes
-	// Cgroup is a control group with all below it: a folder (/sys/fs/cgroup/...), or its path below the hierarchy of version 2. A folder of
-	// version 1 counts for the tasks that its controller lists.
+	// Cgroup is a control group with all below it: a folder (/sys/fs/cgroup/...), or its path below the hierarchy
+	// of version 2. A folder of version 1 counts for the tasks that its controller lists.
 	Cgroup string
 }
 
@@ -33,7 +33,8 @@ func (t Target) Any() bool { return !t.byPID() && t.Comm == "" && t.Cgroup == ""
 
 func (t Target) byPID() bool { return t.Later || len(t.PIDs) > 0 }
 
-// apply sets the constants of include/target.h. An object that does not include it takes every task; a target is then refused.
+// apply sets the constants of include/target.h. An object that does not include it takes every task; a target is
+// then refused.
 func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 	if spec.Variables["target_by_pid"] == nil {
 		if !t.Any() {
@@ -80,7 +81,8 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 // initPIDs is what the kernel calls its first namespace of process ids (PROC_PID_INIT_INO).
 const initPIDs = "pid:[4026531836]"
 
-// outermost refuses process ids that are not the kernel's own: programs would compare them with others and find nothing, or a stranger.
+// outermost refuses process ids that are not the kernel's own: programs would compare them with others and find
+// nothing, or a stranger.
 func outermost(link string) error {
 	if name, err := os.Readlink(link); err == nil && name != initPIDs {
 		return fmt.Errorf("processes have other ids here than in the kernel (namespace %s, as in a container); needs: the container started with --pid=host, or --cgroup in place of --pid", name)

@@ -13,8 +13,9 @@ import (
 // tracefs is where the kernel keeps the folder of its tracepoints.
 const tracefs = "/sys/kernel/tracing"
 
-// MountTracefs mounts tracefs as trace-cmd does, where collectors need it (a kernel without BTF), it is not mounted and this user may.
-// It reports where it mounted tracefs; "" if it changed nothing. Load and Fields never mount it: their errors name the remedy.
+// MountTracefs mounts tracefs as trace-cmd does, where collectors need it (a kernel without BTF), it is not mounted
+// and this user may. It reports where it mounted tracefs; "" if it changed nothing. Load and Fields never mount it:
+// their errors name the remedy.
 func MountTracefs() string {
 	if !(Options{}).TakesPlain() {
 		return ""

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reading are the system calls that wait for the disk because they read a file: the place where the thread was seen last is what it waits for.
+// reading are the system calls that wait for the disk because they read a file: the place where the thread was seen
+// last is what it waits for.
 var reading = map[uint32]string{
 	unix.SYS_READ: "read", unix.SYS_PREAD64: "pread64", unix.SYS_READV: "readv", unix.SYS_PREADV: "preadv", unix.SYS_PREADV2: "preadv2",
 	unix.SYS_MMAP: "mmap", unix.SYS_MADVISE: "madvise", unix.SYS_MLOCK: "mlock", unix.SYS_MLOCK2: "mlock2", unix.SYS_MLOCKALL: "mlockall",

@@ -11,11 +11,13 @@ import (
 // Options say what a Collector looks at, and where its lines go.
 type Options struct {
 	Target bpf.Target
-	// Plain takes the programs for kernels without BTF: waits in system calls and block requests are then missing, and told so.
+	// Plain takes the programs for kernels without BTF: waits in system calls and block requests are then missing,
+	// and told so.
 	Plain bool
 	// Paths are files of the run, models: what is read of them is told whoever reads it.
 	Paths []string
-	// Line is handed the lines of executions as they are complete. Nil: without a tap; each Snapshot is the line of an interval.
+	// Line is handed the lines of executions as they are complete. Nil: without a tap; each Snapshot is the line of
+	// an interval.
 	Line func(*resource.WaitLine) error
 	// Fault is handed each event; nil: not asked for.
 	Fault func(*resource.FaultLine) error
@@ -75,7 +77,8 @@ func (c *Collector) AddPath(path string) error {
 	return c.source.AddFile(key)
 }
 
-// Snapshot returns the line of the time since the one before. A collector whose lines are those of executions returns none.
+// Snapshot returns the line of the time since the one before. A collector whose lines are those of executions
+// returns none.
 func (c *Collector) Snapshot(time.Time) (any, error) {
 	if !c.recorder.o.Intervals {
 		return []resource.WaitLine{}, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// TestCost tells what each program costs per run, as the kernel counts; it is a measurement only where nothing else runs.
+// TestCost tells what each program costs per run, as the kernel counts; it is a measurement only where nothing else
+// runs.
 func TestCost(t *testing.T) {
 	testenv.Once(t, "TestAgainstUserSpace")
 	testenv.NeedBPF(t)

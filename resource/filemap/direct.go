@@ -13,8 +13,9 @@ type extents struct {
 	read time.Time
 }
 
-// direct finds the file of a request that went past the page cache, by where the known files of its device lie. Of a file system on a mapped
-// device (dm, md) the requests are those of the disks below, where its files are not known. It tells where in the file the request begins.
+// direct finds the file of a request that went past the page cache, by where the known files of its device lie. Of
+// a file system on a mapped device (dm, md) the requests are those of the disks below, where its files are not
+// known. It tells where in the file the request begins.
 func (f *Files) direct(e *Event) (offset uint64, ok bool) {
 	at := e.At * sectorBytes
 	for key, n := range f.files {
@@ -36,8 +37,8 @@ func (f *Files) direct(e *Event) (offset uint64, ok bool) {
 	return 0, false
 }
 
-// lies finds the extent of a file that holds a byte of its device. A file that is not found may have been written since: it is asked again, but
-// not often.
+// lies finds the extent of a file that holds a byte of its device. A file that is not found may have been written
+// since: it is asked again, but not often.
 func (f *Files) lies(n *file, at uint64) (extent, bool) {
 	for {
 		i := sort.Search(len(n.lies.all), func(i int) bool { return n.lies.all[i].physical+n.lies.all[i].length > at })

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Every is how often the ring buffer is looked at while something comes, and Rarely while little does: each look takes a core from the model
-// for as long as two switches take.
+// Every is how often the ring buffer is looked at while something comes, and Rarely while little does: each look
+// takes a core from the model for as long as two switches take.
 const (
 	Every  = 20 * time.Millisecond
 	Rarely = 80 * time.Millisecond

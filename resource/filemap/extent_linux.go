@@ -16,7 +16,8 @@ type extent struct{ physical, logical, length uint64 }
 const (
 	fiemapRequest = 0xc020660b
 	fiemapLast    = 1
-	// fiemapElsewhere are flags of extents whose bytes do not lie as they are at their place: unknown, delayed, encoded, inline, packed.
+	// fiemapElsewhere are flags of extents whose bytes do not lie as they are at their place: unknown, delayed,
+	// encoded, inline, packed.
 	fiemapElsewhere = 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400
 )
 

@@ -44,8 +44,9 @@ type Files struct {
 	Page uint64
 	// Again is how long an unknown file or address does not make it read a process's mappings again.
 	Again time.Duration
-	// ByMapping has a fault that is told without its file resolved by where the process maps one. Where a page may be the process's copy of
-	// the file's, it stays memory of no file. It is for kernels that do not tell which page of a file a fault looked up (before 6.12).
+	// ByMapping has a fault that is told without its file resolved by where the process maps one. Where a page may
+	// be the process's copy of the file's, it stays memory of no file. It is for kernels that do not tell which
+	// page of a file a fault looked up (before 6.12).
 	ByMapping bool
 
 	places []Place
@@ -92,7 +93,8 @@ func (f *Files) AddPath(path string) (FileKey, error) {
 	return key, nil
 }
 
-// add makes a file known. Where it has another name, or is seen through another process's root, open is what it is opened by.
+// add makes a file known. Where it has another name, or is seen through another process's root, open is what it is
+// opened by.
 func (f *Files) add(key FileKey, path, open string) *file {
 	n := &file{path: path, open: open, known: true, header: -1, padding: -1, whole: -1}
 	if strings.HasSuffix(strings.ToLower(path), ".gguf") {
@@ -115,7 +117,8 @@ func (f *Files) place(p Place) int {
 	return len(f.places) - 1
 }
 
-// Resolve finds out what an event was about. A request that went past the page cache gets the file's range that it was found in.
+// Resolve finds out what an event was about. A request that went past the page cache gets the file's range that it
+// was found in.
 func (f *Files) Resolve(e *Event) Hit {
 	if e.File.Dev == 0 {
 		if e.Kind == Fault {
@@ -158,7 +161,8 @@ func (f *Files) at(n *file, offset uint64) int {
 	return *at
 }
 
-// Spread calls f for every place that a range of a file has bytes in, with their number. Bytes behind the file's end are padding.
+// Spread calls f for every place that a range of a file has bytes in, with their number. Bytes behind the file's
+// end are padding.
 func (f *Files) Spread(key FileKey, offset, bytes uint64, each func(place int, bytes uint64)) {
 	n := f.files[key]
 	if n == nil {
@@ -263,7 +267,8 @@ func (f *Files) mapped(e *Event) Hit {
 	return Hit{Place: -1, Memory: m.kind()}
 }
 
-// process returns a process's mappings, read anew if asked for, unless they were just read; nil where they cannot be read and never were.
+// process returns a process's mappings, read anew if asked for, unless they were just read; nil where they cannot
+// be read and never were.
 func (f *Files) process(pid uint32, anew bool) *process {
 	p := f.procs[pid]
 	if p != nil && (!anew || f.now().Sub(p.read) < f.Again) {

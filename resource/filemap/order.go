@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// order compares the first faults of an execution with the order of its graph's weights; nil where none of them was one's.
+// order compares the first faults of an execution with the order of its graph's weights; nil where none of them was
+// one's.
 func (r *Recorder) order(s *segment) *resource.WaitOrder {
 	if len(s.own.first) == 0 || len(s.graph.Weights) == 0 {
 		return nil

@@ -10,14 +10,15 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// hold is how long after an event it is put into its line where nobody calls Told: what the tap tells of executions comes by another way. Slack
-// is how long after that a line waits for events that began within it and end later.
+// hold is how long after an event it is put into its line where nobody calls Told: what the tap tells of executions
+// comes by another way. Slack is how long after that a line waits for events that began within it and end later.
 const (
 	hold  = 250 * time.Millisecond
 	slack = 100 * time.Millisecond
 )
 
-// Bounds of memory: beyond them an event is put where it belongs as far as is known, and a line is written though something of it may follow.
+// Bounds of memory: beyond them an event is put where it belongs as far as is known, and a line is written though
+// something of it may follow.
 const (
 	maxPending = 1 << 18
 	maxLines   = 4096
@@ -58,7 +59,8 @@ type Graph struct {
 	Held bool
 }
 
-// Recorder joins events to what was computed. Take and Upto are for one goroutine, the rest for others; all may run at once.
+// Recorder joins events to what was computed. Take and Upto are for one goroutine, the rest for others; all may run
+// at once.
 type Recorder struct {
 	o  RecorderOptions
 	mu sync.Mutex
@@ -147,8 +149,8 @@ func (r *Recorder) End(exec uint64, endNS int64) {
 	}
 }
 
-// Decide lets the lines of a context's executions go that were held, up to one: as what they were told as or, where phase is not empty, as
-// that.
+// Decide lets the lines of a context's executions go that were held, up to one: as what they were told as or, where
+// phase is not empty, as that.
 func (r *Recorder) Decide(ctx uint32, exec uint64, phase string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +204,8 @@ func (r *Recorder) Take(e *Event) {
 	}
 }
 
-// Told says that all executions that began or ended before have been told of. Once it was called no event is put into a line before that.
+// Told says that all executions that began or ended before have been told of. Once it was called no event is put
+// into a line before that.
 func (r *Recorder) Told(monoNS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -377,12 +380,13 @@ func (r *Recorder) Interval(endNS int64) *resource.WaitLine {
 
 // Totals are what a Recorder could not tell as it should.
 type Totals struct {
-	// LateGraphs were told after their events had been put elsewhere; Strays are events whose line had been written; Unseen are requests that
-	// are counted, and whose end was not seen.
+	// LateGraphs were told after their events had been put elsewhere; Strays are events whose line had been
+	// written; Unseen are requests that are counted, and whose end was not seen.
 	LateGraphs, Strays, Unseen uint64
 }
 
-// Close writes all that is left and, of a recorder of graphs, the total: with what was lost and what was missing. It may be called twice.
+// Close writes all that is left and, of a recorder of graphs, the total: with what was lost and what was missing.
+// It may be called twice.
 func (r *Recorder) Close(endNS int64, finish func(*resource.WaitLine, Totals)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

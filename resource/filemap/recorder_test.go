@@ -130,8 +130,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestNothingLost: whatever comes in whatever order, the lines without the total add up to it, the top places and the others to each line,
-// and a detail stands for each event.
+// TestNothingLost: whatever comes in whatever order, the lines without the total add up to it, the top places and
+// the others to each line, and a detail stands for each event.
 func TestNothingLost(t *testing.T) {
 	for seed := range int64(30) {
 		random := rand.New(rand.NewSource(seed))
@@ -176,7 +176,8 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
-// chaos tells a recorder of graphs and events, some of them late. It returns the sums of the events, and how many there were.
+// chaos tells a recorder of graphs and events, some of them late. It returns the sums of the events, and how many
+// there were.
 func chaos(random *rand.Rand, r *Recorder) (want resource.WaitFigures, n int) {
 	now, exec := int64(1e9), uint64(0)
 	for range 400 {

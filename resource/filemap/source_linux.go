@@ -24,12 +24,13 @@ type SourceOptions struct {
 	Target bpf.Target
 	// Plain takes the programs for kernels without BTF.
 	Plain bool
-	// Files are read by the target without being mapped, or from the start on: the block requests on them are told whoever issues them.
+	// Files are read by the target without being mapped, or from the start on: the block requests on them are told
+	// whoever issues them.
 	Files []FileKey
 	// RingBytes is the room for events that were not read yet; a power of two; 0 = 16 MiB, which 160,000 of them fill.
 	RingBytes uint32
-	// Take is handed events in the order in which they ended, and when all that ended before a time has been handed over. Both are called
-	// by one goroutine. The event is lent.
+	// Take is handed events in the order in which they ended, and when all that ended before a time has been handed
+	// over. Both are called by one goroutine. The event is lent.
 	Take func(*Event)
 	Upto func(monoNS int64)
 }
@@ -57,8 +58,8 @@ var softwareEvents = map[string]uint64{
 // optional are programs that a kernel may lack: what they tell is then missing from what is recorded.
 var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
 
-// OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where the machine or the rights do not
-// suffice.
+// OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where
+// the machine or the rights do not suffice.
 func OpenSource(o SourceOptions) (*Source, error) {
 	spec, err := loadFilemap()
 	if err != nil {
@@ -85,7 +86,8 @@ func OpenSource(o SourceOptions) (*Source, error) {
 	return c, nil
 }
 
-// begin attaches what is attached by processor: the returns of faults before their entries, so that none is seen without its end.
+// begin attaches what is attached by processor: the returns of faults before their entries, so that none is seen
+// without its end.
 func (c *Source) begin() error {
 	for _, f := range c.o.Files {
 		if err := c.AddFile(f); err != nil {
@@ -179,8 +181,8 @@ func (c *Source) read() {
 	}
 }
 
-// hurry gives the calling thread a priority by how full the ring buffer is. Normally it yields to all others: a model's threads wait for each
-// other. One that is a quarter full would lose events soon, and goes before that.
+// hurry gives the calling thread a priority by how full the ring buffer is. Normally it yields to all others: a
+// model's threads wait for each other. One that is a quarter full would lose events soon, and goes before that.
 func (c *Source) hurry() {
 	urgent := c.ring.AvailableBytes() > c.ring.BufferSize()/4
 	if urgent == c.urgent {
@@ -224,8 +226,8 @@ type Lost struct {
 	Ring     uint64 `json:"ring_full,omitempty"`     // events for which the ring buffer had no room
 	Threads  uint64 `json:"threads_full,omitempty"`  // times that there was no room to follow a thread
 	Requests uint64 `json:"requests_full,omitempty"` // block requests for which there was no room
-	// Open are faults that never returned, or returned by a signal; Unknown those whose entry came before the programs. Neither is a loss of
-	// what was to be recorded.
+	// Open are faults that never returned, or returned by a signal; Unknown those whose entry came before the
+	// programs. Neither is a loss of what was to be recorded.
 	Open    uint64 `json:"faults_open,omitempty"`
 	Unknown uint64 `json:"faults_unknown,omitempty"`
 }

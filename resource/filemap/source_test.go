@@ -131,8 +131,8 @@ func quantile(values []int64, q float64) int64 {
 	return values[int(q*float64(len(values)-1))]
 }
 
-// TestAgainstUserSpace: each fault that a program can time from outside is recorded once, lies within what the program measured, and takes
-// nearly as long; none is lost, and their number is the kernel's.
+// TestAgainstUserSpace: each fault that a program can time from outside is recorded once, lies within what the
+// program measured, and takes nearly as long; none is lost, and their number is the kernel's.
 func TestAgainstUserSpace(t *testing.T) {
 	testenv.NeedBPF(t)
 	path := onDisk(t, 40)
@@ -299,8 +299,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestLoad: 50,000 faults a second are all recorded, and what the recorder keeps does not grow with them. Behind LLAMATAP_NIGHTLY it goes on
-// for a minute.
+// TestLoad: 50,000 faults a second are all recorded, and what the recorder keeps does not grow with them. Behind
+// LLAMATAP_NIGHTLY it goes on for a minute.
 func TestLoad(t *testing.T) {
 	testenv.NeedBPF(t)
 	count := 50_000

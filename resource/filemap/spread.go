@@ -59,8 +59,9 @@ func (s *spread) percentile(p float64) int64 {
 // span is a stretch of time.
 type span struct{ from, to int64 }
 
-// cover is the time that is covered by at least one of many spans, which come roughly in the order of their ends. It keeps the newest of them;
-// what is older is summed up, and a span that reaches back behind that counts from there.
+// cover is the time that is covered by at least one of many spans, which come roughly in the order of their ends.
+// It keeps the newest of them; what is older is summed up, and a span that reaches back behind that counts from
+// there.
 type cover struct {
 	spans []span // apart from each other, in order
 	sum   int64

@@ -45,7 +45,8 @@ func figures(e *Event) (f resource.WaitFigures) {
 	return f
 }
 
-// add counts an event. Its place is that of a fault or call, and of a request's first byte; bytes are counted where they lie.
+// add counts an event. Its place is that of a fault or call, and of a request's first byte; bytes are counted where
+// they lie.
 func (s *sums) add(e *Event, h Hit, files *Files) {
 	f := figures(e)
 	s.all.Add(&f)

@@ -127,7 +127,8 @@ func (b *bench) lines() (all []string, events []any) {
 	return all, events
 }
 
-// sameKeys demands that a line has the keys that its struct writes, each once, and that what "sources" names is there and differs.
+// sameKeys demands that a line has the keys that its struct writes, each once, and that what "sources" names is
+// there and differs.
 func (b *bench) sameKeys(line string, event any) {
 	b.Helper()
 	text, err := json.Marshal(event)

@@ -53,8 +53,8 @@ func (r *Recorder) rates(w work, ns int64, of resource.TimeSource, looking int64
 	}
 }
 
-// share is how much of what the machine could do at most, at the intensity of the work, was done: of computing, or of moving bytes
-// where that is the bound, as it is for work without FLOPs.
+// share is how much of what the machine could do at most, at the intensity of the work, was done: of computing, or
+// of moving bytes where that is the bound, as it is for work without FLOPs.
 func (r *Recorder) share(w work, gflops, gbytes float64) (float64, bool) {
 	roof := r.o.Roofline
 	if roof == nil || !w.usefulKnown() || !w.bytesKnown() || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {

@@ -1,5 +1,7 @@
-// Package oplog makes resource events of what the tap tells: sessions, memory, graphs, layers, components, ops, tokens, experts, samplers.
+// Package oplog makes resource events of what the tap tells: sessions, memory, graphs, layers, components, ops,
+// tokens, experts, samplers.
 //
-// Everything of an event that does not change between executions of a graph is worked out once, when the graph is described (plan). Of
-// an execution it keeps what comes until its end, and until it is decided whether it was set-up; then it is told at once.
+// Everything of an event that does not change between executions of a graph is worked out once, when the graph is
+// described (plan). Of an execution it keeps what comes until its end, and until it is decided whether it was
+// set-up; then it is told at once.
 package oplog

@@ -45,7 +45,8 @@ func numbers(values ...any) (data []byte) {
 	return data
 }
 
-// TestExperts: one event per token and layer; with the choice the bytes of the experts are known, without it they are absent.
+// TestExperts: one event per token and layer; with the choice the bytes of the experts are known, without it they
+// are absent.
 func TestExperts(t *testing.T) {
 	g, ids, weights := mixture(3)
 	released := 0

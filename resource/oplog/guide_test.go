@@ -59,7 +59,8 @@ func everything(t *testing.T) *bench {
 	return b
 }
 
-// TestSamples compares the samples of docs/EVENTS.md with what the recorder writes: the second event of each kind, where there are two.
+// TestSamples compares the samples of docs/EVENTS.md with what the recorder writes: the second event of each kind,
+// where there are two.
 func TestSamples(t *testing.T) {
 	var lines []string
 	synctest.Test(t, func(t *testing.T) { lines, _ = everything(t).lines() }) // within one second

@@ -98,8 +98,8 @@ func (h *header) loss(dst []byte, lost jsonl.Loss) []byte {
 	return append(dst, l.End()...)
 }
 
-// resourceID adds system B's id of a resource, which no other event has: device, kind, layer, component, number. start is the part up to
-// the last.
+// resourceID adds system B's id of a resource, which no other event has: device, kind, layer, component, number.
+// start is the part up to the last.
 func (h *header) resourceID(l *jsonl.Line, start string, mono int64) {
 	writeID(l, start, h.number(start, mono))
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// KV tells what happened to cells, one event per layer. It is what kvcache/track calls for each operation, and keeps nothing of it.
+// KV tells what happened to cells, one event per layer. It is what kvcache/track calls for each operation, and
+// keeps nothing of it.
 func (r *Recorder) KV(op *kvcache.Operation) error {
 	r.head.see(op.MonoNS)
 	if !r.level.Tells(resource.KindKV) {
@@ -21,7 +22,8 @@ func (r *Recorder) KV(op *kvcache.Operation) error {
 	return nil
 }
 
-// cacheIDs are the starts of resource ids that are not made anew for each event, and the devices that have a layer's cache.
+// cacheIDs are the starts of resource ids that are not made anew for each event, and the devices that have a
+// layer's cache.
 type cacheIDs struct {
 	starts  map[cacheID]string
 	devices map[cacheLayer]string

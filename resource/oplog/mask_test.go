@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// attentive is a graph with flash attention of 3 tokens, 2 heads of 8 values and 64 cells, whose mask is converted, and a sum.
+// attentive is a graph with flash attention of 3 tokens, 2 heads of 8 values and 64 cells, whose mask is converted,
+// and a sum.
 func attentive() *ggmlhooks.Graph {
 	node := func(name, op string, kind gguf.Type, src []int32, ne ...int64) ggmlhooks.Node {
 		n := ggmlhooks.Node{Name: name, Op: op, Occurrence: 1, Computed: true, Type: int(kind), NE: [4]int64{1, 1, 1, 1}, Src: src, Slots: uint16(1<<len(src) - 1), Alias: -1}
@@ -31,8 +32,9 @@ func attentive() *ggmlhooks.Graph {
 	}
 }
 
-// TestUnmaskedAttention: attention counts every cell, and beside that the cells alone that tokens may read; without a mask there is nothing to
-// tell. By hand: per pair and head 2·8 + 2·8 + 1 + 4 + 2 = 39, per token and head 9; the sum 48.
+// TestUnmaskedAttention: attention counts every cell, and beside that the cells alone that tokens may read; without
+// a mask there is nothing to tell. By hand: per pair and head 2·8 + 2·8 + 1 + 4 + 2 = 39, per token and head 9; the
+// sum 48.
 func TestUnmaskedAttention(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		b := newBench(t, Options{Level: resource.Minimal})

@@ -13,8 +13,8 @@ type Options struct {
 	Level resource.Level
 	// Lines is where events are written; its kinds, limits and the telling of losses are the recorder's.
 	Lines jsonl.Options
-	// PerSecond is the most events of one kind that are written within a second; 0 = no limit. What there is only once, phases and levels
-	// have none.
+	// PerSecond is the most events of one kind that are written within a second; 0 = no limit. What there is only
+	// once, phases and levels have none.
 	PerSecond int
 	// Now is CLOCK_MONOTONIC in nanoseconds.
 	Now func() int64
@@ -27,11 +27,11 @@ type Options struct {
 	Threads int
 	// Roofline is what the machine can do at most; nil: not measured, and no share of it is told.
 	Roofline *resource.Roofline
-	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is asked once per
-	// execution that is told in detail.
+	// Pressure returns system B's low, medium or high, of PSI and the cgroup's limit; nil, or "": not known. It is
+	// asked once per execution that is told in detail.
 	Pressure func() string
-	// GPU appends the samples of GPUs that were taken since it was called last; nil: there is no GPU that can be asked. It is called
-	// whenever an execution ends.
+	// GPU appends the samples of GPUs that were taken since it was called last; nil: there is no GPU that can be
+	// asked. It is called whenever an execution ends.
 	GPU func(dst []GPUReading) []GPUReading
 	// Legacy fills system B's keys by its formulas, tagged as estimated, beside what is measured.
 	Legacy bool

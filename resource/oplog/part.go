@@ -8,8 +8,8 @@ import (
 
 // Hot path: no allocation per event.
 
-// ownFrom is the level from which on an op has an event of its own, though it is not timed by itself: products of matrices, then
-// activations and norms, then all.
+// ownFrom is the level from which on an op has an event of its own, though it is not timed by itself: products of
+// matrices, then activations and norms, then all.
 func ownFrom(op string) resource.Level {
 	switch {
 	case strings.HasPrefix(op, "MUL_MAT"), op == "OUT_PROD":
@@ -33,7 +33,8 @@ func (x *execution) ownWork(first, last int) (flops int64) {
 	return flops
 }
 
-// tellParts tells of those of nodes first to last that have events of their own, in a range or graph that began at a time.
+// tellParts tells of those of nodes first to last that have events of their own, in a range or graph that began at
+// a time.
 func (r *Recorder) tellParts(x *execution, first, last int, start int64, within resource.TimeSource) {
 	for i := first; i <= last; i++ {
 		node := &x.plan.nodes[i]

@@ -109,7 +109,8 @@ func (r *Recorder) markWork(w work) {
 // known tells whether the FLOPs of all nodes are known; then intensities follow.
 func (w work) known() bool { return w.noFLOPs == 0 }
 
-// usefulKnown tells whether it is known of all FLOPs which are of cells that no token may read: rates are of the others.
+// usefulKnown tells whether it is known of all FLOPs which are of cells that no token may read: rates are of the
+// others.
 func (w work) usefulKnown() bool { return w.known() && w.noMask == 0 }
 
 func (w work) bytesKnown() bool { return w.noBytes == 0 && w.read+w.written > 0 }

@@ -13,8 +13,8 @@ import (
 // ErrDesync occurs when the tap reports something of a graph that it did not announce.
 var ErrDesync = errors.New("the tap's reports do not fit together")
 
-// maxHeld is how many executions of a context wait for it to be decided whether they are set-up. Beyond it the oldest is told as what it
-// seems to be.
+// maxHeld is how many executions of a context wait for it to be decided whether they are set-up. Beyond it the
+// oldest is told as what it seems to be.
 const maxHeld = 64
 
 // Recorder is a ggmlhooks.Sink that writes resource events. It is for one goroutine; Stats may be called from others.

@@ -96,7 +96,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestWorkIsToldOnce: at every level, compute events have the work of every node, once; times are inside of those of their graph.
+// TestWorkIsToldOnce: at every level, compute events have the work of every node, once; times are inside of those
+// of their graph.
 func TestWorkIsToldOnce(t *testing.T) {
 	matrix := int64(64*64*2 + 64*128*3 + 64*100)
 	perToken := 2*matrix + 2*64 + 5*128
@@ -277,8 +278,8 @@ func TestAsyncHasNoTime(t *testing.T) {
 	}
 }
 
-// TestGPU: samples of GPUs are events of their own, each once, whatever is computed; the first has no window, and a counter that is not
-// there no figure.
+// TestGPU: samples of GPUs are events of their own, each once, whatever is computed; the first has no window, and a
+// counter that is not there no figure.
 func TestGPU(t *testing.T) {
 	waiting := []GPUReading{
 		{MonoNS: 7, Index: 0, Name: "one", Percent: 87, MemoryPercent: 41, Used: 3 << 30, Total: 64 << 30, PowerMW: 250_500, EnergyMJ: 5},

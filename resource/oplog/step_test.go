@@ -8,8 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestModelMetrics: a context and its model are told once, with the buffers that there are; system B's estimate stands beside them only
-// where it was asked for, and is marked.
+// TestModelMetrics: a context and its model are told once, with the buffers that there are; system B's estimate
+// stands beside them only where it was asked for, and is marked.
 func TestModelMetrics(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		_, events := scene(t, Options{Level: resource.Minimal, Legacy: legacy}).lines()
@@ -33,8 +33,8 @@ func TestModelMetrics(t *testing.T) {
 	}
 }
 
-// TestSteps: each execution is a step, with what graph_execution says of it; every tensor of a context is told before the first step
-// that uses it ends, once.
+// TestSteps: each execution is a step, with what graph_execution says of it; every tensor of a context is told
+// before the first step that uses it ends, once.
 func TestSteps(t *testing.T) {
 	_, events := scene(t, Options{Level: resource.Verbose}).lines()
 	graphs, begins, ends := of[resource.Graph](events), of[resource.StepBegin](events), of[resource.StepEnd](events)

@@ -7,10 +7,11 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// A graph that a device has part in is told of when its scheduler was synchronised behind it. Executions of a context are told in order,
-// so one that ends before that is told without its time.
+// A graph that a device has part in is told of when its scheduler was synchronised behind it. Executions of a
+// context are told in order, so one that ends before that is told without its time.
 
-// awaits keeps an execution that a device may still compute. A program that never synchronises has them told without their times.
+// awaits keeps an execution that a device may still compute. A program that never synchronises has them told
+// without their times.
 func (r *Recorder) awaits(ctx *context, x *execution) {
 	if len(ctx.running) == maxHeld {
 		r.give(ctx, 1)
@@ -54,8 +55,8 @@ func (r *Recorder) Sync(e ggmlhooks.Sync) error {
 // atOnce is a synchronisation that waited for nothing.
 const atOnce = 10_000
 
-// early tells whether a device behind a network may go on though it was synchronised: with some of ggml's versions that waits for
-// nothing. It is done when its results were fetched.
+// early tells whether a device behind a network may go on though it was synchronised: with some of ggml's versions
+// that waits for nothing. It is done when its results were fetched.
 func (x *execution) early(waitNS int64) bool {
 	return x.plan.remote && len(x.outputs) == 0 && waitNS < atOnce
 }

@@ -19,8 +19,9 @@ func (b *bench) onDevice(g *ggmlhooks.Graph, outputs ...int32) uint64 {
 	return b.exec
 }
 
-// TestDeviceTime: what a device computes has its time when it is synchronised first, and says so; of several graphs at once, of those that
-// nothing was synchronised behind, and of a remote device's without results, no time is told. All are told once, in order.
+// TestDeviceTime: what a device computes has its time when it is synchronised first, and says so; of several graphs
+// at once, of those that nothing was synchronised behind, and of a remote device's without results, no time is
+// told. All are told once, in order.
 func TestDeviceTime(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Minimal})
 	b.buffers()
@@ -87,7 +88,8 @@ func countGraphs(b *bench) int {
 	return n
 }
 
-// TestRemoteDevice: where synchronising with a device behind a network waits for nothing, its graphs are done when results were fetched.
+// TestRemoteDevice: where synchronising with a device behind a network waits for nothing, its graphs are done when
+// results were fetched.
 func TestRemoteDevice(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Minimal})
 	b.check(b.Buffer(&ggmlhooks.Buffer{ID: 9, MonoNS: b.clock, Size: 1 << 20, Device: "RPC0", Type: "RPC0[127.0.0.1:50052]"}))

@@ -10,8 +10,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestOpTimes: an op behind one that was timed has a time of its own; the first of a graph, and nodes that were timed together, a range's.
-// A view behind a timed node tells what looking costs.
+// TestOpTimes: an op behind one that was timed has a time of its own; the first of a graph, and nodes that were
+// timed together, a range's. A view behind a timed node tells what looking costs.
 func TestOpTimes(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Verbose, Roofline: &resource.Roofline{GFLOPsPerS: 100, GBPerS: 10}})
 	g := small(1, 1)
@@ -59,8 +59,8 @@ func TestOpTimes(t *testing.T) {
 	}
 }
 
-// TestSharedTimes: where nodes of several components were timed together, or not at all, their work is still told once, nothing that
-// begins does not end, and every time lies within the recording.
+// TestSharedTimes: where nodes of several components were timed together, or not at all, their work is still told
+// once, nothing that begins does not end, and every time lies within the recording.
 func TestSharedTimes(t *testing.T) {
 	for _, level := range []resource.Level{resource.Detailed, resource.Verbose} {
 		for _, nodes := range [][]int32{{0, 1, 2, 3, 4, 9}, {5}, {10}, {3, 6, 10}, {0, 3, 4, 8, 9, 10}, {9, 10}} {

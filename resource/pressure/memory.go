@@ -1,5 +1,5 @@
-// Package pressure reads how long tasks waited for processors, disks and memory, by the kernel's own account (PSI), and how short of memory a
-// machine, or the control group of a process, is.
+// Package pressure reads how long tasks waited for processors, disks and memory, by the kernel's own account (PSI),
+// and how short of memory a machine, or the control group of a process, is.
 package pressure
 
 import (
@@ -13,9 +13,11 @@ import (
 
 // Memory is how short of memory a process is. What the kernel does not tell is absent: a nil pointer.
 type Memory struct {
-	// SomeAvg10 is the share of the last ten seconds, in percent, in which some task waited for memory (PSI, Documentation/accounting/psi.rst).
+	// SomeAvg10 is the share of the last ten seconds, in percent, in which some task waited for memory (PSI,
+	// Documentation/accounting/psi.rst).
 	SomeAvg10 *float64
-	// Used and Limit are bytes of the tightest control group above the process that has a limit. File caches count as used.
+	// Used and Limit are bytes of the tightest control group above the process that has a limit. File caches count
+	// as used.
 	Used, Limit *uint64
 }
 
@@ -26,7 +28,8 @@ const (
 	High   = "high"
 )
 
-// Level puts pressure into a word: high from 10 % of the time, or 95 % of the limit, medium from 1 %, or 80 %; "" where nothing is known.
+// Level puts pressure into a word: high from 10 % of the time, or 95 % of the limit, medium from 1 %, or 80 %; ""
+// where nothing is known.
 func (m Memory) Level() string {
 	level := ""
 	raise := func(v, medium, high float64) {
@@ -48,7 +51,8 @@ func (m Memory) Level() string {
 	return level
 }
 
-// ReadMemory reads the pressure on a process from the machine's files, root being "/". It is an error only where nothing can be read.
+// ReadMemory reads the pressure on a process from the machine's files, root being "/". It is an error only where
+// nothing can be read.
 func ReadMemory(root fs.FS, pid int) (Memory, error) {
 	var m Memory
 	dirs := groups(root, pid)

@@ -13,19 +13,20 @@ import (
 // resources are those of which the kernel tells pressure, as A's lines name them.
 var resources = []string{"cpu", "io", "memory"}
 
-// Machine reads the pressure on the whole machine from /proc/pressure, root being "/". A resource of which the kernel does not tell is
-// absent, so the map is empty where it has no PSI.
+// Machine reads the pressure on the whole machine from /proc/pressure, root being "/". A resource of which the
+// kernel does not tell is absent, so the map is empty where it has no PSI.
 func Machine(root fs.FS) (map[string]resource.HostStall, error) {
 	return stalls(root, func(name string) string { return path.Join("proc/pressure", name) })
 }
 
-// Group reads the pressure on a control group of version 2, given by its folder below root. It is empty for the group at the top, of which
-// the kernel tells nothing apart from the machine.
+// Group reads the pressure on a control group of version 2, given by its folder below root. It is empty for the
+// group at the top, of which the kernel tells nothing apart from the machine.
 func Group(root fs.FS, dir string) (map[string]resource.HostStall, error) {
 	return stalls(root, func(name string) string { return path.Join(dir, name+".pressure") })
 }
 
-// GroupOf returns the folder, below root, of the control group of version 2 that a process is in; "" where it is in none but the top.
+// GroupOf returns the folder, below root, of the control group of version 2 that a process is in; "" where it is in
+// none but the top.
 func GroupOf(root fs.FS, pid int) string {
 	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
 	if err != nil {
@@ -39,7 +40,8 @@ func GroupOf(root fs.FS, pid int) string {
 	return ""
 }
 
-// Folder returns the folder, below root, of a control group that is named by its folder or by its path below the hierarchy of version 2.
+// Folder returns the folder, below root, of a control group that is named by its folder or by its path below the
+// hierarchy of version 2.
 func Folder(root fs.FS, group string) string {
 	dir := strings.TrimPrefix(path.Clean(group), "/")
 	if info, err := fs.Stat(root, dir); path.IsAbs(group) && err == nil && info.IsDir() {
@@ -64,7 +66,8 @@ func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall
 	return all, nil
 }
 
-// parseStall reads a PSI file: lines of "some" and "full" with avg10, avg60, avg300 in percent and total in microseconds.
+// parseStall reads a PSI file: lines of "some" and "full" with avg10, avg60, avg300 in percent and total in
+// microseconds.
 func parseStall(text string) (resource.HostStall, error) {
 	stall := resource.HostStall{}
 	for line := range strings.Lines(text) {

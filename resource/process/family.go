@@ -7,7 +7,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// mostChildren is how many processes a line tells of at most, beside the first. Of the others it tells how many they are.
+// mostChildren is how many processes a line tells of at most, beside the first. Of the others it tells how many
+// they are.
 const mostChildren = 1024
 
 // family is a process and those that it has started, as they were at the snapshot before.
@@ -102,8 +103,9 @@ func use(now, before *figures, took time.Duration) *resource.ProcessUse {
 	return u
 }
 
-// total is what all took since the snapshot before, those that ended meanwhile included, as far as one of the others has waited for them: the kernel adds what a
-// process took to the figures of who waits for it, and what of that an earlier snapshot told is taken off. It is nil where no process is left.
+// total is what all took since the snapshot before, those that ended meanwhile included, as far as one of the
+// others has waited for them: the kernel adds what a process took to the figures of who waits for it, and what of
+// that an earlier snapshot told is taken off. It is nil where no process is left.
 func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 	told, toldIO := g.handedOn(now)
 	t := &resource.ProcessTotal{IO: &resource.ProcessIO{}}
@@ -131,7 +133,8 @@ func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 	return t
 }
 
-// handedOn is what processes that are gone had taken when they were told of last, by who has waited for them: the nearest of those that started them that is left.
+// handedOn is what processes that are gone had taken when they were told of last, by who has waited for them: the
+// nearest of those that started them that is left.
 func (g *family) handedOn(now map[int]*figures) (map[int]counts, map[int]resource.ProcessIO) {
 	all, io := map[int]counts{}, map[int]resource.ProcessIO{}
 	for pid, f := range g.before {

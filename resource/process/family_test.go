@@ -24,7 +24,8 @@ type tree struct {
 	m        *Monitor
 }
 
-// put makes a process: user and waited are CPU times in ticks, its own and that of children that it has waited for; each tick comes with a fault and 10 bytes read.
+// put makes a process: user and waited are CPU times in ticks, its own and that of children that it has waited for;
+// each tick comes with a fault and 10 bytes read.
 func (r *tree) put(pid, parent int, start uint64, state string, user, waited int64) {
 	r.write(pid, "stat", fmt.Sprintf("%d (p%d) %s %d 1 1 0 -1 0 %d %d 0 0 %d 0 %d 0 20 0 2 0 %d 8192 1\n", pid, pid, state, parent, user, waited, user, waited, start))
 	r.write(pid, "statm", "3 2 1 0 0 0 0\n")
@@ -80,7 +81,8 @@ func newTree(t *testing.T, follow bool) *tree {
 	return r
 }
 
-// TestFamily: every process has its record from its first line to its last, and the total is what all of them took, whoever has ended meanwhile.
+// TestFamily: every process has its record from its first line to its last, and the total is what all of them took,
+// whoever has ended meanwhile.
 func TestFamily(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("process numbers of Linux")
@@ -123,7 +125,8 @@ func TestFamily(t *testing.T) {
 	if c := second.Children; *c[0].CPUShare != 0.04 || c[1].CPUShare != nil || c[1].Parent != 11 || *second.Total.CPUShare != 0.07 {
 		t.Errorf("%+v", second)
 	}
-	// 11 has ended with 11 ticks, and nobody has waited for it so far; 12 has gone on to 3; 10 has started and waited for one that took 20 and that no line tells of.
+	// 11 has ended with 11 ticks, and nobody has waited for it so far; 12 has gone on to 3; 10 has started and
+	// waited for one that took 20 and that no line tells of.
 	r.put(10, 1, 100, "S", 8, 23)
 	r.put(11, 10, 110, "Z", 11, 0)
 	r.put(12, 1, 120, "S", 3, 0)

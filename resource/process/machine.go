@@ -55,8 +55,8 @@ func (p *processors) frequencies() (mhz []float64, source string) {
 	return mhz, "cpuinfo"
 }
 
-// cpuinfo is what /proc/cpuinfo says of frequencies in MHz; none on other processors than x86. They are measured where the processor has the
-// counters for it, else they are what the kernel found when it started.
+// cpuinfo is what /proc/cpuinfo says of frequencies in MHz; none on other processors than x86. They are measured
+// where the processor has the counters for it, else they are what the kernel found when it started.
 func cpuinfo(root fs.FS) (mhz []float64, measured bool) {
 	text, err := fs.ReadFile(root, "proc/cpuinfo")
 	if err != nil {
@@ -80,7 +80,8 @@ func cpuinfo(root fs.FS) (mhz []float64, measured bool) {
 // sensor is one that tells a temperature.
 type sensor struct{ key, file string }
 
-// findSensors looks once for the machine's sensors. Their keys are those of gopsutil: the name of the chip, and the label of the sensor.
+// findSensors looks once for the machine's sensors. Their keys are those of gopsutil: the name of the chip, and the
+// label of the sensor.
 func findSensors(root fs.FS) (all []sensor) {
 	files, _ := fs.Glob(root, "sys/class/hwmon/hwmon*/temp*_input")
 	if len(files) == 0 { // of older kernels

@@ -11,9 +11,11 @@ import (
 
 // Options say whom a Monitor looks at.
 type Options struct {
-	// Model is the process that is recorded, which may not be known from the beginning: 0 until then, and none once it has ended.
+	// Model is the process that is recorded, which may not be known from the beginning: 0 until then, and none once
+	// it has ended.
 	Model func() int
-	// Children are the processes that it has started, in the order in which they began, where they are recorded too; nil: they are not. It is called by Snapshot.
+	// Children are the processes that it has started, in the order in which they began, where they are recorded
+	// too; nil: they are not. It is called by Snapshot.
 	Children func() []int
 	Interval time.Duration // nominal, for the lines
 	// Now reads CLOCK_MONOTONIC in ns.
@@ -22,7 +24,8 @@ type Options struct {
 	Root string
 }
 
-// Monitor tells what the model's process, those that it has started and this one took between snapshots. It is for one goroutine.
+// Monitor tells what the model's process, those that it has started and this one took between snapshots. It is for
+// one goroutine.
 type Monitor struct {
 	o       Options
 	host    host

@@ -79,8 +79,8 @@ func (t *tally) add(other *tally) {
 	}
 }
 
-// since returns what was counted after before. The longest is the interval's already, but for a call that was being counted when the interval
-// began: the slot that it fell into tells a bound of it then.
+// since returns what was counted after before. The longest is the interval's already, but for a call that was being
+// counted when the interval began: the slot that it fell into tells a bound of it then.
 func (t *tally) since(before *tally) tally {
 	d := tally{t.count - before.count, t.errors - before.errors, t.bytes - before.bytes, t.timed - before.timed, t.ns - before.ns, t.longest, t.latency}
 	top := -1
@@ -99,8 +99,8 @@ func (t *tally) since(before *tally) tally {
 	return d
 }
 
-// percentile returns the upper bound of the latency below which p percent of the timed calls lie, in microseconds; nil where none was
-// timed.
+// percentile returns the upper bound of the latency below which p percent of the timed calls lie, in microseconds;
+// nil where none was timed.
 func (t *tally) percentile(p float64) *float64 {
 	if t.timed == 0 {
 		return nil

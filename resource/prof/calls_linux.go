@@ -101,7 +101,8 @@ func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, na
 	return events, nil
 }
 
-// readCallers reads what each process did. What an ended process did is read a last time, for now it is all, and removed.
+// readCallers reads what each process did. What an ended process did is read a last time, for now it is all, and
+// removed.
 func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map[uint32]string) error {
 	m := c.set.Map("calls")
 	now := map[caller]tally{}

@@ -242,7 +242,8 @@ func TestNobodyElseIsCounted(t *testing.T) {
 	}
 }
 
-// untilBlocked waits until both threads of the workload "blocked" are in their calls, and returns the calls of the last snapshot.
+// untilBlocked waits until both threads of the workload "blocked" are in their calls, and returns the calls of the
+// last snapshot.
 func untilBlocked(t *testing.T, c *prof.Collector) map[string]*resource.ProfSyscall {
 	t.Helper()
 	for {

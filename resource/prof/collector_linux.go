@@ -25,7 +25,8 @@ type Options struct {
 	// Follow takes what a process of Target.PIDs starts, and what that starts, as well. It needs a kernel with BTF.
 	Follow bool
 	Types  []resource.ProfType // --only; empty is all. Without syscall, sync and net no BPF program is loaded
-	// SampledOneOf is N of --sample-read-write: one of N reads and writes is timed, at random. All are counted. 0 and 1 time all.
+	// SampledOneOf is N of --sample-read-write: one of N reads and writes is timed, at random. All are counted. 0
+	// and 1 time all.
 	SampledOneOf uint32
 	Stamper      Stamper
 	Also         []Source // make the events disk, mem and sched
@@ -64,8 +65,8 @@ var optional = []string{
 	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain", "on_retransmit_synack_plain",
 }
 
-// Open begins to count. Where BPF programs cannot run it goes on without: reads and writes are polled from /proc then, and Missing says what is
-// not told and why. It is an error where the target cannot be watched.
+// Open begins to count. Where BPF programs cannot run it goes on without: reads and writes are polled from /proc
+// then, and Missing says what is not told and why. It is an error where the target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	if len(o.Types) == 0 {
 		o.Types = resource.ProfTypes
@@ -140,8 +141,8 @@ func (c *Collector) follows() bool {
 	return c.o.Follow && (c.o.Target.Later || len(c.o.Target.PIDs) > 0)
 }
 
-// Room of the maps whose entries are processes, and of those whose entries are threads or sockets. A map of counters takes its size once
-// for each processor, and is kept below mapBytes down to roomFew.
+// Room of the maps whose entries are processes, and of those whose entries are threads or sockets. A map of
+// counters takes its size once for each processor, and is kept below mapBytes down to roomFew.
 const (
 	room, roomFew = 8192, 1024
 	threads       = 32768
@@ -219,7 +220,8 @@ func (c *Collector) Snapshot(now time.Time) (any, error) {
 	return events, nil
 }
 
-// also returns the events of the other sources. One that fails is left out from then on, and Missing says why; the rest goes on.
+// also returns the events of the other sources. One that fails is left out from then on, and Missing says why; the
+// rest goes on.
 func (c *Collector) also(now time.Time) []resource.ProfEvent {
 	var events []resource.ProfEvent
 	c.o.Also = slices.DeleteFunc(slices.Clone(c.o.Also), func(source Source) bool {
@@ -319,13 +321,15 @@ func (c *Collector) forget(names map[uint32]string) error {
 	return nil
 }
 
-// processEnded tells whether a process is no more. Its counters do not change then. BPF programs know processes by their numbers in the first
-// namespace; in another one nothing can be told, and a process is taken for one that goes on.
+// processEnded tells whether a process is no more. Its counters do not change then. BPF programs know processes by
+// their numbers in the first namespace; in another one nothing can be told, and a process is taken for one that
+// goes on.
 func processEnded(tgid uint32) bool {
 	return tgid != 0 && firstNamespace() && errors.Is(unix.Kill(int(tgid), 0), unix.ESRCH)
 }
 
-// firstNamespace tells whether this process sees process numbers as the kernel does: the first namespace has a fixed inode.
+// firstNamespace tells whether this process sees process numbers as the kernel does: the first namespace has a
+// fixed inode.
 var firstNamespace = sync.OnceValue(func() bool {
 	var s unix.Stat_t
 	return unix.Stat("/proc/self/ns/pid", &s) == nil && s.Ino == 0xEFFFFFFC
@@ -362,9 +366,9 @@ var lostCauses = [...]string{"compat", "open", "caller", "net", "owner", "child"
 
 const lostCaller = 2
 
-// Losses tells what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open (calls that were counted but
-// not timed: too many threads), caller (calls counted without their process: too many processes), net (traffic, for the same
-// reason), owner (TCP sockets whose process could not be kept), child
+// Losses tells what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open
+// (calls that were counted but not timed: too many threads), caller (calls counted without their process: too many
+// processes), net (traffic, for the same reason), owner (TCP sockets whose process could not be kept), child
 // (processes that could not be followed). Causes that did not occur are absent.
 func (c *Collector) Losses() (map[string]uint64, error) {
 	losses := map[string]uint64{}
@@ -383,7 +387,8 @@ func (c *Collector) Losses() (map[string]uint64, error) {
 	return losses, nil
 }
 
-// Missing says what could not be had, one sentence each: why BPF does not run, which hook the kernel lacks, which source failed.
+// Missing says what could not be had, one sentence each: why BPF does not run, which hook the kernel lacks, which
+// source failed.
 func (c *Collector) Missing() []string { return c.missing }
 
 // Origin says where the figures come from, in the words of resource.

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restarts are the errors by which the kernel restarts a call that a signal interrupted, from errnoRestart on. User space sees EINTR, or
-// nothing.
+// restarts are the errors by which the kernel restarts a call that a signal interrupted, from errnoRestart on. User
+// space sees EINTR, or nothing.
 var restarts = [...]string{"ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ENOIOCTLCMD", "ERESTART_RESTARTBLOCK", "EPROBE_DEFER"}
 
 // errnoName is the name of the error that a slot of calls.h counts.

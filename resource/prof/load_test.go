@@ -21,7 +21,8 @@ import (
 	"github.com/llamatap/llamatap/resource/prof"
 )
 
-// goesOn runs the workload from beginning to end under a name of its own, by which it is watched, and returns what c counted of it.
+// goesOn runs the workload from beginning to end under a name of its own, by which it is watched, and returns what
+// c counted of it.
 func goesOn(t *testing.T, c *prof.Collector, program string, args ...string) map[string]*resource.ProfSyscall {
 	t.Helper()
 	cmd := exec.Command(program, args...)

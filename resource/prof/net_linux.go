@@ -127,7 +127,8 @@ func (c *Collector) netEvent(tgid uint32, names map[uint32]string) *resource.Pro
 	return e
 }
 
-// retransmitTells tells whether the hook of segments that are sent again is handed an error, behind itself, the socket and the segment.
+// retransmitTells tells whether the hook of segments that are sent again is handed an error, behind itself, the
+// socket and the segment.
 func retransmitTells() bool { return bpf.Arguments("tcp_retransmit_skb") > 3 }
 
 // retransmitError tells where the tracepoint has that error; 0 where it has none.

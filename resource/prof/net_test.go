@@ -13,8 +13,9 @@ import (
 
 var onlyNet = []resource.ProfType{resource.ProfTypeNet}
 
-// traffic is what the workload "sockets" did by its own tally: with files, through read, write and sendfile too. Its two peeks of 100 bytes
-// take nothing, one write of 4,096 bytes goes to a file, and sendmmsg and recvmmsg move three messages each.
+// traffic is what the workload "sockets" did by its own tally: with files, through read, write and sendfile too.
+// Its two peeks of 100 bytes take nothing, one write of 4,096 bytes goes to a file, and sendmmsg and recvmmsg move
+// three messages each.
 func traffic(said map[string]line, files bool) (out, in line) {
 	for _, name := range []string{"sendto", "sendmsg", "sendmmsg"} {
 		out = line{out.calls + said[name].calls - said[name].errors, out.bytes + said[name].bytes, out.errors + said[name].errors}
@@ -67,8 +68,9 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// sentAgain runs a test until the collector counts as many segments as the kernel does. On a machine with ten runnable threads a processor it
-// was seen to count up to three of eight less, which nobody could explain yet; it is never more, and one of some tries is exact.
+// sentAgain runs a test until the collector counts as many segments as the kernel does. On a machine with ten
+// runnable threads a processor it was seen to count up to three of eight less, which nobody could explain yet; it
+// is never more, and one of some tries is exact.
 func sentAgain(t *testing.T, try func(t *testing.T) (got, want uint64)) {
 	t.Helper()
 	for range 5 {

@@ -39,7 +39,8 @@ func (c *Collector) addPolled(pid int) {
 	}
 }
 
-// readIO reads the figures of every watched process. A process that is gone, or that may not be looked into, is left out.
+// readIO reads the figures of every watched process. A process that is gone, or that may not be looked into, is
+// left out.
 func (c *Collector) readIO() (map[int]processIO, error) {
 	pids := c.o.Target.PIDs
 	if len(pids) == 0 && !c.o.Target.Later {
@@ -110,7 +111,8 @@ func (c *Collector) poll(length time.Duration) ([]resource.ProfEvent, error) {
 	return slices.Concat(reads, writes), nil
 }
 
-// polledEvent makes the event of a kind of calls; none where there were none. Of a process that has just begun everything is new.
+// polledEvent makes the event of a kind of calls; none where there were none. Of a process that has just begun
+// everything is new.
 func polledEvent(name string, length time.Duration, now, before map[int]processIO, of func(processIO) (calls, bytes uint64)) []resource.ProfEvent {
 	e := &resource.ProfSyscall{Syscall: name, Op: anyCall}
 	e.Type, e.Origin = resource.ProfTypeSyscall, resource.OriginProc

@@ -98,8 +98,8 @@ type spent struct {
 	of      *told // nil where it was polled
 }
 
-// judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed, since it was first seen,
-// belongs to the team that computes them.
+// judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
+// since it was first seen, belongs to the team that computes them.
 func (s *spent) judge(c resource.GraphTime) {
 	team := false
 	if t, lived := s.of, min(c.NS, s.line.LivedNS); t != nil {
@@ -115,15 +115,17 @@ func (s *spent) active() bool {
 	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.FutexNS != nil && *s.line.FutexNS > 0 || s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
 }
 
-// A moment is a snapshot's: its time and that of the one before on CLOCK_MONOTONIC, and the number of the interval between them.
+// A moment is a snapshot's: its time and that of the one before on CLOCK_MONOTONIC, and the number of the interval
+// between them.
 type moment struct {
 	last, now int64
 	epoch     uint32
 	final     bool // accounts of threads that ended hold the kernel's counts
 }
 
-// tell returns what a thread did since it was last told of. The thread is there if p is not nil; one that is not, and has not ended, is
-// about to, or has become another: it is taken for ended the second time. It is not ok for a thread that began after the snapshot.
+// tell returns what a thread did since it was last told of. The thread is there if p is not nil; one that is not,
+// and has not ended, is about to, or has become another: it is taken for ended the second time. It is not ok for a
+// thread that began after the snapshot.
 func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok bool) {
 	if int64(a.Born) >= m.now {
 		return s, false
@@ -167,8 +169,9 @@ func (t *told) name(a *accounts, p *present) string {
 	return t.comm
 }
 
-// spend returns the times that are new. The state that goes on counts up to now. What a thread did after now, while it was read, is left
-// for the next interval, so that no interval holds more time than it has: it is taken off the largest times.
+// spend returns the times that are new. The state that goes on counts up to now. What a thread did after now, while
+// it was read, is left for the next interval, so that no interval holds more time than it has: it is taken off the
+// largest times.
 func (t *told) spend(a *accounts, p *present, m moment, goesOn bool) *[states]int64 {
 	var d [states]int64
 	for i, v := range a.NS[:gone] {
@@ -212,7 +215,8 @@ func cut(d *[states]int64, most int64) {
 	}
 }
 
-// count tells the faults by the kernel's own counts: of a thread that is there now, or of one that took its counts along when it ended.
+// count tells the faults by the kernel's own counts: of a thread that is there now, or of one that took its counts
+// along when it ended.
 func (t *told) count(s *spent, a *accounts, p *present, final bool) {
 	minor, major := a.Minor, a.Major
 	if p != nil {

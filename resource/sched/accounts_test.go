@@ -41,7 +41,8 @@ func TestGapIsSplit(t *testing.T) {
 	}
 }
 
-// What a thread does while snapshots are read belongs to the next interval, and nothing is told twice or never, whatever happens when.
+// What a thread does while snapshots are read belongs to the next interval, and nothing is told twice or never,
+// whatever happens when.
 func TestIntervalsAddUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -87,8 +88,8 @@ func TestIntervalsAddUp(t *testing.T) {
 	}
 }
 
-// A thread that is not listed though it has not ended is about to, or has become another. The first time it goes on, without the time that
-// is not known; the second time it has ended.
+// A thread that is not listed though it has not ended is about to, or has become another. The first time it goes
+// on, without the time that is not known; the second time it has ended.
 func TestAbsentThread(t *testing.T) {
 	a, told := begun(100, onCPU), &told{}
 	a.enter(500, runnable)
@@ -119,7 +120,8 @@ func TestEndWhileRead(t *testing.T) {
 	}
 }
 
-// A thread that was woken and waits at a snapshot has waited since its waking, as the kernel says, not since it was last seen.
+// A thread that was woken and waits at a snapshot has waited since its waking, as the kernel says, not since it was
+// last seen.
 func TestWaitThatIsNotSeen(t *testing.T) {
 	a, told := begun(100, onCPU), &told{}
 	a.enter(200, blockedDisk)
@@ -181,7 +183,8 @@ func TestLongestWait(t *testing.T) {
 	}
 }
 
-// A thread that was busy for half of the time or more in which graphs were computed belongs to their team from then on, also while none is.
+// A thread that was busy for half of the time or more in which graphs were computed belongs to their team from then
+// on, also while none is.
 func TestComputeTeam(t *testing.T) {
 	team, other := &told{}, &told{}
 	role := func(of *told, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {

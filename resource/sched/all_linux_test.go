@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Without a target all that did anything is told of, kernel threads too, and nothing that idled; and the pressure is the kernel's.
+// Without a target all that did anything is told of, kernel threads too, and nothing that idled; and the pressure
+// is the kernel's.
 func TestWholeMachine(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range sources {

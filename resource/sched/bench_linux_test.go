@@ -8,7 +8,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// BenchmarkPrograms tells what the programs cost by the kernel's own count, while threads take turns, sleep and fault. An operation is 10 ms.
+// BenchmarkPrograms tells what the programs cost by the kernel's own count, while threads take turns, sleep and
+// fault. An operation is 10 ms.
 func BenchmarkPrograms(b *testing.B) {
 	testenv.NeedBPF(b)
 	for name, o := range hooks {

@@ -25,8 +25,8 @@ type Options struct {
 	Computed func(from, to int64) resource.GraphTime
 	// Plain takes the programs for kernels without BTF, Poll reads /proc alone.
 	Plain, Poll bool
-	// Threads bounds how many threads are known at once, those included that ended since the last snapshot: 0 is 8192; a power of two is taken.
-	// The kernel's memory for it, 500 bytes for each, does not change.
+	// Threads bounds how many threads are known at once, those included that ended since the last snapshot: 0 is
+	// 8192; a power of two is taken. The kernel's memory for it, 500 bytes for each, does not change.
 	Threads uint32
 }
 
@@ -45,8 +45,8 @@ type Collector struct {
 	missing []string
 }
 
-// Open starts to watch. Where BPF cannot run it polls /proc, and each line says so and why (Missing). It is an error where that cannot be
-// done either, or a target cannot be watched.
+// Open starts to watch. Where BPF cannot run it polls /proc, and each line says so and why (Missing). It is an
+// error where that cannot be done either, or a target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	c := &Collector{o: o, root: os.DirFS("/"), told: map[threadKey]*told{}, polled: map[threadKey]*polled{}}
 	c.m.last = bpf.MonoNS() // no thread is seen before
@@ -153,7 +153,8 @@ func (c *Collector) Origin() string {
 // Missing says what could not be had, one sentence each: why BPF does not run, or which hook the kernel lacks.
 func (c *Collector) Missing() []string { return c.missing }
 
-// Programs tells what the programs have cost since they were loaded, as far as the kernel counted (bpf.EnableStats); none without BPF.
+// Programs tells what the programs have cost since they were loaded, as far as the kernel counted
+// (bpf.EnableStats); none without BPF.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
 	if c.set == nil {
 		return nil, nil

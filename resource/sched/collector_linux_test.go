@@ -58,8 +58,8 @@ func steal(t *testing.T) float64 {
 	return ticks * tick
 }
 
-// Threads that rest before and after compute, wait for a processor and sleep as long as the kernel says, each for the reason that it is made
-// to sleep for; and what they did in several intervals adds up.
+// Threads that rest before and after compute, wait for a processor and sleep as long as the kernel says, each for
+// the reason that it is made to sleep for; and what they did in several intervals adds up.
 func TestTimesAreTheKernels(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range sources {
@@ -78,7 +78,8 @@ func TestTimesByWakings(t *testing.T) {
 	testTimes(t, Options{})
 }
 
-// testTimes tries again where a machine that does other things has disturbed a comparison: what is wrong in the programs is wrong each time.
+// testTimes tries again where a machine that does other things has disturbed a comparison: what is wrong in the
+// programs is wrong each time.
 func testTimes(t *testing.T, o Options) {
 	var wrong []string
 	for range 4 {
@@ -125,10 +126,11 @@ func compareTimes(t *testing.T, o Options) (wrong []string) {
 			differs("nothing was told of %s", w.kind)
 			continue
 		}
-		// The kernel reads no clock between the waking of a thread that pre-empts another and the switch: what computing and waiting are
-		// together is the same, and how it is divided nearly so. It takes a thread for asleep before it looks for the next, which takes
-		// some microseconds, and so does a switch. What a hypervisor takes of a processor is not in the kernel's figure. Where wakings are
-		// seen they come late: on a busy virtual machine an interrupt to another processor takes a tenth of a millisecond.
+		// The kernel reads no clock between the waking of a thread that pre-empts another and the switch: what
+		// computing and waiting are together is the same, and how it is divided nearly so. It takes a thread for
+		// asleep before it looks for the next, which takes some microseconds, and so does a switch. What a
+		// hypervisor takes of a processor is not in the kernel's figure. Where wakings are seen they come late: on
+		// a busy virtual machine an interrupt to another processor takes a tenth of a millisecond.
 		both, wake := run+wait, 1e4
 		if o.Plain || !knownKernel().queues {
 			wake = 15e4
@@ -177,7 +179,8 @@ func add(sums map[int]*resource.ThreadLine, th *resource.ThreadLine) {
 	}
 }
 
-// checkReason tells where a thread did not sleep for the reason that it was made to. All idle before and after their work.
+// checkReason tells where a thread did not sleep for the reason that it was made to. All idle before and after
+// their work.
 func checkReason(kind string, s *resource.ThreadLine) (wrong []string) {
 	differs := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	disk, lock, other, idle := *s.BlockedDiskNS, *s.BlockedLockNS, *s.BlockedOtherNS, *s.IdleNS

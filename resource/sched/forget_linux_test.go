@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// TestEndedAreForgotten: what is known of processes that have ended goes with them, here and in the kernel, however many there were.
+// TestEndedAreForgotten: what is known of processes that have ended goes with them, here and in the kernel, however
+// many there were.
 func TestEndedAreForgotten(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range sources {

@@ -118,8 +118,8 @@ func sum(a, b *uint64) *uint64 {
 	return &total
 }
 
-// rss is what a process has in memory, by /proc/PID/statm; nil once it has ended. The kernel keeps the figure per processor and lets it be
-// some pages off.
+// rss is what a process has in memory, by /proc/PID/statm; nil once it has ended. The kernel keeps the figure per
+// processor and lets it be some pages off.
 func (c *Collector) rss(pid string) *uint64 {
 	text, err := fs.ReadFile(c.root, "proc/"+pid+"/statm")
 	if err != nil {

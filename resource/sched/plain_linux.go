@@ -10,8 +10,9 @@ func newWalker(c *Collector) (*walker, error) {
 	return newWalk(c.root, walk{pids: t.PIDs, only: t.Later, comm: t.Comm, cgroup: t.Cgroup})
 }
 
-// presentPlain does what each_task does, where the kernel's types are unknown: it lists the threads from /proc, and opens accounts for those
-// that have none. What such a one does at first is guessed from the letter of its state: R is computing, D waits for a disk, all else idles.
+// presentPlain does what each_task does, where the kernel's types are unknown: it lists the threads from /proc, and
+// opens accounts for those that have none. What such a one does at first is guessed from the letter of its state: R
+// is computing, D waits for a disk, all else idles.
 func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 	if c.o.Follow {
 		if err := c.followed(); err != nil {

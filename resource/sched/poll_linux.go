@@ -24,8 +24,8 @@ type polled struct {
 	minor, major           uint64
 }
 
-// poll tells of all threads from /proc: how long they ran and waited for a processor, how often they were switched, their faults. Threads
-// that end within the interval are not seen, and neither is their last part.
+// poll tells of all threads from /proc: how long they ran and waited for a processor, how often they were switched,
+// their faults. Threads that end within the interval are not seen, and neither is their last part.
 func (c *Collector) poll() ([]spent, error) {
 	threads, err := c.walk.threads()
 	if err != nil {
@@ -72,8 +72,8 @@ func clock(id int32) int64 {
 	return t.Nano()
 }
 
-// since returns what a thread did between two looks. The kernel counts a wait when it ends, and computing from time to time: what is more
-// than the interval holds is left for the next.
+// since returns what a thread did between two looks. The kernel counts a wait when it ends, and computing from time
+// to time: what is more than the interval holds is left for the next.
 func (p *polled) since(before *polled, s stat) spent {
 	lived := max(0, p.at-before.at)
 	run := min(max(0, p.run-before.toldRun), lived)

@@ -66,7 +66,8 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 		return nil, err
 	}
 	all := make([]spent, 0, len(there))
-	// What was told of threads is put into a new map at each snapshot: one that entries are deleted from stays as large as it ever was.
+	// What was told of threads is put into a new map at each snapshot: one that entries are deleted from stays as
+	// large as it ever was.
 	next := make(map[threadKey]*told, len(there))
 	err = c.table.each(func(index uint32, key threadKey) error {
 		t := c.told[key]

@@ -80,7 +80,8 @@ func (t *table) each(f func(index uint32, key threadKey) error) error {
 	return nil
 }
 
-// read returns the accounts at a place, those of one moment. It is not ok where they change each time that it is tried, or have not begun.
+// read returns the accounts at a place, those of one moment. It is not ok where they change each time that it is
+// tried, or have not begun.
 func (t *table) read(index uint32, key threadKey) (a accounts, ok bool, err error) {
 	for range unsteadyTries {
 		var s slot

@@ -64,8 +64,8 @@ func TestBriefThreads(t *testing.T) {
 					t.Errorf("it touched eight pages: %+v", th)
 				}
 			}
-			// A kernel runs no BPF program at a switch from a thread that is inside of one, and from some agents of virtual machines:
-			// to the collector such a thread waited all its life.
+			// A kernel runs no BPF program at a switch from a thread that is inside of one, and from some agents of
+			// virtual machines: to the collector such a thread waited all its life.
 			if unseen > 1+len(brief)/20 {
 				t.Errorf("%d of %d threads touched pages without a processor", unseen, len(brief))
 			}
@@ -78,7 +78,8 @@ func TestBriefThreads(t *testing.T) {
 	}
 }
 
-// A storm of 5,000 processes: each is told of while there is room, and counted where there is none; the map takes no more memory.
+// A storm of 5,000 processes: each is told of while there is room, and counted where there is none; the map takes
+// no more memory.
 func TestForkStorm(t *testing.T) {
 	testenv.NeedBPF(t)
 	const children = 5000
@@ -147,8 +148,8 @@ func entries(t *testing.T, m *ebpf.Map) (n int) {
 	return n
 }
 
-// Processes that have the same number one after the other within an interval are told apart. Without the kernel's types the first is lost,
-// and counted.
+// Processes that have the same number one after the other within an interval are told apart. Without the kernel's
+// types the first is lost, and counted.
 func TestNumberUsedAgainWithinInterval(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range hooks {
@@ -178,7 +179,8 @@ func TestNumberUsedAgainWithinInterval(t *testing.T) {
 	}
 }
 
-// A thread has the name of the program that it runs now, and is told of from the exec on by which it gets a name that is asked for.
+// A thread has the name of the program that it runs now, and is told of from the exec on by which it gets a name
+// that is asked for.
 func TestNameAfterExec(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range sources {
@@ -223,7 +225,8 @@ func TestNameAfterExec(t *testing.T) {
 	}
 }
 
-// A thread that is not the first and execs takes the first one's number. Its time goes on under that, and nothing is left of the other.
+// A thread that is not the first and execs takes the first one's number. Its time goes on under that, and nothing
+// is left of the other.
 func TestExecOfAnotherThread(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range hooks {

@@ -19,7 +19,8 @@ import (
 // Options say what a Collector tells of beside the process itself.
 type Options struct {
 	Interval time.Duration // nominal, for the lines
-	// Costed are the collectors of this process by name, whose programs' cost is told where the kernel counts it (bpf.EnableStats).
+	// Costed are the collectors of this process by name, whose programs' cost is told where the kernel counts it
+	// (bpf.EnableStats).
 	Costed map[string]bpf.Costed
 }
 

@@ -13,7 +13,8 @@ const (
 	capBPF      = 39
 )
 
-// rights are the effective capabilities of this process. The kernel asks for those of sensors in the first user namespace.
+// rights are the effective capabilities of this process. The kernel asks for those of sensors in the first user
+// namespace.
 type rights struct {
 	set     uint64
 	outside bool // this process is in another user namespace than the first

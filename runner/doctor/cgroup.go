@@ -50,8 +50,8 @@ func hierarchy(text, controller string) string {
 	return ""
 }
 
-// above lists the folders of a group and of those around it, as far as this process sees them: a limit of any of them holds. In a
-// container the name may be one of outside, and the mount is the container's own group.
+// above lists the folders of a group and of those around it, as far as this process sees them: a limit of any of
+// them holds. In a container the name may be one of outside, and the mount is the container's own group.
 func (g group) above(root fs.FS) []string {
 	var dirs []string
 	for name := path.Clean("/" + g.name); ; name = path.Dir(name) {
@@ -87,7 +87,8 @@ func cgroups(root fs.FS) []Fact {
 	return facts
 }
 
-// memoryBound is the least memory that the groups of this process may have and what of it is left; ok is false where nothing bounds it.
+// memoryBound is the least memory that the groups of this process may have and what of it is left; ok is false
+// where nothing bounds it.
 func memoryBound(root fs.FS, g group) (limit, left uint64, ok bool) {
 	names := map[int][2]string{1: {"memory.limit_in_bytes", "memory.usage_in_bytes"}, 2: {"memory.max", "memory.current"}}[g.version]
 	limit, left = math.MaxUint64, math.MaxUint64
@@ -147,8 +148,8 @@ func quota(root fs.FS, g group) Fact {
 		lacking("more threads than that are all stopped for a part of every period", "give llama.cpp fewer threads (-t), or raise the group's quota")
 }
 
-// throttled is how often the quota has stopped the threads of the groups so far, and for how many nanoseconds; seen is false where no group
-// tells.
+// throttled is how often the quota has stopped the threads of the groups so far, and for how many nanoseconds; seen
+// is false where no group tells.
 func throttled(root fs.FS, g group) (times, stopped uint64, seen bool) {
 	for _, dir := range g.above(root) {
 		text, err := word(root, dir+"/cpu.stat")

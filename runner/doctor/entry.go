@@ -2,7 +2,8 @@ package doctor
 
 import "strings"
 
-// An evidence is a group of llama.cpp's functions that the tap calls or stands before, and what is not recorded without one of them.
+// An evidence is a group of llama.cpp's functions that the tap calls or stands before, and what is not recorded
+// without one of them.
 type evidence struct {
 	name      string
 	costs     string

@@ -10,7 +10,8 @@ import (
 // Status says how a fact stands.
 type Status string
 
-// The states of a fact. Limited is there and does less than it could; Unknown could not be determined, and Value says why.
+// The states of a fact. Limited is there and does less than it could; Unknown could not be determined, and Value
+// says why.
 const (
 	OK      Status = "ok"
 	Missing Status = "missing"
@@ -18,8 +19,8 @@ const (
 	Unknown Status = "unknown"
 )
 
-// A Fact is one line: what was looked at, how it stands, what its absence costs and how to get it. Costs and Remedy are empty unless
-// it is missing or limited.
+// A Fact is one line: what was looked at, how it stands, what its absence costs and how to get it. Costs and Remedy
+// are empty unless it is missing or limited.
 type Fact struct {
 	Topic  string `json:"topic"`
 	Name   string `json:"name"`
@@ -29,8 +30,8 @@ type Fact struct {
 	Remedy string `json:"remedy"`
 }
 
-// Essential are the facts, by topic and name, that a recording needs; the tap's object is needed for programs other than llamatap run.
-// One that is limited lets it record.
+// Essential are the facts, by topic and name, that a recording needs; the tap's object is needed for programs other
+// than llamatap run. One that is limited lets it record.
 var Essential = [][2]string{
 	{"llama.cpp", "library"}, {"llama.cpp", "devices"}, {"entry points", "graphs"}, {"entry points", "tensors"},
 	{"tap", "object"}, {"tap", "shared memory"}, {"output", "folder"},
@@ -86,8 +87,8 @@ func word(root fs.FS, name string) (string, error) {
 // absent tells whether err says that a file is not there, rather than that it cannot be looked at.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// without tells whether err says that the kernel does not have what the file stands for: the file is not there, and the file system of
-// the kernel that it belongs to (proc, sys) is.
+// without tells whether err says that the kernel does not have what the file stands for: the file is not there, and
+// the file system of the kernel that it belongs to (proc, sys) is.
 func without(root fs.FS, top string, err error) bool {
 	entries, _ := fs.ReadDir(root, top)
 	return absent(err) && len(entries) > 0

@@ -1,7 +1,7 @@
 package doctor
 
-// HostCollector is a collector of --tap-host that was tried. Err says why it does not run here; nil: Origin says by what it does, and Missing
-// what it has to do without.
+// HostCollector is a collector of --tap-host that was tried. Err says why it does not run here; nil: Origin says by
+// what it does, and Missing what it has to do without.
 type HostCollector struct {
 	Name    string
 	Origin  string // bpf, bpf_plain or proc

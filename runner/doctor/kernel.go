@@ -139,7 +139,8 @@ func tracing(root fs.FS) Fact {
 
 const mountTracefs = "as root: mount -t tracefs tracefs /sys/kernel/tracing"
 
-// withoutTracepoints says how much is lost without tracefs: where the kernel has BTF, the collectors of --tap-host do not need it.
+// withoutTracepoints says how much is lost without tracefs: where the kernel has BTF, the collectors of --tap-host
+// do not need it.
 func withoutTracepoints(root fs.FS) (Status, string) {
 	if btf(root).Status == OK {
 		return Limited, "page faults do not say whether they read or wrote"

@@ -7,7 +7,8 @@ import (
 	"testing/fstest"
 )
 
-// server has two sockets, eight threads on four cores, of which this process may use six, and groups of version 2 with limits.
+// server has two sockets, eight threads on four cores, of which this process may use six, and groups of version 2
+// with limits.
 var server = fstest.MapFS{
 	"proc/self/status": file("CapEff:\t0\nCpus_allowed_list:\t0-4,7\n"), "sys/devices/system/cpu/online": file("0-7\n"),
 	"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": file("0,4\n"),

@@ -13,8 +13,8 @@ import (
 // defaultShared is the default of --tap-memory, which a recording takes at least.
 const defaultShared = 256 << 20
 
-// shared makes memory as the tap and the collector share it. The limit of file sizes holds for it, and is looked at first: a process
-// that passes it is ended.
+// shared makes memory as the tap and the collector share it. The limit of file sizes holds for it, and is looked at
+// first: a process that passes it is ended.
 func shared() Fact {
 	f := Fact{Topic: "tap", Name: "shared memory"}
 	const costs = "no recording: the tap cannot do without it"
@@ -77,7 +77,8 @@ const (
 	pageThatIsWrittenTo = 2
 )
 
-// writeTracking lets the kernel find the page that is written to: userfaultfd's asynchronous write protection and PAGEMAP_SCAN.
+// writeTracking lets the kernel find the page that is written to: userfaultfd's asynchronous write protection and
+// PAGEMAP_SCAN.
 func writeTracking() Fact {
 	return Fact{Topic: sensorTopic, Name: "userfaultfd"}.tried(trackWrite(), "write protection (async) and PAGEMAP_SCAN found a written page").
 		lacking("which pages were written is known from samples and page faults alone", "a kernel from 6.7 on; allow userfaultfd(2) in the sandbox")

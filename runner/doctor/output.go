@@ -77,7 +77,8 @@ func fileSystem(root fs.FS, dir string) Fact {
 	return f.is(OK, kind+" on "+source)
 }
 
-// mounted finds the type and source of the file system that a path lies on: of the mounts above it the nearest, and there the last.
+// mounted finds the type and source of the file system that a path lies on: of the mounts above it the nearest, and
+// there the last.
 func mounted(mountinfo, dir string) (kind, source string) {
 	longest := -1
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

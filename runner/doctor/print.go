@@ -20,7 +20,8 @@ const (
 // colours are the SGR parameters of statuses.
 var colours = map[Status]string{OK: "32", Limited: "33", Missing: "31", Unknown: "36"}
 
-// Print writes facts below the headings of their topics, and last whether llamatap can record here. Colour marks statuses.
+// Print writes facts below the headings of their topics, and last whether llamatap can record here. Colour marks
+// statuses.
 func Print(out io.Writer, facts []Fact, colour bool) error {
 	var b strings.Builder
 	topic := ""
@@ -81,7 +82,8 @@ func printFact(b *strings.Builder, f Fact, colour bool) {
 	}
 }
 
-// wrap writes text, escaped because colours go straight to the terminal, from column on, broken between words at the edge of the screen.
+// wrap writes text, escaped because colours go straight to the terminal, from column on, broken between words at
+// the edge of the screen.
 func wrap(b *strings.Builder, text string, column int) {
 	at := column
 	for i, w := range strings.Fields(terminal.Quote(text)) {

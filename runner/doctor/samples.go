@@ -2,7 +2,8 @@ package doctor
 
 import "strings"
 
-// SampleCollector is a collector of --tap-samples that was tried with this process. Err says why it does not run here; Notes what it leaves out.
+// SampleCollector is a collector of --tap-samples that was tried with this process. Err says why it does not run
+// here; Notes what it leaves out.
 type SampleCollector struct {
 	Name  string
 	Notes []string

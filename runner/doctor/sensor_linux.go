@@ -19,7 +19,8 @@ func sensors(root fs.FS) []Fact {
 	}
 }
 
-// tried says how an attempt ended. The kernel's refusal of what it has is told from not having it; what else went wrong tells nothing.
+// tried says how an attempt ended. The kernel's refusal of what it has is told from not having it; what else went
+// wrong tells nothing.
 func (f Fact) tried(err error, works string) Fact {
 	switch {
 	case err == nil:
@@ -41,7 +42,8 @@ func isOneOf(err error, numbers ...unix.Errno) bool {
 	return false
 }
 
-// What bpf(2) reads lies in variables, whose addresses do not change: the structures that it is given hold them as numbers.
+// What bpf(2) reads lies in variables, whose addresses do not change: the structures that it is given hold them as
+// numbers.
 var (
 	bpfReturnZero = [2]uint64{0x00000000000000b7, 0x0000000000000095} // r0 = 0; exit
 	bpfLicence    = [4]byte{'G', 'P', 'L', 0}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Throttled is how often the control groups of this process have used up their quota of processor time so far; known is false where nothing
-// tells. The root group has no quota, and is never throttled.
+// Throttled is how often the control groups of this process have used up their quota of processor time so far;
+// known is false where nothing tells. The root group has no quota, and is never throttled.
 func Throttled(root fs.FS) (times uint64, known bool) {
 	g, err := groupOf(root, "cpu")
 	if err != nil {
@@ -16,7 +16,8 @@ func Throttled(root fs.FS) (times uint64, known bool) {
 	return times, seen || strings.Trim(g.name, "/") == ""
 }
 
-// FreeMemory is what new programs can have in bytes: what is available, and not more than the control groups of this process leave.
+// FreeMemory is what new programs can have in bytes: what is available, and not more than the control groups of
+// this process leave.
 func FreeMemory(root fs.FS) (uint64, error) {
 	free, err := available(root)
 	if err != nil {

@@ -45,8 +45,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkProgram refuses what the kernel would not run and what a preloaded object cannot get into. Of a script, its interpreter is
-// checked.
+// checkProgram refuses what the kernel would not run and what a preloaded object cannot get into. Of a script, its
+// interpreter is checked.
 func checkProgram(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
@@ -138,8 +138,8 @@ func interpreter(object *elf.File) string {
 	return ""
 }
 
-// hasLlama tells whether llama.cpp's functions stand in the program itself, for others of its functions to call directly. A program
-// that only stands before them, as llamatap does, needs the library too.
+// hasLlama tells whether llama.cpp's functions stand in the program itself, for others of its functions to call
+// directly. A program that only stands before them, as llamatap does, needs the library too.
 func hasLlama(object *elf.File) bool {
 	libraries, err := object.ImportedLibraries()
 	if err != nil {

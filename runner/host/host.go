@@ -1,5 +1,5 @@
-// Package host starts programs that run llama.cpp with the tap preloaded: llama.cpp's own, from the installation that this
-// binary was built for, and any other dynamically linked one.
+// Package host starts programs that run llama.cpp with the tap preloaded: llama.cpp's own, from the installation
+// that this binary was built for, and any other dynamically linked one.
 package host
 
 import (
@@ -14,8 +14,8 @@ import (
 // TapLibrary is the file name of the tap as a preloadable object. It stands beside the llamatap binary.
 const TapLibrary = "libllamatap.so"
 
-// Command prepares a program with the tap preloaded. A name without a slash is first looked for among llama.cpp's own programs,
-// then in PATH. The command's standard streams are this process's.
+// Command prepares a program with the tap preloaded. A name without a slash is first looked for among llama.cpp's
+// own programs, then in PATH. The command's standard streams are this process's.
 func Command(name string, args []string) (*exec.Cmd, error) {
 	if own, err := Find(name); err == nil {
 		return own.Command(name, args)
@@ -52,8 +52,8 @@ func ownInstallation(cmd *exec.Cmd) (llama.Installation, bool) {
 	return in, err == nil && strings.HasPrefix(programOf(cmd), in.Bin+"/")
 }
 
-// Backends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for one that finds its
-// own, as another's program does and one whose loader stands beside them.
+// Backends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for one
+// that finds its own, as another's program does and one whose loader stands beside them.
 func Backends(cmd *exec.Cmd) string {
 	in, ok := ownInstallation(cmd)
 	if !ok || cmd.Path == besideBackends(in) {

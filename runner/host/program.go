@@ -23,8 +23,9 @@ type Program struct {
 	in   llama.Installation
 }
 
-// Find finds one of llama.cpp's own programs by its name, in the installation and nowhere else, so that links of the same name in
-// PATH cannot lead back here. The error is ErrNoProgram, or ErrCannotTap where the file of that name is this very binary.
+// Find finds one of llama.cpp's own programs by its name, in the installation and nowhere else, so that links of
+// the same name in PATH cannot lead back here. The error is ErrNoProgram, or ErrCannotTap where the file of that
+// name is this very binary.
 func Find(name string) (Program, error) {
 	in, err := llama.Installed()
 	if err != nil {
@@ -66,8 +67,8 @@ func Bin() string {
 	return in.Bin
 }
 
-// isProgram tells whether a file is a program of llama.cpp. The folder may be shared with others, such as /usr/bin: then the name
-// tells, or that the file needs llama.cpp's libraries.
+// isProgram tells whether a file is a program of llama.cpp. The folder may be shared with others, such as /usr/bin:
+// then the name tells, or that the file needs llama.cpp's libraries.
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
@@ -119,8 +120,8 @@ func (p Program) loader() string {
 	return p.in.Loader
 }
 
-// besideBackends is the copy of the loader that a fetched llama.cpp has beside its CPU backends, because llama.cpp looks for them
-// where the running file is; "" where there is none.
+// besideBackends is the copy of the loader that a fetched llama.cpp has beside its CPU backends, because llama.cpp
+// looks for them where the running file is; "" where there is none.
 func besideBackends(in llama.Installation) string {
 	if path := filepath.Join(in.Bin, "..", "..", "run", "ld.so"); isFile(path) {
 		return path

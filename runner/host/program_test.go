@@ -40,7 +40,8 @@ func TestProgramsOfAFolder(t *testing.T) {
 	}
 }
 
-// TestNoProgramIsItself: a link to this binary in the place of a program is none, so that nothing starts itself for ever.
+// TestNoProgramIsItself: a link to this binary in the place of a program is none, so that nothing starts itself for
+// ever.
 func TestNoProgramIsItself(t *testing.T) {
 	in := prefix(t, "llama-cli")
 	self, err := os.Executable()

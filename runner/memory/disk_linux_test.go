@@ -34,7 +34,8 @@ func fullDisk(t *testing.T) (dir string, free func()) {
 	return dir, func() { os.Remove(fill) }
 }
 
-// TestRecordOnFullDisk: a program runs to its end though nothing can be written, its status is known, and each error is a line with a remedy.
+// TestRecordOnFullDisk: a program runs to its end though nothing can be written, its status is known, and each
+// error is a line with a remedy.
 func TestRecordOnFullDisk(t *testing.T) {
 	dir, free := fullDisk(t)
 	var told []string
@@ -56,7 +57,8 @@ func TestRecordOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestRecordOfShortPages: of a program that ends before its pages are looked at a second time nothing is told, and that is said.
+// TestRecordOfShortPages: of a program that ends before its pages are looked at a second time nothing is told, and
+// that is said.
 func TestRecordOfShortPages(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
 	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))

@@ -236,7 +236,8 @@ func TestRecordPagesOfForks(t *testing.T) {
 	}
 }
 
-// TestRecordFollowsPrograms: a shell starts two programs at a time: each sample has the process that it is of, and the names of that process's program.
+// TestRecordFollowsPrograms: a shell starts two programs at a time: each sample has the process that it is of, and
+// the names of that process's program.
 func TestRecordFollowsPrograms(t *testing.T) {
 	cc, dir := testenv.NeedCC(t), t.TempDir()
 	var lines []string

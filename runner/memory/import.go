@@ -65,8 +65,9 @@ type importer struct {
 	files  []imported
 }
 
-// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. What perf.data tells of mappings makes regions: all of the
-// process whose sample comes first, of others those that samples lie in. Texts have none.
+// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. What
+// perf.data tells of mappings makes regions: all of the process whose sample comes first, of others those that
+// samples lie in. Texts have none.
 func Import(o ImportOptions) (Result, error) {
 	if o.Tell == nil {
 		o.Tell = func(error) {}
@@ -183,7 +184,8 @@ func (m *importer) open(f *os.File, size int64, about *imported) (reader, error)
 	return d, nil
 }
 
-// Samples are written once some others were read behind them, and once they are so much older than the newest: perf writes what each CPU had, one after the other.
+// Samples are written once some others were read behind them, and once they are so much older than the newest: perf
+// writes what each CPU had, one after the other.
 const (
 	readAhead = 1 << 13
 	olderBy   = int64(time.Second)
@@ -213,7 +215,8 @@ func (m *importer) read(from reader) error {
 	return nil
 }
 
-// put keeps a sample until it is written. One with a symbol, which the queue does not keep, is written at once: texts tell of no mappings.
+// put keeps a sample until it is written. One with a symbol, which the queue does not keep, is written at once:
+// texts tell of no mappings.
 func (m *importer) put(a *memtrace.Access) {
 	if a.Symbol != "" {
 		m.label(a)

@@ -85,7 +85,8 @@ func TestImportTexts(t *testing.T) {
 
 func toText(v any) string { return strconv.FormatInt(v.(int64), 10) }
 
-// TestImportOfPerf: what perf has recorded of a program with known accesses comes out of its file, with the mappings that lie in it.
+// TestImportOfPerf: what perf has recorded of a program with known accesses comes out of its file, with the
+// mappings that lie in it.
 func TestImportOfPerf(t *testing.T) {
 	perf := testenv.NeedPerf(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
@@ -149,7 +150,8 @@ func TestImportRefused(t *testing.T) {
 	}
 }
 
-// TestImportInfersTypes: samples of a text, which has no mappings, are of the type that their functions say, and marked so; the metrics have a row for each.
+// TestImportInfersTypes: samples of a text, which has no mappings, are of the type that their functions say, and
+// marked so; the metrics have a row for each.
 func TestImportInfersTypes(t *testing.T) {
 	const head, place = "llama 77/77 [001] ", " (/usr/lib/libggml-cpu.so)\n"
 	text := head + "1000.000000001: 1 cpu/mem-loads,ldlat=30/P: 7f0000001000 7e0000000010 ggml_vec_dot_q8_0_q8_0+0x10" + place +

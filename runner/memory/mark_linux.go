@@ -35,7 +35,8 @@ func (r *recorder) mark(q control.Request) control.Answer {
 	return control.Answer{OK: true, Mark: &m}
 }
 
-// Mark sets a marker in the recording of path: a run directory, or a folder in whose newest live recording it is set. It returns the run's directory.
+// Mark sets a marker in the recording of path: a run directory, or a folder in whose newest live recording it is
+// set. It returns the run's directory.
 func Mark(path, name string) (dir string, m memtrace.Mark, err error) {
 	if m, err = memtrace.NewMark(name); err != nil {
 		return "", m, err

@@ -49,7 +49,8 @@ func weights(r *memory.Report, phase string) (n int64) {
 	return n
 }
 
-// TestMarkers: a program that sets markers has their phases in its rows, by their times, and what it did between two of them counts for the first.
+// TestMarkers: a program that sets markers has their phases in its rows, by their times, and what it did between
+// two of them counts for the first.
 func TestMarkers(t *testing.T) {
 	program, model := loader(t)
 	script := fmt.Sprintf("set -e; mark() { %q memory mark \"$1\" 2>&1; }; mark loading; %q %q; mark 'own name'; mark decode; %q %q; mark loading; %q %q",
@@ -109,7 +110,8 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-// TestInferredLoading: where nobody sets a marker, loading ends with the last page fault in a model's file, and every file and export says that this is inferred.
+// TestInferredLoading: where nobody sets a marker, loading ends with the last page fault in a model's file, and
+// every file and export says that this is inferred.
 func TestInferredLoading(t *testing.T) {
 	program, model := loader(t)
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model, "sleep"), Out: t.TempDir()})
@@ -151,7 +153,8 @@ func TestInferredLoading(t *testing.T) {
 	}
 }
 
-// TestNothingInferred: loading has no end where page faults in the model go on until the last quarter, where there are none, or where there is a marker.
+// TestNothingInferred: loading has no end where page faults in the model go on until the last quarter, where there
+// are none, or where there is a marker.
 func TestNothingInferred(t *testing.T) {
 	weight, heap := memtrace.Region{Type: memtrace.Weight}, memtrace.Region{Type: memtrace.Runtime}
 	feed := func(p *phases, region *memtrace.Region, from memtrace.Collector, times ...int64) *phases {

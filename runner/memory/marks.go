@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
-// quietShare is the share of a run at whose end no page of a model's file was touched for the first time, from which on its loading is taken to have ended.
+// quietShare is the share of a run at whose end no page of a model's file was touched for the first time, from
+// which on its loading is taken to have ended.
 const quietShare = 0.25
 
 // phases are the phases of a run: from markers or, where nobody set one, inferred when the run is sealed.
@@ -66,7 +67,8 @@ func (p *phases) apply(row *sampling.Row, ns int64) {
 	}
 }
 
-// infer takes loading to have ended with the last page fault in a model's file, where none came in the last quarter of the run and nobody set a marker.
+// infer takes loading to have ended with the last page fault in a model's file, where none came in the last quarter
+// of the run and nobody set a marker.
 func (p *phases) infer() []memtrace.Mark {
 	if len(p.marks) > 0 || p.faults == 0 || float64(p.end-p.loaded) < quietShare*float64(p.end-p.begin) {
 		return nil

@@ -28,8 +28,8 @@ type Options struct {
 	Tell      func(error)   // what is to be told while it goes on; nil: nobody is told
 }
 
-// FolderEnv is the environment variable of a recorded command that names the folder of its run directory. Unrecorded is its value where a program that
-// sets markers runs without being recorded: markers are ignored then.
+// FolderEnv is the environment variable of a recorded command that names the folder of its run directory.
+// Unrecorded is its value where a program that sets markers runs without being recorded: markers are ignored then.
 const (
 	FolderEnv  = "LLAMATAP_RECORDING"
 	Unrecorded = "off"
@@ -46,8 +46,8 @@ func (o *Options) defaults() {
 
 // Errors of beginning to record.
 var (
-	// ErrStart occurs when a command cannot be started. The error that wraps it says why, and what helps; it is fs.ErrNotExist where there is none, fs.ErrPermission or
-	// syscall.ENOEXEC where it cannot be run.
+	// ErrStart occurs when a command cannot be started. The error that wraps it says why, and what helps; it is
+	// fs.ErrNotExist where there is none, fs.ErrPermission or syscall.ENOEXEC where it cannot be run.
 	ErrStart = errors.New("cannot start the program")
 	// ErrProcess occurs when a process cannot be recorded at all: it does not run, or has no memory of its own.
 	ErrProcess = errors.New("cannot sample the process")

@@ -15,8 +15,9 @@ import (
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
-// pages finds the pages of programs that were written in an interval: of their heaps, their variables and all other memory that is no file's and no stack. It
-// begins with a process when that has loaded the tap; what is mapped later is watched from the next look on. A nil one finds nothing.
+// pages finds the pages of programs that were written in an interval: of their heaps, their variables and all other
+// memory that is no file's and no stack. It begins with a process when that has loaded the tap; what is mapped
+// later is watched from the next look on. A nil one finds nothing.
 type pages struct {
 	r       *recorder
 	family  []int // the processes that ran at the last look
@@ -89,7 +90,8 @@ func (p *pages) step(now int64) {
 	}
 }
 
-// look finds what a process has written, and watches what it has mapped by now. It tells whether anything was watched until now.
+// look finds what a process has written, and watches what it has mapped by now. It tells whether anything was
+// watched until now.
 func (p *pages) look(pid int, now int64) (scanned bool) {
 	w := p.watched[pid]
 	if w == nil {
@@ -167,7 +169,8 @@ func (p *pages) extend(w *watched, now int64) {
 	w.ranges = live
 }
 
-// watchable tells whether the written pages of a mapping are found: memory of the program's own, and private copies of files' pages, such as variables.
+// watchable tells whether the written pages of a mapping are found: memory of the program's own, and private copies
+// of files' pages, such as variables.
 func watchable(m *memtrace.Mapping) bool {
 	if !strings.HasPrefix(m.Perms, "rw") {
 		return false

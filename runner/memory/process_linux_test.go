@@ -30,7 +30,8 @@ func monitored(t *testing.T, dir string) (all []resource.MonitorLine) {
 	return all
 }
 
-// recordFamily records a family until each of its workers stands in process.jsonl, or would if it were followed, and then lets it end.
+// recordFamily records a family until each of its workers stands in process.jsonl, or would if it were followed,
+// and then lets it end.
 func recordFamily(t *testing.T, o Options) (*family, []resource.MonitorLine) {
 	t.Helper()
 	f := newFamily(t)
@@ -97,7 +98,8 @@ func TestRecordTellsOfOne(t *testing.T) {
 	}
 }
 
-// checkUses demands that the report on a run tells what each of its programs, by process, did to 100 pages of its array, and in which function.
+// checkUses demands that the report on a run tells what each of its programs, by process, did to 100 pages of its
+// array, and in which function.
 func checkUses(t *testing.T, dir string, programs map[int64]string) {
 	t.Helper()
 	r, err := memory.Analyze(context.Background(), dir, memory.Options{Uses: true})

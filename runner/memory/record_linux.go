@@ -43,9 +43,9 @@ type recorder struct {
 	written int64           // rows of before this time are
 }
 
-// Record samples a process, with those that it starts, until it ends, ctx does, or the duration is over, and seals what it wrote. A command that cannot be
-// sampled is not run.
-// What it returns is valid with an error too, as far as the process was started.
+// Record samples a process, with those that it starts, until it ends, ctx does, or the duration is over, and seals
+// what it wrote. A command that cannot be sampled is not run. What it returns is valid with an error too, as far as
+// the process was started.
 func Record(ctx context.Context, o Options) (Result, error) {
 	o.defaults()
 	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), spaces: sampling.NewSpaces(), rows: map[int32]uint64{}}
@@ -67,7 +67,8 @@ func Record(ctx context.Context, o Options) (Result, error) {
 	return result, err
 }
 
-// start begins to sample the process, and starts it first where it is a command. ended is closed when it has ended; exit says how, of a command.
+// start begins to sample the process, and starts it first where it is a command. ended is closed when it has ended;
+// exit says how, of a command.
 func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, err error) {
 	ended = make(chan struct{})
 	exit = func() *os.ProcessState { return nil }
@@ -275,8 +276,8 @@ func (r *recorder) await(ended chan struct{}) {
 	}
 }
 
-// How often rows are written, and the process's mappings looked at. A sample is written lag after its time: what the kernel tells of mappings comes through
-// other rings, and is known by then.
+// How often rows are written, and the process's mappings looked at. A sample is written lag after its time: what
+// the kernel tells of mappings comes through other rings, and is known by then.
 const (
 	step = 50 * time.Millisecond
 	lag  = 250 * time.Millisecond
@@ -312,7 +313,8 @@ func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// family are the processes that run: those that the kernel told of, or, where it tells of none because no event is sampled, those that were found.
+// family are the processes that run: those that the kernel told of, or, where it tells of none because no event is
+// sampled, those that were found.
 func (r *recorder) family() []int {
 	if len(r.set.Collectors()) == 0 && r.pages != nil {
 		return r.pages.family
@@ -339,7 +341,8 @@ func (r *recorder) put(upto int64) {
 	r.written = upto
 }
 
-// label says of a row what it touched, and which function did it. Regions of other processes than the first are in the table if they were touched.
+// label says of a row what it touched, and which function did it. Regions of other processes than the first are in
+// the table if they were touched.
 func (r *recorder) label(row *sampling.Row) {
 	space := r.spaces.Of(row.PID)
 	if space == nil {

@@ -81,7 +81,8 @@ func allowed(t *testing.T, err error) {
 	}
 }
 
-// TestRecordOfKnownAccesses: of a program that touches known pages exactly those are rows, with their function and the region of the map that they lie in.
+// TestRecordOfKnownAccesses: of a program that touches known pages exactly those are rows, with their function and
+// the region of the map that they lie in.
 func TestRecordOfKnownAccesses(t *testing.T) {
 	var said bytes.Buffer
 	cmd := exec.Command(toucher(t), "4096")
@@ -360,7 +361,8 @@ func loader(t *testing.T) (program, model string) {
 	return program, model
 }
 
-// TestRecordOfLoader: in a program that maps a model's file that is weight, its heap runtime, its libraries code; and each has metrics.
+// TestRecordOfLoader: in a program that maps a model's file that is weight, its heap runtime, its libraries code;
+// and each has metrics.
 func TestRecordOfLoader(t *testing.T) {
 	program, model := loader(t)
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model), Out: t.TempDir()})

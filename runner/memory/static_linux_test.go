@@ -68,9 +68,9 @@ func find(t *testing.T, all []variable, name string) variable {
 	return all[i]
 }
 
-// TestRecordNamesVariables: page by page, variables and constants of a program and of its library are named as nm names them, and lie in the static data of
-// their file: with addresses that move and that do not, with the heap right behind them, with symbols in a file of their own, and with those alone that a
-// library needs to be linked.
+// TestRecordNamesVariables: page by page, variables and constants of a program and of its library are named as nm
+// names them, and lie in the static data of their file: with addresses that move and that do not, with the heap
+// right behind them, with symbols in a file of their own, and with those alone that a library needs to be linked.
 func TestRecordNamesVariables(t *testing.T) {
 	cc := testenv.NeedCC(t)
 	data := filepath.Join(testenv.Root(t), "runner", "memory", "testdata")
@@ -171,7 +171,8 @@ func staticRows(t *testing.T, dir string) (rows []staticRow) {
 	return rows
 }
 
-// checkVariables demands that every row in an object's variables has its name, none else has one of them, and that so many pages of some were told, -1: any.
+// checkVariables demands that every row in an object's variables has its name, none else has one of them, and that
+// so many pages of some were told, -1: any.
 func checkVariables(t *testing.T, rows []staticRow, file string, all []variable, bias uint64, want map[string]int) {
 	t.Helper()
 	pages := map[string]map[uint64]bool{}

@@ -21,7 +21,8 @@ type fileStat struct {
 	modified time.Time
 }
 
-// objects are mapped files, each of which is opened once, and once more when somebody asks for its symbols. They are for one goroutine.
+// objects are mapped files, each of which is opened once, and once more when somebody asks for its symbols. They
+// are for one goroutine.
 type objects struct {
 	files   map[string]*object
 	symbols int // of all files together

@@ -16,7 +16,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// built compiles a library with a variable that the linker is not told of, and takes its symbols out into a file of their own. Both lie below a root.
+// built compiles a library with a variable that the linker is not told of, and takes its symbols out into a file of
+// their own. Both lie below a root.
 func built(t *testing.T, root string, flags ...string) (library, debug string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "hidden.c")
@@ -61,7 +62,8 @@ func valueOf(s symbols, name string) uint64 {
 	return 0
 }
 
-// TestSeparateSymbols: the file with an object's symbols is found by the build ID and by the link, wherever it may lie, and that of another object is not taken.
+// TestSeparateSymbols: the file with an object's symbols is found by the build ID and by the link, wherever it may
+// lie, and that of another object is not taken.
 func TestSeparateSymbols(t *testing.T) {
 	move := func(t *testing.T, from string, to ...string) {
 		path := filepath.Join(to...)
@@ -112,7 +114,8 @@ func TestSeparateSymbols(t *testing.T) {
 	}
 }
 
-// TestObjectsOfNoELF: what is no ELF file has no names, devices and pipes are not opened, and a file that takes another's place is read anew.
+// TestObjectsOfNoELF: what is no ELF file has no names, devices and pipes are not opened, and a file that takes
+// another's place is read anew.
 func TestObjectsOfNoELF(t *testing.T) {
 	var all objects
 	path := filepath.Join(t.TempDir(), "file")
@@ -138,7 +141,8 @@ func TestObjectsOfNoELF(t *testing.T) {
 	}
 }
 
-// TestSymbolsLieInEachOther: the innermost symbol that holds all that is asked for counts, and of several for one place the longest, then the first by name.
+// TestSymbolsLieInEachOther: the innermost symbol that holds all that is asked for counts, and of several for one
+// place the longest, then the first by name.
 func TestSymbolsLieInEachOther(t *testing.T) {
 	s := newSymbols([]symbol{{100, 50, "outer"}, {110, 10, "inner"}, {110, 10, "alias"}, {110, 4, "part"}, {300, 0, "label"}, {200, 8, "alone"}})
 	for _, c := range []struct {
@@ -154,8 +158,9 @@ func TestSymbolsLieInEachOther(t *testing.T) {
 	}
 }
 
-// TestPlacesOfObjects: where an object lies follows from all of its mappings, though files' pages are shared by several segments (as lld lays them out);
-// somebody who maps the whole file to read it does not confuse that, and zeros end where the object does.
+// TestPlacesOfObjects: where an object lies follows from all of its mappings, though files' pages are shared by
+// several segments (as lld lays them out); somebody who maps the whole file to read it does not confuse that, and
+// zeros end where the object does.
 func TestPlacesOfObjects(t *testing.T) {
 	load := func(flags elf.ProgFlag, off, vaddr, filesz, memsz uint64) elf.ProgHeader {
 		return elf.ProgHeader{Type: elf.PT_LOAD, Flags: flags, Off: off, Vaddr: vaddr, Filesz: filesz, Memsz: memsz}
@@ -207,8 +212,9 @@ func mapping(start uint64, name string) func(*perfevent.Record) {
 	return func(r *perfevent.Record) { r.Addr, r.Length, r.Prot, r.Name = start, 0x1000, 3, []byte(name) }
 }
 
-// TestSpacesFollowProcesses: what is told of processes is put in the order of time whatever ring it comes from: a child has its parent's memory until it becomes
-// another program, an end is an end, and a number that is used again is another process.
+// TestSpacesFollowProcesses: what is told of processes is put in the order of time whatever ring it comes from: a
+// child has its parent's memory until it becomes another program, an end is an end, and a number that is used again
+// is another process.
 func TestSpacesFollowProcesses(t *testing.T) {
 	s := NewSpaces()
 	const pid, child = 2000000001, 2000000002 // there are none

@@ -12,14 +12,15 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// held is how many accesses a queue keeps in memory. Those that come when it is full go to a file, and are read again in their order.
+// held is how many accesses a queue keeps in memory. Those that come when it is full go to a file, and are read
+// again in their order.
 const held = 1 << 16
 
 // entryBytes is an access in the file.
 const entryBytes = 8*6 + 4*3 + 3 + 1
 
-// Queue holds accesses until somebody can say what they touched: a model that loads for minutes has neither buffers nor a run directory. It may be
-// used by several goroutines.
+// Queue holds accesses until somebody can say what they touched: a model that loads for minutes has neither buffers
+// nor a run directory. It may be used by several goroutines.
 type Queue struct {
 	mu     sync.Mutex
 	most   int // in memory
@@ -52,7 +53,8 @@ func (q *Queue) Put(a *memtrace.Access) {
 	}
 }
 
-// spill writes an access to the file. After an error nothing more is written: the file may end within an entry, up to which it is read.
+// spill writes an access to the file. After an error nothing more is written: the file may end within an entry, up
+// to which it is read.
 func (q *Queue) spill(a *memtrace.Access) error {
 	if q.failed != nil {
 		return q.failed

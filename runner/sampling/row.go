@@ -24,7 +24,8 @@ var NoMoment = Moment{Exec: -1, Token: -1, Ctx: -1, Seq: -1}
 type Row struct {
 	memtrace.Access
 	Moment
-	// Hit is what lies at the address. Of a region that no row of the map tells of, Unlisted is true: then only its type is written.
+	// Hit is what lies at the address. Of a region that no row of the map tells of, Unlisted is true: then only its
+	// type is written.
 	Hit      memtrace.Hit
 	Unlisted bool
 	Variable string // at the address, of a program or library
@@ -78,7 +79,8 @@ func (r *Row) Write(w *record.Writer, offset int64) error {
 	return w.EndRow()
 }
 
-// kind is the type of region that was accessed. Where nobody knows what lies at the address it follows from the function's name, if anything does.
+// kind is the type of region that was accessed. Where nobody knows what lies at the address it follows from the
+// function's name, if anything does.
 func (r *Row) kind() memtrace.RegionType {
 	if r.Hit.Region == nil {
 		return memtrace.TypeOfFunction(r.Symbol)
@@ -104,7 +106,8 @@ func positive(w *record.Writer, column int, v int64) {
 type Tally struct {
 	Rows  uint64            `json:"rows"`
 	Types map[string]uint64 `json:"region_types"` // rows by what they touched
-	// Unknown are rows of which it is not known at all what they touched. They are of type other, as is what lies in mapped files.
+	// Unknown are rows of which it is not known at all what they touched. They are of type other, as is what lies
+	// in mapped files.
 	Unknown uint64 `json:"unknown"`
 }
 

@@ -31,11 +31,13 @@ type Options struct {
 	Children bool
 	// Period is how many events of Perf there are per sample; 0 = what is usual for the processor.
 	Period uint64
-	// RingBytes is the memory of each CPU's ring, a power of two. 0 = MostRing, or less where the kernel allows no more.
+	// RingBytes is the memory of each CPU's ring, a power of two. 0 = MostRing, or less where the kernel allows no
+	// more.
 	RingBytes int
 	// MostRing bounds it where RingBytes is 0; 0 = 4 MiB.
 	MostRing int
-	// Mapped, unless it is nil, is handed what processes map and what becomes of them. It is called by the collectors' goroutines.
+	// Mapped, unless it is nil, is handed what processes map and what becomes of them. It is called by the
+	// collectors' goroutines.
 	Mapped func(*perfevent.Record)
 }
 
@@ -86,8 +88,8 @@ const (
 // ErrNone occurs when of a choice no collector opens. The error that wraps it names each, with cause and remedy.
 var ErrNone = errors.New("no collector of samples")
 
-// Open opens the collectors. From now on the kernel fills their rings; Start lets them be read, into the queue. Where one of the choices has no collector that
-// runs, none does.
+// Open opens the collectors. From now on the kernel fills their rings; Start lets them be read, into the queue.
+// Where one of the choices has no collector that runs, none does.
 func Open(o Options, q *Queue) (*Set, error) {
 	s := &Set{queue: q, stop: make(chan struct{})}
 	for _, choice := range o.Choices {

@@ -79,7 +79,8 @@ func (p *toucher) touch(t *testing.T, first, step, count int) {
 	}
 }
 
-// TestSetOfFaults: exactly the pages that a process touches are told, once each, with the function that did it, and where they lie.
+// TestSetOfFaults: exactly the pages that a process touches are told, once each, with the function that did it, and
+// where they lie.
 func TestSetOfFaults(t *testing.T) {
 	q, spaces := NewQueue(t.TempDir()), NewSpaces()
 	defer q.Close()
@@ -163,7 +164,8 @@ func TestSetCountsLoss(t *testing.T) {
 	}
 }
 
-// TestSetFallsBack: what cannot be had is told, with what helps; its choice goes on to the next one, or fails as a whole.
+// TestSetFallsBack: what cannot be had is told, with what helps; its choice goes on to the next one, or fails as a
+// whole.
 func TestSetFallsBack(t *testing.T) {
 	q := NewQueue(t.TempDir())
 	defer q.Close()

@@ -7,7 +7,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// Sorted takes accesses out of a queue, nearly in the order of time: collectors have a ring per CPU, and are read one after the other. It is for one goroutine.
+// Sorted takes accesses out of a queue, nearly in the order of time: collectors have a ring per CPU, and are read
+// one after the other. It is for one goroutine.
 type Sorted struct {
 	q       *Queue
 	waiting []memtrace.Access

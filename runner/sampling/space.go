@@ -10,7 +10,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// Space is what a process has mapped, as it was when everything up to a time had been applied ([Spaces.Apply]). It is for one goroutine.
+// Space is what a process has mapped, as it was when everything up to a time had been applied ([Spaces.Apply]). It
+// is for one goroutine.
 type Space struct {
 	Process
 	regions *memtrace.RegionMap
@@ -36,7 +37,8 @@ func newSpace(pid int32, objects *objects) *Space {
 	return &Space{Process: Process{PID: pid}, regions: m, maps: memtrace.NewMappings(m), objects: objects, root: rootOf(pid)}
 }
 
-// rootOf is what leads to the files of a process that lives in a mount namespace of its own, such as a container; "" where it is ours.
+// rootOf is what leads to the files of a process that lives in a mount namespace of its own, such as a container;
+// "" where it is ours.
 func rootOf(pid int32) string {
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 	if ours, ourErr := os.Readlink("/proc/self/ns/mnt"); err != nil || ourErr != nil || ours == theirs {
@@ -101,8 +103,9 @@ func (s *Space) object(m *memtrace.Mapping) *object {
 	return nil
 }
 
-// marked is a mapping with what is static data of objects marked, in as many parts as it takes. Variables that are zeros at first (.bss) lie in memory that
-// has no name, behind the object's others. before is mapped below it or in its place, by address; of all is found out where objects lie.
+// marked is a mapping with what is static data of objects marked, in as many parts as it takes. Variables that are
+// zeros at first (.bss) lie in memory that has no name, behind the object's others. before is mapped below it or in
+// its place, by address; of all is found out where objects lie.
 func (s *Space) marked(m memtrace.Mapping, before, all []memtrace.Mapping, places map[string][]uint64) []memtrace.Mapping {
 	if isPath(m.Path) {
 		m.Static = !executes(&m) && s.object(&m) != nil
@@ -169,8 +172,9 @@ func (o *object) zeros(m memtrace.Mapping, bias uint64) []memtrace.Mapping {
 	return nil
 }
 
-// placesOf is by how much the addresses of an object are higher in memory than in its file, once for each place where it lies. What several of its
-// mappings agree on is believed: one alone may be of somebody who reads the file.
+// placesOf is by how much the addresses of an object are higher in memory than in its file, once for each place
+// where it lies. What several of its mappings agree on is believed: one alone may be of somebody who reads the
+// file.
 func (s *Space) placesOf(o *object, all []memtrace.Mapping, known map[string][]uint64) []uint64 {
 	if places, ok := known[o.path]; ok {
 		return places
@@ -229,7 +233,8 @@ func (s *Space) Function(ip uint64) string {
 	return ""
 }
 
-// Variable is the name of the variable or constant of a program or library that holds size bytes from an address on, "" where none is known.
+// Variable is the name of the variable or constant of a program or library that holds size bytes from an address
+// on, "" where none is known.
 func (s *Space) Variable(addr, size uint64) string {
 	m := s.live(addr)
 	if m == nil {

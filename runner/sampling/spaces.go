@@ -13,8 +13,9 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// Spaces are what processes have mapped: of one process and those that it starts, by what the kernel tells of each mapping, fork and end, and by looking. All of
-// that is put in the order of time, and applied up to a time. Told may be called by several goroutines, the rest is for one.
+// Spaces are what processes have mapped: of one process and those that it starts, by what the kernel tells of each
+// mapping, fork and end, and by looking. All of that is put in the order of time, and applied up to a time. Told
+// may be called by several goroutines, the rest is for one.
 type Spaces struct {
 	objects objects
 	all     map[int32]*Space
@@ -64,7 +65,8 @@ func NewSpaces() *Spaces { return &Spaces{all: map[int32]*Space{}, unknown: map[
 // commExec is the bit of a record's Misc which says that a process has got its name from execve(2).
 const commExec = 1 << 13
 
-// forkExec is the bit of a record's Misc by which perf says that it made the record up, of a process that was there already.
+// forkExec is the bit of a record's Misc by which perf says that it made the record up, of a process that was there
+// already.
 const forkExec = 1 << 13
 
 // Told takes a record that is no sample. Those that are of no process's memory are passed over.
@@ -119,8 +121,8 @@ func perms(prot uint32) string {
 	return string(b)
 }
 
-// Look looks at what a process has mapped, at a time, and returns it. The process is followed from now on. Of one that has ended nothing is known, and what
-// was known stays.
+// Look looks at what a process has mapped, at a time, and returns it. The process is followed from now on. Of one
+// that has ended nothing is known, and what was known stays.
 func (s *Spaces) Look(pid int, ns int64) ([]memtrace.Mapping, error) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -137,7 +139,8 @@ func (s *Spaces) Look(pid int, ns int64) ([]memtrace.Mapping, error) {
 	return all, nil
 }
 
-// LookAround looks at processes that are followed, but for the first one, at most so many: those of which nothing was seen yet, then the others in turn.
+// LookAround looks at processes that are followed, but for the first one, at most so many: those of which nothing
+// was seen yet, then the others in turn.
 func (s *Spaces) LookAround(ns int64, most int) {
 	look := func(pid int32) bool {
 		if most > 0 {
@@ -281,7 +284,8 @@ func (s *Spaces) Processes() []Process {
 	return all
 }
 
-// Running are the processes that are followed and have not ended, by all that was gathered, applied or not, in the order in which they began.
+// Running are the processes that are followed and have not ended, by all that was gathered, applied or not, in the
+// order in which they began.
 func (s *Spaces) Running() []int {
 	type process struct {
 		pid   int32

@@ -17,8 +17,8 @@ type Use struct {
 	Missing    []string       `json:"missing,omitempty"` // that could not run, and why
 	// Others are samples of processes that the one that is recorded has started, or was started by.
 	Others uint64 `json:"other_processes,omitempty"`
-	// Lost are accesses that were told and not written, by who lost them: the queue in which they wait to be understood, and the table, in which rows of
-	// other recorders may be among the lost.
+	// Lost are accesses that were told and not written, by who lost them: the queue in which they wait to be
+	// understood, and the table, in which rows of other recorders may be among the lost.
 	LostQueue uint64 `json:"lost_queue,omitempty"`
 	LostTable uint64 `json:"lost_table,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -34,7 +34,8 @@ type CollectorUse struct {
 	Samples   uint64   `json:"samples"`
 	Tally
 	WithoutAddress uint64 `json:"without_address,omitempty"`
-	// LostRing are those that found no room in a ring, LostHardware those that the processor dropped, Undecodable those that could not be read.
+	// LostRing are those that found no room in a ring, LostHardware those that the processor dropped, Undecodable
+	// those that could not be read.
 	LostRing     uint64   `json:"lost_ring,omitempty"`
 	LostHardware uint64   `json:"lost_hardware,omitempty"`
 	Undecodable  uint64   `json:"undecodable,omitempty"`

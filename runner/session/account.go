@@ -46,7 +46,8 @@ func useSince(a, b capture.Use) capture.Use {
 	return a
 }
 
-// tally is the account of a stretch of the run, as the recorder counted it and as far as tensors were handed to the stream.
+// tally is the account of a stretch of the run, as the recorder counted it and as far as tensors were handed to the
+// stream.
 func (s *sink) tally(use capture.Use) *rundir.Account {
 	a := &rundir.Account{Selected: amount(use.Run.Selected), Captured: amount(use.Run.Written), Lost: []rundir.Loss{}}
 	s.addLosses(a, &use.Run)
@@ -63,7 +64,8 @@ func (s *sink) tally(use capture.Use) *rundir.Account {
 		Tokens: use.Rows[ggmlhooks.PhasePrefill] + use.Rows[ggmlhooks.PhaseDecode],
 		Cuts:   use.Run.Cuts,
 	}
-	// The median of few probes may be too large on a busy machine: what was not lost otherwise is the most that cuts can have cost.
+	// The median of few probes may be too large on a busy machine: what was not lost otherwise is the most that
+	// cuts can have cost.
 	t := &a.Time
 	t.CutNS = min(t.Cuts*use.CutNS, max(0, t.WallNS-t.TapNS-t.WaitNS))
 	return a
@@ -87,7 +89,8 @@ func (s *sink) cause(cause string) string {
 	return cause
 }
 
-// account is what became of the run up to now: while it is recorded, of what the recorder has read; once its files are closed, of what they hold.
+// account is what became of the run up to now: while it is recorded, of what the recorder has read; once its files
+// are closed, of what they hold.
 func (s *sink) account() *rundir.Account {
 	use := s.use()
 	a := s.tally(use)
@@ -125,8 +128,8 @@ func (s *sink) account() *rundir.Account {
 	return a
 }
 
-// settleAccount adds what the tap counted and no execution reported: a graph without a place in the tap's tables, the end of the last
-// execution; and, where its reports could not be read to their end, all that is missing.
+// settleAccount adds what the tap counted and no execution reported: a graph without a place in the tap's tables,
+// the end of the last execution; and, where its reports could not be read to their end, all that is missing.
 func (s *sink) settleAccount(a *rundir.Account, use *capture.Use) {
 	stats := s.region.Stats()
 	a.Time.TapNS += int64(stats.Own()) - use.Run.OwnNS - use.Setup.OwnNS

@@ -16,10 +16,11 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// A run that is gone on with begins anew, and what is recorded beside its stream is recorded anew with it, from the beginning, so that no
-// event is there twice. What there was stays aside until the run has come as far as it was.
+// A run that is gone on with begins anew, and what is recorded beside its stream is recorded anew with it, from the
+// beginning, so that no event is there twice. What there was stays aside until the run has come as far as it was.
 
-// asideFiles calls do with the names of what is recorded beside the stream of a run, there or not, up to the last part that is.
+// asideFiles calls do with the names of what is recorded beside the stream of a run, there or not, up to the last
+// part that is.
 func asideFiles(folder string, do func(name string) error) error {
 	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, resource.WaitsName, resource.FaultsName)
 	for part := 0; ; part++ {
@@ -42,7 +43,8 @@ func there(path string) bool {
 	return err == nil
 }
 
-// putBesideAside makes way for what is recorded anew. What was put aside by a run that was interrupted before it had come as far is more.
+// putBesideAside makes way for what is recorded anew. What was put aside by a run that was interrupted before it
+// had come as far is more.
 func putBesideAside(folder string) error {
 	return asideFiles(folder, func(path string) error {
 		if there(path + stream.OrigSuffix) {

@@ -81,8 +81,8 @@ func (b *before) selection(t *config.Tap) ggmlhooks.Selection {
 	return s
 }
 
-// Step is of what the tokens must be a multiple behind which a program may begin, of a run with these settings: where they are selected by a
-// step, the tap can count on from some alone.
+// Step is of what the tokens must be a multiple behind which a program may begin, of a run with these settings:
+// where they are selected by a step, the tap can count on from some alone.
 func Step(t *config.Tap) int64 {
 	if rule := t.Selection().Tokens; rule.Kind == ggmlhooks.TokenEvery {
 		return rule.Step
@@ -108,8 +108,8 @@ func (s *sink) goOnWith(b *before) {
 	s.reader = collect.NewReader(s.region, r)
 }
 
-// catchUp takes in what comes before the start: the recorder gets every execution as if it came again, without its tensors, so that it
-// is where it was behind them.
+// catchUp takes in what comes before the start: the recorder gets every execution as if it came again, without its
+// tensors, so that it is where it was behind them.
 func (s *sink) catchUp() error {
 	b := s.before
 	if b == nil || b.start.Tokens == 0 || b.done {
@@ -212,8 +212,9 @@ func (c *catcher) again(e *stream.Execution) error {
 	return r.ExecEnd(ggmlhooks.ExecEnd{Number: e.Exec, MonoNS: now})
 }
 
-// renumbered gives what a program tells that begins in the middle the numbers that it would have if it had begun at the beginning. Numbers of
-// graphs go on behind those that were there: a program that was not interrupted may have had fewer.
+// renumbered gives what a program tells that begins in the middle the numbers that it would have if it had begun at
+// the beginning. Numbers of graphs go on behind those that were there: a program that was not interrupted may have
+// had fewer.
 type renumbered struct {
 	ggmlhooks.Sink
 	tokens              int64  // before the start

@@ -22,8 +22,8 @@ type Repeat struct {
 	Seed    uint32   // that was chosen for it where it asked for a random one; else 0
 }
 
-// checkpoints notes where a run could be gone on from. Tokens are told to it by the goroutine that records; what is written is written
-// beside it, one checkpoint at a time.
+// checkpoints notes where a run could be gone on from. Tokens are told to it by the goroutine that records; what is
+// written is written beside it, one checkpoint at a time.
 type checkpoints struct {
 	path    string // "": none are made
 	states  string // folder of the states that the program keeps

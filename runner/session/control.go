@@ -24,8 +24,8 @@ var errStopped = errors.New("recording was stopped by a command")
 // stopTime is how long a stop waits for the end of a graph that is being captured.
 const stopTime = 10 * time.Second
 
-// steering takes commands while a run goes on. It is the sink between the reader and the session's, and follows which selection each
-// execution goes by. It is for the goroutine that reads the tap.
+// steering takes commands while a run goes on. It is the sink between the reader and the session's, and follows
+// which selection each execution goes by. It is for the goroutine that reads the tap.
 type steering struct {
 	ggmlhooks.Sink // the session's
 	s              *sink
@@ -121,7 +121,8 @@ func (st *steering) first(number uint32, e *ggmlhooks.Exec) {
 	st.log.append(event{Event: "applied", Selection: number, FirstExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.s.clock.UnixNS - st.s.clock.MonoNS})
 }
 
-// left notes how many tokens a tap command has left. A warm-up that is thrown away gives its tokens back, so it ends nothing.
+// left notes how many tokens a tap command has left. A warm-up that is thrown away gives its tokens back, so it
+// ends nothing.
 func (st *steering) left(e *ggmlhooks.Exec) {
 	left := e.Left
 	st.now.Left = &left
@@ -134,7 +135,8 @@ func (st *steering) left(e *ggmlhooks.Exec) {
 	st.log.append(event{Event: "done", Selection: st.now.Selection, DoneExec: exec, MonoNS: e.MonoNS, UnixNS: e.MonoNS + st.s.clock.UnixNS - st.s.clock.MonoNS})
 }
 
-// serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a socket goes on without.
+// serve answers what clients have asked. It returns errStopped when recording is to end. A run that cannot have a
+// socket goes on without.
 func (st *steering) serve() error {
 	if st.server == nil && !st.tried && st.s.dir != nil {
 		st.tried = true
@@ -218,8 +220,8 @@ func (st *steering) obey(r control.Request) error {
 	return nil
 }
 
-// wish is what a command wants captured. A tap command's tensors are all that it wants: of every layer that it does not leave out, and
-// every token. A share of each, which sampled_slices keeps, stays a share.
+// wish is what a command wants captured. A tap command's tensors are all that it wants: of every layer that it does
+// not leave out, and every token. A share of each, which sampled_slices keeps, stays a share.
 func (st *steering) wish(r control.Request) (collect.Wish, control.State, error) {
 	tap := st.s.o.Tap
 	wish := collect.Wish{Selection: st.s.before.selection(tap), MapsAlone: tap.AttentionAlone()}

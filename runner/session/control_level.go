@@ -74,7 +74,8 @@ func (st *steering) takeLevels(selection uint32, mono int64) {
 	}
 }
 
-// watchSignals takes SIGUSR1 and SIGUSR2 to the collector, where events are recorded: a step up from none to VERBOSE, where it stays, and no events.
+// watchSignals takes SIGUSR1 and SIGUSR2 to the collector, where events are recorded: a step up from none to
+// VERBOSE, where it stays, and no events.
 func (st *steering) watchSignals() {
 	if !st.s.o.Tap.Records(config.Resource) {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// event is one line of control.jsonl: a command when it came (command), the first execution that goes by what it selected (applied), the
-// execution by which its tokens were had (done).
+// event is one line of control.jsonl: a command when it came (command), the first execution that goes by what it
+// selected (applied), the execution by which its tokens were had (done).
 type event struct {
 	Event     string   `json:"event"`
 	Command   string   `json:"command,omitempty"`

@@ -90,7 +90,8 @@ func (s *sink) pressure() string {
 	return m.Level()
 }
 
-// pressureEvery is how long an answer of pressure counts: the kernel averages over ten seconds, and a token may take less than a millisecond.
+// pressureEvery is how long an answer of pressure counts: the kernel averages over ten seconds, and a token may
+// take less than a millisecond.
 const pressureEvery = 100 * time.Millisecond
 
 // everySo asks at most once in so much time.

@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/runner/session"
 )
 
-// Capture one layer of a model that a program of llama.cpp runs, and read it. The collector is this process; the model's is a child.
+// Capture one layer of a model that a program of llama.cpp runs, and read it. The collector is this process; the
+// model's is a child.
 func Example() {
 	tap := &config.Tap{}
 	if _, err := tap.Parse([]string{"--tap-tensors", "l_out-3", "--tap-out", "runs"}); err != nil {

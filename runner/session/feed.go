@@ -20,7 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kinds of frames that a consumer gets: a byte, the length of what follows as a little-endian uint32, and that. docs/SINK.md says the same.
+// The kinds of frames that a consumer gets: a byte, the length of what follows as a little-endian uint32, and that.
+// docs/SINK.md says the same.
 const (
 	frameBegin  = 'B' // a stream begins: its directory's name
 	frameStream = 'S' // bytes of activations.stream: whole packets
@@ -31,8 +32,8 @@ const (
 // feedPatience is how long a consumer may take for a frame when the program has ended.
 const feedPatience = 10 * time.Second
 
-// feed is the consumer that --tap-sink names. A nil feed is none. What it is given it writes at once, so that a consumer that does not read
-// holds the recording up, and in the end the model or its tensors, by --tap-overflow.
+// feed is the consumer that --tap-sink names. A nil feed is none. What it is given it writes at once, so that a
+// consumer that does not read holds the recording up, and in the end the model or its tensors, by --tap-overflow.
 type feed struct {
 	to     io.WriteCloser
 	where  string
@@ -42,7 +43,8 @@ type feed struct {
 	last   <-chan struct{} // closed when the newest stream has ended
 }
 
-// newFeed connects to a consumer: unix:PATH, a socket on which one listens; fd:N, a descriptor of this process; -, standard output.
+// newFeed connects to a consumer: unix:PATH, a socket on which one listens; fd:N, a descriptor of this process; -,
+// standard output.
 func newFeed(where string) (*feed, error) {
 	kind, rest, _ := strings.Cut(where, ":")
 	switch kind {
@@ -80,8 +82,8 @@ func descriptorFeed(where string, number int) (*feed, error) {
 	return &feed{to: os.NewFile(uintptr(own), where), where: where}, nil
 }
 
-// fed is one stream of a feed: the run's, or a segment's. The next segment is begun before the last one has ended; the consumer gets them
-// one behind the other.
+// fed is one stream of a feed: the run's, or a segment's. The next segment is begun before the last one has ended;
+// the consumer gets them one behind the other.
 type fed struct {
 	feed   *feed
 	name   string
@@ -178,7 +180,8 @@ func (f *feed) write(kind byte, p []byte) {
 	}
 }
 
-// hurry gives the consumer a limited time for each of what still comes: the program has ended, and nothing else may wait for ever.
+// hurry gives the consumer a limited time for each of what still comes: the program has ended, and nothing else may
+// wait for ever.
 func (f *feed) hurry() {
 	if f == nil {
 		return
@@ -197,7 +200,8 @@ func (f *feed) close() {
 	f.to.Close()
 }
 
-// consumerLost tells of a consumer that has gone. The files are recorded on without it, unless --tap-on-failure ends everything.
+// consumerLost tells of a consumer that has gone. The files are recorded on without it, unless --tap-on-failure
+// ends everything.
 func (s *sink) consumerLost() error {
 	err := s.feed.lost()
 	if err == nil || s.o.Tap.OnFailure == config.FailureStop {

@@ -23,7 +23,8 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 	}
 	var err error
 	if s.current != nil && s.goneOn() && s.halted == nil {
-		// Before what a program that was killed has left half done is ended: a run that is gone on with does it as a whole.
+		// Before what a program that was killed has left half done is ended: a run that is gone on with does it as
+		// a whole.
 		err = s.checkpoints.last(s.current.stream, len(s.steering.changes) > 0)
 	}
 	if s.recorder != nil && s.halted == nil {

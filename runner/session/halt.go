@@ -52,15 +52,15 @@ func (h *halted) limited() bool {
 	return h != nil && errors.As(h.err, &limit)
 }
 
-// wanted tells whether recording stopped where the user said that it should. The floor of free space that holds where none was given is
-// nobody's wish.
+// wanted tells whether recording stopped where the user said that it should. The floor of free space that holds
+// where none was given is nobody's wish.
 func (h *halted) wanted() bool {
 	var limit *limitError
 	return h != nil && errors.As(h.err, &limit) && (limit.cause == causeMaxDisk || !limit.tap.MinFree.Auto)
 }
 
-// incomplete tells whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing is why it could not be
-// sealed.
+// incomplete tells whether the run lacks what was to be recorded, for a reason that is not the user's own. sealing
+// is why it could not be sealed.
 func (s *sink) incomplete(sealing error) bool {
 	return sealing != nil || s.halted != nil && !s.halted.wanted() || s.samples.incomplete()
 }
@@ -71,9 +71,10 @@ func (s *sink) lossy(a *rundir.Account) bool {
 	return len(a.Violations) > 0 || a.Events != nil && (len(a.Events.Lost) > 0 || a.Events.TokensAfter > 0 && !s.halted.wanted()) || slices.ContainsFunc(a.Lost, func(l rundir.Loss) bool { return !wanted(l) })
 }
 
-// halt ends writing for good: that of the collectors beside the tap, too. The tap goes on reporting what the model computes and copies nothing more, so that all that is missing is
-// counted; what was recorded is made whole. Where the tap's reports cannot be read any more, it is told that nothing is recorded, and the
-// program goes on as without it.
+// halt ends writing for good: that of the collectors beside the tap, too. The tap goes on reporting what the model
+// computes and copies nothing more, so that all that is missing is counted; what was recorded is made whole. Where
+// the tap's reports cannot be read any more, it is told that nothing is recorded, and the program goes on as
+// without it.
 func (s *sink) halt(err error) {
 	s.noteHalt(err)
 	s.host.stop()
@@ -98,7 +99,8 @@ func (s *sink) noteHalt(err error) {
 	}
 }
 
-// blind reports whether what the model computes can not be counted any more, because recording stopped for a defect, or before it began.
+// blind reports whether what the model computes can not be counted any more, because recording stopped for a
+// defect, or before it began.
 func (s *sink) blind() bool {
 	if s.halted == nil {
 		return false
@@ -157,8 +159,8 @@ func (s *sink) stopped() *rundir.Stopped {
 	return stopped
 }
 
-// endsProgram tells whether the program ends with the recording: where the request itself was wrong, or a run cannot be gone on with, and
-// where the user wants it.
+// endsProgram tells whether the program ends with the recording: where the request itself was wrong, or a run
+// cannot be gone on with, and where the user wants it.
 func (s *sink) endsProgram(err error) bool {
 	return errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat) || s.o.Resume != nil && s.current == nil || s.o.Tap.OnFailure == config.FailureStop
 }

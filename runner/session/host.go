@@ -28,8 +28,8 @@ var hostFiles = map[string]string{"block": "block_io.jsonl", "system": "system_m
 // selfName is the collector of what the collectors cost, which runs beside any other.
 const selfName = "self"
 
-// hostSide watches what the kernel does for the model's process from before its start to its end. Its collectors are asked by a goroutine
-// of their own. A nil one watches nothing.
+// hostSide watches what the kernel does for the model's process from before its start to its end. Its collectors
+// are asked by a goroutine of their own. A nil one watches nothing.
 type hostSide struct {
 	graphs
 	interval time.Duration
@@ -54,8 +54,8 @@ type hostMissing struct {
 	Reason    string `json:"reason"`
 }
 
-// newHostSide opens the collectors that were asked for, with a target that has no process yet. One that cannot run is told, and the rest
-// goes on.
+// newHostSide opens the collectors that were asked for, with a target that has no process yet. One that cannot run
+// is told, and the rest goes on.
 func newHostSide(o Options) *hostSide {
 	if len(o.Tap.Host) == 0 {
 		return nil
@@ -163,8 +163,8 @@ func (h *hostSide) openFiles(s *sink) error {
 	return nil
 }
 
-// idle notes that the tap's queue has been read: what was told before the look before this one is known. It is for the goroutine that
-// reads the tap.
+// idle notes that the tap's queue has been read: what was told before the look before this one is known. It is for
+// the goroutine that reads the tap.
 func (h *hostSide) idle() {
 	if h != nil {
 		h.upto.Store(h.looked)
@@ -289,7 +289,8 @@ func (h *hostSide) words() string {
 	return "host      " + strings.Join(parts, "; ")
 }
 
-// hostLines are a collector's lines. Those that come before the run directory is there wait for it; of a run without one nothing is kept.
+// hostLines are a collector's lines. Those that come before the run directory is there wait for it; of a run
+// without one nothing is kept.
 type hostLines struct {
 	name    string
 	mu      sync.Mutex

@@ -91,7 +91,8 @@ func (g *graphs) Resolve(r ggmlhooks.Resolve) error {
 	return nil
 }
 
-// timeline remembers which graphs were computed of late, for events that are told by their time. It may be used by several goroutines.
+// timeline remembers which graphs were computed of late, for events that are told by their time. It may be used by
+// several goroutines.
 type timeline struct {
 	mu     sync.Mutex
 	graphs []span // by begin
@@ -137,7 +138,8 @@ func (t *timeline) change(f func(*span)) {
 	}
 }
 
-// computed is how much of a time graphs were computed in. It is not known where those of its beginning are no longer remembered.
+// computed is how much of a time graphs were computed in. It is not known where those of its beginning are no
+// longer remembered.
 func (t *timeline) computed(from, to int64) resource.GraphTime {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,8 +152,8 @@ func (t *timeline) computed(from, to int64) resource.GraphTime {
 	return c
 }
 
-// within says what was computed between two times: the phase that took most of it, and the tokens of that phase, -1 where it has none. The
-// phase is "load" before the first graph, and "between" where none was computed.
+// within says what was computed between two times: the phase that took most of it, and the tokens of that phase, -1
+// where it has none. The phase is "load" before the first graph, and "between" where none was computed.
 func (t *timeline) within(from, to int64) (phase string, first, last int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

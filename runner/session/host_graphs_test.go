@@ -61,7 +61,8 @@ func TestTimeline(t *testing.T) {
 	phase(0, 460, "decode", 3, 4)
 }
 
-// TestGraphTime: time in which graphs were computed counts once, though they overlap, and is not known where some are forgotten.
+// TestGraphTime: time in which graphs were computed counts once, though they overlap, and is not known where some
+// are forgotten.
 func TestGraphTime(t *testing.T) {
 	var times timeline
 	if got := times.computed(0, 100); got != (resource.GraphTime{Known: true}) {

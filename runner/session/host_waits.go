@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/resource/filemap"
 )
 
-// waits records what the model's threads wait for on files, and is told of graphs as a recorder beside that of tensors. A nil one records
-// nothing.
+// waits records what the model's threads wait for on files, and is told of graphs as a recorder beside that of
+// tensors. A nil one records nothing.
 type waits struct {
 	*filemap.Follower
 	collector     *filemap.Collector

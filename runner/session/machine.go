@@ -19,8 +19,8 @@ type beside interface {
 	Close() error
 }
 
-// tee hands what the tap tells to the capture's recorder, and to those beside it. What comes before the run directory is there, buffers
-// that hold the model, waits for it.
+// tee hands what the tap tells to the capture's recorder, and to those beside it. What comes before the run
+// directory is there, buffers that hold the model, waits for it.
 type tee struct {
 	ggmlhooks.Sink // the capture's recorder; nil: not there yet
 	beside         []beside
@@ -158,7 +158,8 @@ func (t *tee) close() error {
 	return err
 }
 
-// machineOf is what the tap has to tell for a level of resource events. Memory is followed from the beginning of the run on, or not at all.
+// machineOf is what the tap has to tell for a level of resource events. Memory is followed from the beginning of
+// the run on, or not at all.
 func machineOf(level string, tap *config.Tap) collect.Machine {
 	ledger := tap.Records(config.Ledger)
 	m := collect.Machine{Cells: followsCells(tap) || ledger, Experts: ledger}

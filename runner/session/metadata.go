@@ -63,8 +63,8 @@ func (s *sink) metadata(process *collect.Process, exit collect.Exit) rundir.Meta
 	return m
 }
 
-// beginning is metadata.json of a run that has only begun, so that a run whose collector is killed is known by more than its tensors. How it
-// ended and what it did is absent.
+// beginning is metadata.json of a run that has only begun, so that a run whose collector is killed is known by more
+// than its tensors. How it ended and what it did is absent.
 func (s *sink) beginning() rundir.Metadata {
 	m := s.describe(capture.Use{})
 	m.RunID, m.Created, m.Resumed = s.dir.ID(), s.started.UTC(), s.resumed
@@ -149,8 +149,8 @@ func tapUse(s collect.Stats) *rundir.Tap {
 	}
 }
 
-// usage is what the two processes used, as the kernel counts it. The touched pages of the shared memory are part of the model's peak,
-// and, as far as the collector has read them, of the collector's.
+// usage is what the two processes used, as the kernel counts it. The touched pages of the shared memory are part of
+// the model's peak, and, as far as the collector has read them, of the collector's.
 type usage struct {
 	CollectorCPUNS     int64 `json:"collector_cpu_ns"`
 	CollectorPeakKiB   int64 `json:"collector_peak_rss_kib"`

@@ -14,7 +14,8 @@ import (
 	"github.com/llamatap/llamatap/runner/watch"
 )
 
-// monitor tells once an interval what the model's process and this one take. It runs beside recorders of memory accesses. A nil one tells nothing.
+// monitor tells once an interval what the model's process and this one take. It runs beside recorders of memory
+// accesses. A nil one tells nothing.
 type monitor struct {
 	lines  *hostLines
 	cancel context.CancelFunc

@@ -13,7 +13,8 @@ import (
 // redacted stands in metadata.json where --tap-redact text took something out of the command line.
 const redacted = "[redacted]"
 
-// textFlags are llama.cpp's flags whose value is text, or a file of text, and may look like anything: the value goes, whatever it is.
+// textFlags are llama.cpp's flags whose value is text, or a file of text, and may look like anything: the value
+// goes, whatever it is.
 var textFlags = []string{
 	"-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf", "--system-prompt-file",
 	"-r", "--reverse-prompt", "--in-prefix", "--in-suffix", "--grammar", "--grammar-file", "-j", "--json-schema", "-jf",
@@ -24,9 +25,9 @@ var textFlags = []string{
 // flagForm is what a flag looks like, without or with a value joined to it.
 var flagForm = regexp.MustCompile(`^(--?[A-Za-z][A-Za-z0-9_-]*)(=.*)?$`)
 
-// redactCommand returns a command line of which only what cannot be text is left: names of flags, numbers, the tap's own settings (first,
-// in the form --tap-name=value), the program and the model. A program that takes its prompt without a flag keeps it to itself that
-// way, too.
+// redactCommand returns a command line of which only what cannot be text is left: names of flags, numbers, the
+// tap's own settings (first, in the form --tap-name=value), the program and the model. A program that takes its
+// prompt without a flag keeps it to itself that way, too.
 func redactCommand(args []string) []string {
 	head := min(1, len(args))
 	exec := len(args) > 1 && args[1] == "exec"

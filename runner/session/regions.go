@@ -53,7 +53,8 @@ func (s *sink) readMaps() (io.Reader, error) {
 	return bytes.NewReader(s.maps), nil
 }
 
-// mappedModel reads the header of a file that is mapped. A model that lies in memory alone is the embedded one, or not known.
+// mappedModel reads the header of a file that is mapped. A model that lies in memory alone is the embedded one, or
+// not known.
 func mappedModel(path string) (*gguf.File, error) {
 	if strings.HasPrefix(path, "/memfd:"+models.DefaultName) {
 		return gguf.Read(bytes.NewReader(models.Default), int64(len(models.Default)))

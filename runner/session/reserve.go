@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// reserve is room on the disk that is kept for sealing the run when nothing else fits any more: a file without a name, that vanishes with
-// this process.
+// reserve is room on the disk that is kept for sealing the run when nothing else fits any more: a file without a
+// name, that vanishes with this process.
 type reserve struct {
 	file *os.File
 	size int64

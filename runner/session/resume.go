@@ -17,8 +17,9 @@ import (
 // ErrRepeat occurs when a program that is to be gone on with does not do again what was recorded of it.
 var ErrRepeat = errors.New("the program does not do what was recorded of it")
 
-// replay stands before a stream that is gone on with. The program begins anew and does all that it did before; what the stream holds
-// already is compared and not written again, and from there on everything is written. It is a capture.Stream.
+// replay stands before a stream that is gone on with. The program begins anew and does all that it did before; what
+// the stream holds already is compared and not written again, and from there on everything is written. It is a
+// capture.Stream.
 type replay struct {
 	output
 	kept    *stream.Kept
@@ -30,7 +31,8 @@ type replay struct {
 	seen    uint64                   // kept packets that have come again
 }
 
-// valuesEvery is how many packets that come again go to one whose values are compared; those of the last so many are as well.
+// valuesEvery is how many packets that come again go to one whose values are compared; those of the last so many
+// are as well.
 const valuesEvery = 64
 
 func newReplay(to output, kept *stream.Kept) *replay {
@@ -46,8 +48,9 @@ func (r *replay) advance() {
 	}
 }
 
-// repeated is what is done with something that may be kept already: compared, where same says whether it is what comes next. It tells
-// whether it was. Where a commit stood depends on time; and so does whether something of a warm-up was written.
+// repeated is what is done with something that may be kept already: compared, where same says whether it is what
+// comes next. It tells whether it was. Where a commit stood depends on time; and so does whether something of a
+// warm-up was written.
 func (r *replay) repeated(what string, same func(stream.Item) bool) (bool, error) {
 	for r.waiting {
 		if r.ahead.Err != nil {
@@ -128,7 +131,8 @@ func (r *replay) Append(p *stream.Packet, data []byte, release func()) error {
 	return r.output.Append(p, data, release)
 }
 
-// compare looks at the values of some of the packets that come again: other numbers would make two halves that do not belong together.
+// compare looks at the values of some of the packets that come again: other numbers would make two halves that do
+// not belong together.
 func (r *replay) compare(kept, p *stream.Packet, data []byte) error {
 	r.seen++
 	if r.seen%valuesEvery != 1 && r.seen+valuesEvery <= r.kept.Packets {

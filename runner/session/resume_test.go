@@ -42,7 +42,8 @@ func openReplay(t *testing.T, packets int) *replay {
 	return r
 }
 
-// TestReplayComparesValues: a run that comes with other numbers is noticed, at its first packet, at its last ones, and every so often.
+// TestReplayComparesValues: a run that comes with other numbers is noticed, at its first packet, at its last ones,
+// and every so often.
 func TestReplayComparesValues(t *testing.T) {
 	const packets = 4 * valuesEvery
 	for _, other := range []int{0, 1, valuesEvery - 1, valuesEvery, 2 * valuesEvery, packets - valuesEvery - 1, packets - valuesEvery, packets - 1} {

@@ -31,8 +31,8 @@ func (e *limitError) Error() string {
 	return fmt.Sprintf("recording stopped at --tap-max-disk %v", e.tap.MaxDisk)
 }
 
-// room keeps the run within --tap-max-disk and --tap-min-free. It is asked before anything is written and counts with the most that it may
-// take; at the disk it looks only now and then, in the collector.
+// room keeps the run within --tap-max-disk and --tap-min-free. It is asked before anything is written and counts
+// with the most that it may take; at the disk it looks only now and then, in the collector.
 type room struct {
 	tap  *config.Tap
 	use  func() (all, waiting int64) // the most that the run takes without beside, and what of it is not in files yet
@@ -54,8 +54,8 @@ const (
 	lookEvery = 250 * time.Millisecond
 )
 
-// aheadShare is the share of what may still be written that is kept ahead of it at most: towards a bound that becomes nothing, and what was
-// kept is used up.
+// aheadShare is the share of what may still be written that is kept ahead of it at most: towards a bound that
+// becomes nothing, and what was kept is used up.
 const aheadShare = 16
 
 // take asks for n bytes.
@@ -107,8 +107,8 @@ func (r *room) measure() (left int64, cause string) {
 	return left, cause
 }
 
-// free is what the file system has left for us, and how much of it must stay; not ok where nothing must, or the file system does not
-// tell.
+// free is what the file system has left for us, and how much of it must stay; not ok where nothing must, or the
+// file system does not tell.
 func (r *room) free() (free, floor int64, ok bool) {
 	var fs unix.Statfs_t
 	if r.statfs(r.tap.Out, &fs) != nil {

@@ -146,8 +146,8 @@ func TestRoomChecks(t *testing.T) {
 	}
 }
 
-// TestRoomAhead: what the disk keeps ahead of a stream is counted once. It is no longer free, so what waits for it needs nothing more, and
-// what is kept beyond that is part of the run.
+// TestRoomAhead: what the disk keeps ahead of a stream is counted once. It is no longer free, so what waits for it
+// needs nothing more, and what is kept beyond that is part of the run.
 func TestRoomAhead(t *testing.T) {
 	dir, err := rundir.Create(t.TempDir(), "model", time.Now())
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
-// samples records sampled accesses to the memory of the model's process, from before its first instruction to its end. They wait until the tap has told
-// what the process did at their time: then it is known which region they touched, in which phase, for which token. A nil one records nothing.
+// samples records sampled accesses to the memory of the model's process, from before its first instruction to its
+// end. They wait until the tap has told what the process did at their time: then it is known which region they
+// touched, in which phase, for which token. A nil one records nothing.
 type samples struct {
 	graphs
 	tap      *config.Tap
@@ -60,7 +61,8 @@ func newSamples(o Options) *samples {
 	return r
 }
 
-// ready opens the collectors for the model's process, which is held before its first instruction. Where one cannot be had nothing runs.
+// ready opens the collectors for the model's process, which is held before its first instruction. Where one cannot
+// be had nothing runs.
 func (r *samples) ready(pid int) error {
 	if r == nil {
 		return nil
@@ -104,7 +106,8 @@ func (r *samples) start(recorded func() int) {
 	}
 }
 
-// pid is the process whose accesses are recorded: the one that was started, or the first that it started which computes.
+// pid is the process whose accesses are recorded: the one that was started, or the first that it started which
+// computes.
 func (r *samples) pid() int { return cmp.Or(r.recorded(), r.started) }
 
 // openSamples makes the table of accesses.
@@ -138,7 +141,8 @@ func (r *samples) ExecEnd(e ggmlhooks.ExecEnd) error {
 	return r.graphs.ExecEnd(e)
 }
 
-// idle notes that the tap's queue has been read, and writes what is known by now. It is for the goroutine that reads the tap. The error is the table's.
+// idle notes that the tap's queue has been read, and writes what is known by now. It is for the goroutine that
+// reads the tap. The error is the table's.
 func (r *samples) idle() error {
 	if r == nil {
 		return nil
@@ -181,7 +185,8 @@ func (r *samples) put(a *memtrace.Access, pid int32, last bool) {
 	r.write(&row)
 }
 
-// write completes a row from its region, and writes it. What reaches into several blocks of cells is of none. Behind a failure of the disk rows are counted alone.
+// write completes a row from its region, and writes it. What reaches into several blocks of cells is of none.
+// Behind a failure of the disk rows are counted alone.
 func (r *samples) write(row *sampling.Row) {
 	if region := row.Hit.Region; region != nil && !row.Unlisted {
 		row.Offset = int64(region.Offset + row.Hit.Offset)
@@ -199,7 +204,8 @@ func (r *samples) write(row *sampling.Row) {
 	r.tallies[row.Collector].Count(row)
 }
 
-// block is the block of cells that a place of a cache's keys lies in, -1 where it is none. Of values it is not known how they lie.
+// block is the block of cells that a place of a cache's keys lies in, -1 where it is none. Of values it is not
+// known how they lie.
 func block(r *memtrace.Region, offset uint64, cells int) int64 {
 	if r.Type != memtrace.KVCache || r.Part != "k" || len(r.Shape) < 2 || cells < 1 {
 		return -1

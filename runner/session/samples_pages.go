@@ -14,9 +14,10 @@ import (
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
-// writtenPages finds the pages that the model's process writes, graph by graph: the memory of its caches, activations and outputs is scanned where a graph
-// begins and where it ends, and meanwhile the model waits (collect.Options.InStep). So what is found at an end was written by that graph, and what is found at
-// a beginning between two of them. A nil one finds nothing.
+// writtenPages finds the pages that the model's process writes, graph by graph: the memory of its caches,
+// activations and outputs is scanned where a graph begins and where it ends, and meanwhile the model waits
+// (collect.Options.InStep). So what is found at an end was written by that graph, and what is found at a beginning
+// between two of them. A nil one finds nothing.
 type writtenPages struct {
 	r       *samples
 	watch   *pagefault.Written // nil: not yet, or not any more
@@ -173,7 +174,8 @@ func (w *writtenPages) write(upto int64, last bool) {
 	w.rows = w.rows[:copy(w.rows, w.rows[n:])]
 }
 
-// split writes a row for neighbouring pages of one region. Of a page that several regions share it is not known which was written: it is of none.
+// split writes a row for neighbouring pages of one region. Of a page that several regions share it is not known
+// which was written: it is of none.
 func (w *writtenPages) split(p *pageRow, last bool) {
 	page := uint64(os.Getpagesize())
 	row := sampling.Row{Moment: w.r.times.moment(p.TimeNS, last), Window: p.window, Block: -1}

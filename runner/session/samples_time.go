@@ -11,7 +11,8 @@ import (
 	"github.com/llamatap/llamatap/runner/sampling"
 )
 
-// decided is the time up to which it is known what graphs were computed, whether they are the run, and what came behind them.
+// decided is the time up to which it is known what graphs were computed, whether they are the run, and what came
+// behind them.
 func (t *timeline) decided() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,7 +30,8 @@ func (t *timeline) decided() int64 {
 // neighbours is how many graphs before a time may have been computed then: those of several contexts.
 const neighbours = 16
 
-// moment says what was computed at a time. Of an access between two graphs that is what lies before the next one; last tells that there comes none.
+// moment says what was computed at a time. Of an access between two graphs that is what lies before the next one;
+// last tells that there comes none.
 func (t *timeline) moment(ns int64, last bool) sampling.Moment {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -66,7 +66,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestBlockOfPlace: the block of cells of a place in keys, counted over streams; of values, and of what is no cache, there is none.
+// TestBlockOfPlace: the block of cells of a place in keys, counted over streams; of values, and of what is no
+// cache, there is none.
 func TestBlockOfPlace(t *testing.T) {
 	keys := memtrace.Region{Type: memtrace.KVCache, Part: "k", Shape: []int64{64, 100, 2}, Bytes: 64 * 100 * 2 * 2}
 	values, odd, weight := keys, keys, keys

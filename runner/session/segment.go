@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is one directory that is being written: a whole run, or one of its segments. Up to its end it belongs to the goroutine that
-// records; end may run in another one, which then owns it.
+// segment is one directory that is being written: a whole run, or one of its segments. Up to its end it belongs to
+// the goroutine that records; end may run in another one, which then owns it.
 type segment struct {
 	dir    *rundir.Dir
 	stream *stream.Writer
@@ -114,8 +114,8 @@ func (g *segment) bytes() int64 {
 	return int64(written.FileBytes) + packetBytes(g.appended.raw-int64(written.RawBytes), packets, g.appended.names) + g.tokens.Size()
 }
 
-// waiting is the share of bytes for which the disk has no room yet: they are not in the files, what the writer holds in its buffers included,
-// and not in what is kept ahead. Below 0 more is kept than waits.
+// waiting is the share of bytes for which the disk has no room yet: they are not in the files, what the writer
+// holds in its buffers included, and not in what is kept ahead. Below 0 more is kept than waits.
 func (g *segment) waiting() int64 {
 	if g.result != nil {
 		return 0
@@ -173,9 +173,9 @@ func (g *segment) note(index int64) {
 	g.place.Tokens++
 }
 
-// close ends the segment's files. Where the writer cannot, or has failed before, the stream is mended and the tokens are written anew
-// from its index; what that takes away is counted as cut. It may be called again after an error. The reserve is released when the writer
-// has done what it could, so that it does not eat it up.
+// close ends the segment's files. Where the writer cannot, or has failed before, the stream is mended and the
+// tokens are written anew from its index; what that takes away is counted as cut. It may be called again after an
+// error. The reserve is released when the writer has done what it could, so that it does not eat it up.
 func (g *segment) close(duration time.Duration, failed bool, losses []stream.Loss, r *reserve) error {
 	if g.result != nil {
 		return nil

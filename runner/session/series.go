@@ -196,8 +196,8 @@ func (r *series) ended(err error) error {
 	return nil
 }
 
-// endSeries seals the last segment and lists all of them in the run's directory. A last segment in which nothing was recorded is
-// removed, unless it is the only one.
+// endSeries seals the last segment and lists all of them in the run's directory. A last segment in which nothing
+// was recorded is removed, unless it is the only one.
 func (s *sink) endSeries() error {
 	g := s.current
 	if g.empty() && g.place.Number > 1 {

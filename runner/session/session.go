@@ -42,10 +42,11 @@ type Options struct {
 	Repeat Repeat
 	// Resume is the checkpoint of the run to go on with; nil: a new one.
 	Resume *rundir.Checkpoint
-	// Begin, unless it is nil, says where the program of the run to go on with begins, by what is kept of it, and lets Command begin there.
-	// It is called before the process is started. Without it that is the beginning.
+	// Begin, unless it is nil, says where the program of the run to go on with begins, by what is kept of it, and
+	// lets Command begin there. It is called before the process is started. Without it that is the beginning.
 	Begin func(kept *stream.Kept) (Start, error)
-	// StateFolder is where the program of a new run keeps its state; it is moved into the run directory. "": it keeps none.
+	// StateFolder is where the program of a new run keeps its state; it is moved into the run directory. "": it
+	// keeps none.
 	StateFolder string
 	// Summary is where the short summary goes; nil: nowhere.
 	Summary io.Writer
@@ -62,22 +63,23 @@ type Result struct {
 	Exit    collect.Exit
 	Dir     string // the run directory, "" if none was made
 	Summary Summary
-	// Incomplete says that the recording ended before the program did and nobody had asked for that, or could not be sealed, or samples are
-	// missing. What was the cause is told on stderr.
+	// Incomplete says that the recording ended before the program did and nobody had asked for that, or could not
+	// be sealed, or samples are missing. What was the cause is told on stderr.
 	Incomplete bool
 	// Lossy says that the account in Summary lacks something that nobody had asked to leave out.
 	Lossy bool
 }
 
-// ErrRecording occurs when the recording failed and the program had to end with it. What was recorded stays in the run directory, sealed
-// where that could be done, and marked as stopped.
+// ErrRecording occurs when the recording failed and the program had to end with it. What was recorded stays in the
+// run directory, sealed where that could be done, and marked as stopped.
 var ErrRecording = errors.New("the recording failed")
 
-// ErrSelection occurs when the selection names tensors or layers that the model does not have. Nothing is recorded then.
+// ErrSelection occurs when the selection names tensors or layers that the model does not have. Nothing is recorded
+// then.
 var ErrSelection = errors.New("nothing to record")
 
-// Run runs the model's process to its end and records it. A context that ends stops the process. The Result is valid with an
-// error too, as far as the process was started.
+// Run runs the model's process to its end and records it. A context that ends stops the process. The Result is
+// valid with an error too, as far as the process was started.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if err := checkOut(o.Tap.Out); err != nil {
 		return Result{}, err
@@ -202,7 +204,8 @@ func (s *sink) sealEarly(process *collect.Process) (Result, error) {
 // hungReason tells of a program that [collect.Process] had to kill.
 const hungReason = "the program hung in its handler of Ctrl-C, and was killed 2 s after the second one"
 
-// failure is what Run reports. Where the program was to go on without its recording, it is told, once, and is no failure of the program.
+// failure is what Run reports. Where the program was to go on without its recording, it is told, once, and is no
+// failure of the program.
 func (s *sink) failure(sealing error) error {
 	err := sealing
 	if s.halted != nil && !s.halted.limited() {
@@ -226,8 +229,8 @@ func (s *sink) failure(sealing error) error {
 	return nil
 }
 
-// stopProgram ends the model's process after a failure: at once when nothing was recorded, for then the request itself was wrong, else
-// giving it five seconds to end by itself.
+// stopProgram ends the model's process after a failure: at once when nothing was recorded, for then the request
+// itself was wrong, else giving it five seconds to end by itself.
 func (s *sink) stopProgram(process *collect.Process) (stop func()) {
 	if s.written().Packets == 0 {
 		process.Stop(unix.SIGKILL)

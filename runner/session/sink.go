@@ -24,8 +24,8 @@ import (
 // StreamName is the file of captured tensors in a run directory.
 const StreamName = "activations.stream"
 
-// sink keeps what the tap tells about contexts, makes the run directory with the first of them, and passes the rest on to the
-// recorder.
+// sink keeps what the tap tells about contexts, makes the run directory with the first of them, and passes the rest
+// on to the recorder.
 type sink struct {
 	ggmlhooks.Sink // the recorder, while it records
 	o              Options
@@ -158,8 +158,8 @@ func identify(c *ggmlhooks.Context) (rundir.Model, *gguf.Vocab) {
 	return m, nil
 }
 
-// modelFile reads the header of a context's model and notes where it lies. A model without a path is the embedded one if it bears its
-// name; of another one nothing more is known, and nil is returned.
+// modelFile reads the header of a context's model and notes where it lies. A model without a path is the embedded
+// one if it bears its name; of another one nothing more is known, and nil is returned.
 func modelFile(c *ggmlhooks.Context, m *rundir.Model) *gguf.File {
 	if c.Path != "" {
 		if path, err := filepath.Abs(c.Path); err == nil {
@@ -269,8 +269,8 @@ func layers(g *ggmlhooks.Graph) int {
 	return n
 }
 
-// judge refuses a selection that matches nothing, at the first graph of tokens: the model waits for this judgement. What the
-// model had measured before counts too, so that a name may be one of a later graph.
+// judge refuses a selection that matches nothing, at the first graph of tokens: the model waits for this judgement.
+// What the model had measured before counts too, so that a name may be one of a later graph.
 func (s *sink) judge(g *ggmlhooks.Graph) error {
 	s.judged = true
 	tap := s.o.Tap
@@ -339,8 +339,8 @@ func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	return s.turn()
 }
 
-// idle is what is done when nothing has come for a while, or between two looks: held packets are written if the model waits for their
-// slots, a segment may end by its time, and the disk is looked at.
+// idle is what is done when nothing has come for a while, or between two looks: held packets are written if the
+// model waits for their slots, a segment may end by its time, and the disk is looked at.
 func (s *sink) idle() error {
 	s.host.idle()
 	if s.halted == nil {
@@ -374,12 +374,13 @@ func (s *sink) idle() error {
 	return s.turn()
 }
 
-// stuckAfter is how long a model waits for slots, and nothing moves, before what is held back is taken for the reason. A model that waits
-// because pages are not touched yet, or for a collector that had no core, goes on by itself: what is written must not depend on that.
+// stuckAfter is how long a model waits for slots, and nothing moves, before what is held back is taken for the
+// reason. A model that waits because pages are not touched yet, or for a collector that had no core, goes on by
+// itself: what is written must not depend on that.
 const stuckAfter = time.Second
 
-// stuck tells whether the model waits for slots and none will come back, since all that it waits for are held. The bound on what is held
-// lets that happen only where the slots that are left lie apart.
+// stuck tells whether the model waits for slots and none will come back, since all that it waits for are held. The
+// bound on what is held lets that happen only where the slots that are left lie apart.
 func (s *sink) stuck() bool {
 	moved, waits := s.region.Moved()
 	if now := time.Now(); !waits || moved != s.moved || s.movedAt.IsZero() {

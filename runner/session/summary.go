@@ -22,8 +22,8 @@ type Pace struct{ Tokens, NS int64 }
 type Summary struct {
 	Account           rundir.Account
 	Prompt, Generated int64
-	// Prefill and Decode are what rates are of: tokens that this process computed in graphs without tokens of another phase, and the time of
-	// those graphs.
+	// Prefill and Decode are what rates are of: tokens that this process computed in graphs without tokens of
+	// another phase, and the time of those graphs.
 	Prefill, Decode Pace
 	Tensors         bool   // were asked for, or captured by a command
 	RawBytes        uint64 // of the captured tensors in the stored element type
@@ -31,7 +31,8 @@ type Summary struct {
 	Stopped         *rundir.Stopped // recording ended before the program did
 	// Beside is what was recorded beside tensors, a line each.
 	Beside []string
-	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 = none.
+	// Want is the rate in bytes of tensors per second below which the summary says what held the capture back; 0 =
+	// none.
 	Want float64
 	pack time.Duration
 	disk time.Duration
@@ -146,8 +147,8 @@ func (p Pace) rate() string {
 	return fmt.Sprintf(" (%.1f tokens/s)", float64(p.Tokens)/(float64(p.NS)/1e9))
 }
 
-// ratios are both ratios that people mean: against the tensors as the model computed them, and against their stored element type,
-// which is the codec's own share.
+// ratios are both ratios that people mean: against the tensors as the model computed them, and against their stored
+// element type, which is the codec's own share.
 func (s Summary) ratios() string {
 	if s.StoredBytes == 0 {
 		return ""

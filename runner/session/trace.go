@@ -26,7 +26,8 @@ func (s *sink) openTrace() *record.Table {
 	return s.trace.table
 }
 
-// The most bytes that a row takes, of the ledger and where samples are among them, and rows that are packed and not written yet.
+// The most bytes that a row takes, of the ledger and where samples are among them, and rows that are packed and not
+// written yet.
 const (
 	ledgerRowBytes = 2
 	sampleRowBytes = 16
@@ -67,7 +68,8 @@ func (p *tracePart) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// closeTrace completes the table, when its recorders are closed. What was complete before an error stays, and the run says why it ended.
+// closeTrace completes the table, when its recorders are closed. What was complete before an error stays, and the
+// run says why it ended.
 func (s *sink) closeTrace() {
 	if s.trace.table == nil {
 		return

@@ -1,4 +1,5 @@
 package session
 
-// TurnsVariable is the environment variable with which llamatap bench records by turns of so many tokens, see collect.Options.
+// TurnsVariable is the environment variable with which llamatap bench records by turns of so many tokens, see
+// collect.Options.
 const TurnsVariable = "LLAMATAP_BENCH_TURNS"

@@ -15,8 +15,8 @@ type FileOptions struct {
 	Sync       bool // each write is brought to the disk before it counts as done
 }
 
-// File appends lines to a file that may hold some already. It holds whole lines back, never part of one: whatever ends this process, the
-// file ends with a line feed, as far as the disk has room.
+// File appends lines to a file that may hold some already. It holds whole lines back, never part of one: whatever
+// ends this process, the file ends with a line feed, as far as the disk has room.
 type File struct {
 	file *os.File
 	o    FileOptions
@@ -25,8 +25,9 @@ type File struct {
 	size int64 // of what was written whole
 }
 
-// Append opens a file to append to, with mode 0600 where it is new. A last line that somebody left unfinished gets its line feed, so that
-// it spoils no other. What is no file that can be appended to, such as a pipe, is taken as it is.
+// Append opens a file to append to, with mode 0600 where it is new. A last line that somebody left unfinished gets
+// its line feed, so that it spoils no other. What is no file that can be appended to, such as a pipe, is taken as
+// it is.
 func Append(path string, o FileOptions) (*File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) {
@@ -61,7 +62,8 @@ func (f *File) Append(line []byte) error {
 	return f.flush()
 }
 
-// flush writes what is held. Of a write that a full disk cut short the part that came through is taken back, and all is held on.
+// flush writes what is held. Of a write that a full disk cut short the part that came through is taken back, and
+// all is held on.
 func (f *File) flush() error {
 	if f.held.Len() == 0 {
 		return nil

@@ -9,8 +9,9 @@ import (
 // ErrNone says that no source is left to be asked.
 var ErrNone = errors.New("no collector is left")
 
-// Run asks the sources once an interval until ctx ends or count snapshots were taken (0: no end), and once more at the end, so that nothing
-// is lost of the last, shorter interval. tell gets the errors of sources that failed; the rest goes on.
+// Run asks the sources once an interval until ctx ends or count snapshots were taken (0: no end), and once more at
+// the end, so that nothing is lost of the last, shorter interval. tell gets the errors of sources that failed; the
+// rest goes on.
 func (w *Watch) Run(ctx context.Context, count uint64, tell func(error)) error {
 	timer := time.NewTimer(time.Until(w.next))
 	defer timer.Stop()

@@ -13,8 +13,9 @@ import (
 	"github.com/llamatap/llamatap/resource/sched"
 )
 
-// Open opens collectors by their names: block, system, waits, prof. Events that prof makes of what block or system count are made of
-// their last snapshots where these are opened with it and are asked first, and else of collectors of its own.
+// Open opens collectors by their names: block, system, waits, prof. Events that prof makes of what block or system
+// count are made of their last snapshots where these are opened with it and are asked first, and else of collectors
+// of its own.
 func Open(names []string, r Request) []Opened {
 	var all []Opened
 	lines := map[string]*kept{}

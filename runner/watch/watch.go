@@ -30,7 +30,8 @@ type Watch struct {
 	sources  []Source
 	buf      bytes.Buffer
 	next     time.Time
-	// Snapshots is how many times the sources were asked, Late how many intervals passed without, because asking took too long.
+	// Snapshots is how many times the sources were asked, Late how many intervals passed without, because asking
+	// took too long.
 	Snapshots, Late uint64
 	// Cost is the time that asking and writing took.
 	Cost time.Duration
@@ -44,8 +45,8 @@ func New(interval time.Duration, now time.Time, sources ...Source) *Watch {
 // Next is when the sources are to be asked.
 func (w *Watch) Next() time.Time { return w.next }
 
-// Ask takes a snapshot of each source and appends its lines. A source that fails is left out from then on, and its error returned once; the
-// others go on.
+// Ask takes a snapshot of each source and appends its lines. A source that fails is left out from then on, and its
+// error returned once; the others go on.
 func (w *Watch) Ask(now time.Time) error {
 	began := time.Now()
 	var errs []error
@@ -87,7 +88,8 @@ func (w *Watch) ask(s Source, now time.Time) error {
 	return nil
 }
 
-// keptBytes is how large a buffer may be that is used again. A line of many threads takes megabytes, and may be the only one.
+// keptBytes is how large a buffer may be that is used again. A line of many threads takes megabytes, and may be the
+// only one.
 const keptBytes = 1 << 20
 
 // forget gives a buffer's memory back where that is much.
@@ -97,7 +99,8 @@ func forget(b *bytes.Buffer) {
 	}
 }
 
-// encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf. A slice is a line for each of its elements.
+// encode writes what a collector said as JSON lines, ASCII alone as A's were, into buf. A slice is a line for each
+// of its elements.
 func encode(buf *bytes.Buffer, said any) ([][]byte, error) {
 	all := []any{said}
 	if v := reflect.ValueOf(said); v.Kind() == reflect.Slice {

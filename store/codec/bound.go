@@ -46,7 +46,8 @@ type Bound struct {
 	Metric Metric
 }
 
-// The errors that may be asked for: below the first, 24 bits of an integer do not suffice; above the second, little is left.
+// The errors that may be asked for: below the first, 24 bits of an integer do not suffice; above the second, little
+// is left.
 const (
 	leastError   = 1e-6
 	largestError = 0.25
@@ -102,7 +103,8 @@ const (
 	qRaw          // values as they are
 	qPlain        // step, groups
 	qSpare        // step, groups, exceptions
-	// With the entropy stage these two, plus the number of low bits, stand for the two before: step, low bits, exceptions.
+	// With the entropy stage these two, plus the number of low bits, stand for the two before: step, low bits,
+	// exceptions.
 	qLow      = 32
 	qLowSpare = 64
 )
@@ -226,8 +228,8 @@ func (z *quantizer) try(dst, row []byte, step float32, s *rowStats) (out []byte,
 	return out[:start], made, false
 }
 
-// widened tries a larger step for the row at start, which is the last one in dst: how large the mean error of a row becomes is partly
-// chance, and where it is far below the bound, bits are given away.
+// widened tries a larger step for the row at start, which is the last one in dst: how large the mean error of a row
+// becomes is partly chance, and where it is far below the bound, bits are given away.
 func (z *quantizer) widened(dst []byte, start int, made Achieved, row []byte, step float32, s *rowStats) ([]byte, Achieved) {
 	if z.bound.Metric != NRMSE || made.NRMSE <= 0 || made.NRMSE > 0.996*z.bound.value() {
 		return dst, made
@@ -251,7 +253,8 @@ func (z *quantizer) widened(dst []byte, start int, made Achieved, row []byte, st
 // short cuts a step to what a row has room for: the upper half of its bits.
 func short(step float32) float32 { return math.Float32frombits(math.Float32bits(step) &^ 0xffff) }
 
-// step is the distance of neighbouring values: so that the error bound is kept, with a margin for the rounding of products.
+// step is the distance of neighbouring values: so that the error bound is kept, with a margin for the rounding of
+// products.
 func (z *quantizer) step(s *rowStats, n int) float32 {
 	const margin = 1 - 0x1p-20
 	if z.bound.Metric == NRMSE {
@@ -268,7 +271,8 @@ func (z *quantizer) reached(made Achieved) float32 {
 	return made.MaxAbs
 }
 
-// excess is what a step that was too large is to be multiplied with: the mean error of a row is not exactly what its step says.
+// excess is what a step that was too large is to be multiplied with: the mean error of a row is not exactly what
+// its step says.
 func (z *quantizer) excess(made Achieved) float32 {
 	return min(0.9998*z.bound.value()/z.reached(made), 0.9998)
 }
@@ -364,8 +368,8 @@ func constant(row []byte) bool {
 	return true
 }
 
-// split keeps eight bits of each value for the entropy stage and appends the bits below them, which are nearly random, as they are; it
-// returns how many they are. The few values that are larger than that become exceptions.
+// split keeps eight bits of each value for the entropy stage and appends the bits below them, which are nearly
+// random, as they are; it returns how many they are. The few values that are larger than that become exceptions.
 func (z *quantizer) split(dst []byte) ([]byte, byte) {
 	var widths [33]int
 	for _, v := range z.q {
@@ -375,7 +379,8 @@ func (z *quantizer) split(dst []byte) ([]byte, byte) {
 	for n := widths[0]; 2*n < len(z.q); n += widths[median] {
 		median++
 	}
-	// Fewer bits in the symbols would leave the low bits with something to gain, and more would not leave room for the large values.
+	// Fewer bits in the symbols would leave the low bits with something to gain, and more would not leave room for
+	// the large values.
 	low, larger := max(0, median-qMedian), 0
 	for width := low + 9; width < len(widths); width++ {
 		larger += widths[width]
@@ -409,7 +414,8 @@ func (z *quantizer) exclude(width int) {
 	z.special, z.merged = z.merged, z.special
 }
 
-// appendSymbols appends the number of symbols and then, block by block, the size of what was coded, or 0 and the symbols as they are.
+// appendSymbols appends the number of symbols and then, block by block, the size of what was coded, or 0 and the
+// symbols as they are.
 func (z *quantizer) appendSymbols(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(z.symbols)))
 	for rest := z.symbols; len(rest) > 0; {

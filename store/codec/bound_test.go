@@ -81,7 +81,8 @@ func errorOf(t *testing.T, what string, row, got []byte) (a Achieved) {
 	return a
 }
 
-// Every row comes back within its bound, what is not finite and −0 exactly, and the payload states the error that was made.
+// Every row comes back within its bound, what is not finite and −0 exactly, and the payload states the error that
+// was made.
 func TestBoundIsKept(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var d Decoder
@@ -133,8 +134,8 @@ func TestBoundIsKept(t *testing.T) {
 	}
 }
 
-// What a normal row costs is what the bound says: 10 bits of a largest error of 1e-3, and less with the entropy stage. The entropy of
-// normal values quantised to an NRMSE of 1e-3 is 10.2 bits, a ratio of 3.13.
+// What a normal row costs is what the bound says: 10 bits of a largest error of 1e-3, and less with the entropy
+// stage. The entropy of normal values quantised to an NRMSE of 1e-3 is 10.2 bits, a ratio of 3.13.
 func TestBoundRatio(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const n, rows = 2048, 16

@@ -111,7 +111,8 @@ func TestFramesAreLegal(t *testing.T) {
 	}
 }
 
-// Legal frames that we do not write: other block sizes, linked blocks are not offered by the library, checksums, no size.
+// Legal frames that we do not write: other block sizes, linked blocks are not offered by the library, checksums, no
+// size.
 func TestForeignLZ4Frames(t *testing.T) {
 	src := samples()["two blocks"]
 	for _, options := range [][]lz4.Option{
@@ -211,7 +212,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A damaged frame must be refused or decode to something of the size asked for; the checksum above the codec does the rest.
+// A damaged frame must be refused or decode to something of the size asked for; the checksum above the codec does
+// the rest.
 func FuzzDecode(f *testing.F) {
 	for _, id := range []ID{None, LZ4, Zstd, ZstdShuffle} {
 		encoder, _ := NewEncoder(id)

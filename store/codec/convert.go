@@ -18,9 +18,9 @@ type Losses struct {
 // ErrLength is returned for source bytes that are no whole number of elements.
 var ErrLength = errors.New("no whole number of elements")
 
-// Convert appends the elements of src, which are of type from, to dst as elements of type to. It converts F32 to F16 and BF16,
-// to the nearest, ties to even, as IEEE 754 and ggml do; a NaN becomes the quiet NaN that ggml writes. Equal types are copied.
-// Any other pair is errors.ErrUnsupported. dst must not overlap src.
+// Convert appends the elements of src, which are of type from, to dst as elements of type to. It converts F32 to
+// F16 and BF16, to the nearest, ties to even, as IEEE 754 and ggml do; a NaN becomes the quiet NaN that ggml
+// writes. Equal types are copied. Any other pair is errors.ErrUnsupported. dst must not overlap src.
 func Convert(dst, src []byte, from, to DType) ([]byte, Losses, error) {
 	if from == to {
 		return append(dst, src...), Losses{}, nil

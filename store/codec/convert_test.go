@@ -30,8 +30,8 @@ func interesting() []uint32 {
 	return all
 }
 
-// roundTo is the definition of both conversions: the nearest value of a binary format with that many mantissa bits and that
-// least exponent, ties to even, in exact arithmetic.
+// roundTo is the definition of both conversions: the nearest value of a binary format with that many mantissa bits
+// and that least exponent, ties to even, in exact arithmetic.
 func roundTo(bits uint32, mantissaBits, minExp, maxExp int) (out uint16, l Losses) {
 	sign := uint16(bits >> 16 & 0x8000)
 	f := float64(math.Float32frombits(bits))

@@ -20,12 +20,13 @@ type Decoder struct {
 	shuffled []byte
 }
 
-// MaxContent is the most content in bytes that a packet may have, so that no file makes a reader take memory out of proportion. The tap
-// cuts larger tensors into packets of that size.
+// MaxContent is the most content in bytes that a packet may have, so that no file makes a reader take memory out of
+// proportion. The tap cuts larger tensors into packets of that size.
 const MaxContent = 64 << 20
 
-// Append appends the content of src, which the codec packed, to dst. Unless rawSize is AnySize, a content of any other size is
-// ErrCorrupt; no more memory than that size is taken for it, and none for a size that src cannot hold, or above MaxContent.
+// Append appends the content of src, which the codec packed, to dst. Unless rawSize is AnySize, a content of any
+// other size is ErrCorrupt; no more memory than that size is taken for it, and none for a size that src cannot
+// hold, or above MaxContent.
 func (d *Decoder) Append(dst, src []byte, id ID, rawSize int) ([]byte, error) {
 	if !id.Known() {
 		return dst, fmt.Errorf("decode %v: %w", id, ErrUnknown)

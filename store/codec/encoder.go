@@ -55,8 +55,8 @@ func (e *Encoder) SetBound(b Bound) error {
 	return nil
 }
 
-// AppendRows appends src, rows of n values of type F32, packed with Q or QFSE, and tells the error that was made. dst must not
-// overlap src.
+// AppendRows appends src, rows of n values of type F32, packed with Q or QFSE, and tells the error that was made.
+// dst must not overlap src.
 func (e *Encoder) AppendRows(dst, src []byte, n int) ([]byte, Achieved, error) {
 	if e.q == nil {
 		return dst, Achieved{}, fmt.Errorf("quantise with %v: %w", e.id, ErrUnknown)
@@ -83,8 +83,8 @@ func (e *Encoder) AppendElements(dst, src []byte, width int) ([]byte, error) {
 	return append(dst, src...), nil
 }
 
-// Scratch returns how many bytes an encoder of the codec holds at most while it packs n source bytes, beside what it appends and what the
-// libraries have for themselves.
+// Scratch returns how many bytes an encoder of the codec holds at most while it packs n source bytes, beside what
+// it appends and what the libraries have for themselves.
 func (id ID) Scratch(n int) int {
 	switch id {
 	case ZstdShuffle:

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// AppendFloat32 appends the elements of src as float32 to dst. F64 and integers beyond 2^24 are rounded to the nearest. Raw is
-// errors.ErrUnsupported, as its element type is not known here.
+// AppendFloat32 appends the elements of src as float32 to dst. F64 and integers beyond 2^24 are rounded to the
+// nearest. Raw is errors.ErrUnsupported, as its element type is not known here.
 func AppendFloat32(dst []float32, src []byte, from DType) ([]float32, error) {
 	decode := decoders[min(int(from), len(decoders)-1)]
 	if !from.Known() || decode == nil {
@@ -42,8 +42,8 @@ var decoders = [...]func([]byte) float32{
 	I64:  func(b []byte) float32 { return float32(int64(binary.LittleEndian.Uint64(b))) },
 }
 
-// f16ToFloat32 is the value of a binary16, which float32 holds exactly. The exponent is moved by a multiplication, which also
-// makes subnormals right.
+// f16ToFloat32 is the value of a binary16, which float32 holds exactly. The exponent is moved by a multiplication,
+// which also makes subnormals right.
 func f16ToFloat32(half uint16) float32 {
 	bits := uint32(half&0x7fff) << 13
 	if half&0x7c00 == 0x7c00 {

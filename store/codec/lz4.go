@@ -13,8 +13,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// The LZ4 frame format, https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md. The frame is written here rather than by
-// the library's Writer, because a frame of known size needs no copy into blocks and no allocation.
+// The LZ4 frame format, https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md. The frame is written here
+// rather than by the library's Writer, because a frame of known size needs no copy into blocks and no allocation.
 const (
 	lz4Magic         = 0x184d2204
 	lz4FlagVersion   = 1 << 6
@@ -81,8 +81,9 @@ func lz4Size(src []byte) (int64, bool) {
 	return int64(size), size <= math.MaxInt64
 }
 
-// decodeLZ4 appends the content of the frame src, at most limit bytes. Frames without checksums and dictionary, which is all
-// that appendLZ4 and STRAP-LLM write, are decoded in place; every other goes through the library's Reader.
+// decodeLZ4 appends the content of the frame src, at most limit bytes. Frames without checksums and dictionary,
+// which is all that appendLZ4 and STRAP-LLM write, are decoded in place; every other goes through the library's
+// Reader.
 func decodeLZ4(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) < lz4FrameOverhead-8 || binary.LittleEndian.Uint32(src) != lz4Magic {
 		return dst, fmt.Errorf("lz4 frame: %w: no frame header", ErrCorrupt)
@@ -146,8 +147,8 @@ func (f lz4Frame) appendBlock(dst, src []byte, stored bool) ([]byte, error) {
 		return append(dst, src...), nil
 	}
 	if room == 0 {
-		// The library's decoder reads memory that is not there when it is given none to write to, and only a block of no bytes
-		// could fit: a token without literals or match.
+		// The library's decoder reads memory that is not there when it is given none to write to, and only a block
+		// of no bytes could fit: a token without literals or match.
 		if len(src) == 1 && src[0] == 0 {
 			return dst, nil
 		}
@@ -185,7 +186,8 @@ func readLZ4(dst, src []byte, limit int) ([]byte, error) {
 	}
 }
 
-// xxh32Short is XXH32 with seed 0 of less than 16 bytes, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+// xxh32Short is XXH32 with seed 0 of less than 16 bytes,
+// https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 func xxh32Short(b []byte) uint32 {
 	const prime1, prime2, prime3, prime4, prime5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 	h := prime5 + uint32(len(b))

@@ -66,8 +66,8 @@ type quantSums struct {
 // farthest bounds the multiples, so that they fit an int32. It is far beyond qMaxWidth.
 const farthest = 1 << 25
 
-// quantize writes the nearest multiple of step of each of at most qGroup values, ties to even, and returns the largest error, the
-// sum of squared errors and the largest absolute multiple. inverse is 1/step.
+// quantize writes the nearest multiple of step of each of at most qGroup values, ties to even, and returns the
+// largest error, the sum of squared errors and the largest absolute multiple. inverse is 1/step.
 func quantize(q []int32, values []byte, inverse, step float32) (worst, squares float32, most int32) {
 	var s quantSums
 	n := quantizeVector(q, values, inverse, step, &s)
@@ -113,8 +113,9 @@ func pack(dst []byte, q []int32, width int) {
 	packPlain(dst, q, width)
 }
 
-// packEights packs as many values as groups of 8 take, of at most 16 bits each, and returns how many: a group begins and ends with a
-// byte, and is written in one or two words, of which the next one overwrites what is too much.
+// packEights packs as many values as groups of 8 take, of at most 16 bits each, and returns how many: a group
+// begins and ends with a byte, and is written in one or two words, of which the next one overwrites what is too
+// much.
 func packEights(dst []byte, q []int32, width int) (done int) {
 	w := uint(width)
 	mask := uint64(1)<<w - 1
@@ -151,7 +152,8 @@ func packPlain(dst []byte, q []int32, width int) {
 	}
 }
 
-// unpackEights reads groups of eight signed values of at most 16 bits, as long as whole words of them can be read, and returns how many values.
+// unpackEights reads groups of eight signed values of at most 16 bits, as long as whole words of them can be read,
+// and returns how many values.
 func unpackEights(q []int32, src []byte, width int) (done int) {
 	w := uint(width)
 	half, odd := width/2, 4*(w&1)

@@ -1,6 +1,7 @@
 package codec
 
-// Hot path: one pass over the source, 0 allocations once dst has grown; several times as fast as the compression behind it.
+// Hot path: one pass over the source, 0 allocations once dst has grown; several times as fast as the compression
+// behind it.
 
 import (
 	"encoding/binary"
@@ -9,9 +10,10 @@ import (
 	"slices"
 )
 
-// A payload of codec ZstdShuffle is the width of an element, one byte, and that many Zstandard frames, each behind its size in four
-// bytes: the first byte of every element, the second of every element and so on; what is no whole element is in the last frame. Frames
-// of their own, because the bytes of one frame share a code: the lower bytes, which are noise, would spoil the upper ones'.
+// A payload of codec ZstdShuffle is the width of an element, one byte, and that many Zstandard frames, each behind
+// its size in four bytes: the first byte of every element, the second of every element and so on; what is no whole
+// element is in the last frame. Frames of their own, because the bytes of one frame share a code: the lower bytes,
+// which are noise, would spoil the upper ones'.
 
 // appendShuffled appends the bytes of src, whose elements are width bytes wide, sorted by their place in the element.
 func appendShuffled(dst, src []byte, width int) []byte {

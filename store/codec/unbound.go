@@ -150,7 +150,8 @@ func (u *unquantizer) groups(dst []byte, spare bool) error {
 	return u.values(dst, step, spare)
 }
 
-// joined decodes a row of which the low bits stand here, and the others in the symbols from next on. It returns the place behind them.
+// joined decodes a row of which the low bits stand here, and the others in the symbols from next on. It returns the
+// place behind them.
 func (u *unquantizer) joined(dst []byte, next, low int, spare bool) (int, error) {
 	n := len(dst) / 4
 	if len(u.symbols)-next < n {

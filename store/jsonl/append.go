@@ -10,8 +10,8 @@ import (
 
 const hex = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. What is not UTF-8 becomes U+FFFD; U+2028 and U+2029 are escaped, for readers that take lines
-// of JavaScript. The bytes are those of encoding/json without escaping of HTML.
+// AppendString appends s as a JSON string. What is not UTF-8 becomes U+FFFD; U+2028 and U+2029 are escaped, for
+// readers that take lines of JavaScript. The bytes are those of encoding/json without escaping of HTML.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
@@ -60,7 +60,8 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 }
 
-// Line is a JSON object in the making. Keys are written as they are: they must need no escaping. Its zero value is ready for Begin.
+// Line is a JSON object in the making. Keys are written as they are: they must need no escaping. Its zero value is
+// ready for Begin.
 type Line struct{ b []byte }
 
 // Begin starts a new object, in the memory of the one before.

@@ -26,8 +26,8 @@ type Options struct {
 	PartBytes int64
 	// Limits has, by kind, how many lines are written within one second; 0, or a kind behind its end: all.
 	Limits []int
-	// Loss appends to dst a line, without line feed, that tells of lost lines; nil: they are only counted. It is called under the
-	// writer's lock.
+	// Loss appends to dst a line, without line feed, that tells of lost lines; nil: they are only counted. It is
+	// called under the writer's lock.
 	Loss func(dst []byte, l Loss) []byte
 }
 
@@ -56,8 +56,8 @@ type Stats struct {
 	Err   error // first error of a file
 }
 
-// PartName is the name of a part, counted from 0: resource.jsonl, resource.1.jsonl, resource.2.jsonl … in the order of time. A part
-// begins with a whole line.
+// PartName is the name of a part, counted from 0: resource.jsonl, resource.1.jsonl, resource.2.jsonl … in the order
+// of time. A part begins with a whole line.
 func PartName(name string, part int) string {
 	if part == 0 {
 		return name

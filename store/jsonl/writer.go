@@ -15,8 +15,8 @@ import (
 // retryAfter is how long a failed write is not tried again.
 const retryAfter = time.Second
 
-// Writer writes lines. Its methods may be called from several goroutines; what Append gets in one call stays together. It starts a timer
-// that Close stops.
+// Writer writes lines. Its methods may be called from several goroutines; what Append gets in one call stays
+// together. It starts a timer that Close stops.
 type Writer struct {
 	o     Options
 	mu    sync.Mutex
@@ -67,8 +67,8 @@ func NewWriter(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Append takes a line without line feed, of a kind that is an index into Options.Kinds. It tells whether the line was taken; one that was
-// not is counted. It never waits for anything but the file.
+// Append takes a line without line feed, of a kind that is an index into Options.Kinds. It tells whether the line
+// was taken; one that was not is counted. It never waits for anything but the file.
 func (w *Writer) Append(kind int, line []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +146,8 @@ func (w *Writer) due() {
 	}
 }
 
-// flush writes the buffer; what a failing file does not take stays in it. Unless now, a file that failed is left alone for a while.
+// flush writes the buffer; what a failing file does not take stays in it. Unless now, a file that failed is left
+// alone for a while.
 func (w *Writer) flush(now bool) error {
 	if len(w.buf) == 0 || !now && !w.retry.IsZero() && time.Now().Before(w.retry) {
 		return nil
@@ -279,7 +280,8 @@ func (w *Writer) Stats() Stats {
 	return s
 }
 
-// Close writes what is buffered and closes the part. It returns its own error, and may be called twice; what was lost is in Stats.
+// Close writes what is buffered and closes the part. It returns its own error, and may be called twice; what was
+// lost is in Stats.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

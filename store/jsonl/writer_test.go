@@ -208,8 +208,8 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// TestDiskFull: the disk fills up amid a line; lines are kept as far as the buffer goes, the rest is counted; with room again the run of
-// lines goes on where it was cut, and the loss is told.
+// TestDiskFull: the disk fills up amid a line; lines are kept as far as the buffer goes, the rest is counted; with
+// room again the run of lines goes on where it was cut, and the loss is told.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}

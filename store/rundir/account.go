@@ -11,8 +11,9 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 )
 
-// Account is what became of a run, or of a stretch of it: the one place from which its metadata, its summary and every reader take what was
-// captured and lost, and what recording cost the model. Warm-ups and probes, which the program threw away, stand in Setup alone.
+// Account is what became of a run, or of a stretch of it: the one place from which its metadata, its summary and
+// every reader take what was captured and lost, and what recording cost the model. Warm-ups and probes, which the
+// program threw away, stand in Setup alone.
 type Account struct {
 	// Selected tensors were computed and wanted. They are in a stream, or lost.
 	Selected Amount `json:"selected"`
@@ -22,7 +23,8 @@ type Account struct {
 	Events *EventAccount `json:"events,omitempty"`
 	Time   TimeAccount   `json:"time"`
 	Setup  SetupAccount  `json:"setup"`
-	// Violations are equations of the account that do not hold: the recording has a defect, and the figures are not to be trusted.
+	// Violations are equations of the account that do not hold: the recording has a defect, and the figures are not
+	// to be trusted.
 	Violations []string `json:"violations,omitempty"`
 }
 
@@ -36,7 +38,8 @@ type Amount struct {
 type EventAccount struct {
 	Written uint64            `json:"written"`
 	Lost    map[string]uint64 `json:"lost,omitempty"` // by cause
-	// TokensAfter counts the tokens that were computed after recording had stopped: their events were never made, so Lost has none of them.
+	// TokensAfter counts the tokens that were computed after recording had stopped: their events were never made,
+	// so Lost has none of them.
 	TokensAfter int64 `json:"tokens_after,omitempty"`
 }
 
@@ -60,19 +63,21 @@ func (e *EventAccount) lossText() string {
 	return strings.Join(parts, "; ")
 }
 
-// TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, the time that they waited for the
-// recording, and the cuts of its graphs. It does not contain what the tap cannot see from there: kernel-side programs (BPF, sampling
-// interrupts, page faults of sampling), processor time that the collector takes from the model, and caches that recording displaces.
-// So the share that follows from it is a lower bound; a comparison with runs that are not recorded measures all of it (llamatap bench tap).
+// TimeAccount is what recording cost the model, measured on its threads: the time in the tap's code, the time that
+// they waited for the recording, and the cuts of its graphs. It does not contain what the tap cannot see from
+// there: kernel-side programs (BPF, sampling interrupts, page faults of sampling), processor time that the
+// collector takes from the model, and caches that recording displaces. So the share that follows from it is a lower
+// bound; a comparison with runs that are not recorded measures all of it (llamatap bench tap).
 type TimeAccount struct {
 	TapNS  int64 `json:"tap_ns"`
 	WaitNS int64 `json:"wait_ns"`
-	// Cuts is how often ggml computed a part of a graph and waited for all of its threads because of the tap alone, and CutNS what that cost:
-	// their number times the median cost of one, which is measured during the run. It is 0 where that could not be measured, as on a GPU.
+	// Cuts is how often ggml computed a part of a graph and waited for all of its threads because of the tap alone,
+	// and CutNS what that cost: their number times the median cost of one, which is measured during the run. It is
+	// 0 where that could not be measured, as on a GPU.
 	Cuts  int64 `json:"cuts,omitempty"`
 	CutNS int64 `json:"cut_ns,omitempty"`
-	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and generated tokens of it: those
-	// that this process computed.
+	// WallNS is the time from the first graph's entry to the last graph's end, and Tokens are the prompt and
+	// generated tokens of it: those that this process computed.
 	WallNS int64 `json:"wall_ns"`
 	Tokens int64 `json:"tokens"`
 }
@@ -110,7 +115,8 @@ func (a *Account) Lossy() bool {
 	return len(a.Lost) > 0 || len(a.Violations) > 0 || a.Events.lossy()
 }
 
-// Check notes whether the account balances: what was captured and what was lost is what was selected, in packets and in bytes.
+// Check notes whether the account balances: what was captured and what was lost is what was selected, in packets
+// and in bytes.
 func (a *Account) Check() {
 	lost := a.LostTotal()
 	for _, c := range []struct {
@@ -159,7 +165,8 @@ func (a *Account) LossText() string {
 	return cmp.Or(strings.Join(parts, "; "), "nothing")
 }
 
-// OverheadText is what recording cost the model, for people; "" where that was not measured. It is a lower bound: see TimeAccount.
+// OverheadText is what recording cost the model, for people; "" where that was not measured. It is a lower bound:
+// see TimeAccount.
 func (a *Account) OverheadText() string {
 	share, ok := a.Time.Overhead()
 	if !ok {

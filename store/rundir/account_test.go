@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestAccountBalances: what was captured and lost must be what was selected, in packets and in bytes; what does not is recorded.
+// TestAccountBalances: what was captured and lost must be what was selected, in packets and in bytes; what does not
+// is recorded.
 func TestAccountBalances(t *testing.T) {
 	for _, c := range []struct {
 		what       string

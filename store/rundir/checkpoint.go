@@ -17,9 +17,9 @@ const CheckpointSuffix = ".ckpt.json"
 // checkpointVersion is STRAP-LLM's, and ours.
 const checkpointVersion = 1
 
-// Checkpoint is a place that an interrupted run can be gone on from. The keys up to Tokens are STRAP-LLM's (COMPAT A-42). There, Tokens
-// is the whole history, written again each time; here it is what came since the checkpoint before, from FirstToken on, so that a
-// checkpoint costs what is new.
+// Checkpoint is a place that an interrupted run can be gone on from. The keys up to Tokens are STRAP-LLM's (COMPAT
+// A-42). There, Tokens is the whole history, written again each time; here it is what came since the checkpoint
+// before, from FirstToken on, so that a checkpoint costs what is new.
 type Checkpoint struct {
 	Version            int                `json:"version"`
 	TotalTokens        int64              `json:"total_tokens"`
@@ -55,8 +55,8 @@ type CheckpointRun struct {
 // Seconds is a time as STRAP-LLM writes it.
 func Seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// Write puts the checkpoint at path, in the place of the one before: whoever reads it, at whatever moment the machine was cut off, finds
-// one of the two, whole.
+// Write puts the checkpoint at path, in the place of the one before: whoever reads it, at whatever moment the
+// machine was cut off, finds one of the two, whole.
 func (c *Checkpoint) Write(path string) error {
 	c.Version = checkpointVersion
 	text, err := json.Marshal(c)
@@ -69,7 +69,8 @@ func (c *Checkpoint) Write(path string) error {
 	return nil
 }
 
-// replace writes a file under its temporary name, which one that was killed may have left, and gives it its own when it is on the disk.
+// replace writes a file under its temporary name, which one that was killed may have left, and gives it its own
+// when it is on the disk.
 func replace(path string, text []byte) error {
 	part := filepath.Join(filepath.Dir(path), partName(filepath.Base(path)))
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -93,8 +94,9 @@ func replace(path string, text []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// ReadCheckpoint reads a checkpoint file. One that lies next to its stream is of the run directory that it lies in, wherever that was when
-// the checkpoint was written: Run.Dir is that directory then. Elsewhere (--tap-checkpoint-path) Run.Dir is what the checkpoint says.
+// ReadCheckpoint reads a checkpoint file. One that lies next to its stream is of the run directory that it lies in,
+// wherever that was when the checkpoint was written: Run.Dir is that directory then. Elsewhere
+// (--tap-checkpoint-path) Run.Dir is what the checkpoint says.
 func ReadCheckpoint(path string) (*Checkpoint, error) {
 	text, err := ReadFile(path, MaxDocument)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -95,8 +95,8 @@ func (m *Manifest) checkSum(text []byte) bool {
 	return hex.EncodeToString(sum[:]) == m.SHA256
 }
 
-// Create makes <out>/<model_id>/run_YYYYMMDD_HHMMSS_xxxx, xxxx being random, with permissions for its owner only: prompts are
-// user data. modelID is made path-safe.
+// Create makes <out>/<model_id>/run_YYYYMMDD_HHMMSS_xxxx, xxxx being random, with permissions for its owner only:
+// prompts are user data. modelID is made path-safe.
 func Create(out, modelID string, now time.Time) (*Dir, error) {
 	parent := filepath.Join(out, pathSafe(modelID))
 	for range 100 {
@@ -130,8 +130,8 @@ func (d *Dir) ID() string {
 	return filepath.Base(d.path)
 }
 
-// Create opens a file of the run for writing; it is hashed while it is written and appears under its name by Close. After a
-// failed Write, Close removes it and returns that error.
+// Create opens a file of the run for writing; it is hashed while it is written and appears under its name by Close.
+// After a failed Write, Close removes it and returns that error.
 func (d *Dir) Create(name string) (io.WriteCloser, error) {
 	if name == ManifestName || !plainName(name) {
 		return nil, fmt.Errorf("make %q: %w", name, ErrName)
@@ -275,8 +275,8 @@ func encode(v any) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// Seal writes the manifest, last: from then on the directory is a result, and nothing can be added. A file that is still being
-// written is ErrOpen; one that was recorded and does not have its size is ErrChanged.
+// Seal writes the manifest, last: from then on the directory is a result, and nothing can be added. A file that is
+// still being written is ErrOpen; one that was recorded and does not have its size is ErrChanged.
 func (d *Dir) Seal() error {
 	if err := d.seal(); err != nil {
 		return fmt.Errorf("seal %s: %w", d.path, err)
@@ -347,8 +347,8 @@ func syncDir(path string) error {
 	return err
 }
 
-// ModelID makes a path-safe model id from a model's name and file type: letters, digits, dots, dashes and underscores, no leading
-// dot, at most 128 bytes.
+// ModelID makes a path-safe model id from a model's name and file type: letters, digits, dots, dashes and
+// underscores, no leading dot, at most 128 bytes.
 func ModelID(name, fileType string) string { return pathSafe(strings.Trim(name+"-"+fileType, "-")) }
 
 func pathSafe(id string) string {

@@ -1,5 +1,6 @@
-// Package rundir is the directory of one run: its name, its files, its metadata, and the manifest that makes it a result.
+// Package rundir is the directory of one run: its name, its files, its metadata, and the manifest that makes it a
+// result.
 //
-// Run directories come from anywhere. Every reader of a file of a run opens it with [OpenFile], which takes regular files only, follows no
-// link and never waits, or reads it as a whole with [ReadFile], which has a limit.
+// Run directories come from anywhere. Every reader of a file of a run opens it with [OpenFile], which takes regular
+// files only, follows no link and never waits, or reads it as a whole with [ReadFile], which has a limit.
 package rundir

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A step that fails on the way to a file's name leaves neither the file nor its beginning, tells the cause and the file, and keeps the run
-// from being one file short without anybody knowing.
+// A step that fails on the way to a file's name leaves neither the file nor its beginning, tells the cause and the
+// file, and keeps the run from being one file short without anybody knowing.
 func TestFailedSteps(t *testing.T) {
 	t.Run("rename", func(t *testing.T) {
 		d := create(t)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// failCall lets call number n of the disk go wrong until the test's end, and tells by hit whether there was one. Of what is to be written a half
-// gets there.
+// failCall lets call number n of the disk go wrong until the test's end, and tells by hit whether there was one. Of
+// what is to be written a half gets there.
 func failCall(t *testing.T, n int, cause error, stays bool) (hit *bool) {
 	t.Helper()
 	real, calls := disk, 0
@@ -85,9 +85,9 @@ func writeTokens(d *Dir) error {
 	return w.Close(0)
 }
 
-// TestFailpoints lets every write, sync and rename of a run directory go wrong, one after the other, in every way. It is told, with the
-// cause; the run is no result then, nothing half is left under a name, and the checkpoint is one of the two, whole. When the disk is well again, the
-// run can be made whole.
+// TestFailpoints lets every write, sync and rename of a run directory go wrong, one after the other, in every way.
+// It is told, with the cause; the run is no result then, nothing half is left under a name, and the checkpoint is
+// one of the two, whole. When the disk is well again, the run can be made whole.
 func TestFailpoints(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO, syscall.EINTR, io.ErrShortWrite} {
 		for _, stays := range []bool{false, true} {

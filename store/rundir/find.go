@@ -24,8 +24,9 @@ func isRun(path string) bool {
 	return false
 }
 
-// Find returns the paths of the run directories in a folder and in the folders in it, newest first. Names begin with the second in which a
-// run began; of one second, and of copies under other names, the run that was sealed last comes first, and before it one that is not sealed.
+// Find returns the paths of the run directories in a folder and in the folders in it, newest first. Names begin
+// with the second in which a run began; of one second, and of copies under other names, the run that was sealed
+// last comes first, and before it one that is not sealed.
 func Find(folder string) []string {
 	var found []string
 	entries, _ := os.ReadDir(folder)

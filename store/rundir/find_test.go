@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestFind: of runs that began in one second the one that was sealed last is the newest, whatever the random end of its name; a copy under
-// another name is found, too.
+// TestFind: of runs that began in one second the one that was sealed last is the newest, whatever the random end of
+// its name; a copy under another name is found, too.
 func TestFind(t *testing.T) {
 	folder := t.TempDir()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// partSuffix ends the temporary name, which begins with a dot, of a file or folder that does not have its name yet, or not any more.
+// partSuffix ends the temporary name, which begins with a dot, of a file or folder that does not have its name yet,
+// or not any more.
 const partSuffix = ".part"
 
 // partName is the temporary name of a file.
@@ -17,8 +18,8 @@ func partName(name string) string { return "." + name + partSuffix }
 // socketName is the socket of a live run.
 const socketName = "control.sock"
 
-// leftover reports whether a name in a run directory is one that only a process uses that writes the run. Numbers at the end of a name are
-// of earlier versions.
+// leftover reports whether a name in a run directory is one that only a process uses that writes the run. Numbers
+// at the end of a name are of earlier versions.
 func leftover(name string) bool {
 	hidden, ok := strings.CutPrefix(name, ".")
 	switch {
@@ -31,8 +32,8 @@ func leftover(name string) bool {
 		strings.HasPrefix(hidden, "scratch-") || strings.Contains(hidden, CheckpointSuffix+"-")
 }
 
-// Abandoned reports whether a folder has a run's name and holds nothing, or nothing but what a killed process has left: its process was killed
-// before the run had metadata.
+// Abandoned reports whether a folder has a run's name and holds nothing, or nothing but what a killed process has
+// left: its process was killed before the run had metadata.
 func Abandoned(path string) bool {
 	full, err := filepath.Abs(path)
 	if err != nil || !runForm.MatchString(filepath.Base(full)) {
@@ -42,7 +43,8 @@ func Abandoned(path string) bool {
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !leftover(e.Name()) })
 }
 
-// Leftovers lists what a killed process has left in the directory: unfinished files under temporary names, scratch files, its socket.
+// Leftovers lists what a killed process has left in the directory: unfinished files under temporary names, scratch
+// files, its socket.
 func (d *Dir) Leftovers() (names []string, err error) {
 	entries, err := os.ReadDir(d.path)
 	for _, e := range entries {
@@ -65,7 +67,8 @@ func (d *Dir) RemoveLeftovers() error {
 	return syncDir(d.path)
 }
 
-// RemoveCheckpoint removes the checkpoint and the states of a run that will not be resumed, and reports whether there were any.
+// RemoveCheckpoint removes the checkpoint and the states of a run that will not be resumed, and reports whether
+// there were any.
 func (d *Dir) RemoveCheckpoint() (removed bool, err error) {
 	entries, err := os.ReadDir(d.path)
 	for _, e := range entries {

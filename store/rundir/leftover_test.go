@@ -43,7 +43,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestManifestChecksum: no byte of a manifest can be changed unnoticed; one of version 1, which has no checksum, is read.
+// TestManifestChecksum: no byte of a manifest can be changed unnoticed; one of version 1, which has no checksum, is
+// read.
 func TestManifestChecksum(t *testing.T) {
 	d := create(t)
 	put(t, d, "a", "text")

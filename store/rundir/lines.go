@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// EndLines ends a file of JSON lines after its last whole line, as its writer would have left it: a last line that lacks nothing but its
-// line feed gets it, and half a line is cut off. It returns how many bytes that were. When it returns, the change is on the disk.
+// EndLines ends a file of JSON lines after its last whole line, as its writer would have left it: a last line that
+// lacks nothing but its line feed gets it, and half a line is cut off. It returns how many bytes that were. When it
+// returns, the change is on the disk.
 func (d *Dir) EndLines(name string) (cut int64, err error) {
 	path := filepath.Join(d.path, name)
 	whole, torn, complete, err := lastLine(path)
@@ -37,7 +38,8 @@ func (d *Dir) EndLines(name string) (cut int64, err error) {
 	return torn, nil
 }
 
-// lastLine returns how many bytes of a file are whole lines, how many follow them, and whether these only lack their line feed.
+// lastLine returns how many bytes of a file are whole lines, how many follow them, and whether these only lack
+// their line feed.
 func lastLine(path string) (whole, torn int64, complete bool, err error) {
 	file, err := OpenFile(path)
 	if err != nil {

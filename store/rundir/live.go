@@ -9,8 +9,9 @@ import (
 	"os"
 )
 
-// CreateLive opens a file of the run that can be read under its name while it is written: one of lines, that people follow. It is hashed
-// while it is written. What was written stays and is recorded by Close, whatever fails; the error of the last Sync is Close's.
+// CreateLive opens a file of the run that can be read under its name while it is written: one of lines, that people
+// follow. It is hashed while it is written. What was written stays and is recorded by Close, whatever fails; the
+// error of the last Sync is Close's.
 func (d *Dir) CreateLive(name string) (io.WriteCloser, error) {
 	if name == ManifestName || !plainName(name) {
 		return nil, fmt.Errorf("make %q: %w", name, ErrName)

@@ -25,10 +25,12 @@ func (d *Dir) take() error {
 	return nil
 }
 
-// InUse tells whether a process is writing the run directory: whether somebody holds its lock. It looks at the kernel's list of locks and
-// takes none, so that it is in nobody's way. known is false where that list cannot be read.
+// InUse tells whether a process is writing the run directory: whether somebody holds its lock. It looks at the
+// kernel's list of locks and takes none, so that it is in nobody's way. known is false where that list cannot be
+// read.
 //
-// The list names the inode by the file system's own device number, which is not always stat's (overlayfs, btrfs): only the inode is compared.
+// The list names the inode by the file system's own device number, which is not always stat's (overlayfs, btrfs):
+// only the inode is compared.
 func InUse(path string) (held, known bool) {
 	var stat unix.Stat_t
 	if unix.Stat(path, &stat) != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// AsideSuffix is what the name of a file gets behind it that a repair has put aside; from the second one on with a number.
+// AsideSuffix is what the name of a file gets behind it that a repair has put aside; from the second one on with a
+// number.
 const AsideSuffix = ".orig"
 
 // Repair is one repair of a run, in its metadata.
@@ -18,8 +19,8 @@ type Repair struct {
 	What     []string  `json:"what"`               // a sentence for everything that was found or done
 }
 
-// Mend opens a directory that is there, sealed or not, to seal it again with everything that is in it. Whoever changes a file of it puts its
-// manifest aside before. A run that is still being written is ErrInUse.
+// Mend opens a directory that is there, sealed or not, to seal it again with everything that is in it. Whoever
+// changes a file of it puts its manifest aside before. A run that is still being written is ErrInUse.
 func Mend(path string) (*Dir, error) {
 	d := &Dir{path: filepath.Clean(path), again: true}
 	if err := d.take(); err != nil {
@@ -46,7 +47,8 @@ func knownID(path string) string {
 // PutAside gives a file of the directory another name, which it returns, so that one can be written in its place.
 func (d *Dir) PutAside(name string) (aside string, err error) { return d.aside(name, disk.rename) }
 
-// KeepAside gives a file of the directory another name, which it returns, beside its own, under which it stays until another one replaces it.
+// KeepAside gives a file of the directory another name, which it returns, beside its own, under which it stays
+// until another one replaces it.
 func (d *Dir) KeepAside(name string) (aside string, err error) {
 	return d.aside(name, func(from, to string) error {
 		if os.Link(from, to) == nil {
@@ -93,8 +95,9 @@ func (d *Dir) aside(name string, move func(from, to string) error) (aside string
 	return aside, nil
 }
 
-// AddFound records every file that is in the directory and not recorded yet, with the size and hash that it has now. What is made
-// later, sockets, checkpoints, and what begins with a dot are left out; segments are added with AddSegment.
+// AddFound records every file that is in the directory and not recorded yet, with the size and hash that it has
+// now. What is made later, sockets, checkpoints, and what begins with a dot are left out; segments are added with
+// AddSegment.
 func (d *Dir) AddFound() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {

@@ -133,7 +133,8 @@ type Loss struct {
 	Bytes   uint64 `json:"bytes"`
 }
 
-// Tap is what the tap itself cost on the model's threads, all measured there, over the life of the process: warm-ups are in it.
+// Tap is what the tap itself cost on the model's threads, all measured there, over the life of the process:
+// warm-ups are in it.
 type Tap struct {
 	OwnNS      *int64            `json:"own_ns,omitempty"`      // all of the following but waiting
 	HookNS     *int64            `json:"hook_ns,omitempty"`     // entries of graphs
@@ -185,8 +186,8 @@ type Stopped struct {
 	Error string    `json:"error,omitempty"` // what failed, where something did
 	// LastToken is the highest token_index that was recorded; absent where none was.
 	LastToken *int64 `json:"last_token,omitempty"`
-	// GraphsAfter counts the graphs that the program computed since of which nothing is known. Where the tap went on counting it is 0, and
-	// losses hold what was selected of them.
+	// GraphsAfter counts the graphs that the program computed since of which nothing is known. Where the tap went
+	// on counting it is 0, and losses hold what was selected of them.
 	GraphsAfter uint64 `json:"graphs_after"`
 }
 

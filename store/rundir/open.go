@@ -14,12 +14,12 @@ var (
 	ErrTooLarge   = errors.New("too large")
 )
 
-// MaxDocument bounds the JSON documents of a run that are read as a whole: metadata, manifest, checkpoint. Manifests of thousands of segments
-// take a few MiB.
+// MaxDocument bounds the JSON documents of a run that are read as a whole: metadata, manifest, checkpoint.
+// Manifests of thousands of segments take a few MiB.
 const MaxDocument = 64 << 20
 
-// OpenFile opens a file of a run for reading. Run directories come from anywhere, so only a regular file is opened, links are not
-// followed, and opening never waits: anything else is ErrNotRegular.
+// OpenFile opens a file of a run for reading. Run directories come from anywhere, so only a regular file is opened,
+// links are not followed, and opening never waits: anything else is ErrNotRegular.
 func OpenFile(path string) (*os.File, error) {
 	before, err := os.Lstat(path)
 	if err != nil {
@@ -38,7 +38,8 @@ func OpenFile(path string) (*os.File, error) {
 	return file, nil
 }
 
-// ReadFile reads a file of a run that OpenFile opens, as a whole. One of more than limit bytes is ErrTooLarge, and not read.
+// ReadFile reads a file of a run that OpenFile opens, as a whole. One of more than limit bytes is ErrTooLarge, and
+// not read.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	file, err := OpenFile(path)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenFile: whatever lies under the name of a file of a run, opening it never waits, follows nothing, and reads no more than it may.
+// TestOpenFile: whatever lies under the name of a file of a run, opening it never waits, follows nothing, and reads
+// no more than it may.
 func TestOpenFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRename: a closed file gets another name, in the manifest too; what is not there, or would take another's place, does not.
+// TestRename: a closed file gets another name, in the manifest too; what is not there, or would take another's
+// place, does not.
 func TestRename(t *testing.T) {
 	d := create(t)
 	put(t, d, "trace.000.parquet", "rows")

@@ -11,8 +11,8 @@ import (
 // ErrInUse occurs when another process writes a run.
 var ErrInUse = errors.New("is being recorded by another process")
 
-// Reopen opens an interrupted run to record the rest of it. Its manifest, if it has one, is removed first, then what a killed process has
-// left; recorded files stay, metadata and tokens until they are replaced. A run that
+// Reopen opens an interrupted run to record the rest of it. Its manifest, if it has one, is removed first, then
+// what a killed process has left; recorded files stay, metadata and tokens until they are replaced. A run that
 // [Resumable] refuses is not touched.
 func Reopen(path string) (*Dir, error) {
 	d := &Dir{path: filepath.Clean(path), again: true}
@@ -40,8 +40,9 @@ func (d *Dir) reopen() error {
 	return d.RemoveLeftovers()
 }
 
-// Resumable returns nil for a run directory that [Reopen] may open: one without a manifest, or one that the collector sealed because the
-// program was interrupted or recording stopped. Any other sealed run is a finished result: the error is ErrSealed.
+// Resumable returns nil for a run directory that [Reopen] may open: one without a manifest, or one that the
+// collector sealed because the program was interrupted or recording stopped. Any other sealed run is a finished
+// result: the error is ErrSealed.
 func Resumable(path string) error {
 	_, err := os.Lstat(filepath.Join(path, ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {

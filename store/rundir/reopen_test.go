@@ -20,7 +20,8 @@ func sealedAs(t *testing.T, m Metadata) *Dir {
 	return d
 }
 
-// TestReopenSealed: a sealed run is opened again only if its own metadata say that it was interrupted. A finished one is not touched.
+// TestReopenSealed: a sealed run is opened again only if its own metadata say that it was interrupted. A finished
+// one is not touched.
 func TestReopenSealed(t *testing.T) {
 	for _, c := range []struct {
 		name   string

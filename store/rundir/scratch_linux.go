@@ -19,7 +19,8 @@ func nameless(dir string) (*os.File, error) {
 // states are the locks of this process's state folders, which end with it.
 var states []*os.File
 
-// lockState marks a state folder as in use until this process ends; false where another process has taken it, or removed it.
+// lockState marks a state folder as in use until this process ends; false where another process has taken it, or
+// removed it.
 func lockState(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

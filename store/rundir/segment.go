@@ -17,8 +17,8 @@ type Segment struct {
 	Number int       `json:"number"`
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended"`
-	// FirstToken and LastToken are the lowest and the highest token_index in it; absent in a segment without tokens. Indexes go on
-	// from segment to segment.
+	// FirstToken and LastToken are the lowest and the highest token_index in it; absent in a segment without
+	// tokens. Indexes go on from segment to segment.
 	FirstToken *int64 `json:"first_token,omitempty"`
 	LastToken  *int64 `json:"last_token,omitempty"`
 	Tokens     int64  `json:"tokens"`
@@ -76,8 +76,8 @@ func (d *Dir) AddSegment(s *Dir) {
 	d.files = append(d.files, manifest)
 }
 
-// RemoveSegment removes a segment from the directory and from the list. It gets a temporary name first: what is left of a removal that is
-// cut off is no segment.
+// RemoveSegment removes a segment from the directory and from the list. It gets a temporary name first: what is
+// left of a removal that is cut off is no segment.
 func (d *Dir) RemoveSegment(name string) error {
 	d.mu.Lock()
 	d.files = slices.DeleteFunc(d.files, func(f File) bool { return f.Name == name+"/"+ManifestName })

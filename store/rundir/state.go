@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// StateFolder is the folder of an unfinished run in which its program keeps states that it can be gone on from. Each is two files: that of
-// llama.cpp's memory, and, in its place when that is on the disk, what there is beside it.
+// StateFolder is the folder of an unfinished run in which its program keeps states that it can be gone on from.
+// Each is two files: that of llama.cpp's memory, and, in its place when that is on the disk, what there is beside
+// it.
 const StateFolder = "state"
 
 // newStates is how the folder begins that a run's states are in until it has a directory.
 const newStates = ".state-"
 
-// NewStateFolder makes the folder of a new run's states in the output folder; it is moved into the run directory when there is one.
-// Folders of runs that were killed before are removed.
+// NewStateFolder makes the folder of a new run's states in the output folder; it is moved into the run directory
+// when there is one. Folders of runs that were killed before are removed.
 func NewStateFolder(out string) (string, error) {
 	RemoveStateFolders(out)
 	for {
@@ -29,7 +30,8 @@ func NewStateFolder(out string) (string, error) {
 	}
 }
 
-// RemoveStateFolders removes the folders of states in an output folder whose process was killed before it had a run directory.
+// RemoveStateFolders removes the folders of states in an output folder whose process was killed before it had a run
+// directory.
 func RemoveStateFolders(out string) (removed []string) {
 	entries, _ := os.ReadDir(out) // another time, if not now
 	for _, e := range entries {

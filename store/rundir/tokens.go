@@ -75,8 +75,9 @@ func (t *TokenRecord) SetSeqs(seqs []int32) {
 	}
 }
 
-// TokensWriter writes activations_tokens.json in STRAP-LLM's layout (COMPAT A-41), however many tokens a run has: records go to a
-// nameless file as they come, and the finished file is put together by Close. It is for one goroutine.
+// TokensWriter writes activations_tokens.json in STRAP-LLM's layout (COMPAT A-41), however many tokens a run has:
+// records go to a nameless file as they come, and the finished file is put together by Close. It is for one
+// goroutine.
 type TokensWriter struct {
 	dir   *Dir
 	spool *os.File

@@ -32,8 +32,9 @@ type Report struct {
 // madeLater are names in a run directory that no manifest lists.
 var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, socketName: true, StateFolder: true}
 
-// Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the socket of a
-// run that goes on and the states of one that is not finished are left out. A directory without a manifest is not an error: Sealed is false then.
+// Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the
+// socket of a run that goes on and the states of one that is not finished are left out. A directory without a
+// manifest is not an error: Sealed is false then.
 func Verify(path string) (Report, error) { return VerifyWith(path, nil) }
 
 // VerifyWith is Verify that reports how many bytes of how many were hashed. progress may be nil.
@@ -49,8 +50,8 @@ func VerifyWith(path string, progress func(done, total int64)) (Report, error) {
 	return compare(path, manifest, progress)
 }
 
-// VerifyAside compares a run directory with the newest manifest that a repair has put aside. Where there is none, or it cannot be read,
-// the report is empty.
+// VerifyAside compares a run directory with the newest manifest that a repair has put aside. Where there is none,
+// or it cannot be read, the report is empty.
 func VerifyAside(path string) (Report, error) {
 	newest := ""
 	for n := 1; ; n++ {
@@ -113,7 +114,8 @@ func compare(path string, manifest Manifest, progress func(done, total int64)) (
 	return report, nil
 }
 
-// ReadManifest reads manifest.json of a run directory. It refuses a newer version, and names that lead out of the directory.
+// ReadManifest reads manifest.json of a run directory. It refuses a newer version, and names that lead out of the
+// directory.
 func ReadManifest(path string) (Manifest, error) {
 	return readManifest(filepath.Join(path, ManifestName))
 }
@@ -165,7 +167,8 @@ func ReadMetadata(path string) (Metadata, error) {
 // anySize is for hashFile of a file of which nothing is recorded.
 const anySize = -1
 
-// hashFile returns the size of a file and its SHA-256, "" where the size is not the one that is wanted: such a file is not read.
+// hashFile returns the size of a file and its SHA-256, "" where the size is not the one that is wanted: such a file
+// is not read.
 func hashFile(path string, want int64, hashed func(n int64)) (int64, string, error) {
 	file, err := OpenFile(path)
 	if err != nil {

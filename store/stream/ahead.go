@@ -2,8 +2,8 @@ package stream
 
 import "sync/atomic"
 
-// roomFile is a blockFile whose file system can be asked to keep room behind its end. Its size does not change by that, so no reader
-// sees the room, and what a writer that was killed leaves of it goes with the next cut.
+// roomFile is a blockFile whose file system can be asked to keep room behind its end. Its size does not change by
+// that, so no reader sees the room, and what a writer that was killed leaves of it goes with the next cut.
 type roomFile interface {
 	blockFile
 	// Allocate keeps room from a place on.
@@ -17,9 +17,9 @@ type roomFile interface {
 // freeShare is the share of the free disk that is kept ahead at most: others write to it as well.
 const freeShare = 64
 
-// ahead keeps room on the disk for what is to be written next, in large steps: the file lies in few pieces then, and hardly a write has
-// to look for blocks. It is no promise that is needed: where the file system knows no such thing, or refuses, it is done without, and
-// whether the disk is full is for the writes to tell.
+// ahead keeps room on the disk for what is to be written next, in large steps: the file lies in few pieces then,
+// and hardly a write has to look for blocks. It is no promise that is needed: where the file system knows no such
+// thing, or refuses, it is done without, and whether the disk is full is for the writes to tell.
 //
 // prepare, wrote and release belong to whoever writes; the rest may be used by everyone.
 type ahead struct {
@@ -56,7 +56,8 @@ func (a *ahead) left() int64 {
 	return max(0, a.kept.Load()-a.end.Load())
 }
 
-// prepare sees to it that there is room before n bytes are written. A step that would hardly hold more than these is none.
+// prepare sees to it that there is room before n bytes are written. A step that would hardly hold more than these
+// is none.
 func (a *ahead) prepare(at, n int64) {
 	if a == nil || a.refused || at+n <= a.kept.Load() || a.most.Load() < 2*n {
 		return
@@ -85,7 +86,8 @@ func (a *ahead) wrote(end int64) {
 	}
 }
 
-// release gives back what is kept, and tells whether there was something. That it could not is no harm to what is written.
+// release gives back what is kept, and tells whether there was something. That it could not is no harm to what is
+// written.
 func (a *ahead) release() bool {
 	if a == nil || a.kept.Swap(0) == 0 {
 		return false

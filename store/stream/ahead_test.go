@@ -79,8 +79,8 @@ func (f tightBlocks) Trim() error {
 
 func (f tightBlocks) Free() (int64, error) { return 1 << 40, nil } // nobody is told how full it is
 
-// TestAheadOnFullDisk: room that is kept ahead takes nothing away. The writer fails when the bytes themselves do not fit any more, whichever
-// of the two files it is that asks for the last.
+// TestAheadOnFullDisk: room that is kept ahead takes nothing away. The writer fails when the bytes themselves do
+// not fit any more, whichever of the two files it is that asks for the last.
 func TestAheadOnFullDisk(t *testing.T) {
 	data := bytes.Repeat([]byte{1, 2, 3, 4}, 200)
 	for size := int64(200_000); size < 300_000; size += 7_001 {
@@ -107,8 +107,8 @@ func TestAheadOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestAheadSteps: room is kept in steps of what may be kept, no more than a share of what is free, and none that holds hardly more than
-// what is written; what is free is not asked for otherwise.
+// TestAheadSteps: room is kept in steps of what may be kept, no more than a share of what is free, and none that
+// holds hardly more than what is written; what is free is not asked for otherwise.
 func TestAheadSteps(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -164,8 +164,8 @@ func (f *stepFile) Free() (int64, error) {
 	return f.free, nil
 }
 
-// aheadStream makes a stream in a folder that keeps room ahead, and returns what its files take of the disk behind their ends; it is written
-// and not closed.
+// aheadStream makes a stream in a folder that keeps room ahead, and returns what its files take of the disk behind
+// their ends; it is written and not closed.
 func aheadStream(t *testing.T, path string) *Writer {
 	t.Helper()
 	w, err := Create(path, Options{Workers: 2, Codec: codec.None, Ahead: 8 << 20})
@@ -183,8 +183,8 @@ func aheadStream(t *testing.T, path string) *Writer {
 	return w
 }
 
-// TestAhead: the room is there while a stream is written, no reader sees it, and it is gone behind Close, behind a repair and behind a run
-// that was gone on with.
+// TestAhead: the room is there while a stream is written, no reader sees it, and it is gone behind Close, behind a
+// repair and behind a run that was gone on with.
 func TestAhead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.stream")
 	w := aheadStream(t, path)

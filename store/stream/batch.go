@@ -63,7 +63,8 @@ func newPacker(o *Options) (*packer, error) {
 	return k, err
 }
 
-// stored returns the element type that a tensor of a ggml type is stored in, and the bytes that n source bytes then are.
+// stored returns the element type that a tensor of a ggml type is stored in, and the bytes that n source bytes then
+// are.
 func (o *Options) stored(ggmlType, n int) (codec.DType, int) {
 	from := codec.DTypeOf(ggmlType)
 	if from != codec.F32 || o.Codec.Bounded() {

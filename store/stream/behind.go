@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// behindBuffers is how many buffers an output that writes behind has: one is collected into, the others are on their way.
+// behindBuffers is how many buffers an output that writes behind has: one is collected into, the others are on
+// their way.
 const behindBuffers = 3
 
-// behind takes an output's full buffers to the disk and through the hash. Both goroutines read a buffer at the same time; it is
-// free again when both are through with it. The first error ends writing, and stays.
+// behind takes an output's full buffers to the disk and through the hash. Both goroutines read a buffer at the same
+// time; it is free again when both are through with it. The first error ends writing, and stays.
 type behind struct {
 	free    chan *chunk
 	toDisk  chan *chunk

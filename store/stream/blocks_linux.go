@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blocks is a file written past the page cache, whose pages cost more time than everything else that is done with a captured
-// tensor.
+// blocks is a file written past the page cache, whose pages cost more time than everything else that is done with a
+// captured tensor.
 type blocks struct {
 	*os.File          // through the cache
 	direct   *os.File // past it; nil once the file system has refused
@@ -31,8 +31,8 @@ func openBlocks(path string, flags int) (File, error) {
 	return &blocks{File: file, direct: direct}, nil
 }
 
-// WriteBlocks writes whole blocks. A file system that takes the flag and refuses the write gets it through the cache, as
-// everything after it.
+// WriteBlocks writes whole blocks. A file system that takes the flag and refuses the write gets it through the
+// cache, as everything after it.
 func (b *blocks) WriteBlocks(p []byte, at int64) error {
 	if b.direct == nil {
 		return b.WriteTail(p, at)

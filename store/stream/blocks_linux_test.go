@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// What is written in pieces of any size, with flushes between, is in the file after each flush, and hashed right, whether the file
-// system takes the direct writes or refuses them.
+// What is written in pieces of any size, with flushes between, is in the file after each flush, and hashed right,
+// whether the file system takes the direct writes or refuses them.
 func TestBlocks(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "a")

@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// pool is room for tensors that are not packed yet, as the tap's: full, it lets the model go on when a quarter of it is free.
+// pool is room for tensors that are not packed yet, as the tap's: full, it lets the model go on when a quarter of
+// it is free.
 type pool struct {
 	mu         sync.Mutex
 	free       sync.Cond
@@ -43,8 +44,8 @@ func (p *pool) give(n int) {
 	}
 }
 
-// BenchmarkBurst is what a model waits for when it is faster than its recording: tokens of 440 tensors or 3.1 MB, as a model of 1B
-// parameters has, through a full pool to a real disk. TMPDIR says which.
+// BenchmarkBurst is what a model waits for when it is faster than its recording: tokens of 440 tensors or 3.1 MB,
+// as a model of 1B parameters has, through a full pool to a real disk. TMPDIR says which.
 func BenchmarkBurst(b *testing.B) {
 	for _, c := range []struct {
 		id    codec.ID

@@ -29,8 +29,8 @@ func reported(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrVersion)
 }
 
-// survivors opens damaged files and checks the law of this format: what comes back is what was written, and what does not is
-// reported. It returns how many packets came back.
+// survivors opens damaged files and checks the law of this format: what comes back is what was written, and what
+// does not is reported. It returns how many packets came back.
 func (c *capture) survivors(t *testing.T, what string, stream, index []byte) int {
 	t.Helper()
 	r, err := NewReader(bytes.NewReader(stream), int64(len(stream)), index)
@@ -330,7 +330,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestForgedIndex raises the size that a sound index states for each packet. It is refused before memory is taken for it.
+// TestForgedIndex raises the size that a sound index states for each packet. It is refused before memory is taken
+// for it.
 func TestForgedIndex(t *testing.T) {
 	c := newCapture(3, 3)
 	for _, id := range []codec.ID{codec.LZ4, codec.Zstd, codec.ZstdShuffle} {
@@ -377,8 +378,8 @@ func TestForgedIndex(t *testing.T) {
 	}
 }
 
-// TestPacketsTooLarge: what an index states of a packet makes no reader take more than a packet of the tap's can have, and what the
-// stream alone states neither.
+// TestPacketsTooLarge: what an index states of a packet makes no reader take more than a packet of the tap's can
+// have, and what the stream alone states neither.
 func TestPacketsTooLarge(t *testing.T) {
 	testenv.Once(t)
 	path := filepath.Join(t.TempDir(), "a.stream")

@@ -47,7 +47,8 @@ func documented(t *testing.T, name, after string) [][]string {
 	return rows[2:]
 }
 
-// fieldBytes takes fields out of b by a table of offset, size and field; sizes may be sums of numbers and of fields before.
+// fieldBytes takes fields out of b by a table of offset, size and field; sizes may be sums of numbers and of fields
+// before.
 func fieldBytes(t *testing.T, rows [][]string, b []byte, order binary.ByteOrder) map[string][]byte {
 	t.Helper()
 	fields, numbers := map[string][]byte{}, map[string]int{}

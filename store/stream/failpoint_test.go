@@ -112,9 +112,9 @@ func (f faultyBlocks) WriteTail(p []byte, at int64) error {
 	return err
 }
 
-// TestFailpoints lets every write, sync and close of a stream go wrong, one after the other, in every way. It is told, with the file and the
-// cause, by Close and everything after it; what was committed before can be read, and no value is wrong; a mend leaves a whole stream with
-// all that was synced.
+// TestFailpoints lets every write, sync and close of a stream go wrong, one after the other, in every way. It is
+// told, with the file and the cause, by Close and everything after it; what was committed before can be read, and
+// no value is wrong; a mend leaves a whole stream with all that was synced.
 func TestFailpoints(t *testing.T) {
 	small, large := newCapture(6, 4), newCapture(14, 130) // the second has whole blocks
 	step := int64(1)
@@ -198,8 +198,9 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFi
 	return d.hit.Load()
 }
 
-// harmless tells whether what went wrong may have had no consequence: a short sync or close is none, a disk that has no room to spare is no
-// full one, and the room that was kept ahead was enough for an index that found the disk full.
+// harmless tells whether what went wrong may have had no consequence: a short sync or close is none, a disk that
+// has no room to spare is no full one, and the room that was kept ahead was enough for an index that found the disk
+// full.
 func (d *faulty) harmless(o Options) bool {
 	return d.err == nil || d.spare.Load() || o.Ahead > 0 && d.err == syscall.ENOSPC && !d.stays
 }

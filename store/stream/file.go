@@ -17,8 +17,9 @@ type File interface {
 	Close() error
 }
 
-// blockFile is a file that is written past the page cache: whole blocks of blockAlign bytes, from memory that is aligned to that
-// as well, and, through the cache, a tail that fills no block and is written again with the block that it begins.
+// blockFile is a file that is written past the page cache: whole blocks of blockAlign bytes, from memory that is
+// aligned to that as well, and, through the cache, a tail that fills no block and is written again with the block
+// that it begins.
 type blockFile interface {
 	File
 	WriteBlocks(p []byte, at int64) error
@@ -43,8 +44,8 @@ type Sum struct {
 
 // output collects what is written to a file into large writes, and hashes it. It has one user at a time.
 //
-// A file that takes blocks gets whole ones; what fills no block stays in the buffer, also when a flush has put it into the file
-// already, because the next write of that block begins with it.
+// A file that takes blocks gets whole ones; what fills no block stays in the buffer, also when a flush has put it
+// into the file already, because the next write of that block begins with it.
 type output struct {
 	name    string
 	file    File

@@ -10,8 +10,9 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// unharmed opens damaged files of which whole is what was written, and checks that every value that comes back is one that was stored at
-// its place, and that what does not come back is reported. It returns how many packets came back.
+// unharmed opens damaged files of which whole is what was written, and checks that every value that comes back is
+// one that was stored at its place, and that what does not come back is reported. It returns how many packets came
+// back.
 func unharmed(t *testing.T, what string, whole *Reader, stream, index []byte) (good int) {
 	t.Helper()
 	r, err := NewReader(bytes.NewReader(stream), int64(len(stream)), index)
@@ -48,8 +49,8 @@ func unharmed(t *testing.T, what string, whole *Reader, stream, index []byte) (g
 	return good
 }
 
-// Rows within a bound have no other checksum than that of the index: it finds every flipped bit and every cut. So it is for each type of
-// elements.
+// Rows within a bound have no other checksum than that of the index: it finds every flipped bit and every cut. So
+// it is for each type of elements.
 func TestDamagedRows(t *testing.T) {
 	testenv.Once(t, "TestPages")
 	step := 5

@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// OpenForeign opens a stream without its index, as STRAP-LLM writes it. Packets have a name, an offset and sizes; for the rest
-// see Assumed. A torn last packet is left out and told by Damage.
+// OpenForeign opens a stream without its index, as STRAP-LLM writes it. Packets have a name, an offset and sizes;
+// for the rest see Assumed. A torn last packet is left out and told by Damage.
 func OpenForeign(path string) (*Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {
@@ -187,7 +187,8 @@ func (r *Reader) size16() error {
 	return nil
 }
 
-// maxStored is the most bytes that the payload of a packet may take: what cannot be packed grows by less than a part in 64.
+// maxStored is the most bytes that the payload of a packet may take: what cannot be packed grows by less than a
+// part in 64.
 const maxStored = codec.MaxContent + codec.MaxContent/64
 
 func tooLarge(size int64) error {

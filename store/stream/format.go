@@ -25,9 +25,10 @@ const (
 	headerSize   = 64
 )
 
-// Then come records, each recordHeader bytes and a payload: CRC-32C uint32, payload length uint24, type uint8, sequence number
-// uint32 from 0. The checksum continues that of the record before it (of the header, for the first) over everything of the
-// record behind the checksum itself, so that no record can be lost, moved or taken from another file without being noticed.
+// Then come records, each recordHeader bytes and a payload: CRC-32C uint32, payload length uint24, type uint8,
+// sequence number uint32 from 0. The checksum continues that of the record before it (of the header, for the first)
+// over everything of the record behind the checksum itself, so that no record can be lost, moved or taken from
+// another file without being noticed.
 const (
 	recordHeader = 12
 	maxRecord    = 1<<24 - 1
@@ -48,8 +49,8 @@ const (
 	recordText       = 130 // since 1.3
 )
 
-// An end record finishes with a trailer by which it is found from the file's end: CRC-32C of the payload before the trailer,
-// size of the whole record, magic.
+// An end record finishes with a trailer by which it is found from the file's end: CRC-32C of the payload before the
+// trailer, size of the whole record, magic.
 const (
 	endMagic   = "LTIE"
 	endTrailer = 4 + 4 + len(endMagic)

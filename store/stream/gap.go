@@ -27,7 +27,8 @@ func (x *index) takeGap(payload []byte, at int64) error {
 	return nil
 }
 
-// Gaps returns what is missing in an index that was made anew by Repair, in order; of joined streams with the numbers of the whole.
+// Gaps returns what is missing in an index that was made anew by Repair, in order; of joined streams with the
+// numbers of the whole.
 func (r *Reader) Gaps() (all []Gap) {
 	for i, p := range r.parts {
 		for _, g := range p.Gaps() {

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// golden, written as version 1.2, is the example of docs/STREAM_FORMAT.md and docs/INDEX_FORMAT.md: one token, one tensor.
+// golden, written as version 1.2, is the example of docs/STREAM_FORMAT.md and docs/INDEX_FORMAT.md: one token, one
+// tensor.
 func golden(t *testing.T) (stream, index []byte) {
 	t.Helper()
 	h := Header{Major: versionMajor, Minor: 2, Salt: [8]byte{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7}, TimeNS: 1_800_000_000_000_000_000, MonoNS: 5_000_000_000,

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nextData returns the first place of a file, from one on, at which data stands: its size, where a hole reaches to its end.
+// nextData returns the first place of a file, from one on, at which data stands: its size, where a hole reaches to
+// its end.
 func nextData(f *os.File, at, size int64) (int64, error) { return seek(f, at, size, unix.SEEK_DATA) }
 
 // nextHole returns the end of the data that stands at a place of a file.

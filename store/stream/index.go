@@ -133,7 +133,8 @@ func (j *journal) flush() error {
 	return j.out.flush()
 }
 
-// end writes the end record. Tables that are too large for a record are left out; they can be had from the other records.
+// end writes the end record. Tables that are too large for a record are left out; they can be had from the other
+// records.
 func (j *journal) end() error {
 	j.payload = j.footer.append(j.payload[:0])
 	if len(j.payload) > maxRecord {

@@ -23,11 +23,11 @@ func (l *Lease) Release() {
 	}
 }
 
-// Lease lends the packet's element bytes, header and checksum verified. Of a packet that is stored as it is, in a file that Open
-// opened and the system can map, they lie in the file's memory; nothing is read twice and nothing copied. Any other packet is decoded
-// into a buffer of the reader's, as ReadInto does, which later leases use again. Close may be called before Release:
-// the memory stays until the last lease is released. A file that something else makes shorter under a lease ends the program, as with any mapped
-// file; ReadInto reports that.
+// Lease lends the packet's element bytes, header and checksum verified. Of a packet that is stored as it is, in a
+// file that Open opened and the system can map, they lie in the file's memory; nothing is read twice and nothing
+// copied. Any other packet is decoded into a buffer of the reader's, as ReadInto does, which later leases use
+// again. Close may be called before Release: the memory stays until the last lease is released. A file that
+// something else makes shorter under a lease ends the program, as with any mapped file; ReadInto reports that.
 func (r *Reader) Lease(p *Packet) (*Lease, error) {
 	if r.parts != nil {
 		part, own, err := r.holding(p)

@@ -23,7 +23,8 @@ func (c *countingReader) ReadAt(p []byte, at int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, at)
 }
 
-// TestOneReadPerTensor holds that opening a stream reads nothing of it, and each tensor, wherever it lies, takes one read.
+// TestOneReadPerTensor holds that opening a stream reads nothing of it, and each tensor, wherever it lies, takes
+// one read.
 func TestOneReadPerTensor(t *testing.T) {
 	c := newCapture(20, 3)
 	for _, id := range []codec.ID{codec.None, codec.Zstd} {
@@ -102,8 +103,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestLeaseInPlace holds that an uncompressed packet is lent without a copy where files can be mapped, and that the file's
-// memory is given back with the last lease.
+// TestLeaseInPlace holds that an uncompressed packet is lent without a copy where files can be mapped, and that the
+// file's memory is given back with the last lease.
 func TestLeaseInPlace(t *testing.T) {
 	stream, index := newCapture(4, 2).files(t, Options{Codec: codec.None})
 	path := filepath.Join(t.TempDir(), "a.stream")

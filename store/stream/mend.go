@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// Mend makes a stream whole whose writer could not end it: because the disk was full, or its process was killed. Both files are cut off
-// behind the last commit that they hold in full; losses and an end record are added, and everything is synced. What was cut off
-// is gone: losses is told what stays, and says what to write down as missing. A stream that has its end is only read. Of a stream without
-// a single commit nothing but the heads stays.
+// Mend makes a stream whole whose writer could not end it: because the disk was full, or its process was killed.
+// Both files are cut off behind the last commit that they hold in full; losses and an end record are added, and
+// everything is synced. What was cut off is gone: losses is told what stays, and says what to write down as
+// missing. A stream that has its end is only read. Of a stream without a single commit nothing but the heads stays.
 func Mend(path string, losses func(kept Totals) []Loss) (stream, index Sum, err error) {
 	data, err := os.ReadFile(path + IndexSuffix)
 	if err != nil {
@@ -22,7 +22,8 @@ func Mend(path string, losses func(kept Totals) []Loss) (stream, index Sum, err 
 	return mend(path, data, len(data), losses)
 }
 
-// Mend is [Mend] for a writer whose Close has failed, and that made the stream at path. It knows more of the index than is in the file.
+// Mend is [Mend] for a writer whose Close has failed, and that made the stream at path. It knows more of the index
+// than is in the file.
 func (w *Writer) Mend(path string, losses func(kept Totals) []Loss) (stream, index Sum, err error) {
 	data, err := os.ReadFile(path + IndexSuffix)
 	if err != nil {
@@ -60,8 +61,8 @@ func mend(path string, data []byte, written int, losses func(kept Totals) []Loss
 	return stream, index, err
 }
 
-// write cuts the index off before the stream, so that it never tells of bytes that are not there, and adds what it lacks and its end
-// when the disk has the room of both. The file holds the first bytes of the index already.
+// write cuts the index off before the stream, so that it never tells of bytes that are not there, and adds what it
+// lacks and its end when the disk has the room of both. The file holds the first bytes of the index already.
 func (m *mender) write(path string, written int, losses []Loss) error {
 	if err := rewrite(path+IndexSuffix, int64(written), nil); err != nil {
 		return err
@@ -128,7 +129,8 @@ func (m *mender) step() (kind byte, ok bool) {
 	return r.kind, true
 }
 
-// end returns the records that make the index whole: the losses and the end, without a seek table, which readers can do without.
+// end returns the records that make the index whole: the losses and the end, without a seek table, which readers
+// can do without.
 func (m *mender) end(losses []Loss) []byte {
 	var out []byte
 	for i := range losses {

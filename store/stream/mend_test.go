@@ -22,15 +22,16 @@ func put(t *testing.T, stream, index []byte) (path string) {
 	return path
 }
 
-// TestMend cuts both files off where a full disk may, and mends them: what is left is whole, begins as what was written, ends with a
-// commit, and loses no more than what came after the last commit that was whole in both files.
+// TestMend cuts both files off where a full disk may, and mends them: what is left is whole, begins as what was
+// written, ends with a commit, and loses no more than what came after the last commit that was whole in both files.
 func TestMend(t *testing.T) {
 	c := newCapture(6, 5)
 	stream, idx := c.files(t, Options{Workers: 1, Codec: codec.LZ4})
 	whole := open(t, stream, idx)
 	least := commits(t, idx)
 	for cut := headerSize; cut < len(idx); cut += 19 {
-		// The index tells of no more than the stream holds; what it knows of is there, or, where both are cut, some of it.
+		// The index tells of no more than the stream holds; what it knows of is there, or, where both are cut, some
+		// of it.
 		for _, size := range []int64{streamUpTo(idx[:cut]), int64(len(stream)), streamUpTo(idx[:cut]) / 2} {
 			path := put(t, stream[:size], idx[:cut])
 			s, x, err := Mend(path, func(kept Totals) []Loss {
@@ -146,8 +147,8 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return n, errFull
 }
 
-// TestMendWriter fills the disk under a writer, at many bytes of either file: of what is in the stream nothing is lost that a commit
-// came after, though the index had not been written so far.
+// TestMendWriter fills the disk under a writer, at many bytes of either file: of what is in the stream nothing is
+// lost that a commit came after, though the index had not been written so far.
 func TestMendWriter(t *testing.T) {
 	c := newCapture(40, 5)
 	stream, idx := c.files(t, Options{Workers: 1})

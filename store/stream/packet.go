@@ -5,8 +5,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// Packet describes one captured tensor, or one piece of it: what its index record says. The fields of the first block are
-// filled by the writer; a caller of [Writer.Append] leaves them zero.
+// Packet describes one captured tensor, or one piece of it: what its index record says. The fields of the first
+// block are filled by the writer; a caller of [Writer.Append] leaves them zero.
 type Packet struct {
 	Offset    int64       // of the packet's header in the stream
 	Stored    int64       // payload bytes in the stream
@@ -19,9 +19,9 @@ type Packet struct {
 	Underflow uint64 // elements that were not zero and became zero by the conversion
 	// Error is the largest error of a row that a bounded codec made, measured when it was packed; 0 with the others.
 	Error codec.Achieved
-	// Rebuilt is true where the index was lost and Repair found the packet in the stream: name, place and sizes are certain, element
-	// type, codec and shape follow from the node's other packets or are assumed, and the checksum is that of the bytes as Repair
-	// found them. Execution, tokens and times are unknown.
+	// Rebuilt is true where the index was lost and Repair found the packet in the stream: name, place and sizes are
+	// certain, element type, codec and shape follow from the node's other packets or are assumed, and the checksum
+	// is that of the bytes as Repair found them. Execution, tokens and times are unknown.
 	Rebuilt bool
 
 	Name       string // packet name as it stands in the stream: NODE, or NODE#2 …
@@ -45,8 +45,8 @@ type Packet struct {
 	TimeNS     int64    // when it was copied, Unix time
 	MonoNS     int64    // the same on the monotonic clock
 
-	// A tensor that is too large to pass at once is cut into Blocks pieces, each a packet of its own with the whole tensor's
-	// NE; this one is piece Block and starts at element BlockStart. Uncut: 0, 0 or 1, 0.
+	// A tensor that is too large to pass at once is cut into Blocks pieces, each a packet of its own with the whole
+	// tensor's NE; this one is piece Block and starts at element BlockStart. Uncut: 0, 0 or 1, 0.
 	Block, Blocks uint32
 	BlockStart    int64
 
@@ -56,8 +56,8 @@ type Packet struct {
 	SampleTotal int64
 }
 
-// AppendIndices appends the places, in the tensor or the piece that was sampled, of the packet's elements, in their order: they are made
-// again from the seed. A packet that is no sample adds nothing.
+// AppendIndices appends the places, in the tensor or the piece that was sampled, of the packet's elements, in their
+// order: they are made again from the seed. A packet that is no sample adds nothing.
 func (p *Packet) AppendIndices(dst []int64) []int64 {
 	if p.SampleTotal == 0 {
 		return dst
@@ -89,8 +89,8 @@ type Loss struct {
 	LastExec  uint64
 }
 
-// Resolution settles afterwards what executions of a context were for: it replaces the phase of every execution, row and
-// packet of context Ctx from FirstExec to LastExec.
+// Resolution settles afterwards what executions of a context were for: it replaces the phase of every execution,
+// row and packet of context Ctx from FirstExec to LastExec.
 type Resolution struct {
 	Ctx                 uint32
 	FirstExec, LastExec uint64

@@ -144,8 +144,8 @@ func (p *pages) load(number int) (*loaded, error) {
 	return l, nil
 }
 
-// execution returns the first record, in the order of the file, of an execution, and its place; false if there is none. mu is held, and the
-// record valid as long.
+// execution returns the first record, in the order of the file, of an execution, and its place; false if there is
+// none. mu is held, and the record valid as long.
 func (p *pages) execution(exec uint64) (r record, at int64, found bool, err error) {
 	best := -1
 	for n := sort.Search(len(p.byExec), func(k int) bool { return p.all[p.byExec[k]].least > exec }) - 1; n >= 0 && p.most[n] >= exec; n-- {
@@ -187,8 +187,9 @@ type placedExecution struct {
 	at   int32
 }
 
-// executions calls use with every execution's record, mu held, and then more, which says whether to go on: by their numbers, and those of one number
-// in the order of the file. Pages whose numbers overlap are looked at together: where contexts compute at once, these are few.
+// executions calls use with every execution's record, mu held, and then more, which says whether to go on: by their
+// numbers, and those of one number in the order of the file. Pages whose numbers overlap are looked at together:
+// where contexts compute at once, these are few.
 func (p *pages) executions(use func(r record, at int64) error, more func() bool) error {
 	var placed []placedExecution
 	for i := 0; i < len(p.byExec); {

@@ -27,8 +27,8 @@ func recordAt(t testing.TB, x *index, i int) int64 {
 	return at
 }
 
-// paged writes a stream of so many executions, whose numbers come in any order within a distance, with packets between, and returns what was
-// written.
+// paged writes a stream of so many executions, whose numbers come in any order within a distance, with packets
+// between, and returns what was written.
 func paged(t *testing.T, executions, apart int) (c *capture, stream, index []byte) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, uint64(apart)))
@@ -75,8 +75,8 @@ func paged(t *testing.T, executions, apart int) (c *capture, stream, index []byt
 	return c, s.Bytes(), x.Bytes()
 }
 
-// TestPages reads long indexes in every order: packets by number, executions by theirs, from several goroutines at once. Of the index only
-// pages are in memory.
+// TestPages reads long indexes in every order: packets by number, executions by theirs, from several goroutines at
+// once. Of the index only pages are in memory.
 func TestPages(t *testing.T) {
 	for _, apart := range testenv.Brief([]int{3, 700, 0, 5000}, 2) {
 		c, stream, index := paged(t, 3000, apart)
@@ -133,7 +133,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesOfDamage: what is sound behind damage in the middle is read as before, in pages of its own, and every way of reading tells the same.
+// TestPagesOfDamage: what is sound behind damage in the middle is read as before, in pages of its own, and every
+// way of reading tells the same.
 func TestPagesOfDamage(t *testing.T) {
 	c, stream, index := paged(t, 1000, 50)
 	whole := open(t, stream, index)
@@ -158,8 +159,8 @@ func TestPagesOfDamage(t *testing.T) {
 	}
 }
 
-// TestIndexChangesUnderReader: what is read again is compared again. An index that another program cut off or changed is told of, wherever it
-// is looked at, and never gives other values.
+// TestIndexChangesUnderReader: what is read again is compared again. An index that another program cut off or
+// changed is told of, wherever it is looked at, and never gives other values.
 func TestIndexChangesUnderReader(t *testing.T) {
 	c, data, index := paged(t, 2000, 0)
 	for name, change := range map[string]func(path string) error{

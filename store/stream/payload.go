@@ -24,8 +24,8 @@ func (r *Reader) borrow() *scratch {
 	return new(scratch)
 }
 
-// ReadInto appends the packet's element bytes, decoded, to dst[:0] and returns it. Header and checksum are verified. It makes
-// one read of the file, and no allocation once dst is large enough. Lease does without the copy.
+// ReadInto appends the packet's element bytes, decoded, to dst[:0] and returns it. Header and checksum are
+// verified. It makes one read of the file, and no allocation once dst is large enough. Lease does without the copy.
 func (r *Reader) ReadInto(p *Packet, dst []byte) ([]byte, error) {
 	s := r.borrow()
 	defer r.scratch.Put(s)
@@ -71,7 +71,8 @@ func (r *Reader) read(p *Packet, dst []byte, s *scratch) ([]byte, error) {
 	return dst, nil
 }
 
-// payload reads the stored packet and compares it with what the index says. It is valid until the scratch is used again.
+// payload reads the stored packet and compares it with what the index says. It is valid until the scratch is used
+// again.
 func (r *Reader) payload(p *Packet, s *scratch) ([]byte, error) {
 	head := packetHeader + len(p.Name)
 	size := int64(head) + p.Stored
@@ -121,8 +122,8 @@ func (r *Reader) at(p *Packet, err error) error {
 // maxFaults is how many faults Verify tells one by one.
 const maxFaults = 20
 
-// Verify reads the whole stream and compares every packet with the index, and the payloads' own sizes too. It returns all
-// faults joined, those of Damage first; of many only the first, and their number.
+// Verify reads the whole stream and compares every packet with the index, and the payloads' own sizes too. It
+// returns all faults joined, those of Damage first; of many only the first, and their number.
 func (r *Reader) Verify() error { return r.VerifyWith(nil) }
 
 // VerifyWith is Verify that reports how many packets of how many were compared. progress may be nil.

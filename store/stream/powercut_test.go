@@ -17,8 +17,8 @@ import (
 // sector is what a disk writes whole or not at all.
 const sector = 512
 
-// cutDisk is two files on a disk with a cache: what was written and not synced may be there after a power cut, or not, sector by
-// sector, in any order; sizes are as of the last sync or a later write.
+// cutDisk is two files on a disk with a cache: what was written and not synced may be there after a power cut, or
+// not, sector by sector, in any order; sizes are as of the last sync or a later write.
 type cutDisk struct {
 	mu     sync.Mutex
 	stream cutFile
@@ -51,8 +51,9 @@ func (f *cutFile) Sync() error {
 
 func (f *cutFile) Close() error { return nil }
 
-// after is what may be on the disk after a power cut: the file has some size between what was synced and what was written, and of the
-// sectors that were written since the sync some are there and some hold zeros or what was there before.
+// after is what may be on the disk after a power cut: the file has some size between what was synced and what was
+// written, and of the sectors that were written since the sync some are there and some hold zeros or what was there
+// before.
 func (f *cutFile) after(r *rand.Rand) []byte {
 	n := len(f.synced) + r.IntN(len(f.now)-len(f.synced)+1)
 	left := make([]byte, n)
@@ -73,7 +74,8 @@ type leftover struct {
 	whole         bool // everything that was written is there
 }
 
-// cutDuring writes the capture under a policy and cuts the power before every change of the disk: it returns what was left each time.
+// cutDuring writes the capture under a policy and cuts the power before every change of the disk: it returns what
+// was left each time.
 func cutDuring(t *testing.T, c *capture, o Options, seed uint64) (all []leftover) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -131,8 +133,8 @@ func cutDuring(t *testing.T, c *capture, o Options, seed uint64) (all []leftover
 	return all
 }
 
-// A power cut at every step: no value is ever wrong, what was told to be synced is there, and a repair leaves a whole stream that
-// holds it as well.
+// A power cut at every step: no value is ever wrong, what was told to be synced is there, and a repair leaves a
+// whole stream that holds it as well.
 func TestPowerCut(t *testing.T) {
 	seeds := 4
 	if os.Getenv("LLAMATAP_NIGHTLY") != "" {
@@ -186,8 +188,8 @@ func promised(t *testing.T, what string, r *Reader, m Mark) {
 	}
 }
 
-// After a repair everything that was promised is there still, and whatever is there is right; only bytes of the stream of which no index
-// tells, and that no codec checks, can be told by nobody, and are marked.
+// After a repair everything that was promised is there still, and whatever is there is right; only bytes of the
+// stream of which no index tells, and that no codec checks, can be told by nobody, and are marked.
 func TestPowerCutRepaired(t *testing.T) {
 	c := newCapture(8, 4)
 	left := cutDuring(t, c, Options{Workers: 1, Codec: codec.LZ4, Sync: Sync{Policy: SyncToken}}, 9)

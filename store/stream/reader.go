@@ -40,8 +40,8 @@ type Reader struct {
 	joined  // parts is nil but in a reader of Join
 }
 
-// Open opens the stream at path and its index beside it. A stream without index is ErrNoIndex. Corruption in the middle of
-// the index is ErrCorrupt; a torn end, as a crash leaves it, is told by Damage.
+// Open opens the stream at path and its index beside it. A stream without index is ErrNoIndex. Corruption in the
+// middle of the index is ErrCorrupt; a torn end, as a crash leaves it, is told by Damage.
 func Open(path string) (*Reader, error) {
 	r, err := OpenDamaged(path)
 	if err != nil {
@@ -87,7 +87,8 @@ func openFile(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// NewReader returns a reader of a stream of that size and its index, which it keeps. Like OpenDamaged it takes what it can get.
+// NewReader returns a reader of a stream of that size and its index, which it keeps. Like OpenDamaged it takes what
+// it can get.
 func NewReader(stream io.ReaderAt, size int64, index []byte) (*Reader, error) {
 	x, err := scan(index)
 	if err != nil {
@@ -118,7 +119,8 @@ func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 // Assumed says in words what is assumed about a stream because no index says it; empty with an index.
 func (r *Reader) Assumed() string { return r.assumed }
 
-// Damage returns what is wrong with the files as far as opening them showed: errors that wrap ErrTruncated or ErrCorrupt.
+// Damage returns what is wrong with the files as far as opening them showed: errors that wrap ErrTruncated or
+// ErrCorrupt.
 func (r *Reader) Damage() []error { return slices.Clone(r.damage) }
 
 // Header returns the head of the index, of the first one where streams are joined; zero for a foreign stream.
@@ -177,8 +179,9 @@ func (r *Reader) Packet(i int, p *Packet) error {
 	return r.index.packet(i, p)
 }
 
-// Err returns the first error that cut [Reader.Packets], [Reader.Executions] or [Reader.Rows] short: they read the index, which is not in
-// memory, again, and a disk or another program may have lost or changed it since it was opened. nil: they told everything.
+// Err returns the first error that cut [Reader.Packets], [Reader.Executions] or [Reader.Rows] short: they read the
+// index, which is not in memory, again, and a disk or another program may have lost or changed it since it was
+// opened. nil: they told everything.
 func (r *Reader) Err() error {
 	for _, p := range r.parts {
 		if err := p.Err(); err != nil {
@@ -201,7 +204,8 @@ func (r *Reader) fail(err error) bool {
 	return true
 }
 
-// Packets iterates over all packets in stream order. The pointer is valid during one step. Err tells whether these were all.
+// Packets iterates over all packets in stream order. The pointer is valid during one step. Err tells whether these
+// were all.
 func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 	return func(yield func(int, *Packet) bool) {
 		var p Packet
@@ -213,8 +217,8 @@ func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 	}
 }
 
-// Executions iterates over the executions by their number, of joined streams one after the other, phases resolved. The pointer is
-// valid during one step; the rows may be kept. Err tells whether these were all.
+// Executions iterates over the executions by their number, of joined streams one after the other, phases resolved.
+// The pointer is valid during one step; the rows may be kept. Err tells whether these were all.
 func (r *Reader) Executions() iter.Seq[*Execution] {
 	return func(yield func(*Execution) bool) {
 		for _, p := range r.parts {

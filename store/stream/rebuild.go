@@ -163,8 +163,8 @@ func (b *rebuilder) packet(p *Packet) error {
 	return b.journal.packet(p)
 }
 
-// find takes what the stream holds up to a place at which a packet begins, or at which it ends. What is no packet at its very end is
-// left to be cut off.
+// find takes what the stream holds up to a place at which a packet begins, or at which it ends. What is no packet
+// at its very end is left to be cut off.
 func (b *rebuilder) find(end int64, last bool) error {
 	at := b.journal.footer.Totals.StreamBytes
 	for at < end {
@@ -266,8 +266,8 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	return true, nil
 }
 
-// plausible tells whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a disk, for
-// one, are zeros.
+// plausible tells whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a
+// disk, for one, are zeros.
 func plausible(p *Packet) bool {
 	if p.Name == "" || !utf8.ValidString(p.Name) {
 		return false

@@ -14,16 +14,19 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// What Repair puts aside stands beside the file under its name with one of these behind it, and a number from 2 on where that is taken.
+// What Repair puts aside stands beside the file under its name with one of these behind it, and a number from 2 on
+// where that is taken.
 const (
 	OrigSuffix = ".orig" // a file as it was
 	CutSuffix  = ".cut"  // the end of a stream that is no part of it any more
 )
 
-// CauseCutOff is the cause of the losses that Repair records: what was written behind the last commit marker before the end came.
+// CauseCutOff is the cause of the losses that Repair records: what was written behind the last commit marker before
+// the end came.
 const CauseCutOff = "cut_off"
 
-// Assumed is what [Repair] takes for true about packets of which no index tells, and neither does another packet of their node.
+// Assumed is what [Repair] takes for true about packets of which no index tells, and neither does another packet of
+// their node.
 type Assumed struct {
 	DType codec.DType // codec.Raw: F16
 	Codec codec.ID    // codec.None: what the payload begins as
@@ -38,13 +41,13 @@ type Repaired struct {
 	Index   Sum
 }
 
-// Repair makes a stream and its index whole as far as possible, and throws nothing away: the old index, and what has to be cut off
-// the stream, are put aside. It must not be called while the stream is being written.
+// Repair makes a stream and its index whole as far as possible, and throws nothing away: the old index, and what
+// has to be cut off the stream, are put aside. It must not be called while the stream is being written.
 //
-// An index that only lacks its end is cut off behind the last commit marker, and the stream with it, as [Mend] does. An index that
-// is damaged in the middle, or not there, is made anew: sound records are taken over, and packets between them found in the stream
-// ([Packet.Rebuilt]); what cannot be found is recorded as a [Gap]. Payloads stay as they are: those that do not have their checksum
-// are refused by every read, before and after.
+// An index that only lacks its end is cut off behind the last commit marker, and the stream with it, as [Mend]
+// does. An index that is damaged in the middle, or not there, is made anew: sound records are taken over, and
+// packets between them found in the stream ([Packet.Rebuilt]); what cannot be found is recorded as a [Gap].
+// Payloads stay as they are: those that do not have their checksum are refused by every read, before and after.
 func Repair(path string, assume Assumed) (*Repaired, error) {
 	r := &repair{path: path, assume: assume, done: &Repaired{}}
 	if err := r.run(); err != nil {
@@ -175,9 +178,9 @@ func createPart(part string) (*os.File, error) {
 	return os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// countUnindexed adds to a loss the packets that the stream holds after the last one that the index describes, the one that is cut off
-// included, and their bytes in the tensors. A packet counts without bytes where its head is cut off, or no other packet of its node says
-// what it was stored from.
+// countUnindexed adds to a loss the packets that the stream holds after the last one that the index describes, the
+// one that is cut off included, and their bytes in the tensors. A packet counts without bytes where its head is cut
+// off, or no other packet of its node says what it was stored from.
 func (r *repair) countUnindexed(x *index, l *Loss) error {
 	at, unsized := x.totals.StreamBytes, 0
 	kins := kinsOf(x)
@@ -210,7 +213,8 @@ func (r *repair) countUnindexed(x *index, l *Loss) error {
 	return nil
 }
 
-// head reads the head of the packet at a place; torn reports whether the stream ends within the packet. A name that is cut off is empty.
+// head reads the head of the packet at a place; torn reports whether the stream ends within the packet. A name that
+// is cut off is empty.
 func (r *repair) head(at int64) (p Packet, torn bool, err error) {
 	p, _, err = foreignPacket(r.stream, r.size, at)
 	if err != nil || p.Offset >= 0 {
@@ -269,8 +273,9 @@ func (r *repair) cutStream(at int64) error {
 	return rewrite(r.path, at, nil)
 }
 
-// setAside copies a file from a place on, up to a hole at its end, under a name that is free, which it returns; not again if that was done
-// before. When it returns, the copy is on the disk. A hole holds nothing, and may be as large as the disk.
+// setAside copies a file from a place on, up to a hole at its end, under a name that is free, which it returns; not
+// again if that was done before. When it returns, the copy is on the disk. A hole holds nothing, and may be as
+// large as the disk.
 func setAside(path, suffix string, from int64) (name string, err error) {
 	in, _, err := openFile(path)
 	if err != nil {

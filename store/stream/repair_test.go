@@ -13,8 +13,8 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// repaired repairs damaged files and checks the law of repairs: what the files say afterwards is whole by itself, every value is one
-// that was written, nothing was thrown away, and there is nothing left to repair.
+// repaired repairs damaged files and checks the law of repairs: what the files say afterwards is whole by itself,
+// every value is one that was written, nothing was thrown away, and there is nothing left to repair.
 func (c *capture) repaired(t *testing.T, what string, stream, index []byte, id codec.ID) (*Reader, *Repaired) {
 	t.Helper()
 	path := t.TempDir() + "/a.stream"
@@ -49,8 +49,8 @@ func (c *capture) repaired(t *testing.T, what string, stream, index []byte, id c
 	return r, done
 }
 
-// checkRepaired compares every packet with what was written, and returns how many came back with all that was known of them, and how
-// many from the stream alone.
+// checkRepaired compares every packet with what was written, and returns how many came back with all that was known
+// of them, and how many from the stream alone.
 func (c *capture) checkRepaired(t *testing.T, what string, r, whole *Reader) (known, rebuilt int) {
 	t.Helper()
 	for i, p := range r.Packets() {
@@ -125,8 +125,8 @@ func TestRepairTorn(t *testing.T) {
 	}
 }
 
-// TestRepairCountsLoss: what was cut off is counted in packets and in the tensors' bytes, whether the index describes it or the stream
-// alone, up to the packet in which the stream ends.
+// TestRepairCountsLoss: what was cut off is counted in packets and in the tensors' bytes, whether the index
+// describes it or the stream alone, up to the packet in which the stream ends.
 func TestRepairCountsLoss(t *testing.T) {
 	for _, o := range []Options{{Codec: codec.None}, {Codec: codec.LZ4, DType: codec.F16}, {Codec: codec.ZstdShuffle, DType: codec.F16}} {
 		c := newCapture(4, 4)
@@ -202,7 +202,8 @@ func TestRepairFlippedIndex(t *testing.T) {
 	}
 }
 
-// Without an index everything comes from the stream; what is no packet is put aside at the end, and stays in the middle.
+// Without an index everything comes from the stream; what is no packet is put aside at the end, and stays in the
+// middle.
 func TestRepairWithoutIndex(t *testing.T) {
 	c := newCapture(4, 4)
 	stream, index := c.files(t, Options{Codec: codec.LZ4, Workers: 1})

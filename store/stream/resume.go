@@ -43,8 +43,9 @@ func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
 	return w, k, nil
 }
 
-// Examine finds what can be kept of the stream at path, to go on behind its last commit, or behind the one that upTo, unless it is nil,
-// tells of. Every kept packet is read and compared with its checksum; a commit behind one that is damaged does not count. Nothing is changed.
+// Examine finds what can be kept of the stream at path, to go on behind its last commit, or behind the one that
+// upTo, unless it is nil, tells of. Every kept packet is read and compared with its checksum; a commit behind one
+// that is damaged does not count. Nothing is changed.
 func Examine(path string, upTo *Mark) (*Kept, error) {
 	k, err := keep(path, upTo)
 	if err != nil {
@@ -53,9 +54,10 @@ func Examine(path string, upTo *Mark) (*Kept, error) {
 	return k, nil
 }
 
-// GoOn opens the stream, whose writer has ended, behind what is kept. What came after that is cut off, from both files. Header, numbers
-// of nodes and checksums go on, so that a stream that was interrupted cannot be told from one that was not, but for the times.
-// Of o, RunID is ignored; dtype and codec are for packets to come. It may be called once.
+// GoOn opens the stream, whose writer has ended, behind what is kept. What came after that is cut off, from both
+// files. Header, numbers of nodes and checksums go on, so that a stream that was interrupted cannot be told from
+// one that was not, but for the times. Of o, RunID is ignored; dtype and codec are for packets to come. It may be
+// called once.
 func (k *Kept) GoOn(o Options) (*Writer, error) {
 	w, err := k.goOn(o)
 	if err != nil {
@@ -207,8 +209,8 @@ func (k *Kept) reopen(path string, o *Options) (stream, index *output, err error
 	return stream, index, nil
 }
 
-// goOn makes an output that of a file that has bytes already: they are hashed, and the next one goes behind them. What fills no block
-// is in the buffer, as it would be.
+// goOn makes an output that of a file that has bytes already: they are hashed, and the next one goes behind them.
+// What fills no block is in the buffer, as it would be.
 func (o *output) goOn(path string) error {
 	f, size, err := openFile(path)
 	if err != nil {
@@ -275,8 +277,8 @@ func (k *Kept) stats() Stats {
 	}
 }
 
-// SameValues packs a tensor as the writer that Resume returned does, and tells whether that gives the bytes that were kept as a packet of
-// Items. It is for one goroutine.
+// SameValues packs a tensor as the writer that Resume returned does, and tells whether that gives the bytes that
+// were kept as a packet of Items. It is for one goroutine.
 func (k *Kept) SameValues(kept, p *Packet, data []byte) (bool, error) {
 	again := *p
 	var err error

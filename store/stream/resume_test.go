@@ -97,8 +97,8 @@ func (c *capture) goOn(t *testing.T, path string, o Options) *Kept {
 	return kept
 }
 
-// A stream that was cut off at any byte of its index, with as much of the stream as there must then be, or more, is after Resume what it
-// would have been without the interruption, byte for byte, sums included.
+// A stream that was cut off at any byte of its index, with as much of the stream as there must then be, or more, is
+// after Resume what it would have been without the interruption, byte for byte, sums included.
 func TestResumeEverywhere(t *testing.T) {
 	c := newCapture(3, 3)
 	o := Options{Codec: codec.LZ4, Workers: 1}
@@ -130,7 +130,8 @@ func TestResumeEverywhere(t *testing.T) {
 	}
 }
 
-// Where the machine was cut off, the index may tell of bytes of the stream that are missing or are not what was written.
+// Where the machine was cut off, the index may tell of bytes of the stream that are missing or are not what was
+// written.
 func TestResumeLostBytes(t *testing.T) {
 	c := newCapture(2, 3)
 	o := Options{Codec: codec.None, DType: codec.F32, Workers: 1}
@@ -242,7 +243,8 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
-// stride is 1 in the nightly tests. Each step syncs its files, so the others leave steps out, and the race detector's most of them.
+// stride is 1 in the nightly tests. Each step syncs its files, so the others leave steps out, and the race
+// detector's most of them.
 func stride() int {
 	switch {
 	case os.Getenv("LLAMATAP_NIGHTLY") == "1":
@@ -291,7 +293,8 @@ func TestSameValues(t *testing.T) {
 	}
 }
 
-// Going on takes memory by what nodes there are, not by how long the stream is; and an index that goes away meanwhile is told.
+// Going on takes memory by what nodes there are, not by how long the stream is; and an index that goes away
+// meanwhile is told.
 func TestExamineBounded(t *testing.T) {
 	var grown [2]uint64
 	for i, tokens := range []int{300, 3000} {

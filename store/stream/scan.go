@@ -51,8 +51,8 @@ type requestAt struct {
 // scan is scanFile of an index in memory.
 func scan(data []byte) (*index, error) { return scanFile(bytes.NewReader(data), int64(len(data))) }
 
-// scanFile reads all records of an index. Only an unreadable file or header and a version that this program does not know are errors; what
-// else is wrong goes to damage.
+// scanFile reads all records of an index. Only an unreadable file or header and a version that this program does
+// not know are errors; what else is wrong goes to damage.
 func scanFile(in io.ReaderAt, size int64) (*index, error) {
 	head := make([]byte, min(size, headerSize))
 	if err := readAt(in, head, 0); err != nil {
@@ -307,8 +307,8 @@ type place struct {
 	chain    uint32
 }
 
-// resync looks for the next record behind a damaged one that is certainly genuine: its checksum continues that of the record
-// before it. At the end of a file, where a write was cut off, there is none.
+// resync looks for the next record behind a damaged one that is certainly genuine: its checksum continues that of
+// the record before it. At the end of a file, where a write was cut off, there is none.
 func (s *source) resync(at int64, sequence, chain uint32) place {
 	if r, ok := s.record(at); ok { // only this record's content or checksum is damaged
 		next := at + int64(r.size())

@@ -30,7 +30,8 @@ func (s *source) bytes(at int64, n int) []byte {
 	return s.buf[at-s.from:][:n:n]
 }
 
-// fill moves the window to a place, and makes it n bytes large at least. One that is larger than usual is given up with the next.
+// fill moves the window to a place, and makes it n bytes large at least. One that is larger than usual is given up
+// with the next.
 func (s *source) fill(at int64, n int) {
 	want := int(min(int64(max(n, sourceBuffer)), s.size-at))
 	if cap(s.buf) < want || cap(s.buf) > max(want, sourceBuffer) {
@@ -43,7 +44,8 @@ func (s *source) fill(at int64, n int) {
 // zeroBlock is what zeros compares with.
 var zeroBlock [4 << 10]byte
 
-// zeros returns how many zero bytes there are at a place at least, in whole blocks: a file may have a hole of gigabytes.
+// zeros returns how many zero bytes there are at a place at least, in whole blocks: a file may have a hole of
+// gigabytes.
 func (s *source) zeros(at int64) (n int64) {
 	window := s.bytes(at, len(zeroBlock))
 	for len(window) == len(zeroBlock) && bytes.Equal(window, zeroBlock[:]) {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// SyncPolicy says when what was written is put on the disk, so that it outlives the machine's end and not only the program's.
+// SyncPolicy says when what was written is put on the disk, so that it outlives the machine's end and not only the
+// program's.
 type SyncPolicy uint8
 
 // The policies. Their numbers stand in index files.
@@ -94,8 +95,9 @@ type syncer struct {
 	synced  Mark // of the last sync; queue.mu
 }
 
-// Sync waits until everything that was appended before it is on the disk, and returns the place up to which everything is; more
-// may have been appended in the meantime. The model does not wait for it, and neither do packing and writing.
+// Sync waits until everything that was appended before it is on the disk, and returns the place up to which
+// everything is; more may have been appended in the meantime. The model does not wait for it, and neither do
+// packing and writing.
 func (w *Writer) Sync() (Mark, error) {
 	if err := w.Flush(); err != nil {
 		return Mark{}, err

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Text is what a token of a context's vocabulary reads as. The index has one record of each token that its executions name, before the first
-// that does, so that the tokens file can be made from the index alone.
+// Text is what a token of a context's vocabulary reads as. The index has one record of each token that its
+// executions name, before the first that does, so that the tokens file can be made from the index alone.
 type Text struct {
 	Ctx   uint32
 	Token int32
@@ -38,8 +38,8 @@ func (w *Writer) AppendText(t Text) error {
 	return nil
 }
 
-// Texts iterates over the texts of an index, in the order of the file; of several of one token the last counts. It ends at the first
-// record that is damaged. Err reports a failure of reading.
+// Texts iterates over the texts of an index, in the order of the file; of several of one token the last counts. It
+// ends at the first record that is damaged. Err reports a failure of reading.
 func (r *Reader) Texts() iter.Seq[Text] {
 	return func(yield func(Text) bool) {
 		for _, p := range r.parts {

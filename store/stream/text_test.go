@@ -9,7 +9,8 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
-// TestTexts: the texts of tokens are in the index before the executions that name them, and stay there when it is cut off, repaired or made again.
+// TestTexts: the texts of tokens are in the index before the executions that name them, and stay there when it is
+// cut off, repaired or made again.
 func TestTexts(t *testing.T) {
 	texts := []Text{{Ctx: 0, Token: 5, Piece: []byte("five")}, {Ctx: 1, Token: 5, Piece: []byte("cinq")}, {Token: 0, Piece: []byte{0xff, 0}}, {Token: 7}}
 	for _, c := range []struct {

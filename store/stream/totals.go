@@ -122,8 +122,8 @@ func readFooter(payload []byte) (*Footer, error) {
 	return f, c.done()
 }
 
-// ReadFooter reads the end record of an index of that size in two reads, without the records before it. An index without one,
-// as a crash leaves it, is ErrTruncated.
+// ReadFooter reads the end record of an index of that size in two reads, without the records before it. An index
+// without one, as a crash leaves it, is ErrTruncated.
 func ReadFooter(index io.ReaderAt, size int64) (*Footer, error) {
 	var trailer [endTrailer]byte
 	if size < headerSize+recordHeader+int64(endTrailer) {

@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// walker reads an index file record by record. It holds one of them, and of those before what many refer to: nodes, losses, resolutions.
+// walker reads an index file record by record. It holds one of them, and of those before what many refer to: nodes,
+// losses, resolutions.
 type walker struct {
 	in       *bufio.Reader
 	size     int64 // of the file
@@ -38,7 +39,8 @@ func walk(f io.ReaderAt, size int64) (*walker, error) {
 	return w, nil
 }
 
-// next returns the next record, which is valid until the one after it; false where there is no whole and sound one, or the file could not be read.
+// next returns the next record, which is valid until the one after it; false where there is no whole and sound one,
+// or the file could not be read.
 func (w *walker) next() (record, bool) {
 	if w.err != nil || w.size-w.at < recordHeader {
 		return record{}, false

@@ -32,8 +32,8 @@ func (w *Writer) run(k *packer) {
 	}
 }
 
-// writeDone writes the finished batches whose turn it is, and flushes where that is due. mu is held at entry and exit, not while
-// writing.
+// writeDone writes the finished batches whose turn it is, and flushes where that is due. mu is held at entry and
+// exit, not while writing.
 func (w *Writer) writeDone() {
 	q := w.queue
 	q.writing = true

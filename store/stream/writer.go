@@ -31,8 +31,8 @@ const (
 // commitDelay is how long a commit marker may wait in a buffer. A flush at each would cost two system calls per token.
 const commitDelay = 100 * time.Millisecond
 
-// Writer writes a stream and its index. Its methods may be called from several goroutines; the order of packets is the order
-// in which their calls came through.
+// Writer writes a stream and its index. Its methods may be called from several goroutines; the order of packets is
+// the order in which their calls came through.
 type Writer struct {
 	o       Options
 	queue   *queue
@@ -106,8 +106,8 @@ func newWriter(j *journal, o Options, kept *Kept) (*Writer, error) {
 	return w, nil
 }
 
-// streamBuffer is the size of each of the stream's buffers, and indexBuffer that of the index's only one. All of them are at most a
-// quarter of the bound, or of 256 KiB where that is less.
+// streamBuffer is the size of each of the stream's buffers, and indexBuffer that of the index's only one. All of
+// them are at most a quarter of the bound, or of 256 KiB where that is less.
 func (o *Options) streamBuffer() int {
 	return int(min(max(o.MemoryBound/16, leastBuffer), streamBuffer)) &^ (blockAlign - 1)
 }
@@ -147,9 +147,10 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Append queues a packet. p is copied; data is borrowed until release is called, which happens exactly once, from any
-// goroutine, also when Append returns an error; nil is no release. It waits while the queue is full. A packet that does not
-// fit the format is refused and nothing else happens; after any other error every call returns that one.
+// Append queues a packet. p is copied; data is borrowed until release is called, which happens exactly once, from
+// any goroutine, also when Append returns an error; nil is no release. It waits while the queue is full. A packet
+// that does not fit the format is refused and nothing else happens; after any other error every call returns that
+// one.
 func (w *Writer) Append(p *Packet, data []byte, release func()) error {
 	it, err := w.reservePacket(p, data)
 	if err != nil {
@@ -230,8 +231,9 @@ func (w *Writer) AppendResolution(r Resolution) error {
 	return nil
 }
 
-// Commit queues a marker: once it is in the index file, everything appended before it is in both files, though perhaps not yet
-// on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the latest.
+// Commit queues a marker: once it is in the index file, everything appended before it is in both files, though
+// perhaps not yet on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the
+// latest.
 func (w *Writer) Commit() error {
 	it, err := w.queue.reserve()
 	if err != nil {
@@ -271,8 +273,8 @@ func (w *Writer) Stats() Stats {
 	return s
 }
 
-// Close writes what is queued, ends the index, syncs and closes both files. It returns the first error of the writer's life,
-// also when called again; after an error the index has no end record.
+// Close writes what is queued, ends the index, syncs and closes both files. It returns the first error of the
+// writer's life, also when called again; after an error the index has no end record.
 func (w *Writer) Close() error {
 	w.close.Do(func() {
 		w.queue.mu.Lock()
@@ -308,8 +310,8 @@ func (w *Writer) finish() error {
 // giveRoom lets the index have the room that is kept for the stream. It belongs to whoever has set queue.writing.
 func (w *Writer) giveRoom() bool { return w.stream.behind.settle() == nil && w.stream.ahead.release() }
 
-// LimitAhead changes Options.Ahead from here on: to keep less when the disk has little left, or is to be used up to a bound. What is kept
-// already is used up first.
+// LimitAhead changes Options.Ahead from here on: to keep less when the disk has little left, or is to be used up to
+// a bound. What is kept already is used up first.
 func (w *Writer) LimitAhead(n int64) { w.stream.ahead.limit(n) }
 
 // Sums returns size and hash of the stream and the index, after Close.

@@ -11,7 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// Arrow writes an Arrow file (the IPC file format, also called Feather 2), without compression, so that it can be mapped.
+// Arrow writes an Arrow file (the IPC file format, also called Feather 2), without compression, so that it can be
+// mapped.
 type Arrow struct {
 	schema *arrow.Schema
 	out    *ipc.FileWriter

@@ -39,8 +39,8 @@ type Encoding uint8
 const (
 	// Auto is a dictionary as long as values repeat, and then what fits: differences for integers, plain texts.
 	Auto Encoding = iota
-	// Dictionary is for what repeats: each value stands once per row group, rows have its number, and a run of rows costs as much as one.
-	// Behind 65536 values it goes on like Auto.
+	// Dictionary is for what repeats: each value stands once per row group, rows have its number, and a run of rows
+	// costs as much as one. Behind 65536 values it goes on like Auto.
 	Dictionary
 	// Delta is for integers that grow, or lie near their neighbours: differences in the bits that they need.
 	Delta
@@ -65,9 +65,10 @@ type Schema struct {
 	Metadata [][2]string // key, value
 }
 
-// Batch is rows on their way into a file. A row is one call per column, in any order, then [Batch.EndRow]; a column that was not called is
-// null. Many rows at once are calls of Fill and Extend, each of which may bring any number of rows of one column, then [Batch.EndRows]; rows
-// that are alike in a column cost as much as one. A Batch is used again after Reset, and allocates nothing once it has grown.
+// Batch is rows on their way into a file. A row is one call per column, in any order, then [Batch.EndRow]; a column
+// that was not called is null. Many rows at once are calls of Fill and Extend, each of which may bring any number
+// of rows of one column, then [Batch.EndRows]; rows that are alike in a column cost as much as one. A Batch is used
+// again after Reset, and allocates nothing once it has grown.
 type Batch struct {
 	schema   Schema
 	columns  []values
@@ -286,7 +287,8 @@ func (c *values) absent(n int) {
 	}
 }
 
-// Extend sets integers of as many rows, which are copied. It is for columns of integers, truths and, by their codes, texts.
+// Extend sets integers of as many rows, which are copied. It is for columns of integers, truths and, by their
+// codes, texts.
 func (b *Batch) Extend(column int, v []int64) { b.ExtendAdd(column, v, 0) }
 
 // ExtendAdd is Extend with add added to each.
@@ -318,8 +320,8 @@ func (b *Batch) ExtendSome(column int, v []int64, valid []bool, add int64) {
 	copy(c.valid[len(c.valid)-len(v):], valid)
 }
 
-// Code is a number for a text of a column, which [Batch.Extend] and [Batch.Fill] take in its place: for texts that are few. It is good as
-// long as the batch is.
+// Code is a number for a text of a column, which [Batch.Extend] and [Batch.Fill] take in its place: for texts that
+// are few. It is good as long as the batch is.
 func (b *Batch) Code(column int, v string) int64 {
 	w := &b.columns[column].words
 	code := w.code(v)
@@ -327,7 +329,8 @@ func (b *Batch) Code(column int, v string) int64 {
 	return int64(code)
 }
 
-// EndRow ends the row: columns without a value are null. One that must have a value is an error, as is a column that was set twice.
+// EndRow ends the row: columns without a value are null. One that must have a value is an error, as is a column
+// that was set twice.
 func (b *Batch) EndRow() error {
 	b.rows++
 	for _, i := range b.required { // of the others those who read the batch find out
@@ -338,7 +341,8 @@ func (b *Batch) EndRow() error {
 	return b.err
 }
 
-// EndRows ends n rows: columns without values are null in all of them. Columns that have fewer or more, or none where one must be, are an error.
+// EndRows ends n rows: columns without values are null in all of them. Columns that have fewer or more, or none
+// where one must be, are an error.
 func (b *Batch) EndRows(n int) error {
 	if n == 1 {
 		return b.EndRow()

@@ -8,11 +8,12 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// VersionKey is the key of a table's metadata under which the version of its schema stands. All tables of a run have one.
+// VersionKey is the key of a table's metadata under which the version of its schema stands. All tables of a run
+// have one.
 const VersionKey = "llamatap_schema_version"
 
-// Version is that of the schema of all tables. Readers refuse another major version, which is what stands before the dot. Version 1 stood under
-// oldVersionKey: its times are integers, and it has no step.
+// Version is that of the schema of all tables. Readers refuse another major version, which is what stands before
+// the dot. Version 1 stood under oldVersionKey: its times are integers, and it has no step.
 const Version = "2.0"
 
 const oldVersionKey = "mrm_trace_schema_version"
@@ -35,14 +36,16 @@ func (t *Reader) SchemaVersion() string {
 	return version
 }
 
-// ReadableVersion reports whether this package knows the schema version of a table, or of the metadata of a run: 1.x and 2.x.
+// ReadableVersion reports whether this package knows the schema version of a table, or of the metadata of a run:
+// 1.x and 2.x.
 func ReadableVersion(version string) bool {
 	major, _, _ := strings.Cut(version, ".")
 	return major == "1" || major == "2"
 }
 
-// Check reports why a reader cannot take a table: because it is none, because its schema has another major version, or because columns are
-// missing or of another kind. The first two are ErrVersion, all are ErrTable. Further columns do not matter.
+// Check reports why a reader cannot take a table: because it is none, because its schema has another major version,
+// or because columns are missing or of another kind. The first two are ErrVersion, all are ErrTable. Further
+// columns do not matter.
 func (t *Reader) Check(f Form) error {
 	switch version := t.SchemaVersion(); {
 	case version == "":

@@ -202,7 +202,8 @@ func (k *chunk) null(n int) {
 	k.full()
 }
 
-// firstPage is how large the first page of a column in a row group may become where rows are numbers of a dictionary: in one page these can be put in order.
+// firstPage is how large the first page of a column in a row group may become where rows are numbers of a
+// dictionary: in one page these can be put in order.
 const firstPage = 256 << 10
 
 // full ends the page if it is full.
@@ -284,8 +285,8 @@ func (k *chunk) strange(more int) bool {
 	return k.column.Encoding == Auto && k.rows+int64(more)-k.nulls < 3*int64(k.entries())
 }
 
-// wider makes codes wider, those of the page too, so that rows behind are found in those before; or leaves the dictionary, which begins a page, where
-// that is all there is to do.
+// wider makes codes wider, those of the page too, so that rows behind are found in those before; or leaves the
+// dictionary, which begins a page, where that is all there is to do.
 func (k *chunk) wider(code uint32) bool {
 	if k.codes.width == 8 && code>>8 != 0 && !(code == trial && k.strange(0)) && k.texts.bytes <= maxDictionaryBytes {
 		k.codes.widen()

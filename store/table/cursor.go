@@ -9,7 +9,8 @@ import (
 	"io"
 )
 
-// Vector is rows of one column: Ints, of integers and truths, or Codes, of texts. It stays with the reader, which fills it again.
+// Vector is rows of one column: Ints, of integers and truths, or Codes, of texts. It stays with the reader, which
+// fills it again.
 type Vector struct {
 	Ints  []int64  // 0 where there is no value; those of Uint64 columns are bits
 	Codes []int32  // places in Words, -1 where there is no value
@@ -319,7 +320,8 @@ func (v *Vector) blank(from, end int) {
 	}
 }
 
-// mixed reads k rows some of which have values: these are read side by side, and then moved to their places, from the last on.
+// mixed reads k rows some of which have values: these are read side by side, and then moved to their places, from
+// the last on.
 func (c *cursor) mixed(v *Vector, at, k, n int) error {
 	c.level = resize(c.level, k)
 	c.levels.unpack(c.level)

@@ -51,7 +51,8 @@ func (d *integers) grow() {
 	}
 }
 
-// sort brings the values into order, and returns the number that each of them has now, by the one that it had. There may be no more codes until reset.
+// sort brings the values into order, and returns the number that each of them has now, by the one that it had.
+// There may be no more codes until reset.
 func (d *integers) sort(unsigned bool) []uint32 {
 	flip := int64(0)
 	if unsigned {

@@ -1,7 +1,7 @@
 package table
 
-// This is Parquet's file format as its specification (apache/parquet-format, parquet.thrift) has it, as far as tables of this package
-// need it: what is written, and what is read of other programs' files.
+// This is Parquet's file format as its specification (apache/parquet-format, parquet.thrift) has it, as far as
+// tables of this package need it: what is written, and what is read of other programs' files.
 
 // Physical types.
 const (

@@ -4,8 +4,9 @@ package table
 
 import "encoding/binary"
 
-// hybrid writes small numbers as Parquet's mixture of runs and packed values. Its width is 1 or 2 bits for levels, else whole bytes: numbers
-// that lie on bytes are packed again by zstd, which finds what repeats, and packs it closer than bits would.
+// hybrid writes small numbers as Parquet's mixture of runs and packed values. Its width is 1 or 2 bits for levels,
+// else whole bytes: numbers that lie on bytes are packed again by zstd, which finds what repeats, and packs it
+// closer than bits would.
 type hybrid struct {
 	width int
 	out   []byte

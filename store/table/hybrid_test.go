@@ -94,8 +94,8 @@ func TestHybridWidens(t *testing.T) {
 	}
 }
 
-// TestHybridWidths unpacks the widths that other programs use: the specification's example of numbers 0 to 7 in three bits, and others by
-// their definition.
+// TestHybridWidths unpacks the widths that other programs use: the specification's example of numbers 0 to 7 in
+// three bits, and others by their definition.
 func TestHybridWidths(t *testing.T) {
 	r := newHybridReader([]byte{3, 0x88, 0xC6, 0xFA}, 3)
 	got := make([]int32, 8)
@@ -177,7 +177,8 @@ func TestDelta(t *testing.T) {
 	}
 }
 
-// FuzzCodings reads any bytes as packed numbers, texts, structures and footers: it ends, and takes no memory that they only tell of.
+// FuzzCodings reads any bytes as packed numbers, texts, structures and footers: it ends, and takes no memory that
+// they only tell of.
 func FuzzCodings(f *testing.F) {
 	var h hybrid
 	h.reset(8)

@@ -19,7 +19,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// model is what a table has to hold: by column, by row; nil is null. Integers are int64 (Uint64: uint64), truths bool, texts string.
+// model is what a table has to hold: by column, by row; nil is null. Integers are int64 (Uint64: uint64), truths
+// bool, texts string.
 type model struct {
 	schema Schema
 	rows   [][]any
@@ -186,8 +187,8 @@ func (m *model) write(t *testing.T, seed uint64, o Options) []byte {
 
 var modelOptions = []Options{{}, {GroupRows: 700, PageBytes: 300}, {GroupBytes: 1 << 16, PageBytes: 5000}}
 
-// TestEveryKind writes every kind in every encoding, in pages and row groups of any size, and reads it with Column, with a scan, and with
-// arrow-go, which shares nothing with this package.
+// TestEveryKind writes every kind in every encoding, in pages and row groups of any size, and reads it with Column,
+// with a scan, and with arrow-go, which shares nothing with this package.
 func TestEveryKind(t *testing.T) {
 	for _, seed := range testenv.Brief([]uint64{0, 1, 2, 3, 4, 5, 6, 7, 8}, len(modelOptions)) {
 		m := &model{schema: modelSchema()}

@@ -35,13 +35,14 @@ type Table struct {
 	Files []*Reader
 	// Missing are the names of parts that are not there, though later ones are.
 	Missing []string
-	// Cut tells that the table was not completed, because the program was killed or its disk was full: rows at its end are missing.
+	// Cut tells that the table was not completed, because the program was killed or its disk was full: rows at its
+	// end are missing.
 	Cut  bool
 	open []*os.File
 }
 
-// Open opens NAME.parquet of a folder, or its parts NAME.000.parquet, NAME.001.parquet … of which the first may have the plain name. A table
-// that is not there is fs.ErrNotExist.
+// Open opens NAME.parquet of a folder, or its parts NAME.000.parquet, NAME.001.parquet … of which the first may
+// have the plain name. A table that is not there is fs.ErrNotExist.
 func Open(folder, name string) (*Table, error) {
 	files, err := parts(folder, name)
 	if err != nil {

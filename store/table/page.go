@@ -13,8 +13,8 @@ type press struct {
 	raw, packed, other []byte
 }
 
-// pack packs a page. Of numbers that lie a few bytes apart, as those of a dictionary often do, the quicker encoder often finds more: of a dictionary the
-// shorter outcome of both is taken.
+// pack packs a page. Of numbers that lie a few bytes apart, as those of a dictionary often do, the quicker encoder
+// often finds more: of a dictionary the shorter outcome of both is taken.
 func (p *press) pack(kind int) {
 	e := encoders.Get().(*zstd.Encoder)
 	p.packed = e.EncodeAll(p.raw, p.packed[:0])
@@ -102,8 +102,8 @@ func split(to, from []byte) []byte {
 	return to
 }
 
-// finish ends the last page. It returns what the footer tells of the column, as if it began at a place of the file, and the dictionary's
-// page, which stands before the others.
+// finish ends the last page. It returns what the footer tells of the column, as if it began at a place of the file,
+// and the dictionary's page, which stands before the others.
 func (k *chunk) finish(at int64) (chunkMeta, []byte) {
 	if k.mode == byCode && len(k.out) == 0 && len(k.ints.values) > 1 { // one page: its numbers can be others yet, and what is in order packs closer
 		k.codes.renumber(k.ints.sort(k.unsigned()))

@@ -10,8 +10,8 @@ import (
 
 // Options bound a writer.
 type Options struct {
-	// GroupRows is how many rows a row group has at least before it ends by itself (1048576): readers pass groups by, and share them out to
-	// their threads.
+	// GroupRows is how many rows a row group has at least before it ends by itself (1048576): readers pass groups
+	// by, and share them out to their threads.
 	GroupRows int
 	// GroupBytes is how much a row group may take in memory before it ends by itself (128 MiB).
 	GroupBytes int64
@@ -31,9 +31,10 @@ func (o *Options) complete() {
 	}
 }
 
-// Parquet writes a Parquet file: zstd level 3, integers and texts as their column's [Encoding] says, floats with their bytes in streams of
-// their own (BYTE_STREAM_SPLIT). The same rows in the same batches give the same bytes. A row group is kept in memory, packed, until it is
-// complete: [Options].GroupBytes at most, beside a page and a dictionary of a MiB each for every column. It is for one goroutine.
+// Parquet writes a Parquet file: zstd level 3, integers and texts as their column's [Encoding] says, floats with
+// their bytes in streams of their own (BYTE_STREAM_SPLIT). The same rows in the same batches give the same bytes. A
+// row group is kept in memory, packed, until it is complete: [Options].GroupBytes at most, beside a page and a
+// dictionary of a MiB each for every column. It is for one goroutine.
 type Parquet struct {
 	schema  Schema
 	options Options
@@ -177,7 +178,8 @@ func (p *Parquet) EndGroup() error {
 	return p.err
 }
 
-// AddMetadata puts a text about the table as a whole into the file, as [Schema].Metadata does, for what is known only at its end.
+// AddMetadata puts a text about the table as a whole into the file, as [Schema].Metadata does, for what is known
+// only at its end.
 func (p *Parquet) AddMetadata(key, value string) error {
 	if p.done {
 		return fmt.Errorf("write Parquet file: metadata %s: it is complete", key)

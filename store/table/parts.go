@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Folder is where parts are written to, such as a run directory: a file has its name when it was closed without an error, and not before.
+// Folder is where parts are written to, such as a run directory: a file has its name when it was closed without an
+// error, and not before.
 type Folder interface {
 	Create(name string) (io.WriteCloser, error)
 	Rename(from, to string) error
@@ -23,13 +24,15 @@ type PartOptions struct {
 	Now func() time.Time
 }
 
-// NextPartKey is the key of a part's metadata under which the name of the part behind it stands. The last part of a table that was completed
-// has none.
+// NextPartKey is the key of a part's metadata under which the name of the part behind it stands. The last part of a
+// table that was completed has none.
 const NextPartKey = "llamatap_next_part"
 
-// Parts writes a table that grows while a program runs: as NAME.parquet if it is small, else as NAME.000.parquet, NAME.001.parquet and so on.
-// Each is a Parquet file of its own with the rows behind those of the one before. What is appended is safe when its part has ended, so that
-// a crash, a kill or a full disk takes the last part only, which is at most as old and as large as the options say, and the one before if that is not synced yet. It is for one goroutine.
+// Parts writes a table that grows while a program runs: as NAME.parquet if it is small, else as NAME.000.parquet,
+// NAME.001.parquet and so on. Each is a Parquet file of its own with the rows behind those of the one before. What
+// is appended is safe when its part has ended, so that a crash, a kill or a full disk takes the last part only,
+// which is at most as old and as large as the options say, and the one before if that is not synced yet. It is for
+// one goroutine.
 type Parts struct {
 	folder  Folder
 	name    string // without .parquet
@@ -80,7 +83,8 @@ func (p *Parts) begin() error {
 	return nil
 }
 
-// Append adds a batch's rows. A failed write is an error for good: the part that was open is gone, those before it are kept.
+// Append adds a batch's rows. A failed write is an error for good: the part that was open is gone, those before it
+// are kept.
 func (p *Parts) Append(b *Batch) error {
 	switch {
 	case p.done:
@@ -215,8 +219,8 @@ func (p *Parts) Memory() int64 {
 // AddMetadata puts a text about the table as a whole into its last part, for what is known only at its end.
 func (p *Parts) AddMetadata(key, value string) { p.about = append(p.about, [2]string{key, value}) }
 
-// Close completes the table; one that is a single part gets its plain name. It returns the first error that there was. A second call does
-// nothing.
+// Close completes the table; one that is a single part gets its plain name. It returns the first error that there
+// was. A second call does nothing.
 func (p *Parts) Close() error {
 	if p.done {
 		return p.err

@@ -16,7 +16,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// folder is a Folder on the disk. A file that could not be written to its end is removed by Close, as a run directory does.
+// folder is a Folder on the disk. A file that could not be written to its end is removed by Close, as a run
+// directory does.
 type folder struct {
 	path string
 	room int // bytes until the disk is full; 0: there is enough
@@ -211,7 +212,8 @@ func TestMissingParts(t *testing.T) {
 	}
 }
 
-// TestPartsOnFullDisk: whenever the disk becomes full it is told, parts that had ended are there, and what was lost is counted.
+// TestPartsOnFullDisk: whenever the disk becomes full it is told, parts that had ended are there, and what was lost
+// is counted.
 func TestPartsOnFullDisk(t *testing.T) {
 	for room := 1; room < 20000; room += 700 {
 		dir := t.TempDir()
@@ -257,7 +259,8 @@ func (l *lazy) Create(name string) (io.WriteCloser, error) {
 	return file, err
 }
 
-// TestPartThatIsNotSynced: a part that cannot be synced is lost and told, and the one behind it, which had begun, is not.
+// TestPartThatIsNotSynced: a part that cannot be synced is lost and told, and the one behind it, which had begun,
+// is not.
 func TestPartThatIsNotSynced(t *testing.T) {
 	for bad, want := range []int64{0, 1000, 2000} {
 		dir := t.TempDir()
@@ -292,7 +295,8 @@ func TestPartThatIsNotSynced(t *testing.T) {
 
 const endless = "LLAMATAP_TEST_ENDLESS_TABLE"
 
-// TestKilledWriter kills a process that writes, as often as it takes: parts that had ended are there, in order, for everybody.
+// TestKilledWriter kills a process that writes, as often as it takes: parts that had ended are there, in order, for
+// everybody.
 func TestKilledWriter(t *testing.T) {
 	if dir := os.Getenv(endless); dir != "" {
 		writeForever(t, dir)

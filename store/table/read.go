@@ -10,9 +10,10 @@ import (
 // ErrTable occurs when a file is no Parquet file, or none that this package can read.
 var ErrTable = errors.New("not a table that can be read")
 
-// Reader reads a Parquet file, of this package or of another program, as far as its columns have no lists: one row group at a time with
-// [Reader.Column], or as a stream with [NewScan], which is faster and needs less memory. It takes columns by name, so that files with more
-// or other columns can be read as far as they are known. Several goroutines may use one.
+// Reader reads a Parquet file, of this package or of another program, as far as its columns have no lists: one row
+// group at a time with [Reader.Column], or as a stream with [NewScan], which is faster and needs less memory. It
+// takes columns by name, so that files with more or other columns can be read as far as they are known. Several
+// goroutines may use one.
 type Reader struct {
 	from  io.ReaderAt
 	size  int64
@@ -105,7 +106,8 @@ func (t *Reader) settle() error {
 	return nil
 }
 
-// leaves walks over a schema: first is a group or a column, what is behind it and its children comes back. n counts columns.
+// leaves walks over a schema: first is a group or a column, what is behind it and its children comes back. n counts
+// columns.
 func (t *Reader) leaves(first []element, depth int, n *int) (rest []element, err error) {
 	e, rest := first[0], first[1:]
 	if e.physical != physicalNone && depth > 0 {
@@ -176,8 +178,9 @@ func (l *leaf) kind() (Kind, bool) {
 	return 0, false
 }
 
-// Bounds are the least and the greatest integer of a column in a row group, as the file tells: row groups beyond what is looked for need not
-// be read. False where it does not tell, or where no row has a value. Those of Uint64 columns are bits.
+// Bounds are the least and the greatest integer of a column in a row group, as the file tells: row groups beyond
+// what is looked for need not be read. False where it does not tell, or where no row has a value. Those of Uint64
+// columns are bits.
 func (t *Reader) Bounds(group int, name string) (low, high int64, ok bool) {
 	l, ok := t.names[name]
 	if !ok {
@@ -195,7 +198,8 @@ func (t *Reader) Bounds(group int, name string) (low, high int64, ok bool) {
 	return both[0], both[1], true
 }
 
-// Values are those of one column in one row group: Ints, of integers and truths, or Texts, one per row. What is null is not Valid.
+// Values are those of one column in one row group: Ints, of integers and truths, or Texts, one per row. What is
+// null is not Valid.
 type Values struct {
 	Ints  []int64
 	Texts []string

@@ -170,8 +170,8 @@ func readOther(t *testing.T, name string, r *Reader) {
 	}
 }
 
-// FuzzReader reads damaged files, whole columns and as a scan: an error, or values, and never a panic. Row groups that a few bytes say to be
-// huge are left out here: what they take is bounded, but a fuzzer would wait for it.
+// FuzzReader reads damaged files, whole columns and as a scan: an error, or values, and never a panic. Row groups
+// that a few bytes say to be huge are left out here: what they take is bounded, but a fuzzer would wait for it.
 func FuzzReader(f *testing.F) {
 	var b bytes.Buffer
 	out, err := NewParquet(&b, Schema{Columns: []Column{{Name: "i", Kind: Int32, Null: true}, {Name: "t", Kind: Text}, {Name: "y", Kind: Bool}, {Name: "l", Kind: Int64, Encoding: Delta}}})

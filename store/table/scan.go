@@ -13,15 +13,16 @@ const scanRows = 1 << 16
 
 // ScanOptions say how a scan reads.
 type ScanOptions struct {
-	// Workers is how many columns are unpacked at a time, all CPUs where it is 0. Each column's rows are read in order by one of them.
+	// Workers is how many columns are unpacked at a time, all CPUs where it is 0. Each column's rows are read in
+	// order by one of them.
 	Workers int
 	// Ahead is how many steps of 65536 rows each column is read ahead of the caller (2).
 	Ahead int
 }
 
-// Scan reads columns of one or several files from the first row to the last, in order, while the caller is busy with the rows before. Its
-// memory does not grow with the files: of each column (1 + Ahead) × 65536 values of 8 bytes, texts 4, the page it is at, packed and not,
-// and all its different texts. It is for one goroutine.
+// Scan reads columns of one or several files from the first row to the last, in order, while the caller is busy
+// with the rows before. Its memory does not grow with the files: of each column (1 + Ahead) × 65536 values of 8
+// bytes, texts 4, the page it is at, packed and not, and all its different texts. It is for one goroutine.
 type Scan struct {
 	columns []*scanColumn
 	rows    Rows

@@ -124,8 +124,8 @@ func TestOthersRead(t *testing.T) {
 	}
 }
 
-// TestTimesAreExact lets pyarrow, pandas and DuckDB read times, durations and addresses in columns that have nulls: every nanosecond is there,
-// with its type, unit and description.
+// TestTimesAreExact lets pyarrow, pandas and DuckDB read times, durations and addresses in columns that have nulls:
+// every nanosecond is there, with its type, unit and description.
 func TestTimesAreExact(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	s := Schema{Columns: []Column{

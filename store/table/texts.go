@@ -25,8 +25,8 @@ func plainTexts(b []byte, each func([]byte) error) error {
 	return nil
 }
 
-// deltaTexts calls each for texts all of whose lengths stand before them, and where prefixes are said, before these how much of the one
-// before each begins with.
+// deltaTexts calls each for texts all of whose lengths stand before them, and where prefixes are said, before these
+// how much of the one before each begins with.
 func deltaTexts(b []byte, prefixes bool, each func([]byte) error) error {
 	var shared []int64
 	var err error

@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// Parquet's footers and page heads are structs of Thrift's compact protocol. What is read here comes from files that anybody may have
-// written: nothing is allocated by a length that a file tells, and structs lie only so deep in one another.
+// Parquet's footers and page heads are structs of Thrift's compact protocol. What is read here comes from files
+// that anybody may have written: nothing is allocated by a length that a file tells, and structs lie only so deep
+// in one another.
 
 // Kinds of fields.
 const (

@@ -9,8 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 )
 
-// Unit is what the numbers of a column count. An [Int64] column in [UnixNS] is a timestamp for readers, one in [NS] a duration, so that none of
-// them turns a column with nulls into floats, which cannot hold today's nanoseconds.
+// Unit is what the numbers of a column count. An [Int64] column in [UnixNS] is a timestamp for readers, one in [NS]
+// a duration, so that none of them turns a column with nulls into floats, which cannot hold today's nanoseconds.
 type Unit string
 
 // The units. A column without one holds names, numbers of something, or counts.
@@ -53,9 +53,10 @@ func arrowFields(s Schema, zone string) []arrow.Field {
 	return fields
 }
 
-// describe adds to the metadata what readers look for about columns beside Parquet's own types. ARROW:schema is the schema as Arrow has it, with
-// durations, units, descriptions and all metadata, which pyarrow then takes from there; pandas names exact types, without which pandas turns
-// integers with nulls into floats, and times lack their zone.
+// describe adds to the metadata what readers look for about columns beside Parquet's own types. ARROW:schema is the
+// schema as Arrow has it, with durations, units, descriptions and all metadata, which pyarrow then takes from
+// there; pandas names exact types, without which pandas turns integers with nulls into floats, and times lack their
+// zone.
 func (p *Parquet) describe() error {
 	forPandas, err := describePandas(p.schema)
 	if err != nil {
@@ -81,7 +82,8 @@ func arrowMetadata(about [][2]string) *arrow.Metadata {
 	return &m
 }
 
-// pandasColumn is a column in pandas' metadata, as its developer guide has it (Storing pandas DataFrame objects in Apache Parquet format).
+// pandasColumn is a column in pandas' metadata, as its developer guide has it (Storing pandas DataFrame objects in
+// Apache Parquet format).
 type pandasColumn struct {
 	Name      string            `json:"name"`
 	FieldName string            `json:"field_name"`
@@ -90,7 +92,8 @@ type pandasColumn struct {
 	Metadata  map[string]string `json:"metadata"`
 }
 
-// describePandas lists the columns for which pandas would not choose an exact type by itself: times, and addresses. Counts fit into floats.
+// describePandas lists the columns for which pandas would not choose an exact type by itself: times, and addresses.
+// Counts fit into floats.
 func describePandas(s Schema) (string, error) {
 	columns := []pandasColumn{}
 	for _, c := range s.Columns {

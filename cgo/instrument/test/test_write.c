@@ -1,4 +1,5 @@
-// test_write.c: the file: the environment, full disks, pipes without a reader, lines that others left unfinished, children, threads.
+// test_write.c: the file: the environment, full disks, pipes without a reader, lines that others left unfinished,
+// children, threads.
 #define _GNU_SOURCE
 #include "harness.h"
 

@@ -16,7 +16,8 @@ struct bed {
     struct ggml_backend_sched * sched;
 };
 
-// bed_make makes region, log and scheduler; bed_join puts the tap under them; bed_end takes all of it away and demands a log without damage.
+// bed_make makes region, log and scheduler; bed_join puts the tap under them; bed_end takes all of it away and
+// demands a log without damage.
 void bed_make(struct bed * b, const struct shm_options * o);
 void bed_join(struct bed * b);
 void bed_end(struct bed * b);
@@ -29,8 +30,8 @@ struct expected bed_expect(struct bed * b, size_t exec, wanted_fn wanted, void *
 
 void no_losses(const struct bed * b);
 
-// shape_graph makes rows of n elements, a view of them in four dimensions with the axes in another order, a window on them, and
-// a dense tensor in the view's shape, of any type.
+// shape_graph makes rows of n elements, a view of them in four dimensions with the axes in another order, a window
+// on them, and a dense tensor in the view's shape, of any type.
 void shape_graph(struct graph * g, const int64_t * n, int n_tokens, const int * axis, enum ggml_type type, bool device);
 
 // What nodes are: is_view computes nothing, computed is computed by the graph. want_computed wants the latter.

@@ -166,7 +166,8 @@ static bool row_selected(const struct graph * g, const struct tap_selection * c,
 
 // ---- elements -------------------------------------------------------------------------------------------------------
 
-// One tensor that is expected, with a count of how often each of its units (elements, or blocks of a quantised type) came.
+// One tensor that is expected, with a count of how often each of its units (elements, or blocks of a quantised
+// type) came.
 struct cover {
     const struct ggml_tensor * t;
     int64_t   n[4];      // units per dimension
@@ -216,8 +217,8 @@ static bool unit_equal(const struct cover * c, const int64_t * at, uint64_t run,
     return true;
 }
 
-// packet_rows finds the rows of the tensor that the packet's run covers: packets name token rows, tensors behind the output
-// selection have one row per output. Runs are as long as rows and tokens both go on by one.
+// packet_rows finds the rows of the tensor that the packet's run covers: packets name token rows, tensors behind
+// the output selection have one row per output. Runs are as long as rows and tokens both go on by one.
 static bool run_of(const struct expected * e, const struct cover * c, int64_t token_first, int token, int * row, int * count) {
     const bool outputs = c->rows == TAP_ROWS_OUTPUTS;
     const int n = outputs ? e->graph->n_outputs : e->graph->n_tokens;

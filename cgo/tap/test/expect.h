@@ -44,8 +44,8 @@ struct expected {
     void *                    arg;
 };
 
-// expect_exec checks that exactly the wanted nodes were captured, each selected element exactly once, with the bytes that the
-// node held when it was computed. It returns the number of packets.
+// expect_exec checks that exactly the wanted nodes were captured, each selected element exactly once, with the
+// bytes that the node held when it was computed. It returns the number of packets.
 size_t expect_exec(const struct expected * e);
 
 // expect_places compares layers, components and rows of a description with what the graph's author knows.

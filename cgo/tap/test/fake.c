@@ -1,5 +1,5 @@
-// fake.c: a ggml and a llama.cpp that do no arithmetic. A node's contents are a function of the execution, the node and the
-// offset, so that a test can say what must have been captured without keeping a copy.
+// fake.c: a ggml and a llama.cpp that do no arithmetic. A node's contents are a function of the execution, the node
+// and the offset, so that a test can say what must have been captured without keeping a copy.
 #define _GNU_SOURCE
 #include "harness.h"
 

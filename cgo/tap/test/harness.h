@@ -1,7 +1,7 @@
 // harness.h: what the tap's C tests share: a collector's end of the shared memory, a fake ggml and a fake llama.cpp.
 //
-// The tap under test is the product's own object. Only what lies behind it is fake: tap_real, the table of functions that it
-// found in llama.cpp, is filled with the functions of fake.c before the tap joins.
+// The tap under test is the product's own object. Only what lies behind it is fake: tap_real, the table of
+// functions that it found in llama.cpp, is filled with the functions of fake.c before the tap joins.
 #ifndef LLAMATAP_TEST_HARNESS_H
 #define LLAMATAP_TEST_HARNESS_H
 
@@ -123,8 +123,8 @@ struct ggml_backend_buffer {
 
 enum { FAKE_MAX_SPLITS = 8 };
 
-// A scheduler that asks and computes as ggml's does: per split, ask nodes until one is wanted or the split ends, compute the
-// range, hand the wanted node over; a callback that returns false ends the split.
+// A scheduler that asks and computes as ggml's does: per split, ask nodes until one is wanted or the split ends,
+// compute the range, hand the wanted node over; a callback that returns false ends the split.
 struct ggml_backend_sched {
     ggml_backend_sched_eval_callback callback;
     void *   callback_data;

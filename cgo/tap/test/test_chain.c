@@ -34,8 +34,8 @@ static void witness_compare(const struct witness * got, const struct witness * w
     }
 }
 
-// Asks may come earlier or later between data phases than without the tap, because ranges are cut more often. So asks and data
-// phases are compared each in their own order.
+// Asks may come earlier or later between data phases than without the tap, because ranges are cut more often. So
+// asks and data phases are compared each in their own order.
 static void witness_sort(struct witness * w) {
     struct witness * o = calloc(1, sizeof(*o));
     MUST(o != NULL);

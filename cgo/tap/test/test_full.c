@@ -136,7 +136,8 @@ static void test_account(uint64_t slots) {
 
 // ---- in step with the collector -------------------------------------------------------------------------------------
 
-// A model in step goes on from the end of a graph when everything that was told of it was read; without a collector, at once.
+// A model in step goes on from the end of a graph when everything that was told of it was read; without a
+// collector, at once.
 static void test_in_step(void) {
     test_case("in step: behind each graph the queue is empty");
     static const int32_t outs[1] = {3};

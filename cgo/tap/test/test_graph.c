@@ -58,7 +58,8 @@ static int lends(const struct seen * s, int i) {
     return i;
 }
 
-// test_numbers counts the nodes of each name without the tap's tables: those that compute first, then views that lend no name.
+// test_numbers counts the nodes of each name without the tap's tables: those that compute first, then views that
+// lend no name.
 static void test_numbers(const char * glob, bool flash) {
     test_case("names: numbers of a graph of which %s is wanted, flash attention %s", glob, flash ? "on" : "off");
     static const int32_t outs[2] = {3, 5};
@@ -144,7 +145,8 @@ static bool want_layers(const struct graph * g, int i, void * arg) {
     return computed(g, i) && k->layer >= 0 && strchr(arg, '0' + k->layer) != NULL;
 }
 
-// Names in arg, separated by spaces: of computed nodes, +name of views, ~name of the node right before a view of that name.
+// Names in arg, separated by spaces: of computed nodes, +name of views, ~name of the node right before a view of
+// that name.
 static bool want_names(const struct graph * g, int i, void * arg) {
     char text[512];
     snprintf(text, sizeof(text), "%s", (const char *) arg);
@@ -427,7 +429,8 @@ static void test_shape(uint64_t seed) {
     bed_end(&b);
 }
 
-// A tensor of 66.8 MiB through a pool whose quarter is larger: no packet may exceed the 64 MiB that readers take for one.
+// A tensor of 66.8 MiB through a pool whose quarter is larger: no packet may exceed the 64 MiB that readers take
+// for one.
 static void test_largest_packet(void) {
     static const size_t most = (size_t) 64 << 20;
     test_case("a tensor larger than a packet may be");
@@ -509,7 +512,8 @@ static void test_maintenance(void) {
     bed_end(&b);
 }
 
-// test_apart finds the tensors of a graph whose nodes lie so far from each other, which has more leafs than its table begins with.
+// test_apart finds the tensors of a graph whose nodes lie so far from each other, which has more leafs than its
+// table begins with.
 static void test_apart(size_t bytes) {
     enum { NODES = 80, LEAFS = 9 }; // of each node
     test_case("graph: %d nodes %zu bytes apart, and %d leafs, are found", NODES, bytes, NODES * LEAFS);

@@ -1,4 +1,5 @@
-// test_join.c: which process is recorded, what of an unknown llama.cpp is used, and what a process does whose collector dies.
+// test_join.c: which process is recorded, what of an unknown llama.cpp is used, and what a process does whose
+// collector dies.
 #define _GNU_SOURCE
 #include "expect.h"
 

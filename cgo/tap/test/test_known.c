@@ -1,5 +1,5 @@
-// test_known.c: graphs built anew, many times, now as they were, now otherwise. What the collector makes of the changes it is told of is what a
-// description from the beginning says.
+// test_known.c: graphs built anew, many times, now as they were, now otherwise. What the collector makes of the
+// changes it is told of is what a description from the beginning says.
 #define _GNU_SOURCE
 #include "bed.h"
 
@@ -199,8 +199,8 @@ static void test_random(uint64_t seed) {
     bed_known_end(&b);
 }
 
-// The same graph elsewhere, for more tokens, for more cells; and one that was measured before. The buffers of the fourth are first seen when it is told:
-// so places are told once more.
+// The same graph elsewhere, for more tokens, for more cells; and one that was measured before. The buffers of the
+// fourth are first seen when it is told: so places are told once more.
 static void test_rebuilt(void) {
     test_case("known: measured, computed elsewhere, for other tokens and more cells, and again");
     struct bed b;

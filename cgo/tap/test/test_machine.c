@@ -202,7 +202,8 @@ static void test_cells(enum ggml_type type) {
     bed_end(&b);
 }
 
-// With flash attention off V lies transposed: element j of the token in cell c of stream s is s·width·cells + j·cells + c.
+// With flash attention off V lies transposed: element j of the token in cell c of stream s is s·width·cells +
+// j·cells + c.
 static void test_transposed(bool broken) {
     test_case("cells: transposed, two streams%s", broken ? ", an index that is none of a cell" : "");
     struct bed b;
@@ -239,7 +240,8 @@ static const struct tap_rec_sync * sync_told(const struct bed * b, size_t nth) {
     return e != NULL ? (const struct tap_rec_sync *) e->record : NULL;
 }
 
-// test_sync: the first synchronisation behind graphs that a device has part in is told, and no other; no callback is set for it.
+// test_sync: the first synchronisation behind graphs that a device has part in is told, and no other; no callback
+// is set for it.
 static void test_sync(bool device) {
     test_case("a graph on the %s is computed when it was synchronised", device ? "device" : "host");
     struct bed b;

@@ -142,8 +142,8 @@ static void * touch_slowly(void * slots) {
     return NULL;
 }
 
-// Under the policy block, only slots whose pages were touched are handed out, and a model that waits for them is woken; under the
-// policy drop all are.
+// Under the policy block, only slots whose pages were touched are handed out, and a model that waits for them is
+// woken; under the policy drop all are.
 static void test_pool_ready(uint32_t overflow) {
     enum { RUN = 24 };
     uint64_t slots = 64 * 20, out = 0;
@@ -371,7 +371,8 @@ static void * sleeper_main(void * arg) {
     return NULL;
 }
 
-// A wake is lost where the collector sees no record and the tap no sleeping collector: each one's load overtook its store.
+// A wake is lost where the collector sees no record and the tap no sleeping collector: each one's load overtook its
+// store.
 static void test_lost_wake(int rounds) {
     test_case("threads: a record is published while the collector goes to sleep, %d rounds", rounds);
     struct shm s;

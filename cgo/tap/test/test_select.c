@@ -84,7 +84,8 @@ static bool want_name(const struct graph * g, int i, void * arg) {
     return arg != NULL && strncmp(g->nodes[i]->name, arg, strlen(arg)) == 0 && (g->nodes[i]->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
-// check_last checks that the last execution captured the nodes of a name and no others, by the description of that selection.
+// check_last checks that the last execution captured the nodes of a name and no others, by the description of that
+// selection.
 static void check_last(struct bed * b, const struct tap_selection * wish, uint32_t number, const char * name, size_t packets) {
     const struct expected e = {.log = &b->log, .graph = &b->graph, .config = wish, .run = b->sched->run, .exec = b->execs - 1,
                                .wanted = want_name, .arg = (void *) (uintptr_t) name};
@@ -139,8 +140,8 @@ static void test_changes(bool alloc) {
     bed_end(&b);
 }
 
-// attention_marked returns how many nodes and packets an execution of a device's graph has when attention is asked for before (late: after)
-// the scheduler has put copies in the place of inputs.
+// attention_marked returns how many nodes and packets an execution of a device's graph has when attention is asked
+// for before (late: after) the scheduler has put copies in the place of inputs.
 static void attention_marked(bool late, uint32_t * nodes, size_t * packets) {
     struct bed b;
     bed_make(&b, true);

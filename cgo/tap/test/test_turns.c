@@ -12,7 +12,8 @@ static void * decode_main(void * begin) {
     return NULL;
 }
 
-// Whatever thread a token comes from, it counts once, and every turn is as long as any other and ends what the one before began.
+// Whatever thread a token comes from, it counts once, and every turn is as long as any other and ends what the one
+// before began.
 static void test_threads(void) {
     test_case("turns of %d tokens from %d threads", TURN, THREADS);
     struct shm shm;

@@ -133,7 +133,8 @@ static void test_accept(void) {
 
 // ---- a tap that records no more -------------------------------------------------------------------------------------
 
-// The callback stays with the scheduler when recording ends; it must want nothing then, and follow no stale description.
+// The callback stays with the scheduler when recording ends; it must want nothing then, and follow no stale
+// description.
 static void test_gone(void) {
     test_case("gone: computing goes on in one range after the collector has gone");
     struct bed b;
@@ -157,8 +158,8 @@ static void test_gone(void) {
     bed_end(&b);
 }
 
-// A collector that records no more says so and goes on living: the next graph is the first that is not looked at, also where there
-// is room and nothing would wait.
+// A collector that records no more says so and goes on living: the next graph is the first that is not looked at,
+// also where there is room and nothing would wait.
 static void test_closed(uint32_t overflow) {
     test_case("closed: computing goes on in one range from the next graph on, policy %u", overflow);
     struct bed b;
@@ -181,7 +182,8 @@ static void test_closed(uint32_t overflow) {
     bed_end(&b);
 }
 
-// A collector that writes no more and goes on counting: graphs are computed in one range, and what was wanted of them is reported as lost.
+// A collector that writes no more and goes on counting: graphs are computed in one range, and what was wanted of
+// them is reported as lost.
 static void test_counts(uint32_t overflow) {
     test_case("counts: graphs are framed, nothing is copied, all that was wanted is lost, policy %u", overflow);
     struct bed b;

@@ -22,12 +22,13 @@ struct consumer {
     int          n_held;
 };
 
-// produce publishes one capture, and tells whether there was room for it. producer_main publishes as many as its producer is to.
+// produce publishes one capture, and tells whether there was room for it. producer_main publishes as many as its
+// producer is to.
 bool   produce(struct producer * p, uint64_t number);
 void * producer_main(void * producer);
 
-// consumer_drain takes what there is in the queue and returns how many records that were. consumer_idle gives all slots back and sleeps for
-// a moment.
+// consumer_drain takes what there is in the queue and returns how many records that were. consumer_idle gives all
+// slots back and sleeps for a moment.
 uint64_t consumer_drain(struct consumer * c);
 void     consumer_idle(struct consumer * c);
 

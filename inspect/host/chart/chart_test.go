@@ -136,7 +136,8 @@ func sketch(picture *image.RGBA) (rows []string) {
 	return rows
 }
 
-// TestCharts draws every chart and compares its sketch with the golden one, which was made of pictures that were looked at.
+// TestCharts draws every chart and compares its sketch with the golden one, which was made of pictures that were
+// looked at.
 func TestCharts(t *testing.T) {
 	pictures := drawn(t, report(t, 1, 100))
 	path := filepath.Join("testdata", "sketches.json")
@@ -208,8 +209,8 @@ func share(picture *image.RGBA, is func(r, g, b int) bool) float64 {
 
 func coloured(r, g, b int) bool { return max(r, g, b)-min(r, g, b) > 40 }
 
-// TestManyAndFew draws what is hard to draw: one snapshot, eight devices, far more snapshots than columns. Nothing is blank, and nothing
-// stands over the edge.
+// TestManyAndFew draws what is hard to draw: one snapshot, eight devices, far more snapshots than columns. Nothing
+// is blank, and nothing stands over the edge.
 func TestManyAndFew(t *testing.T) {
 	for name, c := range map[string]struct {
 		devices, snapshots, want int
@@ -247,7 +248,8 @@ func TestManyAndFew(t *testing.T) {
 	}
 }
 
-// TestLevels: in a short recording a snapshot is a line over its interval, though none beside it has a value; lines of intervals that touch are joined.
+// TestLevels: in a short recording a snapshot is a line over its interval, though none beside it has a value; lines
+// of intervals that touch are joined.
 func TestLevels(t *testing.T) {
 	nan := math.NaN()
 	var series []host.Point
@@ -287,7 +289,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestForms: charts are written in the forms that are asked for, SVG without fonts in it, and those of an earlier call in others are removed.
+// TestForms: charts are written in the forms that are asked for, SVG without fonts in it, and those of an earlier
+// call in others are removed.
 func TestForms(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Draw(report(t, 1, 3), dir, []string{"hist"}, sheet.Forms); err != nil {

@@ -35,8 +35,9 @@ func ParseTypes(list string) ([]string, error) {
 	return types, nil
 }
 
-// Draw draws the charts of these kinds that the report has figures for, in these forms ([sheet.Forms]), into a folder that it makes where there is none, and returns the
-// paths of the files. A file is there when it is whole, and one of an earlier call that there is nothing to draw for now is removed.
+// Draw draws the charts of these kinds that the report has figures for, in these forms ([sheet.Forms]), into a
+// folder that it makes where there is none, and returns the paths of the files. A file is there when it is whole,
+// and one of an earlier call that there is nothing to draw for now is removed.
 func Draw(r *host.Report, dir string, types, forms []string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of charts: %w", err)

@@ -135,8 +135,8 @@ func heatMap(r *host.Report, d *host.Device) *sheet.Picture {
 	return &sheet.Picture{Style: sheet.Screen, Panels: []*plot.Plot{p}, Height: 4 * vg.Inch, Right: colourBar(most), RightWidth: vg.Points(58)}
 }
 
-// usual is the share that the darkest colour stands for: one that 99 of 100 cells do not pass, in steps of 5 %. A time with a single request
-// has all of them in one cell, and would leave the others pale.
+// usual is the share that the darkest colour stands for: one that 99 of 100 cells do not pass, in steps of 5 %. A
+// time with a single request has all of them in one cell, and would leave the others pale.
 func usual(series []host.Point) float64 {
 	var shares []float64
 	for i := range series {
@@ -153,7 +153,8 @@ func usual(series []host.Point) float64 {
 	return min(1, math.Ceil(20*shares[len(shares)*99/100])/20)
 }
 
-// column is the time that a point stands for: its intervals, or up to the point before where it is not known how long they were.
+// column is the time that a point stands for: its intervals, or up to the point before where it is not known how
+// long they were.
 func column(series []host.Point, i int) (from, to float64) {
 	p := &series[i]
 	from, to = p.From, p.Time

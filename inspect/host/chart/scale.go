@@ -13,12 +13,12 @@ import (
 // least is the smallest latency on a logarithmic axis in µs, where that of less than 1 µs stands.
 const least = 0.5
 
-// lg is a latency as it stands on a logarithmic axis. (The package plot has such axes too, and leaves room in the wrong place for the words
-// beside them.)
+// lg is a latency as it stands on a logarithmic axis. (The package plot has such axes too, and leaves room in the
+// wrong place for the words beside them.)
 func lg(us float64) float64 { return math.Log10(max(us, least)) }
 
-// latencyTicks are those of a logarithmic axis of µs: a label at each power of ten, with its unit, and small ticks between. Where there
-// are fewer than two powers of ten, 2 and 5 have labels too.
+// latencyTicks are those of a logarithmic axis of µs: a label at each power of ten, with its unit, and small ticks
+// between. Where there are fewer than two powers of ten, 2 and 5 have labels too.
 func latencyTicks(low, high float64) (ticks sheet.Fixed) {
 	labels := 0
 	for e := math.Floor(math.Log10(low)); e <= math.Log10(high); e++ {

@@ -41,8 +41,8 @@ func thin(series []host.Point) []host.Point {
 	return thinned
 }
 
-// few is how many points a series has at most that is drawn as levels over its intervals. A curve would make a dot of a snapshot that is alone, and
-// slopes of what nobody measured between the others.
+// few is how many points a series has at most that is drawn as levels over its intervals. A curve would make a dot
+// of a snapshot that is alone, and slopes of what nobody measured between the others.
 const few = 60
 
 // curve draws values that [values] took out of a series.
@@ -52,7 +52,8 @@ func curve(series []host.Point, x, y []float64, c color.Color, points float64) *
 	return line
 }
 
-// values takes a figure out of every point, or its level over each interval where there are few; between points that lie far apart a NaN breaks the curve.
+// values takes a figure out of every point, or its level over each interval where there are few; between points
+// that lie far apart a NaN breaks the curve.
 func values(series []host.Point, c clock, of func(*host.Point) float64) (x, y []float64) {
 	if len(series) <= few {
 		end := 0.0

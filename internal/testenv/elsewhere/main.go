@@ -2,8 +2,9 @@
 //
 //	elsewhere GOOS PATTERN...
 //
-// It checks types as the compiler does, from source: of the packages of this module everything, of what they import what they can use of it.
-// That takes seconds where a build for another system, standard library and all, takes minutes. It does not link.
+// It checks types as the compiler does, from source: of the packages of this module everything, of what they import
+// what they can use of it. That takes seconds where a build for another system, standard library and all, takes
+// minutes. It does not link.
 package main
 
 import (
@@ -51,8 +52,8 @@ type listed struct {
 // ours says that the package is of the main module.
 func (p *listed) ours() bool { return p.Module != nil && p.Module.Main }
 
-// check checks the packages that match patterns in dir's module, and their tests, as they are on a system. All errors in the module's own
-// files are returned, each with its place.
+// check checks the packages that match patterns in dir's module, and their tests, as they are on a system. All
+// errors in the module's own files are returned, each with its place.
 func check(dir, system string, patterns ...string) error {
 	packages, err := list(dir, system, patterns)
 	if err != nil {

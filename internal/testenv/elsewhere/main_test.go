@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCheck finds what is wrong on one system only, in a package, in its test and in a test from outside, and nothing where all is well.
+// TestCheck finds what is wrong on one system only, in a package, in its test and in a test from outside, and
+// nothing where all is well.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

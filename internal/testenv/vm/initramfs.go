@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// archive makes an archive of files in cpio's format "newc", as the kernel unpacks it at its start (Documentation/driver-api/early-userspace/buffer-format.rst).
+// archive makes an archive of files in cpio's format "newc", as the kernel unpacks it at its start
+// (Documentation/driver-api/early-userspace/buffer-format.rst).
 type archive struct {
 	b     bytes.Buffer
 	inode int

@@ -26,8 +26,9 @@ type Order struct {
 // done begins the line in which the guest tells the command's status.
 const done = "llamatap-guest: status"
 
-// A Machine starts commands in virtual machines. A virtual machine has two processors, 2 GiB of memory, control groups of version 2 with the
-// controllers memory, io, cpu and pids, and at /mnt, which is TMPDIR too, a disk of 2 GiB with ext4; all other files are this machine's.
+// A Machine starts commands in virtual machines. A virtual machine has two processors, 2 GiB of memory, control
+// groups of version 2 with the controllers memory, io, cpu and pids, and at /mnt, which is TMPDIR too, a disk of 2
+// GiB with ext4; all other files are this machine's.
 type Machine struct {
 	emulator, guest string
 }
@@ -48,8 +49,8 @@ func New(t testing.TB) *Machine {
 	return m
 }
 
-// Run boots a kernel, runs a command in a folder and returns what it wrote, and its status. It ends the test where the machine does not come to
-// that, or has not ended after limit.
+// Run boots a kernel, runs a command in a folder and returns what it wrote, and its status. It ends the test where
+// the machine does not come to that, or has not ended after limit.
 func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, args ...string) (output string, status int) {
 	t.Helper()
 	work := t.TempDir()

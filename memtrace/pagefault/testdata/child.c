@@ -1,4 +1,5 @@
-// child.c: writes known pages on command, for tests of who sees them. Commands are lines on standard input, each answered by a line.
+// child.c: writes known pages on command, for tests of who sees them. Commands are lines on standard input, each
+// answered by a line.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

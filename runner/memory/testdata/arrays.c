@@ -1,5 +1,5 @@
-// arrays.c: touches every page of arrays of its own and of a library's (shelf.c), for tests of who names them. It prints its process id, and where
-// one variable of its own and one of the library lie.
+// arrays.c: touches every page of arrays of its own and of a library's (shelf.c), for tests of who names them. It
+// prints its process id, and where one variable of its own and one of the library lie.
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
-// family.c: forks two workers, each of which touches pages of its own half of one array when a line comes on standard input, for tests of who sees
-// which process do what. It prints where the array lies and who the workers are. An argument says how often they do it, 5 ms apart.
+// family.c: forks two workers, each of which touches pages of its own half of one array when a line comes on
+// standard input, for tests of who sees which process do what. It prints where the array lies and who the workers
+// are. An argument says how often they do it, 5 ms apart.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

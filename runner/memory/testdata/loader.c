@@ -1,5 +1,5 @@
-// A program as others than llama.cpp load models: it maps a file, reads it, and keeps a copy of some bytes on the heap. With a second argument it then
-// sleeps: a second, and three times the seconds that it has run.
+// A program as others than llama.cpp load models: it maps a file, reads it, and keeps a copy of some bytes on the
+// heap. With a second argument it then sleeps: a second, and three times the seconds that it has run.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

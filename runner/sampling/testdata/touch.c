@@ -1,5 +1,5 @@
-// touch.c: touches known pages of its own memory on command, for tests of who sees it. It prints where its memory lies, then for each line
-// of numbers on standard input writes to those pages, and says so.
+// touch.c: touches known pages of its own memory on command, for tests of who sees it. It prints where its memory
+// lies, then for each line of numbers on standard input writes to those pages, and says so.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,10 +13,12 @@ import (
 // pathLimit is how long the path of a socket may be, without its zero.
 const pathLimit = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// newName is the socket's name until somebody listens to it. It is no longer than SocketName, so that it fits where that fits.
+// newName is the socket's name until somebody listens to it. It is no longer than SocketName, so that it fits where
+// that fits.
 const newName = "control.new"
 
-// address returns a path of the run directory's socket that is short enough to bind and connect. done gives back what it needs.
+// address returns a path of the run directory's socket that is short enough to bind and connect. done gives back
+// what it needs.
 func address(dir string) (path string, done func(), err error) {
 	path = filepath.Join(dir, SocketName)
 	if len(path) <= pathLimit {

@@ -202,8 +202,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestNeverRefused connects to sockets as soon as they are there, and until they are gone: nobody is told that a run has ended because it
-// has just begun.
+// TestNeverRefused connects to sockets as soon as they are there, and until they are gone: nobody is told that a
+// run has ended because it has just begun.
 func TestNeverRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, SocketName)

@@ -24,8 +24,8 @@ const (
 // endedText answers requests that came too late.
 const endedText = "the run is ending: nothing can be changed any more"
 
-// Server is the collector's end of the socket. Clients are read by goroutines of its own; what they ask is answered where [Server.Serve]
-// is called, one request after the other.
+// Server is the collector's end of the socket. Clients are read by goroutines of its own; what they ask is answered
+// where [Server.Serve] is called, one request after the other.
 type Server struct {
 	path     string
 	listener *net.UnixListener
@@ -42,8 +42,9 @@ type call struct {
 	answer  chan Answer
 }
 
-// Listen makes the socket in a run directory, for its owner only. A socket that nobody listens to any more is replaced. It comes into the
-// directory under its name when it can be connected to, and not before. The caller calls Close.
+// Listen makes the socket in a run directory, for its owner only. A socket that nobody listens to any more is
+// replaced. It comes into the directory under its name when it can be connected to, and not before. The caller
+// calls Close.
 func Listen(dir string) (*Server, error) {
 	path, done, err := address(dir)
 	if err != nil {
