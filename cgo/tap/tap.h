@@ -235,7 +235,8 @@ struct tap_cut {
     bool                  tried;
     ggml_backend_t        backend;
     struct ggml_context * ctx;
-    struct ggml_cgraph *  graph; // NULL: it cannot be learnt
+    struct ggml_cgraph *  one;
+    struct ggml_cgraph *  two; // NULL: it cannot be learnt
 };
 
 struct tap_sched {

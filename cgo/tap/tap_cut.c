@@ -1,12 +1,13 @@
 //go:build llama
 
-// tap_cut.c: what it costs the model that its graph is cut.
+// tap_cut.c: what a cut of the graph costs the model.
 //
-// With an eval callback ggml computes a graph up to each node that the callback wants, and waits: a launch of all
-// threads and a wait for the last one, per cut, which an unrecorded run does not have. No clock of the tap sees
-// that time alone, so it is measured: behind an execution that was cut, the CPU backend that computed it computes
-// one addition of a few values, with the same threads. An empty range of the graph itself would not do: ggml
-// computes what consists of views with one thread.
+// With an eval callback, ggml computes a graph up to each node that the callback wants, and waits: per cut a launch of
+// all threads and a wait for the last of them, which an unrecorded run does not have. No clock of the tap sees that
+// time alone, so it is measured: after an execution that was cut, the CPU backend that computed it computes one
+// addition of a few values, with the same threads. Between two nodes of an uncut graph the threads meet at a barrier:
+// what two additions take more than one is subtracted. An empty range of the graph itself would not do: ggml computes
+// a range of views with one thread.
 #define _GNU_SOURCE
 #include "tap.h"
 
@@ -28,7 +29,13 @@ static ggml_backend_t tap_cut_backend(ggml_backend_sched_t sched) {
     return NULL;
 }
 
-// tap_cut_make makes the graph of one addition. Where it cannot, cuts are counted and their cost is not known.
+static struct ggml_cgraph * tap_cut_graph(struct ggml_context * ctx, struct ggml_tensor * result) {
+    struct ggml_cgraph * graph = tap_real.ggml_new_graph_custom(ctx, 8, false);
+    tap_real.ggml_build_forward_expand(graph, result);
+    return graph;
+}
+
+// tap_cut_make makes the graphs of one and of two additions. Where it cannot, cuts are counted and their cost is not known.
 static TAP_RARE void tap_cut_make(struct tap_sched * s) {
     struct tap_cut * c = &s->cut;
     c->tried = true;
@@ -45,11 +52,18 @@ static TAP_RARE void tap_cut_make(struct tap_sched * s) {
     }
     struct ggml_tensor * a = tap_real.ggml_new_tensor_4d(c->ctx, GGML_TYPE_F32, TAP_CUT_VALUES, 1, 1, 1);
     struct ggml_tensor * b = tap_real.ggml_new_tensor_4d(c->ctx, GGML_TYPE_F32, TAP_CUT_VALUES, 1, 1, 1);
-    struct ggml_cgraph * graph = tap_real.ggml_new_graph_custom(c->ctx, 8, false);
     memset(tap_real.ggml_get_data(a), 0, TAP_CUT_VALUES * sizeof(float));
     memset(tap_real.ggml_get_data(b), 0, TAP_CUT_VALUES * sizeof(float));
-    tap_real.ggml_build_forward_expand(graph, tap_real.ggml_add(c->ctx, a, b));
-    c->graph = graph;
+    struct ggml_tensor * sum = tap_real.ggml_add(c->ctx, a, b);
+    c->one = tap_cut_graph(c->ctx, sum);
+    c->two = tap_cut_graph(c->ctx, tap_real.ggml_add(c->ctx, sum, b));
+}
+
+// tap_cut_compute returns how long a graph took, or -1.
+static int64_t tap_cut_compute(const struct tap_cut * c, struct ggml_cgraph * graph) {
+    const int64_t began = tap_now();
+    const bool ok = tap_real.ggml_backend_graph_compute(c->backend, graph) == GGML_STATUS_SUCCESS;
+    return ok ? tap_now() - began : -1;
 }
 
 uint64_t tap_cut_probe(struct tap_sched * s) {
@@ -60,13 +74,16 @@ uint64_t tap_cut_probe(struct tap_sched * s) {
     if (!c->tried) {
         tap_cut_make(s);
     }
-    if (c->graph == NULL) {
+    if (c->two == NULL) {
         return 0;
     }
-    // The first one meets caches without its code, and threads that may have gone to sleep: a cut follows another one.
-    const bool ok = tap_real.ggml_backend_graph_compute(c->backend, c->graph) == GGML_STATUS_SUCCESS;
-    const int64_t began = tap_now();
-    return ok && tap_real.ggml_backend_graph_compute(c->backend, c->graph) == GGML_STATUS_SUCCESS ? (uint64_t) (tap_now() - began) : 0;
+    // The first launch finds the threads and the caches as a cut finds them, after work of other kinds.
+    const int64_t first = tap_cut_compute(c, c->one), two = tap_cut_compute(c, c->two), one = tap_cut_compute(c, c->one);
+    if (first < 0 || two < 0 || one < 0) {
+        return 0;
+    }
+    const int64_t node = two > one ? two - one : 0;
+    return first > node ? (uint64_t) (first - node) : 0;
 }
 
 void tap_cut_release(struct tap_sched * s) {
