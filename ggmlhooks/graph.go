@@ -5,24 +5,6 @@ import (
 	"strconv"
 )
 
-// RowKind says what the rows of a node stand for.
-type RowKind uint8
-
-// The row kinds. The numbers are shared with cgo/tap and stand in index files.
-const (
-	RowsNone    RowKind = iota // no dimension of the node runs over tokens
-	RowsTokens                 // one row per token of the micro-batch
-	RowsOutputs                // one row per output token (behind the last layer's GET_ROWS by inp_out_ids)
-)
-
-var rowKindNames = [...]string{"none", "tokens", "outputs"}
-
-// String returns the row kind's name as it stands in files.
-func (k RowKind) String() string { return rowKindNames[k] }
-
-// MarshalText writes the row kind's name.
-func (k RowKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
 // Node is one node of a graph, in graph order.
 type Node struct {
 	Name       string // ggml's name; "node_24" for one that llama.cpp left unnamed
@@ -116,17 +98,4 @@ type Graph struct {
 	Attention AttentionMode // of that selection
 	Nodes     []Node
 	Leafs     []Leaf
-}
-
-// Row is one token of a micro-batch.
-type Row struct {
-	Index  int64 // number in the run, prompt included, from 0
-	Token  int32 // vocabulary id, -1 for an embedding input
-	Pos    int32
-	Seqs   []int32 // sequences; empty when the program's batch could not be seen
-	Phase  Phase
-	Output bool // logits or embeddings were asked for
-	// Request is the request of its first sequence that it belongs to, counted from 0 per context and sequence;
-	// RequestUnknown.
-	Request int32
 }

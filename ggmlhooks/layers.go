@@ -9,9 +9,6 @@ import (
 // MaxLayers bounds layer numbers, so that a set of them has a fixed size in the memory shared with the tap.
 const MaxLayers = 1024
 
-// NoLayer is the layer of a node that belongs to none: input embedding, final norm, logits.
-const NoLayer = -1
-
 // LayerSet is a set of layer numbers. The zero value is empty, which a Selection reads as "every layer".
 type LayerSet struct {
 	bits [MaxLayers / 64]uint64

@@ -1,7 +1,5 @@
 package ggmlhooks
 
-import "math/rand/v2"
-
 // SampleSize is the number of elements that sampled_slices keeps of n at a rate in (0, 1]: the whole part of n ·
 // rate, at least one.
 func SampleSize(n int64, rate float64) int64 {
@@ -19,18 +17,4 @@ func SampleSeed(seed, exec uint64, node, row int) uint64 {
 		x ^= x >> 31
 	}
 	return x
-}
-
-// SampleIndices appends to dst the k indices out of n that seed chooses: without replacement, ascending, each
-// choice of k equally likely (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S), drawn from PCG seeded
-// with (seed, 0).
-func SampleIndices(dst []int64, seed uint64, n, k int64) []int64 {
-	random := rand.New(rand.NewPCG(seed, 0))
-	for i := int64(0); i < n && k > 0; i++ {
-		if random.Uint64N(uint64(n-i)) < uint64(k) {
-			dst = append(dst, i)
-			k--
-		}
-	}
-	return dst
 }

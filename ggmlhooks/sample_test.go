@@ -3,25 +3,27 @@ package ggmlhooks
 import (
 	"slices"
 	"testing"
+
+	"github.com/llamatap/llamatap/store/label"
 )
 
 func TestSampleIndices(t *testing.T) {
-	got := SampleIndices(nil, 42, 1000, 100)
+	got := label.SampleIndices(nil, 42, 1000, 100)
 	if len(got) != 100 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != 100 || got[99] >= 1000 {
 		t.Fatalf("%d indices: %v", len(got), got)
 	}
-	if !slices.Equal(got, SampleIndices(nil, 42, 1000, 100)) {
+	if !slices.Equal(got, label.SampleIndices(nil, 42, 1000, 100)) {
 		t.Error("the same seed chose otherwise")
 	}
-	if slices.Equal(got, SampleIndices(nil, 43, 1000, 100)) {
+	if slices.Equal(got, label.SampleIndices(nil, 43, 1000, 100)) {
 		t.Error("another seed chose the same")
 	}
-	if all := SampleIndices(nil, 1, 5, 5); !slices.Equal(all, []int64{0, 1, 2, 3, 4}) {
+	if all := label.SampleIndices(nil, 1, 5, 5); !slices.Equal(all, []int64{0, 1, 2, 3, 4}) {
 		t.Errorf("5 of 5: %v", all)
 	}
 	counts := make([]int, 10) // every index equally often
 	for seed := uint64(0); seed < 20000; seed++ {
-		for _, i := range SampleIndices(nil, SampleSeed(7, seed, 3, 0), 10, 3) {
+		for _, i := range label.SampleIndices(nil, SampleSeed(7, seed, 3, 0), 10, 3) {
 			counts[i]++
 		}
 	}

@@ -27,39 +27,6 @@ type SeqChange struct {
 	Value      int32
 }
 
-// RequestCause says what shows that a request begins. The numbers stand in index files; never renumber them.
-type RequestCause uint8
-
-// The causes.
-const (
-	RequestFirst   RequestCause = iota // the sequence's first rows
-	RequestSampler                     // the program set the sequence's sampler: llama-server does, once per request
-	RequestMemory                      // a prompt, after cells of the sequence were removed, replaced or restored
-	RequestPrompt                      // a prompt, after generated tokens
-	RequestNone    RequestCause = 255  // none begins
-)
-
-var requestCauses = [...]string{"first", "sampler", "memory", "prompt"}
-
-// String returns the cause's name.
-func (c RequestCause) String() string {
-	if int(c) < len(requestCauses) {
-		return requestCauses[c]
-	}
-	return "none"
-}
-
-// RequestUnknown is the request of a row whose sequence is not known.
-const RequestUnknown = -1
-
-// RequestBegin says that a sequence's rows belong to another request from here on.
-type RequestBegin struct {
-	Ctx    uint32
-	Seq    int32
-	Number int32 // from 0, of this sequence in this context
-	Cause  RequestCause
-}
-
 // sequence is what is known of one sequence.
 type sequence struct {
 	request   int32

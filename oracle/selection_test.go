@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -195,7 +196,7 @@ func TestSampledSlices(t *testing.T) {
 			t.Fatalf("%v: a sample of %d elements", keyOf(p), p.SampleTotal)
 		}
 		seeds[p.SampleSeed] = true
-		indices := ggmlhooks.SampleIndices(nil, p.SampleSeed, p.SampleTotal, ggmlhooks.SampleSize(p.SampleTotal, 0.07))
+		indices := label.SampleIndices(nil, p.SampleSeed, p.SampleTotal, ggmlhooks.SampleSize(p.SampleTotal, 0.07))
 		if !slices.Equal(indices, p.AppendIndices(nil)) {
 			t.Fatalf("%v: the packet says that its elements are %v, want %v", keyOf(p), p.AppendIndices(nil), indices)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 const exportHelp = `llamatap export: captured tensors as files that other programs read
@@ -169,14 +170,14 @@ func (a *exportArgs) selection() (s export.Selection, err error) {
 	}
 	s.Tensors = split(a.tensor)
 	for _, text := range split(a.component) {
-		component, err := ggmlhooks.ParseComponent(text)
+		component, err := label.ParseComponent(text)
 		if err != nil {
 			return s, fmt.Errorf("--component: %w", err)
 		}
 		s.Components = append(s.Components, component)
 	}
 	for _, text := range split(a.phase) {
-		phase, err := ggmlhooks.ParsePhase(text)
+		phase, err := label.ParsePhase(text)
 		if err != nil {
 			return s, fmt.Errorf("--phase: %w", err)
 		}

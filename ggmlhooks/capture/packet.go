@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -113,7 +114,7 @@ func (r *Recorder) sample(p *stream.Packet, c *ggmlhooks.Capture) ([]byte, func(
 	keep := ggmlhooks.SampleSize(total, r.o.Selection.SamplingRate)
 	p.SampleSeed = ggmlhooks.SampleSeed(r.o.Selection.Seed, c.Exec, c.Node, c.RowFirst+c.Block)
 	p.SampleTotal = total
-	r.scratch = ggmlhooks.SampleIndices(r.scratch[:0], p.SampleSeed, total, keep)
+	r.scratch = label.SampleIndices(r.scratch[:0], p.SampleSeed, total, keep)
 	data := make([]byte, 0, int(keep)*width)
 	for _, i := range r.scratch {
 		data = append(data, c.Data[int(i)*width:(int(i)+1)*width]...)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -318,7 +319,7 @@ func TestSampledSlices(t *testing.T) {
 	}
 	b.check(b.recorder.Capture(&ggmlhooks.Capture{Exec: 1, Graph: 1, NE: [4]int64{40, 1, 1, 1}, RowCount: 1, Blocks: 1, Data: data, Release: func() {}}))
 	var want []byte
-	for _, i := range ggmlhooks.SampleIndices(nil, packet.SampleSeed, packet.SampleTotal, ggmlhooks.SampleSize(packet.SampleTotal, 0.25)) {
+	for _, i := range label.SampleIndices(nil, packet.SampleSeed, packet.SampleTotal, ggmlhooks.SampleSize(packet.SampleTotal, 0.25)) {
 		want = append(want, data[i*4:i*4+4]...)
 	}
 	if packet.SampleTotal != 40 || len(kept) != 40 || !slices.Equal(kept, want) {

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // array is all chosen rows of a tensor that have one element type and one shape: a rectangle.
@@ -19,7 +19,7 @@ type array struct {
 	tensor    string
 	ctx       uint32
 	layer     int32
-	component ggmlhooks.Component
+	component label.Component
 	op        string
 	ggmlType  int
 	dtype     codec.DType

@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -339,7 +339,7 @@ func (d *dataset) row(b *table.Batch, parts []spilled) (err error) {
 	if id, known := d.prompts[promptKey{ids[1], ids[3]}]; known {
 		b.Text(3, id)
 	}
-	b.Text(7, ggmlhooks.Phase(head[24]).String())
+	b.Text(7, label.Phase(head[24]).String())
 	var values []float32
 	for _, part := range parts {
 		a := d.all.all[part.column]

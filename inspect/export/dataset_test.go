@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -31,9 +31,9 @@ func longRun(t testing.TB, n, width int64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for first := int64(0); first < n; first += 32 {
 		count := min(32, n-first)
-		e := stream.Execution{Exec: uint64(first), Graph: 1, Phase: ggmlhooks.PhasePrefill, TokenFirst: first}
+		e := stream.Execution{Exec: uint64(first), Graph: 1, Phase: label.PhasePrefill, TokenFirst: first}
 		for token := first; token < first+count; token++ {
-			e.Rows = append(e.Rows, ggmlhooks.Row{Index: token, Token: int32(token % 1000), Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
+			e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(token % 1000), Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
 		}
 		check(t, w.AppendExecution(&e))
 		for layer := range int32(2) {
@@ -48,7 +48,7 @@ func longRun(t testing.TB, n, width int64) string {
 					break
 				}
 				name := fmt.Sprintf("wide-%d", layer)
-				p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer, Rows: ggmlhooks.RowsTokens, RowDim: 1,
+				p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer, Rows: label.RowsTokens, RowDim: 1,
 					NE: [4]int64{width, rows, 1, 1}, Exec: e.Exec, Graph: 1, Phase: e.Phase, TokenFirst: token, TokenCount: int32(rows)}
 				check(t, w.Append(&p, wideRows(rng, token, rows, width, layer), func() {}))
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // chosenRows lists what a selection chooses: per tensor its rows' tokens, -1 for what is no single token's.
@@ -48,10 +49,10 @@ func TestSelection(t *testing.T) {
 		"tensor, both contexts": {Selection{Tensors: []string{"l_out-0"}}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
 		"without suffix":        {Selection{Tensors: []string{"l_out"}, Ctx: &zero}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 5, 6}, "l_out-1": {0, 1, 2, 3, 5, 6}}},
 		"other context":         {Selection{Ctx: &one}, map[string][]int64{"l_out-0": {4}}},
-		"layer and component":   {Selection{Layers: layer0, Components: []ggmlhooks.Component{ggmlhooks.ComponentResidual}}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
+		"layer and component":   {Selection{Layers: layer0, Components: []label.Component{label.ComponentResidual}}, map[string][]int64{"l_out-0": {0, 1, 2, 3, 4, 5, 6}}},
 		"no layer":              {Selection{NoLayer: true, Tokens: []Tokens{{2, 4}}}, map[string][]int64{"result_output": {2, 3}, "inp_tokens": {2, 3}}},
 		"sequence in a batch":   {Selection{Tensors: []string{"kq"}, Seqs: []int32{1}}, map[string][]int64{"kq-0": {2, 6}}},
-		"phase":                 {Selection{Tensors: []string{"l_out-1"}, Phases: []ggmlhooks.Phase{ggmlhooks.PhaseDecode}}, map[string][]int64{"l_out-1": {3, 5, 6}}},
+		"phase":                 {Selection{Tensors: []string{"l_out-1"}, Phases: []label.Phase{label.PhaseDecode}}, map[string][]int64{"l_out-1": {3, 5, 6}}},
 		"tokens":                {Selection{Tensors: []string{"l_out-1"}, Tokens: []Tokens{{1, 2}, {5, -1}}}, map[string][]int64{"l_out-1": {1, 5, 6}}},
 		"no rows":               {Selection{Tensors: []string{"state", "ffn_*"}, Tokens: []Tokens{{1, 4}}}, map[string][]int64{"state-1": {-1, 3}, "ffn_out-1": {-1, 3}}},
 	} {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -37,15 +37,15 @@ type batch struct {
 	ctx    uint32
 	first  int64
 	seqs   []int32
-	phase  ggmlhooks.Phase
+	phase  label.Phase
 	output bool // of the last row alone
 }
 
 var batches = []batch{
-	{2, 0, 0, []int32{0, 0, 1}, ggmlhooks.PhasePrefill, true},
-	{3, 0, 3, []int32{0}, ggmlhooks.PhaseDecode, true},
-	{4, 1, 4, []int32{0}, ggmlhooks.PhasePrefill, false},
-	{5, 0, 5, []int32{0, 1}, ggmlhooks.PhaseDecode, true},
+	{2, 0, 0, []int32{0, 0, 1}, label.PhasePrefill, true},
+	{3, 0, 3, []int32{0}, label.PhaseDecode, true},
+	{4, 1, 4, []int32{0}, label.PhasePrefill, false},
+	{5, 0, 5, []int32{0, 1}, label.PhaseDecode, true},
 }
 
 func check(t testing.TB, err error) {
@@ -118,8 +118,8 @@ func (f *fixture) write(t testing.TB, d *rundir.Dir, some []batch) {
 
 // torn adds half a tensor and cuts the end record off.
 func (f *fixture) torn(t testing.TB) {
-	p := stream.Packet{Name: "half-0", Node: "half-0", Op: "ADD", Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{4, 2, 1, 1}, Exec: 5,
-		TokenFirst: 5, TokenCount: 2, Blocks: 2, Phase: ggmlhooks.PhaseDecode}
+	p := stream.Packet{Name: "half-0", Node: "half-0", Op: "ADD", Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{4, 2, 1, 1}, Exec: 5,
+		TokenFirst: 5, TokenCount: 2, Blocks: 2, Phase: label.PhaseDecode}
 	f.add(t, p, 4)
 	check(t, f.w.Close())
 	name := filepath.Join(f.d.Path(), tensors.StreamName+stream.IndexSuffix)
@@ -134,48 +134,48 @@ func (f *fixture) batch(t testing.TB, b batch) {
 	e := stream.Execution{Exec: b.exec, Graph: 1, Ctx: b.ctx, Phase: b.phase, TokenFirst: b.first}
 	for i, seq := range b.seqs {
 		token := b.first + int64(i)
-		e.Rows = append(e.Rows, ggmlhooks.Row{Index: token, Token: int32(100 + token), Pos: int32(10 + token), Seqs: []int32{seq}, Phase: b.phase,
-			Output: int64(i) == n-1, Request: ggmlhooks.RequestUnknown})
+		e.Rows = append(e.Rows, label.Row{Index: token, Token: int32(100 + token), Pos: int32(10 + token), Seqs: []int32{seq}, Phase: b.phase,
+			Output: int64(i) == n-1, Request: label.RequestUnknown})
 	}
 	if f.requests && b.first == 0 {
-		check(t, f.w.AppendRequest(ggmlhooks.RequestBegin{Cause: ggmlhooks.RequestFirst}))
+		check(t, f.w.AppendRequest(label.RequestBegin{Cause: label.RequestFirst}))
 	}
 	check(t, f.w.AppendExecution(&e))
-	tensor := func(name string, layer int32, c ggmlhooks.Component, dim int8, ne ...int64) stream.Packet {
+	tensor := func(name string, layer int32, c label.Component, dim int8, ne ...int64) stream.Packet {
 		p := stream.Packet{Name: name, Node: name, Op: "ADD", Occurrence: 1, Layer: layer, Component: c, Ctx: b.ctx, Exec: b.exec, Graph: 1,
-			Phase: b.phase, TokenFirst: b.first, TokenCount: int32(n), Rows: ggmlhooks.RowsTokens, RowDim: dim, NE: [4]int64{1, 1, 1, 1}}
+			Phase: b.phase, TokenFirst: b.first, TokenCount: int32(n), Rows: label.RowsTokens, RowDim: dim, NE: [4]int64{1, 1, 1, 1}}
 		copy(p.NE[:], ne)
 		return p
 	}
-	f.add(t, tensor("l_out-0", 0, ggmlhooks.ComponentResidual, 1, 4, n), 0)
+	f.add(t, tensor("l_out-0", 0, label.ComponentResidual, 1, 4, n), 0)
 	if b.ctx == 1 {
 		return
 	}
-	f.add(t, tensor("l_out-1", 1, ggmlhooks.ComponentResidual, 1, 4, n), 0)
-	heads := tensor("Qcur-0#2", 0, ggmlhooks.ComponentAttention, 2, 2, 3, n)
+	f.add(t, tensor("l_out-1", 1, label.ComponentResidual, 1, 4, n), 0)
+	heads := tensor("Qcur-0#2", 0, label.ComponentAttention, 2, 2, 3, n)
 	heads.Node = "Qcur-0"
 	f.add(t, heads, 0)
-	f.add(t, tensor("kq-0", 0, ggmlhooks.ComponentAttention, 1, 2, n, 3), 0)
-	f.add(t, tensor("grows-0", 0, ggmlhooks.ComponentAttention, 1, 2*int64(b.exec/3+1), n), 0)
-	view := tensor("cache (view)", 0, ggmlhooks.ComponentAttention, 1, 4, n)
+	f.add(t, tensor("kq-0", 0, label.ComponentAttention, 1, 2, n, 3), 0)
+	f.add(t, tensor("grows-0", 0, label.ComponentAttention, 1, 2*int64(b.exec/3+1), n), 0)
+	view := tensor("cache (view)", 0, label.ComponentAttention, 1, 4, n)
 	if n == 1 {
-		view = tensor("cache (view)", 0, ggmlhooks.ComponentAttention, 2, 4, 1, n)
+		view = tensor("cache (view)", 0, label.ComponentAttention, 2, 4, 1, n)
 	}
 	f.add(t, view, 0)
-	out := tensor("result_output", -1, ggmlhooks.ComponentOutput, 1, 6, 1)
-	out.Rows, out.TokenFirst, out.TokenCount, out.Blocks = ggmlhooks.RowsOutputs, b.first+n-1, 1, 2
+	out := tensor("result_output", -1, label.ComponentOutput, 1, 6, 1)
+	out.Rows, out.TokenFirst, out.TokenCount, out.Blocks = label.RowsOutputs, b.first+n-1, 1, 2
 	f.add(t, out, 4)
 	out.Block, out.BlockStart = 1, 4
 	f.add(t, out, 2)
-	state := tensor("state-1", 1, ggmlhooks.ComponentSSM, 0, 3)
-	state.Rows = ggmlhooks.RowsNone
+	state := tensor("state-1", 1, label.ComponentSSM, 0, 3)
+	state.Rows = label.RowsNone
 	f.add(t, state, 0)
-	sample := tensor("ffn_out-1", 1, ggmlhooks.ComponentMLP, 1, 4, n)
+	sample := tensor("ffn_out-1", 1, label.ComponentMLP, 1, 4, n)
 	sample.SampleTotal, sample.SampleSeed = 4*n, 1<<63+b.exec
 	f.add(t, sample, 2)
-	f.whole(t, tensor("inp_tokens", -1, ggmlhooks.ComponentInput, 0, n), b)
-	weights := tensor("w_q-1", 1, ggmlhooks.ComponentMLP, 0, 32)
-	weights.Rows, weights.SrcType = ggmlhooks.RowsNone, 8
+	f.whole(t, tensor("inp_tokens", -1, label.ComponentInput, 0, n), b)
+	weights := tensor("w_q-1", 1, label.ComponentMLP, 0, 32)
+	weights.Rows, weights.SrcType = label.RowsNone, 8
 	block := []byte{0, 0x3c} // Q8_0: scale 1 and 32 multiples
 	for i := range 32 {
 		block = append(block, byte(i-16))

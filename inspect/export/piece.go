@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -22,7 +22,7 @@ type row struct {
 	pos        int32
 	seqs       []int32
 	request    int32
-	phase      ggmlhooks.Phase
+	phase      label.Phase
 }
 
 // seq is the row's first sequence; unknown also where it is of tokens of several.
@@ -64,7 +64,7 @@ type source struct {
 
 	chosen map[tensorKey]bool
 	open   map[tensorKey]*piece // tensors in pieces, of which more come
-	execs  map[uint64][]ggmlhooks.Row
+	execs  map[uint64][]label.Row
 	spare  []row
 }
 
@@ -76,7 +76,7 @@ type tensorKey struct {
 
 // each calls fn with every chosen piece; it is valid during the call.
 func (s *source) each(fn func(*piece) error) error {
-	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{}, map[uint64][]ggmlhooks.Row{}, map[string]bool{}, map[string]bool{}
+	s.chosen, s.open, s.execs, s.torn, s.rebuilt = map[tensorKey]bool{}, map[tensorKey]*piece{}, map[uint64][]label.Row{}, map[string]bool{}, map[string]bool{}
 	for i, p := range s.run.Stream.Packets() {
 		if i%256 == 0 {
 			if s.ctx.Err() != nil {
@@ -136,7 +136,7 @@ func (s *source) take(i int, p *stream.Packet, fn func(*piece) error) error {
 // hand finds out whose a piece's rows are, and hands it on if any is chosen.
 func (s *source) hand(p *piece, fn func(*piece) error) error {
 	p.rows = s.spare[:0]
-	var known []ggmlhooks.Row
+	var known []label.Row
 	if p.Rebuilt {
 		s.rebuilt[p.Name] = true
 	} else {
@@ -156,7 +156,7 @@ func (s *source) hand(p *piece, fn func(*piece) error) error {
 }
 
 // rowOf tells whose row i of a piece is.
-func rowOf(p *piece, known []ggmlhooks.Row, i int64) row {
+func rowOf(p *piece, known []label.Row, i int64) row {
 	r := row{at: i, index: unknown, id: unknown, pos: unknown, request: unknown, phase: p.Phase,
 		first: p.TokenFirst, end: p.TokenFirst + int64(p.TokenCount)}
 	if p.Axis == tensors.AxisToken && i < int64(p.TokenCount) && p.TokenFirst >= 0 {
@@ -191,7 +191,7 @@ func rowOf(p *piece, known []ggmlhooks.Row, i int64) row {
 
 // rowsOf returns the rows of an execution. Few are kept: packets of one follow each other, but for contexts that
 // compute at once.
-func (s *source) rowsOf(exec uint64) []ggmlhooks.Row {
+func (s *source) rowsOf(exec uint64) []label.Row {
 	rows, ok := s.execs[exec]
 	if ok {
 		return rows

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // The layout is that of https://huggingface.co/docs/safetensors: the size of the header as a uint64, the header as
@@ -163,7 +163,7 @@ func (e *exporter) header(s *shard) ([]byte, error) {
 		Phases []string   `json:"phases"` // names of the numbers in rows-N.phase
 		Arrays []npyArray `json:"arrays"`
 	}{Provenance: e.provenance()}
-	for p := ggmlhooks.Phase(0); p <= ggmlhooks.PhaseTeardown; p++ {
+	for p := label.Phase(0); p <= label.PhaseTeardown; p++ {
 		about.Phases = append(about.Phases, p.String())
 	}
 	for _, a := range s.arrays {

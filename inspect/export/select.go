@@ -9,6 +9,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -24,8 +25,8 @@ type Selection struct {
 	Layers     ggmlhooks.LayerSet
 	NoLayer    bool     // with or without Layers: also what belongs to no layer
 	Tensors    []string // globs, with or without layer suffix
-	Components []ggmlhooks.Component
-	Phases     []ggmlhooks.Phase
+	Components []label.Component
+	Phases     []label.Phase
 	Tokens     []Tokens
 	Seqs       []int32
 	Ctx        *uint32
@@ -45,7 +46,7 @@ func (s *Selection) Check() error {
 func (s *Selection) tensor(p *stream.Packet) bool {
 	switch {
 	case s.Ctx != nil && p.Ctx != *s.Ctx,
-		(s.NoLayer || !s.Layers.Empty()) && !(s.NoLayer && p.Layer == ggmlhooks.NoLayer) && !s.Layers.Has(int(p.Layer)),
+		(s.NoLayer || !s.Layers.Empty()) && !(s.NoLayer && p.Layer == label.NoLayer) && !s.Layers.Has(int(p.Layer)),
 		len(s.Components) > 0 && !slices.Contains(s.Components, p.Component):
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -149,7 +149,7 @@ func tableRow(b *table.Batch, p *piece, r *row, values []float32) error {
 	known(columnRequest, int64(r.request))
 	b.Text(columnPhase, r.phase.String())
 	b.Int(columnExec, int64(p.Exec))
-	if p.Layer != ggmlhooks.NoLayer {
+	if p.Layer != label.NoLayer {
 		b.Int(columnLayer, int64(p.Layer))
 	}
 	b.Text(columnComponent, p.Component.String())

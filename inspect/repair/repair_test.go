@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 	"github.com/llamatap/llamatap/store/table"
@@ -40,14 +40,14 @@ func fill(t testing.TB, d *rundir.Dir) {
 	names, err := rundir.NewTokensWriter(d)
 	check(t, err)
 	for i := range int32(tokens) {
-		row := ggmlhooks.Row{Index: int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: ggmlhooks.PhaseDecode, Output: true, Request: ggmlhooks.RequestUnknown}
-		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: ggmlhooks.PhaseDecode, TokenFirst: int64(i), Rows: []ggmlhooks.Row{row}}))
+		row := label.Row{Index: int64(i), Token: 100 + i%4, Pos: i, Seqs: []int32{0}, Phase: label.PhaseDecode, Output: true, Request: label.RequestUnknown}
+		check(t, w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: label.PhaseDecode, TokenFirst: int64(i), Rows: []label.Row{row}}))
 		data := make([]byte, 0, 32)
 		for j := range 8 {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(int(i)*8+j)))
 		}
-		check(t, w.Append(&stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1,
-			Exec: uint64(i), Phase: ggmlhooks.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: int64(i), TokenCount: 1}, data, nil))
+		check(t, w.Append(&stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: label.RowsTokens, RowDim: 1,
+			Exec: uint64(i), Phase: label.PhaseDecode, NE: [4]int64{8, 1, 1, 1}, TokenFirst: int64(i), TokenCount: 1}, data, nil))
 		check(t, w.Commit())
 		text := rundir.TokenRecord{Text: string(rune('a' + i%4))}
 		check(t, names.Append(record(0, &row, text)))

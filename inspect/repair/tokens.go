@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -42,7 +42,7 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 	for e := range s.Executions() {
 		for i := range e.Rows {
 			row := &e.Rows[i]
-			if row.Phase == ggmlhooks.PhaseSetup || row.Index < 0 {
+			if row.Phase == label.PhaseSetup || row.Index < 0 {
 				continue
 			}
 			text, known := texts[textKey{e.Ctx, row.Token}]
@@ -64,12 +64,12 @@ func (r *run) tokens(s *stream.Reader, repaired bool) error {
 	return w.Close(time.Duration(seconds * float64(time.Second)))
 }
 
-func record(ctx uint32, row *ggmlhooks.Row, text rundir.TokenRecord) rundir.TokenRecord {
+func record(ctx uint32, row *label.Row, text rundir.TokenRecord) rundir.TokenRecord {
 	t := rundir.TokenRecord{
 		Index: row.Index, ID: row.Token, Text: text.Text, Bytes: text.Bytes, Phase: rundir.Phase(row.Phase.String()), Pos: row.Pos, Ctx: ctx,
 	}
 	t.SetSeqs(row.Seqs)
-	if row.Request != ggmlhooks.RequestUnknown {
+	if row.Request != label.RequestUnknown {
 		t.Request = &row.Request
 	}
 	return t

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -40,10 +40,10 @@ func longIndex(t *testing.T, tokens int) (string, int64) {
 		t.Fatal(err)
 	}
 	for i := range tokens {
-		row := ggmlhooks.Row{Index: int64(i), Token: int32(i % 5000), Pos: int32(i), Seqs: []int32{0}, Phase: ggmlhooks.PhaseDecode, Request: ggmlhooks.RequestUnknown}
-		err := w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: row.Phase, TokenFirst: row.Index, Rows: []ggmlhooks.Row{row}})
+		row := label.Row{Index: int64(i), Token: int32(i % 5000), Pos: int32(i), Seqs: []int32{0}, Phase: label.PhaseDecode, Request: label.RequestUnknown}
+		err := w.AppendExecution(&stream.Execution{Exec: uint64(i), Phase: row.Phase, TokenFirst: row.Index, Rows: []label.Row{row}})
 		for k := range packetsPerToken {
-			p := stream.Packet{Name: fmt.Sprint("l_out-", k), Layer: int32(k), Op: "ADD", Rows: ggmlhooks.RowsTokens, RowDim: 1, Phase: row.Phase,
+			p := stream.Packet{Name: fmt.Sprint("l_out-", k), Layer: int32(k), Op: "ADD", Rows: label.RowsTokens, RowDim: 1, Phase: row.Phase,
 				Exec: uint64(i), NE: [4]int64{1, 1, 1, 1}, TokenFirst: row.Index, TokenCount: 1}
 			if err == nil {
 				err = w.Append(&p, []byte{0, 0, byte(i), 0x40}, nil)

@@ -9,8 +9,8 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -85,7 +85,7 @@ func (r *Run) rows() (*rowsOf, error) {
 	for e := range r.Stream.Executions() {
 		for i := range e.Rows {
 			row := &e.Rows[i]
-			if row.Phase == ggmlhooks.PhaseSetup {
+			if row.Phase == label.PhaseSetup {
 				continue
 			}
 			p := place{ctx: e.Ctx, request: row.Request, pos: row.Pos}

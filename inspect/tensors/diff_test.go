@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -118,16 +118,16 @@ func nodeBatches(t *testing.T, node stream.Packet, scale float32, ids []int32, s
 	check(t, err)
 	at := 0
 	for exec, n := range sizes {
-		e := stream.Execution{Exec: uint64(exec), Phase: ggmlhooks.PhasePrefill, TokenFirst: int64(at)}
+		e := stream.Execution{Exec: uint64(exec), Phase: label.PhasePrefill, TokenFirst: int64(at)}
 		p := node
-		p.Rows, p.RowDim, p.NE, p.Exec = ggmlhooks.RowsTokens, 1, [4]int64{2, int64(n), 1, 1}, e.Exec
+		p.Rows, p.RowDim, p.NE, p.Exec = label.RowsTokens, 1, [4]int64{2, int64(n), 1, 1}, e.Exec
 		p.TokenFirst, p.TokenCount = int64(at), int32(n)
 		if node.RowDim == 2 {
 			p.RowDim, p.NE = 2, [4]int64{1, 2, int64(n), 1}
 		}
 		var data []byte
 		for range n {
-			e.Rows = append(e.Rows, ggmlhooks.Row{Index: int64(at), Token: ids[at], Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
+			e.Rows = append(e.Rows, label.Row{Index: int64(at), Token: ids[at], Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
 			data = append(data, floats(float32(at)*scale, 1)...)
 			at++
 		}

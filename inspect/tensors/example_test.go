@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -140,7 +140,7 @@ func codecCapture(t *testing.T, o stream.Options) *Run {
 	path := filepath.Join(t.TempDir(), StreamName)
 	w, err := stream.Create(path, o)
 	check(t, err)
-	check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []ggmlhooks.Row{{Index: 0, Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
+	check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []label.Row{{Index: 0, Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
 	for name, value := range map[string]func(i int) float64{
 		"waves": func(i int) float64 { return math.Sin(float64(i)*0.37) * math.Exp(math.Cos(float64(i)*1.7)) },
 		"steps": func(i int) float64 { return float64(i / 500) }, "zeros": func(int) float64 { return 0 },
@@ -155,7 +155,7 @@ func codecCapture(t *testing.T, o stream.Options) *Run {
 		for i := range values {
 			values[i] = float32(value(i))
 		}
-		p := stream.Packet{Name: name, Node: name, Exec: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{n, 2, 1, 1}, TokenCount: 2}
+		p := stream.Packet{Name: name, Node: name, Exec: 1, Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{n, 2, 1, 1}, TokenCount: 2}
 		check(t, w.Append(&p, floats(values...), nil))
 	}
 	check(t, w.Close())
@@ -178,12 +178,12 @@ func exampleCapture(t *testing.T, o stream.Options) *Run {
 	path := filepath.Join(t.TempDir(), StreamName)
 	w, err := stream.Create(path, o)
 	check(t, err)
-	e := stream.Execution{Exec: 1, Graph: 1, Phase: ggmlhooks.PhasePrefill}
+	e := stream.Execution{Exec: 1, Graph: 1, Phase: label.PhasePrefill}
 	for token := range int64(2) {
-		e.Rows = append(e.Rows, ggmlhooks.Row{Index: token, Token: 300, Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
+		e.Rows = append(e.Rows, label.Row{Index: token, Token: 300, Pos: int32(token), Seqs: []int32{0}, Phase: e.Phase})
 	}
 	check(t, w.AppendExecution(&e))
-	append1(t, w, stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, Exec: 1,
+	append1(t, w, stream.Packet{Name: "l_out-0", Node: "l_out-0", Op: "ADD", Occurrence: 1, Rows: label.RowsTokens, RowDim: 1, Exec: 1,
 		Graph: 1, Phase: e.Phase, NE: [4]int64{3, 2, 1, 1}, TokenCount: 2}, []float32{1, -2.5, 3e-5, 70000, 0, 1.0 / 3})
 	check(t, w.Close())
 	r, err := Open(path)

@@ -12,7 +12,7 @@ import (
 
 // Filter selects packets. The zero value selects all.
 type Filter struct {
-	Layer  *int    // only this layer; ggmlhooks.NoLayer for what belongs to none
+	Layer  *int    // only this layer; label.NoLayer for what belongs to none
 	Tensor string  // glob on names, with or without layer suffix and occurrence; "" = all
 	Ctx    *uint32 // only this context
 }

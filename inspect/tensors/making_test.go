@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -24,7 +24,7 @@ func TestSampleShown(t *testing.T) {
 	var want []int64
 	for exec := range uint64(2) {
 		p := stream.Packet{Name: "ffn_out-1", Exec: exec, NE: [4]int64{of, 1, 1, 1}, SampleSeed: seed + exec, SampleTotal: of}
-		indices := ggmlhooks.SampleIndices(nil, seed+exec, of, kept)
+		indices := label.SampleIndices(nil, seed+exec, of, kept)
 		var data []byte
 		for _, i := range indices {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(i)))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -161,7 +162,7 @@ func (b *mapBuilder) take(i int, p *stream.Packet) error {
 		}
 		b.exec, b.open = p.Exec, make(map[string][]pieces)
 	}
-	if p.Phase == ggmlhooks.PhaseSetup {
+	if p.Phase == label.PhaseSetup {
 		return nil
 	}
 	if p.SampleTotal > 0 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -25,7 +25,7 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	check(t, err)
 	ln2, hidden := float32(math.Log(2)), minusInf
 	put := func(exec uint64, name string, first, n int64, ne [4]int64, data []byte, srcType int) {
-		p := stream.Packet{Name: name, Node: name, Op: "ROPE", Occurrence: 1, Layer: 3, Exec: exec, NE: ne, Phase: ggmlhooks.PhasePrefill,
+		p := stream.Packet{Name: name, Node: name, Op: "ROPE", Occurrence: 1, Layer: 3, Exec: exec, NE: ne, Phase: label.PhasePrefill,
 			TokenFirst: first, TokenCount: int32(n), SrcType: srcType}
 		if change == nil || change(exec, name, &p) {
 			check(t, w.Append(&p, data, func() {}))

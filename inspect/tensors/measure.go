@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -165,7 +165,7 @@ func (r *Run) compute(jobs []job, by By, large *[]float32) {
 func (j *job) sum(values []float32, by By) {
 	p := &j.packet
 	dim := int(p.RowDim)
-	if by != ByToken || p.Rows == ggmlhooks.RowsNone || p.SampleTotal > 0 || p.Blocks > 1 || elements(p.NE) != int64(len(values)) {
+	if by != ByToken || p.Rows == label.RowsNone || p.SampleTotal > 0 || p.Blocks > 1 || elements(p.NE) != int64(len(values)) {
 		j.sums = make([]Accumulator, 1)
 		j.sums[0].Add(values)
 		return
@@ -216,7 +216,7 @@ func (j *job) line() Measure {
 	if p.Stored > 0 {
 		line.Ratio = float64(p.RawBytes) / float64(p.Stored)
 	}
-	if p.Phase != ggmlhooks.PhaseUnknown {
+	if p.Phase != label.PhaseUnknown {
 		line.Phase = p.Phase.String()
 	}
 	if first := p.TokenFirst; first >= 0 {

@@ -3,16 +3,16 @@ package tensors
 import (
 	"iter"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // rowsAhead hands out the token rows of an index by their numbers, and reads it only as far as it must: they come
 // nearly in order.
 type rowsAhead struct {
-	next    func() (ggmlhooks.Row, bool)
+	next    func() (label.Row, bool)
 	stop    func()
-	waiting map[int64]ggmlhooks.Row // read, and not taken
-	read    int64                   // largest number so far
+	waiting map[int64]label.Row // read, and not taken
+	read    int64               // largest number so far
 	ended   bool
 }
 
@@ -20,11 +20,11 @@ type rowsAhead struct {
 const farAhead = 1 << 16
 
 func newRowsAhead(r *Run) *rowsAhead {
-	a := &rowsAhead{waiting: map[int64]ggmlhooks.Row{}, read: -1}
-	a.next, a.stop = iter.Pull(func(yield func(ggmlhooks.Row) bool) {
+	a := &rowsAhead{waiting: map[int64]label.Row{}, read: -1}
+	a.next, a.stop = iter.Pull(func(yield func(label.Row) bool) {
 		for e := range r.Stream.Executions() {
 			for _, row := range e.Rows {
-				if row.Phase != ggmlhooks.PhaseSetup && row.Index >= 0 && !yield(row) {
+				if row.Phase != label.PhaseSetup && row.Index >= 0 && !yield(row) {
 					return
 				}
 			}
@@ -34,7 +34,7 @@ func newRowsAhead(r *Run) *rowsAhead {
 }
 
 // take returns the row of a token, once; false if there is none.
-func (a *rowsAhead) take(index int64) (ggmlhooks.Row, bool) {
+func (a *rowsAhead) take(index int64) (label.Row, bool) {
 	row, ok := a.waiting[index]
 	for !ok && !a.ended && a.read < index+farAhead {
 		if !a.advance() {

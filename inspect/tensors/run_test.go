@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -396,8 +396,8 @@ func TestLossy(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "a.stream")
 		w, err := stream.Create(name, row.o)
 		check(t, err)
-		check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []ggmlhooks.Row{{Seqs: []int32{0}}}}))
-		p := stream.Packet{Name: "l_out-0", Node: "l_out-0", Exec: 1, Rows: ggmlhooks.RowsTokens, RowDim: 1, NE: [4]int64{256, 1, 1, 1}, TokenCount: 1}
+		check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []label.Row{{Seqs: []int32{0}}}}))
+		p := stream.Packet{Name: "l_out-0", Node: "l_out-0", Exec: 1, Rows: label.RowsTokens, RowDim: 1, NE: [4]int64{256, 1, 1, 1}, TokenCount: 1}
 		values := make([]float32, 256)
 		for i := range values {
 			values[i] = float32(math.Sin(float64(i)))
@@ -461,10 +461,10 @@ func TestSliceUnitDimensions(t *testing.T) {
 	at := int64(0)
 	for exec, p := range []stream.Packet{{RowDim: 1, NE: [4]int64{2, 3, 1, 1}}, {RowDim: 2, NE: [4]int64{2, 1, 1, 1}}} {
 		n := p.NE[p.RowDim]
-		p.Name, p.Node, p.Exec, p.Rows, p.TokenFirst, p.TokenCount = "cache", "cache", uint64(exec), ggmlhooks.RowsTokens, at, int32(n)
-		e := stream.Execution{Exec: p.Exec, Phase: ggmlhooks.PhasePrefill, TokenFirst: at}
+		p.Name, p.Node, p.Exec, p.Rows, p.TokenFirst, p.TokenCount = "cache", "cache", uint64(exec), label.RowsTokens, at, int32(n)
+		e := stream.Execution{Exec: p.Exec, Phase: label.PhasePrefill, TokenFirst: at}
 		for range n {
-			e.Rows = append(e.Rows, ggmlhooks.Row{Index: at, Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
+			e.Rows = append(e.Rows, label.Row{Index: at, Pos: int32(at), Seqs: []int32{0}, Phase: e.Phase})
 			at++
 		}
 		check(t, w.AppendExecution(&e))

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -185,7 +185,7 @@ func LayoutOf(p *stream.Packet) Layout {
 	case p.SampleTotal > 0 || p.DType == codec.Raw || elements(p.NE)*int64(p.DType.Size()) != p.RawBytes && p.Blocks <= 1:
 		l.Shape = []int64{p.RawBytes / int64(p.DType.Size())}
 		return l
-	case p.Rows == ggmlhooks.RowsNone:
+	case p.Rows == label.RowsNone:
 		l.Axis, l.Shape = AxisExecution, cOrder(p.NE)
 		return l
 	}

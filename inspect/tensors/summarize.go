@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -33,7 +33,7 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 	}
 	g := gatherer{byKey: make(map[tensorKey]*Tensor), order: make(map[tensorKey]int)}
 	for i, p := range r.Stream.Packets() {
-		if p.Phase != ggmlhooks.PhaseSetup && f.Match(p) { // set-up that is in the stream is not the run's
+		if p.Phase != label.PhaseSetup && f.Match(p) { // set-up that is in the stream is not the run's
 			g.add(i, p)
 			s.noteAltering(p)
 			s.Saturated += p.Saturated
@@ -101,12 +101,12 @@ func (r *Run) countTokens(s *Summary) error {
 	for e := range r.Stream.Executions() {
 		for i := range e.Rows {
 			row := &e.Rows[i]
-			if row.Phase == ggmlhooks.PhaseSetup {
+			if row.Phase == label.PhaseSetup {
 				continue
 			}
 			s.Tokens++
 			s.TokensByPhase[row.Phase.String()]++
-			if row.Request != ggmlhooks.RequestUnknown {
+			if row.Request != label.RequestUnknown {
 				requests[request{e.Ctx, row.Seqs[0], row.Request}] = true
 			}
 		}
@@ -146,7 +146,7 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 		g.order[key] = i
 	}
 	t.Shape = commonShape(t.Shape, shape)
-	if p.Rows != ggmlhooks.RowsNone && p.Block == 0 {
+	if p.Rows != label.RowsNone && p.Block == 0 {
 		t.Tokens += int64(p.TokenCount)
 	}
 	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored, Error: p.Error})

@@ -1,8 +1,8 @@
 package tensors
 
 import (
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -97,24 +97,24 @@ type Layer struct {
 
 // Component is one component of a layer.
 type Component struct {
-	Component ggmlhooks.Component `json:"component"`
-	Tensors   int                 `json:"tensors"`
+	Component label.Component `json:"component"`
+	Tensors   int             `json:"tensors"`
 	Totals
 }
 
 // Tensor is everything captured under one name in one context.
 type Tensor struct {
-	Name      string              `json:"name"`
-	Ctx       uint32              `json:"ctx"`
-	Layer     int                 `json:"layer"`
-	Op        string              `json:"op,omitempty"`
-	Component ggmlhooks.Component `json:"component"`
-	DType     string              `json:"dtype"` // as stored
-	Codec     string              `json:"codec"`
-	Shape     []int64             `json:"shape"` // ggml order, fastest first; 0 where executions differ
-	Rows      ggmlhooks.RowKind   `json:"rows"`  // what the dimension RowDim runs over
-	RowDim    int                 `json:"row_dim"`
-	Tokens    int64               `json:"tokens"` // token rows captured
+	Name      string          `json:"name"`
+	Ctx       uint32          `json:"ctx"`
+	Layer     int             `json:"layer"`
+	Op        string          `json:"op,omitempty"`
+	Component label.Component `json:"component"`
+	DType     string          `json:"dtype"` // as stored
+	Codec     string          `json:"codec"`
+	Shape     []int64         `json:"shape"` // ggml order, fastest first; 0 where executions differ
+	Rows      label.RowKind   `json:"rows"`  // what the dimension RowDim runs over
+	RowDim    int             `json:"row_dim"`
+	Tokens    int64           `json:"tokens"` // token rows captured
 	Totals
 	Stats *Stats `json:"stats,omitempty"`
 }

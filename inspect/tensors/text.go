@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // WriteText writes the summary as a head and a table per layer and component, 100 columns wide.
@@ -140,7 +140,7 @@ func (s *Summary) tokensText() string {
 		return "not known"
 	}
 	var phases []string
-	for phase := ggmlhooks.PhaseUnknown; phase <= ggmlhooks.PhaseTeardown; phase++ {
+	for phase := label.PhaseUnknown; phase <= label.PhaseTeardown; phase++ {
 		if n := s.TokensByPhase[phase.String()]; n > 0 {
 			phases = append(phases, fmt.Sprintf("%v %d", phase, n))
 		}
@@ -189,7 +189,7 @@ func (s *Summary) nameText(t *Tensor) string {
 }
 
 // componentText is the component's name; nothing tells it without an index.
-func (s *Summary) componentText(c ggmlhooks.Component) string {
+func (s *Summary) componentText(c label.Component) string {
 	if s.Assumed != "" {
 		return "-"
 	}
@@ -210,7 +210,7 @@ func wrapWords(text string, width int) []string {
 }
 
 func layerText(layer int) string {
-	if layer == ggmlhooks.NoLayer {
+	if layer == label.NoLayer {
 		return "-"
 	}
 	return strconv.Itoa(layer)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // quietShare is the share of a run at whose end no page of a model's file was touched for the first time, from
@@ -45,7 +45,7 @@ func (p *phases) set(create func(name string) (io.WriteCloser, error), m memtrac
 	if phase, err := memtrace.ParsePhase(m.Phase); err == nil {
 		moment.Phase, moment.Known = phase, true
 	}
-	if step, err := ggmlhooks.ParsePhase(m.Step); err == nil {
+	if step, err := label.ParsePhase(m.Step); err == nil {
 		moment.Step = step
 	}
 	p.marks, p.moments = append(p.marks, m), append(p.moments, moment)

@@ -49,7 +49,7 @@ func (t *TokenRecord) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Phase is the name of a phase, as ggmlhooks.Phase spells it.
+// Phase is the name of a phase, as label.Phase spells it.
 type Phase string
 
 // String returns the name.

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 func checkSum(t *testing.T, path string, s Sum) {
@@ -60,7 +60,7 @@ func (c *capture) survivors(t *testing.T, what string, stream, index []byte) int
 	for e := range r.Executions() {
 		if n := int(e.Exec) - 10; n < 0 || n >= len(c.executions) || e.Rows[0].Token != c.executions[n].Rows[0].Token {
 			t.Fatalf("%s: an execution that was never written: %+v", what, e)
-		} else if got := e.Rows[0].Request; got != requestOf(n) && got != ggmlhooks.RequestUnknown {
+		} else if got := e.Rows[0].Request; got != requestOf(n) && got != label.RequestUnknown {
 			t.Fatalf("%s: row %+v is of request %d", what, e.Rows[0], requestOf(n))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -109,10 +109,10 @@ func documentRun(t *testing.T, o stream.Options) string {
 	path := filepath.Join(t.TempDir(), "activations.stream")
 	w, err := stream.Create(path, o)
 	must(t, err)
-	must(t, w.AppendExecution(&stream.Execution{Exec: 7, Graph: 3, Rows: []ggmlhooks.Row{{Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
+	must(t, w.AppendExecution(&stream.Execution{Exec: 7, Graph: 3, Rows: []label.Row{{Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
 	for i, p := range []stream.Packet{{}, {SampleSeed: 5, SampleTotal: 4096}, {Block: 1, Blocks: 3, BlockStart: 1024}, {}} {
 		p.Name, p.Op, p.Occurrence, p.Layer, p.Exec, p.Graph, p.NodeIndex = fmt.Sprintf("l_out-%d", i), "ADD", 1, int32(i), 7, 3, int32(i+4)
-		p.Node, p.Rows, p.RowDim, p.NE, p.TokenCount = p.Name, ggmlhooks.RowsTokens, 1, [4]int64{512, 2, 1, 1}, 2
+		p.Node, p.Rows, p.RowDim, p.NE, p.TokenCount = p.Name, label.RowsTokens, 1, [4]int64{512, 2, 1, 1}, 2
 		data := make([]byte, 4*1024)
 		for k := range 1024 {
 			value := math.Sin(float64(k * (i + 1)))

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // OpenForeign opens a stream without its index, as STRAP-LLM writes it. Packets have a name, an offset and sizes;
@@ -76,7 +76,7 @@ func (f *foreign) packet(i int, p *Packet) {
 func barePacket(name string, offset, stored int64) Packet {
 	return Packet{
 		Offset: offset, Stored: stored, DType: codec.F16, Name: name, Node: name, Occurrence: 1,
-		Layer: ggmlhooks.NoLayer, SrcType: -1, TokenFirst: -1, NodeIndex: -1,
+		Layer: label.NoLayer, SrcType: -1, TokenFirst: -1, NodeIndex: -1,
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -33,16 +33,16 @@ func golden(t *testing.T) (stream, index []byte) {
 	}
 	w := &Writer{stream: streamOut, index: indexOut, journal: j}
 	e := Execution{
-		Exec: 7, Graph: 2, Phase: ggmlhooks.PhasePrefill, TimeNS: h.TimeNS + 1000, MonoNS: h.MonoNS + 1000,
-		Rows: []ggmlhooks.Row{{Token: 300, Seqs: []int32{0}, Phase: ggmlhooks.PhasePrefill, Output: true}},
+		Exec: 7, Graph: 2, Phase: label.PhasePrefill, TimeNS: h.TimeNS + 1000, MonoNS: h.MonoNS + 1000,
+		Rows: []label.Row{{Token: 300, Seqs: []int32{0}, Phase: label.PhasePrefill, Output: true}},
 	}
 	p := Packet{
-		Name: "layer1", Node: "layer1", Op: "ADD", Occurrence: 1, Layer: 1, Component: ggmlhooks.ComponentResidual, Rows: ggmlhooks.RowsTokens,
-		RowDim: 1, Graph: 2, Exec: 7, NodeIndex: 42, Phase: ggmlhooks.PhasePrefill, NE: [4]int64{3, 1, 1, 1}, TokenCount: 1,
+		Name: "layer1", Node: "layer1", Op: "ADD", Occurrence: 1, Layer: 1, Component: label.ComponentResidual, Rows: label.RowsTokens,
+		RowDim: 1, Graph: 2, Exec: 7, NodeIndex: 42, Phase: label.PhasePrefill, NE: [4]int64{3, 1, 1, 1}, TokenCount: 1,
 		TimeNS: h.TimeNS + 2000, MonoNS: h.MonoNS + 2000,
 	}
 	b := &batch{items: []item{
-		{kind: recordRequest, payload: appendRequest(nil, &ggmlhooks.RequestBegin{})},
+		{kind: recordRequest, payload: appendRequest(nil, &label.RequestBegin{})},
 		{kind: recordExecution, payload: h.appendExecution(nil, &e), rows: 1},
 		{kind: recordPacket, packet: p, data: f32(1, -2, 0.5)},
 		{kind: recordCommit},

@@ -1,8 +1,8 @@
 package stream
 
 import (
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // Packet describes one captured tensor, or one piece of it: what its index record says. The fields of the first
@@ -28,9 +28,9 @@ type Packet struct {
 	Node       string // graph node's name
 	Op         string // ggml's op name
 	Occurrence int    // of this name and op in the graph, from 1
-	Layer      int32  // ggmlhooks.NoLayer where it belongs to none
-	Component  ggmlhooks.Component
-	Rows       ggmlhooks.RowKind
+	Layer      int32  // label.NoLayer where it belongs to none
+	Component  label.Component
+	Rows       label.RowKind
 	RowDim     int8 // dimension of NE that runs over rows; meaningless with RowsNone
 	Ctx        uint32
 	SrcType    int // ggml type number of the tensor
@@ -38,7 +38,7 @@ type Packet struct {
 	Graph      uint64 // graph description
 	Exec       uint64 // execution; all packets of one micro-batch share it
 	NodeIndex  int32  // position of the node in the graph
-	Phase      ggmlhooks.Phase
+	Phase      label.Phase
 	NE         [4]int64 // shape of the tensor after row selection, ggml order (NE[0] fastest)
 	TokenFirst int64    // token index of the first row; with RowsNone the micro-batch's first; -1 = no tokens
 	TokenCount int32    // rows; with RowsNone the micro-batch's tokens
@@ -62,7 +62,7 @@ func (p *Packet) AppendIndices(dst []int64) []int64 {
 	if p.SampleTotal == 0 {
 		return dst
 	}
-	return ggmlhooks.SampleIndices(dst, p.SampleSeed, p.SampleTotal, p.Elements())
+	return label.SampleIndices(dst, p.SampleSeed, p.SampleTotal, p.Elements())
 }
 
 // Elements returns the number of elements stored, or of bytes where the element type is Raw.
@@ -73,11 +73,11 @@ type Execution struct {
 	Exec       uint64
 	Graph      uint64
 	Ctx        uint32
-	Phase      ggmlhooks.Phase
+	Phase      label.Phase
 	TimeNS     int64 // entry of the graph, Unix time
 	MonoNS     int64 // the same on the monotonic clock
 	TokenFirst int64 // index of the first row, -1 = no tokens
-	Rows       []ggmlhooks.Row
+	Rows       []label.Row
 }
 
 // Loss says that packets were not recorded, and why. Losses of one cause add up.
@@ -94,5 +94,5 @@ type Loss struct {
 type Resolution struct {
 	Ctx                 uint32
 	FirstExec, LastExec uint64
-	Phase               ggmlhooks.Phase
+	Phase               label.Phase
 }

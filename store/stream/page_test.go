@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // recordAt is the place of packet i's record in an index.
@@ -47,7 +47,7 @@ func paged(t *testing.T, executions, apart int) (c *capture, stream, index []byt
 		numbers[i], numbers[j] = numbers[j], numbers[i]
 	}
 	for i, n := range numbers {
-		e := Execution{Exec: n, TokenFirst: int64(i), Rows: []ggmlhooks.Row{{Index: int64(i), Token: int32(n), Request: ggmlhooks.RequestUnknown}}}
+		e := Execution{Exec: n, TokenFirst: int64(i), Rows: []label.Row{{Index: int64(i), Token: int32(n), Request: label.RequestUnknown}}}
 		if i%100 == 7 {
 			e.Rows = slices.Repeat(e.Rows, 3000) // of more than a page
 			for k := range e.Rows {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -240,7 +240,7 @@ func (r *Reader) Executions() iter.Seq[*Execution] {
 }
 
 // Rows returns the token rows of an execution; false if the index does not tell of it, or Err.
-func (r *Reader) Rows(exec uint64) ([]ggmlhooks.Row, bool) {
+func (r *Reader) Rows(exec uint64) ([]label.Row, bool) {
 	for _, p := range r.parts {
 		if rows, ok := p.Rows(exec); ok {
 			return rows, true

@@ -10,8 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // rebuilder writes an index anew.
@@ -226,7 +226,7 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	if err := readAt(b.stream, payload, p.Offset+packetHeader+int64(len(p.Name))); err != nil {
 		return false, err
 	}
-	p.Rebuilt, p.CRC, p.Phase = true, checksum(payload), ggmlhooks.PhaseUnknown
+	p.Rebuilt, p.CRC, p.Phase = true, checksum(payload), label.PhaseUnknown
 	p.TokenFirst, p.NodeIndex, p.Occurrence = -1, -1, 0
 	p.DType, p.Codec = b.assume.DType, codec.Detect(payload)
 	if p.DType == codec.Raw {

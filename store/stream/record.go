@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // node is what all packets of one node of a context's graphs have in common.
@@ -14,8 +14,8 @@ type node struct {
 	name, node, op string
 	occurrence     int
 	layer          int32
-	component      ggmlhooks.Component
-	rows           ggmlhooks.RowKind
+	component      label.Component
+	rows           label.RowKind
 	rowDim         int8
 	ctx            uint32
 	srcType        int
@@ -45,10 +45,10 @@ func readNode(c *cursor) (n node) {
 	n.name, n.node, n.op = c.string(), c.string(), c.string()
 	n.occurrence = int(c.size(math.MaxInt32))
 	n.layer = int32(c.int())
-	n.component, n.rows, n.rowDim = ggmlhooks.Component(c.byte()), ggmlhooks.RowKind(c.byte()), int8(c.byte())
+	n.component, n.rows, n.rowDim = label.Component(c.byte()), label.RowKind(c.byte()), int8(c.byte())
 	n.ctx = uint32(c.size(math.MaxUint32))
 	n.srcType = int(c.int())
-	if n.rows > ggmlhooks.RowsOutputs || n.rowDim < 0 || n.rowDim > 3 || len(n.name) > maxName {
+	if n.rows > label.RowsOutputs || n.rowDim < 0 || n.rowDim > 3 || len(n.name) > maxName {
 		c.fail()
 	}
 	return n
@@ -116,7 +116,7 @@ func (h *Header) readPacket(payload []byte, nodes []node, lost []bool, p *Packet
 	p.Offset = c.size(math.MaxInt64 - packetHeader - maxName - maxPayload)
 	p.Stored = c.size(maxPayload)
 	p.CRC = c.uint32()
-	p.DType, p.Codec, p.Phase = codec.DType(c.byte()), codec.ID(c.byte()), ggmlhooks.Phase(c.byte())
+	p.DType, p.Codec, p.Phase = codec.DType(c.byte()), codec.ID(c.byte()), label.Phase(c.byte())
 	p.SrcBytes, p.RawBytes = c.size(math.MaxInt64), c.size(math.MaxInt64)
 	p.Graph, p.Exec = c.uint(), c.uint()
 	p.NodeIndex = int32(c.int())
@@ -185,18 +185,18 @@ func (h *Header) readExecution(payload []byte) (e Execution, err error) {
 	c := cursor{b: payload}
 	e.Exec, e.Graph = c.uint(), c.uint()
 	e.Ctx = uint32(c.size(math.MaxUint32))
-	e.Phase = ggmlhooks.Phase(c.byte())
+	e.Phase = label.Phase(c.byte())
 	e.TimeNS, e.MonoNS = h.TimeNS+c.int(), h.MonoNS+c.int()
 	e.TokenFirst = c.int()
 	const leastRow = 6 // bytes
 	rows := int(c.size(uint64(len(c.b) / leastRow)))
-	e.Rows = make([]ggmlhooks.Row, rows)
+	e.Rows = make([]label.Row, rows)
 	for i := range e.Rows {
 		row := &e.Rows[i]
-		row.Phase = ggmlhooks.Phase(c.byte())
+		row.Phase = label.Phase(c.byte())
 		row.Output = c.byte() != 0
 		row.Index = e.TokenFirst + int64(i) + c.int()
-		row.Token, row.Pos, row.Request = int32(c.int()), int32(c.int()), ggmlhooks.RequestUnknown
+		row.Token, row.Pos, row.Request = int32(c.int()), int32(c.int()), label.RequestUnknown
 		if n := int(c.size(uint64(len(c.b)))); n > 0 {
 			row.Seqs = make([]int32, n)
 		}
@@ -207,17 +207,17 @@ func (h *Header) readExecution(payload []byte) (e Execution, err error) {
 	return e, c.done()
 }
 
-func appendRequest(dst []byte, b *ggmlhooks.RequestBegin) []byte {
+func appendRequest(dst []byte, b *label.RequestBegin) []byte {
 	dst = binary.AppendUvarint(dst, uint64(b.Ctx))
 	dst = binary.AppendVarint(dst, int64(b.Seq))
 	dst = binary.AppendUvarint(dst, uint64(b.Number))
 	return append(dst, byte(b.Cause))
 }
 
-func readRequest(payload []byte) (b ggmlhooks.RequestBegin, err error) {
+func readRequest(payload []byte) (b label.RequestBegin, err error) {
 	c := cursor{b: payload}
 	b.Ctx, b.Seq = uint32(c.size(math.MaxUint32)), int32(c.int())
-	b.Number, b.Cause = int32(c.size(math.MaxInt32)), ggmlhooks.RequestCause(c.byte())
+	b.Number, b.Cause = int32(c.size(math.MaxInt32)), label.RequestCause(c.byte())
 	return b, c.done()
 }
 
@@ -244,7 +244,7 @@ func readResolution(payload []byte) (r Resolution, err error) {
 	c := cursor{b: payload}
 	r.Ctx = uint32(c.size(math.MaxUint32))
 	r.FirstExec, r.LastExec = c.uint(), c.uint()
-	r.Phase = ggmlhooks.Phase(c.byte())
+	r.Phase = label.Phase(c.byte())
 	return r, c.done()
 }
 

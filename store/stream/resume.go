@@ -10,7 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // ErrNotResumable occurs when a stream cannot be gone on with: it lost packets, or nothing of it was committed.
@@ -303,7 +303,7 @@ func (k *Kept) Close() error {
 // Item is one thing that was appended to a stream. One of its fields is set, or Execution and Begun.
 type Item struct {
 	Execution  *Execution
-	Begun      []ggmlhooks.RequestBegin // the requests that begin with the execution
+	Begun      []label.RequestBegin // the requests that begin with the execution
 	Packet     *Packet
 	Resolution *Resolution
 	Commit     bool
@@ -323,7 +323,7 @@ func (k *Kept) Items() iter.Seq[Item] {
 			return
 		}
 		w.index = nil // what it would learn is known
-		var begun []ggmlhooks.RequestBegin
+		var begun []label.RequestBegin
 		for r, ok := w.next(); ok; r, ok = w.next() {
 			if r.kind == recordRequest {
 				if b, err := readRequest(r.payload); err == nil {

@@ -9,7 +9,7 @@ import (
 	"io"
 	"sort"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // index is what is known of an index file: what many of its records refer to, and where the others lie in it.
@@ -279,18 +279,18 @@ func (x *index) request(key requestKey, at int64) int32 {
 	begun := x.requests[key]
 	i := sort.Search(len(begun), func(i int) bool { return begun[i].at > at })
 	if i == 0 {
-		return ggmlhooks.RequestUnknown
+		return label.RequestUnknown
 	}
 	for _, gap := range x.gaps {
 		if begun[i-1].at < gap && gap < at {
-			return ggmlhooks.RequestUnknown // the beginning of another one may be lost
+			return label.RequestUnknown // the beginning of another one may be lost
 		}
 	}
 	return begun[i-1].number
 }
 
 // phase returns what the phase of an execution was settled to be.
-func (x *index) phase(ctx uint32, exec uint64, phase ggmlhooks.Phase) ggmlhooks.Phase {
+func (x *index) phase(ctx uint32, exec uint64, phase label.Phase) label.Phase {
 	for _, r := range x.resolutions {
 		if r.Ctx == ctx && r.FirstExec <= exec && exec <= r.LastExec {
 			phase = r.Phase

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 const (
@@ -66,15 +66,15 @@ func newCapture(tokens, nodes int) *capture {
 	r := rand.New(rand.NewPCG(7, 8))
 	for token := range tokens {
 		e := Execution{
-			Exec: uint64(10 + token), Graph: uint64(1 + token/3), Ctx: 1, Phase: ggmlhooks.PhaseDecode, TimeNS: 1_700_000_000_000_000_000 + int64(token),
+			Exec: uint64(10 + token), Graph: uint64(1 + token/3), Ctx: 1, Phase: label.PhaseDecode, TimeNS: 1_700_000_000_000_000_000 + int64(token),
 			MonoNS: int64(1000 + token), TokenFirst: int64(token),
-			Rows: []ggmlhooks.Row{{Index: int64(token), Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0, 3}, Phase: ggmlhooks.PhaseDecode, Output: token%2 == 0, Request: requestOf(token)}},
+			Rows: []label.Row{{Index: int64(token), Token: int32(100 + token), Pos: int32(token), Seqs: []int32{0, 3}, Phase: label.PhaseDecode, Output: token%2 == 0, Request: requestOf(token)}},
 		}
 		c.executions = append(c.executions, e)
 		for node := range nodes {
 			p := Packet{
 				Name: fmt.Sprintf("l_out-%d", node), Node: fmt.Sprintf("l_out-%d", node), Op: "ADD", Occurrence: 1, Layer: int32(node),
-				Component: ggmlhooks.ComponentResidual, Rows: ggmlhooks.RowsTokens, RowDim: 1, Ctx: 1, Graph: e.Graph, Exec: e.Exec,
+				Component: label.ComponentResidual, Rows: label.RowsTokens, RowDim: 1, Ctx: 1, Graph: e.Graph, Exec: e.Exec,
 				NodeIndex: int32(5 * node), Phase: e.Phase, TokenFirst: e.TokenFirst, TokenCount: 1, TimeNS: e.TimeNS + 5, MonoNS: e.MonoNS + 5,
 			}
 			data := make([]byte, 0, 64)
@@ -91,7 +91,7 @@ func newCapture(tokens, nodes int) *capture {
 				}
 				p.Occurrence, p.Block, p.Blocks, p.BlockStart = 2, 1, 3, 4
 			case 2: // block-quantised, and a sample
-				p.SrcType, p.Layer, p.Rows, p.TokenFirst = ggmlQ4_0, ggmlhooks.NoLayer, ggmlhooks.RowsNone, -1
+				p.SrcType, p.Layer, p.Rows, p.TokenFirst = ggmlQ4_0, label.NoLayer, label.RowsNone, -1
 				p.NE, p.SampleSeed, p.SampleTotal = [4]int64{36, 1, 1, 1}, math.MaxUint64, 99
 				data = append(data, bytes.Repeat([]byte{byte(node), byte(token)}, 18)...)
 			}
@@ -104,7 +104,7 @@ func newCapture(tokens, nodes int) *capture {
 // requestOf is the request of a token: of the first two none is known, then every fourth begins one.
 func requestOf(token int) int32 {
 	if token < 2 {
-		return ggmlhooks.RequestUnknown
+		return label.RequestUnknown
 	}
 	return int32(token-2) / 4
 }
@@ -120,10 +120,10 @@ func (c *capture) write(t testing.TB, w *Writer) {
 	}
 	at := 0
 	for i := range c.executions {
-		if n := requestOf(i); n != ggmlhooks.RequestUnknown && n != requestOf(i-1) {
-			check(w.AppendRequest(ggmlhooks.RequestBegin{Ctx: 1, Seq: 3, Number: 77})) // of a sequence that is never the first
-			check(w.AppendRequest(ggmlhooks.RequestBegin{Ctx: 1, Number: n, Cause: ggmlhooks.RequestMemory}))
-			check(w.AppendRequest(ggmlhooks.RequestBegin{Ctx: 2, Number: 78}))
+		if n := requestOf(i); n != label.RequestUnknown && n != requestOf(i-1) {
+			check(w.AppendRequest(label.RequestBegin{Ctx: 1, Seq: 3, Number: 77})) // of a sequence that is never the first
+			check(w.AppendRequest(label.RequestBegin{Ctx: 1, Number: n, Cause: label.RequestMemory}))
+			check(w.AppendRequest(label.RequestBegin{Ctx: 2, Number: 78}))
 		}
 		check(w.AppendExecution(&c.executions[i]))
 		for ; at < len(c.packets) && c.packets[at].Exec == c.executions[i].Exec; at++ {
@@ -133,7 +133,7 @@ func (c *capture) write(t testing.TB, w *Writer) {
 	}
 	check(w.AppendLoss(Loss{Cause: "queue full", Packets: 2, Bytes: 100, FirstExec: 11, LastExec: 12}))
 	check(w.AppendLoss(Loss{Cause: "queue full", Packets: 1, Bytes: 50, FirstExec: 15, LastExec: 15}))
-	check(w.AppendResolution(Resolution{Ctx: 1, FirstExec: 10, LastExec: 10, Phase: ggmlhooks.PhaseSetup}))
+	check(w.AppendResolution(Resolution{Ctx: 1, FirstExec: 10, LastExec: 10, Phase: label.PhaseSetup}))
 }
 
 // files writes the capture and returns both files.
@@ -182,7 +182,7 @@ func (c *capture) same(t testing.TB, r *Reader, i int, p *Packet, target codec.D
 	want.SrcBytes, want.RawBytes, want.DType, want.Codec = int64(len(c.data[i])), int64(len(data)), dtype, id
 	want.Offset, want.Stored, want.CRC = p.Offset, p.Stored, p.CRC
 	if want.Exec == 10 {
-		want.Phase = ggmlhooks.PhaseSetup // by the resolution
+		want.Phase = label.PhaseSetup // by the resolution
 	}
 	if *p != want {
 		t.Fatalf("packet %d is\n%+v, want\n%+v", i, *p, want)
@@ -223,9 +223,9 @@ func (c *capture) checkAll(t *testing.T, r *Reader, dtype codec.DType, id codec.
 	for e := range r.Executions() {
 		want := c.executions[n]
 		if n == 0 {
-			want.Phase = ggmlhooks.PhaseSetup
-			want.Rows = []ggmlhooks.Row{want.Rows[0]}
-			want.Rows[0].Phase = ggmlhooks.PhaseSetup
+			want.Phase = label.PhaseSetup
+			want.Rows = []label.Row{want.Rows[0]}
+			want.Rows[0].Phase = label.PhaseSetup
 		}
 		if fmt.Sprint(*e) != fmt.Sprint(want) {
 			t.Errorf("execution %d is\n%v, want\n%v", n, *e, want)

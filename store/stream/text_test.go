@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // TestTexts: the texts of tokens are in the index before the executions that name them, and stay there when it is
@@ -34,8 +34,8 @@ func TestTexts(t *testing.T) {
 			for _, text := range texts {
 				check(w.AppendText(text))
 			}
-			row := ggmlhooks.Row{Token: 5, Phase: ggmlhooks.PhaseDecode, Request: ggmlhooks.RequestUnknown}
-			check(w.AppendExecution(&Execution{Exec: 1, Phase: row.Phase, Rows: []ggmlhooks.Row{row}}))
+			row := label.Row{Token: 5, Phase: label.PhaseDecode, Request: label.RequestUnknown}
+			check(w.AppendExecution(&Execution{Exec: 1, Phase: row.Phase, Rows: []label.Row{row}}))
 			check(w.Commit())
 			check(w.Close())
 			index, err := os.ReadFile(path + IndexSuffix)

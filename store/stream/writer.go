@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/label"
 )
 
 // The errors of writing.
@@ -210,7 +210,7 @@ func (w *Writer) AppendLoss(l Loss) error {
 }
 
 // AppendRequest records that a sequence's rows belong to another request from the next execution on.
-func (w *Writer) AppendRequest(b ggmlhooks.RequestBegin) error {
+func (w *Writer) AppendRequest(b label.RequestBegin) error {
 	it, err := w.queue.reserve()
 	if err != nil {
 		return err

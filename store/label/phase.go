@@ -1,4 +1,4 @@
-package ggmlhooks
+package label
 
 import "fmt"
 
