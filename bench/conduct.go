@@ -18,9 +18,6 @@ type Conductor struct {
 	Tokens io.Writer
 	// Progress is told before each visit how many of all have ended and what comes.
 	Progress func(done, all int, next string)
-	// Until ends a plan early: a round that would presumably end later is not begun. The first one is. Zero: all
-	// rounds.
-	Until time.Time
 	// visit measures one item; nil: in a process of this binary.
 	visit func(ctx context.Context, item *Item, seed uint64, dir string) (Visit, error)
 }
@@ -45,11 +42,7 @@ func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, fail
 	failed := map[int]bool{}
 	all := len(c.Plan.Items) * c.Plan.Rounds
 	ended, first := 0, true
-	begin := time.Now()
 	for round := range c.Plan.Rounds {
-		if c.late(begin, round) {
-			break
-		}
 		for _, i := range c.Plan.order(round) {
 			ended++
 			if visited[[2]int{i, round}] || failed[i] {
@@ -78,15 +71,6 @@ func (c *Conductor) Run(ctx context.Context, done []Visit) (visits []Visit, fail
 	}
 	c.Progress(all, all, "")
 	return visits, failures, nil
-}
-
-// late tells whether another round would end after Until, if it takes as long as those before.
-func (c *Conductor) late(begin time.Time, rounds int) bool {
-	if rounds == 0 || c.Until.IsZero() {
-		return false
-	}
-	now := time.Now()
-	return now.Add(now.Sub(begin) / time.Duration(rounds)).After(c.Until)
 }
 
 // rest waits for the machine to cool down.

@@ -36,7 +36,7 @@ func (t Tap) overhead(name string, o Outcome) {
 	case q.High-q.Low > widestInterval:
 		verdict = "not resolved"
 	}
-	t.Table.Add(Line{Section: "tap", Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
+	t.Table.Add(Line{Name: overheadRow + name, Figure: fmt.Sprintf("printed %.2f %%; measured %.2f %% [%.2f, %.2f]; %s",
 		100*p, 100*q.Median, 100*q.Low, 100*q.High, verdict)})
 }
 

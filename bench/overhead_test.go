@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 // TestOverheadRow: a run that took twice as long has lost half of its time, and a figure that says less differs.
 func TestOverheadRow(t *testing.T) {
 	for share, verdict := range map[int64]string{500: "agrees", 2: "differs"} {
-		table := NewTable(nil)
+		table := NewTable(io.Discard)
 		var o Outcome
 		for range 8 {
 			m := &rundir.Metadata{Tokens: &rundir.Tokens{Prompt: 10, Generated: 90}, Account: &rundir.Account{Time: rundir.TimeAccount{WaitNS: share, WallNS: 1000, Tokens: 100}}}

@@ -168,3 +168,16 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestExamples makes a plan of each script in examples/bench.
+func TestExamples(t *testing.T) {
+	paths, err := filepath.Glob("../examples/bench/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d examples, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		if _, err := scripted(path); err != nil {
+			t.Error(err)
+		}
+	}
+}

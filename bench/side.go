@@ -35,6 +35,7 @@ type Side struct {
 // Model is what both sides of every pair run.
 type Model struct {
 	Path    string
+	Dir     string // for recordings, which are removed
 	Threads int
 	Prompt  string
 	Tokens  int // to generate
@@ -84,7 +85,7 @@ func (m Model) run(ctx context.Context, tap []string, prepare func(cmd *exec.Cmd
 		"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
 	out := ""
 	if len(tap) > 0 {
-		if out, err = os.MkdirTemp(filepath.Dir(m.Path), "bench-"); err != nil {
+		if out, err = os.MkdirTemp(m.Dir, "bench-"); err != nil {
 			return s, err
 		}
 		defer os.RemoveAll(out)
@@ -157,7 +158,7 @@ func (m Model) Measure() Side {
 		if err != nil {
 			return Sample{}, err
 		}
-		v, err := visit(ctx, &plan.Items[0], 1, filepath.Dir(m.Path))
+		v, err := visit(ctx, &plan.Items[0], 1, m.Dir)
 		if err != nil {
 			return Sample{}, err
 		}

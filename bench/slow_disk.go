@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/llamatap/llamatap/internal/machine"
 )
@@ -40,8 +39,8 @@ func (t Tap) slowDisk(plain Side) []Pair {
 	if !t.wants(gate) && !t.wants(waiting) {
 		return nil
 	}
-	if err := canThrottle(filepath.Dir(t.Model.Path)); err != nil {
-		t.Table.Note("tap", "left out: recordings on a disk of 20 MB/s: "+err.Error())
+	if err := canThrottle(t.Model.Dir); err != nil {
+		t.Table.Note("left out: recordings on a disk of 20 MB/s: " + err.Error())
 		return nil
 	}
 	test := t.Model.SlowDisk("drop, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none", "--tap-dtype", "f16", "--tap-overflow", "drop")

@@ -30,7 +30,7 @@ type Tap struct {
 func (t Tap) Run(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	row := func(name, figure, gate string, verdict Verdict) {
-		t.Table.Add(Line{Section: "tap", Name: name, Figure: figure, Gate: gate, Verdict: verdict})
+		t.Table.Add(Line{Name: name, Figure: figure, Gate: gate, Verdict: verdict})
 	}
 	pairs := t.wanted(t.pairs(t.Model.Run("run")))
 	if len(pairs) == 0 && !slices.ContainsFunc(turnNames(), t.wants) && !t.wants(offRow) && !t.wants(startRow) && !t.wants(firstRow) {
@@ -48,7 +48,7 @@ func (t Tap) Run(ctx context.Context) error {
 			return err
 		}
 		for i, gate := range p.Gates {
-			t.Table.Add(Line{Section: "tap", Name: gate.Name, Ratio: &outcome.Ratios[i], Gate: gate.limit(), Verdict: gate.judge(outcome.Ratios[i])})
+			t.Table.Add(Line{Name: gate.Name, Ratio: &outcome.Ratios[i], Gate: gate.limit(), Verdict: gate.judge(outcome.Ratios[i])})
 		}
 		t.details(row, p.Test.Name, outcome)
 		if p.Overhead {

@@ -71,7 +71,7 @@ func (t Tap) byTurns(ctx context.Context) error {
 			ratio = MedianInterval(ratios)
 			t.Progress(fmt.Sprintf("%s: %v", name, ratio))
 		}
-		t.Table.Add(Line{Section: "tap", Name: name, Ratio: &ratio, Gate: gate.limit(), Verdict: gate.judge(ratio)})
+		t.Table.Add(Line{Name: name, Ratio: &ratio, Gate: gate.limit(), Verdict: gate.judge(ratio)})
 	}
 	return nil
 }

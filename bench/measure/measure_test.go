@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -131,30 +129,6 @@ func TestRunSequences(t *testing.T) {
 		if spec.PerToken {
 			checkSteps(t, r[0].Steps)
 		}
-	}
-}
-
-// TestRunState computes the depth once: the second process, of another context size, reads it.
-func TestRunState(t *testing.T) {
-	needLlama(t)
-	spec := small()
-	spec.State, spec.PerToken, spec.Repetitions = filepath.Join(t.TempDir(), "state"), true, 1
-	_, r := lines(t, spec)
-	checkSteps(t, r[0].Steps)
-	made, err := os.Stat(spec.State)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec.Gen, spec.PerToken = 30, false
-	if _, r := lines(t, spec); len(r[0].TokenNS) != 30 {
-		t.Errorf("%+v", r[0])
-	}
-	if still, err := os.Stat(spec.State); err != nil || !still.ModTime().Equal(made.ModTime()) {
-		t.Errorf("it was computed again: %v, %v", still, err)
-	}
-	spec.Depth = 9 // the file is of another depth: it is replaced
-	if _, r := lines(t, spec); len(r[0].TokenNS) != 30 {
-		t.Errorf("%+v", r[0])
 	}
 }
 

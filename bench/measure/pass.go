@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -35,8 +34,10 @@ func (r *run) forget() {
 // repeat fills the context to its depth and times one pass.
 func (r *run) repeat() (*Repetition, error) {
 	r.forget()
-	if err := r.fill(); err != nil {
-		return nil, err
+	if r.Depth > 0 {
+		if err := r.prompt(r.Depth, nil); err != nil {
+			return nil, err
+		}
 	}
 	for i := range r.tokens {
 		r.tokens[i] = r.any()
@@ -65,32 +66,6 @@ func bothClocks() (now time.Time, mono int64) {
 		}
 	}
 	return now, mono
-}
-
-// fill brings the context to its depth.
-func (r *run) fill() error {
-	if r.Depth == 0 {
-		return nil
-	}
-	if r.State != "" {
-		if tokens, err := r.llama.LoadState(r.State); err == nil && len(tokens) == r.Depth {
-			r.pos = llama.Pos(r.Depth)
-			return nil
-		}
-		r.forget()
-	}
-	if err := r.prompt(r.Depth, nil); err != nil || r.State == "" {
-		return err
-	}
-	part := r.State + ".part"
-	err := r.llama.SaveState(part, make([]llama.Token, r.Depth)) // which tokens they were does not matter, how many does
-	if err == nil {
-		err = os.Rename(part, r.State)
-	}
-	if err != nil {
-		os.Remove(part)
-	}
-	return err
 }
 
 // pass computes the prompt and generates.

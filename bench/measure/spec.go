@@ -30,10 +30,6 @@ type Spec struct {
 	NoWarmUp    bool   `json:"no_warmup,omitempty"`
 	Seed        uint64 `json:"seed"` // of the random tokens
 	PerToken    bool   `json:"per_token,omitempty"`
-	// State is a file that keeps the context's memory at Depth: it is read where it is there, else computed and
-	// written. Who names it gives another model, depth, sequences or types of cache another one. "": computed
-	// before each repetition.
-	State string `json:"state,omitempty"`
 }
 
 // sequences is how many sequences are decoded at a time.

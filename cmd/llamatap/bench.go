@@ -8,14 +8,13 @@ import (
 	"github.com/llamatap/llamatap/bench"
 )
 
-// runBench is one of the benchmarks: without arguments the whole table against the machine's limits, with flags a
-// model's.
+// runBench runs one of the benchmarks: without arguments what the tap costs, with flags a model's rates.
 func runBench(args []string) error {
 	if level := os.Getenv(bench.LoadVariable); level != "" {
 		return runLoad(level)
 	}
 	if len(args) == 0 {
-		return runBenchTable([]string{"all"})
+		return runBenchTap(nil)
 	}
 	switch args[0] {
 	case "tap":
@@ -28,11 +27,9 @@ func runBench(args []string) error {
 	if isProgram(args[0]) {
 		return runBenchProgram(args)
 	}
-	if isSection(args[0]) {
-		return runBenchTable(args)
-	}
 	if strings.HasPrefix(args[0], "-") {
 		return runBenchScript(args)
 	}
-	return exitStatus{Code: 2, Err: fmt.Errorf("unknown benchmark %q: there are all, machine, stream, tap, levels, growth, host, compare and programs, and flags ('llamatap bench --help')", args[0])}
+	return exitStatus{Code: 2, Err: fmt.Errorf(
+		"unknown benchmark %q: use tap, compare, programs or flags ('llamatap bench --help')", args[0])}
 }

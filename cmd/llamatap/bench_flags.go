@@ -251,9 +251,7 @@ func (a *benchArguments) scenario() bench.Scenario {
 func benchHelp(out io.Writer) error {
 	fmt.Fprint(out, `llamatap bench: benchmarks
 
-usage: llamatap bench                          the whole table against the machine's limits (make bench)
-       llamatap bench SECTION… [FLAGS]         parts of it: all, machine, stream, tap, levels, growth, host; bench all --help and bench tap --help
-                                               list their flags
+usage: llamatap bench tap [FLAGS]              what the tap costs, as ratios of paired runs; also without arguments
        llamatap bench FLAGS                    measure a model, with llama-bench's flags and forms
        llamatap bench -f SCRIPT.yaml [FLAGS]   the tests of a script
        llamatap bench compare [--fail-if BOUND] OLD.json NEW.json

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/llamatap/llamatap/bench/writing"
+	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/store/codec"
@@ -15,21 +15,21 @@ import (
 
 // isProgram reports whether a benchmark is one of STRAP-LLM's programs, or "programs", which is all of them.
 func isProgram(name string) bool {
-	return name == "programs" || slices.Contains(writing.ProgramNames, name)
+	return name == "programs" || slices.Contains(bench.ProgramNames, name)
 }
 
 // runBenchProgram runs one of STRAP-LLM's benchmark programs, or all of them with their defaults.
 func runBenchProgram(args []string) error {
-	var programs []writing.Program
+	var programs []bench.Program
 	if args[0] == "programs" {
 		if len(args) > 1 && args[1] != "--help" && args[1] != "-h" {
-			return exitStatus{Code: 2, Err: fmt.Errorf("'llamatap bench programs' takes no arguments; 'llamatap bench %s --help' lists a program's flags", writing.ProgramNames[0])}
+			return exitStatus{Code: 2, Err: fmt.Errorf("'llamatap bench programs' takes no arguments; 'llamatap bench %s --help' lists a program's flags", bench.ProgramNames[0])}
 		}
-		for _, name := range writing.ProgramNames {
-			programs = append(programs, writing.NewProgram(name))
+		for _, name := range bench.ProgramNames {
+			programs = append(programs, bench.NewProgram(name))
 		}
 	} else {
-		programs = []writing.Program{writing.NewProgram(args[0])}
+		programs = []bench.Program{bench.NewProgram(args[0])}
 	}
 	if len(args) > 1 {
 		err := parseProgram(&programs[0], args)
@@ -55,7 +55,7 @@ func runBenchProgram(args []string) error {
 	return nil
 }
 
-func parseProgram(p *writing.Program, args []string) error {
+func parseProgram(p *bench.Program, args []string) error {
 	flags := flag.NewFlagSet(p.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&p.Shape, "shape", p.Shape, "`DIMENSIONS` of a tensor, separated by commas")

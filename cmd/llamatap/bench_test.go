@@ -46,21 +46,18 @@ func TestBenchMeasure(t *testing.T) {
 
 func TestBenchWrongUse(t *testing.T) {
 	for want, args := range map[string][]string{
-		"unknown benchmark":  {"bench", "tab"},
-		"there is no \"7b\"": {"bench", "levels", "-models", "7b"},
-		"come before flags":  {"bench", "machine", "-smoke", "tap"},
-		"text and json":      {"bench", "growth", "-o", "csv"},
-		"must be positive":   {"bench", "machine", "-time", "0s"},
-		"usage: ":            {"bench", "measure"},
-		"read what to":       {"bench", "measure", "{"},
-		"unknown flag":       {"bench", "-p", "8", "-x"},
-		"is no number":       {"bench", "-p", "8-"},
-		"unexpected":         {"bench", "-p", "8", "a"},
-		"--dir":              {"bench", "--tap-out", "a"},
-		"has its own tests":  {"bench", "-f", "a", "-m", "b"},
-		"read the script":    {"bench", "-f", "none.yaml"},
-		"nothing to meas":    {"bench", "-p", "0", "-n", "0"},
-		"name a file each":   {"bench", "--results", "a", "--resume", "b"},
+		"unknown benchmark": {"bench", "tab"},
+		"must be positive":  {"bench", "tap", "-pairs", "0"},
+		"usage: ":           {"bench", "measure"},
+		"read what to":      {"bench", "measure", "{"},
+		"unknown flag":      {"bench", "-p", "8", "-x"},
+		"is no number":      {"bench", "-p", "8-"},
+		"unexpected":        {"bench", "-p", "8", "a"},
+		"--dir":             {"bench", "--tap-out", "a"},
+		"has its own tests": {"bench", "-f", "a", "-m", "b"},
+		"read the script":   {"bench", "-f", "none.yaml"},
+		"nothing to meas":   {"bench", "-p", "0", "-n", "0"},
+		"name a file each":  {"bench", "--results", "a", "--resume", "b"},
 	} {
 		cmd := self(args...)
 		var stderr bytes.Buffer
@@ -121,31 +118,6 @@ func TestBench(t *testing.T) {
 	again, said, code := bench1(t, args...)
 	if code != 0 || again != out {
 		t.Errorf("resumed when all was done: status %d\n%s\n%s", code, said, again)
-	}
-}
-
-// TestBenchTable measures the machine's limits and writes the section as JSON.
-func TestBenchTable(t *testing.T) {
-	needLlama(t)
-	out, said, code := bench1(t, "machine", "-smoke", "-dir", t.TempDir(), "-o", "json", "-t", "1")
-	var table struct {
-		Environment bench.Environment
-		Lines       []bench.Line
-	}
-	if err := json.Unmarshal([]byte(out), &table); code != 0 || err != nil {
-		t.Fatalf("status %d, %v: %s%s", code, err, out, said)
-	}
-	names := map[string]bench.Line{}
-	for _, l := range table.Lines {
-		names[strings.SplitN(l.Name, ",", 2)[0]] = l
-	}
-	for _, name := range []string{"memory: copy", "library alone: lz4", "library alone: zstd", "library alone: SHA-256", "library alone: CRC-32C"} {
-		if l := names[name]; l.Section != "machine" || l.Ratio == nil || l.Value <= 0 {
-			t.Errorf("%s: %+v", name, l)
-		}
-	}
-	if table.Environment.CPUs == 0 || table.Environment.Spin.NS == 0 {
-		t.Errorf("%+v", table.Environment)
 	}
 }
 

@@ -3,22 +3,21 @@ package table_test
 import (
 	"testing"
 
-	"github.com/llamatap/llamatap/bench/trace"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
 // report tells rows per second and bytes per row beside what go test tells.
-func report(b *testing.B, r trace.Rate) {
+func report(b *testing.B, r Rate) {
 	b.Helper()
 	b.ReportMetric(r.PerSecond()/1e6, "Mrows/s")
 	b.ReportMetric(r.PerRow(), "B/row")
 }
 
-func benchmarkWrite(b *testing.B, samples bool, source func() trace.Source) {
-	var all trace.Rate
+func benchmarkWrite(b *testing.B, samples bool, source func() Source) {
+	var all Rate
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := trace.Write(source(), trace.Schema(samples), 1<<20)
+		r, err := Write(source(), Schema(samples), 1<<20)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -29,24 +28,24 @@ func benchmarkWrite(b *testing.B, samples bool, source func() trace.Source) {
 
 // BenchmarkWriteLedger writes a row group of a ledger's rows on one thread: 2.5 M rows/s, at most a byte per row.
 func BenchmarkWriteLedger(b *testing.B) {
-	benchmarkWrite(b, false, func() trace.Source { return trace.NewLedger() })
+	benchmarkWrite(b, false, func() Source { return NewLedger() })
 }
 
 // BenchmarkWriteSamples writes a row group of samples on one thread: 2.5 M rows/s, at most 16 bytes per row.
 func BenchmarkWriteSamples(b *testing.B) {
-	benchmarkWrite(b, true, func() trace.Source { return trace.NewSamples() })
+	benchmarkWrite(b, true, func() Source { return NewSamples() })
 }
 
-func benchmarkRead(b *testing.B, samples bool, source trace.Source) {
-	text, err := trace.File(source, trace.Schema(samples), 1<<20)
+func benchmarkRead(b *testing.B, samples bool, source Source) {
+	text, err := File(source, Schema(samples), 1<<20)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var all trace.Rate
+	var all Rate
 	b.ReportAllocs()
 	b.ResetTimer()
 	for b.Loop() {
-		r, err := trace.Read(text, 2)
+		r, err := Read(text, 2)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -56,28 +55,28 @@ func benchmarkRead(b *testing.B, samples bool, source trace.Source) {
 }
 
 // BenchmarkReadLedger reads ten columns on two threads: 10 M rows/s.
-func BenchmarkReadLedger(b *testing.B) { benchmarkRead(b, false, trace.NewLedger()) }
+func BenchmarkReadLedger(b *testing.B) { benchmarkRead(b, false, NewLedger()) }
 
 // BenchmarkReadSamples reads ten columns on two threads: 10 M rows/s.
-func BenchmarkReadSamples(b *testing.B) { benchmarkRead(b, true, trace.NewSamples()) }
+func BenchmarkReadSamples(b *testing.B) { benchmarkRead(b, true, NewSamples()) }
 
 // BenchmarkWriteArrowGo is the yardstick: Apache's library with the same rows.
 func BenchmarkWriteArrowGo(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		samples bool
-		source  trace.Source
-	}{{"ledger", false, trace.NewLedger()}, {"samples", true, trace.NewSamples()}} {
+		source  Source
+	}{{"ledger", false, NewLedger()}, {"samples", true, NewSamples()}} {
 		b.Run(c.name, func(b *testing.B) {
-			text, err := trace.File(c.source, trace.Schema(c.samples), 1<<18)
+			text, err := File(c.source, Schema(c.samples), 1<<18)
 			if err != nil {
 				b.Fatal(err)
 			}
-			columns, err := trace.NewColumns(text, trace.Schema(c.samples))
+			columns, err := NewColumns(text, Schema(c.samples))
 			if err != nil {
 				b.Fatal(err)
 			}
-			var all trace.Rate
+			var all Rate
 			for b.Loop() {
 				r, err := columns.WriteArrowGo()
 				if err != nil {
@@ -94,11 +93,11 @@ func BenchmarkWriteArrowGo(b *testing.B) {
 func TestSizes(t *testing.T) {
 	testenv.Once(t)
 	for _, c := range []struct {
-		source  trace.Source
+		source  Source
 		samples bool
 		most    float64
-	}{{trace.NewLedger(), false, 1}, {trace.NewSamples(), true, 16}} {
-		r, err := trace.Write(c.source, trace.Schema(c.samples), 1<<18)
+	}{{NewLedger(), false, 1}, {NewSamples(), true, 16}} {
+		r, err := Write(c.source, Schema(c.samples), 1<<18)
 		if err != nil {
 			t.Fatal(err)
 		}
