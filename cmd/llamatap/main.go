@@ -18,9 +18,6 @@ import (
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-// version is llamatap's, set by the linker where the build knows one.
-var version = "devel"
-
 // command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus
 // sets the process's exit status.
 type command struct {
