@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/memtrace/pagefault"
-	"github.com/llamatap/llamatap/memtrace/perfmem"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
 // MissingCollectors are the sampling collectors (perf, fault, page) that cannot run on this machine, each with the
@@ -19,7 +19,7 @@ func MissingCollectors() map[string]error {
 			missing[name] = err
 		}
 	}
-	perf, err := perfmem.Open(perfmem.Options{})
+	perf, err := perfevent.OpenSampler(perfevent.SamplerOptions{})
 	if err == nil {
 		err = perf.Close()
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace/perfmem"
+	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
 // header writes a GGUF file that has a header and as many bytes of tensors as that says, all of them a hole: it
@@ -168,7 +168,7 @@ func TestMissingCollectors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := perfmem.Open(perfmem.Options{})
+	p, err := perfevent.OpenSampler(perfevent.SamplerOptions{})
 	if err == nil {
 		err = p.Close()
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/pagefault"
 	"github.com/llamatap/llamatap/memtrace/perfevent"
-	"github.com/llamatap/llamatap/memtrace/perfmem"
 )
 
 // The names of the collectors.
@@ -69,7 +68,7 @@ type Stats struct {
 	WithoutAddress uint64 // samples of operations that touch no memory
 }
 
-// source is what perfmem.Sampler and pagefault.Faults have in common.
+// source is what perfevent.Sampler and pagefault.Faults have in common.
 type source interface {
 	Drain(each func(memtrace.Access) error) (int, error)
 	Wait(atMost time.Duration) (bool, error)
@@ -167,13 +166,13 @@ func (s *Set) open(o Options, name string, notes []string) error {
 }
 
 func (c *Collector) openPerf(o Options, pages int) error {
-	m, err := perfmem.Open(perfmem.Options{
-		PID: o.PID, Sources: []perfmem.Source{perfmem.Hardware}, Wish: perfmem.Wish{Period: o.Period}, Pages: pages, Children: o.Children,
+	m, err := perfevent.OpenSampler(perfevent.SamplerOptions{
+		PID: o.PID, PMUConfig: perfevent.PMUConfig{Period: o.Period}, Pages: pages, Children: o.Children,
 	})
 	if err != nil {
 		return err
 	}
-	c.Notes = append(append(c.Notes, m.Notes()...), perfmem.NotYetRun)
+	c.Notes = append(append(c.Notes, m.Notes()...), perfevent.NotYetRun)
 	c.src = m
 	return nil
 }
@@ -247,7 +246,7 @@ func (c *Collector) note(err error) {
 		c.err = err
 	}
 	c.stats.Stats = c.src.Stats()
-	if m, ok := c.src.(*perfmem.Sampler); ok {
+	if m, ok := c.src.(*perfevent.Sampler); ok {
 		c.stats.WithoutAddress = m.WithoutAddress()
 	}
 }

@@ -1,4 +1,4 @@
-package perfmem
+package perfevent
 
 import (
 	"errors"
@@ -8,14 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// ErrFormat occurs when a file of a PMU in sysfs is not of the kernel's form.
-var ErrFormat = errors.New("a PMU's description cannot be read")
+// ErrSysfs occurs when a PMU's file in sysfs does not have the kernel's format.
+var ErrSysfs = errors.New("a PMU's description cannot be read")
 
-// devices is where the kernel describes PMUs.
+// devices is the folder in which the kernel describes PMUs.
 const devices = "/sys/bus/event_source/devices"
 
 // pmu is a PMU's folder in sysfs.
@@ -25,7 +23,7 @@ type pmu struct {
 	kind uint32
 }
 
-// openPMU reads a PMU's number. A PMU that there is not is fs.ErrNotExist.
+// openPMU reads a PMU's type number. The error is fs.ErrNotExist if the machine has no such PMU.
 func openPMU(sys fs.FS, name string) (*pmu, error) {
 	p := &pmu{sys: sys, name: name}
 	text, err := p.read("type")
@@ -34,43 +32,43 @@ func openPMU(sys fs.FS, name string) (*pmu, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s/type: %w", ErrFormat, name, err)
+		return nil, fmt.Errorf("%w: %s/type: %w", ErrSysfs, name, err)
 	}
 	p.kind = uint32(n)
 	return p, nil
 }
 
-// read is what stands in a file of the PMU.
+// read returns the contents of a file of the PMU.
 func (p *pmu) read(file string) (string, error) {
 	b, err := fs.ReadFile(p.sys, path.Join(p.name, file))
 	return strings.TrimSpace(string(b)), err
 }
 
-// has tells whether there is a file.
+// has reports whether the PMU has a file.
 func (p *pmu) has(file string) bool {
 	_, err := fs.Stat(p.sys, path.Join(p.name, file))
 	return err == nil
 }
 
-// event sets in an attribute what a named event of the PMU is.
-func (p *pmu) event(a *perfevent.Attr, name string) error {
+// event sets an attribute to a named event of the PMU.
+func (p *pmu) event(a *Attr, name string) error {
 	text, err := p.read("events/" + name)
 	if err != nil {
-		return fmt.Errorf("%w: %s has no event %q: %v", ErrFormat, p.name, name, err)
+		return fmt.Errorf("%w: %s has no event %q: %v", ErrSysfs, p.name, name, err)
 	}
 	a.Type = p.kind
 	return p.set(a, text)
 }
 
 // set sets terms such as event=0xcd,umask=0x1,ldlat=3.
-func (p *pmu) set(a *perfevent.Attr, terms string) error {
+func (p *pmu) set(a *Attr, terms string) error {
 	for term := range strings.SplitSeq(terms, ",") {
 		name, text, given := strings.Cut(strings.TrimSpace(term), "=")
 		value := uint64(1)
 		if given {
 			var err error
 			if value, err = strconv.ParseUint(text, 0, 64); err != nil {
-				return fmt.Errorf("%w: %s: %q: %w", ErrFormat, p.name, term, err)
+				return fmt.Errorf("%w: %s: %q: %w", ErrSysfs, p.name, term, err)
 			}
 		}
 		if err := p.place(a, name, value); err != nil {
@@ -80,8 +78,8 @@ func (p *pmu) set(a *perfevent.Attr, terms string) error {
 	return nil
 }
 
-// place sets one term where the PMU says that it lies: config:0-7, config1:0-15, config:0-7,32-35.
-func (p *pmu) place(a *perfevent.Attr, name string, value uint64) error {
+// place sets one term in the bits that the PMU's format file names: config:0-7, config1:0-15, config:0-7,32-35.
+func (p *pmu) place(a *Attr, name string, value uint64) error {
 	words := map[string]*uint64{"config": &a.Config, "config1": &a.Config1, "config2": &a.Config2, "config3": &a.Config3}
 	if word := words[name]; word != nil {
 		*word = value
@@ -89,12 +87,12 @@ func (p *pmu) place(a *perfevent.Attr, name string, value uint64) error {
 	}
 	text, err := p.read("format/" + name)
 	if err != nil {
-		return fmt.Errorf("%w: %s has no term %q: %v", ErrFormat, p.name, name, err)
+		return fmt.Errorf("%w: %s has no term %q: %v", ErrSysfs, p.name, name, err)
 	}
 	which, ranges, ok := strings.Cut(text, ":")
 	word := words[which]
 	if !ok || word == nil {
-		return fmt.Errorf("%w: %s/format/%s: %q", ErrFormat, p.name, name, text)
+		return fmt.Errorf("%w: %s/format/%s: %q", ErrSysfs, p.name, name, text)
 	}
 	for part := range strings.SplitSeq(ranges, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -104,7 +102,7 @@ func (p *pmu) place(a *perfevent.Attr, name string, value uint64) error {
 		lo, err1 := strconv.ParseUint(first, 10, 6)
 		hi, err2 := strconv.ParseUint(last, 10, 6)
 		if err1 != nil || err2 != nil || hi < lo {
-			return fmt.Errorf("%w: %s/format/%s: %q", ErrFormat, p.name, name, text)
+			return fmt.Errorf("%w: %s/format/%s: %q", ErrSysfs, p.name, name, text)
 		}
 		n := hi - lo + 1
 		mask := ^uint64(0) >> (64 - n)
@@ -115,13 +113,12 @@ func (p *pmu) place(a *perfevent.Attr, name string, value uint64) error {
 		}
 	}
 	if value != 0 {
-		return fmt.Errorf("%w: %s: %s does not fit into %q", ErrFormat, p.name, name, text)
+		return fmt.Errorf("%w: %s: %s does not fit into %q", ErrSysfs, p.name, name, text)
 	}
 	return nil
 }
 
-// precise is how exact the PMU can be about the instruction, as PERF_SAMPLE's precise_ip; kernels before 4.3 do not
-// say.
+// precise is the highest precise_ip that the PMU supports; 2 for kernels before 4.3, which do not report it.
 func (p *pmu) precise() uint64 {
 	text, err := p.read("caps/max_precise")
 	if err != nil {
@@ -134,16 +131,16 @@ func (p *pmu) precise() uint64 {
 	return n
 }
 
-// cpus are the CPUs that have the PMU, nil: all.
+// cpus are the CPUs that have the PMU; nil means all.
 func (p *pmu) cpus() ([]int, error) {
 	text, err := p.read("cpus")
 	if errors.Is(err, fs.ErrNotExist) || text == "" {
 		return nil, nil
 	}
-	return perfevent.ParseCPUs(text)
+	return ParseCPUs(text)
 }
 
-// named are the PMUs of a machine whose names begin so.
+// named lists the PMUs whose names begin with prefix.
 func named(sys fs.FS, prefix string) []string {
 	entries, err := fs.ReadDir(sys, ".")
 	if err != nil {

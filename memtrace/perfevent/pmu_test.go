@@ -1,4 +1,4 @@
-package perfmem
+package perfevent
 
 import (
 	"bytes"
@@ -12,12 +12,11 @@ import (
 	"testing/fstest"
 
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-var update = flag.Bool("update", false, "write testdata/attrs.golden anew")
+var updateAttrs = flag.Bool("update-attrs", false, "rewrite testdata/attrs.golden")
 
-// tree makes a tree of sysfs of lines PATH CONTENT.
+// tree makes a sysfs tree from lines PATH CONTENT.
 func tree(lines string) fs.FS {
 	files := fstest.MapFS{}
 	for line := range strings.Lines(lines) {
@@ -28,7 +27,7 @@ func tree(lines string) fs.FS {
 	return files
 }
 
-// core is what a PMU of Intel's cores has in common, with its name for NAME.
+// core are the files that all Intel core PMUs have; NAME stands for the name.
 const core = `
 NAME/format/event config:0-7
 NAME/format/umask config:8-15
@@ -37,8 +36,7 @@ NAME/format/frontend config1:0-23
 NAME/caps/max_precise 3
 `
 
-// machines are what kernels make of machines, in the files that matter; after arch/x86/events and drivers/perf of
-// Linux.
+// machines are the relevant sysfs files of several machines, after arch/x86/events and drivers/perf of Linux.
 var machines = []struct {
 	name  string
 	sys   fs.FS
@@ -89,12 +87,12 @@ var machines = []struct {
 		arm_spe_0/format/min_latency config2:0-11`), "9 0x600010001 0x0 0x0"},
 }
 
-// TestAttributesOfFamilies: of each machine, what is opened; all of it stands in testdata/attrs.golden.
+// TestAttributesOfFamilies checks the events that are opened on each machine against testdata/attrs.golden.
 func TestAttributesOfFamilies(t *testing.T) {
 	var golden bytes.Buffer
 	for _, m := range machines {
-		for what, w := range map[string]Wish{"": {}} {
-			p, err := Find(m.sys, w)
+		for what, w := range map[string]PMUConfig{"": {}} {
+			p, err := FindPMU(m.sys, w)
 			if err != nil {
 				t.Errorf("%s%s: %v", m.name, what, err)
 				continue
@@ -107,9 +105,9 @@ func TestAttributesOfFamilies(t *testing.T) {
 				t.Errorf("%s: %s, want %s", m.name, got, m.first)
 			}
 		}
-		for _, w := range []Wish{{}, {Period: 99, MinLatency: 30, PhysAddr: true, UserOnly: true}} {
+		for _, w := range []PMUConfig{{}, {Period: 99, MinLatency: 30, PhysAddr: true, UserOnly: true}} {
 			fmt.Fprintf(&golden, "%s %+v\n", m.name, w)
-			p, err := Find(m.sys, w)
+			p, err := FindPMU(m.sys, w)
 			if err != nil {
 				fmt.Fprintf(&golden, "  %v\n", err)
 				continue
@@ -121,66 +119,66 @@ func TestAttributesOfFamilies(t *testing.T) {
 		}
 	}
 	const path = "testdata/attrs.golden"
-	if *update {
+	if *updateAttrs {
 		if err := os.WriteFile(path, golden.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(golden.Bytes(), want) {
-		t.Errorf("%v; go test -update, and look at what changed in %s:\n%s", err, path, golden.Bytes())
+		t.Errorf("%v; go test -update-attrs, and check what changed in %s:\n%s", err, path, golden.Bytes())
 	}
 }
 
-// TestWishes: what is asked for is in the attributes, and only where the machine has it.
-func TestWishes(t *testing.T) {
-	w := Wish{Period: 123, MinLatency: 30, PhysAddr: true}
+// TestPMUConfig checks that attributes contain what was configured, where the machine supports it.
+func TestPMUConfig(t *testing.T) {
+	w := PMUConfig{Period: 123, MinLatency: 30, PhysAddr: true}
 	for _, m := range machines {
-		p, err := Find(m.sys, w)
+		p, err := FindPMU(m.sys, w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range p.Events {
 			a := e.Attr
 			load := strings.Contains(e.Name, "mem-loads/")
-			period := map[Family]uint64{Intel: 123, AMD: 144, Arm: 123}[p.Family] // IBS takes no less
-			if a.Period != period || p.Family == Intel && a.SampleType&perfevent.SamplePhysAddr == 0 || load && a.Config1 != 30 {
+			period := map[string]uint64{familyIntel: 123, familyAMD: 144, familyArm: 123}[p.Family] // the minimum of IBS
+			if a.Period != period || p.Family == familyIntel && a.SampleType&SamplePhysAddr == 0 || load && a.Config1 != 30 {
 				t.Errorf("%s: %s: %+v", m.name, e.Name, a)
 			}
-			precise := a.Flags&perfevent.Precise(3) != 0
-			if want := p.Family == Intel && !e.WithNext; precise != want {
+			precise := a.Flags&Precise(3) != 0
+			if want := p.Family == familyIntel && !e.WithNext; precise != want {
 				t.Errorf("%s: %s: precise %v", m.name, e.Name, precise)
 			}
-			if p.Family == AMD && a.Flags != 0 {
+			if p.Family == familyAMD && a.Flags != 0 {
 				t.Errorf("%s: flags %#x: IBS takes none", m.name, a.Flags)
 			}
 		}
 	}
-	if _, err := Find(machines[3].sys, Wish{UserOnly: true}); !errors.Is(err, ErrNoPMU) || !strings.Contains(err.Error(), "6.13") {
+	if _, err := FindPMU(machines[3].sys, PMUConfig{UserOnly: true}); !errors.Is(err, ErrNoPMU) || !strings.Contains(err.Error(), "6.13") {
 		t.Errorf("IBS that cannot leave the kernel out: %v", err)
 	}
-	if p, err := Find(machines[4].sys, Wish{UserOnly: true, MinLatency: 128}); err != nil || p.Events[0].Attr.Config2 != 1 || p.Events[0].Attr.Config1 != 128 {
+	if p, err := FindPMU(machines[4].sys, PMUConfig{UserOnly: true, MinLatency: 128}); err != nil || p.Events[0].Attr.Config2 != 1 || p.Events[0].Attr.Config1 != 128 {
 		t.Errorf("IBS that can: %+v, %v", p, err)
 	}
 }
 
-// TestIBSBounds: what IBS cannot do as finely as it is asked for is done as nearly as it can; kernels refuse it
-// otherwise (arch/x86/events/amd/ibs.c).
+// TestIBSBounds checks that periods and latencies are rounded to what IBS supports; kernels reject other values
+// (arch/x86/events/amd/ibs.c).
 func TestIBSBounds(t *testing.T) {
 	for _, c := range []struct{ period, latency, wantPeriod, wantLatency uint64 }{
 		{0, 0, 250_000, 0}, {1, 1, 144, 128}, {144, 128, 144, 128}, {10_001, 2048, 10_000, 2048}, {1000, 5000, 992, 2048}, {1 << 40, 300, 1 << 40, 300},
 	} {
-		p, err := Find(machines[4].sys, Wish{Period: c.period, MinLatency: c.latency})
+		p, err := FindPMU(machines[4].sys, PMUConfig{Period: c.period, MinLatency: c.latency})
 		if err != nil || p.Events[0].Attr.Period != c.wantPeriod || p.Events[0].Attr.Config1 != c.wantLatency {
 			t.Errorf("period %d, latency %d: %+v, %v", c.period, c.latency, p, err)
 		}
 	}
 }
 
-// TestNoPMU: a virtual machine has other PMUs, or none; a tree that is broken is told.
+// TestNoPMU covers machines without a suitable PMU, and malformed sysfs files.
 func TestNoPMU(t *testing.T) {
 	for what, sys := range map[string]fs.FS{"none": tree(""), "a virtual machine": tree("software/type 1\nmsr/type 9\ncpu/type 4\ncpu/events/cpu-cycles event=0x3c")} {
-		if _, err := Find(sys, Wish{}); !errors.Is(err, ErrNoPMU) || !strings.Contains(err.Error(), "page faults") {
+		if _, err := FindPMU(sys, PMUConfig{}); !errors.Is(err, ErrNoPMU) || !strings.Contains(err.Error(), "page faults") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -189,31 +187,31 @@ func TestNoPMU(t *testing.T) {
 		"cpu/type 4\ncpu/events/mem-loads event=0xcd", "cpu/type 4\ncpu/events/mem-loads event=zz\ncpu/format/event config:0-7",
 		"cpu/type 4\ncpu/events/mem-loads event=0xcd\ncpu/format/event config:0-3", "cpu/type 4\ncpu/cpus a-b\ncpu/events/mem-loads event=0xcd",
 	} {
-		if p, err := Find(tree(broken), Wish{}); !errors.Is(err, ErrFormat) {
+		if p, err := FindPMU(tree(broken), PMUConfig{}); !errors.Is(err, ErrSysfs) {
 			t.Errorf("%q: %+v, %v", broken, p, err)
 		}
 	}
 }
 
-// TestTermsAcrossRanges: a term may lie in several pieces.
+// TestTermsAcrossRanges sets terms whose bits are in several ranges.
 func TestTermsAcrossRanges(t *testing.T) {
 	p, err := openPMU(tree("x/type 77\nx/format/event config:0-7,32-35\nx/format/whole config2:0-63"), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var a perfevent.Attr
+	var a Attr
 	if err := p.set(&a, "event=0xabc,whole=0xffffffffffffffff,config1=5"); err != nil || a.Config != 0xa000000bc || a.Config2 != 1<<64-1 || a.Config1 != 5 {
 		t.Errorf("%#x %#x %#x: %v", a.Config, a.Config1, a.Config2, err)
 	}
-	if err := p.set(&a, "event=0x1abc"); !errors.Is(err, ErrFormat) {
+	if err := p.set(&a, "event=0x1abc"); !errors.Is(err, ErrSysfs) {
 		t.Errorf("too much: %v", err)
 	}
 }
 
-// TestCollectors: rows name what told them.
+// TestCollectors checks the collector that rows of each family name.
 func TestCollectors(t *testing.T) {
 	for i, want := range []memtrace.Collector{memtrace.CollectorPerf, memtrace.CollectorPerf, memtrace.CollectorPerf, memtrace.CollectorIBS, memtrace.CollectorIBS, memtrace.CollectorSPE} {
-		if p, err := Find(machines[i].sys, Wish{}); err != nil || p.Collector != want || p.Aux != (want == memtrace.CollectorSPE) {
+		if p, err := FindPMU(machines[i].sys, PMUConfig{}); err != nil || p.Collector != want || p.Aux != (want == memtrace.CollectorSPE) {
 			t.Errorf("%s: %+v, %v", machines[i].name, p, err)
 		}
 	}
