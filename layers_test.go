@@ -31,7 +31,7 @@ var layers = map[string]int{
 	"ggmlhooks/*": 2, "resource/*": 2, "memtrace/*": 2, "kvcache/*": 2, // sensors
 	"inspect/tensors": 2, "inspect/memory": 2, "inspect/resources": 2,
 
-	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1, "resource/bpf": 1, "resource/pressure": 1, // pressure is read by the sensor of the scheduler too
+	"cgo/llama": 1, "store/stream": 1, "gguf/*": 1, "resource/bpf": 1,
 	"memtrace/perfevent": 1, // for all collectors of samples
 	"memtrace/record":    1, // for all that write accesses
 

@@ -8,24 +8,23 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/resource"
-	"github.com/llamatap/llamatap/resource/pressure"
 )
 
 // pressure adds the pressure on the machine, and on the target's control group of version 2.
 func (c *Collector) pressure(line *resource.SystemLine) (err error) {
-	if line.Pressure, err = pressure.Machine(c.root); err != nil {
+	if line.Pressure, err = machineStalls(c.root); err != nil {
 		return err
 	}
 	var dir string
 	if c.o.Target.Cgroup != "" {
-		dir = pressure.Folder(c.root, c.o.Target.Cgroup)
+		dir = groupFolder(c.root, c.o.Target.Cgroup)
 	} else if len(c.o.Target.PIDs) > 0 {
-		dir = pressure.GroupOf(c.root, c.o.Target.PIDs[0])
+		dir = groupOf(c.root, c.o.Target.PIDs[0])
 	}
 	if dir == "" {
 		return nil
 	}
-	group, err := pressure.Group(c.root, dir)
+	group, err := groupStalls(c.root, dir)
 	if len(group) > 0 {
 		line.CgroupPressure = group
 	}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/llamatap/llamatap/resource/pressure"
 )
 
 // kernelThread is the flag PF_KTHREAD in /proc/PID/stat.
@@ -75,7 +73,7 @@ func newWalk(root fs.FS, target walk) (*walker, error) {
 		w.pids = []int{}
 	}
 	if target.cgroup != "" {
-		w.cgroup = pressure.Folder(root, target.cgroup)
+		w.cgroup = groupFolder(root, target.cgroup)
 		if _, err := fs.Stat(root, path.Join(w.cgroup, "cgroup.procs")); err != nil {
 			return nil, fmt.Errorf("cgroup %s: %w; list them with: find /sys/fs/cgroup -type d", target.cgroup, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/oplog"
-	"github.com/llamatap/llamatap/resource/pressure"
+	"github.com/llamatap/llamatap/resource/sched"
 	"github.com/llamatap/llamatap/store/jsonl"
 	"github.com/llamatap/llamatap/store/rundir"
 )
@@ -83,7 +83,7 @@ func (s *sink) text(ctx uint32, token int32) (string, bool) {
 
 // pressure is how short of memory the model's process is, "" where nobody knows.
 func (s *sink) pressure() string {
-	m, err := pressure.ReadMemory(os.DirFS("/"), s.steering.pid)
+	m, err := sched.ReadMemoryPressure(os.DirFS("/"), s.steering.pid)
 	if err != nil {
 		return ""
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
-	"github.com/llamatap/llamatap/resource/self"
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/watch"
 	"github.com/llamatap/llamatap/store/jsonl"
 )
@@ -88,7 +88,7 @@ func (h *hostSide) watchSelf() {
 	if h.waits != nil {
 		costed[waitsName] = h.waits.collector
 	}
-	c, err := self.Open(self.Options{Interval: h.interval, Costed: costed})
+	c, err := process.OpenSelf(process.SelfOptions{Interval: h.interval, Costed: costed})
 	h.take(watch.Opened{Name: selfName, Collector: c, Err: err})
 }
 

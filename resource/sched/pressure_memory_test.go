@@ -1,4 +1,4 @@
-package pressure
+package sched
 
 import (
 	"os"
@@ -32,7 +32,7 @@ func TestReadMemory(t *testing.T) {
 		}},
 		"damaged": {root: fstest.MapFS{"proc/pressure/memory": file("some\n")}, some: -1, fails: true},
 	} {
-		m, err := ReadMemory(c.root, 7)
+		m, err := ReadMemoryPressure(c.root, 7)
 		if (err != nil) != c.fails || m.Level() != c.level || (m.SomeAvg10 != nil) != (c.some >= 0) || (m.Limit != nil) != (c.limit > 0) {
 			t.Errorf("%s: %+v is %q, %v", name, m, m.Level(), err)
 			continue
@@ -45,7 +45,7 @@ func TestReadMemory(t *testing.T) {
 
 // The machine that runs this tells something, or has neither PSI nor a control group.
 func TestReadThisMachine(t *testing.T) {
-	m, err := ReadMemory(os.DirFS("/"), os.Getpid())
+	m, err := ReadMemoryPressure(os.DirFS("/"), os.Getpid())
 	if err == nil && m.Level() == "" {
 		t.Errorf("%+v", m)
 	}

@@ -1,4 +1,4 @@
-package pressure
+package sched
 
 import (
 	"maps"
@@ -20,7 +20,7 @@ func TestStalls(t *testing.T) {
 		"proc/9/cgroup": file("4:memory:/x\n0::/a\n"), "proc/8/cgroup": file("0::/\n"), "mnt/a/memory.pressure": file(stallText),
 		"proc/self/mounts": file("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /mnt cgroup2 rw 0 0\n"),
 	}
-	machine, err := Machine(root)
+	machine, err := machineStalls(root)
 	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(machine)), []string{"cpu", "io"}) {
 		t.Fatalf("%+v, %v", machine, err)
 	}
@@ -30,20 +30,20 @@ func TestStalls(t *testing.T) {
 	if full, ok := machine["io"]["full"]; ok || machine["cpu"]["full"].Avg300 != 2.5 {
 		t.Errorf("%+v %+v", full, machine)
 	}
-	if dir := GroupOf(root, 9); dir != "mnt/a" || GroupOf(root, 8) != "" || GroupOf(root, 7) != "" {
-		t.Errorf("group in %q, %q, %q", dir, GroupOf(root, 8), GroupOf(root, 7))
+	if dir := groupOf(root, 9); dir != "mnt/a" || groupOf(root, 8) != "" || groupOf(root, 7) != "" {
+		t.Errorf("group in %q, %q, %q", dir, groupOf(root, 8), groupOf(root, 7))
 	}
-	if group, err := Group(root, "mnt/a"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
+	if group, err := groupStalls(root, "mnt/a"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
 		t.Errorf("%+v, %v", group, err)
 	}
-	if a, b := Folder(root, "/mnt/a"), Folder(root, "a"); a != "mnt/a" || b != "mnt/a" || Folder(root, "/a") != "mnt/a" {
+	if a, b := groupFolder(root, "/mnt/a"), groupFolder(root, "a"); a != "mnt/a" || b != "mnt/a" || groupFolder(root, "/a") != "mnt/a" {
 		t.Errorf("folders %q, %q", a, b)
 	}
-	if none, err := Machine(fstest.MapFS{}); err != nil || none == nil || len(none) != 0 {
+	if none, err := machineStalls(fstest.MapFS{}); err != nil || none == nil || len(none) != 0 {
 		t.Errorf("no PSI: %v, %v", none, err)
 	}
 	for _, bad := range []string{"some avg10=x avg60=0 avg300=0 total=0\n", "some avg10=1\n", "full\n"} {
-		if _, err := Machine(fstest.MapFS{"proc/pressure/cpu": file(bad)}); err == nil {
+		if _, err := machineStalls(fstest.MapFS{"proc/pressure/cpu": file(bad)}); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
@@ -65,7 +65,7 @@ func TestStallsEqualKernel(t *testing.T) {
 		return all
 	}
 	before := totals()
-	got, err := Machine(os.DirFS("/"))
+	got, err := machineStalls(os.DirFS("/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestGroupStalls(t *testing.T) {
 		testenv.Beyond(t, "a control group of version 2", err.Error())
 	}
 	defer os.Remove(dir)
-	got, err := Group(root, dir[1:])
+	got, err := groupStalls(root, dir[1:])
 	if err != nil || len(got) != len(resources) {
 		t.Fatalf("%+v, %v", got, err)
 	}

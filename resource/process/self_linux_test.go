@@ -1,4 +1,4 @@
-package self_test
+package process_test
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/bpf/bpftest"
-	"github.com/llamatap/llamatap/resource/self"
+	"github.com/llamatap/llamatap/resource/process"
 )
 
-var _ bpf.Collector = (*self.Collector)(nil)
+var _ bpf.Collector = (*process.Self)(nil)
 
 // compute uses the processor until getrusage has counted that much more.
 func compute(t *testing.T, d time.Duration) {
@@ -29,7 +29,7 @@ func compute(t *testing.T, d time.Duration) {
 	}
 }
 
-func snap(t *testing.T, c *self.Collector) resource.SelfLine {
+func snap(t *testing.T, c *process.Self) resource.SelfLine {
 	t.Helper()
 	said, err := c.Snapshot(time.Now())
 	if err != nil {
@@ -39,7 +39,7 @@ func snap(t *testing.T, c *self.Collector) resource.SelfLine {
 }
 
 func TestOwnCost(t *testing.T) {
-	c, err := self.Open(self.Options{Interval: time.Second})
+	c, err := process.OpenSelf(process.SelfOptions{Interval: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestOwnCost(t *testing.T) {
 	}
 }
 
-// The time of BPF programs is told by program while the kernel counts it.
+// TestCostOfPrograms checks the time of each BPF program, which the kernel counts while statistics are enabled.
 func TestCostOfPrograms(t *testing.T) {
 	testenv.NeedBPF(t)
 	stats, err := bpf.EnableStats()
@@ -72,7 +72,7 @@ func TestCostOfPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	c, err := self.Open(self.Options{Costed: map[string]bpf.Costed{"test": set}})
+	c, err := process.OpenSelf(process.SelfOptions{Costed: map[string]bpf.Costed{"test": set}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,4 @@
-// Package pressure reads how long tasks waited for processors, disks and memory, by the kernel's own account (PSI),
-// and how short of memory a machine, or the control group of a process, is.
-package pressure
+package sched
 
 import (
 	"errors"
@@ -11,8 +9,8 @@ import (
 	"strings"
 )
 
-// Memory is how short of memory a process is. What the kernel does not tell is absent: a nil pointer.
-type Memory struct {
+// MemoryPressure reports how short of memory a process is. A figure that the kernel does not report is nil.
+type MemoryPressure struct {
 	// SomeAvg10 is the share of the last ten seconds, in percent, in which some task waited for memory (PSI,
 	// Documentation/accounting/psi.rst).
 	SomeAvg10 *float64
@@ -21,16 +19,16 @@ type Memory struct {
 	Used, Limit *uint64
 }
 
-// The levels of [Memory.Level].
+// The levels of [MemoryPressure.Level].
 const (
 	Low    = "low"
 	Medium = "medium"
 	High   = "high"
 )
 
-// Level puts pressure into a word: high from 10 % of the time, or 95 % of the limit, medium from 1 %, or 80 %; ""
-// where nothing is known.
-func (m Memory) Level() string {
+// Level classifies the pressure: High from 10 % of the time or 95 % of the limit, Medium from 1 % or 80 %; "" if
+// nothing is known.
+func (m MemoryPressure) Level() string {
 	level := ""
 	raise := func(v, medium, high float64) {
 		switch {
@@ -51,12 +49,12 @@ func (m Memory) Level() string {
 	return level
 }
 
-// ReadMemory reads the pressure on a process from the machine's files, root being "/". It is an error only where
-// nothing can be read.
-func ReadMemory(root fs.FS, pid int) (Memory, error) {
-	var m Memory
+// ReadMemoryPressure reads the memory pressure on a process from /proc and /sys below root. It fails only if no
+// figure can be read.
+func ReadMemoryPressure(root fs.FS, pid int) (MemoryPressure, error) {
+	var m MemoryPressure
 	dirs := groups(root, pid)
-	err := errors.New("the kernel tells of no memory pressure: no PSI, no control group")
+	err := errors.New("memory pressure is unavailable: the kernel has neither PSI nor a memory control group")
 	for _, name := range append(psiFiles(dirs), "proc/pressure/memory") {
 		text, failed := fs.ReadFile(root, name)
 		if failed != nil {
@@ -96,7 +94,7 @@ type group struct {
 	dir     string
 }
 
-// bound is what a group uses, and may.
+// bound returns the usage and the limit of a group.
 func (g group) bound(root fs.FS) (used, limit uint64, ok bool) {
 	names := [2]string{"memory.current", "memory.max"}
 	if g.version == 1 {
@@ -144,7 +142,7 @@ func above(root fs.FS, version int, mount, name string) (all []group) {
 	}
 }
 
-// psiFiles are those of the groups that have one: version 2 alone.
+// psiFiles lists the PSI files of the groups of version 2; version 1 has none.
 func psiFiles(groups []group) []string {
 	var names []string
 	for _, g := range groups {

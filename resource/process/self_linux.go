@@ -1,4 +1,4 @@
-package self
+package process
 
 import (
 	"cmp"
@@ -16,22 +16,22 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// Options say what a Collector tells of beside the process itself.
-type Options struct {
+// SelfOptions configure a Self.
+type SelfOptions struct {
 	Interval time.Duration // nominal, for the lines
-	// Costed are the collectors of this process by name, whose programs' cost is told where the kernel counts it
+	// Costed are this process's collectors by name. The cost of their programs is reported if the kernel counts it
 	// (bpf.EnableStats).
 	Costed map[string]bpf.Costed
 }
 
-// A Collector tells what this process cost between snapshots. Its methods are for one goroutine.
-type Collector struct {
-	o      Options
+// Self measures the cost of this process between snapshots. Its methods are for one goroutine.
+type Self struct {
+	o      SelfOptions
 	root   fs.FS
 	before reading
 }
 
-// A reading is what the process has cost so far.
+// reading is the cost of the process so far.
 type reading struct {
 	mono     int64
 	usage    unix.Rusage
@@ -40,16 +40,16 @@ type reading struct {
 
 type program struct{ collector, name string }
 
-// Open begins to tell.
-func Open(o Options) (*Collector, error) {
-	c := &Collector{o: o, root: os.DirFS("/")}
+// OpenSelf begins to measure.
+func OpenSelf(o SelfOptions) (*Self, error) {
+	c := &Self{o: o, root: os.DirFS("/")}
 	var err error
 	c.before, err = c.read()
 	return c, err
 }
 
 // Snapshot returns what happened since the snapshot before, or since Open, as a resource.SelfLine.
-func (c *Collector) Snapshot(now time.Time) (any, error) {
+func (c *Self) Snapshot(now time.Time) (any, error) {
 	r, err := c.read()
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func share(ns int64, of time.Duration) float64 {
 }
 
 // read takes a reading.
-func (c *Collector) read() (reading, error) {
+func (c *Self) read() (reading, error) {
 	r := reading{mono: bpf.MonoNS(), programs: map[program]bpf.ProgramStat{}}
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r.usage); err != nil {
 		return r, fmt.Errorf("what this process cost: %w", err)
@@ -97,7 +97,7 @@ func (c *Collector) read() (reading, error) {
 	return r, nil
 }
 
-// cost is what programs took between two readings; nil where nothing was counted.
+// cost is the cost of programs between two readings; nil if nothing was counted.
 func cost(now, before map[program]bpf.ProgramStat, took time.Duration) *resource.BPFCost {
 	total := &resource.BPFCost{Programs: []resource.ProgramCost{}}
 	for p, n := range now {
@@ -122,8 +122,8 @@ func cost(now, before map[program]bpf.ProgramStat, took time.Duration) *resource
 	return total
 }
 
-// rss is what the process has in memory, by /proc/self/statm.
-func (c *Collector) rss() (uint64, error) {
+// rss is the resident memory of the process, from /proc/self/statm.
+func (c *Self) rss() (uint64, error) {
 	text, err := fs.ReadFile(c.root, "proc/self/statm")
 	if err != nil {
 		return 0, fmt.Errorf("what this process cost: %w; mount it: mount -t proc proc /proc", err)
@@ -139,5 +139,5 @@ func (c *Collector) rss() (uint64, error) {
 	return pages * uint64(os.Getpagesize()), nil
 }
 
-// Close ends nothing: there is nothing to be freed.
-func (c *Collector) Close() error { return nil }
+// Close does nothing: there is nothing to free.
+func (c *Self) Close() error { return nil }

@@ -1,4 +1,4 @@
-package pressure
+package sched
 
 import (
 	"fmt"
@@ -10,24 +10,24 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// resources are those of which the kernel tells pressure, as A's lines name them.
+// resources are those whose pressure the kernel reports, as named in lines of system_metrics.jsonl.
 var resources = []string{"cpu", "io", "memory"}
 
-// Machine reads the pressure on the whole machine from /proc/pressure, root being "/". A resource of which the
-// kernel does not tell is absent, so the map is empty where it has no PSI.
-func Machine(root fs.FS) (map[string]resource.HostStall, error) {
+// machineStalls reads the pressure on the whole machine from proc/pressure below root. A resource that the kernel does
+// not report is absent; without PSI the map is empty.
+func machineStalls(root fs.FS) (map[string]resource.HostStall, error) {
 	return stalls(root, func(name string) string { return path.Join("proc/pressure", name) })
 }
 
-// Group reads the pressure on a control group of version 2, given by its folder below root. It is empty for the
-// group at the top, of which the kernel tells nothing apart from the machine.
-func Group(root fs.FS, dir string) (map[string]resource.HostStall, error) {
+// groupStalls reads the pressure on a control group of version 2, given by its folder below root. It is empty for the
+// root group, which has no pressure files.
+func groupStalls(root fs.FS, dir string) (map[string]resource.HostStall, error) {
 	return stalls(root, func(name string) string { return path.Join(dir, name+".pressure") })
 }
 
-// GroupOf returns the folder, below root, of the control group of version 2 that a process is in; "" where it is in
-// none but the top.
-func GroupOf(root fs.FS, pid int) string {
+// groupOf returns the folder, below root, of the control group of version 2 of a process; "" if the process is in the
+// root group.
+func groupOf(root fs.FS, pid int) string {
 	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
 	if err != nil {
 		return ""
@@ -40,9 +40,9 @@ func GroupOf(root fs.FS, pid int) string {
 	return ""
 }
 
-// Folder returns the folder, below root, of a control group that is named by its folder or by its path below the
+// groupFolder returns the folder, below root, of a control group that is named by its folder or by its path below the
 // hierarchy of version 2.
-func Folder(root fs.FS, group string) string {
+func groupFolder(root fs.FS, group string) string {
 	dir := strings.TrimPrefix(path.Clean(group), "/")
 	if info, err := fs.Stat(root, dir); path.IsAbs(group) && err == nil && info.IsDir() {
 		return dir
