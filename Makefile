@@ -1,4 +1,5 @@
 # make demo   on a fresh machine with Go: sets up, builds, runs the main job on the embedded model
+# make check  format, vet, staticcheck and the tests that need no llama.cpp; within a minute
 # make test   the same set-up, then every check and test; about 9 minutes on two cores
 #
 # make install   puts it below PREFIX (/usr/local), with the llama.cpp that it uses
@@ -21,7 +22,7 @@ tap_h   := $(wildcard cgo/tap/*.h)
 instr   := cgo/instrument
 C_FLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 
-.PHONY: check-generated soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
+.PHONY: check check-generated soak install uninstall dist build demo test nightly bench bench-compare bench-profile bench-smoke fuzz-smoke lint clean env update-llama setup llama tap instrument FORCE
 .DEFAULT_GOAL := build
 
 build: bin/llamatap tap instrument
@@ -38,6 +39,10 @@ dist: llama
 
 demo: build
 	bin/llamatap demo
+
+# check needs Go alone: no llama.cpp, no C compiler, no root.
+check:
+	@scripts/test quick
 
 test nightly: export LLAMATAP_NIGHTLY = $(if $(filter nightly,$@),1)
 test nightly:

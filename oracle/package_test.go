@@ -73,7 +73,7 @@ func TestArchive(t *testing.T) {
 	testenv.NotWithRace(t)
 	root := emptyRoot(t)
 	archive := filepath.Join(t.TempDir(), "llamatap-test.tar.gz")
-	packaged(t, nil, "dist", archive)
+	packaged(t, []string{"LLAMATAP_GZIP=1"}, "dist", archive)
 	if out, err := exec.Command("tar", "-C", filepath.Join(root, "opt"), "-xzf", archive).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

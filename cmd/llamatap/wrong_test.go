@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/models"
 )
@@ -37,7 +38,7 @@ func TestWrongUse(t *testing.T) {
 		{"bogus", 2, "'llamatap help' lists the commands"},
 		{"expor", 2, `did you mean "export"`},
 		{"help bogus", 2, "'llamatap help' lists the commands"},
-		{"llama-bogus", 1, "no program of the installed llama.cpp"},
+		{"llama-bogus", 1, map[bool]string{true: "built without llama.cpp", false: "no program of the installed llama.cpp"}[llama.Version() == ""]},
 		{"demo extra", 2, `unexpected argument "extra"`},
 		{"synth --bogus", 2, "'llamatap synth --help' lists the flags"},
 		{"install-links", 2, "write llamatap install-links"},
