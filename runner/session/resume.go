@@ -220,7 +220,7 @@ func (s *sink) resume() error {
 	}
 	return s.openSegmentAt(dir, func(_ string, o stream.Options) (*stream.Writer, error) {
 		kept := s.before.kept
-		w, err := kept.GoOn(o)
+		w, err := kept.Resume(o)
 		if err != nil {
 			return nil, err
 		}

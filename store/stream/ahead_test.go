@@ -219,7 +219,7 @@ func TestAhead(t *testing.T) {
 			return again.Close()
 		},
 		"mended": func(path string, w *Writer) error {
-			_, _, err := Mend(path, func(Totals) []Loss { return nil })
+			_, _, err := mendFiles(path, func(Totals) []Loss { return nil })
 			return err
 		},
 		"closed, and its room left": func(path string, w *Writer) error { // as where the end came between the two

@@ -70,11 +70,7 @@ func (j *journal) packet(p *Packet) error {
 	}
 	j.seek(p)
 	j.footer.Totals.addPacket(p)
-	t := &j.footer.Nodes[id]
-	t.Packets++
-	t.SrcBytes += uint64(p.SrcBytes)
-	t.RawBytes += uint64(p.RawBytes)
-	t.Stored += uint64(p.Stored)
+	j.footer.Nodes[id].add(p)
 	j.payload = j.header.appendPacket(j.payload[:0], id, p)
 	return j.append(recordPacket)
 }

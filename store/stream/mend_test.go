@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"crypto/sha256"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,6 +23,11 @@ func put(t *testing.T, stream, index []byte) (path string) {
 	return path
 }
 
+// mendFiles mends a stream whose process has ended.
+func mendFiles(path string, losses func(kept Totals) []Loss) (stream, index Sum, err error) {
+	return (&Writer{index: &output{size: math.MaxInt}}).Mend(path, losses)
+}
+
 // TestMend cuts both files off where a full disk may, and mends them: what is left is whole, begins as what was
 // written, ends with a commit, and loses no more than what came after the last commit that was whole in both files.
 func TestMend(t *testing.T) {
@@ -34,7 +40,7 @@ func TestMend(t *testing.T) {
 		// of it.
 		for _, size := range []int64{streamUpTo(idx[:cut]), int64(len(stream)), streamUpTo(idx[:cut]) / 2} {
 			path := put(t, stream[:size], idx[:cut])
-			s, x, err := Mend(path, func(kept Totals) []Loss {
+			s, x, err := mendFiles(path, func(kept Totals) []Loss {
 				return []Loss{{Cause: "disk_full", Packets: uint64(whole.Len()) - kept.Packets, Bytes: 9}}
 			})
 			if err != nil {
@@ -115,7 +121,7 @@ func compareSum(t *testing.T, path string, s Sum) {
 func TestMendWhole(t *testing.T) {
 	stream, idx := newCapture(3, 3).files(t, Options{})
 	path := put(t, stream, idx)
-	s, x, err := Mend(path, func(kept Totals) []Loss { return []Loss{{Cause: "none", Packets: kept.Packets}} })
+	s, x, err := mendFiles(path, func(kept Totals) []Loss { return []Loss{{Cause: "none", Packets: kept.Packets}} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +131,7 @@ func TestMendWhole(t *testing.T) {
 		t.Error("the index was changed")
 	}
 	for _, bad := range []string{filepath.Join(t.TempDir(), "none"), put(t, stream, idx[:headerSize-1]), put(t, stream, nil)} {
-		if _, _, err := Mend(bad, func(Totals) []Loss { return nil }); err == nil {
+		if _, _, err := mendFiles(bad, func(Totals) []Loss { return nil }); err == nil {
 			t.Errorf("%s: mended", bad)
 		}
 	}

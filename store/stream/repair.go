@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/llamatap/llamatap/store/codec"
 )
@@ -112,38 +111,39 @@ func (r *repair) run() error {
 	return nil
 }
 
-// cutOff ends a stream behind the last commit marker of which both files hold everything.
+// cutOff truncates a stream after the last commit that both files hold in full, and completes it.
 func (r *repair) cutOff(x *index) error {
-	data, err := x.sound()
+	p, all, err := findPrefix(x.in, x.end-x.torn, func(x *index, _ record) bool { return x.totals.StreamBytes <= r.size })
 	if err != nil {
 		return err
 	}
-	_, chain, err := parseHeader(data)
-	if err != nil {
-		return err
-	}
-	m := newMender(x.header, chain, data)
-	m.read(r.size)
-	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", m.kept.Packets, m.kept.Rows, x.size-int64(m.at))
+	r.say("index: it had no end; it ends behind its last commit marker, %d packets and %d rows, %d bytes before", p.Packets, p.Rows, x.size-p.IndexBytes)
 	if _, err := setAside(r.path+IndexSuffix, OrigSuffix, 0); err != nil {
 		return err
 	}
 	var losses []Loss
-	l := Loss{Cause: CauseCutOff, Packets: x.totals.Packets - m.kept.Packets, Bytes: x.totals.SrcBytes - m.kept.SrcBytes}
-	if r.size != m.kept.StreamBytes || l.Packets > 0 {
+	l := Loss{Cause: CauseCutOff, Packets: all.Packets - p.Packets, Bytes: all.SrcBytes - p.totals.SrcBytes}
+	if r.size != p.StreamBytes || l.Packets > 0 {
 		if err := r.countUnindexed(x, &l); err != nil {
 			return err
 		}
 		r.done.Lost, losses = true, append(losses, l)
 	}
-	if err := r.copyCut(m.kept.StreamBytes); err != nil {
+	if err := r.copyCut(p.StreamBytes); err != nil {
 		return err
 	}
-	// The index first, at once and with what is lost: whenever this is cut off, what is left is repaired to the same.
-	if err := replace(r.path+IndexSuffix, append(slices.Clip(data[:m.at]), m.end(losses)...)); err != nil {
+	data := make([]byte, p.IndexBytes)
+	if err := readAt(x.in, data, 0); err != nil {
 		return err
 	}
-	return rewrite(r.path, m.kept.StreamBytes, nil)
+	if data, err = p.appendEnd(data, x.in, losses); err != nil {
+		return err
+	}
+	// The index first, in one step and with what is lost: whenever this is interrupted, the next repair gives the same.
+	if err := replace(r.path+IndexSuffix, data); err != nil {
+		return err
+	}
+	return rewrite(r.path, p.StreamBytes, nil)
 }
 
 // partOf is the temporary name of a file that is written again.

@@ -8,65 +8,60 @@ import (
 	"iter"
 	"math"
 	"os"
-	"slices"
 
 	"github.com/llamatap/llamatap/store/label"
 )
 
-// ErrNotResumable occurs when a stream cannot be gone on with: it lost packets, or nothing of it was committed.
+// ErrNotResumable occurs when a stream cannot be resumed because it lost packets.
 var ErrNotResumable = errors.New("cannot be resumed")
 
-// Kept is what stays of a stream that is gone on with: everything up to the last commit that both files hold whole.
+// Kept is the part of an interrupted stream that a resumed run keeps: everything up to the last commit that both
+// files hold whole.
 type Kept struct {
-	Mark
-	Cut      Totals // what the index told of and was taken away, or is to be
-	path     string
-	file     *os.File // the index
-	index    *index   // up to here, without its records
-	totals   Totals
-	chain    uint32
-	sequence uint32
-	packer   *packer
-	packed   []byte
+	prefix
+	Cut    Totals // what the index describes beyond that, which Resume removes
+	path   string
+	file   *os.File // the index
+	packer *packer
+	packed []byte
 }
 
-// Resume is Examine, and GoOn with what it finds.
+// Resume is Examine followed by Kept.Resume.
 func Resume(path string, upTo *Mark, o Options) (*Writer, *Kept, error) {
 	k, err := Examine(path, upTo)
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := k.GoOn(o)
+	w, err := k.Resume(o)
 	if err != nil {
 		return nil, nil, err
 	}
 	return w, k, nil
 }
 
-// Examine finds what can be kept of the stream at path, to go on behind its last commit, or behind the one that
-// upTo, unless it is nil, tells of. Every kept packet is read and compared with its checksum; a commit behind one
-// that is damaged does not count. Nothing is changed.
+// Examine finds what can be kept of the stream at path: everything up to its last commit, or up to the commit of
+// upTo unless that is nil. It reads every kept packet and compares it with its checksum; a commit after a damaged
+// packet does not count. It changes nothing.
 func Examine(path string, upTo *Mark) (*Kept, error) {
-	k, err := keep(path, upTo)
+	k, err := examine(path, upTo)
 	if err != nil {
 		return nil, fmt.Errorf("resume %s: %w", path, err)
 	}
 	return k, nil
 }
 
-// GoOn opens the stream, whose writer has ended, behind what is kept. What came after that is cut off, from both
-// files. Header, numbers of nodes and checksums go on, so that a stream that was interrupted cannot be told from
-// one that was not, but for the times. Of o, RunID is ignored; dtype and codec are for packets to come. It may be
-// called once.
-func (k *Kept) GoOn(o Options) (*Writer, error) {
-	w, err := k.goOn(o)
+// Resume opens the stream, whose writer has ended, and truncates both files to what is kept. Header, node numbers
+// and checksums continue, so that apart from times the result equals that of an uninterrupted run. Of o, RunID is
+// ignored; dtype and codec apply to new packets. Call it once.
+func (k *Kept) Resume(o Options) (*Writer, error) {
+	w, err := k.resume(o)
 	if err != nil {
 		return nil, fmt.Errorf("resume %s: %w", k.path, err)
 	}
 	return w, nil
 }
 
-func (k *Kept) goOn(o Options) (*Writer, error) {
+func (k *Kept) resume(o Options) (*Writer, error) {
 	err := o.complete()
 	if err != nil {
 		return nil, err
@@ -75,7 +70,7 @@ func (k *Kept) goOn(o Options) (*Writer, error) {
 		return nil, err
 	}
 	o.RunID = k.index.header.RunID
-	stream, index, err := k.reopen(k.path, &o)
+	stream, index, err := k.reopen(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -90,82 +85,50 @@ func (k *Kept) goOn(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// keep finds the last commit up to which both files are whole.
-func keep(path string, upTo *Mark) (*Kept, error) {
+func examine(path string, upTo *Mark) (*Kept, error) {
+	stream, streamSize, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
 	file, size, err := openFile(path + IndexSuffix)
 	if err != nil {
 		return nil, err
 	}
-	k := &Kept{path: path, file: file}
 	commits := uint64(math.MaxUint64)
 	if upTo != nil {
 		commits = upTo.Commits
 	}
-	if err := k.find(size, commits); err != nil {
+	reader := Reader{stream: stream, size: streamSize}
+	var packet Packet
+	var raw []byte
+	p, all, err := findPrefix(file, size, func(x *index, r record) bool {
+		switch r.kind {
+		case recordEnd:
+			return false
+		case recordCommit:
+			return x.totals.Commits <= commits
+		case recordPacket:
+			err := x.header.readPacket(r.payload, x.nodes, x.lost, &packet)
+			if err == nil {
+				raw, err = reader.stored(&packet, raw[:0])
+			}
+			return err == nil
+		}
+		return true
+	})
+	if err == nil && len(p.index.losses) > 0 {
+		l := p.index.losses[0]
+		err = fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, l.Packets, l.Cause)
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return k, nil
-}
-
-// find goes through both files, up to the first of so many commits behind which the stream is not what the index says.
-func (k *Kept) find(size int64, commits uint64) error {
-	stream, streamSize, err := openFile(k.path)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	w, err := walk(k.file, size)
-	if err != nil {
-		return err
-	}
-	s := sounding{reader: Reader{stream: stream, size: streamSize}, whole: true}
-	x := w.index
-	k.index = newIndex(x.header, nil, 0)
-	k.chain, k.Mark = w.chain, Mark{IndexBytes: w.at}
-	for r, ok := w.next(); ok && r.kind != recordEnd; r, ok = w.next() {
-		switch {
-		case r.kind == recordPacket && s.whole:
-			s.take(x, r)
-		case r.kind == recordCommit && s.whole && x.totals.Commits <= commits:
-			k.note(w)
-		}
-	}
-	if w.err != nil {
-		return fmt.Errorf("read index: %w", w.err)
-	}
-	if l := k.index.losses; len(l) > 0 {
-		return fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, l[0].Packets, l[0].Cause)
-	}
-	all, t := x.totals, k.totals
-	k.Cut = Totals{
+	t := p.totals
+	return &Kept{prefix: *p, path: path, file: file, Cut: Totals{
 		StreamBytes: all.StreamBytes - t.StreamBytes, Packets: all.Packets - t.Packets, Executions: all.Executions - t.Executions, Rows: all.Rows - t.Rows,
 		SrcBytes: all.SrcBytes - t.SrcBytes, RawBytes: all.RawBytes - t.RawBytes, Stored: all.Stored - t.Stored,
-	}
-	return nil
-}
-
-// note keeps everything up to where a walker is.
-func (k *Kept) note(w *walker) {
-	x, t := w.index, w.index.totals
-	k.index.nodes, k.index.lost, k.index.resolutions, k.index.losses = x.nodes, x.lost, x.resolutions, slices.Clone(x.losses)
-	k.totals, k.chain, k.sequence = t, w.chain, w.sequence
-	k.Mark = Mark{StreamBytes: t.StreamBytes, IndexBytes: w.at, Packets: t.Packets, Executions: t.Executions, Rows: t.Rows, Commits: t.Commits}
-}
-
-// sounding compares a stream with its index, packet by packet.
-type sounding struct {
-	reader Reader
-	whole  bool // everything up to here is what the index says
-	packet Packet
-	raw    []byte
-}
-
-func (s *sounding) take(x *index, r record) {
-	err := x.header.readPacket(r.payload, x.nodes, x.lost, &s.packet)
-	if err == nil {
-		s.raw, err = s.reader.stored(&s.packet, s.raw[:0])
-	}
-	s.whole = err == nil
+	}}, nil
 }
 
 // stored reads a packet's payload as it stands in the stream, and compares name, size and checksum.
@@ -186,8 +149,9 @@ func (r *Reader) stored(p *Packet, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// reopen cuts both files and returns them at their ends, with what is kept hashed.
-func (k *Kept) reopen(path string, o *Options) (stream, index *output, err error) {
+// reopen truncates both files and returns them at their ends, with what is kept hashed.
+func (k *Kept) reopen(o *Options) (stream, index *output, err error) {
+	path := k.path
 	if err := rewrite(path+IndexSuffix, k.IndexBytes, nil); err != nil {
 		return nil, nil, err
 	}
@@ -203,15 +167,15 @@ func (k *Kept) reopen(path string, o *Options) (stream, index *output, err error
 		return nil, nil, errors.Join(err, blocks.Close())
 	}
 	stream, index = newOutput("stream", blocks, o.streamBuffer()), newOutput("index", file, o.indexBuffer())
-	if err := errors.Join(stream.goOn(path), index.goOn(path+IndexSuffix)); err != nil {
+	if err := errors.Join(stream.resume(path), index.resume(path+IndexSuffix)); err != nil {
 		return nil, nil, errors.Join(err, stream.close(), index.close())
 	}
 	return stream, index, nil
 }
 
-// goOn makes an output that of a file that has bytes already: they are hashed, and the next one goes behind them.
-// What fills no block is in the buffer, as it would be.
-func (o *output) goOn(path string) error {
+// resume makes an output append to a file: it hashes the file's bytes, and buffers the last of them that fill no
+// block.
+func (o *output) resume(path string) error {
 	f, size, err := openFile(path)
 	if err != nil {
 		return err
@@ -237,36 +201,15 @@ func (o *output) goOn(path string) error {
 	return err
 }
 
-// fill puts a journal into the state in which its writer had left it behind the last commit.
+// fill puts a journal into the state in which its writer left it after the last commit.
 func (k *Kept) fill(j *journal) error {
-	x := k.index
-	j.footer = Footer{Records: uint64(k.sequence), Totals: k.totals, Nodes: make([]NodeTotals, len(x.nodes))}
-	for i := range x.nodes {
-		j.ids[x.nodes[i]] = uint64(i)
-		x.nodes[i].fill(&j.footer.Nodes[i].Packet)
+	for i := range k.index.nodes {
+		j.ids[k.index.nodes[i]] = uint64(i)
 	}
-	w, err := walk(k.file, k.IndexBytes)
-	if err != nil {
-		return err
-	}
-	var p Packet
-	at, chain, packets := w.at, w.chain, uint64(0)
-	for r, ok := w.next(); ok; r, ok = w.next() {
-		if r.kind == recordPacket && x.header.readPacket(r.payload, x.nodes, x.lost, &p) == nil {
-			j.addSeek(Seek{Packet: packets, Index: at, Stream: p.Offset, Exec: p.Exec, chain: chain, record: uint64(r.sequence)})
-			packets++
-			t := &j.footer.Nodes[j.ids[nodeOf(&p)]]
-			t.Packets++
-			t.SrcBytes += uint64(p.SrcBytes)
-			t.RawBytes += uint64(p.RawBytes)
-			t.Stored += uint64(p.Stored)
-		}
-		at, chain = w.at, w.chain
-	}
-	if w.err == nil && w.at != k.IndexBytes {
-		w.err = ErrCorrupt // somebody else has changed it
-	}
-	return w.err
+	j.footer = Footer{Records: uint64(k.sequence), Totals: k.totals}
+	var err error
+	j.footer.Nodes, err = k.sum(k.file, func(_ *Packet, s Seek) { j.addSeek(s) })
+	return err
 }
 
 func (k *Kept) stats() Stats {
@@ -277,8 +220,8 @@ func (k *Kept) stats() Stats {
 	}
 }
 
-// SameValues packs a tensor as the writer that Resume returned does, and tells whether that gives the bytes that
-// were kept as a packet of Items. It is for one goroutine.
+// SameValues packs a tensor as the writer that Resume returned does, and reports whether the result equals a kept
+// packet of Items. It is for one goroutine.
 func (k *Kept) SameValues(kept, p *Packet, data []byte) (bool, error) {
 	again := *p
 	var err error
@@ -291,7 +234,7 @@ func (k *Kept) SameValues(kept, p *Packet, data []byte) (bool, error) {
 // Totals are the sums over what is kept.
 func (k *Kept) Totals() Totals { return k.totals }
 
-// Close gives up the index file, which Items reads. It may be called again.
+// Close closes the index file, which Items reads. It may be called again.
 func (k *Kept) Close() error {
 	f := k.file
 	if k.file = nil; f == nil {
@@ -310,7 +253,7 @@ type Item struct {
 	Err        error // why what follows cannot be read
 }
 
-// Items are what is kept, in the order in which it was appended. An item is valid until the next.
+// Items iterates over what is kept in the order in which it was appended. An item is valid until the next.
 func (k *Kept) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
 		if k.file == nil {
@@ -322,7 +265,7 @@ func (k *Kept) Items() iter.Seq[Item] {
 			yield(Item{Err: err})
 			return
 		}
-		w.index = nil // what it would learn is known
+		w.index = nil // its contents are known
 		var begun []label.RequestBegin
 		for r, ok := w.next(); ok; r, ok = w.next() {
 			if r.kind == recordRequest {
@@ -348,7 +291,7 @@ func (k *Kept) Items() iter.Seq[Item] {
 	}
 }
 
-// item is a record as the caller of a writer knows it; of others, not.
+// item is a record as a caller of the writer appended it; false for the writer's own records.
 func (k *Kept) item(r record) (Item, bool) {
 	x := k.index
 	var err error

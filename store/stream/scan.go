@@ -48,6 +48,11 @@ type requestAt struct {
 	number int32
 }
 
+// newIndex is an index of which nothing was read yet.
+func newIndex(h Header, in io.ReaderAt, size int64) *index {
+	return &index{header: h, in: in, size: size, pages: newPages(in), requests: map[requestKey][]requestAt{}}
+}
+
 // scan is scanFile of an index in memory.
 func scan(data []byte) (*index, error) { return scanFile(bytes.NewReader(data), int64(len(data))) }
 
@@ -105,12 +110,6 @@ func (x *index) scan(chain uint32) error {
 	}
 	x.finish(at)
 	return nil
-}
-
-// sound reads the index up to the end of its last whole record.
-func (x *index) sound() ([]byte, error) {
-	data := make([]byte, x.end-x.torn)
-	return data, readAt(x.in, data, 0)
 }
 
 // lose notes that records are missing at a place in the middle.

@@ -40,6 +40,13 @@ type NodeTotals struct {
 	Stored   uint64
 }
 
+func (t *NodeTotals) add(p *Packet) {
+	t.Packets++
+	t.SrcBytes += uint64(p.SrcBytes)
+	t.RawBytes += uint64(p.RawBytes)
+	t.Stored += uint64(p.Stored)
+}
+
 // Seek is a place in the middle of an index at which reading can begin: a packet record.
 type Seek struct {
 	Packet uint64 // number of the packet, from 0
