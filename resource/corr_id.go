@@ -3,10 +3,9 @@ package resource
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
 
-// CorrID says what an interval of host events belongs to, in one word that can be sorted, grouped and parsed:
+// CorrID identifies what an interval of host events belongs to, as text that can be sorted, grouped and parsed:
 //
 //	{run}-{interval}                          no model was computing, or none is known
 //	{run}-{interval}-{phase}                  a phase without tokens: load, setup, maintenance, between
@@ -30,34 +29,4 @@ func (c CorrID) String() string {
 		}
 	}
 	return s
-}
-
-// ParseCorrID is the inverse of String.
-func ParseCorrID(text string) (CorrID, error) {
-	parts := strings.Split(text, "-")
-	n := len(parts)
-	if n != 2 && n != 3 && n != 5 || parts[0] == "" || n > 2 && parts[2] == "" {
-		return CorrID{}, badCorrID(text)
-	}
-	c := CorrID{Run: parts[0]}
-	var err error
-	if c.Interval, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
-		return CorrID{}, badCorrID(text)
-	}
-	if n > 2 {
-		c.Phase = parts[2]
-	}
-	if n == 5 {
-		var errLast error
-		c.First, err = strconv.ParseInt(parts[3], 10, 64)
-		c.Last, errLast = strconv.ParseInt(parts[4], 10, 64)
-		if c.Tokens = true; err != nil || errLast != nil || c.First > c.Last {
-			return CorrID{}, badCorrID(text)
-		}
-	}
-	return c, nil
-}
-
-func badCorrID(text string) error {
-	return fmt.Errorf("correlation id %.80q: want RUN-INTERVAL[-PHASE[-FIRST-LAST]], as llamatap host prof writes it", text)
 }

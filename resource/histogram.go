@@ -46,18 +46,6 @@ func (h *Histogram) Merge(other *Histogram) {
 	}
 }
 
-// Since returns what was counted after an earlier state of the same histogram. A count that fell, which only a
-// histogram begun anew can show, is taken whole.
-func (h *Histogram) Since(before *Histogram) Histogram {
-	var d Histogram
-	for i, n := range h {
-		if d[i] = n - before[i]; n < before[i] {
-			d[i] = n
-		}
-	}
-	return d
-}
-
 // Total is the number of values.
 func (h *Histogram) Total() uint64 {
 	var n uint64
@@ -84,23 +72,6 @@ func (h *Histogram) Percentile(p float64) uint64 {
 	}
 	_, high := Bounds(HistogramSlots - 1)
 	return high
-}
-
-// Mean estimates the mean from the middle of each slot; the last slot counts with its smallest value.
-func (h *Histogram) Mean() float64 {
-	var sum, n float64
-	for slot, c := range h {
-		low, high := Bounds(slot)
-		if slot == HistogramSlots-1 {
-			high = low
-		}
-		sum += (float64(low) + float64(high)) / 2 * float64(c)
-		n += float64(c)
-	}
-	if n == 0 {
-		return 0
-	}
-	return sum / n
 }
 
 // Buckets lists the slots that hold something, with their bounds: StrapBounds where strap is set.

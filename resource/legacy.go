@@ -119,17 +119,6 @@ func LegacyRatio(kind string) float64 {
 	return 4
 }
 
-// LegacyMemoryType is B-46, by a component's name.
-func LegacyMemoryType(component string) string {
-	switch {
-	case strings.Contains(component, "weight"), strings.Contains(component, "qkv"), strings.Contains(component, "mlp"):
-		return "vram"
-	case strings.Contains(component, "cache"):
-		return "cache"
-	}
-	return "activation"
-}
-
 // LegacyMLPPeak is B-47, bytes, of a projection's weights and activations.
 func LegacyMLPPeak(op string, weights, activation int64) int64 {
 	switch op {

@@ -35,9 +35,6 @@ func TestLegacyFormulas(t *testing.T) {
 	if n, gbps, pressure := LegacyHandoff("attention", "mlp"); n != 16384 || gbps != 500 || pressure != "medium" {
 		t.Errorf("hand-over %d %g %s", n, gbps, pressure)
 	}
-	if LegacyMemoryType("qkv_weights") != "vram" || LegacyMemoryType("kv_cache") != "cache" || LegacyMemoryType("input") != "activation" {
-		t.Error("memory types")
-	}
 	if LegacyOperation("SOFT_MAX") != "softmax" || LegacyOperation("RMS_NORM") != "norm" || LegacyOperation("MUL_MAT") != "mul_mat" || LegacyOperation("ADD") != "add" {
 		t.Error("names")
 	}

@@ -86,34 +86,11 @@ func TestFaultsOfPages(t *testing.T) {
 	}
 }
 
-// TestKindsOfFaults: minor ones are told as minor, and none of them as major.
-func TestKindsOfFaults(t *testing.T) {
-	c := start(t)
-	c.do(t, 'a', 0, 100)
-	counts := map[Kind]int{}
-	for _, kind := range []Kind{MinorFaults, MajorFaults} {
-		f, err := OpenFaults(Options{PID: c.cmd.Process.Pid, Kind: kind})
-		if err != nil {
-			testenv.NeedRoot(t)
-			t.Fatal(err)
-		}
-		defer f.Close()
-		c.do(t, 'd', 0, 100)
-		c.do(t, 'w', 0, 100)
-		if counts[kind], err = f.Drain(func(memtrace.Access) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if counts[MinorFaults] < 100 || counts[MajorFaults] > 10 {
-		t.Errorf("%v", counts)
-	}
-}
-
-// TestFaultsPeriod: of every tenth fault there is a sample that stands for ten.
-func TestFaultsPeriod(t *testing.T) {
+// TestDrainResumes checks that an error of the receiver ends a drain, and that the next one continues.
+func TestDrainResumes(t *testing.T) {
 	c := start(t)
 	c.do(t, 'a', 0, 1000)
-	f, err := OpenFaults(Options{PID: c.cmd.Process.Pid, Period: 10})
+	f, err := OpenFaults(Options{PID: c.cmd.Process.Pid})
 	if err != nil {
 		testenv.NeedRoot(t)
 		t.Fatal(err)
@@ -130,11 +107,11 @@ func TestFaultsPeriod(t *testing.T) {
 	}
 	stop := errors.New("enough")
 	n, weight := 0, uint64(0)
-	for range 2 { // an error of the receiver ends a drain, and the next goes on
+	for range 2 {
 		if _, err := f.Drain(func(a memtrace.Access) error {
 			n++
 			weight += a.Weight
-			if n == 50 {
+			if n == 500 {
 				return stop
 			}
 			return nil
@@ -142,7 +119,7 @@ func TestFaultsPeriod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n < 100 || n > 130 || weight != uint64(10*n) {
+	if n < 1000 || n > 1300 || weight != uint64(n) {
 		t.Errorf("%d samples of weight %d in all", n, weight)
 	}
 }

@@ -80,7 +80,7 @@ func openTracepoints(o Options) (*Faults, error) {
 	var missing error
 	for _, dir := range tracefs {
 		f := &Faults{}
-		options := o.session()
+		options := perfevent.Options{PID: o.PID, Pages: o.Pages, Children: o.Children}
 		missing = nil
 		for _, name := range []string{"page_fault_user", "page_fault_kernel"} {
 			p, err := readTracepoint(os.DirFS(dir), name)
@@ -89,7 +89,7 @@ func openTracepoints(o Options) (*Faults, error) {
 				break
 			}
 			f.points = append(f.points, p)
-			f.attr = perfevent.Attr{Type: perfevent.TypeTracepoint, Config: p.id, Period: max(o.Period, 1), SampleType: faultSample | perfevent.SampleRaw}
+			f.attr = perfevent.Attr{Type: perfevent.TypeTracepoint, Config: p.id, Period: 1, SampleType: faultSample | perfevent.SampleRaw}
 			options.Events = append(options.Events, perfevent.EventSpec{Name: "exceptions:" + name, Attr: f.attr})
 		}
 		if missing != nil {

@@ -44,7 +44,6 @@ const (
 	uffdAPI        = 0xAA
 	uffdioAPI      = 3<<30 | 24<<16 | uffdAPI<<8 | 0x3F
 	uffdioRegister = 3<<30 | 32<<16 | uffdAPI<<8 // number 0
-	uffdioRemove   = 2<<30 | 16<<16 | uffdAPI<<8 | 0x01
 	modeProtect    = 1 << 1
 	featureShmem   = 1 << 12 // files in memory and huge pages of hugetlbfs too
 	featureUnused  = 1 << 13 // pages that nobody has touched too
@@ -151,16 +150,6 @@ func (w *Written) Add(r Range) error {
 	}
 	_, err := w.Scan(nil, r)
 	return err
-}
-
-// Remove stops watching a range that was added. It costs nothing any more.
-func (w *Written) Remove(r Range) error {
-	r = around(r, w.page)
-	arg := [2]uint64{r.Start, r.Bytes()}
-	if err := ioctl(w.uffd, uffdioRemove, unsafe.Pointer(&arg)); err != nil {
-		return fmt.Errorf("stop watching %#x to %#x of process %d: %w", r.Start, r.End, w.pid, err)
-	}
-	return nil
 }
 
 // Scan adds to dst the pages of a watched range that were written since it was scanned before, or added, and

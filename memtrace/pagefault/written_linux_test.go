@@ -192,9 +192,6 @@ func TestGonePages(t *testing.T) {
 	if got, err := w.Scan(nil, c.all(n)); err != nil || !slices.Equal(c.pages(got), []int{3}) {
 		t.Errorf("after it was added again: %v: %v", c.pages(got), err)
 	}
-	if err := w.Remove(c.all(n)); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestScanGoesOn: more pieces than the kernel tells at once.

@@ -18,9 +18,6 @@ func Watch(int) (*Written, error) {
 // Add watches nothing.
 func (w *Written) Add(Range) error { return errors.ErrUnsupported }
 
-// Remove stops nothing.
-func (w *Written) Remove(Range) error { return errors.ErrUnsupported }
-
 // Scan finds nothing.
 func (w *Written) Scan(dst []Range, _ Range) ([]Range, error) { return dst, errors.ErrUnsupported }
 

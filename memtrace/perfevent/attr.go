@@ -7,10 +7,8 @@ import (
 
 // Types of events, Attr.Type. Those of a machine's PMUs stand in /sys/bus/event_source/devices/NAME/type.
 const (
-	TypeHardware   = 0
 	TypeSoftware   = 1
 	TypeTracepoint = 2
-	TypeRaw        = 4
 )
 
 // Software events, Attr.Config of TypeSoftware.
@@ -64,13 +62,10 @@ const (
 const (
 	FlagDisabled      = 1 << 0
 	FlagInherit       = 1 << 1
-	FlagExcludeUser   = 1 << 4
 	FlagExcludeKernel = 1 << 5
-	FlagExcludeHV     = 1 << 6
 	FlagMmap          = 1 << 8
 	FlagComm          = 1 << 9
 	FlagFreq          = 1 << 10
-	FlagEnableOnExec  = 1 << 12
 	FlagTask          = 1 << 13
 	FlagWatermark     = 1 << 14
 	flagPreciseShift  = 15 // two bits

@@ -19,8 +19,6 @@ type Options struct {
 	// Children says that child processes count too, and theirs: those that it has ([Descendants]), and those that
 	// it will have.
 	Children bool
-	// OnExec says that events begin with the next execve of the process, which must be stopped before it.
-	OnExec bool
 	// UserOnly says that events of the kernel on behalf of the process do not count, which needs fewer rights.
 	UserOnly bool
 }

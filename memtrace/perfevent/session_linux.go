@@ -128,9 +128,6 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	if !o.Children {
 		a.Flags |= FlagInheritThread
 	}
-	if o.OnExec {
-		a.Flags |= FlagEnableOnExec
-	}
 	if o.UserOnly {
 		a.Flags |= FlagExcludeKernel
 	}
@@ -151,7 +148,7 @@ func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 		if err != nil {
 			return err
 		}
-		if fresh == 0 || o.OnExec {
+		if fresh == 0 {
 			break
 		}
 		if err := s.Enable(); err != nil {
@@ -469,19 +466,6 @@ func (s *Session) Stats() Stats {
 	stats := s.stats
 	stats.Lost = max(stats.Lost, s.missed)
 	return stats
-}
-
-// Counted is how often an event came in all threads that it was opened for, sampled or not.
-func (s *Session) Counted() (uint64, error) {
-	var sum uint64
-	var b [8 * 5]byte // the count, and what else the attribute's ReadFormat has
-	for _, fd := range s.opened {
-		if n, err := unix.Read(fd, b[:]); err != nil || n < 8 {
-			return 0, fmt.Errorf("read an event's count: %d bytes: %w", n, err)
-		}
-		sum += binary.LittleEndian.Uint64(b[:])
-	}
-	return sum, nil
 }
 
 // Close ends the session. What was not drained is gone.

@@ -31,8 +31,5 @@ func (s *Session) Disable() error { return errors.ErrUnsupported }
 // Stats are all 0.
 func (s *Session) Stats() Stats { return Stats{} }
 
-// Counted counts nothing.
-func (s *Session) Counted() (uint64, error) { return 0, errors.ErrUnsupported }
-
 // Close does nothing.
 func (s *Session) Close() error { return nil }

@@ -11,20 +11,11 @@ import (
 // Options say what a Collector looks at, and where its lines go.
 type Options struct {
 	Target bpf.Target
-	// Plain takes the programs for kernels without BTF: waits in system calls and block requests are then missing,
-	// and told so.
-	Plain bool
-	// Paths are files of the run, models: what is read of them is told whoever reads it.
-	Paths []string
 	// Line is handed the lines of executions as they are complete. Nil: without a tap; each Snapshot is the line of
 	// an interval.
 	Line func(*resource.WaitLine) error
 	// Fault is handed each event; nil: not asked for.
 	Fault func(*resource.FaultLine) error
-	// Top is how many places a line lists; 0 = DefaultTop.
-	Top int
-	// RingBytes is the room for events that were not read yet; 0 = 16 MiB.
-	RingBytes uint32
 }
 
 // Collector records what a process waits for on files. It is a bpf.Follower.
@@ -37,22 +28,11 @@ type Collector struct {
 
 // Open begins to record. Its errors wrap bpf.ErrMissing where the machine or the rights do not suffice.
 func Open(o Options) (*Collector, error) {
-	files := NewFiles()
-	var keys []FileKey
-	for _, path := range o.Paths {
-		key, err := files.AddPath(path)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
 	c := &Collector{recorder: NewRecorder(RecorderOptions{
-		Files: files, Line: o.Line, Fault: o.Fault, Top: o.Top, BeginNS: bpf.MonoNS(), Intervals: o.Line == nil,
+		Files: NewFiles(), Line: o.Line, Fault: o.Fault, BeginNS: bpf.MonoNS(), Intervals: o.Line == nil,
 	})}
 	var err error
-	c.source, err = OpenSource(SourceOptions{
-		Target: o.Target, Plain: o.Plain, Files: keys, RingBytes: o.RingBytes, Take: c.recorder.Take, Upto: c.recorder.Upto,
-	})
+	c.source, err = OpenSource(SourceOptions{Target: o.Target, Take: c.recorder.Take, Upto: c.recorder.Upto})
 	if err != nil {
 		return nil, err
 	}

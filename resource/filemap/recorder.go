@@ -180,13 +180,6 @@ func (r *Recorder) byMapping() {
 	r.o.Files.ByMapping = true
 }
 
-// Phase tells of a stretch of time that is no execution. Such stretches and executions must not overlap.
-func (r *Recorder) Phase(name string, beginNS, endNS int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.begin(&segment{kind: resource.WaitPhase, graph: Graph{Phase: name, TokenFirst: -1, BeginNS: beginNS}, end: max(endNS, beginNS)})
-}
-
 // Take notes an event.
 func (r *Recorder) Take(e *Event) {
 	r.mu.Lock()

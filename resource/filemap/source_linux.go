@@ -24,11 +24,6 @@ type SourceOptions struct {
 	Target bpf.Target
 	// Plain takes the programs for kernels without BTF.
 	Plain bool
-	// Files are read by the target without being mapped, or from the start on: the block requests on them are told
-	// whoever issues them.
-	Files []FileKey
-	// RingBytes is the room for events that were not read yet; a power of two; 0 = 16 MiB, which 160,000 of them fill.
-	RingBytes uint32
 	// Take is handed events in the order in which they ended, and when all that ended before a time has been handed
 	// over. Both are called by one goroutine. The event is lent.
 	Take func(*Event)
@@ -72,9 +67,6 @@ func OpenSource(o SourceOptions) (*Source, error) {
 	for name := range softwareEvents {
 		load.Manual = append(load.Manual, name)
 	}
-	if o.RingBytes != 0 {
-		load.MaxEntries = map[string]uint32{"events": o.RingBytes}
-	}
 	c := &Source{o: o, stop: make(chan struct{}), done: make(chan struct{})}
 	if c.set, err = bpf.Load(spec, load); err != nil {
 		return nil, err
@@ -89,11 +81,6 @@ func OpenSource(o SourceOptions) (*Source, error) {
 // begin attaches what is attached by processor: the returns of faults before their entries, so that none is seen
 // without its end.
 func (c *Source) begin() error {
-	for _, f := range c.o.Files {
-		if err := c.AddFile(f); err != nil {
-			return err
-		}
-	}
 	var err error
 	if c.ring, err = ringbuf.NewReader(c.set.Map("events")); err != nil {
 		return fmt.Errorf("read events of files: %w", err)
@@ -231,9 +218,6 @@ type Lost struct {
 	Open    uint64 `json:"faults_open,omitempty"`
 	Unknown uint64 `json:"faults_unknown,omitempty"`
 }
-
-// Any tells whether events were lost.
-func (l Lost) Any() bool { return l.Ring+l.Threads+l.Requests > 0 }
 
 // Lost tells what was lost so far.
 func (c *Source) Lost() (Lost, error) {

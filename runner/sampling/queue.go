@@ -138,13 +138,6 @@ func (q *Queue) drop() {
 	q.file, q.out, q.read, q.wrote = nil, nil, 0, 0
 }
 
-// Waiting is how many accesses are in the queue.
-func (q *Queue) Waiting() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.memory) + int((q.wrote-q.read)/entryBytes)
-}
-
 // Lost is how many accesses found no room, and why the first did not.
 func (q *Queue) Lost() (uint64, error) {
 	q.mu.Lock()

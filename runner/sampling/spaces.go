@@ -24,7 +24,6 @@ type Spaces struct {
 	waiting []event // in the order of time
 	unknown map[int32]bool
 	last    int32 // process that was looked at last, of those that take turns
-	beyond  uint64
 	mu      sync.Mutex
 	told    []event
 	dropped uint64
@@ -241,7 +240,6 @@ func (s *Spaces) add(space *Space) *Space {
 		s.Forget(0)
 	}
 	if len(s.all) >= maxSpaces {
-		s.beyond++
 		return nil
 	}
 	s.first = cmp.Or(s.first, space.PID)
@@ -312,6 +310,3 @@ func (s *Spaces) Running() []int {
 	}
 	return pids
 }
-
-// Beyond is how many processes were not followed because there were too many at a time.
-func (s *Spaces) Beyond() uint64 { return s.beyond }

@@ -42,9 +42,6 @@ func New(interval time.Duration, now time.Time, sources ...Source) *Watch {
 	return &Watch{interval: interval, sources: sources, next: now.Add(interval)}
 }
 
-// Next is when the sources are to be asked.
-func (w *Watch) Next() time.Time { return w.next }
-
 // Ask takes a snapshot of each source and appends its lines. A source that fails is left out from then on, and its
 // error returned once; the others go on.
 func (w *Watch) Ask(now time.Time) error {

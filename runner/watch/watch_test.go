@@ -57,8 +57,8 @@ func TestAsk(t *testing.T) {
 	if err := w.Ask(start.Add(4500 * time.Millisecond)); err == nil || !strings.Contains(err.Error(), "system: gone") {
 		t.Errorf("a collector that fails: %v", err)
 	}
-	if w.Late != 2 || !w.Next().Equal(start.Add(5*time.Second)) || w.Running() != 2 || !failing.closed {
-		t.Errorf("late %d, next %v, running %d, closed %v", w.Late, w.Next(), w.Running(), failing.closed)
+	if w.Late != 2 || !w.next.Equal(start.Add(5*time.Second)) || w.Running() != 2 || !failing.closed {
+		t.Errorf("late %d, next %v, running %d, closed %v", w.Late, w.next, w.Running(), failing.closed)
 	}
 	if err := errors.Join(w.Ask(start.Add(5*time.Second)), w.Close()); err != nil || !good.closed {
 		t.Fatal(err, good.closed)
