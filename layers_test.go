@@ -41,7 +41,7 @@ var layers = map[string]int{
 	"store/label":  -1, // labels that files store; ggmlhooks re-exports them
 	"store/rundir": -1, // how files of a run are opened: for all that read paper
 
-	"mrm/whatif": 1, "mrm/figures": 2, "mrm/survey": 3, "mrm/aggregate": 4, "mrm/analyze": 4, // what is computed from runs
+	"mrm/analyze": 4, // what is computed from runs
 
 	"inspect/sheet": 0, // how charts are drawn
 

@@ -11,8 +11,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"github.com/llamatap/llamatap/internal/terminal"
-	"github.com/llamatap/llamatap/mrm/aggregate"
-	"github.com/llamatap/llamatap/mrm/figures"
+	"github.com/llamatap/llamatap/mrm/analyze"
 )
 
 // runMRMAggregate puts runs together.
@@ -44,7 +43,7 @@ func runMRMAggregate(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	found, err := aggregate.Find(rest, *all)
+	found, err := analyze.Find(rest, *all)
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func runMRMAggregate(args []string) error {
 	if found.Others+found.Unsealed > 0 {
 		fmt.Fprintf(terminal.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n", found.Others, found.Unsealed)
 	}
-	result, err := aggregate.Aggregate(ctx, found)
+	result, err := analyze.Aggregate(ctx, found)
 	if errors.Is(err, context.Canceled) {
 		return exitStatus{Code: 130, Err: errors.New("interrupted")}
 	}
@@ -63,7 +62,7 @@ func runMRMAggregate(args []string) error {
 		return err
 	}
 	if *dataset != "" {
-		n, err := aggregate.Export(found.Runs, *dataset)
+		n, err := analyze.ExportDataset(found.Runs, *dataset)
 		if err != nil {
 			return err
 		}
@@ -76,7 +75,7 @@ func runMRMAggregate(args []string) error {
 }
 
 // writeAggregate writes the result in all forms, and its figures in some. A file is there when it is whole.
-func writeAggregate(r *aggregate.Result, dir string, forms []string) error {
+func writeAggregate(r *analyze.Aggregated, dir string, forms []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the aggregate: %w", err)
 	}
@@ -94,7 +93,7 @@ func writeAggregate(r *aggregate.Result, dir string, forms []string) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	drawn, err := figures.DrawAcross(r.Figures(), dir, forms)
+	drawn, err := analyze.DrawAcross(r.Figures(), dir, forms)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,7 @@ import (
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm"
-	"github.com/llamatap/llamatap/mrm/aggregate"
 	"github.com/llamatap/llamatap/mrm/analyze"
-	"github.com/llamatap/llamatap/mrm/whatif"
 )
 
 const mrmAnalyzeHelp = `llamatap mrm analyze: what follows from sealed runs: metrics, labels, what other memories would do, figures
@@ -179,12 +177,12 @@ func (a *mrmAnalyzeArguments) runs(given []string) ([]string, error) {
 		return nil, mrmProblems(err)
 	}
 	a.configure(&c.Analysis)
-	found, err := aggregate.Find([]string{c.Output.Dir}, false)
+	found, err := analyze.Find([]string{c.Output.Dir}, false)
 	if err != nil {
 		return nil, err
 	}
 	var dirs []string
-	for _, runs := range [][]aggregate.Run{found.Runs, found.Contaminated} {
+	for _, runs := range [][]analyze.SealedRun{found.Runs, found.Contaminated} {
 		for i := range runs {
 			if runs[i].Experiment.Name == c.Experiment.Name {
 				dirs = append(dirs, runs[i].Dir)
@@ -237,7 +235,7 @@ func (a *mrmAnalyzeArguments) tell(r *analyze.Result) error {
 
 // printClasses prints the classes of memory.
 func (a *mrmAnalyzeArguments) printClasses() error {
-	all, err := whatif.Load(a.options.Devices)
+	all, err := analyze.LoadClasses(a.options.Devices)
 	if err != nil {
 		return err
 	}
@@ -245,5 +243,5 @@ func (a *mrmAnalyzeArguments) printClasses() error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(terminal.Out, whatif.Classes{Version: all.Version, Sources: all.Sources, Classes: some})
+	return writeJSON(terminal.Out, analyze.Classes{Version: all.Version, Sources: all.Sources, Classes: some})
 }

@@ -12,10 +12,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/export"
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/mrm/figures"
-	"github.com/llamatap/llamatap/mrm/survey"
 	"github.com/llamatap/llamatap/mrm/verdict"
-	"github.com/llamatap/llamatap/mrm/whatif"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -38,8 +35,8 @@ type Result struct {
 	Dir    string // of the run
 	Out    string // the folder below derived
 	Files  []string
-	Report *whatif.Report // nil: from samples of mrm-trace, of which nothing is known in bytes
-	From   string         // what it was computed from: trace, regions or samples
+	Report *Report // nil: from samples of mrm-trace, of which nothing is known in bytes
+	From   string  // what it was computed from: trace, regions or samples
 	Notes  []string
 }
 
@@ -59,7 +56,7 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	} else if isForeign {
 		return observed(ctx, dir, o)
 	}
-	classes, err := whatif.Load(o.Devices)
+	classes, err := LoadClasses(o.Devices)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +64,16 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := survey.Read(ctx, dir)
+	s, err := readSurvey(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := s.Measure(ctx, o.Windows, o.Thresholds)
+	metrics, err := s.measure(ctx, o.Windows, o.Thresholds)
 	if err != nil {
 		return nil, err
 	}
-	subjects := s.Subjects()
-	report := whatif.Ask(subjects, classes, some, whatif.Options{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.Types()})
+	subjects := s.subjects()
+	report := whatIf(subjects, classes, some, demandOptions{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.types})
 	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), Report: report, From: s.From, Notes: s.Notes}
 	d, err := begin(r.Out)
 	if err != nil {
@@ -99,7 +96,7 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		r.Files = append(r.Files, f.name)
 	}
 	if len(o.Forms) > 0 {
-		drawn, err := figures.Draw(s.Data(report, subjects), d.dir, o.Forms)
+		drawn, err := drawFigures(s.figureData(report, subjects), d.dir, o.Forms)
 		if err != nil {
 			return nil, err
 		}

@@ -19,11 +19,6 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-const (
-	second = int64(1e9)
-	start  = int64(1_700_000_000) * second
-)
-
 // short is a run of a second, in which a weight was read ten times.
 func short(trace bool) *memrun.Run {
 	r := &memrun.Run{Model: "m", Regions: []memrun.Region{

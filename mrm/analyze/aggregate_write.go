@@ -1,0 +1,161 @@
+package analyze
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/llamatap/llamatap/store/table"
+)
+
+// WriteJSON writes everything, cell by cell.
+func (r *Aggregated) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(r)
+}
+
+// aggregateColumns are those of the table, one row per cell and figure.
+var aggregateColumns = []table.Column{
+	{Name: "experiment", Kind: table.Text, Description: "name of the experiment"},
+	{Name: "cell", Kind: table.Text, Description: "key of the cell of the matrix"},
+	{Name: "model_id", Kind: table.Text, Description: "model"},
+	{Name: "prompt", Kind: table.Text, Description: "id of the prompt"},
+	{Name: "n_ctx", Kind: table.Int64, Unit: "tokens", Description: "size of the context"},
+	{Name: "kv_type", Kind: table.Text, Description: "types of keys and values in the cache"},
+	{Name: "max_tokens", Kind: table.Int64, Unit: "tokens", Description: "most tokens generated per prompt"},
+	{Name: "concurrency", Kind: table.Int64, Description: "prompts at a time"},
+	{Name: "region_type", Kind: table.Text, Description: "type of region; run: of the run as a whole"},
+	{Name: "metric", Kind: table.Text, Description: "column of metrics.csv, or figure of the run; its name ends with its unit"},
+	{Name: "n", Kind: table.Int64, Description: "runs with a value"},
+	{Name: "marginal", Kind: table.Int64, Description: "of the runs of the cell, those of class marginal"},
+	{Name: "contaminated", Kind: table.Int64, Description: "of the runs of the cell, those of class contaminated"},
+	{Name: "mean", Kind: table.Float64, Description: "mean over the runs"},
+	{Name: "sd", Kind: table.Float64, Null: true, Description: "standard deviation over the runs; null: one run"},
+	{Name: "ci95_low", Kind: table.Float64, Null: true, Description: "lower end of the 95 % confidence interval of the mean"},
+	{Name: "ci95_high", Kind: table.Float64, Null: true, Description: "upper end of the 95 % confidence interval of the mean"},
+	{Name: "min", Kind: table.Float64, Description: "least value"},
+	{Name: "max", Kind: table.Float64, Description: "greatest value"},
+	{Name: "method", Kind: table.Text, Null: true, Description: "how the interval is computed; null: none"},
+}
+
+// each calls f for every row: texts, integers and numbers in the order of the columns.
+func (r *Aggregated) each(f func(values []any) error) error {
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		for k := range g.Rows {
+			row, c := &g.Rows[k], &g.Cell
+			if err := f([]any{
+				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type, row.Metric, row.N, g.Marginal, g.Contaminated,
+				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, row.Method,
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// WriteCSV writes a row for each cell and figure.
+func (r *Aggregated) WriteCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	var names []string
+	for _, c := range aggregateColumns {
+		names = append(names, c.Name)
+	}
+	out.Write(names)
+	r.each(func(values []any) error {
+		var fields []string
+		for _, v := range values {
+			fields = append(fields, csvField(v))
+		}
+		return out.Write(fields)
+	})
+	out.Flush()
+	return out.Error()
+}
+
+// csvField writes a value; nil is nothing.
+func csvField(v any) string {
+	switch v := v.(type) {
+	case *float64:
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'g', -1, 64)
+	case int:
+		return strconv.Itoa(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// WriteParquet writes the same rows.
+func (r *Aggregated) WriteParquet(w io.Writer) error {
+	s := table.Schema{Columns: aggregateColumns, Metadata: [][2]string{{table.VersionKey, table.Version}}}
+	out, err := table.NewParquet(w, s)
+	if err != nil {
+		return err
+	}
+	b := table.NewBatch(s)
+	if err := r.each(func(values []any) error {
+		for i, v := range values {
+			switch v := v.(type) {
+			case string:
+				if v != "" || !aggregateColumns[i].Null {
+					b.Text(i, v)
+				}
+			case int:
+				b.Int(i, int64(v))
+			case *float64:
+				if v != nil {
+					b.Float(i, *v)
+				}
+			}
+		}
+		return b.EndRow()
+	}); err != nil {
+		return err
+	}
+	if err := out.Write(b); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// WriteText writes the figures that most ask for, as a table for people.
+func (r *Aggregated) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d contaminated runs left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt, g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
+		if g.Marginal > 0 {
+			fmt.Fprintf(t, " (%d marginal)", g.Marginal)
+		}
+		if g.Contaminated > 0 {
+			fmt.Fprintf(t, " (%d contaminated: not to be published)", g.Contaminated)
+		}
+		fmt.Fprintln(t)
+		for k := range g.Rows {
+			row := &g.Rows[k]
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", row.Type, row.Metric, row.text())
+		}
+	}
+	return t.Flush()
+}
+
+// text is the mean with its interval; a share of runs also has its count.
+func (s *Statistic) text() string {
+	text := strconv.FormatFloat(s.Mean, 'g', 5, 64)
+	switch s.Method {
+	case "":
+		return text + " (one run)"
+	case wilson:
+		text += fmt.Sprintf(" (%.0f of %d)", s.Mean*float64(s.N), s.N)
+	}
+	return text + fmt.Sprintf(" [%.4g, %.4g]", *s.Low, *s.High)
+}

@@ -1,0 +1,239 @@
+package analyze
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/mrm/verdict"
+	"github.com/llamatap/llamatap/store/rundir"
+)
+
+// survey is what a run's tables tell of its memory.
+type survey struct {
+	Dir            string
+	RunID, ModelID string
+	// Title names the run for people: model, quantisation and context; Note has its prompt, type of cache and id.
+	// Warning says why it is not to be published, "" where it may be.
+	Title, Note, Warning string
+	Tokens               int64 // that the run computed
+	// Begin is when the first graph began, until when weights are loaded at the latest; End when something was
+	// accessed last. Unix nanoseconds.
+	Begin, End int64
+	Regions    []region
+	// From says what lives and accesses were taken from: trace or regions.
+	From string
+	// Notes are sentences on what could not be told.
+	Notes []string
+	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has
+	// the time of its beginning.
+	Resolution float64
+	KV         *kvLivesData
+	Heat       *heatData
+	Working    *workingData
+	Phases     []phaseBytes
+	// WriteMarked writes what samples say of the phases that markers name, as CSV; nil: the run has no markers.
+	// Measure sets it.
+	WriteMarked func(io.Writer) error
+
+	caches  map[cachePart]*cacheUse
+	metered map[int64]*memtrace.Metrics // by region, of a trace
+	types   map[memtrace.RegionType]subject
+	kvTimes [][3]int64
+}
+
+// errNoRegions occurs when a run has none of the tables.
+var errNoRegions = errors.New("nothing is known of the run's memory")
+
+// readSurvey reads a run directory.
+func readSurvey(ctx context.Context, dir string) (*survey, error) {
+	s := &survey{Dir: dir, RunID: filepath.Base(dir), From: "regions"}
+	s.Title = s.RunID
+	ofExperiment, err := verdict.Read(dir)
+	if err == nil && ofExperiment.Validity.Class == verdict.Contaminated {
+		s.Warning = "contaminated, not to be published"
+	}
+	if m, err := rundir.ReadMetadata(dir); err == nil {
+		s.RunID, s.ModelID, s.Title = m.RunID, m.Model.ID, titleOf(&m)
+		s.Note = noteOf(&ofExperiment.Cell, s.Title, s.RunID)
+		if m.Tokens != nil {
+			s.Tokens = m.Tokens.Prompt + m.Tokens.Generated
+		}
+		s.Resolution = graphSeconds(m.Phases)
+	}
+	mapped, err := s.regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		s.see(r.FirstRead, r.LastRead, r.FirstWrite, r.LastWrite)
+	}
+	cached, err := s.kv(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !mapped {
+		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has it too", dir, errNoRegions, memtrace.FileName)
+	}
+	if hasCache := func(r region) bool { return r.Type == memtrace.KVCache }; !cached && slices.ContainsFunc(s.Regions, hasCache) {
+		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")
+	}
+	s.settleKV()
+	s.totals()
+	return s, nil
+}
+
+// titleOf names a run by its model, quantisation and context; by its id where the model is not known.
+func titleOf(m *rundir.Metadata) string {
+	name := cmp.Or(m.Model.Name, m.Model.ID)
+	if name == "" {
+		return m.RunID
+	}
+	if quantisation := m.Model.FileType; quantisation != "" && !strings.HasSuffix(name, quantisation) {
+		name += ", " + quantisation
+	}
+	for _, c := range m.Contexts {
+		if c.NCtx > 0 {
+			return fmt.Sprintf("%s, context %d", name, c.NCtx)
+		}
+	}
+	return name
+}
+
+// noteOf is what the title of a run leaves out: prompt and type of cache of a cell of an experiment, and the run's id.
+func noteOf(c *verdict.Cell, title, id string) string {
+	var parts []string
+	if c.Prompt != "" {
+		parts = append(parts, "prompt "+c.Prompt)
+	}
+	if c.KVType != "" {
+		parts = append(parts, "KV cache "+c.KVType)
+	}
+	if id != title {
+		parts = append(parts, id)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// graphSeconds is how long a graph of the run took on average.
+func graphSeconds(phases map[string]rundir.PhaseUse) float64 {
+	var sum rundir.PhaseUse
+	for name, p := range phases {
+		if name != "setup" {
+			sum.Graphs, sum.NS = sum.Graphs+p.Graphs, sum.NS+p.NS
+		}
+	}
+	if sum.Graphs == 0 {
+		return 0
+	}
+	return float64(sum.NS) / float64(sum.Graphs) / 1e9
+}
+
+// see notes times at which something happened; 0 is none.
+func (s *survey) see(times ...int64) {
+	for _, ns := range times {
+		if ns == 0 {
+			continue
+		}
+		if s.Begin == 0 || ns < s.Begin {
+			s.Begin = ns
+		}
+		s.End = max(s.End, ns)
+	}
+}
+
+// Seconds is how long the run was watched, from its first graph on.
+func (s *survey) seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
+
+// totals are what was read and written in all, where no trace tells by phase.
+func (s *survey) totals() {
+	var sums [16]phaseBytes
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		b := &sums[r.Type]
+		b.Read += float64(r.BytesRead)
+		b.Written += float64(r.BytesWritten)
+	}
+	for kind, b := range sums {
+		if b.Read+b.Written > 0 {
+			b.Phase, b.Type = "all graphs", memtrace.RegionType(kind).String()
+			s.Phases = append(s.Phases, b)
+		}
+	}
+}
+
+// Subjects are the regions with what is known of how long their data was needed.
+//
+// A trace tells of each byte when it was written and read. Without one, a weight is written by its load, which has
+// ended when the first graph begins, and needed for as long as the model is: its life is censored. What loading
+// writes is not counted, for it happens once.
+func (s *survey) subjects() (all []subject) {
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		if r.Reads+r.Writes == 0 {
+			continue
+		}
+		subject := subject{
+			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.seconds(), Resolution: s.Resolution, BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
+		}
+		switch m := s.metered[r.ID]; {
+		case m != nil && m.Retention.Count > 0:
+			subject.Lives, subject.Written, subject.WrittenOnce = &m.Retention, m.Written, m.WrittenOnce
+		case r.Type == memtrace.Weight:
+			if r.LastRead == 0 {
+				continue
+			}
+			subject.Lives = &memtrace.Survival{}
+			subject.Lives.Add(r.LastRead-s.Begin, int64(r.Bytes), true)
+			subject.Written, subject.WrittenOnce = int64(r.Bytes), int64(r.Bytes)
+		case r.Type == memtrace.KVCache:
+			s.cached(&subject, r)
+		}
+		if m := s.metered[r.ID]; m != nil && s.From == "trace" { // the map counts cells that a mask hides too
+			subject.BytesRead = m.BytesRead
+		}
+		all = append(all, subject)
+	}
+	return all
+}
+
+// cached takes over what is known of a cache's cells.
+func (s *survey) cached(subject *subject, r *region) {
+	ctx := max(r.Ctx, 0)
+	u := s.caches[cachePart{ctx, r.Layer, r.Part}]
+	if u == nil {
+		return
+	}
+	subject.Lives = &u.lives
+	subject.Written, subject.WrittenOnce = u.written*u.cellBytes, u.once*u.cellBytes
+}
+
+// livesByType are how long data was needed, by type of regions.
+func livesByType(subjects []subject) (all []typeLives) {
+	for _, group := range byType(subjects) {
+		lives := &memtrace.Survival{}
+		for i := range group {
+			if group[i].Lives != nil {
+				lives.Merge(group[i].Lives)
+			}
+		}
+		if lives.Count > 0 {
+			all = append(all, typeLives{Type: group[0].Type.String(), Survival: lives})
+		}
+	}
+	return all
+}
+
+// Data is everything that is drawn of the run.
+func (s *survey) figureData(report *Report, subjects []subject) *figureData {
+	return &figureData{
+		Title: s.Title, Note: s.Note, Warning: s.Warning, Lives: livesByType(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
+	}
+}

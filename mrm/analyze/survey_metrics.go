@@ -1,0 +1,100 @@
+package analyze
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/memtrace"
+)
+
+// Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A
+// trace is read once, for metrics and figures: [Survey.Subjects], figures and notes are of it afterwards.
+func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (write func(io.Writer) error, err error) {
+	b := s.newBinner()
+	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
+	if errors.Is(err, memory.ErrNoTable) {
+		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.finish()
+	s.metered = map[int64]*memtrace.Metrics{}
+	for i := range r.Regions {
+		s.metered[int64(r.Regions[i].ID)] = r.Regions[i].Metrics
+	}
+	s.Notes = append(s.Notes, r.Notes...)
+	if len(r.Phases) > 0 {
+		s.WriteMarked = func(w io.Writer) error { return r.WriteCSV(w, memory.ByPhase) }
+	}
+	if s.From == "trace" && r.TimeSources[memtrace.TimeOfGraph.String()] == 0 {
+		s.Resolution = 0 // ops were timed
+	}
+	if s.From != "trace" { // samples alone
+		if len(byType(s.subjects())) == 0 {
+			return r.WriteMetrics, nil // no graph was seen: another program's run
+		}
+		return func(w io.Writer) error { return s.writeMetrics(w, t) }, nil
+	}
+	s.types = map[memtrace.RegionType]subject{}
+	for i := range r.Types {
+		t := &r.Types[i]
+		kind, err := memtrace.ParseRegionType(t.Type)
+		if err != nil {
+			return nil, err
+		}
+		s.types[kind] = subject{
+			Type: kind, Regions: t.Regions, Bytes: t.Bytes, Seconds: s.seconds(), Resolution: s.Resolution, BytesRead: t.BytesRead, BytesWritten: t.BytesWritten,
+			Lives: &t.Metrics.Retention, Written: t.Metrics.Written, WrittenOnce: t.Metrics.WrittenOnce,
+		}
+	}
+	return r.WriteMetrics, nil
+}
+
+// writeMetrics writes metrics.csv by what is known without a trace: what would need one is empty.
+func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
+	out := csv.NewWriter(w)
+	out.Write(memory.MetricsColumns)
+	used := map[memtrace.RegionType][2]int64{}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		n := used[r.Type]
+		used[r.Type] = [2]int64{n[0] + r.Reads, n[1] + r.Writes}
+	}
+	for _, group := range byType(s.subjects()) {
+		kind := group[0].Type
+		row := make([]string, len(memory.MetricsColumns))
+		l := labelsOf(group, t)
+		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
+		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)
+		if l.WriteOnce != nil {
+			row[3] = formatMetric(*l.WriteOnce)
+		}
+		var read float64
+		for i := range group {
+			read += float64(group[i].BytesRead)
+		}
+		if s.seconds() > 0 && l.Bytes > 0 && kind == memtrace.Weight { // other memory did not live all the time
+			row[8] = formatMetric(read / float64(l.Bytes) / s.seconds())
+		}
+		if l.Lives > 0 {
+			lives := livesByType(group)[0].Survival
+			for i, p := range []float64{0.5, 0.9, 0.99, 1} {
+				v, _ := lives.Quantile(p)
+				row[4+i] = formatMetric(float64(v) / 1e9)
+			}
+			row[15], row[16] = l.Label, formatMetric(*l.CensoredShare)
+		}
+		out.Write(row)
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// formatMetric writes a figure with what is needed to read it back.
+func formatMetric(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }

@@ -1,0 +1,230 @@
+package analyze
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/llamatap/llamatap/internal/present"
+)
+
+// WriteJSON writes the report with everything that its figures were computed from.
+func (r *Report) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(r)
+}
+
+// rowHeader are the columns of rows in CSV.
+var rowHeader = []string{
+	"region_type", "region_id", "name", "regions", "class", "bytes", "bytes_read_per_day", "bytes_written_per_day",
+	"refreshes_per_day_low", "refreshes_per_day_high", "bytes_refreshed_per_day_low", "bytes_refreshed_per_day_high",
+	"writes_per_cell_per_day_low", "writes_per_cell_per_day_high", "lifetime_years_low", "lifetime_years_high",
+	"read_j", "write_j", "refresh_j_low", "refresh_j_high", "total_j_low", "total_j_high", "energy_per_token_j_low", "energy_per_token_j_high", "verdict",
+}
+
+// csvNumber writes a figure so that it can be read back exactly; "" is none, inf infinite.
+func csvNumber(v *float64) string {
+	switch {
+	case v == nil:
+		return ""
+	case math.IsInf(*v, 1):
+		return "inf"
+	}
+	return strconv.FormatFloat(*v, 'g', -1, 64)
+}
+
+// pair writes bounds into two fields.
+func pair(b *Bounds) []string {
+	if b == nil {
+		return []string{"", ""}
+	}
+	return []string{csvNumber(&b.Low), csvNumber(&b.High)}
+}
+
+func (r *Row) fields() []string {
+	region := ""
+	if r.Region != nil {
+		region = strconv.FormatInt(*r.Region, 10)
+	}
+	fields := []string{r.Type, region, r.Name, strconv.Itoa(r.Regions), r.Class, csvNumber(&r.Bytes), csvNumber(&r.ReadPerDay), csvNumber(&r.WrittenPerDay)}
+	for _, b := range []*Bounds{&r.Refreshes, &r.RefreshedPerDay, &r.WritesPerCell, (*Bounds)(r.Lifetime)} {
+		fields = append(fields, pair(b)...)
+	}
+	fields = append(fields, csvNumber(r.Energy.Read), csvNumber(r.Energy.Write))
+	for _, b := range []*Bounds{r.Energy.Refresh, r.Energy.Total, r.EnergyPerToken} {
+		fields = append(fields, pair(b)...)
+	}
+	return append(fields, string(r.Verdict))
+}
+
+// WriteCSV writes the rows, those of types before those of regions.
+func (r *Report) WriteCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	out.Write(rowHeader)
+	for _, rows := range [][]Row{r.Types, r.Regions} {
+		for i := range rows {
+			out.Write(rows[i].fields())
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// WriteSensitivityCSV writes what follows where a figure of a class is another one.
+func (r *Report) WriteSensitivityCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	out.Write(append([]string{"parameter", "factor", "value"}, rowHeader...))
+	for i := range r.Sensitivity {
+		s := &r.Sensitivity[i]
+		out.Write(append([]string{s.Parameter, csvNumber(&s.Factor), csvNumber(&s.Value)}, s.Row.fields()...))
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// WriteLabelsCSV writes the labels of types.
+func (r *Report) WriteLabelsCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	out.Write([]string{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share", "retention_p50_s", "retention_p99_s",
+		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known", "time_resolution_s", "mrm_label", "mrm_label_censored"})
+	for i := range r.Labels {
+		l := &r.Labels[i]
+		out.Write([]string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10), strconv.FormatInt(l.Lives, 10), csvNumber(l.WriteOnce), csvNumber(l.CensoredShare),
+			csvNumber(l.Plain.P50), csvNumber(l.Plain.P99), csvNumber(l.KaplanMeier.P50), strconv.FormatBool(l.IsKnown50), csvNumber(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99), csvNumber(&l.Resolution),
+			l.Label, l.LabelCensor})
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// WriteText writes tables for people.
+func (r *Report) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "What if: a run of %s", timeText(r.Seconds))
+	if r.Tokens > 0 {
+		fmt.Fprintf(t, ", %d tokens", r.Tokens)
+	}
+	fmt.Fprintf(t, "; cells are to live %g years\n\n", r.Years)
+	fmt.Fprintln(t, "region type\tregions\tbytes\twrite-once\tneeded p50\tneeded p99\tcensored\tlabel\tcensored label")
+	for i := range r.Labels {
+		l := &r.Labels[i]
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, present.Bytes(float64(l.Bytes)), percent(l.WriteOnce),
+			l.needed(l.KaplanMeier.P50, l.IsKnown50), l.needed(l.KaplanMeier.P99, l.IsKnown99), percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
+	}
+	fmt.Fprintln(t, "\nregion type\tclass\trefreshes/day\trefreshed/day\twrites/cell/day\tyears\tJ/day\tverdict")
+	for i := range r.Types {
+		row := &r.Types[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Type, row.Class, bounds(&row.Refreshes, threeDigits), bounds(&row.RefreshedPerDay, present.Bytes),
+			bounds(&row.WritesPerCell, threeDigits), bounds((*Bounds)(row.Lifetime), threeDigits), bounds(row.Energy.Total, threeDigits), row.Verdict)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return r.writeInputs(w)
+}
+
+// writeInputs writes what figures were computed from, and by what.
+func (r *Report) writeInputs(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("\nFigures of devices, and where they stand:\n")
+	for i := range r.Classes {
+		c := &r.Classes[i]
+		var all []string
+		for _, f := range c.figures() {
+			if f.Figure != nil {
+				note := ""
+				if f.Note != "" {
+					note = ": " + f.Note
+				}
+				all = append(all, fmt.Sprintf("%s %s [%s%s]", f.key, threeDigits(f.Value), f.Source, note))
+			}
+		}
+		fmt.Fprintf(&b, "  %s: %s, refresh %s\n", c.ID, strings.Join(all, ", "), c.Refresh)
+	}
+	for _, key := range r.sourceKeys() {
+		s := r.Sources[key]
+		read := ""
+		if s.Read != "" {
+			read = " (read: " + s.Read + ")"
+		}
+		fmt.Fprintf(&b, "  [%s] %s (%d) %s%s\n", key, s.Text, s.Year, s.URL, read)
+	}
+	b.WriteString("Two figures with .. between are bounds: lives that went on at the end of the run may end with it, or never. ≥: at least so long.\nFormulas:\n")
+	for _, key := range []string{"refreshes_per_day", "bytes_refreshed_per_day", "writes_per_cell_per_day", "lifetime_years", "read_j", "write_j", "refresh_j"} {
+		fmt.Fprintf(&b, "  %s = %s\n", key, formulas[key])
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// bounds writes two figures, or one where they are equal.
+func bounds(b *Bounds, text func(float64) string) string {
+	if b == nil {
+		return "-"
+	}
+	low, high := text(b.Low), text(b.High)
+	if low == high {
+		return low
+	}
+	return low + " .. " + high
+}
+
+// threeDigits writes a number of three digits.
+func threeDigits(v float64) string {
+	switch {
+	case math.IsInf(v, 0):
+		return "inf"
+	case v == 0:
+		return "0"
+	case math.Abs(v) >= 1e5, math.Abs(v) < 1e-2:
+		return strconv.FormatFloat(v, 'e', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+func percent(share *float64) string {
+	if share == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100**share)
+}
+
+// needed writes for how long data is needed.
+func (l *Labels) needed(seconds *float64, known bool) string {
+	switch {
+	case seconds == nil:
+		return "-"
+	case *seconds < l.Resolution:
+		return "< " + timeText(l.Resolution)
+	case !known:
+		return "≥ " + timeText(*seconds)
+	}
+	return timeText(*seconds)
+}
+
+// timeText writes seconds with a unit.
+func timeText(s float64) string {
+	for _, unit := range []struct {
+		by   float64
+		name string
+	}{{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}} {
+		if s >= unit.by {
+			return threeDigits(s/unit.by) + " " + unit.name
+		}
+	}
+	return threeDigits(s*1e9) + " ns"
+}
