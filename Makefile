@@ -82,15 +82,16 @@ bin/libllama-resource-instrumentation.so: $(wildcard $(instr)/*.c) $(wildcard $(
 	$(CC) $(C_FLAGS) -fPIC -shared -fvisibility=hidden -Wl,-z,defs -Wl,-soname,$(notdir $@) $(cflags) -o $@.new $(instr)/*.c -pthread
 	@mv $@.new $@
 
-# bench is the table against the limits of this machine, within 20 minutes after the first time; its parts are llamatap bench machine, stream,
-# tap, levels, growth, host.
 # soak records for SOAK (20m) and demands that memory does not grow.
 SOAK ?= 20m
 soak: build
 	LLAMATAP_NIGHTLY=1 SOAK=$(SOAK) GOFLAGS="$(goflags)" $(GO) test ./oracle -run TestSoak -v -count=1 -timeout 24h
 
+# bench runs the Go benchmarks, the gates of the tap and a script of its levels (docs/BENCH.md).
 bench: build
-	bin/llamatap bench
+	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -p 1 ./store/... ./resource/... ./memtrace/... ./inspect/... ./cgo/tap
+	bin/llamatap bench tap
+	bin/llamatap bench -f examples/bench/levels.yaml --dir bin
 
 # bench-compare measures this checkout against another: make bench-compare BASE=main BENCH='-m model.gguf -n 64'
 BASE  ?=
@@ -106,7 +107,7 @@ bench-profile: build
 # bench-smoke runs every benchmark once: it proves that they work, not how fast.
 bench-smoke: build
 	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -benchtime 1x ./...
-	bin/llamatap bench all -smoke
+	bin/llamatap bench tap -m models/gopher-6m-q8_0.gguf -dir bin -pairs 1 -time 1ns -n 8 -prompt 1 -only 'map of memory,start'
 	bin/llamatap bench -p 16 -n 4 -pg 8,4 -d 0,8 -r 1 --rounds 1 --tap-tensors 'l_out*' --dir bin
 
 fuzz-smoke: llama
