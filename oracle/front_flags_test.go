@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the tables of flags in testdata/flags anew, from --help of the installed programs")
+var update = flag.Bool("update", false, "write testdata anew: tables of flags, from --help of the installed programs, and digests of recordings")
 
 // flagged are the programs whose every flag is passed once.
 var flagged = []string{"llama-completion", "llama-cli", "llama-server", "llama-bench"}
