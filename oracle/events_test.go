@@ -313,7 +313,7 @@ func (w *recorded) checkKinds(t *testing.T, arch string, level resource.Level, s
 	t.Helper()
 	for k := range resource.Kinds() {
 		kind := resource.Kind(k)
-		want := level.Tells(kind)
+		want := level.Includes(kind)
 		switch kind {
 		case resource.KindLoss, resource.KindLevel, resource.KindGPU:
 			want = false

@@ -169,7 +169,7 @@ func TestInstrumentEnvironment(t *testing.T) {
 		}
 		for _, line := range bytes.Split(bytes.TrimSpace(b), []byte("\n")) {
 			_, keys := checkLine(t, line)
-			if kind, _ := resource.ParseKind(keys["event"].(string)); !level.Tells(kind) {
+			if kind, _ := resource.ParseKind(keys["event"].(string)); !level.Includes(kind) {
 				t.Errorf("%v tells of %v", level, kind)
 			}
 		}

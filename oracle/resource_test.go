@@ -80,7 +80,7 @@ func TestResourceLevels(t *testing.T) {
 			kinds[fmt.Sprintf("%T", e)] = true
 		}
 		for i := range resource.Kinds() {
-			if k := resource.Kind(i); kinds[fmt.Sprintf("%T", resource.New(k))] && !parsed.Tells(k) {
+			if k := resource.Kind(i); kinds[fmt.Sprintf("%T", resource.New(k))] && !parsed.Includes(k) {
 				t.Errorf("%s tells of %v", level, k)
 			}
 		}
@@ -139,7 +139,7 @@ func TestResourceLevelChanges(t *testing.T) {
 			level = e.Level
 			got = append(got, level)
 		case *resource.LayerBegin:
-			if !level.Tells(resource.KindLayerBegin) {
+			if !level.Includes(resource.KindLayerBegin) {
 				t.Fatalf("a layer is told of at %v", level)
 			}
 		}

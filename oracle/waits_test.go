@@ -78,7 +78,7 @@ func wait(t *testing.T, cold bool, cmd *exec.Cmd) *waited {
 			cmd.Process.Kill()
 			t.Fatal(err)
 		}
-		c.Recorder().Told(now - int64(2*time.Minute)) // what the kernel reports comes sooner than that
+		c.Recorder().ReportedUpTo(now - int64(2*time.Minute)) // what the kernel reports comes sooner than that
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

@@ -2,8 +2,8 @@ package resource
 
 // BlockLine is one snapshot of block devices: a line of block_io.jsonl or, as A calls it, tracepoints.jsonl (A-62).
 //
-// A request that a device got for a partition counts for the partition and for its disk, as in /proc/diskstats.
-// Latency and Inflight tell of disks alone, so that they add up.
+// A request that a device got for a partition counts for the partition and for its disk, as in /proc/diskstats. Latency
+// and Inflight contain disks only, so that their entries add up.
 type BlockLine struct {
 	HostHeader
 	Latency  []DeviceLatency  `json:"latency_histogram"` // by name; what was completed in the interval, in microseconds from issue to completion
@@ -37,7 +37,7 @@ type BlockFigures struct {
 	Requests uint64 `json:"requests"` // completed in the interval
 	Bytes    uint64 `json:"bytes"`
 	// ServiceNS is the time from issue to completion, QueueNS that from submission to issue, each summed over the
-	// requests; TotalNS is both together where they cannot be told apart.
+	// requests; TotalNS is their sum where they cannot be separated.
 	ServiceNS *uint64 `json:"service_ns,omitempty"`
 	QueueNS   *uint64 `json:"queue_ns,omitempty"`
 	TotalNS   *uint64 `json:"total_ns,omitempty"`

@@ -28,7 +28,7 @@ type Roofline struct {
 	GBPerS     float64 `json:"gb_per_s"`
 }
 
-// TrackingBegin says that from here on everything that the tap tells is taken.
+// TrackingBegin marks the point from which everything that the tap reports is recorded.
 type TrackingBegin struct{ Header }
 
 // LayerBegin is the beginning of a layer's nodes in an execution.

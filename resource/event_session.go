@@ -1,7 +1,7 @@
 package resource
 
-// Phase says that a context's executions are of another phase from this one on; or, with LastExec, what executions
-// were that had been told of before it was decided.
+// Phase says that a context's executions are of another phase from this one on; or, with LastExec, what executions were
+// that had been reported before it was decided.
 type Phase struct {
 	Header
 	Phase    string  `json:"phase"`

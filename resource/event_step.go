@@ -1,7 +1,7 @@
 package resource
 
-// Model is what a context and its model are, told once per context, as system B's companion log does. What
-// llama.cpp does not say is absent.
+// Model describes a context and its model, once per context, as system B's companion log does. What llama.cpp does not
+// say is absent.
 type Model struct {
 	Header
 	Model   ModelInfo   `json:"model_info"`
@@ -39,7 +39,7 @@ type MemoryUsage struct {
 	ContextEstimate *uint64 `json:"context_size_estimate_bytes,omitempty"`
 }
 
-// TensorInfo is a tensor of a context's graphs, told before the first execution that uses it.
+// TensorInfo describes a tensor of a context's graphs, before the first execution that uses it.
 type TensorInfo struct {
 	Header
 	Exec     uint64         `json:"exec"`

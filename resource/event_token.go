@@ -11,7 +11,7 @@ type InputTokens struct {
 	SeqIDs     []int32  `json:"seq_ids"`
 }
 
-// OutputToken is a generated token, told when it is computed on: the token that ends a run is never.
+// OutputToken is a generated token, reported when it is fed back into the model: the last token of a run never is.
 type OutputToken struct {
 	Header
 	Exec       uint64  `json:"exec"`

@@ -94,7 +94,7 @@ func init() {
 	}
 }
 
-// Moves tells whether an op only copies, orders, converts or shows values.
+// Moves reports whether an op only copies, reorders, converts or views values.
 func Moves(op string) bool { return slices.Contains(moves, op) }
 
 func each(n int64) func(*Op) int64 { return func(o *Op) int64 { return n * o.Out.Elements() } }

@@ -101,7 +101,7 @@ func TestUnknownIsAbsent(t *testing.T) {
 	}
 	o := op("MUL_MAT_ID", f32(32, 2, 3), q8(64, 32, 8), f32(64, 1, 3), f32(2, 3))
 	if _, _, ok := o.Bytes(); ok {
-		t.Error("the experts of three tokens were known without being told")
+		t.Error("the experts of three tokens are known, although the op does not name them")
 	}
 	o.Experts = 4
 	if read, _, ok := o.Bytes(); !ok || read != 4*32*68+64*3*4+6*4 {
@@ -120,6 +120,6 @@ func TestFormulaTexts(t *testing.T) {
 		}
 	}
 	if !Moves("SET_ROWS") || !Moves("VIEW") || Moves("ADD") || Moves("CUSTOM") {
-		t.Error("what moves is told wrongly")
+		t.Error("Moves is wrong")
 	}
 }

@@ -185,7 +185,7 @@ var keys = map[string]key{
 	"role":                      {"", "computed", "`weight`, `cache`, `input`, or `result` of a node"},
 	"step_name":                 {"", "computed", "the execution's phase: a step is an execution"},
 	"duration_ms":               {"ms", "measured", "from graph entry to graph end"},
-	"metadata":                  {"", "", "what the graph says of the tensor; told once per context, tensor and op, with the shape that it has then"},
+	"metadata":                  {"", "", "the graph's description of the tensor; reported once per context, tensor and op, with its shape at that time"},
 	"metadata.name":             {"", "measured", "ggml's name"},
 	"metadata.operation":        {"", "measured", "op that computes it; `NONE` of what is not computed"},
 	"metadata.shape":            {"elements", "measured", "ggml's order, ne0 first"},

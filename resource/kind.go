@@ -2,13 +2,13 @@ package resource
 
 import "fmt"
 
-// Kind says what an event tells. Its name stands in the key "event".
+// Kind is the type of an event. Its name is the value of the key "event".
 type Kind uint8
 
 // The kinds. The first thirteen are system B's (COMPAT B-20 to B-31).
 const (
 	KindSessionStart   Kind = iota // recording begins
-	KindTrackingBegin              // from here on the recorder takes what the tap tells
+	KindTrackingBegin              // from here on the recorder records what the tap reports
 	KindLayerBegin                 // a layer's first node begins
 	KindLayerEnd                   // a layer's last node was computed
 	KindComponentBegin             // a run of nodes of one layer and component begins

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Level is how much is told. Each tells what the one before it tells, and more; [Level.Tells] is the table.
+// Level is the amount of detail. Each level includes the events of the previous one; [Level.Includes] is the table.
 type Level uint8
 
 // The levels.
@@ -53,19 +53,19 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MinimalAllocation is the size in bytes from which on MINIMAL tells of an allocation, as system B does.
+// MinimalAllocation is the smallest allocation in bytes that MINIMAL reports, as in system B.
 const MinimalAllocation = 1 << 20
 
-// from is the level from which on a kind is told.
+// from is the lowest level that includes a kind.
 var from = [kindCount]Level{
 	KindLayerBegin: Detailed, KindLayerEnd: Detailed, KindComponentBegin: Detailed, KindComponentEnd: Detailed, KindHandoff: Detailed,
 	KindKV: Detailed, KindMLP: Detailed, KindRouting: Detailed, KindDeallocation: Detailed, KindSampling: Verbose,
 	KindTensor: Verbose, KindStepBegin: Verbose, KindStepEnd: Verbose,
 }
 
-// Tells reports whether events of a kind are told at this level. Two kinds are told at every level, but differ: see
+// Includes reports whether this level includes events of a kind. Two kinds are included at every level, but differ: see
 // [MinimalAllocation], and [KindCompute], which there is once per graph, once per component of a layer or once per op.
-func (l Level) Tells(k Kind) bool {
+func (l Level) Includes(k Kind) bool {
 	if l == Off {
 		switch k {
 		case KindSessionStart, KindTrackingBegin, KindSummary, KindSessionEnd, KindLevel, KindLoss:

@@ -10,15 +10,15 @@ type MonitorLine struct {
 	// Model is the process that is recorded; absent once it has ended. Collector is llamatap's own.
 	Model     *ProcessUse `json:"model,omitempty"`
 	Collector *ProcessUse `json:"collector,omitempty"`
-	// Children are the processes that the model's has started, where they are recorded too, in the order in which
-	// they began, while they run. LeftOut is how many more there were than a line tells of.
+	// Children are the processes that the model's has started, where they are recorded too, in the order in which they
+	// began, while they run. LeftOut is the number of processes beyond the limit of a line.
 	Children []ProcessUse `json:"children,omitempty"`
 	LeftOut  int          `json:"children_left_out,omitempty"`
 	// Total is what the model's process and its children took; absent where children are not recorded, and once all
 	// have ended.
 	Total *ProcessTotal `json:"total,omitempty"`
-	// MHz are the frequencies of the processors, by number. MHzSource is cpufreq where the kernel tells what they
-	// are now, cpuinfo where /proc/cpuinfo does, which in a virtual machine is what the processor is called by.
+	// MHz are the frequencies of the processors, by number. MHzSource is cpufreq where the kernel reports what they are
+	// now, cpuinfo where /proc/cpuinfo does, which in a virtual machine is what the processor is called by.
 	MHz       []float64 `json:"cpu_mhz,omitempty"`
 	MHzSource string    `json:"cpu_mhz_source,omitempty"`
 	// Celsius are temperatures, by sensor.

@@ -35,7 +35,7 @@ type Op struct {
 	Experts int64
 }
 
-// has tells whether ggml's src[k] is not NULL.
+// has reports whether ggml's src[k] is not NULL.
 func (o *Op) has(k int) bool { return o.Src[k].Elements() > 0 }
 
 // Formula is how the FLOPs of an op follow from its shapes. One arithmetic operation, comparison that selects a

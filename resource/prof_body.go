@@ -1,8 +1,8 @@
 package resource
 
-// What is not known in an interval, such as the latency of no requests or what a polled source does not tell, is
-// nil and absent in the file. All percentiles of latencies are upper bounds: the largest value of the histogram's
-// slot that holds the percentile.
+// What is not known in an interval, such as the latency of no requests or what a polled source does not provide, is nil
+// and absent in the file. All percentiles of latencies are upper bounds: the largest value of the histogram's slot that
+// holds the percentile.
 
 // ProfDisk is what a block device did in an interval (COMPAT A-92).
 type ProfDisk struct {
@@ -45,8 +45,9 @@ type ProfSyscall struct {
 	ThroughputBS float64      `json:"throughput_bytes_s"`
 	TopCallers   []ProfCaller `json:"top_callers"` // by count, at most 5
 
-	// Op tells calls of one number apart: of futex wait, wake, other. Events of one name add up. Of what is polled
-	// from /proc it is any: all calls that read, or write; their times, errors and open calls are not known then.
+	// Op distinguishes calls with the same number: wait, wake and other for futex. Events of one name add up. Of what
+	// is polled from /proc it is any: all calls that read, or write; their times, errors and open calls are not known
+	// then.
 	Op       string            `json:"op,omitempty"`
 	LatP50US *float64          `json:"lat_p50_us,omitempty"`
 	Errors   uint64            `json:"errors,omitempty"`    // absent: none, or polled
@@ -179,15 +180,15 @@ type ProfNet struct {
 	RXBytesS float64 `json:"rx_bytes_s"`
 	TXCalls  uint64  `json:"tx_calls"`
 	RXCalls  uint64  `json:"rx_calls"`
-	// Retransmits are TCP segments that were sent again, SYN and SYN-ACK included; nil where the kernel does not
-	// tell of them.
+	// Retransmits are TCP segments that were sent again, SYN and SYN-ACK included; nil if the kernel does not report
+	// them.
 	Retransmits *uint64 `json:"retransmits,omitempty"`
 
 	TXBytes  uint64                 `json:"tx_bytes"`
 	RXBytes  uint64                 `json:"rx_bytes"`
 	TXErrors uint64                 `json:"tx_errors"` // calls that failed, EAGAIN included
 	RXErrors uint64                 `json:"rx_errors"`
-	Families map[string]ProfTraffic `json:"families,omitempty"` // inet, inet6, unix, netlink, vsock, other; absent where the source does not tell
+	Families map[string]ProfTraffic `json:"families,omitempty"` // inet, inet6, unix, netlink, vsock, other; absent if the source does not know them
 	Via      string                 `json:"via"`                // sockets (sock tracepoints: every path into a socket) or syscalls
 }
 

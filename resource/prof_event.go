@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ProfType says what an event of llamatap host prof tells. It stands in the key "type".
+// ProfType is the type of an event of llamatap host prof, the value of the key "type".
 type ProfType string
 
 // The types (COMPAT A-92 to A-96).
@@ -31,7 +31,7 @@ type ProfHeader struct {
 	TSNS   int64             `json:"ts_ns"`   // Unix ns at the end of the interval
 	TS     string            `json:"ts"`      // the same in UTC, ISO 8601 with the offset
 	Type   ProfType          `json:"type"`    //
-	CorrID *string           `json:"corr_id"` // what the model did then, see CorrID; null where it was asked not to be told
+	CorrID *string           `json:"corr_id"` // what the model did then, see CorrID; null if correlation is disabled
 	Labels map[string]string `json:"labels"`  // as --labels gave them; {} without
 	// IntervalS is the measured length of the interval in seconds, which all rates are of; MonoNS its end on
 	// CLOCK_MONOTONIC.

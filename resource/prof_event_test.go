@@ -219,7 +219,7 @@ func documented(t *testing.T, of reflect.Type, text string) {
 			documented(t, inner, text)
 		}
 		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && !strings.Contains(text, "`"+key+"`") {
-			t.Errorf("docs/HOST_PROF.md does not tell of %s", key)
+			t.Errorf("docs/HOST_PROF.md does not document %s", key)
 		}
 	}
 }

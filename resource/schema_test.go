@@ -62,8 +62,8 @@ func schemaOf(of reflect.Type, path string) map[string]any {
 	return s
 }
 
-// byTap are keys that the tap always tells and a program, through the C header, does not know: the schema does not
-// demand them.
+// byTap are keys that the tap always provides and that a program, through the C header, does not know: the schema does
+// not demand them.
 var byTap = map[string]bool{
 	"exec": true, "graph": true, "op_seq": true, "phase": true, "node_count": true, "time_source": true, "buffer_id": true, "mapped": true,
 	"from_layer_id": true, "tensors": true, "data_bytes": true, "data_size_mb": true, "cells": true, "cache": true, "phases": true,
@@ -164,7 +164,7 @@ func between() map[string]string {
 	for k := range kindCount {
 		fmt.Fprintf(&levels, "| `%v` |", k)
 		for _, l := range []Level{Minimal, Detailed, Verbose} {
-			fmt.Fprintf(&levels, " %s |", told(l, k))
+			fmt.Fprintf(&levels, " %s |", shown(l, k))
 		}
 		levels.WriteString("\n")
 	}
@@ -188,9 +188,9 @@ func between() map[string]string {
 	return map[string]string{"levels": levels.String(), "keys": table.String(), "formulas": formula.String()}
 }
 
-func told(l Level, k Kind) string {
+func shown(l Level, k Kind) string {
 	switch {
-	case !l.Tells(k):
+	case !l.Includes(k):
 		return ""
 	case k == KindAllocation && l == Minimal:
 		return "from 1 MiB on"

@@ -20,7 +20,7 @@ type ThreadLine struct {
 	BlockedLockNS  *int64 `json:"blocked_lock_ns,omitempty"`  // futex, file lock, semaphore
 	BlockedOtherNS *int64 `json:"blocked_other_ns,omitempty"` // what is neither, such as a lock within the kernel or a full pipe
 	IdleNS         *int64 `json:"idle_ns,omitempty"`          // in poll, accept, read of a pipe, nanosleep and the like, or stopped
-	SleepNS        *int64 `json:"sleep_ns,omitempty"`         // the four together, where they cannot be told apart
+	SleepNS        *int64 `json:"sleep_ns,omitempty"`         // the sum of the four, where they cannot be separated
 
 	Role           ThreadRole `json:"role,omitempty"`
 	FutexNS        *int64     `json:"futex_ns,omitempty"`         // the part of BlockedLockNS in futexes
@@ -29,7 +29,7 @@ type ThreadLine struct {
 
 	Voluntary   uint64      `json:"switches_voluntary"` // switches away from it because it slept
 	Involuntary uint64      `json:"switches_involuntary"`
-	RunQueue    *WaitFigure `json:"run_queue_latency,omitempty"` // absent where none ended, and where the kernel tells only their sum
+	RunQueue    *WaitFigure `json:"run_queue_latency,omitempty"` // absent where none ended, and where the kernel reports only their sum
 
 	Faults uint64  `json:"page_faults"`
 	Minor  *uint64 `json:"minor_faults,omitempty"` // by the kernel's own count, which includes faults in system calls
@@ -49,7 +49,7 @@ func (t *ThreadLine) LockDelayNS() int64 {
 	return max(0, nsOf(t.BlockedLockNS)-nsOf(t.FutexIdleNS)-nsOf(t.FutexUnknownNS))
 }
 
-// WaitFigure tells how long waits were that ended within an interval, in microseconds. Percentiles are upper
+// WaitFigure is the distribution of the waits that ended within an interval, in microseconds. Percentiles are upper
 // bounds: the largest value of the power of two that holds them, or the longest wait if that is less.
 type WaitFigure struct {
 	Count   uint64   `json:"count"`

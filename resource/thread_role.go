@@ -28,9 +28,9 @@ type GraphTime struct {
 	Known bool
 }
 
-// Judge decides the thread's role, and which part of FutexNS it waited for work (FutexIdleNS), and which part
-// nobody knows the reason of (FutexUnknownNS). The rest delayed it. team tells that the thread computes graphs of
-// the run:
+// Judge decides the thread's role, and which part of FutexNS it waited for work (FutexIdleNS), and which part nobody
+// knows the reason of (FutexUnknownNS). The rest delayed it. team reports whether the thread computes graphs of the
+// run:
 //
 //   - a wait of such a thread while no graph was computed is for work, and one within a graph delays it. What is certain by the sums of the
 //     interval is decided, the rest is unknown

@@ -112,11 +112,11 @@ const (
 	PartPadding = "(padding)"
 )
 
-// FileUnknown stands for a file that could not be told: bytes that were read past the page cache, waits in a system
-// call that reads no file.
+// FileUnknown stands for a file that could not be determined: bytes that were read past the page cache, waits in a
+// system call that reads no file.
 const FileUnknown = "(unknown)"
 
-// WaitPlace is a tensor, a part of a GGUF that is none, or another file.
+// WaitPlace is a tensor, another part of a GGUF, or another file.
 type WaitPlace struct {
 	File   string `json:"file"`             // path; dev:MAJOR:MINOR/ino:N where it is not known
 	Tensor string `json:"tensor,omitempty"` // or (header), (padding); "" for a file that is no GGUF
@@ -130,8 +130,8 @@ type WaitOthers struct {
 	WaitFigures
 }
 
-// WaitOrder tells whether tensors were touched in the order in which the graph reads them, of those that faulted
-// for the first time in the run.
+// WaitOrder reports whether tensors were touched in the order in which the graph reads them, of those that faulted for
+// the first time in the run.
 type WaitOrder struct {
 	Tensors int  `json:"tensors"`  // weights of the graph that were faulted for the first time
 	Known   int  `json:"weights"`  // weights of the graph, of which there may be more than one place in it; the first counts
@@ -162,7 +162,7 @@ type FaultLine struct {
 	Call        string  `json:"call,omitempty"`        // system call
 }
 
-// TensorLayer returns the layer that a weight's GGUF name tells, blk.N.…, or -1.
+// TensorLayer returns the layer in a weight's GGUF name, blk.N.…, or -1.
 func TensorLayer(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	if !ok {

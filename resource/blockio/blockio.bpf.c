@@ -74,7 +74,7 @@ const volatile __u32 processors = 1;
 const volatile bool by_device;
 const volatile __u32 only_devices[8]; /* disks or partitions; no other is looked at. Unused ones are no device's number */
 const volatile bool starts = true;    /* the kernel has block_io_start; else the task of the issue stands for it */
-const volatile bool groups_v1;        /* rows tell groups of v1's blkio; else of v2 */
+const volatile bool groups_v1;        /* rows name groups of v1's blkio; else of v2 */
 
 /* What tasks of this processor were found to be last; on_start's alone, which the kernel does not run within itself. */
 #define KNOWN 4
@@ -168,7 +168,7 @@ static __always_inline bool wanted_device(struct place p)
 	return !other;
 }
 
-/* wanted_owner tells of what a kernel thread writes back whether the group that it is charged to is wanted. */
+/* wanted_owner reports, for write-back by a kernel thread, whether the group that is charged is wanted. */
 static __always_inline bool wanted_owner(const struct bio *bio)
 {
 	struct cgroup *group;

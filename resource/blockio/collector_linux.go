@@ -62,8 +62,8 @@ type Collector struct {
 	stats []diskstats // where it polls
 }
 
-// Open begins to watch. Where BPF programs cannot run, it polls /proc/diskstats and Missing tells why; it fails
-// where that cannot be read either, or where a device is not known.
+// Open begins to watch. Where BPF programs cannot run, it polls /proc/diskstats and Missing reports why; it fails where
+// that cannot be read either, or where a device is not known.
 func Open(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, only: map[uint32]bool{}, names: newNames(os.DirFS("/")),
@@ -170,7 +170,7 @@ func (c *Collector) load() error {
 	return nil
 }
 
-// hasStarts tells whether the kernel says when a request is started (6.5 and newer).
+// hasStarts reports whether the kernel has the hook at the start of a request (6.5 and newer).
 func hasStarts() bool {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *Collector) AddPID(pid int) error {
 	return nil
 }
 
-// Programs tells what the programs have cost; nothing where it polls.
+// Programs returns the cost of the programs; nothing while polling.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
 	if c.set == nil {
 		return nil, nil
@@ -270,7 +270,7 @@ func (c *Collector) poll(now time.Time) (*resource.BlockLine, error) {
 		line.Missing = append(line.Missing, c.why.Error())
 	}
 	if !c.o.Target.Any() {
-		line.Missing = append(line.Missing, "the target: /proc/diskstats tells of all processes together")
+		line.Missing = append(line.Missing, "the target: /proc/diskstats counts all processes together")
 	}
 	return line, nil
 }

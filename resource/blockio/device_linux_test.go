@@ -87,7 +87,7 @@ func snap(t testing.TB, c *Collector) *resource.BlockLine {
 	return line
 }
 
-// of returns what a line tells of a device, empty where it tells nothing.
+// of returns a line's figures of a device, empty if it has none.
 func of(line *resource.BlockLine, dev string) *resource.BlockDevice {
 	for i := range line.Devices {
 		if line.Devices[i].Name == filepath.Base(dev) {

@@ -50,8 +50,8 @@ func (g *groups) path(id uint64) string {
 	return p
 }
 
-// walk finds the groups that there are. Of those that are gone the names that were asked for since the walk before
-// are kept, for requests that are still to be told; so names do not gather while groups come and go.
+// walk finds the groups that there are. Of those that are gone the names that were asked for since the walk before are
+// kept, for requests that are still to be reported; so names do not accumulate while groups come and go.
 func (g *groups) walk() {
 	g.byID, g.asked = g.asked, map[uint64]string{}
 	_ = filepath.WalkDir(g.mount, func(path string, entry fs.DirEntry, err error) error {

@@ -198,5 +198,5 @@ func (d *delta) all() resource.Histogram {
 	return h
 }
 
-// empty tells whether nothing happened and nothing is there.
+// empty reports whether nothing happened and no request is present.
 func (d *delta) empty() bool { return *d == delta{} }

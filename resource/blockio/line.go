@@ -25,7 +25,7 @@ type depth struct {
 type interval struct {
 	shares []share
 	depths map[int]depth // by the disk's index
-	plain  bool          // what only the kernel's types tell is not known
+	plain  bool          // figures that need the kernel's types (BTF) are unknown
 	strap  bool
 	device func(id uint32) device
 	group  func(id uint64) string
@@ -38,7 +38,7 @@ func (iv *interval) fill(line *resource.BlockLine) {
 	iv.cgroups(line)
 }
 
-// figures tells a delta in the words of a line.
+// figures converts a delta to the figures of a line.
 func (iv *interval) figures(d *delta) resource.BlockFigures {
 	h := d.all()
 	f := resource.BlockFigures{
@@ -51,13 +51,13 @@ func (iv *interval) figures(d *delta) resource.BlockFigures {
 	return f
 }
 
-// op tells a delta of one operation.
+// op converts a delta of one operation.
 func (iv *interval) op(op uint32, d *delta) resource.BlockOp {
 	h := d.all()
 	return resource.BlockOp{Op: resource.BlockOps[op], BlockFigures: iv.figures(d), Latency: h.Buckets(false)}
 }
 
-// detailed tells also of the queue, and of each size.
+// detailed is op with the queue and each size.
 func (iv *interval) detailed(op uint32, d *delta) resource.BlockOp {
 	o := iv.op(op, d)
 	if !iv.plain {

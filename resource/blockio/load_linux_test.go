@@ -24,8 +24,8 @@ func memoryFolder(t testing.TB) string {
 }
 
 // BenchmarkRequest is what following a request costs, in all programs together and in each, as the kernel counts it
-// (bpf_stats). Its own count costs two clock readings per run; BenchmarkUnwatched without programs tells what they
-// cost with counting off.
+// (bpf_stats). Its own count costs two clock readings per run; BenchmarkUnwatched without programs shows what they cost
+// with counting off.
 func BenchmarkRequest(b *testing.B) {
 	dev := loop(b, 64, memoryFolder(b))
 	for name, target := range map[string]bpf.Target{"all": {}, "other": {PIDs: []int{os.Getpid()}}} {
@@ -154,7 +154,7 @@ func locked(t *testing.T, c *Collector) (n uint64) {
 		}
 		bytes, ok := info.Memlock()
 		if !ok {
-			t.Fatalf("the kernel does not tell the memory of map %s", name)
+			t.Fatalf("the kernel does not report the memory of map %s", name)
 		}
 		n += bytes
 	}

@@ -16,7 +16,7 @@ import (
 type diskstats struct {
 	id       uint32
 	name     string
-	ops      int // how many operations the kernel tells of: 2, 3 or 4
+	ops      int // the number of operations that the kernel reports: 2, 3 or 4
 	done     [4]uint64
 	merges   [4]uint64 // not of flushes
 	sectors  [4]uint64 // of 512 bytes; not of flushes
@@ -103,7 +103,7 @@ func polled(line *resource.BlockLine, before, now []diskstats, names *names, onl
 	slices.SortStableFunc(line.Inflight, func(a, b resource.DeviceInflight) int { return int(b.Count - a.Count) })
 }
 
-// backwards tells whether counters fell, which is another device under the same number.
+// backwards reports whether counters fell, which means another device under the same number.
 func (d *diskstats) backwards(was *diskstats) bool {
 	for op := range d.done {
 		if d.done[op] < was.done[op] || d.ms[op] < was.ms[op] || d.sectors[op] < was.sectors[op] || d.merges[op] < was.merges[op] {

@@ -74,7 +74,7 @@ func (c *Collector) shares(iv *interval, there []request, mono int64, areas map[
 	}
 }
 
-// deepen tells how many requests each disk had, in an interval of so many nanoseconds.
+// deepen computes the queue depth of each disk in an interval of ns nanoseconds.
 func (c *Collector) deepen(iv *interval, areas map[int]uint64, parity int, ns float64) {
 	inflight := map[int]int64{}
 	for i := range iv.shares {
@@ -146,7 +146,7 @@ func (c *Collector) giveUp(r *request, age int64) (gone bool, err error) {
 	return c.memory.ask("give_up", r)
 }
 
-// losses tells what was lost since the last snapshot.
+// losses fills in what was lost since the last snapshot.
 func (c *Collector) losses(line *resource.BlockLine) error {
 	missed, err := c.misses()
 	if err != nil {

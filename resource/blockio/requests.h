@@ -2,7 +2,7 @@
  * of the kernel. Whoever includes it has __u32, __u64 and bool.
  *
  * A request is known by its address from its start (or its issue) to its completion. Its slot lies in a bucket of one cache line, and, where
- * that is full, in one of a few others; the first slot of a bucket tells how many lie elsewhere. A row is what requests have in common: device,
+ * that is full, in one of a few others; the first slot of a bucket counts those that lie elsewhere. A row is what requests have in common: device,
  * operation, process and control group; each processor counts for itself in counts of that row. Nothing here is ever set back by a reader:
  * snapshots are differences.
  *
@@ -385,7 +385,7 @@ static __always_inline __u64 block_us(__u64 ns)
 struct block_end {
 	__u64 now;
 	__u64 start_ns; /* 0 where the kernel keeps none */
-	__u32 bytes;    /* that its completion told of */
+	__u32 bytes;    /* as its completion reported */
 	bool error;
 };
 

@@ -193,10 +193,10 @@ static struct block_slot *of(__u64 key)
 	return &t.slots[block_find(&t, key, 15) & (BLOCK_SLOTS - 1)];
 }
 
-static void end(__u64 issue, __u32 bytes, __u64 now, __u64 start, __u32 told, bool error)
+static void end(__u64 issue, __u32 bytes, __u64 now, __u64 start, __u32 done, bool error)
 {
 	struct block_slot slot = { .issue_ns = issue, .bytes = bytes };
-	struct block_end e = { .now = now, .start_ns = start, .bytes = told, .error = error };
+	struct block_end e = { .now = now, .start_ns = start, .bytes = done, .error = error };
 
 	BLOCK_COUNT(&plain, &slot, &e, BLOCK_PLAINLY);
 	BLOCK_COUNT(&shared, &slot, &e, BLOCK_ATOMICALLY);

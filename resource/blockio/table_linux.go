@@ -93,7 +93,7 @@ func (m *memory) requests() []request {
 	return m.buffer
 }
 
-// inUse tells whether there is a row at an index.
+// inUse reports whether there is a row at an index.
 func (m *memory) inUse(index int) bool {
 	state := u32(m.table, rowsAt+rowSize*index)
 	return state == ready || state == retired
@@ -139,7 +139,7 @@ func (m *memory) tend(index int, r *row, busy bool) {
 	binary.NativeEndian.PutUint32(m.table[rowsAt+rowSize*index:], state)
 }
 
-// old is what the programs is_alive and give_up are told.
+// old is the argument of the programs is_alive and give_up.
 type old struct {
 	Key     uint64
 	IssueNS uint64

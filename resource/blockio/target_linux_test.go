@@ -215,7 +215,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWithoutRights: a process without rights polls, and is told what to get.
+// TestWithoutRights checks that a process without permissions polls, and that Missing names the remedy.
 func TestWithoutRights(t *testing.T) {
 	if os.Getenv("LLAMATAP_TEST_CHILD") == "" {
 		testenv.NeedBPF(t)

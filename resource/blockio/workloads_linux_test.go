@@ -50,7 +50,8 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestFlushes: a file system that is synced after each write. What waits for a flush and is never issued is told apart.
+// TestFlushes: a file system that is synced after each write. Requests that wait for a flush and are never issued are
+// counted separately.
 func TestFlushes(t *testing.T) {
 	dev := loop(t, 64, "")
 	run(t, "mkfs.ext4", "-q", dev)

@@ -231,7 +231,7 @@ func TestWrongTargets(t *testing.T) {
 	}
 }
 
-// TestWithoutRights: a process without rights is told what to get.
+// TestWithoutRights checks that the error for a process without permissions names the remedy.
 func TestWithoutRights(t *testing.T) {
 	if os.Getenv("LLAMATAP_TEST_CHILD") != "" {
 		_, err := bpftest.Open(bpf.Options{})

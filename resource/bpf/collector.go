@@ -17,7 +17,7 @@ type Follower interface {
 	AddPID(pid int) error
 }
 
-// A Costed collector tells what its programs have cost since they were loaded.
+// A Costed collector reports the cost of its programs since they were loaded.
 type Costed interface {
 	Programs() ([]ProgramStat, error)
 }

@@ -35,7 +35,7 @@ type Options struct {
 	Manual []string
 }
 
-// TakesPlain tells whether the programs for kernels without BTF are taken.
+// TakesPlain reports whether the programs for kernels without BTF are used.
 func (o Options) TakesPlain() bool {
 	return o.Plain || os.Getenv("LLAMATAP_BPF") == "plain" || kernelTypes() != nil
 }
@@ -54,7 +54,7 @@ type Set struct {
 
 var lockedMemory = sync.OnceValue(rlimit.RemoveMemlock)
 
-// kernelTypes tells once whether the kernel has BTF.
+// kernelTypes checks once whether the kernel has BTF.
 var kernelTypes = sync.OnceValue(func() error {
 	_, err := btf.LoadKernelSpec()
 	return err

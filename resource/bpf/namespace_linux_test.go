@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOutermost: process ids of a namespace below the first are refused with the remedy; the first one's, and a
-// machine that does not tell, are taken.
+// TestOutermost: process ids of a namespace below the first are refused with the remedy; the first one's, and a machine
+// that does not say so, are accepted.
 func TestOutermost(t *testing.T) {
 	for target, want := range map[string]string{initPIDs: "", "pid:[4026532201]": "--pid=host", "": ""} {
 		link := filepath.Join(t.TempDir(), "pid")

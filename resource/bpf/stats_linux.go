@@ -19,7 +19,7 @@ func EnableStats() (io.Closer, error) {
 	return c, nil
 }
 
-// Programs tells what each program has cost, by name.
+// Programs returns the cost of each program, by name.
 func (s *Set) Programs() ([]ProgramStat, error) {
 	var all []ProgramStat
 	for _, name := range slices.Sorted(keys(s.collection.Programs)) {

@@ -28,7 +28,7 @@ type Target struct {
 	Cgroup string
 }
 
-// Any tells whether no task is excluded.
+// Any reports whether the target includes every task.
 func (t Target) Any() bool { return !t.byPID() && t.Comm == "" && t.Cgroup == "" }
 
 func (t Target) byPID() bool { return t.Later || len(t.PIDs) > 0 }
@@ -62,7 +62,7 @@ func (t Target) apply(spec *ebpf.CollectionSpec, plain bool) error {
 			return err
 		}
 		if plain && group.subsys >= 0 {
-			return fmt.Errorf("cgroup %s is of version 1, which can be told only where the kernel has BTF; use --pid", t.Cgroup)
+			return fmt.Errorf("cgroup %s is of version 1, which needs a kernel with BTF; use --pid", t.Cgroup)
 		}
 		set["target_cgroup"], set["target_cgroup_level"], set["target_cgroup_subsys"] = group.id, group.level, group.subsys
 	}
@@ -191,7 +191,7 @@ func within(dir string, hierarchies map[string]string) string {
 func subsystem(options string) (int32, error) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return 0, fmt.Errorf("it is of version 1, which can be told only where the kernel has BTF: %w; needs: %s", err, remedyBTF)
+		return 0, fmt.Errorf("it is of version 1, which needs a kernel with BTF: %w; needs: %s", err, remedyBTF)
 	}
 	var ids *btf.Enum
 	if err := kernel.TypeByName("cgroup_subsys_id", &ids); err != nil {

@@ -31,7 +31,8 @@ func MountTracefs() string {
 	return tracefs
 }
 
-// Fields tells where the fields of a tracepoint lie in what its plain programs are handed: kernels differ.
+// Fields returns the offsets of a tracepoint's fields in the context of its plain programs; they differ between
+// kernels.
 func Fields(group, name string) (map[string]uint32, error) {
 	var failed error
 	for _, dir := range []string{tracefs, "/sys/kernel/debug/tracing"} {

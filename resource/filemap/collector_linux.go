@@ -42,13 +42,13 @@ func Open(o Options) (*Collector, error) {
 	return c, nil
 }
 
-// Recorder is what a Follower tells of executions.
+// Recorder returns the recorder to which a Follower reports executions.
 func (c *Collector) Recorder() *Recorder { return c.recorder }
 
 // AddPID adds a process to a target that is restricted to processes.
 func (c *Collector) AddPID(pid int) error { return c.source.AddPID(pid) }
 
-// AddPath makes a file known that the run names: what is read of it is told whoever reads it.
+// AddPath adds a file of the run: reads of it are recorded whoever issues them.
 func (c *Collector) AddPath(path string) error {
 	key, err := c.recorder.AddPath(path)
 	if err != nil {
@@ -68,16 +68,16 @@ func (c *Collector) Snapshot(time.Time) (any, error) {
 	return []*resource.WaitLine{l}, nil
 }
 
-// Programs tells what the programs have cost.
+// Programs returns the cost of the programs.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) { return c.source.Programs() }
 
 // Origin says which programs run, in the words of resource.
 func (c *Collector) Origin() string { return c.source.Origin() }
 
-// Lost tells what was lost so far.
+// Lost returns what was lost so far.
 func (c *Collector) Lost() (Lost, error) { return c.source.Lost() }
 
-// Close ends the recording: what is left is put into its lines, and the total told. It may be called twice.
+// Close ends the recording: it writes the remaining lines and the total. It may be called twice.
 func (c *Collector) Close() error {
 	if c.closed {
 		return c.err
@@ -91,7 +91,7 @@ func (c *Collector) Close() error {
 	return c.err
 }
 
-// byCause are the losses that a total tells of; nil: none.
+// byCause returns the losses for the line of the total; nil if there are none.
 func (l Lost) byCause(t Totals) map[string]uint64 {
 	all := map[string]uint64{
 		"ring_full": l.Ring, "threads_full": l.Threads, "requests_full": l.Requests, "faults_open": l.Open, "faults_unknown": l.Unknown,
@@ -115,7 +115,7 @@ func (c *Collector) Missing() map[string]string {
 		all[name] = err.Error()
 	}
 	if c.source.Origin() == resource.OriginPlain {
-		all["call_waits"], all["block_requests"] = "they can be told only where the kernel has BTF", "they can be told only where the kernel has BTF"
+		all["call_waits"], all["block_requests"] = "need a kernel with BTF", "need a kernel with BTF"
 	}
 	if len(all) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// TestCost tells what each program costs per run, as the kernel counts; it is a measurement only where nothing else
+// TestCost logs the cost of each program per run, as the kernel counts it; it is a measurement only where nothing else
 // runs.
 func TestCost(t *testing.T) {
 	testenv.Once(t, "TestAgainstUserSpace")

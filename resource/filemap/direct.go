@@ -13,9 +13,9 @@ type extents struct {
 	read time.Time
 }
 
-// direct finds the file of a request that went past the page cache, by where the known files of its device lie. Of
-// a file system on a mapped device (dm, md) the requests are those of the disks below, where its files are not
-// known. It tells where in the file the request begins.
+// direct finds the file of a request that went past the page cache, by where the known files of its device lie. Of a
+// file system on a mapped device (dm, md) the requests are those of the disks below, where its files are not known. It
+// returns the request's offset in the file.
 func (f *Files) direct(e *Event) (offset uint64, ok bool) {
 	at := e.At * sectorBytes
 	for key, n := range f.files {

@@ -56,7 +56,7 @@ struct wait_thread {
 
 #define WAIT_INLINE static inline __attribute__((always_inline))
 
-/* wait_fault_begin opens a fault. It tells whether one was open: that never returned, or returned by a signal. */
+/* wait_fault_begin opens a fault. It reports whether one was open: that never returned, or returned by a signal. */
 WAIT_INLINE int wait_fault_begin(struct wait_thread *t, wait_u64 now, wait_u64 address, wait_u32 flags)
 {
 	int open = t->begin_ns != 0;
@@ -97,7 +97,7 @@ WAIT_INLINE void wait_off(struct wait_thread *t, wait_u64 now, int asleep, wait_
 	t->call = t->begin_ns ? 0 : call;
 }
 
-/* wait_on: the thread is on a processor again. It tells whether a wait in a system call ended, which is then from *since to now. */
+/* wait_on: the thread is on a processor again. It reports whether a wait in a system call ended, which is then from *since to now. */
 WAIT_INLINE int wait_on(struct wait_thread *t, wait_u64 now, wait_u64 *since)
 {
 	wait_u64 gap;
@@ -116,7 +116,7 @@ WAIT_INLINE int wait_on(struct wait_thread *t, wait_u64 now, wait_u64 *since)
 	return 0;
 }
 
-/* wait_run_takes adds pages to a run. It tells whether they belong to it: else the run is to be told, and begun anew with them. */
+/* wait_run_takes adds pages to a run. It reports whether they belong to it: else the run is to be emitted, and begun anew with them. */
 WAIT_INLINE int wait_run_takes(struct wait_run *r, wait_u64 now, wait_u32 dev, wait_u64 ino, wait_u64 first, wait_u64 pages)
 {
 	if (!r->pages || r->dev != dev || r->ino != ino || r->first + r->pages != first || r->pages >= WAIT_RUN_PAGES)
@@ -136,7 +136,7 @@ WAIT_INLINE void wait_run_begin(struct wait_run *r, wait_u64 now, wait_u32 dev, 
 	r->flags = 0;
 }
 
-/* wait_event is what is told to user space; resource/filemap/event.go knows its layout. */
+/* wait_event is what is sent to user space; resource/filemap/event.go knows its layout. */
 struct wait_event {
 	wait_u64 begin_ns, end_ns;
 	wait_u64 at;    /* fault: the address; request: the sector on its device, of 512 bytes */

@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// steps runs fault.h as user-space C. It returns the layout of struct wait_event and what the steps told.
-func steps(t *testing.T, script string) (layout, told []string) {
+// steps runs fault.h as user-space C. It returns the layout of struct wait_event and the events of the steps.
+func steps(t *testing.T, script string) (layout, events []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "steps")
 	if out, err := exec.Command(testenv.NeedCC(t), "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-o", program, "testdata/steps.c").CombinedOutput(); err != nil {
@@ -62,7 +62,7 @@ func TestFaultOfC(t *testing.T) {
 		{"at 9 78 4 0", ""},
 		{"off 5600 1 1 0", ""},
 		{"on 5700 0 0 0", "on 1 since 5600 call 1"},
-		// A wait in a system call; one that is none; a preemption.
+		// A wait in a system call; a sleep that is no wait; a preemption.
 		{"at 9 78 5 0", ""},
 		{"off 6000 1 10 0", ""},
 		{"on 6500 0 0 0", "on 1 since 6000 call 10"},
@@ -88,9 +88,9 @@ func TestFaultOfC(t *testing.T) {
 			want = append(want, s.want)
 		}
 	}
-	layout, told := steps(t, strings.Join(in, "\n")+"\n")
-	if got := strings.Join(told, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("told\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	layout, events := steps(t, strings.Join(in, "\n")+"\n")
+	if got := strings.Join(events, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("events\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 	checkLayout(t, layout)
 }
@@ -140,7 +140,7 @@ func TestDecodeRefuses(t *testing.T) {
 	var e Event
 	raw := make([]byte, rawSize)
 	if decode(&e, raw[:rawSize-1]) == nil || decode(&e, raw) == nil {
-		t.Error("an event that is none was read")
+		t.Error("an invalid event was read")
 	}
 }
 

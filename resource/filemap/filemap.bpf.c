@@ -1,6 +1,6 @@
 //go:build ignore
 
-/* What threads of the wanted processes wait for on files, told one by one through a ring buffer that wakes nobody: a reader that was woken
+/* What threads of the wanted processes wait for on files, sent one by one through a ring buffer that wakes nobody: a reader that was woken
  * at each fault took the processor from the model, as measured. A fault begins at the software event page-faults and ends at minor-faults or
  * major-faults, which the kernel counts when the fault has been handled; both exist on every processor and need no types of the kernel. */
 #include "target.h"
@@ -42,7 +42,7 @@ struct file_key {
 	__u32 dev, zero;
 };
 
-/* Files whose requests are told, whoever issues them: those that a wanted thread reads, and those that user space names. */
+/* Files whose requests are recorded, whoever issues them: those that a wanted thread reads, and those that user space names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -55,7 +55,7 @@ static const struct wait_thread new_thread;
 /* What runs on a processor, so that switches of other threads cost next to nothing. */
 struct here {
 	__u32 tid;   /* in a fault; 0: none */
-	__u32 reads; /* has a run of pages that is not told yet */
+	__u32 reads; /* has a run of pages that is not emitted yet */
 };
 
 struct {
@@ -83,7 +83,7 @@ static __always_inline void count(__u32 which)
 		*n += 1;
 }
 
-static __always_inline struct wait_event *tell(__u32 kind, __u32 flags)
+static __always_inline struct wait_event *reserve(__u32 kind, __u32 flags)
 {
 	struct wait_event *e = bpf_ringbuf_reserve(&events, sizeof *e, 0);
 
@@ -97,7 +97,7 @@ static __always_inline struct wait_event *tell(__u32 kind, __u32 flags)
 	return e;
 }
 
-static __always_inline void told(struct wait_event *e)
+static __always_inline void submit(struct wait_event *e)
 {
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
@@ -131,7 +131,7 @@ static __always_inline void tell_run(struct wait_thread *t, __u32 tid)
 
 	if (!t->run.pages)
 		return;
-	e = tell(WAIT_READ, t->run.flags);
+	e = reserve(WAIT_READ, t->run.flags);
 	if (e) {
 		e->begin_ns = t->run.begin_ns;
 		e->end_ns = t->run.end_ns;
@@ -141,7 +141,7 @@ static __always_inline void tell_run(struct wait_thread *t, __u32 tid)
 		e->last = t->run.first + t->run.pages - 1;
 		e->tid = tid;
 		e->tgid = t->tgid;
-		told(e);
+		submit(e);
 	}
 	t->run.pages = 0;
 }
@@ -189,7 +189,7 @@ static __always_inline int returned(__u32 major)
 		return 0;
 	}
 	tell_run(t, tid);
-	e = tell(WAIT_FAULT, t->flags | major);
+	e = reserve(WAIT_FAULT, t->flags | major);
 	if (e) {
 		e->begin_ns = t->begin_ns;
 		e->end_ns = now;
@@ -202,7 +202,7 @@ static __always_inline int returned(__u32 major)
 		e->preempted_ns = t->preempted_ns;
 		e->tid = tid;
 		e->tgid = t->tgid;
-		told(e);
+		submit(e);
 	}
 	t->begin_ns = 0;
 	t->place.dev = 0;
@@ -353,7 +353,7 @@ static __always_inline void on(struct wait_thread *t, __u32 tid)
 
 	if (!wait_on(t, now, &since))
 		return;
-	e = tell(WAIT_CALL, 0);
+	e = reserve(WAIT_CALL, 0);
 	if (!e)
 		return;
 	e->begin_ns = since;
@@ -366,7 +366,7 @@ static __always_inline void on(struct wait_thread *t, __u32 tid)
 	e->tid = tid;
 	e->tgid = t->tgid;
 	e->call = t->call - 1;
-	told(e);
+	submit(e);
 }
 
 /* left: a thread leaves the processor. call is the system call that it waits for the disk in, +1, or 0. */
@@ -428,7 +428,7 @@ struct plain_switch {
 	__u32 next_pid;
 };
 
-/* Which system call a thread waits in cannot be told without types: such waits are left out. */
+/* Which system call a thread waits in is unknown without types: such waits are left out. */
 SEC("tracepoint/sched/sched_switch")
 int on_switch_plain(struct plain_switch *c)
 {

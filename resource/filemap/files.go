@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Kinds of memory that is no file's, as Files tells them.
+// Kinds of memory that belongs to no file.
 const (
 	MemoryAnonymous = "anonymous" // stacks of threads and large allocations among it
 	MemoryHeap      = "heap"
@@ -21,7 +21,7 @@ const (
 	MemoryPrivate   = "private" // a file's page of which the process made its own
 )
 
-// A Place is a tensor, a part of a GGUF that is none, or another file.
+// A Place is a tensor, another part of a GGUF, or another file.
 type Place struct {
 	File   string
 	Tensor string // or resource.PartHeader, PartPadding; "" for a file that is no GGUF
@@ -44,9 +44,9 @@ type Files struct {
 	Page uint64
 	// Again is how long an unknown file or address does not make it read a process's mappings again.
 	Again time.Duration
-	// ByMapping has a fault that is told without its file resolved by where the process maps one. Where a page may
-	// be the process's copy of the file's, it stays memory of no file. It is for kernels that do not tell which
-	// page of a file a fault looked up (before 6.12).
+	// ByMapping resolves a fault without a file by the process's mappings. Where a page may be the process's private
+	// copy, it stays memory of no file. It is for kernels before 6.12, which do not report the page of a file that a
+	// fault looked up.
 	ByMapping bool
 
 	places []Place
@@ -196,7 +196,7 @@ func (f *Files) find(e *Event) *file {
 	}
 	if p := f.process(e.PID, true); p != nil {
 		if m := p.find(e.At); e.Kind == Fault && m != nil && m.named() && (m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page && m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
-			// Some file systems tell a process other numbers than the kernel's own.
+			// Some file systems report other numbers to a process than the kernel uses.
 			return f.add(e.File, m.path, f.seen(e.PID, m.path))
 		}
 		if now := f.files[e.File]; now != nil && now.known {

@@ -62,7 +62,7 @@ func FuzzMaps(f *testing.F) {
 	})
 }
 
-// small makes a GGUF of three tensors of 5001 bytes, so that padding stands behind each.
+// small makes a GGUF of three tensors of 5001 bytes, so that padding follows each.
 func small(t *testing.T) (string, *gguf.File) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "small.gguf")

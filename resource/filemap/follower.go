@@ -7,7 +7,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Follower is a ggmlhooks.Sink that tells a Recorder of the executions that the tap tells of. It is for one goroutine.
+// Follower is a ggmlhooks.Sink that passes the executions that the tap reports to a Recorder. It is for one goroutine.
 type Follower struct {
 	ggmlhooks.NoMachine
 	r       *Recorder
@@ -54,7 +54,7 @@ func (f *Follower) Graph(g *ggmlhooks.Graph) error {
 	return nil
 }
 
-// weight tells whether a leaf is a weight, by its name in the GGUF: caches and inputs are leafs, too.
+// weight reports whether a leaf is a weight, by its name in the GGUF: caches and inputs are leafs, too.
 func weight(l *ggmlhooks.Leaf) bool {
 	return !l.Input && (strings.HasSuffix(l.Name, ".weight") || strings.HasSuffix(l.Name, ".bias") || strings.HasPrefix(l.Name, "blk."))
 }
@@ -80,7 +80,7 @@ func (f *Follower) Capture(c *ggmlhooks.Capture) error {
 	return nil
 }
 
-// Exec tells of an execution that begins.
+// Exec passes on the begin of an execution.
 func (f *Follower) Exec(e *ggmlhooks.Exec) error {
 	var phase ggmlhooks.Phase
 	f.joined, f.begun, phase = f.rows.Join(f.joined[:0], f.begun[:0], e)
@@ -104,13 +104,13 @@ func (f *Follower) Exec(e *ggmlhooks.Exec) error {
 	return nil
 }
 
-// ExecEnd tells of its end.
+// ExecEnd passes on the end of an execution.
 func (f *Follower) ExecEnd(e ggmlhooks.ExecEnd) error {
 	f.r.End(e.Number, e.MonoNS)
 	return nil
 }
 
-// Resolve tells what executions were.
+// Resolve passes on whether executions were set-up.
 func (f *Follower) Resolve(e ggmlhooks.Resolve) error {
 	phase := ""
 	if e.Discarded {

@@ -53,7 +53,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 	return m, cut && cut2 && err == nil && m.end > m.start
 }
 
-// named tells whether it is a file's.
+// named reports whether the mapping belongs to a file.
 func (m *mapping) named() bool {
 	return m.key.Ino != 0 && strings.HasPrefix(m.path, "/") && !m.shared()
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// hold is how long after an event it is put into its line where nobody calls Told: what the tap tells of executions
-// comes by another way. Slack is how long after that a line waits for events that began within it and end later.
+// hold is the delay before an event is assigned to a line where nobody calls ReportedUpTo: the tap's reports of
+// executions arrive by another path. Slack is how long after that a line waits for events that began within it and end
+// later.
 const (
 	hold  = 250 * time.Millisecond
 	slack = 100 * time.Millisecond
@@ -40,7 +41,7 @@ type RecorderOptions struct {
 	Top int
 	// BeginNS is when the recording began, CLOCK_MONOTONIC.
 	BeginNS int64
-	// Intervals makes lines of time only, by Interval: no graphs are told.
+	// Intervals makes one line per time interval, by Interval, without graphs.
 	Intervals bool
 }
 
@@ -65,17 +66,17 @@ type Recorder struct {
 	o  RecorderOptions
 	mu sync.Mutex
 
-	pending []taken // in the order of their ends
-	upto    int64   // all events up to here are known
-	told    int64   // all executions that began up to here are known; 0: nobody says so
-	put     int64   // events up to here are in their lines
-	number  uint64
+	pending  []taken // in the order of their ends
+	upto     int64   // all events up to here are known
+	reported int64   // all executions that began up to here are known; 0: nobody says so
+	put      int64   // events up to here are in their lines
+	number   uint64
 
 	lines   []*segment // by begin; the first is the oldest that is not written
 	byExec  map[uint64]*segment
 	touched map[int]bool // places that faulted
 	total   sums
-	late    uint64 // executions told after their events were put
+	late    uint64 // executions reported after their events were assigned
 	strays  uint64 // events whose line was written before
 	unseen  uint64 // requests whose end was not seen
 	end     int64  // of the newest segment's execution
@@ -111,7 +112,7 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	return &Recorder{o: o, lines: []*segment{first}, byExec: map[uint64]*segment{}, touched: map[int]bool{}}
 }
 
-// Begin tells of an execution that began.
+// Begin reports the begin of an execution.
 func (r *Recorder) Begin(g Graph) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +138,7 @@ func (r *Recorder) begin(s *segment) {
 	}
 }
 
-// End tells of an execution's end. One that was not told to begin is ignored.
+// End reports the end of an execution. Without its Begin it is ignored.
 func (r *Recorder) End(exec uint64, endNS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +150,8 @@ func (r *Recorder) End(exec uint64, endNS int64) {
 	}
 }
 
-// Decide lets the lines of a context's executions go that were held, up to one: as what they were told as or, where
-// phase is not empty, as that.
+// Decide releases the held lines of a context's executions up to exec, with their own phase or, where phase is not
+// empty, with that one.
 func (r *Recorder) Decide(ctx uint32, exec uint64, phase string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +174,7 @@ func (r *Recorder) AddPath(path string) (FileKey, error) {
 	return r.o.Files.AddPath(path)
 }
 
-// byMapping has faults that are told without their file resolved by mappings.
+// byMapping resolves faults without a file by mappings.
 func (r *Recorder) byMapping() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,12 +198,12 @@ func (r *Recorder) Take(e *Event) {
 	}
 }
 
-// Told says that all executions that began or ended before have been told of. Once it was called no event is put
-// into a line before that.
-func (r *Recorder) Told(monoNS int64) {
+// ReportedUpTo declares that all executions that began or ended before a time have been reported. Once it was called,
+// later events wait for it.
+func (r *Recorder) ReportedUpTo(monoNS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = max(r.told, monoNS)
+	r.reported = max(r.reported, monoNS)
 }
 
 // Upto says that all events that ended before have been taken.
@@ -214,8 +215,8 @@ func (r *Recorder) Upto(monoNS int64) {
 	}
 	r.upto = max(r.upto, monoNS)
 	limit := r.upto - int64(hold)
-	if r.told != 0 {
-		limit = min(r.upto, r.told)
+	if r.reported != 0 {
+		limit = min(r.upto, r.reported)
 	}
 	n := 0
 	for n < len(r.pending) && r.pending[n].EndNS <= limit && (!r.pending[n].Unsure || r.pending[n].EndNS <= r.upto-int64(hold)) {
@@ -307,7 +308,7 @@ func (r *Recorder) write(upto int64) {
 	}
 }
 
-// crowded tells whether too many lines wait for it to be decided what they were.
+// crowded reports whether too many lines are held until it is decided whether they were set-up.
 func (r *Recorder) crowded() bool {
 	n := 0
 	for _, s := range r.lines {
@@ -371,10 +372,10 @@ func (r *Recorder) Interval(endNS int64) *resource.WaitLine {
 	return l
 }
 
-// Totals are what a Recorder could not tell as it should.
+// Totals count what a Recorder could not assign correctly.
 type Totals struct {
-	// LateGraphs were told after their events had been put elsewhere; Strays are events whose line had been
-	// written; Unseen are requests that are counted, and whose end was not seen.
+	// LateGraphs were reported after their events had been assigned elsewhere; Strays are events whose line had been
+	// written; Unseen are counted requests whose end was not seen.
 	LateGraphs, Strays, Unseen uint64
 }
 

@@ -12,13 +12,13 @@ import (
 
 const ms = int64(1e6)
 
-// told collects a recorder's lines, as the JSON of them would keep them.
-type told struct {
+// output collects a recorder's lines as their JSON would keep them.
+type output struct {
 	lines  []resource.WaitLine
 	faults []resource.FaultLine
 }
 
-func (o *told) options() RecorderOptions {
+func (o *output) options() RecorderOptions {
 	files := NewFiles()
 	files.Proc = "/nowhere"
 	files.files[FileKey{1, 1}] = &file{path: "a.bin", known: true, header: -1, padding: -1, whole: -1}
@@ -51,7 +51,7 @@ func byExec(lines []resource.WaitLine, kind string) map[uint64]*resource.WaitLin
 }
 
 func TestRecorder(t *testing.T) {
-	var o told
+	var o output
 	r := NewRecorder(o.options())
 	r.Take(faultAt(5*ms, 7))
 	r.Begin(Graph{Ctx: 1, Exec: 10, Phase: "prefill", TokenFirst: 0, TokenCount: 3, BeginNS: 100 * ms})
@@ -62,7 +62,7 @@ func TestRecorder(t *testing.T) {
 	r.Take(faultAt(199*ms, 60*ms)) // began in the graph before, ended between
 	r.Upto(320 * ms)
 	if len(o.lines) != 0 {
-		t.Fatalf("told before it was complete: %+v", o.lines)
+		t.Fatalf("written before it was complete: %+v", o.lines)
 	}
 	r.End(11, 400*ms)
 	r.Take(&Event{Kind: Request, BeginNS: 310 * ms, EndNS: 330 * ms, File: FileKey{1, 1}, First: 0, Last: 3, Bytes: 16384})
@@ -100,7 +100,7 @@ func TestRecorder(t *testing.T) {
 
 // TestHeld: what may be set-up waits for its decision, and the lines behind it with it; but not for ever.
 func TestHeld(t *testing.T) {
-	var o told
+	var o output
 	r := NewRecorder(o.options())
 	for i := range uint64(3) {
 		r.Begin(Graph{Exec: i, Phase: "decode", BeginNS: int64(100+100*i) * ms, Held: i < 2})
@@ -126,7 +126,7 @@ func TestHeld(t *testing.T) {
 	}
 	r.Upto(9000 * ms)
 	if n := len(o.lines) - 4; n != 9 {
-		t.Errorf("%d of %d held lines were told, want 9", n, maxHeld+9)
+		t.Errorf("%d of %d held lines were written, want 9", n, maxHeld+9)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestHeld(t *testing.T) {
 func TestNothingLost(t *testing.T) {
 	for seed := range int64(30) {
 		random := rand.New(rand.NewSource(seed))
-		var o told
+		var o output
 		opts := o.options()
 		opts.Top = 2
 		for i := range uint64(5) {
@@ -176,7 +176,7 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
-// chaos tells a recorder of graphs and events, some of them late. It returns the sums of the events, and how many
+// chaos reports graphs and events to a recorder, some of them late. It returns the sums of the events, and how many
 // there were.
 func chaos(random *rand.Rand, r *Recorder) (want resource.WaitFigures, n int) {
 	now, exec := int64(1e9), uint64(0)
@@ -220,7 +220,7 @@ func chaos(random *rand.Rand, r *Recorder) (want resource.WaitFigures, n int) {
 
 // TestBounded: without a word of the tap, and with a flood of events, memory stays within its bounds.
 func TestBounded(t *testing.T) {
-	var o told
+	var o output
 	opts := o.options()
 	opts.Fault = nil
 	r := NewRecorder(opts)
@@ -246,7 +246,7 @@ func TestBounded(t *testing.T) {
 }
 
 func TestIntervals(t *testing.T) {
-	opts := (&told{}).options()
+	opts := (&output{}).options()
 	opts.Line, opts.Intervals = nil, true
 	r := NewRecorder(opts)
 	r.Take(faultAt(10, 5))
@@ -304,7 +304,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%v: %d, want %d", c.ranks, got, c.want)
 		}
 	}
-	var o told
+	var o output
 	opts := o.options()
 	for i, name := range []string{"a", "b", "c"} {
 		opts.Files.files[FileKey{2, uint64(i)}] = &file{path: "m", known: true, header: -1, padding: -1, whole: opts.Files.place(Place{Tensor: name})}
@@ -336,10 +336,10 @@ func TestUnsure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var o told
+	var o output
 	opts := o.options()
 	r := NewRecorder(opts)
-	r.Told(100 * ms)
+	r.ReportedUpTo(100 * ms)
 	size := uint64(model.Size)
 	r.Take(&Event{Kind: Read, File: key, BeginNS: ms, EndNS: 2 * ms, Last: (size - 1) / opts.Files.Page})
 	r.Upto(100 * ms)

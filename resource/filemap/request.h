@@ -84,7 +84,7 @@ static __always_inline void range(struct request *rq, struct issued *r, const st
 
 static __always_inline void completed(__u64 pointer, struct issued *r, __u32 flags)
 {
-	struct wait_event *e = tell(WAIT_REQUEST, flags | (r->partly ? WAIT_PARTLY : 0));
+	struct wait_event *e = reserve(WAIT_REQUEST, flags | (r->partly ? WAIT_PARTLY : 0));
 
 	if (e) {
 		e->begin_ns = r->ns;
@@ -98,7 +98,7 @@ static __always_inline void completed(__u64 pointer, struct issued *r, __u32 fla
 		e->bdev = r->bdev;
 		e->tid = r->tid;
 		e->tgid = r->tgid;
-		told(e);
+		submit(e);
 	}
 	bpf_map_delete_elem(&requests, &pointer);
 }
@@ -192,7 +192,7 @@ int BPF_PROG(on_complete, struct request *rq, int error, unsigned int bytes)
 	return 0;
 }
 
-/* What on_complete has not seen: under load some completions were told here alone. */
+/* What on_complete has not seen: under load some completions were seen here alone. */
 SEC("tp_btf/block_io_done")
 int BPF_PROG(on_done, struct request *rq)
 {

@@ -50,7 +50,7 @@ var softwareEvents = map[string]uint64{
 	"on_minor": unix.PERF_COUNT_SW_PAGE_FAULTS_MIN, "on_major": unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ,
 }
 
-// optional are programs that a kernel may lack: what they tell is then missing from what is recorded.
+// optional are programs that a kernel may lack: their events are then missing from the recording.
 var optional = []string{"on_page", "on_page_plain", "on_cached", "on_cached_plain", "on_get", "on_get_plain", "on_around", "on_around_plain", "on_start", "on_issue", "on_merge", "on_complete", "on_done", "on_fork", "on_end"}
 
 // OpenSource loads and attaches the programs and begins to hand events over. Its errors wrap bpf.ErrMissing where
@@ -128,7 +128,8 @@ func (c *Source) onProcessors(p *ebpf.Program, event uint64) error {
 // AddPID adds a process to a target that is restricted to processes.
 func (c *Source) AddPID(pid int) error { return c.set.AddPID(pid) }
 
-// AddFile has the block requests on a file told, whoever issues them. A file that the target reads is added by itself.
+// AddFile records the block requests on a file whoever issues them. Files that the target reads are added
+// automatically.
 func (c *Source) AddFile(f FileKey) error {
 	key := struct {
 		Ino       uint64
@@ -185,7 +186,7 @@ func (c *Source) hurry() {
 	}
 }
 
-// drain hands over what is there. What ended before it began is then told of.
+// drain passes on the events in the ring; then all that ended before it began have been passed on.
 func (c *Source) drain(record *ringbuf.Record) error {
 	began := bpf.MonoNS()
 	c.ring.SetDeadline(time.Unix(1, 0)) // past: what is there, without waiting
@@ -219,7 +220,7 @@ type Lost struct {
 	Unknown uint64 `json:"faults_unknown,omitempty"`
 }
 
-// Lost tells what was lost so far.
+// Lost returns what was lost so far.
 func (c *Source) Lost() (Lost, error) {
 	var l Lost
 	for i, to := range []*uint64{&l.Ring, &l.Threads, &l.Requests, &l.Open, &l.Unknown} {
@@ -232,13 +233,13 @@ func (c *Source) Lost() (Lost, error) {
 	return l, nil
 }
 
-// Absent tells why parts of what is to be recorded are not, by the program's name; none usually.
+// Absent returns why parts of the recording are missing, by the program's name; usually empty.
 func (c *Source) Absent() map[string]error { return c.set.Absent }
 
 // Origin says which programs run, in the word of a host line.
 func (c *Source) Origin() string { return c.set.Origin() }
 
-// Programs tells what the programs have cost.
+// Programs returns the cost of the programs.
 func (c *Source) Programs() ([]bpf.ProgramStat, error) { return c.set.Programs() }
 
 // Stop ends the recording and hands over what is left. What was counted can still be asked for.

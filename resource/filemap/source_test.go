@@ -273,7 +273,7 @@ func TestReads(t *testing.T) {
 					t.Errorf("%d bytes past the page cache, %d waits of %d; want %d bytes", direct, calls, slept, want)
 				}
 				if _, err := extentsOf(path); err != nil {
-					t.Logf("which file they are of cannot be told here: %v", err)
+					t.Logf("the file of requests is unknown here: %v", err)
 				} else if resolved != want || requested != want {
 					t.Errorf("%d bytes were found to be the file's, %d in its places; want %d", resolved, requested, want)
 				}

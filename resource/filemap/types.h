@@ -92,7 +92,7 @@ struct fault_frame { /* struct bpf_perf_event_data */
 
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_DEAD 128
-#define EXIT_STATES 48 /* what the plain tracepoint tells of a dead task */
+#define EXIT_STATES 48 /* what the plain tracepoint reports for a dead task */
 #define REQ_OP_MASK 255
 #define REQ_OP_READ 0
 #define PAGE_MAPPING_FLAGS 3 /* of memory that is no file's */

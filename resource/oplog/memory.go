@@ -59,7 +59,7 @@ func (r *Recorder) settleBuffers() {
 		return
 	}
 	for _, b := range m.waiting {
-		if r.level.Tells(resource.KindAllocation) && (r.level > resource.Minimal || b.Size >= resource.MinimalAllocation) {
+		if r.level.Includes(resource.KindAllocation) && (r.level > resource.Minimal || b.Size >= resource.MinimalAllocation) {
 			r.tellAllocation(b)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *Recorder) kindFields(b *buffer) {
 
 // tellWeights tells of the weights that a graph reads and that were not told of.
 func (r *Recorder) tellWeights(g *ggmlhooks.Graph) {
-	if !r.level.Tells(resource.KindAllocation) {
+	if !r.level.Includes(resource.KindAllocation) {
 		return
 	}
 	component := map[int32]ggmlhooks.Component{}
@@ -191,7 +191,7 @@ func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	maps.DeleteFunc(m.weights, func(p ggmlhooks.Place, _ bool) bool { return p.Buffer == e.ID })
 	m.live -= b.Size
 	m.freed += b.Size
-	if !r.level.Tells(resource.KindDeallocation) {
+	if !r.level.Includes(resource.KindDeallocation) {
 		return nil
 	}
 	r.begin(resource.KindDeallocation, e.MonoNS, noCtx)

@@ -208,7 +208,7 @@ func (r *Recorder) Times(t *ggmlhooks.Times) error {
 func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
 	defer c.Release()
 	x := r.open[c.Exec]
-	if x == nil || c.For&ggmlhooks.ForRouting == 0 || c.Blocks > 1 || c.Node < 0 || !x.level.Tells(resource.KindRouting) {
+	if x == nil || c.For&ggmlhooks.ForRouting == 0 || c.Blocks > 1 || c.Node < 0 || !x.level.Includes(resource.KindRouting) {
 		return nil
 	}
 	x.routed = append(x.routed, routed{c.Node, c.NE, len(x.data), len(c.Data)})

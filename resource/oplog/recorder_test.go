@@ -84,7 +84,7 @@ func TestLevels(t *testing.T) {
 		}
 		for kind := range want {
 			k, err := resource.ParseKind(kind)
-			if err != nil || !level.Tells(k) {
+			if err != nil || !level.Includes(k) {
 				t.Errorf("%v tells %s, which its table does not have", level, kind)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 // tellModel tells what a context and its model are. It is told with its first graph, when all its buffers are there.
 func (r *Recorder) tellModel(c *ggmlhooks.Context) {
-	if !r.level.Tells(resource.KindModel) {
+	if !r.level.Includes(resource.KindModel) {
 		return
 	}
 	l := &r.line
@@ -62,7 +62,7 @@ func (m *memory) byUsage() (sums [3]uint64) {
 
 // tellStep tells that an execution begins, and of the tensors that it is the first to use.
 func (r *Recorder) tellStep(ctx *context, x *execution) {
-	if !x.level.Tells(resource.KindStepBegin) {
+	if !x.level.Includes(resource.KindStepBegin) {
 		return
 	}
 	r.begin(resource.KindStepBegin, x.mono, int64(x.ctx))
@@ -153,7 +153,7 @@ func leafLayer(name string) int {
 
 // tellStepEnd tells that an execution has ended, and what it did.
 func (r *Recorder) tellStepEnd(x *execution) {
-	if !x.level.Tells(resource.KindStepEnd) {
+	if !x.level.Includes(resource.KindStepEnd) {
 		return
 	}
 	l := &r.line

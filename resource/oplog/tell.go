@@ -31,7 +31,7 @@ func (r *Recorder) tell(ctx *context, x *execution) {
 // tellInside tells of an execution's tokens, and of what was computed.
 func (r *Recorder) tellInside(ctx *context, x *execution, measured bool) {
 	r.tellTokens(ctx, x)
-	if x.level.Tells(resource.KindRouting) && x.phase != ggmlhooks.PhaseSetup {
+	if x.level.Includes(resource.KindRouting) && x.phase != ggmlhooks.PhaseSetup {
 		r.tellRouting(x)
 	}
 	if measured {

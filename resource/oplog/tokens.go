@@ -186,7 +186,7 @@ func (r *Recorder) tellChoice(x *execution, layer int, row *ggmlhooks.Row, ids, 
 // Sample tells of a sampler's choice.
 func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
 	r.head.see(c.MonoNS)
-	if !r.level.Tells(resource.KindSampling) {
+	if !r.level.Includes(resource.KindSampling) {
 		return nil
 	}
 	s, l := &r.scratch, &r.line

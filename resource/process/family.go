@@ -7,8 +7,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// mostChildren is how many processes a line tells of at most, beside the first. Of the others it tells how many
-// they are.
+// mostChildren is the most processes in a line besides the first. For the others it gives their number they are.
 const mostChildren = 1024
 
 // family is a process and those that it has started, as they were at the snapshot before.
@@ -17,8 +16,8 @@ type family struct {
 	before map[int]*figures
 }
 
-// tell fills a line in: the first process, its children where they are followed, and what all of them took.
-func (m *Monitor) tell(line *resource.MonitorLine, first int, took time.Duration) {
+// fill fills in a line: the first process, its children if they are followed, and their total.
+func (m *Monitor) fill(line *resource.MonitorLine, first int, took time.Duration) {
 	g := &m.family
 	if first != g.first {
 		g.first, g.before = first, map[int]*figures{}
@@ -103,23 +102,23 @@ func use(now, before *figures, took time.Duration) *resource.ProcessUse {
 	return u
 }
 
-// total is what all took since the snapshot before, those that ended meanwhile included, as far as one of the
-// others has waited for them: the kernel adds what a process took to the figures of who waits for it, and what of
-// that an earlier snapshot told is taken off. It is nil where no process is left.
+// total is what all took since the snapshot before, those that ended meanwhile included, as far as one of the others
+// has waited for them: the kernel adds what a process took to the figures of who waits for it, and what an earlier
+// snapshot already reported is subtracted. It is nil where no process is left.
 func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
-	told, toldIO := g.handedOn(now)
+	reported, reportedIO := g.handedOn(now)
 	t := &resource.ProcessTotal{IO: &resource.ProcessIO{}}
 	for pid, f := range now {
 		before := g.before[pid]
 		if before == nil || !before.is(f) {
 			before = &figures{io: &resource.ProcessIO{}}
 		}
-		grew := f.all().since(before.all().plus(told[pid])).atLeast(f.own.since(before.own))
+		grew := f.all().since(before.all().plus(reported[pid])).atLeast(f.own.since(before.own))
 		t.UserNS, t.SystemNS, t.Minor, t.Major = t.UserNS+grew.user, t.SystemNS+grew.system, t.Minor+grew.minor, t.Major+grew.major
 		switch {
 		case t.IO == nil:
 		case f.io != nil && before.io != nil:
-			*t.IO = ioPlus(*t.IO, ioSince(*f.io, ioPlus(*before.io, toldIO[pid])))
+			*t.IO = ioPlus(*t.IO, ioSince(*f.io, ioPlus(*before.io, reportedIO[pid])))
 		case !f.ended:
 			t.IO = nil
 		}
@@ -133,8 +132,8 @@ func (g *family) total(now map[int]*figures) *resource.ProcessTotal {
 	return t
 }
 
-// handedOn is what processes that are gone had taken when they were told of last, by who has waited for them: the
-// nearest of those that started them that is left.
+// handedOn is what ended processes had used at their last report, by the process that waited for them: the nearest of
+// those that started them that is left.
 func (g *family) handedOn(now map[int]*figures) (map[int]counts, map[int]resource.ProcessIO) {
 	all, io := map[int]counts{}, map[int]resource.ProcessIO{}
 	for pid, f := range g.before {

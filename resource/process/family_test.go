@@ -125,8 +125,8 @@ func TestFamily(t *testing.T) {
 	if c := second.Children; *c[0].CPUShare != 0.04 || c[1].CPUShare != nil || c[1].Parent != 11 || *second.Total.CPUShare != 0.07 {
 		t.Errorf("%+v", second)
 	}
-	// 11 has ended with 11 ticks, and nobody has waited for it so far; 12 has gone on to 3; 10 has started and
-	// waited for one that took 20 and that no line tells of.
+	// 11 has ended with 11 ticks, and nobody has waited for it so far; 12 has gone on to 3; 10 has started and waited
+	// for one that used 20 and that is in no line.
 	r.put(10, 1, 100, "S", 8, 23)
 	r.put(11, 10, 110, "Z", 11, 0)
 	r.put(12, 1, 120, "S", 3, 0)
@@ -157,7 +157,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestFamilyBounds: a line tells of so many processes and no more, and without children it is what it was.
+// TestFamilyBounds checks the limit of processes in a line, and a line without children.
 func TestFamilyBounds(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("process numbers of Linux")

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// processors tell how fast they are.
+// processors reads the frequencies of the processors.
 type processors struct {
 	root   fs.FS
 	files  []string  // of cpufreq, by processor
 	called []float64 // what /proc/cpuinfo says for good: that of a machine which does not measure it
 }
 
-// findProcessors looks once for who tells frequencies.
+// findProcessors finds the source of frequencies once.
 func findProcessors(root fs.FS) *processors {
 	p := &processors{root: root}
 	for cpu := 0; ; cpu++ {
@@ -77,7 +77,7 @@ func cpuinfo(root fs.FS) (mhz []float64, measured bool) {
 	return mhz, measured
 }
 
-// sensor is one that tells a temperature.
+// sensor is a temperature sensor.
 type sensor struct{ key, file string }
 
 // findSensors looks once for the machine's sensors. Their keys are those of gopsutil: the name of the chip, and the
@@ -110,7 +110,7 @@ func findSensors(root fs.FS) (all []sensor) {
 	return all
 }
 
-// temperatures are those that the machine's sensors tell, in degrees. A sensor that fails is left out.
+// temperatures reads the machine's sensors, in degrees Celsius. A sensor that fails is omitted.
 func temperatures(root fs.FS, sensors []sensor) map[string]float64 {
 	var celsius map[string]float64
 	for _, s := range sensors {

@@ -24,7 +24,7 @@ type Options struct {
 	Root string
 }
 
-// Monitor tells what the model's process, those that it has started and this one took between snapshots. It is for
+// Monitor measures what the model's process, those that it has started and this one used between snapshots. It is for
 // one goroutine.
 type Monitor struct {
 	o       Options
@@ -32,12 +32,12 @@ type Monitor struct {
 	before  int64
 	self    *figures
 	family  family
-	most    int // children that a line tells of
+	most    int // most children in a line
 	speed   *processors
 	sensors []sensor
 }
 
-// Open begins to tell. Processors and sensors are those that the machine has now.
+// Open begins to measure, with the processors and sensors that the machine has now.
 func Open(o Options) (*Monitor, error) {
 	h := newHost(cmp.Or(o.Root, "/"))
 	m := &Monitor{o: o, host: h, before: o.Now(), most: mostChildren, speed: findProcessors(h.files), sensors: findSensors(h.files)}
@@ -55,7 +55,7 @@ func (m *Monitor) Snapshot(now time.Time) (any, error) {
 	m.before = mono
 	line := resource.MonitorLine{HostHeader: resource.NewHostHeader(now, mono, m.o.Interval, took, resource.OriginProc)}
 	if pid := m.o.Model(); pid > 0 {
-		m.tell(&line, pid, took)
+		m.fill(&line, pid, took)
 	}
 	if self, err := m.host.read(os.Getpid()); err == nil {
 		line.Collector = use(self, m.self, took)

@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestMonitor compares what is told of this process and of another one with what the kernel counts elsewhere.
+// TestMonitor compares the figures of this process and of another one with the kernel's other counts.
 func TestMonitor(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
@@ -61,7 +61,7 @@ func TestMonitor(t *testing.T) {
 		t.Errorf("the model's process: %+v", u)
 	}
 	if u := second.Collector; u.UserNS+u.SystemNS < 3e7 || u.CPUShare == nil || *u.CPUShare != float64(u.UserNS+u.SystemNS)/5e8 || u.Threads < 2 {
-		t.Errorf("50 ms of this process's time are told as %+v", u)
+		t.Errorf("50 ms of this process's time are reported as %+v", u)
 	}
 	if third := snapshot().Model; third == nil || third.Minor != 0 || third.UserNS != 0 || third.IO != nil && *third.IO != (resource.ProcessIO{}) {
 		t.Errorf("a process that waits took %+v", third)

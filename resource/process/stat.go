@@ -41,7 +41,7 @@ const tickNS = 10_000_000
 // host is a tree with proc and sys in it.
 type host struct {
 	files fs.FS
-	proc  context.Context // tells gopsutil where proc is
+	proc  context.Context // holds gopsutil's path of proc
 }
 
 // newHost is the tree of a folder.
@@ -75,7 +75,7 @@ func (h host) read(pid int) (*figures, error) {
 }
 
 // errStat occurs when a text is none of /proc/PID/stat.
-var errStat = errors.New("it has not the fields that proc(5) tells of")
+var errStat = errors.New("it does not have the fields described in proc(5)")
 
 // The fields of /proc/PID/stat behind the name, by their numbers in proc(5).
 const (
@@ -119,7 +119,7 @@ func parseStat(text []byte) (*figures, error) {
 	return f, nil
 }
 
-// is tells whether two readings are of one process.
+// is reports whether two readings are of the same process.
 func (f *figures) is(other *figures) bool { return f.pid == other.pid && f.start == other.start }
 
 // all is what a process and those that it has waited for have taken.

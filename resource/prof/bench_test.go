@@ -12,8 +12,8 @@ import (
 	"github.com/llamatap/llamatap/resource/prof"
 )
 
-// BenchmarkPrograms tells what the programs cost by the kernel's own count, of reads that are timed and of reads of
-// which one in 100 is. An operation is a read.
+// BenchmarkPrograms measures the cost of the programs by the kernel's own count, of reads that are timed and of reads
+// of which one in 100 is. An operation is a read.
 func BenchmarkPrograms(b *testing.B) {
 	for name, o := range map[string]prof.Options{"timed": {}, "sampled": {SampledOneOf: 100}, "plain": {Plain: true}} {
 		b.Run(name, func(b *testing.B) {
@@ -41,7 +41,7 @@ func BenchmarkPrograms(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot tells what a snapshot costs that tells of every call of one process.
+// BenchmarkSnapshot measures the cost of a snapshot that reports every call of one process.
 func BenchmarkSnapshot(b *testing.B) {
 	w := start(b, "calls", b.TempDir()+"/file")
 	c := open(b, prof.Options{Target: of(w)})

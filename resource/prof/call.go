@@ -80,7 +80,7 @@ func (t *tally) add(other *tally) {
 }
 
 // since returns what was counted after before. The longest is the interval's already, but for a call that was being
-// counted when the interval began: the slot that it fell into tells a bound of it then.
+// counted when the interval began: then its slot gives a bound.
 func (t *tally) since(before *tally) tally {
 	d := tally{t.count - before.count, t.errors - before.errors, t.bytes - before.bytes, t.timed - before.timed, t.ns - before.ns, t.longest, t.latency}
 	top := -1

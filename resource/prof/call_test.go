@@ -15,7 +15,7 @@ func TestTheLongestCall(t *testing.T) {
 		panic("no slot")
 	}
 	for name, one := range map[string]struct {
-		longest uint64 // as the programs tell it
+		longest uint64 // as the programs report it
 		calls   []uint64
 		want    uint64
 	}{

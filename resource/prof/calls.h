@@ -108,7 +108,7 @@ static const unsigned short call_flags[CALL_SLOTS] = { CALLS(CALL_FLAGS_OF) };
 #define FUTEX_NUMBER_amd64 202
 #define FUTEX_NUMBER_arm64 98
 
-/* call_of_futex tells by its operation what a futex call is for. */
+/* call_of_futex returns what a futex call is for, by its operation. */
 static inline call_u32 call_of_futex(call_u64 operation)
 {
 	switch (operation & 0x7f) { /* without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME */
@@ -207,7 +207,7 @@ static inline void call_time(struct call_stat *s, call_u64 ns, call_u32 interval
 	}
 	if (ns > s->longest)
 		s->longest = ns;
-	if (slot < LATENCY_SLOTS) /* always, and the verifier is told so */
+	if (slot < LATENCY_SLOTS) /* always true, but the verifier needs the check */
 		s->latency[slot]++;
 }
 

@@ -30,7 +30,7 @@ type callStat struct {
 	Begun                           uint64
 }
 
-// torn tells whether a processor was writing while its counters were read.
+// torn reports whether a processor was writing while its counters were read.
 func torn(stats []callStat) bool {
 	return slices.ContainsFunc(stats, func(s callStat) bool { return s.Begun != s.Count })
 }

@@ -286,5 +286,5 @@ func TestCallsThatBeganBefore(t *testing.T) {
 	})
 }
 
-// ready tells whether a call has been open for some time.
+// ready reports whether a call has been open for some time.
 func ready(e *resource.ProfSyscall) bool { return e != nil && e.OldestNS != nil && *e.OldestNS > 0 }

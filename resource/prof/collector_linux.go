@@ -54,7 +54,7 @@ type Collector struct {
 	errnos  [callSlots][errnoSlots]uint64
 	nets    map[netKey]netTally
 
-	told    map[string]uint64 // losses that events have told
+	losses  map[string]uint64 // reported so far
 	polled  map[int]processIO // by process; nil with BPF
 	missing []string
 }
@@ -65,8 +65,8 @@ var optional = []string{
 	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain", "on_retransmit_synack_plain",
 }
 
-// Open begins to count. Where BPF programs cannot run it goes on without: reads and writes are polled from /proc
-// then, and Missing says what is not told and why. It is an error where the target cannot be watched.
+// Open begins to count. Where BPF programs cannot run it goes on without: reads and writes are polled from /proc then,
+// and Missing says what is not recorded and why. It is an error where the target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	if len(o.Types) == 0 {
 		o.Types = resource.ProfTypes
@@ -91,12 +91,12 @@ func Open(o Options) (*Collector, error) {
 		if !errors.Is(err, bpf.ErrMissing) {
 			return nil, err
 		}
-		c.missing = append(c.missing, "of system calls only the numbers and bytes of reads and writes are told, as /proc has them: "+err.Error())
+		c.missing = append(c.missing, "of system calls only the numbers and bytes of reads and writes are recorded, as /proc has them: "+err.Error())
 	}
 	return c, c.beginPolled()
 }
 
-// counts tells whether there is something to count for this package itself.
+// counts reports whether there is something to count for this package itself.
 func (c *Collector) counts() bool {
 	return c.wanted[resource.ProfTypeSyscall] || c.wanted[resource.ProfTypeSync] || c.wanted[resource.ProfTypeNet]
 }
@@ -114,7 +114,7 @@ func (c *Collector) load(plain, byCalls bool) error {
 		MaxEntries: c.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
-			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(), "retransmit_tells": retransmitTells(), "retransmit_error": retransmitError(),
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(), "retransmit_tells": hasErrnoArg(), "retransmit_error": retransmitError(),
 		},
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Collector) load(plain, byCalls bool) error {
 	return c.begin(c.interval)
 }
 
-// follows tells whether what the target starts belongs to it.
+// follows reports whether what the target starts belongs to it.
 func (c *Collector) follows() bool {
 	return c.o.Follow && (c.o.Target.Later || len(c.o.Target.PIDs) > 0)
 }
@@ -190,7 +190,7 @@ func (c *Collector) drop(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// begin tells the programs the number of the interval that begins, by which they know whose the longest call is.
+// begin passes the number of the interval that begins to the programs, which keep the longest call of each.
 func (c *Collector) begin(number uint32) error {
 	if err := c.set.Map("interval").Put(uint32(0), number); err != nil {
 		return fmt.Errorf("begin an interval of prof: %w", err)
@@ -280,8 +280,8 @@ func (c *Collector) newLosses() (map[string]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := c.told
-	c.told = now
+	before := c.losses
+	c.losses = now
 	lost := map[string]uint64{}
 	for cause, n := range now {
 		if n > before[cause] {
@@ -321,15 +321,14 @@ func (c *Collector) forget(names map[uint32]string) error {
 	return nil
 }
 
-// processEnded tells whether a process is no more. Its counters do not change then. BPF programs know processes by
-// their numbers in the first namespace; in another one nothing can be told, and a process is taken for one that
-// goes on.
+// processEnded reports whether a process has ended. Its counters do not change then. BPF programs know processes by
+// their numbers in the first namespace; in another one the process is taken to be running.
 func processEnded(tgid uint32) bool {
 	return tgid != 0 && firstNamespace() && errors.Is(unix.Kill(int(tgid), 0), unix.ESRCH)
 }
 
-// firstNamespace tells whether this process sees process numbers as the kernel does: the first namespace has a
-// fixed inode.
+// firstNamespace reports whether this process sees process numbers as the kernel does: the first namespace has a fixed
+// inode.
 var firstNamespace = sync.OnceValue(func() bool {
 	var s unix.Stat_t
 	return unix.Stat("/proc/self/ns/pid", &s) == nil && s.Ino == 0xEFFFFFFC
@@ -353,7 +352,7 @@ func (c *Collector) AddPID(pid int) error {
 	return c.set.AddPID(pid)
 }
 
-// Programs tells what the programs have cost since they were loaded.
+// Programs returns the cost of the programs since they were loaded.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
 	if c.set == nil {
 		return nil, nil
@@ -366,10 +365,10 @@ var lostCauses = [...]string{"compat", "open", "caller", "net", "owner", "child"
 
 const lostCaller = 2
 
-// Losses tells what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open
+// Losses returns what could not be counted since the beginning, by cause: compat (calls of 32-bit programs), open
 // (calls that were counted but not timed: too many threads), caller (calls counted without their process: too many
-// processes), net (traffic, for the same reason), owner (TCP sockets whose process could not be kept), child
-// (processes that could not be followed). Causes that did not occur are absent.
+// processes), net (traffic, for the same reason), owner (TCP sockets whose process could not be kept), child (processes
+// that could not be followed). Causes that did not occur are absent.
 func (c *Collector) Losses() (map[string]uint64, error) {
 	losses := map[string]uint64{}
 	if c.set == nil {

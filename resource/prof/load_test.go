@@ -118,9 +118,9 @@ func TestProcessesThatFindNoRoom(t *testing.T) {
 	program := named(t, "prof-crowd")
 	c := open(t, prof.WithCallers(prof.Options{Target: bpf.Target{Comm: "prof-crowd"}}, room))
 	got := goesOn(t, c, program, "forks", strconv.Itoa(processes))
-	var evicted, counted, told uint64
+	var evicted, counted, reported uint64
 	for _, e := range got {
-		told += e.Lost["caller"]
+		reported += e.Lost["caller"]
 		evicted += e.Evicted
 		counted += uint64(e.Callers)
 		if e.Timed != e.Count {
@@ -128,8 +128,8 @@ func TestProcessesThatFindNoRoom(t *testing.T) {
 		}
 	}
 	lost, err := c.Losses()
-	if e := got["close"]; err != nil || e.ErrorsBy["EBADF"] != processes || evicted == 0 || lost["caller"] != evicted || told != evicted || counted > room {
-		t.Errorf("closes %+v; %d evicted, %d of them told, %d kept, lost %v, %v", e, evicted, told, counted, lost, err)
+	if e := got["close"]; err != nil || e.ErrorsBy["EBADF"] != processes || evicted == 0 || lost["caller"] != evicted || reported != evicted || counted > room {
+		t.Errorf("closes %+v; %d evicted, %d of them reported, %d kept, lost %v, %v", e, evicted, reported, counted, lost, err)
 	}
 	// What has ended made room.
 	if e := goesOn(t, c, program, "forks", "5")["close"]; e.ErrorsBy["EBADF"] != 5 || e.Evicted != 0 || e.Lost != nil {

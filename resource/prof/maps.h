@@ -1,4 +1,4 @@
-/* What prof counts, and what it is told before it is loaded. Counters are per processor and only grow. Room is taken when the maps are made:
+/* What prof counts, and the constants set before it is loaded. Counters are per processor and only grow. Room is taken when the maps are made:
  * what is allocated later, the kernel refuses now and then when many processes begin at once. prof sets the sizes. */
 #pragma once
 
@@ -9,7 +9,7 @@ const volatile bool count_calls;          /* events of type syscall are wanted *
 const volatile bool count_waits;          /* of type sync */
 const volatile bool net_by_calls;         /* the kernel lacks the hooks of sockets: their traffic is that of system calls */
 const volatile bool follow;               /* what a process of the target starts belongs to it */
-const volatile bool retransmit_tells;     /* the hook of segments that are sent again tells whether they were, since 6.16 */
+const volatile bool retransmit_tells;     /* the hook of retransmitted segments reports whether they were sent, since 6.16 */
 const volatile __u32 retransmit_error;    /* where it does without BTF; 0 is nowhere */
 const volatile __u32 sampled_one_of = 1;  /* of reads and writes */
 

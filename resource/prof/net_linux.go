@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// Unattributed is the name of what no process could be told of.
+// Unattributed is the name for traffic of an unknown process.
 const Unattributed = "(unattributed)"
 
 // netKey is struct net_key of prof.bpf.c.
@@ -127,11 +127,10 @@ func (c *Collector) netEvent(tgid uint32, names map[uint32]string) *resource.Pro
 	return e
 }
 
-// retransmitTells tells whether the hook of segments that are sent again is handed an error, behind itself, the
-// socket and the segment.
-func retransmitTells() bool { return bpf.Arguments("tcp_retransmit_skb") > 3 }
+// hasErrnoArg reports whether the hook of retransmitted segments passes an error after the socket and the segment.
+func hasErrnoArg() bool { return bpf.Arguments("tcp_retransmit_skb") > 3 }
 
-// retransmitError tells where the tracepoint has that error; 0 where it has none.
+// retransmitError returns the offset of that error in the tracepoint; 0 if it has none.
 func retransmitError() uint32 {
 	fields, err := bpf.Fields("tcp", "tcp_retransmit_skb")
 	if err != nil {
@@ -140,7 +139,7 @@ func retransmitError() uint32 {
 	return fields["err"]
 }
 
-// retransmits tells whether the kernel tells of segments that are sent again.
+// retransmits reports whether the kernel reports retransmitted segments.
 func (c *Collector) retransmits() bool {
 	return c.set.Absent["on_retransmit"] == nil && c.set.Absent["on_retransmit_plain"] == nil
 }

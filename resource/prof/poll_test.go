@@ -122,7 +122,7 @@ func TestWithoutRightsReadsArePolled(t *testing.T) {
 	if !slices.ContainsFunc(said.Missing, func(s string) bool {
 		return strings.Contains(s, "only the numbers and bytes") && strings.Contains(s, "setcap")
 	}) {
-		t.Errorf("missing %q tells no remedy", said.Missing)
+		t.Errorf("missing %q names no remedy", said.Missing)
 	}
 	if !strings.Contains(said.Refused, "setcap") {
 		t.Errorf("refused a control group with %q", said.Refused)

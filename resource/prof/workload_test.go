@@ -43,7 +43,7 @@ var (
 	scratch  string // of all tests, see TestMain
 )
 
-// A work is a workload that goes from one stop to the next when it is told to.
+// A work is a workload that continues from one stop to the next on command.
 type work struct {
 	t   testing.TB
 	cmd *exec.Cmd

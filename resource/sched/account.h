@@ -205,7 +205,7 @@ static inline void thread_waited(struct thread_accounts *t, unsigned long long w
 		t->wait_max = wait;
 }
 
-/* thread_run is a switch to it. Its waking need not have been seen where the kernel tells how long it has been queued since, in ns; UNKNOWN
+/* thread_run is a switch to it. Its waking need not have been seen where the kernel reports how long it has been queued since, in ns; UNKNOWN
  * where it does not. */
 static inline void thread_run(struct thread_accounts *t, unsigned long long now, unsigned epoch, unsigned long long queued)
 {

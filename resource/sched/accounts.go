@@ -48,7 +48,7 @@ func (a *accounts) since() int64 { return int64(a.Mark >> stateBits) }
 func (a *accounts) comm() string { return commText(a.Comm) }
 func commText(c [16]byte) string { text, _, _ := bytes.Cut(c[:], []byte{0}); return string(text) }
 
-// steady tells whether the accounts were read at one moment: the times add up (account.h).
+// steady reports whether the accounts were read at one moment: the times add up (account.h).
 func (a *accounts) steady() bool {
 	var sum uint64
 	for _, ns := range a.NS {
@@ -77,8 +77,8 @@ type present struct {
 	comm         string
 }
 
-// told is what snapshots have told of a thread so far, so that the next tells the rest.
-type told struct {
+// history is what snapshots have reported of a thread so far, so that the next reports the rest.
+type history struct {
 	at                             int64 // up to when
 	ns                             [states]int64
 	voluntary, involuntary, faults uint64
@@ -95,7 +95,7 @@ type spent struct {
 	line    resource.ThreadLine
 	waits   resource.Histogram
 	maxWait uint64
-	of      *told // nil where it was polled
+	of      *history // nil where it was polled
 }
 
 // judge decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
@@ -110,7 +110,7 @@ func (s *spent) judge(c resource.GraphTime) {
 	s.line.Judge(team, c)
 }
 
-// active tells whether a thread did anything but idle.
+// active reports whether a thread did anything but idle.
 func (s *spent) active() bool {
 	return s.line.OnCPUNS > 0 || s.line.OffCPUNS() > 0 || s.line.FutexNS != nil && *s.line.FutexNS > 0 || s.line.Faults > 0 || s.line.Voluntary+s.line.Involuntary > 0
 }
@@ -123,15 +123,15 @@ type moment struct {
 	final     bool // accounts of threads that ended hold the kernel's counts
 }
 
-// tell returns what a thread did since it was last told of. The thread is there if p is not nil; one that is not,
-// and has not ended, is about to, or has become another: it is taken for ended the second time. It is not ok for a
-// thread that began after the snapshot.
-func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok bool) {
+// advance returns what a thread did since the last report. The thread is there if p is not nil; one that is not, and
+// has not ended, is about to, or has become another: it is taken for ended the second time. It is not ok for a thread
+// that began after the snapshot.
+func (t *history) advance(tid uint32, a *accounts, p *present, m moment) (s spent, ok bool) {
 	if int64(a.Born) >= m.now {
 		return s, false
 	}
 	if t.born != a.Born { // a new one, or another of the same number
-		*t = told{born: a.Born, at: int64(a.Born), minor: a.MinorFirst, major: a.MajorFirst}
+		*t = history{born: a.Born, at: int64(a.Born), minor: a.MinorFirst, major: a.MajorFirst}
 	}
 	ended := a.state() == gone && a.since() <= m.now || a.state() != gone && p == nil && t.absent
 	t.absent = p == nil
@@ -159,7 +159,7 @@ func (t *told) tell(tid uint32, a *accounts, p *present, m moment) (s spent, ok 
 }
 
 // name is the thread's name: its last one, or what is known of it.
-func (t *told) name(a *accounts, p *present) string {
+func (t *history) name(a *accounts, p *present) string {
 	switch {
 	case a.state() != gone && p != nil:
 		t.comm = p.comm
@@ -172,10 +172,10 @@ func (t *told) name(a *accounts, p *present) string {
 // spend returns the times that are new. The state that goes on counts up to now. What a thread did after now, while
 // it was read, is left for the next interval, so that no interval holds more time than it has: it is taken off the
 // largest times.
-func (t *told) spend(a *accounts, p *present, m moment, goesOn bool) *[states]int64 {
+func (t *history) spend(a *accounts, p *present, m moment, goesOn bool) *[states]int64 {
 	var d [states]int64
 	for i, v := range a.NS[:gone] {
-		d[i] = max(0, int64(v)-t.ns[i]) // less, where a gap was told that went on over the end of what is known
+		d[i] = max(0, int64(v)-t.ns[i]) // less, if a gap was reported beyond the known times
 	}
 	until := a.since()
 	if goesOn && until < m.now {
@@ -215,9 +215,9 @@ func cut(d *[states]int64, most int64) {
 	}
 }
 
-// count tells the faults by the kernel's own counts: of a thread that is there now, or of one that took its counts
-// along when it ended.
-func (t *told) count(s *spent, a *accounts, p *present, final bool) {
+// count takes the faults from the kernel's own counts: of a running thread, or of one whose counts were kept when it
+// ended.
+func (t *history) count(s *spent, a *accounts, p *present, final bool) {
 	minor, major := a.Minor, a.Major
 	if p != nil {
 		minor, major = max(minor, p.minor), max(major, p.major)

@@ -23,30 +23,30 @@ var there = &present{tgid: 7, comm: "work"}
 
 // A gap that is open at a snapshot counts with its part in each interval.
 func TestGapIsSplit(t *testing.T) {
-	a, told := begun(1000, onCPU), &told{}
+	a, history := begun(1000, onCPU), &history{}
 	a.enter(1500, blockedLock)
-	s, ok := told.tell(9, a, there, moment{last: 0, now: 2000, epoch: 1})
+	s, ok := history.advance(9, a, there, moment{last: 0, now: 2000, epoch: 1})
 	if !ok || s.line.OnCPUNS != 500 || *s.line.BlockedLockNS != 500 || s.line.LivedNS != 1000 || s.line.TID != 9 || s.line.Comm != "work" {
 		t.Errorf("first %+v", s.line)
 	}
 	a.enter(2600, runnable)
 	a.enter(2700, onCPU)
-	s, _ = told.tell(9, a, there, moment{last: 2000, now: 3000, epoch: 2})
+	s, _ = history.advance(9, a, there, moment{last: 2000, now: 3000, epoch: 2})
 	if *s.line.BlockedLockNS != 600 || s.line.RunnableWaitNS != 100 || s.line.OnCPUNS != 300 || s.line.LivedNS != 1000 || s.line.OffCPUNS() != 700 {
 		t.Errorf("second %+v, lock %d", s.line, *s.line.BlockedLockNS)
 	}
-	s, _ = told.tell(9, a, there, moment{last: 3000, now: 4000, epoch: 3})
+	s, _ = history.advance(9, a, there, moment{last: 3000, now: 4000, epoch: 3})
 	if s.line.OnCPUNS != 1000 || *s.line.BlockedLockNS != 0 {
 		t.Errorf("third %+v", s.line)
 	}
 }
 
-// What a thread does while snapshots are read belongs to the next interval, and nothing is told twice or never,
+// What a thread does while snapshots are read belongs to the next interval, and nothing is reported twice or never,
 // whatever happens when.
 func TestIntervalsAddUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		a, told := begun(uint64(random.IntN(2000)), random.IntN(gone)), &told{}
+		a, history := begun(uint64(random.IntN(2000)), random.IntN(gone)), &history{}
 		var sum [gone]int64
 		last, clock := int64(0), int64(a.Born)
 		for epoch := range uint32(20) {
@@ -55,7 +55,7 @@ func TestIntervalsAddUp(t *testing.T) {
 				clock += int64(random.IntN(300))
 				a.enter(uint64(clock), random.IntN(gone))
 			}
-			s, ok := told.tell(1, a, there, moment{last: last, now: now, epoch: epoch})
+			s, ok := history.advance(1, a, there, moment{last: last, now: now, epoch: epoch})
 			if ok != (int64(a.Born) < now) {
 				t.Fatalf("born %d, snapshot %d: %v", a.Born, now, ok)
 			}
@@ -71,7 +71,7 @@ func TestIntervalsAddUp(t *testing.T) {
 			last = now
 		}
 		a.enter(uint64(clock), gone)
-		s, _ := told.tell(1, a, nil, moment{last: last, now: last + 1000, epoch: 99})
+		s, _ := history.advance(1, a, nil, moment{last: last, now: last + 1000, epoch: 99})
 		for i, ns := range []int64{s.line.OnCPUNS, s.line.RunnableWaitNS, *s.line.BlockedDiskNS, *s.line.BlockedLockNS, *s.line.BlockedOtherNS, *s.line.IdleNS} {
 			// The figures of a line, by the states that they hold: a lock is a futex or another one.
 			want := int64(0)
@@ -91,31 +91,31 @@ func TestIntervalsAddUp(t *testing.T) {
 // A thread that is not listed though it has not ended is about to, or has become another. The first time it goes
 // on, without the time that is not known; the second time it has ended.
 func TestAbsentThread(t *testing.T) {
-	a, told := begun(100, onCPU), &told{}
+	a, history := begun(100, onCPU), &history{}
 	a.enter(500, runnable)
-	s, ok := told.tell(1, a, nil, moment{last: 0, now: 1000})
+	s, ok := history.advance(1, a, nil, moment{last: 0, now: 1000})
 	if !ok || s.line.Ended || s.line.LivedNS != 400 {
 		t.Errorf("first %+v", s.line)
 	}
 	ends := *a
 	ends.enter(1005, gone)
-	again := *told
-	if s, _ := again.tell(1, &ends, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 505 {
+	again := *history
+	if s, _ := again.advance(1, &ends, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 505 {
 		t.Errorf("it ended %+v", s.line)
 	}
-	if s, _ := told.tell(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 0 || s.active() {
+	if s, _ := history.advance(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 0 || s.active() {
 		t.Errorf("second %+v", s.line)
 	}
 }
 
-// One that ends while it is read has not ended at the snapshot: the next tells so, once.
+// One that ends while it is read has not ended at the snapshot: the next reports that, once.
 func TestEndWhileRead(t *testing.T) {
-	a, told := begun(100, onCPU), &told{}
+	a, history := begun(100, onCPU), &history{}
 	a.enter(1010, gone)
-	if s, _ := told.tell(1, a, there, moment{last: 0, now: 1000}); s.line.Ended || s.line.LivedNS != 900 {
+	if s, _ := history.advance(1, a, there, moment{last: 0, now: 1000}); s.line.Ended || s.line.LivedNS != 900 {
 		t.Errorf("first %+v", s.line)
 	}
-	if s, _ := told.tell(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 10 {
+	if s, _ := history.advance(1, a, nil, moment{last: 1000, now: 2000}); !s.line.Ended || s.line.LivedNS != 10 {
 		t.Errorf("second %+v", s.line)
 	}
 }
@@ -123,16 +123,16 @@ func TestEndWhileRead(t *testing.T) {
 // A thread that was woken and waits at a snapshot has waited since its waking, as the kernel says, not since it was
 // last seen.
 func TestWaitThatIsNotSeen(t *testing.T) {
-	a, told := begun(100, onCPU), &told{}
+	a, history := begun(100, onCPU), &history{}
 	a.enter(200, blockedDisk)
-	s, _ := told.tell(1, a, &present{queued: 300}, moment{last: 0, now: 1000})
+	s, _ := history.advance(1, a, &present{queued: 300}, moment{last: 0, now: 1000})
 	if s.line.RunnableWaitNS != 300 || *s.line.BlockedDiskNS != 500 || s.line.LivedNS != 900 {
 		t.Errorf("first %+v", s.line)
 	}
-	a.enter(1400, onCPU) // it was queued for 750 ns: what was told at 1000 was 50 short
+	a.enter(1400, onCPU) // it was queued for 750 ns: the report at 1000 was 50 short
 	a.NS[blockedDisk] -= 750
 	a.NS[runnable] += 750
-	s, _ = told.tell(1, a, there, moment{last: 1000, now: 2000})
+	s, _ = history.advance(1, a, there, moment{last: 1000, now: 2000})
 	if s.line.LivedNS != 1000 || s.line.RunnableWaitNS != 450 || *s.line.BlockedDiskNS != 0 {
 		t.Errorf("second %+v", s.line)
 	}
@@ -140,35 +140,35 @@ func TestWaitThatIsNotSeen(t *testing.T) {
 
 // Another thread of the same number begins anew.
 func TestNumberUsedAgain(t *testing.T) {
-	first, told := begun(100, onCPU), &told{}
+	first, history := begun(100, onCPU), &history{}
 	first.Faults, first.Minor = 9, 50
-	told.tell(1, first, there, moment{now: 1000})
+	history.advance(1, first, there, moment{now: 1000})
 	second := begun(1200, runnable)
 	second.Faults, second.MinorFirst = 2, 1
-	s, _ := told.tell(1, second, &present{counted: true, minor: 4, comm: "new"}, moment{last: 1000, now: 2000})
+	s, _ := history.advance(1, second, &present{counted: true, minor: 4, comm: "new"}, moment{last: 1000, now: 2000})
 	if s.line.LivedNS != 800 || s.line.Faults != 2 || *s.line.Minor != 3 || s.line.Comm != "new" {
 		t.Errorf("%+v", s.line)
 	}
 }
 
 func TestKernelCounts(t *testing.T) {
-	a, told := begun(100, onCPU), &told{}
+	a, history := begun(100, onCPU), &history{}
 	a.MinorFirst, a.MajorFirst = 10, 1
 	p := &present{counted: true, minor: 15, major: 3, comm: "w"}
-	if s, _ := told.tell(1, a, p, moment{now: 1000}); *s.line.Minor != 5 || *s.line.Major != 2 {
+	if s, _ := history.advance(1, a, p, moment{now: 1000}); *s.line.Minor != 5 || *s.line.Major != 2 {
 		t.Errorf("first %d %d", *s.line.Minor, *s.line.Major)
 	}
 	a.enter(1500, gone)
 	a.Minor, a.Major = 22, 3
 	copy(a.Comm[:], "late")
-	if s, _ := told.tell(1, a, p, moment{last: 1000, now: 2000, final: true}); *s.line.Minor != 7 || *s.line.Major != 0 || s.line.Comm != "late" {
+	if s, _ := history.advance(1, a, p, moment{last: 1000, now: 2000, final: true}); *s.line.Minor != 7 || *s.line.Major != 0 || s.line.Comm != "late" {
 		t.Errorf("end %d %d %s", *s.line.Minor, *s.line.Major, s.line.Comm)
 	}
 }
 
 func TestUnknownCounts(t *testing.T) {
-	told := &told{}
-	if s, _ := told.tell(1, begun(5, onCPU), &present{comm: "w"}, moment{now: 9}); s.line.Minor != nil {
+	history := &history{}
+	if s, _ := history.advance(1, begun(5, onCPU), &present{comm: "w"}, moment{now: 9}); s.line.Minor != nil {
 		t.Error("counts that nobody knows")
 	}
 }
@@ -186,8 +186,8 @@ func TestLongestWait(t *testing.T) {
 // A thread that was busy for half of the time or more in which graphs were computed belongs to their team from then
 // on, also while none is.
 func TestComputeTeam(t *testing.T) {
-	team, other := &told{}, &told{}
-	role := func(of *told, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {
+	team, other := &history{}, &history{}
+	role := func(of *history, busy, asleep int64, c resource.GraphTime) (resource.ThreadRole, int64) {
 		zero, lock := int64(0), asleep
 		s := spent{of: of, line: resource.ThreadLine{
 			LivedNS: busy + asleep, OnCPUNS: busy / 2, RunnableWaitNS: busy - busy/2, BlockedLockNS: &lock, FutexNS: &lock, IdleNS: &zero,
@@ -197,7 +197,7 @@ func TestComputeTeam(t *testing.T) {
 	}
 	graphs := func(ns int64) resource.GraphTime { return resource.GraphTime{NS: ns, Known: true} }
 	for i, c := range []struct {
-		of           *told
+		of           *history
 		busy, asleep int64
 		graphs       resource.GraphTime
 		role         resource.ThreadRole

@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Without a target all that did anything is told of, kernel threads too, and nothing that idled; and the pressure
+// Without a target all threads that did anything are reported, kernel threads too, and no idle ones; and the pressure
 // is the kernel's.
 func TestWholeMachine(t *testing.T) {
 	testenv.NeedBPF(t)
@@ -20,7 +20,7 @@ func TestWholeMachine(t *testing.T) {
 			j := started(t, 2, "doze", "disk", content(t, 4))
 			c := opened(t, o)
 			snap(t, c)
-			j.tell("g")
+			j.send("g")
 			j.stop()
 			line := snap(t, c)
 			thread(t, line, j.begin[0].tid)
@@ -41,7 +41,7 @@ func TestWholeMachine(t *testing.T) {
 	}
 }
 
-// awaitKernelThread demands that a kernel thread is told of: in this line, or in one of the next seconds.
+// awaitKernelThread demands that a kernel thread is in this line, or in one of the next seconds.
 func awaitKernelThread(t *testing.T, c *Collector, line *resource.SystemLine) {
 	t.Helper()
 	for range 200 {

@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/resource/bpf"
 )
 
-// BenchmarkPrograms tells what the programs cost by the kernel's own count, while threads take turns, sleep and
+// BenchmarkPrograms measures the cost of the programs by the kernel's own count, while threads alternate, sleep and
 // fault. An operation is 10 ms.
 func BenchmarkPrograms(b *testing.B) {
 	testenv.NeedBPF(b)
@@ -22,7 +22,7 @@ func BenchmarkPrograms(b *testing.B) {
 			}
 			defer stats.Close()
 			c := opened(b, o)
-			j.tell("g")
+			j.send("g")
 			for b.Loop() {
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -39,7 +39,7 @@ func BenchmarkPrograms(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot tells what a snapshot of a process of 33 threads costs.
+// BenchmarkSnapshot measures the cost of a snapshot of a process with 33 threads.
 func BenchmarkSnapshot(b *testing.B) {
 	testenv.NeedBPF(b)
 	for name, o := range sources {
@@ -51,7 +51,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			j := started(b, len(kinds), kinds...)
 			o.Target = j.target()
 			c := opened(b, o)
-			j.tell("g")
+			j.send("g")
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := c.Snapshot(time.Now()); err != nil {

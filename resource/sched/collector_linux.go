@@ -30,7 +30,7 @@ type Options struct {
 	Threads uint32
 }
 
-// A Collector tells what threads did between snapshots. Its methods are for one goroutine.
+// A Collector records what threads did between snapshots. Its methods are for one goroutine.
 type Collector struct {
 	o       Options
 	root    fs.FS
@@ -40,7 +40,7 @@ type Collector struct {
 	walk    *walker    // lists them from /proc; nil with BTF
 	m       moment
 	lost    uint64
-	told    map[threadKey]*told
+	history map[threadKey]*history
 	polled  map[threadKey]*polled
 	missing []string
 }
@@ -48,7 +48,7 @@ type Collector struct {
 // Open starts to watch. Where BPF cannot run it polls /proc, and each line says so and why (Missing). It is an
 // error where that cannot be done either, or a target cannot be watched.
 func Open(o Options) (*Collector, error) {
-	c := &Collector{o: o, root: os.DirFS("/"), told: map[threadKey]*told{}, polled: map[threadKey]*polled{}}
+	c := &Collector{o: o, root: os.DirFS("/"), history: map[threadKey]*history{}, polled: map[threadKey]*polled{}}
 	c.m.last = bpf.MonoNS() // no thread is seen before
 	if !o.Poll {
 		err := c.load(o.Plain)
@@ -153,8 +153,8 @@ func (c *Collector) Origin() string {
 // Missing says what could not be had, one sentence each: why BPF does not run, or which hook the kernel lacks.
 func (c *Collector) Missing() []string { return c.missing }
 
-// Programs tells what the programs have cost since they were loaded, as far as the kernel counted
-// (bpf.EnableStats); none without BPF.
+// Programs returns the cost of the programs since they were loaded, as far as the kernel counted (bpf.EnableStats);
+// none without BPF.
 func (c *Collector) Programs() ([]bpf.ProgramStat, error) {
 	if c.set == nil {
 		return nil, nil

@@ -40,7 +40,7 @@ func content(t *testing.T, mb int) string {
 	return name
 }
 
-// near tells whether two times are the same within a slack in ns.
+// near reports whether two times are the same within a slack in ns.
 func near(a, b int64, slack float64) bool { return math.Abs(float64(a-b)) <= slack }
 
 // steal is what the hypervisor has taken of all processors, in ns.
@@ -67,7 +67,7 @@ func TestTimesAreTheKernels(t *testing.T) {
 	}
 }
 
-// The same holds where the kernel does not tell since when a thread is queued: wakings are looked at.
+// The same holds where the kernel does not report since when a thread is queued: then wakings are traced.
 func TestTimesByWakings(t *testing.T) {
 	testenv.NeedBPF(t)
 	was := knownKernel
@@ -103,10 +103,10 @@ func compareTimes(t *testing.T, o Options) (wrong []string) {
 		before[w.tid] = stat{run, wait}
 	}
 	snap(t, c)
-	j.tell("g")
+	j.send("g")
 	for i := range 4 {
 		time.Sleep(300 * time.Millisecond)
-		if i == 2 { // the last is at rest, and has room for what /proc tells late
+		if i == 2 { // the last is at rest, and has room for what /proc reports late
 			j.stop()
 		}
 		line := snap(t, c)
@@ -123,7 +123,7 @@ func compareTimes(t *testing.T, o Options) (wrong []string) {
 		run, wait = run-before[w.tid].run, wait-before[w.tid].wait
 		s := sums[w.tid]
 		if s == nil {
-			differs("nothing was told of %s", w.kind)
+			differs("nothing was reported of %s", w.kind)
 			continue
 		}
 		// The kernel reads no clock between the waking of a thread that pre-empts another and the switch: what
@@ -146,7 +146,7 @@ func compareTimes(t *testing.T, o Options) (wrong []string) {
 		if !o.Poll {
 			wrong = append(wrong, checkReason(w.kind, s)...)
 		} else if s.BlockedDiskNS != nil || s.IdleNS != nil || s.SleepNS == nil {
-			differs("%s: reasons that /proc does not tell: %+v", w.kind, s)
+			differs("%s: reasons that /proc does not have: %+v", w.kind, s)
 		}
 	}
 	return wrong
@@ -179,8 +179,8 @@ func add(sums map[int]*resource.ThreadLine, th *resource.ThreadLine) {
 	}
 }
 
-// checkReason tells where a thread did not sleep for the reason that it was made to. All idle before and after
-// their work.
+// checkReason reports threads that did not sleep for the reason that they were made to. All idle before and after their
+// work.
 func checkReason(kind string, s *resource.ThreadLine) (wrong []string) {
 	differs := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	disk, lock, other, idle := *s.BlockedDiskNS, *s.BlockedLockNS, *s.BlockedOtherNS, *s.IdleNS
@@ -221,7 +221,7 @@ func TestFaultsAreGetrusages(t *testing.T) {
 			o.Target = j.target()
 			c := opened(t, o)
 			snap(t, c)
-			j.tell("g")
+			j.send("g")
 			time.Sleep(200 * time.Millisecond)
 			j.stop()
 			line := snap(t, c)

@@ -1,6 +1,6 @@
-// Package sched tells where the time of threads goes, and their page faults: what each thread computed, waited for
-// a processor, waited for a disk or a lock, and idled, interval by interval, with the processes' memory and the
-// kernel's pressure figures (A-72 in COMPAT).
+// Package sched records where the time of threads goes, and their page faults: what each thread computed, waited for a
+// processor, waited for a disk or a lock, and idled, interval by interval, with the processes' memory and the kernel's
+// pressure figures (A-72 in COMPAT).
 //
 // A thread's time is split at each switch, waking and end, by BPF programs at the scheduler's tracepoints. The
 // state that goes on at a snapshot counts up to the snapshot and no further, so that the times of a thread that
@@ -16,8 +16,8 @@
 //     locks; a futex is a lock or a wait for work, by the thread's role (resource.ThreadLine.Judge); poll, epoll_wait, select, nanosleep, accept, wait, receiving and reading are idle, for a file on a disk is never waited for in
 //     this way; completions of asynchronous file I/O are a disk; anything else, and a sleep outside of any call, is blocked otherwise
 //
-// Kernel threads are told of like others where no target leaves them out; they sleep interruptibly when they have
-// no work.
+// Kernel threads are reported like others where no target excludes them; they sleep interruptibly when they have no
+// work.
 //
 // What cannot be known: a futex may be a lock, or a condition variable or barrier on which a thread waits for work,
 // and where the role leaves it open it counts as neither; a thread that waits in recvmsg may wait for a request
@@ -27,16 +27,16 @@
 // have other numbers of calls: their interruptible sleeps are blocked otherwise.
 //
 // How long a thread waited for a processor after it was woken is the kernel's own count (sched_info, which
-// /proc/TID/schedstat tells), taken when it runs again; at a snapshot it is known to the last tick of the
-// processor. Where the kernel cannot be asked, wakings are looked at instead. The times agree with schedstat's but
-// for this: the kernel takes a thread that pre-empts another for running from its waking on, here it is from the
-// switch on; and its figures leave out what a hypervisor takes.
+// /proc/TID/schedstat shows), taken when it runs again; at a snapshot it is known to the last tick of the processor.
+// Where the kernel cannot be asked, wakings are looked at instead. The times agree with schedstat's but for this: the
+// kernel takes a thread that pre-empts another for running from its waking on, here it is from the switch on; and its
+// figures leave out what a hypervisor takes.
 //
-// The page faults of the processes (page_faults) are the exceptions from user mode, counted one by one; minor and
-// major ones are the differences of the kernel's own counts per thread (task_struct's min_flt and maj_flt, what
-// getrusage and /proc/PID/stat tell). The latter include faults of the kernel on behalf of the thread and leave out
-// faults that failed, so the sums need not be equal. Pages that are read within a system call, as by mmap with
-// MAP_POPULATE, are in neither.
+// The page faults of the processes (page_faults) are the exceptions from user mode, counted one by one; minor and major
+// ones are the differences of the kernel's own counts per thread (task_struct's min_flt and maj_flt, what getrusage and
+// /proc/PID/stat report). The latter include faults of the kernel on behalf of the thread and leave out faults that
+// failed, so the sums need not be equal. Pages that are read within a system call, as by mmap with MAP_POPULATE, are in
+// neither.
 //
 // Without BTF the plain tracepoints stand in: then an uninterruptible sleep is taken for a disk's, and the call is
 // the last one entered. Without BPF the figures are polled from /proc: a sleep has no reason there, and threads

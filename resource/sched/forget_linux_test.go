@@ -26,8 +26,8 @@ func TestEndedAreForgotten(t *testing.T) {
 			snap(t, c) // one that ended unseen is taken for ended the second time that it is not there
 			snap(t, c)
 			const some = 150 // of the threads of this process, and of what a child of it is
-			if len(c.told) > some || len(c.polled) > some {
-				t.Errorf("%d and %d threads are remembered", len(c.told), len(c.polled))
+			if len(c.history) > some || len(c.polled) > some {
+				t.Errorf("%d and %d threads are remembered", len(c.history), len(c.polled))
 			}
 			if c.set == nil {
 				return

@@ -12,7 +12,7 @@ import (
 // kernel is what programs can have of this kernel.
 type kernel struct {
 	switchHasState bool // the hook sched_switch passes the state of the thread that is left
-	queues         bool // tasks tell since when they wait for a processor, and of what clock
+	queues         bool // tasks record since when they wait for a processor, and by which clock
 }
 
 // knownKernel looks at the kernel's types. Where it has none nothing can be had.
@@ -28,7 +28,7 @@ var knownKernel = sync.OnceValue(func() (k kernel) {
 	return k
 })
 
-// has tells whether a structure has all these fields.
+// has reports whether a structure has all these fields.
 func has(spec *btf.Spec, name string, fields ...string) bool {
 	var t *btf.Struct
 	if spec.TypeByName(name, &t) != nil {

@@ -68,7 +68,7 @@ func (c *Collector) put(line *resource.SystemLine, all []spent) {
 	end()
 }
 
-// countsFaults tells whether faults are the kernel's counts because none are seen one by one.
+// countsFaults reports whether faults are the kernel's counts because none are seen one by one.
 func (c *Collector) countsFaults() bool {
 	return c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil
 }

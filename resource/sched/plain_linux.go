@@ -27,7 +27,7 @@ func (c *Collector) presentPlain(now int64) (map[threadKey]*present, error) {
 	for _, s := range threads {
 		key := threadKey{TID: uint32(s.tid)}
 		all[key] = &present{tgid: uint32(s.tgid), counted: true, minor: s.minor, major: s.major, comm: s.comm}
-		if c.told[key] != nil {
+		if c.history[key] != nil {
 			continue
 		}
 		state := uint64(idle)

@@ -12,20 +12,20 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// taken tells whether an entry of a map was refused because it is there already, or because the map is full.
+// taken reports whether an entry of a map was refused because it exists already, or because the map is full.
 func taken(err error) bool { return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.E2BIG) }
 
 // polled is what /proc said of a thread when it was last looked at.
 type polled struct {
 	at                     int64
 	run, wait              int64 // ns, of /proc/TID/schedstat
-	toldRun, toldWait      int64 // of which lines tell
+	lineRun, lineWait      int64 // reported in lines so far
 	voluntary, involuntary uint64
 	minor, major           uint64
 }
 
-// poll tells of all threads from /proc: how long they ran and waited for a processor, how often they were switched,
-// their faults. Threads that end within the interval are not seen, and neither is their last part.
+// poll reads all threads from /proc: how long they ran and waited for a processor, how often they were switched, their
+// faults. Threads that end within the interval are not seen, and neither is their last part.
 func (c *Collector) poll() ([]spent, error) {
 	threads, err := c.walk.threads()
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Collector) poll() ([]spent, error) {
 		if before == nil {
 			born := now - (boot - int64(s.start)*tick)
 			if born < c.m.last { // it was there before, but not looked at
-				p.toldRun, p.toldWait = p.run, p.wait
+				p.lineRun, p.lineWait = p.run, p.wait
 				continue
 			}
 			before = &polled{at: born}
@@ -76,9 +76,9 @@ func clock(id int32) int64 {
 // to time: what is more than the interval holds is left for the next.
 func (p *polled) since(before *polled, s stat) spent {
 	lived := max(0, p.at-before.at)
-	run := min(max(0, p.run-before.toldRun), lived)
-	wait := min(max(0, p.wait-before.toldWait), lived-run)
-	p.toldRun, p.toldWait = before.toldRun+run, before.toldWait+wait
+	run := min(max(0, p.run-before.lineRun), lived)
+	wait := min(max(0, p.wait-before.lineWait), lived-run)
+	p.lineRun, p.lineWait = before.lineRun+run, before.lineWait+wait
 	sleep := lived - run - wait
 	minor, major := p.minor-min(p.minor, before.minor), p.major-min(p.major, before.major)
 	return spent{line: resource.ThreadLine{

@@ -19,7 +19,7 @@ func TestReadMemory(t *testing.T) {
 	}{
 		"nothing":     {root: fstest.MapFS{}, some: -1, fails: true},
 		"the machine": {root: fstest.MapFS{"proc/pressure/memory": file(calm)}, some: 0, level: Low},
-		"a group of version 2 tells for itself": {some: 12.5, level: High, root: fstest.MapFS{
+		"a group of version 2 has figures of its own": {some: 12.5, level: High, root: fstest.MapFS{
 			"proc/pressure/memory": file(calm), "proc/7/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.pressure": file(busy), "sys/fs/cgroup/a/b/memory.max": file("max\n"),
 		}},
 		"the group around it has the limit": {some: 0, limit: 1000, level: Medium, root: fstest.MapFS{
@@ -43,7 +43,7 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
-// The machine that runs this tells something, or has neither PSI nor a control group.
+// The machine that runs this reports something, or has neither PSI nor a control group.
 func TestReadThisMachine(t *testing.T) {
 	m, err := ReadMemoryPressure(os.DirFS("/"), os.Getpid())
 	if err == nil && m.Level() == "" {

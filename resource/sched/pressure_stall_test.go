@@ -79,7 +79,7 @@ func TestStallsEqualKernel(t *testing.T) {
 	}
 }
 
-// A control group of version 2 tells for itself.
+// A control group of version 2 has figures of its own.
 func TestGroupStalls(t *testing.T) {
 	testenv.NeedRoot(t)
 	root := os.DirFS("/")

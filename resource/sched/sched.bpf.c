@@ -12,7 +12,7 @@
 #include "account.h"
 
 const volatile bool switch_has_state; /* the hook sched_switch passes the state of prev: since Linux 5.18 */
-const volatile bool queues_known;     /* the kernel tells how long a thread has been queued */
+const volatile bool queues_known;     /* the kernel reports how long a thread has been queued */
 const volatile bool follow;           /* what a wanted process starts is wanted */
 
 /* The number of the interval, which each snapshot raises. */
@@ -237,7 +237,7 @@ int BPF_PROG(on_fault)
 	return 0;
 }
 
-/* What each_task tells of a thread that is there. */
+/* What each_task emits for a thread that is there. */
 struct thread_record {
 	__u64 key;
 	__u32 tgid;
@@ -258,7 +258,7 @@ static __always_inline enum thread_state present_state(struct task_struct *task)
 	return state ? sleeping(task, state) : RUNNABLE;
 }
 
-/* each_task is run by a reader at each snapshot. It tells which threads are there, with the kernel's counts, and opens the accounts of those
+/* each_task is run by a reader at each snapshot. It emits the threads that are there, with the kernel's counts, and opens the accounts of those
  * that have none. One that changes its state between the look and the entry is looked at again: from then on the other hooks see it. */
 SEC("iter/task")
 int each_task(struct bpf_iter__task *ctx)

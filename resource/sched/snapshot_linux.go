@@ -55,7 +55,7 @@ func (c *Collector) snapshot(now time.Time) (*resource.SystemLine, error) {
 	return line, nil
 }
 
-// read tells of all threads by their accounts.
+// read reports all threads by their accounts.
 func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 	if err := c.set.Map("epoch").Put(uint32(0), c.m.epoch+1); err != nil {
 		return nil, fmt.Errorf("begin an interval: %w", err)
@@ -66,13 +66,12 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 		return nil, err
 	}
 	all := make([]spent, 0, len(there))
-	// What was told of threads is put into a new map at each snapshot: one that entries are deleted from stays as
-	// large as it ever was.
-	next := make(map[threadKey]*told, len(there))
+	// The histories move to a new map at each snapshot: a map that entries are deleted from never shrinks.
+	next := make(map[threadKey]*history, len(there))
 	err = c.table.each(func(index uint32, key threadKey) error {
-		t := c.told[key]
+		t := c.history[key]
 		if t == nil {
-			t = &told{}
+			t = &history{}
 		}
 		next[key] = t
 		a, ok, err := c.table.read(index, key)
@@ -81,7 +80,7 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 			return err
 		}
 		p := there[key]
-		s, ok := t.tell(key.TID, &a, p, c.m)
+		s, ok := t.advance(key.TID, &a, p, c.m)
 		if !ok {
 			return nil
 		}
@@ -96,11 +95,11 @@ func (c *Collector) read(losses *resource.SystemLosses) ([]spent, error) {
 		return nil, err
 	}
 	for key := range there {
-		if t := c.told[key]; t != nil && next[key] == nil {
+		if t := c.history[key]; t != nil && next[key] == nil {
 			next[key] = t
 		}
 	}
-	c.told = next
+	c.history = next
 	total, err := bpf.Sum(c.set.Map("lost"), 0)
 	losses.Threads, c.lost = total-c.lost, total
 	return all, err
@@ -129,7 +128,7 @@ func (c *Collector) present(now int64) (map[threadKey]*present, error) {
 		return nil, fmt.Errorf("list threads: %w", err)
 	}
 	defer reader.Close()
-	all := make(map[threadKey]*present, len(c.told))
+	all := make(map[threadKey]*present, len(c.history))
 	text := make([]byte, binary.Size(record{}))
 	for from := bufio.NewReaderSize(reader, 1<<16); ; {
 		if _, err := io.ReadFull(from, text); err == io.EOF {

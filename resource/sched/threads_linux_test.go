@@ -33,7 +33,7 @@ func ended(lines []*resource.SystemLine, comm string) (all []resource.ThreadLine
 	return all
 }
 
-// Threads that are born and die between two snapshots are told of, each with its own computing.
+// Threads that are born and die between two snapshots are reported, each with its own computing.
 func TestBriefThreads(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range hooks {
@@ -41,7 +41,7 @@ func TestBriefThreads(t *testing.T) {
 			j := started(t, 1, "brief")
 			o.Target, o.Follow = j.target(), true // a thread that ends does not end the process
 			c := opened(t, o)
-			j.tell("g")
+			j.send("g")
 			first := snap(t, c)
 			j.stop()
 			lines := []*resource.SystemLine{first, snap(t, c), snap(t, c)}
@@ -78,8 +78,8 @@ func TestBriefThreads(t *testing.T) {
 	}
 }
 
-// A storm of 5,000 processes: each is told of while there is room, and counted where there is none; the map takes
-// no more memory.
+// A storm of 5,000 processes: each is reported while there is room, and counted as lost where there is none; the map
+// takes no more memory.
 func TestForkStorm(t *testing.T) {
 	testenv.NeedBPF(t)
 	const children = 5000
@@ -89,7 +89,7 @@ func TestForkStorm(t *testing.T) {
 			c := opened(t, Options{Target: j.target(), Follow: true, Threads: room})
 			snap(t, c)
 			before := memory(t, c)
-			j.tell("g")
+			j.send("g")
 			j.rested()
 			line := snap(t, c)
 			lost := int(line.Lost.Threads)
@@ -101,8 +101,8 @@ func TestForkStorm(t *testing.T) {
 			if after := memory(t, c); after != before {
 				t.Errorf("the maps took %d bytes before and take %d", before, after)
 			}
-			if n := used(t, c); n > 1 || len(c.told) > 1 {
-				t.Errorf("%d accounts are left, %d told of", n, len(c.told))
+			if n := used(t, c); n > 1 || len(c.history) > 1 {
+				t.Errorf("%d accounts and %d histories are left", n, len(c.history))
 			}
 			if n := entries(t, c.set.Map("target_pids")); n != 1 {
 				t.Errorf("%d processes in the target", n)
@@ -148,7 +148,7 @@ func entries(t *testing.T, m *ebpf.Map) (n int) {
 	return n
 }
 
-// Processes that have the same number one after the other within an interval are told apart. Without the kernel's
+// Processes that have the same number one after the other within an interval are distinguished. Without the kernel's
 // types the first is lost, and counted.
 func TestNumberUsedAgainWithinInterval(t *testing.T) {
 	testenv.NeedBPF(t)
@@ -161,26 +161,26 @@ func TestNumberUsedAgainWithinInterval(t *testing.T) {
 			j := started(t, 0, "reuse", tid, "3", "20", "7")
 			o.Target, o.Follow = j.target(), true
 			c := opened(t, o)
-			j.tell("g")
+			j.send("g")
 			j.rested()
 			line := snap(t, c)
-			told := 0
+			seen := 0
 			for _, ms := range []int64{3, 20, 7} {
 				all := ended([]*resource.SystemLine{line}, fmt.Sprint(ms))
-				told += len(all)
+				seen += len(all)
 				if len(all) == 1 && (all[0].LivedNS < ms*8e5 || all[0].OnCPUNS == 0 || strconv.Itoa(all[0].TID) != tid) {
 					t.Errorf("it was to compute for %d ms: %+v", ms, all[0])
 				}
 			}
-			if want := 3; told+int(line.Lost.Threads) != want || !o.Plain && told != want {
-				t.Errorf("%d told, %d lost", told, line.Lost.Threads)
+			if want := 3; seen+int(line.Lost.Threads) != want || !o.Plain && seen != want {
+				t.Errorf("%d seen, %d lost", seen, line.Lost.Threads)
 			}
 		})
 	}
 }
 
-// A thread has the name of the program that it runs now, and is told of from the exec on by which it gets a name
-// that is asked for.
+// A thread has the name of the program that it runs now, and is reported from the exec on that gives it a name that is
+// asked for.
 func TestNameAfterExec(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range sources {
@@ -235,12 +235,12 @@ func TestExecOfAnotherThread(t *testing.T) {
 			o.Target = j.target()
 			c := opened(t, o)
 			snap(t, c)
-			j.tell("g")
+			j.send("g")
 			for len(j.begin) < 2 {
 				j.line()
 			}
 			snap(t, c)
-			j.tell("g")
+			j.send("g")
 			j.stop()
 			line := snap(t, c)
 			for _, w := range j.begin {
@@ -257,7 +257,7 @@ func TestExecOfAnotherThread(t *testing.T) {
 	}
 }
 
-// The threads of a control group are told of, of either version, also one that joins late, and others are not.
+// The threads of a control group of either version are reported, also one that joins late, and others are not.
 func TestControlGroups(t *testing.T) {
 	testenv.NeedBPF(t)
 	unified := "/sys/fs/cgroup"
@@ -267,7 +267,7 @@ func TestControlGroups(t *testing.T) {
 	for name, hierarchy := range map[string]string{"v1": "/sys/fs/cgroup/memory", "v2": unified} {
 		for source, o := range sources {
 			if name == "v1" && o.Plain {
-				continue // refused: cannot be told there
+				continue // refused: not supported there
 			}
 			t.Run(name+" "+source, func(t *testing.T) {
 				dir := filepath.Join(hierarchy, "llamatap-sched-"+strconv.Itoa(os.Getpid()))
@@ -279,8 +279,8 @@ func TestControlGroups(t *testing.T) {
 				t.Cleanup(func() { join(t, hierarchy, inside) })
 				o.Target = bpf.Target{Cgroup: dir}
 				c := opened(t, o)
-				inside.tell("g")
-				outside.tell("g")
+				inside.send("g")
+				outside.send("g")
 				if line := snap(t, c); len(line.Threads) != 0 || len(line.Processes) != 0 {
 					t.Errorf("nobody has joined: %+v", line.Processes)
 				}
@@ -307,7 +307,7 @@ func join(t *testing.T, group string, j *job) {
 	}
 }
 
-// A process that is added while it runs is told of from then on.
+// A process that is added while it runs is reported from then on.
 func TestAddPID(t *testing.T) {
 	testenv.NeedBPF(t)
 	for name, o := range sources {
@@ -322,7 +322,7 @@ func TestAddPID(t *testing.T) {
 				t.Fatal(err)
 			}
 			snap(t, c)
-			j.tell("g")
+			j.send("g")
 			j.stop()
 			if doze := thread(t, snap(t, c), j.begin[0].tid); doze.Voluntary == 0 {
 				t.Errorf("%+v", doze)
@@ -351,7 +351,7 @@ func TestPlacesAreTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			snap(t, c)
-			j.tell("g")
+			j.send("g")
 			j.stop()
 			line := snap(t, c)
 			for _, w := range j.begin {

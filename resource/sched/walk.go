@@ -16,7 +16,7 @@ const kernelThread = 0x00200000
 // errEmpty says that a process has ended while it was looked at.
 var errEmpty = errors.New("no such thread")
 
-// stat is what /proc/PID/task/TID/stat tells of a thread.
+// stat holds the fields of /proc/PID/task/TID/stat.
 type stat struct {
 	tid, tgid    int
 	comm         string
@@ -49,7 +49,7 @@ func parseStat(text string) (s stat, err error) {
 	return s, nil
 }
 
-// ofKernel tells whether it is a kernel thread.
+// ofKernel reports whether it is a kernel thread.
 func (s *stat) ofKernel() bool { return s.flags&kernelThread != 0 }
 
 // A walker lists the threads of a target from /proc.

@@ -24,12 +24,12 @@ type job struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	out   *bufio.Scanner
-	begin []worker // its threads, as they told of themselves
+	begin []worker // its threads, as they reported themselves
 	rest  []worker
 	more  map[string]int
 }
 
-// A worker is a thread of a job, with what getrusage tells of it.
+// A worker is a thread of a job, with its getrusage figures.
 type worker struct {
 	kind                                 string
 	tid                                  int
@@ -151,8 +151,8 @@ func (j *job) sleeps(tid int) {
 	j.t.Fatalf("thread %d does not come to rest", tid)
 }
 
-// tell writes a command to the job.
-func (j *job) tell(command string) {
+// send writes a command to the job.
+func (j *job) send(command string) {
 	j.t.Helper()
 	if _, err := io.WriteString(j.in, command); err != nil {
 		j.t.Fatal(err)
@@ -162,7 +162,7 @@ func (j *job) tell(command string) {
 // stop ends the work and waits until all threads rest.
 func (j *job) stop() {
 	j.t.Helper()
-	j.tell("s")
+	j.send("s")
 	j.rested()
 	for _, w := range j.begin {
 		j.sleeps(w.tid)
@@ -175,12 +175,12 @@ func (j *job) rested() {
 	}
 }
 
-// at returns what a thread told of itself in one of its lists.
+// at returns a figure that a thread reported in one of its lists.
 func at(t *testing.T, all []worker, tid int) worker {
 	t.Helper()
 	i := slices.IndexFunc(all, func(w worker) bool { return w.tid == tid })
 	if i < 0 {
-		t.Fatalf("thread %d told nothing", tid)
+		t.Fatalf("thread %d reported nothing", tid)
 	}
 	return all[i]
 }

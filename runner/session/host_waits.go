@@ -53,7 +53,7 @@ const tapLag = 5 * time.Millisecond
 // told notes that the tap's queue has been read up to a time: what was waited for before can be put to the graphs.
 func (w *waits) told(mono int64) {
 	if w != nil && mono > 0 {
-		w.collector.Recorder().Told(mono - int64(tapLag))
+		w.collector.Recorder().ReportedUpTo(mono - int64(tapLag))
 	}
 }
 

@@ -89,7 +89,7 @@ static __always_inline bool target_has_cgroup_of(struct task_struct *task)
 	return BPF_CORE_READ(group, kn, id) == target_cgroup;
 }
 
-/* wanted tells whether a task is: one that the program was handed by a tp_btf hook or by bpf_get_current_task_btf. */
+/* wanted reports whether a task is in the target: a task from a tp_btf hook or from bpf_get_current_task_btf. */
 static __always_inline bool wanted(struct task_struct *task)
 {
 	if (!target_has_pid(task->tgid))
@@ -121,7 +121,7 @@ static __always_inline bool wanted_current(void)
 		bpf_get_current_ancestor_cgroup_id(target_cgroup_level) == target_cgroup);
 }
 
-/* target_has_cgroup tells of a group of the target's hierarchy whether it is the wanted one or lies below it. */
+/* target_has_cgroup reports whether a group of the target's hierarchy is the wanted one or below it. */
 static __always_inline bool target_has_cgroup(struct cgroup *group)
 {
 	struct cgroup *above = group;
