@@ -88,7 +88,7 @@ func entry(dir string) (layer int, ok bool) {
 	return 0, false
 }
 
-// within tells whether dir is one of the folders that pattern names.
+// within reports whether dir is one of the folders that pattern names.
 func within(dir, pattern string) bool {
 	if below, ok := strings.CutSuffix(pattern, "/*"); ok {
 		return strings.HasPrefix(dir, below+"/")
@@ -96,7 +96,7 @@ func within(dir, pattern string) bool {
 	return dir == pattern || strings.HasPrefix(dir, pattern+"/")
 }
 
-// violations tells what is wrong with one file's imports.
+// violations lists what is wrong with one file's imports.
 func violations(s source) []string {
 	layer, ok := entry(s.dir)
 	if !ok && s.dir != "." {
@@ -154,7 +154,7 @@ func reach(direct map[string][]string, dir string) map[string]bool {
 	return seen
 }
 
-// inspectReaches tells which closed folders an inspect package reaches.
+// inspectReaches lists which closed folders an inspect package reaches.
 func inspectReaches(sources []source) []string {
 	direct := map[string][]string{}
 	for _, s := range sources {
@@ -198,7 +198,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// ignored tells whether a folder holds no code of the module.
+// ignored reports whether a folder holds no code of the module.
 func ignored(dir string) bool {
 	base := filepath.Base(dir)
 	return dir == "build" || base == "testdata" || dir != "." && strings.HasPrefix(base, ".") ||

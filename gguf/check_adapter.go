@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CheckAdapter refuses a LoRA adapter that is none for the model base, or at which llama.cpp would end the process:
+// CheckAdapter refuses a LoRA adapter that does not fit the model base, or at which llama.cpp would end the process:
 // its keys have other types, its tensors are of types that cannot be multiplied, or have more dimensions than what
 // they are for. Whatever else is wrong, llama.cpp says. The error wraps ErrMalformed.
 func (f *File) CheckAdapter(base *File) error {

@@ -100,7 +100,7 @@ func (d *decoder) preamble(f *File) (tensors, kvs int64) {
 	return tensors, d.count("key count", leastKVBytes)
 }
 
-// guess tells what a file might be that is no GGUF.
+// guess names what a file might be that is not GGUF.
 func guess(magic [4]byte) string {
 	switch string(magic[:]) {
 	case "lmgg", "tjgg", "fmgg", "algg":

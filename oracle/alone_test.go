@@ -78,7 +78,7 @@ func nameOf(x *tensor) string {
 	return x.Node
 }
 
-// asked tells whether a glob without stars matches a node: its name, or its name without the layer ("norm" is
+// asked reports whether a glob without stars matches a node: its name, or its name without the layer ("norm" is
 // "norm-0" too).
 func asked(node, glob string) bool {
 	return node == glob || layerSuffix.MatchString(node) && strings.HasPrefix(node, glob+"-") && !strings.Contains(node[len(glob)+1:], "-")

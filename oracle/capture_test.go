@@ -168,7 +168,7 @@ func (c *capture) ids(phases ...string) []int32 {
 	return ids
 }
 
-// equalCaptures compares two runs tensor by tensor, bit by bit, and tells how many there were.
+// equalCaptures compares two runs tensor by tensor, bit by bit, and returns how many there were.
 func equalCaptures(t *testing.T, what string, got, want *capture) int {
 	t.Helper()
 	a, b := got.tensors(t), want.tensors(t)

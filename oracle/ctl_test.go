@@ -195,7 +195,7 @@ func TestCtlOfServer(t *testing.T) {
 	dir := tapped.Run
 	refused, err := command(t, "ctl", dir, "tap", "no_such_tensor").CombinedOutput()
 	if err == nil || !oneLine(string(refused), `"no_such_tensor" matches no node of this model; these names exist: `) {
-		t.Errorf("a name that is none: %v\n%s", err, refused)
+		t.Errorf("an unknown name: %v\n%s", err, refused)
 	}
 	ctl(t, dir, "flush")
 	shown, err := command(t, "inspect", dir, "--json").CombinedOutput()

@@ -224,7 +224,7 @@ func smallDisk(t *testing.T, size string) string {
 
 // TestDiskFull fills the disk at many places: before the run directory is complete, in the stream, the index, the
 // tokens. The program goes on to its end, and what is left is a sealed run that lacks only what it says, or
-// nothing; the exit status tells.
+// nothing; the exit status reports it.
 func TestDiskFull(t *testing.T) {
 	tap := []string{"run", "--tap-preset", "balanced", "--tap-min-free", "0"}
 	free := llamatap(t, slices.Concat(tap, generate(40))...).good(t)
@@ -253,8 +253,8 @@ func TestDiskFull(t *testing.T) {
 		if status := map[bool]int{true: 0, false: 3}[complete]; o.status != status || !complete && !strings.Contains(o.stderr, "is not whole") {
 			t.Errorf("%d KiB: status %d, want %d\n%s", kib, o.status, status, o.stderr)
 		}
-		if told := strings.Count(o.stderr, "is full; free room there"); told != 1 && !complete {
-			t.Errorf("%d KiB: told %d times\n%s", kib, told, o.stderr)
+		if times := strings.Count(o.stderr, "is full; free room there"); times != 1 && !complete {
+			t.Errorf("%d KiB: reported %d times\n%s", kib, times, o.stderr)
 		}
 		if len(o.dirs) == 0 && len(everythingBelow(t, disk)) > 0 {
 			t.Errorf("%d KiB: left %q", kib, everythingBelow(t, disk))

@@ -32,7 +32,7 @@ type printed struct {
 
 func (p *printed) key() key { return key{p.name, p.op, p.occurrence, p.graph} }
 
-// view tells whether the node computes nothing.
+// view reports whether the node computes nothing.
 func (p *printed) view() bool {
 	return slices.Contains([]string{"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"}, p.op)
 }
@@ -176,7 +176,7 @@ func (s shadow) write(t *testing.T, p *printed, x *tensor) []float32 {
 	return cache
 }
 
-// neverRun tells whether llama.cpp built a node without running it: llama-eval-callback shows what happens to lie
+// neverRun reports whether llama.cpp built a node without running it: llama-eval-callback shows what happens to lie
 // in its memory. Since 0.7.0 each graph has a branch for embeddings mixed into the batch's tokens; without any it
 // is switched off, up to the node that would write the rows.
 func neverRun(p *printed) bool {

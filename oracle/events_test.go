@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorded is what a recorder of events wrote of a run, and what the tap had told it.
+// recorded is what a recorder of events wrote of a run, and what the tap had reported to it.
 type recorded struct {
 	*witness
 	compute map[uint64][]*resource.Compute // by execution
@@ -33,7 +33,7 @@ type recorded struct {
 	routing map[uint64]int
 }
 
-// everyone hands what the tap tells to several sinks.
+// everyone hands what the tap reports to several sinks.
 type everyone []ggmlhooks.Sink
 
 func (e everyone) each(f func(ggmlhooks.Sink) error) (err error) {
@@ -98,8 +98,8 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// tell runs llama-completion and records its events at a level.
-func tell(t *testing.T, level resource.Level, model string, args ...string) *recorded {
+// recordAt runs llama-completion and records its events at a level.
+func recordAt(t *testing.T, level resource.Level, model string, args ...string) *recorded {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resource.jsonl")
 	r, err := oplog.NewRecorder(oplog.Options{
@@ -209,13 +209,13 @@ var sparse = map[string]bool{"qwen3moe": true, "qwen2moe": true, "mixtral": true
 
 // TestEventsOfModels: of dense, sparse and recurrent models, matrices do 2 FLOPs per parameter and token, and each
 // of their bytes is read once per generated token; K and V are written as wide as they are; times lie inside of
-// their graphs; at no level is work told twice.
+// their graphs; at no level is work counted twice.
 func TestEventsOfModels(t *testing.T) {
 	for _, arch := range archs(t, "llama", "qwen3moe", "mamba") {
 		model := synthetic(t, arch, gguf.Q8_0, nil)
 		params, size := weights(t, model)
 		for _, level := range []resource.Level{resource.Minimal, resource.Detailed, resource.Verbose} {
-			w := tell(t, level, model)
+			w := recordAt(t, level, model)
 			decoded := 0
 			for exec, g := range w.graphs {
 				events, flops, ns, nodes := w.compute[exec], int64(0), int64(0), 0

@@ -40,8 +40,8 @@ func TestCollectorKilledFull(t *testing.T) {
 			if whole := g.stdout.String() == want; whole != (then == "continue") {
 				t.Errorf("prints all of its output: %v\n%s", whole, g.stderr.String())
 			}
-			if told := strings.Contains(g.stderr.String(), "ending this program"); told != (then == "stop") {
-				t.Errorf("told of the end: %v\n%s", told, g.stderr.String())
+			if ended := strings.Contains(g.stderr.String(), "ending this program"); ended != (then == "stop") {
+				t.Errorf("the end is reported: %v\n%s", ended, g.stderr.String())
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestTwoRunsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLimits: what a limit or a sandbox forbids is told in one line that says what to do, and the program is not
+// TestLimits: what a limit or a sandbox forbids is reported in one line that says what to do, and the program is not
 // started.
 func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -175,7 +175,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestProgramLimited: a program with too little address space for the tap runs, and it is told why nothing was
+// TestProgramLimited: a program with too little address space for the tap runs, and why nothing was recorded is printed:
 // recorded.
 func TestProgramLimited(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
@@ -187,7 +187,7 @@ func TestProgramLimited(t *testing.T) {
 	}
 }
 
-// TestClosedDescriptors: a driver that closes what it does not know before it starts the program is told of.
+// TestClosedDescriptors: a driver that closes what it does not know before it starts the program is reported.
 func TestClosedDescriptors(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)
 	script := fmt.Sprintf(`eval "exec ${LLAMATAP_TAP_FD%%,*}>&- ${LLAMATAP_TAP_FD#*,}>&-" && exec '%s' '%s' '%s' 3`, program, testenv.Model(t), backends)

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestExecRefused: what cannot be run or tapped is told in one line, with the status that a shell has for it, and
+// TestExecRefused: what cannot be run or tapped is reported in one line, with the status that a shell has for it, and
 // leaves nothing.
 func TestExecRefused(t *testing.T) {
 	folder := t.TempDir()
@@ -83,7 +83,7 @@ func TestExecPlainRefused(t *testing.T) {
 	}
 }
 
-// TestExecOthers: a program that is none of llama.cpp's runs as ever, and why nothing was recorded is printed; a
+// TestExecOthers: a program of another project runs unchanged, and why nothing was recorded is printed; a
 // status of 0 becomes 3.
 func TestExecOthers(t *testing.T) {
 	program, backends := testenv.Greedy(t, false)

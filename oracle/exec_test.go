@@ -94,7 +94,7 @@ func TestScript(t *testing.T) {
 		t.Errorf("processes_not_recorded: %q, want 1", got)
 	}
 	if !strings.Contains(o.stderr, "1 further process") {
-		t.Errorf("the summary does not tell of the other process\n%s", o.stderr)
+		t.Errorf("the summary does not mention the other process\n%s", o.stderr)
 	}
 }
 

@@ -57,7 +57,7 @@ func readFlags(help string) (flags []programFlag) {
 	return flags
 }
 
-// values are for flags whose form does not tell what they take.
+// values are for flags whose form does not show what they take.
 var values = map[string]string{
 	"--numa": "distribute", "--load-mode": "mmap", "--lazy-mode": "off",
 	"--kv-unified-per-slot": "64", "--port": "1", "--host": "127.0.0.1", "--rpc": "127.0.0.1:1",

@@ -91,7 +91,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestFrontTapErrors: a wrong flag of the tap is told in one line, and the program is not started.
+// TestFrontTapErrors: a wrong flag of the tap is reported in one line, and the program is not started.
 func TestFrontTapErrors(t *testing.T) {
 	for words, args := range map[string][]string{
 		"--tap-tensors":          {"llama-cli", "--tap-tensor", "l_out"},

@@ -41,9 +41,9 @@ func TestFrontQuit(t *testing.T) {
 	}
 }
 
-// hangUp takes the terminal away. The kernel tells the leader of its session, which is llamatap, and that the
+// hangUp takes the terminal away. The kernel signals the leader of its session, which is llamatap, and that the
 // model; a model that finds out by itself that it has no terminal any more, because llamatap gets no processor,
-// ends without being killed. So it is held until it is told.
+// ends without being killed. So it is held until it is signalled.
 func hangUp(t *testing.T, term *testenv.Terminal) {
 	t.Helper()
 	model := childrenOf(term.PID())
@@ -53,9 +53,9 @@ func hangUp(t *testing.T, term *testenv.Terminal) {
 	unix.Kill(model[0], unix.SIGSTOP)
 	defer unix.Kill(model[0], unix.SIGCONT)
 	term.HangUp()
-	told := regexp.MustCompile(`(?m)^ShdPnd:.*[13579bdf]$`) // HUP is the lowest bit
+	pending := regexp.MustCompile(`(?m)^ShdPnd:.*[13579bdf]$`) // HUP is the lowest bit
 	testenv.Until(t, "the model is sent HUP", func() bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", model[0]))
-		return err != nil || told.Match(text)
+		return err != nil || pending.Match(text)
 	})
 }

@@ -27,7 +27,7 @@ func chat(t *testing.T, n string) []string {
 		"-n", n, "--temp", "0", "-t", "1", "--ignore-eos"}
 }
 
-// onTerminal gives a program a pseudo-terminal, and an object that makes it tell the terminal's size.
+// onTerminal gives a program a pseudo-terminal, and an object that makes it print the terminal's size.
 func onTerminal(t *testing.T, cmd *exec.Cmd) *testenv.Terminal {
 	t.Helper()
 	cmd.Env = append(cmd.Environ(), "LD_PRELOAD="+testenv.TellSize(t))
@@ -111,7 +111,7 @@ func sealedBelow(t *testing.T, cmd *exec.Cmd) *capture {
 	return nil
 }
 
-// TestFrontStop stops a chat with Ctrl-Z under a shell, which must see the job stop, and goes on with fg.
+// TestFrontStop stops a chat with Ctrl-Z under a shell, which must see the job stop, and continues it with fg.
 func TestFrontStop(t *testing.T) {
 	cmd := front(t, onTap, "llama-cli", chat(t, "3000")...)
 	quoted := make([]string, len(cmd.Args))

@@ -107,7 +107,7 @@ func words(text string) []string {
 	return words
 }
 
-// sameText tells of the first line that differs.
+// sameText reports the first line that differs.
 func sameText(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got == want {

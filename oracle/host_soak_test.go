@@ -19,8 +19,8 @@ import (
 
 // TestSoakHost lets the host collectors watch the whole machine for a long time, while disks are read and written,
 // processes are born and die, and a model computes under --tap-host all: no collector's memory or descriptors grow
-// once it is warm, and when the work has ended no request is told as in flight. A collector that the machine keeps
-// from running has an interval of thousands of threads to tell of, and takes up to 24 MiB for it; what it has taken
+// once it is warm, and when the work has ended no request is reported as in flight. A collector that the machine keeps
+// from running has an interval of thousands of threads to report, and takes up to 24 MiB for it; what it has taken
 // it gives back, so that the least of the last quarter is within 4 MiB of the most when it was warm. The pool of
 // tensors is not counted: its pages are touched when they are first needed, and --tap-memory bounds them.
 func TestSoakHost(t *testing.T) {
@@ -99,7 +99,7 @@ func TestSoakHost(t *testing.T) {
 	}
 }
 
-// idle demands that some line of block within the next half minute tells of no request in flight: the machine does
+// idle demands that some line of block within the next half minute reports no request in flight: the machine does
 // work of its own.
 func idle(t *testing.T, dir string) {
 	t.Helper()
@@ -130,5 +130,5 @@ func idle(t *testing.T, dir string) {
 			}
 		}
 	}
-	t.Error("requests are told as in flight though nothing works")
+	t.Error("requests are reported as in flight though nothing works")
 }

@@ -39,7 +39,7 @@ func jsonLines[T any](t *testing.T, path string) []T {
 	return all
 }
 
-// TestHost: all host collectors run beside a recording, their files are part of the run, and their lines tell of
+// TestHost: all host collectors run beside a recording, their files are part of the run, and their lines cover
 // its tokens.
 func TestHost(t *testing.T) {
 	testenv.NeedBPF(t)
@@ -212,7 +212,7 @@ func TestHostScript(t *testing.T) {
 	}
 }
 
-// TestHostWithoutRights: a user without rights is told what each collector lacks; what /proc tells is told, and the
+// TestHostWithoutRights: a user without rights learns what each collector lacks; what /proc has is recorded, and the
 // run is recorded.
 func TestHostWithoutRights(t *testing.T) {
 	testenv.NeedRoot(t)

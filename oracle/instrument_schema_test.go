@@ -23,7 +23,7 @@ var tapAlone = []string{
 	"tensors", "data_bytes", "data_size_mb", "graphs", "tokens",
 }
 
-// obey tells how a value breaks a JSON Schema, "" where it does not. It knows the words that
+// obey describes how a value breaks a JSON Schema, "" where it does not. It knows the words that
 // docs/events.schema.json uses; missing are required keys that may be missing.
 func obey(schema map[string]any, value any, missing []string) string {
 	for word, rule := range schema {

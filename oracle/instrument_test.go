@@ -38,8 +38,8 @@ func instrumented(t *testing.T, env ...string) (path string, lines [][]byte) {
 	return path, bytes.Split(bytes.TrimSuffix(b, []byte("\n")), []byte("\n"))
 }
 
-// toldByProgram are keys that the tap's events do not have: it is a program that tells, not the tap.
-var toldByProgram = []string{
+// setByProgram are keys that the tap's events do not have: a program sets them, not the tap.
+var setByProgram = []string{
 	"recorder", "enabled", "looking_ns", "compute_operations", "memory_operations", "ops_without_flops", "name", "input_tensors_left_out",
 	"cache_bytes", "cache_size_mb", "unmatched_ends", "left_open", "untracked_allocations", "unmatched_deallocations", "arithmetic_intensity",
 }
@@ -73,7 +73,7 @@ func checkLine(t *testing.T, line []byte) (event any, keys map[string]any) {
 	}
 	known := keysOf(reflect.TypeOf(event).Elem(), map[string]bool{})
 	for key := range keys {
-		if !known[key] && !slices.Contains(toldByProgram, key) {
+		if !known[key] && !slices.Contains(setByProgram, key) {
 			t.Errorf("%v has a key %q that docs/EVENTS.md does not have", keys["event"], key)
 		}
 	}
@@ -135,7 +135,7 @@ func TestInstrument(t *testing.T) {
 }
 
 // checkCompute compares the FLOPs of a line with resource's formulas; shapes are those of the tensors that were
-// told of before.
+// reported before.
 func checkCompute(t *testing.T, line []byte, e *resource.Compute, shapes map[string][]int64) {
 	t.Helper()
 	names := map[string]string{"mul_mat": "MUL_MAT", "softmax": "SOFT_MAX", "rms_norm": "RMS_NORM", "swiglu": "SWIGLU", "add": "ADD"}
@@ -155,7 +155,7 @@ func checkCompute(t *testing.T, line []byte, e *resource.Compute, shapes map[str
 	}
 }
 
-// TestInstrumentEnvironment: what the environment says holds, and the levels tell what resource's table says.
+// TestInstrumentEnvironment: what the environment says holds, and the levels record what resource's table says.
 func TestInstrumentEnvironment(t *testing.T) {
 	program, backends := testenv.Instrumented(t, filepath.Join(testenv.Root(t), "examples", "instrument", "instrument.cpp"))
 	for _, level := range []resource.Level{resource.Minimal, resource.Detailed} {
@@ -170,7 +170,7 @@ func TestInstrumentEnvironment(t *testing.T) {
 		for _, line := range bytes.Split(bytes.TrimSpace(b), []byte("\n")) {
 			_, keys := checkLine(t, line)
 			if kind, _ := resource.ParseKind(keys["event"].(string)); !level.Includes(kind) {
-				t.Errorf("%v tells of %v", level, kind)
+				t.Errorf("%v records %v", level, kind)
 			}
 		}
 	}

@@ -151,7 +151,7 @@ func TestOthersReadLives(t *testing.T) {
 	}
 }
 
-// livesOf records lives, and leaves out what is told of time.
+// livesOf records lives, and leaves out times.
 func livesOf(t *testing.T, args []string) *resources.KV {
 	t.Helper()
 	out := t.TempDir()

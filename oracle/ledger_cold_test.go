@@ -96,7 +96,7 @@ func TestLedgerOfColdModel(t *testing.T) {
 	emptied(t, model)
 	rows, dir := ledgerOf(t, "llama-completion", "--tap-cold", "--tap-ledger", "--tap-host", "waits", "--tap-host-details",
 		"-m", model, "-p", "One two three", "-n", "2", "-no-cnv", "--temp", "0", "--no-warmup", "-t", "1", "--no-repack")
-	told, faulted := newFirsts(), newFirsts()
+	fromLedger, faulted := newFirsts(), newFirsts()
 	regions := filedRegions(t, dir)
 	for i := range rows {
 		r := &rows[i]
@@ -105,7 +105,7 @@ func TestLedgerOfColdModel(t *testing.T) {
 			continue
 		}
 		at := region.fileOffset + r.offset - region.offset
-		told.touch(region.tensor, at, at+r.size)
+		fromLedger.touch(region.tensor, at, at+r.size)
 	}
 	lines, err := os.ReadFile(filepath.Join(dir, "host_faults.jsonl"))
 	if err != nil {
@@ -119,19 +119,19 @@ func TestLedgerOfColdModel(t *testing.T) {
 		if err := json.Unmarshal(line, &f); err != nil {
 			t.Fatal(err)
 		}
-		if tensor, ok := file.At(f.Offset); ok && f.Kind == "fault" && f.File == model && told.seen[tensor.Name] {
+		if tensor, ok := file.At(f.Offset); ok && f.Kind == "fault" && f.File == model && fromLedger.seen[tensor.Name] {
 			faulted.touch(tensor.Name, f.Offset, f.Offset+1)
 		}
 	}
 	both := 0
-	for page := range told.pages {
+	for page := range fromLedger.pages {
 		if faulted.pages[page] {
 			both++
 		}
 	}
 	// A tensor that is smaller than a page may share one with its neighbour, which then was touched first.
 	var large, seen []string
-	for _, name := range told.order {
+	for _, name := range fromLedger.order {
 		if w, _ := file.Tensor(name); w.Bytes >= 4*4096 {
 			large = append(large, name)
 		}
@@ -142,11 +142,11 @@ func TestLedgerOfColdModel(t *testing.T) {
 		}
 	}
 	common := inCommon(large, seen)
-	t.Logf("%d tensors are told, %d faulted, %d in the same order; of %d pages that are told %d faulted", len(large), len(seen), common, len(told.pages), both)
+	t.Logf("%d tensors are in the ledger, %d faulted, %d in the same order; of %d pages in the ledger %d faulted", len(large), len(seen), common, len(fromLedger.pages), both)
 	if len(large) < 40 || len(seen) != len(large) || common < len(large)-max(1, len(large)/100) {
-		t.Errorf("told: %v\nfaulted: %v", large, seen)
+		t.Errorf("read: %v\nfaulted: %v", large, seen)
 	}
-	if both*100 < len(told.pages)*99 || len(told.pages) < 1000 {
-		t.Errorf("of %d pages %d faulted", len(told.pages), both)
+	if both*100 < len(fromLedger.pages)*99 || len(fromLedger.pages) < 1000 {
+		t.Errorf("of %d pages %d faulted", len(fromLedger.pages), both)
 	}
 }

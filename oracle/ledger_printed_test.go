@@ -39,7 +39,7 @@ type reckoner struct {
 	file  *gguf.File
 	types map[string]string // of what was printed before, by name
 	cells int64             // tokens, all of which see each other's cells between them
-	ids   map[string]int64  // experts that were chosen, by the node that tells
+	ids   map[string]int64  // experts that were chosen, by the node that holds them
 }
 
 var sizes = map[string]float64{"f32": 4, "f16": 2, "i32": 4, "i64": 8, "q8_0": 34.0 / 32}
@@ -139,16 +139,16 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 				b := newBookkeeper(t)
 				rows := b.keep(tappedTool(t, "llama-completion", append(args, "-n", "1", "-no-cnv", "--temp", "0", "--no-warmup")...))
 				first := b.execs[0]
-				told := map[operandKey][2]int64{}
+				recorded := map[operandKey][2]int64{}
 				for _, row := range rows {
 					key := operandKey{row.graph, row.node, row.operand}
-					sums := told[key]
+					sums := recorded[key]
 					if row.flags&int64(memtrace.TracePadded) != 0 {
 						sums[1] += row.size
 					} else {
 						sums[0] += row.size
 					}
-					told[key] = sums
+					recorded[key] = sums
 				}
 				places := map[key]int64{}
 				for i := range b.graphs[first.Graph].Nodes {
@@ -179,8 +179,8 @@ func TestLedgerAgainstEvalCallback(t *testing.T) {
 							continue
 						}
 						checked++
-						if got := told[operandKey{int64(first.Number), node, int64(k)}]; !there || got != [2]int64{want, padded} {
-							t.Errorf("%s (%s), operand %d: rows tell %v bytes, want %d and %d behind the mask; printed %s", p.name, p.op, k, got, want, padded, p.sources)
+						if got := recorded[operandKey{int64(first.Number), node, int64(k)}]; !there || got != [2]int64{want, padded} {
+							t.Errorf("%s (%s), operand %d: rows have %v bytes, want %d and %d behind the mask; printed %s", p.name, p.op, k, got, want, padded, p.sources)
 						}
 					}
 					r.types[p.name] = p.typ

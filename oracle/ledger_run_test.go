@@ -125,7 +125,7 @@ func cellBytes(t *testing.T, file *gguf.File, quantised bool) int64 {
 // sums are bytes of one execution: weights that were read, cells that were written, and read.
 type sums struct{ weights, written, read int64 }
 
-// graphSums is what rows tell of an execution.
+// graphSums is what rows have of an execution.
 type graphSums struct {
 	sums
 	graph, token int64

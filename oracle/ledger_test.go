@@ -88,7 +88,7 @@ func accessRows(t *testing.T, parts ...[]byte) (rows []accessRow) {
 	return rows
 }
 
-// bookkeeper records accesses as a run does, beside all that the tap tells.
+// bookkeeper records accesses as a run does, with all that the tap reports.
 type bookkeeper struct {
 	*witness
 	regions *regions.Recorder
@@ -191,7 +191,7 @@ func (b *bookkeeper) Capture(c *ggmlhooks.Capture) error {
 // operandKey is an operand of an execution.
 type operandKey struct{ graph, node, operand int64 }
 
-// audit works out anew, slowly and from what the tap told, how many bytes each operand of each executed op has, and
+// audit works out anew, slowly and from what the tap reported, how many bytes each operand of each executed op has, and
 // demands that the rows say the same, and lie where the operand's region is.
 func (b *bookkeeper) audit(rows []accessRow) (operands int) {
 	b.t.Helper()
@@ -259,7 +259,7 @@ func (b *bookkeeper) expect(e *ggmlhooks.Exec, node, operand int, shown, hidden 
 	key := operandKey{int64(e.Number), int64(node), int64(operand)}
 	if !known || shown[key] != read || hidden[key] != padded {
 		n := &b.graphs[e.Graph].Nodes[node]
-		b.t.Errorf("execution %d, node %d (%s %s), operand %d: rows tell %d bytes and %d behind the mask, want %d and %d", e.Number, node, n.Op, n.Name, operand, shown[key], hidden[key], read, padded)
+		b.t.Errorf("execution %d, node %d (%s %s), operand %d: rows have %d bytes and %d behind the mask, want %d and %d", e.Number, node, n.Op, n.Name, operand, shown[key], hidden[key], read, padded)
 	}
 }
 
@@ -364,7 +364,7 @@ func formula(g *ggmlhooks.Graph, n *ggmlhooks.Node) (o resource.Op) {
 	return o
 }
 
-// TestLedgerOfOperands: every operand of every executed op of every architecture is told with the bytes that it
+// TestLedgerOfOperands: every operand of every executed op of every architecture is recorded with the bytes that it
 // has, in its region: with flash attention and without, caches of other types, sliding windows, states, experts,
 // repacked weights, shifted contexts.
 func TestLedgerOfOperands(t *testing.T) {

@@ -217,7 +217,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// oneLine tells whether text is a single line that contains all words.
+// oneLine reports whether text is a single line that contains all words.
 func oneLine(text string, words ...string) bool {
 	text = strings.TrimSpace(text)
 	for _, word := range words {

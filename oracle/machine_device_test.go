@@ -16,7 +16,7 @@ import (
 )
 
 // TestMachineDevice: with all layers on a device, cells, masks, chosen experts and samples are those of the CPU,
-// tensors lie in the device's buffers, and ends of graphs are told as such that a device may not have reached.
+// tensors lie in the device's buffers, and ends of graphs are marked as ones that a device may not have reached.
 func TestMachineDevice(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
@@ -64,7 +64,7 @@ func TestMachineDevice(t *testing.T) {
 	}
 }
 
-// sameNode finds what a node of a name told of experts.
+// sameNode finds what a node of a name reported of experts.
 func sameNode(w *witness, exec uint64, name string) []byte {
 	for _, e := range w.execs {
 		if e.Number != exec {

@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 )
 
-// TestMachineRouting: the experts that are told as chosen, and their weights, are those that llama-eval-callback
+// TestMachineRouting: the experts that are recorded as chosen, and their weights, are those that llama-eval-callback
 // prints.
 func TestMachineRouting(t *testing.T) {
 	for _, arch := range archs(t, "qwen3moe", "mixtral") {
@@ -47,7 +47,7 @@ func TestMachineRouting(t *testing.T) {
 			}
 			body, ok := printed[key{n.Name, n.Op, n.Occurrence, 1}]
 			if mine := printValues(n.NE, values); !ok || strings.TrimSpace(mine) != strings.TrimSpace(body) {
-				t.Errorf("%s: %s (%s) is told as\n%sllama-eval-callback prints\n%s", arch, n.Name, n.Op, mine, body)
+				t.Errorf("%s: %s (%s) is recorded as\n%sllama-eval-callback prints\n%s", arch, n.Name, n.Op, mine, body)
 			}
 		}
 		if !ids[0] || !ids[1] || !weights[0] || !weights[1] || len(ids)+len(weights) != 4 {

@@ -17,7 +17,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// witness keeps all that the tap tells of a short run.
+// witness keeps all that the tap reports of a short run.
 type witness struct {
 	graphs  map[uint64]*ggmlhooks.Graph
 	execs   []ggmlhooks.Exec
@@ -100,7 +100,7 @@ func newWitness() *witness {
 	}
 }
 
-// watch runs a program of llama.cpp with the tap preloaded, and returns all that it told.
+// watch runs a program of llama.cpp with the tap preloaded, and returns all that it reported.
 func watch(t *testing.T, m collect.Machine, tool string, args ...string) *witness {
 	t.Helper()
 	tap := filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
@@ -121,7 +121,7 @@ func watchCommand(t *testing.T, m collect.Machine, cmd *exec.Cmd) *witness {
 	return w
 }
 
-// watchSink hands all that the tap tells to a sink.
+// watchSink hands all that the tap reports to a sink.
 func watchSink(t *testing.T, m collect.Machine, sink ggmlhooks.Sink, cmd *exec.Cmd) {
 	t.Helper()
 	region, err := collect.NewRegion(collect.Options{Start: collect.Wish{Off: true, Machine: m}, MemoryBytes: 16 << 20})
@@ -159,7 +159,7 @@ func watchSink(t *testing.T, m collect.Machine, sink ggmlhooks.Sink, cmd *exec.C
 	}
 }
 
-// allOfIt is all that the tap can tell beside tensors.
+// allOfIt is all that the tap can report besides tensors.
 var allOfIt = collect.Machine{Looking: ggmlhooks.LookOps, Cells: true, Routing: true, Samples: true}
 
 // TestMachineTimes: every node that computes is timed once per execution, in order, inside of its graph; some views
@@ -198,7 +198,7 @@ func TestMachineTimes(t *testing.T) {
 	}
 }
 
-// TestMachinePlaces: every tensor lies in a buffer that was told of, weights in one of weights, and inside of it.
+// TestMachinePlaces: every tensor lies in a reported buffer, weights in one of weights, and inside of it.
 func TestMachinePlaces(t *testing.T) {
 	w := watch(t, collect.Machine{}, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "4", "-no-cnv", "--temp", "0", "-t", "2")
 	check := func(what string, p ggmlhooks.Place, ne [4]int64, nb [4]uint64) ggmlhooks.Buffer {
@@ -255,7 +255,7 @@ func TestMachineCells(t *testing.T) {
 				}
 			}
 			if kinds[ggmlhooks.InputCells] != 2 || kinds[ggmlhooks.InputMask] != 1 {
-				t.Errorf("-fa %s: an execution of %d tokens tells %v", fa, len(e.Tokens), kinds)
+				t.Errorf("-fa %s: an execution of %d tokens has %v", fa, len(e.Tokens), kinds)
 			}
 			seen += len(e.Tokens)
 		}
@@ -265,7 +265,7 @@ func TestMachineCells(t *testing.T) {
 	}
 }
 
-// TestMachineSamples: the token that is told as chosen is the one that the next batch has, and the most likely one
+// TestMachineSamples: the token that is recorded as chosen is the one that the next batch has, and the most likely one
 // of a greedy chain.
 func TestMachineSamples(t *testing.T) {
 	w := watch(t, allOfIt, "llama-completion", "-m", testenv.Model(t), "-p", "One two three", "-n", "8", "-no-cnv", "--temp", "0", "-t", "2", "--no-warmup")

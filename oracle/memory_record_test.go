@@ -34,8 +34,8 @@ func nobody(t *testing.T, cmd *exec.Cmd) (out string) {
 	return out
 }
 
-// TestMemoryRecordWithoutRights: a user without rights is told what helps, in one line, and nothing is left; own
-// programs can be sampled as far as the kernel's setting goes, and what is missing is told.
+// TestMemoryRecordWithoutRights: a user without rights gets the remedy in one line, and nothing is left; own
+// programs can be sampled as far as the kernel's setting goes, and what is missing is reported.
 func TestMemoryRecordWithoutRights(t *testing.T) {
 	cmd := command(t, "memory", "record", "--samples", "faults", "-d", "1", "-p", "1") // root's
 	out := nobody(t, cmd)
@@ -95,7 +95,7 @@ func TestMemoryRecordKilled(t *testing.T) {
 	}
 }
 
-// TestMemoryRecordOnFullDisk: what there is room for is sealed, or it is told that nothing is; the program runs to
+// TestMemoryRecordOnFullDisk: what there is room for is sealed, or it is reported that nothing is; the program runs to
 // its end and its status counts.
 func TestMemoryRecordOnFullDisk(t *testing.T) {
 	for _, size := range []string{"8k", "24k", "40k", "64k"} {

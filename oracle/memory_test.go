@@ -180,7 +180,7 @@ func checkCommand(t *testing.T, dir string, r *metrics.Report) {
 	}
 }
 
-// TestMemoryAgrees: what page faults and scans for written pages told of a run and what the ledger says agree, as
+// TestMemoryAgrees: what page faults and scans for written pages show of a run and what the ledger records agree, as
 // far as the ledger reaches: every fault on a weight is an access of its execution, weights are touched first in
 // the same order, and what the ledger says was written into a cache was found written, and nothing else.
 func TestMemoryAgrees(t *testing.T) {

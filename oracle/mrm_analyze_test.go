@@ -44,7 +44,7 @@ w = pd.read_csv(f"{run}/derived/mrm/whatif.csv")
 row = w[(w.region_type == "kv_cache") & w.region_id.isna()].iloc[0]
 def near(name, is_, want, rel=1e-6):
     assert abs(is_ - want) <= rel * abs(want), (name, is_, want)
-# Needed times are told in buckets that are up to 1/64 wide.
+# Needed times are in buckets that are up to 1/64 wide.
 near("low", row.bytes_refreshed_per_day_low, low, 0.02 + 1 / max(n.mean(), 1))
 near("high", row.bytes_refreshed_per_day_high, high, 0.02 + 1 / max(n.mean(), 1))
 near("read", row.bytes_read_per_day, cache.bytes_read.sum() * 86400 / T)

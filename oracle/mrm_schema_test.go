@@ -45,7 +45,7 @@ func TestJobIsOneOfKubernetes(t *testing.T) {
 		t.Errorf("%v: %s\n%s", err, out, b.String())
 	}
 	if out, err := judge(strings.Replace(b.String(), "completionMode", "completionMood", 1)); err == nil {
-		t.Errorf("a misspelt key is let through: %s", out)
+		t.Errorf("a misspelt key is accepted: %s", out)
 	}
 }
 

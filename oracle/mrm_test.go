@@ -80,7 +80,7 @@ func TestMRMCommands(t *testing.T) {
 }
 
 // TestMRMExamples runs both examples that are to finish within a minute as their first lines say, from a folder of
-// somebody's: every cell is sealed. How long each takes is told, and is to be read on a quiet machine.
+// somebody's: every cell is sealed. How long each takes is printed, and is to be read on a quiet machine.
 func TestMRMExamples(t *testing.T) {
 	testenv.Slow(t)
 	for example, cells := range map[string]int{"quick": 12, "prompts": 9} {
@@ -149,7 +149,7 @@ func costPairs() int {
 }
 
 // TestObserverCostAgrees compares what observing says of its own cost with what a comparison of both runs of each
-// cell tells: on average over the repetitions, the loss of speed is the tap's own time, within the interval of the
+// cell reports: on average over the repetitions, the loss of speed is the tap's own time, within the interval of the
 // comparison. On a quiet machine that interval must be narrow.
 func TestObserverCostAgrees(t *testing.T) {
 	testenv.Slow(t)
@@ -162,7 +162,7 @@ func TestObserverCostAgrees(t *testing.T) {
 	if out, err := exec.Command(testenv.NeedBinary(t), "mrm", "run", "--config", config).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var measured, told, others []float64
+	var measured, reported, others []float64
 	for _, pattern := range []string{"results/*/run_*", "results/contaminated/*/run_*"} {
 		dirs, _ := filepath.Glob(filepath.Join(folder, pattern))
 		for _, dir := range dirs {
@@ -172,7 +172,7 @@ func TestObserverCostAgrees(t *testing.T) {
 			}
 			o := &m.Observer
 			measured = append(measured, 1-*o.DecodeRatio)
-			told = append(told, float64(o.CPUNS.Tap)/float64(o.Tapped.PromptNS+o.Tapped.GenerationNS))
+			reported = append(reported, float64(o.CPUNS.Tap)/float64(o.Tapped.PromptNS+o.Tapped.GenerationNS))
 			others = append(others, *o.OthersCPUPct)
 		}
 	}
@@ -180,7 +180,7 @@ func TestObserverCostAgrees(t *testing.T) {
 		t.Fatalf("%d of %d cells", len(measured), cells)
 	}
 	mean, half := interval99(measured)
-	own, busy := stat.Mean(told, nil), stat.Mean(others, nil)
+	own, busy := stat.Mean(reported, nil), stat.Mean(others, nil)
 	t.Logf("%d pairs: speed lost %.4f ± %.4f, the tap says %.4f; others used %.1f %% of all processors", cells, mean, half, own, busy)
 	if own < mean-half || own > mean+half {
 		t.Errorf("the tap says %.4f, both runs say %.4f ± %.4f", own, mean, half)

@@ -14,13 +14,13 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// lastLine is the last line of an error output, which tells what went wrong.
+// lastLine is the last line of an error output, which says what went wrong.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
 }
 
-// TestRefused: what cannot be done is told in one line with cause and remedy, and leaves nothing behind.
+// TestRefused: what cannot be done is reported in one line with cause and remedy, and leaves nothing behind.
 func TestRefused(t *testing.T) {
 	short := []string{"-p", "func main() {", "-n", "4", "--temp", "0", "-t", "1"}
 	for name, test := range map[string]struct {

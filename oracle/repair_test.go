@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// repairs repairs a copy of a run that was killed and is to be gone on with: verify tells whether its collector
+// repairs repairs a copy of a run that was killed and is to be resumed: verify reports whether its collector
 // could still seal it, and afterwards it is a result that holds a beginning of what an uninterrupted run records.
 func repairs(t *testing.T, dir string, want *whole) {
 	t.Helper()

@@ -51,7 +51,7 @@ func of[T any](events []any) (picked []*T) {
 	return picked
 }
 
-// TestResourceLevels: the text is that of the run without the tap, at every level; every level tells its kinds and
+// TestResourceLevels: the text is that of the run without the tap, at every level; every level records its kinds and
 // no others; times of nodes fit into those of their graphs, and operations into all of them.
 func TestResourceLevels(t *testing.T) {
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(12))...).good(t)
@@ -81,7 +81,7 @@ func TestResourceLevels(t *testing.T) {
 		}
 		for i := range resource.Kinds() {
 			if k := resource.Kind(i); kinds[fmt.Sprintf("%T", resource.New(k))] && !parsed.Includes(k) {
-				t.Errorf("%s tells of %v", level, k)
+				t.Errorf("%s records %v", level, k)
 			}
 		}
 		sums := map[uint64]int64{}
@@ -140,7 +140,7 @@ func TestResourceLevelChanges(t *testing.T) {
 			got = append(got, level)
 		case *resource.LayerBegin:
 			if !level.Includes(resource.KindLayerBegin) {
-				t.Fatalf("a layer is told of at %v", level)
+				t.Fatalf("a layer is recorded at %v", level)
 			}
 		}
 	}
@@ -299,7 +299,7 @@ func weightsByLayer(t *testing.T, path string) (bytes map[int]float64, layers in
 }
 
 // TestResourceDiskFull fills the disk while events are written: the model goes on to its end, and what is missing
-// is told.
+// is reported.
 func TestResourceDiskFull(t *testing.T) {
 	testenv.NeedRoot(t)
 	plain := llamatap(t, slices.Concat([]string{"run"}, generate(40))...).good(t)
@@ -310,7 +310,7 @@ func TestResourceDiskFull(t *testing.T) {
 			t.Errorf("%d KiB: status %d, text %q\n%s", kib, o.status, o.stdout, o.stderr)
 		}
 		if !strings.Contains(o.stderr, "LOST") && !strings.Contains(o.stderr, "disk") {
-			t.Errorf("%d KiB: nothing is told of a loss:\n%s", kib, o.stderr)
+			t.Errorf("%d KiB: no loss is reported:\n%s", kib, o.stderr)
 		}
 		for _, dir := range o.dirs {
 			text, err := os.ReadFile(filepath.Join(dir, "resource.jsonl"))

@@ -42,7 +42,7 @@ func repeatedEvents(t *testing.T, dir string) (events []string) {
 	return events
 }
 
-// TestResumeBeside: a run whose events and blocks of the KV cache are recorded is gone on with like any other, and
+// TestResumeBeside: a run whose events and blocks of the KV cache are recorded is resumed like any other, and
 // afterwards has the events of a run that was not interrupted, none twice and none missing; nothing is left of what
 // was put aside. Of a file of prompts all are computed again then.
 func TestResumeBeside(t *testing.T) {

@@ -57,6 +57,6 @@ func TestResumeDiskFull(t *testing.T) {
 		})
 	}
 	if gone < 2 {
-		t.Errorf("%d runs were gone on with", gone)
+		t.Errorf("%d runs were resumed", gone)
 	}
 }

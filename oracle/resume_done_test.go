@@ -72,7 +72,7 @@ func (g *going) killedAt(t *testing.T, tokens int64) bool {
 	}
 }
 
-// TestResumeDone: prompts of a file that are done are not computed again, and nothing of a run tells that, but its
+// TestResumeDone: prompts of a file that are done are not computed again, and nothing of a run shows that, but its
 // metadata.
 func TestResumeDone(t *testing.T) {
 	const lines, chosen = 9, 150
@@ -116,7 +116,7 @@ func TestResumeDone(t *testing.T) {
 	}
 }
 
-// sameRun demands that a run that was gone on with is one that was not interrupted, but for times and the numbers
+// sameRun demands that a resumed run equals one that was not interrupted, but for times and the numbers
 // of graphs.
 func sameRun(t *testing.T, got, want *capture) {
 	t.Helper()
@@ -138,7 +138,7 @@ func sameRun(t *testing.T, got, want *capture) {
 	}
 }
 
-// TestResumeDoneOfOthers: prompts or results that are not those of the run are told, and destroy nothing; without
+// TestResumeDoneOfOthers: prompts or results that are not those of the run are reported, and destroy nothing; without
 // results all is computed.
 func TestResumeDoneOfOthers(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()

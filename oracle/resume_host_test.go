@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// TestResumeHost: host collectors of a run that is gone on with tell of it from its beginning, as if it were
+// TestResumeHost: host collectors of a resumed run cover it from its beginning, as if it were
 // another run.
 func TestResumeHost(t *testing.T) {
 	testenv.NeedBPF(t)

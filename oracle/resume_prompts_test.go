@@ -64,7 +64,7 @@ func answersOf(t *testing.T, path string) (all []map[string]any) {
 	return all
 }
 
-// TestResumePrompts kills runs of a prompt file, and demands of those that are gone on with the results and the
+// TestResumePrompts kills runs of a prompt file, and demands of those that are resumed the results and the
 // stream of one that was not interrupted. No seed is given: each prompt has another one, and the same again.
 func TestResumePrompts(t *testing.T) {
 	const prompts = 12
@@ -96,7 +96,7 @@ func TestResumePrompts(t *testing.T) {
 			if once.Run.Seed == 0 {
 				t.Fatal("the checkpoint has no seed")
 			}
-			// An uninterrupted run of the same seed: one that is gone on with from its first checkpoint.
+			// An uninterrupted run of the same seed: one that is resumed from its first checkpoint.
 			again := t.TempDir()
 			startRecording(t, again, 1, args...).killAll()
 			seedOf(t, again, once.Run.Seed)
@@ -134,7 +134,7 @@ func TestResumeRedacted(t *testing.T) {
 	startRecording(t, out, 64<<10, args...).killAll()
 	path := filepath.Join(dirOf(t, out), "activations.stream"+rundir.CheckpointSuffix)
 	if text := content(t, path); bytes.Contains(text, []byte("secret")) {
-		t.Errorf("the checkpoint tells the prompt: %s", text)
+		t.Errorf("the checkpoint holds the prompt: %s", text)
 	}
 	o := finish(t, command(t, "run", "--tap-resume", dirOf(t, out)), out)
 	if o.status == 0 || !strings.Contains(o.stderr, "holds no arguments (--tap-redact text)") {
@@ -147,7 +147,7 @@ func TestResumeRedacted(t *testing.T) {
 	llamatap(t, "verify", c.dir).good(t)
 }
 
-// TestResumeTwice: a run that is still recorded is not gone on with, and a damaged checkpoint is told.
+// TestResumeTwice: a run that is still recorded is not resumed, and a damaged checkpoint is reported.
 func TestResumeTwice(t *testing.T) {
 	out := t.TempDir()
 	g := startRecording(t, out, 64<<10, "run", "--tap-tensors", "l_out*", "--checkpoint-every", "3", "-t", "1", "-p", "a", "-n", "-1", "-c", "4096", "--temp", "0", "--ignore-eos", "--context-shift")

@@ -16,7 +16,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// TestResumeState: a run that keeps its state is gone on with from it, computes nothing again, and is the run that
+// TestResumeState: a run that keeps its state is resumed from it, computes nothing again, and is the run that
 // was not interrupted: the same text, stream and tokens, with every sampler that draws.
 func TestResumeState(t *testing.T) {
 	for _, c := range []struct {
@@ -56,7 +56,7 @@ func TestResumeState(t *testing.T) {
 }
 
 // TestResumeWrittenSetup: where the memory is too small for a warm-up to wait in until it is known for one, it is
-// in the stream, of every run of this model with this memory, and what is gone on with, from a state or by
+// in the stream, of every run of this model with this memory, and what is resumed, from a state or by
 // computing again, passes over it, its requests included.
 func TestResumeWrittenSetup(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "layers.gguf")
@@ -118,7 +118,7 @@ func TestResumeStateDamaged(t *testing.T) {
 	}
 }
 
-// TestResumeStateInterrupted: Ctrl-C leaves a sealed run that can be read, and gone on with.
+// TestResumeStateInterrupted: Ctrl-C leaves a sealed run that can be read and resumed.
 func TestResumeStateInterrupted(t *testing.T) {
 	out := t.TempDir()
 	args := []string{"run", "--checkpoint-every", "5", "--checkpoint-state", "--tap-tensors", "l_out*", "-t", "1", "-s", "3", "-p", "func main() {", "-n", "300", "--ignore-eos"}
@@ -132,7 +132,7 @@ func TestResumeStateInterrupted(t *testing.T) {
 	}
 }
 
-// TestStateRefusals: what cannot be gone on with from a state is told before anything is computed.
+// TestStateRefusals: what cannot be resumed from a state is reported before anything is computed.
 func TestStateRefusals(t *testing.T) {
 	testenv.NeedBinary(t)
 	run := []string{"run", "--tap-tensors", "l_out*", "--checkpoint-every", "5", "--checkpoint-state", "-p", "a", "-n", "4"}

@@ -52,7 +52,7 @@ func resumeArgs(args []string, tokens int) []string {
 }
 
 // TestResume kills runs at random moments, two of three by kill -9, and demands that each, repaired, is a
-// beginning, and, gone on with, leaves the text, the stream and the tokens of a run that was not interrupted.
+// beginning, and, resumed, leaves the text, the stream and the tokens of a run that was not interrupted.
 func TestResume(t *testing.T) {
 	rounds, tokens := 16, 24 // each sampler twice, each way to be killed five times, three runs killed twice
 	if nightly() {
@@ -126,8 +126,8 @@ func TestResumeEveryToken(t *testing.T) {
 	}
 }
 
-// interrupted kills a run when its text has the lengths that places tell, goes on with it each time, and compares.
-// It tells whether the run was killed before its end.
+// interrupted kills a run when its text has the lengths in places, resumes it each time, and compares.
+// It reports whether the run was killed before its end.
 func interrupted(t *testing.T, want *whole, args []string, round int, places ...int) bool {
 	out := t.TempDir()
 	for death, place := range places {
@@ -218,7 +218,7 @@ func dirOf(t *testing.T, out string) string {
 	return dirs[0]
 }
 
-// resumes tells whether the run has a checkpoint.
+// resumes reports whether the run has a checkpoint.
 func resumes(t *testing.T, out string) bool {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(dirOf(t, out), "activations.stream"+rundir.CheckpointSuffix))
@@ -265,7 +265,7 @@ func killWhen(t *testing.T, out string, args []string, size, how int) {
 	reading.Wait()
 }
 
-// A run is not gone on with as another one.
+// A run is not resumed as another one.
 func TestResumeRefusals(t *testing.T) {
 	out := t.TempDir()
 	args := resumeArgs([]string{"--temp", "0"}, 200)
@@ -304,7 +304,7 @@ func TestResumeRefusals(t *testing.T) {
 	if _, err := os.Stat(checkpoint); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, command(t, replaced("", "")...), out).good(t) // the same arguments go on with it
+	finish(t, command(t, replaced("", "")...), out).good(t) // the same arguments resume it
 	o := finish(t, command(t, "run", "--tap-resume", dir), out)
 	if o.status == 0 || !strings.Contains(o.stderr, "removes them when it has ended by itself") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)

@@ -89,7 +89,7 @@ func traceGroup(t *testing.T, r *table.Reader, group int) (rows []traceRow) {
 	return rows
 }
 
-// residentPages are the pages of a file that are in the page cache, as mincore(2) tells.
+// residentPages are the pages of a file that are in the page cache, as mincore(2) reports.
 func residentPages(t *testing.T, path string) []bool {
 	t.Helper()
 	file, err := os.Open(path)
@@ -118,7 +118,7 @@ func residentPages(t *testing.T, path string) []bool {
 }
 
 // TestSampledFaultsOfColdModel: of a model that nobody has read, each page of the tensors that graphs read whole is
-// faulted in, and told: by two witnesses, the map of what graphs read, and what the kernel has of the file in
+// faulted in, and recorded: by two witnesses, the map of what graphs read, and what the kernel has of the file in
 // memory behind the run.
 func TestSampledFaultsOfColdModel(t *testing.T) {
 	model := synthetic(t, "llama", gguf.F16, func(c *synth.Config) { c.Layers, c.Width, c.FF, c.Seed = 3, 256, 768, 77 })
@@ -128,7 +128,7 @@ func TestSampledFaultsOfColdModel(t *testing.T) {
 	}
 	emptied(t, model)
 	if before := residentPages(t, model); slices.Index(before[len(before)/2:], true) >= 0 {
-		testenv.Beyond(t, "a file system whose pages leave the page cache when they are told to", "they stay")
+		testenv.Beyond(t, "a file system whose pages leave the page cache on request", "they stay")
 	}
 	run := llamatap(t, "llama-completion", "--tap-cold", "--tap-samples", "faults", "-m", model, "-p", "One two three", "-n", "4", "-no-cnv", "--temp", "0",
 		"--no-warmup", "-t", "2", "--no-repack").good(t)
@@ -163,7 +163,7 @@ func TestSampledFaultsOfColdModel(t *testing.T) {
 		}
 	}
 	if pages < 500 || missed*100 > pages {
-		t.Errorf("%d of %d pages that graphs have read were not told of", missed, pages)
+		t.Errorf("%d of %d pages that graphs have read were not recorded", missed, pages)
 	}
 	there, untold := 0, 0 // behind what was read ahead with the header
 	first := file.Tensors[0].Offset
@@ -179,7 +179,7 @@ func TestSampledFaultsOfColdModel(t *testing.T) {
 		}
 	}
 	if there < pages*9/10 || untold*100 > there {
-		t.Errorf("%d pages of tensors are in memory, of which %d were not told of; graphs read %d", there, untold, pages)
+		t.Errorf("%d pages of tensors are in memory, of which %d were not recorded; graphs read %d", there, untold, pages)
 	}
 	use := samplesOf(t, run.dirs[0])
 	if use.Lossy || use.Lost() > 0 || len(use.Collectors) != 1 || use.Collectors[0].Samples < uint64(len(sampled)) {
@@ -217,8 +217,8 @@ func TestSamplesOfRun(t *testing.T) {
 	if phases["weight_load"] == 0 || phases["generation"] == 0 || phases[""] > 0 || kinds["code"] == 0 || kinds["runtime"] == 0 || kinds["kv_cache"] == 0 || kinds["activation"]+kinds["compute_buffer"] == 0 {
 		t.Errorf("phases %v, regions %v", phases, kinds)
 	}
-	if told := samplesOf(t, run.dirs[0]); told.Lossy || len(told.Collectors) != 2 || use.Collectors[0].Samples == 0 || told.Collectors[0].Rows+told.Collectors[1].Rows != uint64(len(rows)) {
-		t.Errorf("%+v; in the table %+v; %d rows", told, use, len(rows))
+	if listed := samplesOf(t, run.dirs[0]); listed.Lossy || len(listed.Collectors) != 2 || use.Collectors[0].Samples == 0 || listed.Collectors[0].Rows+listed.Collectors[1].Rows != uint64(len(rows)) {
+		t.Errorf("%+v; in the table %+v; %d rows", listed, use, len(rows))
 	}
 	if v := verifyJSON(t, run.dirs[0]); !v.OK || !v.Sealed {
 		t.Errorf("%+v", v)
@@ -333,7 +333,7 @@ func TestWrittenPages(t *testing.T) {
 			}
 			token := c.pos
 			if token < prompt {
-				token = -1 // of a prompt's many tokens it is not told which
+				token = -1 // of a prompt's many tokens it is unknown which
 			}
 			perCell := region.size / 256
 			first, last := region.start+c.cell*perCell, region.start+(c.cell+1)*perCell-1
@@ -423,7 +423,7 @@ func cacheRegions(t *testing.T, dir string) map[[2]string]regionRow {
 	return caches
 }
 
-// TestSamplesRefused: what cannot be had is told with what helps, before the model runs; with another collector in
+// TestSamplesRefused: what is not available is reported with the remedy, before the model runs; with another collector in
 // its place it runs.
 func TestSamplesRefused(t *testing.T) {
 	if set, err := sampling.Open(sampling.Options{Choices: [][]string{{"perf"}}, PID: os.Getpid()}, sampling.NewQueue(t.TempDir())); err == nil {
@@ -439,7 +439,7 @@ func TestSamplesRefused(t *testing.T) {
 		t.Errorf("%+v", use)
 	}
 	if !strings.Contains(run.stderr, "--tap-samples faults: perf: ") {
-		t.Errorf("it is not told that page faults took the place of perf:\n%s", run.stderr)
+		t.Errorf("the fallback from perf to page faults is not reported:\n%s", run.stderr)
 	}
 }
 

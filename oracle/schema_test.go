@@ -40,7 +40,7 @@ type schemaNode struct {
 	Additional *schemaNode           `json:"additionalProperties"`
 }
 
-// wrong tells what does not fit, "" where all does.
+// wrong is what does not fit, "" where all does.
 func (s *schemaNode) wrong(at string, v any) string {
 	switch {
 	case s.Const != nil && v != s.Const, s.Enum != nil && !slices.Contains(s.Enum, v):

@@ -36,7 +36,7 @@ func selected(t *testing.T, tap ...string) (some, all *capture) {
 	return some, unselected.capture(t)
 }
 
-// a wanted tells whether a tensor of the whole run is to be captured.
+// a wanted reports whether a tensor of the whole run is to be captured.
 type wanted func(*tensor) bool
 
 // wantSelection demands those tensors, with the bits that the whole run has, and no others.
@@ -242,11 +242,11 @@ func TestDrop(t *testing.T) {
 	if got, want := bytesOf(c), bytesOf(whole); got+bytes != want || sum == 0 {
 		t.Errorf("%d bytes and %d lost (%d packets), want %d in all", got, bytes, sum, want)
 	}
-	told := uint64(0)
+	reported := uint64(0)
 	for _, loss := range c.meta.Losses {
-		told += loss.Packets
+		reported += loss.Packets
 	}
-	if !c.meta.Lossy || told != sum {
+	if !c.meta.Lossy || reported != sum {
 		t.Errorf("metadata: lossy %v, %+v lost", c.meta.Lossy, c.meta.Losses)
 	}
 	if v := llamatap(t, "verify", c.dir); v.status == 0 {

@@ -117,8 +117,8 @@ func (s *showing) ask(t *testing.T, method, path, body string) string {
 	return string(text)
 }
 
-// TestServeLive: a run that goes on is followed line by line, over the rotation of its log, told another level, and
-// told of as metrics; its stream ends when it is sealed.
+// TestServeLive: a live run is followed line by line, over the rotation of its log, set to another level, and
+// exported as metrics; its stream ends when it is sealed.
 func TestServeLive(t *testing.T) {
 	forever := []string{"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "--temp", "0"}
 	l := aliveWith(t, forever, "--tap-resource-level", "MINIMAL", "--tap-resource-rotate", "1M", "--tap-memory", "8M")

@@ -127,7 +127,7 @@ func TestSinkGone(t *testing.T) {
 	o := llamatap(t, append(sinkRun, "--tap-sink", address)...).good(t)
 	result()
 	if !strings.Contains(o.stderr, "it is recorded on without it") {
-		t.Errorf("nothing tells of the consumer\n%s", o.stderr)
+		t.Errorf("the consumer is not mentioned\n%s", o.stderr)
 	}
 	llamatap(t, "verify", o.dirs[0]).good(t)
 
@@ -198,6 +198,6 @@ func TestSinkExample(t *testing.T) {
 	file := exec.Command(live.Path, script, filepath.Join(c.dir, "activations.stream"))
 	want, err := file.Output()
 	if err != nil || len(want) == 0 || !bytes.Equal(stdout.Bytes(), want) {
-		t.Errorf("%d bytes are told of the socket, %d of the file, %v", stdout.Len(), len(want), err)
+		t.Errorf("%d bytes are reported of the socket, %d of the file, %v", stdout.Len(), len(want), err)
 	}
 }

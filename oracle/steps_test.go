@@ -27,7 +27,7 @@ func TestModelAndTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, steps, models := map[string]int{}, 0, 0
+	roles, steps, models := map[string]int{}, 0, 0
 	for line := range bytes.Lines(text) {
 		event, err := resource.Decode(line)
 		if err != nil {
@@ -46,7 +46,7 @@ func TestModelAndTensors(t *testing.T) {
 				t.Errorf("%+v", m)
 			}
 		case *resource.TensorInfo:
-			told[e.Role]++
+			roles[e.Role]++
 			if e.Role != "weight" {
 				continue
 			}
@@ -70,7 +70,7 @@ func TestModelAndTensors(t *testing.T) {
 			}
 		}
 	}
-	if models != 1 || steps < 4 || told["weight"] != len(file.Tensors) || told["cache"] != 12 || told["input"] < 4 || told["result"] < 100 {
-		t.Errorf("%d models, %d steps, tensors %v", models, steps, told)
+	if models != 1 || steps < 4 || roles["weight"] != len(file.Tensors) || roles["cache"] != 12 || roles["input"] < 4 || roles["result"] < 100 {
+		t.Errorf("%d models, %d steps, tensors %v", models, steps, roles)
 	}
 }

@@ -295,7 +295,7 @@ func TestCollectorKilled(t *testing.T) {
 	}
 }
 
-// TestModelAborts: an end without ceremony is told, and what was captured is sealed.
+// TestModelAborts: an abort is reported, and what was captured is sealed.
 func TestModelAborts(t *testing.T) {
 	g := begin(t, ofExec(t)...)
 	unix.Kill(g.model(t), unix.SIGABRT)

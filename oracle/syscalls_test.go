@@ -60,7 +60,7 @@ func traced(t *testing.T, args ...string) syscalls {
 	return counts
 }
 
-// helper tells whether a thread is one of the tap's own two: one makes the pages of the pool ready once, ahead of
+// helper reports whether a thread is one of the tap's own two: one makes the pages of the pool ready once, ahead of
 // their first use and at the lowest priority, and calls the kernel as often as the pool has pages; the other waits
 // at the end until llama.cpp's logger sleeps.
 func helper(t *testing.T, file string) bool {

@@ -47,7 +47,7 @@ func TestThrottledDisk(t *testing.T) {
 			case policy == "block" && (o.status != 0 || lost != 0 || waited == 0):
 				t.Errorf("status %d, %d bytes lost, the model waited for %d ns: want 0, 0 and more", o.status, lost, waited)
 			case policy == "drop" && (o.status != 3 || lost == 0):
-				t.Errorf("status %d, %d bytes lost: the disk was fast enough, or it was not told\n%s", o.status, lost, o.stderr)
+				t.Errorf("status %d, %d bytes lost: the disk was fast enough, or the loss was not reported\n%s", o.status, lost, o.stderr)
 			}
 			var use struct {
 				Collector int64 `json:"collector_peak_rss_kib"`

@@ -14,16 +14,16 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// A told is what a program's own log says that it computed: tokens of prompt, tokens decoded, requests; -1 where it
+// An ownCount is what a program's own log says that it computed: tokens of prompt, tokens decoded, requests; -1 where it
 // does not say.
-type told struct{ prompt, decoded, requests int }
+type ownCount struct{ prompt, decoded, requests int }
 
-// A tool is a program of llama.cpp and what its log tells.
+// A tool is a program of llama.cpp and what its log says.
 type tool struct {
 	name  string
 	args  []string
 	timed bool // what it prints on standard output are times
-	told  func(t *testing.T, log string) told
+	count func(t *testing.T, log string) ownCount
 }
 
 // one finds the one number that a pattern's group has in a log.
@@ -36,7 +36,7 @@ func one(t *testing.T, log, pattern string) int {
 	return int(numbers[len(numbers)-1])
 }
 
-// drafting is what the programs that decode speculatively tell. Each step decodes the token that was chosen with
+// drafting is what the programs that decode speculatively print. Each step decodes the token that was chosen with
 // its drafts.
 func drafting(t *testing.T, log string) int {
 	t.Helper()
@@ -48,37 +48,37 @@ func tools(t *testing.T) []tool {
 	ids := len(tokenize(t, textFile(t, "func main() {")))
 	ask := []string{"-p", "func main() {", "--temp", "0"}
 	return []tool{
-		{"llama-imatrix", []string{"-f", file, "-o", filepath.Join(t.TempDir(), "imatrix.gguf"), "-c", "128", "-b", "256"}, false, func(t *testing.T, log string) told {
+		{"llama-imatrix", []string{"-f", file, "-o", filepath.Join(t.TempDir(), "imatrix.gguf"), "-c", "128", "-b", "256"}, false, func(t *testing.T, log string) ownCount {
 			chunks := one(t, log, `over (\d+) chunks`)
-			return told{128 * chunks, 0, chunks}
+			return ownCount{128 * chunks, 0, chunks}
 		}},
-		{"llama-batched-bench", []string{"-c", "1024", "-npp", "16", "-ntg", "8", "-npl", "1,2"}, true, func(t *testing.T, log string) told {
-			tokens := told{}
+		{"llama-batched-bench", []string{"-c", "1024", "-npp", "16", "-ntg", "8", "-npl", "1,2"}, true, func(t *testing.T, log string) ownCount {
+			tokens := ownCount{}
 			for _, row := range logged(t, log, `(?m)^\| +16 \| +8 \| +(\d) \|`) {
 				tokens.prompt, tokens.decoded, tokens.requests = tokens.prompt+16*int(row), tokens.decoded+8*int(row), tokens.requests+int(row)
 			}
 			return tokens
 		}},
-		{"llama-parallel", []string{"-c", "8192", "-np", "3", "-ns", "5", "-n", "8", "--temp", "0", "-s", "1"}, false, func(t *testing.T, log string) told {
-			return told{one(t, log, `Total prompt tokens: +(\d+)`), one(t, log, `Total gen tokens: +(\d+)`), 5}
+		{"llama-parallel", []string{"-c", "8192", "-np", "3", "-ns", "5", "-n", "8", "--temp", "0", "-s", "1"}, false, func(t *testing.T, log string) ownCount {
+			return ownCount{one(t, log, `Total prompt tokens: +(\d+)`), one(t, log, `Total gen tokens: +(\d+)`), 5}
 		}},
-		{"llama-lookup", []string{"-f", file, "-c", "2048", "-n", "16", "--temp", "0", "--spec-draft-n-max", "3"}, false, func(t *testing.T, log string) told {
-			return told{one(t, log, `encoded +(\d+) tokens`), drafting(t, log), 1}
+		{"llama-lookup", []string{"-f", file, "-c", "2048", "-n", "16", "--temp", "0", "--spec-draft-n-max", "3"}, false, func(t *testing.T, log string) ownCount {
+			return ownCount{one(t, log, `encoded +(\d+) tokens`), drafting(t, log), 1}
 		}},
-		{"llama-lookahead", slices.Concat(ask, []string{"-n", "6", "-c", "1024"}), false, func(t *testing.T, log string) told {
-			return told{-1, -1, -1}
+		{"llama-lookahead", slices.Concat(ask, []string{"-n", "6", "-c", "1024"}), false, func(t *testing.T, log string) ownCount {
+			return ownCount{-1, -1, -1}
 		}},
-		{"llama-batched", []string{"-p", "func main() {", "-n", "12", "-np", "3", "-kvu"}, true, func(t *testing.T, log string) told {
-			return told{ids, one(t, log, `decoded (\d+) tokens`), 3}
+		{"llama-batched", []string{"-p", "func main() {", "-n", "12", "-np", "3", "-kvu"}, true, func(t *testing.T, log string) ownCount {
+			return ownCount{ids, one(t, log, `decoded (\d+) tokens`), 3}
 		}},
-		{"llama-passkey", []string{"--junk", "5"}, true, func(t *testing.T, log string) told {
-			return told{one(t, log, `prompt tokens: (\d+)`), one(t, log, `decoded (\d+) tokens`), 1}
+		{"llama-passkey", []string{"--junk", "5"}, true, func(t *testing.T, log string) ownCount {
+			return ownCount{one(t, log, `prompt tokens: (\d+)`), one(t, log, `decoded (\d+) tokens`), 1}
 		}},
-		{"llama-simple", []string{"-n", "8", "func main() {"}, false, func(t *testing.T, log string) told {
-			return told{ids, one(t, log, `decoded (\d+) tokens`) - 1, 1} // the last one is chosen and never decoded
+		{"llama-simple", []string{"-n", "8", "func main() {"}, false, func(t *testing.T, log string) ownCount {
+			return ownCount{ids, one(t, log, `decoded (\d+) tokens`) - 1, 1} // the last one is chosen and never decoded
 		}},
 		{"llama-finetune", []string{"-f", file, "-c", "64", "-b", "64", "-ub", "64", "-epochs", "1", "-o", filepath.Join(t.TempDir(), "tuned.gguf")}, true,
-			func(t *testing.T, log string) told { return told{-1, 0, -1} }},
+			func(t *testing.T, log string) ownCount { return ownCount{-1, 0, -1} }},
 	}
 }
 
@@ -124,8 +124,8 @@ func slurp(t *testing.T, path string) []byte {
 // compare holds what was recorded against the program's own log.
 func (tool tool) compare(t *testing.T, c *capture) {
 	t.Helper()
-	want := tool.told(t, c.stdout+c.stderr)
-	got := told{len(c.ids("prefill")), len(c.ids("decode")), 0}
+	want := tool.count(t, c.stdout+c.stderr)
+	got := ownCount{len(c.ids("prefill")), len(c.ids("decode")), 0}
 	requests := map[string]bool{}
 	for _, token := range c.tokens {
 		if (token.Seq == nil) != (token.Request == nil) {

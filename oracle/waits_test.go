@@ -168,7 +168,7 @@ func TestColdRun(t *testing.T) {
 	}
 }
 
-// inOrder tells whether 99 % of the tensors were touched in the order of the graph, or all but one: two threads
+// inOrder reports whether 99 % of the tensors were touched in the order of the graph, or all but one: two threads
 // begin an operation at once, and may begin with pages that hold the ends of other tensors.
 func inOrder(o *resource.WaitOrder) bool {
 	return o.Tensors-o.InOrder <= max(1, o.Tensors/100)
@@ -209,7 +209,7 @@ func checkCold(t *testing.T, w *waited, model string, dense bool) {
 		if b := file.Tensors[i].Bytes; b >= 4*int64(os.Getpagesize()) && (dense || !strings.Contains(file.Tensors[i].Name, "_exps")) {
 			if want++; !touched[file.Tensors[i].Name] {
 				t.Logf("%s of %d bytes was not touched", file.Tensors[i].Name, b)
-				want += 1000 // told above
+				want += 1000 // recorded above
 			}
 		}
 	}
@@ -248,7 +248,7 @@ func limited(t *testing.T, bytes int64, cmd *exec.Cmd) *exec.Cmd {
 }
 
 // TestShortOfMemory: a model that does not fit into its memory is read again for each token; where the time goes is
-// told by tensor.
+// by tensor.
 func TestShortOfMemory(t *testing.T) {
 	testenv.NeedBPF(t)
 	layers, tokens := 10, "5"
@@ -301,7 +301,7 @@ func TestShortOfMemory(t *testing.T) {
 	}
 }
 
-// TestWaitsOfRun: a run that is recorded with --tap-host waits tells the same as the recorder alone, and the
+// TestWaitsOfRun: a run that is recorded with --tap-host waits records the same as the recorder alone, and the
 // command shows it.
 func TestWaitsOfRun(t *testing.T) {
 	testenv.NeedBPF(t)

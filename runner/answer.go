@@ -102,7 +102,7 @@ type answers struct {
 	out   io.Writer
 	ready map[int]Answer // by order, of those that wait for an earlier one
 	head  int            // order of the next one to be written
-	// earlier are those of a run that is gone on with; nil: none
+	// earlier are those of the resumed run; nil: none
 	earlier *earlier
 }
 
@@ -153,7 +153,7 @@ type PromptsResult struct {
 	Model        string // its name and size, for people
 	ContextSize  int    // tokens of each sequence
 	Answered     int    // prompts that ran to an end
-	Before       int    // prompts that a run that is gone on with had answered before
+	Before       int    // prompts that the resumed run had answered before
 	Failed       int    // lines that had none
 	Interrupted  bool
 	PromptTokens int

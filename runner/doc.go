@@ -2,7 +2,7 @@
 //
 // Run does what llama-completion -no-cnv --no-display-prompt does with the same settings, token for token: the same
 // batches, the same warm-up, the same sampler chain, so that a recording of one is a recording of the other. It
-// writes the generated text and nothing else to Options.Stdout; what it has to tell goes to Options.Stderr.
+// writes the generated text and nothing else to Options.Stdout; its messages go to Options.Stderr.
 // RunPrompts completes many prompts with one model, several at a time, and writes Answers as JSON lines.
 // RunEmbeddings does what llama-embedding does.
 //

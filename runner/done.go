@@ -16,7 +16,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// Done says what of a prompt file an earlier run has done, which RunPrompts goes on with. Its results file is kept:
+// Done says what of a prompt file an earlier run has done, which RunPrompts continues. Its results file is kept:
 // a result goes when another one comes in its place, and never before. With Config.Parallel above 1, Answers is 0.
 type Done struct {
 	Answers  int   `json:"answers"`  // results that hold, from the first on: their prompts are not computed again
@@ -25,7 +25,7 @@ type Done struct {
 	Prompts []byte `json:"prompts,omitempty"`
 }
 
-// PromptDigest tells whether prompts are those that were decoded. The zero value is of none.
+// PromptDigest reports whether prompts are those that were decoded. The zero value is of none.
 type PromptDigest struct{ sum hash.Hash }
 
 // Add takes the tokens of the next prompt in.
@@ -48,7 +48,7 @@ func (d *PromptDigest) Sum() []byte {
 	return d.sum.Sum(nil)
 }
 
-// ErrDone occurs when a prompt file or its results are not those that are to be gone on with.
+// ErrDone occurs when a prompt file or its results are not those of the run to resume.
 var ErrDone = errors.New("not what was done before")
 
 // AnswerReader reads results that RunPrompts wrote.
@@ -70,7 +70,7 @@ func (r *AnswerReader) Next() (a Answer, size int64, ok bool) {
 	return a, r.at, true
 }
 
-// earlier are the results of a run that is gone on with, as they stay in their file until others come in their place.
+// earlier are the results of a resumed run, as they stay in their file until others come in their place.
 type earlier struct {
 	file *os.File
 	in   *AnswerReader
@@ -90,7 +90,7 @@ func (e *earlier) next() (a Answer, err error) {
 	return a, nil
 }
 
-// holds tells whether the next of them is an answer that has been computed again, or one that this run did not come
+// holds reports whether the next of them is an answer that has been computed again, or one that this run did not come
 // to the end of. If not, the file ends before it.
 func (e *earlier) holds(a *Answer) (bool, error) {
 	if e.over {
@@ -122,7 +122,7 @@ func (e *earlier) end() error {
 
 func (a *Answer) unfinished() bool { return a.Completion != nil && a.Finish == FinishInterrupted }
 
-// same tells whether two answers differ in nothing but their times.
+// same reports whether two answers differ in nothing but their times.
 func (a *Answer) same(b *Answer) bool {
 	x, errX := a.timeless()
 	y, errY := b.timeless()

@@ -39,11 +39,11 @@ type Options struct {
 	// Seed, unless it is 0, is where RunPrompts takes seeds from that would be random, another for each prompt, so
 	// that it can be repeated.
 	Seed uint32
-	// Done, unless it is nil, says what RunPrompts goes on with.
+	// Done, unless it is nil, says what RunPrompts continues.
 	Done *Done
 	// State, unless it is nil, lets Run keep what it can be gone on from, or begin there.
 	State *State
-	// KeepCold leaves the warm-up out that Config may ask for: a run that is gone on with had it when it began.
+	// KeepCold leaves the warm-up out that Config may ask for: a resumed run had it when it began.
 	KeepCold bool
 }
 
@@ -78,7 +78,7 @@ type Result struct {
 	SamplesChance bool // false: every choice was the likeliest token
 }
 
-// PromptRate is the tokens of the prompt decoded per second; 0 when there is none to tell.
+// PromptRate is the tokens of the prompt decoded per second; 0 when unknown.
 func (r *Result) PromptRate() float64 { return rate(r.PromptTokens, r.Prompt) }
 
 // GenerationRate is the decode steps per second; 0 when there was none.

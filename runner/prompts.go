@@ -27,7 +27,7 @@ const maxAhead = 4096
 // that is done makes room for the next. Results are Answers as JSON lines, in the order of the prompts, in
 // Config.ResultsFile or on Options.Stdout.
 //
-// A line that fails is told on Options.Stderr, gets an Answer with an error, and lets RunPrompts return ErrPrompts
+// A line that fails is reported on Options.Stderr, gets an Answer with an error, and lets RunPrompts return ErrPrompts
 // at the end. When ctx ends it stops within one token: prompts that were begun get an Answer with
 // FinishInterrupted, and the error wraps ErrInterrupted and the cause of ctx.
 //

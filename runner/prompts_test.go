@@ -149,7 +149,7 @@ func TestPromptsSequences(t *testing.T) {
 	}
 }
 
-// TestPromptsBadLines checks that what is wrong with a line is told with its number, and the rest is answered in order.
+// TestPromptsBadLines checks that what is wrong with a line is reported with its number, and the rest is answered in order.
 func TestPromptsBadLines(t *testing.T) {
 	good := `{"prompt":"func ","n_predict":2}`
 	lines := []string{
@@ -174,7 +174,7 @@ func TestPromptsBadLines(t *testing.T) {
 				place += `, id "a"`
 			}
 			if a.Error != "" && !strings.Contains(stderr, place+": "+a.Error+"\n") {
-				t.Errorf("stderr does not tell of line %d: %s", a.Line, stderr)
+				t.Errorf("stderr does not name line %d: %s", a.Line, stderr)
 			}
 		}
 		if !slices.Equal(numbers, []int{1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) {

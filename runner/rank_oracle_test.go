@@ -14,7 +14,7 @@ import (
 )
 
 // TestRankIsStock compares scores and embeddings of models that only encode, and of a reranker, with
-// llama-embedding's. It normalises scores with memory that is none of theirs, so it is told not to.
+// llama-embedding's. It normalises scores with memory that it does not own, so that is switched off.
 func TestRankIsStock(t *testing.T) {
 	tool := testenv.NeedTool(t, "llama-embedding")
 	const pairs = "what is a map?\tA map holds keys.\nfunc\tmain\nalone"

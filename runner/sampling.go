@@ -146,7 +146,7 @@ func grammarName(s *config.Sampling) string {
 	return "--grammar"
 }
 
-// warnSampling tells of what will not be as asked for, as llama-completion does.
+// warnSampling warns of settings without effect, as llama-completion does.
 func warnSampling(s *config.Sampling, vocab *llama.Vocab, warn io.Writer) {
 	if s.IgnoreEOS && vocab.End() == llama.NoToken {
 		fmt.Fprintln(warn, "llamatap: this model has no token that ends a text: --ignore-eos changes nothing")

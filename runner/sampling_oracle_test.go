@@ -112,7 +112,7 @@ func TestSamplersLong(t *testing.T) {
 	}
 }
 
-// TestRandomSeed repeats a run with the seed that it told, which all of its samplers had.
+// TestRandomSeed repeats a run with the seed that it printed, which all of its samplers had.
 func TestRandomSeed(t *testing.T) {
 	for name, args := range map[string][]string{
 		"dist": {"--temp", "3"}, "xtc": {"--temp", "3", "--xtc-probability", "0.5", "--xtc-threshold", "0.01"},

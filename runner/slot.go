@@ -256,7 +256,7 @@ func (p *prompts) finish(s *slot, why Finish) error {
 	return p.release(s, Answer{Completion: &c})
 }
 
-// fail answers a line with what is wrong with it, and tells it.
+// fail answers a line with its error, and prints that.
 func (p *prompts) fail(s *slot, why error) error {
 	p.total.Failed++
 	where := fmt.Sprint("line ", s.line.number)

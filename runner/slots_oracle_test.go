@@ -54,7 +54,7 @@ func TestSlotFiles(t *testing.T) {
 		t.Fatalf("loaded %v, %v; llama-server saved %d tokens and chose %v", tokens, err, saved.Saved, first.Tokens)
 	}
 	if got := s.goOn(t, llama.Pos(len(tokens)), first.Tokens[7], 8); !slices.Equal(got, whole.Tokens[8:]) {
-		t.Errorf("from llama-server's state: %v, llama-server goes on with %v", got, whole.Tokens[8:])
+		t.Errorf("from llama-server's state: %v, llama-server continues with %v", got, whole.Tokens[8:])
 	}
 
 	other := newSequence(t)
@@ -70,7 +70,7 @@ func TestSlotFiles(t *testing.T) {
 	}
 	next := ask("/completion", map[string]any{"prompt": append(tokens, first.Tokens[7]), "n_predict": 8, "temperature": 0, "return_tokens": true, "cache_prompt": true})
 	if !slices.Equal(next.Tokens, whole.Tokens[8:]) || next.Timings.Prompt != 1 || next.Timings.Cached != len(tokens) {
-		t.Errorf("from our state llama-server goes on with %+v, want %v and one token decoded", next, whole.Tokens[8:])
+		t.Errorf("from our state llama-server continues with %+v, want %v and one token decoded", next, whole.Tokens[8:])
 	}
 }
 

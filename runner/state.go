@@ -19,7 +19,7 @@ import (
 
 // State says where Run keeps what it can be gone on from, and where it begins. It is for one prompt, without a
 // prompt cache, and for samplers that draw as many random numbers as they are applied to tokens: of the others
-// nothing that is kept tells where they are.
+// nothing that is kept says where they are.
 type State struct {
 	Folder string `json:"folder"`         // an existing one, which may be moved while the run goes on
 	Every  int    `json:"every"`          // tokens from one to the next; 0: none is kept
@@ -116,7 +116,7 @@ func (r *run) openStates() error {
 	return nil
 }
 
-// keepable tells why the state of a run cannot be kept.
+// keepable returns why the state of a run cannot be kept.
 func (r *run) keepable() error {
 	why := ""
 	switch {
@@ -133,7 +133,7 @@ func (r *run) keepable() error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("--tap-checkpoint-state: no %w can be kept: %s; run without --tap-checkpoint-state, and the run is gone on with by computing it again", ErrState, why)
+	return fmt.Errorf("--tap-checkpoint-state: no %w can be kept: %s; run without --tap-checkpoint-state, and the run is resumed by computing it again", ErrState, why)
 }
 
 func (s *states) close() {
@@ -239,7 +239,7 @@ func (r *run) restore(prompt []llama.Token) error {
 	}
 	_, memory := rundir.StatePaths(r.State.Folder, m.Tokens)
 	if _, err := r.llama.LoadState(memory); err != nil {
-		return fmt.Errorf("%w; remove the folder %s, and the run is gone on with by computing it again", err, r.State.Folder)
+		return fmt.Errorf("%w; remove the folder %s, and the run is resumed by computing it again", err, r.State.Folder)
 	}
 	for _, token := range prompt {
 		if err := r.sampler.AcceptPrompt(token); err != nil {

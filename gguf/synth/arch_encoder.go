@@ -14,7 +14,7 @@ var encoders = map[string]arch{
 	"qwen3-rerank": {file: "qwen3", keys: rerankKeys, layer: qwen3Layer, ends: rerankEnds, tokenizer: rerankTokenizer},
 }
 
-// tokenTypes is how many kinds of token BERT tells apart: its first text and its second.
+// tokenTypes is how many kinds of token BERT distinguishes: its first text and its second.
 const tokenTypes = 2
 
 // bertShape: positions are a table, and every head has its own keys.

@@ -65,7 +65,7 @@ func jambaShape(c *Config) {
 	oneWidthShape(c)
 }
 
-// jambaAttends tells whether layer i has attention instead of a state space.
+// jambaAttends reports whether layer i has attention instead of a state space.
 func (c *Config) jambaAttends(i int) bool {
 	if c.Layers < 8 {
 		return i == c.Layers/2

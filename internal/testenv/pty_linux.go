@@ -171,7 +171,7 @@ func (term *Terminal) Resize(rows, columns uint16) {
 	}
 }
 
-// Restored tells whether the terminal is set as it was before the program started.
+// Restored reports whether the terminal is set as it was before the program started.
 func (term *Terminal) Restored() bool { return term.modes() == term.before }
 
 func (term *Terminal) modes() unix.Termios {
@@ -198,7 +198,7 @@ func (term *Terminal) fd() (fd int) {
 // PID is the program's process id, and that of its session.
 func (term *Terminal) PID() int { return term.cmd.Process.Pid }
 
-// EndsWithin waits so long for the end of the program, and tells whether it came.
+// EndsWithin waits so long for the end of the program, and reports whether it came.
 func (term *Terminal) EndsWithin(d time.Duration) bool {
 	select {
 	case <-term.gone:

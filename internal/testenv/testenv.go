@@ -43,14 +43,14 @@ var (
 	bpf    = need{"rights for BPF programs", "run the tests as root, outside of a sandbox that forbids bpf(2)"}
 )
 
-// CI tells whether this run is one where every need with a remedy must be met.
+// CI reports whether this run is one where every need with a remedy must be met.
 func CI() bool { return os.Getenv("LLAMATAP_CI") == "1" }
 
 // EmulatedVariable is set to 1 in a machine whose processor is emulated. Time passes there as elsewhere, and
 // everything takes tens of times longer.
 const EmulatedVariable = "LLAMATAP_EMULATED"
 
-// Emulated tells whether the processor is emulated: what the clock says is then no measure.
+// Emulated reports whether the processor is emulated: what the clock says is then no measure.
 func Emulated() bool { return os.Getenv(EmulatedVariable) == "1" }
 
 // miss ends the test: as a failure where CI should have had n, else as a skip.
@@ -72,7 +72,7 @@ func Beyond(t testing.TB, what, why string) {
 	need{what: what}.miss(t, why)
 }
 
-// Excused tells whether a skip with this text is accepted in CI.
+// Excused reports whether a skip with this text is accepted in CI.
 func Excused(reason string) bool {
 	for _, word := range []string{beyondMachine, nightlyOnly, notWithRace} {
 		if strings.Contains(reason, word) {
@@ -108,7 +108,7 @@ func Brief[T any](all []T, n int) []T {
 	return all
 }
 
-// Once skips a test with -short that starts no goroutines but those that other tests start, which it is told by name.
+// Once skips a test with -short that starts no goroutines but those that other tests start, which are named.
 func Once(t testing.TB, others ...string) {
 	t.Helper()
 	switch {

@@ -37,7 +37,7 @@ func (r *recorder) end(text string) {
 	panic(ended{})
 }
 
-// outcome runs a Need and tells how it ended.
+// outcome runs a Need and returns how it ended.
 func outcome(t *testing.T, need func(testing.TB)) (r *recorder) {
 	r = &recorder{TB: t}
 	defer func() {

@@ -16,7 +16,7 @@ import (
 )
 
 // onKernels are the tests that other kernels are to pass too, by package: those of which the clock of an emulated
-// processor is no judge. Some ask for all that the collectors can tell, which kernels before 6.12 cannot.
+// processor is no judge. Some ask for all that the collectors can record, which kernels before 6.12 cannot.
 var onKernels = []struct {
 	dir, tests string
 	old        bool // on 6.1 too

@@ -22,7 +22,7 @@ type rights struct {
 
 func (r rights) has(bit uint) bool { return !r.outside && r.set&(1<<bit) != 0 }
 
-// perf tells whether perf_event_paranoid does not hold for this process.
+// perf reports whether perf_event_paranoid does not hold for this process.
 func (r rights) perf() bool { return r.has(capPerfmon) || r.has(capSysAdmin) }
 
 // rightsOf reads the rights of this process.
@@ -48,7 +48,7 @@ var privileges = []struct {
 	{"CAP_SYS_ADMIN", capSysAdmin, "on kernels before 5.8, no BPF programs and no samples"},
 }
 
-// capabilities tells the privileges of this process. CAP_SYS_ADMIN includes the other two.
+// capabilities lists the privileges of this process. CAP_SYS_ADMIN includes the other two.
 func capabilities(root fs.FS) []Fact {
 	r, err := rightsOf(root)
 	var facts []Fact

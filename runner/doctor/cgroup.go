@@ -118,7 +118,7 @@ func memoryLimit(root fs.FS, g group) Fact {
 	return f.is(Limited, text).lacking("a model and its recording that need more are killed", "raise the group's limit of memory")
 }
 
-// quota tells how many processors' time the groups may take.
+// quota is how many processors' time the groups may take.
 func quota(root fs.FS, g group) Fact {
 	f := Fact{Topic: "cgroup", Name: "cpu limit"}
 	least := math.Inf(1)
@@ -149,7 +149,7 @@ func quota(root fs.FS, g group) Fact {
 }
 
 // throttled is how often the quota has stopped the threads of the groups so far, and for how many nanoseconds; seen
-// is false where no group tells.
+// is false where no group reports it.
 func throttled(root fs.FS, g group) (times, stopped uint64, seen bool) {
 	for _, dir := range g.above(root) {
 		text, err := word(root, dir+"/cpu.stat")
@@ -173,7 +173,7 @@ func throttled(root fs.FS, g group) (times, stopped uint64, seen bool) {
 	return times, stopped, seen
 }
 
-// throttling tells whether the quota has stopped the groups' threads so far.
+// throttling reports whether the quota has stopped the groups' threads so far.
 func throttling(root fs.FS, g group) Fact {
 	f := Fact{Topic: "cgroup", Name: "throttling"}
 	times, stopped, seen := throttled(root, g)
@@ -181,7 +181,7 @@ func throttling(root fs.FS, g group) Fact {
 	case !seen && strings.Trim(g.name, "/") == "":
 		return f.is(OK, "never, in the root group")
 	case !seen:
-		return f.is(Unknown, "no cpu.stat tells of it")
+		return f.is(Unknown, "no cpu.stat reports it")
 	case times == 0:
 		return f.is(OK, "never so far")
 	}

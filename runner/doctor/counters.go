@@ -27,7 +27,7 @@ func counters(root fs.FS) []Fact {
 		lacking("no cycles, no cache misses", "run on bare metal, or give the guest a virtual PMU")}
 }
 
-// isCore tells whether an event source is a processor's own PMU. One that counts for some cores only (big.LITTLE,
+// isCore reports whether an event source is a processor's own PMU. One that counts for some cores only (big.LITTLE,
 // hybrid) lists them in cpus; those outside of the cores (memory controllers, arm_spe) list in cpumask where they
 // are read.
 func isCore(root fs.FS, name string) bool {

@@ -155,7 +155,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestObject tells the tap of this build from one that is not there, is no tap, or is of another build.
+// TestObject distinguishes the tap of this build from one that is not there, is no tap, or is of another build.
 func TestObject(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		testenv.Beyond(t, "Linux", runtime.GOOS)

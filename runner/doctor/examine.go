@@ -1,7 +1,7 @@
 // Package doctor says what a machine lets llamatap record, one fact a line.
 //
 // Files are read below a root that the caller names, so that tests hand in trees of other machines; what a file
-// cannot tell is tried (a system call that the kernel takes or refuses). What cannot be determined is Unknown with
+// does not show is tried (a system call that the kernel takes or refuses). What cannot be determined is Unknown with
 // the reason in Value, never guessed.
 package doctor
 

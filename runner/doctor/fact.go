@@ -37,7 +37,7 @@ var Essential = [][2]string{
 	{"tap", "object"}, {"tap", "shared memory"}, {"output", "folder"},
 }
 
-// essential tells whether a recording needs f.
+// essential reports whether a recording needs f.
 func (f Fact) essential() bool { return slices.Contains(Essential, [2]string{f.Topic, f.Name}) }
 
 // Lacking returns the essential facts that are missing.
@@ -84,10 +84,10 @@ func word(root fs.FS, name string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// absent tells whether err says that a file is not there, rather than that it cannot be looked at.
+// absent reports whether err says that a file is not there, rather than that it cannot be looked at.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// without tells whether err says that the kernel does not have what the file stands for: the file is not there, and
+// without reports whether err says that the kernel does not have what the file stands for: the file is not there, and
 // the file system of the kernel that it belongs to (proc, sys) is.
 func without(root fs.FS, top string, err error) bool {
 	entries, _ := fs.ReadDir(root, top)

@@ -16,7 +16,7 @@ var hostCosts = map[string]string{
 	"prof":   "no system calls and network beside a run",
 }
 
-// hostCollectors tells which collectors of --tap-host run here. They were loaded, attached and closed again.
+// hostCollectors lists which collectors of --tap-host run here. They were loaded, attached and closed again.
 func hostCollectors(try func() []HostCollector) []Fact {
 	if try == nil {
 		return nil

@@ -77,7 +77,7 @@ func glibc(path string) (string, error) {
 	return fmt.Sprintf("2.%d", newest), nil
 }
 
-// sameFolder tells whether two paths lead to one folder.
+// sameFolder reports whether two paths lead to one folder.
 func sameFolder(a, b string) bool {
 	first, err := os.Stat(a)
 	if err != nil {

@@ -51,7 +51,7 @@ func processors(root fs.FS) Fact {
 	return f.is(OK, text)
 }
 
-// physical counts the cores, 0 where sysfs does not tell.
+// physical counts the cores, 0 where sysfs does not say.
 func physical(root fs.FS) int {
 	files, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")
 	cores := map[string]bool{}
@@ -88,7 +88,7 @@ func kilobytes(root fs.FS, key string) (uint64, error) {
 	return n << 10, err
 }
 
-// swap tells of swap, out of which weights may have to be read again.
+// swap reports on swap, out of which weights may have to be read again.
 func swap(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "swap"}
 	text, err := word(root, "proc/swaps")
@@ -120,7 +120,7 @@ func nodes(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "numa"}
 	text, err := word(root, "sys/devices/system/node/online")
 	if absent(err) {
-		return f.is(Unknown, "the kernel tells of no nodes")
+		return f.is(Unknown, "the kernel reports no nodes")
 	}
 	if err != nil {
 		return f.unknown(err)
@@ -135,7 +135,7 @@ func nodes(root fs.FS) Fact {
 	return f.is(OK, fmt.Sprintf("%d nodes: --numa of llama.cpp says how they are used", n))
 }
 
-// governor tells how processors choose their frequency.
+// governor is how processors choose their frequency.
 func governor(root fs.FS) Fact {
 	f := Fact{Topic: "machine", Name: "governor"}
 	files, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
@@ -179,7 +179,7 @@ func hugePages(root fs.FS) Fact {
 	return f.is(OK, "transparent ones: "+chosen)
 }
 
-// nvidia looks for the library that tells of NVIDIA's GPUs. It is part of their driver.
+// nvidia looks for the library that reports on NVIDIA's GPUs. It is part of their driver.
 func nvidia(root fs.FS) Fact {
 	const library = "libnvidia-ml.so.1"
 	f := Fact{Topic: "machine", Name: "nvml"}
@@ -197,7 +197,7 @@ func nvidia(root fs.FS) Fact {
 	return f.is(Missing, text).lacking("no load, memory and power of NVIDIA's GPUs", "NVIDIA's driver; in a container, its container toolkit")
 }
 
-// field returns what stands behind a key at the start of a line.
+// field returns what follows a key at the start of a line.
 func field(root fs.FS, name, key string) (string, error) {
 	text, err := word(root, name)
 	if err != nil {

@@ -61,7 +61,7 @@ func TestHardware(t *testing.T) {
 		{hidden, "swap", Unknown, "/proc/swaps has a line that is not understood"},
 		{server, "numa", OK, "2 nodes: --numa of llama.cpp says how they are used"},
 		{contained, "numa", OK, "one node"},
-		{hidden, "numa", Unknown, "the kernel tells of no nodes"},
+		{hidden, "numa", Unknown, "the kernel reports no nodes"},
 		{server, "governor", Limited, "powersave, performance"},
 		{contained, "governor", Unknown, "no cpufreq here; in a guest the host chooses the frequency"},
 		{server, "huge pages", Limited, "transparent ones: never, 16 reserved"},

@@ -5,7 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// space tells how much room the folder's file system has. By default a run leaves 1 GiB or 2 % of it free,
+// space is how much room the folder's file system has. By default a run leaves 1 GiB or 2 % of it free,
 // whichever is less.
 func space(dir string) Fact {
 	f := Fact{Topic: "output", Name: "free space"}

@@ -40,7 +40,7 @@ func TestSpeed(t *testing.T) {
 		t.Errorf("%+v", facts)
 	}
 	if f := find(t, bandwidth(empty), "speed", "memory"); f.Status != Unknown {
-		t.Errorf("where nothing tells how much is free: %+v", f)
+		t.Errorf("where free memory is unknown: %+v", f)
 	}
 	o.Quick, o.Out = false, filepath.Join(o.Out, "file")
 	if err := os.WriteFile(o.Out, nil, 0o600); err != nil {

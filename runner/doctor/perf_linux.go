@@ -89,7 +89,7 @@ func cycles() Fact {
 		lacking("no cycles, instructions and cache misses", "run on bare metal, or give the guest a virtual PMU; CAP_PERFMON where it is refused")
 }
 
-// A sampler is a way in which processors tell addresses of single accesses.
+// A sampler is a way in which processors report addresses of single accesses.
 type sampler struct{ source, event, name string }
 
 var samplers = []sampler{

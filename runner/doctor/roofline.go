@@ -41,5 +41,5 @@ func Roofline(root fs.FS, path string) ([]Fact, error) {
 	if err := r.Save(path); err != nil {
 		return facts, err
 	}
-	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK, path+": events of recordings tell the share that each operation reaches")), nil
+	return append(facts, Fact{Topic: "roofline", Name: "kept"}.is(OK, path+": events of recordings hold the share that each operation reaches")), nil
 }

@@ -22,7 +22,7 @@ var sampleCosts = map[string]string{
 	"pages":  "no pages that each token wrote",
 }
 
-// sampleCollectors tells which collectors of --tap-samples run here. They were opened and closed again.
+// sampleCollectors lists which collectors of --tap-samples run here. They were opened and closed again.
 func sampleCollectors(try func() []SampleCollector) []Fact {
 	if try == nil {
 		return nil

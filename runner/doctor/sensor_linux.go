@@ -19,8 +19,8 @@ func sensors(root fs.FS) []Fact {
 	}
 }
 
-// tried says how an attempt ended. The kernel's refusal of what it has is told from not having it; what else went
-// wrong tells nothing.
+// tried says how an attempt ended. The kernel's refusal of what it has is distinguished from not having it; what else went
+// wrong shows nothing.
 func (f Fact) tried(err error, works string) Fact {
 	switch {
 	case err == nil:
@@ -80,7 +80,7 @@ func bpfProgram() Fact {
 		lacking("no block I/O, scheduling and page faults of each layer", "run as root or with CAP_BPF and CAP_PERFMON, outside of a sandbox that forbids bpf(2)")
 }
 
-// bpfRing makes the buffer through which programs tell what they see.
+// bpfRing makes the buffer through which programs report what they see.
 func bpfRing() Fact {
 	attribute := struct{ kind, key, value, entries, flags uint32 }{kind: unix.BPF_MAP_TYPE_RINGBUF, entries: uint32(unix.Getpagesize())}
 	err := bpfCall(bpfMapCreate, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))

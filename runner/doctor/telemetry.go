@@ -6,7 +6,7 @@ import (
 )
 
 // Throttled is how often the control groups of this process have used up their quota of processor time so far;
-// known is false where nothing tells. The root group has no quota, and is never throttled.
+// known is false where nothing reports it. The root group has no quota, and is never throttled.
 func Throttled(root fs.FS) (times uint64, known bool) {
 	g, err := groupOf(root, "cpu")
 	if err != nil {

@@ -85,7 +85,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// fakePackages tells what each package holds; the text of true stands for a program's.
+// fakePackages lists what each package holds; the text of true stands for a program's.
 var fakePackages = map[string]map[string]string{
 	"libc6":                {"usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2": fakeLoader},
 	"libllama0":            {"usr/lib/x86_64-linux-gnu/llama/libllama-cli-impl.so": "elf"},
@@ -157,7 +157,7 @@ func (m *machine) lock(version, sha string) {
 	m.write("repo/llama.lock", text, 0o644)
 }
 
-// fetch runs the fetcher and returns what it said; ok tells whether it succeeded.
+// fetch runs the fetcher and returns what it said; ok reports whether it succeeded.
 func (m *machine) fetch(args ...string) (said string, ok bool) {
 	m.t.Helper()
 	cmd := exec.Command(filepath.Join(m.repo, "fetch"), args...)

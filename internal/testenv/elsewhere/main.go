@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// listed is what go list tells of a package.
+// listed is what go list prints of a package.
 type listed struct {
 	ImportPath string
 	Dir        string

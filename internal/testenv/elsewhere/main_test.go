@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 	}
 	for _, want := range []string{"m_test.go:5:18: undefined: helper", "of_windows.go:3:17: declared and not used: x", "of_windows.go:3:32: cannot use"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("not told: %s\n%v", want, err)
+			t.Errorf("not reported: %s\n%v", want, err)
 		}
 	}
 	if n := strings.Count(err.Error(), "\n") + 1; n != 3 {

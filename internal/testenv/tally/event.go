@@ -17,7 +17,7 @@ type event struct {
 	Output  string
 }
 
-// read calls f with every event; a line that is none becomes output of no package.
+// read calls f with every event; any other line becomes output of no package.
 func read(r io.Reader, f func(event)) error {
 	lines := bufio.NewReader(r)
 	for {

@@ -1,4 +1,4 @@
-// Command tally reads the events of go test -json and tells what became of the tests.
+// Command tally reads the events of go test -json and sums up the outcomes of the tests.
 //
 //	go test -json ./... | tally -o FILE   prints packages and failures as they end, keeps all events
 //	tally -sum FILE                       prints the skipped tests with their reasons and the counts

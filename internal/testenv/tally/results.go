@@ -105,7 +105,7 @@ func (r *results) count(o outcome) (n int) {
 	return n
 }
 
-// print writes failures, skips with reasons and the counts, and tells whether all is well.
+// print writes failures, skips with reasons and the counts, and reports whether all is well.
 func (r *results) print(w io.Writer, ci bool) bool {
 	unexcused := 0
 	for _, t := range slices.SortedFunc(maps.Keys(r.outcome), func(a, b test) int { return strings.Compare(a.String(), b.String()) }) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestArchive: entries begin at multiples of four bytes, and are found again by the lengths that their headers tell.
+// TestArchive: entries begin at multiples of four bytes, and are found again by the lengths in their headers.
 func TestArchive(t *testing.T) {
 	var a archive
 	a.add("dev", folder, nil, 0, 0)

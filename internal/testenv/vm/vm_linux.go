@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// Order is what the guest is told to do; its Order is the same.
+// Order is what the guest is to do; its Order is the same.
 type Order struct {
 	Modules []string // names of files in /modules, each behind those that it needs
 	Dir     string
@@ -23,7 +23,7 @@ type Order struct {
 	Env     []string
 }
 
-// done begins the line in which the guest tells the command's status.
+// done begins the line in which the guest reports the command's status.
 const done = "llamatap-guest: status"
 
 // A Machine starts commands in virtual machines. A virtual machine has two processors, 2 GiB of memory, control
@@ -72,7 +72,7 @@ func (m *Machine) Run(t testing.TB, k Kernel, limit time.Duration, dir string, a
 	text, err := cmd.CombinedOutput()
 	output, end, ok := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), done)
 	if !ok {
-		t.Fatalf("kernel %s told no end: %v\n%s", k.Name, err, output)
+		t.Fatalf("kernel %s reported no end: %v\n%s", k.Name, err, output)
 	}
 	if _, err := fmt.Sscan(end, &status); err != nil {
 		t.Fatalf("kernel %s: %q: %v", k.Name, end, err)

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command guest is the first process of the virtual machine of package vm: it loads the kernel's modules, mounts
-// the host's files, read-only, a disk of its own and what a kernel shows of itself, runs a command, tells its
+// the host's files, read-only, a disk of its own and what a kernel shows of itself, runs a command, reports its
 // status and switches the machine off.
 package main
 
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Order is what the guest is told to do; package vm writes the same.
+// Order is what the guest is to do; package vm writes the same.
 type Order struct {
 	Modules []string // files in /modules, each after those that it needs
 	Dir     string   // where the command runs
@@ -24,7 +24,7 @@ type Order struct {
 	Env     []string
 }
 
-// Done begins the line that tells the status; package vm reads it.
+// Done begins the line with the status; package vm reads it.
 const Done = "llamatap-guest: status"
 
 func main() {
@@ -34,7 +34,7 @@ func main() {
 	}
 	fmt.Println(Done, status)
 	unix.Sync()
-	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) // of a machine of one process there is nobody to tell
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) // of a machine of one process there is nobody to report to
 	select {}
 }
 
