@@ -7,7 +7,7 @@ import (
 	"sort"
 
 	"github.com/llamatap/llamatap/bench/measure"
-	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -17,7 +17,7 @@ func (v *Visit) readCaptured(out string) error {
 	if v.Recorded.LostPackets > 0 {
 		return nil
 	}
-	streams, err := filepath.Glob(filepath.Join(out, "*", "run_*", tensors.StreamName))
+	streams, err := filepath.Glob(filepath.Join(out, "*", "run_*", rundir.StreamName))
 	if err != nil || len(streams) != 1 {
 		return err
 	}

@@ -1,8 +1,5 @@
 package memtrace
 
-// FileName is the name of the table of regions in a run directory. docs/REGIONS.md describes it.
-const FileName = "region_map.parquet"
-
 // DoubtsKey is the key of the table's metadata under which Doubts stand, as JSON.
 const DoubtsKey = "llamatap_regions"
 

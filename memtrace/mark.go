@@ -13,9 +13,6 @@ import (
 	"unicode/utf8"
 )
 
-// MarksName is the file of a recording's markers, one JSON object a line. docs/MEMORY.md describes it.
-const MarksName = "markers.jsonl"
-
 // Bounds of markers.
 const (
 	MaxMarks    = 10000 // of a recording

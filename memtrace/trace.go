@@ -2,9 +2,6 @@ package memtrace
 
 import "fmt"
 
-// TraceName is the name of the table of accesses in a run directory. docs/MEMORY.md describes it.
-const TraceName = "trace.parquet"
-
 // ColumnKind is the type of a column's values.
 type ColumnKind uint8
 

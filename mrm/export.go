@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -106,7 +105,7 @@ func (e *Export) raw(dir *rundir.Dir) error {
 		return err
 	}
 	files := maps.Clone(e.Raw)
-	buffers, err := allocations(filepath.Join(e.From, memtrace.FileName))
+	buffers, err := allocations(filepath.Join(e.From, rundir.RegionsName))
 	if err != nil {
 		return err
 	}

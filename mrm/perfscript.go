@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -49,7 +50,7 @@ func sampled(used []string) bool {
 // them, which its consumers and mrm-trace's parser read. The program is called model, times are Unix time. What
 // perf prints there without an instruction's address is the symbol and the file of the address of data.
 func writePerfScript(ctx context.Context, out io.Writer, dir string) error {
-	t, err := table.Open(dir, memtrace.TraceName)
+	t, err := table.Open(dir, rundir.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

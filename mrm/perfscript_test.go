@@ -13,6 +13,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/perfscript"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -25,7 +26,7 @@ func sampledRun(t *testing.T) string {
 		{Name: "weight", Kind: table.Uint64, Null: true}, {Name: "op", Kind: table.Text, Null: true}, {Name: "addr", Kind: table.Uint64, Null: true},
 		{Name: "data_symbol", Kind: table.Text, Null: true}, {Name: "cpu", Kind: table.Int32, Null: true},
 	}, Metadata: [][2]string{{table.VersionKey, table.Version}}}
-	file, err := os.Create(filepath.Join(dir, memtrace.TraceName))
+	file, err := os.Create(filepath.Join(dir, rundir.TraceName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // jsonLines reads a file of JSON lines. All must be whole and valid.
@@ -154,7 +155,7 @@ func hostProf(t *testing.T, dir string) {
 
 // hostWaits: there is a line for each graph with its tokens, and the lines add up to the total.
 func hostWaits(t *testing.T, dir string, tokens int) {
-	lines := jsonLines[resource.WaitLine](t, filepath.Join(dir, resource.WaitsName))
+	lines := jsonLines[resource.WaitLine](t, filepath.Join(dir, rundir.WaitsName))
 	var sum resource.WaitFigures
 	decoded := 0
 	for i := range lines {
@@ -173,7 +174,7 @@ func hostWaits(t *testing.T, dir string, tokens int) {
 	if decoded != tokens-1 { // the last one is not computed with
 		t.Errorf("lines of %d generated tokens, want %d", decoded, tokens-1)
 	}
-	faults := jsonLines[resource.FaultLine](t, filepath.Join(dir, resource.FaultsName))
+	faults := jsonLines[resource.FaultLine](t, filepath.Join(dir, rundir.FaultsName))
 	n := uint64(0)
 	for i := range faults {
 		if faults[i].Kind == "fault" {
@@ -206,7 +207,7 @@ func TestHostScript(t *testing.T) {
 			}
 		}
 	}
-	lines := jsonLines[resource.WaitLine](t, filepath.Join(o.dirs[0], resource.WaitsName))
+	lines := jsonLines[resource.WaitLine](t, filepath.Join(o.dirs[0], rundir.WaitsName))
 	if computed == 0 || lines[len(lines)-1].Faults < 100 {
 		t.Errorf("%s computed for %d ns, with %d faults", name, computed, lines[len(lines)-1].Faults)
 	}

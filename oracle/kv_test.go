@@ -17,6 +17,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // TestServerReuse: what llama-server says of its prompt caches is what the cells say. Slots ask at the same time,
@@ -145,7 +146,7 @@ func TestOthersReadLives(t *testing.T) {
 	out := t.TempDir()
 	llamatap(t, "run", "--tap-kv", "--tap-kv-block", "8", "--tap-out", out, "-p", prompt, "-n", "300", "-c", "256", "--keep", "2", "--context-shift", "--temp", "0", "-t", "1").good(t)
 	dirs := runDirs(t, out)
-	seen, err := exec.Command(python, "-c", tableOfLives, filepath.Join(dirs[0], kvcache.FileName)).CombinedOutput()
+	seen, err := exec.Command(python, "-c", tableOfLives, filepath.Join(dirs[0], rundir.LivesName)).CombinedOutput()
 	if err != nil || !strings.Contains(string(seen), "seq_rm") {
 		t.Errorf("%v: %s", err, seen)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -25,7 +25,7 @@ type filed struct {
 // filedRegions reads where the weights of a run lie, by region.
 func filedRegions(t *testing.T, dir string) map[int64]filed {
 	t.Helper()
-	r, err := table.NewReader(bytes.NewReader(slurp(t, filepath.Join(dir, memtrace.FileName))))
+	r, err := table.NewReader(bytes.NewReader(slurp(t, filepath.Join(dir, rundir.RegionsName))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,14 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	accesses "github.com/llamatap/llamatap/memtrace/record"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
 // tracesOf reads the parts of a run's table of accesses that are there, in order.
 func tracesOf(t *testing.T, dir string) []accessRow {
 	t.Helper()
-	names, err := table.Paths(dir, memtrace.TraceName)
+	names, err := table.Paths(dir, rundir.TraceName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestShortLedger(t *testing.T) {
 // has.
 func schemaBytes(t *testing.T, dir string) (n int) {
 	t.Helper()
-	opened, err := table.Open(dir, memtrace.TraceName)
+	opened, err := table.Open(dir, rundir.TraceName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func schemaBytes(t *testing.T, dir string) (n int) {
 // to be a measure.
 func asOneTable(t *testing.T, dir string) int {
 	t.Helper()
-	names, err := table.Paths(dir, memtrace.TraceName)
+	names, err := table.Paths(dir, rundir.TraceName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +345,7 @@ func TestLedgerWindows(t *testing.T) {
 // regionNames reads what the regions of a run are called.
 func regionNames(t *testing.T, dir string) map[int64]string {
 	t.Helper()
-	r, err := table.NewReader(bytes.NewReader(slurp(t, filepath.Join(dir, memtrace.FileName))))
+	r, err := table.NewReader(bytes.NewReader(slurp(t, filepath.Join(dir, rundir.RegionsName))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // TestLedgerOfServer: two slots of llama-server compute at the same time, in caches of their own and in one that
@@ -168,7 +168,7 @@ func checkServedLives(t *testing.T, dir string, rows []accessRow, unified bool) 
 		}
 	}
 	lives := 0
-	tableOf(t, dir, kvcache.FileName, []string{"block_id", "layer", "kv", "seq_id", "n_writes", "n_reads", "cell_bytes"}, func(value func(string) (int64, bool), text func(string) string) {
+	tableOf(t, dir, rundir.LivesName, []string{"block_id", "layer", "kv", "seq_id", "n_writes", "n_reads", "cell_bytes"}, func(value func(string) (int64, bool), text func(string) string) {
 		number := func(name string) int64 { v, _ := value(name); return v }
 		tensor := fmt.Sprintf("cache_%s_l%d", text("kv"), number("layer"))
 		lives++

@@ -14,8 +14,8 @@ import (
 
 	metrics "github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -73,14 +73,14 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
 	used := map[string]usedBytes{}
 	lastRead, alloc, loaded := map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
-	tableOf(t, dir, memtrace.TraceName, []string{"region_id", "flags", "ts_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
+	tableOf(t, dir, rundir.TraceName, []string{"region_id", "flags", "ts_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
 		if flags, _ := value("flags"); memtrace.TraceFlag(flags)&memtrace.TraceLoaded != 0 {
 			id, _ := value("region_id")
 			loaded[id], _ = value("ts_ns")
 		}
 	})
 	columns := []string{"region_id", "region_type", "bytes_read", "bytes_written", "last_read_ns", "alloc_ns"}
-	tableOf(t, dir, memtrace.FileName, columns, func(value func(string) (int64, bool), text func(string) string) {
+	tableOf(t, dir, rundir.RegionsName, columns, func(value func(string) (int64, bool), text func(string) string) {
 		u := used[text("region_type")]
 		read, _ := value("bytes_read")
 		written, _ := value("bytes_written")
@@ -128,7 +128,7 @@ func checkUsed(t *testing.T, dir string, r *metrics.Report) {
 func checkCells(t *testing.T, dir string, r *metrics.Report) {
 	t.Helper()
 	lives := 0
-	tableOf(t, dir, kvcache.FileName, []string{"n_writes", "last_read_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
+	tableOf(t, dir, rundir.LivesName, []string{"n_writes", "last_read_ns"}, func(value func(string) (int64, bool), _ func(string) string) {
 		if n, _ := value("n_writes"); n != 1 {
 			t.Errorf("a life of %d writes", n)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/regions"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -290,7 +291,7 @@ type regionRow struct {
 // regionRows reads a run's region_map.parquet.
 func regionRows(t *testing.T, dir string) (rows []regionRow, doubts memtrace.Doubts) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, memtrace.FileName))
+	text, err := os.ReadFile(filepath.Join(dir, rundir.RegionsName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +396,7 @@ print(rows)
 func TestOthersReadRegions(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "duckdb")
 	run := llamatap(t, "run", "--tap-regions", "-p", prompt, "-n", "3", "-t", "1").good(t)
-	seen, err := exec.Command(python, "-c", tableOfRegions, filepath.Join(run.dirs[0], memtrace.FileName)).CombinedOutput()
+	seen, err := exec.Command(python, "-c", tableOfRegions, filepath.Join(run.dirs[0], rundir.RegionsName)).CombinedOutput()
 	if err != nil || !strings.Contains(string(seen), "('weight', 57,") {
 		t.Errorf("%v: %s", err, seen)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // TestResumeHost: host collectors of a resumed run cover it from its beginning, as if it were
@@ -31,7 +32,7 @@ func TestResumeHost(t *testing.T) {
 	}
 	seen := map[uint64]int{}
 	totals := 0
-	for _, l := range jsonLines[resource.WaitLine](t, filepath.Join(dir, resource.WaitsName)) {
+	for _, l := range jsonLines[resource.WaitLine](t, filepath.Join(dir, rundir.WaitsName)) {
 		switch l.Kind {
 		case resource.WaitGraph:
 			seen[*l.Exec]++

@@ -18,6 +18,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/runner/sampling"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 	"golang.org/x/sys/unix"
 )
@@ -223,7 +224,7 @@ func TestSamplesOfRun(t *testing.T) {
 	if v := verifyJSON(t, run.dirs[0]); !v.OK || !v.Sealed {
 		t.Errorf("%+v", v)
 	}
-	text, err := os.ReadFile(filepath.Join(run.dirs[0], resource.ProcessName))
+	text, err := os.ReadFile(filepath.Join(run.dirs[0], rundir.ProcessName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,5 @@
 package resource
 
-// ProcessName is the file of what the model's process and the recording one took, in a run directory.
-const ProcessName = "process.jsonl"
-
 // MonitorLine is what processes took in an interval, and how fast and how warm the machine was at its end: a line
 // of process.jsonl. What could not be read is absent.
 type MonitorLine struct {

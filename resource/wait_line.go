@@ -5,13 +5,6 @@ import (
 	"strings"
 )
 
-// WaitsName and FaultsName are the files of a run directory that hold WaitLines and, where details were asked for,
-// FaultLines.
-const (
-	WaitsName  = "host_waits.jsonl"
-	FaultsName = "host_faults.jsonl"
-)
-
 // Kinds of a WaitLine. Every event is counted by one line of the kinds graph, between and phase, or by one of the
 // kind interval; a total counts them all once more.
 const (

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/codec"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -64,7 +64,7 @@ func TestBombsWithIndex(t *testing.T) {
 		if err := os.Mkdir(run, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		path := bomb(t, filepath.Join(run, tensors.StreamName), 64, i32, [4]int64{16, 1, 1, 1})
+		path := bomb(t, filepath.Join(run, rundir.StreamName), 64, i32, [4]int64{16, 1, 1, 1})
 		if name == "no-index" {
 			if err := os.Remove(path + stream.IndexSuffix); err != nil {
 				t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
@@ -26,7 +25,7 @@ func longRun(t testing.TB, n, width int64) string {
 	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "long", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	check(t, err)
-	w, err := stream.Create(filepath.Join(d.Path(), tensors.StreamName), stream.Options{DType: codec.F32})
+	w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), stream.Options{DType: codec.F32})
 	check(t, err)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for first := int64(0); first < n; first += 32 {
@@ -56,8 +55,8 @@ func longRun(t testing.TB, n, width int64) string {
 	}
 	check(t, w.Close())
 	streamSum, indexSum := w.Sums()
-	d.AddSum(tensors.StreamName, streamSum.Size, streamSum.SHA256)
-	d.AddSum(tensors.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
+	d.AddSum(rundir.StreamName, streamSum.Size, streamSum.SHA256)
+	d.AddSum(rundir.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
 	check(t, d.Seal())
 	return d.Path()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/store/label"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // chosenRows lists what a selection chooses: per tensor its rows' tokens, -1 for what is no single token's.
@@ -90,7 +91,7 @@ func TestPlaces(t *testing.T) {
 			t.Fatalf("%s: %+v %v", form, r, err)
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(path, DerivedName))
+	data, err := os.ReadFile(filepath.Join(path, rundir.DerivedName))
 	check(t, err)
 	var derived Derived
 	check(t, json.Unmarshal(data, &derived))

@@ -93,7 +93,7 @@ func (f *fixture) buildSegments(t testing.TB) string {
 func (f *fixture) write(t testing.TB, d *rundir.Dir, some []batch) {
 	o := f.options
 	o.Workers = 1
-	w, err := stream.Create(filepath.Join(d.Path(), tensors.StreamName), o)
+	w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), o)
 	check(t, err)
 	f.w = w
 	var tokens []map[string]any
@@ -111,8 +111,8 @@ func (f *fixture) write(t testing.TB, d *rundir.Dir, some []batch) {
 	}
 	check(t, w.Close())
 	streamSum, indexSum := w.Sums()
-	d.AddSum(tensors.StreamName, streamSum.Size, streamSum.SHA256)
-	d.AddSum(tensors.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
+	d.AddSum(rundir.StreamName, streamSum.Size, streamSum.SHA256)
+	d.AddSum(rundir.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
 	check(t, d.WriteJSON(rundir.TokensName, map[string]any{"total_tokens": len(tokens), "tokens": tokens, "capture_duration_seconds": 0.5}))
 }
 
@@ -122,7 +122,7 @@ func (f *fixture) torn(t testing.TB) {
 		TokenFirst: 5, TokenCount: 2, Blocks: 2, Phase: label.PhaseDecode}
 	f.add(t, p, 4)
 	check(t, f.w.Close())
-	name := filepath.Join(f.d.Path(), tensors.StreamName+stream.IndexSuffix)
+	name := filepath.Join(f.d.Path(), rundir.StreamName+stream.IndexSuffix)
 	info, err := os.Stat(name)
 	check(t, err)
 	check(t, os.Truncate(name, info.Size()-8))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/tensors"
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -115,7 +116,7 @@ func TestMemory(t *testing.T) {
 func TestRepaired(t *testing.T) {
 	f := fixture{}
 	path := f.build(t)
-	name := filepath.Join(path, tensors.StreamName)
+	name := filepath.Join(path, rundir.StreamName)
 	index, err := os.ReadFile(name + stream.IndexSuffix)
 	check(t, err)
 	clear(index[len(index)/3 : len(index)/2])

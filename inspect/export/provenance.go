@@ -65,9 +65,6 @@ func manifestSum(dir string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DerivedName is the file of a run directory that says what was made of the run later.
-const DerivedName = "derived.json"
-
 // Derived is derived.json.
 type Derived struct {
 	Version int              `json:"version"`
@@ -100,7 +97,7 @@ func Remember(dir, path, version string, command []string) error {
 }
 
 func remember(dir, path string, p DerivedProduct) error {
-	name := filepath.Join(dir, DerivedName)
+	name := filepath.Join(dir, rundir.DerivedName)
 	derived := Derived{Version: 1}
 	data, err := rundir.ReadFile(name, rundir.MaxDocument)
 	if err == nil {
@@ -123,8 +120,8 @@ func remember(dir, path string, p DerivedProduct) error {
 		return err
 	}
 	defer d.discard()
-	if err := os.WriteFile(d.path(DerivedName), append(data, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(d.path(rundir.DerivedName), append(data, '\n'), 0o600); err != nil {
 		return err
 	}
-	return d.publishFiles(DerivedName)
+	return d.publishFiles(rundir.DerivedName)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The phases of intervals that are of no single one.
@@ -37,7 +38,7 @@ func (a *state) join() error {
 	graphs, err := a.graphs(block, system)
 	if errors.Is(err, resources.ErrNoLog) {
 		if graphs, err = a.graphsOfWaits(block, system); errors.Is(err, fs.ErrNotExist) {
-			r.Notes = append(r.Notes, "what happened in which phase is not known: the run has neither "+resources.LogName+" nor "+resource.WaitsName+
+			r.Notes = append(r.Notes, "what happened in which phase is not known: the run has neither "+rundir.EventsName+" nor "+rundir.WaitsName+
 				" with times of graphs; record with --tap-resource-level MINIMAL or more beside --tap-host")
 			return nil
 		}
@@ -104,7 +105,7 @@ func (a *state) graphsOfWaits(into ...*intervals) (n graphCount, err error) {
 			offset = source.offset
 		}
 	}
-	err = open(filepath.Join(a.Run, resource.WaitsName), "record with --tap-host", &Lines{}, func(text []byte) error {
+	err = open(filepath.Join(a.Run, rundir.WaitsName), "record with --tap-host", &Lines{}, func(text []byte) error {
 		var line resource.WaitLine
 		if err := decode(text, &line); err != nil || line.Kind != resource.WaitGraph {
 			return err

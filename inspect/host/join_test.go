@@ -8,6 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/resources"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // graphLine is the execution of a graph, in seconds.
@@ -37,7 +38,7 @@ func TestPhases(t *testing.T) {
 	events += graphLine(8.2, 0.5, "maintenance", 0)
 	put(t, dir, "block_io.jsonl", block.String())
 	put(t, dir, "system_metrics.jsonl", system.String())
-	put(t, dir, resources.LogName, events)
+	put(t, dir, rundir.EventsName, events)
 	put(t, dir, "metadata.json", `{"model":{"name":"tiny"}}`)
 	var o Options
 	if err := o.InRun(dir); err != nil {
@@ -89,7 +90,7 @@ func TestPhasesOfWaits(t *testing.T) {
 		waits.Write(append(text, '\n'))
 	}
 	put(t, dir, "block_io.jsonl", block.String())
-	put(t, dir, resource.WaitsName, waits.String()+`{"kind":"between","begin_mono_ns":73000000000,"end_mono_ns":74000000000}`+"\n")
+	put(t, dir, rundir.WaitsName, waits.String()+`{"kind":"between","begin_mono_ns":73000000000,"end_mono_ns":74000000000}`+"\n")
 	var o Options
 	if err := o.InRun(dir); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestPhasesMissing(t *testing.T) {
 		dir := t.TempDir()
 		put(t, dir, "block_io.jsonl", snapshot(5)+"\n")
 		if c.events != "" {
-			put(t, dir, resources.LogName, c.events)
+			put(t, dir, rundir.EventsName, c.events)
 		}
 		var o Options
 		if err := o.InRun(dir); err != nil {

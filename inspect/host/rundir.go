@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The names that files of host collectors have in a run directory, those of STRAP-LLM behind them.
 var (
-	blockNames  = []string{"block_io.jsonl", "tracepoints.jsonl"}
-	systemNames = []string{"system_metrics.jsonl"}
-	profNames   = []string{"llm_prof.jsonl"}
+	blockNames  = []string{rundir.BlockIOName, "tracepoints.jsonl"}
+	systemNames = []string{rundir.SystemName}
+	profNames   = []string{rundir.ProfName}
 )
 
 // InRun takes the files that were not named from a run directory. It is an error where it holds none.

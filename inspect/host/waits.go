@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The bounds of a report of waits.
@@ -90,9 +91,9 @@ func ReadWaits(path string) (*Waits, error) {
 	w := &Waits{phases: map[string]*WaitPhase{}, places: map[placeKey]*WaitTensor{}}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		w.Run = path
-		file := find(path, []string{resource.WaitsName})
+		file := find(path, []string{rundir.WaitsName})
 		if file == "" {
-			return nil, fmt.Errorf("%s: there is no %s in it: record a run with --tap-host waits", path, resource.WaitsName)
+			return nil, fmt.Errorf("%s: there is no %s in it: record a run with --tap-host waits", path, rundir.WaitsName)
 		}
 		path = file
 	}
@@ -101,7 +102,7 @@ func ReadWaits(path string) (*Waits, error) {
 		return nil, err
 	}
 	if len(w.Rows) == 0 && !w.Sealed && len(w.phases) == 0 {
-		return nil, fmt.Errorf("%s: no line of waits in %d lines; give a run directory, or its %s", filepath.Clean(path), w.Lines.Total, resource.WaitsName)
+		return nil, fmt.Errorf("%s: no line of waits in %d lines; give a run directory, or its %s", filepath.Clean(path), w.Lines.Total, rundir.WaitsName)
 	}
 	w.finish()
 	return w, nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 func pointer[T any](v T) *T { return &v }
@@ -79,7 +80,7 @@ func waitsFile(t testing.TB, lines []resource.WaitLine) string {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, resource.WaitsName), b.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, rundir.WaitsName), b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -92,7 +93,7 @@ func TestWaitsGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		var text bytes.Buffer
-		w.Run, w.Lines.Path = "RUN", "RUN/"+resource.WaitsName
+		w.Run, w.Lines.Path = "RUN", "RUN/"+rundir.WaitsName
 		if err := w.WriteText(&text); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -131,9 +132,9 @@ func openTrace(dir string) (*table.Table, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("%s: there is no such folder: give a run directory", dir)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s: this is a file: give the run directory that holds %s", dir, memtrace.TraceName)
+		return nil, fmt.Errorf("%s: this is a file: give the run directory that holds %s", dir, rundir.TraceName)
 	}
-	t, err := table.Open(dir, memtrace.TraceName)
+	t, err := table.Open(dir, rundir.TraceName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: record with --tap-ledger rows or --tap-samples; while a run goes on its newest accesses are in no file yet", dir, ErrNoTable)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -60,7 +61,7 @@ var decodeRegions = []regionFixture{
 
 func decodeRun(t testing.TB) string {
 	dir := run(t, decode(), 50)
-	writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
+	writeFile(t, dir, rundir.RegionsName, regionMap(t, decodeRegions))
 	return dir
 }
 
@@ -138,7 +139,7 @@ func TestEvictionsOfTwoContexts(t *testing.T) {
 		access(9*second, read, weight, 3, 3, 0, 1)}
 	for _, told := range []int{0, 1} {
 		dir := run(t, rows, 10)
-		writeFile(t, dir, memtrace.FileName, regionMap(t, []regionFixture{
+		writeFile(t, dir, rundir.RegionsName, regionMap(t, []regionFixture{
 			{id: 1, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 1, bytes: 128, ctx: told}, {id: 2, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 128, ctx: 2 * told},
 		}))
 		writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{{0, "k", 0, 2, 64, 0, 5 * second, 6 * second, "clear", 1}}))
@@ -161,7 +162,7 @@ func TestTeardown(t *testing.T) {
 		rows := []row{access(0, write, weight, 1, 1, 0, 10), access(5*second, read, weight, 1, 1, 0, 10),
 			access(9*second, memtrace.OpFree, weight, 0, 1, 0, 4096).with(memtrace.TraceRegion, nil, memtrace.TracePhase, phase)}
 		dir := run(t, rows, 10)
-		writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions[:1]))
+		writeFile(t, dir, rundir.RegionsName, regionMap(t, decodeRegions[:1]))
 		w := analyze(t, dir, Options{}).Type("weight")
 		if w.Retention.CensoredShare != censored || w.Retention.P99 != 5 {
 			t.Errorf("%s: %+v", phase, w.Retention)
@@ -255,7 +256,7 @@ func TestText(t *testing.T) {
 }
 
 // traceParts are the names of a table's parts.
-var traceParts = []string{memtrace.TraceName, "trace.001.parquet", "trace.002.parquet"}
+var traceParts = []string{rundir.TraceName, "trace.001.parquet", "trace.002.parquet"}
 
 // TestGroupsAndParts: where row groups and files end changes nothing.
 func TestGroupsAndParts(t *testing.T) {
@@ -264,7 +265,7 @@ func TestGroupsAndParts(t *testing.T) {
 		for i, part := range parts {
 			writeFile(t, dir, traceParts[i], parquet(t, traceSchema(table.Version), part, group))
 		}
-		writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
+		writeFile(t, dir, rundir.RegionsName, regionMap(t, decodeRegions))
 	}
 	texts := map[string]bool{}
 	for _, c := range []struct {
@@ -314,7 +315,7 @@ func TestWindows(t *testing.T) {
 		sum(read, kv, 3, 256*(at+1), 4)
 	}
 	dir := run(t, rows, 100)
-	writeFile(t, dir, memtrace.FileName, regionMap(t, decodeRegions))
+	writeFile(t, dir, rundir.RegionsName, regionMap(t, decodeRegions))
 	r := analyze(t, dir, Options{})
 	w, c := r.Type("weight"), r.Type("kv_cache")
 	if w.BytesRead != 160_000 || w.Reads != 80 || w.Retention.P99 != 9 || *w.WriteOnce != 1 || len(w.WorkingSet) != 1 || w.WorkingSet[0].MaxBytes != 4000 || w.IAI != nil || w.Reuse != nil {

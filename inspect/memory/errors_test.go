@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -46,7 +47,7 @@ func TestErrors(t *testing.T) {
 			[]string{`unknown region type "hdd"`}},
 	} {
 		dir := t.TempDir()
-		writeFile(t, dir, memtrace.TraceName, c.content)
+		writeFile(t, dir, rundir.TraceName, c.content)
 		err := refused(t, dir)
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), dir) {
@@ -66,7 +67,7 @@ func TestErrors(t *testing.T) {
 
 // TestSideTables: damaged tables beside the trace are errors that name them; without them a run can be analysed.
 func TestSideTables(t *testing.T) {
-	for _, name := range []string{memtrace.FileName, "kv_block_lifecycle.parquet"} {
+	for _, name := range []string{rundir.RegionsName, "kv_block_lifecycle.parquet"} {
 		dir := run(t, decode(), 100)
 		writeFile(t, dir, name, []byte("PAR1 and nothing more PAR1"))
 		if _, err := Analyze(context.Background(), dir, Options{}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)) {
@@ -111,11 +112,11 @@ func FuzzAnalyze(f *testing.F) {
 	}
 	f.Add(whole)
 	dir := f.TempDir()
-	writeFile(f, dir, memtrace.FileName, regionMap(f, decodeRegions))
+	writeFile(f, dir, rundir.RegionsName, regionMap(f, decodeRegions))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		mine := t.TempDir()
-		os.Link(filepath.Join(dir, memtrace.FileName), filepath.Join(mine, memtrace.FileName))
-		writeFile(t, mine, memtrace.TraceName, content)
+		os.Link(filepath.Join(dir, rundir.RegionsName), filepath.Join(mine, rundir.RegionsName))
+		writeFile(t, mine, rundir.TraceName, content)
 		r, err := Analyze(context.Background(), mine, Options{})
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -175,7 +176,7 @@ func lifeTable(t testing.TB, lives []life) []byte {
 func run(t testing.TB, rows []row, group int) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeFile(t, dir, memtrace.TraceName, parquet(t, traceSchema(table.Version), rows, group))
+	writeFile(t, dir, rundir.TraceName, parquet(t, traceSchema(table.Version), rows, group))
 	return dir
 }
 

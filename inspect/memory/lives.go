@@ -6,6 +6,7 @@ import (
 
 	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -83,7 +84,7 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		}
 		l.regions[key] = id
 	}
-	form := table.Form{Name: kvcache.FileName, Columns: []table.Column{
+	form := table.Form{Name: rundir.LivesName, Columns: []table.Column{
 		{Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64}, {Name: "cell_end", Kind: table.Int64},
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64},
 	}}
@@ -180,7 +181,7 @@ func EachLife(dir string, f func(*Life) error) error {
 			starts[cacheTensor{g.ctx, *g.layer, g.kv}] = g.start
 		}
 	}
-	form := table.Form{Name: kvcache.FileName, Columns: []table.Column{
+	form := table.Form{Name: rundir.LivesName, Columns: []table.Column{
 		{Name: "block_id", Kind: table.Int64}, {Name: "layer", Kind: table.Int64}, {Name: "kv", Kind: table.Text}, {Name: "cell_start", Kind: table.Int64},
 		{Name: "first_write_ns", Kind: table.Int64}, {Name: "last_read_ns", Kind: table.Int64}, {Name: "evict_ns", Kind: table.Int64}, {Name: "n_reads", Kind: table.Int64},
 	}}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -51,7 +52,7 @@ func stepOf() (all []stepTemplate) {
 // executions, and tells how many rows it has.
 func longTrace(t testing.TB, dir string, rows int64) int64 {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, memtrace.TraceName))
+	f, err := os.Create(filepath.Join(dir, rundir.TraceName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // oracleType is what testdata/metrics.py works out of a type of region.
@@ -64,7 +65,7 @@ func TestOracle(t *testing.T) {
 	python := testenv.NeedPython(t, "pyarrow.parquet", "pandas", "numpy")
 	for seed := range uint64(2) {
 		dir := run(t, randomRows(seed, 500), 200)
-		out, err := exec.Command(python, filepath.Join("testdata", "metrics.py"), "0.5", filepath.Join(dir, memtrace.TraceName)).Output()
+		out, err := exec.Command(python, filepath.Join("testdata", "metrics.py"), "0.5", filepath.Join(dir, rundir.TraceName)).Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr)
 		}

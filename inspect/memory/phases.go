@@ -57,7 +57,7 @@ var phaseWords = []string{memtrace.WeightLoad.String(), memtrace.Generation.Stri
 
 // readPhases reads a run's markers; nil: it has none.
 func readPhases(dir string) (*phases, error) {
-	file, err := rundir.OpenFile(filepath.Join(dir, memtrace.MarksName))
+	file, err := rundir.OpenFile(filepath.Join(dir, rundir.MarksName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func readPhases(dir string) (*phases, error) {
 	defer file.Close()
 	p := &phases{counts: map[phaseKey]*[8]memtrace.Estimate{}}
 	if p.marks, err = memtrace.ReadMarks(file); err != nil {
-		return nil, fmt.Errorf("%s: %w; 'llamatap verify %s' says which files are not what was recorded", filepath.Join(dir, memtrace.MarksName), err, dir)
+		return nil, fmt.Errorf("%s: %w; 'llamatap verify %s' says which files are not what was recorded", filepath.Join(dir, rundir.MarksName), err, dir)
 	}
 	if len(p.marks) == 0 {
 		return nil, nil

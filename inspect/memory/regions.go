@@ -2,6 +2,7 @@ package memory
 
 import (
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -29,7 +30,7 @@ const maxRegions = 1 << 22
 // readRegions reads a run's table of regions; one that is not there is empty.
 func readRegions(dir string) (*regionTable, error) {
 	t := &regionTable{all: map[int]*regionRow{}}
-	form := table.Form{Name: memtrace.FileName, Columns: []table.Column{
+	form := table.Form{Name: rundir.RegionsName, Columns: []table.Column{
 		{Name: "region_id", Kind: table.Int64}, {Name: "region_type", Kind: table.Text}, {Name: "name", Kind: table.Text}, {Name: "size_bytes", Kind: table.Int64},
 	}}
 	_, err := eachRow(dir, form, []string{"layer", "start_addr", "device", "kv", "ctx", "buffer_id", "offset", "alloc_ns"}, maxRegions, t.row)

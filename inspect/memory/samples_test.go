@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // sampled is a row of a collector of samples.
@@ -97,7 +98,7 @@ func TestAgreement(t *testing.T) {
 	}
 	rows = append(rows, sampled(-5, memtrace.CollectorFault, memtrace.OpUnknown, weight, 1, base, 1, 1), sampled(5, memtrace.CollectorFault, memtrace.OpUnknown, weight, 1, 0, 1, 1))
 	dir := run(t, rows, 16)
-	writeFile(t, dir, memtrace.FileName, regionMap(t, []regionFixture{
+	writeFile(t, dir, rundir.RegionsName, regionMap(t, []regionFixture{
 		{id: 1, kind: "weight", name: "a", buffer: 1, bytes: 65536, addr: base}, {id: 3, kind: "weight", name: "b", buffer: 1, offset: 65536, bytes: 65536, addr: base + 65536},
 		{id: 2, kind: "kv_cache", name: "k", kv: "k", buffer: 1, offset: 1 << 20, bytes: 1 << 20, addr: base + 1<<20},
 	}))

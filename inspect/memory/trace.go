@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -96,7 +97,7 @@ func number(v *table.Vector, row int, def int64) int64 {
 // are there.
 func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) error) error {
 	all, isForeign := memtrace.TraceColumns(), foreign(t)
-	form := table.Form{Name: memtrace.TraceName}
+	form := table.Form{Name: rundir.TraceName}
 	for _, c := range needed {
 		if name := nameOf(c, isForeign); name != "" {
 			form.Columns = append(form.Columns, table.Column{Name: name, Kind: kindOf(all[c])})

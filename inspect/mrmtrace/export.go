@@ -43,7 +43,7 @@ type Result struct {
 var ErrExists = errors.New("is there already")
 
 // files are those of a run, in the order in which they are written.
-var files = []string{"trace.parquet", "region_map.parquet", "kv_block_lifecycle.parquet", "metrics.csv", "metadata.json", "prompt_outputs.json"}
+var files = []string{rundir.TraceName, rundir.RegionsName, rundir.LivesName, "metrics.csv", rundir.MetadataName, "prompt_outputs.json"}
 
 // exporter is one export under way.
 type exporter struct {
@@ -97,7 +97,7 @@ func (e *exporter) notes() []string {
 	if e.about.Collector.InferredPhases {
 		notes = append(notes, "nobody set a marker: its phases are inferred, weight_load ends when a mapped model file was read last")
 	}
-	if _, err := os.Stat(filepath.Join(e.dir, "kv_block_lifecycle.parquet")); err != nil {
+	if _, err := os.Stat(filepath.Join(e.dir, rundir.LivesName)); err != nil {
 		notes = append(notes, "kv_block_lifecycle.parquet is empty: record with --tap-kv")
 	}
 	return notes
@@ -114,7 +114,7 @@ func (e *exporter) write(ctx context.Context) error {
 			return err
 		}
 	}
-	return e.create("manifest.json", e.writeManifest)
+	return e.create(rundir.ManifestName, e.writeManifest)
 }
 
 func (e *exporter) create(name string, fill func(io.Writer) error) error {
@@ -134,7 +134,7 @@ func (e *exporter) create(name string, fill func(io.Writer) error) error {
 
 // writeTrace writes the accesses, and measures them both ways.
 func (e *exporter) writeTrace(ctx context.Context, w io.Writer) error {
-	t, err := table.Open(e.dir, memtrace.TraceName)
+	t, err := table.Open(e.dir, rundir.TraceName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
-	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
@@ -47,7 +45,7 @@ func Repair(path, version string) (what []string, err error) {
 		more, err := tidy(path)
 		return append(what, more...), err
 	}
-	if c, err := net.Dial("unix", filepath.Join(path, "control.sock")); err == nil {
+	if c, err := net.Dial("unix", filepath.Join(path, rundir.SocketName)); err == nil {
 		return nil, errors.Join(fmt.Errorf("repair %s: the run is still going on: wait for its end, or end it with 'llamatap ctl %s stop'", path, path), c.Close())
 	}
 	more, err := repairDir(path, version)
@@ -144,7 +142,7 @@ func repairDir(path, version string) ([]string, error) {
 func interrupted(path string) (rundir.Report, error) {
 	report, err := rundir.VerifyAside(path)
 	report.Missing = slices.DeleteFunc(report.Missing, func(name string) bool {
-		return slices.Contains([]string{rundir.MetadataName, rundir.TokensName, tensors.StreamName + stream.IndexSuffix}, name)
+		return slices.Contains([]string{rundir.MetadataName, rundir.TokensName, rundir.StreamName + stream.IndexSuffix}, name)
 	})
 	report.Changed = slices.DeleteFunc(report.Changed, func(name string) bool { return !irreplaceable(name) })
 	return report, err
@@ -263,14 +261,14 @@ func (r *run) ofSegment() bool {
 // stream repairs the stream, and the tokens with it. An index alone is what is left of a run whose collector was
 // about to remove both, for no tensors were recorded.
 func (r *run) stream() error {
-	path := filepath.Join(r.path, tensors.StreamName)
+	path := filepath.Join(r.path, rundir.StreamName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path + stream.IndexSuffix); err != nil || !r.killed {
 			return nil
 		}
-		aside, err := r.dir.PutAside(tensors.StreamName + stream.IndexSuffix)
+		aside, err := r.dir.PutAside(rundir.StreamName + stream.IndexSuffix)
 		if err == nil {
-			r.say("there is no %s: its index is %s now", tensors.StreamName, aside)
+			r.say("there is no %s: its index is %s now", rundir.StreamName, aside)
 		}
 		return err
 	}
@@ -282,8 +280,8 @@ func (r *run) stream() error {
 		r.say("%s", w)
 	}
 	r.lost = r.lost || done.Lost
-	r.dir.AddSum(tensors.StreamName, done.Stream.Size, done.Stream.SHA256)
-	r.dir.AddSum(tensors.StreamName+stream.IndexSuffix, done.Index.Size, done.Index.SHA256)
+	r.dir.AddSum(rundir.StreamName, done.Stream.Size, done.Stream.SHA256)
+	r.dir.AddSum(rundir.StreamName+stream.IndexSuffix, done.Index.Size, done.Index.SHA256)
 	s, err := stream.Open(path)
 	if err != nil {
 		return err
@@ -301,10 +299,10 @@ func (r *run) stream() error {
 // was behind them is lost. A run of which nobody knows what it should hold, for it was ended before it could tell,
 // lacks something in any case.
 func (r *run) table() error {
-	t, err := table.Open(r.path, memtrace.TraceName)
+	t, err := table.Open(r.path, rundir.TraceName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(filepath.Join(r.path, tensors.StreamName)); err != nil && r.killed {
+		if _, err := os.Stat(filepath.Join(r.path, rundir.StreamName)); err != nil && r.killed {
 			r.lost = true
 		}
 		return nil
@@ -315,15 +313,15 @@ func (r *run) table() error {
 	}
 	if t.Cut || len(t.Missing) > 0 {
 		r.lost = true
-		r.say("%s was not completed, and holds %d rows: those behind them are lost", memtrace.TraceName, t.Rows())
+		r.say("%s was not completed, and holds %d rows: those behind them are lost", rundir.TraceName, t.Rows())
 	}
 	return t.Close()
 }
 
 // lineFiles are files of JSON lines that recorders write, as patterns.
 var lineFiles = []string{
-	"resource.jsonl", "resource.[0-9]*.jsonl", resource.ProcessName, resource.WaitsName, resource.FaultsName,
-	"block_io.jsonl", "system_metrics.jsonl", "llm_prof.jsonl", "host_self.jsonl", memtrace.MarksName, rundir.ControlName,
+	rundir.EventsName, "resource.[0-9]*.jsonl", rundir.ProcessName, rundir.WaitsName, rundir.FaultsName,
+	rundir.BlockIOName, rundir.SystemName, rundir.ProfName, rundir.HostSelfName, rundir.MarksName, rundir.ControlName,
 }
 
 // lines cuts off half a line at the end of each file of lines. Of a process that was killed, lines that waited to
@@ -374,7 +372,7 @@ func (r *run) assumed() (a stream.Assumed) {
 func (r *run) describe(s *stream.Reader) {
 	t := s.Totals()
 	if len(r.meta.Streams) != 1 {
-		r.meta.Streams = []rundir.Stream{{Name: tensors.StreamName}}
+		r.meta.Streams = []rundir.Stream{{Name: rundir.StreamName}}
 	}
 	m := &r.meta.Streams[0]
 	m.Packets, m.BytesSource, m.BytesRaw, m.BytesStored = t.Packets, t.SrcBytes, t.RawBytes, t.Stored

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/tensors"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -34,7 +33,7 @@ func check(t testing.TB, err error) {
 // fill records tokens of one tensor each into a directory and seals it.
 func fill(t testing.TB, d *rundir.Dir) {
 	t.Helper()
-	path := filepath.Join(d.Path(), tensors.StreamName)
+	path := filepath.Join(d.Path(), rundir.StreamName)
 	w, err := stream.Create(path, stream.Options{Workers: 1, Codec: codec.LZ4})
 	check(t, err)
 	names, err := rundir.NewTokensWriter(d)
@@ -54,11 +53,11 @@ func fill(t testing.TB, d *rundir.Dir) {
 	}
 	check(t, w.Close())
 	data, index := w.Sums()
-	d.AddSum(tensors.StreamName, data.Size, data.SHA256)
-	d.AddSum(tensors.StreamName+stream.IndexSuffix, index.Size, index.SHA256)
+	d.AddSum(rundir.StreamName, data.Size, data.SHA256)
+	d.AddSum(rundir.StreamName+stream.IndexSuffix, index.Size, index.SHA256)
 	check(t, names.Close(time.Second))
 	check(t, d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now(), RunID: d.ID(),
-		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{}, Streams: []rundir.Stream{{Name: tensors.StreamName, Codec: "lz4", DType: "f16"}}}))
+		Model: rundir.Model{Name: "m"}, Losses: []rundir.Loss{}, Streams: []rundir.Stream{{Name: rundir.StreamName, Codec: "lz4", DType: "f16"}}}))
 	check(t, d.Seal())
 }
 
@@ -95,7 +94,7 @@ func remove(t testing.TB, dir string, names ...string) {
 // Whatever is done to a run, a repair leaves one that is sealed, in which nothing is damaged that can be made
 // whole, and whose values, tokens and texts are those that were recorded; what is gone counts as lost.
 func TestRepair(t *testing.T) {
-	const idx = tensors.StreamName + stream.IndexSuffix
+	const idx = rundir.StreamName + stream.IndexSuffix
 	for _, c := range []struct {
 		name            string
 		damage          func(t *testing.T, dir string)
@@ -117,12 +116,12 @@ func TestRepair(t *testing.T) {
 		{"manifest", func(t *testing.T, dir string) { change(t, dir, rundir.ManifestName, flip(0)) }, tokens, tokens, tokens, true, "no manifest.json"},
 		{"index", func(t *testing.T, dir string) { change(t, dir, idx, flip(400)) }, tokens, tokens, -1, false, "corrupt"},
 		{"index gone", func(t *testing.T, dir string) { remove(t, dir, idx) }, tokens, 0, 0, false, "made from the stream"},
-		{"payload", func(t *testing.T, dir string) { change(t, dir, tensors.StreamName, flip(-2)) }, tokens, tokens, tokens, false, "cannot be read of the stream"},
-		{"stream cut", func(t *testing.T, dir string) { change(t, dir, tensors.StreamName, cut(1)) }, tokens - 1, tokens - 1, tokens - 1, false, "last commit"},
+		{"payload", func(t *testing.T, dir string) { change(t, dir, rundir.StreamName, flip(-2)) }, tokens, tokens, tokens, false, "cannot be read of the stream"},
+		{"stream cut", func(t *testing.T, dir string) { change(t, dir, rundir.StreamName, cut(1)) }, tokens - 1, tokens - 1, tokens - 1, false, "last commit"},
 		{"tokens cut", func(t *testing.T, dir string) { change(t, dir, rundir.TokensName, cut(100)) }, tokens, tokens, 0, true, "made from the index"},
 		{"part files", func(t *testing.T, dir string) {
 			remove(t, dir, rundir.ManifestName)
-			for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, tensors.StreamName + ".idx"} {
+			for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, rundir.StreamName + ".idx"} {
 				check(t, os.WriteFile(filepath.Join(dir, "."+name+".part"), []byte("half"), 0o600))
 			}
 		}, tokens, tokens, tokens, true, "no manifest.json"},
@@ -187,7 +186,7 @@ func TestRepair(t *testing.T) {
 // checkValues compares every value that can be read with what was recorded.
 func checkValues(t *testing.T, dir string) {
 	t.Helper()
-	r, err := stream.Open(filepath.Join(dir, tensors.StreamName))
+	r, err := stream.Open(filepath.Join(dir, rundir.StreamName))
 	check(t, err)
 	defer r.Close()
 	at := 0
@@ -306,7 +305,7 @@ func TestRepairKilledSegments(t *testing.T) {
 // and nothing else.
 func TestRepairTidies(t *testing.T) {
 	dir := sealed(t)
-	name := filepath.Join(dir, tensors.StreamName+rundir.CheckpointSuffix)
+	name := filepath.Join(dir, rundir.StreamName+rundir.CheckpointSuffix)
 	c := rundir.Checkpoint{Run: rundir.CheckpointRun{Dir: dir}}
 	check(t, c.Write(name))
 	check(t, os.Mkdir(filepath.Join(dir, rundir.StateFolder), 0o700))
@@ -344,7 +343,7 @@ func TestRepairTable(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
 	schema := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}, Columns: []table.Column{{Name: "ts_ns", Kind: table.Int64}}}
-	parts, err := table.NewParts(d, memtrace.TraceName, schema, table.PartOptions{Rows: 10})
+	parts, err := table.NewParts(d, rundir.TraceName, schema, table.PartOptions{Rows: 10})
 	check(t, err)
 	b := table.NewBatch(schema)
 	for i := range 25 {
@@ -381,11 +380,11 @@ func TestRepairTable(t *testing.T) {
 func TestRepairChangedTable(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
 	check(t, err)
-	file, err := d.Create(memtrace.FileName)
+	file, err := d.Create(rundir.RegionsName)
 	check(t, err)
 	_, err = file.Write([]byte("a table"))
 	check(t, errors.Join(err, file.Close(), d.WriteJSON(rundir.MetadataName, rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Now()}), d.Seal()))
-	check(t, os.WriteFile(filepath.Join(d.Path(), memtrace.FileName), []byte("another"), 0o600))
+	check(t, os.WriteFile(filepath.Join(d.Path(), rundir.RegionsName), []byte("another"), 0o600))
 	if _, err := Repair(d.Path(), "test"); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ type Data struct {
 
 // kinds are the files of recorders, by the beginnings of their names, and what reads them.
 var kinds = []struct{ prefix, what, command string }{
-	{"activations.stream", "tensors", "llamatap inspect"},
+	{rundir.StreamName, "tensors", "llamatap inspect"},
 	{"seg-", "tensors, in segments", "llamatap inspect"},
 	{"resource", "resource events", "llamatap resource summary"},
 	{"kv_block_lifecycle", "KV cache", "llamatap kv"},

@@ -119,7 +119,7 @@ type KVCache struct {
 // OpenKV reads the table of a run directory, or a table itself. points is how many parts the timeline has. Memory
 // is bounded by the sequences and layers, not by the rows.
 func OpenKV(ctx context.Context, path string, points int) (*KV, error) {
-	name := filepath.Join(path, kvcache.FileName)
+	name := filepath.Join(path, rundir.LivesName)
 	if strings.HasSuffix(path, ".parquet") {
 		name = path
 		if real, err := filepath.EvalSymlinks(path); err == nil { // a link that the user names; those in a run directory are not followed

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -67,7 +68,7 @@ func kvTable(t testing.TB, version string, lives []kvLife) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, kvcache.FileName), b.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, rundir.LivesName), b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir

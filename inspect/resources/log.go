@@ -15,11 +15,6 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// LogName is the file of a run directory that holds resource events. A log that was rotated goes on in
-// resource.1.jsonl, resource.2.jsonl and so on. What is still written has a dot before its name and .part behind
-// it.
-const LogName = "resource.jsonl"
-
 // ErrNoLog is wrapped by the error for a directory that holds no resource events.
 var ErrNoLog = errors.New("no resource events")
 
@@ -121,5 +116,5 @@ func noLog(dir string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s: %w: there is no %s; record a run with --tap-resource-level MINIMAL, DETAILED or VERBOSE", dir, ErrNoLog, LogName)
+	return fmt.Errorf("%s: %w: there is no %s; record a run with --tap-resource-level MINIMAL, DETAILED or VERBOSE", dir, ErrNoLog, rundir.EventsName)
 }

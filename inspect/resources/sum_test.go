@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 func summarize(t *testing.T, files map[string]string) *Report {
@@ -20,13 +21,13 @@ func summarize(t *testing.T, files map[string]string) *Report {
 
 // TestDamage tells of bad lines by number and reason, and of a last line without its end, and adds up the rest.
 func TestDamage(t *testing.T) {
-	whole := summarize(t, map[string]string{LogName: aRun().String()})
+	whole := summarize(t, map[string]string{rundir.EventsName: aRun().String()})
 	lines := strings.SplitAfter(aRun().String(), "\n")
 	lines[3] = "{\"event\":\"compute_execution\",\"exec\":\"three\"}\n"
 	lines[5] = "rubbish \x00\xff\n"
 	lines[7] = "{\"event\":\"no_such_event\"}\n"
 	lines = append(lines, "{\"event\":\"graph_exec")
-	r := summarize(t, map[string]string{LogName: strings.Join(lines, "")})
+	r := summarize(t, map[string]string{rundir.EventsName: strings.Join(lines, "")})
 	if r.BadLines != 3 || len(r.Bad) != 3 || r.Bad[0].Line != 4 || r.Bad[1].Line != 6 || r.Bad[2].Line != 8 || r.Unfinished != 20 {
 		t.Fatalf("%+v, %d unfinished", r.Bad, r.Unfinished)
 	}
@@ -56,7 +57,7 @@ func TestLostCacheEvents(t *testing.T) {
 			s.put(resource.Loss{Header: s.head(resource.KindLoss), Kind: resource.KindKV.String(), Cause: "rate", Count: lost})
 		}
 		meta := `{"version":1,"created":"2026-11-21T00:00:00Z","losses":[],"contexts":[{"ctx":0,"n_ctx":64}]}`
-		r := summarize(t, map[string]string{LogName: s.String(), "metadata.json": meta})
+		r := summarize(t, map[string]string{rundir.EventsName: s.String(), "metadata.json": meta})
 		var text strings.Builder
 		r.WriteText(&text)
 		if c := r.Caches[0]; c.EventsLost != lost || (c.Occupancy == nil) != (lost > 0) || strings.Contains(text.String(), " of 64 cells used") != (lost == 0) {
@@ -71,7 +72,7 @@ func TestAbsence(t *testing.T) {
 	s.begin(resource.Minimal)
 	s.put(resource.Compute{Header: s.head(resource.KindCompute), Exec: 1, Phase: "decode", NodeCount: 9, TimeSource: resource.TimeGraph, DurationNS: ptr(int64(5))})
 	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: 1, Phase: "decode", Tokens: 1, NodeCount: 9, DurationNS: ptr(int64(5)), OpsWithoutFLOPs: 2, FLOPs: ptr(int64(10))})
-	r := summarize(t, map[string]string{LogName: s.String()})
+	r := summarize(t, map[string]string{rundir.EventsName: s.String()})
 	if r.Coverage != nil || len(r.Components) > 0 || r.GraphNS != 5 || *r.Phases[0].FLOPs != 10 {
 		t.Errorf("%+v", r)
 	}
@@ -79,7 +80,7 @@ func TestAbsence(t *testing.T) {
 		t.Errorf("a rate of a part: %+v", r.Phases[0])
 	}
 	s.put(resource.Graph{Header: s.head(resource.KindGraph), Exec: 2, Phase: "decode", Tokens: 1})
-	r = summarize(t, map[string]string{LogName: s.String()})
+	r = summarize(t, map[string]string{rundir.EventsName: s.String()})
 	if r.Phases[0].TokensPerS != nil || r.Phases[0].Untimed != 1 || r.Phases[0].Tokens != 2 {
 		t.Errorf("one graph was not timed: %+v", r.Phases[0])
 	}
@@ -95,7 +96,7 @@ func TestRetracted(t *testing.T) {
 	s := aRun()
 	s.put(resource.Phase{Header: s.head(resource.KindPhase), Phase: "setup", Exec: 1, LastExec: ptr(uint64(2))})
 	var text strings.Builder
-	summarize(t, map[string]string{LogName: s.String()}).WriteText(&text)
+	summarize(t, map[string]string{rundir.EventsName: s.String()}).WriteText(&text)
 	if !strings.Contains(text.String(), "executions 1 to 2 turned out to be set-up") {
 		t.Error(text.String())
 	}
@@ -258,7 +259,7 @@ func TestBareName(t *testing.T) {
 
 // TestForeignTimes reads a log of system B: its times in both forms, its estimates left out.
 func TestForeignTimes(t *testing.T) {
-	r := summarize(t, map[string]string{LogName: `{"event":"resource_session_start","timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}
+	r := summarize(t, map[string]string{rundir.EventsName: `{"event":"resource_session_start","timestamp":"2025-11-21 10:15:00.123","session_id":"x","level":"DETAILED"}
 {"event":"compute_execution","resource_id":"r","timestamp":21816123456,"operation":"gemm","component_type":"attention","layer_id":2,"compute_intensity_gflops":0.05,"estimated_duration_us":51}
 `})
 	if r.BadLines != 0 || r.Events["compute_execution"] != 1 || r.CoveredNS != 0 || r.Components[0].NS != nil || r.Components[0].Untimed != 1 {
@@ -300,7 +301,7 @@ func TestComponentsOfPrograms(t *testing.T) {
 	}
 	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), ComponentType: "mlp", LayerID: 0, DurationUS: 7, DurationNS: 7000})
 	s.put(resource.ComponentEnd{Header: s.head(resource.KindComponentEnd), Exec: 3, ComponentType: "attention", LayerID: 0, DurationUS: 90, DurationNS: 90000})
-	r := summarize(t, map[string]string{LogName: s.String()})
+	r := summarize(t, map[string]string{rundir.EventsName: s.String()})
 	times := map[string]int64{}
 	for _, c := range r.Components {
 		times[c.Component] += *c.NS

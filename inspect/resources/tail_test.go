@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // drain reads lines until there are no more for now.
@@ -73,7 +75,7 @@ func TestTailGrows(t *testing.T) {
 	if tail.Unread() != 4 {
 		t.Errorf("unread %d", tail.Unread())
 	}
-	rename(t, first, filepath.Join(dir, LogName))
+	rename(t, first, filepath.Join(dir, rundir.EventsName))
 	expect("rotation", ErrWaiting, "4 d", "5 e")
 	rename(t, second, filepath.Join(dir, "resource.1.jsonl"))
 	appendTo(t, filepath.Join(dir, "resource.1.jsonl"), "f\n") // before it got its name
@@ -88,9 +90,9 @@ func TestTailGrows(t *testing.T) {
 
 // TestTailLastLook sees what is written between the last read and the end.
 func TestTailLastLook(t *testing.T) {
-	dir := directory(t, map[string]string{LogName: "a\n"})
+	dir := directory(t, map[string]string{rundir.EventsName: "a\n"})
 	tail := newTail(dir)
-	tail.Going = func() bool { appendTo(t, filepath.Join(dir, LogName), "b\n"); return false }
+	tail.Going = func() bool { appendTo(t, filepath.Join(dir, rundir.EventsName), "b\n"); return false }
 	defer tail.Close()
 	lines := 0
 	for range 3 {
@@ -106,7 +108,7 @@ func TestTailLastLook(t *testing.T) {
 func TestTailParts(t *testing.T) {
 	files := map[string]string{"resource.1.jsonl.part": "x\n", ".resource.7.jsonl": "x\n", "resource.01.jsonl": "x\n", "xresource.jsonl": "x\n"}
 	want := []string{}
-	name := LogName
+	name := rundir.EventsName
 	for i := range 12 {
 		files[name] = fmt.Sprintf("%d\n", i)
 		want = append(want, fmt.Sprintf("%d %d", i+1, i))
@@ -131,7 +133,7 @@ func TestTailParts(t *testing.T) {
 // TestTailTooLong passes over a line beyond the bound, in bounded memory, and over one that a rotation cut off.
 func TestTailTooLong(t *testing.T) {
 	dir := directory(t, map[string]string{
-		LogName:            "a\n" + strings.Repeat("x", MaxLine+1) + "\n" + strings.Repeat("y", 3*MaxLine) + "\nb\ncut",
+		rundir.EventsName:  "a\n" + strings.Repeat("x", MaxLine+1) + "\n" + strings.Repeat("y", 3*MaxLine) + "\nb\ncut",
 		"resource.1.jsonl": "c\n", "manifest.json": manifest,
 	})
 	tail, err := OpenTail(dir)
@@ -151,8 +153,8 @@ func TestTailTooLong(t *testing.T) {
 
 // TestTailEndless gives up in a file whose line has no end, in bounded time, and reads the next file.
 func TestTailEndless(t *testing.T) {
-	dir := directory(t, map[string]string{LogName: "a\n", "resource.1.jsonl": "b\n", "manifest.json": manifest})
-	if err := os.Truncate(filepath.Join(dir, LogName), 1<<40); err != nil {
+	dir := directory(t, map[string]string{rundir.EventsName: "a\n", "resource.1.jsonl": "b\n", "manifest.json": manifest})
+	if err := os.Truncate(filepath.Join(dir, rundir.EventsName), 1<<40); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
 	tail, err := OpenTail(dir)
@@ -198,9 +200,9 @@ func FuzzTail(f *testing.F) {
 		tail := newTail(dir)
 		tail.Going = func() bool { return going }
 		defer tail.Close()
-		appendTo(t, filepath.Join(dir, LogName), string(one[:cut]))
+		appendTo(t, filepath.Join(dir, rundir.EventsName), string(one[:cut]))
 		got, _ := drain(t, tail)
-		appendTo(t, filepath.Join(dir, LogName), string(one[cut:]))
+		appendTo(t, filepath.Join(dir, rundir.EventsName), string(one[cut:]))
 		appendTo(t, filepath.Join(dir, "resource.1.jsonl"), string(two))
 		going = false
 		more, err := drain(t, tail)

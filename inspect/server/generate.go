@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // generation is a prompt that is run.
@@ -35,7 +36,7 @@ func (s *Server) generate(ctx context.Context, p Prompt) *generation {
 
 // answer is what system B answers, with the result of the prompt.
 func (g *generation) answer(status string) map[string]any {
-	answer := map[string]any{"session_id": filepath.Base(g.dir), "log_file_path": filepath.Join(g.dir, resources.LogName), "status": status}
+	answer := map[string]any{"session_id": filepath.Base(g.dir), "log_file_path": filepath.Join(g.dir, rundir.EventsName), "status": status}
 	if g.result != nil {
 		answer["result"] = g.result
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/llamatap/llamatap/inspect/resources"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // System B's routes. A session of its is a run of ours, and the session's id the run's.
@@ -32,7 +33,7 @@ func (s *Server) sessions(w http.ResponseWriter, r *http.Request) error {
 	list := []session{}
 	for _, run := range runs {
 		if run.Events {
-			list = append(list, session{run.ID, filepath.Join(run.dir, resources.LogName)})
+			list = append(list, session{run.ID, filepath.Join(run.dir, rundir.EventsName)})
 		}
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"active_sessions": list})

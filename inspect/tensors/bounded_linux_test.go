@@ -34,7 +34,7 @@ func longIndex(t *testing.T, tokens int) (string, int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir.Path(), StreamName)
+	name := filepath.Join(dir.Path(), rundir.StreamName)
 	w, err := stream.Create(name, stream.Options{})
 	if err != nil {
 		t.Fatal(err)

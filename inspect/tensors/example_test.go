@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -50,7 +51,7 @@ for name, part_of in found.items():
     out[name] = dict(layer=part_of[0].layer, tokens=join("tokens"), positions=join("positions"), shape=a.shape,
         values=a.astype(np.float64).ravel().tolist(), mapped=not any(t.array.flags.owndata or t.array.flags.writeable for t in part_of))
 print(json.dumps(out))`
-	python(t, &got, collect, filepath.Dir(script), filepath.Join(f.dir, StreamName))
+	python(t, &got, collect, filepath.Dir(script), filepath.Join(f.dir, rundir.StreamName))
 	for name, layer := range map[string]int{"l_out-0": 0, "l_out-1": 1, "Qcur-0#2": 0, "kq-0": 0} {
 		s, err := r.Slice(SliceOptions{Tensor: name})
 		check(t, err)
@@ -137,7 +138,7 @@ print(json.dumps({t.name: [float(v) for v in t.array.ravel()] for t in reader.te
 // all zero, are few.
 func codecCapture(t *testing.T, o stream.Options) *Run {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), StreamName)
+	path := filepath.Join(t.TempDir(), rundir.StreamName)
 	w, err := stream.Create(path, o)
 	check(t, err)
 	check(t, w.AppendExecution(&stream.Execution{Exec: 1, Rows: []label.Row{{Index: 0, Seqs: []int32{0}}, {Index: 1, Seqs: []int32{0}}}}))
@@ -175,7 +176,7 @@ func narrowed(values []float64) (out []float32) {
 // exampleCapture writes a stream of two tokens with one tensor, and opens it.
 func exampleCapture(t *testing.T, o stream.Options) *Run {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), StreamName)
+	path := filepath.Join(t.TempDir(), rundir.StreamName)
 	w, err := stream.Create(path, o)
 	check(t, err)
 	e := stream.Execution{Exec: 1, Graph: 1, Phase: label.PhasePrefill}

@@ -49,7 +49,7 @@ func (f *fixture) build(t testing.TB) string {
 	d, err := rundir.Create(t.TempDir(), "fixture-f16", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	check(t, err)
 	f.dir = d.Path()
-	w, err := stream.Create(filepath.Join(f.dir, StreamName), stream.Options{Workers: 1, Codec: f.codec})
+	w, err := stream.Create(filepath.Join(f.dir, rundir.StreamName), stream.Options{Workers: 1, Codec: f.codec})
 	check(t, err)
 	// A warm-up that was thrown away has rows without numbers.
 	check(t, w.AppendExecution(&stream.Execution{Exec: 1, Graph: 1, Phase: label.PhaseSetup, TokenFirst: -1,
@@ -62,8 +62,8 @@ func (f *fixture) build(t testing.TB) string {
 	}
 	check(t, w.Close())
 	streamSum, indexSum := w.Sums()
-	d.AddSum(StreamName, streamSum.Size, streamSum.SHA256)
-	d.AddSum(StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
+	d.AddSum(rundir.StreamName, streamSum.Size, streamSum.SHA256)
+	d.AddSum(rundir.StreamName+stream.IndexSuffix, indexSum.Size, indexSum.SHA256)
 	f.writeTokens(t, d)
 	meta := rundir.Metadata{Version: rundir.MetadataVersion, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Model: rundir.Model{Name: "fixture", Arch: "llama"}, Losses: []rundir.Loss{}, Lossy: len(f.losses) > 0}

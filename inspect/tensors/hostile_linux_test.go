@@ -27,8 +27,8 @@ func TestHostileFiles(t *testing.T) {
 			return os.Truncate(path, 300<<20)
 		},
 	}
-	index := StreamName + stream.IndexSuffix
-	for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, StreamName, index} {
+	index := rundir.StreamName + stream.IndexSuffix
+	for _, name := range []string{rundir.ManifestName, rundir.MetadataName, rundir.TokensName, rundir.StreamName, index} {
 		for kind, put := range hostile {
 			t.Run(kind+" as "+name, func(t *testing.T) {
 				f := fixture{}

@@ -17,7 +17,7 @@ func TestLiveRunIsNotDamaged(t *testing.T) {
 	f := fixture{}
 	dir := f.build(t)
 	check(t, os.Remove(filepath.Join(dir, rundir.ManifestName)))
-	index := filepath.Join(dir, StreamName+stream.IndexSuffix)
+	index := filepath.Join(dir, rundir.StreamName+stream.IndexSuffix)
 	info, err := os.Stat(index)
 	check(t, err)
 	check(t, os.Truncate(index, info.Size()*2/3))

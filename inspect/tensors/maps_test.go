@@ -21,7 +21,7 @@ func mapRun(t *testing.T, change func(exec uint64, name string, p *stream.Packet
 	t.Helper()
 	d, err := rundir.Create(t.TempDir(), "maps", time.Now())
 	check(t, err)
-	w, err := stream.Create(filepath.Join(d.Path(), StreamName), stream.Options{Workers: 1, DType: 1})
+	w, err := stream.Create(filepath.Join(d.Path(), rundir.StreamName), stream.Options{Workers: 1, DType: 1})
 	check(t, err)
 	ln2, hidden := float32(math.Log(2)), minusInf
 	put := func(exec uint64, name string, first, n int64, ne [4]int64, data []byte, srcType int) {

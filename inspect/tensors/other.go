@@ -4,22 +4,19 @@ import (
 	"encoding/json"
 	"path/filepath"
 
-	"github.com/llamatap/llamatap/kvcache"
-	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // otherNames are files that other recorders than that of tensors write, as patterns. A directory with one of them
 // is a run's.
 var otherNames = []string{
-	"trace.parquet", "trace.[0-9][0-9][0-9].parquet", memtrace.FileName, kvcache.FileName, "resource.jsonl", resource.ProcessName, resource.WaitsName, resource.FaultsName,
+	rundir.TraceName, "trace.[0-9][0-9][0-9].parquet", rundir.RegionsName, rundir.LivesName, rundir.EventsName, rundir.ProcessName, rundir.WaitsName, rundir.FaultsName,
 }
 
 // recorded reports whether a directory holds anything that a recorder wrote, sealed or not, or is that of a run
 // that was killed before that.
 func recorded(path string) bool {
-	for _, name := range append([]string{rundir.ManifestName, rundir.MetadataName, StreamName}, otherNames...) {
+	for _, name := range append([]string{rundir.ManifestName, rundir.MetadataName, rundir.StreamName}, otherNames...) {
 		if found, _ := filepath.Glob(filepath.Join(escape(path), name)); len(found) > 0 {
 			return true
 		}

@@ -13,9 +13,6 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// StreamName is the file of a run directory that holds tensors.
-const StreamName = "activations.stream"
-
 // ErrNotARun is wrapped by Open's error for a path that holds no captured tensors.
 var ErrNotARun = errors.New("no captured tensors")
 
@@ -51,7 +48,7 @@ func Open(path string) (*Run, error) {
 }
 
 func openDir(path string) (*Run, error) {
-	name := filepath.Join(path, StreamName)
+	name := filepath.Join(path, rundir.StreamName)
 	if !exists(name) {
 		return openSegments(path)
 	}
@@ -124,7 +121,7 @@ func openSegments(path string) (*Run, error) {
 // begun reports whether there is anything to read in a run directory or a segment. Its stream is created before its
 // index, and the index before its header is written: a kill between leaves files that hold nothing.
 func begun(folder string) bool {
-	name := filepath.Join(folder, StreamName)
+	name := filepath.Join(folder, rundir.StreamName)
 	data, err := os.Stat(name)
 	if err != nil {
 		return false
@@ -139,8 +136,8 @@ func begun(folder string) bool {
 // notARun tells what to give instead; for a folder of runs, which of them is the newest.
 func notARun(path string) error {
 	for _, pattern := range []string{"run_*", "*/run_*"} {
-		runs, _ := filepath.Glob(filepath.Join(path, pattern, StreamName))
-		parts, _ := filepath.Glob(filepath.Join(path, pattern, rundir.SegmentName(1), StreamName))
+		runs, _ := filepath.Glob(filepath.Join(path, pattern, rundir.StreamName))
+		parts, _ := filepath.Glob(filepath.Join(path, pattern, rundir.SegmentName(1), rundir.StreamName))
 		for _, part := range parts {
 			runs = append(runs, filepath.Dir(part))
 		}
@@ -149,7 +146,7 @@ func notARun(path string) error {
 				path, ErrNotARun, len(runs), filepath.Dir(newest))
 		}
 	}
-	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path, ErrNotARun, StreamName)
+	return fmt.Errorf("%s: %w: %s is not in it; give the run directory of a run that recorded activations", path, ErrNotARun, rundir.StreamName)
 }
 
 func newestOf(names []string) string {

@@ -300,7 +300,7 @@ func TestOpenErrors(t *testing.T) {
 
 // TestOpenKilledEarly opens runs whose process was killed before the index had its header.
 func TestOpenKilledEarly(t *testing.T) {
-	for _, names := range [][]string{{StreamName}, {StreamName, StreamName + stream.IndexSuffix}} {
+	for _, names := range [][]string{{rundir.StreamName}, {rundir.StreamName, rundir.StreamName + stream.IndexSuffix}} {
 		dir := t.TempDir()
 		for _, name := range names {
 			check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
@@ -317,7 +317,7 @@ func TestOpenKilledEarly(t *testing.T) {
 func TestTornStreamIsReadAndSaidToBe(t *testing.T) {
 	f := fixture{}
 	dir := f.build(t)
-	index := filepath.Join(dir, StreamName+stream.IndexSuffix)
+	index := filepath.Join(dir, rundir.StreamName+stream.IndexSuffix)
 	info, err := os.Stat(index)
 	check(t, err)
 	check(t, os.Truncate(index, info.Size()*2/3))
@@ -513,15 +513,15 @@ func TestVerify(t *testing.T) {
 		{"whole", nil, func(*testing.T, string) {}, "", ""},
 		{"loss", []stream.Loss{{Cause: "pool full", Packets: 3, Bytes: 99, FirstExec: 2, LastExec: 3}}, func(*testing.T, string) {}, Lost, "3 packets (99 bytes) were not recorded: pool full"},
 		{"unsealed", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "manifest.json"))) }, Unsealed, "there is no manifest.json"},
-		{"payload", nil, corrupt(StreamName, -3), Damage, ""},
-		{"manifest sees it", nil, corrupt(StreamName, -3), Damage, StreamName + " has another size or SHA-256"},
-		{"packet header", nil, corrupt(StreamName, 1), Damage, ""},
-		{"index", nil, corrupt(StreamName+".idx", 60), Damage, ""},
-		{"index record", nil, corrupt(StreamName+".idx", 400), Damage, "corrupt"},
-		{"no index", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, StreamName+".idx"))) }, Damage, "index"},
+		{"payload", nil, corrupt(rundir.StreamName, -3), Damage, ""},
+		{"manifest sees it", nil, corrupt(rundir.StreamName, -3), Damage, rundir.StreamName + " has another size or SHA-256"},
+		{"packet header", nil, corrupt(rundir.StreamName, 1), Damage, ""},
+		{"index", nil, corrupt(rundir.StreamName+".idx", 60), Damage, ""},
+		{"index record", nil, corrupt(rundir.StreamName+".idx", 400), Damage, "corrupt"},
+		{"no index", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, rundir.StreamName+".idx"))) }, Damage, "index"},
 		{"missing file", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "metadata.json"))) }, Damage, "metadata.json is in the manifest"},
-		{"stream cut short", nil, func(t *testing.T, dir string) { check(t, os.Truncate(filepath.Join(dir, StreamName), 100)) }, Damage, ""},
-		{"no stream", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, StreamName))) }, Damage, StreamName + " is in the manifest"},
+		{"stream cut short", nil, func(t *testing.T, dir string) { check(t, os.Truncate(filepath.Join(dir, rundir.StreamName), 100)) }, Damage, ""},
+		{"no stream", nil, func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, rundir.StreamName))) }, Damage, rundir.StreamName + " is in the manifest"},
 		{"token missing", nil, tokens(func(l []any) []any { return l[:4] }), Damage, "1 tokens of the index are missing, such as 4"},
 		{"token count", nil, tokens(func(l []any) []any { return l[:4] }), Damage, "total_tokens is 5, and 4 tokens are listed"},
 		{"token twice", nil, tokens(func(l []any) []any { l[4] = l[3]; return l }), Damage, "token 3 is not in the index, or stands twice"},

@@ -29,7 +29,7 @@ func TestSegmentsCutOff(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(run, "seg-00004"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{StreamName, StreamName + stream.IndexSuffix} { // made a moment ago
+	for _, name := range []string{rundir.StreamName, rundir.StreamName + stream.IndexSuffix} { // made a moment ago
 		if err := os.WriteFile(filepath.Join(run, "seg-00004", name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestSegmentsCutOff(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(run, "seg-00005"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(run, "seg-00005", StreamName), nil, 0o600); err != nil { // the moment before
+	if err := os.WriteFile(filepath.Join(run, "seg-00005", rundir.StreamName), nil, 0o600); err != nil { // the moment before
 		t.Fatal(err)
 	}
 	alone, err := Verify(filepath.Join(run, "seg-00002"))

@@ -68,7 +68,7 @@ func VerifyWith(path string, progress func(fraction float64)) (*Verification, er
 	r := &Run{Path: path, Kind: KindStream}
 	name := path
 	if info.IsDir() {
-		name = filepath.Join(path, StreamName)
+		name = filepath.Join(path, rundir.StreamName)
 		segments, err := rundir.Segments(path)
 		if err != nil {
 			return nil, err

@@ -6,11 +6,12 @@ import (
 	"io"
 
 	"github.com/llamatap/llamatap/kvcache"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
 // FileName is the name of the table in a run directory.
-const FileName = kvcache.FileName
+const FileName = rundir.LivesName
 
 // The columns, in order. Those from ctx on stand behind the ones that mrm-trace's users know.
 const (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -166,8 +167,8 @@ func (t *Table) pack() {
 func (t *Table) append(parts *table.Parts, b *batch) *table.Parts {
 	if parts == nil && t.Err() == nil {
 		var err error
-		if parts, err = table.NewParts(t.o.Folder, memtrace.TraceName, t.schema(), t.o.Parts); err != nil {
-			t.fail(fmt.Errorf("begin %s: %w", memtrace.TraceName, err))
+		if parts, err = table.NewParts(t.o.Folder, rundir.TraceName, t.schema(), t.o.Parts); err != nil {
+			t.fail(fmt.Errorf("begin %s: %w", rundir.TraceName, err))
 		}
 	}
 	if parts != nil && t.Err() == nil {

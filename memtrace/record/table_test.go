@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -161,7 +162,7 @@ func TestRowsOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, parts := f.rows(t)
-	if !slices.Equal(parts, []string{memtrace.TraceName}) || len(rows) != 2*n {
+	if !slices.Equal(parts, []string{rundir.TraceName}) || len(rows) != 2*n {
 		t.Fatalf("%d rows in %v", len(rows), parts)
 	}
 	if kept, lost := all.Rows(); kept != 2*n || lost != 0 || all.Pending() != 0 {
@@ -179,7 +180,7 @@ func TestRowsOfSeveral(t *testing.T) {
 			t.Fatalf("row %d of those that %s: %+v, want %s", i, r.op, r, want)
 		}
 	}
-	r, err := table.NewReader(bytes.NewReader(f.files[memtrace.TraceName].Bytes()))
+	r, err := table.NewReader(bytes.NewReader(f.files[rundir.TraceName].Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}

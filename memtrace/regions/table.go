@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
@@ -105,12 +106,12 @@ func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unix
 	}
 	about, err := json.Marshal(doubts)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", memtrace.FileName, err)
+		return fmt.Errorf("write %s: %w", rundir.RegionsName, err)
 	}
 	s.Metadata = append(s.Metadata, [2]string{memtrace.DoubtsKey, string(about)})
 	out, err := table.NewParquet(w, s)
 	if err != nil {
-		return fmt.Errorf("begin %s: %w", memtrace.FileName, err)
+		return fmt.Errorf("begin %s: %w", rundir.RegionsName, err)
 	}
 	b := rows{table.NewBatch(s), m, unixOffset}
 	for _, r := range m.Regions() {
@@ -119,14 +120,14 @@ func WriteTable(w io.Writer, m *memtrace.RegionMap, doubts memtrace.Doubts, unix
 			b.Reset()
 		}
 		if err != nil {
-			return fmt.Errorf("write %s: %w", memtrace.FileName, err)
+			return fmt.Errorf("write %s: %w", rundir.RegionsName, err)
 		}
 	}
 	if err = out.Write(b.Batch); err == nil {
 		err = out.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("complete %s: %w", memtrace.FileName, err)
+		return fmt.Errorf("complete %s: %w", rundir.RegionsName, err)
 	}
 	return nil
 }

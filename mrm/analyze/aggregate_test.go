@@ -18,7 +18,6 @@ import (
 
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm/verdict"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
@@ -201,9 +200,9 @@ func TestAggregateRefusals(t *testing.T) {
 		want   string
 		is     error
 	}{
-		"flipped byte of a table": {flip(memtrace.FileName), memtrace.FileName, errDamaged},
-		"flipped byte of a trace": {flip(memtrace.TraceName), memtrace.TraceName, errDamaged},
-		"file that is gone":       {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, memtrace.TraceName)) }, memtrace.TraceName, errDamaged},
+		"flipped byte of a table": {flip(rundir.RegionsName), rundir.RegionsName, errDamaged},
+		"flipped byte of a trace": {flip(rundir.TraceName), rundir.TraceName, errDamaged},
+		"file that is gone":       {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, rundir.TraceName)) }, rundir.TraceName, errDamaged},
 	} {
 		out := sweep(t)
 		dirs, _ := filepath.Glob(filepath.Join(out, "alpha", "run_*"))
@@ -264,7 +263,7 @@ func TestDataset(t *testing.T) {
 	if err := errors.Join(aggregated(t, out).WriteCSV(&want), aggregated(t, dataset).WriteCSV(&got)); err != nil || want.String() != got.String() {
 		t.Errorf("%v\n%s\nwant\n%s", err, got.String(), want.String())
 	}
-	leaves, _ := filepath.Glob(filepath.Join(dataset, "model_id=alpha", "run_id=*", memtrace.TraceName))
+	leaves, _ := filepath.Glob(filepath.Join(dataset, "model_id=alpha", "run_id=*", rundir.TraceName))
 	if len(leaves) != 4 {
 		t.Fatalf("%d leaves", len(leaves))
 	}

@@ -80,7 +80,7 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 		return nil, err
 	}
 	if !mapped {
-		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has it too", dir, errNoRegions, memtrace.FileName)
+		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has it too", dir, errNoRegions, rundir.RegionsName)
 	}
 	if hasCache := func(r region) bool { return r.Type == memtrace.KVCache }; !cached && slices.ContainsFunc(s.Regions, hasCache) {
 		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")

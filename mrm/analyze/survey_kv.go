@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // mostKVLives is how many lives of a cache are kept to be drawn.
@@ -36,7 +36,7 @@ type cacheUse struct {
 func (s *survey) kv(ctx context.Context) (found bool, err error) {
 	s.caches = map[cachePart]*cacheUse{}
 	var shown *cachePart
-	found, err = each(ctx, filepath.Join(s.Dir, kvcache.FileName), kvColumns, nil, func(g *rowGroup) error {
+	found, err = each(ctx, filepath.Join(s.Dir, rundir.LivesName), kvColumns, nil, func(g *rowGroup) error {
 		for i := range g.rows {
 			part := cachePart{g.number("ctx", i), g.number("layer", i), g.text("kv", i)}
 			s.life(part, g, i)

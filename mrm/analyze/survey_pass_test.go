@@ -12,13 +12,14 @@ import (
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv/memrun"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
 
 // scanned gathers the rows of a run's trace in a reading of its own.
 func scanned(t testing.TB, s *survey) *binner {
 	t.Helper()
-	file, err := table.Open(s.Dir, memtrace.TraceName)
+	file, err := table.Open(s.Dir, rundir.TraceName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // region is a row of region_map.parquet. Times are Unix nanoseconds; 0 is none.
@@ -39,7 +40,7 @@ var regionMore = []string{"kv", "ctx", "buffer_id", "offset", "alloc_ns"}
 
 // regions reads the map of memory.
 func (s *survey) regions(ctx context.Context) (found bool, err error) {
-	found, err = each(ctx, filepath.Join(s.Dir, memtrace.FileName), regionColumns, regionMore, func(g *rowGroup) error {
+	found, err = each(ctx, filepath.Join(s.Dir, rundir.RegionsName), regionColumns, regionMore, func(g *rowGroup) error {
 		for i := range g.rows {
 			kind, err := memtrace.ParseRegionType(g.text("region_type", i))
 			if err != nil {

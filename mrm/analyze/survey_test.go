@@ -85,7 +85,7 @@ func TestSurveyRefusals(t *testing.T) {
 	foreign.Version = "3.0"
 	bare := &memrun.Run{Model: "m", Files: map[string]string{"resource.jsonl": "{}\n"}}
 	broken := small().Write(t, t.TempDir())
-	if err := os.Truncate(filepath.Join(broken, memtrace.FileName), 100); err != nil {
+	if err := os.Truncate(filepath.Join(broken, rundir.RegionsName), 100); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -93,9 +93,9 @@ func TestSurveyRefusals(t *testing.T) {
 		want []string
 		is   error
 	}{
-		"another major version": {foreign.Write(t, t.TempDir()), []string{memtrace.FileName, `"3.0"`, "llamatap that wrote it"}, table.ErrVersion},
+		"another major version": {foreign.Write(t, t.TempDir()), []string{rundir.RegionsName, `"3.0"`, "llamatap that wrote it"}, table.ErrVersion},
 		"no tables":             {bare.Write(t, t.TempDir()), []string{"--tap-regions"}, errNoRegions},
-		"truncated":             {broken, []string{memtrace.FileName, "llamatap verify"}, nil},
+		"truncated":             {broken, []string{rundir.RegionsName, "llamatap verify"}, nil},
 	} {
 		_, err := readSurvey(context.Background(), c.dir)
 		if err == nil || strings.Contains(err.Error(), "\n") || c.is != nil && !errors.Is(err, c.is) {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -64,7 +63,7 @@ func (f *family) work() error {
 // check demands that each worker has touched its own pages, and nobody else any.
 func (f *family) check(t *testing.T, dir, collector string) {
 	t.Helper()
-	trace := columns(t, filepath.Join(dir, memtrace.TraceName), "addr", "size", "pid", "symbol", "data_symbol", "region_type", "collector")
+	trace := columns(t, filepath.Join(dir, rundir.TraceName), "addr", "size", "pid", "symbol", "data_symbol", "region_type", "collector")
 	touched := map[int64]map[int]bool{}
 	for i := range trace["addr"] {
 		from := uint64(trace["addr"][i].(int64))
@@ -162,7 +161,7 @@ func TestRecordAlone(t *testing.T) {
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: f.cmd, Alone: true, Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
-	pids := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "pid")["pid"]
+	pids := columns(t, filepath.Join(result.Dir, rundir.TraceName), "pid")["pid"]
 	for _, pid := range pids {
 		if pid != int64(f.cmd.Process.Pid) {
 			t.Errorf("a row of process %d", pid)
@@ -278,7 +277,7 @@ int main(void) {
 		}
 		program[pid] = name
 	}
-	trace := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "pid", "symbol", "data_symbol")
+	trace := columns(t, filepath.Join(result.Dir, rundir.TraceName), "pid", "symbol", "data_symbol")
 	pages := map[string]int{}
 	for i, pid := range trace["pid"] {
 		variable, function := trace["data_symbol"][i].(string), trace["symbol"][i].(string)

@@ -53,7 +53,7 @@ func TestImportTexts(t *testing.T) {
 	for _, f := range files {
 		want = append(want, samplesOf(t, f)...)
 	}
-	rows := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "ts_ns", "addr", "op", "cache_level", "latency_cycles", "weight", "collector", "symbol", "tid")
+	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "ts_ns", "addr", "op", "cache_level", "latency_cycles", "weight", "collector", "symbol", "tid")
 	key := func(ts, addr any) string { return strings.Join([]string{toText(ts), toText(addr)}, " ") }
 	found := map[string]int{}
 	for i := range rows["ts_ns"] {
@@ -105,8 +105,8 @@ func TestImportOfPerf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr", "region_type", "region_id", "collector")
-	regions := columns(t, filepath.Join(result.Dir, memtrace.FileName), "region_id")
+	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr", "region_type", "region_id", "collector")
+	regions := columns(t, filepath.Join(result.Dir, rundir.RegionsName), "region_id")
 	var pages, want []int
 	for i := range rows["addr"] {
 		addr := rows["addr"][i].(int64)
@@ -166,7 +166,7 @@ func TestImportInfersTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "region_type", "flags")
+	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "region_type", "flags")
 	for i, want := range []string{"weight", "kv_cache", "kv_cache", "other"} {
 		if rows["region_type"][i] != want || (rows["flags"][i] == int64(memtrace.TraceInferred)) != (want != "other") {
 			t.Errorf("row %d is of %v, flags %v, want %s", i, rows["region_type"][i], rows["flags"][i], want)

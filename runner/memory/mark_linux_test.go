@@ -23,7 +23,7 @@ import (
 // marksOf reads a sealed run's markers.
 func marksOf(t *testing.T, dir string) []memtrace.Mark {
 	t.Helper()
-	file, err := os.Open(filepath.Join(dir, memtrace.MarksName))
+	file, err := os.Open(filepath.Join(dir, rundir.MarksName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestMarkers(t *testing.T) {
 	if want := []string{"loading", "own name", "decode", "loading"}; !slices.Equal(names, want) {
 		t.Fatalf("markers %q, want %q", names, want)
 	}
-	rows := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "ts_ns", "phase", "step")
+	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "ts_ns", "phase", "step")
 	for i, ns := range rows["ts_ns"] {
 		var want memtrace.Mark
 		if at := memtrace.MarkAt(marks, ns.(int64)); at >= 0 {
@@ -121,7 +121,7 @@ func TestInferredLoading(t *testing.T) {
 	if len(marks) != 2 || !marks[0].Inferred || !marks[1].Inferred || marks[0].Phase != "weight_load" || marks[1].Phase != "generation" {
 		t.Fatalf("%+v", marks)
 	}
-	rows := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "ts_ns", "phase", "region_type")
+	rows := columns(t, filepath.Join(result.Dir, rundir.TraceName), "ts_ns", "phase", "region_type")
 	last := int64(0)
 	for i, ns := range rows["ts_ns"] {
 		if rows["phase"][i] != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/runner/sampling"
 	"github.com/llamatap/llamatap/store/label"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // quietShare is the share of a run at whose end no page of a model's file was touched for the first time, from
@@ -33,13 +34,13 @@ func (p *phases) set(create func(name string) (io.WriteCloser, error), m memtrac
 	}
 	line, err := json.Marshal(m)
 	if err == nil && p.file == nil {
-		p.file, err = create(memtrace.MarksName)
+		p.file, err = create(rundir.MarksName)
 	}
 	if err == nil {
 		_, err = p.file.Write(append(line, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", memtrace.MarksName, err)
+		return fmt.Errorf("write %s: %w", rundir.MarksName, err)
 	}
 	moment := sampling.NoMoment
 	if phase, err := memtrace.ParsePhase(m.Phase); err == nil {
@@ -102,7 +103,7 @@ func (p *phases) finish(create func(name string) (io.WriteCloser, error)) (use *
 	if p.file == nil {
 		return nil, err
 	}
-	use = &phasesUse{File: memtrace.MarksName, Version: 1, Markers: len(p.marks), Inferred: inferred != nil, Begin: p.begin, End: p.end}
+	use = &phasesUse{File: rundir.MarksName, Version: 1, Markers: len(p.marks), Inferred: inferred != nil, Begin: p.begin, End: p.end}
 	if use.Inferred {
 		use.Faults = p.faults
 		use.Rule = fmt.Sprintf("loading ends with the last page fault in a mapped model file: none came in the last %.0f %% of the run, or more", 100*quietShare)

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/watch"
@@ -50,7 +49,7 @@ func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	if m.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: resource.ProcessName}); err != nil {
+	if m.out, err = jsonl.NewWriter(jsonl.Options{Create: dir.CreateLive, Name: rundir.ProcessName}); err != nil {
 		return nil, err
 	}
 	w := watch.New(interval, time.Now(), watch.Source{Name: "process", Collector: p, Lines: lines{m.out}})
@@ -82,7 +81,7 @@ func (m *monitor) close() monitorUse {
 	<-m.done
 	err := m.out.Close()
 	stats := m.out.Stats()
-	use := monitorUse{File: resource.ProcessName, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost}
+	use := monitorUse{File: rundir.ProcessName, Lines: stats.Lines, Bytes: stats.Bytes, Lost: stats.Lost}
 	if err != nil {
 		use.Error = err.Error()
 	}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // monitored are the lines of a run's process.jsonl.
 func monitored(t *testing.T, dir string) (all []resource.MonitorLine) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, resource.ProcessName))
+	text, err := os.ReadFile(filepath.Join(dir, rundir.ProcessName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func recordFamily(t *testing.T, o Options) (*family, []resource.MonitorLine) {
 	go func() {
 		err := f.await()
 		for enough := false; err == nil && !enough; time.Sleep(time.Millisecond) {
-			paths, _ := filepath.Glob(filepath.Join(o.Out, "*", "run_*", resource.ProcessName))
+			paths, _ := filepath.Glob(filepath.Join(o.Out, "*", "run_*", rundir.ProcessName))
 			for _, path := range paths {
 				text, _ := os.ReadFile(path)
 				enough = strings.Count(string(text), `"parent_pid"`) >= 4 || o.Alone && strings.Count(string(text), `"model"`) >= 4

@@ -20,8 +20,6 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
@@ -97,8 +95,8 @@ func TestRecordOfKnownAccesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr", "region_id", "region_type", "symbol", "collector", "ts_ns", "tid", "phase")
-	regions := columns(t, filepath.Join(result.Dir, memtrace.FileName), "region_id", "region_type", "start_addr", "end_addr")
+	trace := columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr", "region_id", "region_type", "symbol", "collector", "ts_ns", "tid", "phase")
+	regions := columns(t, filepath.Join(result.Dir, rundir.RegionsName), "region_id", "region_type", "start_addr", "end_addr")
 	byID := map[any]int{}
 	for i, id := range regions["region_id"] {
 		byID[id] = i
@@ -152,7 +150,7 @@ func checkSealed(t *testing.T, dir string, status int) rundir.Metadata {
 	if m.Exit == nil || m.Exit.Status != status || m.Clock.UnixNS == 0 || m.Host.Cores == 0 {
 		t.Errorf("%+v", m)
 	}
-	lines, err := os.ReadFile(filepath.Join(dir, resource.ProcessName))
+	lines, err := os.ReadFile(filepath.Join(dir, rundir.ProcessName))
 	if err != nil || !bytes.Contains(lines, []byte(`"collector":{`)) {
 		t.Errorf("%v: %s", err, lines)
 	}
@@ -188,7 +186,7 @@ func TestRecordEnds(t *testing.T) {
 	}
 	in.Close()
 	<-result.Ended
-	if result.Exit().ExitCode() != 7 || len(columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr")["addr"]) == 0 {
+	if result.Exit().ExitCode() != 7 || len(columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr")["addr"]) == 0 {
 		t.Errorf("%v", result.Exit())
 	}
 	cmd, in = start()
@@ -322,7 +320,7 @@ func TestRecordOfPages(t *testing.T) {
 	if len(result.Use.Missing) > 0 {
 		t.Fatal(result.Use.Missing)
 	}
-	trace := columns(t, filepath.Join(result.Dir, memtrace.TraceName), "addr", "size", "collector", "op", "window_ns")
+	trace := columns(t, filepath.Join(result.Dir, rundir.TraceName), "addr", "size", "collector", "op", "window_ns")
 	pages := map[uint64]bool{}
 	for i := range trace["addr"] {
 		addr, size := uint64(trace["addr"][i].(int64)), uint64(trace["size"][i].(int64))
@@ -368,7 +366,7 @@ func TestRecordOfLoader(t *testing.T) {
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command(program, model), Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
-	regions := columns(t, filepath.Join(result.Dir, memtrace.FileName), "region_id", "region_type", "name")
+	regions := columns(t, filepath.Join(result.Dir, rundir.RegionsName), "region_id", "region_type", "name")
 	types := map[string]any{}
 	for i, name := range regions["name"] {
 		types[name.(string)] = regions["region_type"][i]

@@ -131,7 +131,7 @@ func (r *run) writeMap() error {
 	if r.regions == nil {
 		return nil
 	}
-	file, err := r.dir.Create(memtrace.FileName)
+	file, err := r.dir.Create(rundir.RegionsName)
 	if err != nil {
 		return err
 	}

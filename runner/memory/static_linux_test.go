@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
-	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // tool runs a tool, such as those of the compiler.
@@ -152,12 +152,12 @@ type staticRow struct {
 // staticRows reads a trace with the regions that it names.
 func staticRows(t *testing.T, dir string) (rows []staticRow) {
 	t.Helper()
-	regions := columns(t, filepath.Join(dir, memtrace.FileName), "region_id", "region_type", "name", "start_addr", "end_addr", "pid")
+	regions := columns(t, filepath.Join(dir, rundir.RegionsName), "region_id", "region_type", "name", "start_addr", "end_addr", "pid")
 	byID := map[any]int{}
 	for i, id := range regions["region_id"] {
 		byID[id] = i
 	}
-	trace := columns(t, filepath.Join(dir, memtrace.TraceName), "addr", "pid", "region_id", "region_type", "data_symbol", "symbol")
+	trace := columns(t, filepath.Join(dir, rundir.TraceName), "addr", "pid", "region_id", "region_type", "data_symbol", "symbol")
 	for i := range trace["addr"] {
 		row := staticRow{addr: uint64(trace["addr"][i].(int64)), pid: trace["pid"][i].(int64), kind: trace["region_type"][i].(string), name: trace["data_symbol"][i].(string), symbol: trace["symbol"][i].(string)}
 		if at, ok := byID[trace["region_id"][i]]; ok {

@@ -11,8 +11,8 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/kvcache/track"
-	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
@@ -22,9 +22,9 @@ import (
 // asideFiles calls do with the names of what is recorded beside the stream of a run, there or not, up to the last
 // part that is.
 func asideFiles(folder string, do func(name string) error) error {
-	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, resource.WaitsName, resource.FaultsName)
+	names := append(slices.Collect(maps.Values(hostFiles)), track.FileName, rundir.WaitsName, rundir.FaultsName)
 	for part := 0; ; part++ {
-		name := jsonl.PartName(EventsName, part)
+		name := jsonl.PartName(rundir.EventsName, part)
 		if !there(filepath.Join(folder, name)) && !there(filepath.Join(folder, name+stream.OrigSuffix)) {
 			break
 		}

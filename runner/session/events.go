@@ -20,9 +20,6 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// EventsName is the file of resource events in a run directory.
-const EventsName = "resource.jsonl"
-
 // events is the recorder of resource events.
 type events struct {
 	*oplog.Recorder
@@ -59,7 +56,7 @@ func (s *sink) openEvents() (*events, error) {
 		take = graphics.take
 	}
 	r, err := oplog.NewRecorder(oplog.Options{
-		Level: level, Lines: jsonl.Options{Create: create, Name: EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
+		Level: level, Lines: jsonl.Options{Create: create, Name: rundir.EventsName, PartBytes: int64(tap.ResourceRotate)}, PerSecond: tap.ResourceRate,
 		Now: monotonic, UnixOffset: s.clock.UnixNS - s.clock.MonoNS, SessionID: s.dir.ID(), Text: s.text, Roofline: roofline(),
 		Pressure: everySo(pressureEvery, s.pressure), Legacy: tap.Legacy,
 		GPU: take,

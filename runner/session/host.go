@@ -20,10 +20,11 @@ import (
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/watch"
 	"github.com/llamatap/llamatap/store/jsonl"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // hostFiles are the files of the host collectors in a run directory.
-var hostFiles = map[string]string{"block": "block_io.jsonl", "system": "system_metrics.jsonl", "prof": "llm_prof.jsonl", selfName: "host_self.jsonl"}
+var hostFiles = map[string]string{"block": rundir.BlockIOName, "system": rundir.SystemName, "prof": rundir.ProfName, selfName: rundir.HostSelfName}
 
 // selfName is the collector of what the collectors cost, which runs beside any other.
 const selfName = "self"

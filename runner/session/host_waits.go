@@ -12,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/bpf"
 	"github.com/llamatap/llamatap/resource/filemap"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // waits records what the model's threads wait for on files, and is told of graphs as a recorder beside that of
@@ -24,11 +25,11 @@ type waits struct {
 
 // openWaits begins to record waits.
 func (h *hostSide) openWaits(target bpf.Target, details bool) error {
-	w := &waits{lines: &hostLines{name: resource.WaitsName}}
+	w := &waits{lines: &hostLines{name: rundir.WaitsName}}
 	o := filemap.Options{Target: target, Line: func(l *resource.WaitLine) error { return w.lines.encode(l) }}
 	files := []*hostLines{w.lines}
 	if details {
-		w.faults = &hostLines{name: resource.FaultsName}
+		w.faults = &hostLines{name: rundir.FaultsName}
 		o.Fault = func(l *resource.FaultLine) error { return w.faults.encode(l) }
 		files = append(files, w.faults)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/terminal"
-	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/runner/watch"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // monitor tells once an interval what the model's process and this one take. It runs beside recorders of memory
@@ -29,17 +29,17 @@ func startMonitor(tap *config.Tap, pid func() int) *monitor {
 	}
 	p, err := process.Open(process.Options{Model: pid, Interval: tap.ProcessInterval, Now: monotonic})
 	if err != nil {
-		fmt.Fprintf(terminal.Err, "llamatap: %s is left out: %v\n", resource.ProcessName, err)
+		fmt.Fprintf(terminal.Err, "llamatap: %s is left out: %v\n", rundir.ProcessName, err)
 		return nil
 	}
-	m := &monitor{lines: &hostLines{name: resource.ProcessName}, done: make(chan struct{})}
+	m := &monitor{lines: &hostLines{name: rundir.ProcessName}, done: make(chan struct{})}
 	w := watch.New(tap.ProcessInterval, time.Now(), watch.Source{Name: "process", Collector: p, Lines: m.lines})
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(m.done)
 		_ = w.Run(ctx, 0, func(err error) {
-			fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", resource.ProcessName, err)
+			fmt.Fprintf(terminal.Err, "llamatap: %s: %v; the rest goes on\n", rundir.ProcessName, err)
 		})
 		_ = w.Close()
 	}()

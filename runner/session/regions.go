@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/gguf"
-	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/regions"
 	"github.com/llamatap/llamatap/models"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // regionMap is the recorder of regions with the file that it writes.
@@ -24,7 +24,7 @@ type regionMap struct {
 
 // openRegions makes the recorder. Its file appears when it is closed.
 func (s *sink) openRegions() (*regionMap, error) {
-	file, err := s.dir.Create(memtrace.FileName)
+	file, err := s.dir.Create(rundir.RegionsName)
 	if err != nil {
 		return nil, err
 	}

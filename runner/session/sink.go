@@ -22,7 +22,7 @@ import (
 )
 
 // StreamName is the file of captured tensors in a run directory.
-const StreamName = "activations.stream"
+const StreamName = rundir.StreamName
 
 // sink keeps what the tap tells about contexts, makes the run directory with the first of them, and passes the rest
 // on to the recorder.

@@ -20,9 +20,6 @@ import (
 	"time"
 )
 
-// ManifestName is the file that makes a directory a result.
-const ManifestName = "manifest.json"
-
 // ManifestVersion is the version of the manifests that this package writes. Version 1 has no checksum of its own.
 const ManifestVersion = 2
 

@@ -15,15 +15,12 @@ const partSuffix = ".part"
 // partName is the temporary name of a file.
 func partName(name string) string { return "." + name + partSuffix }
 
-// socketName is the socket of a live run.
-const socketName = "control.sock"
-
 // leftover reports whether a name in a run directory is one that only a process uses that writes the run. Numbers
 // at the end of a name are of earlier versions.
 func leftover(name string) bool {
 	hidden, ok := strings.CutPrefix(name, ".")
 	switch {
-	case name == socketName:
+	case name == SocketName:
 		return true
 	case !ok:
 		return false

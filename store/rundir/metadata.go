@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// MetadataName is the file of a run's [Metadata].
-const MetadataName = "metadata.json"
-
 // MetadataVersion is the version of the metadata that this package writes.
 const MetadataVersion = 1
 
@@ -190,9 +187,6 @@ type Stopped struct {
 	// on counting it is 0, and losses hold what was selected of them.
 	GraphsAfter uint64 `json:"graphs_after"`
 }
-
-// ControlName is the file of a run's commands, one event a line; it is there when there was one (docs/CONTROL.md).
-const ControlName = "control.jsonl"
 
 // Change is a command that a run was given while it went on.
 type Change struct {

@@ -13,9 +13,6 @@ import (
 	"unicode/utf8"
 )
 
-// TokensName is the file of a run's tokens.
-const TokensName = "activations_tokens.json"
-
 // TokenRecord is one token of activations_tokens.json. The first three keys are STRAP-LLM's (COMPAT A-40).
 type TokenRecord struct {
 	Index int64   `json:"token_index"` // from 0, prompt included

@@ -30,7 +30,7 @@ type Report struct {
 }
 
 // madeLater are names in a run directory that no manifest lists.
-var madeLater = map[string]bool{"derived": true, "derived.json": true, "report.html": true, socketName: true, StateFolder: true}
+var madeLater = map[string]bool{"derived": true, DerivedName: true, "report.html": true, SocketName: true, StateFolder: true}
 
 // Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the
 // socket of a run that goes on and the states of one that is not finished are left out. A directory without a

@@ -71,10 +71,10 @@ func (r *Run) Write(t testing.TB, out string) string {
 		t.Fatal(err)
 	}
 	if r.Regions != nil {
-		r.write(t, d, memtrace.FileName, regionColumns, len(r.Regions), func(b *table.Batch, i int) { r.Regions[i].put(b) })
+		r.write(t, d, rundir.RegionsName, regionColumns, len(r.Regions), func(b *table.Batch, i int) { r.Regions[i].put(b) })
 	}
 	if r.Lives != nil {
-		r.write(t, d, kvcache.FileName, lifeColumns, len(r.Lives), func(b *table.Batch, i int) { r.Lives[i].put(b) })
+		r.write(t, d, rundir.LivesName, lifeColumns, len(r.Lives), func(b *table.Batch, i int) { r.Lives[i].put(b) })
 	}
 	r.writeTrace(t, d)
 	for name, text := range r.Files {
@@ -101,7 +101,7 @@ func (r *Run) writeTrace(t testing.TB, d *rundir.Dir) {
 	}
 	parts := max(r.Parts, 1)
 	for part := range parts {
-		name := memtrace.TraceName
+		name := rundir.TraceName
 		if part > 0 {
 			name = fmt.Sprintf("trace.%03d.parquet", part)
 		}

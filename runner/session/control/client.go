@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // The errors of a client. Each stands in a line that says what to do.
@@ -62,9 +64,9 @@ func Ask(dir string, r Request) (Answer, error) {
 
 // explain makes an error of the socket one that says how the run is.
 func explain(dir string, err error) error {
-	sealed := exists(filepath.Join(dir, "manifest.json"))
+	sealed := exists(filepath.Join(dir, rundir.ManifestName))
 	lost := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, SocketName)) // a collector that was killed leaves its socket
+	gone := errors.Is(err, fs.ErrNotExist) || lost && !exists(filepath.Join(dir, rundir.SocketName)) // a collector that was killed leaves its socket
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: not permitted: a run takes commands from the user that started it, and from root", dir)
@@ -74,8 +76,8 @@ func explain(dir string, err error) error {
 		return fmt.Errorf("%s: no answer in %v: the machine is busy, or the collector is stopped; try again", dir, answerTime)
 	case lost && !gone:
 		return fmt.Errorf("%s: %w without being sealed: its collector is gone; 'llamatap inspect %s' shows what is left", dir, ErrEnded, dir)
-	case gone && exists(filepath.Join(dir, "activations.stream")):
-		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded, SocketName)
+	case gone && exists(filepath.Join(dir, rundir.StreamName)):
+		return fmt.Errorf("%s: %w: %s is not there; the run takes no commands any more", dir, ErrEnded, rundir.SocketName)
 	case gone:
 		return fmt.Errorf("%s: %w: give the run directory of a run that goes on, or the folder that holds just one", dir, ErrNoRun)
 	}
@@ -100,14 +102,14 @@ func Find(path string) (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("%s is no folder: give a run directory", path)
 	}
-	for _, name := range []string{SocketName, "manifest.json", "activations.stream"} {
+	for _, name := range []string{rundir.SocketName, rundir.ManifestName, rundir.StreamName} {
 		if exists(filepath.Join(path, name)) {
 			return path, nil
 		}
 	}
 	var runs []string
 	for _, pattern := range []string{"run_*", "*/run_*"} {
-		found, _ := filepath.Glob(filepath.Join(escape(path), pattern, SocketName))
+		found, _ := filepath.Glob(filepath.Join(escape(path), pattern, rundir.SocketName))
 		for _, socket := range found {
 			runs = append(runs, filepath.Dir(socket))
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // start serves a folder until the test ends; every command but status is refused by its name.
@@ -47,7 +48,7 @@ func start(t *testing.T, dir string) *Server {
 
 func dial(t *testing.T, dir string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.Dial("unix", filepath.Join(dir, SocketName))
+	conn, err := net.Dial("unix", filepath.Join(dir, rundir.SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func wantStatus(t *testing.T, dir string) {
 func TestManyClients(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir)
-	info, err := os.Stat(filepath.Join(dir, SocketName))
+	info, err := os.Stat(filepath.Join(dir, rundir.SocketName))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
@@ -156,14 +157,14 @@ func TestLongPath(t *testing.T) {
 	s := start(t, dir)
 	wantStatus(t, dir)
 	s.Close()
-	if exists(filepath.Join(dir, SocketName)) {
+	if exists(filepath.Join(dir, rundir.SocketName)) {
 		t.Error("the socket is still there")
 	}
 }
 
 func TestSocketsOfOthers(t *testing.T) {
 	dir := t.TempDir()
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, SocketName), Net: "unix"})
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, rundir.SocketName), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestClose(t *testing.T) {
 // run has ended because it has just begun.
 func TestNeverRefused(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, SocketName)
+	path := filepath.Join(dir, rundir.SocketName)
 	stop := make(chan struct{})
 	var found int
 	var looking sync.WaitGroup
@@ -260,17 +261,17 @@ func TestFind(t *testing.T) {
 	if _, err := Find(out); !errors.Is(err, ErrNoRun) {
 		t.Errorf("of none: %v", err)
 	}
-	os.WriteFile(filepath.Join(one, SocketName), nil, 0o600)
+	os.WriteFile(filepath.Join(one, rundir.SocketName), nil, 0o600)
 	for _, path := range []string{out, filepath.Dir(one), one} {
 		if got, err := Find(path); err != nil || got != one {
 			t.Errorf("%s: %s, %v", path, got, err)
 		}
 	}
-	os.WriteFile(filepath.Join(two, SocketName), nil, 0o600)
+	os.WriteFile(filepath.Join(two, rundir.SocketName), nil, 0o600)
 	if _, err := Find(out); err == nil || !strings.Contains(err.Error(), "2 runs go on") || !strings.Contains(err.Error(), two) {
 		t.Errorf("of two: %v", err)
 	}
-	for _, path := range []string{filepath.Join(out, "nowhere"), filepath.Join(one, SocketName)} {
+	for _, path := range []string{filepath.Join(out, "nowhere"), filepath.Join(one, rundir.SocketName)} {
 		if _, err := Find(path); err == nil {
 			t.Errorf("%s was found", path)
 		}

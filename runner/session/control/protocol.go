@@ -15,9 +15,6 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// SocketName is the socket's name in a run directory. It is there while the run can be told things.
-const SocketName = "control.sock"
-
 // MaxLine bounds a request and an answer, in bytes with the newline.
 const MaxLine = 64 << 10
 

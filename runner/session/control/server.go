@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 // Bounds that keep clients from costing more than they should.
@@ -54,7 +56,7 @@ func Listen(dir string) (*Server, error) {
 	raw := filepath.Join(filepath.Dir(path), newName)
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
-		return nil, fmt.Errorf("control socket: another process listens at %s", filepath.Join(dir, SocketName))
+		return nil, fmt.Errorf("control socket: another process listens at %s", filepath.Join(dir, rundir.SocketName))
 	}
 	os.Remove(raw)
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: raw, Net: "unix"})
@@ -68,7 +70,7 @@ func Listen(dir string) (*Server, error) {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	s := &Server{
-		path: filepath.Join(dir, SocketName), listener: listener, requests: make(chan call), ended: make(chan struct{}), clients: map[*net.UnixConn]struct{}{},
+		path: filepath.Join(dir, rundir.SocketName), listener: listener, requests: make(chan call), ended: make(chan struct{}), clients: map[*net.UnixConn]struct{}{},
 	}
 	s.running.Go(s.accept)
 	return s, nil
