@@ -126,7 +126,7 @@ func runMemoryImport(args []string) error {
 		return exitStatus{Code: 2, Err: errors.New("no file: give texts of perf script, or perf.data; 'llamatap memory import --help' shows how")}
 	}
 	result, err := memory.Import(memory.ImportOptions{
-		Files: files, Fields: *fields, Out: *out, Version: version, Echo: append([]string{"llamatap", "memory", "import"}, args...), Tell: tellMemory,
+		Files: files, Fields: *fields, Out: *out, Version: version, Echo: append([]string{"llamatap", "memory", "import"}, args...), Warn: tellMemory,
 	})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func runMemoryRecord(args []string) error {
 	if err != nil || !ok {
 		return err
 	}
-	o.Version, o.Echo, o.Tell = version, append([]string{"llamatap", "memory", "record"}, args...), tellMemory
+	o.Version, o.Echo, o.Warn = version, append([]string{"llamatap", "memory", "record"}, args...), tellMemory
 	ctx, stop := signal.NotifyContext(context.Background(), enders(len(o.program) > 0)...)
 	defer stop()
 	if len(o.program) > 0 {

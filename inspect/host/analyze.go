@@ -23,7 +23,7 @@ type Options struct {
 	Prof string
 	// Run is the run directory that they belong to; "" for none.
 	Run string
-	// Percentiles are those of the latency to tell, in percent, above 0 and at most 100; nil for 50, 95 and 99.
+	// Percentiles are the latency percentiles to compute, in percent, above 0 and at most 100; nil for 50, 95 and 99.
 	// Latencies at the highest are compared with metrics.
 	Percentiles []float64
 	// Window in seconds puts snapshots together to windows of that length, before percentiles over time and
@@ -31,13 +31,13 @@ type Options struct {
 	Window float64
 	// Lag is how many intervals metrics are moved to either side.
 	Lag int
-	// Top bounds the devices that are told of; 0: all.
+	// Top bounds the devices in the report; 0: all.
 	Top int
 	// Strap takes bounds of buckets without a slot as STRAP-LLM's, twice as high as they should be.
 	Strap bool
 }
 
-// topIDs is how many ids are told of.
+// topIDs is the number of ids in the report.
 const topIDs = 10
 
 // state is an analysis that goes on.
@@ -56,10 +56,10 @@ type state struct {
 		longest   float64
 	}
 	reasons ByReason // of all threads
-	split   bool     // the file tells reasons
+	split   bool     // the file contains reasons
 }
 
-// Analyze reads the files and tells what is in them. A file that is not there is an error that wraps fs.ErrNotExist.
+// Analyze reads the files and reports on them. For a missing file the error wraps fs.ErrNotExist.
 func Analyze(o Options) (*Report, error) {
 	if len(o.Percentiles) == 0 {
 		o.Percentiles = []float64{50, 95, 99}

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// tell finishes an analysis and writes it in both forms.
-func tell(t testing.TB, a *state) {
+// write finishes an analysis and writes it in both forms.
+func write(t testing.TB, a *state) {
 	t.Helper()
 	a.finish()
 	var text bytes.Buffer

@@ -101,7 +101,7 @@ type blockDevice struct {
 	within *[2]float64
 }
 
-// bounds tells what the bounds of buckets in a file were.
+// bounds counts the kinds of bucket bounds in a file.
 type bounds struct {
 	right, strap, odd int64 // buckets whose bounds are right, STRAP-LLM's, neither
 	slotless          int64 // buckets without a slot, of which only the bounds are known
@@ -144,8 +144,8 @@ func parseBlock(text []byte, strap bool, b *bounds) (*blockSnapshot, error) {
 	return s, nil
 }
 
-// take takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no histogram,
-// its requests. Partitions are told by their disk.
+// take takes what is said of a disk beside its histogram: how deep its queue was, and, where there is no histogram, its
+// requests. Partitions are part of their disk.
 func (s *blockSnapshot) take(f *opLine) {
 	if f.PartOf.known {
 		return

@@ -88,7 +88,7 @@ func correlate(x, y []float64) (m moments) {
 	return m
 }
 
-// constant tells whether all values are the same; rounding may leave such a series a spread.
+// constant reports whether all values are the same; rounding may leave such a series a spread.
 func constant(v []float64) bool {
 	return !slices.ContainsFunc(v, func(f float64) bool { return f != v[0] })
 }
@@ -218,7 +218,7 @@ func (c *Correlation) choose() {
 	c.Best = &row
 }
 
-// closer tells whether a is the stronger one, or as strong and the nearer lag.
+// closer reports whether a is the stronger one, or as strong with the smaller lag.
 func closer(a, b LagRow) bool {
 	if x, y := math.Abs(*a.R), math.Abs(*b.R); x != y {
 		return x > y

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxDevices bounds the devices that are told apart. What happens on further ones is counted in All alone.
+// maxDevices bounds the devices with rows of their own. Further ones are counted in All only.
 const maxDevices = 256
 
 // Device is what a block device did, or all of them together.
@@ -43,7 +43,7 @@ type Queue struct {
 	Snapshots int64   `json:"snapshots"` // in which the device appears
 	Mean      float64 `json:"mean"`
 	Max       uint64  `json:"max"`
-	// WithinMean and WithinMax are the same within intervals, weighed by time, where the recorder tells it.
+	// WithinMean and WithinMax are the same within intervals, weighed by time, where the recorder reports them.
 	WithinMean *float64 `json:"within_mean,omitempty"`
 	WithinMax  *float64 `json:"within_max,omitempty"`
 
@@ -63,7 +63,7 @@ type devices struct {
 	percent float64 // the percentile that is compared with metrics
 	byID    map[int64]*Device
 	all     Device
-	beyond  map[int64]struct{} // devices that are not told apart, as far as they are counted
+	beyond  map[int64]struct{} // devices without a row of their own, as far as they are counted
 	seconds float64            // that were recorded
 	samples int                // of all devices
 	left    int64              // snapshots that are not compared: there are too many
@@ -178,7 +178,7 @@ func (d *Device) count(s *blockSnapshot, from *blockDevice) {
 	d.latency.merge(from.latency)
 	d.Requests += from.requests
 	d.queue.Snapshots++
-	d.queue.Mean += float64(from.depth) // a sum, until it is told
+	d.queue.Mean += float64(from.depth) // a sum until finish
 	d.queue.Max = max(d.queue.Max, from.depth)
 	if w := from.within; w != nil && s.seconds > 0 {
 		d.queue.within, d.queue.weighed = d.queue.within+w[0]*s.seconds, d.queue.weighed+s.seconds
@@ -206,7 +206,7 @@ func (d *Device) place(s *blockSnapshot, from *blockDevice) {
 	d.series.add(&p)
 }
 
-// finish fills in what is told.
+// finish computes the figures of the report.
 func (d *Device) finish(percentiles []float64, seconds float64) {
 	if seconds > 0 {
 		rate := float64(d.Requests) / seconds

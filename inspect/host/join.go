@@ -22,10 +22,10 @@ const (
 	PhaseUnknown = "unknown"  // it is not known when it was
 )
 
-// order is how phases are told, those of other names between.
+// order is the order of phases in the report, those with other names in between.
 var order = []string{resources.PhaseSetup, "prefill", "decode", "maintenance", PhaseMixed, PhaseNone, PhaseUnknown}
 
-// join tells what happened in which phase, where the run directory has times of graphs, or what is missing for that.
+// join assigns what happened to phases, if the run directory has times of graphs; else a note says what is missing.
 func (a *state) join() error {
 	if a.Run == "" {
 		return nil
@@ -47,7 +47,7 @@ func (a *state) join() error {
 		return err
 	}
 	if graphs.timed == 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs that the run tells of has a time", graphs.all))
+		r.Notes = append(r.Notes, fmt.Sprintf("what happened in which phase is not known: none of the %d graphs in the run has a time", graphs.all))
 		return nil
 	}
 	if n := graphs.all - graphs.timed; n > 0 {
@@ -56,7 +56,7 @@ func (a *state) join() error {
 	return a.phases(block, system)
 }
 
-// graphCount is how many executions a log tells of.
+// graphCount is the number of executions in a log.
 type graphCount struct{ all, timed int64 }
 
 // graphs puts the executions of the run's log into the intervals.
@@ -154,7 +154,7 @@ func newIntervals(s *Source) *intervals {
 	return in
 }
 
-// add tells of a graph.
+// add adds the execution of a graph.
 func (in *intervals) add(from, to float64, phase string, tokens int) {
 	at, _ := slices.BinarySearchFunc(in.byTime, from, func(i int, t float64) int {
 		if in.all[i].to <= t {

@@ -101,7 +101,7 @@ func TestPhasesOfWaits(t *testing.T) {
 	}
 }
 
-// TestPhasesMissing says what is missing where phases cannot be told.
+// TestPhasesMissing checks the notes on what is missing to determine phases.
 func TestPhasesMissing(t *testing.T) {
 	for name, c := range map[string]struct{ events, want string }{
 		"no log":   {"", "--tap-resource-level"},
@@ -151,18 +151,18 @@ func TestThreads(t *testing.T) {
 // Threads that wait for work are in no off-CPU time, neither of a recorder that reports their roles nor of one that
 // put all into off_cpu_ns.
 func TestParkedThreads(t *testing.T) {
-	for name, c := range map[string]struct{ off, told string }{
-		"told":   {`{"12":20000000,"14":30000000}`, `,"role":"parked","futex_ns":980000000,"futex_idle_ns":980000000,"futex_unknown_ns":0`},
-		"before": {`{"11":990000000,"12":1000000000,"13":400000000,"14":30000000}`, ""},
+	for name, c := range map[string]struct{ off, reasons string }{
+		"reasons": {`{"12":20000000,"14":30000000}`, `,"role":"parked","futex_ns":980000000,"futex_idle_ns":980000000,"futex_unknown_ns":0`},
+		"before":  {`{"11":990000000,"12":1000000000,"13":400000000,"14":30000000}`, ""},
 	} {
 		busy := `,"role":"unknown","futex_ns":400000000,"futex_idle_ns":0,"futex_unknown_ns":400000000`
-		if c.told == "" {
+		if c.reasons == "" {
 			busy = ""
 		}
 		line := `{"timestamp":1,"interval_s":1,"interval_actual_s":1,"off_cpu_ns":` + c.off + `,"page_faults":{},"pressure":{},"threads":[` +
 			`{"tid":11,"tgid":10,"comm":"idler","lived_ns":1000000000,"oncpu_ns":10000000,"runnable_wait_ns":0,"blocked_disk_ns":0,"blocked_lock_ns":990000000,"blocked_other_ns":0,"idle_ns":0` +
-			strings.ReplaceAll(c.told, "980", "990") + `},` +
-			`{"tid":12,"tgid":10,"comm":"late","lived_ns":1000000000,"oncpu_ns":0,"runnable_wait_ns":20000000,"blocked_disk_ns":0,"blocked_lock_ns":980000000,"blocked_other_ns":0,"idle_ns":0` + c.told + `},` +
+			strings.ReplaceAll(c.reasons, "980", "990") + `},` +
+			`{"tid":12,"tgid":10,"comm":"late","lived_ns":1000000000,"oncpu_ns":0,"runnable_wait_ns":20000000,"blocked_disk_ns":0,"blocked_lock_ns":980000000,"blocked_other_ns":0,"idle_ns":0` + c.reasons + `},` +
 			`{"tid":13,"tgid":10,"comm":"busy","lived_ns":1000000000,"oncpu_ns":600000000,"runnable_wait_ns":0,"blocked_disk_ns":0,"blocked_lock_ns":400000000,"blocked_other_ns":0,"idle_ns":0` + busy + `},` +
 			`{"tid":14,"tgid":10,"comm":"reader","lived_ns":1000000000,"oncpu_ns":970000000,"runnable_wait_ns":0,"blocked_disk_ns":30000000,"blocked_lock_ns":0,"blocked_other_ns":0,"idle_ns":0` +
 			strings.ReplaceAll(busy, "400000000", "0") + `}]}` + "\n"

@@ -20,7 +20,7 @@ const MaxLine = 16 << 20
 // maxBadTold is how many numbers of bad lines are kept.
 const maxBadTold = 10
 
-// Lines tells what a file of lines held beside what was understood.
+// Lines counts the lines of a file, and those that were not understood.
 type Lines struct {
 	Path  string `json:"path"`
 	Total int64  `json:"lines"`               // that are not empty

@@ -138,7 +138,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// FuzzBlock demands that no line of block I/O breaks the reader, and that what was read can be told.
+// FuzzBlock demands that no line of block I/O breaks the reader, and that what was read can be reported.
 func FuzzBlock(f *testing.F) {
 	block, system := made{devices: 2, snapshots: 2, interval: 5, begin: 1e9}.build()
 	for _, line := range append(block, system[0], snapshot(1), `{"latency_histogram":null,"inflight":[{"device_id":1e300,"count":1e300}]}`) {
@@ -161,7 +161,7 @@ func FuzzBlock(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tell(t, a)
+		write(t, a)
 	})
 }
 
@@ -186,6 +186,6 @@ func FuzzSystem(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tell(t, a)
+		write(t, a)
 	})
 }

@@ -35,7 +35,7 @@ func (a *state) note() {
 	}
 	r.alert()
 	if n := len(a.devices.beyond); n > 0 {
-		say("%d further devices are counted in 'all devices' alone; %d are told apart", n, maxDevices)
+		say("%d further devices are counted in 'all devices' only; %d have rows of their own", n, maxDevices)
 	}
 	if im := r.Importance; im != nil && im.LeftOut > 0 {
 		say("%d snapshots are not held against each other: the first %d are", im.LeftOut, maxSamples)
@@ -45,7 +45,7 @@ func (a *state) note() {
 		say("no correlation could be computed, and none is drawn: that takes %d snapshots of each file in which values change", fewest)
 	}
 	if t := r.OffCPU; t != nil && t.Beyond > 0 {
-		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, told when they ended, "+
+		say("%d of %d off-CPU times are longer than the interval they stand in, the longest %s: they are whole gaps, recorded when they ended, "+
 			"idle sleep among them (STRAP-LLM's recorder does so)", t.Beyond, t.Entries, msText(t.Longest))
 	}
 	if t := r.OffCPU; t != nil && t.By != nil && t.By.Unknown > 0 {
@@ -102,7 +102,7 @@ func valueOr(v *float64, otherwise float64) float64 {
 	return *v
 }
 
-// say tells how the file was recorded, where that is not as well as it can be.
+// say notes how the file was recorded, if not in the best way.
 func (s *Source) say(say func(string, ...any)) {
 	if n := s.Origins[resource.OriginPlain]; n > 0 {
 		say("%d of %d snapshots of %s were recorded by plain tracepoints, for the kernel had no types of its own (BTF)", n, s.Snapshots, s.Path)
@@ -122,7 +122,7 @@ func (s *Source) say(say func(string, ...any)) {
 	}
 }
 
-// say tells how the bounds of buckets stood in the file.
+// say notes how the file gave the bounds of buckets.
 func (b *Bounds) say(say func(string, ...any)) {
 	if b.Corrected > 0 {
 		say("%d buckets have STRAP-LLM's bounds, twice as high as they are: corrected by their slot; figures are half of what its analyser says", b.Corrected)

@@ -88,7 +88,7 @@ func (r *OpRow) add(f *figuresLine) {
 	}
 }
 
-// finish fills in what is told.
+// finish computes the figures of the report.
 func (r *OpRow) finish(percentiles []float64) *OpRow {
 	if r.timed > 0 {
 		us := r.service / float64(r.timed) / 1e3
@@ -106,7 +106,7 @@ func (r *OpRow) finish(percentiles []float64) *OpRow {
 	return r
 }
 
-// opKey tells rows apart.
+// opKey identifies a row.
 type opKey struct {
 	device   int64
 	pid      int64
@@ -156,7 +156,7 @@ func (t *opSums) finish(percentiles []float64) []*OpRow {
 	return rows
 }
 
-// operations adds up what llamatap's own recorder tells beside A's keys.
+// operations adds up what llamatap's own recorder adds to A's keys.
 type operations struct {
 	devices, processes, cgroups opSums
 	aliases                     map[int64]string // the last of each device

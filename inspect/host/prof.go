@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// maxCalls bounds the kinds of system calls that are told apart, and maxBuckets the buckets of one's latency.
+// maxCalls bounds the kinds of system calls with rows of their own, and maxBuckets the latency buckets of each.
 const (
 	maxCalls   = 256
 	maxBuckets = 256
@@ -193,7 +193,7 @@ func (p *profSums) sortedNet() []*NetRow {
 	})
 }
 
-// finish fills in what is told.
+// finish computes the figures of the report.
 func (p *profSums) finish(percentiles []float64) {
 	p.SpacingS = p.spacing()
 	total := func(c *CallRow) float64 {

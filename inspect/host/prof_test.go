@@ -62,6 +62,6 @@ func FuzzProf(f *testing.F) {
 		}
 		p.finish([]float64{50, 99})
 		a := &state{Options: Options{Percentiles: []float64{50, 99}}, report: &Report{Prof: p.Prof}, devices: newDevices(99)}
-		tell(t, a)
+		write(t, a)
 	})
 }

@@ -17,8 +17,8 @@ type Report struct {
 	DeviceCount int       `json:"device_count"`
 	Devices     []*Device `json:"devices"`       // the busiest first, as many as were asked for
 	All         *Device   `json:"all,omitempty"` // all devices together
-	// What llamatap's own recorder tells: operations by device, and processes and control groups by what was done
-	// for them.
+	// What llamatap's own recorder adds: operations by device, and processes and control groups by what was done for
+	// them.
 	Operations []*OpRow `json:"operations,omitempty"`
 	Processes  []*OpRow `json:"processes,omitempty"`
 	Cgroups    []*OpRow `json:"cgroups,omitempty"`
@@ -51,7 +51,7 @@ type Source struct {
 	Missing []string           `json:"missing,omitempty"`
 	Lost    map[string]float64 `json:"lost,omitempty"`
 
-	offset    float64    // of the clocks, as the last snapshot has it that tells both; 0 where none does
+	offset    float64    // between the clocks, from the last snapshot with both; 0 without one
 	intervals []interval // of the first maxSamples snapshots, in the order of the file
 }
 
@@ -133,7 +133,7 @@ func (s *Source) spacing() float64 {
 	return gaps[len(gaps)/2]
 }
 
-// Bounds tells how the bounds of buckets stood in the file. Latencies are computed from slots, whose bounds are known.
+// Bounds counts how the file gave the bounds of buckets. Latencies are computed from slots, whose bounds are known.
 type Bounds struct {
 	Right        int64 `json:"right,omitempty"`          // buckets
 	Corrected    int64 `json:"corrected,omitempty"`      // buckets with STRAP-LLM's bounds, which are twice as high
@@ -179,7 +179,7 @@ type TopIDs struct {
 	// Forgotten is how often the sum of an id was dropped to bound memory, and MostForgotten the largest such sum.
 	Forgotten     int64   `json:"forgotten,omitempty"`
 	MostForgotten float64 `json:"most_forgotten,omitempty"`
-	// By is Total by reason, of off-CPU times where the recorder tells them.
+	// By is Total by reason, of off-CPU times where the recorder reports them.
 	By *ByReason `json:"by_reason,omitempty"`
 	// Entries are single figures, Beyond those that are longer than the interval they stand in, Longest the longest
 	// of all.

@@ -68,7 +68,7 @@ func wrap(b *strings.Builder, head, text string) {
 	b.WriteString("\n")
 }
 
-// writeHead tells what was read.
+// writeHead lists what was read.
 func (r *Report) writeHead(b *strings.Builder) {
 	if r.Run != "" {
 		model := ""

@@ -16,7 +16,7 @@ import (
 // The bounds of a report of waits.
 const (
 	MaxWaitRows   = 100_000 // executions and intervals that are listed
-	maxWaitPlaces = 1 << 17 // tensors and files that are told apart
+	maxWaitPlaces = 1 << 17 // tensors and files with rows of their own
 	maxPhases     = 64
 )
 
@@ -311,7 +311,7 @@ var lostWords = map[string]string{
 	"requests_full":       "block requests LOST: there were too many at once",
 	"faults_open":         "page faults never returned, or by a signal: they are not counted",
 	"faults_unknown":      "page faults had begun before the recording: they are not counted",
-	"graphs_told_late":    "executions were told of after their events had been counted elsewhere",
+	"graphs_told_late":    "executions were reported after their events had been counted elsewhere",
 	"request_ends_unseen": "block requests are counted whose end was not seen: they were in flight at the end, or their address was used again",
 	"strays":              "events came after their line was written, and stand in a later one",
 }

@@ -37,8 +37,8 @@ func counted(t *testing.T, pid int) uint64 {
 	return sum
 }
 
-// TestFaultsOfPages: each page that a process touches first, or the kernel for it, is told once, in order, and as
-// many as the kernel counts.
+// TestFaultsOfPages checks that each page that a process touches first, or the kernel for it, is sampled once, in
+// order, and as many as the kernel counts.
 func TestFaultsOfPages(t *testing.T) {
 	const n = 1500
 	c := start(t)
@@ -82,7 +82,7 @@ func TestFaultsOfPages(t *testing.T) {
 		t.Errorf("%d faults of %d pages, the last at %d; %+v", len(pages), n, last, f.Stats())
 	}
 	if uint64(all) != after-before {
-		t.Errorf("%d faults were told, the kernel counts %d", all, after-before)
+		t.Errorf("%d faults were sampled, the kernel counts %d", all, after-before)
 	}
 }
 
@@ -144,10 +144,10 @@ func TestFaultsSayWhatFor(t *testing.T) {
 	c.do(t, 'r', 0, 100)
 	c.do(t, 'w', 50, 150)
 	c.do(t, 'k', 200, 100)
-	told := map[memtrace.AccessOp][]int{}
+	pages := map[memtrace.AccessOp][]int{}
 	if _, err := f.Drain(func(a memtrace.Access) error {
 		if a.Addr >= c.base && a.Addr < c.base+300*4096 {
-			told[a.Op] = append(told[a.Op], int(a.Addr-c.base)/4096)
+			pages[a.Op] = append(pages[a.Op], int(a.Addr-c.base)/4096)
 		}
 		if a.IP == 0 || a.Collector != memtrace.CollectorFault || a.Weight != 1 {
 			t.Errorf("%+v", a)
@@ -166,8 +166,8 @@ func TestFaultsSayWhatFor(t *testing.T) {
 		}
 	}
 	for op, want := range map[memtrace.AccessOp][]int{memtrace.OpRead: reads, memtrace.OpWrite: writes} {
-		slices.Sort(told[op])
-		if got := slices.Compact(told[op]); !slices.Equal(got, want) {
+		slices.Sort(pages[op])
+		if got := slices.Compact(pages[op]); !slices.Equal(got, want) {
 			t.Errorf("%s: pages %v", op, got)
 		}
 	}

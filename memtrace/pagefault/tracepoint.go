@@ -75,7 +75,7 @@ func (p tracepoint) access(raw []byte, a *memtrace.Access) bool {
 	return a.Addr < userEnd
 }
 
-// openTracepoints begins to tell of page faults by the kernel's tracepoints, which say what a fault was for.
+// openTracepoints begins to sample page faults by the kernel's tracepoints, which distinguish reads and writes.
 func openTracepoints(o Options) (*Faults, error) {
 	var missing error
 	for _, dir := range tracefs {

@@ -50,7 +50,7 @@ const (
 	featureAsync   = 1 << 15
 )
 
-// regions is how many pieces one call of the kernel tells of; there are as many calls as it takes.
+// regions is the most pieces that one call of the kernel returns; there are as many calls as needed.
 const regions = 4096
 
 // Watch prepares to watch a process that was started with the tap and [Env]. Nothing is watched until Add.
@@ -107,8 +107,8 @@ func (w *Written) take() error {
 // uffdLink is what the link of a userfaultfd in /proc/PID/fd says.
 const uffdLink = "anon_inode:[userfaultfd]"
 
-// inherited tells whether a descriptor of a process is the same as one of its parent's, as far as the kernel tells:
-// a userfaultfd that came with a fork is about the parent's memory.
+// inherited reports whether a descriptor of a process is the same as one of its parent's, as far as the kernel says: a
+// userfaultfd that came with a fork is about the parent's memory.
 func inherited(pid, number int) bool {
 	parent, ok := perfevent.Parent(pid)
 	if !ok || parent == os.Getpid() { // who may have taken a copy
@@ -152,9 +152,9 @@ func (w *Written) Add(r Range) error {
 	return err
 }
 
-// Scan adds to dst the pages of a watched range that were written since it was scanned before, or added, and
-// watches them again: a write is told by exactly one scan, even if it happens meanwhile. Pages are told in the
-// order of addresses, neighbours as one.
+// Scan adds to dst the pages of a watched range that were written since it was scanned before, or added, and watches
+// them again: a write is in exactly one scan, even if it happens meanwhile. Pages are in the order of addresses,
+// neighbours merged.
 func (w *Written) Scan(dst []Range, r Range) ([]Range, error) {
 	r = around(r, w.page)
 	first := len(dst)
@@ -232,8 +232,8 @@ func (w *Written) Close() error {
 	return first
 }
 
-// CanWatch tells whether pages of a process that this one starts can be watched: the error names cause and remedy.
-// It tries with this process.
+// CanWatch reports whether pages of a process that this one starts can be watched: the error names cause and remedy. It
+// tries with this process.
 func CanWatch() error {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|userModeOnly, 0, 0)
 	if errno != 0 {

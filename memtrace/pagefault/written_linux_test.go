@@ -123,8 +123,8 @@ func (c *child) pages(ranges []Range) (all []int) {
 
 func (c *child) all(n int) Range { return Range{Start: c.base, End: c.base + uint64(n)*4096} }
 
-// TestWrittenPages: of each kind of memory, exactly those pages are told that the process wrote, or the kernel for
-// it; not those of its child.
+// TestWrittenPages checks, for each kind of memory, that exactly those pages are found that the process wrote, or the
+// kernel for it; not those of its child.
 func TestWrittenPages(t *testing.T) {
 	const n = 2048
 	for kind, what := range map[byte]string{'a': "anonymous", 'h': "huge pages", 's': "shared"} {
@@ -161,8 +161,8 @@ func TestWrittenPages(t *testing.T) {
 	}
 }
 
-// TestGonePages: pages that were given back are told as such, and can be written again; a range that was mapped
-// anew is an error.
+// TestGonePages checks that pages that were given back are found as such, and can be written again; a range that was
+// mapped anew is an error.
 func TestGonePages(t *testing.T) {
 	const n = 64
 	c := start(t, Env)
@@ -194,8 +194,8 @@ func TestGonePages(t *testing.T) {
 	}
 }
 
-// TestScanGoesOn: more pieces than the kernel tells at once.
-func TestScanGoesOn(t *testing.T) {
+// TestScanOfManyPieces scans more pieces than one call of the kernel returns.
+func TestScanOfManyPieces(t *testing.T) {
 	const n = 4 * regions
 	c := start(t, Env)
 	w := watch(t, c)

@@ -19,7 +19,7 @@ const (
 	SWPageFaultsMaj = 6
 )
 
-// Bits of Attr.SampleType: what a sample tells. The order of the fields in a sample is not that of the bits.
+// Bits of Attr.SampleType: the fields of a sample. The order of the fields in a sample is not that of the bits.
 const (
 	SampleIP           = 1 << 0
 	SampleTID          = 1 << 1
@@ -85,7 +85,7 @@ func Precise(level uint64) uint64 { return (level & 3) << flagPreciseShift }
 // ClockMonotonic is the clock of every time of llamatap, Attr.ClockID.
 const ClockMonotonic = 1
 
-// Attr is struct perf_event_attr: what an event counts and what its samples tell.
+// Attr is struct perf_event_attr: what an event counts and what its samples contain.
 type Attr struct {
 	Type          uint32
 	Config        uint64

@@ -81,7 +81,7 @@ func TestAccessOfSample(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if got := s.Access(0, 5, memtrace.CollectorPerf); got.Weight != 5 || got.CPU != -1 {
-		t.Errorf("what a sample does not tell: %+v", got)
+		t.Errorf("fields that a sample lacks: %+v", got)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// rate is how many samples per second must be told without loss.
+// rate is the number of samples per second that must be read without loss.
 const rate = 50_000
 
 // TestRateWithoutLoss faults a fifth more often than that for some seconds, while a second goroutine drains.

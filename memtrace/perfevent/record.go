@@ -33,8 +33,8 @@ const (
 // headerSize is that of a record: u32 type, u16 misc, u16 size.
 const headerSize = 8
 
-// Record is one record of a ring or a file. What its type does not tell is 0. Byte slices and Body belong to the
-// buffer that was decoded.
+// Record is one record of a ring or a file. Fields that its type lacks are 0. Byte slices and Body belong to the buffer
+// that was decoded.
 type Record struct {
 	Type  uint32
 	Misc  uint16
@@ -59,7 +59,7 @@ type Event struct {
 	IDs  []uint64
 }
 
-// Decoder tells to which of several events a record belongs, and decodes it.
+// Decoder decodes records, and finds the event that each belongs to.
 type Decoder struct {
 	events    []Event
 	byID      map[uint64]int
@@ -88,7 +88,7 @@ func NewDecoder(events []Event) *Decoder {
 // AddID says that records with an id belong to an event.
 func (d *Decoder) AddID(id uint64, event int) { d.byID[id] = event }
 
-// idWords tells in which word of a sample its ID lies, and in which word from the end of another record's.
+// idWords returns the word of a sample in which its ID lies, and the word of another record, counted from its end.
 func idWords(sampleType uint64) (first, last int) {
 	switch {
 	case sampleType&SampleIdentifier != 0:
@@ -101,7 +101,7 @@ func idWords(sampleType uint64) (first, last int) {
 	return -1, -1
 }
 
-// event tells which event a record belongs to.
+// event returns the number of the event that a record belongs to.
 func (d *Decoder) event(r *Record) int {
 	if len(d.events) == 1 {
 		return 0
@@ -168,7 +168,7 @@ func (d *Decoder) Decode(b []byte, r *Record) error {
 	return nil
 }
 
-// decode reads what a record tells that is no sample.
+// decode reads the fields of a record that is not a sample.
 func (r *Record) decode(f *fields) {
 	switch r.Type {
 	case RecordComm:

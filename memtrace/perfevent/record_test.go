@@ -116,7 +116,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestVectorRegisters: samples of kernels that tell vector registers too are read behind them.
+// TestVectorRegisters reads samples of kernels that also write vector registers.
 func TestVectorRegisters(t *testing.T) {
 	a := Attr{SampleType: SampleIP | SampleRegsUser | SampleRegsIntr | SamplePhysAddr, RegsUser: 0b11, RegsIntr: 0b1}
 	vectors := words(2|4<<16|1<<32|1<<48, 1, 2, 3, 4, 5, 6, 7, 8, 9) // two of four words, one predicate of one

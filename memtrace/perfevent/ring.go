@@ -18,8 +18,8 @@ func NewRing(data []byte, tail uint64) *Ring {
 // Tail is the position of the next record.
 func (r *Ring) Tail() uint64 { return r.tail }
 
-// Next returns the next record before a position, nil if there is none. It is valid until the next call, and until
-// the kernel is told of the new tail. After an error the rest up to head cannot be read.
+// Next returns the next record before a position, nil if there is none. It is valid until the next call, and until the
+// new tail is published to the kernel. After an error the rest up to head cannot be read.
 func (r *Ring) Next(head uint64) ([]byte, error) {
 	left := head - r.tail
 	if left == 0 {

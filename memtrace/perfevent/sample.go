@@ -9,7 +9,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// Sample is what one PERF_RECORD_SAMPLE tells, as far as its attribute asked for it; the rest is 0.
+// Sample holds the fields of a PERF_RECORD_SAMPLE that its attribute asked for; the others are 0.
 type Sample struct {
 	ID           uint64 // of the event; SampleIdentifier or SampleID
 	StreamID     uint64
@@ -241,7 +241,7 @@ func (a *Attr) decodeMemory(f *fields, s *Sample) {
 	}
 }
 
-// Access says in words what a sample tells. period is that of its event, for samples that do not tell their own.
+// Access converts a sample. period is that of its event, for samples without their own.
 func (s *Sample) Access(sampleType, period uint64, from memtrace.Collector) memtrace.Access {
 	a := memtrace.Access{
 		TimeNS: int64(s.Time), Addr: s.Addr, Phys: s.PhysAddr, IP: s.IP, Latency: s.Weight, Weight: period, PID: int32(s.PID), TID: int32(s.TID), CPU: -1,

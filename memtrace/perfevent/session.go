@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Options say whose events are told, and which. Events is needed, the rest may be zero.
+// Options configure a Session. Events is required, the rest may be zero.
 type Options struct {
 	// PID is the process, with all threads that it has and will have; 0 is the calling process.
 	PID int
@@ -37,7 +37,7 @@ type EventSpec struct {
 // Stats is what a session has read, and what it could not.
 type Stats struct {
 	Samples     uint64 // handed on
-	Lost        uint64 // records that found no room in a ring, as the kernel tells
+	Lost        uint64 // records that found no room in a ring, by the kernel's count
 	LostSamples uint64 // samples that the hardware dropped
 	Throttles   uint64 // times at which the kernel stopped an event for a while because it came too often
 	Twice       uint64 // samples of threads that were seen by two events; passed over

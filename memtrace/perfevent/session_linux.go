@@ -64,7 +64,7 @@ const endingStep = 10 * time.Millisecond
 // rounds is how often threads are looked for that began meanwhile.
 const rounds = 16
 
-// Open opens events for all threads of a process. They are told from the return on, or from the next execve.
+// Open opens events for all threads of a process. They count from then on.
 func Open(o Options) (*Session, error) {
 	if len(o.Events) == 0 {
 		return nil, fmt.Errorf("%w: no event is asked for", ErrOpen)
@@ -99,7 +99,7 @@ func Open(o Options) (*Session, error) {
 	return s, nil
 }
 
-// tracks tells whether an event is the one that tells of processes and mappings: the first on its CPUs that has a ring.
+// tracks reports whether an event also records processes and mappings: the first with a ring on its CPUs does.
 func (o *Options) tracks(event int) bool {
 	e := o.Events[event]
 	for _, before := range o.Events[:event] {
@@ -116,7 +116,7 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	a := e.Attr
 	a.SampleType |= SampleIdentifier | SampleTID | SampleTime
 	a.ReadFormat |= FormatID
-	if tellsLost() {
+	if countsLost() {
 		a.ReadFormat |= FormatLost
 	}
 	a.Flags |= FlagInherit | FlagDisabled | FlagSampleIDAll | FlagUseClockID | FlagWatermark
@@ -139,9 +139,9 @@ func (o *Options) attr(e EventSpec, tracks bool) Attr {
 	return a
 }
 
-// openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have
-// inherited events from its parent and then has them twice: count tells. What it inherited before they were enabled
-// stays disabled, in it and in all that it begins, so that threads are looked for once more afterwards.
+// openThreads opens events for each thread until no new one is found. A thread that began meanwhile may have inherited
+// events from its parent and then has them twice: see count. What it inherited before they were enabled stays disabled,
+// in it and in all that it begins, so that threads are looked for once more afterwards.
 func (s *Session) openThreads(o Options, events []Event, cpus []int) error {
 	for round := range rounds {
 		fresh, err := s.openFresh(o, events, cpus, round > 0)
@@ -210,7 +210,7 @@ func threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// runs tells whether a process has threads that have not ended.
+// runs reports whether a process has threads that have not ended.
 func runs(pid int) bool {
 	tids, err := threads(pid)
 	for _, tid := range tids {
@@ -300,19 +300,19 @@ func (s *Session) identify(fd, event int) error {
 // Enable makes all events count.
 func (s *Session) Enable() error { return s.control(unix.PERF_EVENT_IOC_ENABLE) }
 
-// Disable makes them stop. What they told is still in the rings; what found no room there is known as a whole then,
-// where the kernel tells (Linux 6.0).
+// Disable makes them stop. What they recorded is still in the rings. Since Linux 6.0 the total that found no room there
+// is then known.
 func (s *Session) Disable() error {
 	err := s.control(unix.PERF_EVENT_IOC_DISABLE)
-	if tellsLost() {
+	if countsLost() {
 		s.missed = s.lost()
 	}
 	return err
 }
 
-// tellsLost tells whether the kernel counts, per event, what found no room: a ring tells of that only with the next
-// record that has some.
-var tellsLost = sync.OnceValue(func() bool {
+// countsLost reports whether the kernel counts, per event, the records that found no room: a ring reports them only
+// with the next record that has room.
+var countsLost = sync.OnceValue(func() bool {
 	a := Attr{Type: TypeSoftware, Config: SWPageFaults, ReadFormat: FormatID | FormatLost, Flags: FlagDisabled | FlagExcludeKernel}
 	fd, err := openEvent(&a, 0, -1, -1)
 	if err != nil {
@@ -343,9 +343,9 @@ func (s *Session) control(what uint) error {
 	return nil
 }
 
-// Drain hands on what is in the rings now: samples, and the records that tell of processes. A record is valid until
-// each returns. It returns how many samples there were, and each's first error, after which the rest waits for the
-// next call. Within a CPU records come in the order of time.
+// Drain passes on what is in the rings: samples, and records of processes. A record is valid until each returns. It
+// returns how many samples there were, and each's first error, after which the rest waits for the next call. Within a
+// CPU records come in the order of time.
 func (s *Session) Drain(each func(*Record) error) (int, error) {
 	before := s.stats.Samples
 	for _, r := range s.rings {
@@ -389,9 +389,9 @@ func (s *Session) drain(r *cpuRing, each func(*Record) error) error {
 	}
 }
 
-// again tells whether a sample is the one before it. Of a software event that a thread has twice the kernel writes
-// two samples, one after the other, which are the same even in the event's number (seen on 6.18: it fills in once
-// what is asked of both).
+// again reports whether a sample repeats the one before it. Of a software event that a thread has twice the kernel
+// writes two samples, one after the other, which are the same even in the event's number (seen on 6.18: it fills in
+// once what is asked of both).
 func (r *cpuRing) again(raw []byte) bool {
 	if bytes.Equal(raw, r.last) {
 		return true
@@ -400,9 +400,9 @@ func (r *cpuRing) again(raw []byte) bool {
 	return false
 }
 
-// count notes a record from the ring of a CPU, and tells whether it is to be handed on.
+// count counts a record from the ring of a CPU, and reports whether it is to be passed on.
 //
-// A thread that began while events were opened may have inherited some and got its own besides. Each of them tells
+// A thread that began while events were opened may have inherited some and got its own besides. Each of them records
 // everything that the thread does on a CPU, so that the first that is seen there counts, and the others do not.
 func (s *Session) count(r *Record, cpu int) bool {
 	switch r.Type {
@@ -432,8 +432,8 @@ func (s *Session) count(r *Record, cpu int) bool {
 	return true
 }
 
-// Wait waits until a ring is a quarter full, or for a time. It tells whether there is something to read. ErrGone
-// says that the process has ended: what is in the rings now is the last.
+// Wait waits until a ring is a quarter full, or for a time. It reports whether there is something to read. ErrGone: the
+// process has ended, and what is in the rings is the last.
 func (s *Session) Wait(atMost time.Duration) (bool, error) {
 	if s.gone {
 		return false, ErrGone

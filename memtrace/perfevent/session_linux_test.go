@@ -19,7 +19,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// faults are page faults with their addresses, each one told.
+// faults are page faults with their addresses, each one sampled.
 func faults() EventSpec {
 	return EventSpec{Name: "page-faults", Attr: Attr{
 		Type: TypeSoftware, Config: SWPageFaults, Period: 1, SampleType: SampleIP | SampleAddr | SampleCPU | SamplePeriod,
@@ -53,7 +53,7 @@ func fresh(t *testing.T, pages int) (mem []byte, base uint64) {
 	return mem, uint64(uintptr(unsafe.Pointer(&mem[0])))
 }
 
-// TestFaultsOfOwnMemory: each page of new memory faults once, and the samples tell where and when.
+// TestFaultsOfOwnMemory checks that each page of new memory faults once, and the address and time of the samples.
 func TestFaultsOfOwnMemory(t *testing.T) {
 	const pages = 3000
 	mem, base := fresh(t, pages)
@@ -112,7 +112,7 @@ func agrees(t *testing.T, s *Session) {
 	}
 }
 
-// TestLostIsCounted: a ring that nobody reads runs full, and what finds no room is told.
+// TestLostIsCounted checks that records beyond a full ring are counted.
 func TestLostIsCounted(t *testing.T) {
 	mem, _ := fresh(t, 2000)
 	s := open(t, Options{Events: []EventSpec{faults()}, Pages: 1})
@@ -127,7 +127,7 @@ func TestLostIsCounted(t *testing.T) {
 	if err := s.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	mem[0]++ // the kernel tells of lost records with the next that finds room
+	mem[0]++ // the kernel reports lost records with the next that finds room
 	if _, err := s.Drain(func(*Record) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func TestLostIsCounted(t *testing.T) {
 	}
 }
 
-// TestThreadsOfAnother: threads that began after events were opened are told, child processes are not, unless asked
-// for.
+// TestThreadsOfAnother checks that threads that began after events were opened are sampled, and child processes only if
+// asked for.
 func TestThreadsOfAnother(t *testing.T) {
 	for _, children := range []bool{false, true} {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -221,7 +221,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestNoThreadCountsTwice opens events while threads begin and end all the time: each page of a thread's own faults
-// once, and is told at most once. (A page that threads share may fault twice: the thread that comes second finds it
+// once, and is sampled at most once. (A page that threads share may fault twice: the thread that comes second finds it
 // changed, and tries again.)
 func TestNoThreadCountsTwice(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")

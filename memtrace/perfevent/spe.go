@@ -6,8 +6,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// SPERecord is what Arm's statistical profiling extension tells of one operation; Arm Architecture Reference
-// Manual, chapter D10, Statistical Profiling Extension sample record specification. What it does not tell is 0.
+// SPERecord is a record of Arm's statistical profiling extension for one operation; Arm Architecture Reference Manual,
+// chapter D10, Statistical Profiling Extension sample record specification. Fields that it lacks are 0.
 type SPERecord struct {
 	IP        uint64
 	Addr      uint64 // virtual, of data
@@ -32,7 +32,8 @@ const (
 	SPEFetched  = 1 << 22 // found in a line that was being fetched
 )
 
-// Level is where the data were found, as far as events tell: of a miss in L1 that asked no last level, they do not.
+// Level is where the data were found, as far as events show: for a miss in L1 without an access to the last level they
+// do not.
 func (r *SPERecord) Level() memtrace.CacheLevel {
 	switch e := r.Events; {
 	case e&SPERemote != 0 && e&SPELLMiss != 0:
@@ -127,7 +128,7 @@ func spePacket(b []byte, at uint64) int {
 	return -1
 }
 
-// packet takes in a whole packet, and tells whether it is the last of its record.
+// packet decodes a whole packet, and reports whether it is the last of its record.
 func (r *SPERecord) packet(b []byte) (ended bool) {
 	if b[0] == spePad || b[0] == speEnd {
 		return b[0] == speEnd

@@ -44,7 +44,7 @@ type Data struct {
 	buffer  []byte
 	packed  *packed
 	arm     trace
-	ready   []memtrace.Access // made of one record, first told last
+	ready   []memtrace.Access // made of one record, in reverse order
 	stats   Stats
 	clock   string
 	other   func(*perfevent.Record)
@@ -129,7 +129,7 @@ func (d *Data) begin() {
 	}
 }
 
-// kind is what an event tells of: by its name, or, where the file has none, by its type.
+// kind is the kind of an event: by its name, or, where the file has none, by its type.
 func kind(e perfevent.Event) event {
 	k := event{collector: collector(e.Name), op: op(e.Name)}
 	if e.Attr.Type == perfevent.TypeSoftware {
@@ -141,7 +141,7 @@ func kind(e perfevent.Event) event {
 // Clock is the clock of all times, "" if it is perf's own, which no other program reads.
 func (d *Data) Clock() string { return d.clock }
 
-// Others hands the records that tell of processes, and what they map, to a function from now on, which Next calls.
+// Others sets the function to which Next passes the records of processes and their mappings.
 func (d *Data) Others(each func(*perfevent.Record)) { d.other = each }
 
 // Events are the events of the file, as far as they are known: those of a pipe come with its records.

@@ -91,7 +91,7 @@ func TestDataCounts(t *testing.T) {
 	}
 	// A sample that is too short is bad; a record of perf that is not known is no matter.
 	for d.Next(&a) == nil {
-		t.Errorf("told: %+v", a)
+		t.Errorf("read: %+v", a)
 	}
 	if s := d.Stats(); s.Lost != 10 || s.Throttles != 1 || s.Gaps != 2 || s.Collided != 1 || s.NoAddress != 1 || s.Samples != 1 || s.Bad != 1 {
 		t.Errorf("%+v", s)

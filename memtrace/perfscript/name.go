@@ -6,7 +6,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// spe are the events that perf makes of what Arm's SPE tells.
+// spe are the events that perf synthesises from Arm's SPE records.
 var spe = map[string]bool{
 	"memory": true, "l1d-miss": true, "l1d-access": true, "llc-miss": true, "llc-access": true, "tlb-miss": true, "tlb-access": true, "branch-miss": true,
 	"branch": true, "remote-access": true, "instructions": true,
@@ -23,10 +23,10 @@ func plain(event string) string {
 	return event
 }
 
-// isTracepoint tells whether a name is of the form subsystem:event.
+// isTracepoint reports whether a name is of the form subsystem:event.
 func isTracepoint(event string) bool { return strings.HasPrefix(event, "exceptions:") }
 
-// collector is what told of an event, by its name.
+// collector is the collector of an event, by its name.
 func collector(event string) memtrace.Collector {
 	switch name := plain(event); {
 	case software[name], isTracepoint(event):

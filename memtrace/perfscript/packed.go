@@ -20,7 +20,7 @@ type packed struct {
 	now    []byte // of the record that is being unpacked
 	stream *zstd.Decoder
 	in     *bufio.Reader
-	met    [][]byte // plain records, to be told next
+	met    [][]byte // plain records, to be read next
 	buffer []byte
 	err    error // at which it ends
 }

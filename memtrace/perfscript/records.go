@@ -43,11 +43,11 @@ func (d *Data) Next(a *memtrace.Access) error {
 		if err != nil {
 			return err
 		}
-		told, err := d.take(raw, a)
+		ok, err := d.take(raw, a)
 		if err != nil {
 			return err
 		}
-		if told {
+		if ok {
 			d.stats.Samples++
 			return nil
 		}
@@ -93,7 +93,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// take reads one record. It tells whether it was an access.
+// take reads one record, and reports whether it was an access.
 func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
 	switch kind := binary.LittleEndian.Uint32(raw); kind {
 	case recordCompressed, recordCompressed2:
@@ -120,7 +120,7 @@ func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
 		d.bad(err)
 		return false, nil
 	}
-	return d.tell(a), nil
+	return d.access(a), nil
 }
 
 func (d *Data) bad(err error) {
@@ -130,8 +130,8 @@ func (d *Data) bad(err error) {
 	}
 }
 
-// tell makes an access of a record, if it is one.
-func (d *Data) tell(a *memtrace.Access) bool {
+// access converts a record to an access, if it is one.
+func (d *Data) access(a *memtrace.Access) bool {
 	r := &d.record
 	switch r.Type {
 	case perfevent.RecordSample:

@@ -42,8 +42,8 @@ func (c *cursor) decimal() (uint64, bool) {
 // unavailable are the words with which the text of a data source may end, after the last field's name.
 var unavailable = [][]byte{[]byte("BLK"), []byte("LCK"), []byte("N/A"), []byte("No"), []byte("Yes"), []byte("Data"), []byte("Addr"), []byte("or")}
 
-// source passes over the text of a data source, which begins with a bar and whose words may have spaces between
-// them. It tells whether there is one.
+// source passes over the text of a data source, which begins with a bar and whose words may have spaces between them.
+// It reports whether there is one.
 func (c *cursor) source() bool {
 	if w := c.word(); len(w) == 0 || w[0] != '|' {
 		return false
@@ -102,7 +102,7 @@ func (c *cursor) file() int {
 	return -1
 }
 
-// pageSize tells whether a word is a size as perf prints those of pages: 4K, 2M, 1G, N/A.
+// pageSize reports whether a word is a page size as perf prints it: 4K, 2M, 1G, N/A.
 func pageSize(w []byte) bool {
 	if string(w) == "N/A" {
 		return true
@@ -134,7 +134,7 @@ func (c *cursor) addressSymbol(l *layout) bool {
 	return true
 }
 
-// numberFollows tells whether a number follows an address.
+// numberFollows reports whether a number follows an address.
 func (l *layout) numberFollows() bool {
 	return slices.Contains(l.has[fieldDataSrc:fieldIP+1], true) || l.has[fieldPhys]
 }
@@ -247,8 +247,8 @@ func guess(rest []byte, e event) *layout {
 	return nil
 }
 
-// likely tells whether what was read can be what it was taken for: a latency is no address, an address of an
-// instruction no latency, and no name of a function begins with one.
+// likely reports whether a parsed line is plausible: a latency is no address, an address of an instruction no latency,
+// and no name of a function begins with one.
 func likely(a *memtrace.Access) bool {
 	const longest, lowest = 1 << 24, 1 << 16
 	first, _, more := strings.Cut(a.Symbol, " ")
@@ -256,8 +256,8 @@ func likely(a *memtrace.Access) bool {
 	return a.Latency < longest && (a.IP == 0 || a.IP >= lowest) && !(number && (more && len(first) >= 6 || len(first) >= 8))
 }
 
-// shapes are what perf script prints when it is not told what, and what people tell it most, in the order in which
-// they are tried: a call chain's address of the instruction is on the next line.
+// shapes are the fields that perf script prints by default and in common -F lists, in the order in which they are
+// tried: a call chain's address of the instruction is on the next line.
 func shapes(source bool) [][]field {
 	first := [][]field{{fieldAddr}, {fieldAddr, fieldWeight}, {}}
 	if source {

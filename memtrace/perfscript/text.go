@@ -23,7 +23,7 @@ type Options struct {
 
 // Stats is what a file held.
 type Stats struct {
-	Samples   uint64 // told as accesses
+	Samples   uint64 // returned as accesses
 	NoAddress uint64 // samples without an address of data, passed over
 	Lost      uint64 // records or samples that perf says were lost
 	Throttles uint64
@@ -93,9 +93,9 @@ func (t *Text) Next(a *memtrace.Access) error {
 		case line[0] == '\t':
 			t.chain(line)
 		default:
-			told := t.flush(a)
+			flushed := t.flush(a)
 			t.sample(line)
-			if told || t.waits && !t.chained() && t.flush(a) {
+			if flushed || t.waits && !t.chained() && t.flush(a) {
 				return nil
 			}
 		}
@@ -116,8 +116,8 @@ func (t *Text) comment(line []byte) {
 	}
 }
 
-// chained tells whether the lines of a call chain may follow the sample that was read last. That of a page fault
-// may have one number, which is the address of the instruction, or, if a call chain follows, that of the fault.
+// chained reports whether the lines of a call chain may follow the sample that was read last. That of a page fault may
+// have one number, which is the address of the instruction, or, if a call chain follows, that of the fault.
 func (t *Text) chained() bool { return t.pending.IP == 0 || t.single }
 
 // flush hands on the sample that waits for its call chain.

@@ -27,7 +27,7 @@ type reader interface {
 }
 
 // all reads everything.
-func all(t testing.TB, r reader) (told []memtrace.Access) {
+func all(t testing.TB, r reader) (read []memtrace.Access) {
 	t.Helper()
 	for {
 		var a memtrace.Access
@@ -38,12 +38,12 @@ func all(t testing.TB, r reader) (told []memtrace.Access) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = append(told, a)
+		read = append(read, a)
 	}
-	if s := r.Stats(); s.Bad != 0 || s.Samples != uint64(len(told)) {
-		t.Errorf("%+v, %d were told", s, len(told))
+	if s := r.Stats(); s.Bad != 0 || s.Samples != uint64(len(read)) {
+		t.Errorf("%+v, %d were read", s, len(read))
 	}
-	return told
+	return read
 }
 
 func text(t testing.TB, r io.Reader, fields string) *Text {
@@ -70,7 +70,7 @@ func script(t testing.TB, file []byte, args ...string) []byte {
 	return out
 }
 
-// differ says at which access two lists differ first, as far as fields of -F tell.
+// differ says at which access two lists differ first, as far as the fields of -F allow.
 func differ(t *testing.T, got, want []memtrace.Access, fields string) {
 	t.Helper()
 	if len(got) != len(want) {

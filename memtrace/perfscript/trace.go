@@ -30,7 +30,7 @@ const maxTorn = 1 << 12
 // maxTraces is how many traces, one per CPU or thread, are read side by side.
 const maxTraces = 1 << 14
 
-// trace reads the records that tell of traces, and the trace that follows one.
+// trace reads the records of traces, and the trace that follows one.
 func (d *Data) trace(kind uint32, raw []byte) error {
 	le := binary.LittleEndian
 	switch {
@@ -83,7 +83,7 @@ func (d *Data) goOn() error {
 	if _, err := io.ReadFull(d.in, t.chunk[len(torn):]); err != nil {
 		return fmt.Errorf("%w: torn within a trace: %w", ErrData, noEOF(err))
 	}
-	used, bad := perfevent.DecodeSPE(t.chunk, t.offset-uint64(len(torn)), func(r *perfevent.SPERecord) { d.told(r, t.tid, t.cpu) })
+	used, bad := perfevent.DecodeSPE(t.chunk, t.offset-uint64(len(torn)), func(r *perfevent.SPERecord) { d.keep(r, t.tid, t.cpu) })
 	if bad > 0 {
 		d.stats.Bad += uint64(bad) - 1
 		d.bad(fmt.Errorf("%w: bytes of a trace that are no packet", ErrData))
@@ -99,8 +99,8 @@ func (d *Data) goOn() error {
 	return nil
 }
 
-// told keeps what a record of a trace tells.
-func (d *Data) told(r *perfevent.SPERecord, tid, cpu uint32) {
+// keep converts a record of a trace.
+func (d *Data) keep(r *perfevent.SPERecord, tid, cpu uint32) {
 	if r.Addr == 0 {
 		d.stats.NoAddress++
 		return

@@ -69,8 +69,8 @@ func New(o Options) *Table {
 	return t
 }
 
-// Schema is the table's columns. Those that tell where and when repeat in a ledger, and lie near their neighbours
-// in samples: the writer finds out which it is.
+// Schema is the table's columns. Places and times repeat in a ledger, and lie near their neighbours in samples: the
+// writer finds out which it is.
 func Schema() table.Schema {
 	s := table.Schema{Metadata: [][2]string{{table.VersionKey, table.Version}}}
 	kinds := [...]table.Kind{memtrace.ColumnInt32: table.Int32, memtrace.ColumnInt64: table.Int64, memtrace.ColumnUint64: table.Uint64, memtrace.ColumnText: table.Text}

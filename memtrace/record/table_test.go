@@ -235,7 +235,7 @@ func TestTick(t *testing.T) {
 	}
 }
 
-// TestFullDisk: wherever the disk becomes full, it is told, and the parts before stay whole.
+// TestFullDisk checks that a full disk is reported wherever it occurs, and that earlier parts stay valid.
 func TestFullDisk(t *testing.T) {
 	const n = 12000
 	write := func(f *folder) (*Table, error) {

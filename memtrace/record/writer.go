@@ -22,7 +22,7 @@ type Writer struct {
 	free  chan *batch
 	most  int
 	texts []texts // by column
-	begun int64   // when the first row of the batch came, 0 = not told
+	begun int64   // when the first row of the batch came, 0 = unknown
 	rows  int64
 	ended bool
 }
@@ -126,7 +126,7 @@ func (w *Writer) hand() {
 	w.begun = 0
 }
 
-// Tick tells the time, on any one clock of nanoseconds: rows that have waited for some seconds are packed. The
+// Tick passes the current time, on any one clock of nanoseconds: rows that have waited for some seconds are packed. The
 // error is the table's.
 func (w *Writer) Tick(ns int64) error {
 	switch {

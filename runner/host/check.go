@@ -50,7 +50,7 @@ func isFolder(path string) bool {
 func checkProgram(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // executable and not readable: the kernel can tell more than we
+		return nil // executable and not readable: let the kernel decide
 	}
 	if err != nil {
 		return fmt.Errorf("program %s: %w: %w", path, ErrCannotRun, err)
@@ -96,7 +96,7 @@ func checkScript(path string, line []byte) error {
 // machines are the architectures that llamatap records on, by Go's name.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// whyNot tells why the tap cannot get into a program; nil: it can.
+// whyNot reports why the tap cannot be preloaded into a program; nil if it can.
 func whyNot(object *elf.File, name string) error {
 	if own, ok := machines[runtime.GOARCH]; ok && (object.Machine != own || object.Class != elf.ELFCLASS64) {
 		return fmt.Errorf("%w: it is for %s (%s), and this machine and the tap are %s; take a build for this machine", ErrCannotRun,
@@ -138,8 +138,8 @@ func interpreter(object *elf.File) string {
 	return ""
 }
 
-// hasLlama tells whether llama.cpp's functions stand in the program itself, for others of its functions to call
-// directly. A program that only stands before them, as llamatap does, needs the library too.
+// hasLlama reports whether llama.cpp is linked into the program statically. A program that only interposes its
+// functions, as llamatap does, needs the library too.
 func hasLlama(object *elf.File) bool {
 	libraries, err := object.ImportedLibraries()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// TapLibrary is the file name of the tap as a preloadable object. It stands beside the llamatap binary.
+// TapLibrary is the file name of the tap as a preloadable object. It lies next to the llamatap binary.
 const TapLibrary = "libllamatap.so"
 
 // Command prepares a program with the tap preloaded. A name without a slash is first looked for among llama.cpp's
@@ -53,7 +53,7 @@ func ownInstallation(cmd *exec.Cmd) (llama.Installation, bool) {
 }
 
 // Backends is the folder of ggml's backends that a program prepared by Command shall be made to load; empty for one
-// that finds its own, as another's program does and one whose loader stands beside them.
+// that finds its own, such as a program of another installation and one whose loader lies next to them.
 func Backends(cmd *exec.Cmd) string {
 	in, ok := ownInstallation(cmd)
 	if !ok || cmd.Path == besideBackends(in) {

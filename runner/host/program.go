@@ -67,8 +67,8 @@ func Bin() string {
 	return in.Bin
 }
 
-// isProgram tells whether a file is a program of llama.cpp. The folder may be shared with others, such as /usr/bin:
-// then the name tells, or that the file needs llama.cpp's libraries.
+// isProgram reports whether a file is a program of llama.cpp. The folder may be shared, such as /usr/bin: then the name
+// decides, or that the file needs llama.cpp's libraries.
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
@@ -88,7 +88,7 @@ func isProgram(path string) bool {
 	})
 }
 
-// isSelf tells whether a path leads to this process's own binary.
+// isSelf reports whether a path leads to this process's own binary.
 func isSelf(path string) bool {
 	other, err := os.Stat(path)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestNoProgramIsItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !isSelf(link) || isSelf(filepath.Join(in.Bin, "llama-cli")) || isSelf(filepath.Join(in.Bin, "none")) {
-		t.Error("a link to this binary is not told from others")
+		t.Error("a link to this binary is not recognised")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestPlainOfPrefix(t *testing.T) {
 	}
 }
 
-// TestPlainWithLoader: a fetched llama.cpp starts by the loader that stands beside its backends.
+// TestPlainWithLoader checks that a fetched llama.cpp starts through the loader next to its backends.
 func TestPlainWithLoader(t *testing.T) {
 	in := prefix(t)
 	in.Bin = filepath.Join(filepath.Dir(in.Bin), "usr", "bin")

@@ -38,8 +38,8 @@ func fullDisk(t *testing.T) (dir string, free func()) {
 // error is a line with a remedy.
 func TestRecordOnFullDisk(t *testing.T) {
 	dir, free := fullDisk(t)
-	var told []string
-	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command("sh", "-c", "exit 5"), Out: dir, Tell: func(err error) { told = append(told, err.Error()) }})
+	var warnings []string
+	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: exec.Command("sh", "-c", "exit 5"), Out: dir, Warn: func(err error) { warnings = append(warnings, err.Error()) }})
 	if !errors.Is(err, ErrDisk) {
 		allowed(t, err)
 		t.Fatalf("a recording on a full disk: %v", err)
@@ -48,8 +48,8 @@ func TestRecordOnFullDisk(t *testing.T) {
 	if result.Exit().ExitCode() != 5 || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "llamatap verify --repair "+result.Dir) {
 		t.Errorf("%v, %v", result.Exit(), err)
 	}
-	if all := strings.Join(told, "\n"); !strings.Contains(all, "is full; free room there, or choose another folder with -o") {
-		t.Errorf("told %q", all)
+	if all := strings.Join(warnings, "\n"); !strings.Contains(all, "is full; free room there, or choose another folder with -o") {
+		t.Errorf("warnings %q", all)
 	}
 	free()
 	if _, err := os.Stat(filepath.Join(result.Dir, "manifest.json")); err == nil {
@@ -57,8 +57,8 @@ func TestRecordOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestRecordOfShortPages: of a program that ends before its pages are looked at a second time nothing is told, and
-// that is said.
+// TestRecordOfShortPages checks that nothing is recorded of a program that ends before the second scan of its pages,
+// and that is said.
 func TestRecordOfShortPages(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
 	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))

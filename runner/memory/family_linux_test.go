@@ -88,12 +88,12 @@ func (f *family) check(t *testing.T, dir, collector string) {
 		}
 		for page := range want {
 			if !touched[pid][page] {
-				t.Errorf("worker %d has touched page %d, which is not told", w, page)
+				t.Errorf("worker %d has touched page %d, which is not recorded", w, page)
 			}
 		}
 		for page := range touched[pid] {
 			if !want[page] {
-				t.Errorf("page %d is told of worker %d, which did not touch it", page, w)
+				t.Errorf("page %d is recorded for worker %d, which did not touch it", page, w)
 			}
 		}
 		delete(touched, pid)
@@ -103,7 +103,7 @@ func (f *family) check(t *testing.T, dir, collector string) {
 	}
 }
 
-// processesOf are the processes that a run's metadata tell of.
+// processesOf lists the processes in a run's metadata.
 func processesOf(t *testing.T, dir string) (all []followed) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, rundir.MetadataName))
@@ -123,18 +123,18 @@ func processesOf(t *testing.T, dir string) (all []followed) {
 // TestRecordFollowsForks: what a program forks is sampled too, each process for itself.
 func TestRecordFollowsForks(t *testing.T) {
 	f := newFamily(t)
-	told := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		err := f.await()
 		if err == nil {
 			err = f.work()
 		}
-		told <- err
+		done <- err
 	}()
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"faults"}}, Command: f.cmd, Out: t.TempDir()})
 	allowed(t, err)
 	<-result.Ended
-	if err := <-told; err != nil || result.Exit().ExitCode() != 7 || result.Use.Lossy || result.Use.Others != 0 {
+	if err := <-done; err != nil || result.Exit().ExitCode() != 7 || result.Use.Lossy || result.Use.Others != 0 {
 		t.Fatalf("%v, %v, %+v", err, result.Exit(), result.Use)
 	}
 	f.check(t, result.Dir, "fault")
@@ -150,7 +150,7 @@ func TestRecordFollowsForks(t *testing.T) {
 	}
 }
 
-// TestRecordAlone: what a program starts is left out where that was asked for, and nothing of it is told.
+// TestRecordAlone checks that child processes are omitted if asked for.
 func TestRecordAlone(t *testing.T) {
 	f := newFamily(t)
 	go func() {
@@ -203,24 +203,24 @@ func TestRecordFindsChildren(t *testing.T) {
 	f.check(t, result.Dir, "fault")
 }
 
-// TestRecordPagesOfForks: pages that were written are told of each process for itself.
+// TestRecordPagesOfForks checks that written pages are recorded by process.
 func TestRecordPagesOfForks(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
 	tool(t, testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c"))
 	f := newFamily(t, "150")
-	told := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		err := f.await()
 		if err == nil {
-			time.Sleep(200 * time.Millisecond) // some looks; what is written before the first one is not told
+			time.Sleep(200 * time.Millisecond) // some scans; what is written before the first one is not recorded
 			err = f.work()
 		}
-		told <- err
+		done <- err
 	}()
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: f.cmd, Out: t.TempDir(), Interval: 50 * time.Millisecond, Tap: object})
 	allowed(t, err)
 	<-result.Ended
-	if err := <-told; err != nil || len(result.Use.Missing) > 0 {
+	if err := <-done; err != nil || len(result.Use.Missing) > 0 {
 		t.Fatalf("%v, %+v", err, result.Use)
 	}
 	f.check(t, result.Dir, "page")
@@ -231,7 +231,7 @@ func TestRecordPagesOfForks(t *testing.T) {
 		}
 	}
 	if !seen[f.workers[0]] || !seen[f.workers[1]] {
-		t.Errorf("process.jsonl tells of %v, not of %v", seen, f.workers)
+		t.Errorf("process.jsonl has %v, not %v", seen, f.workers)
 	}
 }
 

@@ -23,18 +23,18 @@ import (
 
 // ImportOptions say what is imported. Files and Out are needed.
 type ImportOptions struct {
-	Files   []string // texts of perf script, and files perf.data
-	Fields  string   // of perf script -F, where texts do not show it; "": it is found out
-	Out     string   // folder in which the run directory is made
-	Version string   // llamatap's
-	Echo    []string // the command line as the user typed it
-	Tell    func(error)
+	Files   []string    // texts of perf script, and files perf.data
+	Fields  string      // of perf script -F, where texts do not show it; "": it is found out
+	Out     string      // folder in which the run directory is made
+	Version string      // llamatap's
+	Echo    []string    // the command line as the user typed it
+	Warn    func(error) // is called with each warning; nil: none
 }
 
 // ErrNothing occurs when files hold no sample of an access.
 var ErrNothing = errors.New("nothing to import")
 
-// imported is what metadata.json tells of a file.
+// imported is the entry for a file in metadata.json.
 type imported struct {
 	File      string   `json:"file"`
 	Bytes     int64    `json:"bytes"`
@@ -57,7 +57,7 @@ type imported struct {
 type importer struct {
 	*run
 	o      ImportOptions
-	pid    int32 // whose regions are told: that of the first sample, 0 = none yet
+	pid    int32 // whose regions are listed: that of the first sample, 0 = none yet
 	spaces *sampling.Spaces
 	queue  *sampling.Queue
 	sorted *sampling.Sorted
@@ -65,12 +65,12 @@ type importer struct {
 	files  []imported
 }
 
-// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. What
-// perf.data tells of mappings makes regions: all of the process whose sample comes first, of others those that
-// samples lie in. Texts have none.
+// Import reads files of the program perf into a run directory, and seals it. Times are those of the files. Mappings in
+// perf.data become regions: all of the process whose sample comes first, of others those that samples lie in. Texts
+// have none.
 func Import(o ImportOptions) (Result, error) {
-	if o.Tell == nil {
-		o.Tell = func(error) {}
+	if o.Warn == nil {
+		o.Warn = func(error) {}
 	}
 	for _, name := range o.Files { // before anything is made
 		if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -81,13 +81,13 @@ func Import(o ImportOptions) (Result, error) {
 			return Result{}, fmt.Errorf("%s is a folder: give files of perf script or perf.data", name)
 		}
 	}
-	r, err := newRun(record.Options{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]), filepath.Ext(o.Files[0])), o.Tell)
+	r, err := newRun(record.Options{Foreign: true}, o.Out, strings.TrimSuffix(filepath.Base(o.Files[0]), filepath.Ext(o.Files[0])), o.Warn)
 	if err != nil {
 		return Result{}, err
 	}
 	r.meta.Llamatap, r.meta.Command, r.meta.SealedBy = o.Version, o.Echo, "llamatap memory import"
 	m := &importer{run: r, o: o, spaces: sampling.NewSpaces(), queue: sampling.NewQueue(os.TempDir())}
-	m.use = m.told
+	m.use = m.usage
 	m.sorted = sampling.NewSorted(m.queue)
 	defer m.queue.Close()
 	for _, name := range o.Files {
@@ -151,7 +151,7 @@ func (m *importer) file(name string) error {
 	}
 	if err != nil {
 		about.Error = err.Error()
-		m.o.Tell(fmt.Errorf("%s: %w; what stands before is imported", name, again(err)))
+		m.o.Warn(fmt.Errorf("%s: %w; what stands before is imported", name, again(err)))
 	}
 	m.files = append(m.files, about)
 	return nil
@@ -180,7 +180,7 @@ func (m *importer) open(f *os.File, size int64, about *imported) (reader, error)
 	if err != nil {
 		return nil, err
 	}
-	d.Others(m.spaces.Told)
+	d.Others(m.spaces.Observe)
 	return d, nil
 }
 
@@ -215,8 +215,8 @@ func (m *importer) read(from reader) error {
 	return nil
 }
 
-// put keeps a sample until it is written. One with a symbol, which the queue does not keep, is written at once:
-// texts tell of no mappings.
+// put keeps a sample until it is written. One with a symbol, which the queue does not keep, is written at once: texts
+// have no mappings.
 func (m *importer) put(a *memtrace.Access) {
 	if a.Symbol != "" {
 		m.label(a)
@@ -242,7 +242,7 @@ func (m *importer) label(a *memtrace.Access) {
 	m.write(&row)
 }
 
-// list is the map whose regions are told, that of the first sample's process where it is known.
+// list is the region map that is written: that of the first sample's process where it is known.
 func (m *importer) list() *memtrace.RegionMap {
 	if m.regions != nil {
 		return m.regions
@@ -255,8 +255,8 @@ func (m *importer) list() *memtrace.RegionMap {
 	return m.regions
 }
 
-// told is what metadata.json tells of all files.
-func (m *importer) told() *sampling.Use {
+// usage is the entry for all files in metadata.json.
+func (m *importer) usage() *sampling.Use {
 	u := &sampling.Use{Collectors: []sampling.CollectorUse{}}
 	u.LostQueue, _ = m.queue.Lost()
 	for k := range m.tallies {

@@ -41,7 +41,7 @@ func samplesOf(t *testing.T, path string) (all []memtrace.Access) {
 	return all
 }
 
-// TestImportTexts: every sample of several texts is a row, with all that it tells.
+// TestImportTexts checks that every sample of several texts is a row with all its fields.
 func TestImportTexts(t *testing.T) {
 	data := filepath.Join(testenv.Root(t), "memtrace", "perfscript", "testdata")
 	files := []string{filepath.Join(data, "intel.txt"), filepath.Join(data, "amd.txt")}
@@ -126,7 +126,7 @@ func TestImportOfPerf(t *testing.T) {
 	}
 }
 
-// TestImportRefused: what is no file of perf is told, with its name, and leaves nothing.
+// TestImportRefused checks that a file of another kind is reported by name and leaves nothing behind.
 func TestImportRefused(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {

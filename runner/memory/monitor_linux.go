@@ -20,7 +20,7 @@ type monitor struct {
 	family atomic.Pointer[[]int] // the processes that run, as far as is known
 }
 
-// follow says which processes run now. The monitor tells of them from its next line on.
+// follow sets the processes that run now, for the monitor's next lines.
 func (m *monitor) follow(pids []int) { m.family.Store(&pids) }
 
 func (m *monitor) children() []int {
@@ -38,8 +38,8 @@ func (l lines) Append(line []byte) error {
 	return nil
 }
 
-// startMonitor begins to tell what a process, those that it starts unless it is to be alone, and this one take.
-func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, tell func(error)) (*monitor, error) {
+// startMonitor begins to measure a process, its children unless alone is set, and this process.
+func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, warn func(error)) (*monitor, error) {
 	m := &monitor{done: make(chan struct{})}
 	o := process.Options{Model: func() int { return pid }, Interval: interval, Now: bpf.MonoNS}
 	if !alone {
@@ -57,13 +57,13 @@ func startMonitor(dir *rundir.Dir, pid int, alone bool, interval time.Duration, 
 	ctx, m.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(m.done)
-		_ = w.Run(ctx, 0, tell)
+		_ = w.Run(ctx, 0, warn)
 		_ = w.Close()
 	}()
 	return m, nil
 }
 
-// monitorUse is what metadata.json tells of process.jsonl.
+// monitorUse is the entry for process.jsonl in metadata.json.
 type monitorUse struct {
 	File  string            `json:"file"`
 	Lines uint64            `json:"lines"`

@@ -25,7 +25,7 @@ type Options struct {
 	Tap       string        // the tap's object, which lets a command be watched for written pages
 	Version   string        // llamatap's
 	Echo      []string      // the command line as the user typed it
-	Tell      func(error)   // what is to be told while it goes on; nil: nobody is told
+	Warn      func(error)   // is called with each warning; nil: none
 }
 
 // FolderEnv is the environment variable of a recorded command that names the folder of its run directory.
@@ -39,8 +39,8 @@ func (o *Options) defaults() {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	if o.Tell == nil {
-		o.Tell = func(error) {}
+	if o.Warn == nil {
+		o.Warn = func(error) {}
 	}
 }
 

@@ -90,8 +90,8 @@ func (p *pages) step(now int64) {
 	}
 }
 
-// look finds what a process has written, and watches what it has mapped by now. It tells whether anything was
-// watched until now.
+// look finds what a process has written, and watches what it has mapped by now. It reports whether anything was watched
+// until now.
 func (p *pages) look(pid int, now int64) (scanned bool) {
 	w := p.watched[pid]
 	if w == nil {
@@ -169,7 +169,7 @@ func (p *pages) extend(w *watched, now int64) {
 	w.ranges = live
 }
 
-// watchable tells whether the written pages of a mapping are found: memory of the program's own, and private copies
+// watchable reports whether the written pages of a mapping are found: memory of the program's own, and private copies
 // of files' pages, such as variables.
 func watchable(m *memtrace.Mapping) bool {
 	if !strings.HasPrefix(m.Perms, "rw") {
@@ -211,12 +211,12 @@ func (p *pages) close() {
 	}
 }
 
-// told is what was found until now.
-func (p *pages) told() sampling.CollectorUse {
+// usage is what was found so far.
+func (p *pages) usage() sampling.CollectorUse {
 	return sampling.CollectorUse{Collector: sampling.Pages, Samples: p.use.Pages, Tally: p.r.tallies[memtrace.CollectorPage], Pages: &p.use}
 }
 
-// missing tells why nothing was found, if nothing could be.
+// missing reports why nothing was found, if nothing could be.
 func (p *pages) missing() []string {
 	switch {
 	case p == nil || p.err == nil && p.use.Scans > 0:

@@ -37,7 +37,7 @@ func recordFamily(t *testing.T, o Options) (*family, []resource.MonitorLine) {
 	t.Helper()
 	f := newFamily(t)
 	o.Command, o.Out, o.Interval, o.Choices = f.cmd, t.TempDir(), 50*time.Millisecond, [][]string{{"faults"}}
-	told := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		err := f.await()
 		for enough := false; err == nil && !enough; time.Sleep(time.Millisecond) {
@@ -50,12 +50,12 @@ func recordFamily(t *testing.T, o Options) (*family, []resource.MonitorLine) {
 		if err == nil {
 			err = f.work()
 		}
-		told <- err
+		done <- err
 	}()
 	result, err := Record(context.Background(), o)
 	allowed(t, err)
 	<-result.Ended
-	if err := <-told; err != nil {
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	return f, monitored(t, result.Dir)
@@ -89,8 +89,8 @@ func TestRecordTellsOfEach(t *testing.T) {
 	}
 }
 
-// TestRecordTellsOfOne: where what a program starts is left out, process.jsonl tells of the program.
-func TestRecordTellsOfOne(t *testing.T) {
+// TestRecordOfOne checks that process.jsonl contains the program when its children are omitted.
+func TestRecordOfOne(t *testing.T) {
 	_, lines := recordFamily(t, Options{Alone: true})
 	for _, l := range lines {
 		if len(l.Children) > 0 || l.Total != nil {
@@ -99,7 +99,7 @@ func TestRecordTellsOfOne(t *testing.T) {
 	}
 }
 
-// checkUses demands that the report on a run tells what each of its programs, by process, did to 100 pages of its
+// checkUses demands that the report on a run shows what each of its programs, by process, did to 100 pages of its
 // array, and in which function.
 func checkUses(t *testing.T, dir string, programs map[int64]string) {
 	t.Helper()

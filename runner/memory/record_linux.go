@@ -105,7 +105,7 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 			return nil, nil, err
 		}
 		go func() {
-			_ = cmd.Wait() // its state tells
+			_ = cmd.Wait() // the result is in its ProcessState
 			close(ended)
 		}()
 		exit = func() *os.ProcessState {
@@ -121,7 +121,7 @@ func (r *recorder) start() (ended chan struct{}, exit func() *os.ProcessState, e
 	return ended, exit, nil
 }
 
-// exists tells why a process that should run cannot be recorded by anybody.
+// exists reports why a process cannot be recorded by any user.
 func (r *recorder) exists() error {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", r.pid))
 	switch {
@@ -183,7 +183,7 @@ func wants(choices [][]string, name string) bool {
 func (r *recorder) open(pid int) (err error) {
 	r.pid = pid
 	r.set, err = sampling.Open(sampling.Options{
-		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.spaces.Told,
+		Choices: r.o.Choices, PID: pid, Children: !r.o.Alone, Period: r.o.Period, RingBytes: r.o.RingBytes, Mapped: r.spaces.Observe,
 	}, r.queue)
 	if errors.Is(err, fs.ErrPermission) && !r.o.Alone && len(perfevent.Descendants(pid)) > 0 {
 		err = fmt.Errorf("%w; --no-children leaves out what the process has started", err)
@@ -197,13 +197,13 @@ func (r *recorder) open(pid int) (err error) {
 	}
 	for _, c := range r.set.Collectors() {
 		for _, note := range c.Notes {
-			r.o.Tell(fmt.Errorf("%s: %s", c.Name, note))
+			r.o.Warn(fmt.Errorf("%s: %s", c.Name, note))
 		}
 	}
-	if r.run, err = newRun(record.Options{}, r.o.Out, r.o.name(pid), r.o.Tell); err != nil {
+	if r.run, err = newRun(record.Options{}, r.o.Out, r.o.name(pid), r.o.Warn); err != nil {
 		return err
 	}
-	r.use = r.told
+	r.use = r.usage
 	space := r.spaces.Of(int32(pid))
 	if space == nil {
 		return fmt.Errorf("%w: process %d has ended", ErrProcess, pid)
@@ -217,7 +217,7 @@ func (r *recorder) open(pid int) (err error) {
 	if err := r.dir.WriteJSON(rundir.MetadataName, begun); err != nil {
 		return err
 	}
-	if r.monitor, err = startMonitor(r.dir, pid, r.o.Alone, r.o.Interval, r.o.Tell); err != nil {
+	if r.monitor, err = startMonitor(r.dir, pid, r.o.Alone, r.o.Interval, r.o.Warn); err != nil {
 		return err
 	}
 	r.monitor.follow(r.family())
@@ -276,8 +276,8 @@ func (r *recorder) await(ended chan struct{}) {
 	}
 }
 
-// How often rows are written, and the process's mappings looked at. A sample is written lag after its time: what
-// the kernel tells of mappings comes through other rings, and is known by then.
+// How often rows are written, and the process's mappings looked at. A sample is written lag after its time: what the
+// kernel reports of mappings comes through other rings, and is known by then.
 const (
 	step = 50 * time.Millisecond
 	lag  = 250 * time.Millisecond
@@ -313,8 +313,7 @@ func (r *recorder) follow(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// family are the processes that run: those that the kernel told of, or, where it tells of none because no event is
-// sampled, those that were found.
+// family are the processes that run: those that the kernel reported or, without sampled events, those that were found.
 func (r *recorder) family() []int {
 	if len(r.set.Collectors()) == 0 && r.pages != nil {
 		return r.pages.family
@@ -377,7 +376,7 @@ func (r *recorder) processes() []followed {
 	return all
 }
 
-// followed is what metadata.json tells of a process. Begin and end are left out where they were not seen.
+// followed is the entry for a process in metadata.json. Begin and end are omitted where they were not seen.
 type followed struct {
 	sampling.Process
 	Begin   int64  `json:"begin_unix_ns,omitempty"`
@@ -395,7 +394,7 @@ func (r *recorder) finish(exit func() *os.ProcessState) {
 	r.put(math.MaxInt64)
 	r.pages.close()
 	for _, why := range r.pages.missing() {
-		r.o.Tell(errors.New(why))
+		r.o.Warn(errors.New(why))
 	}
 	r.extra("process_monitor", r.monitor.close())
 	r.extra("processes", r.processes())
@@ -406,16 +405,16 @@ func (r *recorder) finish(exit func() *os.ProcessState) {
 		}
 	}
 	if err := r.set.Close(); err != nil {
-		r.o.Tell(err)
+		r.o.Warn(err)
 	}
 }
 
-// told is what was sampled until now.
-func (r *recorder) told() *sampling.Use {
+// usage is what was sampled so far.
+func (r *recorder) usage() *sampling.Use {
 	use := r.set.Use(&r.tallies)
 	use.Others = r.others
 	if r.pages != nil {
-		use.Collectors = append(use.Collectors, r.pages.told())
+		use.Collectors = append(use.Collectors, r.pages.usage())
 		use.Missing = r.pages.missing()
 	}
 	return use

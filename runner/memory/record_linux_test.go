@@ -127,7 +127,7 @@ func TestRecordOfKnownAccesses(t *testing.T) {
 		want = append(want, 2500+i)
 	}
 	if slices.Sort(pages); !slices.Equal(pages, want) {
-		t.Errorf("%d pages told, %d touched", len(pages), len(want))
+		t.Errorf("%d pages sampled, %d touched", len(pages), len(want))
 	}
 	checkSealed(t, result.Dir, 7)
 }
@@ -157,10 +157,10 @@ func checkSealed(t *testing.T, dir string, status int) rundir.Metadata {
 	return m
 }
 
-// told calls a function when something is written.
-type told func()
+// onWrite calls a function when something is written.
+type onWrite func()
 
-func (f told) Write(p []byte) (int, error) {
+func (f onWrite) Write(p []byte) (int, error) {
 	f()
 	return len(p), nil
 }
@@ -178,7 +178,7 @@ func TestRecordEnds(t *testing.T) {
 	}
 	cmd, in := start()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd.Stdout = told(cancel)
+	cmd.Stdout = onWrite(cancel)
 	result, err := Record(ctx, Options{Choices: [][]string{{"faults"}}, Command: cmd, Out: t.TempDir()})
 	allowed(t, err)
 	if result.Exit() != nil {
@@ -206,7 +206,7 @@ func TestRecordEnds(t *testing.T) {
 	cmd.Wait()
 }
 
-// TestRecordRefusals: whatever cannot be recorded at all is told in one line, with what helps, and leaves nothing.
+// TestRecordRefusals checks that each error is one line with a remedy, and leaves nothing behind.
 func TestRecordRefusals(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
@@ -232,7 +232,7 @@ func TestRecordRefusals(t *testing.T) {
 		{"pages of a process that runs", Options{Choices: pages, PID: os.Getpid()}, nil, "leave pages out, or let this command start the program"},
 		{"no program of a name", Options{Choices: faults, Command: exec.Command("no-such-program-anywhere")}, []error{ErrStart, fs.ErrNotExist}, "give its path"},
 		{"no program at a path", Options{Choices: faults, Command: exec.Command(filepath.Join(dir, "none"))}, []error{ErrStart, fs.ErrNotExist}, "give a program's path"},
-		{"a file that is none", Options{Choices: faults, Command: exec.Command(write("plain", "text", 0o600))}, []error{ErrStart, fs.ErrPermission}, "chmod +x"},
+		{"a file that is not executable", Options{Choices: faults, Command: exec.Command(write("plain", "text", 0o600))}, []error{ErrStart, fs.ErrPermission}, "chmod +x"},
 		{"a script without interpreter", Options{Choices: faults, Command: exec.Command(write("script", "echo", 0o700))}, []error{ErrStart, syscall.ENOEXEC}, "names no interpreter"},
 		{"an output folder that is a file", Options{Choices: faults, Command: exec.Command("true"), Out: write("file", "", 0o600)}, nil, "choose another with -o"},
 	} {
@@ -278,7 +278,7 @@ func TestRecordRefused(t *testing.T) {
 	}
 }
 
-// TestRecordOfPages: pages of a program's own memory that were written are told by the interval in which they were.
+// TestRecordOfPages checks that written pages of a program's own memory are recorded in the interval of the write.
 func TestRecordOfPages(t *testing.T) {
 	object := filepath.Join(t.TempDir(), "written.so")
 	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", object, filepath.Join(testenv.Root(t), "cgo", "tap", "tap_written.c")).CombinedOutput(); err != nil {
@@ -294,7 +294,7 @@ func TestRecordOfPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	var base uint64
-	told := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		var word string
 		buf := make([]byte, 256)
@@ -309,12 +309,12 @@ func TestRecordOfPages(t *testing.T) {
 			}
 		}
 		in.Close()
-		told <- err
+		done <- err
 	}()
 	result, err := Record(context.Background(), Options{Choices: [][]string{{"pages"}}, Command: cmd, Out: t.TempDir(), Interval: 50 * time.Millisecond, Tap: object})
 	allowed(t, err)
 	<-result.Ended
-	if err := <-told; err != nil {
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	if len(result.Use.Missing) > 0 {

@@ -26,7 +26,7 @@ type run struct {
 	tallies sampling.Tallies
 	dropped uint64 // rows that the table did not take
 	failed  error  // why something could not be written
-	tell    func(error)
+	warn    func(error)
 	use     func() *sampling.Use // what was sampled until now
 	meta    rundir.Metadata
 	phases  phases
@@ -36,7 +36,7 @@ type run struct {
 var ErrDisk = errors.New("the recording could not be written")
 
 // newRun makes the directory below out, in a folder with a name. Of the table's options the folder is its own.
-func newRun(o record.Options, out, name string, tell func(error)) (*run, error) {
+func newRun(o record.Options, out, name string, warn func(error)) (*run, error) {
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return nil, fmt.Errorf("output folder %s: %w; choose another with -o", out, err)
 	}
@@ -45,7 +45,7 @@ func newRun(o record.Options, out, name string, tell func(error)) (*run, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another output folder with -o", err)
 	}
-	r := &run{dir: dir, tell: tell}
+	r := &run{dir: dir, warn: warn}
 	o.Folder = dir
 	r.table = record.New(o)
 	r.table.About(func() (key, value string) { return sampling.MetadataKey, r.sum().Text() })
@@ -68,7 +68,7 @@ func (r *run) write(row *sampling.Row) {
 	r.tallies[row.Collector].Count(row)
 }
 
-// fail notes the first error of the table, and tells of it.
+// fail notes and reports the first error of the table.
 func (r *run) fail(err error) {
 	if err == nil || r.failed != nil {
 		return
@@ -77,7 +77,7 @@ func (r *run) fail(err error) {
 		err = fmt.Errorf("%w: the disk of %s is full; free room there, or choose another folder with -o", ErrDisk, r.dir.Path())
 	}
 	r.failed = err
-	r.tell(err)
+	r.warn(err)
 }
 
 // sum is what was sampled until now, with what the table has lost of it.

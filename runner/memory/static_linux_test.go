@@ -32,7 +32,7 @@ type variable struct {
 	name       string
 }
 
-// variables asks nm which variables a file names, by address. Those of equal place are told by the first name.
+// variables asks nm which variables a file names, by address. Of those at the same address the first name counts.
 func variables(t *testing.T, args ...string) (all []variable) {
 	t.Helper()
 	lines := bufio.NewScanner(bytes.NewReader(tool(t, "nm", append([]string{"-S", "--defined-only"}, args...)...)))
@@ -171,8 +171,8 @@ func staticRows(t *testing.T, dir string) (rows []staticRow) {
 	return rows
 }
 
-// checkVariables demands that every row in an object's variables has its name, none else has one of them, and that
-// so many pages of some were told, -1: any.
+// checkVariables demands that every row in an object's variables has its name, none else has one of them, and that so
+// many pages of some were recorded, -1: any.
 func checkVariables(t *testing.T, rows []staticRow, file string, all []variable, bias uint64, want map[string]int) {
 	t.Helper()
 	pages := map[string]map[uint64]bool{}
@@ -191,7 +191,7 @@ func checkVariables(t *testing.T, rows []staticRow, file string, all []variable,
 	}
 	for name, n := range want {
 		if v := find(t, all, name); n >= 0 && len(pages[name]) != n || len(pages[name]) == 0 || v.size == 0 {
-			t.Errorf("%d pages of %s were told", len(pages[name]), name)
+			t.Errorf("%d pages of %s were recorded", len(pages[name]), name)
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 // debugFolder is where distributions put files of symbols that were taken out of programs and libraries.
 const debugFolder = "/usr/lib/debug"
 
-// separate opens the file that has the symbols of a stripped object, as gdb finds it: by the object's build ID, or
-// by the name that the object tells of. Nil: there is none that is of just this object. root is what stands before
-// all paths.
+// separate opens the file that has the symbols of a stripped object, as gdb finds it: by the object's build ID, or by
+// the name in the object's debug link. It returns nil if no file belongs to exactly this object. root is what stands
+// before all paths.
 func separate(object *elf.File, root, path string) *elf.File {
 	id := buildID(object)
 	if len(id) > 1 {
@@ -41,8 +41,8 @@ func separate(object *elf.File, root, path string) *elf.File {
 	return nil
 }
 
-// sameObject opens a file of symbols if it is that of an object: with its build ID, or where the object has none
-// with the checksum that it tells of.
+// sameObject opens a file of symbols if it is that of an object: with its build ID, or where the object has none with
+// the checksum in its debug link.
 func sameObject(path string, id []byte, sum uint32) *elf.File {
 	if !isFile(path) {
 		return nil
@@ -61,7 +61,7 @@ func sameObject(path string, id []byte, sum uint32) *elf.File {
 	return f
 }
 
-// isFile tells whether a path leads to a file with bytes in it, which can be opened without any effect.
+// isFile reports whether a path leads to a regular file, which can be opened without side effects.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -108,7 +108,7 @@ func buildID(f *elf.File) []byte {
 }
 
 // debugLink is the name of the file with an object's symbols, and that file's checksum, as the object's section
-// .gnu_debuglink tells.
+// .gnu_debuglink has them.
 func debugLink(f *elf.File) (name string, sum uint32) {
 	s := f.Section(".gnu_debuglink")
 	if s == nil || s.Size > 1<<16 {

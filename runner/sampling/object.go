@@ -15,7 +15,7 @@ type object struct {
 	code, data symbols
 }
 
-// fileStat tells a file from another one that has its name later.
+// fileStat distinguishes a file from a later one with the same name.
 type fileStat struct {
 	bytes    int64
 	modified time.Time
@@ -128,7 +128,7 @@ func (o *object) function(offset uint64) string {
 // variable is the one that holds size bytes from an address of the object's own on, "" where none is known.
 func (o *object) variable(value, size uint64) string { return o.data.at(value, size) }
 
-// holds tells whether an address of the object's own is one that is loaded.
+// holds reports whether one of the object's own addresses is loaded.
 func (o *object) holds(value uint64) bool {
 	for _, p := range o.segments {
 		if value >= p.Vaddr && value < p.Vaddr+p.Memsz {

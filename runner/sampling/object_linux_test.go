@@ -16,8 +16,8 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// built compiles a library with a variable that the linker is not told of, and takes its symbols out into a file of
-// their own. Both lie below a root.
+// built compiles a library with a variable that is not exported, and takes its symbols out into a file of their own.
+// Both lie below a root.
 func built(t *testing.T, root string, flags ...string) (library, debug string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "hidden.c")
@@ -41,7 +41,7 @@ func built(t *testing.T, root string, flags ...string) (library, debug string) {
 	return library, debug
 }
 
-// namesKept tells whether the variable of a built library is found.
+// namesKept reports whether the variable of a built library is found.
 func namesKept(t *testing.T, root string) bool {
 	t.Helper()
 	var all objects
@@ -212,9 +212,9 @@ func mapping(start uint64, name string) func(*perfevent.Record) {
 	return func(r *perfevent.Record) { r.Addr, r.Length, r.Prot, r.Name = start, 0x1000, 3, []byte(name) }
 }
 
-// TestSpacesFollowProcesses: what is told of processes is put in the order of time whatever ring it comes from: a
-// child has its parent's memory until it becomes another program, an end is an end, and a number that is used again
-// is another process.
+// TestSpacesFollowProcesses checks that events of processes are sorted by time whatever ring they come from: a child
+// has its parent's memory until it becomes another program, an end is an end, and a number that is used again is
+// another process.
 func TestSpacesFollowProcesses(t *testing.T) {
 	s := NewSpaces()
 	const pid, child = 2000000001, 2000000002 // there are none
@@ -228,7 +228,7 @@ func TestSpacesFollowProcesses(t *testing.T) {
 		kernelRecord(perfevent.RecordMmap2, pid, 0, 30, mapping(0x2000, "//anon")),
 		kernelRecord(perfevent.RecordFork, child, pid, 70, nil),
 	} {
-		s.Told(r)
+		s.Observe(r)
 	}
 	s.Gather()
 	look := func(pid int32) string {
@@ -251,15 +251,15 @@ func TestSpacesFollowProcesses(t *testing.T) {
 			t.Errorf("at %d: %q and %q, want %q and %q", c.ns, a, b, c.first, c.child)
 		}
 	}
-	var told []string
+	var found []string
 	for _, p := range s.Processes() {
-		told = append(told, fmt.Sprintf("%d<%d %s %d-%d", p.PID-2000000000, max(p.Parent-2000000000, 0), p.Name, p.Begin, p.End))
+		found = append(found, fmt.Sprintf("%d<%d %s %d-%d", p.PID-2000000000, max(p.Parent-2000000000, 0), p.Name, p.Begin, p.End))
 	}
-	if got := strings.Join(told, ", "); got != "1<0  0-0, 2<1 other 20-60, 2<1  70-0" {
+	if got := strings.Join(found, ", "); got != "1<0  0-0, 2<1 other 20-60, 2<1  70-0" {
 		t.Errorf("%s", got)
 	}
-	s.Told(kernelRecord(perfevent.RecordExit, child, pid, 80, nil))
-	s.Told(kernelRecord(perfevent.RecordExit, pid, 1, 90, nil))
+	s.Observe(kernelRecord(perfevent.RecordExit, child, pid, 80, nil))
+	s.Observe(kernelRecord(perfevent.RecordExit, pid, 1, 90, nil))
 	s.Gather()
 	s.Apply(100)
 	if s.Forget(85); look(child) != "none" || look(pid) == "none" {
@@ -270,13 +270,13 @@ func TestSpacesFollowProcesses(t *testing.T) {
 	}
 }
 
-// TestRunning: who runs is known as soon as it is told, before it is time to apply it.
+// TestRunning checks that processes count as running as soon as their events are gathered, before they are applied.
 func TestRunning(t *testing.T) {
 	s := NewSpaces()
 	const pid = 2000000001
 	for _, c := range []struct {
-		told *perfevent.Record
-		want []int
+		record *perfevent.Record
+		want   []int
 	}{
 		{kernelRecord(perfevent.RecordMmap2, pid, 0, 10, mapping(0x1000, "//anon")), nil}, // it is not known since when
 		{kernelRecord(perfevent.RecordFork, pid+2, pid, 20, nil), []int{pid + 2}},
@@ -284,10 +284,10 @@ func TestRunning(t *testing.T) {
 		{kernelRecord(perfevent.RecordExit, pid+2, pid, 40, nil), []int{pid + 1}},
 		{kernelRecord(perfevent.RecordFork, pid+2, pid+1, 50, nil), []int{pid + 1, pid + 2}},
 	} {
-		s.Told(c.told)
+		s.Observe(c.record)
 		s.Gather()
 		if got := s.Running(); !slices.Equal(got, c.want) {
-			t.Errorf("at %d %v run, want %v", c.told.Sample.Time, got, c.want)
+			t.Errorf("at %d %v run, want %v", c.record.Sample.Time, got, c.want)
 		}
 	}
 	if s.Apply(100); !slices.Equal(s.Running(), []int{pid, pid + 1, pid + 2}) {

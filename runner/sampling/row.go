@@ -24,15 +24,15 @@ var NoMoment = Moment{Exec: -1, Token: -1, Ctx: -1, Seq: -1}
 type Row struct {
 	memtrace.Access
 	Moment
-	// Hit is what lies at the address. Of a region that no row of the map tells of, Unlisted is true: then only its
-	// type is written.
+	// Hit is what lies at the address. Of a region that is not in the region map, Unlisted is true: then only its type
+	// is written.
 	Hit      memtrace.Hit
 	Unlisted bool
 	Variable string // at the address, of a program or library
 	Device   string
 	Block    int64 // of a cache, -1 = not known
 	Offset   int64 // in Hit's buffer, where it has one
-	Window   int64 // ns, of which the access is told as a whole; 0 = it has a time of its own
+	Window   int64 // ns before TimeNS in which the access happened; 0 = TimeNS is exact
 }
 
 // Write writes a row. offset is what makes a CLOCK_MONOTONIC time a Unix time.

@@ -62,7 +62,7 @@ type Collector struct {
 	err   error
 }
 
-// Stats is what a collector has told, and what it could not.
+// Stats counts what a collector has read, and what it could not.
 type Stats struct {
 	perfevent.Stats
 	WithoutAddress uint64 // samples of operations that touch no memory
@@ -186,13 +186,13 @@ func (c *Collector) openFaults(o Options, pages int) error {
 		c.Notes = append(c.Notes, "without the faults that the kernel takes for the process, such as read(2) into new memory: kernel.perf_event_paranoid is above 1")
 	}
 	if !f.Ops() {
-		c.Notes = append(c.Notes, "whether a fault was for reading or writing is not told: that takes tracefs, CAP_PERFMON and an x86 processor")
+		c.Notes = append(c.Notes, "whether a fault was a read or a write is unknown: that takes tracefs, CAP_PERFMON and an x86 processor")
 	}
 	c.src = f
 	return nil
 }
 
-// Pages tells whether written pages were chosen, which the caller scans: only it knows which ranges, and when.
+// Pages reports whether written pages were chosen. The caller scans them: only it knows which ranges, and when.
 func (s *Set) Pages() bool { return s != nil && s.pages }
 
 // Collectors are those that run, in the order of the choices.
@@ -251,7 +251,7 @@ func (c *Collector) note(err error) {
 	}
 }
 
-// Stats is what the collector has told until now.
+// Stats returns what the collector has read so far.
 func (c *Collector) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +265,7 @@ func (c *Collector) Err() error {
 	return c.err
 }
 
-// Stop ends the sampling. What was told is in the queue when it returns.
+// Stop ends the sampling. All samples are in the queue when it returns.
 func (s *Set) Stop() {
 	if s == nil || s.stopped {
 		return

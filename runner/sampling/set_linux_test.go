@@ -79,14 +79,14 @@ func (p *toucher) touch(t *testing.T, first, step, count int) {
 	}
 }
 
-// TestSetOfFaults: exactly the pages that a process touches are told, once each, with the function that did it, and
-// where they lie.
+// TestSetOfFaults checks that exactly the pages that a process touches are sampled, once each, with the function that
+// did it, and where they lie.
 func TestSetOfFaults(t *testing.T) {
 	q, spaces := NewQueue(t.TempDir()), NewSpaces()
 	defer q.Close()
 	var set *Set
 	p := begin(t, func(pid int) (err error) {
-		set, err = Open(Options{Choices: [][]string{{Faults}}, PID: pid, Mapped: spaces.Told}, q)
+		set, err = Open(Options{Choices: [][]string{{Faults}}, PID: pid, Mapped: spaces.Observe}, q)
 		if err == nil {
 			_, err = spaces.Look(pid, 1)
 		}
@@ -130,7 +130,7 @@ func TestSetOfFaults(t *testing.T) {
 	want = append(want, 0, 1, 2)
 	slices.Sort(want)
 	if want = slices.Compact(want); !slices.Equal(pages, want) {
-		t.Errorf("%d pages told, %d touched: %v", len(pages), len(want), pages)
+		t.Errorf("%d pages sampled, %d touched: %v", len(pages), len(want), pages)
 	}
 	use := set.Use(&Tallies{})
 	use.Complete()
@@ -151,7 +151,7 @@ func TestSetCountsLoss(t *testing.T) {
 	defer set.Close()
 	p.touch(t, 0, 1, 5000)
 	set.Start()
-	p.touch(t, 6000, 1, 1) // what was lost is told with the next record that has room
+	p.touch(t, 6000, 1, 1) // losses are reported with the next record that has room
 	set.Stop()
 	stats := set.Collectors()[0].Stats()
 	if stats.Lost == 0 || stats.Samples == 0 || stats.Samples+stats.Lost < 5000 {
@@ -164,8 +164,8 @@ func TestSetCountsLoss(t *testing.T) {
 	}
 }
 
-// TestSetFallsBack: what cannot be had is told, with what helps; its choice goes on to the next one, or fails as a
-// whole.
+// TestSetFallsBack checks that an unavailable collector is reported with a remedy; its choice falls back to the next
+// one, or fails as a whole.
 func TestSetFallsBack(t *testing.T) {
 	q := NewQueue(t.TempDir())
 	defer q.Close()

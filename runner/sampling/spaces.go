@@ -13,19 +13,19 @@ import (
 	"github.com/llamatap/llamatap/memtrace/perfevent"
 )
 
-// Spaces are what processes have mapped: of one process and those that it starts, by what the kernel tells of each
-// mapping, fork and end, and by looking. All of that is put in the order of time, and applied up to a time. Told
+// Spaces are what processes have mapped: of one process and those that it starts, from the kernel's records of
+// mappings, forks and exits, and from /proc. All of that is put in the order of time, and applied up to a time. Observe
 // may be called by several goroutines, the rest is for one.
 type Spaces struct {
 	objects objects
 	all     map[int32]*Space
-	first   int32 // the process that was looked at or told of first, which is never forgotten
+	first   int32 // the first process, which is never forgotten
 	ended   []Process
 	waiting []event // in the order of time
 	unknown map[int32]bool
 	last    int32 // process that was looked at last, of those that take turns
 	mu      sync.Mutex
-	told    []event
+	fresh   []event
 	dropped uint64
 }
 
@@ -50,9 +50,9 @@ const (
 	seen // all of its mappings were
 )
 
-// Bounds of what is remembered. What is not told of mappings is seen by the next look.
+// Bounds of what is remembered. Mappings beyond them are seen by the next look.
 const (
-	maxTold    = 1 << 16 // events that nobody has gathered
+	maxFresh   = 1 << 16 // events that nobody has gathered
 	maxWaiting = 1 << 18 // events that wait for their time; the oldest do not wait longer
 	maxSpaces  = 1 << 12 // processes at a time
 	maxEnded   = 1 << 12 // processes that are listed
@@ -68,8 +68,8 @@ const commExec = 1 << 13
 // already.
 const forkExec = 1 << 13
 
-// Told takes a record that is no sample. Those that are of no process's memory are passed over.
-func (s *Spaces) Told(r *perfevent.Record) {
+// Observe takes a record that is not a sample. Records that do not concern a process's memory are ignored.
+func (s *Spaces) Observe(r *perfevent.Record) {
 	e := event{pid: int32(r.PID), ns: int64(r.Sample.Time)}
 	switch {
 	case r.Type == perfevent.RecordComm && r.Misc&commExec != 0:
@@ -94,11 +94,11 @@ func (s *Spaces) Told(r *perfevent.Record) {
 func (s *Spaces) put(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.told) == maxTold {
+	if len(s.fresh) == maxFresh {
 		s.dropped++
 		return
 	}
-	s.told = append(s.told, e)
+	s.fresh = append(s.fresh, e)
 }
 
 // pathOf makes of a mapping's name in a record what /proc/PID/maps has.
@@ -168,12 +168,12 @@ func (s *Spaces) LookAround(ns int64, most int) {
 	}
 }
 
-// Gather takes what was told until now, so that it can be applied.
+// Gather takes the events observed so far, so that they can be applied.
 func (s *Spaces) Gather() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = append(s.waiting, s.told...)
-	s.told = nil
+	s.waiting = append(s.waiting, s.fresh...)
+	s.fresh = nil
 	slices.SortStableFunc(s.waiting, func(a, b event) int { return cmp.Compare(a.ns, b.ns) })
 	if n := len(s.waiting) - maxWaiting; n > 0 {
 		s.Apply(s.waiting[n-1].ns)

@@ -75,8 +75,8 @@ func readSymbols(files ...*elf.File) (code, data symbols) {
 	return newSymbols(functions), newSymbols(variables)
 }
 
-// isData tells whether a section holds variables or constants of every process that loads the file. Those of
-// threads have no addresses of their own.
+// isData reports whether a section holds variables or constants of every process that loads the file. Those of threads
+// have no addresses of their own.
 func isData(file *elf.File, section elf.SectionIndex) bool {
 	if int(section) >= len(file.Sections) {
 		return false

@@ -11,22 +11,22 @@ import (
 // MetadataKey is the key of a table of samples under which stands how they were taken, as JSON.
 const MetadataKey = "llamatap_samples"
 
-// Use is what metadata.json tells of samples. Figures are measured.
+// Use is the entry for samples in metadata.json. Figures are measured.
 type Use struct {
 	Collectors []CollectorUse `json:"collectors"`
 	Missing    []string       `json:"missing,omitempty"` // that could not run, and why
 	// Others are samples of processes that the one that is recorded has started, or was started by.
 	Others uint64 `json:"other_processes,omitempty"`
-	// Lost are accesses that were told and not written, by who lost them: the queue in which they wait to be
+	// Lost are accesses that were sampled and not written, by where they were lost: the queue in which they wait to be
 	// understood, and the table, in which rows of other recorders may be among the lost.
 	LostQueue uint64 `json:"lost_queue,omitempty"`
 	LostTable uint64 `json:"lost_table,omitempty"`
 	Error     string `json:"error,omitempty"`
-	// Lossy tells that something is missing that was asked for: samples, or a collector.
+	// Lossy reports whether samples or a collector that was asked for are missing.
 	Lossy bool `json:"lossy"`
 }
 
-// CollectorUse is what one collector has told.
+// CollectorUse is the entry for one collector.
 type CollectorUse struct {
 	Collector string   `json:"collector"` // perf, faults or pages
 	Notes     []string `json:"notes,omitempty"`
@@ -40,7 +40,7 @@ type CollectorUse struct {
 	LostHardware uint64   `json:"lost_hardware,omitempty"`
 	Undecodable  uint64   `json:"undecodable,omitempty"`
 	Throttled    uint64   `json:"throttled,omitempty"` // times at which the kernel stopped it for a while
-	Twice        uint64   `json:"twice,omitempty"`     // told by two events, and written once
+	Twice        uint64   `json:"twice,omitempty"`     // reported by two events, and written once
 	Error        string   `json:"error,omitempty"`
 	Pages        *PageUse `json:"pages,omitempty"`
 }
@@ -60,7 +60,7 @@ type PageUse struct {
 // Tallies count rows by collector.
 type Tallies [memtrace.CollectorPage + 1]Tally
 
-// Use is what the collectors have told until now, with the rows that were written of it.
+// Use returns what the collectors have read so far, with the rows that were written of it.
 func (s *Set) Use(rows *Tallies) *Use {
 	u := &Use{Collectors: []CollectorUse{}}
 	lost, err := s.queue.Lost()
@@ -134,7 +134,7 @@ func (u *Use) Words() string {
 	return strings.Join(parts, "; ")
 }
 
-// words say what a collector has told.
+// words summarises one collector.
 func (u *CollectorUse) words() string {
 	text := fmt.Sprintf("%s %d", u.Collector, u.Samples)
 	if u.Pages != nil {

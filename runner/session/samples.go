@@ -75,7 +75,7 @@ func (r *samples) ready(pid int) error {
 	var err error
 	r.set, err = sampling.Open(sampling.Options{
 		Choices: choices, PID: pid, Children: true, Period: r.tap.SamplesPeriod, RingBytes: int(r.tap.SamplesRing), MostRing: mostRing(r.tap.Memory),
-		Mapped: r.spaces.Told,
+		Mapped: r.spaces.Observe,
 	}, r.queue)
 	if err != nil {
 		return fmt.Errorf("--tap-samples %s", err)

@@ -57,7 +57,7 @@ func (k *kept) Snapshot(now time.Time) (line any, err error) {
 // AddPID adds a process to a target of processes.
 func (k *kept) AddPID(pid int) error { return k.Collector.(bpf.Follower).AddPID(pid) }
 
-// Programs tells what the programs have cost.
+// Programs returns the cost of the programs.
 func (k *kept) Programs() ([]bpf.ProgramStat, error) { return k.Collector.(bpf.Costed).Programs() }
 
 func (o *Opened) openBlock(r Request) {

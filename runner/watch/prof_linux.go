@@ -74,7 +74,7 @@ func (p *profiler) AddPID(pid int) error {
 	return err
 }
 
-// Programs tells what the programs have cost, of all collectors.
+// Programs returns the cost of the programs of all collectors.
 func (p *profiler) Programs() ([]bpf.ProgramStat, error) {
 	all, err := p.Collector.Programs()
 	for _, c := range p.own {

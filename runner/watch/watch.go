@@ -64,7 +64,7 @@ func (w *Watch) Ask(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// Running tells how many sources have not failed.
+// Running is the number of sources that have not failed.
 func (w *Watch) Running() int { return len(w.sources) }
 
 func (w *Watch) ask(s Source, now time.Time) error {

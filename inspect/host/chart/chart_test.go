@@ -87,7 +87,7 @@ func drawn(t testing.TB, r *host.Report, types ...string) map[string]*image.RGBA
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != len(paths) {
-		t.Fatalf("%d files, %d told, %v", len(entries), len(paths), err)
+		t.Fatalf("%d files, %d reported, %v", len(entries), len(paths), err)
 	}
 	all := map[string]*image.RGBA{}
 	for _, path := range paths {

@@ -126,7 +126,7 @@ func addDevices(p *plot.Plot, rows []host.ImportanceRow, whole int64, place map[
 	}
 }
 
-// glyphs tell devices apart where colours do not.
+// glyphs distinguish devices where colours do not.
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
 
 func probability(name string, p float64) string {
@@ -204,7 +204,7 @@ func stack(reasons *host.ByReason, y, v, by float64, fill color.Color) []sheet.R
 		pieces = append(pieces, sheet.Box(at, bar.Y0, at+part*by, bar.Y1, byReason[i]))
 		at += part * by
 	}
-	if at < v*0.999 { // what no thread's line tells the reason of
+	if at < v*0.999 { // for which no thread's line has a reason
 		pieces = append(pieces, sheet.Box(at, bar.Y0, v, bar.Y1, sheet.Pale))
 	}
 	return pieces

@@ -21,7 +21,7 @@ func recorded(r *host.Report) clock {
 	return newClock(first, last)
 }
 
-// maxCurve bounds the points of a curve, so that several can be told apart.
+// maxCurve bounds the points of a curve, so that several can be distinguished.
 const maxCurve = 400
 
 // thin makes at most maxCurve points of a series.
@@ -100,7 +100,7 @@ func most(y []float64) (v float64) {
 	return v
 }
 
-// spread tells whether the most in flight is not just the mean of one snapshot.
+// spread reports whether the most in flight is not just the mean of one snapshot.
 func spread(series []host.Point) bool {
 	return slices.ContainsFunc(series, func(p host.Point) bool { return float64(p.DepthMost) > p.Depth*1.001 })
 }

@@ -26,8 +26,8 @@ int main(int argc, char ** argv) {
             return 3;
         }
         if (pid[w] == 0) {
-            char told;
-            if (read(to[w][0], &told, 1) != 1) {
+            char command;
+            if (read(to[w][0], &command, 1) != 1) {
                 return 4;
             }
             for (int i = 0; i < rounds; i++) {
