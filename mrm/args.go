@@ -39,7 +39,7 @@ func (cell *Cell) requests() []byte {
 }
 
 // modelArgs are the arguments of llamatap run that make the model compute the cell.
-func (c *Config) modelArgs(cell *Cell, prompts, results string) []string {
+func modelArgs(c *Config, cell *Cell, prompts, results string) []string {
 	k, v := kvTypes(cell.KVType)
 	args := []string{"run", "--prompts", prompts, "--results", results, "-np", strconv.Itoa(cell.Concurrency), "--stop-on-error",
 		"-c", strconv.Itoa(cell.NCtx), "-b", fmt.Sprint(c.Engine.NBatch), "-ub", fmt.Sprint(c.Engine.NUBatch), "-ctk", k, "-ctv", v, "--seed", fmt.Sprint(cell.Seed)}
@@ -56,7 +56,7 @@ func (c *Config) modelArgs(cell *Cell, prompts, results string) []string {
 }
 
 // tapArgs are those that record it below out. A recording that fails ends the model: half a cell is of no use.
-func (c *Config) tapArgs(out string) []string {
+func tapArgs(c *Config, out string) []string {
 	args := []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure", "stop", "--tap-out", out}
 	k := c.Collector
 	if k.GraphTrace != "off" {
@@ -90,8 +90,7 @@ func clean(environ []string) []string {
 }
 
 // collected is what was to be collected, and what was, by what the recorder tells.
-func (c *Config) collected(m rundir.Metadata) verdict.Collector {
-	k := c.Collector
+func (k *Collector) collected(m rundir.Metadata) verdict.Collector {
 	v := verdict.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
 	if k.GraphTrace != "off" {
 		v.Asked, v.Used = append(v.Asked, "graph"), append(v.Used, "graph")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"math/rand/v2"
 	"strings"
 	"unicode/utf8"
@@ -60,7 +59,7 @@ func (in *Input) length() (tokens int64, exact bool) {
 // Cells are the matrix: repetitions outermost, so that what drifts is spread over all cells and another repetition
 // comes behind all others; then models, contexts, cache types, numbers of tokens and of requests, and prompts.
 func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
-	problems := &Problems{File: c.file}
+	problems := c.problems()
 	inputs := c.inputs(sources, problems)
 	if err := problems.error(); err != nil {
 		return nil, err
@@ -70,13 +69,15 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 		for m, source := range sources {
 			for _, nCtx := range c.Engine.NCtx {
 				for _, kvType := range c.Engine.KVType {
-					for load := range c.loads() {
-						for p := range c.Workload.Prompts {
-							at := verdict.Cell{
-								Index: len(all), ModelID: source.ID, Prompt: c.Workload.Prompts[p].ID, NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
-								MaxTokens: int(load.tokens), Concurrency: int(load.requests),
+					for _, tokens := range c.Workload.MaxTokens {
+						for _, requests := range c.Workload.Concurrency {
+							for p := range c.Workload.Prompts {
+								all = append(all, newCell(c, source, inputs[m][p], verdict.Cell{
+									Index: len(all), ModelID: source.ID, Prompt: c.Workload.Prompts[p].ID,
+									NCtx: int(nCtx), KVType: kvType, Repetition: repetition,
+									MaxTokens: int(tokens), Concurrency: int(requests),
+								}))
 							}
-							all = append(all, c.cell(at, source, inputs[m][p]))
 						}
 					}
 				}
@@ -86,24 +87,9 @@ func (c *Config) Cells(sources []*Source) ([]*Cell, error) {
 	return all, nil
 }
 
-// load is what requests of a cell ask for.
-type load struct{ tokens, requests int64 }
-
-// loads are all combinations of numbers of tokens and of requests.
-func (c *Config) loads() iter.Seq[load] {
-	return func(yield func(load) bool) {
-		for _, tokens := range c.Workload.MaxTokens {
-			for _, requests := range c.Workload.Concurrency {
-				if !yield(load{tokens, requests}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// cell completes a place in the matrix.
-func (c *Config) cell(at verdict.Cell, s *Source, in Input) *Cell {
+// newCell completes a place in the matrix. Its key is of everything that identifies it but the repetition; of a
+// program that is not passed a key, the key's value is not part of the cell.
+func newCell(c *Config, s *Source, in Input, at verdict.Cell) *Cell {
 	sum := sha256.Sum256(in.bytes())
 	at.PromptSHA256 = hex.EncodeToString(sum[:])
 	at.Seed = uint32(c.Experiment.Seed) + uint32(at.Repetition)*uint32(at.Concurrency)
@@ -114,68 +100,63 @@ func (c *Config) cell(at verdict.Cell, s *Source, in Input) *Cell {
 	if len(c.Workload.Concurrency) > 1 {
 		cell.load += fmt.Sprintf("/x%d", at.Concurrency)
 	}
-	if c.isCommand() {
-		c.keepPassed(cell)
+	if c.Engine.isCommand() {
+		for key, value := range map[string]*int{
+			"engine.n_ctx": &cell.NCtx, "workload.max_tokens": &cell.MaxTokens, "workload.concurrency": &cell.Concurrency,
+		} {
+			if !c.Engine.passes(key) {
+				*value = 0
+			}
+		}
+		if !c.Engine.passes("engine.kv_type") {
+			cell.KVType = ""
+		}
 	}
-	cell.Key = c.key(cell)
-	return cell
-}
-
-// key is of everything that makes a cell what it is but its repetition.
-func (c *Config) key(cell *Cell) string {
-	engine, k := c.Engine, c.Collector
+	engine := c.Engine
 	engine.NCtx, engine.KVType = nil, nil
 	text, err := json.Marshal([]any{
-		c.Experiment.Name, c.Experiment.Seed, cell.ModelID, cell.Source.Fingerprint, cell.Prompt, cell.PromptSHA256, cell.NCtx, cell.KVType,
-		cell.MaxTokens, cell.Concurrency, engine, k, c.KV, c.Analysis,
+		c.Experiment.Name, c.Experiment.Seed, cell.ModelID, s.Fingerprint, cell.Prompt, cell.PromptSHA256, cell.NCtx,
+		cell.KVType, cell.MaxTokens, cell.Concurrency, engine, c.Collector, c.KV, c.Analysis,
 	})
 	if err != nil {
 		panic(err) // of numbers and texts
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
+	sum = sha256.Sum256(text)
+	cell.Key = hex.EncodeToString(sum[:8])
+	return cell
 }
 
-// inputs are the prompts, by model and prompt.
+// inputs are the prompts, by model and prompt. A prompt that a model's own context is too short for is a problem.
 func (c *Config) inputs(sources []*Source, problems *Problems) [][]Input {
 	all := make([][]Input, len(sources))
 	for m, s := range sources {
 		for i := range c.Workload.Prompts {
-			in, err := c.input(&c.Workload.Prompts[i], s)
+			prompt, where := &c.Workload.Prompts[i], fmt.Sprintf("workload.prompts[%d]", i)
+			in, err := c.input(prompt, s)
 			if err != nil && m == 0 {
-				where := fmt.Sprintf("workload.prompts[%d]", i)
-				problems.add(c.at(where+".file", where), err.Error(), "give a file of text in UTF-8, from the folder of this file")
+				problems.add(err.Error(), "give a file of text in UTF-8, from the folder of this file", where+".file", where)
 			}
-			if why := c.noWord(&in); why != "" && m == 0 {
-				where := fmt.Sprintf("workload.prompts[%d]", i)
-				problems.add(c.at(where), fmt.Sprintf("the prompt %s %s", c.Workload.Prompts[i].ID, why), "pass it as a file: {prompt_file}")
+			if why := c.Engine.noWord(&in); why != "" && m == 0 {
+				problems.add(fmt.Sprintf("the prompt %s %s", prompt.ID, why), "pass it as a file: {prompt_file}", where)
 			}
 			all[m] = append(all[m], in)
+			tokens, exact := in.length()
+			for k, n := range c.Engine.NCtx {
+				if need, have := c.Workload.cells(tokens), s.context(n); exact && need > have {
+					problems.add(fmt.Sprintf("the context of %d tokens of %s is too short for the prompt %s, which takes %d",
+						have, s.ID, prompt.ID, need),
+						"give a longer n_ctx, or generate fewer tokens (workload.max_tokens)",
+						fmt.Sprintf("engine.n_ctx[%d]", k), "engine.n_ctx", "workload.prompts")
+				}
+			}
 		}
-		c.fits(s, all[m], problems)
 	}
 	return all
 }
 
-// fits finds prompts that a model's own context is too short for.
-func (c *Config) fits(s *Source, inputs []Input, problems *Problems) {
-	for i := range inputs {
-		tokens, exact := inputs[i].length()
-		for k, n := range c.Engine.NCtx {
-			need := c.atMost(tokens)
-			if have := s.context(n); exact && need > have {
-				where := fmt.Sprintf("engine.n_ctx[%d]", k)
-				problems.add(c.at(where, "engine.n_ctx", "workload.prompts"),
-					fmt.Sprintf("the context of %d tokens of %s is too short for the prompt %s, which takes %d", have, s.ID, c.Workload.Prompts[i].ID, need),
-					"give a longer n_ctx, or generate fewer tokens (workload.max_tokens)")
-			}
-		}
-	}
-}
-
-// atMost is how many cells of a context the largest combination of requests takes, with a prompt of so many tokens.
-func (c *Config) atMost(prompt int64) int64 {
-	return (prompt + largest(c.Workload.MaxTokens)) * largest(c.Workload.Concurrency)
+// cells is how many cells of a context the largest combination of requests takes, with a prompt of so many tokens.
+func (w *Workload) cells(prompt int64) int64 {
+	return (prompt + largest(w.MaxTokens)) * largest(w.Concurrency)
 }
 
 // largest is the largest of some numbers; 0 of none, which a file with an empty list has.

@@ -108,7 +108,7 @@ func (c closers) Close() error {
 // child runs a program to its end. It is watched, where there is a watch, with what it has itself, or else only its
 // peak of memory is.
 func (w *work) child(ctx context.Context, name string, argv []string, watch *watch) (child, error) {
-	cmd, files, err := w.command(ctx, name, argv, w.Config.isCommand())
+	cmd, files, err := w.command(ctx, name, argv, w.Config.Engine.isCommand())
 	if err != nil {
 		return child{}, err
 	}

@@ -18,8 +18,8 @@ import (
 // commandEngine is the engine that is any program.
 const commandEngine = "command"
 
-// isCommand tells whether the engine is a program that nothing is known of.
-func (c *Config) isCommand() bool { return c.Engine.Type == commandEngine }
+// isCommand reports whether the engine is a program that nothing is known of.
+func (e *Engine) isCommand() bool { return e.Type == commandEngine }
 
 // A placeholder stands in braces in the words of engine.command, for what differs from cell to cell, or for a key
 // of the configuration.
@@ -61,7 +61,7 @@ func kvTypes(kvType string) (k, v string) {
 var braced = regexp.MustCompile(`\{\{[a-z_]+\}\}|\{[a-z_]+\}`)
 
 // argv are the words of a cell's command. promptFile is a file with its prompt.
-func (c *Config) argv(cell *Cell, promptFile string) []string {
+func argv(c *Config, cell *Cell, promptFile string) []string {
 	words := make([]string, len(c.Engine.Command))
 	for i, word := range c.Engine.Command {
 		words[i] = braced.ReplaceAllStringFunc(word, func(name string) string {
@@ -77,22 +77,9 @@ func (c *Config) argv(cell *Cell, promptFile string) []string {
 	return words
 }
 
-// programPath is the program as it is started: a name without slash is looked for in PATH, another path starts at
-// the folder of the file.
-func (c *Config) programPath() string {
-	name := c.Engine.Command[0]
-	if !strings.Contains(name, "/") {
-		return name
-	}
-	if path, err := filepath.Abs(c.beside(name)); err == nil {
-		return path
-	}
-	return name
-}
-
 // used are the names of the placeholders in the command.
-func (c *Config) used() (names []string) {
-	for _, word := range c.Engine.Command {
+func (e *Engine) used() (names []string) {
+	for _, word := range e.Command {
 		for _, name := range braced.FindAllString(word, -1) {
 			if name = name[1 : len(name)-1]; !strings.HasPrefix(name, "{") {
 				names = append(names, name)
@@ -102,33 +89,21 @@ func (c *Config) used() (names []string) {
 	return names
 }
 
-// keepPassed leaves out of a cell what its program is not told of.
-func (c *Config) keepPassed(cell *Cell) {
-	passed := map[string]bool{}
-	for _, known := range placeholders {
-		passed[known.key] = passed[known.key] || slices.Contains(c.used(), known.name)
-	}
-	if !passed["engine.n_ctx"] {
-		cell.NCtx = 0
-	}
-	if !passed["engine.kv_type"] {
-		cell.KVType = ""
-	}
-	if !passed["workload.max_tokens"] {
-		cell.MaxTokens = 0
-	}
-	if !passed["workload.concurrency"] {
-		cell.Concurrency = 0
-	}
+// passes reports whether the command passes a key on.
+func (e *Engine) passes(key string) bool {
+	used := e.used()
+	return slices.ContainsFunc(placeholders, func(p placeholder) bool {
+		return p.key == key && slices.Contains(used, p.name)
+	})
 }
 
 // longestWord is how long a word of a command may be, of which Linux allows 128 KiB with the byte behind it.
 const longestWord = 120 << 10
 
 // noWord says why a prompt cannot be a word of the command; "": it can, or is none.
-func (c *Config) noWord(in *Input) string {
+func (e *Engine) noWord(in *Input) string {
 	switch {
-	case !c.isCommand() || !slices.Contains(c.used(), "prompt"):
+	case !e.isCommand() || !slices.Contains(e.used(), "prompt"):
 	case len(in.Text) > longestWord:
 		return fmt.Sprintf("has %d bytes, more than a word of a command can have", len(in.Text))
 	case strings.ContainsRune(in.Text, 0):
@@ -137,10 +112,17 @@ func (c *Config) noWord(in *Input) string {
 	return ""
 }
 
-// program looks at the program of the engine command: its path, and what identifies its bytes.
-func (c *Config) program() (path, fingerprint string, err error) {
-	if path, err = exec.LookPath(c.programPath()); err != nil {
-		return "", "", fmt.Errorf("the program %s: %w", c.programPath(), bare(err))
+// findProgram returns the path of the program of the engine command, and what identifies its bytes. A name without a
+// slash is searched in PATH; another path starts at the folder of the file.
+func findProgram(c *Config) (path, fingerprint string, err error) {
+	name := c.Engine.Command[0]
+	if strings.Contains(name, "/") {
+		if name, err = filepath.Abs(c.beside(name)); err != nil {
+			return "", "", err
+		}
+	}
+	if path, err = exec.LookPath(name); err != nil {
+		return "", "", fmt.Errorf("the program %s: %w", name, bare(err))
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return "", "", err
@@ -150,8 +132,8 @@ func (c *Config) program() (path, fingerprint string, err error) {
 }
 
 // commandSource is a model of a program's: a file or folder of any kind, or nothing but a name.
-func (c *Config) commandSource(m Model) (*Source, error) {
-	program, fingerprint, err := c.program()
+func commandSource(c *Config, m Model) (*Source, error) {
+	program, fingerprint, err := findProgram(c)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type commandPasses struct {
 // words writes the file of the prompt, and returns the words of the command.
 func (w *commandPasses) words() ([]string, error) {
 	err := os.WriteFile(w.path(promptName), []byte(w.cell.Input.Text), 0o600)
-	return w.Config.argv(w.cell, w.path(promptName)), err
+	return argv(w.Config, w.cell, w.path(promptName)), err
 }
 
 func (w *commandPasses) baseline(ctx context.Context, o *observation) error {

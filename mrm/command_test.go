@@ -98,7 +98,7 @@ workload: {prompts: ["say {n_ctx}"], max_tokens: 7, concurrency: 2}
 	if len(p.Cells) != 4 || p.Cells[3].Name() != "mine/p0/c256/f16+q8_0/r1" {
 		t.Fatalf("%d cells, the last is %s", len(p.Cells), p.Cells[len(p.Cells)-1].Name())
 	}
-	got := p.Config.argv(p.Cells[3], "/x/prompt.txt")
+	got := argv(p.Config, p.Cells[3], "/x/prompt.txt")
 	want := []string{p.Sources[0].Program, model, "mine", "-p=say {n_ctx}", "/x/prompt.txt", "7/2", "256,2048,512", "3", "-1", "f16/q8_0 f16 q8_0", "111", `{seed} {"a": {"b": {}}}`}
 	if !reflect.DeepEqual(got, want) || !filepath.IsAbs(got[0]) {
 		t.Errorf("got  %q\nwant %q", got, want)

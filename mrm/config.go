@@ -1,6 +1,12 @@
 package mrm
 
-import "path/filepath"
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
 
 // DefaultFile is the configuration that is taken where none is named. It is mrm-trace's.
 const DefaultFile = "config/default_experiment.yaml"
@@ -120,10 +126,45 @@ func (c *Config) Notes() []string { return c.notes }
 // SHA256 is that of the file, in hexadecimal digits.
 func (c *Config) SHA256() string { return c.sha256 }
 
+// problems collects what is wrong with the file.
+func (c *Config) problems() *Problems { return &Problems{File: c.file, places: c.places} }
+
 // beside is a path that the file names, from where the program runs.
 func (c *Config) beside(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(filepath.Dir(c.file), path)
+}
+
+// Collects reports as [*Problems] that the primary collector, and its fallback, are among those that are missing.
+func (c *Config) Collects(missing map[string]error) error {
+	k := c.Collector
+	if missing[k.Primary] == nil || k.Fallback != "none" && missing[k.Fallback] == nil {
+		return nil
+	}
+	var remedies, why []string
+	fallback, graph := "", "graph"
+	if c.isTrace {
+		fallback, graph = "memray", "memray" // which page faults and the ledger stand for
+	}
+	for _, name := range []string{"fault", "page"} {
+		if k.Primary == "perf" && missing[name] == nil {
+			remedies = append(remedies, "add collector.fallback: "+cmp.Or(fallback, name))
+			break
+		}
+	}
+	if !c.Engine.isCommand() {
+		remedies = append(remedies, "write collector.primary: "+graph)
+	}
+	remedies = append(remedies, "run it on another machine ('llamatap mrm plan --emit slurm')")
+	for _, name := range []string{k.Primary, k.Fallback} {
+		if err := missing[name]; err != nil {
+			why = append(why, fmt.Sprintf("%s: %v", name, err))
+		}
+	}
+	problems := c.problems()
+	problems.add("this machine cannot collect "+strings.Join(slices.Compact(why), "; and "), list(remedies),
+		"collector.primary", "collector", "engine.type")
+	return problems
 }

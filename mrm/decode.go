@@ -16,8 +16,7 @@ import (
 
 // decoder puts a YAML tree into a Config by the tags of its fields, and notes where each key stands.
 type decoder struct {
-	problems *Problems
-	places   map[string]place
+	problems *Problems // whose places it fills in
 	ignored  *[]string // where keys that are not known go; nil: they are problems
 }
 
@@ -30,7 +29,7 @@ func at(t *token.Token) place {
 
 // wrong notes a problem.
 func (d *decoder) wrong(node ast.Node, remedy, cause string, args ...any) {
-	d.problems.add(at(node.GetToken()), fmt.Sprintf(cause, args...), remedy)
+	d.problems.addAt(at(node.GetToken()), fmt.Sprintf(cause, args...), remedy)
 }
 
 // fields are those of a struct that stand in files, by key.
@@ -71,7 +70,7 @@ func (d *decoder) structure(node ast.Node, path string, v reflect.Value) {
 		case seen[name]:
 			d.wrong(pair.Key, "delete one of the two", "%s stands twice", join(path, name))
 		default:
-			d.places[join(path, name)] = at(key)
+			d.problems.places[join(path, name)] = at(key)
 			d.value(pair.Value, join(path, name), v.FieldByIndex(field.Index), field.Tag)
 		}
 		seen[name] = true
@@ -146,7 +145,7 @@ func (d *decoder) missing(parent ast.Node, path string, v reflect.Value, tag ref
 		if parent != nil {
 			where = at(parent.GetToken())
 		}
-		d.problems.add(where, path+" is missing", fmt.Sprintf("add it: %s", tag.Get("doc")))
+		d.problems.addAt(where, path+" is missing", "add it: "+tag.Get("doc"))
 	case v.Kind() == reflect.Struct:
 		d.defaults(path, v)
 	case v.Kind() == reflect.Slice && ok:
@@ -206,7 +205,7 @@ func (d *decoder) list(node ast.Node, path string, v reflect.Value, tag reflect.
 	for i, item := range items {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		below := fmt.Sprintf("%s[%d]", path, i)
-		d.places[below] = at(item.GetToken())
+		d.problems.places[below] = at(item.GetToken())
 		if _, nested := item.(*ast.SequenceNode); nested {
 			d.wrong(item, "write one value per line", "%s is a list in a list", below)
 			continue

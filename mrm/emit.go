@@ -204,7 +204,7 @@ func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 		Containers: []k8sContainer{{
 			Name: "cell", Image: t.Image, WorkingDir: t.Dir, Command: []string{t.program()},
 			Args:      []string{"mrm", "run", "--config", t.Config, "--cell", "$(JOB_COMPLETION_INDEX)"}, // Kubernetes sets and expands it
-			Resources: map[string]any{"requests": requests, "limits": memory}, SecurityContext: p.Config.capabilities(),
+			Resources: map[string]any{"requests": requests, "limits": memory}, SecurityContext: p.Config.Collector.capabilities(),
 			VolumeMounts: []map[string]any{{"name": "shared", "mountPath": t.mount()}},
 		}},
 	}
@@ -232,8 +232,8 @@ func apart(labels map[string]string) any {
 }
 
 // capabilities are those that samples need in a container; nil: none.
-func (c *Config) capabilities() any {
-	for _, collector := range []string{c.Collector.Primary, c.Collector.Fallback} {
+func (k *Collector) capabilities() any {
+	for _, collector := range []string{k.Primary, k.Fallback} {
 		if collector == "perf" || collector == "fault" {
 			return map[string]any{"capabilities": map[string]any{"add": []string{"PERFMON", "SYS_PTRACE"}}}
 		}

@@ -83,41 +83,48 @@ func pairsOf(node ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// readTrace fills a configuration from a file of mrm-trace.
-func (c *Config) readTrace(body ast.Node, problems *Problems) {
-	d := decoder{problems: &Problems{}, places: map[string]place{}}
+// traceReader fills a configuration from a file of mrm-trace.
+type traceReader struct {
+	*Config
+	problems *Problems
+	from     traceFile
+}
+
+func (c *traceReader) read(body ast.Node) {
+	d := decoder{problems: &Problems{places: map[string]place{}}}
 	for _, section := range []string{"workload", ""} { // prompts, which have no default, follow from the file
-		v := reflect.ValueOf(c).Elem()
+		v := reflect.ValueOf(c.Config).Elem()
 		if section != "" {
 			v = v.FieldByName("Workload")
 		}
 		d.defaults(section, v)
 	}
 	c.isTrace = true
-	var from traceFile
 	a := aliases{known: map[string]ast.Node{}}
-	d = decoder{problems: problems, places: c.places, ignored: &[]string{}}
-	d.structure(a.followed(body), "", reflect.ValueOf(&from).Elem())
-	if len(problems.All) > 0 {
+	d = decoder{problems: c.problems, ignored: &[]string{}}
+	d.structure(a.followed(body), "", reflect.ValueOf(&c.from).Elem())
+	if len(c.problems.All) > 0 {
 		return
 	}
-	c.fromTrace(&from)
+	c.takeOver()
 	if ignored := *d.ignored; len(ignored) > 0 {
 		c.note("keys of mrm-trace without a counterpart: %s", strings.Join(ignored, ", "))
 	}
 	if len(c.Models) == 0 {
-		problems.add(c.at("models"), "every model has the engine vllm", "write an experiment with engine: {type: command, command: [...]}, as docs/MRM.md shows")
+		c.problems.add("every model has the engine vllm",
+			"write an experiment with engine: {type: command, command: [...]}, as docs/MRM.md shows", "models")
 		c.Models = []Model{{}}
 	}
 }
 
 // note adds a note, as one line.
-func (c *Config) note(format string, args ...any) {
+func (c *traceReader) note(format string, args ...any) {
 	c.notes = append(c.notes, clipTo(fmt.Sprintf(format, args...), 4000))
 }
 
-// fromTrace takes over what has a counterpart.
-func (c *Config) fromTrace(from *traceFile) {
+// takeOver fills in what has a counterpart.
+func (c *traceReader) takeOver() {
+	from := &c.from
 	for key, path := range map[string]string{
 		"experiment.name": "experiment.name", "engine.n_ctx": "sweep.context_lengths", "workload.max_tokens": "sweep.output_tokens", "workload.concurrency": "sweep.batch_sizes",
 		"collector.primary": "collector.primary", "collector.fallback": "collector.fallback", "workload.prompts": "prompts.source",
@@ -167,11 +174,11 @@ func (c *Config) fromTrace(from *traceFile) {
 	if p := from.Labeller.Unknown; p == "assign_runtime" {
 		c.note("labeller.unknown_policy: accesses without a region keep the type other")
 	}
-	c.tracePrompts(from)
+	c.prompts()
 }
 
 // slug makes a name one that folders can have.
-func (c *Config) slug(key, name string, longest int) string {
+func (c *traceReader) slug(key, name string, longest int) string {
 	fit := regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(name, "_")
 	if fit = strings.TrimLeft(fit, "._-"); len(fit) > longest {
 		fit = fit[:longest]
@@ -203,10 +210,10 @@ func absolute(path string) string {
 // traceDefault is the prompt of files that name none.
 const traceDefault = "Once upon a time"
 
-// tracePrompts takes prompts over: mrm-trace's own program reads none, so that a source may be missing.
-func (c *Config) tracePrompts(from *traceFile) {
-	source := from.Prompts.Source
-	all, err := promptsOf(absolute(source), from.Prompts.Categories)
+// prompts takes prompts over: mrm-trace's own program reads none, so that a source may be missing.
+func (c *traceReader) prompts() {
+	source := c.from.Prompts.Source
+	all, err := promptsOf(absolute(source), c.from.Prompts.Categories)
 	switch {
 	case source == "":
 		c.note("prompts: the file names none; the prompt is %q", traceDefault)

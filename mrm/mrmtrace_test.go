@@ -95,9 +95,11 @@ func TestTheirFiles(t *testing.T) {
 		got := map[string]bool{}
 		for _, m := range c.Models {
 			for _, ctx := range c.Engine.NCtx {
-				for load := range c.loads() {
-					for r := range c.Experiment.Repetitions {
-						got[fmt.Sprintln(m.ID, ctx, load.requests, load.tokens, r)] = true
+				for _, tokens := range c.Workload.MaxTokens {
+					for _, requests := range c.Workload.Concurrency {
+						for r := range c.Experiment.Repetitions {
+							got[fmt.Sprintln(m.ID, ctx, requests, tokens, r)] = true
+						}
 					}
 				}
 			}

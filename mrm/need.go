@@ -98,35 +98,43 @@ type Bandwidth struct {
 	Tag            Tag
 }
 
-// need is what a cell takes. speeds are those of the model's earlier runs, if there are any.
-func (c *Config) need(cell *Cell, speeds *Speeds, memory Bandwidth) (Need, error) {
-	if c.isCommand() {
-		return c.commandNeed(cell, speeds), nil
+// estimate computes what a cell takes.
+type estimate struct {
+	*Config
+	cell   *Cell
+	speeds *Speeds // of the model's earlier runs; nil: there are none
+	memory Bandwidth
+}
+
+func (e estimate) need() (Need, error) {
+	if e.Engine.isCommand() {
+		return e.command(), nil
 	}
-	s := cell.Source
-	cells := s.context(int64(cell.NCtx))
-	cache, err := s.cacheBytes(cells, cell.KVType, int64(cell.Concurrency))
+	s := e.cell.Source
+	cells := s.context(int64(e.cell.NCtx))
+	cache, err := s.cacheBytes(cells, e.cell.KVType, int64(e.cell.Concurrency))
 	if err != nil {
 		return Need{}, err
 	}
+	rows := float64(min(e.Engine.NUBatch, cells)) // the largest graph has logits for each of its tokens
 	n := Need{
 		Weights: Figure{float64(s.File.TensorBytes()), Computed, "tensors of the file"},
 		Cache:   Figure{float64(cache), Computed, fmt.Sprintf("%d cells", cells)},
-		Compute: Figure{float64(c.computeBytes(s, cells)), Estimated, "a row of logits and eight of the width per token of a graph"},
+		Compute: Figure{4 * rows * float64(s.Identity.Vocab+8*s.Identity.Width), Estimated, "a row of logits and eight of the width per token of a graph"},
 		Process: Figure{programBytes + collectorBytes, Estimated, "most that --tap-memory allows, and the program"},
 	}
 	n.Memory = Figure{n.Weights.Value + n.Cache.Value + n.Compute.Value + n.Process.Value, Estimated, "their sum"}
-	n.Time = c.time(cell, speeds, memory, float64(cache))
-	n.Disk = c.disk(cell, speeds)
+	n.Time, n.Disk = e.time(float64(cache)), e.disk()
 	return n, nil
 }
 
-// commandNeed is what a cell of a program takes: as much as its earlier runs took.
-func (c *Config) commandNeed(cell *Cell, speeds *Speeds) Need {
+// command is what a cell of a program takes: as much as its earlier runs took.
+func (e estimate) command() Need {
+	speeds := e.speeds
 	none := Figure{Tag: Unknown, From: "nothing is known of the program before its first run"}
 	n := Need{Weights: none, Cache: none, Compute: none, Process: none, Memory: none, Disk: none, Time: none}
-	if cell.Source.Bytes > 0 {
-		n.Weights = Figure{float64(cell.Source.Bytes), Computed, "files of the model"}
+	if e.cell.Source.Bytes > 0 {
+		n.Weights = Figure{float64(e.cell.Source.Bytes), Computed, "files of the model"}
 	}
 	if speeds == nil {
 		return n
@@ -137,14 +145,8 @@ func (c *Config) commandNeed(cell *Cell, speeds *Speeds) Need {
 	if speeds.Peak > 0 {
 		n.Memory = earlier("peak RSS", speeds.Peak)
 	}
-	n.Disk, n.Time = earlier("bytes", speeds.Bytes), earlier("time", c.Telemetry.BaselineS+speeds.Both)
+	n.Disk, n.Time = earlier("bytes", speeds.Bytes), earlier("time", e.Telemetry.BaselineS+speeds.Both)
 	return n
-}
-
-// computeBytes is about what intermediate results take: the largest graph has logits for each of its tokens.
-func (c *Config) computeBytes(s *Source, cells int64) int64 {
-	rows := min(c.Engine.NUBatch, cells)
-	return 4 * rows * (s.Identity.Vocab + 8*s.Identity.Width)
 }
 
 // tokens are those of a cell's requests together: of prompts, and generated.
@@ -155,7 +157,8 @@ func (cell *Cell) tokens() (prompt, generated int64) {
 
 // time is how long a cell takes. Every token of an unknown model is taken for one that reads all its weights from
 // memory, which is true of generation, and more than prompts take.
-func (c *Config) time(cell *Cell, speeds *Speeds, memory Bandwidth, cache float64) Figure {
+func (e estimate) time(cache float64) Figure {
+	cell, speeds, memory := e.cell, e.speeds, e.memory
 	prompt, generated := cell.tokens()
 	once, ratio, tag, from := 0.0, 1.0, Measured, ""
 	switch {
@@ -171,7 +174,7 @@ func (c *Config) time(cell *Cell, speeds *Speeds, memory Bandwidth, cache float6
 	default:
 		return Figure{Tag: Estimated, From: "nothing is known of this machine's memory"}
 	}
-	return Figure{c.Telemetry.BaselineS + once*(1+ratio), tag, from}
+	return Figure{e.Telemetry.BaselineS + once*(1+ratio), tag, from}
 }
 
 // bytesPerRow and operandsPerLayer are what estimates of the disk are made with: accesses of a layer per graph, and
@@ -185,7 +188,8 @@ const (
 )
 
 // disk is what a run leaves.
-func (c *Config) disk(cell *Cell, speeds *Speeds) Figure {
+func (e estimate) disk() Figure {
+	c, cell, speeds := e.Config, e.cell, e.speeds
 	prompt, generated := cell.tokens()
 	if speeds != nil && speeds.PerToken > 0 {
 		return Figure{speeds.PerToken * float64(prompt+generated), Measured, "bytes per token of " + speeds.runs()}

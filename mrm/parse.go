@@ -19,14 +19,16 @@ const largestFile = bounded.Config
 func Load(path string) (*Config, error) {
 	data, err := bounded.ReadFile(path, largestFile)
 	if errors.Is(err, bounded.ErrTooLarge) {
-		return nil, &Problems{path, []Problem{{Cause: err.Error(), Remedy: "give a YAML file of at most 1 MiB"}}}
+		return nil, &Problems{File: path, All: []Problem{{Cause: err.Error(), Remedy: "give a YAML file of at most 1 MiB"}}}
 	}
 	if err != nil {
 		cause := err
 		if bare := (*fs.PathError)(nil); errors.As(err, &bare) {
 			cause = bare.Err
 		}
-		return nil, &Problems{path, []Problem{{Cause: cause.Error(), Remedy: "give a file with --config; 'llamatap mrm config' prints one with every key"}}}
+		return nil, &Problems{File: path, All: []Problem{{
+			Cause: cause.Error(), Remedy: "give a file with --config; 'llamatap mrm config' prints one with every key",
+		}}}
 	}
 	return Parse(path, data)
 }
@@ -35,29 +37,30 @@ func Load(path string) (*Config, error) {
 // beside it. What is wrong is a [*Problems], which tells all of it at once. No file that is named in it is looked
 // at.
 func Parse(name string, data []byte) (*Config, error) {
-	problems := &Problems{File: name}
 	sum := sha256.Sum256(data)
 	c := &Config{file: name, sha256: hex.EncodeToString(sum[:]), places: map[string]place{}}
+	problems := c.problems()
 	body, bad := config.ParseYAML(data)
 	switch {
 	case len(data) > largestFile:
-		problems.add(place{}, fmt.Sprintf("%d bytes are more than a configuration has", len(data)), "give a YAML file of at most 1 MiB")
+		problems.add(fmt.Sprintf("%d bytes are more than a configuration has", len(data)),
+			"give a YAML file of at most 1 MiB")
 	case bad != nil:
 		remedy := bad.Remedy
 		if remedy == "" {
 			remedy = "mend it; 'llamatap mrm config' prints a file with every key"
 		}
-		problems.add(place{bad.Line, bad.Column}, bad.Cause, remedy)
+		problems.addAt(place{bad.Line, bad.Column}, bad.Cause, remedy)
 	case body == nil:
-		problems.add(place{}, "the file is empty", "'llamatap mrm config' prints one with every key")
+		problems.add("the file is empty", "'llamatap mrm config' prints one with every key")
 	default:
 		if isTrace(body) {
-			c.readTrace(body, problems)
+			(&traceReader{Config: c, problems: problems}).read(body)
 		} else {
-			d := decoder{problems: problems, places: c.places}
+			d := decoder{problems: problems}
 			d.structure(body, "", reflect.ValueOf(c).Elem())
 		}
-		c.check(problems)
+		checker{c, problems}.check()
 	}
 	if err := problems.error(); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ type recording struct {
 
 // engine is that of the configuration.
 func (w *work) engine() engine {
-	if w.Config.isCommand() {
+	if w.Config.Engine.isCommand() {
 		return &commandPasses{work: w}
 	}
 	return &modelPasses{work: w}
@@ -132,7 +132,7 @@ func (w *modelPasses) baseline(ctx context.Context, o *observation) error {
 		return err
 	}
 	first := o.baseline.First
-	args := w.Config.modelArgs(w.cell, w.path(promptsName), w.path(baselineName))
+	args := modelArgs(w.Config, w.cell, w.path(promptsName), w.path(baselineName))
 	child, err := w.child(ctx, "baseline", append([]string{w.Program}, args...), nil)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (w *modelPasses) tapped(ctx context.Context, o *observation) error {
 	debug.FreeOSMemory() // what was needed before is none of the observer's
 	own := ownCPU()
 	watch := newWatch(os.DirFS("/"))
-	args := append(w.Config.modelArgs(w.cell, w.path(promptsName), w.path(tappedName)), w.Config.tapArgs(w.path("out"))...)
+	args := append(modelArgs(w.Config, w.cell, w.path(promptsName), w.path(tappedName)), tapArgs(w.Config, w.path("out"))...)
 	child, err := w.child(ctx, "tapped", append([]string{w.Program}, args...), watch)
 	if err != nil {
 		return err

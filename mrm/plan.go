@@ -72,10 +72,10 @@ func NewPlan(c *Config, m Machine) (*Plan, error) {
 	before := runs(c.Output.Dir)
 	speeds := history(before, machine.CPUName())
 	for _, cell := range p.Cells {
-		need, err := c.need(cell, speeds[cell.ModelID], m.Memory)
+		need, err := estimate{c, cell, speeds[cell.ModelID], m.Memory}.need()
 		if err != nil {
-			problems := &Problems{File: c.file}
-			problems.add(c.at("engine.kv_type"), err.Error(), "choose another type of the cache")
+			problems := c.problems()
+			problems.add(err.Error(), "choose another type of the cache", "engine.kv_type")
 			return nil, problems
 		}
 		p.Needs = append(p.Needs, need)
@@ -141,7 +141,7 @@ func (p *Plan) Write(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "experiment  %s (%s)\n", c.Experiment.Name, c.file)
 	for _, s := range p.Sources {
-		if c.isCommand() {
+		if c.Engine.isCommand() {
 			fmt.Fprintf(&b, "program     %s: %s\n", s.ID, strings.Join(append([]string{s.Program}, c.Engine.Command[1:]...), " "))
 			continue
 		}
@@ -156,7 +156,7 @@ func (p *Plan) Write(out io.Writer) error {
 	}
 	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types%s × %d prompts × %d repetitions = %d cells, %d of them done\n",
 		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), loads, len(c.Workload.Prompts), c.Experiment.Repetitions, len(p.Cells), p.Done)
-	fmt.Fprintf(&b, "collectors  %s\n\n", c.collectors())
+	fmt.Fprintf(&b, "collectors  %s\n\n", p.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.Most()
 	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.told(present.Bytes), cell.Name())
@@ -184,7 +184,7 @@ func (p *Plan) table(out io.Writer) {
 		if cell.NCtx > 0 {
 			asked = fmt.Sprint(cell.NCtx)
 		}
-		if !p.Config.isCommand() {
+		if !p.Config.Engine.isCommand() {
 			context = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, asked, context, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
@@ -195,10 +195,10 @@ func (p *Plan) table(out io.Writer) {
 }
 
 // collectors says in words what is collected.
-func (c *Config) collectors() string {
-	k := c.Collector
+func (p *Plan) collectors() string {
+	k := p.Config.Collector
 	words := "regions, KV cache"
-	if c.isCommand() {
+	if p.Config.Engine.isCommand() {
 		words = "regions, processes"
 	}
 	if k.GraphTrace != "off" {
@@ -237,7 +237,7 @@ func (p *Plan) Summary() Summary {
 	s := Summary{Experiment: p.Config.Experiment.Name, Done: p.Done, FreeMemory: p.Machine.FreeMemory, FreeDisk: p.Machine.FreeDisk}
 	for i, cell := range p.Cells {
 		summary := CellSummary{Cell: cell.Cell, Need: p.Needs[i]}
-		if !p.Config.isCommand() {
+		if !p.Config.Engine.isCommand() {
 			summary.Context = cell.Source.context(int64(cell.NCtx))
 		}
 		s.Cells = append(s.Cells, summary)

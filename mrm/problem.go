@@ -19,8 +19,9 @@ type Problem struct {
 // Problems are what is wrong with a configuration, in the order of its lines. As an error they have a line each:
 // file:line:column: cause; remedy.
 type Problems struct {
-	File string
-	All  []Problem
+	File   string
+	All    []Problem
+	places map[string]place // of keys, such as model[1].path
 }
 
 // Error is all of them.
@@ -36,10 +37,22 @@ func (p *Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// most is how many problems are told: of more, the first is to be mended first.
+// most bounds how many problems are reported.
 const most = 50
 
-func (p *Problems) add(at place, cause, remedy string) {
+// add records a problem at the first of some keys that the file has.
+func (p *Problems) add(cause, remedy string, keys ...string) {
+	var at place
+	for _, key := range keys {
+		if found, ok := p.places[key]; ok {
+			at = found
+			break
+		}
+	}
+	p.addAt(at, cause, remedy)
+}
+
+func (p *Problems) addAt(at place, cause, remedy string) {
 	p.All = append(p.All, Problem{at.line, at.column, clip(cause), clip(remedy)})
 }
 

@@ -16,10 +16,15 @@ var errLossy = errors.New("the recording is not whole")
 
 // seal puts the run together: what was recorded, what was collected raw, what observing cost.
 func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *verdict.Validity, error) {
-	observer := o.observer()
+	c, observer := w.Config, o.observer()
 	full := &verdict.Metadata{
 		Metadata: r.metadata, Cell: w.cell.Cell, Observer: observer, Validity: verdict.Judge(&observer),
-		Experiment: w.Config.identity(), Engine: w.Config.engineOf(w.cell), Collector: w.Config.collected(r.metadata),
+		Experiment: verdict.Experiment{
+			Name: c.Experiment.Name, Seed: uint32(c.Experiment.Seed), Repetitions: int(c.Experiment.Repetitions),
+			ConfigSHA256: c.sha256,
+		},
+		Engine:    verdict.Engine{Type: c.Engine.Type, Command: c.Engine.Command, Program: w.cell.Source.Program},
+		Collector: c.Collector.collected(r.metadata),
 	}
 	full.Llamatap, full.SealedBy = w.Version, "llamatap mrm run"
 	raw := map[string]func(io.Writer) error{}
@@ -54,16 +59,4 @@ func withoutRegion(r *memory.Report) (n int64) {
 		}
 	}
 	return n
-}
-
-// engineOf is what computed a cell.
-func (c *Config) engineOf(cell *Cell) verdict.Engine {
-	return verdict.Engine{Type: c.Engine.Type, Command: c.Engine.Command, Program: cell.Source.Program}
-}
-
-// identity is the experiment as metadata tell of it.
-func (c *Config) identity() verdict.Experiment {
-	return verdict.Experiment{
-		Name: c.Experiment.Name, Seed: uint32(c.Experiment.Seed), Repetitions: int(c.Experiment.Repetitions), ConfigSHA256: c.sha256,
-	}
 }

@@ -28,12 +28,13 @@ type Source struct {
 
 // Sources looks at the models. What cannot be read is a [*Problems].
 func (c *Config) Sources() ([]*Source, error) {
-	problems := &Problems{File: c.file}
+	problems := c.problems()
 	all := make([]*Source, len(c.Models))
 	ids := map[string]bool{}
-	if c.isCommand() {
-		if _, _, err := c.program(); err != nil {
-			problems.add(c.at("engine.command[0]", "engine.command"), err.Error(), "give the path of a program, from the folder of this file, or a name that is in PATH")
+	if c.Engine.isCommand() {
+		if _, _, err := findProgram(c); err != nil {
+			problems.add(err.Error(), "give the path of a program, from the folder of this file, or a name that is in PATH",
+				"engine.command[0]", "engine.command")
 			return nil, problems.error()
 		}
 	}
@@ -45,11 +46,11 @@ func (c *Config) Sources() ([]*Source, error) {
 			if filepath.IsAbs(m.Path) {
 				from = ""
 			}
-			problems.add(c.at(where+".path", where), err.Error(), "give the path of a GGUF file"+from)
+			problems.add(err.Error(), "give the path of a GGUF file"+from, where+".path", where)
 			continue
 		}
 		if ids[s.ID] {
-			problems.add(c.at(where+".id", where), fmt.Sprintf("two models are called %s", s.ID), "give each an id of its own")
+			problems.add("two models are called "+s.ID, "give each an id of its own", where+".id", where)
 		}
 		ids[s.ID], all[i] = true, s
 	}
@@ -58,8 +59,8 @@ func (c *Config) Sources() ([]*Source, error) {
 
 // open looks at one model.
 func (c *Config) open(m Model) (*Source, error) {
-	if c.isCommand() {
-		return c.commandSource(m)
+	if c.Engine.isCommand() {
+		return commandSource(c, m)
 	}
 	if m.Path == "" {
 		return describe(m, "", bytes.NewReader(models.Default), int64(len(models.Default)))
