@@ -59,7 +59,7 @@ func (b Bound) OfRatio(r *Ratio) Verdict {
 }
 
 // OfChange judges a change: it fails when the ratio of the medians lies on the wrong side of the limit and the
-// rank-sum test tells new from old times the limit.
+// rank-sum test distinguishes new from old times the limit.
 func (b Bound) OfChange(c *Change) Verdict {
 	scaled := make([]float64, len(c.old))
 	for i, v := range c.old {

@@ -11,8 +11,8 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// readCaptured tells each step what was captured of it: the bytes of tensors that were copied between its begin and
-// its end. Both clocks are the machine's monotonic one. A run in segments, or with losses, tells nothing.
+// readCaptured sets what was captured of each step: the bytes of tensors that were copied between its begin and
+// its end. Both clocks are the machine's monotonic one. A run in segments, or with losses, sets nothing.
 func (v *Visit) readCaptured(out string) error {
 	if v.Recorded.LostPackets > 0 {
 		return nil

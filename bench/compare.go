@@ -93,7 +93,7 @@ func gather(rows []result.Row) []samples {
 	return all
 }
 
-// labels names tests by what tells them from each other: their model and the settings that differ between any two.
+// labels names tests by what distinguishes them: their model and the settings that differ between any two.
 func labels(all []samples) func(*samples) string {
 	models := map[string]bool{}
 	var first []string
@@ -144,7 +144,7 @@ func draw(random *rand.Rand, dst, values []float64) []float64 {
 	return dst
 }
 
-// Significant tells whether there is a change.
+// Significant reports whether there is a change.
 func (c *Change) Significant() bool { return c.P < significant }
 
 // units are the heads of a comparison's parts, in their order.

@@ -55,7 +55,7 @@ func TestPlantedSlowdown(t *testing.T) {
 		}
 	}
 	if planted < rounds*98/100 || chance > rounds*12/100 {
-		t.Errorf("a planted slow-down was found %d times, one that is none %d times of %d", planted, chance, rounds)
+		t.Errorf("a planted slow-down was found %d times, a false one %d times of %d", planted, chance, rounds)
 	}
 	if blamed < rounds*90/100 || chanceBlamed > 1 {
 		t.Errorf("%v failed %d times on the planted one, %d times on none", bounds, blamed, chanceBlamed)

@@ -16,7 +16,7 @@ type Conductor struct {
 	// Log, if not nil, gets each visit when it has ended, and Tokens a line per token.
 	Log    *Log
 	Tokens io.Writer
-	// Progress is told before each visit how many of all have ended and what comes.
+	// Progress is called before each visit with how many of all have ended and what comes.
 	Progress func(done, all int, next string)
 	// visit measures one item; nil: in a process of this binary.
 	visit func(ctx context.Context, item *Item, seed uint64, dir string) (Visit, error)

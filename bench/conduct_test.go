@@ -25,7 +25,7 @@ func planned(t *testing.T) *Plan {
 	return plan
 }
 
-// fake conducts without a model: what is visited is told, and fails where it shall.
+// fake conducts without a model: visits are recorded, and fail where the test says so.
 func fake(plan *Plan, fails func(*Item) error) (*Conductor, *[]string) {
 	var visited []string
 	return &Conductor{Plan: plan, Progress: func(int, int, string) {}, visit: func(_ context.Context, item *Item, seed uint64, _ string) (Visit, error) {
@@ -68,7 +68,7 @@ func TestConduct(t *testing.T) {
 	}
 }
 
-// TestConductFailure goes on with the others.
+// TestConductFailure continues with the other tests.
 func TestConductFailure(t *testing.T) {
 	c, visited := fake(planned(t), func(i *Item) error {
 		if i.Spec.Prompt == 0 {
@@ -147,7 +147,7 @@ func TestResumeRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, _, err := ResumeLog(path, planned(t)); err == nil {
-			t.Errorf("%q is gone on with", text)
+			t.Errorf("%q is resumed", text)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Environment says where a benchmark ran. What this machine does not tell is absent.
+// Environment says where a benchmark ran. What this machine does not report is absent.
 type Environment struct {
 	Time      string  `json:"time"`     // when it was looked at, RFC 3339
 	Llamatap  string  `json:"llamatap"` // version of the program
@@ -20,7 +20,7 @@ type Environment struct {
 	Kernel    string  `json:"kernel,omitempty"`
 	CPU       string  `json:"cpu,omitempty"`
 	CPUs      int     `json:"cpus"`
-	MHz       float64 `json:"cpu_mhz,omitempty"`      // of the first CPU, as the kernel told
+	MHz       float64 `json:"cpu_mhz,omitempty"`      // of the first CPU, as the kernel reports it
 	Governor  string  `json:"cpu_governor,omitempty"` // of the first CPU
 	LoadAvg   string  `json:"loadavg,omitempty"`      // 1, 5 and 15 minutes
 	Llama     string  `json:"llama_version,omitempty"`

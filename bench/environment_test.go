@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEnvironmentText tells what is known and is silent about the rest.
+// TestEnvironmentText prints what is known and omits the rest.
 func TestEnvironmentText(t *testing.T) {
 	cpuinfo := []byte("processor\t: 0\nmodel name\t: A CPU\ncpu MHz\t\t: 2600.5\n\nprocessor\t: 1\nmodel name\t: Another\n")
 	for key, want := range map[string]string{"model name": "A CPU", "cpu MHz": "2600.5", "flags": ""} {

@@ -19,7 +19,7 @@ type ledgerUse struct {
 	Bytes    int64 `json:"bytes"`
 }
 
-// ledgerDetails prints what runs with a ledger tell about themselves, the median over the runs.
+// ledgerDetails prints what the metadata of runs with a ledger contain, the median over the runs.
 func (t Tap) ledgerDetails(row rowFunc, name string, o Outcome) {
 	if name != ledgerRows && name != ledgerWindows {
 		return

@@ -14,7 +14,7 @@ import (
 const logVersion = 1
 
 // Log is a result file: one JSON line with the plan and the environment, then one per visit. It can be read again,
-// and gone on with.
+// and resumed.
 type Log struct{ file *os.File }
 
 // logLine is a line of it: the first has Version, Plan and Environment, the others Visit.
@@ -29,7 +29,7 @@ type logLine struct {
 func CreateLog(path string, plan *Plan, environment *Environment) (*Log, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("result file %s is there already: go on with it by --resume, or name another", path)
+		return nil, fmt.Errorf("result file %s exists: resume from it with --resume, or name another", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the result file: %w", err)
@@ -42,8 +42,8 @@ func CreateLog(path string, plan *Plan, environment *Environment) (*Log, error) 
 	return l, nil
 }
 
-// ResumeLog opens a result file of the same plan to go on with it, and returns what it holds. A line that an end of
-// the machine cut is taken away.
+// ResumeLog opens a result file of the same plan for appending, and returns what it holds. A line that a
+// crash truncated is removed.
 func ResumeLog(path string, plan *Plan) (*Log, *Environment, []Visit, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Ratio is one configuration over another on the same test: tokens per second, in pairs of the same round.
 type Ratio struct {
 	Test     string // such as tg128, with the prompt's name where it is a text, and the settings that vary
-	Base     string // what tells the base's settings from the other's
+	Base     string // the settings in which the base differs from the other
 	Other    string
 	Interval Interval
 	Metric   string // decode, prefill or both
@@ -150,7 +150,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// Resolved says what the interval tells of a difference.
+// Resolved says in words whether the interval shows a difference.
 func (i Interval) Resolved() string {
 	switch {
 	case i.Pairs < fewestPairs:

@@ -134,7 +134,7 @@ func TestRowFigures(t *testing.T) {
 	}
 }
 
-// TestRowRecorded adds up what is known; what no visit told is absent.
+// TestRowRecorded adds up what is known; what no visit reports is absent.
 func TestRowRecorded(t *testing.T) {
 	r := rowOf(&Item{})
 	own := int64(3)
@@ -159,7 +159,7 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	if commit, number := parseBuild([]byte("version: unknown")); commit != nil || number != nil {
-		t.Error("a build is read where none is told")
+		t.Error("a build is read where none is printed")
 	}
 	if got := cpuinfoValue([]byte("processor\t: 0\nmodel name\t: A: B\n"), "model name"); got != "A: B" {
 		t.Errorf("model name %q", got)

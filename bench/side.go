@@ -20,7 +20,7 @@ import (
 // Sample is what one run of one side measured.
 type Sample struct {
 	Decode  float64 // generated tokens per second
-	Prefill float64 // prompt tokens per second; 0 where the side does not tell
+	Prefill float64 // prompt tokens per second; 0 where the side does not report it
 	// Recorded is the metadata of what the run recorded; nil: nothing was.
 	Recorded *rundir.Metadata
 	PeakKiB  int64 // peak resident memory of the process; with a recording, of the model's process
@@ -146,7 +146,7 @@ func (m Model) LlamaBench(path string) Side {
 				return Sample{Decode: row.Rate, PeakKiB: peak}, nil
 			}
 		}
-		return Sample{}, errors.New("llama-bench told no generation rate")
+		return Sample{}, errors.New("llama-bench reported no generation rate")
 	}}
 }
 
@@ -183,6 +183,6 @@ func (m Model) LlamaCompletion(path string) Side {
 				return Sample{Decode: rate, PeakKiB: peak}, err
 			}
 		}
-		return Sample{}, errors.New("llama-completion told no rate in five runs")
+		return Sample{}, errors.New("llama-completion reported no rate in five runs")
 	}}
 }

@@ -22,7 +22,7 @@ func (m Model) SlowDisk(name string, tap ...string) Side {
 	}}
 }
 
-// canThrottle tells why a folder's disk cannot be throttled; nil: it can be.
+// canThrottle returns why a folder's disk cannot be throttled; nil: it can be.
 func canThrottle(folder string) error {
 	release, err := machine.Throttle(exec.Command(os.Args[0]), folder, slowDisk)
 	if err == nil {
@@ -49,7 +49,7 @@ func (t Tap) slowDisk(plain Side) []Pair {
 		{Base: plain, Test: waits, Overhead: true, Gates: []Gate{{Name: waiting, Of: Decode}}}}
 }
 
-// lossy tells whether a command ended well but for what its recording lost.
+// lossy reports whether a command ended well but for what its recording lost.
 func lossy(ctx context.Context, err error) bool {
 	var exit *exec.ExitError
 	return ctx.Err() == nil && errors.As(err, &exit) && exit.ExitCode() == dropStatus

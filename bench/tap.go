@@ -58,7 +58,7 @@ func (t Tap) Run(ctx context.Context) error {
 	return t.byTurns(ctx)
 }
 
-// wants tells whether a row is measured.
+// wants reports whether a row is measured.
 func (t Tap) wants(name string) bool {
 	part := func(only string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(only)) }
 	return len(t.Only) == 0 || slices.ContainsFunc(t.Only, part)
@@ -129,7 +129,7 @@ func (t Tap) off(row rowFunc) {
 	row(offRow, fmt.Sprintf("%.1f ns (%.1f with, %.1f without the tap)", own, through, direct), "≤ 1 µs", under(own, 1000))
 }
 
-// details prints what the recordings of a pair tell about themselves, the median over the runs.
+// details prints the metadata of the recordings of a pair, the median over the runs.
 func (t Tap) details(row rowFunc, name string, o Outcome) {
 	t.ledgerDetails(row, name, o)
 	var own, ask, copies, peak, lost []float64

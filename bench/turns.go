@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/runner/session"
 )
 
-// turnTokens is how long a turn is, and turnsPerRun how many there are in a run: recorded ones and others by turns.
+// turnTokens is the length of a turn, and turnsPerRun their number in a run: recorded and unrecorded ones alternate.
 const (
 	turnTokens  = 16
 	turnsPerRun = 21
@@ -30,7 +30,7 @@ var byTurns = []struct {
 	{"(i) ledger in windows", 0.995, []string{"--tap-ledger=windows"}},
 }
 
-const turnsOf = " / off, decode, by turns in one process"
+const turnsOf = " / off, decode, alternated in one process"
 
 // turnNames are the names of the rows.
 func turnNames() (names []string) {
@@ -43,7 +43,7 @@ func turnNames() (names []string) {
 // byTurns compares a model that is recorded with the same that is not, in one process, where recording ends and
 // begins again every turnTokens tokens. Pairs of processes differ by where their memory lies and by when they run,
 // which is more than most of this costs. What it does not see is what the collector does later than the model: that
-// is in the processor time that it took, which metadata.json tells.
+// is in its processor time, which metadata.json contains.
 func (t Tap) byTurns(ctx context.Context) error {
 	model := t.Model
 	model.Tokens, model.Context = turnTokens*turnsPerRun+2, 1024
@@ -65,7 +65,7 @@ func (t Tap) byTurns(ctx context.Context) error {
 			}
 			turns := extra[[]time.Duration](s.Recorded, "turns_ns")
 			if len(turns) < 3 {
-				return fmt.Errorf("%s: %d turns were told, expected %d", name, len(turns), turnsPerRun)
+				return fmt.Errorf("%s: %d turns were reported, expected %d", name, len(turns), turnsPerRun)
 			}
 			ratios = append(ratios, TurnRatios(turns)...)
 			ratio = MedianInterval(ratios)

@@ -21,7 +21,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// Visit is what one measuring process told of one item.
+// Visit is what one measuring process measured of one item.
 type Visit struct {
 	Item        int                  `json:"item"`
 	Round       int                  `json:"round"`
@@ -30,7 +30,7 @@ type Visit struct {
 	Recorded    *Recorded            `json:"recorded,omitempty"` // what the tap recorded meanwhile
 }
 
-// Recorded is what a recording tells of itself. A nil field is not known.
+// Recorded is the metadata of a recording. A nil field is unknown.
 type Recorded struct {
 	CapturedBytes uint64 `json:"captured_bytes"`
 	StoredBytes   uint64 `json:"stored_bytes"`
@@ -138,7 +138,7 @@ func (v *Visit) read(in io.Reader) error {
 		}
 	}
 	if len(v.Repetitions) == 0 {
-		return errors.New("the measuring process told nothing")
+		return errors.New("the measuring process reported nothing")
 	}
 	return nil
 }

@@ -13,14 +13,14 @@ import (
 const MetricsName = "metrics.csv"
 
 // Labeller says which region an address or a place in a buffer belongs to, and when: mrm-trace's TraceLabeller. It
-// is told of buffers, tensors and mappings as they come and go.
+// follows buffers, tensors and mappings as they come and go.
 type Labeller = memtrace.RegionMap
 
-// NewLabeller makes a labeller that knows nothing.
+// NewLabeller makes an empty labeller.
 func NewLabeller() *Labeller { return memtrace.NewRegionMap() }
 
 // Label says of each access where it went, one after the other: mrm-trace's label, which is a generator too. What
-// the labeller is told of until then counts, so that buffers and mappings may be told of between two accesses.
+// was added to the labeller until then counts, so that buffers and mappings may be added between two accesses.
 func Label(l *Labeller, accesses iter.Seq[memtrace.Access]) iter.Seq2[memtrace.Access, memtrace.Hit] {
 	return func(yield func(memtrace.Access, memtrace.Hit) bool) {
 		for a := range accesses {

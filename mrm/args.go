@@ -89,7 +89,7 @@ func clean(environ []string) []string {
 	})
 }
 
-// collected is what was to be collected, and what was, by what the recorder tells.
+// collected is what was to be collected, and what was, by the metadata of the recording.
 func (k *Collector) collected(m rundir.Metadata) verdict.Collector {
 	v := verdict.Collector{Asked: []string{}, Used: []string{}, GraphTrace: k.GraphTrace, Period: k.Period}
 	if k.GraphTrace != "off" {
@@ -108,7 +108,7 @@ func (k *Collector) collected(m rundir.Metadata) verdict.Collector {
 		Lossy   bool     `json:"lossy"`
 	}
 	if err := json.Unmarshal(m.Extra["memory_samples"], &samples); err != nil {
-		v.Why = "the recorder does not tell"
+		v.Why = "the recorder does not report it"
 		return v
 	}
 	why := samples.Missing
@@ -123,7 +123,7 @@ func (k *Collector) collected(m rundir.Metadata) verdict.Collector {
 		}
 	}
 	if samples.Lossy { // of a program: a model's run is none then
-		why = append(why, "some samples are missing, as memory_samples tells")
+		why = append(why, "some samples are missing, see memory_samples")
 	}
 	v.Why = strings.Join(why, "; ")
 	return v

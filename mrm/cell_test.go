@@ -100,7 +100,7 @@ func TestRandomTokens(t *testing.T) {
 	}
 }
 
-// TestFiles: prompts and models that are not there, or no such thing, are told with their line.
+// TestFiles: prompts and models that are not there, or no such thing, are reported with their line.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -183,7 +183,7 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 	}
 }
 
-// lastLine is the last line of a log, which tells what went wrong.
+// lastLine is the last line of a log, which says what went wrong.
 func lastLine(path string) string {
 	text, err := os.ReadFile(path)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

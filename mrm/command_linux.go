@@ -147,7 +147,7 @@ func (w *commandPasses) recorded(o *observation) (r recording, err error) {
 	return r, err
 }
 
-// sameFiles tells whether two files hold the same bytes.
+// sameFiles reports whether two files hold the same bytes.
 func sameFiles(paths ...string) (bool, error) {
 	var sums [2][sha256.Size]byte
 	for i, path := range paths {

@@ -108,7 +108,7 @@ workload: {prompts: ["say {n_ctx}"], max_tokens: 7, concurrency: 2}
 	}
 }
 
-// TestCommandCell: a cell has what its program is told of, and is another one with another program or model.
+// TestCommandCell: a cell has what its program is passed, and is another one with another program or model.
 func TestCommandCell(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) {
@@ -176,7 +176,7 @@ func TestCommandPlan(t *testing.T) {
 	}
 }
 
-// TestLongPrompt: a prompt that no word can hold is told with its place.
+// TestLongPrompt: a prompt that no word can hold is reported with its place.
 func TestLongPrompt(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "long.txt"), bytes.Repeat([]byte("word "), longestWord/4), 0o600); err != nil {

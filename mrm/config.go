@@ -81,7 +81,7 @@ type Prompt struct {
 // Collector is what is collected of accesses to memory.
 type Collector struct {
 	Primary    string `yaml:"primary" doc:"graph: the exact ledger of operations; perf: loads and stores that the processor samples; fault: page faults; page: pages that were written; none: regions and the cache alone" default:"graph" enum:"graph|perf|fault|page|none"`
-	Fallback   string `yaml:"fallback" doc:"what is taken where this machine cannot sample with perf; it is told, and stands in the results. The ledger needs none" default:"none" enum:"fault|page|none"`
+	Fallback   string `yaml:"fallback" doc:"what is taken where this machine cannot sample with perf; the results say so. The ledger needs none" default:"none" enum:"fault|page|none"`
 	Period     int64  `yaml:"period" doc:"loads and stores per sample of perf; 0: what is usual for the processor" default:"0" min:"0" max:"1000000000"`
 	GraphTrace string `yaml:"graph_trace" doc:"the ledger beside the primary collector: a row per access, windows for long runs, or off" default:"rows" enum:"rows|windows|off"`
 }

@@ -137,7 +137,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestAllProblemsAtOnce tells of everything that is wrong, in the order of lines.
+// TestAllProblemsAtOnce reports everything that is wrong, in the order of lines.
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, err := Parse("f.yaml", []byte("kv: {block_tokens: 0}\nengine: {threads: x}\nworkload: {prompts: [a], max_tokens: 0}\nnone: 1\n"))
 	var problems *Problems

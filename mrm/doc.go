@@ -3,6 +3,6 @@
 // observing it cost, and its class of validity.
 //
 // An experiment is a YAML file ([Parse], [Load]); [Config.Cells] are its matrix, [NewPlan] what it needs, computed
-// before anything runs. It is run by [Experiment.Run], which goes on where an earlier one was killed. docs/MRM.md
-// tells of its use, docs/MRM_RUN.md of what it leaves.
+// before anything runs. It is run by [Experiment.Run], which resumes where an earlier one was killed. docs/MRM.md
+// describes its use, docs/MRM_RUN.md the files it leaves.
 package mrm

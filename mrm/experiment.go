@@ -19,11 +19,11 @@ type Experiment struct {
 	// Enough, when it is closed, ends the experiment behind the cell that is being run; nil: nothing does. A
 	// context that ends it ends that cell too, of which nothing is kept then.
 	Enough <-chan struct{}
-	// Report is told what happens, by one goroutine; nil: nobody is.
+	// Report is called with what happens, by one goroutine; nil: nothing is reported.
 	Report func(Event)
 }
 
-// EventKind says what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds.
@@ -34,7 +34,7 @@ const (
 	CellDone              // it was sealed before
 	CellRemoved           // what an earlier process left of it was removed
 	CellBusy              // another process runs it
-	CellFailed            // Err tells why
+	CellFailed            // Err says why
 )
 
 // Event is something that happened to a cell.
@@ -80,7 +80,7 @@ func (e *Experiment) report(event Event) {
 	}
 }
 
-// enough tells whether no further cell is to be begun.
+// enough reports whether no further cell is to be begun.
 func (e *Experiment) enough() bool {
 	select {
 	case <-e.Enough:

@@ -14,7 +14,7 @@ import (
 	"github.com/llamatap/llamatap/mrm/verdict"
 )
 
-// JournalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It tells of
+// JournalName is the file in which an experiment notes what happened, below output.dir/.mrm/NAME. It contains
 // nothing that the sealed directories do not: without it, an experiment goes on as well, and knows less of how long
 // cells take.
 const JournalName = "journal.jsonl"

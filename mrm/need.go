@@ -14,8 +14,8 @@ type Tag string
 const (
 	Computed  Tag = "computed"  // exactly, from the file's header and the configuration
 	Measured  Tag = "measured"  // in earlier runs, or on this machine
-	Estimated Tag = "estimated" // from what is known, by a rule that From tells
-	Unknown   Tag = "unknown"   // there is no figure; From tells why
+	Estimated Tag = "estimated" // from what is known, by the rule in From
+	Unknown   Tag = "unknown"   // there is no figure; From says why
 )
 
 // Figure is a number with its origin.
@@ -45,8 +45,8 @@ func (f Figure) words(write func(float64) string) string {
 	return write(f.Value)
 }
 
-// told is a figure for people, with where it is from.
-func (f Figure) told(write func(float64) string) string {
+// sourced is a figure for people, with its origin.
+func (f Figure) sourced(write func(float64) string) string {
 	if f.Tag == Unknown {
 		return "not known: " + f.From
 	}

@@ -57,7 +57,7 @@ func account(all []answer) verdict.Pass {
 	return p
 }
 
-// same tells whether two passes generated the same tokens; nil where several requests shared batches, of which that
+// same reports whether two passes generated the same tokens; nil where several requests shared batches, of which that
 // is not promised.
 func same(a, b []answer) *bool {
 	if len(a) != 1 || len(b) != 1 {

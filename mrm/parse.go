@@ -34,8 +34,8 @@ func Load(path string) (*Config, error) {
 }
 
 // Parse reads the text of a configuration file; name is what it is called in errors, and relative paths in it start
-// beside it. What is wrong is a [*Problems], which tells all of it at once. No file that is named in it is looked
-// at.
+// beside it. What is wrong is a [*Problems], which lists all of it at once. No file that is named in it is
+// opened.
 func Parse(name string, data []byte) (*Config, error) {
 	sum := sha256.Sum256(data)
 	c := &Config{file: name, sha256: hex.EncodeToString(sum[:]), places: map[string]place{}}

@@ -178,7 +178,7 @@ func (w *modelPasses) recorded(o *observation) (r recording, err error) {
 	}
 	m := &r.metadata
 	if err := json.Unmarshal(m.Extra["processes"], &use); err != nil || m.Tap == nil || m.Tap.OwnNS == nil {
-		return r, fmt.Errorf("%w: it does not tell what the collector used", errLossy)
+		return r, fmt.Errorf("%w: it does not contain what the collector used", errLossy)
 	}
 	o.cpu.Collector, o.cpu.Tap, o.peak = use.CPU, *m.Tap.OwnNS, use.Peak<<10
 	if o.memory == 0 { // it ended before anybody looked

@@ -23,7 +23,7 @@ var sampledColumns = []string{"collector", "ts_ns", "tid", "weight", "op", "addr
 // sampledCPU is one that tables of llamatap 1.0 do not have.
 const sampledCPU = "cpu"
 
-// perfEvents are the events that perf names what collectors tell by, with loads and stores apart where it does.
+// perfEvents are perf's names of the events of collectors, with loads and stores apart where it does.
 var perfEvents = map[string]func(op string) string{
 	memtrace.CollectorPerf.String(): func(op string) string {
 		if op == memtrace.OpWrite.String() {
@@ -36,7 +36,7 @@ var perfEvents = map[string]func(op string) string{
 	memtrace.CollectorFault.String(): func(string) string { return "page-faults" },
 }
 
-// sampled tells whether a run has samples that perf could have taken.
+// sampled reports whether a run has samples that perf could have taken.
 func sampled(used []string) bool {
 	for _, name := range used {
 		if perfEvents[name] != nil {

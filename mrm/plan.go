@@ -159,15 +159,15 @@ func (p *Plan) Write(out io.Writer) error {
 	fmt.Fprintf(&b, "collectors  %s\n\n", p.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.Most()
-	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.told(present.Bytes), cell.Name())
+	fmt.Fprintf(&b, "\nmemory      %s, for %s", memory.sourced(present.Bytes), cell.Name())
 	if p.Machine.FreeMemory > 0 {
 		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeMemory)))
 	}
-	fmt.Fprintf(&b, "\ndisk        %s", disk.told(present.Bytes))
+	fmt.Fprintf(&b, "\ndisk        %s", disk.sourced(present.Bytes))
 	if p.Machine.FreeDisk > 0 {
 		fmt.Fprintf(&b, "; %s are free", present.Bytes(float64(p.Machine.FreeDisk)))
 	}
-	fmt.Fprintf(&b, "\ntime        %s, one cell after the other\n", time.told(duration))
+	fmt.Fprintf(&b, "\ntime        %s, one cell after the other\n", time.sourced(duration))
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -48,7 +48,7 @@ func reference(b *bytes.Buffer, t reflect.Type, indent string) {
 	}
 }
 
-// listReference tells the keys of the entries of a list, as comments.
+// listReference writes the keys of the entries of a list, as comments.
 func listReference(b *bytes.Buffer, t reflect.Type, indent string) {
 	keys, byKey := fields(t)
 	for _, key := range keys {

@@ -22,7 +22,7 @@ import (
 
 // Run runs the cells of these numbers, nil for all, that have no sealed run yet. A cell that fails does not keep
 // the others from being run; a full disk does. Whenever the process is killed, what was sealed is whole, and the
-// next call goes on behind it.
+// next call resumes after it.
 func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 	outcome := Outcome{Classes: map[verdict.Class]int{}}
 	plan, err := NewPlan(e.Config, ThisMachine(os.DirFS("/"), e.Config.Output.Dir))
@@ -150,7 +150,7 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 	return outcome, nil
 }
 
-// full tells whether a cell failed because there is no room: for us, or for the recorder, of which only its words
+// full reports whether a cell failed because there is no room: for us, or for the recorder, of which only its words
 // are known.
 func (r *conductor) full(cell *Cell, err error) bool {
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -212,7 +212,7 @@ func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *O
 	return note(r.folder, cell, Entry{Event: "sealed", Run: dir, Class: verdicts.Class, TookS: event.Took.Seconds()})
 }
 
-// isDone tells, and reports, whether a cell has a sealed run.
+// isDone reports whether a cell has a sealed run.
 func (r *conductor) isDone(cell *Cell, event Event, outcome *Outcome) (bool, error) {
 	run, err := r.done(cell)
 	if run == nil || err != nil {

@@ -145,7 +145,7 @@ func checkRun(t *testing.T, name, dir string) {
 	}
 }
 
-// TestSamples: a collector that this machine lacks is stood in for, which is told, and samples are in perf's form too.
+// TestSamples: a collector that this machine lacks is replaced, which is reported, and samples are in perf's form too.
 func TestSamples(t *testing.T) {
 	testenv.NeedRoot(t)
 	out := t.TempDir()
@@ -225,7 +225,7 @@ func TestSHA256(t *testing.T) {
 	}
 }
 
-// TestDamage: a flipped byte and a version of another major number are refused, and told with the file.
+// TestDamage: a flipped byte and a version of another major number are refused, with the name of the file.
 func TestDamage(t *testing.T) {
 	out := t.TempDir()
 	e := experiment(t, 1, out)

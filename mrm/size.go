@@ -83,11 +83,11 @@ func (s *Source) cacheBytes(cells int64, kvType string, sequences int64) (int64,
 	return sum, nil
 }
 
-// allRecurrent tells whether layers without attention are all there are, although the header tells no number of
+// allRecurrent reports whether layers without attention are all there are, although the header has no number of
 // heads per layer.
 func (s *Source) allRecurrent() bool { return s.Identity.Heads == 0 }
 
-// stateBytes are those of a recurrent layer's state of one sequence; 0 where the header tells of none.
+// stateBytes are those of a recurrent layer's state of one sequence; 0 where the header has none.
 func (s *Source) stateBytes() int64 {
 	number := func(key string) int64 {
 		n, _ := s.File.Metadata.Int(s.Identity.Architecture + ".ssm." + key)

@@ -81,7 +81,7 @@ func (c *Config) open(m Model) (*Source, error) {
 	return describe(m, path, file, info.Size())
 }
 
-// bare is an error without the path that stands beside it.
+// bare is an error without its path.
 func bare(err error) error {
 	var program *exec.Error
 	if errors.As(err, &program) {

@@ -73,7 +73,7 @@ func number(root fs.FS, name string) (int64, bool) {
 }
 
 // thermal is how often cores and packages have been slowed down because they were too hot; nil where the kernel
-// does not count. Processors of one core, or one package, tell the same events.
+// does not count. Processors of one core, or one package, report the same events.
 func thermal(root fs.FS) *int64 {
 	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*")
 	counted := map[string]int64{}
@@ -96,13 +96,13 @@ func thermal(root fs.FS) *int64 {
 	return &sum
 }
 
-// frequencyFolders are where the kernel tells how fast processors run; none in most virtual machines.
+// frequencyFolders are where the kernel reports how fast processors run; none in most virtual machines.
 func frequencyFolders(root fs.FS) []string {
 	folders, _ := fs.Glob(root, cpuFolder+"/cpu[0-9]*/cpufreq")
 	return folders
 }
 
-// speeds are how fast processors run, as a share of their base frequency; those of which the kernel tells both.
+// speeds are how fast processors run, as a share of their base frequency; those of which the kernel reports both.
 func speeds(root fs.FS, folders []string) map[int]float64 {
 	all := map[int]float64{}
 	for _, folder := range folders {
@@ -122,9 +122,9 @@ func speeds(root fs.FS, folders []string) map[int]float64 {
 
 // A slowdown finds processors that run slower than they should. One that has nothing to do may be slow.
 type slowdown struct {
-	since  map[int]int64 // begin of the current stretch, by processor
-	told   map[int]bool  // that it is counted
-	events int64
+	since   map[int]int64 // begin of the current stretch, by processor
+	counted map[int]bool  // stretches that are counted
+	events  int64
 }
 
 // The rule of decision 13, and from what share of its time on a processor counts as at work.
@@ -138,11 +138,11 @@ const (
 // sample before.
 func (s *slowdown) sample(ns int64, cpu int, busy, speed float64) {
 	if s.since == nil {
-		s.since, s.told = map[int]int64{}, map[int]bool{}
+		s.since, s.counted = map[int]int64{}, map[int]bool{}
 	}
 	if busy < workShare || speed > slowShare {
 		delete(s.since, cpu)
-		delete(s.told, cpu)
+		delete(s.counted, cpu)
 		return
 	}
 	began, on := s.since[cpu]
@@ -150,8 +150,8 @@ func (s *slowdown) sample(ns int64, cpu int, busy, speed float64) {
 		s.since[cpu] = ns
 		return
 	}
-	if ns-began >= slowNS && !s.told[cpu] {
-		s.told[cpu] = true
+	if ns-began >= slowNS && !s.counted[cpu] {
+		s.counted[cpu] = true
 		s.events++
 	}
 }

@@ -34,7 +34,7 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// TestThermal counts events once per core and package, whichever processor tells of them.
+// TestThermal counts events once per core and package, whichever processor reports them.
 func TestThermal(t *testing.T) {
 	if thermal(fstest.MapFS{}) != nil {
 		t.Error("events without a counter")
@@ -122,6 +122,6 @@ func TestWatch(t *testing.T) {
 	c.now = fstest.MapFS{}
 	w.look(3e9)
 	if got := w.throttle(); got.Cgroup != nil || got.Thermal != nil || w.others(0, 100) != nil {
-		t.Errorf("known of a machine that tells nothing: %+v", got)
+		t.Errorf("known of a machine that reports nothing: %+v", got)
 	}
 }

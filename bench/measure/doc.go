@@ -1,5 +1,5 @@
 // Package measure is the inside of a measuring process: it loads one model, computes one test as llama-bench does,
-// and tells the times as JSON lines.
+// and prints the times as JSON lines.
 //
 // A test is a prompt, a number of tokens that are generated one by one, or both, behind a context of some depth.
 // Prompts of a length are random tokens, and so are generated ones: nothing is sampled, and no time is spent on

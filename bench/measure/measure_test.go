@@ -27,7 +27,7 @@ func small() Spec {
 	return Spec{Prompt: 20, Gen: 5, Depth: 7, Batch: 8, MicroBatch: 8, Threads: 1, TypeK: "f16", TypeV: "f16", FlashAttention: "auto", GPULayers: -1, Repetitions: 2}
 }
 
-// lines measures and reads what was told.
+// lines measures and reads what was printed.
 func lines(t *testing.T, spec Spec) (subject Subject, repetitions []Repetition) {
 	t.Helper()
 	var out bytes.Buffer

@@ -129,7 +129,7 @@ func find(name string) column {
 	return columns[slices.IndexFunc(columns, func(c column) bool { return c.name == name })]
 }
 
-// varies tells whether a column has more than one value.
+// varies reports whether a column has more than one value.
 func varies(rows []Row, name string) bool {
 	c := find(name)
 	return slices.ContainsFunc(rows, func(r Row) bool { return c.text(&r) != c.text(&rows[0]) })

@@ -244,7 +244,7 @@ func TestSettings(t *testing.T) {
 	}
 	old, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}]`))
 	if err != nil || old[0].LazyMode != "auto" {
-		t.Errorf("a setting that another version does not tell: %+v, %v", old, err)
+		t.Errorf("a setting that another version does not report: %+v, %v", old, err)
 	}
 	if _, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}`)); !errors.Is(err, ErrNoRows) {
 		t.Errorf("a list that is cut: %v", err)

@@ -111,7 +111,7 @@ func (r *Row) Test() string {
 }
 
 // Settings are the row's settings, each with its column's name: what two rows must share to be the same test with
-// the same machine. Recordings are told by their flags, for names are free.
+// the same machine. Recordings are identified by their flags, because names are free.
 func (r *Row) Settings() []string {
 	first, last := "n_batch", "fit_min_ctx"
 	var all []string

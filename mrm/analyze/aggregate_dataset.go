@@ -33,7 +33,7 @@ func ExportDataset(runs []SealedRun, to string) (copied int, err error) {
 	return copied, nil
 }
 
-// wanted tells whether a file belongs into the dataset.
+// wanted reports whether a file belongs into the dataset.
 func wanted(name string) bool {
 	return !strings.Contains(name, "/") && (strings.HasSuffix(name, ".parquet") || name == metricsName || name == rundir.MetadataName)
 }

@@ -133,7 +133,7 @@ func (r *SealedRun) check() error {
 	return nil
 }
 
-// has tells whether a run has a file.
+// has reports whether a run has a file.
 func (r *SealedRun) has(name string) bool {
 	return slices.ContainsFunc(r.Files, func(f rundir.File) bool { return f.Name == name })
 }

@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 			}
 			there, _ := filepath.Glob(filepath.Join(r.Out, "*"))
 			if len(there) != len(r.Files) {
-				t.Errorf("%d files, %d are told", len(there), len(r.Files))
+				t.Errorf("%d files, %d are reported", len(there), len(r.Files))
 			}
 			labels := r.Report.Labels[0]
 			if labels.Label != "medium_mrm" || labels.LabelCensor == "low_mrm" { // a second is not ten

@@ -15,7 +15,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// survey is what a run's tables tell of its memory.
+// survey is what a run's tables contain of its memory.
 type survey struct {
 	Dir            string
 	RunID, ModelID string
@@ -29,7 +29,7 @@ type survey struct {
 	Regions    []region
 	// From says what lives and accesses were taken from: trace or regions.
 	From string
-	// Notes are sentences on what could not be told.
+	// Notes are sentences on what could not be computed.
 	Notes []string
 	// Resolution is by how many seconds times may be wrong: the mean length of a graph, for what happens in one has
 	// the time of its beginning.
@@ -152,7 +152,7 @@ func (s *survey) see(times ...int64) {
 // Seconds is how long the run was watched, from its first graph on.
 func (s *survey) seconds() float64 { return float64(s.End-s.Begin) / 1e9 }
 
-// totals are what was read and written in all, where no trace tells by phase.
+// totals are what was read and written in all, where no trace has phases.
 func (s *survey) totals() {
 	var sums [16]phaseBytes
 	for i := range s.Regions {
@@ -171,7 +171,7 @@ func (s *survey) totals() {
 
 // Subjects are the regions with what is known of how long their data was needed.
 //
-// A trace tells of each byte when it was written and read. Without one, a weight is written by its load, which has
+// A trace has for each byte when it was written and read. Without one, a weight is written by its load, which has
 // ended when the first graph begins, and needed for as long as the model is: its life is censored. What loading
 // writes is not counted, for it happens once.
 func (s *survey) subjects() (all []subject) {

@@ -105,7 +105,7 @@ func (r *binRows) at(n int64) []float64 {
 // heatRows is how many rows a panel has.
 const heatRows = 64
 
-// mostGrains is how many pieces of a type's memory are told apart in working sets.
+// mostGrains is how many pieces of a type's memory are distinguished in working sets.
 const mostGrains = 1 << 22
 
 // placed gathers what was touched of a type of regions.

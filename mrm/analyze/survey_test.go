@@ -38,7 +38,7 @@ func small() *memrun.Run {
 	}
 }
 
-// TestSurvey: what maps and lives tell of that run, by hand.
+// TestSurvey: what maps and lives contain of that run, by hand.
 func TestSurvey(t *testing.T) {
 	dir := small().Write(t, t.TempDir())
 	s, err := readSurvey(context.Background(), dir)
@@ -79,7 +79,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestRefusals: what cannot be read is told with the file's name, in one line.
+// TestRefusals: what cannot be read is reported with the file's name, in one line.
 func TestSurveyRefusals(t *testing.T) {
 	foreign := small()
 	foreign.Version = "3.0"
@@ -115,7 +115,7 @@ func TestSurveyRefusals(t *testing.T) {
 	}
 }
 
-// traced is the small run with the trace of what its regions tell.
+// traced is the small run with the trace of the accesses to its regions.
 func traced(parts int) *memrun.Run {
 	r := small()
 	r.Parts = parts
@@ -260,7 +260,7 @@ func TestMark(t *testing.T) {
 }
 
 // TestKnownAnswer: weights whose load ended 30 s before they were read last are needed for 30.0 s exactly, by the
-// trace as by the map; and what the trace tells of activations is what they are needed for.
+// trace as by the map; and the trace says how long activations are needed.
 func TestKnownAnswer(t *testing.T) {
 	run := small()
 	run.Regions[0].Alloc = start

@@ -56,7 +56,7 @@ func (s *subject) demand(c *Class) Demand {
 	return l
 }
 
-// isPassing tells whether what the subject holds is gone with the graph that computed it, so that nothing of it is
+// isPassing reports whether what the subject holds ends with the graph that computed it, so that nothing of it is
 // needed when the run has ended.
 func (s *subject) isPassing() bool {
 	return s.Type == memtrace.Activation || s.Type == memtrace.ComputeBuffer

@@ -22,7 +22,7 @@ func lives(bytes int64, ended, censored []float64) *memtrace.Survival {
 
 func published(v float64) *Figure { return &Figure{Value: v, Source: "test"} }
 
-// near tells whether two figures are equal but for rounding.
+// near reports whether two figures are equal but for rounding.
 func near(a, b float64) bool { return a == b || math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
 
 func TestRefreshes(t *testing.T) {

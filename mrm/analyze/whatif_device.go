@@ -231,7 +231,7 @@ func (c *Class) figures() []namedFigure {
 	}
 }
 
-// yamlError is what goccy/go-yaml's errors can tell beside their text of several lines.
+// yamlError is what goccy/go-yaml's errors have besides their text of several lines.
 type yamlError interface {
 	error
 	GetMessage() string

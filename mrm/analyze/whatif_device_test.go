@@ -79,7 +79,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestWrongFiles: every mistake is told with its place or its class.
+// TestWrongFiles: every mistake is reported with its place or its class.
 func TestWrongFiles(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"no YAML":         {"classes: [", "f:1:"},

@@ -2,7 +2,7 @@ package analyze
 
 import "github.com/llamatap/llamatap/memtrace"
 
-// subject is a region, with what a run tells of it.
+// subject is a region, with what is known of it from a run.
 type subject struct {
 	Type   memtrace.RegionType
 	Name   string

@@ -21,7 +21,7 @@ const (
 	RefreshBound Verdict = "refresh_bound"
 	// WearsOut: cells are worn out before the years that are asked for.
 	WearsOut Verdict = "wears_out"
-	// TooShort: the bounds have different verdicts, for the run was too short to tell how long data is needed.
+	// TooShort: the bounds have different verdicts, because the run was too short to show how long data is needed.
 	TooShort Verdict = "insufficient"
 	// Unknown: a figure that is needed was not published, or nothing is known of how long data is needed.
 	Unknown Verdict = "unknown"
@@ -53,7 +53,7 @@ func judge(refreshed, traffic, years, want float64) Verdict {
 	return Refreshed
 }
 
-// Verdict is that of a demand; known tells whether it is known how long data is needed.
+// Verdict is that of a demand; known reports whether it is known how long data is needed.
 func (l *Demand) verdict(c *Class, o demandOptions, known bool) Verdict {
 	years := Years{math.Inf(1), math.Inf(1)}
 	if life := l.lifetimeYears(c); life != nil {

@@ -33,8 +33,8 @@ type Experiment struct {
 	ConfigSHA256 string `json:"config_sha256"`
 }
 
-// Cell is the place of a run in the matrix. Of a program that is not told of a key, the key's value is none of the
-// cell's.
+// Cell is the place of a run in the matrix. The value of a key that is not passed to a
+// program is absent.
 type Cell struct {
 	// Key is of everything that makes the cell what it is but its repetition: 16 hexadecimal digits.
 	Key          string `json:"key"`
@@ -119,7 +119,7 @@ type CPU struct {
 func (c CPU) Sum() int64 { return c.Collector + c.Tap + c.MRM }
 
 // Pass is one of the two runs of a cell: without the tap, or with it. Times are the model's own, as its results
-// tell them; a program tells none.
+// report them; a program reports none.
 type Pass struct {
 	PromptTokens    int64 `json:"prompt_tokens,omitempty"`
 	PromptNS        int64 `json:"prompt_ns,omitempty"`
