@@ -26,7 +26,8 @@ func ParseBounds(text string) ([]Bound, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		match := boundPattern.FindStringSubmatch(strings.TrimSpace(part))
 		if match == nil || !slices.Contains(Metrics, match[1]) {
-			return nil, fmt.Errorf("%q is no bound: write decode<0.97 or ttft>1.1; the figures are %s", part, strings.Join(Metrics, ", "))
+			return nil, fmt.Errorf("%q is no bound: write decode<0.97 or ttft>1.1; the figures are %s", part,
+				strings.Join(Metrics, ", "))
 		}
 		limit, err := strconv.ParseFloat(match[3], 64)
 		if err != nil || limit <= 0 {

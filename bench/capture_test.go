@@ -15,7 +15,8 @@ func TestStepAt(t *testing.T) {
 	}}
 	first, second := &v.Repetitions[0].Steps[0], &v.Repetitions[0].Steps[1]
 	for ns, want := range map[int64]*measure.Step{
-		999: nil, 1005: nil, 1010: first, 1050: first, 1055: nil, 1060: second, 1100: second, 1101: nil, 2050: &v.Repetitions[1].Steps[0], 5000: nil,
+		999: nil, 1005: nil, 1010: first, 1050: first, 1055: nil, 1060: second, 1100: second, 1101: nil,
+		2050: &v.Repetitions[1].Steps[0], 5000: nil,
 	} {
 		if got := v.stepAt(ns); got != want {
 			t.Errorf("at %d: %p, want %p", ns, got, want)

@@ -77,7 +77,8 @@ func gather(rows []result.Row) []samples {
 		k := slices.IndexFunc(all, func(s samples) bool { return s.key == key })
 		if k < 0 {
 			k = len(all)
-			all = append(all, samples{key: key, row: r, metrics: [3]metric{{name: metricOf(r)}, {name: "ttft"}, {name: "itl"}}})
+			all = append(all, samples{key: key, row: r,
+				metrics: [3]metric{{name: metricOf(r)}, {name: "ttft"}, {name: "itl"}}})
 		}
 		for _, ns := range r.SamplesNS {
 			add := &all[k].metrics[0].values
@@ -174,10 +175,12 @@ func WriteChanges(out io.Writer, changes []Change) {
 		logs := 0.0
 		for _, c := range part {
 			logs += math.Log(c.Ratio.Median)
-			fmt.Fprintf(out, "%-40s %18s %18s %9s (p=%.3f n=%s)\n", c.Test, figure(c.Old), figure(c.New), c.delta(), c.P, counts(len(c.old), len(c.new)))
+			fmt.Fprintf(out, "%-40s %18s %18s %9s (p=%.3f n=%s)\n", c.Test, figure(c.Old), figure(c.New), c.delta(),
+				c.P, counts(len(c.old), len(c.new)))
 		}
 		if len(part) > 1 {
-			fmt.Fprintf(out, "%-40s %18s %18s %+8.2f%%\n", "geometric mean", "", "", 100*(math.Exp(logs/float64(len(part)))-1))
+			fmt.Fprintf(out, "%-40s %18s %18s %+8.2f%%\n", "geometric mean", "", "",
+				100*(math.Exp(logs/float64(len(part)))-1))
 		}
 		fmt.Fprintln(out)
 	}

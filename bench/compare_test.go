@@ -70,10 +70,12 @@ func TestRatios(t *testing.T) {
 	other := sampled(50, 3, random)
 	other.Gen, other.Prompt = 0, 64
 	ratios := Ratios([]result.Row{off, same, other, slow})
-	if len(ratios) != 2 || ratios[0].Interval.Resolved() != "not resolved" || ratios[1].Interval.Resolved() != "slower" {
+	if len(ratios) != 2 || ratios[0].Interval.Resolved() != "not resolved" ||
+		ratios[1].Interval.Resolved() != "slower" {
 		t.Fatalf("%+v", ratios)
 	}
-	if ratios[1].Other != "tap slow" || ratios[1].Base != "tap off" || ratios[1].Metric != "decode" || ratios[1].Interval.Pairs != 12 {
+	if ratios[1].Other != "tap slow" || ratios[1].Base != "tap off" || ratios[1].Metric != "decode" ||
+		ratios[1].Interval.Pairs != 12 {
 		t.Errorf("%+v", ratios[1])
 	}
 	bounds, err := ParseBounds("decode<0.97")
@@ -88,7 +90,8 @@ func TestRatios(t *testing.T) {
 		t.Error("a bound that nothing is held against passes")
 	}
 	var out bytes.Buffer
-	if WriteRatios(&out, ratios); strings.Count(out.String(), "\n") != 5 || !strings.Contains(out.String(), "| slower ") {
+	if WriteRatios(&out, ratios); strings.Count(out.String(), "\n") != 5 ||
+		!strings.Contains(out.String(), "| slower ") {
 		t.Errorf("%s", out.String())
 	}
 }
@@ -99,21 +102,24 @@ func TestRatioBases(t *testing.T) {
 	var rows []result.Row
 	for _, threads := range []int{1, 2} {
 		off, on := sampled(100, 6, random), sampled(100, 6, random)
-		off.Threads, on.Threads, off.Tap, on.Tap, on.TapFlags = threads, threads, at("off"), at("on"), at("--tap-layers=0")
+		off.Threads, on.Threads, off.Tap, on.Tap, on.TapFlags = threads, threads, at("off"), at("on"),
+			at("--tap-layers=0")
 		rows = append(rows, off, on)
 	}
 	var got []string
 	for _, r := range Ratios(rows) {
 		got = append(got, r.Test+": "+r.Other+" / "+r.Base)
 	}
-	if want := []string{"tg64, n_threads 1: tap on / tap off", "tg64: threads 2 / threads 1", "tg64, n_threads 2: tap on / tap off"}; !slices.Equal(got, want) {
+	if want := []string{"tg64, n_threads 1: tap on / tap off", "tg64: threads 2 / threads 1",
+		"tg64, n_threads 2: tap on / tap off"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 // TestRatioPairs pairs rounds, not the order of samples, and takes a round's median.
 func TestRatioPairs(t *testing.T) {
-	a, b := result.Row{Gen: 1, SamplesTS: []float64{1, 2, 3}, Rounds: []int{0, 1, 1}}, result.Row{Gen: 1, SamplesTS: []float64{5, 4}, Rounds: []int{1, 2}}
+	a, b := result.Row{Gen: 1, SamplesTS: []float64{1, 2, 3}, Rounds: []int{0, 1, 1}},
+		result.Row{Gen: 1, SamplesTS: []float64{5, 4}, Rounds: []int{1, 2}}
 	if got := paired(&a, &b); !slices.Equal(got, []float64{2}) {
 		t.Errorf("%v, want 5 / median of 2 and 3", got)
 	}
@@ -124,10 +130,12 @@ func TestCompareRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	row := func(threads int) result.Row { r := sampled(100, 3, random); r.Threads = threads; return r }
 	changes, alone := Compare([]result.Row{row(1), row(2), row(1)}, []result.Row{row(1), row(4)})
-	if len(changes) != 2 || changes[0].Test != "tg64, n_threads 1" || len(changes[0].old) != 6 || changes[1].Metric != "itl" {
+	if len(changes) != 2 || changes[0].Test != "tg64, n_threads 1" || len(changes[0].old) != 6 ||
+		changes[1].Metric != "itl" {
 		t.Errorf("%+v", changes)
 	}
-	if want := []string{"tg64, n_threads 2 (only in the first)", "tg64, n_threads 4 (only in the second)"}; !slices.Equal(alone, want) {
+	if want := []string{"tg64, n_threads 2 (only in the first)",
+		"tg64, n_threads 4 (only in the second)"}; !slices.Equal(alone, want) {
 		t.Errorf("%q, want %q", alone, want)
 	}
 	if changes, alone := Compare(nil, nil); changes != nil || alone != nil {
@@ -135,14 +143,16 @@ func TestCompareRows(t *testing.T) {
 	}
 	var out bytes.Buffer
 	WriteChanges(&out, changes)
-	if text := out.String(); !strings.Contains(text, "tokens/s") || !strings.Contains(text, " ~ (p=") || !strings.Contains(text, "n=6+3") || !strings.Contains(text, "ITL") {
+	if text := out.String(); !strings.Contains(text, "tokens/s") || !strings.Contains(text, " ~ (p=") ||
+		!strings.Contains(text, "n=6+3") || !strings.Contains(text, "ITL") {
 		t.Errorf("%s", text)
 	}
 }
 
 func TestParseBounds(t *testing.T) {
 	got, err := ParseBounds("decode<0.97, ttft > 1.1")
-	if err != nil || !slices.Equal(got, []Bound{{"decode", true, 0.97}, {"ttft", false, 1.1}}) || got[1].String() != "ttft>1.1" {
+	if err != nil || !slices.Equal(got, []Bound{{"decode", true, 0.97}, {"ttft", false, 1.1}}) ||
+		got[1].String() != "ttft>1.1" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, text := range []string{"", "decode", "decode<", "decode<0", "speed<1", "decode<=1", "decode<1.2.3"} {

@@ -18,7 +18,8 @@ import (
 // planned is a plan of three tests in two rounds.
 func planned(t *testing.T) *Plan {
 	t.Helper()
-	plan, err := NewPlan([]Scenario{{Threads: []int{1}, Prompts: []Prompt{{Length: 8}, {Gen: 4}, {Length: 8, Gen: 4}}}}, Pace{Repetitions: 4, Rounds: 2, Seed: 3})
+	plan, err := NewPlan([]Scenario{{Threads: []int{1},
+		Prompts: []Prompt{{Length: 8}, {Gen: 4}, {Length: 8, Gen: 4}}}}, Pace{Repetitions: 4, Rounds: 2, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,17 +29,19 @@ func planned(t *testing.T) *Plan {
 // fake conducts without a model: visits are recorded, and fail where the test says so.
 func fake(plan *Plan, fails func(*Item) error) (*Conductor, *[]string) {
 	var visited []string
-	return &Conductor{Plan: plan, Progress: func(int, int, string) {}, visit: func(_ context.Context, item *Item, seed uint64, _ string) (Visit, error) {
-		visited = append(visited, fmt.Sprintf("%s seed %d", item.label(), seed))
-		v := Visit{Subject: measure.Subject{Type: "x", Prompt: item.Spec.Prompt}}
-		for range item.Spec.Repetitions {
-			v.Repetitions = append(v.Repetitions, measure.Repetition{Time: "t", NS: 1e6, Steps: []measure.Step{{Phase: measure.Decode, NS: 5}}})
-		}
-		if fails != nil {
-			return v, fails(item)
-		}
-		return v, nil
-	}}, &visited
+	return &Conductor{Plan: plan, Progress: func(int, int, string) {},
+		visit: func(_ context.Context, item *Item, seed uint64, _ string) (Visit, error) {
+			visited = append(visited, fmt.Sprintf("%s seed %d", item.label(), seed))
+			v := Visit{Subject: measure.Subject{Type: "x", Prompt: item.Spec.Prompt}}
+			for range item.Spec.Repetitions {
+				v.Repetitions = append(v.Repetitions,
+					measure.Repetition{Time: "t", NS: 1e6, Steps: []measure.Step{{Phase: measure.Decode, NS: 5}}})
+			}
+			if fails != nil {
+				return v, fails(item)
+			}
+			return v, nil
+		}}, &visited
 }
 
 // TestConduct visits every test once per round, each round in its own order, which the seed decides.
@@ -51,7 +54,8 @@ func TestConduct(t *testing.T) {
 	}
 	for round := range 2 {
 		seen := slices.Sorted(slices.Values((*visited)[3*round : 3*round+3]))
-		if want := fmt.Sprintf("[pp8 seed %[1]d pp8+tg4 seed %[1]d tg4 seed %[1]d]", 3+round); fmt.Sprint(seen) != want {
+		if want := fmt.Sprintf("[pp8 seed %[1]d pp8+tg4 seed %[1]d tg4 seed %[1]d]",
+			3+round); fmt.Sprint(seen) != want {
 			t.Errorf("round %d: %q", round, seen)
 		}
 	}
@@ -63,7 +67,8 @@ func TestConduct(t *testing.T) {
 		t.Errorf("orders: %v", orders)
 	}
 	rows := Rows(plan, visits, nil)
-	if len(rows) != 3 || len(rows[0].SamplesNS) != 4 || !slices.Equal(rows[0].Rounds, []int{0, 0, 1, 1}) || rows[0].Test() != "pp8" {
+	if len(rows) != 3 || len(rows[0].SamplesNS) != 4 || !slices.Equal(rows[0].Rounds, []int{0, 0, 1, 1}) ||
+		rows[0].Test() != "pp8" {
 		t.Errorf("%+v", rows)
 	}
 }
@@ -77,7 +82,8 @@ func TestConductFailure(t *testing.T) {
 		return nil
 	})
 	visits, failures, err := c.Run(t.Context(), nil)
-	if err != nil || len(visits) != 4 || len(*visited) != 5 || len(failures) != 1 || FailuresError(failures).Error() != "tg4: no" {
+	if err != nil || len(visits) != 4 || len(*visited) != 5 || len(failures) != 1 ||
+		FailuresError(failures).Error() != "tg4: no" {
 		t.Errorf("%d visits, %q, %v, %v", len(visits), *visited, failures, err)
 	}
 }
@@ -142,7 +148,8 @@ func tear(t *testing.T, path string) {
 
 func TestResumeRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results")
-	for _, text := range []string{"", "{}\n", `{"llamatap_bench":9,"plan":{}}` + "\n", `{"llamatap_bench":1,"plan":{"items":[]}}` + "\n" + `{"visit":{"item":3}}` + "\n"} {
+	for _, text := range []string{"", "{}\n", `{"llamatap_bench":9,"plan":{}}` + "\n",
+		`{"llamatap_bench":1,"plan":{"items":[]}}` + "\n" + `{"visit":{"item":3}}` + "\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +170,8 @@ func TestTokenRows(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var row map[string]any
-	if err := json.Unmarshal([]byte(lines[0]), &row); err != nil || len(lines) != 12 || row["phase"] != "decode" || row["ns"] != 5.0 {
+	if err := json.Unmarshal([]byte(lines[0]), &row); err != nil || len(lines) != 12 || row["phase"] != "decode" ||
+		row["ns"] != 5.0 {
 		t.Errorf("%d lines, %v, %v", len(lines), row, err)
 	}
 	for _, absent := range []string{"kv_cells", "minor_faults", "major_faults", "prompt_name"} {

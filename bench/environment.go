@@ -79,7 +79,8 @@ func LookAround(llamaBench string) *Environment {
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
 	e.CPU = cpuinfoValue(cpuinfo, "model name")
 	e.MHz, _ = strconv.ParseFloat(cpuinfoValue(cpuinfo, "cpu MHz"), 64)
-	if kHz, err := strconv.ParseFloat(firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"), 64); err == nil {
+	if kHz, err := strconv.ParseFloat(firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"),
+		64); err == nil {
 		e.MHz = kHz / 1000
 	}
 	if llamaBench != "" {
@@ -139,7 +140,9 @@ func (e *Environment) String() string {
 	if e.MHz > 0 {
 		mhz = fmt.Sprintf(" at %.0f MHz", e.MHz)
 	}
-	return fmt.Sprintf("machine: %s%s, %d CPUs%s, %s%s%s\nnoise: a spinning thread lost %.2f %% of %d ms, at most %.2f ms at once%s",
-		e.CPU, mhz, e.CPUs, known(", governor %s", e.Governor), e.OS, known(" %s", e.Kernel), known(", llama.cpp %s", e.Llama),
+	return fmt.Sprintf("machine: %s%s, %d CPUs%s, %s%s%s\nnoise: a spinning thread lost %.2f %% of %d ms, at most "+
+		"%.2f ms at once%s",
+		e.CPU, mhz, e.CPUs, known(", governor %s", e.Governor), e.OS, known(" %s", e.Kernel),
+		known(", llama.cpp %s", e.Llama),
 		100*e.Spin.LostShare, e.Spin.NS/1e6, float64(e.Spin.LongestNS)/1e6, known("; load %s", e.LoadAvg))
 }

@@ -7,20 +7,24 @@ import (
 
 // TestEnvironmentText prints what is known and omits the rest.
 func TestEnvironmentText(t *testing.T) {
-	cpuinfo := []byte("processor\t: 0\nmodel name\t: A CPU\ncpu MHz\t\t: 2600.5\n\nprocessor\t: 1\nmodel name\t: Another\n")
+	cpuinfo := []byte("processor\t: 0\nmodel name\t: A CPU\ncpu MHz\t\t: 2600.5\n\nprocessor\t: 1\nmodel name\t: " +
+		"Another\n")
 	for key, want := range map[string]string{"model name": "A CPU", "cpu MHz": "2600.5", "flags": ""} {
 		if got := cpuinfoValue(cpuinfo, key); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
-	e := Environment{OS: "linux/amd64", CPU: "A CPU", CPUs: 2, MHz: 2600.5, Governor: "performance", LoadAvg: "1 2 3", Llama: "0.7.0", Spin: Spin{NS: 5e8, LostShare: 0.01, LongestNS: 2e6}}
-	for _, want := range []string{"A CPU at 2600 MHz, 2 CPUs, governor performance", "llama.cpp 0.7.0", "lost 1.00 % of 500 ms, at most 2.00 ms", "load 1 2 3"} {
+	e := Environment{OS: "linux/amd64", CPU: "A CPU", CPUs: 2, MHz: 2600.5, Governor: "performance", LoadAvg: "1 2 3",
+		Llama: "0.7.0", Spin: Spin{NS: 5e8, LostShare: 0.01, LongestNS: 2e6}}
+	for _, want := range []string{"A CPU at 2600 MHz, 2 CPUs, governor performance", "llama.cpp 0.7.0",
+		"lost 1.00 % of 500 ms, at most 2.00 ms", "load 1 2 3"} {
 		if !strings.Contains(e.String(), want) {
 			t.Errorf("no %q in %s", want, e.String())
 		}
 	}
 	e.MHz, e.Governor, e.LoadAvg = 0, "", ""
-	if text := e.String(); strings.Contains(text, "MHz") || strings.Contains(text, "governor") || strings.Contains(text, "load") {
+	if text := e.String(); strings.Contains(text, "MHz") || strings.Contains(text, "governor") ||
+		strings.Contains(text, "load") {
 		t.Errorf("%s", text)
 	}
 	here := LookAround("")

@@ -67,7 +67,8 @@ func TestAtMost(t *testing.T) {
 		low, high float64
 		want      Verdict
 	}{{10, 20, Passed}, {31, 40, Failed}, {20, 31, Unresolved}} {
-		if got := (Interval{Median: (c.low + c.high) / 2, Low: c.low, High: c.high, Pairs: 8}).atMost(30); got != c.want {
+		if got := (Interval{Median: (c.low + c.high) / 2, Low: c.low, High: c.high, Pairs: 8}).atMost(
+			30); got != c.want {
 			t.Errorf("[%g, %g] of at most 30: %s, want %s", c.low, c.high, got, c.want)
 		}
 	}
@@ -78,7 +79,8 @@ func TestHolds(t *testing.T) {
 		low, high float64
 		pairs     int
 		want      Verdict
-	}{{0.96, 1.04, 8, Passed}, {1, 1, 6, Passed}, {0.9, 1.1, 8, Unresolved}, {0.9, 0.99, 8, Failed}, {1.01, 1.2, 8, Failed}, {0.9, 1.1, 5, Unresolved}} {
+	}{{0.96, 1.04, 8, Passed}, {1, 1, 6, Passed}, {0.9, 1.1, 8, Unresolved}, {0.9, 0.99, 8, Failed},
+		{1.01, 1.2, 8, Failed}, {0.9, 1.1, 5, Unresolved}} {
 		if got := (Interval{Median: c.low, Low: c.low, High: c.high, Pairs: c.pairs}).holds(1); got != c.want {
 			t.Errorf("[%g, %g] of %d: %s, want %s", c.low, c.high, c.pairs, got, c.want)
 		}
@@ -95,7 +97,8 @@ func TestStartup(t *testing.T) {
 			t.Errorf("%q is timed", line)
 		}
 	}
-	more, ratio, err := Startup{Base: []string{"echo", "a"}, Test: []string{"echo", "b"}}.Run(t.Context(), 3, rand.New(rand.NewPCG(1, 2)))
+	more, ratio, err := Startup{Base: []string{"echo", "a"}, Test: []string{"echo", "b"}}.Run(t.Context(), 3,
+		rand.New(rand.NewPCG(1, 2)))
 	if err != nil || more.Pairs != 3 || ratio.Pairs != 3 || ratio.Low <= 0 {
 		t.Errorf("%+v, %+v, %v", more, ratio, err)
 	}

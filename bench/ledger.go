@@ -31,7 +31,8 @@ func (t Tap) ledgerDetails(row rowFunc, name string, o Outcome) {
 			return
 		}
 		use := extra[ledgerUse](m, "ledger")
-		if use.Rows == 0 || m.Tap.Graphs == nil || m.Tap.Rebuilt == nil || *m.Tap.Graphs == 0 || *m.Tap.Executions == 0 {
+		if use.Rows == 0 || m.Tap.Graphs == nil || m.Tap.Rebuilt == nil || *m.Tap.Graphs == 0 ||
+			*m.Tap.Executions == 0 {
 			return
 		}
 		perRow = append(perRow, float64(use.Bytes)/float64(use.Rows))
@@ -52,12 +53,14 @@ func (t Tap) ledgerDetails(row rowFunc, name string, o Outcome) {
 	row("    rows per second of graphs, "+name, fmt.Sprintf("%.0f", median(rows)), "", "")
 	graphs := func(which string, us []float64) {
 		if len(us) > 0 {
-			row("    tap on the model's thread per "+which+" graph, "+name, fmt.Sprintf("%.1f µs", median(us)), "≤ 20 µs", under(median(us), 20))
+			row("    tap on the model's thread per "+which+" graph, "+name, fmt.Sprintf("%.1f µs", median(us)),
+				"≤ 20 µs", under(median(us), 20))
 		}
 	}
 	graphs("rebuilt", rebuilt)
 	graphs("first", first)
-	row("    tap on the model's thread per execution, "+name, fmt.Sprintf("%.1f µs", median(entered)), "≤ 2 µs", under(median(entered), 2))
+	row("    tap on the model's thread per execution, "+name, fmt.Sprintf("%.1f µs", median(entered)), "≤ 2 µs",
+		under(median(entered), 2))
 }
 
 // inGraphs is the time in the graphs of a run, in nanoseconds.

@@ -53,7 +53,8 @@ func ResumeLog(path string, plan *Plan) (*Log, *Environment, []Visit, error) {
 	switch {
 	case err != nil:
 	case !samePlan(head.Plan, plan):
-		err = errors.New("its tests, settings, rounds or seed are others: give the same script and flags, or begin a new file with --results")
+		err = errors.New("its tests, settings, rounds or seed are others: give the same script and flags, or begin " +
+			"a new file with --results")
 	default:
 		if err = file.Truncate(whole); err == nil {
 			_, err = file.Seek(whole, io.SeekStart)

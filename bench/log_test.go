@@ -14,7 +14,8 @@ func FuzzLog(f *testing.F) {
 	plan := &Plan{Items: []Item{{Spec: measure.Spec{Gen: 2}}}, Rounds: 1}
 	var seed bytes.Buffer
 	lines := json.NewEncoder(&seed)
-	for _, line := range []logLine{{Version: logVersion, Plan: plan}, {Visit: &Visit{Repetitions: []measure.Repetition{{NS: 5, TokenNS: []int64{2, 3}}}}}} {
+	for _, line := range []logLine{{Version: logVersion, Plan: plan},
+		{Visit: &Visit{Repetitions: []measure.Repetition{{NS: 5, TokenNS: []int64{2, 3}}}}}} {
 		if err := lines.Encode(line); err != nil {
 			f.Fatal(err)
 		}

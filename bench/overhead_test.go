@@ -14,12 +14,14 @@ func TestOverheadRow(t *testing.T) {
 		table := NewTable(io.Discard)
 		var o Outcome
 		for range 8 {
-			m := &rundir.Metadata{Tokens: &rundir.Tokens{Prompt: 10, Generated: 90}, Account: &rundir.Account{Time: rundir.TimeAccount{WaitNS: share, WallNS: 1000, Tokens: 100}}}
+			m := &rundir.Metadata{Tokens: &rundir.Tokens{Prompt: 10, Generated: 90},
+				Account: &rundir.Account{Time: rundir.TimeAccount{WaitNS: share, WallNS: 1000, Tokens: 100}}}
 			o.Base = append(o.Base, Sample{Decode: 20, Prefill: 40})
 			o.Test = append(o.Test, Sample{Decode: 10, Prefill: 20, Recorded: m})
 		}
 		Tap{Table: table}.overhead("a name", o)
-		if len(table.Lines) != 1 || !strings.HasSuffix(table.Lines[0].Figure, verdict) || !strings.Contains(table.Lines[0].Figure, "measured 50.00 %") {
+		if len(table.Lines) != 1 || !strings.HasSuffix(table.Lines[0].Figure, verdict) ||
+			!strings.Contains(table.Lines[0].Figure, "measured 50.00 %") {
 			t.Errorf("%+v", table.Lines)
 		}
 	}

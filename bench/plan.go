@@ -143,7 +143,10 @@ func (s *Scenario) items() []Item {
 	list = spread(list, s.Prompts, Prompt{}, func(i *Item, v Prompt) {
 		i.PromptName, i.Spec.Text, i.Spec.Prompt, i.Spec.Gen = v.Name, v.Text, v.Length, v.Gen
 	})
-	list = slices.DeleteFunc(list, func(i Item) bool { return i.Spec.Text == "" && i.Spec.Prompt == 0 && i.Spec.Gen == 0 })
+	list = slices.DeleteFunc(list, func(i Item) bool {
+		return i.Spec.Text == "" && i.Spec.Prompt == 0 &&
+			i.Spec.Gen == 0
+	})
 	return spread(list, s.Taps, TapSetting{Name: "off"}, func(i *Item, v TapSetting) { i.Tap = v })
 }
 

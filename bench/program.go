@@ -40,7 +40,8 @@ var ProgramNames = []string{"baseline_dump", "optimized_streaming", "compression
 
 // NewProgram returns a program with the defaults of its flags.
 func NewProgram(name string) Program {
-	p := Program{Name: name, Output: "test_output.bin", Tensors: 256, Shape: "1024,1024", DType: "float32", BufferSize: 128 << 20, Workers: 4, Trials: 16}
+	p := Program{Name: name, Output: "test_output.bin", Tensors: 256, Shape: "1024,1024", DType: "float32",
+		BufferSize: 128 << 20, Workers: 4, Trials: 16}
 	switch name {
 	case "optimized_streaming":
 		p.Compression = codec.LZ4
@@ -64,9 +65,11 @@ type Result struct {
 // String is the line that the program prints. A GB is 10⁹ bytes of the file.
 func (r Result) String() string {
 	if r.Compress {
-		return fmt.Sprintf("elapsed %.3f s, %.1f MiB -> %.1f MiB, ratio %.3f", r.Elapsed.Seconds(), mib(r.Source), mib(r.Written), float64(r.Source)/float64(r.Written))
+		return fmt.Sprintf("elapsed %.3f s, %.1f MiB -> %.1f MiB, ratio %.3f", r.Elapsed.Seconds(), mib(r.Source),
+			mib(r.Written), float64(r.Source)/float64(r.Written))
 	}
-	s := fmt.Sprintf("elapsed %.3f s, %.1f MiB, %.3f GB/s", r.Elapsed.Seconds(), mib(r.Written), float64(r.Written)/1e9/r.Elapsed.Seconds())
+	s := fmt.Sprintf("elapsed %.3f s, %.1f MiB, %.3f GB/s", r.Elapsed.Seconds(), mib(r.Written),
+		float64(r.Written)/1e9/r.Elapsed.Seconds())
 	if r.PeakRSS > 0 {
 		s += fmt.Sprintf(", peak RSS %.1f MiB", mib(r.PeakRSS))
 	}
@@ -113,7 +116,8 @@ func (p Program) tensor() (shape [4]int64, data []byte, err error) {
 	for i, d := range dims {
 		n, err := strconv.ParseInt(strings.TrimSpace(d), 10, 32)
 		if err != nil || n < 1 || elements > (1<<30)/n {
-			return shape, nil, fmt.Errorf("invalid --shape %q: use positive dimensions with a product of at most 2^30, such as 1024,1024", p.Shape)
+			return shape, nil, fmt.Errorf("invalid --shape %q: use positive dimensions with a product of at most "+
+				"2^30, such as 1024,1024", p.Shape)
 		}
 		shape[len(dims)-1-i], elements = n, elements*n
 	}
@@ -196,7 +200,8 @@ func (p Program) stream(ctx context.Context, shape [4]int64, tensor []byte) (r R
 	if dtype == codec.I8 {
 		o.DType = codec.Raw // it is stored as it is
 	}
-	for _, name := range []string{p.Output, p.Output + stream.IndexSuffix} { // a stream is not written over an existing one
+	for _, name := range []string{p.Output, p.Output +
+		stream.IndexSuffix} { // a stream is not written over an existing one
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return r, err
 		}
@@ -208,7 +213,8 @@ func (p Program) stream(ctx context.Context, shape [4]int64, tensor []byte) (r R
 	began := time.Now()
 	release := func() {}
 	for i := range p.Tensors {
-		packet := stream.Packet{Name: fmt.Sprintf("tensor_%d", i), Node: fmt.Sprintf("tensor_%d", i), SrcType: ggmlType(dtype), NE: shape, Occurrence: 1, TokenFirst: -1}
+		packet := stream.Packet{Name: fmt.Sprintf("tensor_%d", i), Node: fmt.Sprintf("tensor_%d", i),
+			SrcType: ggmlType(dtype), NE: shape, Occurrence: 1, TokenFirst: -1}
 		if err = errors.Join(w.Append(&packet, tensor, release), ctx.Err()); err != nil {
 			return r, errors.Join(err, w.Close())
 		}

@@ -17,7 +17,8 @@ func TestPrograms(t *testing.T) {
 			if p.Output == "" {
 				t.Fatal("no default output")
 			}
-			p.Output, p.Tensors, p.Trials, p.Shape, p.DType = filepath.Join(t.TempDir(), "o.bin"), 5, 3, "3,64,32", dtype
+			p.Output, p.Tensors, p.Trials, p.Shape, p.DType = filepath.Join(t.TempDir(), "o.bin"), 5, 3, "3,64,32",
+				dtype
 			if err := os.WriteFile(p.Output, []byte("what an earlier run left"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -29,7 +30,8 @@ func TestPrograms(t *testing.T) {
 			if r.Compress {
 				count = int64(p.Trials)
 			}
-			if r.Source != count*3*64*32*size || r.Written <= 0 || r.Elapsed <= 0 || (r.PeakRSS > 0) != (name == "memory_profiling") {
+			if r.Source != count*3*64*32*size || r.Written <= 0 || r.Elapsed <= 0 ||
+				(r.PeakRSS > 0) != (name == "memory_profiling") {
 				t.Errorf("%s %s: %+v", name, dtype, r)
 			}
 			switch name {
@@ -61,7 +63,8 @@ func TestPrograms(t *testing.T) {
 // TestProgramsRefuse: an invalid flag is refused before a file is written.
 func TestProgramsRefuse(t *testing.T) {
 	for what, change := range map[string]func(*Program){
-		"shape": func(p *Program) { p.Shape = "0,4" }, "product": func(p *Program) { p.Shape = "65536,65536" }, "dtype": func(p *Program) { p.DType = "f8" },
+		"shape": func(p *Program) { p.Shape = "0,4" }, "product": func(p *Program) { p.Shape = "65536,65536" },
+		"dtype":   func(p *Program) { p.DType = "f8" },
 		"tensors": func(p *Program) { p.Tensors = 0 }, "name": func(p *Program) { p.Name = "dump" },
 	} {
 		p := NewProgram("baseline_dump")

@@ -53,7 +53,8 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 				next.Gen = n
 			}
 			if next.Text == "" && next.Length == 0 && next.Gen == 0 {
-				return nil, errors.New("it says nothing: write {prompt: 512}, {gen: 128}, both, {file: …} or {jsonl: …}")
+				return nil,
+					errors.New("it says nothing: write {prompt: 512}, {gen: 128}, both, {file: …} or {jsonl: …}")
 			}
 			all = append(all, next)
 		}
@@ -101,7 +102,8 @@ func parsePrompts(name, data string) ([]Prompt, error) {
 			return nil, fmt.Errorf("%s, line %d: %w", name, number, err)
 		}
 		if p.Prompt == "" || p.Predict < 0 {
-			return nil, fmt.Errorf(`%s, line %d: no prompt that can be timed: write {"prompt": "…", "n_predict": 32}`, name, number)
+			return nil, fmt.Errorf(`%s, line %d: no prompt that can be timed: write {"prompt": "…", "n_predict": 32}`,
+				name, number)
 		}
 		id := string(bytes.Trim(p.ID, `"`))
 		if id == "" {

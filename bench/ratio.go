@@ -29,7 +29,8 @@ func Ratios(rows []result.Row) []Ratio {
 	for i := range rows {
 		r := &rows[i]
 		test := testName(r) + "\x00" + r.ModelFile
-		settings := fmt.Sprint(test, slices.DeleteFunc(r.Settings(), func(s string) bool { return strings.HasPrefix(s, "tap_flags") }))
+		settings := fmt.Sprint(test, slices.DeleteFunc(r.Settings(),
+			func(s string) bool { return strings.HasPrefix(s, "tap_flags") }))
 		base := bases[settings]
 		if base == nil {
 			bases[settings] = r
@@ -43,7 +44,8 @@ func Ratios(rows []result.Row) []Ratio {
 			continue
 		}
 		own, other := difference(base, r)
-		all = append(all, Ratio{Test: common(rows, base, r), Base: own, Other: other, Interval: MedianInterval(values), Metric: metricOf(r)})
+		all = append(all, Ratio{Test: common(rows, base, r), Base: own, Other: other, Interval: MedianInterval(values),
+			Metric: metricOf(r)})
 	}
 	return all
 }
@@ -56,7 +58,8 @@ func common(rows []result.Row, a, b *result.Row) string {
 	}
 	for k, setting := range a.Settings() {
 		varies := slices.ContainsFunc(rows, func(r result.Row) bool { return r.Settings()[k] != setting })
-		if varies && setting == b.Settings()[k] && strings.Contains(setting, " ") && !strings.HasPrefix(setting, "tap_flags") {
+		if varies && setting == b.Settings()[k] && strings.Contains(setting, " ") &&
+			!strings.HasPrefix(setting, "tap_flags") {
 			name += ", " + setting
 		}
 	}
@@ -168,9 +171,11 @@ func WriteRatios(out io.Writer, ratios []Ratio) {
 	if len(ratios) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\n| %-32s | %-40s | %-36s | %-12s |\n| %s | %s | %s | %s |\n", "test", "configuration / base", "ratio of t/s, median [95 %]", "difference",
+	fmt.Fprintf(out, "\n| %-32s | %-40s | %-36s | %-12s |\n| %s | %s | %s | %s |\n", "test", "configuration / base",
+		"ratio of t/s, median [95 %]", "difference",
 		strings.Repeat("-", 32), strings.Repeat("-", 40), strings.Repeat("-", 36), strings.Repeat("-", 12))
 	for _, r := range ratios {
-		fmt.Fprintf(out, "| %-32s | %-40s | %-36s | %-12s |\n", r.Test, r.Other+" / "+r.Base, r.Interval, r.Interval.Resolved())
+		fmt.Fprintf(out, "| %-32s | %-40s | %-36s | %-12s |\n", r.Test, r.Other+" / "+r.Base, r.Interval,
+			r.Interval.Resolved())
 	}
 }

@@ -27,7 +27,8 @@ func Rows(plan *Plan, visits []Visit, environment *Environment) []result.Row {
 		row.measured(own)
 		row.recorded(own)
 		if environment != nil {
-			row.BuildCommit, row.BuildNumber, row.Environment = environment.BuildCommit, environment.BuildNumber, environment
+			row.BuildCommit, row.BuildNumber, row.Environment = environment.BuildCommit, environment.BuildNumber,
+				environment
 		}
 		rows = append(rows, row.Row)
 	}
@@ -67,7 +68,8 @@ func rowOf(i *Item) row {
 func (r *row) measured(visits []Visit) {
 	subject := visits[0].Subject
 	r.CPU, r.GPU, r.Backends = subject.CPU, subject.GPU, subject.Backends
-	r.ModelType, r.ModelSize, r.Parameters, r.Prompt = subject.Type, subject.SizeBytes, subject.Parameters, subject.Prompt
+	r.ModelType, r.ModelSize, r.Parameters, r.Prompt = subject.Type, subject.SizeBytes, subject.Parameters,
+		subject.Prompt
 	r.TestTime = visits[0].Repetitions[0].Time
 	var tokens []int64
 	for _, v := range visits {
@@ -93,7 +95,8 @@ func (r *row) measured(visits []Visit) {
 		r.FirstNS = at(quantile(r.SamplesFirstNS, 0.5))
 	}
 	if len(tokens) > 0 {
-		r.TokenP50, r.TokenP90, r.TokenP99 = at(quantile(tokens, 0.5)), at(quantile(tokens, 0.9)), at(quantile(tokens, 0.99))
+		r.TokenP50, r.TokenP90, r.TokenP99 = at(quantile(tokens, 0.5)), at(quantile(tokens, 0.9)),
+			at(quantile(tokens, 0.99))
 	}
 }
 

@@ -109,7 +109,8 @@ func ReadScript(path string) (*Script, error) {
 	}
 	var s Script
 	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("script %s: %s: correct it, docs/BENCH.md lists the keys", path, strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
+		return nil, fmt.Errorf("script %s: %s: correct it, docs/BENCH.md lists the keys", path,
+			strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
 	}
 	if len(s.Scenarios) == 0 {
 		return nil, fmt.Errorf("script %s has no scenarios: write the key scenarios with at least one below it", path)
@@ -153,7 +154,8 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 		}
 		set := &from.Settings
 		to := Scenario{
-			Depths: set.Depths, Batches: set.Batches, MicroBatches: set.MicroBatches, Threads: set.Threads, Layers: set.Layers,
+			Depths: set.Depths, Batches: set.Batches, MicroBatches: set.MicroBatches, Threads: set.Threads,
+			Layers:    set.Layers,
 			Sequences: set.Sequences,
 			TypesK:    set.TypesK, TypesV: set.TypesV, FlashAttention: set.FlashAttention,
 		}
@@ -175,7 +177,8 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
 		if len(to.Prompts) == 0 {
-			return nil, fmt.Errorf("%s has no prompts: write the key prompts with some below it, such as {prompt: 512} and {gen: 128}", where)
+			return nil, fmt.Errorf("%s has no prompts: write the key prompts with some below it, such as {prompt: "+
+				"512} and {gen: 128}", where)
 		}
 		all = append(all, to)
 	}
@@ -206,7 +209,8 @@ func tapSettings(list []map[string]any) ([]TapSetting, error) {
 			case "name":
 				setting.Name = text
 			case "out", "config":
-				return nil, fmt.Errorf("tap: %s has no place in a script: what is recorded is removed after each visit, and lies in the folder of --dir until then", key)
+				return nil, fmt.Errorf("tap: %s has no place in a script: what is recorded is removed after each "+
+					"visit, and lies in the folder of --dir until then", key)
 			default:
 				setting.Flags = append(setting.Flags, "--tap-"+strings.ReplaceAll(key, "_", "-")+"="+text)
 			}

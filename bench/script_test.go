@@ -66,7 +66,8 @@ func scripted(path string) (*Plan, error) {
 
 func TestScript(t *testing.T) {
 	path := writtenFiles(t, "s.yaml", exampleScript, "text.txt", "func main\n",
-		"some.jsonl", "{\"id\": \"x\", \"prompt\": \"a\", \"n_predict\": 9}\n\n{\"id\": 3, \"prompt\": \"b\"}\n{\"prompt\": \"c\"}\n")
+		"some.jsonl", "{\"id\": \"x\", \"prompt\": \"a\", \"n_predict\": 9}\n\n{\"id\": 3, \"prompt\": "+
+			"\"b\"}\n{\"prompt\": \"c\"}\n")
 	plan, err := scripted(path)
 	if err != nil {
 		t.Fatal(err)
@@ -75,18 +76,21 @@ func TestScript(t *testing.T) {
 		t.Errorf("seed %d, %d rounds, %v, %d tests", plan.Seed, plan.Rounds, plan.CoolDown, len(plan.Items))
 	}
 	first, second, last := plan.Items[0], plan.Items[1], plan.Items[len(plan.Items)-1]
-	if s := first.Spec; s.Model != filepath.Join(filepath.Dir(path), "a.gguf") || s.Prompt != 8 || s.Gen != 0 || s.Threads != 1 ||
+	if s := first.Spec; s.Model != filepath.Join(filepath.Dir(path), "a.gguf") || s.Prompt != 8 || s.Gen != 0 ||
+		s.Threads != 1 ||
 		s.FlashAttention != "on" || s.Repetitions != 2 || !s.NoWarmUp || s.Batch != 2048 || s.TypeK != "f16" {
 		t.Errorf("%+v", s)
 	}
-	if second.Tap.Name != "residual" || !slices.Equal(second.Tap.Flags, []string{"--tap-layers=0-3", "--tap-tensors=l_out*"}) || first.Tap.Flags != nil {
+	if second.Tap.Name != "residual" || !slices.Equal(second.Tap.Flags,
+		[]string{"--tap-layers=0-3", "--tap-tensors=l_out*"}) || first.Tap.Flags != nil {
 		t.Errorf("%+v, %+v", first.Tap, second.Tap)
 	}
 	if last.PromptName != "some.jsonl:4" || last.Spec.Text != "c" || last.Spec.Gen != 5 || last.Spec.Model != "" {
 		t.Errorf("%+v", last)
 	}
 	texts := plan.Items[len(plan.Items)-4:]
-	if texts[0].PromptName != "text.txt" || texts[0].Spec.Text != "func main" || texts[1].PromptName != "x" || texts[1].Spec.Gen != 9 || texts[2].PromptName != "3" {
+	if texts[0].PromptName != "text.txt" || texts[0].Spec.Text != "func main" || texts[1].PromptName != "x" ||
+		texts[1].Spec.Gen != 9 || texts[2].PromptName != "3" {
 		t.Errorf("%+v", texts)
 	}
 }
@@ -138,7 +142,8 @@ func TestRowFigures(t *testing.T) {
 func TestRowRecorded(t *testing.T) {
 	r := rowOf(&Item{})
 	own := int64(3)
-	r.recorded([]Visit{{Recorded: &Recorded{CapturedBytes: 5, Tokens: 2, OwnNS: &own}}, {Recorded: &Recorded{CapturedBytes: 6, OwnNS: &own}}, {}})
+	r.recorded([]Visit{{Recorded: &Recorded{CapturedBytes: 5, Tokens: 2, OwnNS: &own}},
+		{Recorded: &Recorded{CapturedBytes: 6, OwnNS: &own}}, {}})
 	if *r.Captured != 11 || *r.Recorded != 2 || *r.OwnNS != 6 || r.WaitNS != nil || *r.Lost != 0 || own != 3 {
 		t.Errorf("%+v", r)
 	}
@@ -154,7 +159,8 @@ func TestEnvironment(t *testing.T) {
 		"version: 4321 (abc123)\nbuilt with x":             "abc123 4321",
 	} {
 		commit, number := parseBuild([]byte(said))
-		if commit == nil || *commit+" " != want[:len(*commit)+1] || number == nil || !strings.HasSuffix(want, " "+strconv.Itoa(*number)) {
+		if commit == nil || *commit+" " != want[:len(*commit)+1] || number == nil ||
+			!strings.HasSuffix(want, " "+strconv.Itoa(*number)) {
 			t.Errorf("%q: %v, %v", said, commit, number)
 		}
 	}
@@ -164,7 +170,8 @@ func TestEnvironment(t *testing.T) {
 	if got := cpuinfoValue([]byte("processor\t: 0\nmodel name\t: A: B\n"), "model name"); got != "A: B" {
 		t.Errorf("model name %q", got)
 	}
-	if s := spinFor(5 * time.Millisecond); s.NS < 5e6 || s.LostShare < 0 || s.LostShare > 1 || s.Gaps == 0 != (s.LongestNS == 0) {
+	if s := spinFor(5 * time.Millisecond); s.NS < 5e6 || s.LostShare < 0 || s.LostShare > 1 ||
+		s.Gaps == 0 != (s.LongestNS == 0) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -43,7 +43,8 @@ type Model struct {
 }
 
 // ratesPattern reads the summary of llamatap run.
-var ratesPattern = regexp.MustCompile(`prompt [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\), generation [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\)`)
+var ratesPattern = regexp.MustCompile(
+	`prompt [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\), generation [0-9]+ tokens in [^(]*\(([0-9.]+) tokens/s\)`)
 
 // ParseRates reads the rates that llamatap run prints, in tokens per second.
 func ParseRates(stderr []byte) (prefill, decode float64, err error) {
@@ -76,12 +77,14 @@ func (m Model) Run(name string, tap ...string) Side {
 
 // run runs this binary once. prepare, unless it is nil, changes the command, which records to the folder out and
 // may lose something then, and returns what is to be done behind it.
-func (m Model) run(ctx context.Context, tap []string, prepare func(cmd *exec.Cmd, out string) (func(), error)) (s Sample, err error) {
+func (m Model) run(ctx context.Context, tap []string,
+	prepare func(cmd *exec.Cmd, out string) (func(), error)) (s Sample, err error) {
 	self, err := llama.Self()
 	if err != nil {
 		return s, err
 	}
-	args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "-c", strconv.Itoa(cmp.Or(m.Context, 512)),
+	args := []string{"run", "-m", m.Path, "-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos",
+		"-c", strconv.Itoa(cmp.Or(m.Context, 512)),
 		"-t", strconv.Itoa(m.Threads), "-tb", strconv.Itoa(m.Threads)}
 	out := ""
 	if len(tap) > 0 {
@@ -129,7 +132,8 @@ func (s *Sample) readRecorded(out string) error {
 // LlamaBench is llama.cpp's llama-bench, started by path.
 func (m Model) LlamaBench(path string) Side {
 	return Side{"llama-bench", func(ctx context.Context) (Sample, error) {
-		stdout, _, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-p", "0",
+		stdout, _, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-p",
+			"0",
 			"-n", strconv.Itoa(m.Tokens), "-r", "1", "-o", "json"))
 		if err != nil {
 			return Sample{}, err
@@ -167,13 +171,15 @@ func (m Model) Measure() Side {
 }
 
 // completionPattern reads the evaluation time of llama-completion --perf.
-var completionPattern = regexp.MustCompile(`  eval time = +[0-9.]+ ms / +[0-9]+ runs +\( +[0-9.]+ ms per token, +([0-9.]+) tokens per second`)
+var completionPattern = regexp.MustCompile(
+	`  eval time = +[0-9.]+ ms / +[0-9]+ runs +\( +[0-9.]+ ms per token, +([0-9.]+) tokens per second`)
 
 // LlamaCompletion is llama.cpp's llama-completion, started by path. Its rate leaves sampling out.
 func (m Model) LlamaCompletion(path string) Side {
 	return Side{"llama-completion", func(ctx context.Context) (Sample, error) {
 		for range 5 { // its log is written by a thread that it does not wait for
-			_, stderr, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads), "-c", "512", "-no-cnv",
+			_, stderr, peak, err := run(exec.CommandContext(ctx, path, "-m", m.Path, "-t", strconv.Itoa(m.Threads),
+				"-c", "512", "-no-cnv",
 				"-p", m.Prompt, "-n", strconv.Itoa(m.Tokens), "--temp", "0", "--ignore-eos", "--perf"))
 			if err != nil {
 				return Sample{}, err

@@ -18,7 +18,10 @@ const dropStatus = 3
 // SlowDisk is Run on a disk of 20 MB/s.
 func (m Model) SlowDisk(name string, tap ...string) Side {
 	return Side{name, func(ctx context.Context) (Sample, error) {
-		return m.run(ctx, tap, func(cmd *exec.Cmd, out string) (func(), error) { return machine.Throttle(cmd, out, slowDisk) })
+		return m.run(ctx, tap, func(cmd *exec.Cmd, out string) (func(),
+			error) {
+			return machine.Throttle(cmd, out, slowDisk)
+		})
 	}}
 }
 
@@ -43,8 +46,10 @@ func (t Tap) slowDisk(plain Side) []Pair {
 		t.Table.Note("left out: recordings on a disk of 20 MB/s: " + err.Error())
 		return nil
 	}
-	test := t.Model.SlowDisk("drop, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none", "--tap-dtype", "f16", "--tap-overflow", "drop")
-	waits := t.Model.SlowDisk("block, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none", "--tap-dtype", "f16")
+	test := t.Model.SlowDisk("drop, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none", "--tap-dtype",
+		"f16", "--tap-overflow", "drop")
+	waits := t.Model.SlowDisk("block, 20 MB/s", "--tap-granularity", "full_tensor", "--tap-codec", "none",
+		"--tap-dtype", "f16")
 	return []Pair{{Base: plain, Test: test, Gates: []Gate{{Name: gate, AtLeast: 0.95, Of: Decode}}},
 		{Base: plain, Test: waits, Overhead: true, Gates: []Gate{{Name: waiting, Of: Decode}}}}
 }

@@ -105,9 +105,12 @@ func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error 
 	if !t.wants(firstRow) {
 		return nil
 	}
-	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "32", "--temp", "0", "-c", "512", "-t", strconv.Itoa(t.Model.Threads)}
-	completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off"}, common...)
-	_, ratio, err := Startup{completion, append([]string{self, "run", "--ignore-eos"}, common...)}.Run(ctx, pairs, random)
+	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "32", "--temp", "0", "-c", "512", "-t",
+		strconv.Itoa(t.Model.Threads)}
+	completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off"},
+		common...)
+	_, ratio, err := Startup{completion, append([]string{self, "run", "--ignore-eos"}, common...)}.Run(ctx, pairs,
+		random)
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,8 @@ func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error 
 // firstHelp prints what the drop-in adds to a program's start.
 func (t Tap) firstHelp(ctx context.Context, self string, pairs int, random *rand.Rand, row rowFunc) error {
 	help := []string{"--help"}
-	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out", os.TempDir()} // --help computes nothing to record
+	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out",
+		os.TempDir()} // --help computes nothing to record
 	more, _, err := Startup{append([]string{t.Completion}, help...), append(tapped, help...)}.Run(ctx, pairs, random)
 	if err != nil {
 		return err

@@ -33,8 +33,10 @@ func (t Tap) Run(ctx context.Context) error {
 		t.Table.Add(Line{Name: name, Figure: figure, Gate: gate, Verdict: verdict})
 	}
 	pairs := t.wanted(t.pairs(t.Model.Run("run")))
-	if len(pairs) == 0 && !slices.ContainsFunc(turnNames(), t.wants) && !t.wants(offRow) && !t.wants(startRow) && !t.wants(firstRow) {
-		return fmt.Errorf("no row is named %s: give a part of a name that the table shows, such as DETAILED or drop", strings.Join(t.Only, " or "))
+	if len(pairs) == 0 && !slices.ContainsFunc(turnNames(), t.wants) && !t.wants(offRow) && !t.wants(startRow) &&
+		!t.wants(firstRow) {
+		return fmt.Errorf("no row is named %s: give a part of a name that the table shows, such as DETAILED or drop",
+			strings.Join(t.Only, " or "))
 	}
 	if t.wants(offRow) {
 		t.off(row)
@@ -48,7 +50,8 @@ func (t Tap) Run(ctx context.Context) error {
 			return err
 		}
 		for i, gate := range p.Gates {
-			t.Table.Add(Line{Name: gate.Name, Ratio: &outcome.Ratios[i], Gate: gate.limit(), Verdict: gate.judge(outcome.Ratios[i])})
+			t.Table.Add(Line{Name: gate.Name, Ratio: &outcome.Ratios[i], Gate: gate.limit(),
+				Verdict: gate.judge(outcome.Ratios[i])})
 		}
 		t.details(row, p.Test.Name, outcome)
 		if p.Overhead {
@@ -78,35 +81,55 @@ func (t Tap) wanted(all []Pair) []Pair {
 func (t Tap) pairs(plain Side) []Pair {
 	var pairs []Pair
 	if t.LlamaBench != "" {
-		pairs = append(pairs, Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: plain, Gates: []Gate{{Name: "(a) run / llama-bench, decode", Of: Decode}}},
-			Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: t.Model.Measure(), Gates: []Gate{{Name: "(a) bench / llama-bench, decode", Of: Decode, Equal: true}}})
+		pairs = append(pairs, Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: plain,
+			Gates: []Gate{{Name: "(a) run / llama-bench, decode", Of: Decode}}},
+			Pair{Base: t.Model.LlamaBench(t.LlamaBench), Test: t.Model.Measure(),
+				Gates: []Gate{{Name: "(a) bench / llama-bench, decode", Of: Decode, Equal: true}}})
 	}
 	if t.Completion != "" {
-		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain, Gates: []Gate{{Name: "(a) run / llama-completion, decode", Of: Decode}}})
+		pairs = append(pairs, Pair{Base: t.Model.LlamaCompletion(t.Completion), Test: plain,
+			Gates: []Gate{{Name: "(a) run / llama-completion, decode", Of: Decode}}})
 	}
 	load := func(nice int) func(context.Context) (func(), error) {
 		return func(ctx context.Context) (func(), error) { return StartLoad(ctx, nice) }
 	}
 	pairs = append(pairs, t.slowDisk(plain)...)
 	return append(pairs,
-		Pair{Base: plain, Test: t.Model.Run("l_out", "--tap-tensors", "l_out*"), Gates: []Gate{{Name: "(b) residual stream to disk / off, decode", AtLeast: 0.97, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("all nodes", "--tap-granularity", "full_tensor", "--tap-codec", "lz4", "--tap-dtype", "f16"),
-			Gates: []Gate{{Name: "(c) all nodes, f16+lz4 / off, decode", AtLeast: 0.90, Of: Decode}, {Name: "(c) all nodes, f16+lz4 / off, prefill", AtLeast: 0.85, Of: Prefill}}},
-		Pair{Base: plain, Test: t.Model.Run("load, nice 19"), Before: load(19), Gates: []Gate{{Name: "(e) codec pool busy at nice 19 / idle, decode", AtLeast: 0.95, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("MINIMAL", "--tap-resource-level", "MINIMAL"), Gates: []Gate{{Name: "(g) events at MINIMAL / off, decode", AtLeast: 0.995, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("DETAILED", "--tap-resource-level", "DETAILED"), Gates: []Gate{{Name: "(g) events at DETAILED / off, decode", AtLeast: 0.97, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("VERBOSE", "--tap-resource-level", "VERBOSE"), Overhead: true, Gates: []Gate{{Name: "(g) events at VERBOSE / off, decode", AtLeast: 0.93, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("KV", "--tap-kv"), Gates: []Gate{{Name: "(g) blocks of the KV cache / off, decode", Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("regions", "--tap-regions"), Gates: []Gate{{Name: "(g) map of memory / off, decode", Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run(ledgerRows, "--tap-ledger=rows"), Overhead: true, Gates: []Gate{{Name: "(i) ledger, every access / off, decode", AtLeast: 0.995, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run(ledgerWindows, "--tap-ledger=windows"), Gates: []Gate{{Name: "(i) ledger in windows / off, decode", AtLeast: 0.995, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("faults sampled", "--tap-samples=faults"), Gates: []Gate{{Name: "(j) page faults sampled / off, decode", Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("pages sampled", "--tap-samples=pages"), Gates: []Gate{{Name: "(j) written pages of each graph / off, decode", Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("samples and faults", "--tap-samples=faults", "--tap-host", "waits"), Overhead: true, Gates: []Gate{{Name: "(k) samples and faults / off, decode", Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("everything", "--tap-granularity", "full_tensor", "--tap-resource-level", "VERBOSE", "--tap-kv", "--tap-regions", "--tap-ledger=rows", "--tap-samples=faults", "--tap-host", "all"),
+		Pair{Base: plain, Test: t.Model.Run("l_out", "--tap-tensors", "l_out*"),
+			Gates: []Gate{{Name: "(b) residual stream to disk / off, decode", AtLeast: 0.97, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("all nodes", "--tap-granularity", "full_tensor", "--tap-codec", "lz4",
+			"--tap-dtype", "f16"),
+			Gates: []Gate{{Name: "(c) all nodes, f16+lz4 / off, decode", AtLeast: 0.90, Of: Decode},
+				{Name: "(c) all nodes, f16+lz4 / off, prefill", AtLeast: 0.85, Of: Prefill}}},
+		Pair{Base: plain, Test: t.Model.Run("load, nice 19"), Before: load(19),
+			Gates: []Gate{{Name: "(e) codec pool busy at nice 19 / idle, decode", AtLeast: 0.95, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("MINIMAL", "--tap-resource-level", "MINIMAL"),
+			Gates: []Gate{{Name: "(g) events at MINIMAL / off, decode", AtLeast: 0.995, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("DETAILED", "--tap-resource-level", "DETAILED"),
+			Gates: []Gate{{Name: "(g) events at DETAILED / off, decode", AtLeast: 0.97, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("VERBOSE", "--tap-resource-level", "VERBOSE"), Overhead: true,
+			Gates: []Gate{{Name: "(g) events at VERBOSE / off, decode", AtLeast: 0.93, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("KV", "--tap-kv"),
+			Gates: []Gate{{Name: "(g) blocks of the KV cache / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("regions", "--tap-regions"),
+			Gates: []Gate{{Name: "(g) map of memory / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run(ledgerRows, "--tap-ledger=rows"), Overhead: true,
+			Gates: []Gate{{Name: "(i) ledger, every access / off, decode", AtLeast: 0.995, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run(ledgerWindows, "--tap-ledger=windows"),
+			Gates: []Gate{{Name: "(i) ledger in windows / off, decode", AtLeast: 0.995, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("faults sampled", "--tap-samples=faults"),
+			Gates: []Gate{{Name: "(j) page faults sampled / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("pages sampled", "--tap-samples=pages"),
+			Gates: []Gate{{Name: "(j) written pages of each graph / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("samples and faults", "--tap-samples=faults", "--tap-host", "waits"),
+			Overhead: true, Gates: []Gate{{Name: "(k) samples and faults / off, decode", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("everything", "--tap-granularity", "full_tensor", "--tap-resource-level",
+			"VERBOSE", "--tap-kv", "--tap-regions", "--tap-ledger=rows", "--tap-samples=faults", "--tap-host", "all"),
 			Overhead: true, Gates: []Gate{{Name: "(k) everything / off, decode", Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("host", "--tap-host", "all"), Gates: []Gate{{Name: "(h) all host collectors / off, decode", AtLeast: 0.99, Of: Decode}}},
-		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0), Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("host", "--tap-host", "all"),
+			Gates: []Gate{{Name: "(h) all host collectors / off, decode", AtLeast: 0.99, Of: Decode}}},
+		Pair{Base: plain, Test: t.Model.Run("load, nice 0"), Before: load(0),
+			Gates: []Gate{{Name: "(e) the same at nice 0, for comparison", Of: Decode}}},
 	)
 }
 
@@ -126,7 +149,8 @@ const offRow = "(a) tap off: own time per token, all calls of a token"
 func (t Tap) off(row rowFunc) {
 	through, direct := t.OffCost(2_000_000)
 	own := through - direct
-	row(offRow, fmt.Sprintf("%.1f ns (%.1f with, %.1f without the tap)", own, through, direct), "≤ 1 µs", under(own, 1000))
+	row(offRow, fmt.Sprintf("%.1f ns (%.1f with, %.1f without the tap)", own, through, direct), "≤ 1 µs",
+		under(own, 1000))
 }
 
 // details prints the metadata of the recordings of a pair, the median over the runs.
@@ -153,7 +177,8 @@ func (t Tap) details(row rowFunc, name string, o Outcome) {
 	row("    own time of the tap / time in graphs, "+name, fmt.Sprintf("%.3f %%", 100*median(own)), ownGate, limit)
 	row("(d) one ask of a node, "+name, fmt.Sprintf("%.1f ns", median(ask)), "≤ 15 ns", under(median(ask), 15))
 	row("(d) copies per captured tensor, "+name, fmt.Sprintf("%.3f", median(copies)), "1", under(median(copies), 1))
-	row("    memory: peak of both processes over untraced, "+name, fmt.Sprintf("%.0f MiB (shared pages counted once)", median(peak)),
+	row("    memory: peak of both processes over untraced, "+name,
+		fmt.Sprintf("%.0f MiB (shared pages counted once)", median(peak)),
 		fmt.Sprintf("≤ %d MiB", t.MemoryBound>>20), under(median(peak), float64(t.MemoryBound>>20)))
 	if share := median(lost); share > 0 {
 		row("    tensors lost, "+name, fmt.Sprintf("%.1f %%", 100*share), "", "")

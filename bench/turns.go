@@ -55,7 +55,8 @@ func (t Tap) byTurns(ctx context.Context) error {
 		gate := Gate{Name: name, AtLeast: c.gate}
 		var ratios []float64
 		var ratio Interval
-		for end := time.Now().Add(t.Limits.Time); len(ratios) < t.Limits.MinPairs || gate.judge(ratio) == Unresolved && time.Now().Before(end); {
+		for end := time.Now().Add(t.Limits.Time); len(ratios) < t.Limits.MinPairs || gate.judge(ratio) == Unresolved &&
+			time.Now().Before(end); {
 			s, err := model.run(ctx, c.tap, func(cmd *exec.Cmd, _ string) (func(), error) {
 				cmd.Env = append(os.Environ(), session.TurnsVariable+"="+strconv.Itoa(turnTokens))
 				return func() {}, nil

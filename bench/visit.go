@@ -52,7 +52,8 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 }
 
 // visitAnd is visit that lets look see the folder with what was recorded before it goes; nil: nobody looks.
-func visitAnd(ctx context.Context, item *Item, seed uint64, dir string, look func(work string) error) (v Visit, err error) {
+func visitAnd(ctx context.Context, item *Item, seed uint64, dir string, look func(work string) error) (v Visit,
+	err error) {
 	self, err := llama.Self()
 	if err != nil {
 		return v, err

@@ -43,7 +43,8 @@ func writeAllocations(out io.Writer, all []*Allocation) error {
 }
 
 // columns of the table that are read.
-var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offset", "start_addr", "buffer_type", "device", "file", "alloc_ns", "free_ns"}
+var allocationColumns = []string{"buffer_id", "region_type", "size_bytes", "offset", "start_addr", "buffer_type",
+	"device", "file", "alloc_ns", "free_ns"}
 
 // allocations gathers the buffers of a table of regions, in the order in which they were allocated. The regions of
 // a buffer are together the whole of it; activations lie over them.
@@ -98,7 +99,8 @@ func gather(byID map[int64]*Allocation, columns map[string]table.Values, row int
 	id := number("buffer_id")
 	a := byID[id]
 	if a == nil {
-		a = &Allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"), AllocNS: number("alloc_ns"), FreeNS: number("free_ns"), Holds: map[string]int64{}}
+		a = &Allocation{BufferID: id, BufferType: text("buffer_type"), Device: text("device"),
+			AllocNS: number("alloc_ns"), FreeNS: number("free_ns"), Holds: map[string]int64{}}
 		byID[id] = a
 	}
 	if start := number("start_addr"); start != 0 && a.Address == "" {

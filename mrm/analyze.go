@@ -41,7 +41,8 @@ func ComputeAll(ctx context.Context, dir string, a Analysis) (*memory.Report, er
 	}
 	if t := a.Thresholds; t != (Thresholds{}) {
 		o.Thresholds = memtrace.Thresholds{
-			HighWriteOnce: t.HighWriteOnce, HighP99NS: int64(t.HighRetentionS * 1e9), MediumWriteOnce: t.MediumWriteOnce, MediumP50NS: int64(t.MediumRetentionS * 1e9),
+			HighWriteOnce: t.HighWriteOnce, HighP99NS: int64(t.HighRetentionS * 1e9),
+			MediumWriteOnce: t.MediumWriteOnce, MediumP50NS: int64(t.MediumRetentionS * 1e9),
 		}
 	}
 	return memory.Analyze(ctx, dir, o)

@@ -41,8 +41,10 @@ func (cell *Cell) requests() []byte {
 // modelArgs are the arguments of llamatap run that make the model compute the cell.
 func modelArgs(c *Config, cell *Cell, prompts, results string) []string {
 	k, v := kvTypes(cell.KVType)
-	args := []string{"run", "--prompts", prompts, "--results", results, "-np", strconv.Itoa(cell.Concurrency), "--stop-on-error",
-		"-c", strconv.Itoa(cell.NCtx), "-b", fmt.Sprint(c.Engine.NBatch), "-ub", fmt.Sprint(c.Engine.NUBatch), "-ctk", k, "-ctv", v, "--seed", fmt.Sprint(cell.Seed)}
+	args := []string{"run", "--prompts", prompts, "--results", results, "-np", strconv.Itoa(cell.Concurrency),
+		"--stop-on-error",
+		"-c", strconv.Itoa(cell.NCtx), "-b", fmt.Sprint(c.Engine.NBatch), "-ub", fmt.Sprint(c.Engine.NUBatch), "-ctk",
+		k, "-ctv", v, "--seed", fmt.Sprint(cell.Seed)}
 	if cell.Source.Path != "" {
 		args = append(args, "-m", cell.Source.Path)
 	}
@@ -57,7 +59,8 @@ func modelArgs(c *Config, cell *Cell, prompts, results string) []string {
 
 // tapArgs are those that record it below out. A recording that fails ends the model: half a cell is of no use.
 func tapArgs(c *Config, out string) []string {
-	args := []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure", "stop", "--tap-out", out}
+	args := []string{"--tap-regions", "--tap-kv", "--tap-kv-block", fmt.Sprint(c.KV.BlockTokens), "--tap-on-failure",
+		"stop", "--tap-out", out}
 	k := c.Collector
 	if k.GraphTrace != "off" {
 		args = append(args, "--tap-ledger", k.GraphTrace)

@@ -102,7 +102,8 @@ func newCell(c *Config, s *Source, in Input, at verdict.Cell) *Cell {
 	}
 	if c.Engine.isCommand() {
 		for key, value := range map[string]*int{
-			"engine.n_ctx": &cell.NCtx, "workload.max_tokens": &cell.MaxTokens, "workload.concurrency": &cell.Concurrency,
+			"engine.n_ctx": &cell.NCtx, "workload.max_tokens": &cell.MaxTokens,
+			"workload.concurrency": &cell.Concurrency,
 		} {
 			if !c.Engine.passes(key) {
 				*value = 0
@@ -134,7 +135,8 @@ func (c *Config) inputs(sources []*Source, problems *Problems) [][]Input {
 			prompt, where := &c.Workload.Prompts[i], fmt.Sprintf("workload.prompts[%d]", i)
 			in, err := c.input(prompt, s)
 			if err != nil && m == 0 {
-				problems.add(err.Error(), "give a file of text in UTF-8, from the folder of this file", where+".file", where)
+				problems.add(err.Error(), "give a file of text in UTF-8, from the folder of this file", where+".file",
+					where)
 			}
 			if why := c.Engine.noWord(&in); why != "" && m == 0 {
 				problems.add(fmt.Sprintf("the prompt %s %s", prompt.ID, why), "pass it as a file: {prompt_file}", where)
@@ -143,7 +145,8 @@ func (c *Config) inputs(sources []*Source, problems *Problems) [][]Input {
 			tokens, exact := in.length()
 			for k, n := range c.Engine.NCtx {
 				if need, have := c.Workload.cells(tokens), s.context(n); exact && need > have {
-					problems.add(fmt.Sprintf("the context of %d tokens of %s is too short for the prompt %s, which takes %d",
+					problems.add(fmt.Sprintf(
+						"the context of %d tokens of %s is too short for the prompt %s, which takes %d",
 						have, s.ID, prompt.ID, need),
 						"give a longer n_ctx, or generate fewer tokens (workload.max_tokens)",
 						fmt.Sprintf("engine.n_ctx[%d]", k), "engine.n_ctx", "workload.prompts")

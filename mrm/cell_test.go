@@ -27,7 +27,8 @@ func planned(t *testing.T, text string) *Plan {
 
 // TestMatrix: every combination once per repetition, repetitions outermost, each with its seed.
 func TestMatrix(t *testing.T) {
-	p := planned(t, "experiment: {seed: 10, repetitions: 2}\nengine: {n_ctx: [256, 512], kv_type: [f16, q8_0]}\nworkload: {prompts: [a, b, {length: 9}], concurrency: 2, max_tokens: 8}\n")
+	p := planned(t, "experiment: {seed: 10, repetitions: 2}\nengine: {n_ctx: [256, 512], kv_type: [f16, "+
+		"q8_0]}\nworkload: {prompts: [a, b, {length: 9}], concurrency: 2, max_tokens: 8}\n")
 	if len(p.Cells) != 24 {
 		t.Fatalf("%d cells", len(p.Cells))
 	}
@@ -49,7 +50,8 @@ func TestMatrix(t *testing.T) {
 
 // TestLoads: several numbers of tokens and requests are cells of their own, with the keys that they have alone.
 func TestLoads(t *testing.T) {
-	const text = "experiment: {repetitions: 1}\nengine: {n_ctx: 256}\nworkload: {prompts: [a], max_tokens: %s, concurrency: %s}\n"
+	const text = "experiment: {repetitions: 1}\nengine: {n_ctx: 256}\nworkload: {prompts: [a], max_tokens: %s, " +
+		"concurrency: %s}\n"
 	p := planned(t, fmt.Sprintf(text, "[4, 8]", "[1, 2]"))
 	var names []string
 	for _, cell := range p.Cells {
@@ -60,7 +62,8 @@ func TestLoads(t *testing.T) {
 		}
 	}
 	const name = "gopher-6m-Q8_0/p0/c256/f16"
-	if want := []string{name + "/n4/x1/r0", name + "/n4/x2/r0", name + "/n8/x1/r0", name + "/n8/x2/r0"}; !slices.Equal(names, want) {
+	if want := []string{name + "/n4/x1/r0", name + "/n4/x2/r0", name + "/n8/x1/r0",
+		name + "/n8/x2/r0"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }
@@ -112,12 +115,16 @@ func TestFiles(t *testing.T) {
 	write("empty.txt", "")
 	write("good.txt", "a prompt")
 	for _, c := range []struct{ text, want string }{
-		{"model: {path: no.gguf}\nworkload: {prompts: a}\n", ":1:9: the model " + dir + "/no.gguf: no such file or directory; give the path of a GGUF file"},
+		{"model: {path: no.gguf}\nworkload: {prompts: a}\n",
+			":1:9: the model " + dir + "/no.gguf: no such file or directory; give the path of a GGUF file"},
 		{"model: {path: bad.gguf}\nworkload: {prompts: a}\n", "bad.gguf"},
-		{"workload: {prompts: {file: no.txt}}\n", "the prompt " + dir + "/no.txt: no such file or directory; give a file of text in UTF-8"},
+		{"workload: {prompts: {file: no.txt}}\n",
+			"the prompt " + dir + "/no.txt: no such file or directory; give a file of text in UTF-8"},
 		{"workload: {prompts: {file: empty.txt}}\n", "is empty, or no UTF-8"},
-		{"engine: {n_ctx: 0}\nworkload: {prompts: {length: 1000}}\n", "the context of 512 tokens of gopher-6m-Q8_0 is too short for the prompt p0, which takes 1064"},
-		{"engine: {kv_type: q8_0}\nmodel: [{id: a}, {id: b, path: " + testenv.Model(t) + "}]\nworkload: {prompts: {file: good.txt}}\n", ""},
+		{"engine: {n_ctx: 0}\nworkload: {prompts: {length: 1000}}\n",
+			"the context of 512 tokens of gopher-6m-Q8_0 is too short for the prompt p0, which takes 1064"},
+		{"engine: {kv_type: q8_0}\nmodel: [{id: a}, {id: b, path: " + testenv.Model(t) +
+			"}]\nworkload: {prompts: {file: good.txt}}\n", ""},
 	} {
 		config, err := Parse(filepath.Join(dir, "e.yaml"), []byte(c.text))
 		if err != nil {
@@ -129,7 +136,8 @@ func TestFiles(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%q: %v", c.text, err)
-		case c.want != "" && (!errors.As(err, &problems) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), config.file+":")):
+		case c.want != "" && (!errors.As(err, &problems) || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), config.file+":")):
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
 	}

@@ -120,7 +120,8 @@ func (k checker) prompts() {
 		}
 		for c, n := range k.Engine.NCtx {
 			if need := k.Workload.cells(prompt.Length); n > 0 && need > n {
-				k.add(fmt.Sprintf("n_ctx %d is too short for %d requests of the prompt %s, which take %d tokens and more",
+				k.add(fmt.Sprintf("n_ctx %d is too short for %d requests of the prompt %s, which take %d tokens and "+
+					"more",
 					n, largest(k.Workload.Concurrency), prompt.ID, need),
 					fmt.Sprintf("give it at least %d, or generate fewer tokens (workload.max_tokens)", need),
 					fmt.Sprintf("engine.n_ctx[%d]", c), "engine.n_ctx")
@@ -153,7 +154,8 @@ func (k checker) words() {
 	}
 	for _, name := range k.Engine.used() {
 		if !slices.Contains(names, name) {
-			at := slices.IndexFunc(k.Engine.Command, func(word string) bool { return strings.Contains(word, "{"+name+"}") })
+			at := slices.IndexFunc(k.Engine.Command,
+				func(word string) bool { return strings.Contains(word, "{"+name+"}") })
 			k.add(fmt.Sprintf("there is no placeholder {%s}", name),
 				nearestOf(name, names)+"; a name in double braces keeps one pair",
 				fmt.Sprintf("engine.command[%d]", at), "engine.command")

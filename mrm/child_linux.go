@@ -61,8 +61,10 @@ type child struct {
 	wall time.Duration
 	cpu  time.Duration // of it and of what it started
 	peak int64         // most memory that it had itself, bytes; of one that is not watched. 0: not known
-	own  int64         // most that it and this process had beside files, which it maps as others do; of one that is watched
-	busy float64       // largest share of a processor that both used in a second; of one that is watched. 0: it was shorter
+	// most that it and this process had beside files, which it maps as others do; of one that is watched
+	own int64
+	// largest share of a processor that both used in a second; of one that is watched. 0: it was shorter
+	busy float64
 }
 
 // How often a child is looked at: the one without the tap, whose peak of memory is wanted, and the recorded one,
@@ -75,7 +77,8 @@ const (
 // command prepares a program whose words go to files of the cell: name.log, or name.out and name.log, where apart
 // says so. It has a process group of its own, so that Ctrl-C reaches us alone, and dies with the thread that starts
 // it. files are to be closed behind it.
-func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (cmd *exec.Cmd, files io.Closer, err error) {
+func (w *work) command(ctx context.Context, name string, argv []string, apart bool) (cmd *exec.Cmd, files io.Closer,
+	err error) {
 	log, err := os.Create(w.path(name + ".log"))
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +90,8 @@ func (w *work) command(ctx context.Context, name string, argv []string, apart bo
 		}
 	}
 	cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = out, log, append(clean(os.Environ()), memory.FolderEnv+"="+memory.Unrecorded) // until it is recorded
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, log,
+		append(clean(os.Environ()), memory.FolderEnv+"="+memory.Unrecorded) // until it is recorded
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
@@ -175,7 +179,8 @@ func (c *child) follow(cmd *exec.Cmd, at time.Time, ended <-chan error, watch *w
 			}
 			c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 			// A child's peak begins with its parent's.
-			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss<<10 > status("self", "VmHWM") {
+			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok &&
+				usage.Maxrss<<10 > status("self", "VmHWM") {
 				c.peak = max(c.peak, usage.Maxrss<<10)
 			}
 			return err

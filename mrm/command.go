@@ -34,16 +34,33 @@ var placeholders = []placeholder{
 	{"model_id", "model", func(_ *Config, cell *Cell, _ string) string { return cell.ModelID }},
 	{"prompt", "workload.prompts", func(_ *Config, cell *Cell, _ string) string { return cell.Input.Text }},
 	{"prompt_file", "workload.prompts", func(_ *Config, _ *Cell, file string) string { return file }},
-	{"max_tokens", "workload.max_tokens", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.MaxTokens) }},
-	{"concurrency", "workload.concurrency", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.Concurrency) }},
+	{"max_tokens", "workload.max_tokens", func(_ *Config, cell *Cell,
+		_ string) string {
+		return strconv.Itoa(cell.MaxTokens)
+	}},
+	{"concurrency", "workload.concurrency", func(_ *Config, cell *Cell,
+		_ string) string {
+		return strconv.Itoa(cell.Concurrency)
+	}},
 	{"n_ctx", "engine.n_ctx", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.NCtx) }},
 	{"n_batch", "engine.n_batch", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.NBatch) }},
 	{"n_ubatch", "engine.n_ubatch", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.NUBatch) }},
 	{"threads", "engine.threads", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.Threads) }},
-	{"gpu_layers", "engine.gpu_layers", func(c *Config, _ *Cell, _ string) string { return fmt.Sprint(c.Engine.GPULayers) }},
+	{"gpu_layers", "engine.gpu_layers", func(c *Config, _ *Cell,
+		_ string) string {
+		return fmt.Sprint(c.Engine.GPULayers)
+	}},
 	{"kv_type", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { return cell.KVType }},
-	{"kv_type_k", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { k, _ := kvTypes(cell.KVType); return k }},
-	{"kv_type_v", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string { _, v := kvTypes(cell.KVType); return v }},
+	{"kv_type_k", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string {
+		k,
+			_ := kvTypes(cell.KVType)
+		return k
+	}},
+	{"kv_type_v", "engine.kv_type", func(_ *Config, cell *Cell, _ string) string {
+		_,
+			v := kvTypes(cell.KVType)
+		return v
+	}},
 	{"seed", "", func(_ *Config, cell *Cell, _ string) string { return fmt.Sprint(cell.Seed) }},
 	{"repetition", "", func(_ *Config, cell *Cell, _ string) string { return strconv.Itoa(cell.Repetition) }},
 }

@@ -111,7 +111,8 @@ func (w *commandPasses) record(ctx context.Context, cmd *exec.Cmd) (state *os.Pr
 		choice = append(choice, other)
 	}
 	w.result, err = memory.Record(ctx, memory.Options{
-		Choices: [][]string{choice}, Command: cmd, Out: w.path("out"), Interval: sampling, Period: uint64(k.Period), Tap: w.tap,
+		Choices: [][]string{choice}, Command: cmd, Out: w.path("out"), Interval: sampling, Period: uint64(k.Period),
+		Tap:     w.tap,
 		Version: w.Version, Echo: append([]string{"llamatap", "memory", "record", "--"}, cmd.Args...),
 	})
 	if w.result.Ended != nil {
@@ -136,7 +137,8 @@ func endGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 func (w *commandPasses) recorded(o *observation) (r recording, err error) {
 	r.dir, r.raw = w.result.Dir, []string{promptName, plainOutput, ownOutput}
 	if u := w.result.Use; len(u.Missing) > 0 || u.Error != "" {
-		return r, fmt.Errorf("%w: %s: %s; choose another collector (collector.primary)", errLossy, u.Words(), strings.Join(append(u.Missing, u.Error), " "))
+		return r, fmt.Errorf("%w: %s: %s; choose another collector (collector.primary)", errLossy, u.Words(),
+			strings.Join(append(u.Missing, u.Error), " "))
 	}
 	if r.metadata, err = rundir.ReadMetadata(r.dir); err != nil {
 		return r, fmt.Errorf("%w: %w", errLossy, err)

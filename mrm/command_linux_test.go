@@ -25,7 +25,8 @@ func pagesExperiment(t *testing.T, status int) (e *Experiment, out string) {
 	testenv.NeedRoot(t)
 	folder := t.TempDir()
 	program := filepath.Join(folder, "pages")
-	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, filepath.Join("testdata", "pages.c")).CombinedOutput(); err != nil {
+	if text, err := exec.Command(testenv.NeedCC(t), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program,
+		filepath.Join("testdata", "pages.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	out = filepath.Join(folder, "results")
@@ -58,23 +59,28 @@ func TestRunCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &m.Observer
-		if m.Engine.Type != commandEngine || len(m.Engine.Command) != 4 || m.Model.ID != "pages" || !strings.HasPrefix(name, fmt.Sprintf("pages/p0/c%d/r", m.Cell.NCtx)) {
+		if m.Engine.Type != commandEngine || len(m.Engine.Command) != 4 || m.Model.ID != "pages" ||
+			!strings.HasPrefix(name, fmt.Sprintf("pages/p0/c%d/r", m.Cell.NCtx)) {
 			t.Errorf("%s: %+v %+v", name, m.Engine, m.Cell)
 		}
-		if o.SameOutput == nil || !*o.SameOutput || o.WallRatio == nil || o.SameTokens != nil || o.DecodeRatio != nil || o.CPUPct == nil || o.CPUNS.MRM <= 0 || o.CPUNS.Tap != 0 || o.MemoryBytes <= 0 {
+		if o.SameOutput == nil || !*o.SameOutput || o.WallRatio == nil || o.SameTokens != nil ||
+			o.DecodeRatio != nil || o.CPUPct == nil || o.CPUNS.MRM <= 0 || o.CPUNS.Tap != 0 || o.MemoryBytes <= 0 {
 			t.Errorf("%s: %+v", name, o)
 		}
-		if !slices.Equal(m.Collector.Used, []string{"fault"}) || m.Collector.GraphTrace != "off" || len(m.Validity.Criteria) != 4 {
+		if !slices.Equal(m.Collector.Used, []string{"fault"}) || m.Collector.GraphTrace != "off" ||
+			len(m.Validity.Criteria) != 4 {
 			t.Errorf("%s: %+v", name, m.Collector)
 		}
 		if n := samplesIn(t, dir); n < m.Cell.NCtx || n > m.Cell.NCtx+1000 {
 			t.Errorf("%s: %d samples", name, n)
 		}
-		if text, err := os.ReadFile(filepath.Join(dir, rawFolder, ownOutput)); err != nil || string(text) != "a prompt\n" {
+		if text, err := os.ReadFile(filepath.Join(dir, rawFolder, ownOutput)); err != nil ||
+			string(text) != "a prompt\n" {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 		manifest, err := rundir.ReadManifest(dir)
-		for _, want := range []string{"trace.parquet", "region_map.parquet", "process.jsonl", "metrics.csv", "raw/prompt.txt", "raw/baseline.out"} {
+		for _, want := range []string{"trace.parquet", "region_map.parquet", "process.jsonl", "metrics.csv",
+			"raw/prompt.txt", "raw/baseline.out"} {
 			if err != nil || !slices.ContainsFunc(manifest.Files, func(f rundir.File) bool { return f.Name == want }) {
 				t.Errorf("%s has no %s (%v)", name, want, err)
 			}
@@ -86,7 +92,8 @@ func TestRunCommand(t *testing.T) {
 		t.Errorf("%+v, %v", outcome, err)
 	}
 	p, err := NewPlan(e.Config, Machine{})
-	if err != nil || p.Done != 4 || p.Needs[0].Time.Tag != Measured || p.Needs[0].Disk.Tag != Measured || p.Needs[0].Memory.Tag == Estimated {
+	if err != nil || p.Done != 4 || p.Needs[0].Time.Tag != Measured || p.Needs[0].Disk.Tag != Measured ||
+		p.Needs[0].Memory.Tag == Estimated {
 		t.Errorf("plan of what was run: %+v, %v", p.Needs, err)
 	}
 }
@@ -98,7 +105,8 @@ func TestCommandMarkers(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	e := &Experiment{Program: testenv.NeedBinary(t), Version: "test"}
 	script := fmt.Sprintf("set -e; %q memory mark prefill; %q memory mark 'own name'", e.Program, e.Program)
-	e.Config = parse(t, fmt.Sprintf("experiment: {name: quick}\nengine: {type: command, command: [sh, -c, %q]}\nworkload: {prompts: a}\n"+
+	e.Config = parse(t, fmt.Sprintf("experiment: {name: quick}\nengine: {type: command, command: [sh, -c, "+
+		"%q]}\nworkload: {prompts: a}\n"+
 		"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", script, out))
 	if outcome, err := e.Run(context.Background(), []int{0}); err != nil || len(outcome.Sealed) != 1 {
 		t.Fatalf("%+v, %v", outcome, err)
@@ -154,7 +162,8 @@ func TestCommandFails(t *testing.T) {
 			why = append(why, event.Err.Error())
 		}
 	}
-	if outcome, err := e.Run(context.Background(), []int{0}); !errors.Is(err, ErrFailed) || outcome.Failed != 1 || len(why) != 1 || !strings.Contains(why[0], "exit status 3: it said nothing") {
+	if outcome, err := e.Run(context.Background(), []int{0}); !errors.Is(err, ErrFailed) || outcome.Failed != 1 ||
+		len(why) != 1 || !strings.Contains(why[0], "exit status 3: it said nothing") {
 		t.Errorf("%+v, %v, %q", outcome, err, why)
 	}
 	if cells := sealed(t, out); len(cells) > 0 {
@@ -170,7 +179,8 @@ func TestCommandInterrupted(t *testing.T) {
 	for _, seed := range coins(t) {
 		out := t.TempDir()
 		e := &Experiment{Program: testenv.NeedBinary(t)}
-		e.Config = parse(t, fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, -c, 'sleep 600; :', %q]}\nworkload: {prompts: a}\n"+
+		e.Config = parse(t, fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, "+
+			"-c, 'sleep 600; :', %q]}\nworkload: {prompts: a}\n"+
 			"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", seed, out, out))
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("that is all")
@@ -200,7 +210,8 @@ func TestCommandKilled(t *testing.T) {
 	testenv.NeedRoot(t)
 	for _, seed := range coins(t) {
 		out, config := t.TempDir(), filepath.Join(t.TempDir(), "e.yaml")
-		text := fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, -c, 'sleep 600; :', %q]}\nworkload: {prompts: a}\n"+
+		text := fmt.Sprintf("experiment: {name: quick, seed: %d}\nengine: {type: command, command: [sh, -c, 'sleep "+
+			"600; :', %q]}\nworkload: {prompts: a}\n"+
 			"collector: {primary: fault}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %q}\n", seed, out, out)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -217,7 +228,8 @@ func TestCommandKilled(t *testing.T) {
 		cmd.Process.Kill()
 		<-ended
 		gone(t, out)
-		if left, _ := filepath.Glob(filepath.Join(out, workFolder, "quick", "cell-*", "*.log")); len(left) != 1 || len(sealed(t, out)) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(out, workFolder, "quick", "cell-*", "*.log")); len(left) != 1 ||
+			len(sealed(t, out)) > 0 {
 			t.Errorf("left: %q", left)
 		}
 	}
@@ -228,7 +240,8 @@ func coins(t *testing.T) (seeds []int64) {
 	t.Helper()
 	seen := map[bool]bool{}
 	for seed := int64(1); len(seeds) < 2; seed++ {
-		w := &work{conductor: &conductor{Experiment: &Experiment{Config: &Config{Experiment: Settings{Seed: seed}}}}, cell: &Cell{}}
+		w := &work{conductor: &conductor{Experiment: &Experiment{Config: &Config{Experiment: Settings{Seed: seed}}}},
+			cell: &Cell{}}
 		if first := w.tapFirst(); !seen[first] {
 			seen[first], seeds = true, append(seeds, seed)
 		}

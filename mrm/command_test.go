@@ -12,7 +12,8 @@ import (
 )
 
 // foreign is an experiment whose engine is a program.
-const foreign = "engine:\n  type: command\n  command: [/bin/sh, -c, 'echo \"$1\"', sh, \"{prompt}\"]\nworkload:\n  prompts: [Hello]\n"
+const foreign = "engine:\n  type: command\n  command: [/bin/sh, -c, 'echo \"$1\"', sh, \"{prompt}\"]\nworkload:\n  " +
+	"prompts: [Hello]\n"
 
 // TestCommandDefaults: what a program is collected with where the file says nothing.
 func TestCommandDefaults(t *testing.T) {
@@ -31,26 +32,44 @@ func TestCommandDefaults(t *testing.T) {
 // TestCommandProblems holds the text of errors: line, column, cause and remedy.
 func TestCommandProblems(t *testing.T) {
 	for _, c := range []struct{ name, change, want string }{
-		{"none", "  command: [/bin/sh, -c, 'echo \"$1\"', sh, \"{prompt}\"]\n->", `f.yaml:2:3: engine.type is command, and there is no engine.command; add it, as in command: [./program`},
-		{"of llama.cpp", "type: command->type: llama.cpp", "f.yaml:3:3: engine.command is given, and engine.type is llama.cpp; write type: command, or delete it"},
-		{"unknown", "{prompt}->{promt}", "f.yaml:3:43: there is no placeholder {promt}; did you mean prompt?; a name in double braces keeps one pair"},
+		{"none", "  command: [/bin/sh, -c, 'echo \"$1\"', sh, \"{prompt}\"]\n->",
+			`f.yaml:2:3: engine.type is command, and there is no engine.command; add it, as in command: [./program`},
+		{"of llama.cpp", "type: command->type: llama.cpp",
+			"f.yaml:3:3: engine.command is given, and engine.type is llama.cpp; write type: command, or delete it"},
+		{"unknown", "{prompt}->{promt}", "f.yaml:3:43: there is no placeholder {promt}; did you mean prompt?; a " +
+			"name in double braces keeps one pair"},
 		{"program", "/bin/sh,->\"{model}\",", `f.yaml:3:13: the program is "{model}"; write its name or path`},
-		{"one word", "[/bin/sh, -c, 'echo \"$1\"', sh, \"{prompt}\"]->sort file", `f.yaml:3:12: the program is "sort file", one word; write a list of words`},
-		{"not passed on", "workload:->  threads: 4\nworkload:", "f.yaml:4:3: engine.threads is given, and the command has no {threads}; write it into the command, or delete the key"},
-		{"same cells", "workload:->  kv_type: [f16, q8_0]\nworkload:", "engine.kv_type has 2 values, and the command has no {kv_type}, {kv_type_k} or {kv_type_v}: their cells would be the same; write it into the command, or keep one value"},
+		{"one word", "[/bin/sh, -c, 'echo \"$1\"', sh, \"{prompt}\"]->sort file",
+			`f.yaml:3:12: the program is "sort file", one word; write a list of words`},
+		{"not passed on", "workload:->  threads: 4\nworkload:",
+			"f.yaml:4:3: engine.threads is given, and the command has no {threads}; write it into the command, or " +
+				"delete the key"},
+		{"same cells", "workload:->  kv_type: [f16, q8_0]\nworkload:",
+			"engine.kv_type has 2 values, and the command has no {kv_type}, {kv_type_k} or {kv_type_v}: their cells " +
+				"would be the same; write it into the command, or keep one value"},
 		{"same prompts", "\"{prompt}\"->x", ""},
-		{"several prompts", "\"{prompt}\"]\nworkload:\n  prompts: [Hello]->x]\nworkload:\n  prompts: [a, b]", "workload.prompts has 2 values, and the command has no {prompt} or {prompt_file}"},
-		{"max_tokens", "prompts: [Hello]->prompts: [Hello]\n  max_tokens: 3", "f.yaml:6:3: workload.max_tokens is given, and the command has no {max_tokens}"},
-		{"model", "workload:->model: {path: x.gguf}\nworkload:", "model is given, and the command has no {model} or {model_id}"},
+		{"several prompts", "\"{prompt}\"]\nworkload:\n  prompts: [Hello]->x]\nworkload:\n  prompts: [a, b]",
+			"workload.prompts has 2 values, and the command has no {prompt} or {prompt_file}"},
+		{"max_tokens", "prompts: [Hello]->prompts: [Hello]\n  max_tokens: 3",
+			"f.yaml:6:3: workload.max_tokens is given, and the command has no {max_tokens}"},
+		{"model", "workload:->model: {path: x.gguf}\nworkload:",
+			"model is given, and the command has no {model} or {model_id}"},
 		{"model's name", "workload:->model: {id: server}\nworkload:", ""},
-		{"tokens", "[Hello]->[{length: 5}]", "f.yaml:5:14: the prompt p0 is random tokens, which a program cannot be given; give it a text or a file"},
-		{"cache", "workload:->kv: {block_tokens: 4}\nworkload:", "f.yaml:4:1: kv is of llama.cpp's cache, and the engine is a command; delete it"},
-		{"graph", "workload:->collector: {primary: graph}\nworkload:", "f.yaml:4:13: collector.primary is graph, and a program is seen from outside alone; write perf, fault or page"},
-		{"none collected", "workload:->collector: {primary: none}\nworkload:", "collector.primary is none, and a program is seen from outside alone"},
-		{"ledger", "workload:->collector: {primary: fault, graph_trace: rows}\nworkload:", "f.yaml:4:29: the ledger is of llama.cpp's graphs, and the engine is a command; write off, or delete it"},
+		{"tokens", "[Hello]->[{length: 5}]", "f.yaml:5:14: the prompt p0 is random tokens, which a program cannot " +
+			"be given; give it a text or a file"},
+		{"cache", "workload:->kv: {block_tokens: 4}\nworkload:",
+			"f.yaml:4:1: kv is of llama.cpp's cache, and the engine is a command; delete it"},
+		{"graph", "workload:->collector: {primary: graph}\nworkload:",
+			"f.yaml:4:13: collector.primary is graph, and a program is seen from outside alone; write perf, fault " +
+				"or page"},
+		{"none collected", "workload:->collector: {primary: none}\nworkload:",
+			"collector.primary is none, and a program is seen from outside alone"},
+		{"ledger", "workload:->collector: {primary: fault, graph_trace: rows}\nworkload:",
+			"f.yaml:4:29: the ledger is of llama.cpp's graphs, and the engine is a command; write off, or delete it"},
 		{"double braces", "{prompt}->{prompt} {{promt}} {'json': {'a': 1}}", ""},
 		{"not there", "/bin/sh,->./nothing,", "f.yaml:3:13: the program "},
-		{"not in PATH", "/bin/sh,->no-such-program,", "f.yaml:3:13: the program no-such-program: executable file not found in $PATH; give the path of a program"},
+		{"not in PATH", "/bin/sh,->no-such-program,",
+			"f.yaml:3:13: the program no-such-program: executable file not found in $PATH; give the path of a program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from, to, _ := strings.Cut(c.change, "->")
@@ -67,7 +86,8 @@ func TestCommandProblems(t *testing.T) {
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("%v", err)
-			case c.want != "" && (!errors.As(err, &problems) || len(problems.All) != 1 || !strings.Contains(err.Error(), c.want)):
+			case c.want != "" && (!errors.As(err, &problems) || len(problems.All) != 1 ||
+				!strings.Contains(err.Error(), c.want)):
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
@@ -99,11 +119,13 @@ workload: {prompts: ["say {n_ctx}"], max_tokens: 7, concurrency: 2}
 		t.Fatalf("%d cells, the last is %s", len(p.Cells), p.Cells[len(p.Cells)-1].Name())
 	}
 	got := argv(p.Config, p.Cells[3], "/x/prompt.txt")
-	want := []string{p.Sources[0].Program, model, "mine", "-p=say {n_ctx}", "/x/prompt.txt", "7/2", "256,2048,512", "3", "-1", "f16/q8_0 f16 q8_0", "111", `{seed} {"a": {"b": {}}}`}
+	want := []string{p.Sources[0].Program, model, "mine", "-p=say {n_ctx}", "/x/prompt.txt", "7/2", "256,2048,512",
+		"3", "-1", "f16/q8_0 f16 q8_0", "111", `{seed} {"a": {"b": {}}}`}
 	if !reflect.DeepEqual(got, want) || !filepath.IsAbs(got[0]) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if n := p.Needs[0]; n.Weights.Value != 5000 || n.Weights.Tag != Computed || n.Memory.Tag != Unknown || n.Time.Tag != Unknown {
+	if n := p.Needs[0]; n.Weights.Value != 5000 || n.Weights.Tag != Computed || n.Memory.Tag != Unknown ||
+		n.Time.Tag != Unknown {
 		t.Errorf("%+v", n)
 	}
 }
@@ -120,7 +142,9 @@ func TestCommandCell(t *testing.T) {
 	write("model.bin", "weights")
 	key := func() string {
 		t.Helper()
-		c, err := Parse(filepath.Join(folder, "e.yaml"), []byte("model: {path: model.bin}\nengine: {type: command, command: [./program, \"{model}\"]}\nworkload: {prompts: a}\n"))
+		c, err := Parse(filepath.Join(folder, "e.yaml"),
+			[]byte("model: {path: model.bin}\nengine: {type: command, command: [./program, \"{model}\"]}\nworkload: "+
+				"{prompts: a}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +154,8 @@ func TestCommandCell(t *testing.T) {
 			t.Fatal(err)
 		}
 		cell := p.Cells[0]
-		if cell.Name() != "model.bin/p0/r0" || cell.KVType != "" || cell.MaxTokens != 0 || cell.Source.Program != filepath.Join(folder, "program") {
+		if cell.Name() != "model.bin/p0/r0" || cell.KVType != "" || cell.MaxTokens != 0 ||
+			cell.Source.Program != filepath.Join(folder, "program") {
 			t.Errorf("%s: %+v", cell.Name(), cell.Cell)
 		}
 		return cell.Key
@@ -157,21 +182,26 @@ func TestCommandPlan(t *testing.T) {
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"program     sh: /bin/sh -c echo", "memory      not known: nothing is known of the program before its first run, for sh/p0/r0", "time        not known: "} {
+	for _, want := range []string{"program     sh: /bin/sh -c echo",
+		"memory      not known: nothing is known of the program before its first run, for sh/p0/r0",
+		"time        not known: "} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 	text, err := json.Marshal(p.Summary())
-	if err != nil || !strings.Contains(string(text), `"time_s":{"tag":"unknown","from":"nothing is known`) || strings.Contains(string(text), `"value"`) {
+	if err != nil || !strings.Contains(string(text), `"time_s":{"tag":"unknown","from":"nothing is known`) ||
+		strings.Contains(string(text), `"value"`) {
 		t.Errorf("%v: %s", err, text)
 	}
 	b.Reset()
-	if err := p.WriteSlurm(&b, Target{Dir: "/s", Config: "e.yaml"}); err != nil || !strings.Contains(b.String(), "--mem=0M\n") || strings.Contains(b.String(), "--time") {
+	if err := p.WriteSlurm(&b, Target{Dir: "/s", Config: "e.yaml"}); err != nil ||
+		!strings.Contains(b.String(), "--mem=0M\n") || strings.Contains(b.String(), "--time") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 	b.Reset()
-	if err := p.WriteK8s(&b, Target{Dir: "/s", Config: "e.yaml", Image: "i", Claim: "c"}); err != nil || strings.Contains(b.String(), "Mi") || strings.Contains(b.String(), "Deadline") {
+	if err := p.WriteK8s(&b, Target{Dir: "/s", Config: "e.yaml", Image: "i", Claim: "c"}); err != nil ||
+		strings.Contains(b.String(), "Mi") || strings.Contains(b.String(), "Deadline") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -179,7 +209,8 @@ func TestCommandPlan(t *testing.T) {
 // TestLongPrompt: a prompt that no word can hold is reported with its place.
 func TestLongPrompt(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "long.txt"), bytes.Repeat([]byte("word "), longestWord/4), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "long.txt"), bytes.Repeat([]byte("word "), longestWord/4),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Replace(foreign, "[Hello]", "[{file: long.txt}]", 1)
@@ -192,7 +223,9 @@ func TestLongPrompt(t *testing.T) {
 		_, err = NewPlan(c, Machine{})
 		return err
 	}
-	if err := plan(text); err == nil || !strings.Contains(err.Error(), "e.yaml:5:13: the prompt p0 has 153600 bytes, more than a word of a command can have; pass it as a file: {prompt_file}") {
+	if err := plan(text); err == nil || !strings.Contains(err.Error(),
+		"e.yaml:5:13: the prompt p0 has 153600 bytes, more than a word of a command can have; pass it as a file: "+
+			"{prompt_file}") {
 		t.Errorf("%v", err)
 	}
 	if err := plan(strings.Replace(text, "{prompt}", "{prompt_file}", 1)); err != nil {

@@ -29,16 +29,20 @@ func TestDefaults(t *testing.T) {
 	if c.Experiment.Name != "default" || c.Experiment.Repetitions != 3 || len(c.Models) != 1 || c.Models[0].Path != "" {
 		t.Errorf("%+v %+v", c.Experiment, c.Models)
 	}
-	if !reflect.DeepEqual(c.Engine.NCtx, []int64{0}) || !reflect.DeepEqual(c.Engine.KVType, []string{"f16"}) || c.Engine.GPULayers != -1 {
+	if !reflect.DeepEqual(c.Engine.NCtx, []int64{0}) || !reflect.DeepEqual(c.Engine.KVType, []string{"f16"}) ||
+		c.Engine.GPULayers != -1 {
 		t.Errorf("%+v", c.Engine)
 	}
-	if c.Workload.Prompts[0] != (Prompt{ID: "p0", Text: "Hello"}) || !reflect.DeepEqual(c.Workload.MaxTokens, []int64{64}) {
+	if c.Workload.Prompts[0] != (Prompt{ID: "p0", Text: "Hello"}) ||
+		!reflect.DeepEqual(c.Workload.MaxTokens, []int64{64}) {
 		t.Errorf("%+v", c.Workload)
 	}
-	if !reflect.DeepEqual(c.Analysis.WindowsS, []float64{0.001, 0.1, 1}) || c.Analysis.Thresholds != (Thresholds{0.8, 10, 0.5, 1}) {
+	if !reflect.DeepEqual(c.Analysis.WindowsS, []float64{0.001, 0.1, 1}) ||
+		c.Analysis.Thresholds != (Thresholds{0.8, 10, 0.5, 1}) {
 		t.Errorf("%+v", c.Analysis)
 	}
-	if c.Collector != (Collector{"graph", "none", 0, "rows"}) || c.KV.BlockTokens != 32 || c.Telemetry.BaselineS != 2 || c.Output != (Output{"results", "zstd"}) {
+	if c.Collector != (Collector{"graph", "none", 0, "rows"}) || c.KV.BlockTokens != 32 ||
+		c.Telemetry.BaselineS != 2 || c.Output != (Output{"results", "zstd"}) {
 		t.Errorf("%+v %+v %+v %+v", c.Collector, c.KV, c.Telemetry, c.Output)
 	}
 }
@@ -61,18 +65,22 @@ workload:
     - {length: 128}
     - 42
 `)
-	if c.Experiment.Name != "7" || c.Models[0].Path != "a.gguf" || c.Models[1].ID != "second" || c.beside(c.Models[0].Path) != "a.gguf" {
+	if c.Experiment.Name != "7" || c.Models[0].Path != "a.gguf" || c.Models[1].ID != "second" ||
+		c.beside(c.Models[0].Path) != "a.gguf" {
 		t.Errorf("%+v %+v", c.Experiment, c.Models)
 	}
-	if !reflect.DeepEqual(c.Engine.NCtx, []int64{512, 1024}) || !reflect.DeepEqual(c.Engine.KVType, []string{"f16", "q8_0/f16"}) {
+	if !reflect.DeepEqual(c.Engine.NCtx, []int64{512, 1024}) ||
+		!reflect.DeepEqual(c.Engine.KVType, []string{"f16", "q8_0/f16"}) {
 		t.Errorf("%+v", c.Engine)
 	}
-	want := []Prompt{{"p0", "plain text", "", 0}, {"block", "two\nlines\n", "", 0}, {"p2", "", "", 128}, {"p3", "42", "", 0}}
+	want := []Prompt{{"p0", "plain text", "", 0}, {"block", "two\nlines\n", "", 0}, {"p2", "", "", 128},
+		{"p3", "42", "", 0}}
 	if !reflect.DeepEqual(c.Workload.Prompts, want) {
 		t.Errorf("%+v", c.Workload.Prompts)
 	}
 	c = parse(t, "model: {path: m.gguf}\nengine: {n_ctx: 256, kv_type: q4_0}\nworkload: {prompts: Hi}\n")
-	if len(c.Models) != 1 || c.Models[0].Path != "m.gguf" || c.Engine.NCtx[0] != 256 || c.Workload.Prompts[0].Text != "Hi" {
+	if len(c.Models) != 1 || c.Models[0].Path != "m.gguf" || c.Engine.NCtx[0] != 256 ||
+		c.Workload.Prompts[0].Text != "Hi" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -83,44 +91,74 @@ func TestProblems(t *testing.T) {
 		{"empty", "", "f.yaml: the file is empty; 'llamatap mrm config' prints one with every key"},
 		{"no mapping", "- a\n", "f.yaml:1:1: the file is no mapping; write keys with values"},
 		{"syntax", "a: [1\n", "f.yaml:1:4: not valid YAML"},
-		{"UTF-8", "workload:\n  prompts: [\"\xff\"]\n", "f.yaml:2:14: byte 0xff is not valid UTF-8; write the file in UTF-8"},
+		{"UTF-8", "workload:\n  prompts: [\"\xff\"]\n",
+			"f.yaml:2:14: byte 0xff is not valid UTF-8; write the file in UTF-8"},
 		{"two documents", whole + "---\na: b\n", "f.yaml:3:1: a second document begins here; put everything into one"},
 		{"no workload", "kv: {block_tokens: 1}\n", "workload is missing; add it: what it computes"},
 		{"no prompts", "workload:\n  max_tokens: 3\n", "workload.prompts is missing; add it: the prompts"},
 		{"unknown section", whole + "engin: {}\n", `f.yaml:3:1: unknown key "engin"; did you mean engine?`},
-		{"unknown key", whole + "engine:\n  nctx: 5\n", `f.yaml:4:3: unknown key "nctx" below engine; did you mean n_ctx?`},
-		{"unknown far key", whole + "kv:\n  zzzzzzzzzzz: 5\n", `f.yaml:4:3: unknown key "zzzzzzzzzzz" below kv; use block_tokens`},
+		{"unknown key", whole + "engine:\n  nctx: 5\n",
+			`f.yaml:4:3: unknown key "nctx" below engine; did you mean n_ctx?`},
+		{"unknown far key", whole + "kv:\n  zzzzzzzzzzz: 5\n",
+			`f.yaml:4:3: unknown key "zzzzzzzzzzz" below kv; use block_tokens`},
 		{"twice", whole + "kv:\n  block_tokens: 5\n  block_tokens: 6\n", "f.yaml:5:3: "},
-		{"no number", whole + "kv: {block_tokens: many}\n", `f.yaml:3:20: kv.block_tokens is "many"; write a whole number from 1 to 1048576`},
-		{"no whole number", whole + "kv: {block_tokens: 1.5}\n", `f.yaml:3:20: kv.block_tokens is "1.5"; write a whole number from 1`},
-		{"too small", whole + "engine:\n  n_ctx: [512, -4]\n", `f.yaml:4:16: engine.n_ctx[1] is "-4"; write a whole number from 0 to 16777216`},
-		{"enum", whole + "collector: {primary: grph}\n", `f.yaml:3:22: collector.primary is "grph"; did you mean graph?`},
-		{"pair", whole + "engine: {kv_type: f16/q9_0}\n", `f.yaml:3:19: engine.kv_type[0] is "f16/q9_0"; did you mean q8_0?`},
-		{"pattern", whole + "experiment: {name: a/b}\n", `f.yaml:3:20: experiment.name is "a/b"; write letters, digits, dots`},
-		{"float", whole + "telemetry: {baseline_s: .nan}\n", `telemetry.baseline_s is ".nan"; write a number from 0.1 to 3600`},
-		{"too short", whole + "analysis: {windows_s: [0]}\n", `f.yaml:3:24: analysis.windows_s[0] is "0"; write a number from 0.000001 to 86400`},
-		{"null", whole + "kv:\n  block_tokens:\n", "kv.block_tokens has no value; write one behind the colon, or delete the line"},
+		{"no number", whole + "kv: {block_tokens: many}\n",
+			`f.yaml:3:20: kv.block_tokens is "many"; write a whole number from 1 to 1048576`},
+		{"no whole number", whole + "kv: {block_tokens: 1.5}\n",
+			`f.yaml:3:20: kv.block_tokens is "1.5"; write a whole number from 1`},
+		{"too small", whole + "engine:\n  n_ctx: [512, -4]\n",
+			`f.yaml:4:16: engine.n_ctx[1] is "-4"; write a whole number from 0 to 16777216`},
+		{"enum", whole + "collector: {primary: grph}\n",
+			`f.yaml:3:22: collector.primary is "grph"; did you mean graph?`},
+		{"pair", whole + "engine: {kv_type: f16/q9_0}\n",
+			`f.yaml:3:19: engine.kv_type[0] is "f16/q9_0"; did you mean q8_0?`},
+		{"pattern", whole + "experiment: {name: a/b}\n",
+			`f.yaml:3:20: experiment.name is "a/b"; write letters, digits, dots`},
+		{"float", whole + "telemetry: {baseline_s: .nan}\n",
+			`telemetry.baseline_s is ".nan"; write a number from 0.1 to 3600`},
+		{"too short", whole + "analysis: {windows_s: [0]}\n",
+			`f.yaml:3:24: analysis.windows_s[0] is "0"; write a number from 0.000001 to 86400`},
+		{"null", whole + "kv:\n  block_tokens:\n",
+			"kv.block_tokens has no value; write one behind the colon, or delete the line"},
 		{"null section", whole + "kv:\n", "kv is empty; write keys below it, or delete the line"},
-		{"mapping for a value", whole + "kv: {block_tokens: {a: 1}}\n", "kv.block_tokens is no plain value; write one plain value"},
-		{"list in a list", whole + "engine: {n_ctx: [[1]]}\n", "f.yaml:3:18: engine.n_ctx[0] is a list in a list; write one value per line"},
-		{"empty list", "workload: {prompts: []}\n", "f.yaml:1:21: workload.prompts is an empty list; write at least one value"},
-		{"empty list of numbers", whole + "  max_tokens: []\n  concurrency: []\n", "f.yaml:3:15: workload.max_tokens is an empty list; write at least one value"},
-		{"alias", whole + "engine: {n_batch: &a 5}\n", "engine.n_batch is an anchor, an alias or a tag, which are not read; write the value out"},
+		{"mapping for a value", whole + "kv: {block_tokens: {a: 1}}\n",
+			"kv.block_tokens is no plain value; write one plain value"},
+		{"list in a list", whole + "engine: {n_ctx: [[1]]}\n",
+			"f.yaml:3:18: engine.n_ctx[0] is a list in a list; write one value per line"},
+		{"empty list", "workload: {prompts: []}\n",
+			"f.yaml:1:21: workload.prompts is an empty list; write at least one value"},
+		{"empty list of numbers", whole + "  max_tokens: []\n  concurrency: []\n",
+			"f.yaml:3:15: workload.max_tokens is an empty list; write at least one value"},
+		{"alias", whole + "engine: {n_batch: &a 5}\n",
+			"engine.n_batch is an anchor, an alias or a tag, which are not read; write the value out"},
 		{"merge", whole + "x: &x {block_tokens: 1}\nkv:\n  <<: *x\n", "merge keys are not read; write the keys out"},
-		{"value twice", whole + "engine: {n_ctx: [512, 512]}\n", "f.yaml:3:23: engine.n_ctx has 512 twice; delete one; repetitions are experiment.repetitions"},
+		{"value twice", whole + "engine: {n_ctx: [512, 512]}\n",
+			"f.yaml:3:23: engine.n_ctx has 512 twice; delete one; repetitions are experiment.repetitions"},
 		{"model twice", whole + "model: [a.gguf, a.gguf]\n", `f.yaml:3:17: the model "a.gguf" stands twice`},
-		{"prompt ids", "workload: {prompts: [{id: a, text: x}, {id: a, text: y}]}\n", "two prompts have the id a; give each its own"},
-		{"prompt of nothing", "workload: {prompts: [{id: a}]}\n", "the prompt a has 0 of text, file and length; give it one of the three"},
-		{"prompt of two", "workload: {prompts: [{text: a, length: 3}]}\n", "the prompt p0 has 2 of text, file and length"},
-		{"context", whole + "engine: {n_ctx: 32}\n", "n_ctx 32 is too short for 1 requests of the prompt p0, which take 64 tokens and more; give it at least 64"},
-		{"batches", whole + "engine: {n_batch: 64}\n", "n_ubatch 512 is above n_batch 64; a graph takes no more tokens than a call: lower it"},
-		{"ledger off", whole + "collector: {graph_trace: off}\n", "graph_trace is off; write rows or windows, or another primary collector"},
-		{"fallback", whole + "collector: {primary: perf, fallback: perf}\n", `collector.fallback is "perf"; use fault, page or none`},
-		{"period", whole + "collector: {period: 100}\n", "period is of perf's samples, and the primary collector is graph; delete it, or collect perf"},
-		{"fallback of the ledger", whole + "collector: {fallback: fault}\n", "a fallback stands in for perf, and the primary collector is graph, which every machine has; delete it"},
-		{"thresholds", whole + "analysis: {thresholds: {medium_write_once: 0.9}}\n", "medium_write_once 0.9 is above high_write_once 0.8"},
+		{"prompt ids", "workload: {prompts: [{id: a, text: x}, {id: a, text: y}]}\n",
+			"two prompts have the id a; give each its own"},
+		{"prompt of nothing", "workload: {prompts: [{id: a}]}\n",
+			"the prompt a has 0 of text, file and length; give it one of the three"},
+		{"prompt of two", "workload: {prompts: [{text: a, length: 3}]}\n",
+			"the prompt p0 has 2 of text, file and length"},
+		{"context", whole + "engine: {n_ctx: 32}\n",
+			"n_ctx 32 is too short for 1 requests of the prompt p0, which take 64 tokens and more; give it at least 64"},
+		{"batches", whole + "engine: {n_batch: 64}\n",
+			"n_ubatch 512 is above n_batch 64; a graph takes no more tokens than a call: lower it"},
+		{"ledger off", whole + "collector: {graph_trace: off}\n",
+			"graph_trace is off; write rows or windows, or another primary collector"},
+		{"fallback", whole + "collector: {primary: perf, fallback: perf}\n",
+			`collector.fallback is "perf"; use fault, page or none`},
+		{"period", whole + "collector: {period: 100}\n",
+			"period is of perf's samples, and the primary collector is graph; delete it, or collect perf"},
+		{"fallback of the ledger", whole + "collector: {fallback: fault}\n",
+			"a fallback stands in for perf, and the primary collector is graph, which every machine has; delete it"},
+		{"thresholds", whole + "analysis: {thresholds: {medium_write_once: 0.9}}\n",
+			"medium_write_once 0.9 is above high_write_once 0.8"},
 		{"sha256 alone", whole + "model: {sha256: " + strings.Repeat("a", 64) + "}\n", "has a sha256 and no path"},
-		{"seeds", "experiment: {seed: 4294900000, repetitions: 10000}\nengine: {n_ctx: 0}\nworkload: {prompts: a, concurrency: 256}\n", "f.yaml:1:14: the seeds of all repetitions go up to 4297460000; choose a smaller seed"},
+		{"seeds", "experiment: {seed: 4294900000, repetitions: 10000}\nengine: {n_ctx: 0}\nworkload: {prompts: a, " +
+			"concurrency: 256}\n", "f.yaml:1:14: the seeds of all repetitions go up to 4297460000; choose a smaller " +
+			"seed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Parse("f.yaml", []byte(c.text))
@@ -139,7 +177,8 @@ func TestProblems(t *testing.T) {
 
 // TestAllProblemsAtOnce reports everything that is wrong, in the order of lines.
 func TestAllProblemsAtOnce(t *testing.T) {
-	_, err := Parse("f.yaml", []byte("kv: {block_tokens: 0}\nengine: {threads: x}\nworkload: {prompts: [a], max_tokens: 0}\nnone: 1\n"))
+	_, err := Parse("f.yaml", []byte("kv: {block_tokens: 0}\nengine: {threads: x}\nworkload: {prompts: [a], "+
+		"max_tokens: 0}\nnone: 1\n"))
 	var problems *Problems
 	if !errors.As(err, &problems) || len(problems.All) != 4 {
 		t.Fatalf("%v", err)
@@ -152,7 +191,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	if _, err := Load(filepath.Join(t.TempDir(), "no.yaml")); err == nil || !strings.Contains(err.Error(), "give a file with --config") {
+	if _, err := Load(filepath.Join(t.TempDir(), "no.yaml")); err == nil ||
+		!strings.Contains(err.Error(), "give a file with --config") {
 		t.Errorf("%v", err)
 	}
 	large := filepath.Join(t.TempDir(), "large.yaml")
@@ -209,7 +249,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Parse("f.yaml", []byte(text))
 		if err == nil {
-			if len(c.Workload.Prompts) == 0 || len(c.Models) == 0 || len(c.Engine.NCtx) == 0 || c.Experiment.Repetitions < 1 {
+			if len(c.Workload.Prompts) == 0 || len(c.Models) == 0 || len(c.Engine.NCtx) == 0 ||
+				c.Experiment.Repetitions < 1 {
 				t.Errorf("accepted without a matrix: %+v", c)
 			}
 			return

@@ -174,7 +174,8 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value, tag reflect
 		}
 		return
 	}
-	if list, ok := node.(*ast.SequenceNode); ok && d.ignored != nil && len(list.Values) == 0 && !tagged(tag, "default") && tag.Get("required") == "" {
+	if list, ok := node.(*ast.SequenceNode); ok && d.ignored != nil && len(list.Values) == 0 &&
+		!tagged(tag, "default") && tag.Get("required") == "" {
 		return
 	}
 	switch v.Kind() {

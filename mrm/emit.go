@@ -37,7 +37,8 @@ func (t *Target) check(needsImage bool) error {
 		return fmt.Errorf("%w: a pod needs an image and a volume; give --image and --claim", ErrTarget)
 	}
 	if !path.IsAbs(t.Dir) {
-		return fmt.Errorf("%w: the shared folder %q is not absolute; give --dir /path, where every node has it", ErrTarget, t.Dir)
+		return fmt.Errorf("%w: the shared folder %q is not absolute; give --dir /path, where every node has it",
+			ErrTarget, t.Dir)
 	}
 	for _, s := range append([]string{t.Dir, t.Config, t.Program, t.Module, t.Image, t.Claim, t.Mount}, t.Options...) {
 		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -46,7 +47,8 @@ func (t *Target) check(needsImage bool) error {
 	}
 	for _, o := range t.Options {
 		if !strings.HasPrefix(o, "-") {
-			return fmt.Errorf("%w: %q is no option of sbatch; write it with its dashes, as in --partition=long", ErrTarget, o)
+			return fmt.Errorf("%w: %q is no option of sbatch; write it with its dashes, as in --partition=long",
+				ErrTarget, o)
 		}
 	}
 	return nil
@@ -96,7 +98,8 @@ func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
 	mebibytes, minutes := p.ask(tasks)
 	var b strings.Builder
 	name := p.Config.Experiment.Name
-	fmt.Fprintf(&b, "#!/bin/bash\n# %d cells of the experiment %s, as 'llamatap mrm plan --emit slurm' wrote them down. Submit it with sbatch.\n", len(p.Cells), name)
+	fmt.Fprintf(&b, "#!/bin/bash\n# %d cells of the experiment %s, as 'llamatap mrm plan --emit slurm' wrote them "+
+		"down. Submit it with sbatch.\n", len(p.Cells), name)
 	limit := ""
 	if t.Parallel > 0 {
 		limit = fmt.Sprintf("%%%d", t.Parallel)
@@ -122,7 +125,8 @@ func (p *Plan) WriteSlurm(out io.Writer, t Target) error {
 	if t.Image != "" {
 		command = "apptainer exec --bind " + shell(t.Dir) + " " + shell(t.Image) + " " + command
 	}
-	fmt.Fprintf(&b, "for ((cell = SLURM_ARRAY_TASK_ID; cell < %d; cell += %d)); do\n\t%s mrm run --config %s --cell \"$cell\"\ndone\n", len(p.Cells), tasks, command, shell(t.Config))
+	fmt.Fprintf(&b, "for ((cell = SLURM_ARRAY_TASK_ID; cell < %d; cell += %d)); do\n\t%s mrm run --config %s --cell "+
+		"\"$cell\"\ndone\n", len(p.Cells), tasks, command, shell(t.Config))
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -203,16 +207,19 @@ func (p *Plan) WriteK8s(out io.Writer, t Target) error {
 		Volumes: []k8sVolume{{"shared", map[string]string{"claimName": t.Claim}}},
 		Containers: []k8sContainer{{
 			Name: "cell", Image: t.Image, WorkingDir: t.Dir, Command: []string{t.program()},
-			Args:      []string{"mrm", "run", "--config", t.Config, "--cell", "$(JOB_COMPLETION_INDEX)"}, // Kubernetes sets and expands it
-			Resources: map[string]any{"requests": requests, "limits": memory}, SecurityContext: p.Config.Collector.capabilities(),
-			VolumeMounts: []map[string]any{{"name": "shared", "mountPath": t.mount()}},
+			Args: []string{"mrm", "run", "--config", t.Config, "--cell",
+				"$(JOB_COMPLETION_INDEX)"}, // Kubernetes sets and expands it
+			Resources:       map[string]any{"requests": requests, "limits": memory},
+			SecurityContext: p.Config.Collector.capabilities(),
+			VolumeMounts:    []map[string]any{{"name": "shared", "mountPath": t.mount()}},
 		}},
 	}
 	text, err := yaml.Marshal(job)
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("# %d cells of the experiment %s, as 'llamatap mrm plan --emit k8s' wrote them down. Submit it with kubectl create -f.\n", len(p.Cells), p.Config.Experiment.Name)
+	head := fmt.Sprintf("# %d cells of the experiment %s, as 'llamatap mrm plan --emit k8s' wrote them down. Submit "+
+		"it with kubectl create -f.\n", len(p.Cells), p.Config.Experiment.Name)
 	_, err = io.WriteString(out, head+string(text))
 	return err
 }

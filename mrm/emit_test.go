@@ -8,18 +8,22 @@ import (
 	"testing"
 )
 
-const small = "experiment: {name: My.Exp_1, repetitions: 2}\nengine: {n_ctx: [256, 512], threads: 4}\nworkload: {prompts: [a, b], max_tokens: 8}\n"
+const small = "experiment: {name: My.Exp_1, repetitions: 2}\nengine: {n_ctx: [256, 512], threads: 4}\nworkload: " +
+	"{prompts: [a, b], max_tokens: 8}\n"
 
 func TestWriteSlurm(t *testing.T) {
 	p := planned(t, small)
 	var b bytes.Buffer
-	target := Target{Dir: "/shared/my runs", Config: "e.yaml", Module: "llamatap/1", Parallel: 3, Options: []string{"--partition=long"}}
+	target := Target{Dir: "/shared/my runs", Config: "e.yaml", Module: "llamatap/1", Parallel: 3,
+		Options: []string{"--partition=long"}}
 	if err := p.WriteSlurm(&b, target); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"#!/bin/bash\n", "#SBATCH --job-name=llamatap-My.Exp_1\n", "#SBATCH --array=0-7%3\n", "#SBATCH --exclusive\n", "set -eu\ncd '/shared/my runs'\n",
-		"#SBATCH --cpus-per-task=4\n", "#SBATCH --partition=long\n", "module load llamatap/1\n", "cell < 8; cell += 8", `llamatap mrm run --config e.yaml --cell "$cell"`,
+		"#!/bin/bash\n", "#SBATCH --job-name=llamatap-My.Exp_1\n", "#SBATCH --array=0-7%3\n", "#SBATCH --exclusive\n",
+		"set -eu\ncd '/shared/my runs'\n",
+		"#SBATCH --cpus-per-task=4\n", "#SBATCH --partition=long\n", "module load llamatap/1\n", "cell < 8; cell += 8",
+		`llamatap mrm run --config e.yaml --cell "$cell"`,
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
@@ -30,7 +34,9 @@ func TestWriteSlurm(t *testing.T) {
 	}
 	b.Reset()
 	target.Image, target.Module = "/images/it's.sif", ""
-	if err := p.WriteSlurm(&b, target); err != nil || !strings.Contains(b.String(), `apptainer exec --bind '/shared/my runs' '/images/it'\''s.sif' llamatap mrm run`) {
+	if err := p.WriteSlurm(&b, target); err != nil ||
+		!strings.Contains(b.String(),
+			`apptainer exec --bind '/shared/my runs' '/images/it'\''s.sif' llamatap mrm run`) {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 	for _, wrong := range []Target{{}, {Dir: "rel"}, {Dir: "/a\nb"}, {Dir: "/a", Options: []string{"rm"}}} {
@@ -62,7 +68,8 @@ func TestArrayIsCut(t *testing.T) {
 			ran[line]++
 		}
 	}
-	if len(ran) != 3+3+2+2 || ran["mrm run --config e.yaml --cell 2344"] != 1 || ran["mrm run --config e.yaml --cell 1999"] != 1 {
+	if len(ran) != 3+3+2+2 || ran["mrm run --config e.yaml --cell 2344"] != 1 ||
+		ran["mrm run --config e.yaml --cell 1999"] != 1 {
 		t.Errorf("%v", ran)
 	}
 }
@@ -75,7 +82,8 @@ func TestWriteK8s(t *testing.T) {
 	if err := p.WriteK8s(&b, target); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"name: llamatap-my-exp-1\n", "completions: 8\n", "parallelism: 3\n", "completionMode: Indexed\n", "$(JOB_COMPLETION_INDEX)", "claimName: runs", "PERFMON"} {
+	for _, want := range []string{"name: llamatap-my-exp-1\n", "completions: 8\n", "parallelism: 3\n",
+		"completionMode: Indexed\n", "$(JOB_COMPLETION_INDEX)", "claimName: runs", "PERFMON"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

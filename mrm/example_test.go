@@ -40,14 +40,17 @@ workload: {prompts: ["func main() {"], max_tokens: 32}
 // What mrm-trace calls TraceLabeller: accesses get the region that lay at their address then.
 func ExampleLabel() {
 	labeller := mrm.NewLabeller()
-	if err := labeller.AddBuffer(memtrace.Buffer{ID: 1, Base: 0x7000_0000, Size: 8192, Host: true, Usage: memtrace.UsageWeights, Type: "CPU", From: 100}); err != nil {
+	if err := labeller.AddBuffer(memtrace.Buffer{ID: 1, Base: 0x7000_0000, Size: 8192, Host: true,
+		Usage: memtrace.UsageWeights, Type: "CPU", From: 100}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := labeller.Place(memtrace.Tensor{Name: "blk.0.attn_q.weight", Buffer: 1, Offset: 4096, Bytes: 4096}); err != nil {
+	if _, err := labeller.Place(memtrace.Tensor{Name: "blk.0.attn_q.weight", Buffer: 1, Offset: 4096,
+		Bytes: 4096}); err != nil {
 		log.Fatal(err)
 	}
 	accesses := []memtrace.Access{
-		{TimeNS: 200, Addr: 0x7000_1010, Size: 64, Op: memtrace.OpRead}, {TimeNS: 201, Addr: 0x10, Size: 8, Op: memtrace.OpWrite},
+		{TimeNS: 200, Addr: 0x7000_1010, Size: 64, Op: memtrace.OpRead},
+		{TimeNS: 201, Addr: 0x10, Size: 8, Op: memtrace.OpWrite},
 	}
 	for access, hit := range mrm.Label(labeller, slices.Values(accesses)) {
 		name := "nothing that is known"
@@ -70,7 +73,8 @@ func ExampleComputeAll() {
 	}
 	metadata := &verdict.Metadata{Cell: verdict.Cell{ModelID: "mine"}}
 	metadata.Validity = verdict.Judge(&metadata.Observer)
-	dir, err := mrm.RunExporter{Dir: "results"}.Export(mrm.Export{From: recorded, Metadata: metadata, Metrics: report.WriteMetrics})
+	dir, err := mrm.RunExporter{Dir: "results"}.Export(
+		mrm.Export{From: recorded, Metadata: metadata, Metrics: report.WriteMetrics})
 	if err != nil {
 		log.Fatal(err)
 	}

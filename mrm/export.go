@@ -89,7 +89,8 @@ func (e *Export) fill(dir *rundir.Dir, manifest rundir.Manifest) error {
 		}
 		sum, err := hex.DecodeString(f.SHA256)
 		if err != nil || len(sum) != sha256.Size || filepath.Base(f.Name) != f.Name {
-			return fmt.Errorf("the manifest of %s has %q, which cannot be part of a run of an experiment", e.From, f.Name)
+			return fmt.Errorf("the manifest of %s has %q, which cannot be part of a run of an experiment", e.From,
+				f.Name)
 		}
 		if err := os.Rename(filepath.Join(e.From, f.Name), filepath.Join(dir.Path(), f.Name)); err != nil {
 			return err

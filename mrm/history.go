@@ -30,7 +30,8 @@ func newer(out string, known []found) []found {
 	for i := range known {
 		seen[known[i].dir] = true
 	}
-	for _, pattern := range []string{filepath.Join(out, "*", "run_*"), filepath.Join(out, archiveFolder, "*", "run_*")} {
+	for _, pattern := range []string{filepath.Join(out, "*", "run_*"),
+		filepath.Join(out, archiveFolder, "*", "run_*")} {
 		dirs, _ := filepath.Glob(pattern)
 		for _, dir := range dirs {
 			if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil || seen[dir] {
@@ -54,7 +55,8 @@ func history(all []found, cpu string) map[string]*Speeds {
 		byModel := map[string]*series{}
 		for i := range all {
 			m := &all[i].meta
-			if all[i].err != nil || m.Host.CPU != cpu || (m.Validity.Class == verdict.Contaminated) != contaminated || speeds[m.Cell.ModelID] != nil {
+			if all[i].err != nil || m.Host.CPU != cpu || (m.Validity.Class == verdict.Contaminated) != contaminated ||
+				speeds[m.Cell.ModelID] != nil {
 				continue
 			}
 			if byModel[m.Cell.ModelID] == nil {
@@ -88,7 +90,8 @@ func (s *series) add(o *verdict.Observer, bytes int64) {
 
 func (s *series) middle() *Speeds {
 	return &Speeds{
-		Runs: len(s.decode), Prefill: middle(s.prefill), Decode: middle(s.decode), Ratio: middle(s.ratio), Load: middle(s.load), PerToken: middle(s.perToken),
+		Runs: len(s.decode), Prefill: middle(s.prefill), Decode: middle(s.decode), Ratio: middle(s.ratio),
+		Load: middle(s.load), PerToken: middle(s.perToken),
 		Both: middle(s.both), Peak: middle(s.peak), Bytes: middle(s.bytes),
 	}
 }

@@ -35,7 +35,8 @@ type Entry struct {
 
 // note appends an entry. Each is one write to the end of the file, so that several processes may do that.
 func note(folder string, cell *Cell, e Entry) error {
-	e.Time, e.Cell, e.Index, e.Key, e.Repetition = time.Now().UTC().Truncate(time.Millisecond), cell.Name(), cell.Index, cell.Key, cell.Repetition
+	e.Time, e.Cell, e.Index, e.Key, e.Repetition = time.Now().UTC().Truncate(time.Millisecond), cell.Name(),
+		cell.Index, cell.Key, cell.Repetition
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err

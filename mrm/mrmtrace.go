@@ -126,8 +126,10 @@ func (c *traceReader) note(format string, args ...any) {
 func (c *traceReader) takeOver() {
 	from := &c.from
 	for key, path := range map[string]string{
-		"experiment.name": "experiment.name", "engine.n_ctx": "sweep.context_lengths", "workload.max_tokens": "sweep.output_tokens", "workload.concurrency": "sweep.batch_sizes",
-		"collector.primary": "collector.primary", "collector.fallback": "collector.fallback", "workload.prompts": "prompts.source",
+		"experiment.name": "experiment.name", "engine.n_ctx": "sweep.context_lengths",
+		"workload.max_tokens": "sweep.output_tokens", "workload.concurrency": "sweep.batch_sizes",
+		"collector.primary": "collector.primary", "collector.fallback": "collector.fallback",
+		"workload.prompts": "prompts.source",
 	} {
 		if at, ok := c.places[path]; ok {
 			c.places[key] = at
@@ -141,15 +143,19 @@ func (c *traceReader) takeOver() {
 		}
 	}
 	s, k := &from.Sweep, &from.Collector
-	c.Experiment.Name, c.Experiment.Repetitions, c.Output.Dir = c.slug("experiment.name", from.Experiment.Name, 64), s.Repetitions, from.Output.Dir
-	c.Engine.NCtx, c.Workload.MaxTokens, c.Workload.Concurrency = unique(s.Contexts), unique(s.Outputs), unique(s.Batches)
+	c.Experiment.Name, c.Experiment.Repetitions, c.Output.Dir = c.slug("experiment.name", from.Experiment.Name, 64),
+		s.Repetitions, from.Output.Dir
+	c.Engine.NCtx, c.Workload.MaxTokens, c.Workload.Concurrency = unique(s.Contexts), unique(s.Outputs),
+		unique(s.Batches)
 	if slices.ContainsFunc(s.Batches, func(n int64) bool { return n > 1 }) {
-		c.note("sweep.batch_sizes: so many requests of a prompt are decoded at a time; engine.n_ctx is what they have together")
+		c.note("sweep.batch_sizes: so many requests of a prompt are decoded at a time; engine.n_ctx is what they " +
+			"have together")
 	}
 	c.Models = nil
 	for i, m := range from.Models {
 		if m.Engine == "vllm" {
-			c.note("models[%d] (%s) is left out: its engine is vllm, which an experiment with engine: {type: command} runs", i, m.ID)
+			c.note("models[%d] (%s) is left out: its engine is vllm, which an experiment with engine: {type: "+
+				"command} runs", i, m.ID)
 			continue
 		}
 		where := fmt.Sprintf("model[%d]", len(c.Models))
@@ -158,7 +164,8 @@ func (c *traceReader) takeOver() {
 				c.places[where+key] = at
 			}
 		}
-		c.Models = append(c.Models, Model{ID: c.slug(fmt.Sprintf("models[%d].id", i), m.ID, 120), Path: absolute(m.Path)})
+		c.Models = append(c.Models, Model{ID: c.slug(fmt.Sprintf("models[%d].id", i), m.ID, 120),
+			Path: absolute(m.Path)})
 	}
 	c.Collector.Primary, c.failsUnknown = "graph", from.Labeller.Unknown == "fail_run"
 	switch {
@@ -166,7 +173,8 @@ func (c *traceReader) takeOver() {
 		c.Collector.Primary, c.Collector.Period = "perf", k.Perf.Period
 		if k.Fallback+k.Second != "" {
 			c.Collector.Fallback = "fault"
-			c.note("collector: page faults are sampled where this machine has no perf_mem; the ledger of graphs is recorded in any case")
+			c.note("collector: page faults are sampled where this machine has no perf_mem; the ledger of graphs is " +
+				"recorded in any case")
 		}
 	default:
 		c.note("collector.primary: %s is not run; the exact ledger of graphs stands for it", k.Primary)

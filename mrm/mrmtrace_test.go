@@ -138,10 +138,12 @@ labeller: {unknown_policy: fail_run}
 output: {base_dir: here}
 `)
 	full, _ := filepath.Abs("m.gguf")
-	if c.Experiment.Name != "A_name" || c.Experiment.Repetitions != 4 || len(c.Models) != 1 || c.Models[0] != (Model{ID: "m", Path: full}) || c.Output.Dir != "here" {
+	if c.Experiment.Name != "A_name" || c.Experiment.Repetitions != 4 || len(c.Models) != 1 ||
+		c.Models[0] != (Model{ID: "m", Path: full}) || c.Output.Dir != "here" {
 		t.Errorf("%+v %+v %+v", c.Experiment, c.Models, c.Output)
 	}
-	if !reflect.DeepEqual(c.Engine.NCtx, []int64{512, 1024}) || !reflect.DeepEqual(c.Workload.MaxTokens, []int64{8}) || c.Engine.NBatch != 2048 || c.Telemetry.BaselineS != 2 {
+	if !reflect.DeepEqual(c.Engine.NCtx, []int64{512, 1024}) || !reflect.DeepEqual(c.Workload.MaxTokens, []int64{8}) ||
+		c.Engine.NBatch != 2048 || c.Telemetry.BaselineS != 2 {
 		t.Errorf("%+v %+v", c.Engine, c.Workload)
 	}
 	if want := []Prompt{{ID: "x", Text: "One"}}; !reflect.DeepEqual(c.Workload.Prompts, want) {
@@ -151,7 +153,8 @@ output: {base_dir: here}
 		t.Errorf("%+v", c.Collector)
 	}
 	all := strings.Join(c.Notes(), "\n")
-	for _, key := range []string{"experiment.description", "experiment.authors", "models[0].dtype", "collector.perf_mem.require_root", "telemetry.capture", "models[1]", `"A name"`} {
+	for _, key := range []string{"experiment.description", "experiment.authors", "models[0].dtype",
+		"collector.perf_mem.require_root", "telemetry.capture", "models[1]", `"A name"`} {
 		if strings.Count(all, key) != 1 {
 			t.Errorf("%s is not named once:\n%s", key, all)
 		}
@@ -186,7 +189,8 @@ func TestTraceProblems(t *testing.T) {
 		}
 		return []byte(deep.String())
 	}
-	if c, err := Parse("f.yaml", chain(15)); err != nil || !slices.ContainsFunc(c.Notes(), func(n string) bool { return strings.Contains(n, "a15") }) {
+	if c, err := Parse("f.yaml", chain(15)); err != nil ||
+		!slices.ContainsFunc(c.Notes(), func(n string) bool { return strings.Contains(n, "a15") }) {
 		t.Errorf("%v", err)
 	}
 	if _, err := Parse("f.yaml", chain(40)); err == nil || !strings.Contains(err.Error(), "80 references") {

@@ -120,7 +120,8 @@ func (e estimate) need() (Need, error) {
 	n := Need{
 		Weights: Figure{float64(s.File.TensorBytes()), Computed, "tensors of the file"},
 		Cache:   Figure{float64(cache), Computed, fmt.Sprintf("%d cells", cells)},
-		Compute: Figure{4 * rows * float64(s.Identity.Vocab+8*s.Identity.Width), Estimated, "a row of logits and eight of the width per token of a graph"},
+		Compute: Figure{4 * rows * float64(s.Identity.Vocab+8*s.Identity.Width), Estimated,
+			"a row of logits and eight of the width per token of a graph"},
 		Process: Figure{programBytes + collectorBytes, Estimated, "most that --tap-memory allows, and the program"},
 	}
 	n.Memory = Figure{n.Weights.Value + n.Cache.Value + n.Compute.Value + n.Process.Value, Estimated, "their sum"}
@@ -201,7 +202,8 @@ func (e estimate) disk() Figure {
 	if c.Collector.GraphTrace == "rows" {
 		tables += graphs * (operandsPerLayer*layers + operandsBeside) * bytesPerRow
 	}
-	return Figure{tables + 64<<10, Estimated, fmt.Sprintf("%.0f graphs of about %.0f accesses, a byte each", graphs, operandsPerLayer*layers+operandsBeside)}
+	return Figure{tables + 64<<10, Estimated,
+		fmt.Sprintf("%.0f graphs of about %.0f accesses, a byte each", graphs, operandsPerLayer*layers+operandsBeside)}
 }
 
 // middle is the median of some values; 0 of none.

@@ -39,7 +39,8 @@ func answers(r io.Reader, want int) ([]answer, error) {
 		case a.Error != "":
 			return nil, fmt.Errorf("the model failed: %s", a.Error)
 		case a.Finish != "length":
-			return nil, fmt.Errorf("a request ended by %q, not by its length; give it more context (engine.n_ctx), or fewer tokens", a.Finish)
+			return nil, fmt.Errorf("a request ended by %q, not by its length; give it more context (engine.n_ctx), "+
+				"or fewer tokens", a.Finish)
 		}
 		all = append(all, a)
 	}
@@ -71,23 +72,26 @@ func same(a, b []answer) *bool {
 type observation struct {
 	baseline, tapped verdict.Pass
 	cpu              verdict.CPU
-	busiest          float64 // largest share of a processor that collector and mrm had together in a second; 0: not known
-	memory           int64   // most that the observer had, bytes; 0: not known
-	peak             int64   // most that the collector had, the files that it maps included
-	same             *bool   // tokens
-	sameOutput       *bool   // of a program
-	isCommand        bool
-	throttle         verdict.Throttle
-	busy             *float64 // share of all processors before the run
-	busyFor          float64  // seconds
-	others           *float64 // percent of all processors
+	// largest share of a processor that collector and mrm had together in a second; 0: not known
+	busiest    float64
+	memory     int64 // most that the observer had, bytes; 0: not known
+	peak       int64 // most that the collector had, the files that it maps included
+	same       *bool // tokens
+	sameOutput *bool // of a program
+	isCommand  bool
+	throttle   verdict.Throttle
+	busy       *float64 // share of all processors before the run
+	busyFor    float64  // seconds
+	others     *float64 // percent of all processors
 }
 
 // observer computes what observing cost.
 func (o *observation) observer() verdict.Observer {
 	v := verdict.Observer{
-		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, CollectorRSSBytes: o.peak, TargetRSSBytes: o.baseline.PeakRSSBytes,
-		Baseline: o.baseline, Tapped: o.tapped, SameTokens: o.same, SameOutput: o.sameOutput, Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
+		CPUNS: o.cpu, WallNS: o.tapped.WallNS, MemoryBytes: o.memory, CollectorRSSBytes: o.peak,
+		TargetRSSBytes: o.baseline.PeakRSSBytes,
+		Baseline:       o.baseline, Tapped: o.tapped, SameTokens: o.same, SameOutput: o.sameOutput,
+		Throttle: o.throttle, ThrottleEvents: o.throttle.Events(),
 		BaselineS: o.busyFor, OthersCPUPct: o.others,
 	}
 	if v.CPUPct = percent(float64(o.cpu.Sum()), float64(o.tapped.WallNS)); v.CPUPct != nil {

@@ -42,13 +42,16 @@ func TestAnswers(t *testing.T) {
 func TestObserver(t *testing.T) {
 	busy, events := 0.149, int64(0)
 	o := observation{
-		baseline: verdict.Pass{PromptTokens: 100, PromptNS: 1e9, GeneratedTokens: 200, GenerationNS: 4e9, PeakRSSBytes: 1e9},
-		tapped:   verdict.Pass{PromptTokens: 100, PromptNS: 2e9, GeneratedTokens: 200, GenerationNS: 5e9, WallNS: 10e9},
-		cpu:      verdict.CPU{Collector: 1e9, Tap: 2e8, MRM: 3e8}, memory: 5e7, busy: &busy, busyFor: 2, throttle: verdict.Throttle{Cgroup: &events},
+		baseline: verdict.Pass{PromptTokens: 100, PromptNS: 1e9, GeneratedTokens: 200, GenerationNS: 4e9,
+			PeakRSSBytes: 1e9},
+		tapped: verdict.Pass{PromptTokens: 100, PromptNS: 2e9, GeneratedTokens: 200, GenerationNS: 5e9, WallNS: 10e9},
+		cpu:    verdict.CPU{Collector: 1e9, Tap: 2e8, MRM: 3e8}, memory: 5e7, busy: &busy, busyFor: 2,
+		throttle: verdict.Throttle{Cgroup: &events},
 	}
 	v := o.observer()
 	for name, pair := range map[string][2]float64{
-		"cpu": {*v.CPUPct, 15}, "memory": {*v.MemoryPct, 5}, "prefill": {*v.PrefillRatio, 0.5}, "decode": {*v.DecodeRatio, 0.8}, "baseline": {*v.BaselineCPUPct, 14.9},
+		"cpu": {*v.CPUPct, 15}, "memory": {*v.MemoryPct, 5}, "prefill": {*v.PrefillRatio, 0.5},
+		"decode": {*v.DecodeRatio, 0.8}, "baseline": {*v.BaselineCPUPct, 14.9},
 	} {
 		if math.Abs(pair[0]-pair[1]) > 1e-9 {
 			t.Errorf("%s is %g, want %g", name, pair[0], pair[1])
@@ -67,7 +70,8 @@ func TestObserver(t *testing.T) {
 		t.Errorf("%+v", verdict.Judge(&v))
 	}
 	v = (&observation{}).observer()
-	if v.CPUPct != nil || v.MemoryPct != nil || v.DecodeRatio != nil || v.BaselineCPUPct != nil || v.ThrottleEvents != nil {
+	if v.CPUPct != nil || v.MemoryPct != nil || v.DecodeRatio != nil || v.BaselineCPUPct != nil ||
+		v.ThrottleEvents != nil {
 		t.Errorf("known of nothing: %+v", v)
 	}
 }

@@ -19,7 +19,8 @@ const largestFile = bounded.Config
 func Load(path string) (*Config, error) {
 	data, err := bounded.ReadFile(path, largestFile)
 	if errors.Is(err, bounded.ErrTooLarge) {
-		return nil, &Problems{File: path, All: []Problem{{Cause: err.Error(), Remedy: "give a YAML file of at most 1 MiB"}}}
+		return nil, &Problems{File: path, All: []Problem{{Cause: err.Error(),
+			Remedy: "give a YAML file of at most 1 MiB"}}}
 	}
 	if err != nil {
 		cause := err

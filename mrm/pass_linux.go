@@ -151,7 +151,8 @@ func (w *modelPasses) tapped(ctx context.Context, o *observation) error {
 	debug.FreeOSMemory() // what was needed before is none of the observer's
 	own := ownCPU()
 	watch := newWatch(os.DirFS("/"))
-	args := append(modelArgs(w.Config, w.cell, w.path(promptsName), w.path(tappedName)), tapArgs(w.Config, w.path("out"))...)
+	args := append(modelArgs(w.Config, w.cell, w.path(promptsName), w.path(tappedName)),
+		tapArgs(w.Config, w.path("out"))...)
 	child, err := w.child(ctx, "tapped", append([]string{w.Program}, args...), watch)
 	if err != nil {
 		return err
@@ -191,7 +192,8 @@ func (w *modelPasses) recorded(o *observation) (r recording, err error) {
 func (w *modelPasses) sealed() (dir string, m rundir.Metadata, err error) {
 	dirs, _ := filepath.Glob(filepath.Join(w.path("out"), "*", "run_*"))
 	if len(dirs) != 1 {
-		return "", m, fmt.Errorf("%w: it left %d run directories: %s", errLossy, len(dirs), lastLine(w.path("tapped.log")))
+		return "", m, fmt.Errorf("%w: it left %d run directories: %s", errLossy, len(dirs),
+			lastLine(w.path("tapped.log")))
 	}
 	m, err = rundir.ReadMetadata(dirs[0])
 	switch {

@@ -68,7 +68,8 @@ func writePerfScript(ctx context.Context, out io.Writer, dir string) error {
 	}
 	defer scan.Close()
 	buffered := bufio.NewWriterSize(out, 1<<16)
-	fmt.Fprintln(buffered, "# samples of trace.parquet, as perf script --ns -F comm,tid,cpu,time,period,event,addr,sym,dso prints them; times are Unix time")
+	fmt.Fprintln(buffered, "# samples of trace.parquet, as perf script --ns -F "+
+		"comm,tid,cpu,time,period,event,addr,sym,dso prints them; times are Unix time")
 	for {
 		rows, err := scan.Next()
 		if errors.Is(err, io.EOF) {
@@ -114,5 +115,6 @@ func perfLine(out io.Writer, columns []*table.Vector, row int) {
 		symbol = columns[6].Text(row)
 	}
 	fmt.Fprintf(out, "model %7d%s %5d.%09d: %10d %s: %16x %s ([unknown])\n",
-		number(tid), cpu, at.Ints[row]/1e9, at.Ints[row]%1e9, max(number(weight), 1), event(kind), uint64(addr.Ints[row]), symbol)
+		number(tid), cpu, at.Ints[row]/1e9, at.Ints[row]%1e9, max(number(weight), 1), event(kind),
+		uint64(addr.Ints[row]), symbol)
 }

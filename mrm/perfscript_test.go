@@ -22,8 +22,10 @@ func sampledRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	schema := table.Schema{Columns: []table.Column{
-		{Name: "collector", Kind: table.Text, Null: true}, {Name: "ts_ns", Kind: table.Int64, Null: true}, {Name: "tid", Kind: table.Int32, Null: true},
-		{Name: "weight", Kind: table.Uint64, Null: true}, {Name: "op", Kind: table.Text, Null: true}, {Name: "addr", Kind: table.Uint64, Null: true},
+		{Name: "collector", Kind: table.Text, Null: true}, {Name: "ts_ns", Kind: table.Int64, Null: true},
+		{Name: "tid", Kind: table.Int32, Null: true},
+		{Name: "weight", Kind: table.Uint64, Null: true}, {Name: "op", Kind: table.Text, Null: true},
+		{Name: "addr", Kind: table.Uint64, Null: true},
 		{Name: "data_symbol", Kind: table.Text, Null: true}, {Name: "cpu", Kind: table.Int32, Null: true},
 	}, Metadata: [][2]string{{table.VersionKey, table.Version}}}
 	file, err := os.Create(filepath.Join(dir, rundir.TraceName))
@@ -74,9 +76,12 @@ func TestPerfScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []memtrace.Access{
-		{TimeNS: 1795287058806341525, TID: 77, CPU: 1, Weight: 10007, Op: memtrace.OpRead, Addr: 0x7f0000001000, Collector: memtrace.CollectorPerf},
-		{TimeNS: 1795287058806341526, TID: 77, CPU: 1, Weight: 10007, Op: memtrace.OpWrite, Addr: 0xffff800000001000, Collector: memtrace.CollectorPerf},
-		{TimeNS: 1795287059000000007, TID: 78, CPU: 0, Weight: 1, Addr: 0x7f0000002000, Collector: memtrace.CollectorFault},
+		{TimeNS: 1795287058806341525, TID: 77, CPU: 1, Weight: 10007, Op: memtrace.OpRead, Addr: 0x7f0000001000,
+			Collector: memtrace.CollectorPerf},
+		{TimeNS: 1795287058806341526, TID: 77, CPU: 1, Weight: 10007, Op: memtrace.OpWrite, Addr: 0xffff800000001000,
+			Collector: memtrace.CollectorPerf},
+		{TimeNS: 1795287059000000007, TID: 78, CPU: 0, Weight: 1, Addr: 0x7f0000002000,
+			Collector: memtrace.CollectorFault},
 	}
 	for _, fields := range []string{"comm,tid,cpu,time,period,event,addr,sym,dso", ""} {
 		in, err := perfscript.NewText(bytes.NewReader(text.Bytes()), perfscript.Options{Fields: fields})

@@ -47,7 +47,8 @@ func ThisMachine(root fs.FS, out string) Machine {
 	}
 	if path, err := machine.RooflineFile(); err == nil {
 		if kept, err := machine.LoadRoofline(path); err == nil {
-			m.Memory = Bandwidth{kept.GBPerS * 1e9, fmt.Sprintf("%.1f GB/s, as llamatap doctor --roofline measured", kept.GBPerS), Measured}
+			m.Memory = Bandwidth{kept.GBPerS * 1e9,
+				fmt.Sprintf("%.1f GB/s, as llamatap doctor --roofline measured", kept.GBPerS), Measured}
 			return m
 		}
 	}
@@ -89,7 +90,8 @@ func NewPlan(c *Config, m Machine) (*Plan, error) {
 // doneBy is the sealed run of a cell; nil where there is none.
 func doneBy(cell *Cell, experiment string, all []found) *found {
 	for i := range all {
-		if m := &all[i].meta; all[i].err == nil && m.Experiment.Name == experiment && m.Cell.Key == cell.Key && m.Cell.Repetition == cell.Repetition {
+		if m := &all[i].meta; all[i].err == nil && m.Experiment.Name == experiment && m.Cell.Key == cell.Key &&
+			m.Cell.Repetition == cell.Repetition {
 			return &all[i]
 		}
 	}
@@ -124,12 +126,14 @@ func (p *Plan) Check() error {
 	}
 	cell, memory, disk, _ := p.Most()
 	if free := p.Machine.FreeMemory; free > 0 && memory.Tag != Unknown && memory.Value > float64(free) {
-		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
+		return fmt.Errorf("%w: %s takes about %v of memory, and %v are free; choose a shorter n_ctx, a smaller "+
+			"kv_type or model, or another machine ('llamatap mrm plan --emit slurm')",
 			ErrNoRoom, cell.Name(), present.Bytes(memory.Value), present.Bytes(float64(free)))
 	}
 	left := disk.Value * float64(len(p.Cells)-p.Done) / float64(max(len(p.Cells), 1))
 	if free := p.Machine.FreeDisk; free > 0 && disk.Tag != Unknown && left > float64(free) {
-		return fmt.Errorf("%w: the runs take about %v of the disk, and %s has %v free; give another output.dir, graph_trace: windows, fewer tokens or repetitions",
+		return fmt.Errorf("%w: the runs take about %v of the disk, and %s has %v free; give another output.dir, "+
+			"graph_trace: windows, fewer tokens or repetitions",
 			ErrNoRoom, present.Bytes(left), p.Config.Output.Dir, present.Bytes(float64(free)))
 	}
 	return nil
@@ -142,7 +146,8 @@ func (p *Plan) Write(out io.Writer) error {
 	fmt.Fprintf(&b, "experiment  %s (%s)\n", c.Experiment.Name, c.file)
 	for _, s := range p.Sources {
 		if c.Engine.isCommand() {
-			fmt.Fprintf(&b, "program     %s: %s\n", s.ID, strings.Join(append([]string{s.Program}, c.Engine.Command[1:]...), " "))
+			fmt.Fprintf(&b, "program     %s: %s\n", s.ID,
+				strings.Join(append([]string{s.Program}, c.Engine.Command[1:]...), " "))
 			continue
 		}
 		fmt.Fprintf(&b, "model       %s: %v\n", s.ID, s.Identity)
@@ -154,8 +159,10 @@ func (p *Plan) Write(out io.Writer) error {
 	if n := len(c.Workload.Concurrency); n > 1 {
 		loads += fmt.Sprintf(" × %d numbers of requests", n)
 	}
-	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types%s × %d prompts × %d repetitions = %d cells, %d of them done\n",
-		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), loads, len(c.Workload.Prompts), c.Experiment.Repetitions, len(p.Cells), p.Done)
+	fmt.Fprintf(&b, "matrix      %d models × %d contexts × %d cache types%s × %d prompts × %d repetitions = %d "+
+		"cells, %d of them done\n",
+		len(p.Sources), len(c.Engine.NCtx), len(c.Engine.KVType), loads, len(c.Workload.Prompts),
+		c.Experiment.Repetitions, len(p.Cells), p.Done)
 	fmt.Fprintf(&b, "collectors  %s\n\n", p.collectors())
 	p.table(&b)
 	cell, memory, disk, time := p.Most()
@@ -176,7 +183,8 @@ func (p *Plan) Write(out io.Writer) error {
 // makes of it.
 func (p *Plan) table(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "model\tprompt\tn_ctx\tcontext\tcache\ttokens\trequests\truns\tweights\tcache\tcompute\tmemory\tdisk\ttime each")
+	fmt.Fprintln(t, "model\tprompt\tn_ctx\tcontext\tcache\ttokens\trequests\truns\t"+
+		"weights\tcache\tcompute\tmemory\tdisk\ttime each")
 	combinations := len(p.Cells) / int(p.Config.Experiment.Repetitions)
 	for i, cell := range p.Cells[:combinations] {
 		n := &p.Needs[i]
@@ -187,8 +195,10 @@ func (p *Plan) table(out io.Writer) {
 		if !p.Config.Engine.isCommand() {
 			context = fmt.Sprint(cell.Source.context(int64(cell.NCtx)))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, asked, context, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
-			p.Config.Experiment.Repetitions, n.Weights.words(present.Bytes), n.Cache.words(present.Bytes), n.Compute.words(present.Bytes),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\n", cell.ModelID, cell.Prompt, asked,
+			context, cmp.Or(cell.KVType, "-"), cell.MaxTokens, cell.Concurrency,
+			p.Config.Experiment.Repetitions, n.Weights.words(present.Bytes), n.Cache.words(present.Bytes),
+			n.Compute.words(present.Bytes),
 			n.Memory.words(present.Bytes), n.Disk.words(present.Bytes), n.Time.words(duration))
 	}
 	t.Flush()
@@ -234,7 +244,8 @@ type CellSummary struct {
 
 // Summary is the plan for other programs.
 func (p *Plan) Summary() Summary {
-	s := Summary{Experiment: p.Config.Experiment.Name, Done: p.Done, FreeMemory: p.Machine.FreeMemory, FreeDisk: p.Machine.FreeDisk}
+	s := Summary{Experiment: p.Config.Experiment.Name, Done: p.Done, FreeMemory: p.Machine.FreeMemory,
+		FreeDisk: p.Machine.FreeDisk}
 	for i, cell := range p.Cells {
 		summary := CellSummary{Cell: cell.Cell, Need: p.Needs[i]}
 		if !p.Config.Engine.isCommand() {

@@ -50,15 +50,20 @@ func mistral(t *testing.T) string {
 	tensor := func(name string, typ gguf.Type, shape ...int64) gguf.Tensor {
 		return gguf.Tensor{Name: name, Type: typ, Shape: shape}
 	}
-	all := []gguf.Tensor{tensor("token_embd.weight", gguf.Q8_0, width, vocab), tensor("output.weight", gguf.Q8_0, width, vocab), tensor("output_norm.weight", gguf.F32, width)}
+	all := []gguf.Tensor{tensor("token_embd.weight", gguf.Q8_0, width, vocab),
+		tensor("output.weight", gguf.Q8_0, width, vocab), tensor("output_norm.weight", gguf.F32, width)}
 	for i := range layers {
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
-		all = append(all, tensor(name("attn_q"), gguf.Q8_0, width, width), tensor(name("attn_k"), gguf.Q8_0, width, kv), tensor(name("attn_v"), gguf.Q8_0, width, kv),
-			tensor(name("attn_output"), gguf.Q8_0, width, width), tensor(name("ffn_gate"), gguf.Q8_0, width, ff), tensor(name("ffn_up"), gguf.Q8_0, width, ff),
-			tensor(name("ffn_down"), gguf.Q8_0, ff, width), tensor(name("attn_norm"), gguf.F32, width), tensor(name("ffn_norm"), gguf.F32, width))
+		all = append(all, tensor(name("attn_q"), gguf.Q8_0, width, width),
+			tensor(name("attn_k"), gguf.Q8_0, width, kv), tensor(name("attn_v"), gguf.Q8_0, width, kv),
+			tensor(name("attn_output"), gguf.Q8_0, width, width), tensor(name("ffn_gate"), gguf.Q8_0, width, ff),
+			tensor(name("ffn_up"), gguf.Q8_0, width, ff),
+			tensor(name("ffn_down"), gguf.Q8_0, ff, width), tensor(name("attn_norm"), gguf.F32, width),
+			tensor(name("ffn_norm"), gguf.F32, width))
 	}
 	return header(t, "mistral-7b-v0.1", "llama", map[string]any{
-		"block_count": uint32(layers), "embedding_length": uint32(width), "context_length": uint32(32768), "feed_forward_length": uint32(ff),
+		"block_count": uint32(layers), "embedding_length": uint32(width), "context_length": uint32(32768),
+		"feed_forward_length":  uint32(ff),
 		"attention.head_count": uint32(32), "attention.head_count_kv": uint32(8), "vocab_size": uint32(vocab),
 	}, all)
 }
@@ -67,18 +72,21 @@ func mistral(t *testing.T) string {
 // per token in F16.
 func TestNeeds(t *testing.T) {
 	path := mistral(t)
-	p := planned(t, "model: {path: "+path+"}\nengine: {n_ctx: [4096, 4000], kv_type: [f16, q8_0, f16/q8_0]}\nworkload: {prompts: {length: 100}, max_tokens: 10}\ntelemetry: {baseline_s: 2}\n")
+	p := planned(t, "model: {path: "+path+"}\nengine: {n_ctx: [4096, 4000], kv_type: [f16, q8_0, "+
+		"f16/q8_0]}\nworkload: {prompts: {length: 100}, max_tokens: 10}\ntelemetry: {baseline_s: 2}\n")
 	const parameters = 7241732096
 	if n := p.Sources[0].Identity.Parameters; n != parameters {
 		t.Fatalf("%d parameters, Mistral 7B has %d", n, int64(parameters))
 	}
-	for i, want := range []float64{4096 * 131072, 4096 * 131072 / 2 * 34 / 32, 4096 * (65536 + 65536/2*34/32), 4096 * 131072} { // 4000 is rounded up to 4096
+	for i, want := range []float64{4096 * 131072, 4096 * 131072 / 2 * 34 / 32, 4096 * (65536 + 65536/2*34/32),
+		4096 * 131072} { // 4000 is rounded up to 4096
 		if got := p.Needs[i].Cache; got.Value != want || got.Tag != Computed {
 			t.Errorf("cell %s: cache of %v, want %g", p.Cells[i].Name(), got, want)
 		}
 	}
 	n := p.Needs[0]
-	if n.Weights.Value != float64(p.Sources[0].File.TensorBytes()) || n.Weights.Tag != Computed || n.Weights.Value < 7.6e9 || n.Weights.Value > 7.8e9 {
+	if n.Weights.Value != float64(p.Sources[0].File.TensorBytes()) || n.Weights.Tag != Computed ||
+		n.Weights.Value < 7.6e9 || n.Weights.Value > 7.8e9 {
 		t.Errorf("weights %+v", n.Weights)
 	}
 	// llama.cpp says 70.50 MiB for a 7B model with a vocabulary of 32000 and graphs of 512 tokens, of which 62.5
@@ -87,7 +95,8 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("compute buffer %+v", n.Compute)
 	}
 	// 10 GB/s are 1.36 tokens a second: 110 tokens, twice.
-	if n.Time.Value < 150 || n.Time.Value > 190 || n.Time.Tag != Estimated || !strings.Contains(n.Time.From, "10 GB/s") {
+	if n.Time.Value < 150 || n.Time.Value > 190 || n.Time.Tag != Estimated ||
+		!strings.Contains(n.Time.From, "10 GB/s") {
 		t.Errorf("time %+v", n.Time)
 	}
 }
@@ -107,7 +116,8 @@ func TestCheck(t *testing.T) {
 	} {
 		p.Machine.FreeMemory, p.Machine.FreeDisk = c.memory, c.disk
 		err := p.Check()
-		if (c.want == "") != (err == nil) || err != nil && (!errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), c.want)) {
+		if (c.want == "") != (err == nil) || err != nil &&
+			(!errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -115,20 +125,23 @@ func TestCheck(t *testing.T) {
 
 // TestWritePlan: every figure that is shown says where it is from.
 func TestWritePlan(t *testing.T) {
-	p := planned(t, "experiment: {repetitions: 2}\nengine: {n_ctx: [128, 256]}\nworkload: {prompts: [a, b], max_tokens: 8}\n")
+	p := planned(t, "experiment: {repetitions: 2}\nengine: {n_ctx: [128, 256]}\nworkload: {prompts: [a, b], "+
+		"max_tokens: 8}\n")
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"1 models × 2 contexts × 1 cache types × 2 prompts × 2 repetitions = 8 cells, 0 of them done",
-		"(estimated: weights and half of the cache per token at 10 GB/s)", "gopher-6m-Q8_0  p1      128    256      f16", "gopher-6m-Q8_0  p1      256    256      f16",
+		"(estimated: weights and half of the cache per token at 10 GB/s)",
+		"gopher-6m-Q8_0  p1      128    256      f16", "gopher-6m-Q8_0  p1      256    256      f16",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
-	if s := p.Summary(); len(s.Cells) != 8 || s.Time.Value <= 0 || s.Cells[0].Need.Cache.Value <= 0 || s.Cells[0].NCtx != 128 || s.Cells[0].Context != 256 {
+	if s := p.Summary(); len(s.Cells) != 8 || s.Time.Value <= 0 || s.Cells[0].Need.Cache.Value <= 0 ||
+		s.Cells[0].NCtx != 128 || s.Cells[0].Context != 256 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -143,10 +156,14 @@ func TestMissing(t *testing.T) {
 	}{
 		{"graph", "{primary: graph}", []string{"perf", "fault", "page"}, ""},
 		{"perf", "{primary: perf}", []string{"fault"}, ""},
-		{"no perf", "{primary: perf}", []string{"perf"}, "f.yaml:3:13: this machine cannot collect perf: no PMU; add collector.fallback: fault, write collector.primary: graph or "},
+		{"no perf", "{primary: perf}", []string{"perf"},
+			"f.yaml:3:13: this machine cannot collect perf: no PMU; add collector.fallback: fault, write " +
+				"collector.primary: graph or "},
 		{"its fallback", "{primary: perf, fallback: fault}", []string{"perf"}, ""},
-		{"neither", "{primary: perf, fallback: fault}", []string{"perf", "fault"}, "perf: no PMU; and fault: no PMU; add collector.fallback: page"},
-		{"no pages", "{primary: page}", []string{"page"}, "this machine cannot collect page: no PMU; write collector.primary: graph or run it"},
+		{"neither", "{primary: perf, fallback: fault}", []string{"perf", "fault"},
+			"perf: no PMU; and fault: no PMU; add collector.fallback: page"},
+		{"no pages", "{primary: page}", []string{"page"},
+			"this machine cannot collect page: no PMU; write collector.primary: graph or run it"},
 	} {
 		p := planned(t, whole+"collector: "+c.collector+"\n")
 		p.Machine.Missing = map[string]error{}
@@ -155,7 +172,8 @@ func TestMissing(t *testing.T) {
 		}
 		var problems *Problems
 		switch err := p.Check(); {
-		case c.want == "" && err != nil, c.want != "" && (!errors.As(err, &problems) || !strings.Contains(err.Error(), c.want)):
+		case c.want == "" && err != nil, c.want != "" &&
+			(!errors.As(err, &problems) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -78,7 +78,10 @@ func (p *Problems) error() error {
 	if len(p.All) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(p.All, func(a, b Problem) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	slices.SortStableFunc(p.All, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column))
+	})
 	p.All = p.All[:min(len(p.All), most)]
 	return p
 }

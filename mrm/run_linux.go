@@ -39,7 +39,8 @@ func (e *Experiment) Run(ctx context.Context, cells []int) (Outcome, error) {
 		s.File = nil // what the plan needed is memory that the observer needs not have
 	}
 	debug.FreeOSMemory()
-	r := &conductor{Experiment: e, plan: plan, folder: filepath.Join(e.Config.Output.Dir, workFolder, e.Config.Experiment.Name)}
+	r := &conductor{Experiment: e, plan: plan,
+		folder: filepath.Join(e.Config.Output.Dir, workFolder, e.Config.Experiment.Name)}
 	if r.tap = filepath.Join(filepath.Dir(e.Program), host.TapLibrary); e.Program == "" {
 		e.Program, err = llama.Self()
 		if err == nil {
@@ -67,7 +68,8 @@ func (p *Plan) choose(numbers []int) ([]*Cell, error) {
 	var chosen []*Cell
 	for _, n := range numbers {
 		if n < 0 || n >= len(p.Cells) {
-			return nil, fmt.Errorf("%w: %d; the matrix has cells 0 to %d ('llamatap mrm plan' shows it)", ErrCell, n, len(p.Cells)-1)
+			return nil, fmt.Errorf("%w: %d; the matrix has cells 0 to %d ('llamatap mrm plan' shows it)", ErrCell, n,
+				len(p.Cells)-1)
 		}
 		chosen = append(chosen, p.Cells[n])
 	}
@@ -89,7 +91,8 @@ func (s *Source) verify() error {
 		return fmt.Errorf("the model: %w", err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != s.SHA256 {
-		return fmt.Errorf("the model %s has the SHA-256 %s, not that of the configuration; give the right file, or correct model.sha256", s.Path, got)
+		return fmt.Errorf("the model %s has the SHA-256 %s, not that of the configuration; give the right file, or "+
+			"correct model.sha256", s.Path, got)
 	}
 	return nil
 }
@@ -134,7 +137,8 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 			return outcome, context.Cause(ctx)
 		case r.full(cell, err):
 			outcome.Left = len(cells) - i
-			return outcome, fmt.Errorf("%w: the disk of %s is full, and %d cells are left; free room and run it again: what is sealed stays (%w)",
+			return outcome, fmt.Errorf("%w: the disk of %s is full, and %d cells are left; free room and run it "+
+				"again: what is sealed stays (%w)",
 				ErrNoRoom, r.Config.Output.Dir, outcome.Left, err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, verdict.ErrVersion):
 			return outcome, err
@@ -145,7 +149,8 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 		}
 	}
 	if outcome.Failed > 0 {
-		return outcome, fmt.Errorf("%d of %d %w, for the reasons above; run it again to try them again", outcome.Failed, len(cells), ErrFailed)
+		return outcome, fmt.Errorf("%d of %d %w, for the reasons above; run it again to try them again",
+			outcome.Failed, len(cells), ErrFailed)
 	}
 	return outcome, nil
 }
@@ -204,7 +209,8 @@ func (r *conductor) one(ctx context.Context, cell *Cell, event Event, outcome *O
 		}
 		return errors.Join(err, w.clear(), note(r.folder, cell, Entry{Event: kind, Why: firstLine(err)}))
 	}
-	event.Kind, event.Dir, event.Class, event.Why, event.Took = CellSealed, dir, verdicts.Class, verdicts.Why(), time.Since(began)
+	event.Kind, event.Dir, event.Class, event.Why, event.Took = CellSealed, dir, verdicts.Class, verdicts.Why(),
+		time.Since(began)
 	*ran = append(*ran, event.Took.Seconds())
 	outcome.Sealed = append(outcome.Sealed, dir)
 	outcome.Classes[verdicts.Class]++
@@ -240,7 +246,9 @@ func (r *conductor) done(cell *Cell) (*found, error) {
 		return nil, fmt.Errorf("%w: %w; move it away, and its cell is run again", ErrDamaged, err)
 	}
 	if bad := append(report.Missing, report.Changed...); len(bad) > 0 {
-		return nil, fmt.Errorf("%w: %s of %s is not what was sealed; move the directory away, and its cell is run again", ErrDamaged, bad[0], run.dir)
+		return nil,
+			fmt.Errorf("%w: %s of %s is not what was sealed; move the directory away, and its cell is run again",
+				ErrDamaged, bad[0], run.dir)
 	}
 	return run, nil
 }

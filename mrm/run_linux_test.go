@@ -27,14 +27,16 @@ import (
 )
 
 // quick is a matrix of two cells per repetition, of a second or so each.
-const quick = "experiment: {name: quick, repetitions: %d}\nengine: {n_ctx: 256, kv_type: [f16, q8_0], threads: 1}\nworkload: {prompts: \"func main() {\", max_tokens: 16}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %s}\n"
+const quick = "experiment: {name: quick, repetitions: %d}\nengine: {n_ctx: 256, kv_type: [f16, q8_0], threads: " +
+	"1}\nworkload: {prompts: \"func main() {\", max_tokens: 16}\ntelemetry: {baseline_s: 0.1}\noutput: {dir: %s}\n"
 
 func experiment(t *testing.T, repetitions int, out string) *Experiment {
 	t.Helper()
 	if others := []string{"TestInterrupted", "TestTogether"}; !slices.Contains(others, t.Name()) {
 		testenv.Once(t, others...)
 	}
-	return &Experiment{Config: parse(t, fmt.Sprintf(quick, repetitions, out)), Program: testenv.NeedBinary(t), Version: "test"}
+	return &Experiment{Config: parse(t, fmt.Sprintf(quick, repetitions, out)), Program: testenv.NeedBinary(t),
+		Version: "test"}
 }
 
 // sealed are the runs below out by cell, each of which must be whole.
@@ -55,7 +57,8 @@ func sealed(t *testing.T, out string) map[string]string {
 			t.Errorf("%s was sealed twice: %s and %s", name, all[name], run.dir)
 		}
 		all[name] = run.dir
-		if archived := strings.Contains(run.dir, archiveFolder); archived != (run.meta.Validity.Class == verdict.Contaminated) {
+		if archived := strings.Contains(run.dir,
+			archiveFolder); archived != (run.meta.Validity.Class == verdict.Contaminated) {
 			t.Errorf("%s is %s", run.dir, run.meta.Validity.Class)
 		}
 	}
@@ -106,25 +109,31 @@ func checkRun(t *testing.T, name, dir string) {
 		t.Fatal(err)
 	}
 	manifest, err := rundir.ReadManifest(dir)
-	if err != nil || manifest.RunID != filepath.Base(dir) || m.RunID != filepath.Base(dir) || m.Cell.ModelID != filepath.Base(filepath.Dir(dir)) {
+	if err != nil || manifest.RunID != filepath.Base(dir) || m.RunID != filepath.Base(dir) ||
+		m.Cell.ModelID != filepath.Base(filepath.Dir(dir)) {
 		t.Errorf("%s: %+v, %v", name, manifest, err)
 	}
-	for _, want := range []string{"trace.parquet", "region_map.parquet", "kv_block_lifecycle.parquet", "metrics.csv", "metadata.json", "raw/allocations.jsonl", "raw/baseline.jsonl", "raw/tapped.jsonl", "raw/prompts.jsonl"} {
+	for _, want := range []string{"trace.parquet", "region_map.parquet", "kv_block_lifecycle.parquet", "metrics.csv",
+		"metadata.json", "raw/allocations.jsonl", "raw/baseline.jsonl", "raw/tapped.jsonl", "raw/prompts.jsonl"} {
 		if !slices.ContainsFunc(manifest.Files, func(f rundir.File) bool { return f.Name == want && f.Size > 0 }) {
 			t.Errorf("%s has no %s", name, want)
 		}
 	}
 	o := &m.Observer
-	if o.Baseline.GeneratedTokens != 16 || o.Tapped.GeneratedTokens != 16 || o.Baseline.PromptTokens == 0 || o.SameTokens == nil || !*o.SameTokens {
+	if o.Baseline.GeneratedTokens != 16 || o.Tapped.GeneratedTokens != 16 || o.Baseline.PromptTokens == 0 ||
+		o.SameTokens == nil || !*o.SameTokens {
 		t.Errorf("%s: passes %+v %+v, same %v", name, o.Baseline, o.Tapped, o.SameTokens)
 	}
-	if o.CPUPct == nil || *o.CPUPct <= 0 || o.CPUPeakPct == nil || *o.CPUPeakPct < *o.CPUPct || o.MemoryPct == nil || *o.MemoryPct <= 0 || o.DecodeRatio == nil || o.BaselineCPUPct == nil || o.Baseline.First == o.Tapped.First {
+	if o.CPUPct == nil || *o.CPUPct <= 0 || o.CPUPeakPct == nil || *o.CPUPeakPct < *o.CPUPct || o.MemoryPct == nil ||
+		*o.MemoryPct <= 0 || o.DecodeRatio == nil || o.BaselineCPUPct == nil || o.Baseline.First == o.Tapped.First {
 		t.Errorf("%s: %+v", name, o)
 	}
-	if o.CPUNS.Collector <= 0 || o.CPUNS.Tap <= 0 || len(m.Validity.Criteria) != 4 || m.Experiment.Name != "quick" || m.SchemaVersion == "" {
+	if o.CPUNS.Collector <= 0 || o.CPUNS.Tap <= 0 || len(m.Validity.Criteria) != 4 || m.Experiment.Name != "quick" ||
+		m.SchemaVersion == "" {
 		t.Errorf("%s: %+v %+v", name, o.CPUNS, m.Validity)
 	}
-	for _, c := range m.Validity.Criteria { // of a model of 6 MB, which the observer alone is larger than a twentieth of
+	// of a model of 6 MB, which the observer alone is larger than a twentieth of
+	for _, c := range m.Validity.Criteria {
 		// Under the race detector the observer takes several times as much memory as the allowance has.
 		if c.Name == "memory_pct" && (c.Class != verdict.Clean && !testenv.Race || *c.Value < 5) {
 			t.Errorf("%s: %.3g %s, %.0f bytes: %s", name, *c.Value, c.Unit, *c.Amount, c.Class)
@@ -140,7 +149,8 @@ func checkRun(t *testing.T, name, dir string) {
 			holds[kind] += bytes
 		}
 	}
-	if p := planned(t, fmt.Sprintf(quick, 1, "x")); name == p.Cells[0].Name() && holds["kv_cache"] != int64(p.Needs[0].Cache.Value) {
+	if p := planned(t, fmt.Sprintf(quick, 1, "x")); name == p.Cells[0].Name() &&
+		holds["kv_cache"] != int64(p.Needs[0].Cache.Value) {
 		t.Errorf("%s: a cache of %d bytes, the plan said %v", name, holds["kv_cache"], p.Needs[0].Cache)
 	}
 }
@@ -161,7 +171,8 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := m.Collector
-	if len(k.Used) != 1 || k.Used[0] != "perf" && (k.Used[0] != "fault" || k.Why == "") || !slices.Equal(k.Asked, []string{"perf"}) {
+	if len(k.Used) != 1 || k.Used[0] != "perf" && (k.Used[0] != "fault" || k.Why == "") ||
+		!slices.Equal(k.Asked, []string{"perf"}) {
 		t.Errorf("%+v", k)
 	}
 	text, err := os.Open(filepath.Join(outcome.Sealed[0], rawFolder, PerfScriptName))
@@ -220,7 +231,8 @@ func TestSHA256(t *testing.T) {
 		t.Errorf("the right file: %v", err)
 	}
 	e.Config.Models[0].SHA256 = strings.Repeat("0", 64)
-	if _, err := e.Run(context.Background(), []int{}); err == nil || !strings.Contains(err.Error(), "give the right file, or correct model.sha256") {
+	if _, err := e.Run(context.Background(), []int{}); err == nil ||
+		!strings.Contains(err.Error(), "give the right file, or correct model.sha256") {
 		t.Errorf("another file: %v", err)
 	}
 }
@@ -246,14 +258,16 @@ func TestDamage(t *testing.T) {
 		return func() { os.WriteFile(path, text, 0o600) }
 	}
 	undo := change("region_map.parquet", func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "region_map.parquet") {
+	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "region_map.parquet") {
 		t.Errorf("a flipped byte: %v", err)
 	}
 	undo()
 	undo = change("metadata.json", func(b []byte) []byte {
 		return []byte(strings.Replace(string(b), `_schema_version": "2.`, `_schema_version": "7.`, 1))
 	})
-	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), dir) {
+	if _, err := e.Run(context.Background(), []int{0}); !errors.Is(err, verdict.ErrVersion) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("version 7: %v", err)
 	}
 	undo()
@@ -360,7 +374,8 @@ func TestDiskFull(t *testing.T) {
 			fill()
 		}
 	}
-	if outcome, err := e.Run(context.Background(), nil); !errors.Is(err, ErrNoRoom) || outcome.Done != 2 || len(outcome.Sealed) != 0 || outcome.Left != 2 {
+	if outcome, err := e.Run(context.Background(), nil); !errors.Is(err, ErrNoRoom) || outcome.Done != 2 ||
+		len(outcome.Sealed) != 0 || outcome.Left != 2 {
 		t.Errorf("on a disk that becomes full: %+v, %v", outcome, err)
 	}
 	if _, err := e.Run(context.Background(), nil); !errors.Is(err, ErrNoRoom) {

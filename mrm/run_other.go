@@ -10,5 +10,7 @@ import (
 
 // Run is for Linux, where recordings are made.
 func (e *Experiment) Run(context.Context, []int) (Outcome, error) {
-	return Outcome{}, fmt.Errorf("experiments are run on Linux: %w; validate, plan and the reading of results work here", errors.ErrUnsupported)
+	return Outcome{},
+		fmt.Errorf("experiments are run on Linux: %w; validate, plan and the reading of results work here",
+			errors.ErrUnsupported)
 }

@@ -38,7 +38,8 @@ func (w *work) seal(ctx context.Context, o *observation, r recording) (string, *
 	switch report, err := ComputeAll(ctx, r.dir, w.Config.Analysis); {
 	case err == nil:
 		if n := withoutRegion(report); n > 0 && w.Config.failsUnknown {
-			return "", nil, fmt.Errorf("%d samples belong to no region, and labeller.unknown_policy is fail_run; give log_and_skip to keep the run", n)
+			return "", nil, fmt.Errorf("%d samples belong to no region, and labeller.unknown_policy is fail_run; "+
+				"give log_and_skip to keep the run", n)
 		}
 		export.Metrics = report.WriteMetrics
 	case !errors.Is(err, memory.ErrNoTrace) || w.Config.Collector.GraphTrace != "off":

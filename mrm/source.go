@@ -33,7 +33,8 @@ func (c *Config) Sources() ([]*Source, error) {
 	ids := map[string]bool{}
 	if c.Engine.isCommand() {
 		if _, _, err := findProgram(c); err != nil {
-			problems.add(err.Error(), "give the path of a program, from the folder of this file, or a name that is in PATH",
+			problems.add(err.Error(), "give the path of a program, from the folder of this file, or a name that is "+
+				"in PATH",
 				"engine.command[0]", "engine.command")
 			return nil, problems.error()
 		}

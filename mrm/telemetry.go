@@ -41,7 +41,8 @@ func processors(root fs.FS) (all ticks, each map[int]ticks, err error) {
 		for i, word := range words[1:min(len(words), 9)] { // guests, behind them, are in user time already
 			n, err := strconv.ParseInt(word, 10, 64)
 			if err != nil {
-				return all, nil, fmt.Errorf("how busy the machine is: /proc/stat has %.40q where a number belongs", word)
+				return all, nil, fmt.Errorf("how busy the machine is: /proc/stat has %.40q where a number belongs",
+					word)
 			}
 			t.all += n
 			if i != 3 && i != 4 { // idle, and idle while a disk works
@@ -80,7 +81,8 @@ func thermal(root fs.FS) *int64 {
 	for _, cpu := range folders {
 		unit, _ := number(root, cpu+"/topology/physical_package_id")
 		core, _ := number(root, cpu+"/topology/core_id")
-		for file, of := range map[string]string{"package_throttle_count": fmt.Sprint(unit), "core_throttle_count": fmt.Sprint(unit, " ", core)} {
+		for file, of := range map[string]string{"package_throttle_count": fmt.Sprint(unit),
+			"core_throttle_count": fmt.Sprint(unit, " ", core)} {
 			if n, ok := number(root, cpu+"/thermal_throttle/"+file); ok {
 				counted[file+" "+of] = max(counted[file+" "+of], n)
 			}

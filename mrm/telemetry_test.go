@@ -13,7 +13,8 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 
 // TestProcessors reads a text of /proc/stat whose shares are known.
 func TestProcessors(t *testing.T) {
-	root := fstest.MapFS{"proc/stat": file("cpu  100 20 30 800 40 5 4 1 50 6\ncpu0 50 10 15 400 20 5 0 0 0 0\ncpu1 50 10 15 400 20 0 4 1 0 0\nintr 1 2\n")}
+	root := fstest.MapFS{"proc/stat": file("cpu  100 20 30 800 40 5 4 1 50 6\ncpu0 50 10 15 400 20 5 0 0 0 0\ncpu1 " +
+		"50 10 15 400 20 0 4 1 0 0\nintr 1 2\n")}
 	all, each, err := processors(root)
 	if err != nil || all != (ticks{160, 1000}) || each[0] != (ticks{80, 500}) || each[1] != (ticks{80, 500}) {
 		t.Fatalf("%+v %+v %v", all, each, err)
@@ -86,7 +87,8 @@ func TestSlowdown(t *testing.T) {
 func machineAt(busy, idle, throttled, hot, khz int) fstest.MapFS {
 	const cpu = "sys/devices/system/cpu/cpu0/"
 	return fstest.MapFS{
-		"proc/stat":                                  file(fmt.Sprintf("cpu %d 0 0 %d 0\ncpu0 %d 0 0 %d 0\n", busy, idle, busy, idle)),
+		"proc/stat": file(
+			fmt.Sprintf("cpu %d 0 0 %d 0\ncpu0 %d 0 0 %d 0\n", busy, idle, busy, idle)),
 		"proc/self/cgroup":                           file("1:cpu:/box\n0::/\n"),
 		"sys/fs/cgroup/cpu/box":                      &fstest.MapFile{Mode: fs.ModeDir},
 		"sys/fs/cgroup/cpu/box/cpu.stat":             file(fmt.Sprintf("nr_periods 9\nnr_throttled %d\n", throttled)),

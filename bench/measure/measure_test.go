@@ -24,7 +24,8 @@ func needLlama(t *testing.T) {
 
 // small is a test of the embedded model that takes milliseconds.
 func small() Spec {
-	return Spec{Prompt: 20, Gen: 5, Depth: 7, Batch: 8, MicroBatch: 8, Threads: 1, TypeK: "f16", TypeV: "f16", FlashAttention: "auto", GPULayers: -1, Repetitions: 2}
+	return Spec{Prompt: 20, Gen: 5, Depth: 7, Batch: 8, MicroBatch: 8, Threads: 1, TypeK: "f16", TypeV: "f16",
+		FlashAttention: "auto", GPULayers: -1, Repetitions: 2}
 }
 
 // lines measures and reads what was printed.
@@ -58,7 +59,8 @@ func TestRun(t *testing.T) {
 	spec := small()
 	spec.PerToken = true
 	subject, repetitions := lines(t, spec)
-	if subject.Parameters != 5786880 || subject.Type == "" || subject.Backends != "CPU" || subject.CPU == "" || subject.Prompt != 20 {
+	if subject.Parameters != 5786880 || subject.Type == "" || subject.Backends != "CPU" || subject.CPU == "" ||
+		subject.Prompt != 20 {
 		t.Errorf("subject: %+v", subject)
 	}
 	if len(repetitions) != 2 {

@@ -163,7 +163,8 @@ func (r *run) subject(load time.Duration) *Subject {
 	}
 	return &Subject{
 		Type: r.model.Description(), SizeBytes: r.model.Size(), Parameters: r.model.Parameters(), Prompt: r.Prompt,
-		CPU: strings.Join(cpus, ", "), GPU: strings.Join(gpus, ", "), Backends: backends(llama.Backends()), LoadNS: load.Nanoseconds(),
+		CPU: strings.Join(cpus, ", "), GPU: strings.Join(gpus, ", "), Backends: backends(llama.Backends()),
+		LoadNS: load.Nanoseconds(),
 	}
 }
 

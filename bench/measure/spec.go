@@ -45,7 +45,8 @@ func (s *Spec) Check() error {
 	case s.Batch < 1 || s.MicroBatch < 1:
 		return fmt.Errorf("batches of %d and micro-batches of %d tokens: give both at least 1", s.Batch, s.MicroBatch)
 	case s.Sequences < 0 || s.sequences() > s.Batch:
-		return fmt.Errorf("%d sequences in batches of %d tokens: give at least 1, and no more than a batch holds", s.Sequences, s.Batch)
+		return fmt.Errorf("%d sequences in batches of %d tokens: give at least 1, and no more than a batch holds",
+			s.Sequences, s.Batch)
 	case s.sequences() > 1 && s.Text != "":
 		return errors.New("a text is continued in one sequence: give a prompt of a length for several")
 	case s.Threads < 1:

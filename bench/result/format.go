@@ -117,7 +117,8 @@ func writeSQL(text *strings.Builder, rows []Row) {
 				values[k] = "'" + strings.ReplaceAll(c.text(&rows[i]), "'", "''") + "'"
 			}
 		}
-		fmt.Fprintf(text, "INSERT INTO llama_bench (%s) VALUES (%s);\n", strings.Join(names(), ", "), strings.Join(values, ", "))
+		fmt.Fprintf(text, "INSERT INTO llama_bench (%s) VALUES (%s);\n", strings.Join(names(), ", "),
+			strings.Join(values, ", "))
 	}
 }
 

@@ -36,7 +36,8 @@ func markdown(rows []Row) []field {
 		{"backend", -10, func(r *Row) string { return r.Backends }},
 	}
 	computes := func(r Row) bool {
-		return strings.Contains(r.Backends, "CPU") || strings.Contains(r.Backends, "BLAS") || strings.Contains(r.Backends, "ZenDNN")
+		return strings.Contains(r.Backends, "CPU") || strings.Contains(r.Backends, "BLAS") ||
+			strings.Contains(r.Backends, "ZenDNN")
 	}
 	onCPU := slices.ContainsFunc(rows, computes)
 	if !onCPU {

@@ -12,7 +12,8 @@ import (
 const maxFile = 128 << 20
 
 // ErrNoRows occurs when a file holds no row.
-var ErrNoRows = errors.New("no rows of a benchmark: give what -o json or -o jsonl of 'llamatap bench' or llama-bench wrote")
+var ErrNoRows = errors.New("no rows of a benchmark: give what -o json or -o jsonl of 'llamatap bench' or " +
+	"llama-bench wrote")
 
 // Read reads the rows of a json or jsonl form, ours or llama-bench's. Keys that it does not know are passed over,
 // and a setting that is not there has llama.cpp's default, for another version of llama-bench has others.

@@ -49,7 +49,8 @@ func written(t *testing.T, format string) string {
 
 func TestSummarise(t *testing.T) {
 	r := rows()[0]
-	if r.AvgNS != 2333333333 || r.StddevNS != 1527525231 || math.Abs(r.AvgTS-17.5/3) > 1e-9 || math.Abs(r.StddevTS-3.818813) > 1e-6 {
+	if r.AvgNS != 2333333333 || r.StddevNS != 1527525231 || math.Abs(r.AvgTS-17.5/3) > 1e-9 ||
+		math.Abs(r.StddevTS-3.818813) > 1e-6 {
 		t.Errorf("%d ± %d ns, %f ± %f t/s", r.AvgNS, r.StddevNS, r.AvgTS, r.StddevTS)
 	}
 	r.Sequences = at(3)
@@ -112,7 +113,8 @@ func TestReadRefuses(t *testing.T) {
 // TestMarkdown has columns for what differs from llama-bench's defaults, and none for what does not.
 func TestMarkdown(t *testing.T) {
 	lines := strings.Split(written(t, "md"), "\n")
-	if !strings.HasPrefix(lines[3], "| llama 1B                       |   0.00 MiB |     0.00 M | CPU        |       2 |             tg8 |          8.00 ± 0.00 |") {
+	if !strings.HasPrefix(lines[3], "| llama 1B                       |   0.00 MiB |     0.00 M | CPU        |      "+
+		" 2 |             tg8 |          8.00 ± 0.00 |") {
 		t.Errorf("row: %s", lines[3])
 	}
 	for i, line := range lines[:4] {
@@ -179,7 +181,8 @@ func TestStockColumns(t *testing.T) {
 			t.Errorf("%s: %s does not begin with %s", format, head(written(t, format)), want)
 		}
 	}
-	if want := strings.Split(head(stock(t, "csv")), ","); len(want) != llamaColumns || !slices.Equal(want, names()[:llamaColumns]) {
+	if want := strings.Split(head(stock(t, "csv")), ","); len(want) != llamaColumns ||
+		!slices.Equal(want, names()[:llamaColumns]) {
 		t.Errorf("columns %q, want %q", names()[:llamaColumns], want)
 	}
 	table, _, _ := strings.Cut(stock(t, "sql"), "\n);")
@@ -188,7 +191,8 @@ func TestStockColumns(t *testing.T) {
 	}
 	flags := []string{"-b", "64", "-ub", "32", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"}
 	other := New()
-	other.Backends, other.Batch, other.MicroBatch, other.TypeK, other.TypeV, other.FlashAttn = "CPU", 64, 32, "q8_0", "q8_0", 1
+	other.Backends, other.Batch, other.MicroBatch, other.TypeK, other.TypeV, other.FlashAttn = "CPU", 64, 32, "q8_0",
+		"q8_0", 1
 	var out bytes.Buffer
 	if err := Write(&out, "md", []Row{other}); err != nil {
 		t.Fatal(err)
@@ -202,12 +206,14 @@ func TestStockColumns(t *testing.T) {
 func TestStockJSON(t *testing.T) {
 	for _, format := range []string{"json", "jsonl"} {
 		got, err := Read(strings.NewReader(stock(t, format)))
-		if err != nil || len(got) != 2 || got[0].Test() != "pp2" || got[1].Test() != "tg1" || got[0].AvgTS <= 0 || got[0].BuildNumber == nil {
+		if err != nil || len(got) != 2 || got[0].Test() != "pp2" || got[1].Test() != "tg1" || got[0].AvgTS <= 0 ||
+			got[0].BuildNumber == nil {
 			t.Errorf("%s: %v, %+v", format, err, got)
 		}
 		other := New()
 		first := got[0]
-		if first.Poll != other.Poll || first.CPUMask != other.CPUMask || first.Repack != other.Repack || first.LazyMode != other.LazyMode ||
+		if first.Poll != other.Poll || first.CPUMask != other.CPUMask || first.Repack != other.Repack ||
+			first.LazyMode != other.LazyMode ||
 			first.LoadMode != other.LoadMode || first.SplitMode != other.SplitMode || first.Devices != other.Devices ||
 			first.TensorSplit != other.TensorSplit || first.TensorBuffers != other.TensorBuffers {
 			t.Errorf("New gives other defaults than llama-bench:\n%+v\n%+v", other, first)
@@ -239,7 +245,8 @@ func TestSettings(t *testing.T) {
 	r := rows()[0]
 	r.Sequences = at(3)
 	got := r.Settings()
-	if len(got) != 27 || got[0] != "n_batch 2048" || got[24] != "fit_min_ctx 0" || got[25] != "n_seq 3" || got[26] != "tap_flags --tap-layers=0" {
+	if len(got) != 27 || got[0] != "n_batch 2048" || got[24] != "fit_min_ctx 0" || got[25] != "n_seq 3" ||
+		got[26] != "tap_flags --tap-layers=0" {
 		t.Errorf("%d: %q", len(got), got)
 	}
 	old, err := Read(strings.NewReader(`[{"n_gen": 1, "samples_ns": [1]}]`))

@@ -54,24 +54,26 @@ type Row struct {
 	AvgTS         float64 `json:"avg_ts"`
 	StddevTS      float64 `json:"stddev_ts"`
 
-	PromptName *string  `json:"prompt_name"`     // of a prompt that is a text
-	Sequences  *int     `json:"n_seq"`           // decoded at a time, where there are several; prompt, generation and depth are each one's
-	Tap        *string  `json:"tap"`             // the tap configuration's name
-	TapFlags   *string  `json:"tap_flags"`       // what it records, as flags
-	MedianTS   *float64 `json:"median_ts"`       // tokens/s, median of the repetitions
-	LowTS      *float64 `json:"low_ts"`          // its 95 % interval
-	HighTS     *float64 `json:"high_ts"`         //
-	FirstNS    *int64   `json:"ttft_ns"`         // until what follows the prompt is known, median
-	TokenP50   *int64   `json:"itl_p50_ns"`      // between two generated tokens, of all repetitions
-	TokenP90   *int64   `json:"itl_p90_ns"`      //
-	TokenP99   *int64   `json:"itl_p99_ns"`      //
-	Captured   *uint64  `json:"captured_bytes"`  // of tensors, in all visits, with warm-up and depth as far as the tap records them
-	Stored     *uint64  `json:"stored_bytes"`    // the same as written
-	Recorded   *int64   `json:"recorded_tokens"` // token rows that these belong to
-	OwnNS      *int64   `json:"tap_own_ns"`      // the tap's own time on the model's threads
-	WaitNS     *int64   `json:"tap_wait_ns"`     // the model waiting for the recording
-	GraphNS    *int64   `json:"graph_ns"`        // time in graphs meanwhile
-	Lost       *uint64  `json:"lost_packets"`    // tensors that were not recorded
+	PromptName *string `json:"prompt_name"` // of a prompt that is a text
+	// decoded at a time, where there are several; prompt, generation and depth are each one's
+	Sequences *int     `json:"n_seq"`
+	Tap       *string  `json:"tap"`        // the tap configuration's name
+	TapFlags  *string  `json:"tap_flags"`  // what it records, as flags
+	MedianTS  *float64 `json:"median_ts"`  // tokens/s, median of the repetitions
+	LowTS     *float64 `json:"low_ts"`     // its 95 % interval
+	HighTS    *float64 `json:"high_ts"`    //
+	FirstNS   *int64   `json:"ttft_ns"`    // until what follows the prompt is known, median
+	TokenP50  *int64   `json:"itl_p50_ns"` // between two generated tokens, of all repetitions
+	TokenP90  *int64   `json:"itl_p90_ns"` //
+	TokenP99  *int64   `json:"itl_p99_ns"` //
+	// of tensors, in all visits, with warm-up and depth as far as the tap records them
+	Captured *uint64 `json:"captured_bytes"`
+	Stored   *uint64 `json:"stored_bytes"`    // the same as written
+	Recorded *int64  `json:"recorded_tokens"` // token rows that these belong to
+	OwnNS    *int64  `json:"tap_own_ns"`      // the tap's own time on the model's threads
+	WaitNS   *int64  `json:"tap_wait_ns"`     // the model waiting for the recording
+	GraphNS  *int64  `json:"graph_ns"`        // time in graphs meanwhile
+	Lost     *uint64 `json:"lost_packets"`    // tensors that were not recorded
 
 	SamplesNS      []int64   `json:"samples_ns"`
 	SamplesTS      []float64 `json:"samples_ts"`

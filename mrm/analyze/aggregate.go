@@ -63,9 +63,12 @@ const ofRuns = "run"
 // Aggregate puts runs together by cell.
 func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
 	if len(f.Runs) == 0 {
-		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left out; make some with 'llamatap mrm run', or take contaminated ones with --contaminated", errNoRuns, len(f.Contaminated), f.Others, f.Unsealed)
+		return nil, fmt.Errorf("%w: %d contaminated ones, %d of no experiment and %d that are not sealed are left "+
+			"out; make some with 'llamatap mrm run', or take contaminated ones with --contaminated", errNoRuns,
+			len(f.Contaminated), f.Others, f.Unsealed)
 	}
-	r := &Aggregated{Confidence: confidence, Runs: len(f.Runs), Contaminated: []string{}, Others: f.Others, Unsealed: f.Unsealed}
+	r := &Aggregated{Confidence: confidence, Runs: len(f.Runs), Contaminated: []string{}, Others: f.Others,
+		Unsealed: f.Unsealed}
 	for i := range f.Contaminated {
 		r.Contaminated = append(r.Contaminated, f.Contaminated[i].RunID)
 	}
@@ -79,7 +82,8 @@ func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
 		key := [2]string{run.Experiment.Name, run.Cell.Key}
 		g := gathered[key]
 		if g == nil {
-			g = &gathering{group: cellGroup{Experiment: run.Experiment.Name, Cell: cellOf(&run.Cell)}, values: map[figureName][]float64{}, having: map[figureName]int{}, of: map[string]int{}}
+			g = &gathering{group: cellGroup{Experiment: run.Experiment.Name, Cell: cellOf(&run.Cell)},
+				values: map[figureName][]float64{}, having: map[figureName]int{}, of: map[string]int{}}
 			gathered[key] = g
 		}
 		g.add(run, metrics)
@@ -88,8 +92,10 @@ func Aggregate(ctx context.Context, f *Found) (*Aggregated, error) {
 		r.Groups = append(r.Groups, g.settle())
 	}
 	slices.SortFunc(r.Groups, func(a, b cellGroup) int {
-		return cmp.Or(cmp.Compare(a.Experiment, b.Experiment), cmp.Compare(a.Cell.ModelID, b.Cell.ModelID), cmp.Compare(a.Cell.Prompt, b.Cell.Prompt),
-			cmp.Compare(a.Cell.NCtx, b.Cell.NCtx), cmp.Compare(a.Cell.KVType, b.Cell.KVType), cmp.Compare(a.Cell.Key, b.Cell.Key))
+		return cmp.Or(cmp.Compare(a.Experiment, b.Experiment), cmp.Compare(a.Cell.ModelID, b.Cell.ModelID),
+			cmp.Compare(a.Cell.Prompt, b.Cell.Prompt),
+			cmp.Compare(a.Cell.NCtx, b.Cell.NCtx), cmp.Compare(a.Cell.KVType, b.Cell.KVType),
+			cmp.Compare(a.Cell.Key, b.Cell.Key))
 	})
 	return r, nil
 }
@@ -146,8 +152,11 @@ func (g *gathering) add(run *SealedRun, metrics []metric) {
 		name  string
 		value *float64
 	}{
-		{"prefill_tokens_per_s", positive(prefill)}, {"decode_tokens_per_s", positive(decode)}, {"decode_ratio", run.Observer.DecodeRatio},
-		{"prefill_ratio", run.Observer.PrefillRatio}, {"wall_ratio", run.Observer.WallRatio}, {"observer_cpu_pct", run.Observer.CPUPct}, {"observer_cpu_peak_pct", run.Observer.CPUPeakPct}, {"observer_memory_pct", run.Observer.MemoryPct},
+		{"prefill_tokens_per_s", positive(prefill)}, {"decode_tokens_per_s", positive(decode)},
+		{"decode_ratio", run.Observer.DecodeRatio},
+		{"prefill_ratio", run.Observer.PrefillRatio}, {"wall_ratio", run.Observer.WallRatio},
+		{"observer_cpu_pct", run.Observer.CPUPct}, {"observer_cpu_peak_pct", run.Observer.CPUPeakPct},
+		{"observer_memory_pct", run.Observer.MemoryPct},
 	} {
 		if v.value != nil {
 			put(figureName{ofRuns, v.name}, *v.value)
@@ -215,7 +224,8 @@ func metricsOf(ctx context.Context, run *SealedRun) ([]metric, error) {
 func parseMetrics(r io.Reader, name string) (all []metric, err error) {
 	rows, err := csv.NewReader(r).ReadAll()
 	if err != nil || len(rows) == 0 || len(rows[0]) == 0 || rows[0][0] != "region_type" {
-		return nil, fmt.Errorf("%s: %w: it does not begin with region_type: it was not written by llamatap", name, cmp.Or(err, errors.New("no metrics")))
+		return nil, fmt.Errorf("%s: %w: it does not begin with region_type: it was not written by llamatap", name,
+			cmp.Or(err, errors.New("no metrics")))
 	}
 	for _, row := range rows[1:] {
 		for i, text := range row[1:] {

@@ -35,13 +35,15 @@ func ExportDataset(runs []SealedRun, to string) (copied int, err error) {
 
 // wanted reports whether a file belongs into the dataset.
 func wanted(name string) bool {
-	return !strings.Contains(name, "/") && (strings.HasSuffix(name, ".parquet") || name == metricsName || name == rundir.MetadataName)
+	return !strings.Contains(name, "/") && (strings.HasSuffix(name, ".parquet") || name == metricsName ||
+		name == rundir.MetadataName)
 }
 
 // export copies one run.
 func (r *SealedRun) export(to string) (done bool, err error) {
 	if strings.ContainsAny(r.Cell.ModelID, `/\`) {
-		return false, fmt.Errorf("the model id %.80q in %s has a slash and cannot name a folder: give runs that 'llamatap mrm run' made", r.Cell.ModelID, rundir.MetadataName)
+		return false, fmt.Errorf("the model id %.80q in %s has a slash and cannot name a folder: give runs that "+
+			"'llamatap mrm run' made", r.Cell.ModelID, rundir.MetadataName)
 	}
 	parent := filepath.Join(to, "model_id="+r.Cell.ModelID)
 	leaf := filepath.Join(parent, "run_id="+filepath.Base(r.RunID))
@@ -80,7 +82,8 @@ func (r *SealedRun) export(to string) (done bool, err error) {
 		return false, err
 	}
 	if report, err := rundir.Verify(draft); err != nil || len(report.Changed)+len(report.Missing) > 0 {
-		return false, errors.Join(err, fmt.Errorf("what was copied is not what was recorded: %v", append(report.Changed, report.Missing...)))
+		return false, errors.Join(err, fmt.Errorf("what was copied is not what was recorded: %v",
+			append(report.Changed, report.Missing...)))
 	}
 	return true, os.Rename(draft, leaf)
 }

@@ -43,7 +43,8 @@ func (r *Aggregated) Figures() (all []metricFigure) {
 		for _, d := range drawn {
 			label, isShare := strings.CutPrefix(d.metric, labelled)
 			a := metricFigure{
-				Name: fileName(name + "_" + d.metric), Title: name + common, Label: d.label, Cells: cells, IsBytes: d.isBytes, Warning: warning,
+				Name: fileName(name + "_" + d.metric), Title: name + common, Label: d.label, Cells: cells,
+				IsBytes: d.isBytes, Warning: warning,
 				Note: "dots: means of n runs; bars: 95 % intervals (Student's t), none of a single run",
 			}
 			if isShare {
@@ -56,7 +57,8 @@ func (r *Aggregated) Figures() (all []metricFigure) {
 				}
 				for k := range rows {
 					if row := &rows[k]; row.Metric == d.metric && (row.Type == ofRuns) == d.isOfRuns {
-						a.Means = append(a.Means, cellMean{Cell: i, Type: row.Type, Mean: row.Mean, Low: row.Low, High: row.High})
+						a.Means = append(a.Means,
+							cellMean{Cell: i, Type: row.Type, Mean: row.Mean, Low: row.Low, High: row.High})
 					}
 				}
 			}
@@ -131,8 +133,12 @@ func cellNames(groups []cellGroup) (names []string, common string) {
 		if name == "" {
 			name = groups[i].Cell.Prompt
 		}
-		if slices.ContainsFunc(groups, func(g cellGroup) bool { return g.Cell.Key != groups[i].Cell.Key && sameWords(g.Cell, groups[i].Cell) }) {
-			name += ", cell " + groups[i].Cell.Key // they differ in what a cell does not say, as in the sizes of batches
+		if slices.ContainsFunc(groups, func(g cellGroup) bool {
+			return g.Cell.Key != groups[i].Cell.Key &&
+				sameWords(g.Cell, groups[i].Cell)
+		}) {
+			// they differ in what a cell does not say, as in the sizes of batches
+			name += ", cell " + groups[i].Cell.Key
 		}
 		names = append(names, fmt.Sprintf("%s (n = %d)", name, len(groups[i].Runs)))
 	}

@@ -55,9 +55,12 @@ func TestQueries(t *testing.T) {
 		rows   int
 		has    []string
 	}{
-		{"-- where the bytes go", 2, []string{"alpha", "weight", "16000", "160000"}},       // 4 runs of 4000 bytes, read ten times each
-		{"-- for how long cells", 1, []string{"alpha", "8", "0.5"}},                        // 2 lives each, one of them censored
-		{"-- Kaplan and Meier", 5, []string{"1.0", "0.5", "40.0"}},                         // half of all lives end at 1 s, the others go on
+		{"-- where the bytes go", 2, []string{"alpha", "weight", "16000",
+			"160000"}}, // 4 runs of 4000 bytes, read ten times each
+		{"-- for how long cells", 1, []string{"alpha", "8",
+			"0.5"}}, // 2 lives each, one of them censored
+		{"-- Kaplan and Meier", 5, []string{"1.0", "0.5",
+			"40.0"}}, // half of all lives end at 1 s, the others go on
 		{"-- bytes read per token", 4 * 10 * 2, []string{"weight", "4000", "100"}},         //
 		{"-- read:write", 4, []string{"read"}},                                             //
 		{"-- which cell", 4, []string{"sweep", "alpha", "256", "marginal", "clean", "r3"}}, //

@@ -47,7 +47,8 @@ func Find(roots []string, all bool) (*Found, error) {
 	f, seen := &Found{isAll: all}, map[string]bool{}
 	for _, root := range roots {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("%s: there is no such folder: give one that holds results, such as output.dir of the configuration", root)
+			return nil, fmt.Errorf("%s: there is no such folder: give one that holds results, such as output.dir of "+
+				"the configuration", root)
 		}
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
@@ -116,7 +117,8 @@ func (r *SealedRun) check() error {
 		return fmt.Errorf("%s: %w", r.Dir, err)
 	}
 	for _, name := range append(report.Changed, report.Missing...) {
-		return fmt.Errorf("%s: %w: move the run away, or say what happened with 'llamatap verify %s'", filepath.Join(r.Dir, name), errDamaged, r.Dir)
+		return fmt.Errorf("%s: %w: move the run away, or say what happened with 'llamatap verify %s'",
+			filepath.Join(r.Dir, name), errDamaged, r.Dir)
 	}
 	manifest, err := rundir.ReadManifest(r.Dir)
 	if err != nil {

@@ -33,29 +33,40 @@ func repetition(id, model string, context, number int, seconds int64, class verd
 	ratio := 0.99
 	m := verdict.Metadata{
 		SchemaVersion: table.Version,
-		Metadata:      rundir.Metadata{Version: 1, RunID: id, Model: rundir.Model{ID: model}, Tokens: &rundir.Tokens{Prompt: 3, Generated: 7}},
-		Experiment:    verdict.Experiment{Name: "sweep", Seed: 1, Repetitions: 3},
-		Cell:          verdict.Cell{Key: fmt.Sprintf("%s-%d", model, context), ModelID: model, Prompt: "p0", NCtx: context, KVType: "f16", Repetition: number, MaxTokens: 7, Concurrency: 1},
-		Observer:      verdict.Observer{DecodeRatio: &ratio, Tapped: verdict.Pass{GeneratedTokens: 7, GenerationNS: seconds * second}},
-		Validity:      verdict.Validity{Class: class},
+		Metadata: rundir.Metadata{Version: 1, RunID: id, Model: rundir.Model{ID: model},
+			Tokens: &rundir.Tokens{Prompt: 3, Generated: 7}},
+		Experiment: verdict.Experiment{Name: "sweep", Seed: 1, Repetitions: 3},
+		Cell: verdict.Cell{Key: fmt.Sprintf("%s-%d", model, context), ModelID: model, Prompt: "p0",
+			NCtx: context, KVType: "f16", Repetition: number, MaxTokens: 7, Concurrency: 1},
+		Observer: verdict.Observer{DecodeRatio: &ratio,
+			Tapped: verdict.Pass{GeneratedTokens: 7, GenerationNS: seconds * second}},
+		Validity: verdict.Validity{Class: class},
 	}
 	r := &memrun.Run{
 		Model: model, Metadata: &m,
 		Regions: []memrun.Region{
-			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + seconds*second, Reads: 10, Read: 40000, Alloc: start},
-			{ID: 1, Type: "kv_cache", Name: "cache_k_l0", KV: "k", Layer: 0, Buffer: 2, Bytes: 200, FirstWrite: start, LastWrite: start, FirstRead: start, LastRead: start + seconds*second, Writes: 2, Reads: 10, Written: 200, Read: 1000},
+			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start,
+				LastRead: start + seconds*second, Reads: 10, Read: 40000, Alloc: start},
+			{ID: 1, Type: "kv_cache", Name: "cache_k_l0", KV: "k", Layer: 0, Buffer: 2, Bytes: 200, FirstWrite: start,
+				LastWrite: start, FirstRead: start, LastRead: start + seconds*second, Writes: 2, Reads: 10,
+				Written: 200, Read: 1000},
 		},
 		Lives: []memrun.Life{
-			{Block: 0, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + second, Evict: start + 2*second, Reason: "clear", Writes: 1, Reads: 2},
-			{Block: 1, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + seconds*second, Writes: 1, Reads: 10},
+			{Block: 0, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + second,
+				Evict: start + 2*second, Reason: "clear", Writes: 1, Reads: 2},
+			{Block: 1, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + seconds*second,
+				Writes: 1, Reads: 10},
 		},
 	}
-	r.Trace = append(r.Trace, memrun.Access{NS: start, Phase: "generation", Op: "write", Type: "kv_cache", Collector: "graph", Region: 1, Size: 200, Buffer: 2})
+	r.Trace = append(r.Trace, memrun.Access{NS: start, Phase: "generation", Op: "write", Type: "kv_cache",
+		Collector: "graph", Region: 1, Size: 200, Buffer: 2})
 	for i := range int64(10) {
 		at := start + i*seconds*second/9
 		r.Trace = append(r.Trace,
-			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1, Graph: i, Token: i},
-			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1, Size: 100, Buffer: 2, Graph: i, Token: i})
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0,
+				Size: 4000, Buffer: 1, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1,
+				Size: 100, Buffer: 2, Graph: i, Token: i})
 	}
 	return r
 }
@@ -69,7 +80,8 @@ func sweep(t *testing.T) string {
 	}
 	repetition("r3", "alpha", 256, 0, 40, verdict.Marginal).Write(t, out)
 	repetition("r4", "beta", 128, 0, 5, verdict.Contaminated).Write(t, filepath.Join(out, "contaminated"))
-	plain := &memrun.Run{Model: "gamma", Regions: []memrun.Region{{Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 1, FirstRead: 1, LastRead: 2, Reads: 1, Read: 1}}}
+	plain := &memrun.Run{Model: "gamma", Regions: []memrun.Region{{Type: "weight", Name: "w", Layer: -1, Buffer: 1,
+		Bytes: 1, FirstRead: 1, LastRead: 2, Reads: 1, Read: 1}}}
 	plain.Write(t, out) // of no experiment
 	return out
 }
@@ -105,7 +117,8 @@ func TestAggregate(t *testing.T) {
 	long := r.Groups[0]
 	p99 := long.row("weight", "retention_p99_s")
 	// 10, 20, 30: mean 20, deviation 10, and Student's t of two degrees of freedom is 4.30265.
-	if p99 == nil || p99.N != 3 || p99.Mean != 20 || math.Abs(*p99.SD-10) > 1e-9 || math.Abs(*p99.High-(20+4.30265272991*10/math.Sqrt(3))) > 1e-6 || p99.Min != 10 || p99.Max != 30 {
+	if p99 == nil || p99.N != 3 || p99.Mean != 20 || math.Abs(*p99.SD-10) > 1e-9 ||
+		math.Abs(*p99.High-(20+4.30265272991*10/math.Sqrt(3))) > 1e-6 || p99.Min != 10 || p99.Max != 30 {
 		t.Errorf("%+v", p99)
 	}
 	if rate := long.row("run", "decode_tokens_per_s"); rate == nil || math.Abs(rate.Max-0.7) > 1e-12 {
@@ -115,7 +128,8 @@ func TestAggregate(t *testing.T) {
 		t.Errorf("%+v", label)
 	}
 	one := r.Groups[1]
-	if p := one.row("weight", "retention_p99_s"); one.Cell.NCtx != 256 || one.Marginal != 1 || p.N != 1 || p.SD != nil || p.Mean != 40 {
+	if p := one.row("weight", "retention_p99_s"); one.Cell.NCtx != 256 || one.Marginal != 1 || p.N != 1 ||
+		p.SD != nil || p.Mean != 40 {
 		t.Errorf("%+v", one)
 	}
 }
@@ -127,7 +141,8 @@ func TestAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Aggregate(context.Background(), found)
-	if err != nil || r.Runs != 5 || len(r.Groups) != 3 || len(r.Contaminated) != 0 || r.Groups[2].Contaminated != 1 || r.Groups[2].Cell.ModelID != "beta" {
+	if err != nil || r.Runs != 5 || len(r.Groups) != 3 || len(r.Contaminated) != 0 || r.Groups[2].Contaminated != 1 ||
+		r.Groups[2].Cell.ModelID != "beta" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -140,12 +155,14 @@ func TestShares(t *testing.T) {
 	}
 	g := aggregated(t, out).Groups[0]
 	high := g.row("weight", "mrm_label=high_mrm")
-	if high == nil || high.N != 4 || high.Mean != 0.5 || high.Method != wilson || high.SD != nil || high.Min != 0 || high.Max != 1 {
+	if high == nil || high.N != 4 || high.Mean != 0.5 || high.Method != wilson || high.SD != nil || high.Min != 0 ||
+		high.Max != 1 {
 		t.Errorf("%+v", high)
 	}
 	for i := range g.Rows { // no figure of a run is negative, and none of these above 1
 		row := &g.Rows[i]
-		ratio := row.Method == wilson || row.Metric == "write_once_ratio" || row.Metric == "censored_share" || row.Metric == "locality_score"
+		ratio := row.Method == wilson || row.Metric == "write_once_ratio" || row.Metric == "censored_share" ||
+			row.Metric == "locality_score"
 		if *row.Low < 0 || *row.Low > row.Mean || *row.High < row.Mean || ratio && *row.High > 1 {
 			t.Errorf("%s %s: %v in [%v, %v]", row.Type, row.Metric, row.Mean, *row.Low, *row.High)
 		}
@@ -166,7 +183,8 @@ func TestAggregateForms(t *testing.T) {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
 	var back Aggregated
-	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Groups) != 2 || back.Groups[0].row("weight", "retention_p99_s").Method != studentT {
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Groups) != 2 ||
+		back.Groups[0].row("weight", "retention_p99_s").Method != studentT {
 		t.Errorf("%v", err)
 	}
 	for _, want := range []string{"4 runs in 2 cells", "20 [0, 44.84]", "(3 of 3)", "(one run)", "1 contaminated"} {
@@ -202,12 +220,14 @@ func TestAggregateRefusals(t *testing.T) {
 	}{
 		"flipped byte of a table": {flip(rundir.RegionsName), rundir.RegionsName, errDamaged},
 		"flipped byte of a trace": {flip(rundir.TraceName), rundir.TraceName, errDamaged},
-		"file that is gone":       {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, rundir.TraceName)) }, rundir.TraceName, errDamaged},
+		"file that is gone": {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, rundir.TraceName)) },
+			rundir.TraceName, errDamaged},
 	} {
 		out := sweep(t)
 		dirs, _ := filepath.Glob(filepath.Join(out, "alpha", "run_*"))
 		c.change(t, dirs[0])
-		if _, err := Find([]string{out}, false); err == nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Find([]string{out}, false); err == nil || !errors.Is(err, c.is) ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -215,14 +235,16 @@ func TestAggregateRefusals(t *testing.T) {
 	foreign := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
 	foreign.Version = "3.1"
 	foreign.Write(t, out)
-	if _, err := Find([]string{out}, false); !errors.Is(err, table.ErrVersion) || !strings.Contains(err.Error(), ".parquet") {
+	if _, err := Find([]string{out}, false); !errors.Is(err, table.ErrVersion) ||
+		!strings.Contains(err.Error(), ".parquet") {
 		t.Errorf("tables of version 3: %v", err)
 	}
 	out = t.TempDir()
 	alien := repetition("r0", "alpha", 128, 0, 10, verdict.Clean)
 	alien.Metadata.(*verdict.Metadata).SchemaVersion = "3.0"
 	alien.Write(t, out)
-	if _, err := Find([]string{out}, false); !errors.Is(err, verdict.ErrVersion) || !strings.Contains(err.Error(), rundir.MetadataName) {
+	if _, err := Find([]string{out}, false); !errors.Is(err, verdict.ErrVersion) ||
+		!strings.Contains(err.Error(), rundir.MetadataName) {
 		t.Errorf("metadata of version 2: %v", err)
 	}
 	if _, err := Find([]string{filepath.Join(out, "nothing")}, false); err == nil {
@@ -260,7 +282,8 @@ func TestDataset(t *testing.T) {
 		t.Error("a run was copied out of the dataset")
 	}
 	var want, got bytes.Buffer
-	if err := errors.Join(aggregated(t, out).WriteCSV(&want), aggregated(t, dataset).WriteCSV(&got)); err != nil || want.String() != got.String() {
+	if err := errors.Join(aggregated(t, out).WriteCSV(&want), aggregated(t, dataset).WriteCSV(&got)); err != nil ||
+		want.String() != got.String() {
 		t.Errorf("%v\n%s\nwant\n%s", err, got.String(), want.String())
 	}
 	leaves, _ := filepath.Glob(filepath.Join(dataset, "model_id=alpha", "run_id=*", rundir.TraceName))
@@ -283,7 +306,8 @@ func TestStatistic(t *testing.T) {
 	if s := meanOf([]float64{0.1, 0.1, 0.1}, 1); s.Mean != 0.1 || *s.SD != 0 || *s.Low != 0.1 || *s.High != 0.1 {
 		t.Errorf("%+v", s)
 	}
-	if s := meanOf([]float64{3}, math.Inf(1)); s.Mean != 3 || s.SD != nil || s.N != 1 || s.Method != "" || s.Low != nil {
+	if s := meanOf([]float64{3}, math.Inf(1)); s.Mean != 3 || s.SD != nil || s.N != 1 || s.Method != "" ||
+		s.Low != nil {
 		t.Errorf("%+v", s)
 	}
 	if s := meanOf([]float64{0, 0, 1}, 1); *s.Low != 0 || *s.High != 1 || s.Method != studentT {
@@ -332,21 +356,25 @@ func TestFigures(t *testing.T) {
 	if len(all) < 3 || all[0].Name != "sweep_retention_p99_s" || all[0].Warning == "" {
 		t.Fatalf("%+v", all)
 	}
-	if want := []string{"alpha, context 128 (n = 3)", "alpha, context 256 (n = 1)", "beta, context 128 (n = 1)"}; !slices.Equal(all[0].Cells, want) {
+	if want := []string{"alpha, context 128 (n = 3)", "alpha, context 256 (n = 1)",
+		"beta, context 128 (n = 1)"}; !slices.Equal(all[0].Cells, want) {
 		t.Errorf("%q", all[0].Cells)
 	}
 	for _, m := range all[0].Means {
-		if m.Type == "weight" && m.Cell == 0 && (m.Mean != 20 || *m.Low != 0 || *m.High < 44.8) || m.Cell > 0 && m.Low != nil {
+		if m.Type == "weight" && m.Cell == 0 && (m.Mean != 20 || *m.Low != 0 || *m.High < 44.8) || m.Cell > 0 &&
+			m.Low != nil {
 			t.Errorf("%+v", m)
 		}
 	}
-	if clean := aggregated(t, out).Figures(); clean[0].Warning != "" || !strings.Contains(clean[0].Title, "sweep, alpha") {
+	if clean := aggregated(t, out).Figures(); clean[0].Warning != "" ||
+		!strings.Contains(clean[0].Title, "sweep, alpha") {
 		t.Errorf("%+v", clean[0])
 	}
 	dir := t.TempDir()
 	paths, err := DrawAcross(all, dir, []string{"svg", "pdf"})
 	isDrawn := func(a metricFigure) bool { return len(a.Means) > 0 }
-	if n := len(slices.DeleteFunc(slices.Clone(all), func(a metricFigure) bool { return !isDrawn(a) })); err != nil || n < 4 || len(paths) != 2*n {
+	if n := len(slices.DeleteFunc(slices.Clone(all), func(a metricFigure) bool { return !isDrawn(a) })); err != nil ||
+		n < 4 || len(paths) != 2*n {
 		t.Fatal(n, paths, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "sweep_retention_p99_s.svg"))
@@ -361,12 +389,16 @@ func TestFigures(t *testing.T) {
 // cells whose runs have other labels.
 func TestLabelFigures(t *testing.T) {
 	group := func(prompt, experiment string, rows ...statisticRow) cellGroup {
-		return cellGroup{Experiment: experiment, Cell: matrixCell{Key: prompt, ModelID: "m", Prompt: prompt, KVType: "f16"}, Runs: make([]string, 3), Rows: rows}
+		return cellGroup{Experiment: experiment,
+			Cell: matrixCell{Key: prompt, ModelID: "m", Prompt: prompt, KVType: "f16"}, Runs: make([]string, 3),
+			Rows: rows}
 	}
-	high, medium := statisticRow{"weight", labelled + "high_mrm", shareOfRuns(2, 3)}, statisticRow{"weight", labelled + "medium_mrm", shareOfRuns(1, 3)}
+	high, medium := statisticRow{"weight", labelled + "high_mrm", shareOfRuns(2, 3)},
+		statisticRow{"weight", labelled + "medium_mrm", shareOfRuns(1, 3)}
 	other := statisticRow{"weight", labelled + "medium_mrm", shareOfRuns(3, 3)}
 	bytes := statisticRow{"weight", "bytes", meanOf([]float64{1, 2, 3}, 9)}
-	r := &Aggregated{Groups: []cellGroup{group("a", "../x", high, medium), group("b", "../x", other), group("c", "../x", bytes)}}
+	r := &Aggregated{Groups: []cellGroup{group("a", "../x", high, medium), group("b", "../x", other),
+		group("c", "../x", bytes)}}
 	seen := map[string][]cellMean{}
 	for _, a := range r.Figures() {
 		if filepath.Base(a.Name) != a.Name || strings.HasPrefix(a.Name, ".") {
@@ -380,7 +412,8 @@ func TestLabelFigures(t *testing.T) {
 		seen[a.Label] = a.Means
 	}
 	zero, got := shareOfRuns(0, 3), seen["share of runs labelled high_mrm"]
-	if len(got) != 2 || got[0].Mean != high.Mean || *got[0].Low != *high.Low || *got[0].High != *high.High || got[1].Cell != 1 || got[1].Mean != 0 || *got[1].High != *zero.High {
+	if len(got) != 2 || got[0].Mean != high.Mean || *got[0].Low != *high.Low || *got[0].High != *high.High ||
+		got[1].Cell != 1 || got[1].Mean != 0 || *got[1].High != *zero.High {
 		t.Errorf("%+v", got)
 	}
 	if got := seen["share of runs labelled low_mrm"]; len(got) != 0 {
@@ -390,9 +423,11 @@ func TestLabelFigures(t *testing.T) {
 
 // TestCellNames: cells have different names, whatever they differ in.
 func TestCellNames(t *testing.T) {
-	groups := []cellGroup{{Cell: matrixCell{Key: "1", ModelID: "m", NCtx: 0}}, {Cell: matrixCell{Key: "2", ModelID: "m", NCtx: 512}}, {Cell: matrixCell{Key: "3", ModelID: "m", NCtx: 512}}}
+	groups := []cellGroup{{Cell: matrixCell{Key: "1", ModelID: "m", NCtx: 0}},
+		{Cell: matrixCell{Key: "2", ModelID: "m", NCtx: 512}}, {Cell: matrixCell{Key: "3", ModelID: "m", NCtx: 512}}}
 	names, _ := cellNames(groups)
-	if slices.Sort(names); len(slices.Compact(names)) != 3 || !strings.Contains(strings.Join(names, "\n"), "the model's context") {
+	if slices.Sort(names); len(slices.Compact(names)) != 3 ||
+		!strings.Contains(strings.Join(names, "\n"), "the model's context") {
 		t.Errorf("%q", names)
 	}
 }

@@ -30,14 +30,17 @@ var aggregateColumns = []table.Column{
 	{Name: "max_tokens", Kind: table.Int64, Unit: "tokens", Description: "most tokens generated per prompt"},
 	{Name: "concurrency", Kind: table.Int64, Description: "prompts at a time"},
 	{Name: "region_type", Kind: table.Text, Description: "type of region; run: of the run as a whole"},
-	{Name: "metric", Kind: table.Text, Description: "column of metrics.csv, or figure of the run; its name ends with its unit"},
+	{Name: "metric", Kind: table.Text, Description: "column of metrics.csv, or figure of the run; its name ends " +
+		"with its unit"},
 	{Name: "n", Kind: table.Int64, Description: "runs with a value"},
 	{Name: "marginal", Kind: table.Int64, Description: "of the runs of the cell, those of class marginal"},
 	{Name: "contaminated", Kind: table.Int64, Description: "of the runs of the cell, those of class contaminated"},
 	{Name: "mean", Kind: table.Float64, Description: "mean over the runs"},
 	{Name: "sd", Kind: table.Float64, Null: true, Description: "standard deviation over the runs; null: one run"},
-	{Name: "ci95_low", Kind: table.Float64, Null: true, Description: "lower end of the 95 % confidence interval of the mean"},
-	{Name: "ci95_high", Kind: table.Float64, Null: true, Description: "upper end of the 95 % confidence interval of the mean"},
+	{Name: "ci95_low", Kind: table.Float64, Null: true,
+		Description: "lower end of the 95 % confidence interval of the mean"},
+	{Name: "ci95_high", Kind: table.Float64, Null: true,
+		Description: "upper end of the 95 % confidence interval of the mean"},
 	{Name: "min", Kind: table.Float64, Description: "least value"},
 	{Name: "max", Kind: table.Float64, Description: "greatest value"},
 	{Name: "method", Kind: table.Text, Null: true, Description: "how the interval is computed; null: none"},
@@ -50,7 +53,8 @@ func (r *Aggregated) each(f func(values []any) error) error {
 		for k := range g.Rows {
 			row, c := &g.Rows[k], &g.Cell
 			if err := f([]any{
-				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type, row.Metric, row.N, g.Marginal, g.Contaminated,
+				g.Experiment, c.Key, c.ModelID, c.Prompt, c.NCtx, c.KVType, c.MaxTokens, c.Concurrency, row.Type,
+				row.Metric, row.N, g.Marginal, g.Contaminated,
 				&row.Mean, row.SD, row.Low, row.High, &row.Min, &row.Max, row.Method,
 			}); err != nil {
 				return err
@@ -129,10 +133,12 @@ func (r *Aggregated) WriteParquet(w io.Writer) error {
 // WriteText writes the figures that most ask for, as a table for people.
 func (r *Aggregated) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d contaminated runs left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
+	fmt.Fprintf(t, "%d runs in %d cells; mean [95 %% interval: Student's t, of shares of runs Wilson's]; %d "+
+		"contaminated runs left out\n", r.Runs, len(r.Groups), len(r.Contaminated))
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt, g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
+		fmt.Fprintf(t, "\n%s: %s, prompt %s, context %d, KV %s, n = %d", g.Experiment, g.Cell.ModelID, g.Cell.Prompt,
+			g.Cell.NCtx, g.Cell.KVType, len(g.Runs))
 		if g.Marginal > 0 {
 			fmt.Fprintf(t, " (%d marginal)", g.Marginal)
 		}

@@ -73,7 +73,8 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		return nil, err
 	}
 	subjects := s.subjects()
-	report := whatIf(subjects, classes, some, demandOptions{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.types})
+	report := whatIf(subjects, classes, some,
+		demandOptions{Years: o.Years, Tokens: s.Tokens, Thresholds: o.Thresholds, Types: s.types})
 	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), Report: report, From: s.From, Notes: s.Notes}
 	d, err := begin(r.Out)
 	if err != nil {
@@ -85,7 +86,8 @@ func Run(ctx context.Context, dir string, o Options) (*Result, error) {
 		fill func(io.Writer) error
 	}{
 		{"metrics.csv", metrics}, {"suitability.csv", report.WriteLabelsCSV}, {"whatif.csv", report.WriteCSV},
-		{"sensitivity.csv", report.WriteSensitivityCSV}, {"whatif.json", report.WriteJSON}, {"whatif.txt", report.WriteText}, {"phases.csv", s.WriteMarked},
+		{"sensitivity.csv", report.WriteSensitivityCSV}, {"whatif.json", report.WriteJSON},
+		{"whatif.txt", report.WriteText}, {"phases.csv", s.WriteMarked},
 	} {
 		if f.fill == nil {
 			continue
@@ -117,7 +119,8 @@ func observed(ctx context.Context, dir string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), From: "samples", Files: []string{"metrics.csv"}, Notes: report.Notes}
+	r := &Result{Dir: dir, Out: filepath.Join(dir, Folder), From: "samples", Files: []string{"metrics.csv"},
+		Notes: report.Notes}
 	d, err := begin(r.Out)
 	if err != nil {
 		return nil, err
@@ -132,7 +135,8 @@ func observed(ctx context.Context, dir string, o Options) (*Result, error) {
 // check looks at whether a run may be analysed: sealed, and not contaminated.
 func check(dir string, o Options) error {
 	if _, err := os.Stat(filepath.Join(dir, rundir.ManifestName)); err != nil {
-		return fmt.Errorf("%s has no manifest: it is no sealed run; 'llamatap verify --repair %s' seals one that was interrupted", dir, dir)
+		return fmt.Errorf("%s has no manifest: it is no sealed run; 'llamatap verify --repair %s' seals one that "+
+			"was interrupted", dir, dir)
 	}
 	m, err := verdict.Read(dir)
 	switch {
@@ -141,7 +145,8 @@ func check(dir string, o Options) error {
 	case err != nil:
 		return err
 	case m.Validity.Class == verdict.Contaminated && !o.Contaminated:
-		return fmt.Errorf("%s: %w (%s): --contaminated analyses it all the same", dir, ErrContaminated, m.Validity.Why())
+		return fmt.Errorf("%s: %w (%s): --contaminated analyses it all the same", dir, ErrContaminated,
+			m.Validity.Why())
 	}
 	return nil
 }

@@ -22,10 +22,12 @@ import (
 // short is a run of a second, in which a weight was read ten times.
 func short(trace bool) *memrun.Run {
 	r := &memrun.Run{Model: "m", Regions: []memrun.Region{
-		{ID: 0, Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + second, Reads: 11, Read: 44000, Alloc: start},
+		{ID: 0, Type: "weight", Name: "w", Layer: -1, Buffer: 1, Bytes: 4000, FirstRead: start,
+			LastRead: start + second, Reads: 11, Read: 44000, Alloc: start},
 	}}
 	for i := int64(0); i <= 10 && trace; i++ {
-		r.Trace = append(r.Trace, memrun.Access{NS: start + i*second/10, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Size: 4000, Buffer: 1, Graph: i, Token: i})
+		r.Trace = append(r.Trace, memrun.Access{NS: start + i*second/10, Phase: "generation", Op: "read",
+			Type: "weight", Collector: "graph", Size: 4000, Buffer: 1, Graph: i, Token: i})
 	}
 	return r
 }
@@ -36,11 +38,14 @@ func TestRun(t *testing.T) {
 	for _, trace := range []bool{false, true} {
 		dir := short(trace).Write(t, t.TempDir())
 		for range 2 {
-			r, err := Run(context.Background(), dir, Options{Forms: []string{"svg"}, Version: "v1", Command: []string{"llamatap", "mrm", "analyze"}})
+			r, err := Run(context.Background(), dir,
+				Options{Forms: []string{"svg"}, Version: "v1", Command: []string{"llamatap", "mrm", "analyze"}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (r.From == "trace") != trace || !slices.Contains(r.Files, "metrics.csv") || !slices.Contains(r.Files, "suitability.svg") || slices.Contains(r.Files, "access_heatmap.svg") != trace {
+			if (r.From == "trace") != trace || !slices.Contains(r.Files, "metrics.csv") ||
+				!slices.Contains(r.Files, "suitability.svg") ||
+				slices.Contains(r.Files, "access_heatmap.svg") != trace {
 				t.Errorf("from %s: %v", r.From, r.Files)
 			}
 			there, _ := filepath.Glob(filepath.Join(r.Out, "*"))
@@ -57,7 +62,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v, %v, %v", report, hidden, err)
 		}
 		var derived struct{ Files []map[string]any }
-		if text, err := os.ReadFile(filepath.Join(dir, "derived.json")); err != nil || json.Unmarshal(text, &derived) != nil || len(derived.Files) != 1 || derived.Files[0]["path"] != "derived/mrm" {
+		if text, err := os.ReadFile(filepath.Join(dir, "derived.json")); err != nil ||
+			json.Unmarshal(text, &derived) != nil || len(derived.Files) != 1 ||
+			derived.Files[0]["path"] != "derived/mrm" {
 			t.Errorf("%+v, %v", derived, err)
 		}
 	}
@@ -69,16 +76,22 @@ func TestRun(t *testing.T) {
 func layered() *memrun.Run {
 	r := short(true)
 	r.Regions = append(r.Regions,
-		memrun.Region{ID: 1, Type: "activation", Name: "h", Layer: -1, Buffer: 3, Bytes: 600, FirstWrite: start, LastRead: start + second, Reads: 30, Writes: 30, Written: 18000, Read: 18000, Alloc: start},
-		memrun.Region{ID: 2, Type: "activation", Name: "a", Layer: -1, Buffer: 3, Offset: 400, Bytes: 600, FirstWrite: start, LastRead: start + second, Reads: 1, Writes: 2, Written: 1200, Read: 600, Alloc: start},
-		memrun.Region{ID: 3, Type: "activation", Name: "once", Layer: -1, Buffer: 3, Offset: 1000, Bytes: 77, FirstWrite: start, LastRead: start + second, Reads: 1, Writes: 1, Written: 77, Read: 77, Alloc: start},
+		memrun.Region{ID: 1, Type: "activation", Name: "h", Layer: -1, Buffer: 3, Bytes: 600, FirstWrite: start,
+			LastRead: start + second, Reads: 30, Writes: 30, Written: 18000, Read: 18000, Alloc: start},
+		memrun.Region{ID: 2, Type: "activation", Name: "a", Layer: -1, Buffer: 3, Offset: 400, Bytes: 600,
+			FirstWrite: start, LastRead: start + second, Reads: 1, Writes: 2, Written: 1200, Read: 600, Alloc: start},
+		memrun.Region{ID: 3, Type: "activation", Name: "once", Layer: -1, Buffer: 3, Offset: 1000, Bytes: 77,
+			FirstWrite: start, LastRead: start + second, Reads: 1, Writes: 1, Written: 77, Read: 77, Alloc: start},
 		memrun.Region{ID: 4, Type: "compute_buffer", Name: "compute", Layer: -1, Buffer: 3, Bytes: 1077, Alloc: start})
 	touch := func(graph, region, offset, size int64, op string) {
-		r.Trace = append(r.Trace, memrun.Access{NS: start + graph*second/30, Phase: "generation", Op: op, Type: "activation", Collector: "graph", Region: region, Size: size, Buffer: 3, Offset: offset, Graph: graph, Token: graph})
+		r.Trace = append(r.Trace, memrun.Access{NS: start + graph*second/30, Phase: "generation", Op: op,
+			Type: "activation", Collector: "graph", Region: region, Size: size, Buffer: 3, Offset: offset,
+			Graph: graph, Token: graph})
 	}
 	r.Trace = r.Trace[:0]
 	for graph := range int64(30) {
-		r.Trace = append(r.Trace, memrun.Access{NS: start + graph*second/30, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Size: 4000, Buffer: 1, Graph: graph, Token: graph})
+		r.Trace = append(r.Trace, memrun.Access{NS: start + graph*second/30, Phase: "generation", Op: "read",
+			Type: "weight", Collector: "graph", Size: 4000, Buffer: 1, Graph: graph, Token: graph})
 		touch(graph, 1, 0, 600, "write")
 		touch(graph, 1, 0, 600, "read")
 		if graph < 2 {
@@ -103,14 +116,16 @@ func TestOneDefinition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		metrics, labels := tableOf(t, filepath.Join(r.Out, "metrics.csv")), tableOf(t, filepath.Join(r.Out, "suitability.csv"))
+		metrics, labels := tableOf(t, filepath.Join(r.Out, "metrics.csv")),
+			tableOf(t, filepath.Join(r.Out, "suitability.csv"))
 		shared := 0
 		for kind, row := range metrics {
 			for column, value := range row {
 				if other, ok := labels[kind][column]; ok {
 					shared++
 					if !same(other, value) {
-						t.Errorf("trace %v: %s of %s is %s in metrics.csv and %s in suitability.csv", trace, column, kind, value, other)
+						t.Errorf("trace %v: %s of %s is %s in metrics.csv and %s in suitability.csv", trace, column,
+							kind, value, other)
 					}
 				}
 			}
@@ -118,7 +133,8 @@ func TestOneDefinition(t *testing.T) {
 		if shared != 2*8 || len(metrics) != 2 || len(labels) != 2 {
 			t.Errorf("trace %v: %d cells compared of %v and %v", trace, shared, metrics, labels)
 		}
-		if once := metrics["activation"]["write_once_ratio"]; trace && !same(once, strconv.FormatFloat(77./1077, 'g', -1, 64)) {
+		if once := metrics["activation"]["write_once_ratio"]; trace &&
+			!same(once, strconv.FormatFloat(77./1077, 'g', -1, 64)) {
 			t.Errorf("write-once ratio of activations: %s", once)
 		}
 	}
@@ -159,7 +175,8 @@ func tableOf(t *testing.T, path string) map[string]map[string]string {
 // TestRefusals: runs that are not sealed, contaminated, of another version, and classes that are not there.
 func TestRefusals(t *testing.T) {
 	bad := short(false)
-	bad.Metadata = verdict.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r"}, Validity: verdict.Validity{Class: verdict.Contaminated}}
+	bad.Metadata = verdict.Metadata{SchemaVersion: table.Version, Metadata: rundir.Metadata{Version: 1, RunID: "r"},
+		Validity: verdict.Validity{Class: verdict.Contaminated}}
 	contaminated := bad.Write(t, t.TempDir())
 	foreign := short(false)
 	foreign.Metadata = verdict.Metadata{SchemaVersion: "9.0", Metadata: rundir.Metadata{Version: 1}}

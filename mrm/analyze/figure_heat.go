@@ -32,7 +32,8 @@ func heatMap(d *figureData) *sheet.Picture {
 		}
 	}
 	height := vg.Length(0.5+1.15*float64(len(panels))) * vg.Inch
-	return &sheet.Picture{Style: sheet.Page, Panels: panels, Height: height, Right: heatBar(low, high, d.Heat.BinS), RightWidth: vg.Points(44)}
+	return &sheet.Picture{Style: sheet.Page, Panels: panels, Height: height, Right: heatBar(low, high, d.Heat.BinS),
+		RightWidth: vg.Points(44)}
 }
 
 // timesPower is how often each byte of a cell was touched.
@@ -102,7 +103,8 @@ func (m *heatCells) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	atX, atY := p.Transforms(&c)
-	c.DrawImage(vg.Rectangle{Min: vg.Point{X: atX(0), Y: atY(0)}, Max: vg.Point{X: atX(float64(bins) * m.heat.BinS), Y: atY(p.Y.Max)}}, picture)
+	c.DrawImage(vg.Rectangle{Min: vg.Point{X: atX(0), Y: atY(0)},
+		Max: vg.Point{X: atX(float64(bins) * m.heat.BinS), Y: atY(p.Y.Max)}}, picture)
 }
 
 // shadesOfHeat is how many colours there are.

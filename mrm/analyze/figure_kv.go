@@ -14,7 +14,8 @@ var reasons = []struct {
 	reason string // "" where the life did not end
 	fill   color.NRGBA
 }{
-	{"", sheet.Blue}, {"clear", sheet.Gray}, {"seq_rm", sheet.Red}, {"seq_keep", sheet.Purple}, {"overwrite", sheet.Orange}, {"other", sheet.Black},
+	{"", sheet.Blue}, {"clear", sheet.Gray}, {"seq_rm", sheet.Red}, {"seq_keep", sheet.Purple},
+	{"overwrite", sheet.Orange}, {"other", sheet.Black},
 }
 
 // idle is the colour of a life after its last read: the data was held and not needed.
@@ -74,7 +75,8 @@ func kvLives(d *figureData) *sheet.Picture {
 		lines++
 	}
 	beneath(p, lines)
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.6+0.13*float64(lines)) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p},
+		Height: vg.Length(2.6+0.13*float64(lines)) * vg.Inch}
 }
 
 // ended says in a legend how lives ended.

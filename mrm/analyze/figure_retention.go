@@ -56,7 +56,8 @@ func retention(d *figureData) *sheet.Picture {
 	p.Add(gridLines)
 	unclear := unresolved(d.Resolution, low)
 	p.Add(unclear)
-	threshold := &sheet.Curve{Style: draw.LineStyle{Color: sheet.Gray, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(3), vg.Points(2)}}}
+	threshold := &sheet.Curve{Style: draw.LineStyle{Color: sheet.Gray, Width: vg.Points(0.8),
+		Dashes: []vg.Length{vg.Points(3), vg.Points(2)}}}
 	for _, at := range []float64{0, 1} { // mrm-trace's thresholds
 		if at >= low && at <= high {
 			threshold.X, threshold.Y = append(threshold.X, at, at, at), append(threshold.Y, 0, 1, math.NaN())
@@ -71,10 +72,12 @@ func retention(d *figureData) *sheet.Picture {
 		km, plain, marks := steps(l, low, high)
 		p.Add(plain, km, marks)
 		share, _ := l.Survival.CensoredShare()
-		p.Legend.Add(fmt.Sprintf("%s (%s written, %.0f %% censored)", l.Type, withUnit(byteUnits, float64(l.Survival.Count)), 100*share), km)
+		p.Legend.Add(fmt.Sprintf("%s (%s written, %.0f %% censored)", l.Type,
+			withUnit(byteUnits, float64(l.Survival.Count)), 100*share), km)
 		names++
 	}
-	p.Legend.Add("censored", &strokes{style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.6)}, half: vg.Points(2.5)})
+	p.Legend.Add("censored", &strokes{style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.6)},
+		half: vg.Points(2.5)})
 	p.Legend.Add("censored lives counted as ended", &sheet.Curve{Style: dashed(sheet.Black)})
 	if len(threshold.X) > 0 {
 		p.Legend.Add("1 s and 10 s, thresholds of mrm-trace", threshold)
@@ -85,7 +88,8 @@ func retention(d *figureData) *sheet.Picture {
 		names++
 	}
 	beneath(p, names+2)
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.2+0.13*float64(names+2)) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p},
+		Height: vg.Length(2.2+0.13*float64(names+2)) * vg.Inch}
 }
 
 // unresolved is the part of the axis in which times are not exact.

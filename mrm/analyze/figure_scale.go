@@ -17,8 +17,10 @@ type unit struct {
 }
 
 var (
-	timeUnits = []unit{{365.25 * 86400, "y"}, {86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}}
-	byteUnits = []unit{{1 << 60, "EiB"}, {1 << 50, "PiB"}, {1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}}
+	timeUnits = []unit{{365.25 * 86400, "y"}, {86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"},
+		{1e-6, "µs"}, {1e-9, "ns"}}
+	byteUnits = []unit{{1 << 60, "EiB"}, {1 << 50, "PiB"}, {1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"},
+		{1 << 10, "KiB"}, {1, "B"}}
 )
 
 // unitOf is the largest unit that a value has at least one of.
@@ -128,7 +130,8 @@ func byteDecade(e int) string {
 
 // typeColors are the colours of types of regions, the same in every picture.
 var typeColors = map[string]color.NRGBA{
-	"weight": sheet.Blue, "kv_cache": sheet.Orange, "activation": sheet.Green, "compute_buffer": sheet.Cyan, "runtime": sheet.Purple, "other": sheet.Gray,
+	"weight": sheet.Blue, "kv_cache": sheet.Orange, "activation": sheet.Green, "compute_buffer": sheet.Cyan,
+	"runtime": sheet.Purple, "other": sheet.Gray,
 	"padding": sheet.Pale, "code": sheet.Red, "stack": {0x6b, 0x5a, 0x2e, 255}, "static_data": {0xb0, 0x8f, 0x5c, 255},
 }
 

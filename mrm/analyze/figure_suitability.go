@@ -46,7 +46,8 @@ func suitability(d *figureData) *sheet.Picture {
 	if d.Report == nil || len(d.Report.Labels) == 0 {
 		return nil
 	}
-	heads := []string{"region type", "size", "write-\nonce", "needed\np50", "needed\np99", "cen-\nsored", "label", "censored\nlabel"}
+	heads := []string{"region type", "size", "write-\nonce", "needed\np50", "needed\np99", "cen-\nsored", "label",
+		"censored\nlabel"}
 	widths := []float64{1.5, 0.95, 0.8, 0.95, 0.95, 0.8, 0.95, 1.2}
 	shown := d.Report.Classes[:min(len(d.Report.Classes), mostClasses)]
 	for i := range shown {
@@ -64,14 +65,17 @@ func suitability(d *figureData) *sheet.Picture {
 	}
 	p.Y.Min, p.Y.Max = -float64(len(rows)), 1.7
 	p.Add(&grid{heads, widths, rows})
-	return &sheet.Picture{Style: sheet.Page, Panels: []*plot.Plot{p}, Height: vg.Length(0.8+0.26*float64(len(rows))) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Page, Panels: []*plot.Plot{p},
+		Height: vg.Length(0.8+0.26*float64(len(rows))) * vg.Inch}
 }
 
 // tableRow is the row of a type of regions.
 func tableRow(r *Report, shown []Class, l *Labels) []cell {
 	row := []cell{
-		{l.Type, sheet.White, sheet.Black, text.XLeft}, plainCell(withUnit(byteUnits, float64(l.Bytes))), plainCell(shareText(l.WriteOnce)),
-		plainCell(neededText(l.KaplanMeier.P50, l.IsKnown50, l.Resolution)), plainCell(neededText(l.KaplanMeier.P99, l.IsKnown99, l.Resolution)), plainCell(shareText(l.CensoredShare)),
+		{l.Type, sheet.White, sheet.Black, text.XLeft}, plainCell(withUnit(byteUnits, float64(l.Bytes))),
+		plainCell(shareText(l.WriteOnce)),
+		plainCell(neededText(l.KaplanMeier.P50, l.IsKnown50, l.Resolution)),
+		plainCell(neededText(l.KaplanMeier.P99, l.IsKnown99, l.Resolution)), plainCell(shareText(l.CensoredShare)),
 		plainCell(shortLabel(l.Label)), plainCell(shortLabel(l.LabelCensor)),
 	}
 	for i := range shown {
@@ -146,7 +150,8 @@ func (g *grid) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		fill(c, style, at, g.heads[column])
 		for i, row := range g.rows {
-			g.draw(c, row[column], vg.Rectangle{Min: vg.Point{X: atX(left), Y: atY(-float64(i + 1))}, Max: vg.Point{X: atX(left + width), Y: atY(-float64(i))}}, style)
+			g.draw(c, row[column], vg.Rectangle{Min: vg.Point{X: atX(left), Y: atY(-float64(i + 1))},
+				Max: vg.Point{X: atX(left + width), Y: atY(-float64(i))}}, style)
 		}
 		left += width
 	}
@@ -160,7 +165,8 @@ func (g *grid) Plot(c draw.Canvas, p *plot.Plot) {
 func fill(c draw.Canvas, style draw.TextStyle, at vg.Point, words string) {
 	lines := strings.Split(words, "\n")
 	for i, line := range lines {
-		c.FillText(style, vg.Point{X: at.X, Y: at.Y + vg.Points(6.8)*vg.Length(float64(len(lines)-1)/2-float64(i))}, line)
+		c.FillText(style, vg.Point{X: at.X, Y: at.Y + vg.Points(6.8)*vg.Length(float64(len(lines)-1)/2-float64(i))},
+			line)
 	}
 }
 
@@ -195,7 +201,8 @@ func refreshing(d *figureData) *sheet.Picture {
 			c := &Class{RetentionS: &Figure{Value: math.Pow(10, x)}, Refresh: Needed}
 			row := judgeRow(group, c, demandOptions{})
 			b.x = append(b.x, x)
-			b.low, b.high = append(b.low, log10(row.RefreshedPerDay.Low)), append(b.high, log10(row.RefreshedPerDay.High))
+			b.low, b.high = append(b.low, log10(row.RefreshedPerDay.Low)),
+				append(b.high, log10(row.RefreshedPerDay.High))
 			high = max(high, log10(row.RefreshedPerDay.High))
 			if row.RefreshedPerDay.High > 0 {
 				low = min(low, log10(row.RefreshedPerDay.High))
@@ -215,11 +222,14 @@ func refreshing(d *figureData) *sheet.Picture {
 	p.Y.Tick.Marker = decades(p.Y.Min, p.Y.Max, 6, byteDecade)
 	p.Add(gridLines)
 	p.Add(shapes...)
-	p.Legend.Add("at most: censored lives last all day", &sheet.Curve{Style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.9)}})
-	p.Legend.Add("at least: they end with the run", &sheet.Curve{Style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.9), Dashes: bandDashes}})
+	p.Legend.Add("at most: censored lives last all day",
+		&sheet.Curve{Style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.9)}})
+	p.Legend.Add("at least: they end with the run",
+		&sheet.Curve{Style: draw.LineStyle{Color: sheet.Black, Width: vg.Points(0.9), Dashes: bandDashes}})
 	named += 2
 	beneath(p, named)
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.1+0.13*float64(named)) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p},
+		Height: vg.Length(2.1+0.13*float64(named)) * vg.Inch}
 }
 
 // log10 is a logarithm; of 0 it is far below everything.

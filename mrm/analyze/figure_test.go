@@ -29,17 +29,23 @@ func data() *figureData {
 		cache.Add(int64(math.Exp(r.Float64()*6)*1e8), 4096, r.IntN(3) == 0)
 		activations.Add(int64(math.Exp(r.NormFloat64())*3e6), 65536, false)
 	}
-	d := &figureData{Title: "model-7b-Q4_K, context 4096", Note: "prompt p0, run_20261121_120000_ab12", Lives: []typeLives{{"weight", weights}, {"kv_cache", cache}, {"activation", activations}}}
+	d := &figureData{Title: "model-7b-Q4_K, context 4096", Note: "prompt p0, run_20261121_120000_ab12",
+		Lives: []typeLives{{"weight", weights}, {"kv_cache", cache}, {"activation", activations}}}
 	d.Subjects = []subject{
-		{Type: memtrace.Weight, Name: "w", Bytes: 600 << 20, Seconds: 40, BytesRead: 600 << 30, Lives: weights, Written: 600 << 20, WrittenOnce: 600 << 20},
-		{Type: memtrace.KVCache, Name: "k", Bytes: 16 << 20, Seconds: 40, BytesRead: 4 << 30, BytesWritten: 16 << 20, Lives: cache, Written: 16 << 20, WrittenOnce: 15 << 20},
-		{Type: memtrace.Activation, Name: "a", Bytes: 2 << 20, Seconds: 40, BytesRead: 40 << 30, BytesWritten: 38 << 30, Lives: activations, Written: 2 << 20},
+		{Type: memtrace.Weight, Name: "w", Bytes: 600 << 20, Seconds: 40, BytesRead: 600 << 30, Lives: weights,
+			Written: 600 << 20, WrittenOnce: 600 << 20},
+		{Type: memtrace.KVCache, Name: "k", Bytes: 16 << 20, Seconds: 40, BytesRead: 4 << 30, BytesWritten: 16 << 20,
+			Lives: cache, Written: 16 << 20, WrittenOnce: 15 << 20},
+		{Type: memtrace.Activation, Name: "a", Bytes: 2 << 20, Seconds: 40, BytesRead: 40 << 30,
+			BytesWritten: 38 << 30, Lives: activations, Written: 2 << 20},
 	}
 	all := builtinClasses()
 	d.Report = whatIf(d.Subjects, all, all.Classes, demandOptions{Tokens: 400})
-	d.Phases = []phaseBytes{{"weight_load", "weight", 0, 600 << 20}, {"generation", "weight", 600 << 30, 0}, {"generation", "kv_cache", 4 << 30, 16 << 20}, {"generation", "activation", 40 << 30, 38 << 30}}
+	d.Phases = []phaseBytes{{"weight_load", "weight", 0, 600 << 20}, {"generation", "weight", 600 << 30, 0},
+		{"generation", "kv_cache", 4 << 30, 16 << 20}, {"generation", "activation", 40 << 30, 38 << 30}}
 	heat := &heatData{BinS: 0.25, Bins: 160}
-	for _, p := range []heatPanelData{{"weight", 600 << 20, 64, nil}, {"kv_cache", 16 << 20, 64, nil}, {"activation", 2 << 20, 64, nil}} {
+	for _, p := range []heatPanelData{{"weight", 600 << 20, 64, nil}, {"kv_cache", 16 << 20, 64, nil},
+		{"activation", 2 << 20, 64, nil}} {
 		p.Touched = make([]float64, p.Rows*heat.Bins)
 		for row := range p.Rows {
 			for bin := range heat.Bins {
@@ -146,13 +152,15 @@ func checkPDF(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.HasPrefix(data, []byte("%PDF-")) || bytes.Contains(data, []byte("/FontFile")) || len(data) < 5000 || len(data) > 400<<10 {
+	if !bytes.HasPrefix(data, []byte("%PDF-")) || bytes.Contains(data, []byte("/FontFile")) || len(data) < 5000 ||
+		len(data) > 400<<10 {
 		t.Errorf("%s: %d bytes, or fonts in it", path, len(data))
 	}
 	_, after, _ := bytes.Cut(data, []byte("startxref\n"))
 	number, end, _ := bytes.Cut(after, []byte("\n"))
 	at, err := strconv.Atoi(string(number))
-	if err != nil || at >= len(data) || !bytes.HasPrefix(data[at:], []byte("xref")) || string(bytes.TrimSpace(end)) != "%%EOF" {
+	if err != nil || at >= len(data) || !bytes.HasPrefix(data[at:], []byte("xref")) ||
+		string(bytes.TrimSpace(end)) != "%%EOF" {
 		t.Errorf("%s: no table of objects where its end says: %q, %v", path, after, err)
 	}
 }
@@ -177,7 +185,8 @@ func checkSVG(t *testing.T, path string) {
 			texts++
 		}
 	}
-	if texts < 5 || strings.Contains(string(data), "@font-face") || strings.Count(string(data), "Liberation Sans,Arial,Helvetica,sans-serif;") < texts {
+	if texts < 5 || strings.Contains(string(data), "@font-face") ||
+		strings.Count(string(data), "Liberation Sans,Arial,Helvetica,sans-serif;") < texts {
 		t.Errorf("%s: %d texts, or fonts in it", path, texts)
 	}
 	if len(data) > 200<<10 {
@@ -196,14 +205,18 @@ func TestLittle(t *testing.T) {
 		d    *figureData
 		want int
 	}{
-		"nothing":         {&figureData{}, 0},
-		"zero lives":      {&figureData{Lives: []typeLives{{"weight", one}}}, 0},
-		"all censored":    {&figureData{Lives: []typeLives{{"weight", censored}}}, 1},
-		"one block":       {&figureData{KV: &kvLivesData{Name: "c", Cells: 1, Lives: []kvLife{{To: 1e-6}}}}, 1},
-		"one cell":        {&figureData{Heat: &heatData{BinS: 1, Bins: 1, Panels: []heatPanelData{{"weight", 1, 1, []float64{3}}}}}, 1},
-		"untouched":       {&figureData{Heat: &heatData{BinS: 1, Bins: 1, Panels: []heatPanelData{{"weight", 1, 1, []float64{0}}}}}, 0},
-		"one window":      {&figureData{Working: &workingData{WindowS: 1, Types: []workingType{{"weight", []float64{1}}}}}, 1},
-		"no bytes":        {&figureData{Working: &workingData{WindowS: 1, Types: []workingType{{"weight", []float64{0}}}}, Phases: []phaseBytes{{"generation", "weight", 0, 0}}}, 0},
+		"nothing":      {&figureData{}, 0},
+		"zero lives":   {&figureData{Lives: []typeLives{{"weight", one}}}, 0},
+		"all censored": {&figureData{Lives: []typeLives{{"weight", censored}}}, 1},
+		"one block":    {&figureData{KV: &kvLivesData{Name: "c", Cells: 1, Lives: []kvLife{{To: 1e-6}}}}, 1},
+		"one cell": {&figureData{Heat: &heatData{BinS: 1, Bins: 1,
+			Panels: []heatPanelData{{"weight", 1, 1, []float64{3}}}}}, 1},
+		"untouched": {&figureData{Heat: &heatData{BinS: 1, Bins: 1,
+			Panels: []heatPanelData{{"weight", 1, 1, []float64{0}}}}}, 0},
+		"one window": {&figureData{Working: &workingData{WindowS: 1,
+			Types: []workingType{{"weight", []float64{1}}}}}, 1},
+		"no bytes": {&figureData{Working: &workingData{WindowS: 1,
+			Types: []workingType{{"weight", []float64{0}}}}, Phases: []phaseBytes{{"generation", "weight", 0, 0}}}, 0},
 		"unknown phase":   {&figureData{Phases: []phaseBytes{{"phase(9)", "region_type(12)", 1, 0}}}, 1},
 		"a table alone":   {&figureData{Report: full.Report}, 1},
 		"one subject":     {&figureData{Subjects: full.Subjects[:1]}, 1},
@@ -232,17 +245,22 @@ func TestLittle(t *testing.T) {
 
 func TestFigureTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		timeDecade(-9): "1 ns", timeDecade(-8): "10 ns", timeDecade(-4): "100 µs", timeDecade(-3): "1 ms", timeDecade(-1): "100 ms", timeDecade(0): "1 s", timeDecade(3): "1000 s", timeDecade(7): "1e7 s",
-		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB", byteDecade(19): "10 EB", power(-3): "0.001", power(-5): "1e-5", power(2): "100",
-		withUnit(timeUnits, 90): "1.5 min", withUnit(byteUnits, 1536): "1.5 KiB", withUnit(timeUnits, 0): "0 ns", wrap("STT-MRAM 10 ms", 10): "STT-MRAM\n10 ms",
+		timeDecade(-9): "1 ns", timeDecade(-8): "10 ns", timeDecade(-4): "100 µs", timeDecade(-3): "1 ms",
+		timeDecade(-1): "100 ms", timeDecade(0): "1 s", timeDecade(3): "1000 s", timeDecade(7): "1e7 s",
+		byteDecade(0): "1 B", byteDecade(5): "100 kB", byteDecade(6): "1 MB", byteDecade(16): "10 PB",
+		byteDecade(19): "10 EB", power(-3): "0.001", power(-5): "1e-5", power(2): "100",
+		withUnit(timeUnits, 90): "1.5 min", withUnit(byteUnits, 1536): "1.5 KiB", withUnit(timeUnits, 0): "0 ns",
+		wrap("STT-MRAM 10 ms", 10): "STT-MRAM\n10 ms",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for list, want := range map[string]string{"": "png,svg,pdf", "svg": "svg", "PNG, svg,png": "png,svg", "gif": `unsupported image format "gif": use png, svg or pdf`} {
+	for list, want := range map[string]string{"": "png,svg,pdf", "svg": "svg", "PNG, svg,png": "png,svg",
+		"gif": `unsupported image format "gif": use png, svg or pdf`} {
 		got, err := sheet.ParseForms(list)
-		if text := strings.Join(got, ","); err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
+		if text := strings.Join(got, ","); err == nil && text != want || err != nil &&
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", list, text, err)
 		}
 	}
@@ -310,11 +328,13 @@ func TestLegends(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{
-		"refresh_by_retention": {"weight", "kv_cache", "activation", "at most: censored lives last all day", "at least: they end with the run", "1 EB"},
-		"retention_cdf":        {"censored", "censored lives counted as ended", "1 s and 10 s, thresholds of mrm-trace"},
-		"kv_block_lives":       {"read later, live at the end", "read later, ended by overwrite", "held after its last read", "12 more lives are not drawn"},
-		"working_set":          {"weight", "kv_cache", "activation"},
-		"access_heatmap":       {"2", "5", "10", "20"},
+		"refresh_by_retention": {"weight", "kv_cache", "activation", "at most: censored lives last all day",
+			"at least: they end with the run", "1 EB"},
+		"retention_cdf": {"censored", "censored lives counted as ended", "1 s and 10 s, thresholds of mrm-trace"},
+		"kv_block_lives": {"read later, live at the end", "read later, ended by overwrite", "held after its last read",
+			"12 more lives are not drawn"},
+		"working_set":    {"weight", "kv_cache", "activation"},
+		"access_heatmap": {"2", "5", "10", "20"},
 	} {
 		drawn := texts(t, filepath.Join(dir, name+".svg"))
 		for _, text := range want {
@@ -328,7 +348,8 @@ func TestLegends(t *testing.T) {
 // TestLongTitle: a title stays in the picture and can be read.
 func TestLongTitle(t *testing.T) {
 	dir := t.TempDir()
-	for title, isWhole := range map[string]bool{"Meta Llama 3.1 8B Instruct, Q4_K_M, context 131072": true, strings.Repeat("a long name ", 20): false} {
+	for title, isWhole := range map[string]bool{"Meta Llama 3.1 8B Instruct, Q4_K_M, context 131072": true,
+		strings.Repeat("a long name ", 20): false} {
 		d := &figureData{Title: title, Lives: data().Lives}
 		if _, err := drawFigures(d, dir, []string{"svg", "png"}); err != nil {
 			t.Fatal(err)
@@ -344,7 +365,8 @@ func TestLongTitle(t *testing.T) {
 
 // across is a metric of cells whose means have intervals, but the last one.
 func across(cells []string, types ...string) metricFigure {
-	a := metricFigure{Name: "across", Title: "sweep, model", Label: "working set", Cells: cells, IsBytes: true, Warning: "contaminated", Note: "bars: intervals"}
+	a := metricFigure{Name: "across", Title: "sweep, model", Label: "working set", Cells: cells, IsBytes: true,
+		Warning: "contaminated", Note: "bars: intervals"}
 	for i := range cells {
 		for k, kind := range types {
 			m := cellMean{Cell: i, Type: kind, Mean: float64(i+k+1) * (1 << 30)}

@@ -41,7 +41,8 @@ func workingSet(d *figureData) *sheet.Picture {
 		p.Legend.Add(t.Type, c)
 	}
 	beneath(p, len(d.Working.Types))
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(2.1+0.13*float64(len(d.Working.Types))) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p},
+		Height: vg.Length(2.1+0.13*float64(len(d.Working.Types))) * vg.Inch}
 }
 
 // workingCurve is the curve of a type, in steps as wide as a window; windows in which nothing was touched are gaps.
@@ -93,7 +94,8 @@ func phases(d *figureData) *sheet.Picture {
 	p.X.Tick.Marker = decades(p.X.Min, p.X.Max, 6, byteDecade)
 	p.X.Label.Text = "bytes read and written"
 	read := &dots{style: draw.GlyphStyle{Color: sheet.Blue, Radius: vg.Points(2.2), Shape: draw.CircleGlyph{}}}
-	written := &dots{style: draw.GlyphStyle{Color: sheet.Orange, Radius: vg.Points(3), Shape: draw.SquareGlyph{}}} // hollow: with a dot in it both are seen
+	written := &dots{style: draw.GlyphStyle{Color: sheet.Orange, Radius: vg.Points(3),
+		Shape: draw.SquareGlyph{}}} // hollow: with a dot in it both are seen
 	ground := &sheet.Boxes{}
 	var names sheet.Fixed
 	y, phase := 0.0, ""
@@ -124,5 +126,6 @@ func phases(d *figureData) *sheet.Picture {
 	p.Add(heads...)
 	p.Legend.Add("read", read)
 	p.Legend.Add("written", written)
-	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p}, Height: vg.Length(0.75+0.16*(p.Y.Max-p.Y.Min)) * vg.Inch}
+	return &sheet.Picture{Style: sheet.Column, Panels: []*plot.Plot{p},
+		Height: vg.Length(0.75+0.16*(p.Y.Max-p.Y.Min)) * vg.Inch}
 }

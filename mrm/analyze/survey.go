@@ -80,9 +80,11 @@ func readSurvey(ctx context.Context, dir string) (*survey, error) {
 		return nil, err
 	}
 	if !mapped {
-		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has it too", dir, errNoRegions, rundir.RegionsName)
+		return nil, fmt.Errorf("%s: %w: no %s in it: record the run with --tap-regions, or --tap-ledger, which has "+
+			"it too", dir, errNoRegions, rundir.RegionsName)
 	}
-	if hasCache := func(r region) bool { return r.Type == memtrace.KVCache }; !cached && slices.ContainsFunc(s.Regions, hasCache) {
+	if hasCache := func(r region) bool { return r.Type == memtrace.KVCache }; !cached &&
+		slices.ContainsFunc(s.Regions, hasCache) {
 		s.Notes = append(s.Notes, "without --tap-kv it is not known how long what is in the cache was needed")
 	}
 	s.settleKV()
@@ -181,7 +183,8 @@ func (s *survey) subjects() (all []subject) {
 			continue
 		}
 		subject := subject{
-			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.seconds(), Resolution: s.Resolution, BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
+			Type: r.Type, Name: r.Name, Region: r.ID, Bytes: r.Share, Seconds: s.seconds(), Resolution: s.Resolution,
+			BytesRead: r.BytesRead, BytesWritten: r.BytesWritten,
 		}
 		switch m := s.metered[r.ID]; {
 		case m != nil && m.Retention.Count > 0:
@@ -234,6 +237,7 @@ func livesByType(subjects []subject) (all []typeLives) {
 // Data is everything that is drawn of the run.
 func (s *survey) figureData(report *Report, subjects []subject) *figureData {
 	return &figureData{
-		Title: s.Title, Note: s.Note, Warning: s.Warning, Lives: livesByType(subjects), Resolution: s.Resolution, Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
+		Title: s.Title, Note: s.Note, Warning: s.Warning, Lives: livesByType(subjects), Resolution: s.Resolution,
+		Heat: s.Heat, Working: s.Working, Phases: s.Phases, KV: s.KV, Report: report, Subjects: subjects,
 	}
 }

@@ -13,7 +13,8 @@ import (
 const mostKVLives = 20000
 
 var kvColumns = []string{
-	"block_id", "layer", "kv", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes", "first_read_ns", "last_read_ns", "n_reads",
+	"block_id", "layer", "kv", "alloc_ns", "first_write_ns", "last_write_ns", "n_writes", "first_read_ns",
+	"last_read_ns", "n_reads",
 	"evict_ns", "evict_reason", "censored", "ctx", "cache", "cells", "cell_bytes", "cell_start", "cell_end",
 }
 
@@ -42,7 +43,8 @@ func (s *survey) kv(ctx context.Context) (found bool, err error) {
 			s.life(part, g, i)
 			if shown == nil {
 				shown = &part
-				s.KV = &kvLivesData{Name: fmt.Sprintf("the %s cache, %s of layer %d", g.text("cache", i), part.kv, part.layer)}
+				s.KV = &kvLivesData{Name: fmt.Sprintf("the %s cache, %s of layer %d", g.text("cache", i), part.kv,
+					part.layer)}
 			}
 			if *shown == part {
 				s.show(g, i)

@@ -14,7 +14,8 @@ import (
 
 // Measure computes the metrics of mrm-trace, as far as they can be, and returns what writes them as metrics.csv. A
 // trace is read once, for metrics and figures: [Survey.Subjects], figures and notes are of it afterwards.
-func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrace.Thresholds) (write func(io.Writer) error, err error) {
+func (s *survey) measure(ctx context.Context, windows []time.Duration,
+	t memtrace.Thresholds) (write func(io.Writer) error, err error) {
 	b := s.newBinner()
 	r, err := memory.Analyze(ctx, s.Dir, memory.Options{Windows: windows, Thresholds: t, Rows: b.rows})
 	if errors.Is(err, memory.ErrNoTable) {
@@ -49,7 +50,8 @@ func (s *survey) measure(ctx context.Context, windows []time.Duration, t memtrac
 			return nil, err
 		}
 		s.types[kind] = subject{
-			Type: kind, Regions: t.Regions, Bytes: t.Bytes, Seconds: s.seconds(), Resolution: s.Resolution, BytesRead: t.BytesRead, BytesWritten: t.BytesWritten,
+			Type: kind, Regions: t.Regions, Bytes: t.Bytes, Seconds: s.seconds(), Resolution: s.Resolution,
+			BytesRead: t.BytesRead, BytesWritten: t.BytesWritten,
 			Lives: &t.Metrics.Retention, Written: t.Metrics.Written, WrittenOnce: t.Metrics.WrittenOnce,
 		}
 	}

@@ -82,7 +82,9 @@ func measured(t testing.TB, dir string) (s *survey, metrics string) {
 func TestOnePass(t *testing.T) {
 	sampled := small()
 	for i := range int64(31) {
-		sampled.Trace = append(sampled.Trace, memrun.Access{NS: start + i*second, Phase: "generation", Op: "read", Type: "weight", Collector: "perf", Addr: 1<<20 + i, Size: 8})
+		sampled.Trace = append(sampled.Trace,
+			memrun.Access{NS: start + i*second, Phase: "generation", Op: "read", Type: "weight", Collector: "perf",
+				Addr: 1<<20 + i, Size: 8})
 	}
 	sampled.Regions[0].Start = 1 << 20
 	for name, run := range map[string]*memrun.Run{"parts": traced(3), "long": long(70_000), "samples": sampled} {
@@ -90,7 +92,8 @@ func TestOnePass(t *testing.T) {
 		s, metrics := measured(t, dir)
 		apart := read(t, dir)
 		scanned(t, apart)
-		if !reflect.DeepEqual(s.Heat, apart.Heat) || !reflect.DeepEqual(s.Working, apart.Working) || !reflect.DeepEqual(s.Phases, apart.Phases) || s.From != apart.From || s.Heat == nil {
+		if !reflect.DeepEqual(s.Heat, apart.Heat) || !reflect.DeepEqual(s.Working, apart.Working) ||
+			!reflect.DeepEqual(s.Phases, apart.Phases) || s.From != apart.From || s.Heat == nil {
 			t.Errorf("%s: figures of one reading are %+v, of another %+v", name, s.Phases, apart.Phases)
 		}
 		r, err := memory.Analyze(context.Background(), dir, memory.Options{})
@@ -110,7 +113,8 @@ func TestLateLedger(t *testing.T) {
 	faults := traced(1)
 	faults.Trace = nil
 	for i := range int64(70_000) {
-		faults.Trace = append(faults.Trace, memrun.Access{NS: start + i, Phase: "weight_load", Op: "read", Type: "weight", Collector: "fault", Size: 4096, Buffer: 1})
+		faults.Trace = append(faults.Trace, memrun.Access{NS: start + i, Phase: "weight_load", Op: "read",
+			Type: "weight", Collector: "fault", Size: 4096, Buffer: 1})
 	}
 	dir := traced(1).Write(t, t.TempDir())
 	want, _ := measured(t, dir)

@@ -32,7 +32,8 @@ type region struct {
 }
 
 var regionColumns = []string{
-	"region_id", "region_type", "name", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns", "first_read_ns", "last_read_ns",
+	"region_id", "region_type", "name", "layer", "start_addr", "size_bytes", "first_write_ns", "last_write_ns",
+	"first_read_ns", "last_read_ns",
 	"n_writes", "n_reads", "bytes_written", "bytes_read",
 }
 
@@ -40,24 +41,29 @@ var regionMore = []string{"kv", "ctx", "buffer_id", "offset", "alloc_ns"}
 
 // regions reads the map of memory.
 func (s *survey) regions(ctx context.Context) (found bool, err error) {
-	found, err = each(ctx, filepath.Join(s.Dir, rundir.RegionsName), regionColumns, regionMore, func(g *rowGroup) error {
-		for i := range g.rows {
-			kind, err := memtrace.ParseRegionType(g.text("region_type", i))
-			if err != nil {
-				return err
+	found, err = each(ctx, filepath.Join(s.Dir, rundir.RegionsName), regionColumns, regionMore,
+		func(g *rowGroup) error {
+			for i := range g.rows {
+				kind, err := memtrace.ParseRegionType(g.text("region_type", i))
+				if err != nil {
+					return err
+				}
+				r := region{
+					ID: g.number("region_id", i), Type: kind, Name: g.text("name", i), Part: g.text("kv", i),
+					Layer: orNone(g, "layer", i), Ctx: orNone(g, "ctx", i),
+					Start: uint64(g.number("start_addr", i)), Buffer: g.number("buffer_id", i),
+					Offset: uint64(g.number("offset", i)), Bytes: uint64(g.number("size_bytes", i)),
+					FirstRead: g.number("first_read_ns", i), LastRead: g.number("last_read_ns", i),
+					FirstWrite: g.number("first_write_ns", i), LastWrite: g.number("last_write_ns", i),
+					Reads: g.number("n_reads", i), Writes: g.number("n_writes", i),
+					BytesWritten: uint64(g.number("bytes_written", i)), Alloc: g.number("alloc_ns", i),
+				}
+				read, known := g.integer("bytes_read", i)
+				r.BytesRead, r.IsReadKnown = uint64(read), known
+				s.Regions = append(s.Regions, r)
 			}
-			r := region{
-				ID: g.number("region_id", i), Type: kind, Name: g.text("name", i), Part: g.text("kv", i), Layer: orNone(g, "layer", i), Ctx: orNone(g, "ctx", i),
-				Start: uint64(g.number("start_addr", i)), Buffer: g.number("buffer_id", i), Offset: uint64(g.number("offset", i)), Bytes: uint64(g.number("size_bytes", i)),
-				FirstRead: g.number("first_read_ns", i), LastRead: g.number("last_read_ns", i), FirstWrite: g.number("first_write_ns", i), LastWrite: g.number("last_write_ns", i),
-				Reads: g.number("n_reads", i), Writes: g.number("n_writes", i), BytesWritten: uint64(g.number("bytes_written", i)), Alloc: g.number("alloc_ns", i),
-			}
-			read, known := g.integer("bytes_read", i)
-			r.BytesRead, r.IsReadKnown = uint64(read), known
-			s.Regions = append(s.Regions, r)
-		}
-		return nil
-	})
+			return nil
+		})
 	s.share()
 	return found, err
 }
@@ -124,7 +130,10 @@ type space struct {
 
 func newSpace(all []extent) *space {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b extent) int { return cmp.Or(cmp.Compare(a.buffer, b.buffer), cmp.Compare(a.start, b.start)) })
+	slices.SortFunc(all, func(a, b extent) int {
+		return cmp.Or(cmp.Compare(a.buffer, b.buffer),
+			cmp.Compare(a.start, b.start))
+	})
 	s := &space{}
 	for _, e := range all {
 		if e.end <= e.start {

@@ -43,7 +43,8 @@ func (g *rowGroup) text(name string, i int) string {
 }
 
 // each reads columns of a table, row group by row group. A table that is not there is no error: found is false.
-func each(ctx context.Context, path string, required, optional []string, f func(*rowGroup) error) (found bool, err error) {
+func each(ctx context.Context, path string, required, optional []string, f func(*rowGroup) error) (found bool,
+	err error) {
 	file, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -70,7 +71,8 @@ func each(ctx context.Context, path string, required, optional []string, f func(
 				if isOptional(name, optional) && strings.Contains(err.Error(), "no column") {
 					continue
 				}
-				return false, fmt.Errorf("%s: %w; it is damaged or of another kind: llamatap verify %s", path, err, filepath.Dir(path))
+				return false, fmt.Errorf("%s: %w; it is damaged or of another kind: llamatap verify %s", path, err,
+					filepath.Dir(path))
 			}
 			g.columns[name] = v
 			g.rows = len(v.Valid)

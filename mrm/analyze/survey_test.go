@@ -25,15 +25,24 @@ func small() *memrun.Run {
 	return &memrun.Run{
 		Model: "m",
 		Regions: []memrun.Region{
-			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start, LastRead: start + 30*second, Reads: 31, Read: 31 * 4000, Alloc: start - 2*second},
-			{ID: 1, Type: "kv_cache", Name: "cache_k_l0", KV: "k", Layer: 0, Buffer: 2, Bytes: 200, FirstWrite: start, LastWrite: start + second, FirstRead: start, LastRead: start + 30*second, Writes: 2, Reads: 31, Written: 200, Read: 3100},
-			{ID: 2, Type: "activation", Name: "h", Layer: -1, Buffer: 3, Offset: 0, Bytes: 600, FirstWrite: start, LastWrite: start + 30*second, FirstRead: start, LastRead: start + 30*second, Writes: 31, Reads: 31, Written: 31 * 600, Read: 31 * 600},
-			{ID: 3, Type: "activation", Name: "a", Layer: -1, Buffer: 3, Offset: 400, Bytes: 600, FirstWrite: start, LastWrite: start + 30*second, FirstRead: start, LastRead: start + 30*second, Writes: 31, Reads: 31, Written: 31 * 600, Read: 31 * 600},
+			{ID: 0, Type: "weight", Name: "w", Layer: 0, Buffer: 1, Bytes: 4000, FirstRead: start,
+				LastRead: start + 30*second, Reads: 31, Read: 31 * 4000, Alloc: start - 2*second},
+			{ID: 1, Type: "kv_cache", Name: "cache_k_l0", KV: "k", Layer: 0, Buffer: 2, Bytes: 200, FirstWrite: start,
+				LastWrite: start + second, FirstRead: start, LastRead: start + 30*second, Writes: 2, Reads: 31,
+				Written: 200, Read: 3100},
+			{ID: 2, Type: "activation", Name: "h", Layer: -1, Buffer: 3, Offset: 0, Bytes: 600, FirstWrite: start,
+				LastWrite: start + 30*second, FirstRead: start, LastRead: start + 30*second, Writes: 31, Reads: 31,
+				Written: 31 * 600, Read: 31 * 600},
+			{ID: 3, Type: "activation", Name: "a", Layer: -1, Buffer: 3, Offset: 400, Bytes: 600, FirstWrite: start,
+				LastWrite: start + 30*second, FirstRead: start, LastRead: start + 30*second, Writes: 31, Reads: 31,
+				Written: 31 * 600, Read: 31 * 600},
 			{ID: 4, Type: "weight", Name: "never read", Layer: 0, Buffer: 1, Offset: 4000, Bytes: 96},
 		},
 		Lives: []memrun.Life{
-			{Block: 0, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + 10*second, Evict: start + 12*second, Reason: "seq_rm", Writes: 1, Reads: 11},
-			{Block: 1, KV: "k", CellBytes: 100, Cells: 1, Alloc: start + second, Write: start + second, Read: start + 30*second, Writes: 1, Reads: 30},
+			{Block: 0, KV: "k", CellBytes: 100, Cells: 1, Alloc: start, Write: start, Read: start + 10*second,
+				Evict: start + 12*second, Reason: "seq_rm", Writes: 1, Reads: 11},
+			{Block: 1, KV: "k", CellBytes: 100, Cells: 1, Alloc: start + second, Write: start + second,
+				Read: start + 30*second, Writes: 1, Reads: 30},
 		},
 	}
 }
@@ -53,10 +62,12 @@ func TestSurvey(t *testing.T) {
 		by[subject.Name] = subject
 	}
 	w, k, h := by["w"], by["cache_k_l0"], by["h"]
-	if w.Lives == nil || w.Lives.Count != 4000 || w.Lives.Censored != 4000 || w.Lives.Max != 30*second || w.Written != 4000 || w.BytesWritten != 0 {
+	if w.Lives == nil || w.Lives.Count != 4000 || w.Lives.Censored != 4000 || w.Lives.Max != 30*second ||
+		w.Written != 4000 || w.BytesWritten != 0 {
 		t.Errorf("weight: %+v", w)
 	}
-	if k.Lives == nil || k.Lives.Count != 200 || k.Lives.Censored != 100 || k.Lives.Min != 10*second || k.Lives.Max != 29*second || k.WrittenOnce != 200 {
+	if k.Lives == nil || k.Lives.Count != 200 || k.Lives.Censored != 100 || k.Lives.Min != 10*second ||
+		k.Lives.Max != 29*second || k.WrittenOnce != 200 {
 		t.Errorf("cache: %+v", k)
 	}
 	if h.Lives != nil || h.Bytes != 500 { // half of the 1000 bytes that both cover
@@ -66,7 +77,8 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("%d subjects", len(by))
 	}
 	kv := s.KV
-	if len(kv.Lives) != 2 || kv.Blocks != 2 || kv.Cells != 1 || kv.Lives[0].To != 12 || kv.Lives[0].LastRead != 10 || kv.Lives[0].Reason != "seq_rm" || kv.Lives[1].From != 1 || kv.Lives[1].To != 30 {
+	if len(kv.Lives) != 2 || kv.Blocks != 2 || kv.Cells != 1 || kv.Lives[0].To != 12 || kv.Lives[0].LastRead != 10 ||
+		kv.Lives[0].Reason != "seq_rm" || kv.Lives[1].From != 1 || kv.Lives[1].To != 30 {
 		t.Errorf("%+v", kv)
 	}
 	var text strings.Builder
@@ -74,7 +86,8 @@ func TestSurvey(t *testing.T) {
 	if err == nil {
 		err = write(&text)
 	}
-	if err != nil || !strings.Contains(text.String(), "weight,1,4000,1,30,30,30,30,1.033333333,31,0,,,,,high_mrm,1,,,,,,\n") {
+	if err != nil || !strings.Contains(text.String(),
+		"weight,1,4000,1,30,30,30,30,1.033333333,31,0,,,,,high_mrm,1,,,,,,\n") {
 		t.Errorf("%v:\n%s", err, text.String())
 	}
 }
@@ -93,9 +106,10 @@ func TestSurveyRefusals(t *testing.T) {
 		want []string
 		is   error
 	}{
-		"another major version": {foreign.Write(t, t.TempDir()), []string{rundir.RegionsName, `"3.0"`, "llamatap that wrote it"}, table.ErrVersion},
-		"no tables":             {bare.Write(t, t.TempDir()), []string{"--tap-regions"}, errNoRegions},
-		"truncated":             {broken, []string{rundir.RegionsName, "llamatap verify"}, nil},
+		"another major version": {foreign.Write(t, t.TempDir()),
+			[]string{rundir.RegionsName, `"3.0"`, "llamatap that wrote it"}, table.ErrVersion},
+		"no tables": {bare.Write(t, t.TempDir()), []string{"--tap-regions"}, errNoRegions},
+		"truncated": {broken, []string{rundir.RegionsName, "llamatap verify"}, nil},
 	} {
 		_, err := readSurvey(context.Background(), c.dir)
 		if err == nil || strings.Contains(err.Error(), "\n") || c.is != nil && !errors.Is(err, c.is) {
@@ -122,11 +136,16 @@ func traced(parts int) *memrun.Run {
 	for i := range int64(31) {
 		at := start + i*second
 		r.Trace = append(r.Trace,
-			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1, Graph: i, Token: i},
-			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "activation", Collector: "graph", Region: 2, Size: 600, Buffer: 3, Graph: i, Token: i},
-			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1, Size: 20, Buffer: 2, Pieces: 2, Stride: 100, Graph: i, Token: i},
-			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1, Offset: 100, Size: 100, Buffer: 2, Graph: i, Token: i, Flags: memtrace.TracePadded},
-			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "weight", Collector: "fault", Region: 0, Size: 4096, Buffer: 1, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0,
+				Size: 4000, Buffer: 1, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "activation", Collector: "graph", Region: 2,
+				Size: 600, Buffer: 3, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1,
+				Size: 20, Buffer: 2, Pieces: 2, Stride: 100, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "kv_cache", Collector: "graph", Region: 1,
+				Offset: 100, Size: 100, Buffer: 2, Graph: i, Token: i, Flags: memtrace.TracePadded},
+			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "weight", Collector: "fault", Region: 0,
+				Size: 4096, Buffer: 1, Graph: i, Token: i},
 		)
 	}
 	return r
@@ -165,7 +184,8 @@ func TestTrace(t *testing.T) {
 				t.Errorf("%s: working set %v, want %v", w.Type, most, want)
 			}
 		}
-		if len(s.Phases) != 3 || s.Phases[0].Type != "weight" || s.Phases[0].Read != 31*4000 || s.Phases[0].Written != 0 || s.Phases[0].Phase != "generation" {
+		if len(s.Phases) != 3 || s.Phases[0].Type != "weight" || s.Phases[0].Read != 31*4000 ||
+			s.Phases[0].Written != 0 || s.Phases[0].Phase != "generation" {
 			t.Errorf("%+v", s.Phases)
 		}
 	}
@@ -226,7 +246,8 @@ func TestSpace(t *testing.T) {
 				}
 				axis, left, ok := s.at(buffer, offset)
 				if ok != covered || ok && (axis != next || left == 0) {
-					t.Fatalf("seed %d: byte %d of buffer %d: %d, %v, want %d, %v", seed, offset, buffer, axis, ok, next, covered)
+					t.Fatalf("seed %d: byte %d of buffer %d: %d, %v, want %d, %v", seed, offset, buffer, axis, ok,
+						next, covered)
 				}
 				if covered {
 					next++
@@ -264,13 +285,17 @@ func TestMark(t *testing.T) {
 func TestKnownAnswer(t *testing.T) {
 	run := small()
 	run.Regions[0].Alloc = start
-	run.Trace = append(run.Trace, memrun.Access{NS: start, Phase: "weight_load", Op: "write", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1})
+	run.Trace = append(run.Trace, memrun.Access{NS: start, Phase: "weight_load", Op: "write", Type: "weight",
+		Collector: "graph", Region: 0, Size: 4000, Buffer: 1})
 	for i := range int64(31) {
 		at := start + i*second
 		run.Trace = append(run.Trace,
-			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0, Size: 4000, Buffer: 1, Graph: i, Token: i},
-			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "activation", Collector: "graph", Region: 2, Size: 400, Buffer: 3, Graph: i, Token: i},
-			memrun.Access{NS: at + second/10, Phase: "generation", Op: "read", Type: "activation", Collector: "graph", Region: 2, Size: 400, Buffer: 3, Graph: i, Token: i})
+			memrun.Access{NS: at, Phase: "generation", Op: "read", Type: "weight", Collector: "graph", Region: 0,
+				Size: 4000, Buffer: 1, Graph: i, Token: i},
+			memrun.Access{NS: at, Phase: "generation", Op: "write", Type: "activation", Collector: "graph", Region: 2,
+				Size: 400, Buffer: 3, Graph: i, Token: i},
+			memrun.Access{NS: at + second/10, Phase: "generation", Op: "read", Type: "activation", Collector: "graph",
+				Region: 2, Size: 400, Buffer: 3, Graph: i, Token: i})
 	}
 	s, err := readSurvey(context.Background(), run.Write(t, t.TempDir()))
 	if err != nil {
@@ -281,18 +306,22 @@ func TestKnownAnswer(t *testing.T) {
 	if err == nil {
 		err = write(&text)
 	}
-	if err != nil || s.From != "trace" || !strings.HasPrefix(text.String(), strings.Join(memory.MetricsColumns, ",")+"\n") || !strings.Contains(text.String(), "weight,1,4096,1,30,30,30,30,") {
+	if err != nil || s.From != "trace" || !strings.HasPrefix(text.String(),
+		strings.Join(memory.MetricsColumns, ",")+"\n") ||
+		!strings.Contains(text.String(), "weight,1,4096,1,30,30,30,30,") {
 		t.Errorf("%v, from %s:\n%s", err, s.From, text.String())
 	}
 	for _, subject := range s.subjects() {
 		switch subject.Name {
 		case "w":
 			label, _ := subject.labelCensored(memtrace.Thresholds{})
-			if v, _ := subject.Lives.Quantile(0.99); v != 30*second || label != memtrace.HighMRM || subject.BytesWritten != 0 || subject.BytesRead != 31*4000 {
+			if v, _ := subject.Lives.Quantile(0.99); v != 30*second || label != memtrace.HighMRM ||
+				subject.BytesWritten != 0 || subject.BytesRead != 31*4000 {
 				t.Errorf("weight: p99 of %d ns, %s, %+v", v, label, subject)
 			}
 		case "h":
-			if v, _ := subject.Lives.Quantile(0.99); v != second/10 || subject.Lives.Count != 31*400 || subject.WrittenOnce != 0 {
+			if v, _ := subject.Lives.Quantile(0.99); v != second/10 || subject.Lives.Count != 31*400 ||
+				subject.WrittenOnce != 0 {
 				t.Errorf("activation: p99 of %d ns, %+v", v, subject.Lives.Distribution.Tally)
 			}
 		}
@@ -303,7 +332,8 @@ func TestKnownAnswer(t *testing.T) {
 func TestSamples(t *testing.T) {
 	run := small()
 	for i := range int64(31) {
-		run.Trace = append(run.Trace, memrun.Access{NS: start + i*second, Phase: "generation", Op: "read", Type: "weight", Collector: "perf", Region: 0, Addr: 1<<20 + i, Size: 8})
+		run.Trace = append(run.Trace, memrun.Access{NS: start + i*second, Phase: "generation", Op: "read",
+			Type: "weight", Collector: "perf", Region: 0, Addr: 1<<20 + i, Size: 8})
 	}
 	run.Regions[0].Start = 1 << 20
 	s, err := readSurvey(context.Background(), run.Write(t, t.TempDir()))
@@ -315,7 +345,9 @@ func TestSamples(t *testing.T) {
 	if err == nil {
 		err = write(&text)
 	}
-	if err != nil || s.From != "regions" || !strings.Contains(strings.Join(s.Notes, "; "), "what is not drawn was not sampled") || s.Heat == nil || !strings.Contains(text.String(), "weight,1,4000,1,30,") {
+	if err != nil || s.From != "regions" || !strings.Contains(strings.Join(s.Notes, "; "),
+		"what is not drawn was not sampled") || s.Heat == nil ||
+		!strings.Contains(text.String(), "weight,1,4000,1,30,") {
 		t.Errorf("%v, from %s, %q:\n%s", err, s.From, s.Notes, text.String())
 	}
 	for _, subject := range s.subjects() {
@@ -345,8 +377,10 @@ func TestTraceIsStreamed(t *testing.T) {
 func long(rows int64) *memrun.Run {
 	r := small()
 	for i := range rows {
-		r.Trace = append(r.Trace, memrun.Access{NS: start + i*30*second/rows, Phase: "generation", Op: []string{"read", "write"}[i%2], Type: []string{"weight", "activation"}[i%2], Collector: "graph",
-			Region: i % 2 * 2, Size: 400, Buffer: 1 + i%2*2, Offset: i * 37 % 600, Pieces: 1 + i%3, Stride: 200, Graph: i / 100, Token: i / 100})
+		r.Trace = append(r.Trace, memrun.Access{NS: start + i*30*second/rows, Phase: "generation",
+			Op: []string{"read", "write"}[i%2], Type: []string{"weight", "activation"}[i%2], Collector: "graph",
+			Region: i % 2 * 2, Size: 400, Buffer: 1 + i%2*2, Offset: i * 37 % 600, Pieces: 1 + i%3, Stride: 200,
+			Graph: i / 100, Token: i / 100})
 	}
 	return r
 }
@@ -365,17 +399,21 @@ func BenchmarkTrace(b *testing.B) {
 // TestTitle: pictures name a run by what ran, not by its number.
 func TestTitle(t *testing.T) {
 	for want, m := range map[string]rundir.Metadata{
-		"run_1":                      {RunID: "run_1"},
-		"m":                          {RunID: "run_1", Model: rundir.Model{ID: "m"}},
-		"Some model, Q8_0":           {RunID: "run_1", Model: rundir.Model{ID: "m", Name: "Some model", FileType: "Q8_0"}},
-		"model-Q4_K, context 4096":   {Model: rundir.Model{ID: "m", Name: "model-Q4_K", FileType: "Q4_K"}, Contexts: []rundir.Context{{}, {NCtx: 4096}}},
-		"model, F16, context 262144": {Model: rundir.Model{Name: "model", FileType: "F16"}, Contexts: []rundir.Context{{NCtx: 262144}}},
+		"run_1": {RunID: "run_1"},
+		"m":     {RunID: "run_1", Model: rundir.Model{ID: "m"}},
+		"Some model, Q8_0": {RunID: "run_1",
+			Model: rundir.Model{ID: "m", Name: "Some model", FileType: "Q8_0"}},
+		"model-Q4_K, context 4096": {Model: rundir.Model{ID: "m", Name: "model-Q4_K", FileType: "Q4_K"},
+			Contexts: []rundir.Context{{}, {NCtx: 4096}}},
+		"model, F16, context 262144": {Model: rundir.Model{Name: "model", FileType: "F16"},
+			Contexts: []rundir.Context{{NCtx: 262144}}},
 	} {
 		if got := titleOf(&m); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := noteOf(&verdict.Cell{Prompt: "p0", KVType: "f16"}, "model", "run_1"); got != "prompt p0, KV cache f16, run_1" {
+	if got := noteOf(&verdict.Cell{Prompt: "p0", KVType: "f16"}, "model",
+		"run_1"); got != "prompt p0, KV cache f16, run_1" {
 		t.Errorf("%q", got)
 	}
 	if got := noteOf(&verdict.Cell{}, "run_1", "run_1"); got != "" {

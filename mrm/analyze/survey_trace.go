@@ -14,8 +14,10 @@ import (
 
 // figureColumns are the columns of the trace that figures need.
 var figureColumns = []int{
-	memtrace.TraceTime, memtrace.TracePhase, memtrace.TraceOp, memtrace.TraceSize, memtrace.TraceRegion, memtrace.TraceRegionType, memtrace.TraceCollector,
-	memtrace.TraceAddr, memtrace.TraceBuffer, memtrace.TraceOffset, memtrace.TracePieces, memtrace.TraceStride, memtrace.TraceFlags,
+	memtrace.TraceTime, memtrace.TracePhase, memtrace.TraceOp, memtrace.TraceSize, memtrace.TraceRegion,
+	memtrace.TraceRegionType, memtrace.TraceCollector,
+	memtrace.TraceAddr, memtrace.TraceBuffer, memtrace.TraceOffset, memtrace.TracePieces, memtrace.TraceStride,
+	memtrace.TraceFlags,
 }
 
 // binner gathers the rows of a trace.
@@ -54,7 +56,8 @@ const noPhase = "no phase"
 
 // newBinner prepares the axes of all types of regions.
 func (s *survey) newBinner() *binner {
-	b := &binner{s: s, places: map[string]*placed{}, byID: map[int64]*region{}, phases: map[[2]string]*phaseBytes{}, heat: clockBins{width: 1 << 16}}
+	b := &binner{s: s, places: map[string]*placed{}, byID: map[int64]*region{}, phases: map[[2]string]*phaseBytes{},
+		heat: clockBins{width: 1 << 16}}
 	b.window = nice((s.End - s.Begin) / 200)
 	extents := map[string][]extent{}
 	ends, graphs := map[int64]uint64{}, map[int64]bool{}
@@ -70,12 +73,14 @@ func (s *survey) newBinner() *binner {
 			graphs[r.Buffer] = true
 		default:
 			if r.Reads+r.Writes > 0 {
-				extents[r.Type.String()] = append(extents[r.Type.String()], extent{r.Buffer, r.Offset, r.Offset + r.Bytes})
+				extents[r.Type.String()] = append(extents[r.Type.String()],
+					extent{r.Buffer, r.Offset, r.Offset + r.Bytes})
 			}
 		}
 	}
 	for buffer := range graphs { // activations may lie anywhere in it
-		extents[memtrace.Activation.String()] = append(extents[memtrace.Activation.String()], extent{buffer, 0, ends[buffer]})
+		extents[memtrace.Activation.String()] = append(extents[memtrace.Activation.String()],
+			extent{buffer, 0, ends[buffer]})
 	}
 	for kind, all := range extents {
 		b.places[kind] = newPlaced(kind, newSpace(all), b.window)
@@ -98,11 +103,13 @@ func nice(ns int64) int64 {
 // add takes rows in, but for cells of a cache that a mask hides: kernels may pass over them.
 func (b *binner) add(rows *memory.Rows) {
 	c := rows.Columns
-	isGraph, isWrite, isOther := codesOf(c[memtrace.TraceCollector].Words, "graph"), codesOf(c[memtrace.TraceOp].Words, "write"), codesOf(c[memtrace.TraceOp].Words, "alloc", "free")
+	isGraph, isWrite, isOther := codesOf(c[memtrace.TraceCollector].Words, "graph"),
+		codesOf(c[memtrace.TraceOp].Words, "write"), codesOf(c[memtrace.TraceOp].Words, "alloc", "free")
 	for i := range rows.N {
 		size := c[memtrace.TraceSize].Ints[i]
 		isSample := !isGraph.has(c[memtrace.TraceCollector].Codes[i])
-		if isSample != b.samples || isOther.has(c[memtrace.TraceOp].Codes[i]) || size <= 0 && !isSample || memtrace.TraceFlag(c[memtrace.TraceFlags].Ints[i])&memtrace.TracePadded != 0 {
+		if isSample != b.samples || isOther.has(c[memtrace.TraceOp].Codes[i]) || size <= 0 && !isSample ||
+			memtrace.TraceFlag(c[memtrace.TraceFlags].Ints[i])&memtrace.TracePadded != 0 {
 			continue
 		}
 		size = max(size, 1)
@@ -119,7 +126,8 @@ func (b *binner) add(rows *memory.Rows) {
 			b.lost++
 			continue
 		}
-		at.size, at.pieces, at.stride, at.ns = uint64(size), max(c[memtrace.TracePieces].Ints[i], 1), uint64(c[memtrace.TraceStride].Ints[i]), c[memtrace.TraceTime].Ints[i]
+		at.size, at.pieces, at.stride, at.ns = uint64(size), max(c[memtrace.TracePieces].Ints[i], 1),
+			uint64(c[memtrace.TraceStride].Ints[i]), c[memtrace.TraceTime].Ints[i]
 		p.touch(&b.heat, &at)
 	}
 }
@@ -192,7 +200,8 @@ func (b *binner) finish() {
 	}
 	order := []string{"weight_load", "setup", "generation", "maintenance", "teardown", noPhase}
 	slices.SortFunc(s.Phases, func(x, y phaseBytes) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, x.Phase), slices.Index(order, y.Phase)), cmp.Compare(rank(x.Type), rank(y.Type)), cmp.Compare(x.Type, y.Type))
+		return cmp.Or(cmp.Compare(slices.Index(order, x.Phase), slices.Index(order, y.Phase)),
+			cmp.Compare(rank(x.Type), rank(y.Type)), cmp.Compare(x.Type, y.Type))
 	})
 	s.Heat, s.Working = b.figures()
 }
@@ -217,7 +226,8 @@ func (b *binner) figures() (*heatData, *workingData) {
 			continue
 		}
 		p.finish()
-		heat.Panels = append(heat.Panels, heatPanelData{Type: name, Bytes: float64(p.space.bytes), Rows: p.rows, Touched: p.cells(&b.heat)})
+		heat.Panels = append(heat.Panels, heatPanelData{Type: name, Bytes: float64(p.space.bytes), Rows: p.rows,
+			Touched: p.cells(&b.heat)})
 		work.Granularity = max(work.Granularity, int64(1)<<p.shift)
 		work.Types = append(work.Types, workingType{Type: name, Bytes: p.working(b.heat.begin())})
 	}

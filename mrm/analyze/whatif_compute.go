@@ -45,7 +45,8 @@ func (l Demand) plus(o Demand) Demand {
 //
 // Where no retention was published nothing is refreshed.
 func (s *subject) demand(c *Class) Demand {
-	l := Demand{Bytes: float64(s.Bytes), ReadPerDay: s.perDay(float64(s.BytesRead)), WrittenPerDay: s.perDay(float64(s.BytesWritten))}
+	l := Demand{Bytes: float64(s.Bytes), ReadPerDay: s.perDay(float64(s.BytesRead)),
+		WrittenPerDay: s.perDay(float64(s.BytesWritten))}
 	switch {
 	case c.RetentionS == nil:
 	case c.Refresh == Everything:

@@ -27,7 +27,8 @@ func near(a, b float64) bool { return a == b || math.Abs(a-b) <= 1e-9*max(math.A
 
 func TestRefreshes(t *testing.T) {
 	for _, c := range []struct{ needed, retained, want float64 }{
-		{0, 10, 0}, {5, 10, 0}, {10, 10, 0}, {10.001, 10, 1}, {20, 10, 1}, {30, 10, 2}, {10, 0.1, 99}, {0.3, 0.1, 2}, {1, 56e-6, 17857}, {3600, 1e9, 0},
+		{0, 10, 0}, {5, 10, 0}, {10, 10, 0}, {10.001, 10, 1}, {20, 10, 1}, {30, 10, 2}, {10, 0.1, 99}, {0.3, 0.1, 2},
+		{1, 56e-6, 17857}, {3600, 1e9, 0},
 	} {
 		if got := refreshes(c.needed, c.retained); got != c.want {
 			t.Errorf("needed for %v s, retained for %v s: %v refreshes, want %v", c.needed, c.retained, got, c.want)
@@ -50,7 +51,8 @@ func example() subject {
 //	written: 1500 B in the run, 1,296,000 a day
 func TestByHand(t *testing.T) {
 	s := example()
-	c := &Class{ID: "x", RetentionS: published(10), Endurance: published(1e6), ReadPJ: published(2), WritePJ: published(20), Refresh: Needed}
+	c := &Class{ID: "x", RetentionS: published(10), Endurance: published(1e6), ReadPJ: published(2),
+		WritePJ: published(20), Refresh: Needed}
 	row := judgeRow([]subject{s}, c, demandOptions{Tokens: 10})
 	for name, v := range map[string][2]float64{
 		"read per day":       {row.ReadPerDay, 864e6},
@@ -100,14 +102,16 @@ func TestResolution(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	s.Lives = lives(250, []float64{0}, nil)
-	if row := judgeRow([]subject{s}, &Class{RetentionS: published(5), Refresh: Needed}, demandOptions{}); row.RefreshedPerDay != (Bounds{0, 250 * 864}) || row.Verdict != TooShort {
+	if row := judgeRow([]subject{s}, &Class{RetentionS: published(5), Refresh: Needed},
+		demandOptions{}); row.RefreshedPerDay != (Bounds{0, 250 * 864}) || row.Verdict != TooShort {
 		t.Errorf("%+v, %s", row.RefreshedPerDay, row.Verdict)
 	}
 }
 
 // TestDRAM: all is refreshed all the time, whatever is needed: 86400/0.064 = 1,350,000 times a day, at its own energy.
 func TestDRAM(t *testing.T) {
-	c := &Class{ID: "dram", RetentionS: published(0.064), ReadPJ: published(4), WritePJ: published(4), RefreshPJ: published(0.1), Refresh: Everything}
+	c := &Class{ID: "dram", RetentionS: published(0.064), ReadPJ: published(4), WritePJ: published(4),
+		RefreshPJ: published(0.1), Refresh: Everything}
 	row := judgeRow([]subject{example(), example()}, c, demandOptions{})
 	if row.Refreshes != exactly(1350000) || row.RefreshedPerDay != exactly(2*1.35e9) {
 		t.Errorf("%+v", row.Demand)
@@ -169,7 +173,8 @@ func TestVerdicts(t *testing.T) {
 
 // random makes a subject of any kind.
 func random(r *rand.Rand) subject {
-	s := subject{Bytes: 1 + r.Uint64N(1e9), Seconds: 0.1 + 100*r.Float64(), BytesRead: r.Uint64N(1e12), BytesWritten: r.Uint64N(1e10), Resolution: r.Float64() * float64(r.IntN(2)), Lives: &memtrace.Survival{}}
+	s := subject{Bytes: 1 + r.Uint64N(1e9), Seconds: 0.1 + 100*r.Float64(), BytesRead: r.Uint64N(1e12),
+		BytesWritten: r.Uint64N(1e10), Resolution: r.Float64() * float64(r.IntN(2)), Lives: &memtrace.Survival{}}
 	for range r.IntN(200) {
 		s.Lives.Add(int64(1e9*s.Seconds*r.Float64()), 1+r.Int64N(1e6), r.IntN(3) == 0)
 	}
@@ -184,10 +189,12 @@ func TestMonotone(t *testing.T) {
 		s := random(r)
 		last, lastYears := exactly(math.Inf(1)), Years{}
 		for tau := 1e-3; tau < 1e4; tau *= 1 + 3*r.Float64() {
-			c := &Class{RetentionS: published(tau), Endurance: published(1e9), ReadPJ: published(1), WritePJ: published(1), Refresh: Needed}
+			c := &Class{RetentionS: published(tau), Endurance: published(1e9), ReadPJ: published(1),
+				WritePJ: published(1), Refresh: Needed}
 			l := s.demand(c)
 			b, years := l.RefreshedPerDay, l.lifetimeYears(c)
-			if b.Low > b.High || b.Low > last.Low || b.High > last.High || years.Low > years.High || years.Low < lastYears.Low || years.High < lastYears.High {
+			if b.Low > b.High || b.Low > last.Low || b.High > last.High || years.Low > years.High ||
+				years.Low < lastYears.Low || years.High < lastYears.High {
 				t.Fatalf("seed %d, retention %v: %v after %v, %v after %v", seed, tau, b, last, *years, lastYears)
 			}
 			if tau > s.Seconds && b.Low != 0 {
@@ -203,16 +210,21 @@ func TestLinear(t *testing.T) {
 	for seed := range uint64(100) {
 		s := random(rand.New(rand.NewPCG(seed, 2)))
 		twice := s
-		twice.Bytes, twice.BytesRead, twice.BytesWritten, twice.Lives = 2*s.Bytes, 2*s.BytesRead, 2*s.BytesWritten, &memtrace.Survival{}
+		twice.Bytes, twice.BytesRead, twice.BytesWritten, twice.Lives = 2*s.Bytes, 2*s.BytesRead, 2*s.BytesWritten,
+			&memtrace.Survival{}
 		twice.Lives.Merge(s.Lives)
 		twice.Lives.Merge(s.Lives)
-		c := &Class{RetentionS: published(0.5), Endurance: published(1e9), ReadPJ: published(3), WritePJ: published(7), Refresh: Needed}
+		c := &Class{RetentionS: published(0.5), Endurance: published(1e9), ReadPJ: published(3), WritePJ: published(7),
+			Refresh: Needed}
 		one, two := judgeRow([]subject{s}, c, demandOptions{}), judgeRow([]subject{twice}, c, demandOptions{})
 		both := judgeRow([]subject{s, s}, c, demandOptions{})
-		if !near(2*one.Energy.Total.Low, two.Energy.Total.Low) || !near(2*one.Energy.Total.High, two.Energy.Total.High) || !near(one.Lifetime.Low, two.Lifetime.Low) {
+		if !near(2*one.Energy.Total.Low, two.Energy.Total.Low) ||
+			!near(2*one.Energy.Total.High, two.Energy.Total.High) || !near(one.Lifetime.Low, two.Lifetime.Low) {
 			t.Fatalf("seed %d: %v, twice %v", seed, one.Energy.Total, two.Energy.Total)
 		}
-		if !near(both.Energy.Total.Low, two.Energy.Total.Low) || !near(both.Lifetime.High, two.Lifetime.High) || !near(both.RefreshedPerDay.High, 2*one.RefreshedPerDay.High) || !near(both.Refreshes.Low, one.Refreshes.Low) {
+		if !near(both.Energy.Total.Low, two.Energy.Total.Low) || !near(both.Lifetime.High, two.Lifetime.High) ||
+			!near(both.RefreshedPerDay.High, 2*one.RefreshedPerDay.High) ||
+			!near(both.Refreshes.Low, one.Refreshes.Low) {
 			t.Fatalf("seed %d: two of them: %v, twice %v", seed, both.Energy.Total, two.Energy.Total)
 		}
 	}
@@ -231,7 +243,8 @@ func TestBruteForce(t *testing.T) {
 				want++
 			}
 		}
-		if got := s.demand(&Class{RetentionS: published(float64(tau)), Refresh: Needed}).RefreshedPerDay; !near(got.Low, float64(want)) || !near(got.High, float64(want)) {
+		if got := s.demand(&Class{RetentionS: published(float64(tau)), Refresh: Needed}).RefreshedPerDay; !near(
+			got.Low, float64(want)) || !near(got.High, float64(want)) {
 			t.Fatalf("seed %d: %v, want %d", seed, got, want)
 		}
 	}
@@ -240,12 +253,14 @@ func TestBruteForce(t *testing.T) {
 // TestVary: only the figure that is varied changes, and at factor 1 nothing does.
 func TestVary(t *testing.T) {
 	s := []subject{example()}
-	c := &Class{ID: "x", RetentionS: published(10), Endurance: published(1e6), ReadPJ: published(2), WritePJ: published(20), Refresh: Needed}
+	c := &Class{ID: "x", RetentionS: published(10), Endurance: published(1e6), ReadPJ: published(2),
+		WritePJ: published(20), Refresh: Needed}
 	base, seen := judgeRow(s, c, demandOptions{}), map[string]int{}
 	for _, v := range vary(s, c, demandOptions{}) {
 		seen[v.Parameter]++
 		switch {
-		case v.Factor == 1 && (v.Demand != base.Demand || *v.Energy.Total != *base.Energy.Total || *v.Lifetime != *base.Lifetime):
+		case v.Factor == 1 && (v.Demand != base.Demand || *v.Energy.Total != *base.Energy.Total ||
+			*v.Lifetime != *base.Lifetime):
 			t.Errorf("%+v, want %+v", v.Row, base)
 		case v.Parameter == "endurance_writes" && !near(v.Lifetime.Low, v.Factor*base.Lifetime.Low):
 			t.Errorf("endurance times %v: %v", v.Factor, v.Lifetime)

@@ -83,7 +83,8 @@ func builtinClasses() *Classes {
 	return c
 }
 
-// LoadClasses reads a file of device classes and adds those that come with llamatap, of which one with the same id gives
+// LoadClasses reads a file of device classes and adds those that come with llamatap, of which one with the same id
+// gives
 // way. "" is no file.
 func LoadClasses(path string) (*Classes, error) {
 	own := builtinClasses()
@@ -157,7 +158,8 @@ func parseClasses(name string, data []byte, known map[string]Source) (*Classes, 
 		return nil, where(name, err)
 	}
 	if c.Version != classesVersion {
-		return nil, fmt.Errorf("%s: version %d, this program reads %d: write 'version: %d' where the file is written as docs/MRM_DATA.md says", name, c.Version, classesVersion, classesVersion)
+		return nil, fmt.Errorf("%s: version %d, this program reads %d: write 'version: %d' where the file is "+
+			"written as docs/MRM_DATA.md says", name, c.Version, classesVersion, classesVersion)
 	}
 	if c.Sources == nil {
 		c.Sources = map[string]Source{}
@@ -199,7 +201,8 @@ func (c *Class) check(own, known map[string]Source) error {
 		return fmt.Errorf("class %s: refresh %.20q: use needed or all", c.ID, c.Refresh)
 	}
 	if c.RetentionS == nil && c.Endurance == nil && c.ReadPJ == nil && c.WritePJ == nil {
-		return fmt.Errorf("class %s has no figure: give at least one of retention_s, endurance_writes, read_pj_per_bit, write_pj_per_bit", c.ID)
+		return fmt.Errorf("class %s has no figure: give at least one of retention_s, endurance_writes, "+
+			"read_pj_per_bit, write_pj_per_bit", c.ID)
 	}
 	for _, f := range c.figures() {
 		if f.Figure == nil {
@@ -212,7 +215,8 @@ func (c *Class) check(own, known map[string]Source) error {
 			continue
 		}
 		if _, ok := known[f.Source]; !ok {
-			return fmt.Errorf("class %s: %s has the source %.40q, which is not among the sources: add it with its text and year", c.ID, f.key, f.Source)
+			return fmt.Errorf("class %s: %s has the source %.40q, which is not among the sources: add it with its "+
+				"text and year", c.ID, f.key, f.Source)
 		}
 	}
 	return nil
@@ -226,7 +230,8 @@ type namedFigure struct {
 
 func (c *Class) figures() []namedFigure {
 	return []namedFigure{
-		{"retention_s", c.RetentionS}, {"endurance_writes", c.Endurance}, {"read_pj_per_bit", c.ReadPJ}, {"write_pj_per_bit", c.WritePJ},
+		{"retention_s", c.RetentionS}, {"endurance_writes", c.Endurance}, {"read_pj_per_bit", c.ReadPJ},
+		{"write_pj_per_bit", c.WritePJ},
 		{"refresh_pj_per_bit", c.RefreshPJ},
 	}
 }
@@ -242,11 +247,13 @@ type yamlError interface {
 func where(name string, err error) error {
 	var e yamlError
 	if !errors.As(err, &e) {
-		return fmt.Errorf("%s: %s: write it as docs/MRM_DATA.md says", name, strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
+		return fmt.Errorf("%s: %s: write it as docs/MRM_DATA.md says", name,
+			strings.Join(strings.Fields(yaml.FormatError(err, false, false)), " "))
 	}
 	line, column := 1, 1
 	if t := e.GetToken(); t != nil && t.Position != nil {
 		line, column = t.Position.Line, t.Position.Column
 	}
-	return fmt.Errorf("%s:%d:%d: %s: write it as docs/MRM_DATA.md says", name, line, column, strings.Join(strings.Fields(e.GetMessage()), " "))
+	return fmt.Errorf("%s:%d:%d: %s: write it as docs/MRM_DATA.md says", name, line, column,
+		strings.Join(strings.Fields(e.GetMessage()), " "))
 }

@@ -28,7 +28,8 @@ func TestBuiltin(t *testing.T) {
 	}
 	for i := range c.Classes { // what could not be confirmed says so where it is used
 		for _, f := range c.Classes[i].figures() {
-			if f.Figure != nil && strings.Contains(c.Sources[f.Source].Read, "not confirmed") && !strings.Contains(f.Note, "not confirmed") {
+			if f.Figure != nil && strings.Contains(c.Sources[f.Source].Read, "not confirmed") &&
+				!strings.Contains(f.Note, "not confirmed") {
 				t.Errorf("%s of %s does not say that it is not confirmed", f.key, c.Classes[i].ID)
 			}
 		}
@@ -65,7 +66,8 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	some, err := c.Pick([]string{"managed", "pcm"})
-	if err != nil || some[0].Name != "managed" || some[0].Refresh != Needed || some[1].Name != "another PCM" || some[1].WritePJ != nil {
+	if err != nil || some[0].Name != "managed" || some[0].Refresh != Needed || some[1].Name != "another PCM" ||
+		some[1].WritePJ != nil {
 		t.Errorf("%+v, %v", some, err)
 	}
 	if len(c.Classes) != len(builtinClasses().Classes)+1 || len(builtinClasses().Sources) == len(c.Sources) {
@@ -85,14 +87,16 @@ func TestWrongFiles(t *testing.T) {
 		"no YAML":         {"classes: [", "f:1:"},
 		"unknown key":     {strings.Replace(ownFile, "retention_s", "retentoin_s", 1), "f:6:5: unknown field"},
 		"text for number": {strings.Replace(ownFile, "3600", "an hour", 1), "f:6:"},
-		"no source":       {strings.Replace(ownFile, "source: mine", "source: hearsay", 1), `class managed: retention_s has the source "hearsay"`},
-		"no year":         {strings.Replace(ownFile, ", year: 2026", "", 1), "source mine has no text or no year"},
-		"zero":            {strings.Replace(ownFile, "3600", "0", 1), "class managed: retention_s is 0"},
-		"infinite":        {strings.Replace(ownFile, "3600", ".inf", 1), "class managed: retention_s is +Inf"},
-		"not a number":    {strings.Replace(ownFile, "3600", ".nan", 1), "class managed: retention_s is NaN"},
-		"twice":           {strings.Replace(ownFile, "id: pcm", "id: managed", 1), "managed stands there twice"},
-		"bad id":          {strings.Replace(ownFile, "id: managed", "id: Managed!", 1), `class id "Managed!"`},
-		"bad refresh":     {strings.Replace(ownFile, "id: managed", "id: managed\n    refresh: sometimes", 1), "refresh \"sometimes\""},
+		"no source": {strings.Replace(ownFile, "source: mine", "source: hearsay", 1),
+			`class managed: retention_s has the source "hearsay"`},
+		"no year":      {strings.Replace(ownFile, ", year: 2026", "", 1), "source mine has no text or no year"},
+		"zero":         {strings.Replace(ownFile, "3600", "0", 1), "class managed: retention_s is 0"},
+		"infinite":     {strings.Replace(ownFile, "3600", ".inf", 1), "class managed: retention_s is +Inf"},
+		"not a number": {strings.Replace(ownFile, "3600", ".nan", 1), "class managed: retention_s is NaN"},
+		"twice":        {strings.Replace(ownFile, "id: pcm", "id: managed", 1), "managed stands there twice"},
+		"bad id":       {strings.Replace(ownFile, "id: managed", "id: Managed!", 1), `class id "Managed!"`},
+		"bad refresh": {strings.Replace(ownFile, "id: managed", "id: managed\n    refresh: sometimes", 1),
+			"refresh \"sometimes\""},
 		"no figure":       {"version: 1\nclasses:\n  - id: x\n", "class x has no figure"},
 		"another version": {strings.Replace(ownFile, "version: 1", "version: 2", 1), "version 2"},
 		"empty":           {"", "version 0"},

@@ -14,7 +14,8 @@ func TestLabels(t *testing.T) {
 		}
 		return all
 	}
-	const high, medium, low, insufficient = memtrace.HighMRM, memtrace.MediumMRM, memtrace.LowMRM, memtrace.InsufficientMRM
+	const high, medium, low, insufficient = memtrace.HighMRM, memtrace.MediumMRM, memtrace.LowMRM,
+		memtrace.InsufficientMRM
 	for name, c := range map[string]struct {
 		ended, censored []float64
 		written, once   int64
@@ -47,7 +48,8 @@ func TestLabels(t *testing.T) {
 		t.Errorf("what nobody wrote is %s", got)
 	}
 	own := subject{Lives: lives(1, nil, many(0.9, 40)), Written: 40, WrittenOnce: 40}
-	if got, _ := own.labelCensored(memtrace.Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5, HighP99NS: 5e8, MediumP50NS: 1e8}); got != high {
+	if got, _ := own.labelCensored(memtrace.Thresholds{HighWriteOnce: 0.8, MediumWriteOnce: 0.5, HighP99NS: 5e8,
+		MediumP50NS: 1e8}); got != high {
 		t.Errorf("with other thresholds: %s", got)
 	}
 }

@@ -9,17 +9,23 @@ import (
 
 // formulas are what figures of a report were computed with, by their keys.
 var formulas = map[string]string{
-	"bytes_refreshed_per_day": "lives that ended: sum of their bytes * (ceil(needed/retention_s) - 1) * 86400/run_s, where times are not exact with the shortest (low) and longest (high) need; censored lives: low the same, high their bytes * (ceil(86400/retention_s) - 1); refresh 'all': all bytes * 86400/retention_s",
-	"refreshes_per_day":       "bytes_refreshed_per_day / bytes",
-	"bytes_read_per_day":      "bytes read in the run * 86400/run_s; bytes_written_per_day likewise",
-	"writes_per_cell_per_day": "(bytes_written_per_day + bytes_refreshed_per_day) / bytes, wear levelled over all bytes of the row",
-	"lifetime_years":          "endurance_writes / writes_per_cell_per_day / 365.25",
-	"read_j":                  "8 * bytes_read_per_day * read_pj_per_bit * 1e-12",
-	"write_j":                 "8 * bytes_written_per_day * write_pj_per_bit * 1e-12",
-	"refresh_j":               "8 * bytes_refreshed_per_day * (refresh_pj_per_bit, else read_pj_per_bit + write_pj_per_bit) * 1e-12",
-	"energy_per_token_j":      "total_j * run_s / 86400 / tokens",
-	"mrm_label":               "high_mrm: write-once >= 0.8 and retention p99 >= 10 s; medium_mrm: write-once >= 0.5 and p50 >= 1 s; else low_mrm (thresholds can be set)",
-	"mrm_label_censored":      "the same by Kaplan-Meier; a percentile that censoring hides is at least the longest life seen; insufficient where that leaves it open whether a region is better than low",
+	"bytes_refreshed_per_day": "lives that ended: sum of their bytes * (ceil(needed/retention_s) - 1) * " +
+		"86400/run_s, where times are not exact with the shortest (low) and longest (high) need; censored lives: " +
+		"low the same, high their bytes * (ceil(86400/retention_s) - 1); refresh 'all': all bytes * 86400/retention_s",
+	"refreshes_per_day":  "bytes_refreshed_per_day / bytes",
+	"bytes_read_per_day": "bytes read in the run * 86400/run_s; bytes_written_per_day likewise",
+	"writes_per_cell_per_day": "(bytes_written_per_day + bytes_refreshed_per_day) / bytes, wear levelled over all " +
+		"bytes of the row",
+	"lifetime_years": "endurance_writes / writes_per_cell_per_day / 365.25",
+	"read_j":         "8 * bytes_read_per_day * read_pj_per_bit * 1e-12",
+	"write_j":        "8 * bytes_written_per_day * write_pj_per_bit * 1e-12",
+	"refresh_j": "8 * bytes_refreshed_per_day * (refresh_pj_per_bit, else read_pj_per_bit + " +
+		"write_pj_per_bit) * 1e-12",
+	"energy_per_token_j": "total_j * run_s / 86400 / tokens",
+	"mrm_label": "high_mrm: write-once >= 0.8 and retention p99 >= 10 s; medium_mrm: write-once >= 0.5 and " +
+		"p50 >= 1 s; else low_mrm (thresholds can be set)",
+	"mrm_label_censored": "the same by Kaplan-Meier; a percentile that censoring hides is at least the longest life " +
+		"seen; insufficient where that leaves it open whether a region is better than low",
 }
 
 // Labels are how well regions of a type suit a memory of limited retention.
@@ -65,7 +71,8 @@ type Report struct {
 
 // whatIf works everything out for the regions of a run, in some classes of memory.
 func whatIf(subjects []subject, all *Classes, classes []Class, o demandOptions) *Report {
-	r := &Report{Tokens: o.Tokens, Years: o.years(), Formulas: formulas, Classes: classes, Sources: sourcesOf(all, classes)}
+	r := &Report{Tokens: o.Tokens, Years: o.years(), Formulas: formulas, Classes: classes,
+		Sources: sourcesOf(all, classes)}
 	for _, group := range byType(subjects) {
 		r.Seconds = group[0].Seconds
 		whole, ok := o.Types[group[0].Type]
@@ -107,7 +114,8 @@ func labelsOf(group []subject, t memtrace.Thresholds) Labels {
 
 // labels labels a type of region.
 func (whole *subject) labels(t memtrace.Thresholds) Labels {
-	l := Labels{Type: whole.Type.String(), Regions: max(whole.Regions, 1), Bytes: whole.Bytes, Resolution: whole.Resolution}
+	l := Labels{Type: whole.Type.String(), Regions: max(whole.Regions, 1), Bytes: whole.Bytes,
+		Resolution: whole.Resolution}
 	if once, ok := whole.writeOnce(); ok {
 		l.WriteOnce = &once
 	}
@@ -123,7 +131,8 @@ func (whole *subject) labels(t memtrace.Thresholds) Labels {
 	km99, _ := whole.Lives.AtLeast(0.99)
 	_, l.IsKnown50 = whole.Lives.KaplanMeier(0.5)
 	_, l.IsKnown99 = whole.Lives.KaplanMeier(0.99)
-	l.Plain, l.KaplanMeier = Percents{secondsOf(plain50), secondsOf(plain99)}, Percents{secondsOf(km50), secondsOf(km99)}
+	l.Plain, l.KaplanMeier = Percents{secondsOf(plain50), secondsOf(plain99)},
+		Percents{secondsOf(km50), secondsOf(km99)}
 	if label, ok := whole.label(t); ok {
 		l.Label = string(label)
 	}
@@ -140,7 +149,8 @@ func secondsOf(ns int64) *float64 {
 
 // together puts subjects into one.
 func together(group []subject) subject {
-	whole := subject{Type: group[0].Type, Regions: len(group), Seconds: group[0].Seconds, Resolution: group[0].Resolution}
+	whole := subject{Type: group[0].Type, Regions: len(group), Seconds: group[0].Seconds,
+		Resolution: group[0].Resolution}
 	var lives memtrace.Survival
 	for i := range group {
 		s := &group[i]

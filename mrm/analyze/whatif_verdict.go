@@ -92,7 +92,8 @@ type Row struct {
 	Verdict        Verdict `json:"verdict"`
 }
 
-// judgeRow works a row out for subjects together, which are of one type and of one run: wear is levelled over all of them.
+// judgeRow works a row out for subjects together, which are of one type and of one run: wear is levelled over all of
+// them.
 func judgeRow(subjects []subject, c *Class, o demandOptions) Row {
 	row := Row{Regions: len(subjects), Class: c.ID}
 	known, seconds := false, 0.0

@@ -26,7 +26,8 @@ var rowHeader = []string{
 	"region_type", "region_id", "name", "regions", "class", "bytes", "bytes_read_per_day", "bytes_written_per_day",
 	"refreshes_per_day_low", "refreshes_per_day_high", "bytes_refreshed_per_day_low", "bytes_refreshed_per_day_high",
 	"writes_per_cell_per_day_low", "writes_per_cell_per_day_high", "lifetime_years_low", "lifetime_years_high",
-	"read_j", "write_j", "refresh_j_low", "refresh_j_high", "total_j_low", "total_j_high", "energy_per_token_j_low", "energy_per_token_j_high", "verdict",
+	"read_j", "write_j", "refresh_j_low", "refresh_j_high", "total_j_low", "total_j_high", "energy_per_token_j_low",
+	"energy_per_token_j_high", "verdict",
 }
 
 // csvNumber writes a figure so that it can be read back exactly; "" is none, inf infinite.
@@ -53,7 +54,8 @@ func (r *Row) fields() []string {
 	if r.Region != nil {
 		region = strconv.FormatInt(*r.Region, 10)
 	}
-	fields := []string{r.Type, region, r.Name, strconv.Itoa(r.Regions), r.Class, csvNumber(&r.Bytes), csvNumber(&r.ReadPerDay), csvNumber(&r.WrittenPerDay)}
+	fields := []string{r.Type, region, r.Name, strconv.Itoa(r.Regions), r.Class, csvNumber(&r.Bytes),
+		csvNumber(&r.ReadPerDay), csvNumber(&r.WrittenPerDay)}
 	for _, b := range []*Bounds{&r.Refreshes, &r.RefreshedPerDay, &r.WritesPerCell, (*Bounds)(r.Lifetime)} {
 		fields = append(fields, pair(b)...)
 	}
@@ -92,12 +94,17 @@ func (r *Report) WriteSensitivityCSV(w io.Writer) error {
 // WriteLabelsCSV writes the labels of types.
 func (r *Report) WriteLabelsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share", "retention_p50_s", "retention_p99_s",
-		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known", "time_resolution_s", "mrm_label", "mrm_label_censored"})
+	out.Write([]string{"region_type", "n_regions", "bytes", "bytes_lived", "write_once_ratio", "censored_share",
+		"retention_p50_s", "retention_p99_s",
+		"retention_km_p50_s", "retention_km_p50_known", "retention_km_p99_s", "retention_km_p99_known",
+		"time_resolution_s", "mrm_label", "mrm_label_censored"})
 	for i := range r.Labels {
 		l := &r.Labels[i]
-		out.Write([]string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10), strconv.FormatInt(l.Lives, 10), csvNumber(l.WriteOnce), csvNumber(l.CensoredShare),
-			csvNumber(l.Plain.P50), csvNumber(l.Plain.P99), csvNumber(l.KaplanMeier.P50), strconv.FormatBool(l.IsKnown50), csvNumber(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99), csvNumber(&l.Resolution),
+		out.Write([]string{l.Type, strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10),
+			strconv.FormatInt(l.Lives, 10), csvNumber(l.WriteOnce), csvNumber(l.CensoredShare),
+			csvNumber(l.Plain.P50), csvNumber(l.Plain.P99), csvNumber(l.KaplanMeier.P50),
+			strconv.FormatBool(l.IsKnown50), csvNumber(l.KaplanMeier.P99), strconv.FormatBool(l.IsKnown99),
+			csvNumber(&l.Resolution),
 			l.Label, l.LabelCensor})
 	}
 	out.Flush()
@@ -115,14 +122,18 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintln(t, "region type\tregions\tbytes\twrite-once\tneeded p50\tneeded p99\tcensored\tlabel\tcensored label")
 	for i := range r.Labels {
 		l := &r.Labels[i]
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, present.Bytes(float64(l.Bytes)), percent(l.WriteOnce),
-			l.needed(l.KaplanMeier.P50, l.IsKnown50), l.needed(l.KaplanMeier.P99, l.IsKnown99), percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Type, l.Regions, present.Bytes(float64(l.Bytes)),
+			percent(l.WriteOnce),
+			l.needed(l.KaplanMeier.P50, l.IsKnown50), l.needed(l.KaplanMeier.P99, l.IsKnown99),
+			percent(l.CensoredShare), dash(l.Label), dash(l.LabelCensor))
 	}
 	fmt.Fprintln(t, "\nregion type\tclass\trefreshes/day\trefreshed/day\twrites/cell/day\tyears\tJ/day\tverdict")
 	for i := range r.Types {
 		row := &r.Types[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Type, row.Class, bounds(&row.Refreshes, threeDigits), bounds(&row.RefreshedPerDay, present.Bytes),
-			bounds(&row.WritesPerCell, threeDigits), bounds((*Bounds)(row.Lifetime), threeDigits), bounds(row.Energy.Total, threeDigits), row.Verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Type, row.Class, bounds(&row.Refreshes, threeDigits),
+			bounds(&row.RefreshedPerDay, present.Bytes),
+			bounds(&row.WritesPerCell, threeDigits), bounds((*Bounds)(row.Lifetime), threeDigits),
+			bounds(row.Energy.Total, threeDigits), row.Verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -156,8 +167,10 @@ func (r *Report) writeInputs(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "  [%s] %s (%d) %s%s\n", key, s.Text, s.Year, s.URL, read)
 	}
-	b.WriteString("Two figures with .. between are bounds: lives that went on at the end of the run may end with it, or never. ≥: at least so long.\nFormulas:\n")
-	for _, key := range []string{"refreshes_per_day", "bytes_refreshed_per_day", "writes_per_cell_per_day", "lifetime_years", "read_j", "write_j", "refresh_j"} {
+	b.WriteString("Two figures with .. between are bounds: lives that went on at the end of the run may end with " +
+		"it, or never. ≥: at least so long.\nFormulas:\n")
+	for _, key := range []string{"refreshes_per_day", "bytes_refreshed_per_day", "writes_per_cell_per_day",
+		"lifetime_years", "read_j", "write_j", "refresh_j"} {
 		fmt.Fprintf(&b, "  %s = %s\n", key, formulas[key])
 	}
 	_, err := io.WriteString(w, b.String())

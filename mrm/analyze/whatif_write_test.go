@@ -13,7 +13,8 @@ import (
 // report is of a cache, weights and activations that nobody wrote.
 func report(t *testing.T) *Report {
 	t.Helper()
-	weights := subject{Type: memtrace.Weight, Name: "output.weight", Region: 7, Bytes: 1 << 20, Seconds: 100, BytesRead: 1 << 30, Lives: lives(1<<20, nil, []float64{99}), Written: 1 << 20, WrittenOnce: 1 << 20}
+	weights := subject{Type: memtrace.Weight, Name: "output.weight", Region: 7, Bytes: 1 << 20, Seconds: 100,
+		BytesRead: 1 << 30, Lives: lives(1<<20, nil, []float64{99}), Written: 1 << 20, WrittenOnce: 1 << 20}
 	idle := subject{Type: memtrace.Activation, Name: "h", Bytes: 64, Seconds: 100}
 	all := builtinClasses()
 	return whatIf([]subject{example(), weights, idle}, all, all.Classes, demandOptions{Tokens: 10})
@@ -27,12 +28,14 @@ func TestWhatIfForms(t *testing.T) {
 		t.Fatalf("%d rows of types, %d of regions", len(r.Types), len(r.Regions))
 	}
 	var text, rows, vary, labels, js bytes.Buffer
-	for _, write := range []error{r.WriteText(&text), r.WriteCSV(&rows), r.WriteSensitivityCSV(&vary), r.WriteLabelsCSV(&labels), r.WriteJSON(&js)} {
+	for _, write := range []error{r.WriteText(&text), r.WriteCSV(&rows), r.WriteSensitivityCSV(&vary),
+		r.WriteLabelsCSV(&labels), r.WriteJSON(&js)} {
 		if write != nil {
 			t.Fatal(write)
 		}
 	}
-	for _, want := range []string{"weight", "hbm2", "as_it_is", "Fine-Grained DRAM", "(2017)", "≥ 1.65 min", "high_mrm", "lifetime_years ="} {
+	for _, want := range []string{"weight", "hbm2", "as_it_is", "Fine-Grained DRAM", "(2017)", "≥ 1.65 min",
+		"high_mrm", "lifetime_years ="} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
@@ -62,7 +65,8 @@ func TestWhatIfForms(t *testing.T) {
 
 func TestWhatIfTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		timeText(90): "1.5 min", timeText(0.0015): "1.5 ms", timeText(86400): "1 d", timeText(3e-9): "3 ns", timeText(0): "0 ns",
+		timeText(90): "1.5 min", timeText(0.0015): "1.5 ms", timeText(86400): "1 d", timeText(3e-9): "3 ns",
+		timeText(0):          "0 ns",
 		threeDigits(1234567): "1.2e+06", threeDigits(0): "0", threeDigits(3.14159): "3.14",
 	} {
 		if got != want {

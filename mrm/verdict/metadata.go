@@ -144,9 +144,10 @@ func rate(n, ns int64) float64 {
 
 // Throttle counts what slowed the machine down. A source that it does not have is nil.
 type Throttle struct {
-	Cgroup    *int64 `json:"cgroup,omitempty"`    // periods in which the quota of processor time was used up
-	Thermal   *int64 `json:"thermal,omitempty"`   // events of cores and packages
-	Frequency *int64 `json:"frequency,omitempty"` // times that a busy processor ran 20 % below its base frequency for a second or more
+	Cgroup  *int64 `json:"cgroup,omitempty"`  // periods in which the quota of processor time was used up
+	Thermal *int64 `json:"thermal,omitempty"` // events of cores and packages
+	// times that a busy processor ran 20 % below its base frequency for a second or more
+	Frequency *int64 `json:"frequency,omitempty"`
 }
 
 // Events are all of them; nil where the machine has no source.
@@ -193,7 +194,8 @@ func Read(dir string) (Metadata, error) {
 	case schema == "":
 		return m, fmt.Errorf("%s: %w; 'llamatap mrm run' makes some", path, ErrNotOurs)
 	case !table.ReadableVersion(schema):
-		return m, fmt.Errorf("%s: %w: %s %q, this program reads %s; use the llamatap that wrote it", path, ErrVersion, table.VersionKey, schema, table.Version)
+		return m, fmt.Errorf("%s: %w: %s %q, this program reads %s; use the llamatap that wrote it", path, ErrVersion,
+			table.VersionKey, schema, table.Version)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("%s: %w; it is damaged: llamatap verify %s", path, err, dir)

@@ -108,7 +108,8 @@ var rules = []rule{
 	{"memory_pct", "% of the target's RSS", 5, 15, false, func(o *Observer) *float64 { return o.MemoryPct },
 		&allowance{AllowedBytes, "64 MiB", func(o *Observer) float64 { return float64(o.MemoryBytes) }}},
 	{"throttle_events", "events", 0, 2, true, func(o *Observer) *float64 { return float(o.ThrottleEvents) }, nil},
-	{"baseline_cpu_pct", "% of all processors", 15, 30, false, func(o *Observer) *float64 { return o.BaselineCPUPct }, nil},
+	{"baseline_cpu_pct", "% of all processors", 15, 30, false, func(o *Observer) *float64 { return o.BaselineCPUPct },
+		nil},
 }
 
 func float(n *int64) *float64 {

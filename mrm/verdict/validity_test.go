@@ -17,7 +17,8 @@ func count(n int64) *int64  { return &n }
 
 // quiet is a run that nothing is held against.
 func quiet() Observer {
-	return Observer{CPUPct: of(5), CPUPeakPct: of(9.9), MemoryPct: of(4.9), ThrottleEvents: count(0), BaselineCPUPct: of(14.9)}
+	return Observer{CPUPct: of(5), CPUPeakPct: of(9.9), MemoryPct: of(4.9), ThrottleEvents: count(0),
+		BaselineCPUPct: of(14.9)}
 }
 
 // TestJudge puts every bound of C-1.C.3 and of decision 13 to the test, from both sides.
@@ -46,10 +47,15 @@ func TestJudge(t *testing.T) {
 		{"not a number", func(o *Observer) { o.CPUPeakPct = of(math.NaN()) }, Contaminated},
 		{"the mean does not count", func(o *Observer) { o.CPUPct = of(99) }, Clean},
 		{"memory within the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes }, Clean},
-		{"memory above the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes+1 }, Contaminated},
+		{"memory above the allowance", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(70), AllowedBytes+1 },
+			Contaminated},
 		{"much memory, of a large target", func(o *Observer) { o.MemoryPct, o.MemoryBytes = of(4), 1<<30 }, Clean},
-		{"cpu within the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(AllowedCPU) }, Clean},
-		{"cpu above the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(AllowedCPU)+1 }, Contaminated},
+		{"cpu within the allowance", func(o *Observer) { o.CPUPeakPct, o.CPUNS.Collector = of(60), int64(AllowedCPU) },
+			Clean},
+		{"cpu above the allowance", func(o *Observer) {
+			o.CPUPeakPct, o.CPUNS.Collector = of(60),
+				int64(AllowedCPU)+1
+		}, Contaminated},
 		{"others do not count", func(o *Observer) { o.OthersCPUPct = of(90) }, Clean},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,7 +112,8 @@ func TestRead(t *testing.T) {
 		}
 	}
 	o := quiet()
-	m := Metadata{SchemaVersion: "1.0", Metadata: rundir.Metadata{Version: 1, RunID: "run_1"}, Cell: Cell{Key: "k", ModelID: "m"}, Observer: o, Validity: Judge(&o)}
+	m := Metadata{SchemaVersion: "1.0", Metadata: rundir.Metadata{Version: 1, RunID: "run_1"},
+		Cell: Cell{Key: "k", ModelID: "m"}, Observer: o, Validity: Judge(&o)}
 	text, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -117,11 +124,13 @@ func TestRead(t *testing.T) {
 	}
 	write(rundir.ManifestName, "{}")
 	got, err := Read(dir)
-	if err != nil || got.RunID != "run_1" || got.Cell.Key != "k" || got.Validity.Class != Clean || *got.Observer.CPUPeakPct != 9.9 {
+	if err != nil || got.RunID != "run_1" || got.Cell.Key != "k" || got.Validity.Class != Clean ||
+		*got.Observer.CPUPeakPct != 9.9 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	write(rundir.MetadataName, strings.Replace(string(text), `"1.0"`, `"3.0"`, 1))
-	if _, err := Read(dir); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "use the llamatap that wrote it") {
+	if _, err := Read(dir); !errors.Is(err, ErrVersion) ||
+		!strings.Contains(err.Error(), "use the llamatap that wrote it") {
 		t.Errorf("version 3.0: %v", err)
 	}
 	write(rundir.MetadataName, strings.Replace(string(text), `"1.0"`, `"1.9"`, 1))

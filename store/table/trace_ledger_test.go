@@ -43,10 +43,14 @@ type node struct {
 }
 
 var nodes = []node{
-	{"RMS_NORM", []int{101, 100}}, {"MUL", []int{102, 101, 0}}, {"MUL_MAT", []int{103, 1, 102}}, {"ROPE", []int{103, 103, 104}},
-	{"MUL_MAT", []int{105, 2, 102}}, {"ROPE", []int{105, 105, 104}}, {"MUL_MAT", []int{106, 3, 102}}, {"SET_ROWS", []int{-1, 105, 107}},
-	{"SET_ROWS", []int{-2, 106, 107}}, {"FLASH_ATTN_EXT", []int{108, 103, -1, -2, 109}}, {"MUL_MAT", []int{110, 4, 108}}, {"ADD", []int{111, 110, 100}},
-	{"RMS_NORM", []int{112, 111}}, {"MUL", []int{113, 112, 5}}, {"MUL_MAT", []int{114, 6, 113}}, {"MUL_MAT", []int{115, 7, 113}},
+	{"RMS_NORM", []int{101, 100}}, {"MUL", []int{102, 101, 0}}, {"MUL_MAT", []int{103, 1, 102}},
+	{"ROPE", []int{103, 103, 104}},
+	{"MUL_MAT", []int{105, 2, 102}}, {"ROPE", []int{105, 105, 104}}, {"MUL_MAT", []int{106, 3, 102}},
+	{"SET_ROWS", []int{-1, 105, 107}},
+	{"SET_ROWS", []int{-2, 106, 107}}, {"FLASH_ATTN_EXT", []int{108, 103, -1, -2, 109}},
+	{"MUL_MAT", []int{110, 4, 108}}, {"ADD", []int{111, 110, 100}},
+	{"RMS_NORM", []int{112, 111}}, {"MUL", []int{113, 112, 5}}, {"MUL_MAT", []int{114, 6, 113}},
+	{"MUL_MAT", []int{115, 7, 113}},
 	{"GLU", []int{116, 114, 115}}, {"MUL_MAT", []int{117, 8, 116}}, {"ADD", []int{100, 117, 111}},
 }
 
@@ -83,15 +87,18 @@ func (l *Ledger) access(layer int64, use int) access {
 	switch {
 	case use < 0:
 		region := 1000 + 2*layer + int64(-use-1)
-		return access{addr: caches + (region-1000)*cells*cellBytes, regionType: "kv_cache", region: region, layer: layer, id: 2}
+		return access{addr: caches + (region-1000)*cells*cellBytes, regionType: "kv_cache", region: region,
+			layer: layer, id: 2}
 	case use >= 100:
-		return access{addr: compute + int64(use-100)*65536, size: 8192, regionType: "activation", region: 2000 + layer*20 + int64(use-100), layer: layer, block: -1, id: 3}
+		return access{addr: compute + int64(use-100)*65536, size: 8192, regionType: "activation",
+			region: 2000 + layer*20 + int64(use-100), layer: layer, block: -1, id: 3}
 	}
 	at := layer * 60 << 20
 	for _, n := range weightBytes[:use] {
 		at += n
 	}
-	return access{addr: weights + at, size: weightBytes[use], regionType: "weight", region: layer*9 + int64(use), layer: layer, block: -1, id: 1}
+	return access{addr: weights + at, size: weightBytes[use], regionType: "weight", region: layer*9 + int64(use),
+		layer: layer, block: -1, id: 1}
 }
 
 // prepare makes columns of the rows, for a batch.
@@ -137,7 +144,8 @@ func (l *Ledger) Append(b *table.Batch) error {
 		l.columns[colSize][i] = (cell + 1) * cellBytes
 	}
 	n := len(l.rows)
-	for _, column := range []int{colOp, colAddr, colSize, colRegion, colRegionType, colLayer, colOpSeq, colBuffer, colOffset, colGGMLOp, colOperand} {
+	for _, column := range []int{colOp, colAddr, colSize, colRegion, colRegionType, colLayer, colOpSeq, colBuffer,
+		colOffset, colGGMLOp, colOperand} {
 		b.Extend(column, l.columns[column])
 	}
 	b.ExtendSome(colBlock, l.columns[colBlock], l.isCache, 0)

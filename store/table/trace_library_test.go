@@ -62,7 +62,8 @@ func (c *Columns) WriteArrowGo() (Rate, error) {
 	var to counter
 	began := time.Now()
 	nodes := make(schema.FieldList, len(c.schema.Columns))
-	properties := []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(3), parquet.WithVersion(parquet.V2_LATEST)}
+	properties := []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Zstd),
+		parquet.WithCompressionLevel(3), parquet.WithVersion(parquet.V2_LATEST)}
 	for i, column := range c.schema.Columns {
 		repetition := parquet.Repetitions.Required
 		if column.Null {
@@ -73,14 +74,16 @@ func (c *Columns) WriteArrowGo() (Rate, error) {
 			nodes[i] = schema.NewByteArrayNode(column.Name, repetition, -1)
 		}
 		if column.Encoding == table.Delta {
-			properties = append(properties, parquet.WithDictionaryFor(column.Name, false), parquet.WithEncodingFor(column.Name, parquet.Encodings.DeltaBinaryPacked))
+			properties = append(properties, parquet.WithDictionaryFor(column.Name, false),
+				parquet.WithEncodingFor(column.Name, parquet.Encodings.DeltaBinaryPacked))
 		}
 	}
 	root, err := schema.NewGroupNode("schema", parquet.Repetitions.Required, nodes, -1)
 	if err != nil {
 		return Rate{}, err
 	}
-	out, err := file.NewParquetWriterWithError(&to, root, file.WithWriterProps(parquet.NewWriterProperties(properties...)))
+	out, err := file.NewParquetWriterWithError(&to, root,
+		file.WithWriterProps(parquet.NewWriterProperties(properties...)))
 	if err != nil {
 		return Rate{}, err
 	}
