@@ -45,7 +45,7 @@ type rowTable struct {
 	outs  []place // one per field, or one for all
 }
 
-// arrayKey tells arrays apart.
+// arrayKey identifies an array.
 type arrayKey struct {
 	tensorKey
 	dtype codec.DType

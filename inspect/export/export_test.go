@@ -186,7 +186,7 @@ func equal(a, b map[string]string) bool {
 	return true
 }
 
-// TestTorn: of a run whose writer was stopped everything whole is exported, and what is not is told.
+// TestTorn: of a run whose writer was stopped everything whole is exported, and what is not is reported.
 func TestTorn(t *testing.T) {
 	whole, torn := fixture{}, fixture{cut: true}
 	one, other := whole.build(t), torn.build(t)

@@ -112,7 +112,7 @@ func TestMemory(t *testing.T) {
 }
 
 // TestRepaired exports a run whose index was damaged in its middle and made anew: what is only known from the
-// stream is told.
+// stream is reported.
 func TestRepaired(t *testing.T) {
 	f := fixture{}
 	path := f.build(t)

@@ -155,7 +155,7 @@ func (s *source) hand(p *piece, fn func(*piece) error) error {
 	return fn(p)
 }
 
-// rowOf tells whose row i of a piece is.
+// rowOf returns the token that row i of a piece belongs to.
 func rowOf(p *piece, known []label.Row, i int64) row {
 	r := row{at: i, index: unknown, id: unknown, pos: unknown, request: unknown, phase: p.Phase,
 		first: p.TokenFirst, end: p.TokenFirst + int64(p.TokenCount)}

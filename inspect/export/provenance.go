@@ -80,12 +80,12 @@ type DerivedProduct struct {
 	Source   Source    `json:"source"`
 }
 
-// remember tells of the export in the run's derived.json.
+// remember records the export in the run's derived.json.
 func (e *exporter) remember() error {
 	return remember(e.run.Path, e.result.Path, DerivedProduct{Llamatap: e.o.Version, Command: e.o.Command, Source: sourceOf(e.run)})
 }
 
-// Remember tells in a run's derived.json of a file or folder that was made of it: when, by which version and
+// Remember records in a run's derived.json a file or folder that was made from it: when, by which version and
 // command, of which manifest.
 func Remember(dir, path, version string, command []string) error {
 	source := Source{Manifest: manifestSum(dir)}

@@ -42,7 +42,7 @@ func (s *Selection) Check() error {
 	return nil
 }
 
-// tensor tells whether a packet's tensor is chosen, whatever its rows are.
+// tensor reports whether a packet's tensor is chosen, whatever its rows are.
 func (s *Selection) tensor(p *stream.Packet) bool {
 	switch {
 	case s.Ctx != nil && p.Ctx != *s.Ctx,
@@ -55,7 +55,7 @@ func (s *Selection) tensor(p *stream.Packet) bool {
 	})
 }
 
-// row tells whether a row of a chosen tensor is chosen.
+// row reports whether a row of a chosen tensor is chosen.
 func (s *Selection) row(r *row) bool {
 	switch {
 	case len(s.Phases) > 0 && !slices.Contains(s.Phases, r.phase),

@@ -9,10 +9,10 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Agreement is how far one collector of samples and the ledger tell the same.
+// Agreement is how far one collector of samples and the ledger agree.
 type Agreement struct {
 	Collector string `json:"collector"`
-	Samples   int64  `json:"samples"` // that were told
+	Samples   int64  `json:"samples"` // that were reported
 	Compared  int64  `json:"compared"`
 	Explained int64  `json:"explained"` // of these, those whose bytes the ledger says were accessed in the same execution, in the same way
 	// NotCompared counts the others by why.
@@ -102,7 +102,7 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 	}
 	a.witnesses.sort()
 	j := &judge{samples: a.witnesses.all, first: map[int64]int64{}, by: map[memtrace.Collector]*verdicts{}, steps: map[memtrace.Collector]*AgreementStep{}, regions: a.regions}
-	if a.witnesses.told == int64(len(a.witnesses.all)) {
+	if a.witnesses.seen == int64(len(a.witnesses.all)) {
 		j.findScans()
 	}
 	if err := eachRows(ctx, t, others, j.rows); err != nil {
@@ -196,7 +196,7 @@ func (j *judge) one(w *witness) {
 		return
 	}
 	start, end := w.addr, w.addr+max(w.size, 1)
-	if w.from == memtrace.CollectorFault || w.from == memtrace.CollectorPage { // they tell of pages
+	if w.from == memtrace.CollectorFault || w.from == memtrace.CollectorPage { // they describe pages
 		start, end = start&^(memtrace.PageBytes-1), (end+memtrace.PageBytes-1)&^(memtrace.PageBytes-1)
 	}
 	explained := j.ledger.Touched(start, end, w.op == memtrace.OpWrite)

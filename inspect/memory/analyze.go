@@ -30,7 +30,7 @@ type Options struct {
 	// Rows is given all rows of the table in order, some at a time, for what else is made of them while they are
 	// read; nil: nothing is. It is called on the goroutine of Analyze, which ends with its error.
 	Rows func(*Rows) error
-	// Uses says that it is told of samples, too, which functions, variables and processes they are of.
+	// Uses adds the functions, variables and processes of samples.
 	Uses bool
 }
 
@@ -119,7 +119,7 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	return a.report, nil
 }
 
-// wrong says of which run an error tells.
+// wrong adds the run to an error.
 func (a *analysis) wrong(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -250,15 +250,15 @@ func (a *analysis) ledger(r *rows, from, end int) {
 	}
 }
 
-// sums adds up what accesses come to. It moves those to the front that are to be followed, and tells how many.
+// sums adds up what accesses come to. It moves those to the front that are to be followed, and says how many.
 func (a *analysis) sums(r *rows, from int, all []memtrace.Touch) (kept int) {
-	const told = memtrace.TracePadded | memtrace.TraceUnknown | memtrace.TraceFusible
+	const flagged = memtrace.TracePadded | memtrace.TraceUnknown | memtrace.TraceFusible
 	flags := r.ints[memtrace.TraceFlags][from:]
 	graphs, tokens := r.columns[memtrace.TraceGraphSeq], r.columns[memtrace.TraceToken]
 	for i := range all {
 		t := &all[i]
 		is := memtrace.TraceFlag(flags[i])
-		if is&told != 0 && t.Op != memtrace.OpAlloc && t.Op != memtrace.OpFree && !a.extra(t, is) {
+		if is&flagged != 0 && t.Op != memtrace.OpAlloc && t.Op != memtrace.OpFree && !a.extra(t, is) {
 			continue
 		}
 		if kept != i {

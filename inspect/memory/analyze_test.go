@@ -132,15 +132,15 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// TestEvictionsOfTwoContexts: where the map of memory tells whose a cache is, cells end in that of their context;
+// TestEvictionsOfTwoContexts: where the map of memory says which context a cache belongs to, cells end in that of their context;
 // where it does not, in none.
 func TestEvictionsOfTwoContexts(t *testing.T) {
 	rows := []row{access(0, write, kv, 1, 1, 0, 128), access(0, write, kv, 2, 2, 0, 128), access(5*second, read, kv, 1, 1, 0, 128), access(5*second, read, kv, 2, 2, 0, 128),
 		access(9*second, read, weight, 3, 3, 0, 1)}
-	for _, told := range []int{0, 1} {
+	for _, ctx := range []int{0, 1} {
 		dir := run(t, rows, 10)
 		writeFile(t, dir, rundir.RegionsName, regionMap(t, []regionFixture{
-			{id: 1, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 1, bytes: 128, ctx: told}, {id: 2, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 128, ctx: 2 * told},
+			{id: 1, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 1, bytes: 128, ctx: ctx}, {id: 2, kind: "kv_cache", name: "cache_k_l0", kv: "k", buffer: 2, bytes: 128, ctx: 2 * ctx},
 		}))
 		writeFile(t, dir, "kv_block_lifecycle.parquet", lifeTable(t, []life{{0, "k", 0, 2, 64, 0, 5 * second, 6 * second, "clear", 1}}))
 		r := analyze(t, dir, Options{})
@@ -150,8 +150,8 @@ func TestEvictionsOfTwoContexts(t *testing.T) {
 				censored[r.Regions[i].ID] = q.CensoredShare
 			}
 		}
-		if isPlaced := !strings.Contains(strings.Join(r.Notes, "\n"), "could not be placed"); isPlaced != (told == 1) || censored[1] != 1 || censored[2] != float64(1-told) {
-			t.Errorf("told %d: censored %v, notes %q", told, censored, r.Notes)
+		if isPlaced := !strings.Contains(strings.Join(r.Notes, "\n"), "could not be placed"); isPlaced != (ctx == 1) || censored[1] != 1 || censored[2] != float64(1-ctx) {
+			t.Errorf("context %d: censored %v, notes %q", ctx, censored, r.Notes)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 const maxResident = 512 << 20
 
 // TestHundredMillion analyses a long trace in a process of its own, which takes no more memory than that of a short
-// one, and less than 512 MiB. By night it has a hundred million rows, otherwise three.
+// one, and less than 512 MiB. Nightly it has a hundred million rows, otherwise three.
 func TestHundredMillion(t *testing.T) {
 	if dir := os.Getenv("LLAMATAP_ANALYZE_RUN"); dir != "" {
 		r := analyze(t, dir, Options{})

@@ -36,7 +36,7 @@ func (r *Report) figures(m *memtrace.Metrics) Figures {
 	return f
 }
 
-// coarsen leaves out what sums over windows do not tell: in which order things happened, and what within less than
+// coarsen leaves out what sums over windows do not show: in which order things happened, and what within less than
 // a window.
 func (f *Figures) coarsen(window int64) {
 	if window == 0 {
@@ -125,7 +125,7 @@ func (a *analysis) fill() {
 	a.notes()
 }
 
-// notes say what stands behind the figures, where that is not the whole.
+// notes explain figures that do not cover the whole run.
 func (a *analysis) notes() {
 	r := a.report
 	var coarse, hulls, unsized int64
@@ -150,7 +150,7 @@ func (a *analysis) notes() {
 		r.note(count(hulls, "strided access was", "strided accesses were") + " taken for all bytes from the first to the last")
 	}
 	if unsized > 0 {
-		r.note(count(unsized, "access", "accesses") + " of experts that nobody saw being chosen: their bytes are missing in the sums (--tap-resource-level DETAILED tells them)")
+		r.note(count(unsized, "access", "accesses") + " of experts that nobody saw being chosen: their bytes are missing in the sums (--tap-resource-level DETAILED records them)")
 	}
 	if n := a.traffic.Uncounted; n > 0 {
 		r.note(count(n, "execution of a graph stands", "executions of graphs stand") + " in no list of steps, for it is full")

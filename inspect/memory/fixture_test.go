@@ -111,7 +111,7 @@ type regionFixture struct {
 	buffer, offset int
 	bytes          int
 	addr           int
-	ctx            int // of a cache, one more than its number; 0: not told
+	ctx            int // of a cache, one more than its number; 0: not reported
 }
 
 func regionMap(t testing.TB, regions []regionFixture) []byte {

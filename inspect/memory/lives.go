@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// lives are those of blocks of cache cells: when they ended, for the ledger does not tell, and how long what was
+// lives are those of blocks of cache cells: when they ended, which the ledger does not record, and how long what was
 // written into them was needed.
 type lives struct {
 	ends     []lifeEnd // by time
@@ -23,13 +23,13 @@ type lives struct {
 }
 
 // cacheTensor names a tensor of a cache, as far as the table of regions does: before its version 1.1 it did not
-// tell the context.
+// hold the context.
 type cacheTensor struct {
 	ctx, layer int64
 	kv         string
 }
 
-// noContext stands for a context that is not told.
+// noContext stands for a context that is not reported.
 const noContext = -1
 
 // contextOf is the context of a row of a table.
@@ -80,7 +80,7 @@ func readLives(dir string, regions *regionTable) (*lives, error) {
 		}
 		key := cacheTensor{g.ctx, *g.layer, g.kv}
 		if _, isKnown := l.regions[key]; isKnown {
-			id = -1 // of several contexts, and it is not told which, or of several models of one
+			id = -1 // of several contexts, and it is not reported which, or of several models of one
 		}
 		l.regions[key] = id
 	}

@@ -49,7 +49,7 @@ func stepOf() (all []stepTemplate) {
 }
 
 // longTrace writes a trace of at least so many rows into a run directory, with cells that are used again after 2048
-// executions, and tells how many rows it has.
+// executions, and says how many rows it has.
 func longTrace(t testing.TB, dir string, rows int64) int64 {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, rundir.TraceName))

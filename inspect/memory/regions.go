@@ -17,7 +17,7 @@ type regionRow struct {
 	name, kv       string
 	device         string
 	layer          *int64
-	ctx            int64 // of a cache; noContext: none is told
+	ctx            int64 // of a cache; noContext: none is reported
 	bytes          uint64
 	buffer, offset uint64
 	start          uint64 // address of the host; 0: none

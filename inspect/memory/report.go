@@ -12,7 +12,7 @@ type Report struct {
 	Version string // of the table's schema
 	Rows    int64  // of the table of accesses
 	Parts   int    // files that it consists of
-	// Collectors are the sources of the table's rows, and how many each told.
+	// Collectors are the sources of the table's rows, and how many rows each recorded.
 	Collectors map[string]int64
 	// TimeSources say what the times of the ledger's rows are the beginning of, and of how many rows.
 	TimeSources map[string]int64
@@ -38,7 +38,7 @@ type Report struct {
 // Sources of figures.
 const (
 	Computed  = "computed"  // out of what graphs say
-	Measured  = "measured"  // every event was told
+	Measured  = "measured"  // every event was reported
 	Estimated = "estimated" // from samples, each of which stands for several events
 )
 

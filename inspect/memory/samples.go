@@ -7,10 +7,10 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// Samples are what one collector of samples told.
+// Samples are what one collector of samples recorded.
 type Samples struct {
 	Collector string  `json:"collector"`
-	Source    string  `json:"source"` // measured where every event was told, else estimated
+	Source    string  `json:"source"` // measured where every event was reported, else estimated
 	Samples   int64   `json:"samples"`
 	Period    float64 `json:"period"` // events that a sample stands for, on average
 
@@ -61,7 +61,7 @@ func (a *analysis) sample(r *rows, row int, from memtrace.Collector) {
 	}
 }
 
-// maxSampleBytes is how many bytes one row of a sample may tell of.
+// maxSampleBytes is how many bytes one row of a sample may cover.
 const maxSampleBytes = 1 << 32
 
 // fillSamples writes out what samples say.

@@ -161,7 +161,7 @@ func eachRows(ctx context.Context, t *table.Table, others []int, f func(*rows) e
 	}
 }
 
-// has tells whether all parts of a table have a column.
+// has reports whether all parts of a table have a column.
 func has(t *table.Table, name string) bool {
 	for _, f := range t.Files {
 		if !f.Has(name) {

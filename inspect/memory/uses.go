@@ -31,7 +31,7 @@ type Use struct {
 	Samples int64                  `json:"samples"`
 	Share   float64                `json:"share"` // of the collector's events
 	Events  map[string]EventCounts `json:"events"`
-	// BytesRead and BytesWritten are estimated like events, of samples that tell how many bytes were accessed; 0:
+	// BytesRead and BytesWritten are estimated like events, of samples that record how many bytes were accessed; 0:
 	// none does.
 	BytesRead    uint64 `json:"bytes_read,omitempty"`
 	BytesWritten uint64 `json:"bytes_written,omitempty"`
@@ -41,7 +41,7 @@ type Use struct {
 	all       memtrace.Estimate
 }
 
-// Bounds of what is told apart by function, variable or process.
+// Limits on distinct functions, variables and processes.
 const (
 	maxUses = 1 << 16 // of each
 	maxSeen = 1 << 20 // different pages, of all of one kind
@@ -53,7 +53,7 @@ type grouping struct {
 	uses   map[useKey]*use
 	pages  map[seenPage]struct{}
 	full   bool  // there were more pages
-	beyond int64 // samples of more values than are told apart
+	beyond int64 // samples of values beyond those limits
 }
 
 // useKey is a collector and a value: of texts their code, -1 where there is none.
@@ -164,8 +164,8 @@ func (a *analysis) fillUses() {
 	}
 }
 
-// noSamples says why nothing is told of functions, variables and processes.
-const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger tells of operations, not of functions, variables and processes"
+// noSamples explains why functions, variables and processes are missing.
+const noSamples = "there are no samples in this run (--tap-samples, llamatap memory record): the ledger records operations, not of functions, variables and processes"
 
 // useOf is a use as the report has it.
 func (a *analysis) useOf(from memtrace.Collector, u *use) Use {
@@ -211,7 +211,7 @@ const maxName = 14
 // plainName is the name of a function or variable as C++ and Rust programs have it in their text.
 func plainName(linked string) string { return demangle.Filter(linked, demangle.MaxLength(maxName)) }
 
-// programsOf are the names of a run's processes by number, as metadata.json tells them.
+// programsOf are the names of a run's processes by number, as metadata.json states them.
 func programsOf(dir string) map[int64][]string {
 	m, err := rundir.ReadMetadata(dir)
 	if err != nil {

@@ -22,7 +22,7 @@ func used() (rows []row) {
 		s := sampled(int64(100+i), memtrace.CollectorPerf, read, weight, 1, 1<<20, 4, 3000)
 		rows = append(rows, s.with(memtrace.TracePID, 8, memtrace.TraceSymbol, "main"))
 	}
-	for i := range 6 { // the same pages in either process; which op it was nobody tells
+	for i := range 6 { // the same pages in either process; which op it was is unknown
 		s := sampled(int64(200+i), memtrace.CollectorFault, memtrace.OpUnknown, weight, 1, 1<<20+i/2*4096, 0, 1)
 		rows = append(rows, s.with(memtrace.TracePID, 7+i%2, memtrace.TraceDataSymbol, "table"))
 	}
@@ -41,7 +41,7 @@ func useNamed(t *testing.T, all []Use, collector, name string) Use {
 	return Use{}
 }
 
-// TestUses holds what is told of functions, variables and processes against what was put in.
+// TestUses compares reported functions, variables and processes with those put in.
 func TestUses(t *testing.T) {
 	dir := run(t, used(), 16)
 	writeFile(t, dir, "metadata.json", []byte(`{"version":1,"extra":{"processes":[{"pid":7,"name":"sh"},{"pid":7,"name":"server"},{"pid":7,"name":"sh"},{"pid":8,"name":"worker"}]}}`))
@@ -127,7 +127,7 @@ func TestUsesOfNobody(t *testing.T) {
 	}
 }
 
-// TestUsesAreBounded: of more values, and more pages, than are told apart it is said that there are more.
+// TestUsesAreBounded: values and pages beyond the limits are reported as more.
 func TestUsesAreBounded(t *testing.T) {
 	testenv.Once(t, "TestUses")
 	var rows []row

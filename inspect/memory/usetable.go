@@ -60,7 +60,7 @@ func (u *Use) events(op, none string) string {
 	return strconv.FormatFloat(e.Events, 'f', 0, 64)
 }
 
-// seen is a text, or another one where the number that it tells is 0, for what was not seen is not known.
+// seen is a text, or another one where its number is 0: what was not seen is unknown.
 func seen(n uint64, text, none string) string {
 	if n == 0 {
 		return none

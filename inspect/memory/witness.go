@@ -21,7 +21,7 @@ type witness struct {
 // witnesses are samples of a run, an even choice of them where there are too many.
 type witnesses struct {
 	all    []witness
-	told   int64
+	seen   int64
 	random *rand.Rand
 }
 
@@ -31,7 +31,7 @@ const maxWitnesses = 1 << 20
 // add takes a sample in, or, when there are too many, puts it in the place of a random one, so that each has the
 // same chance to stay.
 func (w *witnesses) add(one witness) {
-	w.told++
+	w.seen++
 	if len(w.all) < maxWitnesses {
 		w.all = append(w.all, one)
 		return
@@ -39,7 +39,7 @@ func (w *witnesses) add(one witness) {
 	if w.random == nil {
 		w.random = rand.New(rand.NewPCG(1, 2))
 	}
-	if at := w.random.Int64N(w.told); at < maxWitnesses {
+	if at := w.random.Int64N(w.seen); at < maxWitnesses {
 		w.all[at] = one
 	}
 }

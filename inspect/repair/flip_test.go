@@ -45,7 +45,7 @@ func found(t *testing.T, what, dir string, bad, data []byte) {
 	}
 }
 
-// sameText tells whether two texts differ in white space alone.
+// sameText reports whether two texts differ in white space alone.
 func sameText(a, b []byte) bool {
 	return bytes.Equal(bytes.Join(bytes.Fields(a), nil), bytes.Join(bytes.Fields(b), nil))
 }

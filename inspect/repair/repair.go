@@ -79,7 +79,7 @@ func tidy(path string) (what []string, err error) {
 	return what, err
 }
 
-// needed tells whether there is something to repair: a loss that was recorded is none.
+// needed reports whether there is something to repair: a loss that was recorded is none.
 func needed(v *tensors.Verification) bool {
 	for _, f := range v.Findings {
 		if f.Kind == tensors.Damage || f.Kind == tensors.Unsealed {
@@ -296,7 +296,7 @@ func (r *run) stream() error {
 }
 
 // table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what
-// was behind them is lost. A run of which nobody knows what it should hold, for it was ended before it could tell,
+// was behind them is lost. A run that was killed before it recorded what it should hold
 // lacks something in any case.
 func (r *run) table() error {
 	t, err := table.Open(r.path, rundir.TraceName)

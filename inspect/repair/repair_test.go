@@ -101,7 +101,7 @@ func TestRepair(t *testing.T) {
 		packets, tokens int
 		texts           int
 		ok              bool   // nothing is lost
-		says            string // among what the repair tells
+		says            string // among what the repair states
 	}{
 		{"killed", func(t *testing.T, dir string) {
 			remove(t, dir, rundir.ManifestName, rundir.MetadataName, rundir.TokensName)

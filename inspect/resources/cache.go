@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// CacheUse is what events tell of one KV cache, or recurrent memory. Each layer has the same cells; cells are those
+// CacheUse is what events report of one KV cache, or recurrent memory. Each layer has the same cells; cells are those
 // of its first layer.
 type CacheUse struct {
 	Ctx       uint32 `json:"ctx"`

@@ -46,7 +46,7 @@ func badLine(line []byte) error {
 	return fmt.Errorf("no event")
 }
 
-// summed tells which kinds are added up. Of the others it is only counted how many there are.
+// summed holds the kinds that are added up. Of the others it is only counted how many there are.
 var summed = map[resource.Kind]bool{
 	resource.KindSessionStart: true, resource.KindLevel: true, resource.KindCompute: true, resource.KindGraph: true, resource.KindPhase: true,
 	resource.KindOutputToken: true, resource.KindAllocation: true, resource.KindDeallocation: true, resource.KindKV: true, resource.KindRouting: true,

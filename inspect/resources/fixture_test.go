@@ -42,7 +42,7 @@ func (s *script) begin(level resource.Level) {
 		BufferType: "CPU", MemoryAddress: "0x1000", LiveBytes: 8 << 20})
 }
 
-// op is a timed op of the execution that is being told: n FLOPs in n ns, so that each runs at 1 GFLOP/s, and n bytes.
+// op is a timed op of the current execution: n FLOPs in n ns, so that each runs at 1 GFLOP/s, and n bytes.
 func (s *script) op(phase, op, name, component string, layer int, n int64) {
 	s.put(resource.Compute{Header: s.head(resource.KindCompute), ResourceID: "r", Exec: s.exec, Graph: 1, Operation: op, Name: name, ComponentType: component,
 		LayerID: layer, Phase: phase, NodeCount: 1, TimeSource: resource.TimeOp, DurationNS: &n, LookingNS: ptr(int64(10)), FLOPs: &n,

@@ -110,7 +110,7 @@ func (k *kvReading) cache(i int) kvCacheKey {
 	return kvCacheKey{k.number("ctx", i), k.text("cache", i)}
 }
 
-// isWitness tells whether a row stands for its life, and not for one of its further parts.
+// isWitness reports whether a row stands for its life, and not for one of its further parts.
 func (k *kvReading) isWitness(key kvCacheKey, part kvPartKey) bool {
 	first, ok := k.witness[key]
 	if !ok {

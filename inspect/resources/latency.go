@@ -59,7 +59,7 @@ func (l *Latencies) AtMost(share float64) int64 {
 	return l.Most
 }
 
-// Below counts the durations of at most ns, as far as the buckets tell: those of buckets that end there or before.
+// Below counts the durations of at most ns, as far as the buckets show: those of buckets that end there or before.
 func (l *Latencies) Below(ns int64) (count int64) {
 	for i, n := range l.buckets {
 		if latencyBound(i) > ns {

@@ -71,7 +71,7 @@ func partsOf(dir string, segment int) ([]part, error) {
 	return all, nil
 }
 
-// HasLog tells whether a directory holds resource events, finished or not.
+// HasLog reports whether a directory holds resource events, finished or not.
 func HasLog(dir string) bool {
 	all, err := parts(dir)
 	return err == nil && len(all) > 0
@@ -89,7 +89,7 @@ func LogSize(dir string) int64 {
 	return size
 }
 
-// Going tells whether a run still writes: it is not sealed, and a process holds its directory. Where locks cannot
+// Going reports whether a run still writes: it is not sealed, and a process holds its directory. Where locks cannot
 // be seen, whatever is not sealed goes on.
 func Going(dir string) bool {
 	if Sealed(dir) {
@@ -99,7 +99,7 @@ func Going(dir string) bool {
 	return held || !known
 }
 
-// Sealed tells whether a run directory has a manifest.
+// Sealed reports whether a run directory has a manifest.
 func Sealed(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, rundir.ManifestName))
 	return err == nil

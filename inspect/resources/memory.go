@@ -8,7 +8,7 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Memory is what ggml's backends allocated. MINIMAL tells of large allocations only, and of no frees; LiveBytes
+// Memory is what ggml's backends allocated. MINIMAL reports large allocations only, and no frees; LiveBytes
 // counts all the same.
 type Memory struct {
 	Allocations, Frees int64
@@ -25,7 +25,7 @@ type Totals struct {
 	Freed     uint64 `json:"freed_bytes"`
 }
 
-// MemoryType is what was allocated and freed of one type of memory, as far as it was told of.
+// MemoryType is what was allocated and freed of one type of memory, as far as it was reported.
 type MemoryType struct {
 	Type        string `json:"memory_type"`
 	Allocations int64  `json:"allocations"`

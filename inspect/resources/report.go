@@ -142,7 +142,7 @@ type LatencyRow struct {
 // CacheRow is a cache with the cells that its context has.
 type CacheRow struct {
 	*CacheUse
-	Cells     int64    `json:"cells,omitempty"` // of the context, as metadata.json tells; absent where that is not known
+	Cells     int64    `json:"cells,omitempty"` // of the context, as metadata.json states; absent where that is not known
 	Occupancy *float64 `json:"occupancy,omitempty"`
 	// EventsLost are operations on caches that the log lacks. The figures are then those of the others, and how
 	// full the cache is is not known.
@@ -191,7 +191,7 @@ func Summarize(ctx context.Context, path string, each func(*TokenRow)) (*Report,
 	return r, r.describe()
 }
 
-// describe adds what the run directory tells beside its events.
+// describe adds what the run directory states beside its events.
 func (r *Report) describe() error {
 	info, err := os.Stat(r.Path)
 	if err != nil {
@@ -241,7 +241,7 @@ func Metadata(dir string) (*rundir.Metadata, error) {
 	return &m, nil
 }
 
-// Capacity is how many cells a cache has, as its context's metadata tell; 0 where that is not known.
+// Capacity is how many cells a cache has, as its context's metadata say; 0 where that is not known.
 func Capacity(m *rundir.Metadata, c *CacheUse) int64 {
 	for _, context := range m.Contexts {
 		if context.Ctx == c.Ctx && c.Type == keyValue && c.Cache != slidingWindow {

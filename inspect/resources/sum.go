@@ -14,7 +14,7 @@ const (
 	maxCells  = 1 << 16 // different (phase, layer, component, op)
 	maxTops   = 1 << 13 // different tensors
 	maxTokens = 1 << 16 // rows of tokens that are kept
-	maxBad    = 16      // bad lines that are told of by number and reason
+	maxBad    = 16      // bad lines that are reported by number and reason
 	maxExecs  = 256     // newest executions, which may still produce a token
 	maxSeqs   = 1 << 12 // sequences of the KV cache
 
@@ -141,7 +141,7 @@ type PhaseSum struct {
 	aloneTokens    int64 // of executions that have tokens of this phase alone
 	Cost                 // Events are graphs; NS is their time
 	InsideNS       int64 // time of what was timed inside of them
-	Looked         bool  // whether what timing costs was told
+	Looked         bool  // whether what timing costs was reported
 }
 
 // BadLine is a line that is no event.
@@ -258,7 +258,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// Caches lists the KV caches and recurrent memories that were told of.
+// Caches lists the KV caches and recurrent memories that were reported.
 func (s *Sum) Caches() []*CacheUse { return s.caches.list() }
 
 // CacheEventsLost is how many operations on caches the log lacks: their figures are not whole where it is not 0.
@@ -355,8 +355,8 @@ func (s *Sum) compute(e *work) {
 	s.execs.inside(e)
 }
 
-// component adds the time of a component that a program told of itself, through system B's header: what it tells of
-// ops has no times. The tap tells of components beside their ops, whose times are added up.
+// component adds the time of a component that a program reported itself, through system B's header: what it reports
+// of ops has no times. The tap reports components as well as their ops, whose times are added up.
 func (s *Sum) component(e *resource.ComponentEnd) {
 	if e.Exec == 0 {
 		s.cell(Cell{Layer: e.LayerID, Component: e.ComponentType, Op: SeveralOps}, Cost{Events: 1, Timed: 1, NS: e.DurationNS})
@@ -454,7 +454,7 @@ func (s *Sum) graph(e *resource.Graph) {
 	s.execs.end(e)
 }
 
-// Retracted is executions that were told of before it was decided that they were set-up. They are counted in the
+// Retracted is executions that were reported before it was decided that they were set-up. They are counted in the
 // phases that they seemed to be of.
 type Retracted struct {
 	Ctx       *uint32 `json:"ctx,omitempty"`
@@ -469,7 +469,7 @@ func (s *Sum) retract(e *resource.Phase) {
 	}
 }
 
-// PhaseComponent is what time is told by.
+// PhaseComponent is the key by which time is reported.
 type PhaseComponent struct{ Phase, Component string }
 
 // ByPhaseAndComponent returns the time in nodes that was measured, in ns.

@@ -19,7 +19,7 @@ func summarize(t *testing.T, files map[string]string) *Report {
 	return r
 }
 
-// TestDamage tells of bad lines by number and reason, and of a last line without its end, and adds up the rest.
+// TestDamage: bad lines are reported by number and reason, a last line without its end too, and the rest is added up.
 func TestDamage(t *testing.T) {
 	whole := summarize(t, map[string]string{rundir.EventsName: aRun().String()})
 	lines := strings.SplitAfter(aRun().String(), "\n")
@@ -43,7 +43,7 @@ func TestDamage(t *testing.T) {
 	r.WriteText(&text)
 	for _, want := range []string{"BAD LINE  6: ", "3 lines cannot be read", "20 bytes of a last line"} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text does not tell %q:\n%s", want, text.String())
+			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// TestRetracted tells of a warm-up that was told of as something else.
+// TestRetracted: a warm-up was first reported as something else.
 func TestRetracted(t *testing.T) {
 	s := aRun()
 	s.put(resource.Phase{Header: s.head(resource.KindPhase), Phase: "setup", Exec: 1, LastExec: ptr(uint64(2))})
@@ -267,7 +267,7 @@ func TestForeignTimes(t *testing.T) {
 	}
 }
 
-// FuzzSum adds up whatever lines; what is told of them is valid, and nothing is lost from the count.
+// FuzzSum adds up whatever lines; what is reported of them is valid, and nothing is lost from the count.
 func FuzzSum(f *testing.F) {
 	for line := range strings.Lines(aRun().String()) {
 		f.Add([]byte(line))
@@ -291,7 +291,7 @@ func FuzzSum(f *testing.F) {
 	})
 }
 
-// TestComponentsOfPrograms: what a program tells of itself has times for components alone; the tap's components are
+// TestComponentsOfPrograms: what a program reports of itself has times for components alone; the tap's components are
 // those of its ops.
 func TestComponentsOfPrograms(t *testing.T) {
 	s := &script{}

@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// MaxLine bounds a line in bytes. A longer one is told of as bad, and passed over.
+// MaxLine bounds a line in bytes. A longer one is reported as bad, and passed over.
 const MaxLine = 1 << 20
 
 // ErrWaiting is returned by [Tail.Next] when everything that there is was read, and more may come.
@@ -30,7 +30,7 @@ type Line struct {
 // renamed while it is read is read on; a log that is rotated goes on in its next file. It is not for several
 // goroutines.
 type Tail struct {
-	// Going tells whether the log may grow; it is asked when all was read. Set it before the first Next; nil:
+	// Going reports whether the log may grow; it is asked when all was read. Set it before the first Next; nil:
 	// [Going] of the directory.
 	Going func() bool
 	// Done, once it is closed, ends a Next that reads on and on, in a line of any length; it returns
@@ -92,7 +92,7 @@ func (t *Tail) Close() error {
 // Lines is how many whole lines were given out.
 func (t *Tail) Lines() int64 { return t.line }
 
-// Unfinished is how many bytes stand behind the last whole line that was read: the beginning of a line whose end is
+// Unfinished is how many bytes follow the last whole line that was read: the beginning of a line whose end is
 // not there (yet).
 func (t *Tail) Unfinished() int { return t.skipped + len(t.buf) - t.from }
 
@@ -240,7 +240,7 @@ func (t *Tail) open(next part) error {
 			}
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // removed to make room; the next round finds what is behind it
+	if errors.Is(err, fs.ErrNotExist) { // removed to make room; the next round finds what is after it
 		t.part = next
 		return nil
 	}

@@ -47,7 +47,7 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Model != "" {
 		line("model", "%s", r.Model)
 	}
-	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "not told"), r.events(), r.Lines)
+	line("level", "%s; %d events in %d lines", cmp.Or(strings.Join(r.Levels, ", then "), "unknown"), r.events(), r.Lines)
 	r.timeLines(line)
 	if l := r.Latency; l != nil {
 		line("per token", "mean %s, half ≤ %s, 95 %% ≤ %s, 99 %% ≤ %s, slowest %s of %d",
@@ -92,7 +92,7 @@ func (r *Report) events() (n int64) {
 	return n
 }
 
-// timeLines tell where the time went, and how much of it is told of.
+// timeLines are lines on where the time went, and how much of it is attributed.
 func (r *Report) timeLines(line func(key, format string, args ...any)) {
 	if r.GraphNS == 0 {
 		line("time", "not measured, of %d graphs", r.Graphs)
@@ -102,7 +102,7 @@ func (r *Report) timeLines(line func(key, format string, args ...any)) {
 	if r.Coverage == nil {
 		text += "; where in them is not known: record with --tap-resource-level DETAILED"
 	} else {
-		text += fmt.Sprintf("; %s of it is told of below", percentText(r.Coverage))
+		text += fmt.Sprintf("; %s of it is attributed below", percentText(r.Coverage))
 	}
 	if r.LookingNS > 0 {
 		text += fmt.Sprintf("; timing it cost %s", percentText(ratio(float64(r.LookingNS), float64(r.GraphNS))))

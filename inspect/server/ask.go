@@ -34,7 +34,7 @@ func (a *asking) status(dir string, control func(dir string, c Command) (json.Ra
 		}
 		a.now[dir] = q
 		go func() {
-			q.text, _ = control(dir, Command{Command: "status"}) // a run that says nothing is not told of
+			q.text, _ = control(dir, Command{Command: "status"}) // a run without an answer is left out
 			a.mu.Lock()
 			delete(a.now, dir)
 			a.mu.Unlock()

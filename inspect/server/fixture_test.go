@@ -69,7 +69,7 @@ func newServer(t testing.TB, o Options) *Server {
 	return s
 }
 
-// request asks a handler. The target may have a method before it, and a body behind it: "PUT /api/v1/level {}".
+// request asks a handler. The target may have a method before it, and a body after it: "PUT /api/v1/level {}".
 func request(h http.Handler, line string, headers ...string) *httptest.ResponseRecorder {
 	method, target, body := "GET", line, ""
 	if words := strings.SplitN(line, " ", 3); len(words) > 1 {
@@ -107,7 +107,7 @@ func failed(t testing.TB, w *httptest.ResponseRecorder) string {
 	return body["error"]
 }
 
-// lockedRun makes a run that goes on, newer than the others, and returns its id.
+// lockedRun makes a live run, newer than the others, and returns its id.
 func lockedRun(t testing.TB, dir string) string {
 	t.Helper()
 	d, err := rundir.Create(dir, "m", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))

@@ -42,7 +42,7 @@ func (t turn) do(something func()) {
 	t.granted <- struct{}{}
 }
 
-// growing is a run that goes on and is served.
+// growing is a live run that is served.
 type growing struct {
 	*rundir.Dir
 	turn
@@ -126,7 +126,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowFilters passes by what is not asked for, and begins where it is told to.
+// TestFollowFilters passes by what is not asked for, and begins at the requested place.
 func TestFollowFilters(t *testing.T) {
 	g := newGrowing(t, Limits{})
 	log := g.part(t, "resource.jsonl")
@@ -153,7 +153,7 @@ func TestFollowStops(t *testing.T) {
 	<-g.asked
 	stopped := make(chan error, 1)
 	go func() { stopped <- g.stop() }()
-	for { // until the listener is closed, which is after the streams were told
+	for { // until the listener is closed, which is after the streams were stopped
 		conn, err := net.Dial("tcp", g.addr)
 		if err != nil {
 			break

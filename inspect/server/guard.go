@@ -55,7 +55,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// admit tells why a request is not let in.
+// admit says why a request is not let in.
 func (s *Server) admit(r *http.Request) error {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/"), strings.ContainsRune(r.URL.Path, 0):

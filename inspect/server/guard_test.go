@@ -365,7 +365,7 @@ func TestCrowdedHost(t *testing.T) {
 }
 
 // FuzzRequest asks for whatever: every answer is one that a route gives, or an error of one line, and nothing of
-// the file beside the runs is told.
+// the file beside the runs is reported.
 func FuzzRequest(f *testing.F) {
 	for _, path := range []string{"/api/v1/resource-logs?run=../secret", "/logs/%2e%2e%2fsecret", "/logs/" + sealedRun + "/stream?from_line=1", "/metrics", "/sessions", "/api/v1/level",
 		"/api/v1/kv?run=" + sealedRun, "//secret", "/logs/..\\secret", "/api/v1/summary?run=.", "/log-monitoring"} {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// healthz answers GET /healthz: that the server answers, and its folder can be read. It needs no token, and tells
+// healthz answers GET /healthz: that the server answers, and its folder can be read. It needs no token, and says
 // nothing of runs.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
 	if _, err := s.runs.all(); err != nil {
@@ -25,6 +25,6 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	for _, r := range s.table() {
 		text += strings.TrimSuffix(r.pattern, "{$}") + "\n"
 	}
-	_, err := w.Write([]byte(text + "GET /metrics\n\ndocs/SERVE.md says what each of them tells.\n"))
+	_, err := w.Write([]byte(text + "GET /metrics\n\ndocs/SERVE.md describes each of them.\n"))
 	return err
 }

@@ -83,7 +83,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, strict bool) error 
 	err := d.Decode(v)
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("something stands behind the object")
+			err = errors.New("something follows the object")
 		}
 	}
 	var large *http.MaxBytesError

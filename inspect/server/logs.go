@@ -102,7 +102,7 @@ func (s *Server) copyLines(r *http.Request, out *stream, tail *resources.Tail, f
 	}
 }
 
-// over tells whether nobody waits for more: the client is gone, or the server stops.
+// over reports whether nobody waits for more: the client is gone, or the server stops.
 func (s *Server) over(r *http.Request) bool {
 	select {
 	case <-r.Context().Done():

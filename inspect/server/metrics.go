@@ -33,13 +33,13 @@ type fold struct {
 	sum  *resources.Sum
 }
 
-// maxFolds bounds the runs that metrics are told of: those that go on, the newest first, else the newest that holds
+// maxFolds bounds the runs that have metrics: live ones, the newest first, else the newest that holds
 // events.
 const maxFolds = 16
 
 func newMetrics(s *Server) *metrics { return &metrics{server: s, folds: map[string]*fold{}} }
 
-// metric is one that is told of a run.
+// metric is a metric of a run.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -59,7 +59,7 @@ func gauge(name, help string, labels ...string) metric {
 
 var (
 	runInfo     = gauge("run_info", "A run that is served; always 1. State is running, sealed or cut off.", "model", "state", "level")
-	logBehind   = gauge("log_unread_bytes", "Bytes of the run's resource log that the other metrics do not tell of yet.")
+	logBehind   = gauge("log_unread_bytes", "Bytes of the run's resource log that the other metrics do not include yet.")
 	eventsTotal = counter("events_total", "Resource events in the log.", "event")
 	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
 	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
@@ -97,7 +97,7 @@ var (
 var allMetrics = []metric{runInfo, logBehind, eventsTotal, badTotal, lostTotal, graphsTotal, graphTime, lookTime, tokensTotal, flopsTotal, paddedTotal, readTotal, writtenTotal,
 	componentsNS, kvCells, kvRatio, kvCellOps, kvWritten, memoryLive, memoryPeak, gpuBusy, gpuMemory, gpuUsed, gpuPower, gpuEnergy, captureSize, captureSum, packetsSum, packetsLost, timeLost, overhead, kvSequence, kvNeeded, kvReused, kvHits}
 
-// Describe tells of every metric that there may be.
+// Describe describes every metric that there may be.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, one := range allMetrics {
 		to <- one.desc
@@ -146,9 +146,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 
 // alone is what is reported of a run whose log is not read in time.
 func alone(run Run) []prometheus.Metric {
-	tell := teller{run: run.ID}
-	tell.one(runInfo, 1, run.Model, string(run.State), "")
-	return tell.all
+	fold := metricFold{run: run.ID}
+	fold.one(runInfo, 1, run.Model, string(run.State), "")
+	return fold.all
 }
 
 // look reads what a run's log has more than at the last look, until ctx is done, and returns what there is to
@@ -165,31 +165,31 @@ func (m *metrics) look(ctx context.Context, run Run, f *fold) []prometheus.Metri
 		known = &rundir.Metadata{}
 	}
 	err = f.catchUp(ctx, run.dir)
-	tell := teller{run: run.ID}
+	fold := metricFold{run: run.ID}
 	level := ""
 	if f.sum != nil {
 		level = f.sum.Level
 	}
-	tell.one(runInfo, 1, run.Model, string(run.State), level)
+	fold.one(runInfo, 1, run.Model, string(run.State), level)
 	if err == nil {
-		tell.events(f)
-		tell.graphs(f.sum)
-		tell.memory(f.sum)
-		tell.gpus(f.sum)
+		fold.events(f)
+		fold.graphs(f.sum)
+		fold.memory(f.sum)
+		fold.gpus(f.sum)
 	}
 	now := m.server.now(run)
 	caches := now.snapshot()
 	if err == nil {
-		tell.caches(f.sum, known, caches == nil)
+		fold.caches(f.sum, known, caches == nil)
 	}
 	if caches != nil {
-		tell.snapshot(caches)
+		fold.snapshot(caches)
 	}
-	tell.capture(run, known, now)
-	return tell.all
+	fold.capture(run, known, now)
+	return fold.all
 }
 
-// choose picks the runs that metrics are told of.
+// choose picks the runs that have metrics.
 func choose(runs []Run) []Run {
 	var going []Run
 	for _, r := range runs {
@@ -255,20 +255,20 @@ func (f *fold) catchUp(ctx context.Context, dir string) error {
 	return nil
 }
 
-// teller collects the metrics of one run.
-type teller struct {
+// metricFold collects the metrics of one run.
+type metricFold struct {
 	run string
 	all []prometheus.Metric
 }
 
-func (t *teller) one(m metric, value float64, labels ...string) {
+func (t *metricFold) one(m metric, value float64, labels ...string) {
 	for i, text := range labels {
 		labels[i] = strings.ToValidUTF8(text, "?")
 	}
 	t.all = append(t.all, prometheus.MustNewConstMetric(m.desc, m.kind, value, append([]string{t.run}, labels...)...))
 }
 
-func (t *teller) events(f *fold) {
+func (t *metricFold) events(f *fold) {
 	t.one(logBehind, float64(f.tail.Unread()))
 	t.one(badTotal, float64(f.sum.BadLines))
 	for kind, n := range f.sum.Events {
@@ -287,7 +287,7 @@ var latencyBounds = func() (bounds []int64) {
 	return bounds
 }()
 
-func (t *teller) graphs(s *resources.Sum) {
+func (t *metricFold) graphs(s *resources.Sum) {
 	for phase, p := range s.Phases {
 		t.one(graphsTotal, float64(p.Graphs), phase)
 		t.one(tokensTotal, float64(p.Tokens), phase)
@@ -320,14 +320,14 @@ func (t *teller) graphs(s *resources.Sum) {
 	}
 }
 
-func (t *teller) memory(s *resources.Sum) {
+func (t *metricFold) memory(s *resources.Sum) {
 	if s.Memory.Allocations > 0 {
 		t.one(memoryLive, float64(s.Memory.Live))
 		t.one(memoryPeak, float64(s.Memory.Peak))
 	}
 }
 
-func (t *teller) gpus(s *resources.Sum) {
+func (t *metricFold) gpus(s *resources.Sum) {
 	for _, g := range s.GPUs() {
 		index := strconv.Itoa(g.Index)
 		t.one(gpuBusy, g.Last.Utilization/100, index, g.Name)
@@ -342,8 +342,8 @@ func (t *teller) gpus(s *resources.Sum) {
 	}
 }
 
-// caches tells what the events say; alone: nothing else says how full the caches are.
-func (t *teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
+// caches says what the events say; alone: nothing else says how full the caches are.
+func (t *metricFold) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	for _, c := range s.Caches() {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), cmp.Or(c.Cache, c.Type)
 		if alone && s.CacheEventsLost() == 0 {
@@ -367,9 +367,9 @@ func (t *teller) caches(s *resources.Sum, known *rundir.Metadata, alone bool) {
 	}
 }
 
-// capture tells of the tensors that the run recorded beside its events: as its collector says while it goes on, as
+// capture describes the tensors that the run recorded beside its events: as its collector says while it goes on, as
 // its metadata say when it is sealed.
-func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
+func (t *metricFold) capture(run Run, known *rundir.Metadata, now *statusNow) {
 	if size, ok := captured(run.dir); ok {
 		t.one(captureSize, float64(size))
 	}
@@ -401,7 +401,7 @@ func (t *teller) capture(run Run, known *rundir.Metadata, now *statusNow) {
 }
 
 // cost reports what recording took from the model.
-func (t *teller) cost(a *rundir.Account) {
+func (t *metricFold) cost(a *rundir.Account) {
 	if a == nil {
 		return
 	}

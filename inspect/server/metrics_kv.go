@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What the collector of a run that goes on knows of its caches, cell by cell.
+// What the collector of a live run knows of its caches, cell by cell.
 var (
 	kvSequence = gauge("kv_sequence_cells", "Cells of a KV cache that a sequence has.", "ctx", "cache", "seq_id")
 	kvNeeded   = counter("kv_prompt_cells_total", "Cells that prompts needed.")
@@ -20,7 +20,7 @@ var (
 	kvGap      = prometheus.NewDesc("llamatap_kv_reuse_gap_seconds", "Time before a request in which what it reuses was last computed with.", []string{"run"}, nil)
 )
 
-// snapshot is how the caches of a run that goes on are used; nil where nobody follows their cells.
+// snapshot is how the caches of a live run are used; nil where nobody follows their cells.
 func (now *statusNow) snapshot() *kvcache.Snapshot {
 	if now == nil || now.KV == nil {
 		return nil
@@ -32,8 +32,8 @@ func (now *statusNow) snapshot() *kvcache.Snapshot {
 	return &snapshot
 }
 
-// snapshot tells of it.
-func (t *teller) snapshot(s *kvcache.Snapshot) {
+// snapshot describes it.
+func (t *metricFold) snapshot(s *kvcache.Snapshot) {
 	for _, c := range s.Caches {
 		ctx, cache := strconv.FormatUint(uint64(c.Ctx), 10), c.Cache.String()
 		for state, cells := range map[string]int{"used": c.Used, "free": c.Free, "shared": c.Shared, "capacity": c.Cells} {
@@ -51,9 +51,9 @@ func (t *teller) snapshot(s *kvcache.Snapshot) {
 	t.histogram(kvGap, &s.Reuse.Gap)
 }
 
-// histogram tells of durations that are counted by powers of two: a bucket per power from a microsecond to half an
+// histogram describes durations that are counted by powers of two: a bucket per power from a microsecond to half an
 // hour.
-func (t *teller) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
+func (t *metricFold) histogram(d *prometheus.Desc, h *kvcache.Histogram) {
 	buckets := map[float64]uint64{}
 	below := uint64(0)
 	for i := 0; i <= 41; i++ {

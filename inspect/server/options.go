@@ -80,7 +80,7 @@ func set[T int | int64 | time.Duration](field *T, value T) {
 	}
 }
 
-// Command is what a run is told by PUT /api/v1/level.
+// Command is what PUT /api/v1/level sends to a run.
 type Command struct {
 	Command string `json:"command"`         // level, enable, disable, flush or status
 	Level   string `json:"level,omitempty"` // of level: MINIMAL, DETAILED, VERBOSE or off
@@ -109,7 +109,7 @@ type Sampling struct {
 	Seed        *uint32  `json:"seed"`
 }
 
-// loopback tells whether a host is this machine's own to itself.
+// loopback reports whether a host is this machine's own to itself.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

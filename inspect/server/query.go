@@ -87,7 +87,7 @@ func newFilter(r *http.Request) (f filter, err error) {
 	return f, nil
 }
 
-// takes tells whether a line is wanted; valid is false for what is no JSON object.
+// takes reports whether a line is wanted; valid is false for what is no JSON object.
 func (f *filter) takes(line []byte) (wanted, valid bool) {
 	if f.kinds == nil && f.layer == nil {
 		valid = len(line) > 0 && line[0] == '{' && json.Valid(line)

@@ -149,10 +149,10 @@ func TestLogMonitoring(t *testing.T) {
 
 // TestLevel passes commands on to the run that goes on, and to no other.
 func TestLevel(t *testing.T) {
-	var told []Command
+	var sent []Command
 	dir := folder(t)
 	control := func(dir string, c Command) (json.RawMessage, error) {
-		told = append(told, c)
+		sent = append(sent, c)
 		if c.Command == "disable" {
 			return nil, errors.New("this run records no resource events: start one with --tap-resource-level MINIMAL")
 		}
@@ -160,8 +160,8 @@ func TestLevel(t *testing.T) {
 	}
 	s := newServer(t, Options{Dir: dir, Control: control})
 	for _, run := range []string{openRun, sealedRun} {
-		if w := request(s, `PUT /api/v1/level?run=`+run+` {"level":"VERBOSE"}`); w.Code != 409 || !strings.Contains(failed(t, w), "only a run that goes on") || len(told) > 0 {
-			t.Errorf("%s: %d %s, told %v", run, w.Code, w.Body, told)
+		if w := request(s, `PUT /api/v1/level?run=`+run+` {"level":"VERBOSE"}`); w.Code != 409 || !strings.Contains(failed(t, w), "only a run that goes on") || len(sent) > 0 {
+			t.Errorf("%s: %d %s, sent %v", run, w.Code, w.Body, sent)
 		}
 	}
 	going := lockedRun(t, dir)
@@ -173,18 +173,18 @@ func TestLevel(t *testing.T) {
 		`GET /api/v1/level`:                                       {"status", ""},
 		`PUT /api/v1/level {"command":"level","level":"MINIMAL"}`: {"level", "MINIMAL"},
 	} {
-		told = nil
-		if w := request(s, line); w.Code != 200 || len(told) != 1 || told[0] != want || !strings.Contains(w.Body.String(), `"run": "x"`) {
-			t.Errorf("%s: %d %s, told %v", line, w.Code, w.Body, told)
+		sent = nil
+		if w := request(s, line); w.Code != 200 || len(sent) != 1 || sent[0] != want || !strings.Contains(w.Body.String(), `"run": "x"`) {
+			t.Errorf("%s: %d %s, sent %v", line, w.Code, w.Body, sent)
 		}
 	}
-	told = nil
+	sent = nil
 	for line, want := range map[string]int{
 		`PUT /api/v1/level {"level":"loud"}`: 400, `PUT /api/v1/level {"command":"stop"}`: 400, `PUT /api/v1/level {}`: 400, `PUT /api/v1/level {"levl":"x"}`: 400,
 		`PUT /api/v1/level {"command":"enable","level":"MINIMAL"}`: 400, `PUT /api/v1/level []`: 400, `PUT /api/v1/level?run=none {"level":"MINIMAL"}`: 404,
 	} {
-		if w := request(s, line); w.Code != want || failed(t, w) == "" || len(told) > 0 {
-			t.Errorf("%s: %d %s, told %v", line, w.Code, w.Body, told)
+		if w := request(s, line); w.Code != want || failed(t, w) == "" || len(sent) > 0 {
+			t.Errorf("%s: %d %s, sent %v", line, w.Code, w.Body, sent)
 		}
 	}
 	if w := request(s, `PUT /api/v1/level {"command":"disable"}`); w.Code != 409 || !strings.Contains(failed(t, w), "--tap-resource-level") {
@@ -263,7 +263,7 @@ func TestSummaryAndKV(t *testing.T) {
 	}
 }
 
-// TestKVNow: of a run that goes on, the collector tells how the caches are used, in the answer and as metrics;
+// TestKVNow: of a live run, the collector says how the caches are used, in the answer and as metrics;
 // there what was captured, too.
 func TestKVNow(t *testing.T) {
 	dir := folder(t)

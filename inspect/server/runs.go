@@ -27,7 +27,7 @@ type Run struct {
 	ID    string `json:"run"`   // the directory's name
 	Model string `json:"model"` // the name of the folder that it lies in
 	State State  `json:"state"`
-	// Events tells whether it holds resource events, LogBytes how many bytes of them there are so far.
+	// Events reports whether it holds resource events, LogBytes how many bytes of them there are so far.
 	Events   bool  `json:"events"`
 	LogBytes int64 `json:"log_bytes"`
 

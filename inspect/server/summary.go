@@ -21,10 +21,10 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) error {
 type caches struct {
 	Run    string `json:"run"`
 	State  State  `json:"state"`
-	Caches any    `json:"caches,omitempty"` // as the run's events tell
-	// Now is how the caches of a run that goes on are used, as its collector follows their cells; see kvcache.Snapshot.
+	Caches any    `json:"caches,omitempty"` // as the run's events report
+	// Now is how the caches of a live run are used, as its collector follows their cells; see kvcache.Snapshot.
 	Now json.RawMessage `json:"now,omitempty"`
-	// Lives is what the table of blocks tells of a run that has ended.
+	// Lives is what the table of blocks holds of a run that has ended.
 	Lives *resources.KV `json:"lives,omitempty"`
 }
 
@@ -54,15 +54,15 @@ func (s *Server) kv(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if answer.Now == nil && answer.Lives == nil && !run.Events {
-		return fail(http.StatusNotFound, "run %s tells nothing of its KV caches: record a run with --tap-kv", run.ID)
+		return fail(http.StatusNotFound, "run %s has no record of its KV caches: record a run with --tap-kv", run.ID)
 	}
 	return writeJSON(s.stream(w), http.StatusOK, answer)
 }
 
-// livesPoints is how many points of the timeline are told.
+// livesPoints is how many points of the timeline are reported.
 const livesPoints = 120
 
-// statusNow is what the collector of a run that goes on says of it.
+// statusNow is what the collector of a live run says of it.
 type statusNow struct {
 	KV      json.RawMessage   `json:"kv"`
 	Packets uint64            `json:"packets"`
@@ -71,7 +71,7 @@ type statusNow struct {
 	Account *rundir.Account   `json:"account"`
 }
 
-// now asks the collector of a run that goes on; nil where it does not answer soon.
+// now asks the collector of a live run; nil where it does not answer soon.
 func (s *Server) now(run Run) *statusNow {
 	if run.State != StateRunning || s.o.Control == nil {
 		return nil

@@ -40,7 +40,7 @@ var (
 // snap is the grid to which rectangles are drawn, in dots per inch.
 const snap = 150
 
-// The colours of curves and bars; they can be told apart by those who see no red or green.
+// The colours of curves and bars; they can be distinguished by those who see no red or green.
 var (
 	Blue   = color.NRGBA{0x33, 0x6b, 0xa8, 255}
 	Orange = color.NRGBA{0xe0, 0x7b, 0x27, 255}

@@ -115,7 +115,7 @@ var readings = map[string]func(r *Run) error{
 }
 
 // TestBounded reads a run with a long index in processes of their own: what that takes in memory does not grow with
-// the index, and next to nothing with the tokens. By night the index has five million records.
+// the index, and next to nothing with the tokens. Nightly the index has five million records.
 func TestBounded(t *testing.T) {
 	if path := os.Getenv("LLAMATAP_BOUNDED_RUN"); path != "" {
 		r, err := Open(path)

@@ -11,7 +11,7 @@ const cornerEdge = 3
 
 // writeCorners writes an array in C order as nested lists; of a dimension longer than six only its first and last
 // three entries, as numpy and llama.cpp's tools print arrays. bits is the size of the float type whose shortest
-// text tells a value from every other.
+// text distinguishes a value from every other.
 func writeCorners(b *strings.Builder, shape []int64, values []float64, indent string, bits int) {
 	if len(shape) == 0 {
 		b.WriteString(indent + valueText(values[0], bits) + "\n")
@@ -75,7 +75,7 @@ func cornersOf(shape []int64) (shown, places []int64) {
 	return shown, places
 }
 
-// valueText writes a value with as many digits as tell it from every other of its type.
+// valueText writes a value with as many digits as distinguish it from every other of its type.
 func valueText(v float64, bits int) string { return strconv.FormatFloat(v, 'g', -1, bits) }
 
 // appendJSONValue appends a value as JSON can carry it: NaN and infinities become the strings "NaN", "Infinity" and

@@ -69,7 +69,7 @@ type place struct {
 	nth     int32 // at one place several tokens may have been computed: drafts that were rejected
 }
 
-// rowsOf tells which token each row of a run is.
+// rowsOf maps each row of a run to its token.
 type rowsOf struct {
 	places map[int64]place // by token index
 	ids    map[int64]int32

@@ -150,13 +150,13 @@ func floats(values ...float32) (b []byte) {
 func TestDiffBatches(t *testing.T) {
 	a := mustOpen(t, batches(t, "l_out-0", 1, []int32{1, 2, 3, 4, 5, 6}, 4, 1, 1))
 	b := mustOpen(t, batches(t, "l_out-0", 2, []int32{1, 2, 9, 4, 5}, 1, 2, 2))
-	var told []string
+	var got []string
 	d, err := a.Diff(context.Background(), b, DiffOptions{}, func(r *RowDiff) error {
-		told = append(told, fmt.Sprintf("%d %g", r.Token, r.Max))
+		got = append(got, fmt.Sprintf("%d %g", r.Token, r.Max))
 		return nil
 	})
 	check(t, err)
-	if got := strings.Join(told, ", "); got != "0 0, 1 1, 3 3, 4 4" || d.Tokens != 4 || d.OtherID != 1 || d.OnlyA != 1 || d.OnlyB != 0 {
+	if text := strings.Join(got, ", "); text != "0 0, 1 1, 3 3, 4 4" || d.Tokens != 4 || d.OtherID != 1 || d.OnlyA != 1 || d.OnlyB != 0 {
 		t.Errorf("rows %s, %+v", got, d)
 	}
 	for _, by := range []DiffBy{DiffByLayer, DiffByTensor, DiffByToken} {

@@ -17,7 +17,7 @@ import (
 )
 
 // A fixture is a run of five tokens in three micro-batches: a prompt of three, and two generated. Every element of
-// every tensor has a value of its own that float16 holds exactly, so that a test can tell where each one went.
+// every tensor has a value of its own that float16 holds exactly, so that a test can identify each one.
 type fixture struct {
 	dir    string
 	losses []stream.Loss

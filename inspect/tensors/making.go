@@ -53,7 +53,7 @@ func (m *Making) add(p *stream.Packet) {
 	}
 }
 
-// text tells what is not as it was, in lines.
+// text describes what was altered, in lines.
 func (m *Making) text() string {
 	var b strings.Builder
 	if m.Error != nil {

@@ -74,7 +74,7 @@ func TestErrorShown(t *testing.T) {
 	s, err := run.Summarize(Filter{})
 	check(t, err)
 	if worst.MaxAbs <= 0 || worst.MaxAbs > 1e-2 || s.Error != worst || s.Layers[0].Tensors[0].Error.Or(s.Layers[0].Tensors[1].Error) != worst {
-		t.Errorf("the writer made %+v, the summary tells %+v", worst, s.Error)
+		t.Errorf("the writer made %+v, the summary says %+v", worst, s.Error)
 	}
 	var text bytes.Buffer
 	check(t, s.WriteText(&text))
@@ -84,7 +84,7 @@ func TestErrorShown(t *testing.T) {
 	var shown struct{ Error codec.Achieved }
 	jsonOf(t, path, "l_out-1", &shown)
 	if shown.Error != s.Layers[0].Tensors[1].Error || shown.Error.NRMSE <= 0 {
-		t.Errorf("cat tells %+v", shown.Error)
+		t.Errorf("cat says %+v", shown.Error)
 	}
 	if text := textOf(t, path, "l_out-1"); !strings.Contains(text, "q: error at most 0.0") {
 		t.Errorf("%s", text)

@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// attentionNote is what metadata.json tells of one layer's attention: which packets make it up, and its constants.
+// attentionNote is what metadata.json says of one layer's attention: which packets make it up, and its constants.
 type attentionNote struct {
 	Ctx     uint32  `json:"ctx"`
 	Layer   int     `json:"layer"`
@@ -42,7 +42,7 @@ type MapOptions struct {
 type MapRow struct {
 	Token   int64     `json:"token"`
 	Weights []float32 `json:"weights"` // by KV cell
-	// CellTokens is the token whose key lies in each cell, -1 for none; absent where the capture does not tell
+	// CellTokens is the token whose key lies in each cell, -1 for none; absent where the capture does not say
 	// (exact mode).
 	CellTokens []int64 `json:"cell_tokens,omitempty"`
 }
@@ -84,7 +84,7 @@ func (r *Run) attentionOf(o MapOptions) (*attentionNote, error) {
 	var notes []attentionNote
 	if r.Metadata != nil && r.Metadata.Extra["attention"] != nil {
 		if err := json.Unmarshal(r.Metadata.Extra["attention"], &notes); err != nil {
-			return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' tells more", r.Path, err)
+			return nil, fmt.Errorf("%s: the note on attention in metadata.json is damaged: %w: 'llamatap verify' reports more", r.Path, err)
 		}
 	}
 	if len(notes) == 0 {
@@ -224,7 +224,7 @@ func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
 		first := int(k.packet.TokenFirst - cells[0].packet.TokenFirst)
 		for i := 0; i < len(values)/width; i++ {
 			if first+i >= len(cells[0].values) {
-				return fmt.Errorf("%s: execution %d writes more keys than it has cells for: 'llamatap verify' tells more", b.run.Path, b.exec)
+				return fmt.Errorf("%s: execution %d writes more keys than it has cells for: 'llamatap verify' reports more", b.run.Path, b.exec)
 			}
 			b.keys[int64(cells[0].values[first+i])] = key{values[i*width : (i+1)*width], k.packet.TokenFirst + int64(i)}
 		}
@@ -262,7 +262,7 @@ func (b *mapBuilder) compute(q pieces, masks []pieces) error {
 	}
 	mask := masks[0]
 	if mask.packet.NE[2]*mask.packet.NE[3] > 1 {
-		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot tell apart: record with one sequence, or a unified cache",
+		return fmt.Errorf("%s: the KV cache has %d streams, which this version cannot distinguish: record with one sequence, or a unified cache",
 			b.run.Path, mask.packet.NE[2]*mask.packet.NE[3])
 	}
 	a := Attention{HeadDim: b.note.HeadDim, Heads: int(q.packet.NE[1]), KVHeads: b.note.HeadsKV, Tokens: 1, Cells: int(mask.packet.NE[0]),

@@ -15,7 +15,7 @@ import (
 const mapTop = 5
 
 // WriteMapText writes a line per token: what it attends to, the largest weights first, by token where the capture
-// tells.
+// states.
 func (r *Run) WriteMapText(w io.Writer, o MapOptions) error {
 	texts, err := r.tokenTexts()
 	if err != nil {

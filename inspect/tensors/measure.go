@@ -28,7 +28,7 @@ type Measure struct {
 	Layer      int     `json:"layer"`
 	Ctx        uint32  `json:"ctx"`
 	Phase      string  `json:"phase,omitempty"`
-	TokenIndex *int64  `json:"token_index,omitempty"` // first token of the packet, or the row's; absent where no index tells
+	TokenIndex *int64  `json:"token_index,omitempty"` // first token of the packet, or the row's; absent where no index states
 	TokenCount int64   `json:"token_count,omitempty"`
 	TokenText  *string `json:"token_text,omitempty"` // for one token, where the tokens file has it
 	Stored     int64   `json:"compressed_bytes,omitempty"`

@@ -102,7 +102,7 @@ func openSegments(path string) (*Run, error) {
 		}
 		parts = append(parts, part.Stream)
 		r.tokensPaths = append(r.tokensPaths, part.tokensPaths...)
-		if part.Metadata != nil { // of a run that goes on, as far as it holds for all segments
+		if part.Metadata != nil { // of a live run, as far as it holds for all segments
 			r.Metadata = &rundir.Metadata{Model: part.Metadata.Model, Contexts: part.Metadata.Contexts, Extra: part.Metadata.Extra}
 		}
 	}
@@ -133,7 +133,7 @@ func begun(folder string) bool {
 	return index.Size() > 0
 }
 
-// notARun tells what to give instead; for a folder of runs, which of them is the newest.
+// notARun says what to give instead; for a folder of runs, which of them is the newest.
 func notARun(path string) error {
 	for _, pattern := range []string{"run_*", "*/run_*"} {
 		runs, _ := filepath.Glob(filepath.Join(path, pattern, rundir.StreamName))
@@ -185,7 +185,7 @@ func readMetadata(dir string) (*rundir.Metadata, error) {
 	}
 	m := new(rundir.Metadata)
 	if err := json.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): 'llamatap verify %s' tells more", name, err, dir)
+		return nil, fmt.Errorf("%s is damaged (%w): 'llamatap verify %s' reports more", name, err, dir)
 	}
 	return m, nil
 }

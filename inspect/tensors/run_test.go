@@ -362,7 +362,7 @@ func TestForeignStream(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if s.BytesSource != 0 {
-		t.Errorf("%d bytes are said to come from tensors, and nothing tells", s.BytesSource)
+		t.Errorf("%d bytes are said to come from tensors, and nothing says so", s.BytesSource)
 	}
 	_, _, flat := sliceJSON(t, r, SliceOptions{Tensor: "layer1"})
 	if fmt.Sprint(flat) != "[1 -2 0.5]" {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSegmentsCutOff: of a run whose collector was killed, segments that were being made or removed do not keep the
-// others from being read, and are told of.
+// others from being read, and are reported.
 func TestSegmentsCutOff(t *testing.T) {
 	run := t.TempDir()
 	whole := (&fixture{}).build(t)
@@ -48,13 +48,13 @@ func TestSegmentsCutOff(t *testing.T) {
 	if err != nil || v.OK || v.Sealed || v.Packets != alone.Packets || v.Tokens != alone.Tokens {
 		t.Errorf("%+v %v, the segment: %+v", v, err, alone)
 	}
-	told := 0
+	found := 0
 	for _, f := range v.Findings {
 		if f.Kind == Unsealed && (strings.HasPrefix(f.What, "seg-00001:") || strings.HasPrefix(f.What, "seg-00003:")) {
-			told++
+			found++
 		}
 	}
-	if told != 2 {
+	if found != 2 {
 		t.Errorf("%+v", v.Findings)
 	}
 	r, err := Open(run)

@@ -152,7 +152,7 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored, Error: p.Error})
 }
 
-// forgetSource removes what a stream without index cannot tell: what the elements were before conversion.
+// forgetSource removes what a stream without index does not hold: what the elements were before conversion.
 func (g *gatherer) forgetSource() {
 	for _, t := range g.byKey {
 		t.BytesSource = 0

@@ -119,7 +119,7 @@ type Tensor struct {
 	Stats *Stats `json:"stats,omitempty"`
 }
 
-// tensorKey tells tensors of the same name in several contexts apart.
+// tensorKey distinguishes tensors of the same name in several contexts.
 type tensorKey struct {
 	ctx  uint32
 	name string

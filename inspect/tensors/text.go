@@ -111,7 +111,7 @@ func (s *Summary) writeHead(w io.Writer) error {
 	return err
 }
 
-// errorText tells an error that a bounded codec made.
+// errorText formats the error that a bounded codec made.
 func errorText(e codec.Achieved) string {
 	return fmt.Sprintf("at most %.3g of a row's largest value, %.3g of its root mean square, as measured when it was packed", e.MaxAbs, e.NRMSE)
 }
@@ -188,7 +188,7 @@ func (s *Summary) nameText(t *Tensor) string {
 	return fmt.Sprintf("%s (ctx %d)", t.Name, t.Ctx)
 }
 
-// componentText is the component's name; nothing tells it without an index.
+// componentText is the component's name; unknown without an index.
 func (s *Summary) componentText(c label.Component) string {
 	if s.Assumed != "" {
 		return "-"

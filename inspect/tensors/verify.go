@@ -48,7 +48,7 @@ const (
 // maxFindings bounds how many single tokens or packets are named; the rest is counted.
 const maxFindings = 20
 
-// Verify compares everything in a run directory with everything else that tells about it: files with the manifest,
+// Verify compares everything in a run directory with everything else that describes it: files with the manifest,
 // packets with the index, tokens with the index; and reports every recorded loss. Of a stream outside a run
 // directory it checks packets and losses. The error is for a path that cannot be looked at; what is wrong with the
 // data are findings.

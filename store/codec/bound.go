@@ -53,7 +53,7 @@ const (
 	largestError = 0.25
 )
 
-// Check tells whether the codec can keep the bound.
+// Check reports whether the codec can keep the bound.
 func (b Bound) Check() error {
 	if e := b.value(); !(e >= leastError && e <= largestError) { // not a NaN either
 		return fmt.Errorf("error bound %v: %g to %g can be kept", b.Error, leastError, largestError)
@@ -115,7 +115,7 @@ type quantizer struct {
 	entropy  bool
 	q        []int32
 	clean    []byte // a row without its exceptions
-	body     []byte // rows, which stand behind the symbols
+	body     []byte // rows, which follow the symbols
 	symbols  []byte // high bits of all rows
 	special  []int  // places of exceptions
 	merged   []int
@@ -344,7 +344,7 @@ func (z *quantizer) withoutExceptions(row []byte) []byte {
 	return z.clean
 }
 
-// exceptional tells whether a float32 is not finite, or −0.
+// exceptional reports whether a float32 is not finite, or −0.
 func exceptional(bits uint32) bool { return bits&absMask >= infBits || bits == 1<<31 }
 
 func (z *quantizer) appendExceptions(dst, row []byte) []byte {

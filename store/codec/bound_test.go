@@ -114,11 +114,11 @@ func TestBoundIsKept(t *testing.T) {
 					}
 					const rounding = 1 + 1e-4 // of the sums of squares, which are made of float32
 					if reached > limit*rounding || is.MaxAbs > made.MaxAbs || is.NRMSE > made.NRMSE*rounding {
-						t.Errorf("%s: error %+v, told %+v", what, is, made)
+						t.Errorf("%s: error %+v, reported %+v", what, is, made)
 					}
-					kept, told, err := ReadAchieved(packed[4:])
-					if err != nil || told != made || kept.value() != bound.value() || kept.Metric != bound.Metric {
-						t.Errorf("%s: the payload tells %+v, %+v, %v", what, kept, told, err)
+					kept, stored, err := ReadAchieved(packed[4:])
+					if err != nil || stored != made || kept.value() != bound.value() || kept.Metric != bound.Metric {
+						t.Errorf("%s: the payload has %+v, %+v, %v", what, kept, stored, err)
 					}
 					all = append(all, row...)
 				}
@@ -182,7 +182,7 @@ func TestBoundFew(t *testing.T) {
 				t.Fatal(err)
 			}
 			if is := errorOf(t, id.String(), src, got); is.MaxAbs > made.MaxAbs || made.MaxAbs > 1e-3 {
-				t.Errorf("%v, %d values: error %+v, told %+v", id, n, is, made)
+				t.Errorf("%v, %d values: error %+v, reported %+v", id, n, is, made)
 			}
 			sizes[i] = len(packed)
 		}
@@ -237,7 +237,7 @@ func FuzzBound(f *testing.F) {
 			for at := 0; at < len(src); at += 4 * length {
 				is := errorOf(t, id.String(), src[at:at+4*length], got[at:at+4*length])
 				if is.MaxAbs > made.MaxAbs || !nrmse && is.MaxAbs > bound.value() {
-					t.Fatalf("%v: error %+v, told %+v, bound %v", id, is, made, bound)
+					t.Fatalf("%v: error %+v, reported %+v, bound %v", id, is, made, bound)
 				}
 			}
 		}

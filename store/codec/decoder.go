@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// AnySize tells a Decoder that the size of the content is not known.
+// AnySize is a content size that is not known.
 const AnySize = -1
 
 // Decoder decompresses every codec. It belongs to one goroutine. The zero value is ready.

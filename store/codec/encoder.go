@@ -55,7 +55,7 @@ func (e *Encoder) SetBound(b Bound) error {
 	return nil
 }
 
-// AppendRows appends src, rows of n values of type F32, packed with Q or QFSE, and tells the error that was made.
+// AppendRows appends src, rows of n values of type F32, packed with Q or QFSE, and returns the error that was made.
 // dst must not overlap src.
 func (e *Encoder) AppendRows(dst, src []byte, n int) ([]byte, Achieved, error) {
 	if e.q == nil {

@@ -1,7 +1,7 @@
 package codec
 
 // Hot path: one pass over the source, 0 allocations once dst has grown; several times as fast as the compression
-// behind it.
+// after it.
 
 import (
 	"encoding/binary"

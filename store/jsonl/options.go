@@ -24,9 +24,9 @@ type Options struct {
 	FlushLines int
 	// PartBytes is the size from which on a part is followed by the next; one part.
 	PartBytes int64
-	// Limits has, by kind, how many lines are written within one second; 0, or a kind behind its end: all.
+	// Limits has, by kind, how many lines are written within one second; 0, or a kind after its end: all.
 	Limits []int
-	// Loss appends to dst a line, without line feed, that tells of lost lines; nil: they are only counted. It is
+	// Loss appends to dst a line, without line feed, that describes lost lines; nil: they are only counted. It is
 	// called under the writer's lock.
 	Loss func(dst []byte, l Loss) []byte
 }

@@ -32,7 +32,7 @@ type Writer struct {
 
 	window time.Time // the second that inWindow counts
 	counts []int     // lines of a kind in it
-	lost   []uint64  // by kind and cause; not told yet
+	lost   []uint64  // by kind and cause; not reported yet
 	untold bool
 	tellAt time.Time
 
@@ -67,7 +67,7 @@ func NewWriter(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Append takes a line without line feed, of a kind that is an index into Options.Kinds. It tells whether the line
+// Append takes a line without line feed, of a kind that is an index into Options.Kinds. It reports whether the line
 // was taken; one that was not is counted. It never waits for anything but the file.
 func (w *Writer) Append(kind int, line []byte) bool {
 	w.mu.Lock()
@@ -82,12 +82,12 @@ func (w *Writer) Append(kind int, line []byte) bool {
 		return false
 	}
 	if w.untold && !time.Now().Before(w.tellAt) {
-		w.tell()
+		w.report()
 	}
 	return w.put(kind, line)
 }
 
-// over counts a line of a kind and tells whether it is beyond the limit of this second.
+// over counts a line of a kind and reports whether it is beyond the limit of this second.
 func (w *Writer) over(kind int) bool {
 	if kind >= len(w.o.Limits) || w.o.Limits[kind] <= 0 {
 		return false
@@ -122,7 +122,7 @@ func (w *Writer) put(kind int, line []byte) bool {
 	return true
 }
 
-// arm sees to it that what waits is written, and what was lost told, also when nothing more comes.
+// arm sees to it that what waits is written, and what was lost reported, also when nothing more comes.
 func (w *Writer) arm() {
 	if w.timer != nil && !w.armed && !w.closed {
 		w.armed = true
@@ -138,7 +138,7 @@ func (w *Writer) due() {
 		return
 	}
 	if w.untold && !time.Now().Before(w.tellAt) {
-		w.tell()
+		w.report()
 	}
 	w.flush(false)
 	if w.untold || len(w.buf) > 0 {
@@ -216,7 +216,7 @@ func (w *Writer) end() error {
 	return err
 }
 
-// lose counts lost lines, to be told of within a second.
+// lose counts lost lines, to be reported within a second.
 func (w *Writer) lose(kind, cause int, n uint64) {
 	w.totals[cause] += n
 	if kind < len(w.counts) {
@@ -229,8 +229,8 @@ func (w *Writer) lose(kind, cause int, n uint64) {
 	w.arm()
 }
 
-// tell writes a line for each kind and cause of losses. What finds no room is told later.
-func (w *Writer) tell() {
+// report writes a line for each kind and cause of losses. What finds no room is reported later.
+func (w *Writer) report() {
 	if w.o.Loss == nil {
 		w.untold = false
 		return
@@ -262,7 +262,7 @@ func (w *Writer) Flush() error {
 	if w.closed {
 		return nil
 	}
-	w.tell()
+	w.report()
 	return w.flush(true)
 }
 
@@ -288,7 +288,7 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
-	w.tell()
+	w.report()
 	err := w.flush(true)
 	w.closed = true
 	if w.timer != nil {

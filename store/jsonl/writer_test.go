@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// disk keeps files in memory, and fails as it is told.
+// disk keeps files in memory, and fails on request.
 type disk struct {
 	mu     sync.Mutex
 	names  []string
@@ -87,7 +87,7 @@ func (d *disk) all() (text string) {
 	return text
 }
 
-var tells = func(dst []byte, l Loss) []byte { return fmt.Appendf(dst, "lost %d %s %d", l.Kind, l.Cause, l.Count) }
+var lossLine = func(dst []byte, l Loss) []byte { return fmt.Appendf(dst, "lost %d %s %d", l.Kind, l.Cause, l.Count) }
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -188,14 +188,14 @@ func TestFlushByTime(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
-		w := d.open(t, Options{Kinds: []string{"free", "bounded"}, Limits: []int{0, 3}, Loss: tells})
+		w := d.open(t, Options{Kinds: []string{"free", "bounded"}, Limits: []int{0, 3}, Loss: lossLine})
 		for i := range 10 {
 			w.Append(0, []byte("line free"))
 			if took := w.Append(1, []byte("line bounded")); took != (i < 3) {
 				t.Errorf("line %d taken: %v", i, took)
 			}
 		}
-		time.Sleep(3 * time.Second) // the loss is told although nothing more comes
+		time.Sleep(3 * time.Second) // the loss is reported although nothing more comes
 		synctest.Wait()
 		if got := d.all(); strings.Count(got, "free") != 10 || strings.Count(got, "bounded") != 3 || !strings.HasSuffix(got, "lost 1 rate 7\n") {
 			t.Errorf("written:\n%s", got)
@@ -209,11 +209,11 @@ func TestRateLimit(t *testing.T) {
 }
 
 // TestDiskFull: the disk fills up amid a line; lines are kept as far as the buffer goes, the rest is counted; with
-// room again the run of lines goes on where it was cut, and the loss is told.
+// room again the run of lines goes on where it was cut, and the loss is reported.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
-		w := d.open(t, Options{BufferBytes: 100, Kinds: []string{"a"}, Loss: tells})
+		w := d.open(t, Options{BufferBytes: 100, Kinds: []string{"a"}, Loss: lossLine})
 		d.set(25, syscall.ENOSPC)
 		for i := range 40 {
 			w.Append(0, fmt.Appendf(nil, "line %04d", i))
@@ -240,7 +240,7 @@ func TestDiskFull(t *testing.T) {
 func TestDiskStaysFull(t *testing.T) {
 	for _, err := range []error{syscall.ENOSPC, syscall.EIO} {
 		d := &disk{}
-		w := d.open(t, Options{BufferBytes: 100, FlushEvery: -1, Kinds: []string{"a"}, Loss: tells})
+		w := d.open(t, Options{BufferBytes: 100, FlushEvery: -1, Kinds: []string{"a"}, Loss: lossLine})
 		d.set(25, err)
 		for i := range 40 {
 			w.Append(0, fmt.Appendf(nil, "line %04d", i))
@@ -249,7 +249,7 @@ func TestDiskStaysFull(t *testing.T) {
 			t.Errorf("Close: %v", got)
 		}
 		cause := map[error]string{syscall.ENOSPC: CauseFull, syscall.EIO: CauseWrite}[err]
-		if n := w.Stats().Lost[cause]; n < 38 { // two were written; the line that tells of losses is counted as well
+		if n := w.Stats().Lost[cause]; n < 38 { // two were written; the line that describes losses is counted as well
 			t.Errorf("%v: lost %v", err, w.Stats().Lost)
 		}
 		if got := d.all(); got != "line 0000\nline 0001\nline " {

@@ -136,7 +136,7 @@ func (d *Dir) Create(name string) (io.WriteCloser, error) {
 	return d.create(name)
 }
 
-// plainName tells whether name is one of a visible file in the directory itself.
+// plainName reports whether name is one of a visible file in the directory itself.
 func plainName(name string) bool {
 	return name != "" && name[0] != '.' && filepath.Base(name) == name && filepath.IsLocal(name)
 }
@@ -257,7 +257,7 @@ func writeJSON(file io.WriteCloser, v any) error {
 	} else if f, ok := file.(*hashedFile); ok {
 		f.err = err // keeps an empty file from its name
 	}
-	if closing := file.Close(); closing != nil { // it tells what writing failed of, too
+	if closing := file.Close(); closing != nil { // it says what writing failed of, too
 		return closing
 	}
 	return err

@@ -238,7 +238,7 @@ func TestFailedWrite(t *testing.T) {
 		t.Fatal("written to a closed file")
 	}
 	if f.Close() == nil {
-		t.Error("Close does not tell")
+		t.Error("Close returned no error")
 	}
 	if entries, _ := os.ReadDir(d.Path()); len(entries) != 0 {
 		t.Errorf("%v is left", entries)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A step that fails on the way to a file's name leaves neither the file nor its beginning, tells the cause and the
+// A step that fails on the way to a file's name leaves neither the file nor its beginning, returns the cause and the
 // file, and keeps the run from being one file short without anybody knowing.
 func TestFailedSteps(t *testing.T) {
 	t.Run("rename", func(t *testing.T) {

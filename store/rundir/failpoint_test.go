@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// failCall lets call number n of the disk go wrong until the test's end, and tells by hit whether there was one. Of
+// failCall lets call number n of the disk go wrong until the test's end, and reports by hit whether there was one. Of
 // what is to be written a half gets there.
 func failCall(t *testing.T, n int, cause error, stays bool) (hit *bool) {
 	t.Helper()
@@ -54,7 +54,7 @@ func recordAll(d *Dir, checkpoint string) error {
 				return err
 			}
 			f.Write([]byte("some"))
-			f.Write([]byte("thing")) // Close tells of the error
+			f.Write([]byte("thing")) // Close returns the error
 			return f.Close()
 		},
 		func() error {
@@ -86,7 +86,7 @@ func writeTokens(d *Dir) error {
 }
 
 // TestFailpoints lets every write, sync and rename of a run directory go wrong, one after the other, in every way.
-// It is told, with the cause; the run is no result then, nothing half is left under a name, and the checkpoint is
+// It is reported, with the cause; the run is no result then, nothing half is left under a name, and the checkpoint is
 // one of the two, whole. When the disk is well again, the run can be made whole.
 func TestFailpoints(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO, syscall.EINTR, io.ErrShortWrite} {
@@ -113,7 +113,7 @@ func failAt(t *testing.T, n int, cause error, stays bool) bool {
 	err := recordAll(d, checkpoint)
 	disk = well
 	if *hit != (err != nil) || err != nil && !errors.Is(err, cause) {
-		t.Fatalf("it went wrong: %v; told: %v", *hit, err)
+		t.Fatalf("it went wrong: %v; reported: %v", *hit, err)
 	}
 	if r, verr := Verify(d.Path()); verr != nil || r.Sealed != (err == nil) || err == nil && len(r.Missing)+len(r.Changed) > 0 {
 		t.Errorf("%+v, %v, after %v", r, verr, err)

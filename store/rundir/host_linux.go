@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ThisHost describes the machine, as far as it tells.
+// ThisHost describes the machine; unknown fields are empty.
 func ThisHost() Host {
 	h := Host{OS: runtime.GOOS, Cores: runtime.NumCPU()}
 	var name unix.Utsname

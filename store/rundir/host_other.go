@@ -4,5 +4,5 @@ package rundir
 
 import "runtime"
 
-// ThisHost describes the machine, as far as it tells.
+// ThisHost describes the machine; unknown fields are empty.
 func ThisHost() Host { return Host{OS: runtime.GOOS, Cores: runtime.NumCPU()} }

@@ -25,7 +25,7 @@ func (d *Dir) take() error {
 	return nil
 }
 
-// InUse tells whether a process is writing the run directory: whether somebody holds its lock. It looks at the
+// InUse reports whether a process is writing the run directory: whether somebody holds its lock. It looks at the
 // kernel's list of locks and takes none, so that it is in nobody's way. known is false where that list cannot be
 // read.
 //

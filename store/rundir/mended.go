@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// AsideSuffix is what the name of a file gets behind it that a repair has put aside; from the second one on with a
+// AsideSuffix is appended to the name of a file that a repair backs up; from the second backup on with a
 // number.
 const AsideSuffix = ".orig"
 

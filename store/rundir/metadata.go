@@ -36,7 +36,7 @@ type Metadata struct {
 	Exit    *Exit               `json:"exit,omitempty"`
 	Changes []Change            `json:"changes,omitempty"` // commands that came while it ran
 
-	Resumed  *Resumed  `json:"resumed,omitempty"`  // the run was interrupted and gone on with
+	Resumed  *Resumed  `json:"resumed,omitempty"`  // present in a resumed run
 	Stopped  *Stopped  `json:"stopped,omitempty"`  // recording ended before the program did
 	Repaired []Repair  `json:"repaired,omitempty"` // what 'llamatap verify --repair' did, each time
 	Segment  *Segment  `json:"segment,omitempty"`  // of a segment: which of the run's it is
@@ -45,7 +45,7 @@ type Metadata struct {
 	Extra map[string]json.RawMessage `json:"extra,omitempty"` // of recorders that add their own
 }
 
-// Resumed tells of a run that was interrupted and gone on with: times and costs are those since.
+// Resumed describes the resume: times and costs are those since.
 type Resumed struct {
 	At         time.Time `json:"at"`
 	Count      int       `json:"count"`       // how often
@@ -138,7 +138,7 @@ type Tap struct {
 	DescribeNS *int64            `json:"describe_ns,omitempty"` // of these, describing new graphs
 	CallNS     *int64            `json:"call_ns,omitempty"`     // of these, calls of llama.h
 	Graphs     *uint64           `json:"graphs,omitempty"`      // that were described
-	Rebuilt    *uint64           `json:"rebuilt,omitempty"`     // of these, told of as what differs from the graph before
+	Rebuilt    *uint64           `json:"rebuilt,omitempty"`     // of these, reported as what differs from the graph before
 	RebuiltNS  *int64            `json:"rebuilt_ns,omitempty"`  // of describe_ns, for those
 	Executions *uint64           `json:"executions,omitempty"`  // of graphs
 	AskNS      *int64            `json:"ask_ns,omitempty"`      // deciding about nodes

@@ -55,7 +55,7 @@ func segmentNumber(name string) int {
 	return n
 }
 
-// Segment makes the folder of segment n in a run directory. It is sealed by itself and then told to AddSegment.
+// Segment makes the folder of segment n in a run directory. Seal it, then call AddSegment.
 func (d *Dir) Segment(n int) (*Dir, error) {
 	name := SegmentName(n)
 	path := filepath.Join(d.path, name)

@@ -33,7 +33,7 @@ type Report struct {
 var madeLater = map[string]bool{"derived": true, DerivedName: true, "report.html": true, SocketName: true, StateFolder: true}
 
 // Verify compares a run directory with its manifest. What is made later (derived/, derived.json, report.html), the
-// socket of a run that goes on and the states of one that is not finished are left out. A directory without a
+// socket of a live run and the states of one that is not finished are left out. A directory without a
 // manifest is not an error: Sealed is false then.
 func Verify(path string) (Report, error) { return VerifyWith(path, nil) }
 

@@ -2,7 +2,7 @@ package stream
 
 import "sync/atomic"
 
-// roomFile is a blockFile whose file system can be asked to keep room behind its end. Its size does not change by
+// roomFile is a blockFile whose file system can be asked to keep room after its end. Its size does not change by
 // that, so no reader sees the room, and what a writer that was killed leaves of it goes with the next cut.
 type roomFile interface {
 	blockFile
@@ -19,7 +19,7 @@ const freeShare = 64
 
 // ahead keeps room on the disk for what is to be written next, in large steps: the file lies in few pieces then,
 // and hardly a write has to look for blocks. It is no promise that is needed: where the file system knows no such
-// thing, or refuses, it is done without, and whether the disk is full is for the writes to tell.
+// thing, or refuses, it is done without, and whether the disk is full is for the writes to find out.
 //
 // prepare, wrote and release belong to whoever writes; the rest may be used by everyone.
 type ahead struct {
@@ -86,7 +86,7 @@ func (a *ahead) wrote(end int64) {
 	}
 }
 
-// release gives back what is kept, and tells whether there was something. That it could not is no harm to what is
+// release gives back what is kept, and reports whether there was something. That it could not is no harm to what is
 // written.
 func (a *ahead) release() bool {
 	if a == nil || a.kept.Swap(0) == 0 {

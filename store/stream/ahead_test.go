@@ -77,7 +77,7 @@ func (f tightBlocks) Trim() error {
 	return nil
 }
 
-func (f tightBlocks) Free() (int64, error) { return 1 << 40, nil } // nobody is told how full it is
+func (f tightBlocks) Free() (int64, error) { return 1 << 40, nil } // hides how full it is
 
 // TestAheadOnFullDisk: room that is kept ahead takes nothing away. The writer fails when the bytes themselves do
 // not fit any more, whichever of the two files it is that asks for the last.
@@ -184,7 +184,7 @@ func aheadStream(t *testing.T, path string) *Writer {
 }
 
 // TestAhead: the room is there while a stream is written, no reader sees it, and it is gone behind Close, behind a
-// repair and behind a run that was gone on with.
+// repair and after a resume.
 func TestAhead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.stream")
 	w := aheadStream(t, path)
@@ -211,7 +211,7 @@ func TestAhead(t *testing.T) {
 			_, err := Repair(path, Assumed{})
 			return err
 		},
-		"gone on with": func(path string, w *Writer) error {
+		"resumed": func(path string, w *Writer) error {
 			again, _, err := Resume(path, nil, Options{Ahead: 8 << 20})
 			if err != nil {
 				return err
@@ -255,7 +255,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// roomBehind is what a file takes of the disk behind its end.
+// roomBehind is what a file takes of the disk after its end.
 func roomBehind(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := os.Stat(path)

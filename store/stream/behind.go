@@ -138,5 +138,5 @@ func (o *output) writeAt(p []byte, at int64) error {
 	}
 }
 
-// full tells whether it is for want of room that a write failed.
+// full reports whether it is for want of room that a write failed.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -41,7 +41,7 @@ type faulty struct {
 	spare atomic.Bool // it was a call for room ahead, which nothing depends on
 }
 
-// fails tells whether this call goes wrong.
+// fails reports whether this call goes wrong.
 func (d *faulty) fails() bool {
 	n := d.calls.Add(1)
 	if n == d.at {
@@ -99,7 +99,7 @@ func (f *faultyFile) call() error {
 	return nil
 }
 
-// faultyBlocks is a faultyFile that takes blocks. Like [os.File.WriteAt], it tells of a short write by an error.
+// faultyBlocks is a faultyFile that takes blocks. Like [os.File.WriteAt], it reports a short write by an error.
 type faultyBlocks struct{ *faultyFile }
 
 func (f faultyBlocks) WriteBlocks(p []byte, at int64) error { return f.WriteTail(p, at) }
@@ -113,7 +113,7 @@ func (f faultyBlocks) WriteTail(p []byte, at int64) error {
 }
 
 // TestFailpoints lets every write, sync and close of a stream go wrong, one after the other, in every way. It is
-// told, with the file and the cause, by Close and everything after it; what was committed before can be read, and
+// reported, with the file and the cause, by Close and everything after it; what was committed before can be read, and
 // no value is wrong; a mend leaves a whole stream with all that was synced.
 func TestFailpoints(t *testing.T) {
 	small, large := newCapture(6, 4), newCapture(14, 130) // the second has whole blocks
@@ -152,7 +152,7 @@ func TestFailpoints(t *testing.T) {
 	}
 }
 
-// failAt writes the capture to a disk that goes wrong, and tells whether it did.
+// failAt writes the capture to a disk that goes wrong, and reports whether it did.
 func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFile) File, o Options) bool {
 	t.Helper()
 	s, x := &faultyFile{disk: d}, &faultyFile{disk: d}
@@ -160,28 +160,28 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFi
 	if err != nil {
 		t.Fatalf("%s: %v", what, err) // nothing is written yet
 	}
-	told := func(err error) {
+	check := func(err error) {
 		t.Helper()
 		cause := d.err
 		if cause == nil {
 			cause = io.ErrShortWrite
 		}
 		if err != nil && (!errors.Is(err, cause) || !strings.Contains(err.Error(), "stream") && !strings.Contains(err.Error(), "index")) {
-			t.Fatalf("%s: it is told as %v", what, err)
+			t.Fatalf("%s: it is reported as %v", what, err)
 		}
 	}
 	for i := range c.executions {
-		told(w.AppendExecution(&c.executions[i]))
+		check(w.AppendExecution(&c.executions[i]))
 		for at := range c.packets {
 			if c.packets[at].Exec == c.executions[i].Exec {
-				told(w.Append(&c.packets[at], c.data[at], nil))
+				check(w.Append(&c.packets[at], c.data[at], nil))
 			}
 		}
-		told(w.Commit())
-		told(w.Flush())
+		check(w.Commit())
+		check(w.Flush())
 	}
 	err = w.Close()
-	told(err)
+	check(err)
 	if again := w.Close(); !errors.Is(again, err) && fmt.Sprint(again) != fmt.Sprint(err) {
 		t.Fatalf("%s: closed again: %v", what, again)
 	}
@@ -192,13 +192,13 @@ func (c *capture) failAt(t *testing.T, what string, d *faulty, as func(*faultyFi
 		t.Fatalf("%s: it went wrong: %v; Close: %v", what, hurt, err)
 	default:
 		if r := open(t, s.data, x.data); r.Len() != len(c.packets) || r.Verify() != nil {
-			t.Fatalf("%s: nothing was told, and %d packets of %d are there, %v", what, r.Len(), len(c.packets), r.Verify())
+			t.Fatalf("%s: nothing was reported, and %d packets of %d are there, %v", what, r.Len(), len(c.packets), r.Verify())
 		}
 	}
 	return d.hit.Load()
 }
 
-// harmless tells whether what went wrong may have had no consequence: a short sync or close is none, a disk that
+// harmless reports whether what went wrong may have had no consequence: a short sync or close is none, a disk that
 // has no room to spare is no full one, and the room that was kept ahead was enough for an index that found the disk
 // full.
 func (d *faulty) harmless(o Options) bool {

@@ -57,7 +57,7 @@ type output struct {
 	behind  *behind     // if set, what leaves the buffer is written and hashed elsewhere
 	current *chunk      // that buf belongs to, then
 	ahead   *ahead      // room that is kept for it; nil: none can be
-	relief  func() bool // if set: makes room on a full disk, and tells whether there was some to be had
+	relief  func() bool // if set: makes room on a full disk, and reports whether there was some to be had
 }
 
 func newOutput(name string, file File, buffer int) *output {
@@ -77,7 +77,7 @@ func (o *output) newBuffer(n int) []byte {
 // end is the place of the next byte.
 func (o *output) end() int64 { return o.size + int64(len(o.buf)) }
 
-// fits tells whether n more bytes go into the buffer.
+// fits reports whether n more bytes go into the buffer.
 func (o *output) fits(n int) bool { return len(o.buf)+n <= cap(o.buf) }
 
 func (o *output) write(p []byte) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // OpenForeign opens a stream without its index, as STRAP-LLM writes it. Packets have a name, an offset and sizes;
-// for the rest see Assumed. A torn last packet is left out and told by Damage.
+// for the rest see Assumed. A torn last packet is left out and reported by Damage.
 func OpenForeign(path string) (*Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func NewForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 	return r, r.size16()
 }
 
-// likelyName tells a packet's name from the bytes of another kind of file that happen to stand there.
+// likelyName reports whether bytes are a packet's name, and not those of another kind of file.
 func likelyName(name string) bool { return utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 }
 
 // foreignPacket reads the packet's head; Offset is -1 if the stream ends before the packet does.

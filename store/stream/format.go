@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// This file is the layout of both files; docs/STREAM_FORMAT.md and docs/INDEX_FORMAT.md tell the same with examples.
+// This file is the layout of both files; docs/STREAM_FORMAT.md and docs/INDEX_FORMAT.md document it with examples.
 
 // A packet of the stream: name_len uint16, data_len uint32, both big-endian, then the name and the payload.
 const (
@@ -138,7 +138,7 @@ type record struct {
 	raw      []byte // all of it behind the checksum
 }
 
-// recordSize is the size of the record of which b is the beginning; false if that is too short to tell.
+// recordSize is the size of the record of which b is the beginning; false if b is too short.
 func recordSize(b []byte) (int, bool) {
 	if len(b) < recordHeader {
 		return 0, false
@@ -160,7 +160,7 @@ func parseRecord(b []byte) (r record, ok bool) {
 
 func (r *record) size() int { return 4 + len(r.raw) }
 
-// follows tells whether the record's checksum continues chain.
+// follows reports whether the record's checksum continues chain.
 func (r *record) follows(chain uint32) bool { return crc32.Update(chain, castagnoli, r.raw) == r.crc }
 
 var errField = errors.New("malformed field")

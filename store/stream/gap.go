@@ -7,7 +7,7 @@ import (
 
 // Gap says that something is missing in an index that [Repair] made.
 type Gap struct {
-	Packet      uint64 // number of the first packet behind it
+	Packet      uint64 // number of the first packet after it
 	Records     uint64 // records of the index that were lost here; 0 where it is not known how many
 	StreamBytes int64  // bytes of the stream of which no packet could be made
 }

@@ -14,7 +14,7 @@ const maxSeeks = 1 << 15
 type journal struct {
 	header  Header
 	out     *output
-	before  *output // the stream, which is written first, so that the index never tells of bytes that are not there
+	before  *output // the stream, which is written first, so that the index never describes bytes that are not there
 	head    []byte  // the header as it is written
 	chain   uint32
 	ids     map[node]uint64

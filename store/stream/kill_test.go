@@ -47,27 +47,27 @@ func writeForEver(dir string) error {
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			fmt.Println(i) // what was flushed must survive, so tell the parent
+			fmt.Println(i) // what was flushed must survive, so inform the parent
 		}
 	}
 }
 
-// kill -9 at any moment: everything that was flushed is there, and the index never tells of what is not.
+// kill -9 at any moment: everything that was flushed is there, and the index never describes what is not.
 func TestKill(t *testing.T) {
 	for round := range 4 {
 		dir := t.TempDir()
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), killDir+"="+dir)
-		told, err := os.Create(filepath.Join(dir, "told"))
+		printed, err := os.Create(filepath.Join(dir, "printed"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer told.Close()
-		cmd.Stdout = told
+		defer printed.Close()
+		cmd.Stdout = printed
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for info, _ := told.Stat(); info == nil || info.Size() == 0; info, _ = told.Stat() { // until something was flushed
+		for info, _ := printed.Stat(); info == nil || info.Size() == 0; info, _ = printed.Stat() { // until something was flushed
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
@@ -76,7 +76,7 @@ func TestKill(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		flushed := -1
-		out, err := os.ReadFile(told.Name())
+		out, err := os.ReadFile(printed.Name())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func forgedEnd(packets uint64, bytes int64) func() (byte, []byte) {
 	return func() (byte, []byte) { return recordEnd, f.append(nil) }
 }
 
-// A checksum tells that a record is as it was written, not that it makes sense.
+// A checksum proves that a record is as it was written, not that it makes sense.
 func TestLyingRecords(t *testing.T) {
 	const size = packetHeader + 1 + 3 // of a forged packet
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestLyingRecords(t *testing.T) {
 	}
 }
 
-// A stream that is longer than its index tells is noticed, whether the index is whole or not.
+// A stream that is longer than its index says is noticed, whether the index is whole or not.
 func TestUnknownTail(t *testing.T) {
 	c := newCapture(2, 2)
 	stream, index := c.files(t, Options{Workers: 1})
@@ -82,7 +82,7 @@ func TestUnknownTail(t *testing.T) {
 	}
 }
 
-// pair is two files of which the index must never tell of bytes that the stream does not have yet.
+// pair is two files of which the index must never describe bytes that the stream does not have yet.
 type pair struct {
 	t             *testing.T
 	stream, index bytes.Buffer
@@ -107,7 +107,7 @@ func (p pairIndex) Write(b []byte) (int, error) {
 	p.index.Write(b)
 	x, err := scan(p.index.Bytes())
 	if err != nil || x.totals.StreamBytes > int64(p.stream.Len()) {
-		p.t.Errorf("write %d of the index tells of %d bytes, and the stream has %d: %v", p.writes, x.totals.StreamBytes, p.stream.Len(), err)
+		p.t.Errorf("write %d of the index describes %d bytes, and the stream has %d: %v", p.writes, x.totals.StreamBytes, p.stream.Len(), err)
 	}
 	return len(b), nil
 }
@@ -171,6 +171,6 @@ func TestNothingAfterError(t *testing.T) {
 		t.Errorf("%d bytes are no beginning of the stream", s.Len())
 	}
 	if index, err := scan(x.Bytes()); err != nil || index.totals.StreamBytes > int64(s.Len()) || index.footer != nil {
-		t.Errorf("the index tells of %d bytes, and there are %d; %v", index.totals.StreamBytes, s.Len(), err)
+		t.Errorf("the index describes %d bytes, and there are %d; %v", index.totals.StreamBytes, s.Len(), err)
 	}
 }

@@ -36,7 +36,7 @@ func TestMend(t *testing.T) {
 	whole := open(t, stream, idx)
 	least := commits(t, idx)
 	for cut := headerSize; cut < len(idx); cut += 19 {
-		// The index tells of no more than the stream holds; what it knows of is there, or, where both are cut, some
+		// The index describes no more than the stream holds; what it knows of is there, or, where both are cut, some
 		// of it.
 		for _, size := range []int64{streamUpTo(idx[:cut]), int64(len(stream)), streamUpTo(idx[:cut]) / 2} {
 			path := put(t, stream[:size], idx[:cut])
@@ -100,7 +100,7 @@ func commits(t *testing.T, idx []byte) (all []commitAt) {
 	return all
 }
 
-// streamUpTo is the size of the stream that a piece of an index tells of.
+// streamUpTo is the size of the stream that a piece of an index describes.
 func streamUpTo(idx []byte) int64 {
 	x, err := scan(idx)
 	if err != nil {

@@ -23,7 +23,7 @@ type Options struct {
 	Sync  Sync     // when what was written is put on the disk; the zero value leaves it to the file system
 	RunID [16]byte // identity of the run, repeated in the index; zero = random
 	// Tee, unless it is nil, gets the bytes of both files as they are written, whole packets and whole records:
-	// first the stream's, then those of the index that tell of them. It is called by one goroutine at a time and
+	// first the stream's, then those of the index that describe them. It is called by one goroutine at a time and
 	// may block, which holds back what comes; p is valid during the call.
 	Tee func(index bool, p []byte)
 	// OnWorkerStart is called on the goroutine of each worker, and of the two that write and hash, locked to its

@@ -134,7 +134,7 @@ func TestPages(t *testing.T) {
 }
 
 // TestPagesOfDamage: what is sound behind damage in the middle is read as before, in pages of its own, and every
-// way of reading tells the same.
+// way of reading gives the same.
 func TestPagesOfDamage(t *testing.T) {
 	c, stream, index := paged(t, 1000, 50)
 	whole := open(t, stream, index)
@@ -160,7 +160,7 @@ func TestPagesOfDamage(t *testing.T) {
 }
 
 // TestIndexChangesUnderReader: what is read again is compared again. An index that another program cut off or
-// changed is told of, wherever it is looked at, and never gives other values.
+// changed is reported, wherever it is looked at, and never gives other values.
 func TestIndexChangesUnderReader(t *testing.T) {
 	c, data, index := paged(t, 2000, 0)
 	for name, change := range map[string]func(path string) error{

@@ -106,7 +106,7 @@ func (r *Reader) verified(p *Packet, packet []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// readAt fills b; a reader that tells of the end of the file together with the last bytes is right, too.
+// readAt fills b; a reader may report the end of the file together with the last bytes.
 func readAt(r io.ReaderAt, b []byte, at int64) error {
 	if n, err := r.ReadAt(b, at); n < len(b) {
 		return err
@@ -119,7 +119,7 @@ func (r *Reader) at(p *Packet, err error) error {
 	return fmt.Errorf("tensor %q at byte %d of the stream: %w", p.Name, p.Offset, err)
 }
 
-// maxFaults is how many faults Verify tells one by one.
+// maxFaults is how many faults Verify lists one by one.
 const maxFaults = 20
 
 // Verify reads the whole stream and compares every packet with the index, and the payloads' own sizes too. It

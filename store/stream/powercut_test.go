@@ -133,7 +133,7 @@ func cutDuring(t *testing.T, c *capture, o Options, seed uint64) (all []leftover
 	return all
 }
 
-// A power cut at every step: no value is ever wrong, what was told to be synced is there, and a repair leaves a
+// A power cut at every step: no value is ever wrong, what was reported as synced is there, and a repair leaves a
 // whole stream that holds it as well.
 func TestPowerCut(t *testing.T) {
 	seeds := 4
@@ -189,7 +189,7 @@ func promised(t *testing.T, what string, r *Reader, m Mark) {
 }
 
 // After a repair everything that was promised is there still, and whatever is there is right; only bytes of the
-// stream of which no index tells, and that no codec checks, can be told by nobody, and are marked.
+// stream that no index describes and no codec checks cannot be detected, and are marked.
 func TestPowerCutRepaired(t *testing.T) {
 	c := newCapture(8, 4)
 	left := cutDuring(t, c, Options{Workers: 1, Codec: codec.LZ4, Sync: Sync{Policy: SyncToken}}, 9)

@@ -6,7 +6,7 @@ import (
 )
 
 // queue hands items from the writer's caller to its workers in batches, and batches to the files in the order in
-// which their items came. Whoever finishes the batch that is next writes it, and all finished ones behind it: no
+// which their items came. Whoever finishes the batch that is next writes it, and all finished ones after it: no
 // goroutine exists for writing alone, and none is woken for a packet while another is at work.
 //
 // Three kinds of goroutines wait: callers for room, workers for items, and callers of Flush for the files.
@@ -131,7 +131,7 @@ func (q *queue) fill(o *Options) *batch {
 	return b
 }
 
-// admit tells whether memory allows for one more packet. One that is too large for the bound goes when nothing else
+// admit reports whether memory allows for one more packet. One that is too large for the bound goes when nothing else
 // is held.
 func (q *queue) admit(b *batch, it *item, o *Options) bool {
 	need, scratch := o.need(&it.packet, len(it.data))

@@ -41,19 +41,19 @@ type Reader struct {
 }
 
 // Open opens the stream at path and its index beside it. A stream without index is ErrNoIndex. Corruption in the
-// middle of the index is ErrCorrupt; a torn end, as a crash leaves it, is told by Damage.
+// middle of the index is ErrCorrupt; a torn end, as a crash leaves it, is reported by Damage.
 func Open(path string) (*Reader, error) {
 	r, err := OpenDamaged(path)
 	if err != nil {
 		return nil, err
 	}
 	if r.index.corrupt {
-		return nil, errors.Join(fmt.Errorf("%s%s: %w: llamatap verify tells what is left", path, IndexSuffix, r.damage[0]), r.Close())
+		return nil, errors.Join(fmt.Errorf("%s%s: %w: llamatap verify reports what is left", path, IndexSuffix, r.damage[0]), r.Close())
 	}
 	return r, nil
 }
 
-// OpenDamaged is Open that takes what it can get from a corrupt index; Damage tells what is missing.
+// OpenDamaged is Open that takes what it can get from a corrupt index; Damage says what is missing.
 func OpenDamaged(path string) (*Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 			var p Packet
 			return x.packet(i, &p) != nil || p.Offset+packetHeader+int64(len(p.Name))+p.Stored > size
 		})
-		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes, and the index tells of %d: the last %d packets are missing",
+		r.damage = append(r.damage, fmt.Errorf("stream: %w: %d bytes, and the index describes %d: the last %d packets are missing",
 			ErrTruncated, size, end, packets-missing))
 	case size > end && x.footer == nil:
 		r.damage = append(r.damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated, size-end))
@@ -181,7 +181,7 @@ func (r *Reader) Packet(i int, p *Packet) error {
 
 // Err returns the first error that cut [Reader.Packets], [Reader.Executions] or [Reader.Rows] short: they read the
 // index, which is not in memory, again, and a disk or another program may have lost or changed it since it was
-// opened. nil: they told everything.
+// opened; nil: both were whole.
 func (r *Reader) Err() error {
 	for _, p := range r.parts {
 		if err := p.Err(); err != nil {
@@ -194,7 +194,7 @@ func (r *Reader) Err() error {
 	return nil
 }
 
-// fail notes an error for Err, and tells whether there is one.
+// fail notes an error for Err, and reports whether there is one.
 func (r *Reader) fail(err error) bool {
 	if err == nil {
 		return false
@@ -204,7 +204,7 @@ func (r *Reader) fail(err error) bool {
 	return true
 }
 
-// Packets iterates over all packets in stream order. The pointer is valid during one step. Err tells whether these
+// Packets iterates over all packets in stream order. The pointer is valid during one step. Err reports whether these
 // were all.
 func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 	return func(yield func(int, *Packet) bool) {
@@ -218,7 +218,7 @@ func (r *Reader) Packets() iter.Seq2[int, *Packet] {
 }
 
 // Executions iterates over the executions by their number, of joined streams one after the other, phases resolved.
-// The pointer is valid during one step; the rows may be kept. Err tells whether these were all.
+// The pointer is valid during one step; the rows may be kept. Err reports whether these were all.
 func (r *Reader) Executions() iter.Seq[*Execution] {
 	return func(yield func(*Execution) bool) {
 		for _, p := range r.parts {
@@ -239,7 +239,7 @@ func (r *Reader) Executions() iter.Seq[*Execution] {
 	}
 }
 
-// Rows returns the token rows of an execution; false if the index does not tell of it, or Err.
+// Rows returns the token rows of an execution; false if the index does not describe it, or on an error (Err).
 func (r *Reader) Rows(exec uint64) ([]label.Row, bool) {
 	for _, p := range r.parts {
 		if rows, ok := p.Rows(exec); ok {

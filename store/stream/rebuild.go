@@ -217,7 +217,7 @@ func (b *rebuilder) tellGap() error {
 	return b.journal.append(recordGap)
 }
 
-// describe fills in what is known of a packet of which the stream alone tells; false if its payload cannot be decoded.
+// describe fills in what is known of a packet that only the stream holds; false if its payload cannot be decoded.
 func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	if p.Stored > maxStored {
 		return false, nil
@@ -266,7 +266,7 @@ func (b *rebuilder) describe(p *Packet) (sound bool, err error) {
 	return true, nil
 }
 
-// plausible tells whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a
+// plausible reports whether what stands at a place of a stream may be a packet's head: freshly allocated blocks of a
 // disk, for one, are zeros.
 func plausible(p *Packet) bool {
 	if p.Name == "" || !utf8.ValidString(p.Name) {

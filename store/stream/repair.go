@@ -13,18 +13,18 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// What Repair puts aside stands beside the file under its name with one of these behind it, and a number from 2 on
+// Repair stores backups alongside the file, under its name with one of these suffixes, and a number from 2 on
 // where that is taken.
 const (
 	OrigSuffix = ".orig" // a file as it was
 	CutSuffix  = ".cut"  // the end of a stream that is no part of it any more
 )
 
-// CauseCutOff is the cause of the losses that Repair records: what was written behind the last commit marker before
+// CauseCutOff is the cause of the losses that Repair records: what was written after the last commit marker before
 // the end came.
 const CauseCutOff = "cut_off"
 
-// Assumed is what [Repair] takes for true about packets of which no index tells, and neither does another packet of
+// Assumed is what [Repair] takes for true about packets that no index describes, and neither does another packet of
 // their node.
 type Assumed struct {
 	DType codec.DType // codec.Raw: F16
@@ -43,7 +43,7 @@ type Repaired struct {
 // Repair makes a stream and its index whole as far as possible, and throws nothing away: the old index, and what
 // has to be cut off the stream, are put aside. It must not be called while the stream is being written.
 //
-// An index that only lacks its end is cut off behind the last commit marker, and the stream with it, as [Mend]
+// An index that only lacks its end is cut off after the last commit marker, and the stream with it, as [Mend]
 // does. An index that is damaged in the middle, or not there, is made anew: sound records are taken over, and
 // packets between them found in the stream ([Packet.Rebuilt]); what cannot be found is recorded as a [Gap].
 // Payloads stay as they are: those that do not have their checksum are refused by every read, before and after.
@@ -53,7 +53,7 @@ func Repair(path string, assume Assumed) (*Repaired, error) {
 		return nil, fmt.Errorf("repair %s: %w", path, err)
 	}
 	if info, err := os.Stat(path); err == nil {
-		_ = os.Truncate(path, info.Size()) // room that a writer had kept behind its end; where it stays, nobody reads it
+		_ = os.Truncate(path, info.Size()) // room that a writer had kept after its end; where it stays, nobody reads it
 	}
 	var err error
 	if r.done.Stream, err = sumFile(path); err == nil {

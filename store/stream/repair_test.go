@@ -220,7 +220,7 @@ func TestRepairWithoutIndex(t *testing.T) {
 	}
 }
 
-// Index and stream are damaged at the same place: what is before and behind is there, and the bytes between are told.
+// Index and stream are damaged at the same place: what is before and behind is there, and the bytes between are reported.
 func TestRepairBoth(t *testing.T) {
 	c := newCapture(6, 3)
 	stream, index := c.files(t, Options{Codec: codec.LZ4, Workers: 1})

@@ -130,7 +130,7 @@ func TestResumeEverywhere(t *testing.T) {
 	}
 }
 
-// Where the machine was cut off, the index may tell of bytes of the stream that are missing or are not what was
+// Where the machine was cut off, the index may describe bytes of the stream that are missing or are not what was
 // written.
 func TestResumeLostBytes(t *testing.T) {
 	c := newCapture(2, 3)
@@ -294,7 +294,7 @@ func TestSameValues(t *testing.T) {
 }
 
 // Going on takes memory by what nodes there are, not by how long the stream is; and an index that goes away
-// meanwhile is told.
+// meanwhile is reported.
 func TestExamineBounded(t *testing.T) {
 	var grown [2]uint64
 	for i, tokens := range []int{300, 3000} {

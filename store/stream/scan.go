@@ -29,7 +29,7 @@ type index struct {
 	missing     uint64                   // records of the last such place
 	end         int64                    // of what was read
 	torn        int64                    // bytes of it at the end that are no whole record
-	each        func(r record, at int64) // if set: told every sound record, and with an empty one where some are missing
+	each        func(r record, at int64) // unless nil: called with every sound record, and with an empty one where some are missing
 	totals      Totals                   // of what was read
 	footer      *Footer
 

@@ -81,7 +81,7 @@ func TestReaderAllocs(t *testing.T) {
 	}
 }
 
-// A writer holds no more than its bound, however slow the disk: here it does not move at all until told.
+// A writer holds no more than its bound, however slow the disk: here it does not move at all until released.
 func TestMemoryBound(t *testing.T) {
 	const bound = 1 << 20
 	disk := &gated{entered: make(chan struct{}, 1), gate: make(chan struct{})}

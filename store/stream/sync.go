@@ -107,7 +107,7 @@ func (w *Writer) Sync() (Mark, error) {
 	w.queue.mu.Lock()
 	flushed := w.queue.flushed
 	w.queue.mu.Unlock()
-	for _, o := range []*output{w.stream, w.index} { // the stream first, so that the index never tells of bytes that are not there
+	for _, o := range []*output{w.stream, w.index} { // the stream first, so that the index never describes bytes that are not there
 		if err := o.sync(); err != nil {
 			w.queue.mu.Lock()
 			w.queue.fail(err)
@@ -179,7 +179,7 @@ func (w *Writer) syncByToken() {
 	}
 }
 
-// syncDue tells the syncer of a commit marker.
+// syncDue notifies the syncer of a commit marker.
 func (w *Writer) syncDue() {
 	if w.o.Sync.Policy != SyncToken {
 		return

@@ -47,7 +47,7 @@ func (v *volatile) onDisk() []byte {
 // survived opens what is on the disk and reads every packet of it.
 func survived(t *testing.T, stream, index *volatile) *Reader {
 	t.Helper()
-	x := index.onDisk() // first: it must not tell of more than the stream has later
+	x := index.onDisk() // first: it must not describe more than the stream has later
 	r := open(t, stream.onDisk(), x)
 	for _, p := range r.Packets() {
 		if _, err := r.ReadInto(p, nil); err != nil {
@@ -91,7 +91,7 @@ func TestSync(t *testing.T) {
 		}
 		r := survived(t, &stream, &index)
 		if got := r.Totals(); got.Commits < mark.Commits || got.Packets < mark.Packets || int64(len(stream.onDisk())) < mark.StreamBytes {
-			t.Errorf("Sync told of %+v, and on the disk are %d commits, %d packets, %d bytes", mark, got.Commits, got.Packets, len(stream.onDisk()))
+			t.Errorf("Sync returned %+v, and on the disk are %d commits, %d packets, %d bytes", mark, got.Commits, got.Packets, len(stream.onDisk()))
 		}
 		if w.Synced() != mark {
 			t.Errorf("Synced %+v, want %+v", w.Synced(), mark)

@@ -179,7 +179,7 @@ func (w *Writer) reservePacket(p *Packet, data []byte) (*item, error) {
 	return w.queue.reserve()
 }
 
-// valid tells whether the index can hold what p says.
+// valid reports whether the index can hold what p says.
 func valid(p *Packet) bool {
 	return min(p.NE[0], p.NE[1], p.NE[2], p.NE[3], p.BlockStart, p.SampleTotal, int64(p.TokenCount), int64(p.Occurrence)) >= 0 &&
 		p.RowDim >= 0 && p.RowDim <= 3

@@ -111,7 +111,7 @@ func appendElements(to array.Builder, c *values, begin, end int) {
 	}
 }
 
-// Close ends the file. It does not close the writer behind it.
+// Close ends the file. It does not close the writer after it.
 func (a *Arrow) Close() error {
 	a.build.Release()
 	if err := a.out.Close(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// report tells rows per second and bytes per row beside what go test tells.
+// report adds rows per second and bytes per row to the figures of go test.
 func report(b *testing.B, r Rate) {
 	b.Helper()
 	b.ReportMetric(r.PerSecond()/1e6, "Mrows/s")

@@ -108,10 +108,10 @@ func (k *chunk) beginPage() {
 	k.plain, k.pageLevels, k.values = k.plain[:0], 0, 0
 }
 
-// isList tells whether rows have any number of elements.
+// isList reports whether rows have any number of elements.
 func (k *chunk) isList() bool { return k.column.Kind == Int32List || k.column.Kind == Float32List }
 
-// defWidth is how many bits tell whether a value is there; 0: it always is.
+// defWidth is the width in bits of a definition level; 0: every row has a value.
 func (k *chunk) defWidth() int {
 	n := 0
 	if k.column.Null {
@@ -247,7 +247,7 @@ func (k *chunk) put(v []int64) {
 	k.full()
 }
 
-// putCodes appends rows by code, and tells how many: not all where the dictionary grew too large.
+// putCodes appends rows by code, and says how many: not all where the dictionary grew too large.
 func (k *chunk) putCodes(v []int64) int {
 	text := k.column.Kind == Text
 	done := 0 // rows that have their levels
@@ -280,7 +280,7 @@ func (k *chunk) code(v int64, text bool) uint32 {
 // entries is how many values the dictionary has.
 func (k *chunk) entries() int { return len(k.ints.values) + len(k.texts.list) }
 
-// strange tells whether values do not repeat, so that a dictionary is no use. There are more rows than levels.
+// strange reports whether values do not repeat, so that a dictionary is no use. There are more rows than levels.
 func (k *chunk) strange(more int) bool {
 	return k.column.Encoding == Auto && k.rows+int64(more)-k.nulls < 3*int64(k.entries())
 }
@@ -357,7 +357,7 @@ func (k *chunk) text(v string) {
 
 func (k *chunk) unsigned() bool { return k.column.Kind == Uint32 || k.column.Kind == Uint64 }
 
-// narrow tells whether integers take four bytes.
+// narrow reports whether integers take four bytes.
 func (k *chunk) narrow() bool {
 	return k.column.Kind == Int32 || k.column.Kind == Uint32 || k.column.Kind == Int32List
 }

@@ -22,7 +22,7 @@ type Vector struct {
 // Len is the number of rows.
 func (v *Vector) Len() int { return len(v.Ints) + len(v.Codes) }
 
-// Null tells whether a row has no value.
+// Null reports whether a row has no value.
 func (v *Vector) Null(row int) bool { return v.Valid != nil && !v.Valid[row] }
 
 // Text is the text of a row, "" where there is none.
@@ -182,7 +182,7 @@ func (c *cursor) page() error {
 	return c.beginValues(body)
 }
 
-var errLevels = errors.New("a page does not tell which of its rows have values")
+var errLevels = errors.New("a page does not say which of its rows have values")
 
 // beginLevels finds the definition levels, and returns what is behind them.
 func (c *cursor) beginLevels(h *pageHead, body []byte) ([]byte, error) {

@@ -104,8 +104,8 @@ type chunkMeta struct {
 
 // statistics are what a reader may pass a column by for.
 type statistics struct {
-	min, max []byte // nil: not told
-	nulls    int64  // -1: not told
+	min, max []byte // nil: not reported
+	nulls    int64  // -1: not reported
 }
 
 // pageHead is what stands before a page.

@@ -84,7 +84,7 @@ func TestHostile(t *testing.T) {
 		{"a run of numbers", numbers, forge(numbers, rows, encodeDict, make([]byte, 8), append(run, 0))},
 		{"differences of nothing", numbers, forge(numbers, rows, encodeDelta, nil, lengths(1<<16, 1<<8))},
 		{"texts of nothing", texts, forge(texts, 1<<20, encodeDeltaLength, nil, lengths(1<<16, 1<<8))},
-		{"a page that is told to be huge", numbers, oversized(numbers)},
+		{"a page that claims to be huge", numbers, oversized(numbers)},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

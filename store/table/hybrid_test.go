@@ -178,7 +178,7 @@ func TestDelta(t *testing.T) {
 }
 
 // FuzzCodings reads any bytes as packed numbers, texts, structures and footers: it ends, and takes no memory that
-// they only tell of.
+// they only claim.
 func FuzzCodings(f *testing.F) {
 	var h hybrid
 	h.reset(8)

@@ -285,7 +285,7 @@ func (m *model) scan(t *testing.T, r *Reader) {
 	}
 }
 
-// bounds compares the least and greatest integers that the file tells with those that there are.
+// bounds compares the least and greatest integers that the file states with the actual ones.
 func (m *model) bounds(t *testing.T, r *Reader) {
 	t.Helper()
 	for c, column := range m.schema.Columns {
@@ -309,7 +309,7 @@ func (m *model) bounds(t *testing.T, r *Reader) {
 				row++
 			}
 			if ok != some {
-				t.Errorf("%s: bounds are told: %t, there are values: %t", column.Name, ok, some)
+				t.Errorf("%s: bounds are stored: %t, there are values: %t", column.Name, ok, some)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ type Table struct {
 	Files []*Reader
 	// Missing are the names of parts that are not there, though later ones are.
 	Missing []string
-	// Cut tells that the table was not completed, because the program was killed or its disk was full: rows at its
+	// Cut reports that the table was not completed, because the program was killed or its disk was full: rows at its
 	// end are missing.
 	Cut  bool
 	open []*os.File

@@ -102,7 +102,7 @@ func split(to, from []byte) []byte {
 	return to
 }
 
-// finish ends the last page. It returns what the footer tells of the column, as if it began at a place of the file,
+// finish ends the last page. It returns what the footer says of the column, as if it began at a place of the file,
 // and the dictionary's page, which stands before the others.
 func (k *chunk) finish(at int64) (chunkMeta, []byte) {
 	if k.mode == byCode && len(k.out) == 0 && len(k.ints.values) > 1 { // one page: its numbers can be others yet, and what is in order packs closer
@@ -159,10 +159,10 @@ func (k *chunk) dictionary() ([]byte, int64) {
 	return p.page(nil, pageHead{kind: pageDict, values: k.entries(), encoding: encodePlain})
 }
 
-// maxBound is how long a text may be to be told as least or greatest.
+// maxBound is the longest text in bytes that statistics hold.
 const maxBound = 256
 
-// statistics tell what a reader may pass the row group by for. Of lists, truths and floats nothing is told.
+// statistics let a reader skip the row group. Lists, booleans and floats have none.
 func (k *chunk) statistics() statistics {
 	s := statistics{nulls: k.nulls}
 	switch k.column.Kind {

@@ -188,7 +188,7 @@ func (p *Parquet) AddMetadata(key, value string) error {
 	return nil
 }
 
-// Close ends the file. It does not close the writer behind it. A second call does nothing.
+// Close ends the file. It does not close the writer after it. A second call does nothing.
 func (p *Parquet) Close() error {
 	if p.done {
 		return p.err

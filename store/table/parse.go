@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// errFooter occurs where a footer tells what cannot be.
+// errFooter occurs where a footer contradicts itself.
 var errFooter = errors.New("its footer is damaged")
 
 // parseFooter reads a footer without its length.
@@ -168,7 +168,7 @@ func (c *chunkMeta) parse(r *thriftReader, id int16, kind byte) bool {
 	return true
 }
 
-// parsePage reads the head of a page, and tells what is behind it.
+// parsePage reads the head of a page, and says what is after it.
 func parsePage(b []byte) (h pageHead, rest []byte, err error) {
 	r := &thriftReader{b: b}
 	h = pageHead{kind: -1, raw: -1, packed: -1, values: -1, encoding: -1, levels: encodeRuns}

@@ -24,7 +24,7 @@ type PartOptions struct {
 	Now func() time.Time
 }
 
-// NextPartKey is the key of a part's metadata under which the name of the part behind it stands. The last part of a
+// NextPartKey is the key of a part's metadata under which the name of the part after it stands. The last part of a
 // table that was completed has none.
 const NextPartKey = "llamatap_next_part"
 

@@ -73,7 +73,7 @@ func numbered(t testing.TB, p *Parts, b *Batch, first, n int) error {
 	return p.Append(b)
 }
 
-// count reads a table of numbered rows, which must be in order, and tells how many there are.
+// count reads a table of numbered rows, which must be in order, and says how many there are.
 func count(t *testing.T, path string) (rows int, cut bool) {
 	t.Helper()
 	all, err := Open(path, "trace.parquet")
@@ -212,7 +212,7 @@ func TestMissingParts(t *testing.T) {
 	}
 }
 
-// TestPartsOnFullDisk: whenever the disk becomes full it is told, parts that had ended are there, and what was lost
+// TestPartsOnFullDisk: whenever the disk becomes full it is reported, parts that had ended are there, and what was lost
 // is counted.
 func TestPartsOnFullDisk(t *testing.T) {
 	for room := 1; room < 20000; room += 700 {
@@ -259,7 +259,7 @@ func (l *lazy) Create(name string) (io.WriteCloser, error) {
 	return file, err
 }
 
-// TestPartThatIsNotSynced: a part that cannot be synced is lost and told, and the one behind it, which had begun,
+// TestPartThatIsNotSynced: a part that cannot be synced is lost and reported, and the one after it, which had begun,
 // is not.
 func TestPartThatIsNotSynced(t *testing.T) {
 	for bad, want := range []int64{0, 1000, 2000} {
@@ -315,7 +315,7 @@ for dir, rows in zip(sys.argv[1::2], sys.argv[2::2]):
 		dir := t.TempDir()
 		cmd := exec.Command(self, "-test.run=^TestKilledWriter$")
 		cmd.Env = append(os.Environ(), endless+"="+dir)
-		told, err := cmd.StdoutPipe()
+		stdout, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +323,7 @@ for dir, rows in zip(sys.argv[1::2], sys.argv[2::2]):
 			t.Fatal(err)
 		}
 		three := make([]byte, 3)
-		_, err = io.ReadFull(told, three) // parts have ended
+		_, err = io.ReadFull(stdout, three) // parts have ended
 		cmd.Process.Kill()
 		cmd.Wait()
 		if err != nil {
@@ -341,19 +341,19 @@ for dir, rows in zip(sys.argv[1::2], sys.argv[2::2]):
 	}
 }
 
-// writeForever writes parts of 1000 rows, and tells of each that has ended.
+// writeForever writes parts of 1000 rows, and reports each that has ended.
 func writeForever(t *testing.T, dir string) {
 	p, err := NewParts(&folder{path: dir}, "trace.parquet", partSchema, PartOptions{Rows: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := NewBatch(partSchema)
-	told := int64(0)
+	printed := int64(0)
 	for i := 0; ; i++ {
 		if err := numbered(t, p, b, 100*i, 100); err != nil {
 			t.Fatal(err)
 		}
-		for kept, _ := p.Rows(); told < kept; told += 1000 {
+		for kept, _ := p.Rows(); printed < kept; printed += 1000 {
 			os.Stdout.WriteString(".")
 		}
 	}

@@ -106,7 +106,7 @@ func (t *Reader) settle() error {
 	return nil
 }
 
-// leaves walks over a schema: first is a group or a column, what is behind it and its children comes back. n counts
+// leaves walks over a schema: first is a group or a column, what is after it and its children comes back. n counts
 // columns.
 func (t *Reader) leaves(first []element, depth int, n *int) (rest []element, err error) {
 	e, rest := first[0], first[1:]
@@ -150,7 +150,7 @@ func (t *Reader) Groups() int { return len(t.meta.groups) }
 // GroupRows is the number of rows of a row group.
 func (t *Reader) GroupRows(group int) int64 { return t.meta.groups[group].rows }
 
-// Has tells whether the file has a column of a name that can be read.
+// Has reports whether the file has a column of a name that can be read.
 func (t *Reader) Has(name string) bool {
 	l, ok := t.names[name]
 	_, known := l.kind()
@@ -178,8 +178,8 @@ func (l *leaf) kind() (Kind, bool) {
 	return 0, false
 }
 
-// Bounds are the least and the greatest integer of a column in a row group, as the file tells: row groups beyond
-// what is looked for need not be read. False where it does not tell, or where no row has a value. Those of Uint64
+// Bounds are the least and the greatest integer of a column in a row group, as the file states: row groups beyond
+// the wanted range need not be read. False where the file has no bounds, or where no row has a value. Those of Uint64
 // columns are bits.
 func (t *Reader) Bounds(group int, name string) (low, high int64, ok bool) {
 	l, ok := t.names[name]

@@ -91,7 +91,7 @@ func NewScan(files []*Reader, columns []string, o ScanOptions) (*Scan, error) {
 	return s, nil
 }
 
-// named says of which file an error tells.
+// named adds the file to an error.
 func named(f *Reader, err error) error {
 	if f.path == "" {
 		return err

@@ -210,7 +210,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFullDisk lets every write fail once, wherever the file was: each is told.
+// TestFullDisk lets every write fail once, wherever the file was: each is reported.
 func TestFullDisk(t *testing.T) {
 	for _, format := range []string{"parquet", "arrow"} {
 		b := NewBatch(schemaOfTest)

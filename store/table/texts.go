@@ -10,7 +10,7 @@ var errTexts = errors.New("texts of a page are longer than the page")
 // maxTexts is how many texts a page may have whose lengths are packed.
 const maxTexts = 1 << 22
 
-// plainTexts calls each for texts that stand behind their lengths.
+// plainTexts calls each for texts that follow their lengths.
 func plainTexts(b []byte, each func([]byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
@@ -63,7 +63,7 @@ func deltaTexts(b []byte, prefixes bool, each func([]byte) error) error {
 	return nil
 }
 
-// deltaAll reads all integers of a DELTA_BINARY_PACKED, and tells what is behind them.
+// deltaAll reads all integers of a DELTA_BINARY_PACKED, and says what is behind them.
 func deltaAll(b []byte) ([]int64, []byte, error) {
 	r, err := newDeltaReader(b)
 	if err != nil {

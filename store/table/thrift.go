@@ -7,7 +7,7 @@ import (
 )
 
 // Parquet's footers and page heads are structs of Thrift's compact protocol. What is read here comes from files
-// that anybody may have written: nothing is allocated by a length that a file tells, and structs lie only so deep
+// that anybody may have written: nothing is allocated by a length that a file claims, and structs lie only so deep
 // in one another.
 
 // Kinds of fields.
@@ -143,7 +143,7 @@ func (r *thriftReader) zigzag() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// fields reads a struct: field is called for each of its fields, and tells whether it took the value.
+// fields reads a struct: field is called for each of its fields, and reports whether it took the value.
 func (r *thriftReader) fields(field func(id int16, kind byte) (taken bool)) {
 	if !r.deeper() {
 		return

@@ -148,8 +148,8 @@ func (p *pages) decompress(from []byte, n, codec int) (to []byte, err error) {
 	case codecZstd:
 		to, err = decoders().DecodeAll(from, p.raw[:0:n])
 	case codecSnappy:
-		var told int
-		if told, err = s2.DecodedLen(from); err == nil && told == n {
+		var claimed int
+		if claimed, err = s2.DecodedLen(from); err == nil && claimed == n {
 			to, err = s2.Decode(p.raw[:n], from)
 		}
 	case codecLZ4Raw:

@@ -6,7 +6,7 @@ type words struct {
 	list  []string
 	// Those that were asked for last, by some of their bytes: texts come again and again.
 	recent [64]recentWord
-	kept   int // so many have been told to the batch's owner
+	kept   int // so many are known to the batch's owner
 	epoch  int // counts how often others were forgotten
 }
 
