@@ -98,7 +98,7 @@ const cellSteps = 4
 
 func (w *work) step(event Event, text string) {
 	w.steps++
-	event.Kind, event.Text, event.Step, event.Steps = CellStep, text, w.steps, cellSteps
+	event.Kind, event.Text, event.Step = CellStep, text, w.steps
 	w.report(event)
 }
 

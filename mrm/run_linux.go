@@ -122,7 +122,7 @@ func (r *conductor) all(ctx context.Context, cells []*Cell, outcome Outcome) (Ou
 			outcome.Left = len(cells) - i
 			break
 		}
-		event := Event{Cell: cell, Number: i + 1, Of: len(cells)}
+		event := Event{Cell: cell, Number: i + 1, Of: len(cells), Steps: cellSteps}
 		if len(ran) > 0 {
 			each = middle(ran)
 		}

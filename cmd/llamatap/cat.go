@@ -32,8 +32,9 @@ flags:
 
 // catArgs are the arguments of 'llamatap cat'.
 type catArgs struct {
-	path, format, out string
-	slice             tensors.SliceOptions
+	path  string
+	form  reportForm
+	slice tensors.SliceOptions
 }
 
 // runCat writes one tensor.
@@ -51,7 +52,7 @@ func runCat(args []string) error {
 	if err != nil {
 		return err
 	}
-	return writeTo(a.out, a.format == "npy", func(out io.Writer) error { return a.write(slice, out) })
+	return writeTo(a.form.file, a.form.form == "npy", func(out io.Writer) error { return a.write(slice, out) })
 }
 
 func parseCat(args []string) (*catArgs, error) {
@@ -61,13 +62,15 @@ func parseCat(args []string) (*catArgs, error) {
 	layer := flags.String("layer", "", "layer `N`, where the name has no suffix")
 	token := flags.String("token", "", "only token `I`, or A:B (from A, before B; either side may be empty); default all")
 	ctx := flags.String("ctx", "", "context `N`, where several have the tensor")
-	flags.StringVar(&a.format, "format", "text", "`FORM` of the output: text, npy or json")
-	flags.StringVar(&a.out, "o", "-", "`FILE` to write; - is standard output")
+	a.form.define(flags, "text", "npy", "json")
 	path, err := parseRunPath(flags, args)
 	if err != nil || path == "" {
 		return nil, err
 	}
 	a.path = path
+	if err := a.form.check(); err != nil {
+		return nil, err
+	}
 	if err := a.settle(*layer, *token, *ctx); err != nil {
 		return nil, exitStatus{Code: 2, Err: err}
 	}
@@ -88,16 +91,10 @@ func (a *catArgs) settle(layer, token, ctx string) (err error) {
 	if a.slice.Ctx, err = parseCtx(ctx); err != nil {
 		return err
 	}
-	switch a.format {
-	case "text", "json":
-		return nil
-	case "npy":
-		if (a.out == "" || a.out == "-") && term.IsTerminal(int(os.Stdout.Fd())) {
-			return errors.New("npy is binary and standard output is a terminal: give a file with -o FILE.npy")
-		}
-		return nil
+	if a.form.form == "npy" && (a.form.file == "" || a.form.file == "-") && term.IsTerminal(int(os.Stdout.Fd())) {
+		return errors.New("npy is binary and standard output is a terminal: give a file with -o FILE.npy")
 	}
-	return fmt.Errorf("--format %q: use text, npy or json", a.format)
+	return nil
 }
 
 // parseCtx reads the number of a context; nil for "".
@@ -136,7 +133,7 @@ func parseTokens(text string) (first, end int64, err error) {
 }
 
 func (a *catArgs) write(s *tensors.Slice, out io.Writer) error {
-	switch a.format {
+	switch a.form.form {
 	case "npy":
 		return s.WriteNPY(out)
 	case "json":

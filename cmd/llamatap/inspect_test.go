@@ -59,7 +59,7 @@ func TestReadingCommandErrors(t *testing.T) {
 		{"inspect /no/such/run", 1, "/no/such/run: there is no such file or folder: give a run directory or a .stream file"},
 		{"verify /no/such/run", 1, "/no/such/run: there is no such file or folder: give a run directory"},
 		{"cat x", 2, `no tensor: give its name with --tensor; 'llamatap inspect x --tensor "*"' lists them`},
-		{"cat x --tensor l --format csv", 2, `--format "csv": use text, npy or json`},
+		{"cat x --tensor l --format csv", 2, `--format "csv": use text, npy, json`},
 		{"cat x --tensor l --token 3:1", 2, `--token "3:1": give a token index from 0, or A:B with B above A (B itself is left out)`},
 		{"cat x --tensor l --ctx -1", 2, `--ctx "-1": give the number of a context, from 0`},
 		{"cat " + stream + " --tensor layer2", 1, stream + `: no tensor "layer2": there are layer1`},
