@@ -3,15 +3,17 @@
 package oracle
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"net/http"
+	"fmt"
+	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,51 +95,41 @@ func noSuchProcess(t *testing.T, _ *prepared) {
 	}
 }
 
-// needsToken asks a server what a stranger on the machine would.
-func needsToken(t *testing.T, p *prepared) {
-	for _, flag := range []string{"--listen", "--addr"} { // as it was called once
-		cmd := command(t, "serve", flag, "127.0.0.1:0", p.tensor.out())
-		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
-		log, err := cmd.StderrPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, _ := bufio.NewReader(log).ReadString('\n')
-		url := regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
-		if url == "" {
-			cmd.Process.Kill()
-			cmd.Wait()
-			continue
-		}
-		for _, path := range []string{"/api/v1/runs", "/resource-logs"} {
-			answer, err := http.Get(url + path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if answer.Body.Close(); answer.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s is answered with %s", path, answer.Status)
-			}
-		}
-		cmd.Process.Kill()
-		cmd.Wait()
-		return
+// plantFIFO copies a run with a FIFO for its metadata.
+func plantFIFO(t *testing.T, p *prepared, o outcome, name string) (dir, fifo string) {
+	t.Helper()
+	dir = p.copy(t, o, name)
+	fifo = filepath.Join(dir, rundir.MetadataName)
+	if err := errors.Join(os.Remove(fifo), unix.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("the server does not start")
+	return dir, fifo
 }
 
-// refusesFIFO: who opens a FIFO waits for its writer, for ever.
+// endsOrOpens waits until ended holds an error, or somebody opens the FIFO, who waits for its writer, for ever. The
+// writer that it returns is closed by the test's end.
+func endsOrOpens(t *testing.T, what, fifo string, ended <-chan error) (err error, isOpened bool) {
+	t.Helper()
+	testenv.Until(t, what+" ends or opens the FIFO", func() bool {
+		select {
+		case err = <-ended:
+			return true
+		default:
+		}
+		writer, failed := unix.Open(fifo, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if failed != nil { // nobody reads
+			return false
+		}
+		t.Cleanup(func() { unix.Close(writer) })
+		t.Errorf("%s opens the FIFO, and would wait", what)
+		isOpened = true
+		return true
+	})
+	return err, isOpened
+}
+
 func refusesFIFO(t *testing.T, p *prepared) {
-	dir := p.copy(t, p.tensor, "fifo")
-	fifo := filepath.Join(dir, rundir.MetadataName)
-	if err := os.Remove(fifo); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir, fifo := plantFIFO(t, p, p.tensor, "fifo")
 	for _, name := range []string{"verify", "inspect"} {
 		cmd := command(t, name, dir)
 		if err := cmd.Start(); err != nil {
@@ -145,59 +137,145 @@ func refusesFIFO(t *testing.T, p *prepared) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		testenv.Until(t, name+" ends or opens the FIFO", func() bool {
-			select {
-			case err := <-ended:
-				var exit *exec.ExitError
-				if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-					t.Errorf("%s: %v", name, err)
-				}
-				return true
-			default:
-			}
-			writer, err := unix.Open(fifo, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-			if err != nil { // nobody reads
-				return false
-			}
-			t.Errorf("%s opens it, and would wait", name)
+		err, isOpened := endsOrOpens(t, name, fifo, ended)
+		var exit *exec.ExitError
+		if isOpened {
 			cmd.Process.Kill()
 			<-ended
-			unix.Close(writer)
-			return true
-		})
+		} else if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
-// showsProgress lets verify hash a file of 1 GiB without a block, which takes longer than a moment on any machine.
+// showsProgress holds up each command for a second in the middle of its work, which is more than the moment that
+// passes before a bar is drawn.
 func showsProgress(t *testing.T, p *prepared) {
-	dir := p.copy(t, p.tensor, "large")
-	const size = 1 << 30
-	if err := os.WriteFile(filepath.Join(dir, "large.bin"), nil, 0o600); err != nil {
+	strace, dir := testenv.NeedStrace(t), p.copy(t, p.tensor, "slow")
+	terms := map[string]*testenv.Terminal{}
+	for bar, args := range map[string][]string{
+		"verifying": {"verify", dir}, "comparing": {"diff", dir, dir},
+		"exporting": {"export", "--to", "strap", "--phase", "decode", "-o", filepath.Join(p.dir, "slow.stream"), dir},
+	} {
+		hold := []string{"-f", "-o", os.DevNull, "-P", filepath.Join(dir, "activations.stream"),
+			"-e", "trace=pread64", "-e", "inject=pread64:delay_enter=1000000:when=40", testenv.NeedBinary(t)}
+		terms[bar] = testenv.OnTerminal(t, exec.Command(strace, append(hold, args...)...))
+	}
+	for bar, term := range terms {
+		status, drawn := term.Wait().ExitStatus(), regexp.MustCompile(bar+` +[0-9]+%`)
+		if status != 0 || !drawn.MatchString(term.Screen()) {
+			t.Errorf("%s: status %d, no bar in %q", bar, status, term.Screen())
+		}
+	}
+}
+
+// oneSpelling: commands that print reports have the same flags for their form.
+func oneSpelling(t *testing.T, p *prepared) {
+	for i, args := range [][]string{
+		{"kv", p.kv.dirs[0]}, {"memory", p.kv.dirs[0]}, {"resource", "summary", p.kv.dirs[0]},
+		{"cat", p.tensor.dirs[0], "--tensor", "l_out-0"},
+	} {
+		name := filepath.Join(p.dir, fmt.Sprintf("report%d", i))
+		long := llamatap(t, append(slices.Clip(args), "--format", "json", "-o", name)...)
+		short := llamatap(t, append(slices.Clip(args), "--json")...)
+		written, _ := os.ReadFile(name)
+		if long.status != 0 || short.status != 0 || short.stdout != string(written) || !json.Valid(written) {
+			t.Errorf("%q: status %d and %d, %d and %d bytes\n%s%s",
+				args, long.status, short.status, len(written), len(short.stdout), long.stderr, short.stderr)
+		}
+	}
+}
+
+// liveRun looks at a run whose collector is stopped, so that it is recorded for as long as that takes.
+func liveRun(t *testing.T, _ *prepared) {
+	l := alive(t, "--tap-granularity", "full_tensor")
+	dir := runDirs(t, l.out)[0]
+	testenv.Until(t, "some tensors are recorded", func() bool {
+		info, err := os.Stat(filepath.Join(dir, "activations.stream"))
+		return err == nil && info.Size() > 1<<20
+	})
+	if err := l.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(filepath.Join(dir, "large.bin"), size); err != nil {
+	o := llamatap(t, "inspect", dir)
+	if o.status != 0 || strings.Contains(o.stdout, "DAMAGE") || !strings.Contains(o.stdout, "still running") {
+		t.Errorf("status %d: %s%.600s", o.status, o.stderr, o.stdout)
+	}
+}
+
+// removesLeft: a kill leaves files under the names that they have until they are whole.
+func removesLeft(t *testing.T, p *prepared) {
+	dir := p.copy(t, p.tensor, "left")
+	left := []string{".activations.stream.ckpt.json-55", ".reserve-17", ".tokens-3", "control.sock"}
+	for _, name := range left {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, rundir.ManifestName)); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, rundir.ManifestName)
-	var manifest map[string]any
-	if err := json.Unmarshal(content(t, name), &manifest); err != nil {
-		t.Fatal(err)
+	llamatap(t, "verify", "--repair", dir).good(t)
+	for _, name := range left {
+		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", name, err)
+		}
 	}
-	manifest["version"] = 1 // which has no checksum of its own
-	delete(manifest, "sha256")
-	files, _ := manifest["files"].([]any)
-	manifest["files"] = append(files, map[string]any{"name": "large.bin", "size": size, "sha256": strings.Repeat("0", 64)})
-	text, err := json.Marshal(manifest)
+}
+
+// emptySegment: a kill right after a segment began leaves its stream empty and without an index. The others count.
+func emptySegment(t *testing.T, _ *prepared) {
+	dir := llamatap(t, "run", "-p", "Hello", "-n", "40", "--temp", "0", "-t", "1", "--ignore-eos",
+		"--tap-tensors", "l_out", "--tap-segment", "64K").good(t).dirs[0]
+	segments, err := filepath.Glob(filepath.Join(dir, "seg-*"))
+	if err != nil || len(segments) < 2 {
+		t.Fatalf("segments %q, %v", segments, err)
+	}
+	last := segments[len(segments)-1]
+	err = errors.Join(os.Remove(filepath.Join(dir, rundir.ManifestName)), os.RemoveAll(last), os.Mkdir(last, 0o700),
+		os.WriteFile(filepath.Join(last, "activations.stream"), nil, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(name, text, 0o600); err != nil {
+	if o := llamatap(t, "inspect", dir); o.status != 0 || !strings.Contains(o.stdout, "NOT SEALED") {
+		t.Errorf("status %d: %s%.300s", o.status, o.stderr, o.stdout)
+	}
+}
+
+func ownCache(t *testing.T, p *prepared) {
+	name := filepath.Join(p.dir, "prompt.cache")
+	llamatap(t, "run", "-p", "Hello", "-n", "2", "--prompt-cache", name).good(t)
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// drawsLevels: a snapshot stands for its interval, so that the only one of a recording is a line through the chart.
+func drawsLevels(t *testing.T, p *prepared) {
+	snapshot := p.write(t, "tracepoints.jsonl", `{"timestamp":10,"interval_s":5,"inflight":[],"latency_histogram":[`+
+		`{"device_id":8388608,"device_name":"sda","total":3,"buckets":[`+
+		`{"slot":7,"count":3,"bucket_low":128,"bucket_high":255}]}]}`+"\n")
+	charts := filepath.Join(p.dir, "charts")
+	llamatap(t, "host", "analyze", snapshot, "--chart-types", "requests", "--charts-dir", charts).good(t)
+	names, err := filepath.Glob(filepath.Join(charts, "*.png"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("charts %q, %v", names, err)
+	}
+	chart, err := png.Decode(bytes.NewReader(content(t, names[0])))
+	if err != nil {
 		t.Fatal(err)
 	}
-	term := testenv.OnTerminal(t, command(t, "verify", dir))
-	term.Wait()
-	if screen := term.Screen(); !strings.Contains(screen, "%") || !strings.Contains(screen, "large.bin") {
-		t.Errorf("no bar, or no finding, in %q", screen)
+	size, coloured := chart.Bounds().Size(), 0
+	for x := range size.X {
+		for y := range size.Y {
+			if r, g, b, _ := chart.At(x, y).RGBA(); max(r, g, b)-min(r, g, b) > 0x4000 { // neither frame nor text
+				coloured++
+				break
+			}
+		}
+	}
+	if coloured < size.X/2 {
+		t.Errorf("%d of %d columns show something", coloured, size.X)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 type prepared struct {
 	dir    string  // of files and copies
 	tensor outcome // every computed node of 5 tokens, with the default codec
-	kv     outcome // lives and ledger of a cache that is shifted, without tensors
+	kv     outcome // lives and ledger of a cache that is shifted, and events, without tensors
 }
 
 func prepare(t *testing.T) *prepared {
@@ -31,7 +31,7 @@ func prepare(t *testing.T) *prepared {
 	greedy := slices.Clip([]string{"run", "-p", "Hello", "--temp", "0", "-t", "1", "--ignore-eos"})
 	p.tensor = llamatap(t, append(greedy, "-n", "4", "--tap-granularity", "full_tensor")...).good(t)
 	p.kv = llamatap(t, append(greedy, "-n", "120", "-c", "64", "--context-shift",
-		"--tap-kv", "--tap-kv-block", "1", "--tap-ledger")...).good(t)
+		"--tap-kv", "--tap-kv-block", "1", "--tap-ledger", "--tap-resource-level", "MINIMAL")...).good(t)
 	return p
 }
 
@@ -87,6 +87,7 @@ collector: {primary: process_monitor, fallback: null}
 workload: {prompts: Hello, max_tokens: 4}
 collector: {primary: perf}
 `)
+	twice := p.write(t, "twice.jsonl", `{"prompt":"a","n_predict":2,"n_predict":3}`+"\n")
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -119,6 +120,10 @@ collector: {primary: perf}
 			[]string{"mrm", "validate", "--config", theirs}, 0, []string{"1 cells", "process_monitor"}, nil},
 		{"perf is refused before it fails every cell",
 			[]string{"mrm", "validate", "--config", perf}, 2, []string{"PMU", "fallback"}, nil},
+		{"exec that recorded nothing fails",
+			[]string{"exec", "--tap-kv", "--", "true"}, 3, []string{"nothing was recorded"}, nil},
+		{"a key that a prompt has twice is an error",
+			[]string{"run", "--prompts", twice}, 1, []string{`n_predict\" is given twice`}, []string{`"text"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if slices.Contains(c.args, perf) && samplesMemory() {
@@ -162,7 +167,6 @@ func TestSeveralCommands(t *testing.T) {
 	for name, check := range map[string]func(t *testing.T, p *prepared){
 		"the summary and inspect print one size for the same bytes":    sameSizes,
 		"a stream of STRAP-LLM can be printed":                         catOfStrap,
-		"a share of runs has an interval of shares":                    shareOfRuns,
 		"metrics and suitability agree on every column that both have": oneDefinition,
 		"figures are small and can be PDF":                             smallFigures,
 		"escapes of a model's name do not reach the terminal":          escapedName,
@@ -170,7 +174,16 @@ func TestSeveralCommands(t *testing.T) {
 		"a process that is not there is refused":                       noSuchProcess,
 		"a server without a token shows nothing":                       needsToken,
 		"a FIFO in a run is not waited for":                            refusesFIFO,
-		"verify shows its progress on a terminal":                      showsProgress,
+		"verify, export and diff show their progress on a terminal":    showsProgress,
+		"a FIFO in a run does not hold up metrics":                     metricsOfFIFO,
+		"idle clients lock nobody out":                                 idleClients,
+		"a server lists its routes as they are asked for":              listsRoutes,
+		"--format, --json and -o FILE are spelt alike":                 oneSpelling,
+		"a live run is not damaged":                                    liveRun,
+		"repair removes what a kill left":                              removesLeft,
+		"a segment that was just begun hides no other":                 emptySegment,
+		"the cache of a prompt is for its owner alone":                 ownCache,
+		"a short recording is drawn as levels":                         drawsLevels,
 		"times are timestamps, and tables name the step":               typedTables,
 		"the example reader reads the default codec":                   exampleReader,
 		"the overhead contains the waiting":                            overheadWaits,
@@ -209,23 +222,6 @@ func catOfStrap(t *testing.T, p *prepared) {
 				t.Errorf("phase %q: no %q in %s", phase, words, printed)
 			}
 		}
-	}
-}
-
-// shareOfRuns: two of two runs are no certainty.
-func shareOfRuns(t *testing.T, p *prepared) {
-	config := p.write(t, "e.yaml", "experiment: {name: e, repetitions: 2}\nengine: {n_ctx: 256}\n"+
-		"workload: {prompts: \"func main() {\", max_tokens: 4}\ntelemetry: {baseline_s: 0.1}\n")
-	in := func(args ...string) outcome {
-		cmd := command(t, args...)
-		cmd.Dir = p.dir
-		return finish(t, cmd, p.dir)
-	}
-	in("mrm", "run", "--config", config).good(t)
-	printed := in("mrm", "aggregate", "results", "--contaminated").good(t).stdout
-	shares := regexp.MustCompile(`mrm_label=\w+ +1 .*\[(0\.[0-9]+), 1\]`).FindAllString(printed, -1)
-	if len(shares) < 2 {
-		t.Errorf("%d shares have an interval within 0 and 1:\n%.2000s", len(shares), printed)
 	}
 }
 
