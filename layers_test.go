@@ -45,6 +45,7 @@ var layers = map[string]int{
 
 	"inspect/sheet": 0, // how charts are drawn
 
+	"internal/cli":      -2, // the table of commands and flags
 	"internal/present":  -2, // how figures are printed: for all
 	"internal/terminal": 0,  // how text reaches the terminal
 	"internal/machine":  0,  // limits of the machine: for bench, plans and the doctor

@@ -16,7 +16,7 @@ import (
 // them everywhere.
 var rawOutput = map[string]string{
 	"internal/terminal/terminal.go": "escapes",
-	"cmd/llamatap/cat.go":           "npy, which is binary",
+	"cmd/llamatap/form.go":          "npy, which is binary",
 	"cmd/llamatap/run.go":           "generated text into a pipe, bars on a terminal",
 	"cmd/llamatap/doctor.go":        "colours; facts are escaped before",
 	"cmd/llamatap/bench_script.go":  "bars",

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/llamatap/llamatap/store/codec"
@@ -13,19 +12,6 @@ import (
 //go:generate go test -run TestGolden -update .
 
 var update = flag.Bool("update", false, "rewrite golden files, docs/FLAGS.md and docs/RUN_FLAGS.md")
-
-func TestGoldenHelp(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteTapHelp(&b); err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range strings.Split(b.String(), "\n") {
-		if len(line) > helpWidth {
-			t.Errorf("%d columns: %s", len(line), line)
-		}
-	}
-	compareGolden(t, "testdata/tap_help.txt", b.Bytes())
-}
 
 func TestGoldenReference(t *testing.T) {
 	var b bytes.Buffer
@@ -134,14 +120,5 @@ func TestSuggest(t *testing.T) {
 	}
 	if balanced, _ := ParsePreset("balanced"); balanced.Codec != "q" || balanced.MemoryCeiling != 24*GB {
 		t.Errorf("a suggestion changed the preset itself: %+v", balanced)
-	}
-}
-
-func TestNearest(t *testing.T) {
-	words := []string{"layers", "tensors", "tokens", "out"}
-	for name, want := range map[string]string{"layer": "layers", "token": "tokens", "tensor": "tensors", "o": "", "outt": "out", "memory": "", "": ""} {
-		if got := nearest(name, words); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
 	}
 }

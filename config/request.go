@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Request is one prompt of many: a line of Run.PromptsFile.
@@ -159,7 +161,7 @@ func (q *Request) parseStop(value json.RawMessage) error {
 func (r *Run) setRequestKey(name string, value json.RawMessage) error {
 	key, ok := requestKeys[name]
 	if !ok {
-		if near := nearest(name, append(slices.Sorted(maps.Keys(requestKeys)), "id", "messages", "prompt", "stop")); near != "" {
+		if near := cli.Nearest(name, append(slices.Sorted(maps.Keys(requestKeys)), "id", "messages", "prompt", "stop")); near != "" {
 			return fmt.Errorf("unknown key %q: did you mean %q?", name, near)
 		}
 		return fmt.Errorf("unknown key %q: leave it out", name)

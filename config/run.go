@@ -2,16 +2,14 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Run is everything that llamatap run takes from llama.cpp's own vocabulary: the flags of llama-completion, with
 // its names, defaults and environment variables. What records is in Tap.
 //
-// NewRun gives the defaults; Register and ResolveEnv fill it, Validate checks it. Its zero value is not valid.
+// NewRun gives the defaults; Define and ResolveEnv fill it, Validate checks it. Its zero value is not valid.
 type Run struct {
 	Model      string // GGUF file; "" is the embedded model
 	Prompt     string // as given; escapes are not processed yet
@@ -62,53 +60,6 @@ func NewRun() *Run {
 		Rope: defaultRope(), Sampling: defaultSampling(), Prompts: Prompts{Parallel: 1},
 		Embeddings: Embeddings{EmbdNormalize: 2, EmbdSeparator: "\n", ClsSeparator: "\t"},
 	}
-}
-
-// Register defines the flags on fs, under every name that llama.cpp gives them. Values go into r as they are parsed.
-func (r *Run) Register(fs *flag.FlagSet) {
-	for i := range llamaOptions {
-		o := &llamaOptions[i]
-		for _, name := range o.names {
-			fs.Var(&runValue{run: r, option: o}, name, o.help)
-		}
-		for _, name := range o.negative {
-			fs.Var(&runValue{run: r, option: o, negative: true}, name, o.help)
-		}
-	}
-}
-
-// Parse parses arguments with the flags of r, which Register has defined on fs. A flag of two values takes both.
-func (r *Run) Parse(fs *flag.FlagSet, args []string) error {
-	joined := make([]string, 0, len(args))
-	for i := 0; i < len(args); i++ {
-		values := 0
-		if f := fs.Lookup(strings.TrimLeft(args[i], "-")); f != nil && strings.HasPrefix(args[i], "-") && args[i] != "--" {
-			values = valueCount(f.Value)
-		}
-		if args[i] == "--" || !strings.HasPrefix(args[i], "-") {
-			joined = append(joined, args[i:]...)
-			break
-		}
-		end := min(i+values, len(args)-1)
-		if values == 2 && end == i+2 {
-			joined = append(joined, args[i]+"="+args[i+1]+" "+args[i+2])
-		} else {
-			joined = append(joined, args[i:end+1]...)
-		}
-		i = end
-	}
-	return fs.Parse(joined)
-}
-
-// valueCount is how many arguments behind a flag are its values.
-func valueCount(v flag.Value) int {
-	if own, ok := v.(*runValue); ok && own.option.pair {
-		return 2
-	}
-	if b, ok := v.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
-		return 0
-	}
-	return 1
 }
 
 // ResolveEnv takes every setting that no flag gave from llama.cpp's environment variables, such as

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"flag"
+	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -39,7 +39,7 @@ const (
 	FailureStop     OnFailure = "stop"     // it is asked to end, and killed where it does not
 )
 
-// Tap is everything that the --tap-… settings say. Fill it with Parse or a registered FlagSet, then call Resolve;
+// Tap is everything that the --tap-… settings say. Fill it with Parse, then call Resolve;
 // the exported fields are valid after that. The zero value has no flag given. A Tap is not for concurrent use.
 type Tap struct {
 	Preset       string  // "" when none was chosen
@@ -96,7 +96,7 @@ type Tap struct {
 	RedactText bool   // no text of prompts and tokens in any file
 	ConfigFile string // "" when none was given
 
-	flags     map[string]string // name → text, as given on the command line
+	flags     map[string]given // by name, as given on the command line
 	origins   map[string]origin
 	recorders []Recorder
 	alone     bool // no flag asks for activations but --tap-attention
@@ -138,56 +138,18 @@ func (t *Tap) Selection() ggmlhooks.Selection {
 	}
 }
 
-// Register adds every --tap-… flag to fs. A FlagSet cannot read the form "--tap-attention exact"; pass the
-// arguments through SplitTapArgs first, which writes it as "--tap-attention=exact", or use Parse.
-func (t *Tap) Register(fs *flag.FlagSet) {
-	for i := range tapOptions {
-		o := &tapOptions[i]
-		fs.Var(&flagValue{tap: t, option: o}, o.flag()[len("--"):], o.help)
-	}
-}
-
-// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were. It is
-// SplitTapArgs for callers that need no FlagSet.
+// Parse takes the tap's flags out of args, keeps them, and returns the other arguments as they were.
 func (t *Tap) Parse(args []string) (rest []string, err error) {
 	tap, rest, err := SplitTapArgs(args)
 	if err != nil {
 		return nil, err
 	}
 	for _, arg := range tap {
-		o, value, _ := cutTapArg(arg)
-		t.give(o, value)
+		name, value, _ := strings.Cut(arg, "=")
+		if t.flags == nil {
+			t.flags = make(map[string]given)
+		}
+		t.flags[findFlag(name).name] = given{value, name}
 	}
 	return rest, nil
 }
-
-func (t *Tap) give(o *option, value string) {
-	if t.flags == nil {
-		t.flags = make(map[string]string)
-	}
-	t.flags[o.name] = value
-}
-
-// flagValue stores a flag's text in a Tap; Resolve parses it, so that a flag and a line of a file fail with the
-// same words.
-type flagValue struct {
-	tap    *Tap
-	option *option
-}
-
-// String returns the text given so far; the flag package calls it on a zero flagValue too.
-func (v *flagValue) String() string {
-	if v.tap == nil {
-		return ""
-	}
-	return v.tap.flags[v.option.name]
-}
-
-// Set keeps the flag's text.
-func (v *flagValue) Set(text string) error {
-	v.tap.give(v.option, text)
-	return nil
-}
-
-// IsBoolFlag says that the flag may stand without a value.
-func (v *flagValue) IsBoolFlag() bool { return v.option != nil && v.option.bare != "" }

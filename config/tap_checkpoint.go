@@ -76,7 +76,7 @@ func (t *Tap) checkCheckpoint() error {
 }
 
 // Resuming tells which interrupted run the flags ask to go on with, before Resolve; "" is none.
-func (t *Tap) Resuming() string { return t.flags["resume"] }
+func (t *Tap) Resuming() string { return t.flags["resume"].text }
 
 // OnlyResumes reports whether no other flag of the tap was given than the one that resumes, and where runs are.
 func (t *Tap) OnlyResumes() bool {

@@ -15,8 +15,8 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"modifier alone", "--tap-codec lz4", world{},
-			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, " +
-				"--tap-tensors, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-samples, --tap-host"},
+			"--tap-codec records nothing without a recorder: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layer, " +
+				"--tap-tensor, --tap-attention, --tap-resource-level, --tap-kv, --tap-regions, --tap-ledger, --tap-samples, --tap-host"},
 		{"a folder alone", "--tap-out d", world{}, "--tap-out records nothing without a recorder: add one of --tap-preset, "},
 		{"two modifiers alone", "--tap-tokens last --tap-overflow drop", world{env: map[string]string{"LLAMATAP_SEED": "1"}},
 			"LLAMATAP_SEED, --tap-tokens, --tap-overflow record nothing without a recorder: add one of "},
@@ -101,7 +101,7 @@ func TestErrors(t *testing.T) {
 		{"throughput", "--tap-layers 1 --tap-throughput fast", world{},
 			`--tap-throughput: throughput "fast": write a number of GB/s above 0, such as 2.0`},
 		{"empty value", "--tap-out=", world{}, "--tap-out: the value is empty: give DIR"},
-		{"invalid UTF-8", "--tap-tensors=l_\xff", world{}, `--tap-tensors: "l_\xff" is not valid UTF-8: write it in UTF-8`},
+		{"invalid UTF-8", "--tap-tensors=l_\xff", world{}, `--tap-tensors "l_\xff": the value is not valid UTF-8: convert it to UTF-8 first, with iconv for example`},
 		{"environment", "--tap-layers 1", world{env: map[string]string{"LLAMATAP_CODEC": "gzip"}},
 			`LLAMATAP_CODEC: unknown codec "gzip": ` + codecRemedy},
 		{"an overridden value is checked too", "--tap-layers 1 --tap-codec lz4", world{env: map[string]string{"LLAMATAP_CODEC": "gzip"}},
@@ -109,9 +109,9 @@ func TestErrors(t *testing.T) {
 		{"file", "--tap-config f", world{files: map[string]string{"f": "tap:\n  preset: max\n  codec: gzip\n"}},
 			`f:3:10: unknown codec "gzip": ` + codecRemedy},
 		{"unknown flag", "--tap-granularty mlp_only", world{}, "unknown flag --tap-granularty: did you mean --tap-granularity?"},
-		{"unknown flag with value", "--tap-layer=3", world{}, "unknown flag --tap-layer: did you mean --tap-layers?"},
-		{"unknown flag far from all", "--tap-quux", world{}, "unknown flag --tap-quux: the tap's flags are --tap-preset --tap-purpose "},
-		{"no name", "--tap-", world{}, "unknown flag --tap-: the tap's flags are "},
+		{"unknown flag with value", "--tap-layr=3", world{}, "unknown flag --tap-layr: did you mean --tap-layer?"},
+		{"unknown flag far from all", "--tap-quux", world{}, "unknown flag --tap-quux: 'llamatap help recording' lists the tap's flags"},
+		{"no name", "--tap-", world{}, "unknown flag --tap-: 'llamatap help recording' lists the tap's flags"},
 		{"resource level", "--tap-resource-level loud", world{}, `--tap-resource-level: unknown resource level "LOUD": use MINIMAL, DETAILED, VERBOSE`},
 		{"resource level of the other system", "--tap-kv", world{env: map[string]string{"LLAMA_RESOURCE_LOG_LEVEL": "all"}},
 			`LLAMA_RESOURCE_LOG_LEVEL: unknown resource level "ALL": use MINIMAL, DETAILED, VERBOSE`},
@@ -142,7 +142,7 @@ func TestErrors(t *testing.T) {
 		{"host interval", "--tap-host all --tap-host-interval 1ms", world{},
 			`--tap-host-interval: host interval "1ms": write a time from 50ms on, such as 200ms, 1s or 5s`},
 		{"modifier of another recorder", "--tap-kv --tap-codec zstd", world{},
-			"--tap-codec changes how tensors are recorded, and nothing of it is: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layers, --tap-tensors, --tap-attention, or drop it"},
+			"--tap-codec changes how tensors are recorded, and nothing of it is: add one of --tap-preset, --tap-purpose, --tap-granularity, --tap-layer, --tap-tensor, --tap-attention, or drop it"},
 		{"regions with checkpoints", "--tap-preset balanced --tap-regions --tap-checkpoint-every 8", world{},
 			"--tap-regions is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-regions, or the checkpoints"},
 		{"events with kept states", "--tap-preset balanced --tap-resource-level MINIMAL --tap-checkpoint-every 8 --tap-checkpoint-state", world{},
@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 			"--tap-checkpoint-state: --tap-kv needs the whole run, and a run that is gone on with from a kept state does not compute its beginning again: drop one of the two"},
 		{"events elsewhere with checkpoints", "--tap-preset balanced --tap-resource-level MINIMAL --tap-resource-path a --tap-checkpoint-every 8", world{},
 			"--tap-resource-path would get the events of a run that is gone on with twice: read them in the run directory (resource.jsonl), or drop the checkpoints"},
-		{"no value at the end", "--tap-layers", world{}, "--tap-layers needs a value: --tap-layers=LIST"},
+		{"no value at the end", "--tap-layers", world{}, "--tap-layers needs a value: give --tap-layers LIST"},
 		{"a flag in the value's place", "--tap-out -m x", world{}, `--tap-out needs a value, and "-m" looks like another flag: write --tap-out=DIR`},
 	}
 	for _, c := range cases {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // maxFileSize bounds a configuration file; a larger one is not a configuration.
@@ -135,7 +137,7 @@ func (f *fileReader) remedy(key string) string {
 			keys = append(keys, tapOptions[i].key())
 		}
 	}
-	if near := nearest(key, keys); near != "" {
+	if near := cli.Nearest(key, keys); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
 	}
 	return "use one of " + strings.Join(keys, ", ")

@@ -3,83 +3,35 @@ package config
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
-// helpWidth is the number of columns that help fits into.
-const helpWidth = 100
-
-// helpGroups are the sections of help, by role.
-var helpGroups = []struct {
-	role  role
-	title string
-}{
-	{roleRecorder, "What is recorded (each of these starts a recorder, and a run directory is made):"},
-	{roleModifier, "How it is recorded (these record nothing by themselves):"},
-	{roleRun, "The run as a whole, and the settings themselves:"},
+// tapGroups are the headings of help, by role.
+var tapGroups = map[role]string{
+	roleRecorder: "What is recorded (each of these starts a recorder, and a run directory is made)",
+	roleModifier: "How it is recorded (these record nothing by themselves)",
+	roleRun:      "The run as a whole, and the settings themselves",
 }
 
-// WriteTapHelp writes the help text of every --tap-… flag.
-func WriteTapHelp(w io.Writer) error {
-	var b strings.Builder
-	for i, group := range helpGroups {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(group.title + "\n")
-		for j := range tapOptions {
-			if tapOptions[j].role == group.role {
-				writeOption(&b, &tapOptions[j])
+// usualTap are the settings that the help of run and exec lists; --help-all lists the others, too.
+var usualTap = []string{
+	"preset", "layers", "tensors", "attention", "resource-level", "kv", "ledger", "host", "tokens", "codec", "out", "resume",
+}
+
+// DefineTap adds every --tap-… flag, for help and completion: [SplitTapArgs] and [Tap.Parse] read them.
+func DefineTap(f *cli.Flags) {
+	for _, role := range []role{roleRecorder, roleModifier, roleRun} {
+		for i := range tapOptions {
+			if o := &tapOptions[i]; o.role == role {
+				flag := o.cli()
+				flag.Group, flag.More = tapGroups[role], !slices.Contains(usualTap, o.name)
+				f.List = append(f.List, flag)
 			}
 		}
 	}
-	b.WriteString("\n" + wrap("Each flag is also an environment variable, such as LLAMATAP_SAMPLING_RATE, and a key of the YAML file, "+
-		"such as sampling_rate. A flag beats the environment, which beats the file, which beats the preset.", "", ""))
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func writeOption(b *strings.Builder, o *option) {
-	const column = 34
-	head := "  " + o.usage()
-	help := o.help
-	if o.byDef != "" {
-		help += " (default " + o.byDef + ")"
-	}
-	indent := strings.Repeat(" ", column)
-	if len(head)+2 > column {
-		b.WriteString(head + "\n")
-		head = ""
-	}
-	b.WriteString(wrap(help, head+indent[len(head):], indent))
-}
-
-// usage is the flag with its value form.
-func (o *option) usage() string {
-	if o.bare != "" {
-		return o.flag() + o.form
-	}
-	return o.flag() + " " + o.form
-}
-
-// wrap breaks text into lines of at most helpWidth columns; the first begins with first, the others with indent.
-func wrap(text, first, indent string) string {
-	var b strings.Builder
-	line, empty := first, true
-	for _, word := range strings.Fields(text) {
-		switch {
-		case empty:
-			line += word
-		case len(line)+1+len(word) > helpWidth:
-			b.WriteString(line + "\n")
-			line = indent + word
-		default:
-			line += " " + word
-		}
-		empty = false
-	}
-	b.WriteString(line + "\n")
-	return b.String()
 }
 
 // WriteTapReference writes docs/FLAGS.md: every flag in all its spellings, the presets and the purposes.
@@ -88,7 +40,7 @@ func WriteTapReference(w io.Writer) error {
 	b.WriteString(referenceHead)
 	for i := range tapOptions {
 		o := &tapOptions[i]
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.usage()), o.env(), o.keyCell(), o.kind(), o.defaultCell(), cell(o.help))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", cell(o.cli().Usage()), o.env(), o.keyCell(), o.kind(), o.defaultCell(), cell(o.help))
 	}
 	b.WriteString(presetHead)
 	for _, p := range presets {

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // envPrefix begins the environment variables of settings.
@@ -25,9 +27,10 @@ const (
 // option is one row of the table behind every spelling of a setting.
 type option struct {
 	name     string                 // sampling-rate: --tap-sampling-rate, LLAMATAP_SAMPLING_RATE, key sampling_rate
+	spelt    string                 // how the flag is spelt where it is not the name, which is deprecated then
 	form     string                 // the value's form in help
 	bare     string                 // the value that the flag means when it stands alone; "" when it must have one
-	follows  func(next string) bool // with bare: whether the argument behind the flag is its value
+	follows  func(next string) bool // with bare: whether the argument after the flag is its value
 	role     role
 	alias    string   // another environment variable that means the same; "" when there is none
 	recorder Recorder // which one it starts or modifies; "": all
@@ -37,7 +40,16 @@ type option struct {
 	get      func(*Tap) any // for Echo; nil result: nothing to say
 }
 
-func (o *option) flag() string { return "--tap-" + o.name }
+func (o *option) flag() string { return "--tap-" + cmp.Or(o.spelt, o.name) }
+
+// cli is the option as a flag.
+func (o *option) cli() *cli.Flag {
+	flag := &cli.Flag{Names: []string{o.flag()}, Value: o.form, Bare: o.bare, Follows: o.follows, Default: o.byDef, Help: o.help}
+	if o.spelt != "" {
+		flag.Old = []string{"--tap-" + o.name}
+	}
+	return flag
+}
 func (o *option) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
 }
@@ -69,11 +81,11 @@ func recorderOptions() []option {
 			help: "how much of the graph: full_tensor, sampled_slices, attention_only, mlp_only",
 			set:  func(t *Tap, s string) (err error) { t.Granularity, err = ggmlhooks.ParseGranularity(s); return err },
 			get:  func(t *Tap) any { return t.Granularity }},
-		{name: "layers", form: "LIST", recorder: Activations, byDef: "all",
+		{name: "layers", spelt: "layer", form: "LIST", recorder: Activations, byDef: "all",
 			help: "only these layers, such as 0-3,7",
 			set:  setLayers,
 			get:  func(t *Tap) any { return orAll(t.Layers.String()) }},
-		{name: "tensors", form: "GLOB[,GLOB]", recorder: Activations, byDef: "all",
+		{name: "tensors", spelt: "tensor", form: "GLOB[,GLOB]", recorder: Activations, byDef: "all",
 			help: "only tensors with these names, with or without the layer suffix, such as l_out,ffn_*; a name as it is printed, such as Qcur-0#2, means that one alone (Qcur-0#1: the first of its name); all is every computed one",
 			set:  setTensors,
 			get:  func(t *Tap) any { return orAll(strings.Join(t.Tensors, ",")) }},
@@ -95,7 +107,7 @@ func modifierOptions() []option {
 			help: "with sampled_slices: the seed of the choice",
 			set:  func(t *Tap, s string) (err error) { t.Seed, err = parseSeed(s); return err },
 			get:  func(t *Tap) any { return t.Seed }},
-		{name: "tokens", form: "RULE", role: roleModifier, recorder: Activations, byDef: "all",
+		{name: "tokens", spelt: "token", form: "RULE", role: roleModifier, recorder: Activations, byDef: "all",
 			help: "which tokens: all, last, A:B (from A, before B), every:N",
 			set:  func(t *Tap, s string) (err error) { t.Tokens, err = ggmlhooks.ParseTokenRule(s); return err },
 			get:  func(t *Tap) any { return t.Tokens }},
@@ -169,6 +181,12 @@ func fileOptions() []option {
 			set:  func(t *Tap, s string) error { t.ConfigFile = s; return nil },
 			get:  func(t *Tap) any { return text(t.ConfigFile) }},
 	}
+}
+
+// findFlag returns the option of a flag, as it is spelt or was once.
+func findFlag(flag string) *option {
+	at := slices.IndexFunc(tapOptions, func(o option) bool { return o.flag() == flag || "--tap-"+o.name == flag })
+	return &tapOptions[at]
 }
 
 // findOption returns the option of that name, or nil.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // Source is where a setting's value came from, by rising precedence.
@@ -95,7 +96,7 @@ func checkEnviron(environ []string) error {
 		if !ours || value == "" || slices.Contains(names, name) {
 			continue
 		}
-		if near := nearest(name, names); near != "" && editDistance(name, near) <= 2 {
+		if near := cli.Nearest(name, names); near != "" && cli.EditDistance(name, near) <= 2 {
 			return fmt.Errorf("environment variable %s: there is no such setting: did you mean %s?", envPrefix+name, envPrefix+near)
 		}
 	}
@@ -143,7 +144,7 @@ func (t *Tap) gather(o ResolveOptions) (*sources, error) {
 			s[FromEnvironment][opt.name] = given{value, opt.alias}
 		}
 		if value, ok := t.flags[opt.name]; ok {
-			s[FromFlag][opt.name] = given{value, opt.flag()}
+			s[FromFlag][opt.name] = value
 		}
 	}
 	if _, file, ok := s.top("config"); ok {

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"io/fs"
 	"os"
@@ -258,29 +257,14 @@ func TestAttentionAlone(t *testing.T) {
 	}
 }
 
-func TestRegisteredFlagSet(t *testing.T) {
-	tapArgs, rest, err := SplitTapArgs([]string{"-m", "x", "--tap-attention", "exact", "--tap-layers", "0-1", "-n", "3"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tap Tap
-	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	model, n := flags.String("m", "", ""), flags.Int("n", 0, "")
-	tap.Register(flags)
-	if err := flags.Parse(append(tapArgs, rest...)); err != nil {
-		t.Fatal(err)
-	}
-	if err := tap.Resolve(world{}.options()); err != nil {
-		t.Fatal(err)
-	}
-	if *model != "x" || *n != 3 || tap.Attention != ggmlhooks.AttentionExact || tap.Layers.String() != "0-1" {
-		t.Errorf("got -m %q -n %d attention %v layers %v", *model, *n, tap.Attention, tap.Layers)
-	}
-	bare := Tap{}
-	flags = flag.NewFlagSet("run", flag.ContinueOnError)
-	bare.Register(flags)
-	if err := flags.Parse([]string{"--tap-attention"}); err != nil || bare.Resolve(world{}.options()) != nil || bare.Attention != ggmlhooks.AttentionKeep {
-		t.Errorf("bare --tap-attention through a FlagSet: %v, %v", bare.Attention, err)
+// TestOldNames: flags are read by their deprecated names, too, and what a user wrote is what messages name.
+func TestOldNames(t *testing.T) {
+	for _, line := range []string{"--tap-tensor l_out --tap-layer 0-1 --tap-token last", "--tap-tensors=l_out --tap-layers=0-1 --tap-tokens=last"} {
+		tap := mustResolve(t, world{}, strings.Fields(line)...)
+		setting := tap.Echo().Settings["layers"]
+		if tap.Layers.String() != "0-1" || tap.Tensors[0] != "l_out" || !strings.Contains(line, setting.Where) || setting.Where == "" {
+			t.Errorf("%s: layers %v, tensors %v, %+v", line, tap.Layers, tap.Tensors, setting)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // YAMLError says where a file is no YAML that can be read.
@@ -76,4 +77,4 @@ func (e *YAMLError) in(name string) error {
 }
 
 // Nearest is the word that a misspelt name most likely means; "" where none is close.
-func Nearest(name string, words []string) string { return nearest(name, words) }
+func Nearest(name string, words []string) string { return cli.Nearest(name, words) }

@@ -94,7 +94,7 @@ func TestLinks(t *testing.T) {
 // TestFrontTapErrors: a wrong flag of the tap is reported in one line, and the program is not started.
 func TestFrontTapErrors(t *testing.T) {
 	for words, args := range map[string][]string{
-		"--tap-tensors":          {"llama-cli", "--tap-tensor", "l_out"},
+		"--tap-tensor?":          {"llama-cli", "--tap-tensr", "l_out"},
 		"--tap-preset":           {"llama-cli", "-p", "a", "--tap-codec", "lz4"},
 		"--tap-layers needs a v": {"llama-bench", "--tap-layers"},
 		"llama-nothing":          {"llama-nothing", "--tap-layers", "1"},

@@ -110,7 +110,7 @@ collector: {primary: perf}
 			1, []string{"l_out-5", "--phase decode"}, nil},
 		{"a folder for no recorder is refused",
 			[]string{"run", "-p", "Hello", "-n", "2", "--tap-out", filepath.Join(p.dir, "none")},
-			2, []string{"--tap-out", "--tap-tensors"}, []string{"captured"}},
+			2, []string{"--tap-out", "--tap-tensor"}, []string{"captured"}},
 		{"too little memory is answered with what is enough",
 			[]string{"run", "-p", "Hello", "-n", "2", "--tap-tensors", "l_out", "--tap-memory", "400K"},
 			2, []string{"at least 8M"}, nil},

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +21,7 @@ import (
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
@@ -86,12 +85,10 @@ func ours(t *testing.T, args ...string) (string, runner.Result) {
 
 func parse(t *testing.T, args ...string) *config.Run {
 	t.Helper()
-	fs := flag.NewFlagSet("run", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	cfg := config.NewRun()
-	cfg.Register(fs)
-	if err := cfg.Parse(fs, args); err != nil {
-		t.Fatal(err)
+	cfg, f := config.NewRun(), &cli.Flags{}
+	cfg.Define(f)
+	if rest, err := f.Parse(args); err != nil || len(rest) > 0 {
+		t.Fatal(rest, err)
 	}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)

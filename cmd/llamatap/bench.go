@@ -1,35 +1,53 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strings"
 
 	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
-// runBench runs one of the benchmarks: without arguments what the tap costs, with flags a model's rates.
-func runBench(args []string) error {
-	if level := os.Getenv(bench.LoadVariable); level != "" {
-		return runLoad(level)
+func benchCommand() *cli.Command {
+	programs := &cli.Command{Name: "programs", Summary: "run STRAP-LLM's benchmark programs with their defaults", Define: func(*cli.Flags) func([]string) error {
+		return func([]string) error {
+			var all []bench.Program
+			for _, name := range bench.ProgramNames {
+				all = append(all, bench.NewProgram(name))
+			}
+			return runBenchPrograms(all...)
+		}
+	}}
+	c := &cli.Command{
+		Name: "bench", Summary: "measure models as llama-bench does, and what the tap costs", Raw: true,
+		Usage: "                          what the tap costs: bench tap\n[flags]                   measure a model, with llama-bench's flags and formats\n" +
+			"-f SCRIPT.yaml [flags]    the tests of a script",
+		Text: `Numbers may be lists (1,2,4) and ranges (first-last, first-last+step, first-last*factor); a flag given twice adds up. With a
+--tap-… flag ('llamatap help recording') each test is measured without and with the tap, and the ratio is reported. Ctrl-C ends with
+what has been measured.
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			a := newBench()
+			a.define(f)
+			return func(args []string) error {
+				if level := os.Getenv(bench.LoadVariable); level != "" {
+					return runLoad(level)
+				}
+				if len(args) == 0 {
+					return call("bench", "tap")
+				}
+				if !strings.HasPrefix(args[0], "-") {
+					return cli.Wrongf("unknown benchmark %q: use tap, compare, programs or flags ('llamatap bench --help')", args[0])
+				}
+				return a.run(f, args)
+			}
+		},
+		Commands: []*cli.Command{benchTapCommand(), benchCompareCommand(), programs, {
+			Name: "measure", Hidden: true, Raw: true, Define: func(*cli.Flags) func([]string) error { return runBenchMeasure },
+		}},
 	}
-	if len(args) == 0 {
-		return runBenchTap(nil)
+	for _, name := range bench.ProgramNames {
+		c.Commands = append(c.Commands, benchProgramCommand(name))
 	}
-	switch args[0] {
-	case "tap":
-		return runBenchTap(args[1:])
-	case "compare":
-		return runBenchCompare(args[1:])
-	case "measure":
-		return runBenchMeasure(args[1:])
-	}
-	if isProgram(args[0]) {
-		return runBenchProgram(args)
-	}
-	if strings.HasPrefix(args[0], "-") {
-		return runBenchScript(args)
-	}
-	return exitStatus{Code: 2, Err: fmt.Errorf(
-		"unknown benchmark %q: use tap, compare, programs or flags ('llamatap bench --help')", args[0])}
+	return c
 }

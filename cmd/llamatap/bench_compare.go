@@ -2,35 +2,37 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/result"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-// runBenchCompare compares two results, and judges them.
-func runBenchCompare(args []string) error {
-	flags := flag.NewFlagSet("bench compare", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	var a benchArguments
-	flags.Var(listValue(a.addBound), "fail-if", "")
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return compareHelp(terminal.Out)
+func benchCompareCommand() *cli.Command {
+	return &cli.Command{
+		Name: "compare", Summary: "show what changed between two results", Usage: "[--fail-if BOUND[,BOUND]] OLD.json NEW.json", Min: 2, Max: 2,
+		Needs: "give two results: llamatap bench compare OLD.json NEW.json",
+		Text: `The files are what --format json or jsonl of llamatap bench, or -o json of llama-bench wrote. Tests with the same model, settings
+and recording are compared, rows of the same test in one file taken together. A figure is the median with its 95 % interval, delta
+the change of the medians where the rank-sum test finds one (p < 0.05), ~ elsewhere; it takes at least four repetitions on each side.
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			var a benchArguments
+			f.Add("--fail-if BOUND[,BOUND]", a.addBound, "exit with 1 where the ratio new / old is beyond, and not by chance: decode<0.97, "+
+				"prefill<0.97, both<0.97 (tests with a prompt and a generation), any<0.97 (all of these), ttft>1.1, itl>1.1")
+			return func(paths []string) error { return compareResults(a.bounds, paths) }
+		},
 	}
-	if err == nil && flags.NArg() != 2 {
-		err = errors.New("give two results: llamatap bench compare OLD.json NEW.json")
-	}
-	if err != nil {
-		return exitStatus{Code: 2, Err: err}
-	}
+}
+
+// compareResults compares two results, and judges them.
+func compareResults(bounds []bench.Bound, paths []string) (err error) {
 	var rows [2][]result.Row
 	for i := range rows {
-		if rows[i], err = readRows(flags.Arg(i)); err != nil {
+		if rows[i], err = readRows(paths[i]); err != nil {
 			return err
 		}
 	}
@@ -42,9 +44,9 @@ func runBenchCompare(args []string) error {
 	if len(changes) == 0 {
 		return errors.New("the two results have no test with the same settings in common")
 	}
-	judgements := bench.JudgeChanges(a.bounds, changes)
+	judgements := bench.JudgeChanges(bounds, changes)
 	writeJudgements(terminal.Out, judgements)
-	return bench.Blame(a.bounds, judgements)
+	return bench.Blame(bounds, judgements)
 }
 
 // readRows reads the rows of one file.
@@ -59,19 +61,4 @@ func readRows(path string) ([]result.Row, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return rows, nil
-}
-
-func compareHelp(out io.Writer) error {
-	_, err := fmt.Fprint(out, `llamatap bench compare: what changed between two results
-
-usage: llamatap bench compare [--fail-if BOUND[,BOUND]] OLD.json NEW.json
-
-The files are what -o json or -o jsonl of llamatap bench or of llama-bench wrote. Tests with the same model, settings and recording are
-compared, rows of the same test in one file taken together. A figure is the median with its 95 % interval, delta the change of the
-medians where the rank-sum test finds one (p < 0.05), ~ elsewhere; four repetitions on each side are the fewest that can show one.
-
-  --fail-if BOUND   exit with 1 where the ratio new / old is beyond, and not by chance: decode<0.97, prefill<0.97, both<0.97 (tests with a
-                    prompt and a generation), any<0.97 (all of these), ttft>1.1, itl>1.1
-`)
-	return err
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,11 +11,13 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/runner"
 )
 
 // benchArguments are what llamatap bench was asked for.
 type benchArguments struct {
+	reportForm
 	models                                                 []string
 	typesK, typesV, flash                                  []string
 	prompts, gens, depths, batches, ubatches, threads, gpu []int
@@ -28,20 +28,14 @@ type benchArguments struct {
 	seed                       uint64
 	noWarmUp                   bool
 
-	script, format, dir, results, resume, perToken string
-	bounds                                         []bench.Bound
+	script, dir, results, resume, perToken string
+	bounds                                 []bench.Bound
 
 	tap []string // as --tap-name=value
 }
 
-// listValue is a flag whose values add up, commas or not.
-type listValue func(string) error
-
-func (f listValue) Set(s string) error { return f(s) }
-func (f listValue) String() string     { return "" }
-
 // intList adds numbers and ranges to a list.
-func intList(to *[]int) listValue {
+func intList(to *[]int) func(string) error {
 	return func(s string) error {
 		values, err := bench.ParseInts(s)
 		*to = append(*to, values...)
@@ -49,58 +43,60 @@ func intList(to *[]int) listValue {
 	}
 }
 
-// wordList adds words to a list. allowed are the words that there are; empty: any.
-func wordList(to *[]string, allowed ...string) listValue {
-	return func(s string) error {
-		for word := range strings.SplitSeq(s, ",") {
-			if len(allowed) > 0 && !slices.Contains(allowed, word) {
-				return fmt.Errorf("there are %s", strings.Join(allowed, ", "))
-			}
-			*to = append(*to, word)
+// wordList adds words to a list. allowed are the valid words; empty: any.
+func wordList(to *[]string, allowed ...string) func(string) error {
+	return each(func(word string) error {
+		if len(allowed) > 0 && !slices.Contains(allowed, word) {
+			return fmt.Errorf("use %s", strings.Join(allowed, ", "))
+		}
+		*to = append(*to, word)
+		return nil
+	})
+}
+
+// newBench returns the defaults; -1 is what a script says.
+func newBench() *benchArguments {
+	return &benchArguments{dir: ".", seed: 1, repetitions: -1, rounds: -1, delay: -1}
+}
+
+// define adds the flags. Those of tests have llama-bench's names and defaults.
+func (a *benchArguments) define(f *cli.Flags) {
+	cacheTypes := []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
+	f.Add("-m, --model FILE", wordList(&a.models), "model (default: the embedded one)")
+	f.Add("-p, --n-prompt N", intList(&a.prompts), "length of a prompt of random tokens (default: 512)")
+	f.Add("-n, --n-gen N", intList(&a.gens), "tokens to generate (default: 128)")
+	f.Add("-pg PP,TG", a.addPair, "a prompt and a generation in one test")
+	f.Add("-d, --n-depth N", intList(&a.depths), "tokens in the context before (default: 0)")
+	f.Add("-b, --batch-size N", intList(&a.batches), "most tokens per call (default: 2048)")
+	f.Add("-ub, --ubatch-size N", intList(&a.ubatches), "most tokens per graph (default: 512)")
+	f.Add("-ctk, --cache-type-k TYPE", wordList(&a.typesK, cacheTypes...), "type of the K cache (default: f16)")
+	f.Add("-ctv, --cache-type-v TYPE", wordList(&a.typesV, cacheTypes...), "type of the V cache (default: f16)")
+	f.Add("-t, --threads N", intList(&a.threads), "threads (default: one per core)")
+	f.Add("-np, --parallel N", intList(&a.parallel), "sequences that are decoded at a time, each with such a prompt and generation (default: 1)")
+	f.Add("-fa, --flash-attn on|off|auto", wordList(&a.flash, "on", "off", "auto", "1", "0"), "flash attention; 1 and 0 too (default: auto)")
+	f.Add("-ngl, --n-gpu-layers N", intList(&a.gpu), "layers on devices; -1: all that fit (default: -1)")
+
+	f.Add("-f, --script FILE", &a.script, "YAML script with the tests, instead of the flags above (docs/BENCH.md)")
+	f.Add("-r, --repetitions N", one(&a.repetitions), "repetitions of each test (default: 5)")
+	f.Add("--rounds N", one(&a.rounds), "rounds in random order that the repetitions are divided among; each visit is a process of its own "+
+		"(default: one per repetition, or one where there is one test)")
+	f.Add("--seed N", &a.seed, "seed of the order and of the random tokens")
+	f.Add("--delay SECONDS", one(&a.delay), "cool-down before each visit (default: 0)")
+	f.Add("--no-warmup", &a.noWarmUp, "skip the warm-up pass")
+	a.reportForm.define(f, slices.Concat([]string{"md"}, slices.DeleteFunc(slices.Clone(result.Formats), func(s string) bool { return s == "md" }))...)
+	f.List[len(f.List)-1].Set = func(s string) error {
+		if slices.Contains(result.Formats, s) { // as llama-bench has it
+			a.form = s
+		} else {
+			a.file = s
 		}
 		return nil
 	}
-}
-
-// benchOption is a flag of llamatap bench: its names, its value's form and what it means.
-type benchOption struct {
-	names []string
-	form  string
-	help  string
-	value flag.Value
-}
-
-// options is the table of flags. Those of tests have llama-bench's names and defaults.
-func (a *benchArguments) options() []benchOption {
-	cacheTypes := []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
-	return []benchOption{
-		{[]string{"-m", "--model"}, "FILE", "model (default: the embedded one)", wordList(&a.models)},
-		{[]string{"-p", "--n-prompt"}, "N", "length of a prompt of random tokens (default: 512)", intList(&a.prompts)},
-		{[]string{"-n", "--n-gen"}, "N", "tokens to generate (default: 128)", intList(&a.gens)},
-		{[]string{"-pg"}, "PP,TG", "a prompt and a generation in one test", listValue(a.addPair)},
-		{[]string{"-d", "--n-depth"}, "N", "tokens in the context before (default: 0)", intList(&a.depths)},
-		{[]string{"-b", "--batch-size"}, "N", "most tokens per call (default: 2048)", intList(&a.batches)},
-		{[]string{"-ub", "--ubatch-size"}, "N", "most tokens per graph (default: 512)", intList(&a.ubatches)},
-		{[]string{"-ctk", "--cache-type-k"}, "TYPE", "type of the K cache (default: f16)", wordList(&a.typesK, cacheTypes...)},
-		{[]string{"-ctv", "--cache-type-v"}, "TYPE", "type of the V cache (default: f16)", wordList(&a.typesV, cacheTypes...)},
-		{[]string{"-t", "--threads"}, "N", "threads (default: one per core)", intList(&a.threads)},
-		{[]string{"-np", "--parallel"}, "N", "sequences that are decoded at a time, each with such a prompt and generation (default: 1)", intList(&a.parallel)},
-		{[]string{"-fa", "--flash-attn"}, "on|off|auto", "flash attention; 1 and 0 too (default: auto)", wordList(&a.flash, "on", "off", "auto", "1", "0")},
-		{[]string{"-ngl", "--n-gpu-layers"}, "N", "layers on devices; -1: all that fit (default: -1)", intList(&a.gpu)},
-
-		{[]string{"-f", "--script"}, "FILE", "YAML script with the tests, instead of the flags above (docs/BENCH.md)", plain(&a.script)},
-		{[]string{"-r", "--repetitions"}, "N", "repetitions of each test (default: 5)", number(&a.repetitions)},
-		{[]string{"--rounds"}, "N", "rounds in random order that the repetitions are shared out to; each visit is a process of its own (default: one per repetition, or one where there is one test)", number(&a.rounds)},
-		{[]string{"--seed"}, "N", "of the order and of the random tokens (default: 1)", listValue(func(s string) error { _, err := fmt.Sscan(s, &a.seed); return err })},
-		{[]string{"--delay"}, "SECONDS", "cool-down before each visit (default: 0)", number(&a.delay)},
-		{[]string{"--no-warmup"}, "", "no pass that is not counted", &switchValue{&a.noWarmUp}},
-		{[]string{"-o", "--output"}, strings.Join(result.Formats, "|"), "form of the result on stdout (default: md)", oneOf(&a.format, result.Formats)},
-		{[]string{"--per-token"}, "FILE", "write a JSON line per token to a file", plain(&a.perToken)},
-		{[]string{"--results"}, "FILE", "keep every visit in a file as soon as it has ended", plain(&a.results)},
-		{[]string{"--resume"}, "FILE", "go on with such a file, or begin it", plain(&a.resume)},
-		{[]string{"--fail-if"}, "BOUND", "exit with 1 where the ratio of a configuration to the first one is resolved to be beyond, such as decode<0.97", listValue(a.addBound)},
-		{[]string{"--dir"}, "FOLDER", "where recordings lie while they are measured (default: this folder)", plain(&a.dir)},
-	}
+	f.Add("--per-token FILE", &a.perToken, "write a JSON line per token to a file")
+	f.Add("--results FILE", &a.results, "keep every visit in a file as soon as it has ended")
+	f.Add("--resume FILE", &a.resume, "resume such a file, or begin it")
+	f.Add("--fail-if BOUND", a.addBound, "exit with 1 where the ratio of a configuration to the first one is resolved to be beyond, such as decode<0.97")
+	f.Add("--dir FOLDER", &a.dir, "where recordings lie while they are measured")
 }
 
 func (a *benchArguments) addPair(s string) error {
@@ -118,25 +114,12 @@ func (a *benchArguments) addBound(s string) error {
 	return err
 }
 
-func plain(to *string) listValue {
-	return func(s string) error { *to = s; return nil }
-}
-
-func oneOf(to *string, allowed []string) listValue {
-	return func(s string) error {
-		if !slices.Contains(allowed, s) {
-			return fmt.Errorf("there are %s", strings.Join(allowed, ", "))
-		}
-		*to = s
-		return nil
-	}
-}
-
-func number(to *int) listValue {
+// one stores a single number.
+func one(to *int) func(string) error {
 	return func(s string) error {
 		values, err := bench.ParseInts(s)
 		if err == nil && len(values) != 1 {
-			err = errors.New("one number is wanted")
+			err = errors.New("give one number")
 		}
 		if err == nil {
 			*to = values[0]
@@ -145,43 +128,27 @@ func number(to *int) listValue {
 	}
 }
 
-// switchValue is a flag without a value.
-type switchValue struct{ to *bool }
-
-func (v *switchValue) Set(s string) error { *v.to = s == "true"; return nil }
-func (v *switchValue) String() string     { return "" }
-func (v *switchValue) IsBoolFlag() bool   { return true }
-
-// parseBench reads the flags. Asked for help it returns flag.ErrHelp.
-func parseBench(args []string) (*benchArguments, error) {
-	a := &benchArguments{format: "md", dir: ".", seed: 1, repetitions: -1, rounds: -1, delay: -1}
+// parse reads the flags.
+func (a *benchArguments) parse(f *cli.Flags, args []string) error {
 	tap, rest, err := config.SplitTapArgs(args)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.tap = tap
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	for _, o := range a.options() {
-		for _, name := range o.names {
-			flags.Var(o.value, strings.TrimLeft(name, "-"), o.help)
-		}
+	var unknown *cli.UnknownError
+	switch rest, err = f.Parse(rest); {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%w: 'llamatap bench --help' lists the flags; llama-bench's other flags work with 'llamatap exec -- llama-bench'", err)
+	case err != nil:
+		return err
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q; 'llamatap bench --help' lists the flags", rest[0])
+	case slices.ContainsFunc(tap, func(flag string) bool { return strings.HasPrefix(flag, "--tap-out=") }):
+		return errors.New("--tap-out: what is recorded is removed after each visit; --dir is where it lies until then")
+	case a.results != "" && a.resume != "":
+		return errors.New("--results and --resume name a file each: give one of them")
 	}
-	if err := flags.Parse(rest); err != nil {
-		return nil, config.ExplainFlagError(flags, rest, err)
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q; 'llamatap bench --help' lists the flags", flags.Arg(0))
-	}
-	for _, flag := range tap {
-		if strings.HasPrefix(flag, "--tap-out=") {
-			return nil, errors.New("--tap-out: what is recorded is removed after each visit; --dir is where it lies until then")
-		}
-	}
-	if a.results != "" && a.resume != "" {
-		return nil, errors.New("--results and --resume name a file each: give one of them")
-	}
-	return a, nil
+	return nil
 }
 
 // plan makes the plan of the flags or of the script.
@@ -245,27 +212,4 @@ func (a *benchArguments) scenario() bench.Scenario {
 		s.Taps = []bench.TapSetting{{Name: "off"}, {Name: "on", Flags: a.tap}}
 	}
 	return s
-}
-
-// benchHelp tells what the benchmarks are.
-func benchHelp(out io.Writer) error {
-	fmt.Fprint(out, `llamatap bench: benchmarks
-
-usage: llamatap bench tap [FLAGS]              what the tap costs, as ratios of paired runs; also without arguments
-       llamatap bench FLAGS                    measure a model, with llama-bench's flags and forms
-       llamatap bench -f SCRIPT.yaml [FLAGS]   the tests of a script
-       llamatap bench compare [--fail-if BOUND] OLD.json NEW.json
-       llamatap bench programs                 STRAP-LLM's programs baseline_dump, optimized_streaming, compression_analysis, memory_profiling;
-                                               each is a command, too: llamatap bench baseline_dump --help
-
-Numbers may be lists (1,2,4) and ranges (first-last, first-last+step, first-last*factor); a flag given twice adds up. With a --tap-…
-flag each test is measured without and with the tap, and their ratio is told. Ctrl-C ends with what has been measured.
-
-`)
-	for _, o := range (&benchArguments{}).options() {
-		if _, err := fmt.Fprintf(out, "  %-33s %s\n", strings.Join(o.names, ", ")+" "+o.form, o.help); err != nil {
-			return err
-		}
-	}
-	return nil
 }

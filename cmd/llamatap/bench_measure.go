@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
@@ -23,14 +23,14 @@ func runBenchMeasure(args []string) error {
 	recorders := &config.Tap{}
 	rest, err := recorders.Parse(args)
 	if err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	if len(rest) != 1 {
-		return exitStatus{Code: 2, Err: errors.New("usage: llamatap bench measure [--tap-…] FILE, which llamatap bench starts itself")}
+		return cli.Wrongf("usage: llamatap bench measure [--tap-…] FILE, which llamatap bench starts itself")
 	}
 	spec, err := readSpec(rest[0])
 	if err != nil {
-		return exitStatus{Code: 2, Err: fmt.Errorf("read what to measure: %w", err)}
+		return cli.Wrongf("read what to measure: %w", err)
 	}
 	recorded := tap.Recording()
 	if recorded && len(rest) < len(args) {

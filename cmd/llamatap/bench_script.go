@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,22 +13,23 @@ import (
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/bench/result"
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
 
-// runBenchScript measures what flags or a script ask for.
-func runBenchScript(args []string) error {
-	a, err := parseBench(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return benchHelp(terminal.Out)
+// run measures what flags or a script ask for.
+func (a *benchArguments) run(f *cli.Flags, args []string) error {
+	err := a.parse(f, args)
+	if errors.Is(err, cli.ErrHelp) || errors.Is(err, cli.ErrHelpAll) {
+		return err
+	}
+	var plan *bench.Plan
+	if err == nil {
+		plan, err = a.plan()
 	}
 	if err != nil {
-		return exitStatus{Code: 2, Err: err}
-	}
-	plan, err := a.plan()
-	if err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	if err := llama.Init(); err != nil {
 		return err
@@ -100,15 +100,15 @@ func (a *benchArguments) close(c *bench.Conductor) (err error) {
 	return err
 }
 
-// report writes the rows and what is to tell of them, and judges.
+// report writes the rows and their ratios, and judges.
 func (a *benchArguments) report(rows []result.Row, environment *bench.Environment, failures []bench.Failure, runErr error) error {
 	beside := io.Writer(terminal.Err)
-	if a.format == "md" {
+	if a.form == "md" && a.file == "-" {
 		beside = terminal.Out
 	}
 	ratios := bench.Ratios(rows)
 	if len(rows) > 0 {
-		if err := result.Write(terminal.Out, a.format, rows); err != nil {
+		if err := a.write(func(out io.Writer) error { return result.Write(out, a.form, rows) }); err != nil {
 			return err
 		}
 		bench.WriteRatios(beside, ratios)
@@ -131,9 +131,9 @@ func stoppedBench(err error, log string) error {
 	if !errors.As(err, &cause) && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	remedy := "; --resume FILE would have let it go on"
+	remedy := "; --resume FILE makes it resumable"
 	if log != "" {
-		remedy = "; go on with --resume " + log
+		remedy = "; continue with --resume " + log
 	}
 	return exitStatus{Code: cause.status(), Err: fmt.Errorf("ended %w before all was measured%s", err, remedy)}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,55 +13,55 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/tap"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
+func benchTapCommand() *cli.Command {
+	return &cli.Command{
+		Name: "tap", Summary: "measure what the tap costs, as ratios of paired runs on this machine, and judge it by gates", Usage: "[flags]",
+		Define: func(f *cli.Flags) func([]string) error {
+			t := bench.Tap{
+				Model:   bench.Model{Dir: filepath.Join("build", "bench"), Threads: 2, Tokens: 48},
+				OffCost: tap.OffCost, Limits: bench.Limits{MinPairs: 8, Time: 3 * time.Minute}, MemoryBound: 256 << 20,
+				Table: bench.NewTable(terminal.Out), Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
+			}
+			prompt, stock := 40, true
+			f.Add("-m, --model FILE", &t.Model.Path, "GGUF model (default: a 1B model with random weights, made on first use)")
+			f.Add("--dir DIR", &t.Model.Dir, "folder for that model and for what is recorded meanwhile")
+			f.Add("--pairs N", &t.Limits.MinPairs, "at least this many pairs per comparison")
+			f.Add("--time DURATION", &t.Limits.Time, "add pairs to a comparison that noise leaves open, for so long")
+			f.Add("-n, --n-gen N", &t.Model.Tokens, "tokens to generate per run")
+			f.Add("--prompt N", &prompt, "repetitions of a line of ten tokens as prompt")
+			f.Add("-t, --threads N", &t.Model.Threads, "threads of the model")
+			f.Add("--only LIST", each(func(part string) error { t.Only = append(t.Only, part); return nil }),
+				"measure only rows with one of these in their names, such as drop,DETAILED")
+			f.Add("--stock", &stock, "compare with llama-bench and llama-completion (default: on)").Off = []string{"--no-stock"}
+			return func([]string) error {
+				if t.Limits.MinPairs < 1 || t.Model.Tokens < 2 || prompt < 1 || t.Model.Threads < 1 {
+					return cli.Wrongf("--pairs, -n, --prompt and -t must be positive, -n at least 2")
+				}
+				if stock {
+					t.LlamaBench, t.Completion = stockProgram("llama-bench"), stockProgram("llama-completion")
+				}
+				t.Model.Prompt = strings.Repeat("\tif err != nil { return nil, err }\n", prompt)
+				return runBenchTap(t, prompt)
+			}
+		},
+	}
+}
+
 // runBenchTap measures what the tap costs and judges it by gates.
-func runBenchTap(args []string) error {
-	flags := flag.NewFlagSet("bench tap", flag.ContinueOnError)
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "llamatap bench tap: what the tap costs, as ratios of paired runs on this machine\n\nusage: llamatap bench tap [flags]\n\n")
-		printFlags(flags.Output(), flags)
-	}
-	var (
-		model  = flags.String("m", "", "GGUF `model` (default: a 1B model with random weights, made on first use)")
-		dir    = flags.String("dir", filepath.Join("build", "bench"), "`folder` for that model and for what is recorded meanwhile")
-		pairs  = flags.Int("pairs", 8, "at least this many pairs per comparison")
-		limit  = flags.Duration("time", 3*time.Minute, "add pairs to a comparison that noise leaves open, for so long")
-		tokens = flags.Int("n", 48, "tokens to generate per run")
-		prompt = flags.Int("prompt", 40, "repetitions of a line of ten tokens as prompt")
-		thread = flags.Int("t", 2, "threads of the model")
-		only   = flags.String("only", "", "measure only rows with one of these `parts` in their names, such as drop,DETAILED")
-		stock  = flags.Bool("stock", true, "compare with llama-bench and llama-completion")
-	)
-	if err := flags.Parse(args); err != nil {
-		return exitStatus{Code: 2}
-	}
-	if *pairs < 1 || *tokens < 2 || *prompt < 1 || *thread < 1 {
-		return exitStatus{Code: 2, Err: fmt.Errorf("-pairs, -n, -prompt and -t must be positive, -n at least 2")}
-	}
+func runBenchTap(t bench.Tap, prompt int) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	path, err := benchModel(*model, *dir)
-	if err != nil {
+	m := &t.Model
+	if m.Path, err = benchModel(m.Path, m.Dir); err != nil {
 		return err
 	}
-	t := bench.Tap{
-		Model: bench.Model{
-			Path: path, Dir: *dir, Threads: *thread, Tokens: *tokens,
-			Prompt: strings.Repeat("\tif err != nil { return nil, err }\n", *prompt),
-		},
-		OffCost: tap.OffCost, Limits: bench.Limits{MinPairs: *pairs, Time: *limit}, MemoryBound: 256 << 20,
-		Table: bench.NewTable(terminal.Out), Progress: func(line string) { fmt.Fprintln(terminal.Err, line) },
-	}
-	if *only != "" {
-		t.Only = strings.Split(*only, ",")
-	}
-	if *stock {
-		t.LlamaBench, t.Completion = stockProgram("llama-bench"), stockProgram("llama-completion")
-	}
-	t.Table.Section(fmt.Sprintf("%s, %d CPUs, %d threads, prompt of %d lines, %d tokens generated, %s", path, runtime.NumCPU(), *thread, *prompt, *tokens, time.Now().UTC().Format(time.RFC3339)))
+	t.Table.Section(fmt.Sprintf("%s, %d CPUs, %d threads, prompt of %d lines, %d tokens generated, %s",
+		m.Path, runtime.NumCPU(), m.Threads, prompt, m.Tokens, time.Now().UTC().Format(time.RFC3339)))
 	if err := t.Run(ctx); err != nil {
 		return err
 	}
@@ -84,8 +83,7 @@ func benchModel(model, dir string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	synth := []string{"-o", path, "--quiet", "--arch", "llama", "--params", "1b", "--type", "q8_0", "--seed", "1"}
-	if err := runSynth(synth); err != nil {
+	if err := runSynth(synthArgs{out: path, quiet: true, arch: "llama", params: "1b", dtype: "q8_0", seed: 1}); err != nil {
 		return "", fmt.Errorf("write the benchmark's model %s: %w", filepath.Base(path), err)
 	}
 	return path, nil

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,20 +15,19 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/server"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/session/control"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-const ctlHelp = `llamatap ctl: look at a run that goes on, and change what it captures
-
-usage: llamatap ctl RUNDIR status
-       llamatap ctl RUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]
-       llamatap ctl RUNDIR on|off|flush|stop
-       llamatap ctl RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable
-       any of them with --json
-
-RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the address of your own
+// ctlCommand looks at a live run, and changes what it captures.
+func ctlCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2, Needs: "give RUNDIR and a command",
+		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
+			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable",
+		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the address of your own
 'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its token is found in its file.
 
   status  what is captured now, and how much there is
@@ -38,29 +36,34 @@ RUNDIR is the directory of a live run, or a folder with just one such run below 
   off     capture nothing; graphs and tokens are still recorded
   on      capture what was asked for when the run was started
   flush   make everything that was recorded readable: 'llamatap inspect RUNDIR' then shows it
-  stop    record no more and seal the run; the model goes on
-  level   record resource events at this level, or none; disable and enable do the same with the level that there is
+  stop    stop recording and seal the run; the model continues
+  level   record resource events at this level, or none; disable and enable do the same with the current level
 
 A change is in effect from the model's next graph on. The run notes it in control.jsonl and metadata.json.
 
   llamatap ctl ./llamatap-runs tap 'l_out*' for 20 tokens
-`
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			var form reportForm
+			form.define(f, "text", "json")
+			return func(words []string) error {
+				r, err := ctlRequest(words)
+				if err != nil {
+					return cli.Wrong(err)
+				}
+				return form.write(func(out io.Writer) error { return ctl(out, words[0], r, form.form == "json") })
+			}
+		},
+	}
+}
 
 // sealTime is how long ctl stop waits for the seal before it leaves it to the collector.
 const sealTime = 60 * time.Second
 
-// runCtl asks the collector of a run.
-func runCtl(args []string) error {
-	dir, request, asJSON, err := parseCtl(args)
-	if errors.Is(err, flag.ErrHelp) {
-		terminal.Print(ctlHelp)
-		return nil
-	}
-	if err != nil {
-		return exitStatus{Code: 2, Err: err}
-	}
+// ctl gives a command to the collector of a run.
+func ctl(out io.Writer, dir string, request control.Request, asJSON bool) error {
 	if server.IsAddress(dir) {
-		return ctlServer(dir, request, asJSON)
+		return ctlServer(out, dir, request, asJSON)
 	}
 	run, err := control.Find(dir)
 	if err != nil {
@@ -72,12 +75,12 @@ func runCtl(args []string) error {
 	answer, err := control.Ask(run, request)
 	switch {
 	case errors.Is(err, control.ErrRequest):
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	case err != nil:
 		return err
 	}
 	if asJSON {
-		if err := json.NewEncoder(terminal.Out).Encode(answer); err != nil {
+		if err := json.NewEncoder(out).Encode(answer); err != nil {
 			return err
 		}
 	}
@@ -95,15 +98,15 @@ func runCtl(args []string) error {
 	if asJSON {
 		return nil
 	}
-	return writeCtl(terminal.Out, request.Command, answer.Status)
+	return writeCtl(out, request.Command, answer.Status)
 }
 
 // ctlServer gives the run that a server shows a command.
-func ctlServer(addr string, r control.Request, asJSON bool) error {
+func ctlServer(out io.Writer, addr string, r control.Request, asJSON bool) error {
 	switch r.Command {
 	case control.CommandStatus, control.CommandLevel, control.CommandEnable, control.CommandDisable, control.CommandFlush:
 	default:
-		return exitStatus{Code: 2, Err: fmt.Errorf("%s through a server: give the run's directory instead", r.Command)}
+		return cli.Wrongf("%s through a server: give the run's directory instead", r.Command)
 	}
 	text, err := server.Ask(context.Background(), addr, server.Command{Command: r.Command, Level: r.Level})
 	if err != nil {
@@ -114,9 +117,9 @@ func ctlServer(addr string, r control.Request, asJSON bool) error {
 		return fmt.Errorf("%s: read the answer: %w", addr, err)
 	}
 	if asJSON {
-		return json.NewEncoder(terminal.Out).Encode(control.Answer{OK: true, Status: &status})
+		return json.NewEncoder(out).Encode(control.Answer{OK: true, Status: &status})
 	}
-	return writeCtl(terminal.Out, r.Command, &status)
+	return writeCtl(out, r.Command, &status)
 }
 
 // awaitSeal waits for the manifest of a run that was stopped.
@@ -126,32 +129,16 @@ func awaitSeal(run string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: recording was stopped, and the run was not sealed within %v: 'llamatap verify %s' tells more", run, sealTime, run)
+	return fmt.Errorf("%s: recording was stopped, and the run was not sealed within %v: 'llamatap verify %s' reports its state", run, sealTime, run)
 }
 
-// parseCtl reads the arguments; --json may stand anywhere.
-func parseCtl(args []string) (dir string, r control.Request, asJSON bool, err error) {
-	var words []string
-	for _, arg := range args {
-		switch {
-		case arg == "-h" || arg == "--help":
-			return "", r, false, flag.ErrHelp
-		case arg == "--json":
-			asJSON = true
-		case strings.HasPrefix(arg, "-"):
-			return "", r, false, fmt.Errorf("unknown flag %s: there is --json", arg)
-		default:
-			words = append(words, arg)
-		}
-	}
-	if len(words) < 2 {
-		return "", r, false, errors.New("usage: llamatap ctl RUNDIR status|tap GLOB [for N tokens]|off|on|flush|stop|level LEVEL|enable|disable [--json]")
-	}
-	dir, r.Command = words[0], words[1]
+// ctlRequest reads what stands behind the run: a command and its words.
+func ctlRequest(words []string) (r control.Request, err error) {
+	r.Command = words[1]
 	if err = ctlWords(&r, words[2:]); err == nil {
 		err = r.Check()
 	}
-	return dir, r, asJSON, err
+	return r, err
 }
 
 // ctlWords reads what stands behind the command: globs, then "for N tokens" and "layers LIST".
@@ -193,7 +180,7 @@ func ctlWords(r *control.Request, words []string) error {
 	return nil
 }
 
-// writeCtl tells what a command came to.
+// writeCtl prints the result of a command.
 func writeCtl(out io.Writer, command string, s *control.Status) error {
 	if s == nil {
 		return nil

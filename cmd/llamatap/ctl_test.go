@@ -13,23 +13,22 @@ import (
 func TestParseCtl(t *testing.T) {
 	for line, want := range map[string]control.Request{
 		"R status":                          {Command: "status"},
-		"--json R off":                      {Command: "off"},
+		"R off":                             {Command: "off"},
 		"R tap l_out* for 20 tokens":        {Command: "tap", Tensors: []string{"l_out*"}, Tokens: 20},
-		"R tap a,b c layers 0-3 --json":     {Command: "tap", Tensors: []string{"a", "b", "c"}, Layers: "0-3"},
+		"R tap a,b c layers 0-3":            {Command: "tap", Tensors: []string{"a", "b", "c"}, Layers: "0-3"},
 		"R tap a for 1 token layers 2":      {Command: "tap", Tensors: []string{"a"}, Tokens: 1, Layers: "2"},
 		"R level verbose":                   {Command: "level", Level: "VERBOSE"},
 		"R level off":                       {Command: "level", Level: "off"},
 		"R disable":                         {Command: "disable"},
 		"R tap result_output layers 0-1023": {Command: "tap", Tensors: []string{"result_output"}, Layers: "0-1023"},
 	} {
-		dir, got, asJSON, err := parseCtl(strings.Fields(line))
-		if err != nil || dir != "R" || !reflect.DeepEqual(got, want) || asJSON != strings.Contains(line, "--json") {
-			t.Errorf("%q: %q %+v %v, %v", line, dir, got, asJSON, err)
+		if got, err := ctlRequest(strings.Fields(line)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v, %v", line, got, err)
 		}
 	}
 	for line, want := range map[string]string{
-		"":                         "usage:",
-		"R":                        "usage:",
+		"":                         "give RUNDIR and a command",
+		"R":                        "give RUNDIR and a command",
 		"R dance":                  `unknown command "dance": there are status, tap, off, on, flush, stop`,
 		"R tap":                    "tap needs tensors",
 		"R off l_out":              "takes no tensors",
@@ -48,8 +47,6 @@ func TestParseCtl(t *testing.T) {
 		"R enable VERBOSE":         "takes no tensors",
 		"R --yaml status":          "unknown flag --yaml",
 	} {
-		if _, _, _, err := parseCtl(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", line, err, want)
-		}
+		refused(t, "ctl "+line, 2, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
@@ -21,15 +22,15 @@ const (
 	demoPairs  = 5
 )
 
-// runDemo shows the main job on the embedded model: text, every layer's activations of every token, and what that cost.
-func runDemo(args []string) error {
-	if len(args) > 0 {
-		if args[0] == "-h" || args[0] == "--help" {
-			terminal.Print("llamatap demo: generate with the embedded model, capture every layer of every token, show the cost\n\nusage: llamatap demo\n")
-			return nil
-		}
-		return exitStatus{Code: 2, Err: fmt.Errorf("unexpected argument %q: demo takes none; 'llamatap run' takes a model and a prompt", args[0])}
+// demoCommand generates text, captures every layer's activations of every token, and shows what that cost.
+func demoCommand() *cli.Command {
+	return &cli.Command{
+		Name: "demo", Summary: "generate with the embedded model, capture every layer of every token, show the cost",
+		Define: func(*cli.Flags) func([]string) error { return runDemo },
 	}
+}
+
+func runDemo([]string) error {
 	terminal.Printf("Generating %s tokens with the embedded model, capturing every computed tensor of every layer and token.\n\n%s", demoTokens, demoPrompt)
 	var said bytes.Buffer
 	err := demoRun(terminal.Out, &said, "--tap-preset", "balanced")

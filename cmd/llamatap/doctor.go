@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,69 +15,76 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner/doctor"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
-const doctorHelp = `llamatap doctor: what this machine lets llamatap record, and what is missing
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "doctor", Summary: "report what this machine lets llamatap record, and what is missing",
+		Usage: "[--json] [--quick] [--tap-out DIR]\n--roofline [--json]",
+		Text: `One fact a line: ok, limited, missing or unknown; what a lack costs, and how to get it. The exit status is 0 if llamatap can
+record here, and 1 if one of these is missing:
 
-usage: llamatap doctor [--json] [--quick] [--tap-out DIR]
-       llamatap doctor --roofline [--json]
-
-One fact a line: ok, limited, missing or unknown; what a lack costs, and how to get it. The exit status is 0 if llamatap can record
-here, and 1 if one of these is missing:
-
-%s
+` + essentials() + `
 The rest costs evidence, not the recording.
-
-flags:
-`
-
-// runDoctor prints what the machine lets llamatap record, as lines or as JSON.
-func runDoctor(args []string) error {
-	if os.Getenv(devicesVariable) != "" {
-		return tellDevices()
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			var form reportForm
+			quick, roofline, out := false, false, defaultOut()
+			f.Add("--quick", &quick, "do not measure the speed of disk and memory (at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
+			f.Add("--roofline", &roofline, "measure the limits of processors and memory (6 s, on a quiet machine), and keep them for recordings")
+			f.Add("--tap-out DIR", &out, "folder in which run directories would be made")
+			form.define(f, "text", "json")
+			return func([]string) error {
+				if os.Getenv(devicesVariable) != "" {
+					return printDevices()
+				}
+				if roofline {
+					return measureRoofline(&form)
+				}
+				facts := doctor.Examine(doctor.Options{
+					Root: os.DirFS("/"), Tap: tapBeside, Out: out, Quick: quick, Devices: askDevices, Host: tryHost, Samples: trySamples,
+				})
+				var err error
+				if form.form == "json" || form.file != "-" {
+					err = form.write(func(out io.Writer) error {
+						if form.form == "json" {
+							return writeJSON(out, facts)
+						}
+						return doctor.Print(out, facts, false)
+					})
+				} else {
+					err = doctor.Print(os.Stdout, facts, colourful(os.Stdout))
+				}
+				if err == nil && len(doctor.Lacking(facts)) > 0 {
+					err = exitStatus{Code: 1}
+				}
+				return err
+			}
+		},
 	}
-	flags := newFlags("doctor", fmt.Sprintf(doctorHelp, essentials()))
-	asJSON := flags.Bool("json", false, "write a list of {topic, name, status, value, costs, remedy}")
-	quick := flags.Bool("quick", false, "do not measure the speed of disk and memory (which takes at most 2 s and 1 s, 128 MiB of disk and 768 MiB of memory)")
-	roofline := flags.Bool("roofline", false, "measure how fast processors and memory are at most (6 s, which want a quiet machine), and keep it for recordings")
-	out := flags.String("tap-out", defaultOut(), "`DIR` in which run directories would be made")
-	if rest, err := parseFlags(flags, args, 0); err != nil || rest == nil {
-		return err
-	}
-	if *roofline {
-		return measureRoofline(*asJSON)
-	}
-	facts := doctor.Examine(doctor.Options{Root: os.DirFS("/"), Tap: tapBeside, Out: *out, Quick: *quick, Devices: askDevices, Host: tryHost, Samples: trySamples})
-	var err error
-	if *asJSON {
-		err = writeJSON(terminal.Out, facts)
-	} else {
-		err = doctor.Print(os.Stdout, facts, colourful(os.Stdout))
-	}
-	if err == nil && len(doctor.Lacking(facts)) > 0 {
-		err = exitStatus{Code: 1}
-	}
-	return err
 }
 
-// measureRoofline prints and keeps what the machine can do at most.
-func measureRoofline(asJSON bool) error {
+// measureRoofline prints and keeps the limits of the machine.
+func measureRoofline(form *reportForm) error {
 	path, err := machine.RooflineFile()
 	if err != nil {
 		return err
 	}
 	facts, err := doctor.Roofline(os.DirFS("/"), path)
-	if asJSON && facts != nil {
-		return errors.Join(writeJSON(terminal.Out, facts), err)
-	}
-	for _, f := range facts {
-		terminal.Printf("%-10s %s\n", f.Name, f.Value)
-	}
-	return err
+	return errors.Join(form.write(func(out io.Writer) error {
+		if form.form == "json" && facts != nil {
+			return writeJSON(out, facts)
+		}
+		for _, f := range facts {
+			fmt.Fprintf(out, "%-10s %s\n", f.Name, f.Value)
+		}
+		return nil
+	}), err)
 }
 
 // essentials lists the facts that recording needs, for the help.
@@ -96,12 +104,12 @@ func defaultOut() string {
 	return config.DefaultOut
 }
 
-// colourful tells whether a file is a terminal whose user wants colours (https://no-color.org).
+// colourful reports whether a file is a terminal whose user wants colours (https://no-color.org).
 func colourful(file *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }
 
-// tapBeside is where the tap's object belongs: beside this binary.
+// tapBeside is where the tap's object belongs: next to this binary.
 func tapBeside() (string, error) { return llama.Beside(host.TapLibrary) }
 
 // devicesVariable makes this binary list llama.cpp's devices. A driver that is broken may end the process that asks
@@ -111,7 +119,7 @@ const devicesVariable = "LLAMATAP_DOCTOR_DEVICES"
 // devicesLimit is how long llama.cpp may take to find its devices.
 const devicesLimit = 60 * time.Second
 
-func tellDevices() error {
+func printDevices() error {
 	if err := llama.Init(); err != nil {
 		return err
 	}

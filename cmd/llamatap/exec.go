@@ -10,36 +10,24 @@ import (
 	"syscall"
 
 	"github.com/llamatap/llamatap/config"
-	"github.com/llamatap/llamatap/internal/terminal"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/runner/host"
 )
 
 // runExec runs any dynamically linked llama.cpp program under the tap.
 func runExec(args []string) error {
 	if len(args) == 0 {
-		return exitStatus{Code: 2, Err: errNoProgram}
+		return cli.Wrong(errNoProgram)
 	}
 	if args[0] == "-h" || args[0] == "--help" {
-		terminal.Print(`llamatap exec: run a llama.cpp program under the tap
-
-usage: llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]
-
-PROGRAM is one of llama.cpp's own (llama-completion, llama-cli, llama-server, llama-bench …) or any other dynamically linked
-program that uses libllama: linked with it, or opening it by itself as Python does. Its arguments, streams, signals and exit status
-are its own. Where it starts others, the first process that computes is recorded. The status is 127 for a program that is not there,
-126 for one that cannot be run or tapped.
-
-  llamatap exec --tap-tensors 'l_out*' -- ./my-program model.gguf
-  llamatap exec --tap-tensors 'l_out*' -- llama-completion -m model.gguf -p Hello -n 32
-
-The last line may be written shorter: llamatap llama-completion -m model.gguf -p Hello -n 32 --tap-tensors 'l_out*'
-
-`)
-		return config.WriteTapHelp(terminal.Out)
+		return cli.ErrHelp
+	}
+	if args[0] == "--help-all" {
+		return cli.ErrHelpAll
 	}
 	own, program, err := cutProgram(args)
 	if err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	tap := &config.Tap{}
 	rest, err := tap.Parse(own)
@@ -47,7 +35,7 @@ The last line may be written shorter: llamatap llama-completion -m model.gguf -p
 		err = fmt.Errorf("unexpected argument %q before the program: write llamatap exec [--tap-…] -- PROGRAM", rest[0])
 	}
 	if err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	if err := resolveTap(tap, modelArgument(program)); err != nil {
 		return err
@@ -62,7 +50,7 @@ The last line may be written shorter: llamatap llama-completion -m model.gguf -p
 	return record(tap, cmd, append([]string{"exec"}, args...))
 }
 
-// asShell gives what kept a program from starting the exit status that a shell has for it.
+// asShell gives an error of starting a program the exit status that a shell gives it.
 func asShell(err error) error {
 	switch {
 	case errors.Is(err, host.ErrNotFound), errors.Is(err, syscall.ENOENT):
@@ -73,7 +61,7 @@ func asShell(err error) error {
 	return err
 }
 
-// cutProgram parts the tap's flags from the program, at -- or at the first argument that is no flag of the tap.
+// cutProgram separates the tap's flags from the program, at -- or at the first argument that is not a flag of the tap.
 func cutProgram(args []string) (own, program []string, err error) {
 	at := slices.Index(args, "--")
 	if at < 0 {

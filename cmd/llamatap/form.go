@@ -2,59 +2,107 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-// reportForm is the form of a report and where it goes. Every command that reads runs has the same flags for it:
-// --format, --json, -o FILE.
+// reportForm is the format of a report and where it is written. Every command that reads runs has the same flags for
+// it: --format, --json, -o.
 type reportForm struct {
-	form  string
-	forms []string
-	json  bool
-	file  string
+	form string
+	file string
 }
 
-// define adds the flags. The first form is the default.
-func (r *reportForm) define(flags *flag.FlagSet, forms ...string) {
-	r.forms = forms
-	flags.StringVar(&r.form, "format", forms[0], "write `FORMAT`: "+strings.Join(forms, ", "))
-	flags.BoolVar(&r.json, "json", false, "write JSON: --format json")
-	flags.StringVar(&r.file, "o", "-", "`FILE` to write; - is standard output")
-}
-
-// check reports a form that the command does not write. Its error is a wrong use.
-func (r *reportForm) check() error {
-	switch {
-	case !slices.Contains(r.forms, r.form):
-		return exitStatus{Code: 2, Err: fmt.Errorf("--format %.40q: use %s", r.form, strings.Join(r.forms, ", "))}
-	case r.json && r.form != r.forms[0] && r.form != "json":
-		return exitStatus{Code: 2, Err: fmt.Errorf("--json and --format %s contradict each other: drop one", r.form)}
-	case slices.Contains(r.forms, r.file):
-		return exitStatus{Code: 2, Err: fmt.Errorf("-o names a file: use --format %s, or -o ./%s for a file of that name", r.file, r.file)}
-	case r.json:
-		r.form = "json"
+// define adds the flags. The first format is the default.
+func (r *reportForm) define(f *cli.Flags, forms ...string) {
+	r.form, r.file = forms[0], "-"
+	chosen := ""
+	choose := func(form string) error {
+		switch {
+		case !slices.Contains(forms, form):
+			return fmt.Errorf("use %s", strings.Join(forms, ", "))
+		case chosen != "" && chosen != form:
+			return fmt.Errorf("%s was asked for already: drop one", chosen)
+		}
+		r.form, chosen = form, form
+		return nil
 	}
-	return nil
+	f.Add("--format "+strings.Join(forms, "|"), choose, "format of the output").Default = forms[0]
+	f.Add("--json", func(string) error { return choose("json") }, "the same as --format json")
+	f.Add("-o, --output FILE", func(file string) error {
+		if slices.Contains(forms, file) {
+			return fmt.Errorf("this names a file: use --format %s, or -o ./%s for a file of that name", file, file)
+		}
+		r.file = file
+		return nil
+	}, "file to write; - is standard output").Default = "-"
 }
 
-// write writes the report to where it goes. A file is created for its owner alone: reports quote prompts.
+// write writes the report to where it goes.
 func (r *reportForm) write(report func(io.Writer) error) error {
-	if r.file == "-" {
-		out := bufio.NewWriter(terminal.Out)
-		return errors.Join(report(out), out.Flush())
+	return writeTo(r.file, r.form == "npy", report)
+}
+
+// writeTo writes to a file, or to standard output for "" and -, buffered. What is binary is written as it is.
+func writeTo(name string, binary bool, write func(io.Writer) error) error {
+	buffered := func(out io.Writer) error {
+		b := bufio.NewWriterSize(out, 1<<20)
+		return errors.Join(write(b), b.Flush())
 	}
-	file, err := os.OpenFile(r.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	switch info, err := os.Stat(name); {
+	case (name == "" || name == "-") && binary:
+		return buffered(os.Stdout)
+	case name == "" || name == "-":
+		return buffered(terminal.Out)
+	case err == nil && !info.Mode().IsRegular(): // a device or pipe
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return fmt.Errorf("write %s: %w: choose another place with -o", name, err)
+		}
+		return errors.Join(buffered(f), f.Close())
+	}
+	// The file appears under its name only when it is complete, and for its owner alone: reports quote prompts.
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return fmt.Errorf("-o %w: give a file in a folder that exists and may be written", err)
+		return fmt.Errorf("write %s: %w: choose another place with -o", name, err)
 	}
-	out := bufio.NewWriter(file)
-	return errors.Join(report(out), out.Flush(), file.Close())
+	defer os.Remove(f.Name()) // gone already after the renaming
+	if err := errors.Join(buffered(f), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// writeJSON writes indented JSON.
+func writeJSON(out io.Writer, v any) error {
+	encoder := jsonLines(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// jsonLines writes JSON, a line per value.
+func jsonLines(out io.Writer) *json.Encoder {
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	return lines
+}
+
+// choice returns what stores one of some words.
+func choice(to *string, words ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("use %s", strings.Join(words, ", "))
+		}
+		*to = s
+		return nil
+	}
 }

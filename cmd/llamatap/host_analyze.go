@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,29 +16,9 @@ import (
 	"github.com/llamatap/llamatap/inspect/host"
 	"github.com/llamatap/llamatap/inspect/host/chart"
 	"github.com/llamatap/llamatap/inspect/sheet"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
-
-const hostAnalyzeHelp = `llamatap host analyze: latencies of block devices, and what goes with them
-
-usage: llamatap host analyze [DIR|FILE] [FLAGS]
-
-Reads what 'llamatap host block' and 'llamatap host system' recorded, or STRAP-LLM's tracepoints.py and system_metrics.py, and tells for each
-block device the requests, the latency with its percentiles and the queue; how far the latency goes with waiting, page faults and
-pressure; and which processes and threads waited and faulted most. Given a run directory it takes the files from there, and tells
-what happened in which phase of the run. docs/HOST_ANALYZE.md says what each figure is.
-
-Latencies are counted in buckets from a power of two to the next, so a percentile is a bound: p99 ≤ 8.19 ms. STRAP-LLM's files have bounds
-that are twice as high as they should be; they are recognised and corrected.
-
-Charts are PNG pictures. Of a run directory they are drawn below derived/ in it, else in the folder that STRAP-LLM's analyser draws in.
-
-  llamatap host analyze
-  llamatap host analyze llamatap-runs/MODEL/RUN --json | jq '.devices[0].latency_percentiles'
-  llamatap host analyze --input tracepoints.jsonl --system-metrics system_metrics.jsonl --lag 3 --no-charts
-
-flags:
-`
 
 // The files that STRAP-LLM's recorders write, and the folder that its analyser draws in.
 const (
@@ -52,27 +30,64 @@ const (
 
 // analyzeArguments are what llamatap host analyze was asked for.
 type analyzeArguments struct {
-	options     host.Options
-	percentiles string
-	json        bool
-	chartsDir   string
-	noCharts    bool
-	chartTypes  string
-	charts      []string // the kinds to draw
-	figures     string
-	forms       []string // of the files of charts
+	reportForm
+	flags     *cli.Flags
+	options   host.Options
+	chartsDir string
+	noCharts  bool
+	charts    []string // the kinds to draw
+	figures   []string // forms of the files of charts
 }
 
-// runHostAnalyze tells what host collectors recorded.
-func runHostAnalyze(args []string) error {
-	var a analyzeArguments
-	flags := a.flags()
-	rest, err := parseAnyFlags(flags, args)
-	if err != nil || rest == nil {
-		return err
+func hostAnalyzeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "analyze", Summary: "latencies of block devices, and what they correlate with", Usage: "[RUN|FILE] [flags]", Max: 1,
+		Text: `Reads what 'llamatap host block' and 'llamatap host system' recorded, or STRAP-LLM's tracepoints.py and system_metrics.py, and
+shows for each block device the requests, the latency with its percentiles and the queue; how the latency correlates with waiting,
+page faults and pressure; and which processes and threads waited and faulted most. Given a run directory it takes the files from
+there, and shows what happened in which phase of the run. docs/HOST_ANALYZE.md defines each figure.
+
+Latencies are counted in buckets from a power of two to the next, so a percentile is a bound: p99 ≤ 8.19 ms. STRAP-LLM's files have
+bounds that are twice as high as they should be; they are recognised and corrected.
+
+Charts are PNG pictures. Of a run directory they are drawn below derived/ in it, else in the folder that STRAP-LLM's analyser draws in.
+
+  llamatap host analyze
+  llamatap host analyze RUN --json | jq '.devices[0].latency_percentiles'
+  llamatap host analyze --input tracepoints.jsonl --system-metrics system_metrics.jsonl --lag 3 --no-charts
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			a := &analyzeArguments{flags: f}
+			a.options.Percentiles, _ = parsePercentiles("50,95,99")
+			a.charts, _ = chart.ParseTypes("all")
+			a.figures, _ = sheet.ParseForms("png")
+			o := &a.options
+			f.Add("--input FILE", &o.Block, "block I/O (default: "+defaultBlock+", or that of the run directory)")
+			f.Add("--system-metrics FILE", &o.System, "system metrics (default: "+defaultSystem+" where there is one, or that of the run directory)")
+			f.Add("--prof FILE", &o.Prof, "events of 'llamatap host prof' (default: "+defaultProf+" where there is one, or that of the run directory)")
+			f.Add("--top N", &o.Top, "only the N devices with most requests (0: all)")
+			f.Add("--percentiles LIST", func(s string) (err error) { o.Percentiles, err = parsePercentiles(s); return err },
+				"show these percentiles; correlations are those of the highest").Default = "50,95,99"
+			f.Add("--window SECONDS", &o.Window, "combine snapshots to windows of this length before they are compared (0: each alone)")
+			f.Add("--lag K", &o.Lag, "shift metrics by up to K intervals to either side, and find the lag with the highest correlation")
+			f.Add("--strap-buckets", &o.Strap, "take buckets that have bounds and no slot as STRAP-LLM's, whose bounds are twice as high")
+			f.Add("--charts-dir FOLDER", &a.chartsDir, "draw charts into this folder (default: "+defaultCharts+", or derived/host of the run directory)").
+				Deprecated("--output-dir") // as STRAP-LLM's documentation has it
+			f.Add("--no-charts", &a.noCharts, "draw no charts")
+			f.Add("--chart-types LIST", func(s string) (err error) { a.charts, err = chart.ParseTypes(s); return err },
+				"draw these charts: all, or some of "+strings.Join(chart.Types, ", ")).Default = "all"
+			f.Add("--figures LIST", func(s string) (err error) { a.figures, err = sheet.ParseForms(s); return err },
+				"draw charts in these formats: png, svg, pdf").Default = "png"
+			a.define(f, "text", "json")
+			return a.run
+		},
 	}
-	if err := a.check(flags, rest); err != nil {
-		return exitStatus{Code: 2, Err: err}
+}
+
+// run reports what host collectors recorded.
+func (a *analyzeArguments) run(args []string) error {
+	if err := a.check(args); err != nil {
+		return cli.Wrong(err)
 	}
 	report, err := host.Analyze(a.options)
 	if err != nil {
@@ -81,15 +96,21 @@ func runHostAnalyze(args []string) error {
 	for _, w := range report.Warnings {
 		fmt.Fprintf(terminal.Err, "llamatap: %s\n", w)
 	}
-	if err := a.write(terminal.Out, report); err != nil || a.noCharts {
+	err = a.write(func(out io.Writer) error {
+		if a.form == "json" {
+			return writeJSON(out, report)
+		}
+		return report.WriteText(out)
+	})
+	if err != nil || a.noCharts {
 		return err
 	}
-	return a.draw(report, args)
+	return a.draw(report)
 }
 
-// draw draws the charts, and tells of them in the run directory where they lie in it.
-func (a *analyzeArguments) draw(report *host.Report, args []string) error {
-	paths, err := chart.Draw(report, a.chartsDir, a.charts, a.forms)
+// draw draws the charts, and records them in the run directory where they are in it.
+func (a *analyzeArguments) draw(report *host.Report) error {
+	paths, err := chart.Draw(report, a.chartsDir, a.charts, a.figures)
 	if err != nil {
 		return err
 	}
@@ -97,41 +118,12 @@ func (a *analyzeArguments) draw(report *host.Report, args []string) error {
 	if inside, err := filepath.Rel(report.Run, a.chartsDir); report.Run == "" || err != nil || !filepath.IsLocal(inside) || len(paths) == 0 {
 		return nil
 	}
-	return export.Remember(report.Run, a.chartsDir, version, append([]string{"llamatap", "host", "analyze"}, args...))
+	return export.Remember(report.Run, a.chartsDir, version, append([]string{"llamatap", "host", "analyze"}, a.flags.Raw...))
 }
 
-func (a *analyzeArguments) flags() *flag.FlagSet {
-	flags := newFlags("host analyze", hostAnalyzeHelp)
-	flags.StringVar(&a.options.Block, "input", "", "`FILE` of block I/O (default: "+defaultBlock+", or that of the run directory)")
-	flags.StringVar(&a.options.System, "system-metrics", "", "`FILE` of system metrics (default: "+defaultSystem+" where there is one, or that of the run directory)")
-	flags.StringVar(&a.options.Prof, "prof", "", "`FILE` of events of 'llamatap host prof' (default: "+defaultProf+" where there is one, or that of the run directory)")
-	flags.IntVar(&a.options.Top, "top", 0, "tell only of the `N` devices with most requests (0: of all)")
-	flags.StringVar(&a.percentiles, "percentiles", "50,95,99", "tell these percentiles, a `LIST` with commas; what goes with the highest is looked for")
-	flags.Float64Var(&a.options.Window, "window", 0, "put snapshots together to windows of so many `SECONDS` before they are compared (0: each alone)")
-	flags.IntVar(&a.options.Lag, "lag", 0, "move metrics by up to `K` intervals to either side, and find the lag at which the latency goes with them most")
-	flags.BoolVar(&a.options.Strap, "strap-buckets", false, "take buckets that have bounds and no slot as STRAP-LLM's, whose bounds are twice as high")
-	flags.StringVar(&a.chartsDir, "charts-dir", "", "draw charts into this `FOLDER` (default: "+defaultCharts+", or derived/host of the run directory)")
-	flags.StringVar(&a.chartsDir, "output-dir", "", "the same `FOLDER`, as STRAP-LLM's documentation names the flag")
-	flags.BoolVar(&a.noCharts, "no-charts", false, "draw no charts")
-	flags.StringVar(&a.chartTypes, "chart-types", "all", "draw these charts, a `LIST` with commas: all, or some of "+strings.Join(chart.Types, ", "))
-	flags.StringVar(&a.figures, "figures", "png", "draw charts as these `FORMS`, with commas: png, svg, pdf")
-	flags.BoolVar(&a.json, "json", false, "write JSON")
-	return flags
-}
-
-// check tells what is wrong with the arguments, and fills in what was not given.
-func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
+// check refuses invalid arguments, and fills in what was not given.
+func (a *analyzeArguments) check(rest []string) (err error) {
 	o := &a.options
-	var err error
-	if o.Percentiles, err = parsePercentiles(a.percentiles); err != nil {
-		return err
-	}
-	if a.charts, err = chart.ParseTypes(a.chartTypes); err != nil {
-		return fmt.Errorf("--chart-types: %w", err)
-	}
-	if a.forms, err = sheet.ParseForms(a.figures); err != nil {
-		return fmt.Errorf("--figures: %w", err)
-	}
 	switch {
 	case o.Top < 0:
 		return fmt.Errorf("--top %d: use 1 or more, or 0 for all", o.Top)
@@ -139,8 +131,6 @@ func (a *analyzeArguments) check(flags *flag.FlagSet, rest []string) error {
 		return fmt.Errorf("--window %v: use seconds from 0 to a million", o.Window)
 	case o.Lag < 0 || o.Lag > 1000:
 		return fmt.Errorf("--lag %d: use 0 to 1000 intervals", o.Lag)
-	case len(rest) > 1:
-		return fmt.Errorf("%d arguments where at most one run directory belongs; 'llamatap host analyze --help' shows how", len(rest))
 	}
 	if len(rest) == 0 && o.Block == "" && o.System == "" && o.Prof == "" && !slices.ContainsFunc([]string{defaultBlock, defaultSystem, defaultProf}, there) {
 		rest = []string{""} // the newest run
@@ -187,22 +177,12 @@ func parsePercentiles(list string) (all []float64, err error) {
 		}
 		p, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(p > 0 && p <= 100) {
-			return nil, fmt.Errorf("--percentiles: %.20q is no percentage above 0 and up to 100: write such as 50,95,99.9", text)
+			return nil, fmt.Errorf("%.20q is not a percentage above 0 and up to 100: write such as 50,95,99.9", text)
 		}
 		all = append(all, p)
 	}
 	if slices.Sort(all); len(all) == 0 || len(all) > 20 {
-		return nil, errors.New("--percentiles: write 1 to 20 of them, such as 50,95,99")
+		return nil, errors.New("write 1 to 20 of them, such as 50,95,99")
 	}
 	return slices.Compact(all), nil
-}
-
-// write writes the report.
-func (a *analyzeArguments) write(out io.Writer, report *host.Report) error {
-	buffered := bufio.NewWriter(out)
-	err := report.WriteText
-	if a.json {
-		err = func(w io.Writer) error { return writeJSON(w, report) }
-	}
-	return errors.Join(err(buffered), buffered.Flush())
 }

@@ -20,20 +20,16 @@ import (
 	"github.com/llamatap/llamatap/runner/watch"
 )
 
-// runHostCollector runs a collector until it is told to end.
-func runHostCollector(name string, args []string) error {
-	o, ok, err := parseHostFlags(name, args)
-	if err != nil || !ok {
-		return err
-	}
+// runHostCollector runs a collector until it is asked to end.
+func runHostCollector(o hostOptions) (err error) {
 	warn := func(err error) { fmt.Fprintf(terminal.Err, "llamatap: %v\n", err) }
 	for _, pid := range o.pids {
 		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("--pid %d: no such process: give the id of one that runs", pid)
 		}
 	}
-	source := watch.Source{Name: name, Lines: watch.Print{To: terminal.Out}}
-	if !o.noOutput { // before the programs are loaded: a wrong path is told at once
+	source := watch.Source{Name: o.name, Lines: watch.Print{To: terminal.Out}}
+	if !o.noOutput { // before the programs are loaded: a wrong path is reported at once
 		file, err := watch.Append(o.output, watch.FileOptions{FlushEvery: o.flushEvery, Sync: o.fsync})
 		if err != nil {
 			return err
@@ -50,12 +46,12 @@ func runHostCollector(name string, args []string) error {
 	if dir := bpf.MountTracefs(); dir != "" {
 		warn(fmt.Errorf("mounted tracefs at %s: the tracepoints of a kernel without BTF need it", dir))
 	}
-	opened := watch.Open([]string{name}, watch.Request{
+	opened := watch.Open([]string{o.name}, watch.Request{
 		Interval: o.interval, Target: bpf.Target{PIDs: o.pids, Comm: o.comm, Cgroup: o.cgroup, Later: len(o.program) > 0}, Devices: o.devices,
 		StrapBuckets: o.strap, Only: o.only, SampleReadWrite: o.sample, Labels: o.labels, NoCorrelation: o.noIDs, Run: "run" + strconv.Itoa(os.Getpid()),
 	})[0]
 	if opened.Err != nil {
-		return fmt.Errorf("host %s: %w", name, opened.Err)
+		return fmt.Errorf("host %s: %w", o.name, opened.Err)
 	}
 	for _, missing := range opened.Missing {
 		warn(errors.New(missing))
@@ -73,7 +69,7 @@ func runHostCollector(name string, args []string) error {
 	stepBack(0)
 	err = w.Run(ctx, o.count, warn)
 	if costed, ok := source.Collector.(bpf.Costed); ok && o.cost && w.Running() > 0 {
-		tellCost(costed, w)
+		printCost(costed, w)
 	}
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
@@ -81,8 +77,8 @@ func runHostCollector(name string, args []string) error {
 	return status()
 }
 
-// tellCost prints what a collector cost.
-func tellCost(c bpf.Costed, w *watch.Watch) {
+// printCost prints what a collector cost.
+func printCost(c bpf.Costed, w *watch.Watch) {
 	programs, err := c.Programs()
 	if err != nil {
 		fmt.Fprintf(terminal.Err, "llamatap: %v\n", err)

@@ -4,6 +4,6 @@ package main
 
 import "github.com/llamatap/llamatap/runner/doctor"
 
-func runHostCollector(string, []string) error { return errNotHere }
+func runHostCollector(hostOptions) error { return errNotHere }
 
 func tryHost() []doctor.HostCollector { return nil }

@@ -15,28 +15,6 @@ import (
 	"github.com/llamatap/llamatap/runner/host"
 )
 
-// runLinks makes a link to this binary for every program of llama.cpp.
-func runLinks(args []string) error {
-	if len(args) == 0 {
-		return exitStatus{Code: 2, Err: errors.New("no folder for the links: write llamatap install-links [--force] DIR")}
-	}
-	flags := newFlags("install-links", linksHelp)
-	force := flags.Bool("force", false, "replace files that are not links to llamatap")
-	dirs, err := parseFlags(flags, args, 1)
-	if err != nil || dirs == nil {
-		return err
-	}
-	return installLinks(dirs[0], *force)
-}
-
-const linksHelp = `llamatap install-links: links named after llama.cpp's programs that lead to llamatap
-
-usage: llamatap install-links [--force] DIR
-
-With DIR before llama.cpp's own folder in PATH every program of llama.cpp takes --tap-… flags. Without one it is llama.cpp's own.
-
-`
-
 // installLinks checks every place first, so that it makes all links or none.
 func installLinks(dir string, force bool) error {
 	target, err := llama.Self()
@@ -155,7 +133,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// inPath tells whether PATH has a folder.
+// inPath reports whether PATH has a folder.
 func inPath(dir string) bool {
 	for _, in := range filepath.SplitList(os.Getenv("PATH")) {
 		if sameFile(in, dir) {

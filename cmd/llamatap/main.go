@@ -1,60 +1,41 @@
 // Command llamatap runs GGUF models with llama.cpp and records what happens inside.
 //
-// This file is the door: it picks the subcommand, or the program of llama.cpp that this process is named after, and
-// turns its error into one line and an exit status. Each subcommand has a file of its own.
+// This file picks the command, or the program of llama.cpp that this process is named after, and turns its error into
+// one line and an exit status. Each command has a file of its own.
 package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
-	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-// command is one subcommand. run gets the arguments after its name and reports failure as an error; an exitStatus
-// sets the process's exit status.
-type command struct {
-	name    string
-	summary string
-	run     func(args []string) error
-}
-
-// commands lists every subcommand in the order in which help shows them.
-func commands() []command {
-	return []command{
-		{"run", "generate text with a model, and record what you ask for", runRun},
-		{"demo", "show the main job on the embedded model", runDemo},
-		{"exec", "run any llama.cpp program under the tap", runExec},
-		{"install-links", "make links named after llama.cpp's programs that lead here", runLinks},
-		{"ctl", "look at a run that goes on, and change what it captures", runCtl},
-		{"inspect", "show what a capture holds: layers, tokens, shapes, bytes, losses, statistics", runInspect},
-		{"runs", "list the runs that were recorded, newest first", runRuns},
-		{"cat", "write one captured tensor as text, npy or JSON", runCat},
-		{"diff", "say how the tensors of two captures differ, by layer, tensor or token", runDiff},
-		{"export", "write captured tensors for NumPy, PyTorch, pandas, DuckDB, or as a dataset to train on", runExport},
-		{"kv", "show what the KV cache of a run held, for how long, and what was reused", runKV},
-		{"memory", "say how memory was used: what was read and written, kept, reused; suitability for MRM", runMemory},
-		{"resource", "say where a run's time and bytes went: layers, components, ops, tokens", runResource},
-		{"host", "record what the kernel does: disks, waiting, faults, system calls; and analyze it", runHost},
-		{"mrm", "run experiments on how memory is used, and judge them", runMRM},
-		{"serve", "show runs over HTTP: events while they come, summaries, metrics for Prometheus", runServe},
-		{"verify", "check a capture: sums, index against stream, tokens, losses", runVerify},
-		{"doctor", "say what this machine lets llamatap record, and what is missing", runDoctor},
-		{"bench", "measure models as llama-bench does, and what the tap costs", runBench},
-		{"synth", "make a GGUF model with random weights, of any size and architecture", runSynth},
-		{"completion", "print a completion script for bash, zsh or fish", runCompletion},
-		{"man", "write the manual pages", runMan},
+// program is the table of all commands, in the order of help.
+func program() *cli.Command {
+	return &cli.Command{
+		Name: "llamatap", Summary: "llama.cpp with a tap", Usage: "COMMAND [ARGUMENTS]",
+		Text: "Runs GGUF models, and records their tensors, operations, KV cache and memory accesses.\n",
+		Footer: func() string {
+			return "'llamatap help COMMAND' describes a command, 'llamatap help recording' the flags that record, 'llamatap help formats' " +
+				"the files of a recording; 'llamatap version' prints the versions.\n" + frontsText()
+		},
+		Commands: []*cli.Command{
+			runCommand(), execCommand(), demoCommand(), runsCommand(), inspectCommand(), catCommand(), diffCommand(), exportCommand(), verifyCommand(),
+			kvCommand(), resourceCommand(), memoryCommand(), hostCommand(), benchCommand(), mrmCommand(), serveCommand(), ctlCommand(), doctorCommand(),
+			synthCommand(), linksCommand(), completionCommand(), manCommand(), completeCommand(), recordingTopic(), formatsTopic(),
+		},
 	}
 }
 
-// exitStatus is an error that ends the process with Code. A nil Err means that everything worth saying has been said.
+// exitStatus is an error that ends the process with Code. A nil Err prints nothing.
 type exitStatus struct {
 	Code int
 	Err  error
@@ -83,41 +64,30 @@ func start(argv []string) int {
 	return status
 }
 
-// dispatch runs one subcommand and returns the exit status: 0 done, 1 failed, 2 used wrongly.
+// dispatch runs one command and returns the exit status: 0 done, 1 failed, 2 used wrongly.
 func dispatch(args []string) int {
 	if len(args) == 0 {
-		printUsage(terminal.Err)
+		_ = program().Run([]string{"help"}, terminal.Err)
 		return 2
 	}
-	switch args[0] {
-	case "help", "-h", "--help":
-		if len(args) > 1 && args[0] == "help" {
-			return dispatch(append(slices.Clone(args[1:]), "--help"))
+	return report(call(args...))
+}
+
+// call runs the command that the arguments name.
+func call(args ...string) error {
+	switch {
+	case args[0] == "version" || args[0] == "--version":
+		_, err := terminal.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
+		return err
+	case args[0] == "help" && len(args) > 1 && isFront(args[1]):
+		return runFront(args[1], []string{"--help"})
+	}
+	if table := program(); !strings.HasPrefix(args[0], "-") {
+		if found, _, _ := table.Find(args); found == table && isFront(args[0]) {
+			return runFront(args[0], args[1:])
 		}
-		printUsage(terminal.Out)
-		return 0
-	case "version", "--version":
-		terminal.Printf("llamatap %s, llama.cpp %s\n", version, cmp.Or(llama.Version(), "is not built in"))
-		return 0
 	}
-	for _, c := range commands() {
-		if c.name == args[0] {
-			return report(c.run(args[1:]))
-		}
-	}
-	if isFront(args[0]) {
-		return report(runFront(args[0], args[1:]))
-	}
-	names := []string{"help", "version"}
-	for _, c := range commands() {
-		names = append(names, c.name)
-	}
-	suggestion := ";"
-	if near := config.Nearest(args[0], names); near != "" {
-		suggestion = fmt.Sprintf(": did you mean %q?", near)
-	}
-	fmt.Fprintf(terminal.Err, "llamatap: unknown command %q%s 'llamatap help' lists the commands\n", args[0], suggestion)
-	return 2
+	return program().Run(args, terminal.Out)
 }
 
 // report prints err as one line and returns the exit status that it asks for.
@@ -126,20 +96,18 @@ func report(err error) int {
 		return 0
 	}
 	var status exitStatus
-	if !errors.As(err, &status) {
+	var wrong *cli.UsageError
+	switch {
+	case errors.As(err, &status):
+	case errors.As(err, &wrong):
+		status = exitStatus{Code: 2, Err: err}
+	case errors.Is(err, context.Canceled):
+		status = exitStatus{Code: 130, Err: errors.New("interrupted")}
+	default:
 		status = exitStatus{Code: 1, Err: err}
 	}
 	if status.Err != nil {
 		fmt.Fprintf(terminal.Err, "llamatap: %v\n", status.Err)
 	}
 	return status.Code
-}
-
-func printUsage(out io.Writer) {
-	fmt.Fprint(out, "llamatap: llama.cpp with a tap\n\nusage: llamatap COMMAND [ARGUMENTS]\n\n")
-	for _, c := range commands() {
-		fmt.Fprintf(out, "  %-14s %s\n", c.name, c.summary)
-	}
-	fmt.Fprint(out, "\n'llamatap COMMAND --help' tells more of one; 'llamatap version' which one this is.\n")
-	printFronts(out)
 }

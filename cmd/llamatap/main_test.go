@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -19,4 +20,13 @@ func self(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "LLAMATAP_TEST_SELF=1")
 	return cmd
+}
+
+// refused runs a command line, which must end with a status and an error of one line that contains want.
+func refused(t *testing.T, line string, code int, want string) {
+	t.Helper()
+	err := call(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' })...)
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || report(err) != code {
+		t.Errorf("%s:\ngot  %v (status %d)\nwant %s (status %d)", line, err, report(err), want, code)
+	}
 }

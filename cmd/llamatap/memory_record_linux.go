@@ -13,12 +13,8 @@ import (
 )
 
 // runMemoryRecord samples a program or a process.
-func runMemoryRecord(args []string) error {
-	o, ok, err := parseMemoryRecord(args)
-	if err != nil || !ok {
-		return err
-	}
-	o.Version, o.Echo, o.Warn = version, append([]string{"llamatap", "memory", "record"}, args...), tellMemory
+func runMemoryRecord(o memoryRecording) (err error) {
+	o.Version, o.Echo, o.Warn = version, append([]string{"llamatap", "memory", "record"}, o.flags.Raw...), tellMemory
 	ctx, stop := signal.NotifyContext(context.Background(), enders(len(o.program) > 0)...)
 	defer stop()
 	if len(o.program) > 0 {

@@ -2,9 +2,4 @@
 
 package main
 
-func runMemoryRecord(args []string) error {
-	if _, ok, err := parseMemoryRecord(args); err != nil || !ok {
-		return err
-	}
-	return errNotHere
-}
+func runMemoryRecord(memoryRecording) error { return errNotHere }

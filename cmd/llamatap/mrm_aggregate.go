@@ -10,40 +10,57 @@ import (
 	"path/filepath"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm/analyze"
 )
 
-// runMRMAggregate puts runs together.
-func runMRMAggregate(args []string) error {
-	flags := newFlags("mrm aggregate", mrmAggregateHelp)
-	var form reportForm
-	form.define(flags, "text", "csv", "json")
-	out := flags.String("out", "", "write aggregate.csv, aggregate.parquet and aggregate.json into this `FOLDER`")
-	dataset := flags.String("dataset", "", "copy the runs into a partitioned dataset in this `FOLDER`")
-	list := flags.String("figures", "png,svg", "with --out, draw figures as these `FORMS`, with commas: png, svg, pdf")
-	none := flags.Bool("no-figures", false, "draw no figures")
-	all := flags.Bool("contaminated", false, "take contaminated runs too, which every row says then")
-	rest, err := parseAnyFlags(flags, args)
-	if err != nil || rest == nil {
-		return err
+// aggregation is what llamatap mrm aggregate was asked for.
+type aggregation struct {
+	reportForm
+	out, dataset string
+	forms        []string
+	contaminated bool
+}
+
+func mrmAggregateCommand() *cli.Command {
+	return &cli.Command{
+		Name: "aggregate", Summary: "combine sealed runs of experiments", Usage: "DIR… [flags]", Min: 1, Max: -1,
+		Needs: "no folder: give one that holds results, as in 'llamatap mrm aggregate results'",
+		Text: `Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each file against its manifest and
+each table's version, leaves contaminated runs out, and writes for each cell of the matrix the mean of every metric over its
+repetitions, with its 95 % interval: Student's t, or Wilson's for the share of runs that have a label. --dataset copies the runs into
+a dataset partitioned model_id=/run_id=, for DuckDB, Spark and pandas.
+
+  llamatap mrm aggregate results
+  llamatap mrm aggregate results --format csv -o metrics.csv
+  llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet, .json and figures in a folder
+  llamatap mrm aggregate results --dataset dataset
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			a := &aggregation{}
+			none := false
+			a.forms, _ = sheet.ParseForms(defaultFigures)
+			a.define(f, "text", "csv", "json")
+			f.Add("--out FOLDER", &a.out, "write aggregate.csv, aggregate.parquet and aggregate.json into this folder")
+			f.Add("--dataset FOLDER", &a.dataset, "copy the runs into a partitioned dataset in this folder")
+			defineFigures(f, &a.forms, &none)
+			f.Add("--contaminated", &a.contaminated, "include contaminated runs, marked in every row")
+			return func(args []string) error {
+				if none {
+					a.forms = nil
+				}
+				return a.run(args)
+			}
+		},
 	}
-	if len(rest) == 0 {
-		return exitStatus{Code: 2, Err: errors.New("no folder: give one that holds results, as in 'llamatap mrm aggregate results'")}
-	}
-	if err := form.check(); err != nil {
-		return err
-	}
-	forms, err := sheet.ParseForms(*list)
-	if err != nil {
-		return exitStatus{Code: 2, Err: fmt.Errorf("--figures: %w", err)}
-	}
-	if *none {
-		forms = nil
-	}
+}
+
+// run combines runs.
+func (a *aggregation) run(rest []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	found, err := analyze.Find(rest, *all)
+	found, err := analyze.Find(rest, a.contaminated)
 	if err != nil {
 		return err
 	}
@@ -55,23 +72,20 @@ func runMRMAggregate(args []string) error {
 		fmt.Fprintf(terminal.Err, "llamatap: left out: %d runs of no experiment, %d that are not sealed\n", found.Others, found.Unsealed)
 	}
 	result, err := analyze.Aggregate(ctx, found)
-	if errors.Is(err, context.Canceled) {
-		return exitStatus{Code: 130, Err: errors.New("interrupted")}
-	}
 	if err != nil {
 		return err
 	}
-	if *dataset != "" {
-		n, err := analyze.ExportDataset(found.Runs, *dataset)
+	if a.dataset != "" {
+		n, err := analyze.ExportDataset(found.Runs, a.dataset)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, *dataset, len(found.Runs)-n)
+		fmt.Fprintf(terminal.Err, "llamatap: %d runs copied to %s, %d were there already\n", n, a.dataset, len(found.Runs)-n)
 	}
-	if *out != "" {
-		return writeAggregate(result, *out, forms)
+	if a.out != "" {
+		return writeAggregate(result, a.out, a.forms)
 	}
-	return form.write(map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[form.form])
+	return a.write(map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON}[a.form])
 }
 
 // writeAggregate writes the result in all forms, and its figures in some. A file is there when it is whole.

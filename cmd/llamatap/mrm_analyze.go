@@ -3,96 +3,90 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"time"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/analyze"
 )
 
-const mrmAnalyzeHelp = `llamatap mrm analyze: what follows from sealed runs: metrics, labels, what other memories would do, figures
-
-usage: llamatap mrm analyze [RUN…] [FLAGS]
-       llamatap mrm analyze --config FILE [FLAGS]
-
-Computes mrm-trace's metrics of each run, how well its regions suit memory that retains data for a limited time, which could live in which
-class of memory (refreshes and writes per day, wear, energy, each with formula and inputs), how that depends on the figures of devices, and draws
-figures. All is written to derived/mrm of the run; docs/MRM_DATA.md says what each file holds. With --config it takes all runs of the
-experiment, and without a RUN the newest. A run that is contaminated is refused, or left out of an experiment.
-
-  llamatap mrm analyze llamatap-runs/MODEL/RUN
-  llamatap mrm analyze RUN --devices mine.yaml --classes pcm,managed --years 3
-  llamatap mrm analyze --config experiment.yaml --no-figures
-
-flags:
-`
-
-const mrmAggregateHelp = `llamatap mrm aggregate: sealed runs of experiments put together
-
-usage: llamatap mrm aggregate DIR… [FLAGS]
-
-Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each file against its manifest and each
-table's version, leaves contaminated runs out, and writes for each cell of the matrix the mean of every metric over its repetitions, with its
-95 % interval: Student's t, or Wilson's for the share of runs that have a label. --dataset copies the runs into a dataset partitioned model_id=/run_id=, for DuckDB, Spark and pandas.
-
-  llamatap mrm aggregate results
-  llamatap mrm aggregate results --format csv > metrics.csv
-  llamatap mrm aggregate results --out aggregate          aggregate.csv, .parquet, .json and figures in a folder
-  llamatap mrm aggregate results --dataset dataset
-
-flags:
-`
-
 // mrmAnalyzeArguments are what llamatap mrm analyze was asked for.
 type mrmAnalyzeArguments struct {
+	reportForm
+	flags             *cli.Flags
 	options           analyze.Options
-	config, classes   string
-	forms             string
-	noFigures, asJSON bool
+	config            string
+	noFigures         bool
 	listClasses       bool
 	highOnce, medOnce float64
 	highP99S, medP50S float64
-	isGiven           map[string]bool // flags
 }
 
-func (a *mrmAnalyzeArguments) flags() *flag.FlagSet {
-	flags := newFlags("mrm analyze", mrmAnalyzeHelp)
-	t := memtrace.DefaultThresholds()
-	flags.StringVar(&a.config, "config", "", "analyse all runs of the experiment of this `FILE`")
-	flags.StringVar(&a.options.Devices, "devices", "", "`FILE` with further classes of memory")
-	flags.StringVar(&a.classes, "classes", "", "only these classes of memory, a `LIST` with commas (default: all)")
-	flags.BoolVar(&a.listClasses, "list-classes", false, "print the classes of memory with the sources of their figures, and end")
-	flags.Float64Var(&a.options.Years, "years", 5, "cells must live so many `YEARS`")
-	flags.Float64Var(&a.highOnce, "high-write-once", t.HighWriteOnce, "least write-once `RATIO` of high_mrm")
-	flags.Float64Var(&a.highP99S, "high-retention", float64(t.HighP99NS)/1e9, "least 99th percentile of the retention of high_mrm, in `SECONDS`")
-	flags.Float64Var(&a.medOnce, "medium-write-once", t.MediumWriteOnce, "least write-once `RATIO` of medium_mrm")
-	flags.Float64Var(&a.medP50S, "medium-retention", float64(t.MediumP50NS)/1e9, "least median of the retention of medium_mrm, in `SECONDS`")
-	flags.StringVar(&a.forms, "figures", "png,svg", "draw figures as these `FORMS`, with commas: png, svg, pdf")
-	flags.BoolVar(&a.noFigures, "no-figures", false, "draw no figures")
-	flags.BoolVar(&a.options.Contaminated, "contaminated", false, "analyse contaminated runs too")
-	flags.BoolVar(&a.asJSON, "json", false, "write what was found as JSON instead of as tables")
-	return flags
-}
+func mrmAnalyzeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "analyze", Summary: "compute metrics, labels, what other memories would do, and figures from sealed runs",
+		Usage: "[RUN…] [flags]\n--config FILE [flags]", Max: -1,
+		Text: `Computes mrm-trace's metrics of each run, how well its regions suit memory that retains data for a limited time, which could
+live in which class of memory (refreshes and writes per day, wear, energy, each with formula and inputs), how that depends on the
+figures of devices, and draws figures. All is written to derived/mrm of the run; docs/MRM_DATA.md describes each file. With --config
+it takes all runs of the experiment, and without a RUN the newest. A contaminated run is refused, or left out of an experiment.
 
-// check tells what is wrong with the arguments, and finishes the options.
-func (a *mrmAnalyzeArguments) check(rest []string) (err error) {
-	o := &a.options
-	if !a.noFigures {
-		if o.Forms, err = sheet.ParseForms(a.forms); err != nil {
-			return fmt.Errorf("--figures: %w", err)
-		}
+  llamatap mrm analyze
+  llamatap mrm analyze RUN --devices mine.yaml --classes pcm,managed --years 3
+  llamatap mrm analyze --config experiment.yaml --no-figures
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			t := memtrace.DefaultThresholds()
+			a := &mrmAnalyzeArguments{
+				flags: f, highOnce: t.HighWriteOnce, highP99S: float64(t.HighP99NS) / 1e9, medOnce: t.MediumWriteOnce, medP50S: float64(t.MediumP50NS) / 1e9,
+			}
+			a.options.Years = 5
+			a.options.Forms, _ = sheet.ParseForms(defaultFigures)
+			f.Add("--config FILE", &a.config, "analyze all runs of the experiment of this file")
+			f.Add("--devices FILE", &a.options.Devices, "file with further classes of memory")
+			f.Add("--classes LIST", each(func(id string) error {
+				if id != "" {
+					a.options.Classes = append(a.options.Classes, id)
+				}
+				return nil
+			}), "only these classes of memory (default: all)")
+			f.Add("--list-classes", &a.listClasses, "print the classes of memory with the sources of their figures, and end")
+			f.Add("--years YEARS", &a.options.Years, "lifetime that cells must reach")
+			f.Add("--high-write-once RATIO", &a.highOnce, "least write-once ratio of high_mrm")
+			f.Add("--high-retention SECONDS", &a.highP99S, "least 99th percentile of the retention of high_mrm")
+			f.Add("--medium-write-once RATIO", &a.medOnce, "least write-once ratio of medium_mrm")
+			f.Add("--medium-retention SECONDS", &a.medP50S, "least median of the retention of medium_mrm")
+			defineFigures(f, &a.options.Forms, &a.noFigures)
+			f.Add("--contaminated", &a.options.Contaminated, "analyze contaminated runs too")
+			a.define(f, "text", "json")
+			return func(args []string) error {
+				return a.write(func(out io.Writer) error { return a.run(out, args) })
+			}
+		},
 	}
-	for id := range strings.SplitSeq(a.classes, ",") {
-		if id = strings.TrimSpace(id); id != "" {
-			o.Classes = append(o.Classes, id)
-		}
+}
+
+const defaultFigures = "png,svg"
+
+// defineFigures adds the flags of the formats of figures.
+func defineFigures(f *cli.Flags, forms *[]string, none *bool) {
+	f.Add("--figures LIST", func(s string) (err error) { *forms, err = sheet.ParseForms(s); return err },
+		"draw figures in these formats: png, svg, pdf").Default = defaultFigures
+	f.Add("--no-figures", none, "draw no figures")
+}
+
+// check refuses invalid arguments, and finishes the options.
+func (a *mrmAnalyzeArguments) check(rest []string) error {
+	o := &a.options
+	if a.noFigures {
+		o.Forms = nil
 	}
 	o.Thresholds = memtrace.Thresholds{
 		HighWriteOnce: a.highOnce, MediumWriteOnce: a.medOnce, HighP99NS: int64(a.highP99S * 1e9), MediumP50NS: int64(a.medP50S * 1e9),
@@ -113,21 +107,14 @@ func (a *mrmAnalyzeArguments) check(rest []string) (err error) {
 	return nil
 }
 
-// runMRMAnalyze analyses runs.
-func runMRMAnalyze(args []string) error {
-	var a mrmAnalyzeArguments
-	flags := a.flags()
-	rest, err := parseAnyFlags(flags, args)
-	if err != nil || rest == nil {
-		return err
-	}
-	a.isGiven = map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { a.isGiven[f.Name] = true })
-	if err := a.check(rest); err != nil {
-		return exitStatus{Code: 2, Err: err}
+// run analyzes runs.
+func (a *mrmAnalyzeArguments) run(out io.Writer, rest []string) error {
+	err := a.check(rest)
+	if err != nil {
+		return cli.Wrong(err)
 	}
 	if a.listClasses {
-		return a.printClasses()
+		return a.printClasses(out)
 	}
 	if a.config == "" && len(rest) == 0 {
 		rest = []string{""} // the newest run
@@ -137,7 +124,7 @@ func runMRMAnalyze(args []string) error {
 			return err
 		}
 	}
-	a.options.Version, a.options.Command = version, append([]string{"llamatap", "mrm", "analyze"}, args...)
+	a.options.Version, a.options.Command = version, append([]string{"llamatap", "mrm", "analyze"}, a.flags.Raw...)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if rest, err = a.runs(rest); err != nil {
@@ -147,8 +134,6 @@ func runMRMAnalyze(args []string) error {
 	for _, dir := range rest {
 		result, err := analyze.Run(ctx, dir, a.options)
 		switch {
-		case errors.Is(err, context.Canceled):
-			return exitStatus{Code: 130, Err: errors.New("interrupted")}
 		case errors.Is(err, analyze.ErrContaminated) && a.config != "":
 			fmt.Fprintf(terminal.Err, "llamatap: left out: %v\n", err)
 			continue
@@ -156,12 +141,12 @@ func runMRMAnalyze(args []string) error {
 			return err
 		}
 		analyzed++
-		if err := a.tell(result); err != nil {
+		if err := a.print(out, result); err != nil {
 			return err
 		}
 	}
 	if analyzed == 0 {
-		return fmt.Errorf("%s: every one of its %d runs is contaminated and was left out; --contaminated analyses them all the same", a.config, len(rest))
+		return fmt.Errorf("%s: every one of its %d runs is contaminated and was left out; --contaminated analyzes them all the same", a.config, len(rest))
 	}
 	return nil
 }
@@ -198,16 +183,16 @@ func (a *mrmAnalyzeArguments) runs(given []string) ([]string, error) {
 // configure takes over what the configuration says and no flag does.
 func (a *mrmAnalyzeArguments) configure(c *mrm.Analysis) {
 	t := &a.options.Thresholds
-	if !a.isGiven["high-write-once"] {
+	if !a.flags.Given("--high-write-once") {
 		t.HighWriteOnce = c.Thresholds.HighWriteOnce
 	}
-	if !a.isGiven["medium-write-once"] {
+	if !a.flags.Given("--medium-write-once") {
 		t.MediumWriteOnce = c.Thresholds.MediumWriteOnce
 	}
-	if !a.isGiven["high-retention"] {
+	if !a.flags.Given("--high-retention") {
 		t.HighP99NS = int64(c.Thresholds.HighRetentionS * 1e9)
 	}
-	if !a.isGiven["medium-retention"] {
+	if !a.flags.Given("--medium-retention") {
 		t.MediumP50NS = int64(c.Thresholds.MediumRetentionS * 1e9)
 	}
 	for _, seconds := range c.WindowsS {
@@ -215,26 +200,26 @@ func (a *mrmAnalyzeArguments) configure(c *mrm.Analysis) {
 	}
 }
 
-// tell writes what was found.
-func (a *mrmAnalyzeArguments) tell(r *analyze.Result) error {
+// print writes what was found.
+func (a *mrmAnalyzeArguments) print(out io.Writer, r *analyze.Result) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(terminal.Err, "llamatap: %s\n", note)
 	}
 	var err error
 	switch {
 	case r.Report == nil: // of samples of mrm-trace
-	case a.asJSON:
-		err = r.Report.WriteJSON(terminal.Out)
+	case a.form == "json":
+		err = r.Report.WriteJSON(out)
 	default:
-		terminal.Printf("%s\n", r.Dir)
-		err = r.Report.WriteText(terminal.Out)
+		fmt.Fprintf(out, "%s\n", r.Dir)
+		err = r.Report.WriteText(out)
 	}
 	fmt.Fprintf(terminal.Err, "llamatap: %d files in %s, computed from the %s\n", len(r.Files), r.Out, map[string]string{"trace": "trace of accesses", "regions": "map of regions and the cache's lives", "samples": "samples that mrm-trace recorded"}[r.From])
 	return err
 }
 
 // printClasses prints the classes of memory.
-func (a *mrmAnalyzeArguments) printClasses() error {
+func (a *mrmAnalyzeArguments) printClasses(out io.Writer) error {
 	all, err := analyze.LoadClasses(a.options.Devices)
 	if err != nil {
 		return err
@@ -243,5 +228,5 @@ func (a *mrmAnalyzeArguments) printClasses() error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(terminal.Out, analyze.Classes{Version: all.Version, Sources: all.Sources, Classes: some})
+	return writeJSON(out, analyze.Classes{Version: all.Version, Sources: all.Sources, Classes: some})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/mrm"
 	"github.com/llamatap/llamatap/mrm/verdict"
@@ -46,10 +47,10 @@ func mrmRun(f *mrmFlags) error {
 		fmt.Fprintln(terminal.Err, "llamatap: interrupted; nothing is kept of the cell under way, and what was sealed stays")
 		return exitStatus{Code: cause.status()}
 	case err == nil && outcome.Left > 0:
-		fmt.Fprintf(terminal.Err, "llamatap: stopped, %d cells are left; run it again to go on\n", outcome.Left)
+		fmt.Fprintf(terminal.Err, "llamatap: stopped, %d cells are left; run it again to continue\n", outcome.Left)
 		return exitStatus{Code: 128 + int(syscall.SIGINT)}
 	case errors.Is(err, mrm.ErrCell):
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	return err
 }
@@ -75,7 +76,7 @@ func untilTwice() (ctx context.Context, enough chan struct{}, stop func()) {
 	return ctx, enough, func() { signal.Stop(signals); close(signals); cancel(nil) }
 }
 
-// mrmShow tells of an experiment: with a bar on a terminal, else a line per cell.
+// mrmShow shows the progress of an experiment: with a bar on a terminal, else a line per cell.
 type mrmShow struct {
 	out  io.Writer
 	bar  func(of int) *progressbar.ProgressBar // nil: no terminal

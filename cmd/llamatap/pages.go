@@ -1,116 +1,109 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os/exec"
-	"regexp"
-	"strings"
+	"os"
+	"path/filepath"
 
-	"github.com/llamatap/llamatap/cgo/llama"
+	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
+	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-// page is what the help of a subcommand says, taken apart. Manual pages and completions are made of it, so that
-// they say what help says, which comes from the tables of flags.
-type page struct {
-	command command
-	usage   []string // the lines behind "usage:"
-	text    []string // lines before and between the flags, their headings left out
-	flags   []flagText
-}
-
-// flagText is one flag as help shows it.
-type flagText struct {
-	names []string // as they are written, with dashes
-	form  string   // of the value; "" where there is none
-	help  string
-}
-
-// values are the words that the form lists, if it does.
-func (f *flagText) values() []string {
-	form := strings.TrimSuffix(strings.TrimPrefix(f.form, "[="), "]")
-	if !strings.Contains(form, "|") || strings.ContainsAny(form, "[<:, ") {
-		return nil
-	}
-	var words []string
-	for _, word := range strings.Split(form, "|") {
-		if word != strings.ToUpper(word) {
-			words = append(words, word)
-		}
-	}
-	return words
-}
-
-// takesFile tells whether the value is the path of a file or folder.
-func (f *flagText) takesFile() bool {
-	return regexp.MustCompile(`^(FILE|FNAME|DIR|PATH|MODEL|model|folder)\b`).MatchString(f.form)
-}
-
-// detached tells whether the value is an argument of its own.
-func (f *flagText) detached() bool { return f.form != "" && !strings.HasPrefix(f.form, "[=") }
-
-// pages are those of all subcommands.
-func pages() ([]page, error) {
-	self, err := llama.Self()
-	if err != nil {
-		return nil, err
-	}
-	var all []page
-	for _, c := range commands() {
-		text, err := exec.Command(self, c.name, "--help").CombinedOutput()
-		if err != nil {
-			return nil, fmt.Errorf("help of %s: %w", c.name, err)
-		}
-		p := parsePage(string(text))
-		p.command = c
-		all = append(all, p)
-	}
-	return all, nil
-}
-
-// parsePage takes help apart: its first line is a title, "usage:" begins the lines that say how to call it, a line
-// that is indented by two and begins with a dash begins a flag, and what is indented further belongs to that.
-func parsePage(help string) (p page) {
-	var current *flagText
-	inUsage := false
-	for i, line := range strings.Split(strings.TrimRight(help, "\n"), "\n") {
-		trimmed := strings.TrimSpace(line)
-		switch {
-		case i == 0:
-		case strings.HasPrefix(line, "usage: "):
-			p.usage, inUsage = append(p.usage, strings.TrimPrefix(line, "usage: ")), true
-		case inUsage && trimmed != "":
-			p.usage = append(p.usage, trimmed)
-		case strings.HasPrefix(line, "  -"):
-			if n := len(p.text) - 1; current == nil && n >= 0 && strings.HasSuffix(p.text[n], ":") { // their heading
-				p.text = p.text[:n]
+func manCommand() *cli.Command {
+	return &cli.Command{
+		Name: "man", Summary: "write the manual pages", Usage: "DIR", Min: 1, Max: 1, Needs: "no folder for the pages: write llamatap man DIR",
+		Text: "Writes llamatap.1 and one page per command into DIR, which is created.\n",
+		Define: func(*cli.Flags) func([]string) error {
+			return func(args []string) error {
+				if err := os.MkdirAll(args[0], 0o755); err != nil {
+					return fmt.Errorf("create the folder of the pages: %w: give another one", err)
+				}
+				for name, text := range program().Manuals() {
+					if err := os.WriteFile(filepath.Join(args[0], name), text, 0o644); err != nil {
+						return fmt.Errorf("write a page: %w: give another folder", err)
+					}
+				}
+				return nil
 			}
-			p.flags = append(p.flags, parseFlag(trimmed))
-			current = &p.flags[len(p.flags)-1]
-		case current != nil && strings.HasPrefix(line, "    "):
-			current.help = strings.TrimSpace(current.help + " " + trimmed)
-		default:
-			inUsage, current = false, nil
-			p.text = append(p.text, line)
-		}
+		},
 	}
-	return p
 }
 
-// A flag's first line: its names, the form of its value, of one or two words, and the help behind two spaces;
-// behind one where the column is too narrow for more.
-var (
-	flagHead   = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| (\S+(?: \S+)?))?(?:\s{2,}(.*))?$`)
-	narrowHead = regexp.MustCompile(`^(-[^\s,=\[]+(?:, -[^\s,=\[]+)*)(?:(\[=[^\]]*\])| (\S+))? (.*)$`)
-)
+func completionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "completion", Summary: "print a completion script for bash, zsh or fish", Usage: "bash|zsh|fish", Max: 1,
+		Text: `Completes commands, flags and their values.
 
-func parseFlag(line string) (f flagText) {
-	m := flagHead.FindStringSubmatch(line)
-	if m == nil {
-		m = narrowHead.FindStringSubmatch(line)
+  source <(llamatap completion bash)
+  llamatap completion zsh >"${fpath[1]}/_llamatap"
+  llamatap completion fish >~/.config/fish/completions/llamatap.fish
+
+make install puts the scripts where the shells look.
+`,
+		Define: func(*cli.Flags) func([]string) error {
+			return func(args []string) error {
+				if len(args) != 1 || cli.Scripts[args[0]] == "" {
+					return cli.Wrong(errors.New("name one shell: llamatap completion bash, zsh or fish"))
+				}
+				_, err := terminal.Print(cli.Scripts[args[0]])
+				return err
+			}
+		},
 	}
-	if m == nil {
-		return flagText{names: strings.Fields(line)[:1]}
+}
+
+// completeCommand answers the completion scripts. Programs of llama.cpp take the flags of exec.
+func completeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "__complete", Hidden: true, Raw: true,
+		Define: func(*cli.Flags) func([]string) error {
+			return func(args []string) error {
+				table := program()
+				for _, name := range frontNames() {
+					front := *execCommand()
+					front.Name, front.Summary = name, "llama.cpp's program, under the tap"
+					table.Commands = append(table.Commands, &front)
+				}
+				for _, line := range table.Complete(args) {
+					terminal.Println(line)
+				}
+				return nil
+			}
+		},
 	}
-	f.names, f.form, f.help = strings.Split(m[1], ", "), m[2]+m[3], m[4]
-	return f
+}
+
+// topic is a command that only prints its help.
+func topic(name, summary, text string, define func(*cli.Flags)) *cli.Command {
+	return &cli.Command{Name: name, Summary: summary, Text: text, Hidden: true, Raw: true, Define: func(f *cli.Flags) func([]string) error {
+		define(f)
+		return func([]string) error { return cli.ErrHelpAll }
+	}}
+}
+
+func recordingTopic() *cli.Command {
+	return topic("recording", "the flags that record", `The --tap-… flags mean the same on llamatap run, llamatap exec, llamatap bench and the programs of llama.cpp.
+A run directory exists exactly when a recorder runs, and a recorder runs exactly when one of its flags is given.
+Each flag is also an environment variable, such as LLAMATAP_SAMPLING_RATE, and a key of the YAML file, such as sampling_rate. A flag overrides
+the environment, which overrides the file, which overrides the preset.
+`, config.DefineTap)
+}
+
+func formatsTopic() *cli.Command {
+	return topic("formats", "the files of a recording", `A run directory has these files, as far as their recorders ran. Each table is Parquet, each log JSON lines.
+
+  metadata.json               settings with their sources, model, machine, losses by cause
+  manifest.json               size and SHA-256 of every file: written last; a directory without it is not sealed
+  activations_tokens.json     tokens with context, sequence, position, phase and request
+  activations.stream, .idx    tensors (--tap-preset, --tap-tensor …) and their index     docs/STREAM_FORMAT.md
+  resource.jsonl              what computing cost (--tap-resource-level)                 docs/EVENTS.md
+  kv_block_lifecycle.parquet  lives of KV cache blocks (--tap-kv)                        docs/KV.md
+  region_map.parquet          what is where in memory (--tap-regions)                    docs/MEMORY.md
+  trace.parquet               accesses to memory (--tap-ledger, --tap-samples)           docs/MEMORY.md
+  block_io.jsonl …            what the kernel did (--tap-host)                           docs/HOST.md
+
+llamatap inspect shows what a run holds, llamatap export writes npy, safetensors, Parquet, Arrow and datasets.
+`, func(*cli.Flags) {})
 }

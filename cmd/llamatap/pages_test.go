@@ -5,93 +5,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
-
-const sampleHelp = `llamatap sample: what is only here to be taken apart
-
-usage: llamatap sample FILE
-       llamatap sample --all
-
-Text, and an example:
-
-  llamatap sample x.y
-
-how it is done:
-  -m, --model FNAME                     file of the model
-  -fa, --flash-attn on|off|auto         attention as
-                                        one operation (default: auto)
-  --tap-attention[=keep|exact]          maps
-  -e, --escape, --no-escape             a switch
-  --tap-layers LIST
-                                  only these
-  --json
-    	write JSON
-  --by WHAT
-    	by WHAT: a or b
-`
-
-func TestParsePage(t *testing.T) {
-	p := parsePage(sampleHelp)
-	want := []flagText{
-		{[]string{"-m", "--model"}, "FNAME", "file of the model"},
-		{[]string{"-fa", "--flash-attn"}, "on|off|auto", "attention as one operation (default: auto)"},
-		{[]string{"--tap-attention"}, "[=keep|exact]", "maps"},
-		{[]string{"-e", "--escape", "--no-escape"}, "", "a switch"},
-		{[]string{"--tap-layers"}, "LIST", "only these"},
-		{[]string{"--json"}, "", "write JSON"},
-		{[]string{"--by"}, "WHAT", "by WHAT: a or b"},
-	}
-	if !reflect.DeepEqual(p.flags, want) {
-		t.Errorf("flags\n%q, want\n%q", p.flags, want)
-	}
-	if text := strings.Join(p.text, "\n"); len(p.usage) != 2 || !strings.Contains(text, "x.y") || strings.Contains(text, "how it is done") {
-		t.Errorf("usage %q, text %q", p.usage, text)
-	}
-	if v := p.flags[1].values(); !reflect.DeepEqual(v, []string{"on", "off", "auto"}) || p.flags[2].detached() || !p.flags[0].takesFile() {
-		t.Errorf("values %q of %+v", v, p.flags)
-	}
-}
-
-// allPages are the pages of the built program.
-func allPages(t *testing.T) []page {
-	t.Helper()
-	var all []page
-	for _, c := range commands() {
-		text, err := self(c.name, "--help").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s --help: %v\n%s", c.name, err, text)
-		}
-		p := parsePage(string(text))
-		p.command = c
-		if len(p.usage) == 0 || p.usage[0] == "" {
-			t.Errorf("%s: its help has no usage line", c.name)
-		}
-		for _, f := range p.flags {
-			if f.help == "" || strings.ContainsAny(strings.Join(f.names, ""), " |[") {
-				t.Errorf("%s: flag %q is not understood", c.name, f)
-			}
-		}
-		all = append(all, p)
-	}
-	return all
-}
 
 // Every shell takes its script, and bash completes with it.
 func TestCompletion(t *testing.T) {
-	list := completions(allPages(t))
 	dir := t.TempDir()
-	for shell, write := range map[string]func(out *bytes.Buffer){
-		"bash": func(out *bytes.Buffer) { completeBash(out, list) },
-		"zsh":  func(out *bytes.Buffer) { completeZsh(out, list) },
-		"fish": func(out *bytes.Buffer) { completeFish(out, list) },
-	} {
-		var script bytes.Buffer
-		write(&script)
+	for shell, script := range cli.Scripts {
 		path := filepath.Join(dir, shell)
-		if err := os.WriteFile(path, script.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := exec.LookPath(shell); err != nil {
@@ -104,15 +30,22 @@ func TestCompletion(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"llamatap ver":                        "verify",
+		"llamatap host an":                    "analyze",
+		"llamatap help host an":               "analyze",
+		"llamatap kv --by ":                   "sequence layer time",
 		"llamatap run --tap-cod":              "--tap-codec",
 		"llamatap run --tap-codec z":          "zstd zstd-shuffle",
+		"llamatap run --tap-codec = z":        "zstd zstd-shuffle",
 		"llamatap exec --tap-overflow ":       "block drop",
 		"llamatap run -m " + dir + "/ba":      dir + "/bash",
 		"llamatap inspect " + dir + "/zs":     dir + "/zsh",
 		"llamatap run --no-such-flag --tap-s": "",
 	} {
-		script := `source "$1"; read -ra COMP_WORDS <<<"$2"; [[ $2 == *" " ]] && COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _llamatap; echo "${COMPREPLY[*]}"`
-		out, err := exec.Command("bash", "-c", script, "bash", filepath.Join(dir, "bash"), line).CombinedOutput()
+		script := `source "$1"; read -ra COMP_WORDS <<<"$2"; COMP_WORDS[0]=$3; [[ $2 == *" " ]] && COMP_WORDS+=(""); ` +
+			`COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _llamatap; echo "${COMPREPLY[*]}"`
+		cmd := exec.Command("bash", "-c", script, "bash", filepath.Join(dir, "bash"), line, os.Args[0])
+		cmd.Env = self().Env
+		out, err := cmd.CombinedOutput()
 		got := strings.TrimSpace(string(out))
 		if err != nil || want != "" && got != want || want == "" && !strings.Contains(got, "--tap-seed") {
 			t.Errorf("%q completes to %q, %v; want %q", line, got, err, want)
@@ -123,7 +56,13 @@ func TestCompletion(t *testing.T) {
 // groff, where it is, takes the manual pages without a warning.
 func TestManuals(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range manuals(allPages(t)) {
+	pages := program().Manuals()
+	for _, name := range []string{"llamatap.1", "llamatap-run.1", "llamatap-host-analyze.1"} {
+		if pages[name] == nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for name, text := range pages {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -137,5 +76,40 @@ func TestManuals(t *testing.T) {
 		if out, err := exec.Command("sh", "-c", `groff -man -Tascii -ww "$1" 2>&1 >/dev/null`, "sh", path).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
+	}
+}
+
+// TestHelpFits: the help of every command says what each flag means, and fits a terminal; that of run fits two.
+func TestHelpFits(t *testing.T) {
+	var walk func(c *cli.Command, path ...string)
+	walk = func(c *cli.Command, path ...string) {
+		var out bytes.Buffer
+		if err := program().Run(append([]string{"help"}, path...), &out); err != nil {
+			t.Errorf("help %q: %v", path, err)
+		}
+		if c.Define != nil {
+			var f cli.Flags
+			c.Define(&f)
+			for _, flag := range f.List {
+				if len(flag.Names) > 0 && flag.Help == "" {
+					t.Errorf("%q: %v has no help", path, flag.Names)
+				}
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 140 {
+				t.Errorf("help %q: %d columns: %s", path, n, line)
+			}
+		}
+		for _, sub := range c.Commands {
+			if !sub.Hidden {
+				walk(sub, append(path[:len(path):len(path)], sub.Name)...)
+			}
+		}
+	}
+	walk(program())
+	help, err := self("run", "--help").Output()
+	if lines := bytes.Count(help, []byte("\n")); err != nil || lines > 80 || !bytes.Contains(help, []byte("--help-all")) {
+		t.Errorf("run --help has %d lines: %v", lines, err)
 	}
 }

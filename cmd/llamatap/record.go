@@ -20,6 +20,7 @@ import (
 	tapped "github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner"
@@ -31,7 +32,7 @@ import (
 // resolveTap reads what the tap shall record. arch is the model's architecture, where a purpose needs it.
 func resolveTap(tap *config.Tap, model string) error {
 	if err := tap.Resolve(config.ResolveOptions{}); err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	if !tap.NeedsArchitecture() {
 		return nil
@@ -44,7 +45,7 @@ func resolveTap(tap *config.Tap, model string) error {
 		}
 	}
 	if err := tap.Resolve(config.ResolveOptions{Architecture: arch}); err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	return nil
 }
@@ -58,7 +59,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	}
 	if n := layersOf(cfg.Model); n > 0 {
 		if err := recorders.CheckLayers(n); err != nil {
-			return exitStatus{Code: 2, Err: err}
+			return cli.Wrong(err)
 		}
 	}
 	self, err := llama.Self()
@@ -84,7 +85,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 		o.Resume = before.checkpoint
 	}
 	if recorders.Sink != "" && before != nil {
-		return exitStatus{Code: 2, Err: errors.New("--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files (examples/reader.py)")}
+		return cli.Wrongf("--tap-sink with --tap-resume: the consumer would get an end without its beginning; read the files (examples/reader.py)")
 	}
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -106,7 +107,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	}
 	if recorders.Sink == "-" {
 		if cfg.PromptsFile == "" || cfg.ResultsFile == "" {
-			return exitStatus{Code: 2, Err: errOwnOutput}
+			return cli.Wrong(errOwnOutput)
 		}
 		o.Command.Stdout = nil
 	}
@@ -120,13 +121,13 @@ var errOwnOutput = errors.New("--tap-sink -: standard output is the program's ow
 // cannot be gone on with.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	if tap.Sink == "-" {
-		return exitStatus{Code: 2, Err: errOwnOutput}
+		return cli.Wrong(errOwnOutput)
 	}
 	if tap.Checkpoint.State {
-		return exitStatus{Code: 2, Err: fmt.Errorf("--tap-checkpoint-state: the memory of %s is not kept; only that of llamatap run is: leave the flag out", args[0])}
+		return cli.Wrongf("--tap-checkpoint-state: the memory of %s is not kept; only that of llamatap run is: leave the flag out", args[0])
 	}
 	if tap.Resume != "" {
-		return exitStatus{Code: 2, Err: fmt.Errorf("--tap-resume: a recording of %s cannot be gone on with; only one of llamatap run can, and others are read as far as they came", args[0])}
+		return cli.Wrongf("--tap-resume: a recording of %s cannot be gone on with; only one of llamatap run can, and others are read as far as they came", args[0])
 	}
 	return recordAs(session.Options{Command: cmd, Repeat: session.Repeat{Program: args[0]}}, tap, args)
 }
@@ -141,7 +142,7 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: host.Prefix(cmd)}, Version: version, Summary: terminal.Err,
 	})
 	if errors.Is(err, session.ErrSelection) {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	if err != nil {
 		return err

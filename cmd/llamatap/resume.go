@@ -19,6 +19,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/gguf"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/models"
 	"github.com/llamatap/llamatap/runner/session"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -147,7 +148,7 @@ func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 		differ = append(differ, old.Differences(cfg)...)
 	}
 	if len(differ) > 0 {
-		return exitStatus{Code: 2, Err: fmt.Errorf("%s cannot be gone on with, for it would not be the same run: %s", was.Dir, strings.Join(differ, "; "))}
+		return cli.Wrongf("%s cannot be gone on with, for it would not be the same run: %s", was.Dir, strings.Join(differ, "; "))
 	}
 	return nil
 }

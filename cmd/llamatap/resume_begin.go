@@ -16,6 +16,7 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/config"
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/runner"
 	"github.com/llamatap/llamatap/runner/session"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -60,9 +61,9 @@ func tell(program *exec.Cmd, variable string, what any) error {
 func checkState(cfg *config.Run) error {
 	switch {
 	case cfg.PromptsFile != "":
-		return exitStatus{Code: 2, Err: errors.New("--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not computed again without it")}
+		return cli.Wrongf("--tap-checkpoint-state is for one prompt: leave it out; prompts of a file that are done are not computed again without it")
 	case cfg.Embeddings.Embeddings:
-		return exitStatus{Code: 2, Err: errors.New("--tap-checkpoint-state is for generated text: leave it or --embeddings out")}
+		return cli.Wrongf("--tap-checkpoint-state is for generated text: leave it or --embeddings out")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,12 +17,32 @@ import (
 
 	"github.com/llamatap/llamatap/cgo/tap"
 	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 	"github.com/llamatap/llamatap/runner"
 )
 
 // errTapped refuses to record below another recording: a program has one tap.
-var errTapped = exitStatus{Code: 2, Err: errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two")}
+var errTapped = cli.Wrong(errors.New("this llamatap runs under another llamatap, which records already: give the --tap-… flags to one of the two"))
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name: "run", Summary: "generate text with a model, and record what you ask for", Usage: "[-m MODEL.gguf] -p TEXT [flags]", Raw: true,
+		Text: `Flags, defaults and text are llama-completion's with -no-cnv --no-display-prompt. The generated text goes to stdout and nothing
+else does; diagnostics go to stderr. Ctrl-C ends the run within a token, a second one at once.
+
+  llamatap run -p 'func main() {' -n 100 --tap-preset balanced
+  llamatap run -m model.gguf -f prompt.txt --temp 0 --tap-resource-level DETAILED --tap-kv
+  llamatap run -m model.gguf --prompts prompts.jsonl -np 4 --results results.jsonl
+  llamatap run --embeddings --pooling mean -f texts.txt --embd-output-format json
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			config.NewRun().Define(f)
+			config.DefineTap(f)
+			return runRun
+		},
+	}
+}
 
 // runRun generates text with a model. With a recorder, the model runs in a child of this process, which is the
 // collector then; the child is the same program with the tap's flags taken out.
@@ -32,7 +51,7 @@ func runRun(args []string) error {
 	recorders := &config.Tap{}
 	rest, err := recorders.Parse(args)
 	if err != nil {
-		return exitStatus{Code: 2, Err: err}
+		return cli.Wrong(err)
 	}
 	before, err := findResumption(recorders, args, rest)
 	if err != nil {
@@ -41,15 +60,15 @@ func runRun(args []string) error {
 	if before != nil {
 		args, recorders = before.args, &config.Tap{}
 		if rest, err = recorders.Parse(args); err != nil {
-			return exitStatus{Code: 2, Err: err}
+			return cli.Wrong(err)
 		}
 	}
 	cfg, err := parseRun(rest)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
+	if errors.Is(err, cli.ErrHelp) || errors.Is(err, cli.ErrHelpAll) {
+		return err
 	}
 	if err != nil {
-		return exitStatus{Code: 2, Err: behindTap(err, args)}
+		return cli.Wrong(afterTap(err, args))
 	}
 	if tap.Recording() {
 		if len(rest) < len(args) {
@@ -63,7 +82,7 @@ func runRun(args []string) error {
 	}
 	if !recorders.Recording() {
 		if before != nil {
-			return exitStatus{Code: 2, Err: errors.New("--tap-resume goes on with a recording, and the other arguments ask for none: give all of that run's, or none")}
+			return cli.Wrong(errors.New("--tap-resume resumes a recording, and the other arguments ask for none: give all of that run's, or none"))
 		}
 		return runModel(cfg)
 	}
@@ -95,9 +114,8 @@ func (u unexpected) Error() string {
 	return fmt.Sprintf("unexpected argument %q: a prompt is given with -p, in quotes", string(u))
 }
 
-// behindTap says more of an argument that stands behind a flag of the tap whose value may be left out, and is none
-// of its values.
-func behindTap(err error, args []string) error {
+// afterTap explains an argument that follows a flag of the tap whose value is optional, and is not one of its values.
+func afterTap(err error, args []string) error {
 	var word unexpected
 	if !errors.As(err, &word) {
 		return err
@@ -106,48 +124,27 @@ func behindTap(err error, args []string) error {
 	if at < 1 || !strings.HasPrefix(args[at-1], "--tap-") || strings.Contains(args[at-1], "=") {
 		return err
 	}
-	return fmt.Errorf("unexpected argument %q: %s takes no value, or not this one: 'llamatap run --help' lists those that it takes", string(word), args[at-1])
+	return fmt.Errorf("unexpected argument %q: %s takes no value, or not this one: 'llamatap help recording' lists those that it takes", string(word), args[at-1])
 }
 
-// parseRun reads the arguments and the environment. Asked for help, it writes it and returns flag.ErrHelp.
+// parseRun reads the arguments and the environment. Asked for help, it returns cli.ErrHelp.
 func parseRun(args []string) (*config.Run, error) {
-	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	cfg := config.NewRun()
-	cfg.Register(flags)
-	if err := cfg.Parse(flags, args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, errors.Join(flag.ErrHelp, runHelp(terminal.Out))
-		}
-		return nil, config.ExplainFlagError(flags, args, err)
-	}
-	if flags.NArg() > 0 {
-		return nil, unexpected(flags.Arg(0))
+	cfg, f := config.NewRun(), &cli.Flags{}
+	cfg.Define(f)
+	rest, err := f.Parse(args)
+	var unknown *cli.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, fmt.Errorf("%w: 'llamatap run --help-all' lists the flags; llama.cpp's other flags work with 'llamatap exec -- llama-completion'", err)
+	case err != nil:
+		return nil, err
+	case len(rest) > 0:
+		return nil, unexpected(rest[0])
 	}
 	if err := cfg.ResolveEnv(os.LookupEnv); err != nil {
 		return nil, err
 	}
 	return cfg, cfg.Validate()
-}
-
-func runHelp(out io.Writer) error {
-	fmt.Fprint(out, `llamatap run: continue a text with a model
-
-usage: llamatap run [-m MODEL.gguf] -p TEXT [flags]
-
-Flags, defaults and text are llama-completion's with -no-cnv --no-display-prompt. The generated text goes to stdout and nothing
-else does; what there is to tell goes to stderr. Ctrl-C ends the run within a token, a second one at once.
-
-  llamatap run -p 'func main() {' -n 100
-  llamatap run -m model.gguf -f prompt.txt --temp 0
-  llamatap run -m model.gguf --prompts prompts.jsonl -np 4 --results results.jsonl
-  llamatap run --embeddings --pooling mean -f texts.txt --embd-output-format json
-`)
-	if err := config.RunHelp(out); err != nil {
-		return err
-	}
-	fmt.Fprint(out, "\nWhat to record (llamatap exec takes the same flags):\n\n")
-	return config.WriteTapHelp(out)
 }
 
 // signalCause is why a run was interrupted.

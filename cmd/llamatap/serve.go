@@ -8,80 +8,70 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/llamatap/llamatap/inspect/server"
 	"github.com/llamatap/llamatap/internal/bounded"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-const serveHelp = `llamatap serve: show runs over HTTP
+// defaultRuns is where runs are recorded unless they say otherwise.
+const defaultRuns = "llamatap-runs"
 
-usage: llamatap serve DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]
-
-Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and what they sum up to:
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name: "serve", Summary: "show runs over HTTP: live events, summaries, metrics for Prometheus", Max: 1,
+		Usage: "DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]",
+		Text: `Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and what they sum up to:
 
   GET /api/v1/resource-logs    events, a line of JSON each; parameters run, from_line, follow, event, layer
-  GET /api/v1/summary, /kv     what 'llamatap resource summary' says; KV caches
-  PUT /api/v1/level            {"level": "VERBOSE"} for a run that goes on; also {"command": "enable"}, "disable", "flush"
-  POST /log-monitoring         {"prompt": "…", "stream": true} runs a prompt and records it below DIR, events as they come; -m gives the model
+  GET /api/v1/summary, /kv     as 'llamatap resource summary' and 'llamatap kv'
+  PUT /api/v1/level            {"level": "VERBOSE"} for a live run; also {"command": "enable"}, "disable", "flush"
+  POST /log-monitoring         {"prompt": "…", "stream": true} runs a prompt and records it below DIR; -m gives the model
   GET /api/v1/runs, /metrics, /healthz, and the routes of system B: /sessions, /logs/ID, /logs/ID/stream
 
-docs/SERVE.md tells more, and has a dashboard for Grafana. With --live only the newest run that goes on below DIR is shown; DIR is
-then ./llamatap-runs if it is not given. INT or TERM ends the server, and the streams that it has.
+docs/SERVE.md describes them, and has a dashboard for Grafana. --live shows only the newest live run below DIR; DIR is then
+./llamatap-runs if it is not given. INT or TERM ends the server, and the streams that it has.
 
-Events hold prompts, so every request but /healthz needs a token: one is generated at each start, printed with the address as a link
-that a browser opens, and kept in a file that you alone can read, which 'llamatap ctl' finds. A client sends it as
-"Authorization: Bearer TOKEN". --token @FILE gives a lasting one, for Prometheus. A Unix socket can do without: --no-token.
+Events hold prompts, so every request but /healthz needs a token: one is generated at each start, printed with the address as a
+link that a browser opens, and kept in a file that you alone can read, which 'llamatap ctl' finds. A client sends it as
+"Authorization: Bearer TOKEN". --token @FILE gives a lasting one, for Prometheus. A Unix socket needs none with --no-token.
 
   llamatap serve llamatap-runs
   llamatap ctl http://127.0.0.1:8080 level VERBOSE
   llamatap serve llamatap-runs --listen unix:serve.sock --no-token
   curl -N --unix-socket serve.sock 'http://localhost/api/v1/resource-logs?follow&event=output_token'
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			o := server.Options{Control: controlRun}
+			addr, token, model := "127.0.0.1:8080", "", ""
+			f.Add("--live", &o.Live, "show the newest live run, and no other")
+			f.Add("--listen ADDRESS", &addr, "listen on HOST:PORT, where port 0 takes a free one, or on unix:PATH").Deprecated("--addr")
+			f.Add("--token TOKEN", &token, "demand this token instead of a generated one; @FILE reads it from a file")
+			f.Add("--no-token", &o.NoToken, "demand no token of clients of a Unix socket, which its mode 0600 guards")
+			f.Add("-m, --model FILE", &model, "GGUF file that prompts of POST /log-monitoring are run with (default: the embedded model)")
+			f.Add("--cors-origin ORIGIN", func(origin string) error { o.Origins = append(o.Origins, origin); return server.CheckOrigin(origin) },
+				"let web pages of this origin, such as http://localhost:3000, ask with the token; may be given several times")
+			return func(args []string) (err error) {
+				if o.Dir = strings.Join(args, ""); o.Dir == "" && o.Live {
+					o.Dir = defaultRuns
+				} else if o.Dir == "" {
+					return cli.Wrongf("no run directory: give one, or a folder of runs, as in 'llamatap serve %s'", defaultRuns)
+				}
+				if o.Token, err = serveToken(token, o.NoToken, addr); err != nil {
+					return cli.Wrong(err)
+				}
+				attend(&o, model)
+				return serve(o, addr)
+			}
+		},
+	}
+}
 
-flags:
-`
-
-// defaultRuns is where runs are recorded unless they say otherwise.
-const defaultRuns = "llamatap-runs"
-
-// runServe serves until it is interrupted.
-func runServe(args []string) error {
-	var o server.Options
-	flags := newFlags("serve", serveHelp)
-	flags.BoolVar(&o.Live, "live", false, "show the newest run that goes on, and no other")
-	var addr string
-	flags.StringVar(&addr, "listen", "127.0.0.1:8080", "listen on `ADDRESS`: HOST:PORT, where port 0 takes a free one, or unix:PATH")
-	flags.StringVar(&addr, "addr", addr, "the `ADDRESS`, as --listen")
-	token := flags.String("token", "", "demand this `TOKEN` instead of a generated one; @FILE reads it from a file")
-	flags.BoolVar(&o.NoToken, "no-token", false, "demand no token of clients of a Unix socket, which its mode 0600 guards")
-	model := flags.String("model", "", "GGUF `FILE` that prompts of POST /log-monitoring are run with; the embedded model without it")
-	flags.StringVar(model, "m", "", "the `FILE`, as --model")
-	var origins stringList
-	flags.Var(&origins, "cors-origin", "let web pages of this `ORIGIN`, such as http://localhost:3000, ask with the token; may be given several times")
-	rest, err := parseFlags(flags, args, 1)
-	if err != nil && o.Live { // perhaps because the folder is missing
-		if again, failed := parseFlags(flags, append(slices.Clone(args), defaultRuns), 1); failed == nil {
-			rest, err = again, nil
-		}
-	}
-	if err != nil || rest == nil {
-		return err
-	}
-	o.Dir = rest[0]
-	if o.Token, err = serveToken(*token, o.NoToken, addr); err != nil {
-		return exitStatus{Code: 2, Err: err}
-	}
-	o.Control = controlRun
-	for _, origin := range origins {
-		if err := server.CheckOrigin(origin); err != nil {
-			return exitStatus{Code: 2, Err: fmt.Errorf("--cors-origin: %w", err)}
-		}
-	}
-	o.Origins = origins
-	attend(&o, *model)
+// serve serves until it is interrupted.
+func serve(o server.Options, addr string) error {
 	s, err := server.New(o)
 	if err != nil {
 		return err
@@ -147,7 +137,7 @@ func readToken(text string) (string, error) {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
 	if text = strings.TrimSpace(string(token)); text == "" || strings.ContainsAny(text, " \n") {
-		return "", fmt.Errorf("%s holds no token: one word on a line belongs there", cmp.Or(name, "that file"))
+		return "", fmt.Errorf("%s holds no token: write one word on a line", cmp.Or(name, "that file"))
 	}
 	return text, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,8 @@ import (
 
 func TestSynthWritesWhatWasAskedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	err := runSynth([]string{"-o", path, "--arch", "qwen3moe", "--params", "tiny", "--type", "Q8_0", "--seed", "7", "--layers", "2",
-		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100", "--infill", "--quiet"})
+	err := call("synth", "-o", path, "--arch", "qwen3moe", "--params", "tiny", "--type", "Q8_0", "--seed", "7", "--layers", "2",
+		"--width", "128", "--heads", "8", "--kv-heads", "4", "--ff", "96", "--experts", "3", "--vocab", "2100", "--infill", "--quiet")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,15 +55,7 @@ func TestSynthRefuses(t *testing.T) {
 		{"is a folder", 1, []string{"-o", folder}},
 		{"no such file or directory", 1, []string{"-o", filepath.Join(folder, "none", "m.gguf")}},
 	} {
-		err := runSynth(c.args)
-		if err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: got %v, want one line with %q", c.args, err, c.say)
-			continue
-		}
-		var status exitStatus
-		if errors.As(err, &status); c.status == 2 && status.Code != 2 {
-			t.Errorf("%q: status %d", c.args, status.Code)
-		}
+		refused(t, strings.Join(append([]string{"synth"}, c.args...), " "), c.status, c.say)
 	}
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v, %v", entries, err)

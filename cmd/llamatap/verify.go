@@ -6,59 +6,60 @@ import (
 
 	"github.com/llamatap/llamatap/inspect/repair"
 	"github.com/llamatap/llamatap/inspect/tensors"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/internal/terminal"
 )
 
-const verifyHelp = `llamatap verify: whether a capture is whole
-
-usage: llamatap verify DIR|FILE.stream [--repair] [--json]
-
-Compares every file of a run directory with its manifest (size and SHA-256), every packet of the stream with the index (place, name,
-size, CRC-32C), and the tokens file with the index; and reports every loss that was recorded. The exit status is 0 only if the
+func verifyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "verify", Summary: "check a run: checksums, index against stream, tokens, losses", Usage: "[RUN|FILE.stream] [--repair] [--json]", Max: 1,
+		Text: `Compares every file of a run directory with its manifest (size and SHA-256), every packet of the stream with the index (place,
+name, size, CRC-32C), and the tokens file with the index; and reports every loss that was recorded. The exit status is 0 only if the
 directory is sealed, nothing is damaged and nothing was lost, and 1 otherwise.
 
-With --repair what can be made whole is, first: a torn end is cut off behind the last commit, a damaged index is made anew from what is
-left of it and from the stream, tokens from the index, and the run is sealed. Nothing is thrown away: what was replaced or cut off
-stays beside it as .orig and .cut. The check afterwards, and the exit status, are of what is there then; what a repair could not
-bring back counts as lost.
-
-flags:
-`
-
-// runVerify checks a run directory.
-func runVerify(args []string) error {
-	flags := newFlags("verify", verifyHelp)
-	asJSON := flags.Bool("json", false, "write JSON")
-	mend := flags.Bool("repair", false, "make whole what can be, before it is checked")
-	path, err := parseRunPath(flags, args)
-	if err != nil || path == "" {
-		return err
+--repair first restores what it can: it cuts a torn end off after the last commit, rebuilds a damaged index from what is left of it
+and from the stream, tokens from the index, and seals the run. Nothing is thrown away: what was replaced or cut off stays next to it
+as .orig and .cut. The check and the exit status are of the repaired run; what a repair could not restore counts as lost.
+`,
+		Define: func(f *cli.Flags) func([]string) error {
+			var form reportForm
+			mend := false
+			f.Add("--repair", &mend, "repair what can be repaired before the check")
+			form.define(f, "text", "json")
+			return func(args []string) error {
+				path, err := resolveRun(args...)
+				if err != nil {
+					return err
+				}
+				if mend {
+					what, err := repair.Repair(path, version)
+					for _, w := range what {
+						fmt.Fprintf(terminal.Err, "repair   %s\n", w)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				bar := present.NewProgress(progressTerminal(true), "verifying")
+				v, err := tensors.VerifyWith(path, bar.Set)
+				bar.Done()
+				if err != nil {
+					return err
+				}
+				err = form.write(func(out io.Writer) error {
+					if form.form == "json" {
+						return writeJSON(out, v)
+					}
+					return describeVerification(out, v)
+				})
+				if err == nil && !v.OK {
+					err = exitStatus{Code: 1}
+				}
+				return err
+			}
+		},
 	}
-	if *mend {
-		what, err := repair.Repair(path, version)
-		for _, w := range what {
-			fmt.Fprintf(terminal.Err, "repair   %s\n", w)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	bar := present.NewProgress(progressTerminal(true), "verifying")
-	v, err := tensors.VerifyWith(path, bar.Set)
-	bar.Done()
-	if err != nil {
-		return err
-	}
-	if *asJSON {
-		err = writeJSON(terminal.Out, v)
-	} else {
-		err = describeVerification(terminal.Out, v)
-	}
-	if err == nil && !v.OK {
-		err = exitStatus{Code: 1}
-	}
-	return err
 }
 
 // describeVerification writes one line per finding and a last line with the verdict.

@@ -47,7 +47,7 @@ func TestWrongUse(t *testing.T) {
 		{"man " + file, 1, "not a directory: give another one"},
 		{"man", 2, "write llamatap man DIR"},
 		{"completion nosh", 2, "completion bash, zsh or fish"},
-		{"run --tap-ledger row -p a", 2, "--tap-ledger takes no value, or not this one: 'llamatap run --help' lists"},
+		{"run --tap-ledger row -p a", 2, "--tap-ledger takes no value, or not this one: 'llamatap help recording' lists"},
 		{"run -n 3 once --tap-ledger", 2, `unexpected argument "once": a prompt is given with -p`},
 		{"exec", 2, "write llamatap exec"},
 		{"exec --", 2, "write llamatap exec"},
@@ -58,30 +58,30 @@ func TestWrongUse(t *testing.T) {
 		{"bench --bogus", 2, "'llamatap exec -- llama-bench'"},
 		{"bench -f " + t.TempDir(), 2, "is a directory: give a YAML file"},
 		{"bench -f " + file, 2, "has no scenarios: write the key scenarios"},
-		{"ctl", 2, "usage: llamatap ctl RUNDIR"},
+		{"ctl", 2, "'llamatap ctl --help' shows how"},
 		{"resource", 2, "'llamatap resource"},
 		{"resource summary", 2, "there is no run below /no/runs"},
-		{"resource total x", 2, "there is 'llamatap resource summary [RUN]'"},
+		{"resource total x", 2, "use summary; 'llamatap resource --help'"},
 		{"resource summary x --format xml", 2, "use text, json, csv"},
 		{"resource summary x --format csv --by day", 2, "use cell, phase"},
 		{"kv x -o json", 2, "use --format json, or -o ./json"},
 		{"kv x --json --format csv", 2, "drop one"},
 		{"resource summary x --by op", 2, "add --format csv or --json"},
 		{"resource summary /nowhere", 1, "give a run directory"},
-		{"host", 2, "'llamatap host --help' tells more"},
-		{"host bogus", 2, "'llamatap host --help' tells more"},
+		{"host", 2, "'llamatap host --help' describes them"},
+		{"host bogus", 2, "'llamatap host --help' describes them"},
 		{"host waits", 2, "there is no run below /no/runs"}, {"runs a b", 2, "'llamatap runs --help' shows how"}, {"runs", 1, "no runs below /no/runs"},
 		{"host waits /nowhere", 1, "record a run with --tap-host waits"},
 		{"host waits x --format xml", 2, "use text, json"},
 		{"host block --bogus", 2, "'llamatap host block --help' lists the flags"},
 		{"host block --interval 0", 2, "give seconds from 0.05"},
-		{"host system --pid x", 2, "is no process id"},
+		{"host system --pid x", 2, "is not a process id"},
 		{"host block --no-output --pid 2147483646", 1, "no such process"},
 		{"host system 17", 2, "a program stands behind --"},
 		{"host prof --only disk,cpu", 2, "use disk, syscalls, mem, sched, sync, net"},
 		{"host prof top", 2, "--no-output"},
 		{"host block --flush-every 0", 2, "give 1 at least"},
-		{"host block --", 2, "no program behind --"},
+		{"host block --", 2, "no program after --"},
 		{"host system --no-output -- no-such-program", 127, "no-such-program"},
 		{"host system --no-output -- /etc/passwd", 126, "permission denied"},
 		{"host block --output /nowhere/x", 1, "choose another file with --output"},
@@ -143,10 +143,10 @@ func TestWrongUse(t *testing.T) {
 
 // TestHelpOfCommand holds that help COMMAND is COMMAND --help.
 func TestHelpOfCommand(t *testing.T) {
-	for _, c := range commands() {
-		help, err := self("help", c.name).Output()
-		if err != nil || !strings.HasPrefix(string(help), "llamatap "+c.name+": ") {
-			t.Errorf("help %s: %v, %.60q", c.name, err, help)
+	for _, c := range program().Commands {
+		help, err := self("help", c.Name).Output()
+		if err != nil || !strings.HasPrefix(string(help), "llamatap "+c.Name+": ") {
+			t.Errorf("help %s: %v, %.60q", c.Name, err, help)
 		}
 	}
 	if out, err := self("--version").Output(); err != nil || !strings.HasPrefix(string(out), "llamatap "+version+", llama.cpp ") {
