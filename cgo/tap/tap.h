@@ -9,16 +9,11 @@
 #include <stdint.h>
 
 #include "llama.h"
+#include "tap_atomic.h"
 #include "tap_real.h"
 #include "tap_shm.h"
 
 // ---- shared memory, queue, pool -------------------------------------------------------------------------------------
-
-// What threads share is read and written by these two, or by one of stdatomic.h's functions that names its order:
-// C's operators on atomic objects order everything, and hide where an order matters. scripts/test lint compiles
-// with a warning for them.
-#define tap_get(object) atomic_load_explicit(object, memory_order_acquire)
-#define tap_set(object, value) atomic_store_explicit(object, value, memory_order_release)
 
 struct tap_rows_list;
 struct tap_sched;
@@ -144,7 +139,7 @@ bool tap_recording(void); // whether this process is recorded, or will be when i
 int64_t tap_now(void); // CLOCK_MONOTONIC in nanoseconds
 
 static inline bool tap_on(void) {
-    return __builtin_expect(tap.header != NULL && atomic_load_explicit(&tap.recording, memory_order_relaxed), 0);
+    return __builtin_expect(tap.header != NULL && tap_peek(&tap.recording), 0);
 }
 
 // TAP_OWN is what each thread has one of, at a place that is known when the program starts: to find it takes no call.
@@ -175,9 +170,7 @@ static inline void tap_turn(int32_t n_tokens) {
     }
 }
 
-static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) {
-    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
+static inline void tap_add(_Atomic uint64_t * counter, uint64_t n) { tap_count(counter, n); }
 
 #include "tap_queue.h"
 
@@ -193,9 +186,11 @@ enum { TAP_TAKE_BACK_EVERY = 16 };
 // collector forbids waiting. wait_ns grows by the time spent waiting.
 int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause);
 
-// tap_pool_ready says that the pages of the first n_slots slots were touched. Under the policy block no others are
-// handed out, but to a model that has waited for some milliseconds.
+// tap_pool_ready reports that the pages of the first n_slots slots were touched. Under the policy block no others are
+// handed out, except to a model that has waited for some milliseconds. tap_pool_limit sets their number, before the
+// first reservation; other threads may call tap_pool_ready only after it.
 void tap_pool_ready(uint64_t n_slots);
+void tap_pool_limit(uint64_t n_slots);
 
 // tap_pool_cancel gives slots back that were reserved and not published.
 void tap_pool_cancel(uint64_t first, uint64_t n);

@@ -230,7 +230,7 @@ static struct tap_call tap_call_begin(struct llama_context * ctx, const struct t
         }
         c->batch_hash = hash;
     }
-    const uint64_t call = atomic_fetch_add_explicit(&tap_next_call, 1, memory_order_relaxed);
+    const uint64_t call = tap_count(&tap_next_call, 1);
     tap_current_call = (struct tap_call) {c, call};
     tap_context_number(c);
     if (l != NULL) {
@@ -302,7 +302,7 @@ int32_t llama_process(struct llama_context * ctx, enum llama_process_type type, 
 static void tap_read(struct llama_context * ctx) {
     struct tap_context * c = tap_context_of(ctx);
     if (c != NULL) {
-        atomic_fetch_or_explicit(&c->flags, TAP_CALL_READ_SINCE, memory_order_acq_rel);
+        tap_flag(&c->flags, TAP_CALL_READ_SINCE);
         if (tap_get(&c->provisional)) {
             tap_context_resolve(c, false);
         }
@@ -355,7 +355,7 @@ void llama_synchronize(struct llama_context * ctx) {
     if (tap_on()) {
         struct tap_context * c = tap_context_of(ctx);
         if (c != NULL) {
-            atomic_fetch_or_explicit(&c->flags, TAP_CALL_READ_SINCE, memory_order_acq_rel);
+            tap_flag(&c->flags, TAP_CALL_READ_SINCE);
         }
     }
     TAP_REAL(llama_synchronize)(ctx);
@@ -371,7 +371,7 @@ llama_token llama_sampler_sample(struct llama_sampler * sampler, struct llama_co
 
 static void tap_accepted(struct tap_context * c, void * unused) {
     (void) unused;
-    atomic_fetch_or_explicit(&c->flags, TAP_CALL_ACCEPTED_SINCE, memory_order_acq_rel);
+    tap_flag(&c->flags, TAP_CALL_ACCEPTED_SINCE);
 }
 
 // A chain passes each token on to its members: only the outermost call is the program's.

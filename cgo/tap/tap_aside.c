@@ -44,7 +44,7 @@ static void tap_prefault(void) {
     const uint64_t slot = tap.header->slot_bytes, all = tap.header->n_slots * slot;
     bool idle = false;
     for (uint64_t done = 0; done < all;) {
-        if (!idle && atomic_load_explicit(&tap.header->stats.executions, memory_order_relaxed) > 0) {
+        if (!idle && tap_peek(&tap.header->stats.executions) > 0) {
             tap_lowest(idle = true);
         }
         const uint64_t n = all - done < STEP ? all - done : STEP;
@@ -75,17 +75,17 @@ static void tap_kill_program(void) {
 // where the program is to stop, only after it was: released before, they could complete its work while this thread,
 // of the lowest priority, waits for a processor.
 static void tap_bereaved(struct tap_header * h) {
-    const bool recorded = atomic_load_explicit(&tap.recording, memory_order_relaxed) || atomic_load_explicit(&tap.turning, memory_order_relaxed) ||
-                          atomic_load_explicit(&tap.given, memory_order_relaxed);
-    const bool unfinished = recorded && !atomic_load_explicit(&h->closed, memory_order_acquire); // closed: it had finished, or has recorded another process
+    const bool recorded = tap_peek(&tap.recording) || tap_peek(&tap.turning) ||
+                          tap_peek(&tap.given);
+    const bool unfinished = recorded && !tap_get(&h->closed); // closed: it had finished, or has recorded another process
     const bool stop = h->config.on_failure == TAP_FAILURE_STOP;
     if (unfinished && stop) {
         tap_stop_program();
     }
-    atomic_store_explicit(&tap.turning, false, memory_order_relaxed);
-    atomic_store_explicit(&tap.recording, false, memory_order_relaxed);
-    atomic_store_explicit(&tap.given, false, memory_order_relaxed);
-    atomic_fetch_add_explicit(&h->room, 1, memory_order_seq_cst);
+    tap_poke(&tap.turning, false);
+    tap_poke(&tap.recording, false);
+    tap_poke(&tap.given, false);
+    tap_agree_add(&h->room, 1);
     syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     if (unfinished && stop) {
         tap_kill_program();
@@ -123,7 +123,7 @@ void tap_touch_await(void) {
     enum { MOST_MS = 1000 };
     const int64_t began = tap_now();
     int ms = 0;
-    for (; ms < MOST_MS && tap.touched && atomic_load_explicit(&tap.n_ready, memory_order_acquire) < tap.header->n_slots; ms++) {
+    for (; ms < MOST_MS && tap.touched && tap_get(&tap.n_ready) < tap.header->n_slots; ms++) {
         usleep(1000);
     }
     if (ms > 0) {
@@ -153,8 +153,7 @@ void tap_touch_start(bool ahead) {
     pthread_sigmask(SIG_BLOCK, &all, &before);
     if (ahead) {
         const uint64_t small = SMALL_POOL / tap.header->slot_bytes / 64 * 64; // whole words of the bit map
-        tap_pool_ready(0);
-        tap_pool_ready(small < tap.header->n_slots ? small : tap.header->n_slots);
+        tap_pool_limit(small < tap.header->n_slots ? small : tap.header->n_slots);
     }
     if (!tap_thread_start(tap_toucher)) {
         tap_pool_ready(tap.header->n_slots);

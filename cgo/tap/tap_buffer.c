@@ -27,7 +27,7 @@ static size_t              tap_n_buffers, tap_cap_buffers;
 static uint64_t            tap_next_buffer = 1;
 _Atomic uint64_t           tap_buffers_age;
 
-static void tap_buffers_aged(void) { atomic_fetch_add_explicit(&tap_buffers_age, 1, memory_order_release); }
+static void tap_buffers_aged(void) { tap_agree_add(&tap_buffers_age, 1); }
 
 // tap_buffers_open says whether this process is recorded, or may be.
 static bool tap_buffers_open(void) { return __builtin_expect(tap.header != NULL && (tap_get(&tap.given) || tap_on()), 0); }

@@ -190,18 +190,13 @@ static TAP_RARE bool tap_make_runs(struct tap_sched * s, const int32_t * out, in
     return true;
 }
 
-// tap_count adds to a counter that only who holds the lock changes: two locked instructions less.
-static void tap_count(_Atomic uint64_t * counter, uint64_t n) {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
-}
-
 // tap_take_tokens counts the execution and gives its n tokens their numbers in the run. It returns the first one,
 // -1: there are none.
 static int64_t tap_take_tokens(struct tap_sched * s, int32_t n) {
     struct tap_context * c = s->context;
     tap_lock();
-    tap_count(&tap.header->stats.executions, 1);
-    tap_count(&tap.header->stats.reused, s->graph.sent);
+    tap_add(&tap.header->stats.executions, 1);
+    tap_add(&tap.header->stats.reused, s->graph.sent);
     if (n == 0) {
         tap_unlock();
         return -1;
@@ -339,7 +334,7 @@ static TAP_HOT bool tap_exec_tell(struct tap_sched * s, struct tap_rec_exec * re
 // tap_judge_await waits, once, until the collector has seen the first graph of tokens: it may refuse the selection,
 // and then ends the program before anything was computed.
 static void tap_judge_await(const struct tap_graph * g) {
-    if (tap.header->config.judge && g->n_tokens > 0 && !atomic_exchange_explicit(&tap.judged, true, memory_order_relaxed)) {
+    if (tap.header->config.judge && g->n_tokens > 0 && !tap_swap(&tap.judged, true)) {
         tap_queue_settle();
     }
 }
@@ -364,10 +359,10 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
         tap_set(&c->provisional, false);
     }
     const bool reused = g->sent, wants = g->n_tokens > 0 && (g->n_wanted > 0 || g->n_inputs_wanted > 0);
-    if (wants && h->config.overflow == TAP_OVERFLOW_DROP && atomic_load_explicit(&h->stats.executions, memory_order_relaxed) == 0) {
+    if (wants && h->config.overflow == TAP_OVERFLOW_DROP && tap_peek(&h->stats.executions) == 0) {
         tap_touch_await();
     }
-    s->exec = 1 + atomic_fetch_add_explicit(&tap.next_exec, 1, memory_order_relaxed);
+    s->exec = 1 + tap_count(&tap.next_exec, 1);
     s->lossy = false;
     s->selected_packets = s->selected_bytes = 0;
     s->cursor = 0;
@@ -415,7 +410,7 @@ TAP_HOT void tap_exec_begin(struct tap_sched * s, int64_t entered) {
 
 // tap_untold returns what a sum of stats has grown since it was told last.
 static int64_t tap_untold(_Atomic int64_t * told, uint64_t now) {
-    return (int64_t) now - atomic_exchange_explicit(told, (int64_t) now, memory_order_relaxed);
+    return (int64_t) now - tap_swap(told, (int64_t) now);
 }
 
 static TAP_RARE void tap_losses_send(struct tap_sched * s) {

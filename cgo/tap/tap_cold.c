@@ -30,7 +30,7 @@ static bool tap_cold_asked(void) {
 }
 
 static void tap_cold_note(void * at, size_t bytes) {
-    const unsigned i = atomic_fetch_add(&tap_cold_n, 1);
+    const unsigned i = tap_count(&tap_cold_n, 1);
     if (i < TAP_COLD_MAX) {
         tap_cold_ranges[i].start = (uintptr_t) at;
         tap_cold_ranges[i].end = (uintptr_t) at + bytes;
@@ -38,7 +38,7 @@ static void tap_cold_note(void * at, size_t bytes) {
 }
 
 static bool tap_is_cold(const void * at) {
-    const unsigned n = atomic_load(&tap_cold_n);
+    const unsigned n = tap_get(&tap_cold_n);
     for (unsigned i = 0; i < n && i < TAP_COLD_MAX; i++) {
         if ((uintptr_t) at >= tap_cold_ranges[i].start && (uintptr_t) at < tap_cold_ranges[i].end) {
             return true;

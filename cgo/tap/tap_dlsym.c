@@ -16,11 +16,11 @@ typedef void * (*tap_dlsym_t)(void *, const char *);
 static tap_dlsym_t tap_dlsym_real(void) {
     static _Atomic(tap_dlsym_t) known;
     static const char * const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    tap_dlsym_t real = atomic_load_explicit(&known, memory_order_relaxed);
+    tap_dlsym_t real = tap_peek(&known);
     for (size_t i = 0; real == NULL && i < sizeof(versions) / sizeof(versions[0]); i++) {
         real = (tap_dlsym_t) dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     }
-    atomic_store_explicit(&known, real, memory_order_relaxed);
+    tap_poke(&known, real);
     return real;
 }
 
@@ -29,11 +29,11 @@ void * tap_dlsym(void * handle, const char * name) { return tap_dlsym_real()(han
 // tap_dlsym_own is the tap's function of that name, NULL where it has none.
 static void * tap_dlsym_own(const char * name) {
     static _Atomic(void *) self;
-    void * handle = atomic_load_explicit(&self, memory_order_relaxed);
+    void * handle = tap_peek(&self);
     Dl_info info;
     if (handle == NULL && dladdr((void *) tap_dlsym_own, &info) != 0) {
         handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        atomic_store_explicit(&self, handle, memory_order_relaxed);
+        tap_poke(&self, handle);
     }
     return handle != NULL ? tap_dlsym(handle, name) : NULL;
 }

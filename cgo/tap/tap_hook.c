@@ -200,7 +200,7 @@ static void tap_stand_in_forget(ggml_backend_sched_t sched) {
 
 // tap_selection_changed says whether the collector has changed its mind since s's graph was marked.
 static bool tap_selection_changed(const struct tap_sched * s) {
-    return __builtin_expect(atomic_load_explicit(&tap.header->selection, memory_order_acquire) != s->graph.selection, 0);
+    return __builtin_expect(tap_get(&tap.header->selection) != s->graph.selection, 0);
 }
 
 void tap_described(uint64_t took, bool rebuilt) {
@@ -214,7 +214,7 @@ void tap_described(uint64_t took, bool rebuilt) {
 // tap_named accounts for a graph that was read or marked anew since began: it has a number and a description of its
 // own.
 static void tap_named(struct tap_sched * s, int64_t began) {
-    s->graph.id = atomic_fetch_add_explicit(&tap_next_graph, 1, memory_order_relaxed);
+    s->graph.id = tap_count(&tap_next_graph, 1);
     s->graph.sent = false;
     tap_add(&tap.header->stats.graphs, 1);
     tap_add(&tap.header->stats.rebuilt, s->graph.like != 0);
@@ -303,11 +303,11 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
 // tap_still_on is tap_on at the entry of a graph: a collector that lives and records no more says so, and from this
 // graph on the program runs as it would without the tap. Policy drop and a pool with room would never ask.
 static bool tap_still_on(void) {
-    const uint32_t closed = tap_on() ? atomic_load_explicit(&tap.header->closed, memory_order_acquire) : TAP_OPEN;
+    const uint32_t closed = tap_on() ? tap_get(&tap.header->closed) : TAP_OPEN;
     if (__builtin_expect(closed == TAP_COUNTS, 0)) {
         tap_set(&tap.counting, true);
     } else if (__builtin_expect(closed == TAP_CLOSED, 0)) {
-        atomic_store_explicit(&tap.recording, false, memory_order_relaxed);
+        tap_poke(&tap.recording, false);
     }
     return tap_on();
 }

@@ -67,7 +67,7 @@ static void tap_in_child(void) {
 static void tap_map_header(int fd) {
     struct tap_header * h = mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (h != MAP_FAILED) {
-        atomic_fetch_or(&h->seen, TAP_SEEN_TAP | TAP_SEEN_NO_MEMORY);
+        tap_flag(&h->seen, TAP_SEEN_TAP | TAP_SEEN_NO_MEMORY);
         munmap(h, sizeof(*h));
     }
 }
@@ -131,7 +131,7 @@ int tap_attach(int fd, int life_fd) {
         once = true;
         pthread_atfork(NULL, NULL, tap_in_child);
     }
-    atomic_fetch_or(&tap.header->seen, TAP_SEEN_TAP);
+    tap_flag(&tap.header->seen, TAP_SEEN_TAP);
     tap.life_fd = life_fd;
     tap_set(&tap.given, true);
     return 0;
@@ -151,9 +151,9 @@ static void tap_begin(uint32_t layouts) {
     tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
     tap.joined = true;
     tap_set(&tap.turning, h->config.turns != 0);
-    atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
+    tap_poke(&tap.recording, true);
     tap_hello(TAP_REC_HELLO);
-    atomic_store_explicit(&h->attached, 1, memory_order_release);
+    tap_set(&h->attached, 1);
     tap_buffers_announce();
     tap_aside_start();
 }
@@ -162,18 +162,18 @@ static void tap_begin(uint32_t layouts) {
 static void tap_join_locked(void) {
     struct tap_header * h = tap.header;
     tap_real_init();
-    atomic_fetch_or(&h->seen, TAP_SEEN_LLAMA);
+    tap_flag(&h->seen, TAP_SEEN_LLAMA);
     const uint32_t layouts = tap_layouts();
     if (layouts & TAP_LAYOUT_GGML) {
         tap_copy_version(h->ggml_version, tap_real.ggml_version != NULL ? tap_real.ggml_version() : NULL);
-        atomic_fetch_or(&h->seen, TAP_SEEN_GGML);
+        tap_flag(&h->seen, TAP_SEEN_GGML);
         return;
     }
     int32_t nobody = 0;
-    if (atomic_compare_exchange_strong(&h->pid, &nobody, getpid())) {
+    if (tap_claim(&h->pid, &nobody, getpid())) {
         tap_begin(layouts);
     } else if (nobody != getpid()) { // not another copy of the tap in this process
-        atomic_fetch_add(&h->others, 1);
+        tap_count(&h->others, 1);
     }
 }
 
@@ -194,20 +194,20 @@ void tap_detach(void) {
     }
     if (tap_get(&tap.given)) {
         if (tap_real_loaded()) {
-            atomic_fetch_or(&h->seen, TAP_SEEN_LLAMA);
+            tap_flag(&h->seen, TAP_SEEN_LLAMA);
         }
         return;
     }
-    if (!tap.joined || atomic_load_explicit(&h->attached, memory_order_acquire) != 1) {
+    if (!tap.joined || tap_get(&h->attached) != 1) {
         return;
     }
-    if (tap_get(&tap.turning) && !atomic_load_explicit(&h->closed, memory_order_acquire)) {
+    if (tap_get(&tap.turning) && !tap_get(&h->closed)) {
         tap_set(&tap.turning, false);
-        atomic_store_explicit(&tap.recording, true, memory_order_relaxed);
+        tap_poke(&tap.recording, true);
     }
     tap_resolve_all();
     tap_hello(TAP_REC_GOODBYE);
-    atomic_store_explicit(&h->attached, 2, memory_order_release);
+    tap_set(&h->attached, 2);
     tap_set(&tap.recording, false);
 }
 

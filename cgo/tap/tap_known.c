@@ -200,7 +200,7 @@ void tap_graph_finish(struct tap_graph * g) {
     for (int i = 0; i < g->n_told; i++) {
         g->told[i].host = tap_is_here(g->told[i].tensor);
     }
-    const uint64_t age = atomic_load_explicit(&tap_buffers_age, memory_order_acquire);
+    const uint64_t age = tap_get(&tap_buffers_age);
     struct tap_places p = {.marks = g->formed, .all = age != g->buffers ? TAP_CHANGED_PLACE : 0, .last_host = true};
     g->buffers = age;
     g->device = false;

@@ -61,7 +61,7 @@ static void * tap_log_write(void * unused) {
         usleep(STEP_US);
     }
     tap_log.flush(tap_log.log());
-    atomic_store_explicit(&tap_log.written, 1, memory_order_release);
+    tap_set(&tap_log.written, 1);
     syscall(SYS_futex, &tap_log.written, FUTEX_WAKE, 1, NULL, NULL, 0);
     return NULL;
 }
@@ -99,7 +99,7 @@ static void tap_log_drain(void) {
     }
     pthread_detach(thread);
     const struct timespec step = {.tv_nsec = STEP_MS * 1000 * 1000};
-    for (int steps = 0; steps < MOST_STEPS && atomic_load_explicit(&tap_log.written, memory_order_acquire) == 0;) {
+    for (int steps = 0; steps < MOST_STEPS && tap_get(&tap_log.written) == 0;) {
         const long rc = syscall(SYS_futex, &tap_log.written, FUTEX_WAIT, 0, &step, NULL, 0);
         steps += rc != 0 && !tap_log_held();
     }

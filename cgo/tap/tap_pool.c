@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "tap.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
@@ -40,69 +39,10 @@ void tap_sched_lost(struct tap_sched * s, enum tap_loss cause, uint64_t packets,
     tap_loss_add(cause, packets, bytes);
 }
 
-// ---- waiting --------------------------------------------------------------------------------------------------------
-
-static void tap_futex_wake(_Atomic uint32_t * word) {
-    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-// tap_wake_collector wakes the collector, if it sleeps, because room is short.
-//
-// Each side stores a word and then loads the other's: the tap publishes records (queue_head) and that it waits
-// (waiting), then loads collector_sleeps; the collector stores collector_sleeps, then loads waiting and queue_head,
-// and sleeps if it finds nothing. A processor may let a load overtake an earlier store to another word. If both
-// did, the tap would see a collector that is awake and the collector a queue that is empty, and the wake would be
-// lost until a timeout. An acquire load does not prevent that, nor does a sequentially consistent one after a
-// release store: only the fence orders the store before the load. The collector's store is sequentially consistent
-// (Go's atomics).
-void tap_wake_collector(void) {
-    struct tap_header * h = tap.header;
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&h->collector_sleeps, memory_order_seq_cst)) {
-        atomic_fetch_add_explicit(&h->work, 1, memory_order_seq_cst);
-        tap_futex_wake(&h->work);
-    }
-}
-
 enum {
-    TAP_WAKE_NS = 1000000, // how often at most the collector is woken where nobody waits for it
-    TAP_TOUCH_MS = 4,  // how long one is for pages to be touched: the thread that does it runs when nothing else wants to
+    TAP_WAKE_NS = 1000000, // at most this often is the collector woken where nobody waits for it
+    TAP_TOUCH_MS = 4,      // one wait for pages to be touched: the toucher runs when nothing else wants to
 };
-
-bool tap_wait_room(uint32_t seen, long ms) {
-    struct tap_header * h = tap.header;
-    tap_unlock();
-    tap_wake_collector();
-    struct timespec timeout = {.tv_sec = 0, .tv_nsec = ms * 1000 * 1000};
-    const int program_errno = errno;
-    const long rc = syscall(SYS_futex, &h->room, FUTEX_WAIT, seen, &timeout, NULL, 0);
-    const bool in_vain = rc != 0 && errno != EAGAIN; // too long, or cut short by a signal, which could happen every time
-    errno = program_errno;
-    tap_lock();
-    const uint32_t closed = atomic_load_explicit(&h->closed, memory_order_acquire);
-    if (closed == TAP_COUNTS) {
-        tap_set(&tap.counting, true);
-    }
-    if (closed == TAP_CLOSED || (in_vain && !tap_collector_lives())) {
-        tap_set(&tap.recording, false);
-    }
-    return tap_get(&tap.recording);
-}
-
-bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause) {
-    if (!tap_get(&tap.recording)) {
-        *cause = TAP_LOSS_COLLECTOR_GONE;
-        return false;
-    }
-    if (tap_get(&tap.counting)) {
-        *cause = TAP_LOSS_STOPPED;
-        return false;
-    }
-    *cause = shortage;
-    return tap.header->config.overflow == TAP_OVERFLOW_BLOCK;
-}
-
-// ---- pool -----------------------------------------------------------------------------------------------------------
 
 // tap_pool_mark sets or clears the bits of a run of slots, word by word.
 static void tap_pool_mark(uint64_t first, uint64_t n, bool used) {
@@ -126,8 +66,8 @@ static void tap_pool_clear(uint64_t first, uint64_t n) {
 // tap_pool_take_back clears the slots that the collector has returned. An entry of the ring is (first << 32 | count).
 static void tap_pool_take_back(void) {
     struct tap_header * h = tap.header;
-    uint64_t tail = atomic_load_explicit(&h->ring_tail, memory_order_relaxed);
-    const uint64_t head = atomic_load_explicit(&h->ring_head, memory_order_acquire);
+    uint64_t tail = tap_peek(&h->ring_tail);
+    const uint64_t head = tap_get(&h->ring_head);
     const uint64_t * ring = (const uint64_t *) (tap.base + h->ring_offset);
     for (; tail != head; tail++) {
         const uint64_t entry = ring[tail & (h->ring_entries - 1)];
@@ -136,7 +76,7 @@ static void tap_pool_take_back(void) {
             tap_pool_clear(first, n);
         }
     }
-    atomic_store_explicit(&h->ring_tail, tail, memory_order_release);
+    tap_set(&h->ring_tail, tail);
 }
 
 // tap_pool_scan finds the lowest run of n free slots among the first size, or returns -1. Low numbers first keep
@@ -172,27 +112,28 @@ static int64_t tap_pool_scan(uint64_t n, uint64_t size) {
     return -1;
 }
 
-// tap_made_room lets threads of the model that wait for slots look again. Threads that wait for the queue are not
-// woken: pages that were touched give them nothing, and hundreds are touched while a model waits for its first
-// graph to be judged.
+// tap_made_room wakes threads of the model that wait for slots. Threads that wait for the queue sleep on: pages that
+// were touched give them nothing, and hundreds are touched while a model waits for its first graph to be judged.
 static void tap_made_room(void) {
     struct tap_header * h = tap.header;
-    if (atomic_load_explicit(&tap.pool_waiting, memory_order_seq_cst) != 0) {
-        atomic_fetch_add_explicit(&h->room, 1, memory_order_seq_cst);
+    if (tap_agree_get(&tap.pool_waiting) != 0) {
+        tap_agree_add(&h->room, 1);
         syscall(SYS_futex, &h->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
 }
 
 void tap_pool_ready(uint64_t n_slots) {
-    uint64_t before = atomic_load_explicit(&tap.n_ready, memory_order_relaxed);
-    while ((n_slots == 0 || before < n_slots) &&
-           !atomic_compare_exchange_weak_explicit(&tap.n_ready, &before, n_slots, memory_order_seq_cst, memory_order_relaxed)) {
+    uint64_t before = tap_peek(&tap.n_ready);
+    while (before < n_slots && !atomic_compare_exchange_weak_explicit(&tap.n_ready, &before, n_slots,
+                                                                      memory_order_seq_cst, memory_order_relaxed)) {
     }
     tap_made_room();
 }
 
-// tap_pool_grow gives out slots whose pages were not touched, n of them and some more: the machine is so busy that
-// neither the touching nor the collector get on, and a page fault is then the smaller evil.
+void tap_pool_limit(uint64_t n_slots) { tap_agree_set(&tap.n_ready, n_slots); }
+
+// tap_pool_grow hands out slots whose pages were not touched, n of them and some more: the machine is so busy that
+// neither the toucher nor the collector makes progress, and a page fault is then the smaller cost.
 static void tap_pool_grow(uint64_t size, uint64_t n) {
     const struct tap_header * h = tap.header;
     const uint64_t step = (1u << 20) / h->slot_bytes;
@@ -201,19 +142,19 @@ static void tap_pool_grow(uint64_t size, uint64_t n) {
     tap_pool_ready(more < h->n_slots ? more : h->n_slots);
 }
 
-// tap_pool_size is how many slots may be in use: those whose pages were touched, for a model that waits lets the
-// touching go on and the collector work, and a fault in a data phase does neither. What may not wait has all slots.
+// tap_pool_size is how many slots may be in use. Under the policy block, those whose pages were touched: a model that
+// waits lets the toucher and the collector work, and a fault in a data phase does neither. Under drop, all slots.
 static uint64_t tap_pool_size(void) {
-    return tap.header->config.overflow == TAP_OVERFLOW_BLOCK ? atomic_load_explicit(&tap.n_ready, memory_order_seq_cst)
+    return tap.header->config.overflow == TAP_OVERFLOW_BLOCK ? tap_agree_get(&tap.n_ready)
                                                               : tap.header->n_slots;
 }
 
-// tap_wake_due tells whether the collector, should it sleep, has something to read that it was not woken for just
-// now. A pool that stays full since the disk is slow would else wake it for every tensor, and it takes the core
-// from a thread of the model each time. The caller holds the lock.
+// tap_wake_due reports whether the collector, if it sleeps, has something to read and was not woken just now. A pool
+// that stays full because the disk is slow would otherwise wake it for every tensor, and each time it takes the core
+// from a thread of the model. The caller holds the lock.
 static bool tap_wake_due(void) {
     struct tap_header * h = tap.header;
-    if (atomic_load_explicit(&h->queue_tail, memory_order_relaxed) == atomic_load_explicit(&h->queue_head, memory_order_relaxed)) {
+    if (tap_peek(&h->queue_tail) == tap_peek(&h->queue_head)) {
         return false;
     }
     const int64_t now = tap_now();
@@ -254,28 +195,26 @@ static int64_t tap_pool_wait(uint64_t n, int64_t * since, enum tap_loss * cause)
     while (first < 0) {
         size = tap_pool_size();
         const uint64_t enough = size - size / 4;
-        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
-        const uint64_t returned = atomic_load_explicit(&h->returned, memory_order_acquire);
+        const uint32_t seen = tap_get(&h->room);
+        const uint64_t returned = tap_get(&h->returned);
         tap_pool_take_back();
         first = tap_get(&tap.recording) && (*since == 0 || grown || tap.n_used <= enough) ? tap_pool_scan(n, size) : -1;
         if (first >= 0 || !tap_must_wait(TAP_LOSS_POOL_FULL, cause)) {
             break;
         }
         const uint64_t more = tap.n_used > enough ? tap.n_used - enough : 1;
-        atomic_store_explicit(&h->wake_returned, returned + more, memory_order_seq_cst);
         if (*since == 0) {
             *since = tap_now();
         }
-        // Between raising the count and sleeping, a return of slots changes room and makes the futex wait come back
-        // at once.
-        atomic_fetch_add_explicit(&tap.pool_waiting, 1, memory_order_seq_cst);
-        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&h->ring_head, memory_order_seq_cst) == atomic_load_explicit(&h->ring_tail, memory_order_relaxed) &&
+        // The model's half of the second handshake of tap_wait.h, and of the same one with the toucher.
+        tap_agree_add(&tap.pool_waiting, 1);
+        tap_wait_begin(returned + more);
+        if (tap_agree_get(&h->ring_head) == tap_peek(&h->ring_tail) &&
             tap_pool_size() == size) {
             tap_wait_room(seen, size < h->n_slots ? TAP_TOUCH_MS : TAP_LOOK_MS);
         }
-        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
-        atomic_fetch_sub_explicit(&tap.pool_waiting, 1, memory_order_seq_cst);
+        tap_wait_end();
+        tap_agree_sub(&tap.pool_waiting, 1);
         grown = size < h->n_slots && tap_now() - *since >= TAP_TOUCH_MS * 1000000ll;
         if (grown) {
             tap_pool_grow(size, n);

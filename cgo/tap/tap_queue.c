@@ -46,7 +46,7 @@ static inline void tap_fetch_code(const uint8_t * first, const uint8_t * end) {
 
 // tap_fetch_queue fetches what is written next.
 static inline void tap_fetch_queue(size_t bytes) {
-    const uint8_t * next = tap.queue + (atomic_load_explicit(&tap.opened, memory_order_relaxed) & (tap.queue_bytes - 1)); // near its end it is what lies behind the queue, which does no harm
+    const uint8_t * next = tap.queue + (tap_peek(&tap.opened) & (tap.queue_bytes - 1)); // near its end it is what lies behind the queue, which does no harm
     __builtin_prefetch(&tap.header->queue_head, 1);
     for (size_t i = 0; i < bytes; i += TAP_LINE) {
         __builtin_prefetch(next + i, 1);
@@ -81,9 +81,9 @@ static TAP_RARE bool tap_queue_wait(uint64_t bytes, bool droppable, enum tap_los
     int64_t since = 0;
     bool fits = false;
     while (!fits) {
-        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
-        const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
-        const uint64_t tail = tap.queue_tail = atomic_load_explicit(&h->queue_tail, memory_order_acquire);
+        const uint32_t seen = tap_get(&h->room);
+        const uint64_t head = tap_peek(&h->queue_head);
+        const uint64_t tail = tap.queue_tail = tap_get(&h->queue_tail);
         fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tail) >= bytes;
         const bool must = tap_get(&tap.recording) && h->config.exact && !droppable;
         if (fits || (!must && !tap_must_wait(TAP_LOSS_QUEUE_FULL, cause))) {
@@ -92,12 +92,11 @@ static TAP_RARE bool tap_queue_wait(uint64_t bytes, bool droppable, enum tap_los
         if (since == 0) {
             since = tap_now();
         }
-        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // any room will do
-        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) == tail) {
+        tap_wait_begin(0);
+        if (tap_agree_get(&h->queue_tail) == tail) {
             tap_wait_room(seen, TAP_LOOK_MS);
         }
-        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+        tap_wait_end();
     }
     if (since != 0) {
         const uint64_t waited = (uint64_t) (tap_now() - since);
@@ -123,14 +122,14 @@ TAP_HOT void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * caus
     // What may be dropped leaves a quarter to what frames it, which then need not wait.
     const uint64_t keep = droppable && h->config.exact && h->config.overflow == TAP_OVERFLOW_DROP ? tap.queue_bytes / 4 : 0;
     for (bool ok = bytes <= tap_queue_largest(); ok;) {
-        const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed), left = tap.queue_bytes - (head & mask);
+        const uint64_t head = tap_peek(&h->queue_head), left = tap.queue_bytes - (head & mask);
         const uint64_t pad = left < bytes ? left : 0;
         const bool fits = tap_get(&tap.recording) && tap.queue_bytes - (head - tap.queue_tail) >= bytes + pad + keep; // as of the last look
         ok = fits || tap_queue_wait(bytes + pad + keep, droppable, cause);
         // A wait gives the lock up: another thread may have written meanwhile, and then the place is found anew.
-        if (ok && atomic_load_explicit(&h->queue_head, memory_order_relaxed) == head) {
+        if (ok && tap_peek(&h->queue_head) == head) {
             const uint64_t at = pad == 0 ? head : tap_queue_pad(head, pad);
-            atomic_store_explicit(&tap.opened, at, memory_order_relaxed);
+            tap_poke(&tap.opened, at);
             return tap.queue + (at & mask);
         }
     }
@@ -142,21 +141,20 @@ TAP_RARE void tap_queue_settle(void) {
     struct tap_header * h = tap.header;
     int64_t since = 0;
     tap_lock();
-    const uint64_t head = atomic_load_explicit(&h->queue_head, memory_order_relaxed);
+    const uint64_t head = tap_peek(&h->queue_head);
     while (tap_get(&tap.recording)) {
-        const uint32_t seen = atomic_load_explicit(&h->room, memory_order_acquire);
-        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_acquire) - head) >= 0) {
+        const uint32_t seen = tap_get(&h->room);
+        if ((int64_t) (tap_get(&h->queue_tail) - head) >= 0) {
             break;
         }
         if (since == 0) {
             since = tap_now();
         }
-        atomic_store_explicit(&h->wake_returned, 0, memory_order_seq_cst); // whatever was read, it is looked again
-        atomic_fetch_add_explicit(&h->waiting, 1, memory_order_seq_cst);
-        if ((int64_t) (atomic_load_explicit(&h->queue_tail, memory_order_seq_cst) - head) < 0) {
+        tap_wait_begin(0);
+        if ((int64_t) (tap_agree_get(&h->queue_tail) - head) < 0) {
             tap_wait_room(seen, TAP_LOOK_MS);
         }
-        atomic_fetch_sub_explicit(&h->waiting, 1, memory_order_seq_cst);
+        tap_wait_end();
     }
     tap_unlock();
     if (since != 0) {

@@ -2,6 +2,8 @@
 #ifndef LLAMATAP_TAP_QUEUE_H
 #define LLAMATAP_TAP_QUEUE_H
 
+#include "tap_wait.h"
+
 // tap.lock is 0: free, 1: held, 2: held, and somebody may wait for it. A mutex of the C library does the same, in
 // code that lies elsewhere.
 void tap_lock_wait(void);
@@ -9,7 +11,7 @@ void tap_lock_wake(void);
 
 static inline void tap_lock(void) {
     uint32_t is_free = 0;
-    if (!atomic_compare_exchange_strong_explicit(&tap.lock, &is_free, 1, memory_order_acquire, memory_order_relaxed)) {
+    if (!tap_claim(&tap.lock, &is_free, 1)) {
         tap_lock_wait();
     }
 }
@@ -24,24 +26,13 @@ static inline void tap_unlock(void) {
 void tap_fetch_entry(void);
 void tap_fetch_end(void);
 
-// tap_wait_room waits until the collector has made room since seen was read, or so many milliseconds. Returns
-// false, and ends recording, when the collector is gone. The caller holds the lock, which is given up meanwhile.
-enum { TAP_LOOK_MS = 100 }; // how long a wait for room is before it looks whether the collector lives
-bool tap_wait_room(uint32_t seen, long ms);
-
-// tap_wake_collector wakes the collector, if it sleeps, for what was published before.
-void tap_wake_collector(void);
-
-// tap_must_wait says whether a shortage holds the model up (policy block) and, if not, why not.
-bool tap_must_wait(enum tap_loss shortage, enum tap_loss * cause);
-
 // tap_queue_open finds a place for bytes of records, a multiple of eight, and holds the lock until tap_queue_shut
 // hands so many of them to the collector. What is droppable waits for room under the policy block alone, other
 // records under every policy where config.exact says so. NULL: there is no room, and why; the lock is not held.
 void * tap_queue_open(size_t bytes, bool droppable, enum tap_loss * cause);
 
 static inline void tap_queue_shut(size_t bytes) {
-    atomic_store_explicit(&tap.header->queue_head, atomic_load_explicit(&tap.opened, memory_order_relaxed) + bytes, memory_order_release);
+    tap_set(&tap.header->queue_head, tap_peek(&tap.opened) + bytes);
     tap_unlock();
 }
 

@@ -38,7 +38,7 @@ static uint32_t tap_top(struct tap_candidate * top, const llama_token_data * dat
 // is applied alone chooses nothing.
 void llama_sampler_apply(struct llama_sampler * sampler, llama_token_data_array * candidates) {
     static _Thread_local int depth;
-    const bool look = depth == 0 && atomic_load_explicit(&tap_samples_wanted, memory_order_relaxed) && tap_on();
+    const bool look = depth == 0 && tap_peek(&tap_samples_wanted) && tap_on();
     const size_t before = look ? candidates->size : 0;
     depth++;
     TAP_REAL(llama_sampler_apply)(sampler, candidates);

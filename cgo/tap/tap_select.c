@@ -98,7 +98,7 @@ static int tap_first_glob(
         const char * glob = wish->globs[k];
         if (tap_name_match(glob, name, n, base) || (strchr(glob, '#') != NULL && tap_number_match(glob, g, node))) {
             if (hits != NULL) {
-                atomic_fetch_add_explicit(&hits[k], 1, memory_order_relaxed);
+                tap_count(&hits[k], 1);
             }
             first = first < 0 ? (int) k : first;
         }
@@ -241,9 +241,9 @@ static void tap_select_read(uint32_t number) {
     for (uint32_t read = 0; read != number;) {
         read = number;
         for (size_t i = 0; i < TAP_SELECTION_WORDS; i++) {
-            tap_newest.words[i] = atomic_load_explicit(&tap.header->selections[number % 2][i], memory_order_acquire);
+            tap_newest.words[i] = tap_get(&tap.header->selections[number % 2][i]);
         }
-        number = atomic_load_explicit(&tap.header->selection, memory_order_acquire);
+        number = tap_get(&tap.header->selection);
     }
     tap_newest_number = number;
 }
@@ -252,12 +252,12 @@ static void tap_select_read(uint32_t number) {
 static void tap_select_first(struct tap_graph * g) {
     struct tap_header * h = tap.header;
     tap_graph_select(g, &h->config.start, h->glob_hits);
-    atomic_fetch_add_explicit(&h->matched, (uint32_t) (g->n_wanted + g->n_inputs_wanted), memory_order_relaxed);
+    tap_count(&h->matched, (uint32_t) (g->n_wanted + g->n_inputs_wanted));
 }
 
 void tap_select_ahead(struct tap_graph * g) {
     const struct tap_header * h = tap.header;
-    if (!(h->config.start.record & TAP_RECORD_ACTIVATIONS) || atomic_load_explicit(&h->selection, memory_order_acquire) != 0) {
+    if (!(h->config.start.record & TAP_RECORD_ACTIVATIONS) || tap_get(&h->selection) != 0) {
         return;
     }
     pthread_mutex_lock(&tap_selecting);
@@ -268,7 +268,7 @@ void tap_select_ahead(struct tap_graph * g) {
 void tap_select(struct tap_sched * s) {
     struct tap_header * h = tap.header;
     pthread_mutex_lock(&tap_selecting);
-    const uint32_t number = atomic_load_explicit(&h->selection, memory_order_acquire);
+    const uint32_t number = tap_get(&h->selection);
     if (number != tap_newest_number) {
         tap_select_read(number);
     }
@@ -281,7 +281,7 @@ void tap_select(struct tap_sched * s) {
     s->graph.selection = tap_newest_number;
     s->graph.selected = true;
     s->tokens = (struct tap_token_rule) {wish->token_kind, wish->token_first, wish->token_end, wish->token_step, wish->window};
-    atomic_store_explicit(&tap_samples_wanted, (wish->record & TAP_RECORD_SAMPLES) != 0, memory_order_relaxed);
+    tap_poke(&tap_samples_wanted, (wish->record & TAP_RECORD_SAMPLES) != 0);
     pthread_mutex_unlock(&tap_selecting);
     if (s->graph.n_wanted > 0) {
         tap_touch_start(false);

@@ -27,12 +27,12 @@ static int64_t tap_turn_median(int64_t * took, uint32_t n) {
 // tap_turn_over ends a turn, whose tokens took so long, and begins the next one.
 static void tap_turn_over(int64_t token_ns) {
     struct tap_header * h = tap.header;
-    const uint32_t n = atomic_load_explicit(&h->n_turns, memory_order_relaxed);
+    const uint32_t n = tap_peek(&h->n_turns);
     if (n < TAP_MAX_TURNS) {
         h->turn_ns[n] = token_ns < UINT32_MAX ? (uint32_t) token_ns : UINT32_MAX;
-        atomic_store_explicit(&h->n_turns, n + 1, memory_order_release);
+        tap_set(&h->n_turns, n + 1);
     }
-    const bool on = !atomic_load_explicit(&tap.recording, memory_order_relaxed);
+    const bool on = !tap_peek(&tap.recording);
     if (on) {
         tap_lock();
         for (int i = 0; i < TAP_MAX_SCHEDS; i++) {
@@ -42,7 +42,7 @@ static void tap_turn_over(int64_t token_ns) {
         }
         tap_unlock();
     }
-    atomic_store_explicit(&tap.recording, on, memory_order_relaxed);
+    tap_poke(&tap.recording, on);
 }
 
 // tap_turns is the turn under way. Decodes may come from several threads.
@@ -72,7 +72,7 @@ TAP_RARE void tap_turn_call(int32_t n_tokens) {
     struct tap_header * h = tap.header;
     const uint32_t asked = h->config.turns;
     pthread_mutex_lock(&tap_turns.lock);
-    if (n_tokens != 1 || atomic_load_explicit(&h->closed, memory_order_acquire)) {
+    if (n_tokens != 1 || tap_get(&h->closed)) {
         tap_turns.calls = 0; // a prompt is no token
     } else {
         tap_turn_count(asked < TAP_LONGEST_TURN ? asked : TAP_LONGEST_TURN);

@@ -106,7 +106,7 @@ void shm_free(struct shm * s) {
 
 static void shm_made_room(struct shm * s) {
     atomic_fetch_add(&s->h->room, 1);
-    if (atomic_load(&s->h->waiting) > 0) {
+    if (atomic_load(&s->h->waiting) > 0 && atomic_load(&s->h->returned) >= atomic_load(&s->h->wake_returned)) {
         syscall(SYS_futex, &s->h->room, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
     }
 }
