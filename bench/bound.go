@@ -15,8 +15,8 @@ type Bound struct {
 	Limit  float64
 }
 
-// Metrics are the names that a bound may have.
-var Metrics = []string{"decode", "prefill", "both", "any", "ttft", "itl"}
+// boundMetrics are the names that a bound may have.
+var boundMetrics = []string{"decode", "prefill", "both", "any", "ttft", "itl"}
 
 var boundPattern = regexp.MustCompile(`^([a-z]+) *([<>]) *([0-9.]+)$`)
 
@@ -25,9 +25,9 @@ func ParseBounds(text string) ([]Bound, error) {
 	var all []Bound
 	for part := range strings.SplitSeq(text, ",") {
 		match := boundPattern.FindStringSubmatch(strings.TrimSpace(part))
-		if match == nil || !slices.Contains(Metrics, match[1]) {
+		if match == nil || !slices.Contains(boundMetrics, match[1]) {
 			return nil, fmt.Errorf("%q is no bound: write decode<0.97 or ttft>1.1; the figures are %s", part,
-				strings.Join(Metrics, ", "))
+				strings.Join(boundMetrics, ", "))
 		}
 		limit, err := strconv.ParseFloat(match[3], 64)
 		if err != nil || limit <= 0 {
@@ -51,23 +51,23 @@ func (b Bound) is(metric string) bool {
 	return b.Metric == metric || b.Metric == "any" && slices.Contains(units[0].metrics, metric)
 }
 
-// OfRatio judges a ratio of pairs: it fails when its whole interval lies on the wrong side.
-func (b Bound) OfRatio(r *Ratio) Verdict {
+// ofRatio judges a ratio of pairs: it fails when its whole interval lies on the wrong side.
+func (b Bound) ofRatio(r *Ratio) Verdict {
 	if b.Below {
 		return r.Interval.AtLeast(b.Limit)
 	}
 	return r.Interval.atMost(b.Limit)
 }
 
-// OfChange judges a change: it fails when the ratio of the medians lies on the wrong side of the limit and the
+// ofChange judges a change: it fails when the ratio of the medians lies on the wrong side of the limit and the
 // rank-sum test distinguishes new from old times the limit.
-func (b Bound) OfChange(c *Change) Verdict {
+func (b Bound) ofChange(c *Change) Verdict {
 	scaled := make([]float64, len(c.old))
 	for i, v := range c.old {
 		scaled[i] = v * b.Limit
 	}
 	switch {
-	case MannWhitney(scaled, c.new) >= significant:
+	case mannWhitney(scaled, c.new) >= significant:
 		return Unresolved
 	case (c.Ratio.Median < b.Limit) == b.Below:
 		return Failed
@@ -89,7 +89,7 @@ func JudgeChanges(bounds []Bound, changes []Change) []Judgement {
 	for _, b := range bounds {
 		for i := range changes {
 			if c := &changes[i]; b.is(c.Metric) {
-				all = append(all, Judgement{b, c.Test, c.Ratio, b.OfChange(c)})
+				all = append(all, Judgement{b, c.Test, c.Ratio, b.ofChange(c)})
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func JudgeRatios(bounds []Bound, ratios []Ratio) []Judgement {
 	for _, b := range bounds {
 		for i := range ratios {
 			if r := &ratios[i]; b.is(r.Metric) {
-				all = append(all, Judgement{b, r.Test + ", " + r.Other + " / " + r.Base, r.Interval, b.OfRatio(r)})
+				all = append(all, Judgement{b, r.Test + ", " + r.Other + " / " + r.Base, r.Interval, b.ofRatio(r)})
 			}
 		}
 	}

@@ -51,8 +51,8 @@ func Compare(old, new []result.Row) (changes []Change, alone []string) {
 
 func change(test, metric string, old, new []float64) Change {
 	return Change{
-		Test: test, Metric: metric, Old: MedianInterval(old), New: MedianInterval(new), Ratio: RatioInterval(old, new),
-		P: MannWhitney(old, new), old: old, new: new,
+		Test: test, Metric: metric, Old: medianInterval(old), New: medianInterval(new), Ratio: ratioInterval(old, new),
+		P: mannWhitney(old, new), old: old, new: new,
 	}
 }
 
@@ -122,8 +122,8 @@ func labels(all []samples) func(*samples) string {
 	}
 }
 
-// RatioInterval is the ratio of the medians new / old with its 95 % interval, by resampling both with a fixed seed.
-func RatioInterval(old, new []float64) Interval {
+// ratioInterval is the ratio of the medians new / old with its 95 % interval, by resampling both with a fixed seed.
+func ratioInterval(old, new []float64) Interval {
 	random := rand.New(rand.NewPCG(2, uint64(len(old)+len(new))))
 	ratios := make([]float64, resamples)
 	a, b := make([]float64, len(old)), make([]float64, len(new))

@@ -17,9 +17,9 @@ type Interval struct {
 // resamples is the number of bootstrap samples.
 const resamples = 4000
 
-// MedianInterval estimates the median of values and its 95 % interval by resampling with a fixed seed (percentile
+// medianInterval estimates the median of values and its 95 % interval by resampling with a fixed seed (percentile
 // bootstrap, Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13). values must not be empty.
-func MedianInterval(values []float64) Interval {
+func medianInterval(values []float64) Interval {
 	random := rand.New(rand.NewPCG(1, uint64(len(values))))
 	medians := make([]float64, resamples)
 	sample := make([]float64, len(values))

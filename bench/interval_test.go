@@ -31,7 +31,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			i := MedianInterval(test.values)
+			i := medianInterval(test.values)
 			if got := i.AtLeast(test.gate); got != test.want {
 				t.Errorf("%v: %s, want %s", i, got, test.want)
 			}
@@ -53,7 +53,7 @@ func TestCoverage(t *testing.T) {
 		for i := range values {
 			values[i] = 1 + 0.1*random.NormFloat64()
 		}
-		if i := MedianInterval(values); i.Low <= 1 && i.High >= 1 {
+		if i := medianInterval(values); i.Low <= 1 && i.High >= 1 {
 			hits++
 		}
 	}
@@ -97,7 +97,7 @@ func TestStartup(t *testing.T) {
 			t.Errorf("%q is timed", line)
 		}
 	}
-	more, ratio, err := Startup{Base: []string{"echo", "a"}, Test: []string{"echo", "b"}}.Run(t.Context(), 3,
+	more, ratio, err := compareStarts(t.Context(), []string{"echo", "a"}, []string{"echo", "b"}, 3,
 		rand.New(rand.NewPCG(1, 2)))
 	if err != nil || more.Pairs != 3 || ratio.Pairs != 3 || ratio.Low <= 0 {
 		t.Errorf("%+v, %+v, %v", more, ratio, err)

@@ -20,7 +20,7 @@ type ledgerUse struct {
 }
 
 // ledgerDetails prints what the metadata of runs with a ledger contain, the median over the runs.
-func (t Tap) ledgerDetails(row rowFunc, name string, o Outcome) {
+func (t Tap) ledgerDetails(name string, o Outcome) {
 	if name != ledgerRows && name != ledgerWindows {
 		return
 	}
@@ -49,17 +49,17 @@ func (t Tap) ledgerDetails(row rowFunc, name string, o Outcome) {
 	if name == ledgerWindows { // few rows, of which each says more
 		gate, verdict = "", ""
 	}
-	row("    bytes of the table per row, "+name, fmt.Sprintf("%.2f", median(perRow)), gate, verdict)
-	row("    rows per second of graphs, "+name, fmt.Sprintf("%.0f", median(rows)), "", "")
+	t.row("    bytes of the table per row, "+name, fmt.Sprintf("%.2f", median(perRow)), gate, verdict)
+	t.row("    rows per second of graphs, "+name, fmt.Sprintf("%.0f", median(rows)), "", "")
 	graphs := func(which string, us []float64) {
 		if len(us) > 0 {
-			row("    tap on the model's thread per "+which+" graph, "+name, fmt.Sprintf("%.1f µs", median(us)),
+			t.row("    tap on the model's thread per "+which+" graph, "+name, fmt.Sprintf("%.1f µs", median(us)),
 				"≤ 20 µs", under(median(us), 20))
 		}
 	}
 	graphs("rebuilt", rebuilt)
 	graphs("first", first)
-	row("    tap on the model's thread per execution, "+name, fmt.Sprintf("%.1f µs", median(entered)), "≤ 2 µs",
+	t.row("    tap on the model's thread per execution, "+name, fmt.Sprintf("%.1f µs", median(entered)), "≤ 2 µs",
 		under(median(entered), 2))
 }
 

@@ -57,8 +57,8 @@ func work(seed uint64) error {
 	}
 }
 
-// StartLoad starts this binary as a load at a nice level.
-func StartLoad(ctx context.Context, nice int) (stop func(), err error) {
+// startLoad starts this binary as a load at a nice level.
+func startLoad(ctx context.Context, nice int) (stop func(), err error) {
 	self, err := llama.Self()
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func (t Tap) overhead(name string, o Outcome) {
 	if len(printed) == 0 {
 		return
 	}
-	p, q := median(printed), MedianInterval(outside)
+	p, q := median(printed), medianInterval(outside)
 	verdict := "agrees"
 	switch {
 	case p < q.Low || p > q.High:

@@ -86,7 +86,7 @@ func (p Pair) Run(ctx context.Context, l Limits, random *rand.Rand, progress fun
 			for i := range ratios {
 				ratios[i] = gate.Of(o.Test[i]) / gate.Of(o.Base[i])
 			}
-			interval := MedianInterval(ratios)
+			interval := medianInterval(ratios)
 			o.Ratios = append(o.Ratios, interval)
 			resolved = resolved && gate.judge(interval) != Unresolved
 		}

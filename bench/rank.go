@@ -9,11 +9,11 @@ import (
 // mostExact is up to how many values on each side the distribution of U is counted out.
 const mostExact = 50
 
-// MannWhitney is the two-sided p value of the hypothesis that two samples come from one distribution, by the
+// mannWhitney is the two-sided p value of the hypothesis that two samples come from one distribution, by the
 // rank-sum test (Mann and Whitney, On a test of whether one of two random variables is stochastically larger than
 // the other, 1947): exact without ties and with at most 50 values on each side, else by the normal approximation
 // with the corrections for ties and continuity. It is 1 where a sample is empty or all values are equal.
-func MannWhitney(a, b []float64) float64 {
+func mannWhitney(a, b []float64) float64 {
 	n, m := len(a), len(b)
 	if n == 0 || m == 0 {
 		return 1

@@ -20,7 +20,7 @@ func TestMannWhitneyExact(t *testing.T) {
 		{nil, []float64{1}, 1},
 		{[]float64{1, 1}, []float64{1, 1}, 1},
 	} {
-		if got := MannWhitney(c.a, c.b); math.Abs(got-c.want) > 1e-12 {
+		if got := mannWhitney(c.a, c.b); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v against %v: %g, want %g", c.a, c.b, got, c.want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestMannWhitneyTies(t *testing.T) {
 			out++
 		}
 	}
-	if got, want := MannWhitney(a, b), float64(out)/rounds; math.Abs(got-want) > 0.015 {
+	if got, want := mannWhitney(a, b), float64(out)/rounds; math.Abs(got-want) > 0.015 {
 		t.Errorf("p = %.3f, of shuffles %.3f", got, want)
 	}
 }

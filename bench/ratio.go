@@ -44,7 +44,7 @@ func Ratios(rows []result.Row) []Ratio {
 			continue
 		}
 		own, other := difference(base, r)
-		all = append(all, Ratio{Test: common(rows, base, r), Base: own, Other: other, Interval: MedianInterval(values),
+		all = append(all, Ratio{Test: common(rows, base, r), Base: own, Other: other, Interval: medianInterval(values),
 			Metric: metricOf(r)})
 	}
 	return all

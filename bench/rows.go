@@ -86,7 +86,7 @@ func (r *row) measured(visits []Visit) {
 		}
 	}
 	r.Summarise()
-	interval := MedianInterval(r.SamplesTS)
+	interval := medianInterval(r.SamplesTS)
 	r.MedianTS = &interval.Median
 	if len(r.SamplesTS) > 1 {
 		r.LowTS, r.HighTS = &interval.Low, &interval.High

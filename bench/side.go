@@ -110,23 +110,24 @@ func (m Model) run(ctx context.Context, tap []string,
 	if s.Prefill, s.Decode, err = ParseRates(stderr); err != nil || out == "" {
 		return s, err
 	}
-	return s, s.readRecorded(out)
+	s.Recorded, err = readRecorded(out)
+	return s, err
 }
 
-func (s *Sample) readRecorded(out string) error {
+// readRecorded reads the metadata of the one run directory below a folder.
+func readRecorded(out string) (*rundir.Metadata, error) {
 	dirs, err := filepath.Glob(filepath.Join(out, "*", "run_*"))
 	if err == nil && len(dirs) != 1 {
 		err = fmt.Errorf("%d run directories in %s, expected one", len(dirs), out)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	metadata, err := rundir.ReadMetadata(dirs[0])
-	s.Recorded = &metadata
 	if err == nil && metadata.Stopped != nil {
 		err = fmt.Errorf("the recording in %s ended early (%s): free room there", out, metadata.Stopped.Cause)
 	}
-	return err
+	return &metadata, err
 }
 
 // LlamaBench is llama.cpp's llama-bench, started by path.

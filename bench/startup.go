@@ -14,22 +14,23 @@ import (
 	"github.com/llamatap/llamatap/cgo/llama"
 )
 
-// A Startup compares how long two commands take from their start to their first byte of output, in pairs of random
-// order.
-type Startup struct {
-	Base, Test []string // command lines
-}
-
-// Run returns the differences Test − Base in milliseconds and the ratios Test / Base of so many pairs. A first pair
-// that brings the files into memory is not counted.
-func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differences, ratios Interval, err error) {
+// compareStarts compares how long two command lines take from their start to their first byte of output, in pairs of
+// random order. It returns the differences test − base in milliseconds and the ratios test / base. A first pair that
+// brings the files into memory is not counted.
+func compareStarts(ctx context.Context, base, test []string, pairs int, random *rand.Rand) (
+	differences, ratios Interval, err error,
+) {
 	var more, times []float64
 	for i := range pairs + 1 {
-		order := [2][]string{s.Base, s.Test}
 		turned := random.IntN(2)
 		var ms [2]float64
 		for _, side := range []int{turned, 1 - turned} {
-			if ms[side], err = firstByteOf(ctx, order[side]); err != nil {
+			for range 5 { // llama.cpp's log, through which its text goes, may be lost at the program's end
+				if ms[side], err = firstByte(ctx, [2][]string{base, test}[side]); !errors.Is(err, errSilent) {
+					break
+				}
+			}
+			if err != nil {
 				return differences, ratios, err
 			}
 		}
@@ -37,22 +38,11 @@ func (s Startup) Run(ctx context.Context, pairs int, random *rand.Rand) (differe
 			more, times = append(more, ms[1]-ms[0]), append(times, ms[1]/ms[0])
 		}
 	}
-	return MedianInterval(more), MedianInterval(times), nil
+	return medianInterval(more), medianInterval(times), nil
 }
 
 // errSilent occurs when a command that is timed writes nothing.
 var errSilent = errors.New("it wrote nothing to its standard output")
-
-// firstByteOf is firstByte, tried again where llama.cpp's log, through which its text goes, was lost at the
-// program's end.
-func firstByteOf(ctx context.Context, line []string) (ms float64, err error) {
-	for range 5 {
-		if ms, err = firstByte(ctx, line); !errors.Is(err, errSilent) {
-			break
-		}
-	}
-	return ms, err
-}
 
 // firstByte is the time in milliseconds until a command writes something to its standard output.
 func firstByte(ctx context.Context, line []string) (float64, error) {
@@ -85,7 +75,7 @@ const (
 
 // startup prints what the drop-in adds to a program's start, and how soon run has its first token. Both sides of
 // the latter warm up, and neither fits parameters to the device's memory.
-func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error {
+func (t Tap) startup(ctx context.Context, random *rand.Rand) error {
 	if t.Completion == "" || !t.wants(startRow) && !t.wants(firstRow) {
 		return nil
 	}
@@ -97,38 +87,25 @@ func (t Tap) startup(ctx context.Context, random *rand.Rand, row rowFunc) error 
 	if pairs >= fewestPairs {
 		pairs = max(3*pairs, 20) // they are short, and scatter
 	}
-	if t.wants(startRow) {
-		if err := t.firstHelp(ctx, self, pairs, random, row); err != nil {
+	if t.wants(startRow) { // --help computes nothing to record
+		tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out", os.TempDir(), "--help"}
+		more, _, err := compareStarts(ctx, []string{t.Completion, "--help"}, tapped, pairs, random)
+		if err != nil {
 			return err
 		}
+		t.row(startRow, fmt.Sprintf("%+.1f ms [%+.1f, %+.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
+			"≤ 30 ms", more.atMost(30))
 	}
-	if !t.wants(firstRow) {
-		return nil
+	if t.wants(firstRow) {
+		common := []string{"--ignore-eos", "-m", t.Model.Path, "-p", "func", "-n", "32", "--temp", "0", "-c", "512",
+			"-t", strconv.Itoa(t.Model.Threads)}
+		completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "-fit", "off"}, common...)
+		_, ratio, err := compareStarts(ctx, completion, append([]string{self, "run"}, common...), pairs, random)
+		if err != nil {
+			return err
+		}
+		t.row(firstRow, ratio.String(), "≤ 1.00", ratio.atMost(1))
 	}
-	common := []string{"-m", t.Model.Path, "-p", "func", "-n", "32", "--temp", "0", "-c", "512", "-t",
-		strconv.Itoa(t.Model.Threads)}
-	completion := append([]string{t.Completion, "-no-cnv", "--no-display-prompt", "--ignore-eos", "-fit", "off"},
-		common...)
-	_, ratio, err := Startup{completion, append([]string{self, "run", "--ignore-eos"}, common...)}.Run(ctx, pairs,
-		random)
-	if err != nil {
-		return err
-	}
-	row(firstRow, ratio.String(), "≤ 1.00", ratio.atMost(1))
-	return nil
-}
-
-// firstHelp prints what the drop-in adds to a program's start.
-func (t Tap) firstHelp(ctx context.Context, self string, pairs int, random *rand.Rand, row rowFunc) error {
-	help := []string{"--help"}
-	tapped := []string{self, "llama-completion", "--tap-layers", "0", "--tap-out",
-		os.TempDir()} // --help computes nothing to record
-	more, _, err := Startup{append([]string{t.Completion}, help...), append(tapped, help...)}.Run(ctx, pairs, random)
-	if err != nil {
-		return err
-	}
-	row(startRow, fmt.Sprintf("%+.1f ms [%+.1f, %+.1f] of %d pairs", more.Median, more.Low, more.High, more.Pairs),
-		"≤ 30 ms", more.atMost(30))
 	return nil
 }
 

@@ -8,8 +8,7 @@ import (
 // Line is one row of the table of bench tap.
 type Line struct {
 	Name    string
-	Ratio   *Interval
-	Figure  string // in place of a ratio
+	Figure  string // a ratio with its interval, or a figure in words
 	Gate    string
 	Verdict Verdict
 }
@@ -33,9 +32,6 @@ func (t *Table) Section(title string) {
 // Add adds a line.
 func (t *Table) Add(l Line) {
 	t.Lines = append(t.Lines, l)
-	if l.Ratio != nil {
-		l.Figure = l.Ratio.String()
-	}
 	fmt.Fprintf(t.out, tableForm, l.Name, l.Figure, l.Gate, l.Verdict)
 }
 

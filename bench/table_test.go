@@ -11,7 +11,7 @@ func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	table := NewTable(&out)
 	table.Section("a section")
-	table.Add(Line{Name: "a", Ratio: &Interval{0.5, 0.4, 0.6, 8}})
+	table.Add(Line{Name: "a", Figure: Interval{0.5, 0.4, 0.6, 8}.String()})
 	table.Add(Line{Name: "b", Figure: "in words", Gate: "1", Verdict: Failed})
 	table.Note("left out")
 	for _, want := range []string{

@@ -23,7 +23,7 @@ func TestTapOnly(t *testing.T) {
 			tap.Only = strings.Split(only, ",")
 		}
 		got := map[string]bool{}
-		for _, p := range tap.wanted(tap.pairs(Side{Name: "run"})) {
+		for _, p := range tap.wanted(tap.pairs()) {
 			got[p.Test.Name] = true
 		}
 		for _, name := range strings.Fields(want) {
@@ -40,7 +40,7 @@ func TestTapOnly(t *testing.T) {
 		t.Error(err)
 	}
 	all.Only = []string{"DETAILED"}
-	if err := all.startup(context.Background(), rand.New(rand.NewPCG(1, 2)), nil); err != nil {
+	if err := all.startup(context.Background(), rand.New(rand.NewPCG(1, 2))); err != nil {
 		t.Errorf("starts were measured: %v", err)
 	}
 }
@@ -55,7 +55,7 @@ func TestTurnRatios(t *testing.T) {
 		}
 		turns = append(turns, took*time.Millisecond)
 	}
-	ratios := TurnRatios(turns)
+	ratios := turnRatios(turns)
 	if len(ratios) != 4 {
 		t.Fatalf("%d ratios of %d turns", len(ratios), len(turns))
 	}
@@ -64,7 +64,7 @@ func TestTurnRatios(t *testing.T) {
 			t.Errorf("%.4f, not 0.9", r)
 		}
 	}
-	if TurnRatios(turns[:2]) != nil {
+	if turnRatios(turns[:2]) != nil {
 		t.Error("a turn without one behind it was compared")
 	}
 }

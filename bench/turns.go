@@ -17,47 +17,41 @@ const (
 	turnsPerRun = 21
 )
 
-// byTurns lists what is compared inside of one process, see [Tap.byTurns]. Captured tensors are not: the collector
-// writes those of one turn in the next.
-var byTurns = []struct {
-	name string
-	gate float64
-	tap  []string
-}{
-	{"(g) events at MINIMAL", 0.995, []string{"--tap-resource-level", "MINIMAL"}},
-	{"(g) events at DETAILED", 0.97, []string{"--tap-resource-level", "DETAILED"}},
-	{"(i) ledger, every access", 0.995, []string{"--tap-ledger=rows"}},
-	{"(i) ledger in windows", 0.995, []string{"--tap-ledger=windows"}},
+// An alternation is a recording that is compared inside of one process. Tensors are not: the collector writes those
+// of one turn in the next.
+type alternation struct {
+	name    string
+	atLeast float64
+	flag    string
 }
 
-const turnsOf = " / off, decode, alternated in one process"
-
-// turnNames are the names of the rows.
-func turnNames() (names []string) {
-	for _, c := range byTurns {
-		names = append(names, c.name+turnsOf)
-	}
-	return names
+var alternated = []alternation{
+	{"(g) events at MINIMAL", 0.995, "--tap-resource-level=MINIMAL"},
+	{"(g) events at DETAILED", 0.97, "--tap-resource-level=DETAILED"},
+	{"(i) ledger, every access", 0.995, "--tap-ledger=rows"},
+	{"(i) ledger in windows", 0.995, "--tap-ledger=windows"},
 }
 
-// byTurns compares a model that is recorded with the same that is not, in one process, where recording ends and
-// begins again every turnTokens tokens. Pairs of processes differ by where their memory lies and by when they run,
+func (a *alternation) row() string { return a.name + " / off, decode, alternated in one process" }
+
+// alternated compares a recorded model with the same unrecorded, in one process, where recording stops and
+// starts every turnTokens tokens. Pairs of processes differ by where their memory lies and by when they run,
 // which is more than most of this costs. What it does not see is what the collector does later than the model: that
 // is in its processor time, which metadata.json contains.
-func (t Tap) byTurns(ctx context.Context) error {
+func (t Tap) alternated(ctx context.Context) error {
 	model := t.Model
 	model.Tokens, model.Context = turnTokens*turnsPerRun+2, 1024
-	for _, c := range byTurns {
-		name := c.name + turnsOf
+	for _, c := range alternated {
+		name := c.row()
 		if !t.wants(name) {
 			continue
 		}
-		gate := Gate{Name: name, AtLeast: c.gate}
+		gate := Gate{Name: name, AtLeast: c.atLeast}
 		var ratios []float64
 		var ratio Interval
-		for end := time.Now().Add(t.Limits.Time); len(ratios) < t.Limits.MinPairs || gate.judge(ratio) == Unresolved &&
-			time.Now().Before(end); {
-			s, err := model.run(ctx, c.tap, func(cmd *exec.Cmd, _ string) (func(), error) {
+		end := time.Now().Add(t.Limits.Time)
+		for len(ratios) < t.Limits.MinPairs || gate.judge(ratio) == Unresolved && time.Now().Before(end) {
+			s, err := model.run(ctx, []string{c.flag}, func(cmd *exec.Cmd, _ string) (func(), error) {
 				cmd.Env = append(os.Environ(), session.TurnsVariable+"="+strconv.Itoa(turnTokens))
 				return func() {}, nil
 			})
@@ -68,19 +62,19 @@ func (t Tap) byTurns(ctx context.Context) error {
 			if len(turns) < 3 {
 				return fmt.Errorf("%s: %d turns were reported, expected %d", name, len(turns), turnsPerRun)
 			}
-			ratios = append(ratios, TurnRatios(turns)...)
-			ratio = MedianInterval(ratios)
+			ratios = append(ratios, turnRatios(turns)...)
+			ratio = medianInterval(ratios)
 			t.Progress(fmt.Sprintf("%s: %v", name, ratio))
 		}
-		t.Table.Add(Line{Name: name, Ratio: &ratio, Gate: gate.limit(), Verdict: gate.judge(ratio)})
+		t.gate(&gate, ratio)
 	}
 	return nil
 }
 
-// TurnRatios takes how long a token of each turn took, and compares each turn that was not recorded, which is every
-// second one, with the mean of those before and behind it: how fast the recorded ones are, of its speed. What
+// turnRatios takes how long a token of each turn took, and compares each turn that was not recorded, which is every
+// second one, with the mean of those before and after it: how fast the recorded ones are, of its speed. What
 // becomes slower or faster with time, as a growing context does, is even in that.
-func TurnRatios(turns []time.Duration) (ratios []float64) {
+func turnRatios(turns []time.Duration) (ratios []float64) {
 	for i := 1; i+1 < len(turns); i += 2 {
 		ratios = append(ratios, 2*float64(turns[i])/float64(turns[i-1]+turns[i+1]))
 	}

@@ -48,12 +48,6 @@ const statusLossy = 3
 
 // visit runs a measuring process. dir is a folder for what it records, which is removed again.
 func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, err error) {
-	return visitAnd(ctx, item, seed, dir, nil)
-}
-
-// visitAnd is visit that lets look see the folder with what was recorded before it goes; nil: nobody looks.
-func visitAnd(ctx context.Context, item *Item, seed uint64, dir string, look func(work string) error) (v Visit,
-	err error) {
 	self, err := llama.Self()
 	if err != nil {
 		return v, err
@@ -84,14 +78,15 @@ func visitAnd(ctx context.Context, item *Item, seed uint64, dir string, look fun
 	if err := v.read(bytes.NewReader(out)); err != nil {
 		return v, err
 	}
-	if len(item.Tap.Flags) > 0 {
-		err = v.readRecorded(work)
+	if len(item.Tap.Flags) == 0 {
+		return v, nil
 	}
-	if err == nil && v.Recorded != nil && spec.PerToken {
+	m, err := readRecorded(work)
+	if err != nil {
+		return v, err
+	}
+	if v.Recorded = recorded(m); spec.PerToken {
 		err = v.readCaptured(work)
-	}
-	if err == nil && look != nil {
-		err = look(work)
 	}
 	return v, err
 }
@@ -113,14 +108,10 @@ func measured(cmd *exec.Cmd) ([]byte, error) {
 		return out.Bytes(), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, lastLine(said.String()))
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimPrefix(lines[len(lines)-1], "llamatap: "))
 	}
 	return out.Bytes(), nil
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.TrimPrefix(lines[len(lines)-1], "llamatap: ")
 }
 
 // read reads a measuring process's lines.
@@ -141,16 +132,6 @@ func (v *Visit) read(in io.Reader) error {
 	if len(v.Repetitions) == 0 {
 		return errors.New("the measuring process reported nothing")
 	}
-	return nil
-}
-
-// readRecorded reads the one run directory below a folder.
-func (v *Visit) readRecorded(out string) error {
-	var s Sample
-	if err := s.readRecorded(out); err != nil {
-		return err
-	}
-	v.Recorded = recorded(s.Recorded)
 	return nil
 }
 
