@@ -81,12 +81,12 @@ func (r *Report) WriteCSV(w io.Writer, by By) error {
 			out.Write(r.Regions[i].row())
 		}
 	case ByStep, ByTime:
-		out.WriteAll(r.movedRows(by))
+		out.WriteAll(movedRows(r, by))
 	case ByPhase:
-		out.WriteAll(r.phaseRows())
+		out.WriteAll(phaseRows(r))
 	default:
 		if column, ok := usesBy(by); ok {
-			out.WriteAll(r.useRows(column))
+			out.WriteAll(useRows(r, column))
 			break
 		}
 		return fmt.Errorf("there is no table by %.40q: use %s", string(by), names(Tables))
@@ -115,7 +115,7 @@ func (g *Region) row() []string {
 }
 
 // movedRows are bytes by type of region, for all types that occur: of executions of graphs, or over time.
-func (r *Report) movedRows(by By) [][]string {
+func movedRows(r *Report, by By) [][]string {
 	t := &r.Traffic
 	head, n := []string{"ts_ns", "seconds"}, len(t.Bins)
 	width := float64(t.WidthNS) / 1e9

@@ -190,7 +190,7 @@ func (a *analysis) phaseSamples(key phaseKey, ops *[8]memtrace.Estimate) PhaseSa
 
 // phaseRows are the rows of the table of phases as CSV, one for each collector and type of region; a phase without
 // samples has one.
-func (r *Report) phaseRows() [][]string {
+func phaseRows(r *Report) [][]string {
 	rows := [][]string{{"phase", "inferred", "markers", "begin_ns", "seconds", "collector", "region_type", "samples", "events", "reads", "writes"}}
 	for i := range r.Phases {
 		p := &r.Phases[i]
@@ -225,7 +225,7 @@ func (s *PhaseSamples) eventsOf(op, none string) string {
 }
 
 // phaseTable writes the table of phases for people.
-func (r *Report) phaseTable(out *text) {
+func writePhaseTable(out *present.Text, r *Report) {
 	rows := [][]string{{"phase", "time", "samples of", "region type", "samples", "samples/s", "events", "reads", "writes"}}
 	for i := range r.Phases {
 		p := &r.Phases[i]
@@ -249,8 +249,8 @@ func (r *Report) phaseTable(out *text) {
 		}
 	}
 	if len(rows) > 1 {
-		out.table(rows)
+		out.Table(rows)
 		return
 	}
-	out.line("note    there are no phases in this run: 'llamatap memory mark NAME' sets a marker in a live recording of 'llamatap memory record'")
+	out.Line("note    there are no phases in this run: 'llamatap memory mark NAME' sets a marker in a live recording of 'llamatap memory record'")
 }

@@ -4,105 +4,79 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// text writes lines until one fails.
-type text struct {
-	w   io.Writer
-	err error
-}
-
-func (t *text) line(format string, args ...any) {
-	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
-	}
-}
-
-// table writes rows of cells, all aligned right.
-func (t *text) table(rows [][]string) {
-	if t.err != nil {
-		return
-	}
-	tabs := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, row := range rows {
-		fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
-	}
-	t.err = tabs.Flush()
-}
-
 // WriteText writes the report for people: types of regions, the largest top regions, what moved per execution,
 // blocks of the cache, samples and notes; or one table, of [Tables] but the first.
 func (r *Report) WriteText(w io.Writer, by By, top int) error {
-	out := &text{w: w}
+	out := &present.Text{W: w}
 	switch by {
 	case ByRegion:
-		r.regionTable(out, len(r.Regions))
-		return out.err
+		writeRegionTable(out, r, len(r.Regions))
+		return out.Err
 	case ByStep, ByTime:
-		out.table(r.movedRows(by))
-		return out.err
+		out.Table(movedRows(r, by))
+		return out.Err
 	case ByPhase:
-		r.phaseTable(out)
-		return out.err
+		writePhaseTable(out, r)
+		return out.Err
 	}
 	if column, ok := usesBy(by); ok {
-		r.useTable(out, column)
-		return out.err
+		writeUseTable(out, r, column)
+		return out.Err
 	}
-	r.head(out)
+	writeHead(out, r)
 	if r.Collectors[memtrace.CollectorGraph.String()] > 0 && len(r.Types) > 0 {
-		out.line("")
-		r.trafficTable(out)
-		out.line("")
-		r.lifeTable(out)
+		out.Line("")
+		writeTrafficTable(out, r)
+		out.Line("")
+		writeLifeTable(out, r)
 	}
 	if len(r.Regions) > 0 && top > 0 {
-		out.line("")
-		r.regionTable(out, top)
+		out.Line("")
+		writeRegionTable(out, r, top)
 	}
-	r.flow(out)
-	r.blockTable(out)
-	r.sampleTable(out)
+	writeFlow(out, r)
+	writeBlockTable(out, r)
+	writeSampleTable(out, r)
 	if len(r.Phases) > 0 {
-		out.line("")
-		r.phaseTable(out)
+		out.Line("")
+		writePhaseTable(out, r)
 	}
-	r.agreementTable(out)
+	writeAgreementTable(out, r)
 	if len(r.Notes) > 0 {
-		out.line("")
+		out.Line("")
 	}
 	for _, note := range r.Notes {
-		out.line("note    %s", note)
+		out.Line("note    %s", note)
 	}
-	return out.err
+	return out.Err
 }
 
-func (r *Report) head(out *text) {
-	out.line("run     %s", r.Path)
-	out.line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"), present.Seconds(r.Seconds()), r.Version)
+func writeHead(out *present.Text, r *Report) {
+	out.Line("run     %s", r.Path)
+	out.Line("trace   %d rows in %s, %s, schema %s", r.Rows, count(int64(r.Parts), "file", "files"), present.Seconds(r.Seconds()), r.Version)
 	if n := r.Collectors[memtrace.CollectorGraph.String()]; n > 0 {
-		out.line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held of it", n, Computed)
+		out.Line("ledger  %d rows: what graphs say, %s; each operand byte counts once per op, whatever caches held of it", n, Computed)
 	}
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		if s.Source == Measured {
-			out.line("%-7s %s, every one of them: %s", s.Collector, count(s.Samples, "event", "events"), s.Source)
+			out.Line("%-7s %s, every one of them: %s", s.Collector, count(s.Samples, "event", "events"), s.Source)
 		} else {
 			if s.Period == 1 {
-				out.line("%-7s %d samples, of unknown period: %s", s.Collector, s.Samples, s.Source)
+				out.Line("%-7s %d samples, of unknown period: %s", s.Collector, s.Samples, s.Source)
 				continue
 			}
-			out.line("%-7s %d samples, one for %.0f events: %s", s.Collector, s.Samples, s.Period, s.Source)
+			out.Line("%-7s %d samples, one for %.0f events: %s", s.Collector, s.Samples, s.Period, s.Source)
 		}
 	}
 }
 
-func (r *Report) trafficTable(out *text) {
+func writeTrafficTable(out *present.Text, r *Report) {
 	rows := [][]string{{"region type", "regions", "size", "reads", "writes", "read", "written", "read:written"}}
 	for _, s := range r.Windows {
 		rows[0] = append(rows[0], "most in "+present.Seconds(s))
@@ -127,10 +101,10 @@ func (r *Report) trafficTable(out *text) {
 		}
 		rows = append(rows, append(row, reuse, figure(t.Locality, "%.4f"), t.Source))
 	}
-	out.table(rows)
+	out.Table(rows)
 }
 
-func (r *Report) lifeTable(out *text) {
+func writeLifeTable(out *present.Text, r *Report) {
 	rows := [][]string{{"region type", "write-once", "kept p50", "p90", "p99", "max", "p99 (KM)", "censored", "reads/s", "IAI p50", "IAI p99", "suits MRM", "with censoring"}}
 	for i := range r.Types {
 		t := &r.Types[i]
@@ -147,10 +121,10 @@ func (r *Report) lifeTable(out *text) {
 		}
 		rows = append(rows, row)
 	}
-	out.table(rows)
+	out.Table(rows)
 }
 
-func (r *Report) regionTable(out *text, top int) {
+func writeRegionTable(out *present.Text, r *Report, top int) {
 	rows := [][]string{{"region", "type", "name", "size", "read", "written", "per step", "kept p99", "write-once", "reads/s", "suits MRM"}}
 	for i := range r.Regions[:min(top, len(r.Regions))] {
 		g := &r.Regions[i]
@@ -164,9 +138,9 @@ func (r *Report) regionTable(out *text, top int) {
 		}
 		rows = append(rows, row)
 	}
-	out.table(rows)
+	out.Table(rows)
 	if left := len(r.Regions) - top; left > 0 {
-		out.line("… and %s: --by region, --top N", count(int64(left), "region", "regions"))
+		out.Line("… and %s: --by region, --top N", count(int64(left), "region", "regions"))
 	}
 }
 
@@ -180,7 +154,7 @@ func short(name string) string {
 }
 
 // flow says how much moved per execution of a graph, and over time.
-func (r *Report) flow(out *text) {
+func writeFlow(out *present.Text, r *Report) {
 	t := &r.Traffic
 	if len(t.Bins) == 0 {
 		return
@@ -216,14 +190,14 @@ func (r *Report) flow(out *text) {
 		rows = append(rows, []string{kind.String(), mean(&read), least, most, mean(&written),
 			present.Rate(readBin.Sum / span), present.Rate(float64(readBin.Max) / bin), present.Rate(writtenBin.Sum / span), present.Rate(float64(writtenBin.Max) / bin)})
 	}
-	out.line("")
-	out.table(rows)
+	out.Line("")
+	out.Table(rows)
 	if steps := int64(len(t.Steps)) + t.Uncounted; steps > 0 {
-		out.line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), present.Seconds(float64(t.WidthNS)/1e9))
+		out.Line("%s; the most of any %s", count(steps, "execution of a graph (step)", "executions of graphs (steps)"), present.Seconds(float64(t.WidthNS)/1e9))
 	}
 }
 
-func (r *Report) blockTable(out *text) {
+func writeBlockTable(out *present.Text, r *Report) {
 	if len(r.KVBlocks) == 0 {
 		return
 	}
@@ -233,11 +207,11 @@ func (r *Report) blockTable(out *text) {
 		q := &b.Retention
 		rows = append(rows, []string{b.Tensor, fmt.Sprint(b.Lives), present.Seconds(q.P50), present.Seconds(q.P90), present.Seconds(q.P99), present.Seconds(q.Max), fmt.Sprintf("%.1f %%", 100*q.CensoredShare)})
 	}
-	out.line("")
-	out.table(rows)
+	out.Line("")
+	out.Table(rows)
 }
 
-func (r *Report) sampleTable(out *text) {
+func writeSampleTable(out *present.Text, r *Report) {
 	rows := [][]string{{"samples of", "region type", "samples", "share", "op", "events", "95 % interval", "pages, any op"}}
 	for i := range r.Samples {
 		s := &r.Samples[i]
@@ -262,28 +236,28 @@ func (r *Report) sampleTable(out *text) {
 		}
 	}
 	if len(rows) > 1 {
-		out.line("")
-		out.table(rows)
+		out.Line("")
+		out.Table(rows)
 	}
 }
 
-func (r *Report) agreementTable(out *text) {
+func writeAgreementTable(out *present.Text, r *Report) {
 	for i := range r.Agreement {
 		a := &r.Agreement[i]
-		out.line("")
-		out.line("ledger and %s: of %d samples %d compared, %s explained", a.Collector, a.Samples, a.Compared, share(a.Explained, a.Compared))
+		out.Line("")
+		out.Line("ledger and %s: of %d samples %d compared, %s explained", a.Collector, a.Samples, a.Compared, share(a.Explained, a.Compared))
 		for why, n := range a.NotCompared {
-			out.line("  not compared: %d, %s", n, why)
+			out.Line("  not compared: %d, %s", n, why)
 		}
 		for _, t := range a.Types {
-			out.line("  %-16s %s of %d", t.Type, share(t.Explained, t.Compared), t.Compared)
+			out.Line("  %-16s %s of %d", t.Type, share(t.Explained, t.Compared), t.Compared)
 		}
 		for _, w := range a.Written {
-			out.line("  written pages of %s: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
+			out.Line("  written pages of %s: %s of %d found are in the ledger, %s of the ledger's %d were found, %s",
 				w.Type, share(w.InLedger, w.Pages), w.Pages, share(w.Found, w.Ledger), w.Ledger, count(a.Intervals, "interval", "intervals"))
 		}
 		if f := a.FirstTouch; f != nil && f.KendallTau != nil {
-			out.line("  first touch: %s in the same order by Kendall's tau %.4f", count(int64(f.Regions), "region", "regions"), *f.KendallTau)
+			out.Line("  first touch: %s in the same order by Kendall's tau %.4f", count(int64(f.Regions), "region", "regions"), *f.KendallTau)
 		}
 	}
 }

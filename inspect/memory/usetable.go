@@ -22,7 +22,7 @@ func usesBy(by By) (column int, ok bool) {
 }
 
 // useRows are the rows of a table of uses as CSV: what is not known, or was not seen, is an empty cell.
-func (r *Report) useRows(column int) [][]string {
+func useRows(r *Report, column int) [][]string {
 	rows := [][]string{{"collector", "symbol", "demangled"}}
 	switch column {
 	case memtrace.TraceDataSymbol:
@@ -69,7 +69,7 @@ func seen(n uint64, text, none string) string {
 }
 
 // useTable writes a table of uses for people.
-func (r *Report) useTable(out *text, column int) {
+func writeUseTable(out *present.Text, r *Report, column int) {
 	head := []string{"samples of", "function"}
 	switch column {
 	case memtrace.TraceDataSymbol:
@@ -98,8 +98,8 @@ func (r *Report) useTable(out *text, column int) {
 			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"), seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))
 	}
 	if len(rows) > 1 {
-		out.table(rows)
+		out.Table(rows)
 		return
 	}
-	out.line("note    %s", noSamples)
+	out.Line("note    %s", noSamples)
 }

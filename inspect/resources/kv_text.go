@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/llamatap/llamatap/internal/present"
 )
@@ -25,12 +24,12 @@ const (
 
 // WriteText writes caches, how full they were over time as a plot of at most width columns, and one table.
 func (k *KV) WriteText(w io.Writer, by KVBy, width int) error {
-	out := &kvText{w: w}
+	out := &present.Text{W: w}
 	k.writeHead(out)
 	for i := range k.Timeline {
 		k.plot(out, &k.Timeline[i], width)
 	}
-	out.line("")
+	out.Line("")
 	switch by {
 	case KVByLayer:
 		k.writeLayers(out)
@@ -39,55 +38,31 @@ func (k *KV) WriteText(w io.Writer, by KVBy, width int) error {
 	default:
 		k.writeSequences(out)
 	}
-	return out.err
+	return out.Err
 }
 
-// kvText writes lines until one fails.
-type kvText struct {
-	w   io.Writer
-	err error
-}
-
-func (t *kvText) line(format string, args ...any) {
-	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
-	}
-}
-
-// table writes rows of cells; all columns but the first left ones are numbers, aligned right.
-func (t *kvText) table(rows [][]string) {
-	if t.err != nil {
-		return
-	}
-	tabs := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, row := range rows {
-		fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
-	}
-	t.err = tabs.Flush()
-}
-
-func (k *KV) writeHead(out *kvText) {
-	out.line("run     %s", k.Path)
-	out.line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
+func (k *KV) writeHead(out *present.Text) {
+	out.Line("run     %s", k.Path)
+	out.Line("seen    %s, %d rows, schema %s", present.Seconds(k.Seconds), k.Rows, k.Version)
 	r := &k.Last.Reuse
 	if ratio, ok := r.Ratio(); ok {
 		text := fmt.Sprintf("reuse   %d of the %d cells that prompts needed were there (%.1f %%), for %d of %d requests", r.Reused, r.Needed, 100*ratio, r.Hits, r.Requests)
 		if r.Gap.Count > 0 {
 			text += fmt.Sprintf(", %s after they were last used, in the mean", present.Seconds(float64(r.Gap.SumNS)/float64(r.Gap.Count)/1e9))
 		}
-		out.line("%s", text)
+		out.Line("%s", text)
 	}
 	if r.Unknown > 0 {
-		out.line("        %d further requests found cells that were loaded with a state: how many is not known", r.Unknown)
+		out.Line("        %d further requests found cells that were loaded with a state: how many is not known", r.Unknown)
 	}
 	d := &k.Last.Doubts
 	if d.Found > 0 {
-		out.line("loaded  %d cells were loaded with a state; they are seen from when they were read first", d.Found)
+		out.Line("loaded  %d cells were loaded with a state; they are seen from when they were read first", d.Found)
 	}
 	if n := d.Outside + d.Differ + d.Unknown + d.Unplaced; n > 0 {
-		out.line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d executions not understood", d.Outside, d.Differ, d.Unknown, d.Unplaced)
+		out.Line("doubts  %d rows outside of the cache, %d with keys and values apart, %d of unknown sequences, %d executions not understood", d.Outside, d.Differ, d.Unknown, d.Unplaced)
 	}
-	out.line("")
+	out.Line("")
 	rows := [][]string{{"ctx", "cache", "cells", "in use at the end", "shared", "sequences", "layers", "bytes per cell", "size", "block"}}
 	for _, g := range k.Gauges() {
 		used := fmt.Sprintf("%d (%.1f %%)", g.Used, 100*g.Occupancy)
@@ -98,17 +73,17 @@ func (k *KV) writeHead(out *kvText) {
 			fmt.Sprint(g.Layers), fmt.Sprint(g.CellBytes), present.Bytes(g.CellBytes * int64(g.Cells)), fmt.Sprint(g.Block)})
 	}
 	if len(rows) == 1 {
-		out.line("no cache was seen: nothing was computed, or the model has none")
+		out.Line("no cache was seen: nothing was computed, or the model has none")
 		return
 	}
-	out.table(rows)
+	out.Table(rows)
 }
 
 // plotRows is the height of a plot.
 const plotRows = 8
 
 // plot draws how many cells were in use.
-func (k *KV) plot(out *kvText, t *KVCache, width int) {
+func (k *KV) plot(out *present.Text, t *KVCache, width int) {
 	top := float64(t.Total)
 	most := slices.Max(t.Cells)
 	scale := ""
@@ -121,8 +96,8 @@ func (k *KV) plot(out *kvText, t *KVCache, width int) {
 	}
 	label := len(strconv.FormatFloat(top, 'f', 0, 64))
 	columns := kvSquash(t.Cells, max(width-label-3, 10))
-	out.line("")
-	out.line("ctx %d, %s: %s in use%s", t.Ctx, t.Cache, unit, scale)
+	out.Line("")
+	out.Line("ctx %d, %s: %s in use%s", t.Ctx, t.Cache, unit, scale)
 	for row := plotRows; row >= 1; row-- {
 		var line strings.Builder
 		for _, v := range columns {
@@ -132,11 +107,11 @@ func (k *KV) plot(out *kvText, t *KVCache, width int) {
 		if row == plotRows || row == plotRows/2 {
 			name = strconv.FormatFloat(top*float64(row)/plotRows, 'f', 0, 64)
 		}
-		out.line("%*s │%s", label, name, strings.TrimRight(line.String(), " "))
+		out.Line("%*s │%s", label, name, strings.TrimRight(line.String(), " "))
 	}
 	end := present.Seconds(k.Seconds)
-	out.line("%*s └%s", label, "0", strings.Repeat("─", len(columns)))
-	out.line("%*s  0%*s", label, "", len(columns)-1, end)
+	out.Line("%*s └%s", label, "0", strings.Repeat("─", len(columns)))
+	out.Line("%*s  0%*s", label, "", len(columns)-1, end)
 }
 
 // kvBar is a column's piece of one line, full from 1 on.
@@ -164,7 +139,7 @@ func kvSquash(values []float64, n int) []float64 {
 	return squashed
 }
 
-func (k *KV) writeSequences(out *kvText) {
+func (k *KV) writeSequences(out *present.Text) {
 	rows := [][]string{{"ctx", "cache", "seq_id", "lives", "cells", "ended", "why", "censored", "life p50", "max", "idle p50", "max"}}
 	for i := range k.Sequences {
 		s := &k.Sequences[i]
@@ -180,26 +155,26 @@ func (k *KV) writeSequences(out *kvText) {
 		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells), fmt.Sprint(ended), strings.Join(why, " "),
 			fmt.Sprint(s.Censored), kvMaybe(s.Lifetime.P50), kvMaybe(s.Lifetime.Max), kvMaybe(s.Idle.P50), kvMaybe(s.Idle.Max)})
 	}
-	out.table(rows)
+	out.Table(rows)
 }
 
-func (k *KV) writeLayers(out *kvText) {
+func (k *KV) writeLayers(out *present.Text) {
 	rows := [][]string{{"ctx", "cache", "layer", "kv", "bytes per cell", "cells written", "bytes written", "cells read", "bytes read"}}
 	for _, l := range k.Layers {
 		rows = append(rows, []string{fmt.Sprint(l.Ctx), l.Cache, fmt.Sprint(l.Layer), l.Tensor, fmt.Sprint(l.CellBytes), fmt.Sprint(l.Writes), present.Bytes(l.BytesWritten),
 			fmt.Sprint(l.Reads), present.Bytes(l.BytesRead)})
 	}
-	out.table(rows)
+	out.Table(rows)
 }
 
-func (k *KV) writeTimes(out *kvText) {
+func (k *KV) writeTimes(out *present.Text) {
 	rows := [][]string{{"ctx", "cache", "from", "cells in use"}}
 	for _, t := range k.Timeline {
 		for i, cells := range t.Cells {
 			rows = append(rows, []string{fmt.Sprint(t.Ctx), t.Cache, present.Seconds(k.at(&t, i)), strconv.FormatFloat(cells, 'f', 1, 64)})
 		}
 	}
-	out.table(rows)
+	out.Table(rows)
 }
 
 // at is when a part of the timeline begins.
