@@ -226,7 +226,8 @@ func (d *dataset) spill() error {
 			}
 			record = le.AppendUint32(append(record, byte(r.phase)), uint32(column))
 			record = p.appendRow(record, data, r.at)
-			if err := d.spills[d.shardOf(r.index)].write(record); err != nil {
+			shard, _ := bits.Mul64(shuffleKey(d.o.Seed, r.index), uint64(len(d.spills))) // the key's share of all keys
+			if err := d.spills[shard].write(record); err != nil {
 				return err
 			}
 		}
@@ -238,12 +239,6 @@ func (d *dataset) spill() error {
 		}
 	}
 	return errors.Join(err, f.close())
-}
-
-// shardOf is the shard of a token: its key's share of all keys.
-func (d *dataset) shardOf(token int64) int {
-	share, _ := bits.Mul64(shuffleKey(d.o.Seed, token), uint64(len(d.spills)))
-	return int(share)
 }
 
 // spilled is a row of one tensor in a spill.

@@ -16,10 +16,6 @@ import (
 // Tokens is a range of token indexes: First ≤ index < End. End -1 is no end.
 type Tokens struct{ First, End int64 }
 
-func (t Tokens) overlaps(first, end int64) bool {
-	return first < end && end > t.First && (t.End < 0 || first < t.End)
-}
-
 // Selection says what is exported. An empty list chooses everything.
 type Selection struct {
 	Layers     ggmlhooks.LayerSet
@@ -62,7 +58,9 @@ func (s *Selection) row(r *row) bool {
 		len(s.Seqs) > 0 && !slices.ContainsFunc(r.seqs, func(seq int32) bool { return slices.Contains(s.Seqs, seq) }):
 		return false
 	}
-	return len(s.Tokens) == 0 || slices.ContainsFunc(s.Tokens, func(t Tokens) bool { return t.overlaps(r.first, r.end) })
+	return len(s.Tokens) == 0 || slices.ContainsFunc(s.Tokens, func(t Tokens) bool {
+		return r.first < r.end && r.end > t.First && (t.End < 0 || r.first < t.End)
+	})
 }
 
 // layerSuffix is what l_out-3 and Qcur-0#2 have of their layer.

@@ -100,7 +100,7 @@ func (a *analysis) agree(ctx context.Context, t *table.Table) error {
 		a.report.note("samples are not compared with the ledger, which was recorded as sums over windows")
 		return nil
 	}
-	a.witnesses.sort()
+	slices.SortStableFunc(a.witnesses.all, func(a, b witness) int { return cmp.Compare(a.ns, b.ns) })
 	j := &judge{samples: a.witnesses.all, first: map[int64]int64{}, by: map[memtrace.Collector]*verdicts{}, steps: map[memtrace.Collector]*AgreementStep{}, regions: a.regions}
 	if a.witnesses.seen == int64(len(a.witnesses.all)) {
 		j.findScans()

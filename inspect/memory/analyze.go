@@ -97,7 +97,9 @@ func compute(ctx context.Context, dir string, o Options) (*Report, error) {
 	a.metering = meter(a.meter, a.lives)
 	columns := others
 	if o.Uses {
-		a.groupings = newGroupings()
+		for _, column := range []int{memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID} {
+			a.groupings = append(a.groupings, &grouping{column: column, uses: map[useKey]*use{}, pages: map[seenPage]struct{}{}})
+		}
 		columns = append(slices.Clone(others), memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID, memtrace.TraceTID, memtrace.TraceCPU, memtrace.TraceCacheLevel)
 	}
 	err = eachRows(ctx, t, columns, func(r *rows) error {
@@ -245,7 +247,7 @@ func (a *analysis) ledger(r *rows, from, end int) {
 		room := a.metering.room()
 		room = room[:min(len(room), end-from)]
 		r.touches(from, room)
-		a.metering.keep(a.sums(r, from, room))
+		a.metering.batch = a.metering.batch[:len(a.metering.batch)+a.sums(r, from, room)]
 		from += len(room)
 	}
 }

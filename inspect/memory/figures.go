@@ -46,13 +46,6 @@ func (f *Figures) coarsen(window int64) {
 	f.WorkingSet = slices.DeleteFunc(f.WorkingSet, func(w WorkingSet) bool { return w.WindowS*1e9 < float64(window) })
 }
 
-// typeFigures writes the metrics of a type out, whose spreads are known whole.
-func (r *Report) typeFigures(m *memtrace.TypeMetrics) Figures {
-	f := r.figures(&m.Metrics)
-	f.IAI, f.Reuse, f.Stride = spread(&m.IAIs), spread(&m.Reuses), spread(&m.Strides)
-	return f
-}
-
 func known(v float64, ok bool) *float64 {
 	if !ok {
 		return nil
@@ -102,7 +95,8 @@ func (a *analysis) fill() {
 		if m == nil {
 			continue
 		}
-		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind), Figures: r.typeFigures(m)}
+		t := Type{Type: kind.String(), Regions: m.Regions, Bytes: a.regions.bytes(kind), Figures: r.figures(&m.Metrics)}
+		t.IAI, t.Reuse, t.Stride = spread(&m.IAIs), spread(&m.Reuses), spread(&m.Strides)
 		t.coarsen(a.window)
 		extra := &a.extras[kind]
 		t.Fusible, t.Padded, t.Unsized = extra.fusible, extra.padded, extra.unsized

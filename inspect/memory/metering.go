@@ -47,9 +47,6 @@ func (g *metering) room() []memtrace.Touch {
 	return free[:min(len(free), atOnce)]
 }
 
-// keep says how many touches are in the room.
-func (g *metering) keep(n int) { g.batch = g.batch[:len(g.batch)+n] }
-
 // end waits until all is metered.
 func (g *metering) end() {
 	g.full <- g.batch

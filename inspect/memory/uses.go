@@ -77,15 +77,6 @@ type use struct {
 	pages         int64
 }
 
-// newGroupings are those by function, variable and process.
-func newGroupings() []*grouping {
-	var all []*grouping
-	for _, column := range []int{memtrace.TraceSymbol, memtrace.TraceDataSymbol, memtrace.TracePID} {
-		all = append(all, &grouping{column: column, uses: map[useKey]*use{}, pages: map[seenPage]struct{}{}})
-	}
-	return all
-}
-
 // use is what is gathered of the value of a row.
 func (g *grouping) use(r *rows, row int, from memtrace.Collector) *use {
 	v, key := r.columns[g.column], useKey{from, -1}

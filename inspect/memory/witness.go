@@ -1,9 +1,7 @@
 package memory
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
 )
@@ -42,8 +40,4 @@ func (w *witnesses) add(one witness) {
 	if at := w.random.Int64N(w.seen); at < maxWitnesses {
 		w.all[at] = one
 	}
-}
-
-func (w *witnesses) sort() {
-	slices.SortStableFunc(w.all, func(a, b witness) int { return cmp.Compare(a.ns, b.ns) })
 }

@@ -41,7 +41,8 @@ func Repair(path, version string) (what []string, err error) {
 	for _, folder := range removed {
 		what = append(what, fmt.Sprintf("%s, the states of a run that was killed before it began, is removed", folder))
 	}
-	if !needed(v) {
+	isDamaged := func(f tensors.Finding) bool { return f.Kind == tensors.Damage || f.Kind == tensors.Unsealed } // a recorded loss is not
+	if !slices.ContainsFunc(v.Findings, isDamaged) {
 		more, err := tidy(path)
 		return append(what, more...), err
 	}
@@ -77,16 +78,6 @@ func tidy(path string) (what []string, err error) {
 		what = append(what, "the checkpoint is removed: a repaired run is finished and cannot be resumed")
 	}
 	return what, err
-}
-
-// needed reports whether there is something to repair: a loss that was recorded is none.
-func needed(v *tensors.Verification) bool {
-	for _, f := range v.Findings {
-		if f.Kind == tensors.Damage || f.Kind == tensors.Unsealed {
-			return true
-		}
-	}
-	return false
 }
 
 // run is one directory that is being repaired.

@@ -59,20 +59,9 @@ func (m *Memory) allocate(e *resource.Allocation) {
 	t.Allocated += int64(e.AllocationBytes)
 }
 
-func (m *Memory) free(e *resource.Deallocation) {
-	m.Frees++
-	m.live(e.LiveBytes)
-	m.of(e.MemoryType).Freed += int64(e.AllocationBytes)
-}
-
 func (m *Memory) live(n uint64) {
 	m.Live = int64(n)
 	m.Peak = max(m.Peak, m.Live)
-}
-
-func (m *Memory) total(e *resource.Summary) {
-	m.Total = &Totals{Peak: e.PeakLiveBytes, Allocated: e.AllocatedBytes, Freed: e.FreedBytes}
-	m.Peak = max(m.Peak, int64(e.PeakLiveBytes))
 }
 
 // Types lists the types of memory, the largest first.

@@ -292,13 +292,17 @@ func (s *Sum) take(event any) {
 		s.graph(e)
 		s.stamp(&e.Header)
 	case *resource.Phase:
-		s.retract(e)
+		if e.LastExec != nil && len(s.Retracted) < maxRetracted {
+			s.Retracted = append(s.Retracted, Retracted{e.Ctx, e.Exec, *e.LastExec})
+		}
 	case *resource.OutputToken:
 		s.output(e)
 	case *resource.Allocation:
 		s.Memory.allocate(e)
 	case *resource.Deallocation:
-		s.Memory.free(e)
+		s.Memory.Frees++
+		s.Memory.live(e.LiveBytes)
+		s.Memory.of(e.MemoryType).Freed += int64(e.AllocationBytes)
 	case *resource.KV:
 		s.caches.add(e)
 	case *resource.GPUSample:
@@ -310,7 +314,8 @@ func (s *Sum) take(event any) {
 			s.Losses[key] += e.Count
 		}
 	case *resource.Summary:
-		s.Memory.total(e)
+		s.Memory.Total = &Totals{Peak: e.PeakLiveBytes, Allocated: e.AllocatedBytes, Freed: e.FreedBytes}
+		s.Memory.Peak = max(s.Memory.Peak, int64(e.PeakLiveBytes))
 	case *resource.SessionEnd:
 		s.Closed = true
 		s.stamp(&e.Header)
@@ -460,13 +465,6 @@ type Retracted struct {
 	Ctx       *uint32 `json:"ctx,omitempty"`
 	FirstExec uint64  `json:"first_exec"`
 	LastExec  uint64  `json:"last_exec"`
-}
-
-// retract notes such executions.
-func (s *Sum) retract(e *resource.Phase) {
-	if e.LastExec != nil && len(s.Retracted) < maxRetracted {
-		s.Retracted = append(s.Retracted, Retracted{e.Ctx, e.Exec, *e.LastExec})
-	}
 }
 
 // PhaseComponent is the key by which time is reported.

@@ -41,17 +41,12 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: conn, all: l.all, host: hostOf(conn.RemoteAddr())}
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String()) // the same for all connections of a Unix socket
+	c := &connection{Conn: conn, all: l.all, host: host}
 	if crowded := l.all.add(c); crowded != nil {
 		crowded.Close()
 	}
 	return c, nil
-}
-
-// hostOf is what connections of one client have in common; those of a Unix socket all have it.
-func hostOf(addr net.Addr) string {
-	host, _, _ := net.SplitHostPort(addr.String())
-	return host
 }
 
 // add notes a new stranger, and returns one that must go for it; nil: there is room.

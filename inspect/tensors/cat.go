@@ -35,7 +35,10 @@ func (s *Slice) WriteNPY(w io.Writer) error {
 	var wide []byte
 	return s.eachBytes(func(data []byte) error {
 		if s.DType == codec.BF16 {
-			wide = appendWidened(wide[:0], data)
+			wide = wide[:0]
+			for i := 0; i+1 < len(data); i += 2 {
+				wide = append(wide, 0, 0, data[i], data[i+1])
+			}
 			data = wide
 		}
 		_, err := w.Write(data)
@@ -43,18 +46,11 @@ func (s *Slice) WriteNPY(w io.Writer) error {
 	})
 }
 
-// appendWidened appends bfloat16 values as float32.
-func appendWidened(dst, bf16 []byte) []byte {
-	for i := 0; i+1 < len(bf16); i += 2 {
-		dst = append(dst, 0, 0, bf16[i], bf16[i+1])
-	}
-	return dst
-}
-
 // WriteText writes name, type, shape and row numbers in one line, then the corners of the array.
 func (s *Slice) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %v  %s  %s\n", s.Name, s.DType, cShapeText(s.Shape), s.labelsText())
+	head := strings.NewReplacer(" ", ", ", "[", "(", "]", ")").Replace(fmt.Sprint(s.Shape)) // C order, as NumPy prints it
+	fmt.Fprintf(&b, "%s  %v  %s  %s\n", s.Name, s.DType, head, s.labelsText())
 	made, err := s.making()
 	if err != nil {
 		return err
@@ -76,11 +72,6 @@ func (s *Slice) WriteText(w io.Writer) error {
 	writeCorners(&b, shape, kept, "", s.bits())
 	_, err = io.WriteString(w, b.String())
 	return err
-}
-
-// cShapeText writes a C-order shape as NumPy does.
-func cShapeText(shape []int64) string {
-	return strings.NewReplacer(" ", ", ", "[", "(", "]", ")").Replace(fmt.Sprint(shape))
 }
 
 // labelsText names the rows: tokens 0-6, executions 3,9.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/store/rundir"
@@ -202,18 +203,9 @@ func (r *Run) Losses() []Loss {
 		}
 	}
 	for _, l := range r.Stream.Losses() {
-		if !hasCause(losses, l.Cause) {
+		if !slices.ContainsFunc(losses, func(known Loss) bool { return known.Cause == l.Cause }) {
 			losses = append(losses, Loss{l.Cause, l.Packets, l.Bytes})
 		}
 	}
 	return losses
-}
-
-func hasCause(losses []Loss, cause string) bool {
-	for _, l := range losses {
-		if l.Cause == cause {
-			return true
-		}
-	}
-	return false
 }

@@ -41,7 +41,9 @@ func (r *Run) Summarize(f Filter) (*Summary, error) {
 		}
 	}
 	if s.Assumed != "" {
-		g.forgetSource()
+		for _, t := range g.byKey {
+			t.BytesSource = 0 // only an index holds what the elements were before conversion
+		}
 	}
 	s.Layers = g.layers()
 	for i := range s.Layers {
@@ -150,13 +152,6 @@ func (g *gatherer) add(i int, p *stream.Packet) {
 		t.Tokens += int64(p.TokenCount)
 	}
 	t.Totals.add(Totals{Packets: 1, BytesSource: p.SrcBytes, BytesRaw: p.RawBytes, BytesStored: p.Stored, Error: p.Error})
-}
-
-// forgetSource removes what a stream without index does not hold: what the elements were before conversion.
-func (g *gatherer) forgetSource() {
-	for _, t := range g.byKey {
-		t.BytesSource = 0
-	}
 }
 
 // trimShape drops trailing dimensions of one.

@@ -208,7 +208,7 @@ func (z *quantizer) row(dst, row []byte) []byte {
 			return out
 		}
 		dst = out
-		step = short(step * z.excess(made))
+		step = short(step * min(0.9998*z.bound.value()/z.reached(made), 0.9998)) // a row's mean error is not exactly what its step says
 	}
 	return append(append(dst, qRaw), row...)
 }
@@ -269,12 +269,6 @@ func (z *quantizer) reached(made Achieved) float32 {
 		return made.NRMSE
 	}
 	return made.MaxAbs
-}
-
-// excess is what a step that was too large is to be multiplied with: the mean error of a row is not exactly what
-// its step says.
-func (z *quantizer) excess(made Achieved) float32 {
-	return min(0.9998*z.bound.value()/z.reached(made), 0.9998)
 }
 
 // quantised appends a row as multiples of step, and returns the error made. Values that are exceptions are 0 in values.

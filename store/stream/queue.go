@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -57,18 +58,11 @@ func (q *queue) reserve() (*item, error) {
 		}
 		q.stats.WaitNS += time.Since(start).Nanoseconds()
 	}
-	if err := q.failure(); err != nil {
-		q.mu.Unlock()
-		return nil, err
+	if q.err != nil || q.closed {
+		defer q.mu.Unlock()
+		return nil, cmp.Or(q.err, ErrClosed)
 	}
 	return &q.ring[(q.head+q.count)%len(q.ring)], nil
-}
-
-func (q *queue) failure() error {
-	if q.err == nil && q.closed {
-		return ErrClosed
-	}
-	return q.err
 }
 
 // publish makes the reserved entry visible to the workers.

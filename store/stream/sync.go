@@ -138,12 +138,6 @@ func (w *Writer) startSyncing() {
 	}
 }
 
-// stopSyncing waits for a sync that is under way; no further one begins.
-func (w *Writer) stopSyncing() {
-	close(w.syncer.stop)
-	w.syncer.running.Wait()
-}
-
 func (w *Writer) syncByTime() {
 	ticker := time.NewTicker(w.o.Sync.Interval)
 	defer ticker.Stop()

@@ -283,7 +283,8 @@ func (w *Writer) Close() error {
 		w.queue.room.Broadcast()
 		w.queue.mu.Unlock()
 		w.workers.Wait()
-		w.stopSyncing()
+		close(w.syncer.stop)
+		w.syncer.running.Wait()
 		err := w.queue.takeOver()
 		if err == nil {
 			err = w.finish()

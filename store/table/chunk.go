@@ -293,17 +293,12 @@ func (k *chunk) wider(code uint32) bool {
 		return true
 	}
 	k.endPage()
-	k.leave()
-	return false
-}
-
-// leave goes on without the dictionary.
-func (k *chunk) leave() {
-	k.mode = byDelta
+	k.mode = byDelta // without the dictionary from here on
 	if k.column.Kind == Text {
 		k.mode = asBytes
 	}
 	k.again = 7
+	return false
 }
 
 // repeat appends n rows of one value.

@@ -112,7 +112,7 @@ func (s *Scan) read(c *scanColumn, files []*cursor, workers chan struct{}) {
 	var before *cursor
 	for file, cursor := range files {
 		if files[file] = nil; file > 0 {
-			cursor.take(before)
+			cursor.pages, cursor.level, cursor.code, cursor.texts = before.pages, before.level, before.code, before.texts
 		}
 		before = cursor
 		for group := range cursor.t.Groups() {
@@ -137,11 +137,6 @@ func (s *Scan) read(c *scanColumn, files []*cursor, workers chan struct{}) {
 		}
 	}
 	send(scanned{err: io.EOF})
-}
-
-// take takes the buffers of a cursor that is at its end.
-func (c *cursor) take(from *cursor) {
-	c.pages, c.level, c.code, c.texts = from.pages, from.level, from.code, from.texts
 }
 
 // step reads the next rows of a row group.
