@@ -191,14 +191,15 @@ func liveRun(t *testing.T, _ *prepared) {
 	l := alive(t, "--tap-granularity", "full_tensor")
 	dir := runDirs(t, l.out)[0]
 	testenv.Until(t, "some tensors are recorded", func() bool {
-		info, err := os.Stat(filepath.Join(dir, "activations.stream"))
-		return err == nil && info.Size() > 1<<20
+		info, err := os.Stat(filepath.Join(dir, "activations.stream.idx"))
+		return err == nil && info.Size() > 64<<10
 	})
 	if err := l.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	o := llamatap(t, "inspect", dir)
-	if o.status != 0 || strings.Contains(o.stdout, "DAMAGE") || !strings.Contains(o.stdout, "still running") {
+	if o.status != 0 || strings.Contains(o.stdout, "DAMAGE") || !strings.Contains(o.stdout, "still running") ||
+		!strings.Contains(o.stdout, "attention") {
 		t.Errorf("status %d: %s%.600s", o.status, o.stderr, o.stdout)
 	}
 }
