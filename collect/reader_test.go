@@ -69,9 +69,6 @@ func (s *sink) Capture(c *ggmlhooks.Capture) error {
 	return s.say("capture of node %d in exec %d", c.Node, c.Exec)
 }
 
-func (s *sink) CallEnd(e ggmlhooks.CallEnd) error {
-	return s.say("call %d ends: %d", e.Number, e.Status)
-}
 func (s *sink) ExecEnd(e ggmlhooks.ExecEnd) error {
 	s.ends = append(s.ends, e)
 	return s.say("exec %d ends: %d", e.Number, e.Status)
@@ -119,7 +116,7 @@ func TestReaderReadsEveryRecord(t *testing.T) {
 	if n := drain(t, r); n != 15 {
 		t.Errorf("%d records were read, 15 written", n)
 	}
-	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "call 5 ends: -3", "resolve 3 to 21: true",
+	want := []string{"context 3", "graph 9", "call 5 of 3 rows", "exec 21", "capture of node 1 in exec 21", "exec 21 ends: 0", "resolve 3 to 21: true",
 		"change {Ctx:3 MonoNS:19 Kind:1 Seq:4 To:5 First:6 End:-1 Value:7}"}
 	if !reflect.DeepEqual(s.said, want) {
 		t.Errorf("the sink was told\n%q, not\n%q", s.said, want)

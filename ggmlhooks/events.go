@@ -47,14 +47,6 @@ type CallRow struct {
 // PosAuto is the position of a row that the program left to llama.cpp.
 const PosAuto = -1 << 31
 
-// CallEnd tells how a call ended: 0, or llama.h's error number.
-type CallEnd struct {
-	Number uint64
-	Ctx    uint32
-	MonoNS int64
-	Status int
-}
-
 // NoWindow stands for the tokens that are left of a selection without end.
 const NoWindow = -1
 
@@ -142,7 +134,6 @@ type Sink interface {
 	Context(*Context) error
 	Graph(*Graph) error
 	Call(*Call) error
-	CallEnd(CallEnd) error
 	Exec(*Exec) error
 	Capture(*Capture) error
 	ExecEnd(ExecEnd) error

@@ -52,9 +52,6 @@ func (e everyone) Graph(v *ggmlhooks.Graph) error {
 func (e everyone) Call(v *ggmlhooks.Call) error {
 	return e.each(func(s ggmlhooks.Sink) error { return s.Call(v) })
 }
-func (e everyone) CallEnd(v ggmlhooks.CallEnd) error {
-	return e.each(func(s ggmlhooks.Sink) error { return s.CallEnd(v) })
-}
 func (e everyone) Exec(v *ggmlhooks.Exec) error {
 	return e.each(func(s ggmlhooks.Sink) error { return s.Exec(v) })
 }
@@ -122,8 +119,9 @@ func recordAt(t *testing.T, level resource.Level, model string, args ...string) 
 	}
 	cmd := testenv.NeedTool(t, "llama-completion").Command(append([]string{"-m", model, "-p", "One two three four", "-n", "5", "-no-cnv", "--temp", "0", "-t", "2", "-fa", "on", "-c", "512"}, args...)...)
 	cmd.Args[1] += ":" + filepath.Join(filepath.Dir(testenv.NeedBinary(t)), "libllamatap.so")
-	watchSink(t, machine, everyone{got.witness, cells, r}, cmd)
-	if err := errors.Join(cells.Close(), r.Close()); err != nil {
+	assembler := ggmlhooks.NewAssembler(0, cells, r)
+	watchSink(t, machine, everyone{got.witness, assembler}, cmd)
+	if err := assembler.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got.read(t, path)

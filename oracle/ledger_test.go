@@ -124,8 +124,9 @@ var keeps = collect.Machine{Cells: true, Experts: true}
 // keep runs a program and returns its accesses.
 func (b *bookkeeper) keep(cmd *exec.Cmd) []accessRow {
 	b.t.Helper()
-	watchSink(b.t, keeps, b, cmd)
-	if err := errors.Join(b.ledger.Close(), b.table.Close()); err != nil {
+	assembler := ggmlhooks.NewAssembler(0, b.regions, b.ledger)
+	watchSink(b.t, keeps, everyone{b.witness, assembler}, cmd)
+	if err := errors.Join(assembler.Close(), b.table.Close()); err != nil {
 		b.t.Fatal(err)
 	}
 	var parts [][]byte
@@ -133,59 +134,6 @@ func (b *bookkeeper) keep(cmd *exec.Cmd) []accessRow {
 		parts = append(parts, part.Bytes())
 	}
 	return accessRows(b.t, parts...)
-}
-
-func (b *bookkeeper) all(f func(ggmlhooks.Sink) error) error {
-	for _, s := range []ggmlhooks.Sink{b.witness, b.regions, b.ledger} {
-		if err := f(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *bookkeeper) Context(c *ggmlhooks.Context) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Context(c) })
-}
-func (b *bookkeeper) Graph(g *ggmlhooks.Graph) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Graph(g) })
-}
-func (b *bookkeeper) Call(c *ggmlhooks.Call) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Call(c) })
-}
-func (b *bookkeeper) CallEnd(e ggmlhooks.CallEnd) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.CallEnd(e) })
-}
-func (b *bookkeeper) Exec(e *ggmlhooks.Exec) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Exec(e) })
-}
-func (b *bookkeeper) ExecEnd(e ggmlhooks.ExecEnd) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.ExecEnd(e) })
-}
-func (b *bookkeeper) Resolve(r ggmlhooks.Resolve) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Resolve(r) })
-}
-func (b *bookkeeper) SeqChange(c *ggmlhooks.SeqChange) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.SeqChange(c) })
-}
-func (b *bookkeeper) Buffer(n *ggmlhooks.Buffer) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Buffer(n) })
-}
-func (b *bookkeeper) BufferEnd(e ggmlhooks.BufferEnd) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.BufferEnd(e) })
-}
-func (b *bookkeeper) Times(n *ggmlhooks.Times) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Times(n) })
-}
-func (b *bookkeeper) Input(in *ggmlhooks.Input) error {
-	return b.all(func(s ggmlhooks.Sink) error { return s.Input(in) })
-}
-
-func (b *bookkeeper) Capture(c *ggmlhooks.Capture) error {
-	lent := *c
-	lent.Release = func() {}
-	defer c.Release()
-	return b.all(func(s ggmlhooks.Sink) error { return s.Capture(&lent) })
 }
 
 // operandKey is an operand of an execution.

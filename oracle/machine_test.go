@@ -34,7 +34,6 @@ type witness struct {
 }
 
 func (w *witness) Context(*ggmlhooks.Context) error      { return nil }
-func (w *witness) CallEnd(ggmlhooks.CallEnd) error       { return nil }
 func (w *witness) Resolve(ggmlhooks.Resolve) error       { return nil }
 func (w *witness) Graph(g *ggmlhooks.Graph) error        { w.graphs[g.ID] = g; return nil }
 func (w *witness) ExecEnd(e ggmlhooks.ExecEnd) error     { w.ends[e.Number] = e; return nil }

@@ -45,51 +45,31 @@ func newSurveyor(t *testing.T, model string) *surveyor {
 	return &surveyor{witness: newWitness(), Recorder: regions.NewRecorder(regions.Options{Model: gguf.Open}), t: t, model: file, found: map[memtrace.RegionType]int{}}
 }
 
-// The surveyor has its own answer to what both of its parts answer.
-
-func (s *surveyor) Context(c *ggmlhooks.Context) error     { return s.Recorder.Context(c) }
-func (s *surveyor) Call(c *ggmlhooks.Call) error           { return s.Recorder.Call(c) }
-func (s *surveyor) CallEnd(e ggmlhooks.CallEnd) error      { return s.Recorder.CallEnd(e) }
-func (s *surveyor) Resolve(e ggmlhooks.Resolve) error      { return s.Recorder.Resolve(e) }
-func (s *surveyor) SeqChange(c *ggmlhooks.SeqChange) error { return s.Recorder.SeqChange(c) }
-func (s *surveyor) Capture(c *ggmlhooks.Capture) error     { return s.Recorder.Capture(c) }
-func (s *surveyor) Times(n *ggmlhooks.Times) error         { return s.Recorder.Times(n) }
-func (s *surveyor) Input(in *ggmlhooks.Input) error        { return s.Recorder.Input(in) }
-func (s *surveyor) Sync(e ggmlhooks.Sync) error            { return s.Recorder.Sync(e) }
-func (s *surveyor) Sample(c *ggmlhooks.Sample) error       { return s.Recorder.Sample(c) }
-func (s *surveyor) BufferEnd(e ggmlhooks.BufferEnd) error  { return s.Recorder.BufferEnd(e) }
-
-func (s *surveyor) Buffer(b *ggmlhooks.Buffer) error {
-	s.witness.Buffer(b)
-	return s.Recorder.Buffer(b)
+// survey hands what the tap reports of a program to the map, and looks at it.
+func (s *surveyor) survey(cmd *exec.Cmd) {
+	s.t.Helper()
+	watchSink(s.t, collect.Machine{}, everyone{s.witness, ggmlhooks.NewAssembler(0, s.Recorder, looker{s})}, cmd)
 }
 
-func (s *surveyor) Graph(g *ggmlhooks.Graph) error {
-	s.witness.Graph(g)
-	return s.Recorder.Graph(g)
-}
+// looker is the surveyor as a recorder.
+type looker struct{ s *surveyor }
 
-func (s *surveyor) Exec(e *ggmlhooks.Exec) error {
-	s.witness.Exec(e)
-	return s.Recorder.Exec(e)
-}
+func (looker) Begin(*ggmlhooks.Execution) error { return nil }
+func (looker) Resolve(ggmlhooks.Resolve) error  { return nil }
+func (looker) Close() error                     { return nil }
 
-// ExecEnd looks at what was executed while the map is as it was then.
-func (s *surveyor) ExecEnd(e ggmlhooks.ExecEnd) error {
-	if err := s.Recorder.ExecEnd(e); err != nil {
-		return err
-	}
-	x := s.execs[len(s.execs)-1]
-	g := s.graphs[x.Graph]
+// End looks at what was executed while the map is as it was then.
+func (l looker) End(x *ggmlhooks.Execution) error {
+	s, g := l.s, x.Graph
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		if !n.Computed {
 			continue
 		}
 		for _, src := range n.Src { // its result may take the place of a source
-			s.operand(g, i-1, src, e.MonoNS-1)
+			s.operand(g, i-1, src, x.End.MonoNS-1)
 		}
-		s.operand(g, i, int32(i), e.MonoNS-1)
+		s.operand(g, i, int32(i), x.End.MonoNS-1)
 	}
 	return nil
 }
@@ -217,7 +197,7 @@ func TestRegionsOfOperands(t *testing.T) {
 			s := newSurveyor(t, model)
 			cmd := testenv.NeedTool(t, "llama-completion").Command(append([]string{"-m", model, "-p", prompt, "-n", "4", "--temp", "0", "-t", "1", "-c", "256", "-ub", "16", "-no-cnv"}, c.args...)...)
 			cmd.Args[1] += ":" + tap
-			watchSink(t, collect.Machine{}, s, cmd)
+			s.survey(cmd)
 			d := s.Doubts()
 			if d.Executions == 0 || d != (memtrace.Doubts{Executions: d.Executions}) || s.operands < 500 {
 				t.Errorf("%+v, %d operands", d, s.operands)
@@ -255,7 +235,7 @@ func TestRegionsOfModelThatIsLoadedTwice(t *testing.T) {
 	s := newSurveyor(t, testenv.Model(t))
 	cmd := exec.Command(program, testenv.Model(t), backends, "3", "2")
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+tap)
-	watchSink(t, collect.Machine{}, s, cmd)
+	s.survey(cmd)
 	lives := map[string][]*memtrace.Region{}
 	for _, r := range s.Map().Regions() {
 		if r.Type == memtrace.Weight || r.Type == memtrace.KVCache {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/collect"
+	"github.com/llamatap/llamatap/ggmlhooks"
 	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/gguf/synth"
 	"github.com/llamatap/llamatap/inspect/host"
@@ -62,7 +63,7 @@ func wait(t *testing.T, cold bool, cmd *exec.Cmd) *waited {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	reader := collect.NewReader(region, filemap.NewFollower(c.Recorder(), nil))
+	reader := collect.NewReader(region, ggmlhooks.NewAssembler(0, filemap.NewFollower(c.Recorder(), nil)))
 	for running := true; running; {
 		select {
 		case err := <-ended:

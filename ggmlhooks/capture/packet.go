@@ -13,7 +13,7 @@ func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
 	x := r.open[c.Exec]
 	if x == nil {
 		c.Release()
-		return fmt.Errorf("%w: a tensor of execution %d, which has not begun", ErrDesync, c.Exec)
+		return fmt.Errorf("%w: a tensor of execution %d, which has not begun", ggmlhooks.ErrDesync, c.Exec)
 	}
 	if r.refusing {
 		x.flow.Refused.Add(count(c.Data))
@@ -63,7 +63,7 @@ func fill(p *stream.Packet, x *execution, c *ggmlhooks.Capture) error {
 	if c.Node < 0 {
 		leaf := -1 - c.Node
 		if leaf >= len(g.Leafs) {
-			return fmt.Errorf("%w: leaf %d of graph %d, which has %d", ErrDesync, leaf, g.ID, len(g.Leafs))
+			return fmt.Errorf("%w: leaf %d of graph %d, which has %d", ggmlhooks.ErrDesync, leaf, g.ID, len(g.Leafs))
 		}
 		p.Name = g.leafs[leaf]
 		p.Node, p.Op, p.Occurrence = g.Leafs[leaf].Name, "NONE", g.leafOccurrences[leaf]
@@ -71,7 +71,7 @@ func fill(p *stream.Packet, x *execution, c *ggmlhooks.Capture) error {
 		return nil
 	}
 	if c.Node >= len(g.Nodes) || g.names[c.Node] == "" {
-		return fmt.Errorf("%w: node %d of graph %d, which is not captured", ErrDesync, c.Node, g.ID)
+		return fmt.Errorf("%w: node %d of graph %d, which is not captured", ggmlhooks.ErrDesync, c.Node, g.ID)
 	}
 	n := &g.Nodes[c.Node]
 	shown := n

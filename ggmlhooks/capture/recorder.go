@@ -38,9 +38,6 @@ type Options struct {
 	HoldBytes, HoldUnit int64
 }
 
-// ErrDesync occurs when the tap reports something of a graph or an execution that it did not announce.
-var ErrDesync = errors.New("the tap's reports do not fit together")
-
 // Recorder is a ggmlhooks.Sink that writes a stream. It is for one goroutine.
 type Recorder struct {
 	ggmlhooks.NoMachine
@@ -219,14 +216,11 @@ func (r *Recorder) Call(c *ggmlhooks.Call) error {
 	return nil
 }
 
-// CallEnd ends nothing: micro-batches are framed by themselves.
-func (r *Recorder) CallEnd(ggmlhooks.CallEnd) error { return nil }
-
 // Exec begins a micro-batch.
 func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
 	g := r.graphs[e.Graph]
 	if g == nil {
-		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ErrDesync, e.Number, e.Graph)
+		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ggmlhooks.ErrDesync, e.Number, e.Graph)
 	}
 	x := r.execution()
 	x.g = g

@@ -297,12 +297,12 @@ func TestFailureReleasesEverything(t *testing.T) {
 
 func TestUnannounced(t *testing.T) {
 	b := newBench(t, Options{})
-	if err := b.recorder.Exec(&ggmlhooks.Exec{Number: 1, Graph: 99}); !errors.Is(err, ErrDesync) {
+	if err := b.recorder.Exec(&ggmlhooks.Exec{Number: 1, Graph: 99}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Errorf("unknown graph: %v", err)
 	}
 	released := false
 	err := b.recorder.Capture(&ggmlhooks.Capture{Exec: 99, Release: func() { released = true }})
-	if !errors.Is(err, ErrDesync) || !released {
+	if !errors.Is(err, ggmlhooks.ErrDesync) || !released {
 		t.Errorf("unknown execution: %v, released %v", err, released)
 	}
 }

@@ -27,7 +27,7 @@ func (r *Recorder) apply(now *execution, failed bool) {
 		default:
 			r.attention(now, w, failed)
 		}
-		r.tell(x, w.tracked, now.ns, now.number, w.times(now.g.Tokens == 0))
+		r.tell(x, w.tracked, now.MonoNS, now.Number, w.times(now.g.Tokens == 0))
 	}
 	if failed {
 		r.undo(now)
@@ -48,7 +48,7 @@ func (r *Recorder) undo(now *execution) {
 	for seq, pos := range lowest {
 		for _, t := range now.ctx.caches {
 			t.Remove(seq, pos, -1, now.ctx.lastNS)
-			r.tell(now.ctx, t, now.ctx.lastNS, now.number, nil)
+			r.tell(now.ctx, t, now.ctx.lastNS, now.Number, nil)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (r *Recorder) undo(now *execution) {
 // request counts what the prompts of requests find in the cache, before their first tokens are written.
 func (r *Recorder) request(now *execution) {
 	x := now.ctx
-	for _, b := range now.begun {
+	for _, b := range now.Begun {
 		x.requests[b.Seq] = &request{}
 		first := int32(-1)
 		for i := range now.rows {
@@ -82,12 +82,12 @@ func (r *Recorder) request(now *execution) {
 		r.total.reuse.Reused += q.reused
 		r.total.reuse.Needed += q.reused
 		if last, ok := x.touched[b.Seq]; ok {
-			r.total.reuse.Gap.Add(now.ns - last)
+			r.total.reuse.Gap.Add(now.MonoNS - last)
 		}
 	}
 	for i := range now.rows {
 		for _, seq := range now.rows[i].Seqs {
-			if q := x.requests[seq]; q != nil && now.joined[i].Phase == ggmlhooks.PhasePrefill {
+			if q := x.requests[seq]; q != nil && now.Rows[i].Phase == ggmlhooks.PhasePrefill {
 				q.needed++
 				if !q.unknown {
 					r.total.reuse.Needed++
@@ -112,13 +112,13 @@ func (r *Recorder) shifted(now *execution, w *work) {
 
 // attention notes which cells of a cache of keys and values the tokens write, and then which ones they may read.
 func (r *Recorder) attention(now *execution, w *work, failed bool) {
-	cells := now.cells[w.index]
+	cells := now.cells(w.index)
 	if len(cells) != len(now.rows) {
 		r.total.doubts.Unplaced++
 		return
 	}
 	for _, other := range w.others {
-		for i, cell := range now.cells[other] {
+		for i, cell := range now.cells(other) {
 			if i >= len(cells) || cell != cells[i] {
 				r.total.doubts.Differ++
 			}
@@ -131,7 +131,7 @@ func (r *Recorder) attention(now *execution, w *work, failed bool) {
 			r.total.doubts.Unknown++
 		}
 	}
-	r.total.doubts.Outside += int64(w.Place(now.placed, now.ns))
+	r.total.doubts.Outside += int64(w.Place(now.placed, now.MonoNS))
 	m := w.moment(now)
 	for g := range w.groups {
 		if n := w.groups[g].writes; n > 0 {
@@ -161,7 +161,7 @@ func (r *Recorder) readable(now *execution, w *work, mask int, rows map[int32]bo
 	now.streams = now.streams[:0]
 	var last *kvcache.Bitmap
 	lastStream := -1
-	for _, span := range now.ranges[mask] {
+	for _, span := range now.ranges(mask) {
 		if int(span.Row) >= len(now.placed) || rows != nil && !rows[span.Row] {
 			continue
 		}
@@ -190,7 +190,7 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 		}
 	}
 	count := map[int32]int{}
-	for _, span := range now.ranges[mask] {
+	for _, span := range now.ranges(mask) {
 		count[span.Row] += int(span.End - span.First)
 	}
 	for seq, row := range last {
@@ -207,7 +207,7 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 		r.readable(now, w, mask, map[int32]bool{row: true})
 		if stream := now.placed[row].Cell / w.Size; slices.Contains(now.streams, stream) {
 			cells := now.bitmaps[stream]
-			r.total.doubts.Found += int64(w.Confirm(seq, cells, w.windowed, now.ns))
+			r.total.doubts.Found += int64(w.Confirm(seq, cells, w.windowed, now.MonoNS))
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (r *Recorder) confirm(now *execution, w *work, mask int) {
 // may read, those that this execution, its first, does not write.
 func (r *Recorder) reveal(now *execution, seq int32, n int) {
 	q := now.ctx.requests[seq]
-	if q == nil || !q.unknown || !slices.ContainsFunc(now.begun, func(b ggmlhooks.RequestBegin) bool { return b.Seq == seq }) {
+	if q == nil || !q.unknown || !slices.ContainsFunc(now.Begun, func(b ggmlhooks.RequestBegin) bool { return b.Seq == seq }) {
 		return
 	}
 	found := int64(n)
@@ -255,8 +255,8 @@ func (r *Recorder) states(now *execution, w *work) {
 			r.total.doubts.Unknown++
 		}
 	}
-	sources := now.cells[now.g.copied]
-	r.total.doubts.Outside += int64(w.PlaceStates(now.g.head, rows, sources, now.ns))
+	sources := now.cells(now.g.copied)
+	r.total.doubts.Outside += int64(w.PlaceStates(now.g.head, rows, sources, now.MonoNS))
 	m := w.moment(now)
 	for g := range w.groups {
 		w.States(g, now.g.head, rows, m, w.groups[g].writes, w.groups[g].reads)

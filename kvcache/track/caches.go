@@ -212,11 +212,11 @@ func (w *work) times(shift bool) []int64 {
 
 // moment says when this execution wrote and read each part.
 func (w *work) moment(x *execution) *kvcache.Moment {
-	m := &kvcache.Moment{NS: x.beginNS()}
-	if len(x.times) == 0 {
+	m := &kvcache.Moment{NS: x.BeganNS()}
+	if len(x.Times.Nodes) == 0 {
 		return m
 	}
-	span := x.times[len(x.times)-1].LeftNS
+	span := x.Times.Nodes[len(x.Times.Nodes)-1].LeftNS
 	for span>>m.Shift >= 1<<32 {
 		m.Shift++
 	}
@@ -232,10 +232,10 @@ func (w *work) moment(x *execution) *kvcache.Moment {
 
 // intervalOf is when the measured interval began in which a node was computed, behind the graph's beginning.
 func (x *execution) intervalOf(node int32) int64 {
-	at, exact := slices.BinarySearchFunc(x.times, node, func(t ggmlhooks.NodeTime, n int32) int { return int(t.Node) - int(n) })
+	at, exact := slices.BinarySearchFunc(x.Times.Nodes, node, func(t ggmlhooks.NodeTime, n int32) int { return int(t.Node) - int(n) })
 	_ = exact // the interval of a timed node begins with the one before, too
 	if at == 0 || node < 0 {
 		return 0
 	}
-	return max(x.times[at-1].LeftNS, 0)
+	return max(x.Times.Nodes[at-1].LeftNS, 0)
 }

@@ -25,7 +25,6 @@ func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
 	defer r.mu.Unlock()
 	x := r.context(c.Ctx)
 	r.saw(x, c.MonoNS)
-	r.joiner.SeqChange(c)
 	if c.Kind == ggmlhooks.SeqRestore && len(x.caches) == 0 {
 		x.unseen = true
 	}
@@ -78,7 +77,6 @@ func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
 	for _, t := range x.caches {
 		t.Forget()
 	}
-	r.joiner.Forget(e.Ctx)
 	clear(x.requests)
 	clear(x.touched)
 	if x.held.before != nil {

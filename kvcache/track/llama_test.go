@@ -61,9 +61,9 @@ func (w *watcher) note(ns int64) {
 	w.was = append(w.was, s)
 }
 
-func (w *watcher) Exec(e *ggmlhooks.Exec) error {
-	w.note(e.MonoNS)
-	return w.Recorder.Exec(e)
+func (w *watcher) Begin(x *ggmlhooks.Execution) error {
+	w.note(x.MonoNS)
+	return w.Recorder.Begin(x)
 }
 
 func (w *watcher) SeqChange(c *ggmlhooks.SeqChange) error {
@@ -117,7 +117,7 @@ func positions(t *testing.T, model string, o order, seed uint64) {
 		t.Fatal(err)
 	}
 	w := &watcher{Recorder: r, t: t, seqs: o.Sequences}
-	steps := run(t, o, w, collect.Machine{Cells: true})
+	steps := run(t, o, ggmlhooks.NewAssembler(0, w), collect.Machine{Cells: true})
 	w.note(1 << 62)
 	snapshot := r.Snapshot()
 	if err := r.Close(); err != nil {

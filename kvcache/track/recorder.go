@@ -1,7 +1,6 @@
 package track
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -28,19 +27,13 @@ type Options struct {
 	Operation func(*kvcache.Operation) error
 }
 
-// ErrDesync occurs when the tap reports something of a graph or an execution that it did not announce.
-var ErrDesync = errors.New("the tap's reports do not fit together")
-
-// Recorder is a ggmlhooks.Sink that follows caches. Its methods may be called by one goroutine, Snapshot by any.
+// Recorder follows caches as they change. Its methods may be called by one goroutine, Snapshot by any.
 type Recorder struct {
-	ggmlhooks.NoMachine
 	mu     sync.Mutex
 	o      Options
 	table  *lifeTable
-	joiner ggmlhooks.RowJoiner
 	ctxs   map[uint32]*context
-	graphs map[uint64]*described
-	open   *execution // of which the end was not told
+	now    execution // used again
 	total  totals
 	freed  []kvcache.Gauge
 	err    error // the first that a life's end brought
@@ -70,7 +63,7 @@ type context struct {
 	memory   kvcache.Memory
 	requests map[int32]*request
 	touched  map[int32]int64 // when each sequence was computed with last
-	newest   uint64          // graph
+	graph    *described      // newest
 	unseen   bool            // a state was loaded while there were no caches
 	lastNS   int64
 	held     held
@@ -84,27 +77,41 @@ type request struct {
 
 // execution is one micro-batch.
 type execution struct {
-	number  uint64
+	*ggmlhooks.Execution
 	ctx     *context
 	g       *described
-	ns      int64 // graph entry
-	timesNS int64 // when ggml was given the graph, 0 = not told
-	joined  []ggmlhooks.Row
-	rows    []kvcache.Row // the same, without cells yet
-	begun   []ggmlhooks.RequestBegin
-	times   []ggmlhooks.NodeTime
-	cells   map[int][]int64               // by leaf
-	ranges  map[int][]ggmlhooks.CellRange // by leaf
-	bitmaps map[int]*kvcache.Bitmap       // by stream, used again
-	streams []int                         // of which the bitmaps hold something now
-	placed  []kvcache.Row                 // used again
+	rows    []kvcache.Row           // its tokens, without cells yet
+	bitmaps map[int]*kvcache.Bitmap // by stream, used again
+	streams []int                   // of which the bitmaps hold something now
+	placed  []kvcache.Row           // used again
 }
 
-func (x *execution) beginNS() int64 {
-	if x.timesNS != 0 {
-		return x.timesNS
+// cells are those that a leaf says are written, or read states.
+func (x *execution) cells(leaf int) (cells []int64) {
+	for i := range x.Inputs {
+		switch in := &x.Inputs[i]; {
+		case in.Leaf != leaf || in.Kind == ggmlhooks.InputMask:
+		case cells == nil:
+			cells = in.Values
+		default:
+			cells = append(cells[:len(cells):len(cells)], in.Values...)
+		}
 	}
-	return x.ns
+	return cells
+}
+
+// ranges are those of a mask.
+func (x *execution) ranges(leaf int) (ranges []ggmlhooks.CellRange) {
+	for i := range x.Inputs {
+		switch in := &x.Inputs[i]; {
+		case in.Leaf != leaf || in.Kind != ggmlhooks.InputMask:
+		case ranges == nil:
+			ranges = in.Ranges
+		default:
+			ranges = append(ranges[:len(ranges):len(ranges)], in.Ranges...)
+		}
+	}
+	return ranges
 }
 
 // NewRecorder makes a recorder. If there is an output it begins a table in it.
@@ -112,7 +119,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if o.Block < 0 {
 		return nil, fmt.Errorf("blocks of %d cells: give 1 or more, or 0 for %d", o.Block, kvcache.DefaultBlock)
 	}
-	r := &Recorder{o: o, ctxs: map[uint32]*context{}, graphs: map[uint64]*described{}}
+	r := &Recorder{o: o, ctxs: map[uint32]*context{}, now: execution{bitmaps: map[int]*kvcache.Bitmap{}}}
 	if o.Out != nil {
 		var err error
 		if r.table, err = newLifeTable(o.Out, o.UnixOffset); err != nil {
@@ -145,135 +152,56 @@ func (r *Recorder) failed() error {
 	return err
 }
 
-// Context notes how a context cuts its batches.
-func (r *Recorder) Context(c *ggmlhooks.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.joiner.Context(c)
-	return nil
-}
+// Context says nothing that is needed here.
+func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
+
+// Buffer says nothing that is needed here.
+func (r *Recorder) Buffer(*ggmlhooks.Buffer) error { return nil }
 
 // Graph keeps what a graph does to caches until its context has a newer one.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := r.context(g.Ctx)
-	delete(r.graphs, x.newest)
-	x.newest = g.ID
-	r.graphs[g.ID] = &described{plan: newPlan(g)}
+	r.context(g.Ctx).graph = &described{plan: newPlan(g)}
 	return nil
 }
 
-// Call notes the program's batch.
-func (r *Recorder) Call(c *ggmlhooks.Call) error {
+// Begin notes that an execution begins.
+func (r *Recorder) Begin(e *ggmlhooks.Execution) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.joiner.Call(c)
-	return nil
-}
-
-// CallEnd ends nothing: what a failed call removed is known when its execution ends.
-func (r *Recorder) CallEnd(ggmlhooks.CallEnd) error { return nil }
-
-// Capture releases a tensor; none is needed here.
-func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
-	if c.Release != nil {
-		c.Release()
-	}
-	return nil
-}
-
-// Exec begins a micro-batch.
-func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.graphs[e.Graph]
-	if g == nil {
-		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ErrDesync, e.Number, e.Graph)
-	}
 	x := r.context(e.Ctx)
 	r.saw(x, e.MonoNS)
-	x.held.on = x.held.on || e.Provisional
+	x.held.on = x.held.on || e.Undecided
 	if x.held.on && x.held.before == nil {
 		before := r.total.clone()
 		x.held.before = &before
 	}
-	now := r.execution()
-	now.number, now.ctx, now.g, now.ns = e.Number, x, g, e.MonoNS
-	now.joined, now.begun, _ = r.joiner.Join(now.joined, now.begun, e)
-	for i := range now.joined {
-		row := &now.joined[i]
+	return nil
+}
+
+// End takes in what an execution did.
+func (r *Recorder) End(e *ggmlhooks.Execution) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := &r.now
+	now.Execution, now.ctx = e, r.context(e.Ctx)
+	now.g, now.rows = now.ctx.graph, now.rows[:0]
+	for i := range e.Rows {
+		row := &e.Rows[i]
 		pos := row.Pos
 		if pos < 0 {
 			pos = kvcache.PosUnknown
 		}
 		now.rows = append(now.rows, kvcache.Row{Cell: -1, Pos: pos, Seqs: row.Seqs})
 	}
-	return nil
-}
-
-// execution is a new one that is open.
-func (r *Recorder) execution() *execution {
-	now := r.open
-	if now == nil {
-		now = &execution{cells: map[int][]int64{}, ranges: map[int][]ggmlhooks.CellRange{}, bitmaps: map[int]*kvcache.Bitmap{}}
-		r.open = now
-	}
-	for leaf := range now.cells {
-		now.cells[leaf] = now.cells[leaf][:0]
-	}
-	for leaf := range now.ranges {
-		now.ranges[leaf] = now.ranges[leaf][:0]
-	}
-	now.rows, now.joined, now.begun, now.times, now.timesNS = now.rows[:0], now.joined[:0], now.begun[:0], now.times[:0], 0
-	return now
-}
-
-// Input notes which cells an execution writes, or may read.
-func (r *Recorder) Input(in *ggmlhooks.Input) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.open
-	if now == nil || now.number != in.Exec {
-		return fmt.Errorf("%w: an input of execution %d, which is not open", ErrDesync, in.Exec)
-	}
-	if in.Kind == ggmlhooks.InputMask {
-		now.ranges[in.Leaf] = append(now.ranges[in.Leaf], in.Ranges...)
-	} else {
-		now.cells[in.Leaf] = append(now.cells[in.Leaf], in.Values...)
-	}
-	return nil
-}
-
-// Times notes when the nodes of an execution were computed.
-func (r *Recorder) Times(t *ggmlhooks.Times) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := r.open; now != nil && now.number == t.Exec {
-		now.timesNS, now.times = t.BeginNS, append(now.times[:0], t.Nodes...)
-	}
-	return nil
-}
-
-// ExecEnd takes in what an execution did.
-func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.open
-	if now == nil || now.ctx == nil || now.number != e.Number {
-		return nil // its beginning was dropped, and counted
-	}
-	r.saw(now.ctx, e.MonoNS)
-	if now.timesNS == 0 {
-		now.timesNS = e.BeginNS
-	}
-	r.apply(now, e.Status != 0)
+	r.saw(now.ctx, e.End.MonoNS)
+	r.apply(now, e.End.Status != 0)
 	for i := range now.rows {
 		if seqs := now.rows[i].Seqs; len(seqs) > 0 {
-			now.ctx.touched[seqs[0]] = e.MonoNS
+			now.ctx.touched[seqs[0]] = e.End.MonoNS
 		}
 	}
-	now.number, now.ctx = 0, nil
 	return r.failed()
 }
 
@@ -291,18 +219,9 @@ func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 				t.End(e.MonoNS)
 				x.caches = slices.DeleteFunc(x.caches, func(other *tracked) bool { return other == t })
 				x.memory.Caches = slices.DeleteFunc(x.memory.Caches, func(other *kvcache.Cache) bool { return other == t.Cache })
-				r.forgetGraphs(x.number)
+				x.graph.works = nil // they are found anew
 			}
 		}
 	}
 	return r.failed()
-}
-
-// forgetGraphs makes the graphs of a context find their caches anew.
-func (r *Recorder) forgetGraphs(ctx uint32) {
-	for _, g := range r.graphs {
-		if g.Ctx == ctx {
-			g.works = nil
-		}
-	}
 }

@@ -36,7 +36,8 @@ func graphOf(tokens, n int) *ggmlhooks.Graph {
 
 // stage plays executions to a recorder.
 type stage struct {
-	*Recorder
+	*ggmlhooks.Assembler
+	r    *Recorder
 	t    *testing.T
 	exec uint64
 	ns   int64
@@ -53,9 +54,10 @@ func newStage(t *testing.T, o Options) *stage {
 		}
 	}
 	var err error
-	if s.Recorder, err = NewRecorder(o); err != nil {
+	if s.r, err = NewRecorder(o); err != nil {
 		t.Fatal(err)
 	}
+	s.Assembler = ggmlhooks.NewAssembler(0, s.r)
 	return s
 }
 
@@ -79,8 +81,8 @@ func (s *stage) decode(pos, first, n, status int, provisional bool) error {
 	values := cells
 	values.Leaf = 1
 	times := &ggmlhooks.Times{Exec: s.exec, Graph: g.ID, BeginNS: s.ns + 1, Nodes: []ggmlhooks.NodeTime{{Node: 2, DoneNS: 2, LeftNS: 3}, {Node: 5, DoneNS: 5, LeftNS: 6}}}
-	return errors.Join(s.Graph(g), s.Recorder.Call(call), s.Exec(e), s.Input(&cells), s.Input(&values), s.Input(&mask), s.Times(times),
-		s.ExecEnd(ggmlhooks.ExecEnd{Number: s.exec, MonoNS: s.tick(), Status: status}), s.CallEnd(ggmlhooks.CallEnd{Number: s.exec, Status: status}))
+	return errors.Join(s.Graph(g), s.Call(call), s.Exec(e), s.Input(&cells), s.Input(&values), s.Input(&mask), s.Times(times),
+		s.ExecEnd(ggmlhooks.ExecEnd{Number: s.exec, MonoNS: s.tick(), Status: status}))
 }
 
 func (s *stage) wants(what string, want ...string) {
@@ -99,7 +101,7 @@ func TestSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants("a warm-up")
-	if shot := s.Snapshot(); shot.Lifetime.Count != 0 || shot.Reuse.Requests != 0 || shot.Caches[0].Used != 0 {
+	if shot := s.r.Snapshot(); shot.Lifetime.Count != 0 || shot.Reuse.Requests != 0 || shot.Caches[0].Used != 0 {
 		t.Errorf("%+v", shot)
 	}
 	if err := errors.Join(s.decode(0, 0, 2, 0, true), s.SeqChange(&ggmlhooks.SeqChange{Kind: ggmlhooks.SeqRemove, Seq: 0, First: 1, End: -1})); err != nil {
@@ -110,7 +112,7 @@ func TestSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants("the run", "allocate  0[0,2) 32", "evict seq_rm 0[1,2) 16", "allocate  0[1,2) 16")
-	if shot := s.Snapshot(); shot.Reuse.Requests != 2 || shot.Caches[0].Used != 2 || shot.Reuse.Needed != 4 || shot.Reuse.Reused != 1 {
+	if shot := s.r.Snapshot(); shot.Reuse.Requests != 2 || shot.Caches[0].Used != 2 || shot.Reuse.Needed != 4 || shot.Reuse.Reused != 1 {
 		t.Errorf("%+v", shot)
 	}
 }
@@ -122,7 +124,7 @@ func TestFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants("a failure", "allocate  0[0,4) 64", "allocate  0[4,7) 48", "evict seq_rm 0[4,7) 48")
-	if g := s.Snapshot().Caches[0]; g.Used != 4 || g.Sequences[0].PosMax != 3 {
+	if g := s.r.Snapshot().Caches[0]; g.Used != 4 || g.Sequences[0].PosMax != 3 {
 		t.Errorf("%+v", g)
 	}
 }
@@ -135,7 +137,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, last := readTable(t, out.Bytes())
-	if shot := s.Snapshot(); len(shot.Caches) != 1 || shot.Caches[0].Used != 3 || shot.Caches[0].Sequences[0].Cells != 3 || !reflect.DeepEqual(shot.Caches, last.Caches) {
+	if shot := s.r.Snapshot(); len(shot.Caches) != 1 || shot.Caches[0].Used != 3 || shot.Caches[0].Sequences[0].Cells != 3 || !reflect.DeepEqual(shot.Caches, last.Caches) {
 		t.Errorf("%+v, and the file says %+v", shot.Caches, last.Caches)
 	}
 }
@@ -175,10 +177,10 @@ func TestErrors(t *testing.T) {
 		t.Error("a block of -1 cells")
 	}
 	s := newStage(t, Options{})
-	if err := s.Exec(&ggmlhooks.Exec{Graph: 9}); !errors.Is(err, ErrDesync) {
+	if err := s.Exec(&ggmlhooks.Exec{Graph: 9}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Errorf("an unknown graph: %v", err)
 	}
-	if err := s.Input(&ggmlhooks.Input{Exec: 9}); !errors.Is(err, ErrDesync) {
+	if err := s.Input(&ggmlhooks.Input{Exec: 9}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Errorf("an unknown execution: %v", err)
 	}
 	wrong := errors.New("full")
@@ -208,10 +210,11 @@ func (f failing) Write(p []byte) (int, error) {
 // steady makes a function that takes in an execution of one token, which may read all cells of a full cache.
 func steady(tb testing.TB, cells int) func() {
 	tb.Helper()
-	r, err := NewRecorder(Options{})
+	recorder, err := NewRecorder(Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	r := ggmlhooks.NewAssembler(0, recorder)
 	fill, one := graphOf(cells-1, cells), graphOf(1, cells)
 	call := &ggmlhooks.Call{Number: 1, Rows: make([]ggmlhooks.CallRow, cells-1)}
 	e := &ggmlhooks.Exec{Number: 1, Graph: fill.ID, Call: 1, Tokens: make([]int32, cells-1), Pos: make([]int32, cells-1)}

@@ -28,7 +28,8 @@ const (
 
 // bed is a recorder with a map, and the files that it writes.
 type bed struct {
-	*Recorder
+	*ggmlhooks.Assembler
+	r     *Recorder
 	t     *testing.T
 	map_  *regions.Recorder
 	table *record.Table
@@ -58,7 +59,8 @@ func newBed(t *testing.T, o Options) *bed {
 	if o.Block == 0 {
 		o.Block = 4
 	}
-	b.Recorder = NewRecorder(o)
+	b.r = NewRecorder(o)
+	b.Assembler = ggmlhooks.NewAssembler(0, b.map_, b.r)
 	for _, buffer := range []ggmlhooks.Buffer{
 		{ID: inWeights, MonoNS: 5, Base: 0x10000, Size: 8192, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU"},
 		{ID: inWeights, MonoNS: 5, Base: 0x10000, Size: 8192, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU", Usage: ggmlhooks.BufferWeights, Known: true},
@@ -66,7 +68,6 @@ func newBed(t *testing.T, o Options) *bed {
 		{ID: inCompute, MonoNS: 7, Base: 0x30000, Size: 8192, Host: true, Type: "CPU", Device: "CPU", Usage: ggmlhooks.BufferCompute},
 		{ID: inDevice, MonoNS: 8, Base: 0x10000, Size: 4096, Type: "RPC0", Device: "RPC0", Usage: ggmlhooks.BufferCompute},
 	} {
-		b.must(b.map_.Buffer(&buffer))
 		b.must(b.Buffer(&buffer))
 	}
 	return b
@@ -81,7 +82,6 @@ func (b *bed) must(err error) {
 
 func (b *bed) graph(g *ggmlhooks.Graph) {
 	b.t.Helper()
-	b.must(b.map_.Graph(g))
 	b.must(b.Graph(g))
 }
 
@@ -114,7 +114,6 @@ func (b *bed) run(s batchOf) {
 	} else {
 		b.must(b.Call(&call))
 	}
-	b.must(b.map_.Exec(&e))
 	b.must(b.Exec(&e))
 	if s.cells != nil {
 		b.must(b.Input(&ggmlhooks.Input{Exec: b.exec, Graph: s.graph, Leaf: leafCells, Kind: ggmlhooks.InputCells, Values: s.cells}))
@@ -133,7 +132,6 @@ func (b *bed) run(s batchOf) {
 		b.must(b.Times(&ggmlhooks.Times{Exec: b.exec, Graph: s.graph, BeginNS: s.at + 10, Nodes: s.times}))
 	}
 	end := ggmlhooks.ExecEnd{Number: b.exec, MonoNS: s.at + 900, BeginNS: s.at + 10, Status: s.status}
-	b.must(b.map_.ExecEnd(end))
 	b.must(b.ExecEnd(end))
 }
 
@@ -216,7 +214,7 @@ func (b *bed) rows(told ...string) (rows []string) {
 	if told == nil {
 		told = columns
 	}
-	b.must(errors.Join(b.Recorder.Close(), b.Recorder.Close(), b.table.Close()))
+	b.must(errors.Join(b.Close(), b.Close(), b.table.Close()))
 	for _, part := range b.parts {
 		r, err := table.NewReader(bytes.NewReader(part.Bytes()))
 		b.must(err)

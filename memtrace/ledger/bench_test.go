@@ -83,10 +83,10 @@ func BenchmarkDecode(b *testing.B) {
 			m := regions.NewRecorder(regions.Options{})
 			trace := record.New(record.Options{Folder: &out})
 			r := NewRecorder(Options{Map: m.Map(), Window: window, Table: trace})
+			a := ggmlhooks.NewAssembler(0, m, r)
 			for id, size := range map[uint64]uint64{inWeights: 64 << 20, inCache: 32 << 20, inCompute: 4 << 20} {
 				buffer := ggmlhooks.Buffer{ID: id, Base: id << 40, Size: size, Host: true, Type: "CPU", Device: "CPU", Usage: ggmlhooks.BufferUsage(map[uint64]uint8{inWeights: 1, inCompute: 2}[id])}
-				must(b, m.Buffer(&buffer))
-				must(b, r.Buffer(&buffer))
+				must(b, a.Buffer(&buffer))
 			}
 			exec := ggmlhooks.Exec{Tokens: []int32{7}, Pos: []int32{0}}
 			cells := ggmlhooks.Input{Leaf: 0, Values: []int64{0}}
@@ -96,19 +96,18 @@ func BenchmarkDecode(b *testing.B) {
 			for i := range b.N {
 				if i%256 == 0 {
 					g := deep(uint64(i/256+1), 24)
-					must(b, m.Graph(g))
-					must(b, r.Graph(g))
+					must(b, a.Graph(g))
 					exec.Graph = g.ID
 				}
 				exec.Number, exec.TokenFirst, exec.Pos[0] = uint64(i+1), int64(i), int32(i)
 				exec.MonoNS = int64(i) * 1e6
 				cells.Exec, mask.Exec, cells.Values[0], mask.Ranges[0].End = exec.Number, exec.Number, int64(i%500), int32(i%500+1)
-				must(b, r.Exec(&exec))
-				must(b, r.Input(&cells))
-				must(b, r.Input(&mask))
-				must(b, r.ExecEnd(ggmlhooks.ExecEnd{Number: exec.Number, MonoNS: exec.MonoNS + 9e5, BeginNS: exec.MonoNS + 1000}))
+				must(b, a.Exec(&exec))
+				must(b, a.Input(&cells))
+				must(b, a.Input(&mask))
+				must(b, a.ExecEnd(ggmlhooks.ExecEnd{Number: exec.Number, MonoNS: exec.MonoNS + 9e5, BeginNS: exec.MonoNS + 1000}))
 			}
-			must(b, r.Close())
+			must(b, a.Close())
 			must(b, trace.Close())
 			b.StopTimer()
 			if accesses := r.Doubts().Accesses; accesses > 0 {

@@ -7,18 +7,17 @@ import (
 	"sort"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// execution is one micro-batch, from its entry until its accesses are written.
+// execution is one micro-batch whose accesses are written.
 type execution struct {
 	number  uint64
 	ctx     uint32
 	plan    *plan
-	ns      int64 // graph entry
-	begin   int64 // when ggml was given the graph; 0 = not told
+	begin   int64 // when ggml was given the graph
 	end     int64
-	ended   bool
 	failed  bool
 	open    bool // it may still turn out to be set-up
 	phase   memtrace.Phase
@@ -26,10 +25,9 @@ type execution struct {
 	tokens  []int32
 	pos     []int32
 	outputs []int32
-	seqs    []int32           // first sequence of each token, none where it is not known
-	only    int32             // the sequence of all tokens, none if they have several
-	steps   []ggmlhooks.Phase // of each token
-	step    ggmlhooks.Phase   // of all tokens, unknown if they have several
+	rows    []ggmlhooks.Row
+	only    int32           // the sequence of all tokens, none if they have several
+	step    ggmlhooks.Phase // of all tokens, unknown if they have several
 	times   []ggmlhooks.NodeTime
 	cells   told[int64] // by leaf
 	masks   told[cellRange]
@@ -78,14 +76,39 @@ type cellRange struct {
 	first, end int64
 }
 
-func (x *execution) reset() {
+// fill makes it that of an execution, in its old memory.
+func (x *execution) fill(of *ggmlhooks.Execution, p *plan) {
 	*x = execution{
-		tokens: x.tokens[:0], pos: x.pos[:0], outputs: x.outputs[:0], seqs: x.seqs[:0], steps: x.steps[:0], times: x.times[:0], cells: x.cells, masks: x.masks, experts: x.experts,
-		spans: x.spans[:0],
+		number: of.Number, ctx: of.Ctx, plan: p, begin: of.BeganNS(), end: of.End.MonoNS, failed: !of.Ended || of.End.Status != 0, open: of.Undecided,
+		phase: memtrace.Generation, first: of.TokenFirst, tokens: of.Tokens, pos: of.Pos, outputs: of.Outputs, rows: of.Rows,
+		step: ggmlhooks.OnePhase(of.Rows), times: of.Times.Nodes, cells: x.cells, masks: x.masks, experts: x.experts, spans: x.spans[:0],
 	}
+	switch {
+	case of.Phase == ggmlhooks.PhaseSetup:
+		x.phase = memtrace.Setup
+	case len(of.Tokens) == 0 && p.tokens == 0:
+		x.phase = memtrace.Maintenance
+	}
+	x.only = x.seq(0, len(x.rows))
 	x.cells.reset()
 	x.masks.reset()
 	x.experts.reset()
+	for i := range of.Inputs {
+		in := &of.Inputs[i]
+		if in.Kind == ggmlhooks.InputMask {
+			x.mask(in.Leaf, p.streams[in.Leaf], in.Ranges)
+			continue
+		}
+		x.cells.begin(in.Leaf)
+		for _, v := range in.Values {
+			x.cells.add(v)
+		}
+	}
+	for i := range of.Routing {
+		if c := &of.Routing[i]; c.Type == int(gguf.I32) {
+			x.chosen(c.Node, c.Data)
+		}
+	}
 }
 
 // mask keeps which cells may be read by a mask, by any token of each stream, in order.
@@ -151,16 +174,24 @@ func (x *execution) numbers(l *lookup) (ids []int32, states []int64, ok bool) {
 
 // seq is the sequence of tokens first to end-1, none if they have several.
 func (x *execution) seq(first, end int) int32 {
-	if first >= end || end > len(x.seqs) {
+	if first >= end || end > len(x.rows) {
 		return none
 	}
-	one := x.seqs[first]
-	for _, s := range x.seqs[first+1 : end] {
-		if s != one {
+	one := firstSeq(&x.rows[first])
+	for i := first + 1; i < end; i++ {
+		if firstSeq(&x.rows[i]) != one {
 			return none
 		}
 	}
 	return one
+}
+
+// firstSeq is a token's first sequence, none where it is not known.
+func firstSeq(row *ggmlhooks.Row) int32 {
+	if len(row.Seqs) == 0 {
+		return none
+	}
+	return row.Seqs[0]
 }
 
 // stepOf is the step of a token by its number in the run, that of all tokens where it is none. Set-up has no step.
@@ -169,10 +200,10 @@ func (x *execution) stepOf(token int32) ggmlhooks.Phase {
 	switch {
 	case x.open || x.phase != memtrace.Generation:
 		return ggmlhooks.PhaseUnknown
-	case token == none || x.first < 0 || row < 0 || row >= int64(len(x.steps)):
+	case token == none || x.first < 0 || row < 0 || row >= int64(len(x.rows)):
 		return x.step
 	}
-	return x.steps[row]
+	return x.rows[row].Phase
 }
 
 // token is the number in the run of a token of the execution.

@@ -2,12 +2,10 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
-	"github.com/llamatap/llamatap/gguf"
 	"github.com/llamatap/llamatap/memtrace"
 	"github.com/llamatap/llamatap/memtrace/record"
 )
@@ -34,26 +32,14 @@ const (
 	ModeWindows = "windows"
 )
 
-// ErrDesync occurs when the tap reports something of a graph that it did not announce.
-var ErrDesync = errors.New("the tap's reports do not fit together")
-
-// maxHeld is how many executions wait for it to be decided whether they are set-up. Beyond it the oldest is written
-// without a phase.
-const maxHeld = 256
-
-// Recorder is a ggmlhooks.Sink that writes the accesses of graphs. It is for one goroutine.
+// Recorder writes the accesses of graphs. An execution that is undecided is written without a phase. It is for one
+// goroutine.
 type Recorder struct {
-	ggmlhooks.NoMachine
 	o       Options
 	out     *record.Writer
-	joiner  ggmlhooks.RowJoiner
-	joined  []ggmlhooks.Row
-	begun   []ggmlhooks.RequestBegin
-	plans   map[uint64]*plan
-	newest  map[uint32]uint64 // newest graph of each context
-	open    map[uint64]*execution
-	waiting []event // in order
-	free    []*execution
+	plans   ggmlhooks.Plans[*plan]
+	x       execution // that is written, used again
+	waiting []event   // of memory, in order: what it is for is known when an execution behind its coming is decided
 	loaded  map[*memtrace.Region]bool
 	filling []uint64 // buffers of weights of which it was not told yet that they were filled
 	fills   int      // events that will tell it
@@ -70,9 +56,8 @@ type Recorder struct {
 	closed  bool
 }
 
-// event is what is to be written: an execution, that memory came or went, or that the weights in it were filled.
+// event is that memory came or went, or that the weights in it were filled.
 type event struct {
-	x    *execution // nil: memory
 	op   memtrace.AccessOp
 	id   uint64
 	ns   int64
@@ -85,8 +70,7 @@ func NewRecorder(o Options) *Recorder {
 		o.Block = 32
 	}
 	r := &Recorder{
-		o: o, plans: map[uint64]*plan{}, newest: map[uint32]uint64{}, open: map[uint64]*execution{}, loaded: map[*memtrace.Region]bool{},
-		doubts: memtrace.Ledger{Mode: ModeRows},
+		o: o, loaded: map[*memtrace.Region]bool{}, doubts: memtrace.Ledger{Mode: ModeRows},
 	}
 	if o.Window > 0 {
 		r.doubts.Mode = ModeWindows
@@ -122,14 +106,13 @@ func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	return nil
 }
 
-// Context notes how a context cuts its batches, and when its weights were filled.
+// Context notes when the weights of its model were filled.
 func (r *Recorder) Context(c *ggmlhooks.Context) error {
-	r.joiner.Context(c)
 	if c.LoadedNS == 0 {
 		return nil
 	}
 	at := len(r.waiting)
-	for at > 0 && r.waiting[at-1].x == nil && r.waiting[at-1].ns > c.LoadedNS {
+	for at > 0 && r.waiting[at-1].ns > c.LoadedNS {
 		at-- // memory that came later: of the context
 	}
 	r.waiting = slices.Insert(r.waiting, at, event{op: memtrace.OpWrite, ns: c.LoadedNS})
@@ -137,118 +120,27 @@ func (r *Recorder) Context(c *ggmlhooks.Context) error {
 	return nil
 }
 
-// Call notes the program's batch.
-func (r *Recorder) Call(c *ggmlhooks.Call) error {
-	r.joiner.Call(c)
-	return nil
-}
-
-// CallEnd ends nothing: micro-batches are framed by themselves.
-func (r *Recorder) CallEnd(ggmlhooks.CallEnd) error { return nil }
-
-// SeqChange notes what the program did to sequences.
-func (r *Recorder) SeqChange(c *ggmlhooks.SeqChange) error {
-	r.joiner.SeqChange(c)
-	return nil
-}
-
-// Graph works out what a graph does. Of the one before it, of the same context, nothing new will come.
+// Graph works out what a graph does.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
-	delete(r.plans, r.newest[g.Ctx])
-	r.newest[g.Ctx] = g.ID
-	r.plans[g.ID] = newPlan(g, r.o.Map)
+	r.plans.Put(g, newPlan(g, r.o.Map))
 	return nil
 }
 
-// Exec begins a micro-batch.
-func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
-	p := r.plans[e.Graph]
-	if p == nil {
-		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ErrDesync, e.Number, e.Graph)
+// Record writes what happened to memory before an execution, and then its accesses.
+func (r *Recorder) Record(x *ggmlhooks.Execution) error {
+	before := slices.IndexFunc(r.waiting, func(e event) bool { return e.ns > x.MonoNS })
+	if before < 0 {
+		before = len(r.waiting)
 	}
-	x := r.take()
-	x.number, x.ctx, x.plan, x.ns, x.first, x.open = e.Number, e.Ctx, p, e.MonoNS, e.TokenFirst, e.Provisional
-	x.tokens, x.pos, x.outputs = append(x.tokens, e.Tokens...), append(x.pos, e.Pos...), append(x.outputs, e.Outputs...)
-	x.phase = memtrace.Generation
-	if len(e.Tokens) == 0 && p.tokens == 0 {
-		x.phase = memtrace.Maintenance
+	err := r.write(before)
+	if err == nil {
+		r.x.fill(x, r.plans.Of(x))
+		err = r.execution(&r.x)
 	}
-	r.joined, r.begun, _ = r.joiner.Join(r.joined[:0], r.begun[:0], e)
-	for i := range r.joined {
-		seq := int32(none)
-		if s := r.joined[i].Seqs; len(s) > 0 {
-			seq = s[0]
-		}
-		x.seqs = append(x.seqs, seq)
-		x.steps = append(x.steps, r.joined[i].Phase)
+	if err == nil {
+		err = r.out.Tick(r.lastNS)
 	}
-	x.step = ggmlhooks.OnePhase(r.joined)
-	x.only = x.seq(0, len(x.seqs))
-	r.open[e.Number] = x
-	r.waiting = append(r.waiting, event{x: x})
-	return nil
-}
-
-func (r *Recorder) take() *execution {
-	n := len(r.free)
-	if n == 0 {
-		return &execution{}
-	}
-	x := r.free[n-1]
-	r.free = r.free[:n-1]
-	x.reset()
-	return x
-}
-
-// Input keeps which cells an execution writes, or may read.
-func (r *Recorder) Input(in *ggmlhooks.Input) error {
-	x := r.open[in.Exec]
-	switch {
-	case x == nil:
-	case in.Kind == ggmlhooks.InputMask:
-		x.mask(in.Leaf, x.plan.streams[in.Leaf], in.Ranges)
-	default:
-		x.cells.begin(in.Leaf)
-		for _, v := range in.Values {
-			x.cells.add(v)
-		}
-	}
-	return nil
-}
-
-// Times keeps when nodes were computed.
-func (r *Recorder) Times(t *ggmlhooks.Times) error {
-	if x := r.open[t.Exec]; x != nil {
-		x.begin, x.times = t.BeginNS, append(x.times[:0], t.Nodes...)
-	}
-	return nil
-}
-
-// Capture keeps which experts were chosen, and releases the tensor.
-func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
-	defer c.Release()
-	x := r.open[c.Exec]
-	if x != nil && c.For&ggmlhooks.ForRouting != 0 && c.Blocks <= 1 && c.Node >= 0 && c.Type == int(gguf.I32) {
-		x.chosen(c.Node, c.Data)
-	}
-	return nil
-}
-
-// ExecEnd ends a micro-batch. It is written once it is known not to be set-up, or to be.
-func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
-	x := r.open[e.Number]
-	if x == nil {
-		return nil // its beginning was dropped, and counted
-	}
-	delete(r.open, e.Number)
-	x.ended, x.end, x.failed = true, e.MonoNS, e.Status != 0
-	if x.begin == 0 {
-		x.begin = e.BeginNS
-	}
-	if x.begin == 0 {
-		x.begin = x.ns
-	}
-	return r.tell(r.settle())
+	return r.tell(err)
 }
 
 // tell notes that an error was told: Close does not tell it again.
@@ -257,59 +149,16 @@ func (r *Recorder) tell(err error) error {
 	return err
 }
 
-// Resolve decides about a context's executions up to e.Exec.
-func (r *Recorder) Resolve(e ggmlhooks.Resolve) error {
-	if e.Discarded {
-		r.joiner.Forget(e.Ctx)
-	}
-	for _, w := range r.waiting {
-		if x := w.x; x != nil && x.open && x.ctx == e.Ctx && x.number <= e.Exec {
-			x.open = false
-			if e.Discarded {
-				x.phase = memtrace.Setup
-			}
-		}
-	}
-	return r.tell(r.settle())
-}
-
-// settle writes what is decided, in order. What memory is for is known when an execution behind its coming is decided.
-func (r *Recorder) settle() error {
-	ready := 0
-	for i, w := range r.waiting {
-		if w.x == nil {
-			continue
-		}
-		if full := len(r.waiting)-i > maxHeld; !full && (!w.x.ended || w.x.open) {
-			break
-		}
-		if !w.x.ended { // its end was lost
-			w.x.failed = true
-			delete(r.open, w.x.number)
-		}
-		ready = i + 1
-	}
-	err := r.write(ready)
-	if err == nil && ready > 0 {
-		err = r.Tick(r.lastNS)
-	}
-	return err
-}
-
-// write writes the first n of what waits.
+// write writes the first n events of memory.
 func (r *Recorder) write(n int) error {
 	for i := range n {
-		w := &r.waiting[i]
+		e := &r.waiting[i]
 		var err error
-		if w.x != nil {
-			err = r.execution(w.x)
-			r.free = append(r.free, w.x)
-			w.x = nil
-		} else if w.op == memtrace.OpWrite {
+		if e.op == memtrace.OpWrite {
 			r.fills--
-			err = r.filled(w.ns)
+			err = r.filled(e.ns)
 		} else {
-			err = r.buffer(w)
+			err = r.buffer(e)
 		}
 		if err != nil {
 			return err
@@ -322,41 +171,19 @@ func (r *Recorder) write(n int) error {
 // Tick tells the time, CLOCK_MONOTONIC: what was written long enough ago is made readable, whatever comes.
 func (r *Recorder) Tick(ns int64) error { return r.tell(r.out.Tick(ns)) }
 
-// Close writes what waits, as what it seems to be. The table is left open. It may be called twice. An error that
-// was told before is not told again.
+// Close writes what happened to memory behind the last execution: then the run is torn down. The table is left open.
+// It may be called twice. An error that was told before is not told again.
 func (r *Recorder) Close() error {
 	if r.closed {
 		return nil
 	}
-	r.closed = true
-	for i := range r.waiting {
-		if x := r.waiting[i].x; x != nil && !x.ended {
-			x.failed = true // the model's process has ended before it
-		} else if x != nil {
-			x.open = false
-		}
+	r.closed, r.ending = true, r.ran
+	err := r.write(len(r.waiting))
+	if err == nil {
+		err = r.flush()
 	}
-	err := errors.Join(r.finish(), r.out.Close())
-	if r.told {
+	if err = errors.Join(err, r.out.Close()); r.told {
 		return nil
 	}
 	return err
-}
-
-// finish writes what waits. Behind the last execution the run is torn down.
-func (r *Recorder) finish() error {
-	last := 0
-	for i := range r.waiting {
-		if r.waiting[i].x != nil {
-			last = i + 1
-		}
-	}
-	if err := r.write(last); err != nil {
-		return err
-	}
-	r.ending = r.ran
-	if err := r.write(len(r.waiting)); err != nil {
-		return err
-	}
-	return r.flush()
 }

@@ -46,14 +46,14 @@ func TestRows(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if d := b.Doubts(); d != (memtrace.Ledger{Mode: ModeRows, Executions: 1, Accesses: int64(len(want))}) {
+	if d := b.r.Doubts(); d != (memtrace.Ledger{Mode: ModeRows, Executions: 1, Accesses: int64(len(want))}) {
 		t.Errorf("%+v", d)
 	}
 	r, err := table.NewReader(bytes.NewReader(b.parts[0].Bytes()))
 	b.must(err)
 	var told memtrace.Ledger
 	about, _ := r.Metadata(memtrace.LedgerKey)
-	if version, _ := r.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &told) != nil || told != b.Doubts() {
+	if version, _ := r.Metadata(table.VersionKey); version != table.Version || json.Unmarshal([]byte(about), &told) != nil || told != b.r.Doubts() {
 		t.Errorf("version %q, %s", version, about)
 	}
 }
@@ -143,7 +143,6 @@ func TestPhases(t *testing.T) {
 	one.graph = 3
 	run(5000, false, 1) // it failed
 	run(6000, true, 0)  // it is never decided
-	b.must(b.map_.BufferEnd(ggmlhooks.BufferEnd{ID: inCompute, MonoNS: 9000}))
 	b.must(b.BufferEnd(ggmlhooks.BufferEnd{ID: inCompute, MonoNS: 9000}))
 	var got []string
 	for _, row := range b.rows("phase", "op", "graph_seq", "ggml_op", "region_type", "size", "flags", "step") {
@@ -161,7 +160,7 @@ func TestPhases(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if d := b.Doubts(); d.Executions != 5 || d.Failed != 1 || d.Undecided != 0 {
+	if d := b.r.Doubts(); d.Executions != 5 || d.Failed != 1 || d.Undecided != 0 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -185,10 +184,10 @@ func TestUntold(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if d := b.Doubts(); d.Untold != 4 || d.Unplaced != 1 {
+	if d := b.r.Doubts(); d.Untold != 4 || d.Unplaced != 1 {
 		t.Errorf("%+v", d)
 	}
-	if err := b.Exec(&ggmlhooks.Exec{Number: 9, Graph: 77}); !errors.Is(err, ErrDesync) {
+	if err := b.Exec(&ggmlhooks.Exec{Number: 9, Graph: 77}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Error(err)
 	}
 }
@@ -257,7 +256,7 @@ func TestNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(500, step); n > 1 {
 			t.Errorf("window %v: %v allocations per execution", window, n)
 		}
-		b.must(errors.Join(b.Recorder.Close(), b.table.Close()))
+		b.must(errors.Join(b.Close(), b.table.Close()))
 	}
 }
 

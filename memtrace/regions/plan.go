@@ -9,6 +9,7 @@ import (
 
 // plan is what every execution of a graph does to memory.
 type plan struct {
+	graph    uint64
 	touches  []touch
 	experts  []expertRead
 	unplaced int64 // operands whose region is not known

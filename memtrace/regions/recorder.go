@@ -1,7 +1,6 @@
 package regions
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"sort"
@@ -29,37 +28,20 @@ type Options struct {
 	Now func() int64
 }
 
-// ErrDesync occurs when the tap reports something of a graph that it did not announce.
-var ErrDesync = errors.New("the tap's reports do not fit together")
-
-// Recorder is a ggmlhooks.Sink that builds a map. It is for one goroutine.
+// Recorder builds a map, of set-up as well: it touches memory as the run does. It is for one goroutine.
 type Recorder struct {
-	ggmlhooks.NoMachine
 	o      Options
 	m      *memtrace.RegionMap
-	plans  map[uint64]*plan
-	newest map[uint32]uint64 // newest graph of each context
-	open   map[uint64]*execution
-	free   []*execution
-	filed  map[uint64]bool // buffers of which the file's tensors were placed
-	stale  bool            // buffers have come since the mappings were looked at
+	plans  map[uint32]*plan // of the newest graph of each context
+	filed  map[uint64]bool  // buffers of which the file's tensors were placed
+	stale  bool             // buffers have come since the mappings were looked at
 	doubts memtrace.Doubts
 	closed bool
 }
 
-// execution is one micro-batch, until it has ended.
-type execution struct {
-	plan    *plan
-	graph   uint64
-	ns      int64 // graph entry
-	begin   int64 // when ggml was given the graph; 0 = not told
-	times   []ggmlhooks.NodeTime
-	experts map[int]int64 // how many different ones were chosen, by the node that tells
-}
-
 // NewRecorder makes a recorder of nothing yet.
 func NewRecorder(o Options) *Recorder {
-	return &Recorder{o: o, m: memtrace.NewRegionMap(), plans: map[uint64]*plan{}, newest: map[uint32]uint64{}, open: map[uint64]*execution{}, filed: map[uint64]bool{}}
+	return &Recorder{o: o, m: memtrace.NewRegionMap(), plans: map[uint32]*plan{}, filed: map[uint64]bool{}}
 }
 
 // Map is the map as it is now. It is for the goroutine that the recorder is for.
@@ -78,7 +60,7 @@ func (r *Recorder) Buffer(b *ggmlhooks.Buffer) error {
 		File: b.File, FileOffset: b.FileOffset,
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDesync, err)
+		return fmt.Errorf("%w: %w", ggmlhooks.ErrDesync, err)
 	}
 	if known := r.m.Buffer(b.ID); known.File != "" {
 		r.weights(known)
@@ -143,107 +125,46 @@ func (r *Recorder) place(t memtrace.Tensor) *memtrace.Region {
 // Context says nothing that is needed here.
 func (r *Recorder) Context(*ggmlhooks.Context) error { return nil }
 
-// Call says nothing that is needed here.
-func (r *Recorder) Call(*ggmlhooks.Call) error { return nil }
-
-// CallEnd says nothing that is needed here.
-func (r *Recorder) CallEnd(ggmlhooks.CallEnd) error { return nil }
-
-// SeqChange says nothing that is needed here: what is moved in memory is a graph.
-func (r *Recorder) SeqChange(*ggmlhooks.SeqChange) error { return nil }
-
-// Resolve says nothing that is needed here: set-up touches memory as the run does.
-func (r *Recorder) Resolve(ggmlhooks.Resolve) error { return nil }
-
 // Graph finds the regions of a graph's tensors. Of the one before it, of the same context, nothing new will come.
 func (r *Recorder) Graph(g *ggmlhooks.Graph) error {
 	if r.stale {
 		r.look()
 	}
-	if old, ok := r.newest[g.Ctx]; ok {
-		delete(r.plans, old)
-		r.m.SetLayout(old, nil)
+	if old := r.plans[g.Ctx]; old != nil {
+		r.m.SetLayout(old.graph, nil)
 	}
-	r.newest[g.Ctx] = g.ID
-	r.plans[g.ID] = r.plan(g)
+	p := r.plan(g)
+	p.graph = g.ID
+	r.plans[g.Ctx] = p
 	return nil
 }
 
-// Exec begins a micro-batch.
-func (r *Recorder) Exec(e *ggmlhooks.Exec) error {
-	p := r.plans[e.Graph]
-	if p == nil {
-		return fmt.Errorf("%w: execution %d of graph %d, which was not described", ErrDesync, e.Number, e.Graph)
-	}
-	var x *execution
-	if n := len(r.free); n > 0 {
-		x, r.free = r.free[n-1], r.free[:n-1]
-		clear(x.experts)
-	} else {
-		x = &execution{}
-	}
-	*x = execution{plan: p, graph: e.Graph, ns: e.MonoNS, times: x.times[:0], experts: x.experts}
-	r.open[e.Number] = x
-	return nil
-}
+// Begin says nothing that is needed here.
+func (r *Recorder) Begin(*ggmlhooks.Execution) error { return nil }
 
-// Times notes when the nodes of an execution were computed.
-func (r *Recorder) Times(t *ggmlhooks.Times) error {
-	if x := r.open[t.Exec]; x != nil {
-		x.begin, x.times = t.BeginNS, append(x.times[:0], t.Nodes...)
-	}
-	return nil
-}
+// Resolve says nothing that is needed here.
+func (r *Recorder) Resolve(ggmlhooks.Resolve) error { return nil }
 
-// Capture counts the experts that were chosen, where a tensor tells, and releases it.
-func (r *Recorder) Capture(c *ggmlhooks.Capture) error {
-	defer c.Release()
-	x := r.open[c.Exec]
-	if x == nil || c.For&ggmlhooks.ForRouting == 0 || c.Blocks > 1 || c.Node < 0 || c.Type != int(gguf.I32) {
-		return nil
-	}
-	seen := map[[4]byte]bool{}
-	for i := 0; i+4 <= len(c.Data); i += 4 {
-		seen[[4]byte(c.Data[i:])] = true
-	}
-	if x.experts == nil {
-		x.experts = map[int]int64{}
-	}
-	x.experts[c.Node] = int64(len(seen))
-	return nil
-}
-
-// ExecEnd counts what an execution touched.
-func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
-	x := r.open[e.Number]
-	if x == nil {
-		return nil // its beginning was dropped, and counted
-	}
-	delete(r.open, e.Number)
-	r.free = append(r.free, x)
+// End counts what an execution touched.
+func (r *Recorder) End(x *ggmlhooks.Execution) error {
 	r.doubts.Executions++
-	if e.Status != 0 {
+	if x.End.Status != 0 {
 		r.doubts.Failed++
 		return nil
 	}
-	if x.begin == 0 {
-		x.begin = e.BeginNS
-	}
-	if x.begin == 0 {
-		x.begin = x.ns
-	}
-	r.m.Computed(x.graph, x.begin, e.MonoNS)
-	r.doubts.Unplaced += x.plan.unplaced
-	for i := range x.plan.touches {
-		t := &x.plan.touches[i]
+	p := r.plans[x.Ctx]
+	r.m.Computed(x.Graph.ID, x.BeganNS(), x.End.MonoNS)
+	r.doubts.Unplaced += p.unplaced
+	for i := range p.touches {
+		t := &p.touches[i]
 		use := &t.region.Root().Use
-		use.Write(t.writes, t.written, x.at(t.firstWrite), x.at(t.lastWrite))
-		use.Read(t.reads, t.read, x.at(t.firstRead), x.at(t.lastRead))
+		use.Write(t.writes, t.written, at(x, t.firstWrite), at(x, t.lastWrite))
+		use.Read(t.reads, t.read, at(x, t.firstRead), at(x, t.lastRead))
 	}
-	for i := range x.plan.experts {
-		n := &x.plan.experts[i]
+	for i := range p.experts {
+		n := &p.experts[i]
 		use := &n.weights.Root().Use
-		n.op.Experts = x.experts[n.ids]
+		n.op.Experts = chosen(x, n.ids)
 		if bytes, ok := n.op.Read(0); ok {
 			use.BytesRead += bytes
 		} else {
@@ -253,13 +174,30 @@ func (r *Recorder) ExecEnd(e ggmlhooks.ExecEnd) error {
 	return nil
 }
 
-// at is when the measured interval began in which a node was computed.
-func (x *execution) at(node int32) int64 {
-	i := sort.Search(len(x.times), func(i int) bool { return x.times[i].Node >= node })
-	if i == 0 {
-		return x.begin
+// chosen is how many different experts a node chose, 0 where that is not known.
+func chosen(x *ggmlhooks.Execution, node int) int64 {
+	for i := range x.Routing {
+		c := &x.Routing[i]
+		if c.Node != node || c.Type != int(gguf.I32) {
+			continue
+		}
+		seen := map[[4]byte]bool{}
+		for at := 0; at+4 <= len(c.Data); at += 4 {
+			seen[[4]byte(c.Data[at:])] = true
+		}
+		return int64(len(seen))
 	}
-	return x.begin + max(x.times[i-1].LeftNS, 0)
+	return 0
+}
+
+// at is when the measured interval began in which a node was computed.
+func at(x *ggmlhooks.Execution, node int32) int64 {
+	times := x.Times.Nodes
+	i := sort.Search(len(times), func(i int) bool { return times[i].Node >= node })
+	if i == 0 {
+		return x.BeganNS()
+	}
+	return x.BeganNS() + max(times[i-1].LeftNS, 0)
 }
 
 // Close writes the table. It may be called twice.

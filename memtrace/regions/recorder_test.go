@@ -85,10 +85,20 @@ func graph(id uint64, tokens int64) *ggmlhooks.Graph {
 	return g
 }
 
+// driven is a recorder behind an assembler.
+type driven struct {
+	*ggmlhooks.Assembler
+	r *Recorder
+}
+
+func (d *driven) Map() *memtrace.RegionMap { return d.r.Map() }
+func (d *driven) Doubts() memtrace.Doubts  { return d.r.Doubts() }
+
 // bed is a recorder that was told of buffers.
-func bed(t *testing.T, o Options) *Recorder {
+func bed(t *testing.T, o Options) *driven {
 	t.Helper()
-	r := NewRecorder(o)
+	recorder := NewRecorder(o)
+	r := &driven{ggmlhooks.NewAssembler(0, recorder), recorder}
 	for _, b := range []ggmlhooks.Buffer{
 		{ID: weights, MonoNS: 5, Base: 0x10000, Size: 8192, Usage: ggmlhooks.BufferWeights, Host: true, Mapped: true, Type: "CPU_Mapped", Device: "CPU", File: "/models/m.gguf", FileOffset: 320},
 		{ID: cache, MonoNS: 6, Base: 0x20000, Size: 4096, Host: true, Type: "CPU", Device: "CPU"},
@@ -109,7 +119,7 @@ func must(t *testing.T, err error) {
 }
 
 // run executes a graph, with times of nodes and experts where they are given.
-func run(t *testing.T, r *Recorder, exec, graph uint64, at int64, times []ggmlhooks.NodeTime, experts []int32) {
+func run(t *testing.T, r *driven, exec, graph uint64, at int64, times []ggmlhooks.NodeTime, experts []int32) {
 	t.Helper()
 	must(t, r.Exec(&ggmlhooks.Exec{Number: exec, Graph: graph, MonoNS: at}))
 	if experts != nil {
@@ -129,7 +139,7 @@ func run(t *testing.T, r *Recorder, exec, graph uint64, at int64, times []ggmlho
 	must(t, r.ExecEnd(ggmlhooks.ExecEnd{Number: exec, MonoNS: at + 1000, BeginNS: at + 10}))
 }
 
-func use(t *testing.T, r *Recorder, tensor string) memtrace.Use {
+func use(t *testing.T, r *driven, tensor string) memtrace.Use {
 	t.Helper()
 	for _, region := range r.Map().Regions() {
 		if region.Tensor == tensor {
@@ -190,7 +200,7 @@ func TestUnknownIsNotCounted(t *testing.T) {
 	if d := r.Doubts(); d != (memtrace.Doubts{Executions: 2, Failed: 1, Unplaced: 1}) {
 		t.Errorf("%+v", d)
 	}
-	if err := r.Exec(&ggmlhooks.Exec{Number: 3, Graph: 5}); !errors.Is(err, ErrDesync) {
+	if err := r.Exec(&ggmlhooks.Exec{Number: 3, Graph: 5}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Error(err)
 	}
 	must(t, r.BufferEnd(ggmlhooks.BufferEnd{ID: cache, MonoNS: 9000}))

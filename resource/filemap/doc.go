@@ -4,8 +4,7 @@
 // token and phase in which it happened.
 //
 // A [Collector] takes them from BPF programs, one by one. [Files] resolves them. A [Recorder] joins them to the
-// executions of graphs that the tap reports and writes one resource.WaitLine for each; a [Follower] is the
-// ggmlhooks.Sink that passes them on.
+// executions of graphs and writes one resource.WaitLine for each; a [Follower] follows them for it.
 //
 // Waiting is measured fault by fault and not counted by kind: under pressure most waits are "minor" faults on pages
 // that read-ahead has in flight. A fault begins at the software event page-faults, at the start of its handling,

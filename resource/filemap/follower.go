@@ -7,27 +7,21 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// Follower is a ggmlhooks.Sink that passes the executions that the tap reports to a Recorder. It is for one goroutine.
+// Follower reports executions to a Recorder as they happen. It is for one goroutine.
 type Follower struct {
-	ggmlhooks.NoMachine
 	r       *Recorder
-	path    func(path string) // a model's file; nil: not asked for
-	rows    ggmlhooks.RowJoiner
-	weights map[uint64][]string
-	newest  map[uint32]uint64 // newest graph of each context
-	joined  []ggmlhooks.Row
-	begun   []ggmlhooks.RequestBegin
+	path    func(path string)   // a model's file; nil: not asked for
+	weights map[uint32][]string // of the newest graph of each context
 	tokens  []resource.WaitToken
 }
 
 // NewFollower makes a Follower. path is called with the file of each context's model.
 func NewFollower(r *Recorder, path func(string)) *Follower {
-	return &Follower{r: r, path: path, weights: map[uint64][]string{}, newest: map[uint32]uint64{}}
+	return &Follower{r: r, path: path, weights: map[uint32][]string{}}
 }
 
-// Context notes how a context cuts its batches, and what it computes with.
+// Context notes what a context computes with.
 func (f *Follower) Context(c *ggmlhooks.Context) error {
-	f.rows.Context(c)
 	if f.path != nil && c.Path != "" {
 		f.path(c.Path)
 	}
@@ -36,10 +30,6 @@ func (f *Follower) Context(c *ggmlhooks.Context) error {
 
 // Graph notes the weights that a graph reads, in the order of its nodes.
 func (f *Follower) Graph(g *ggmlhooks.Graph) error {
-	if old, ok := f.newest[g.Ctx]; ok {
-		delete(f.weights, old)
-	}
-	f.newest[g.Ctx] = g.ID
 	var names []string
 	seen := make([]bool, len(g.Leafs))
 	for i := range g.Nodes {
@@ -50,7 +40,7 @@ func (f *Follower) Graph(g *ggmlhooks.Graph) error {
 			}
 		}
 	}
-	f.weights[g.ID] = names
+	f.weights[g.Ctx] = names
 	return nil
 }
 
@@ -59,62 +49,41 @@ func weight(l *ggmlhooks.Leaf) bool {
 	return !l.Input && (strings.HasSuffix(l.Name, ".weight") || strings.HasSuffix(l.Name, ".bias") || strings.HasPrefix(l.Name, "blk."))
 }
 
-// Call notes the program's batch.
-func (f *Follower) Call(c *ggmlhooks.Call) error {
-	f.rows.Call(c)
-	return nil
-}
-
-// CallEnd ends nothing: micro-batches are framed by themselves.
-func (f *Follower) CallEnd(ggmlhooks.CallEnd) error { return nil }
-
-// SeqChange notes what the program did to sequences.
-func (f *Follower) SeqChange(c *ggmlhooks.SeqChange) error {
-	f.rows.SeqChange(c)
-	return nil
-}
-
-// Capture releases what is captured for others.
-func (f *Follower) Capture(c *ggmlhooks.Capture) error {
-	c.Release()
-	return nil
-}
-
-// Exec passes on the begin of an execution.
-func (f *Follower) Exec(e *ggmlhooks.Exec) error {
-	var phase ggmlhooks.Phase
-	f.joined, f.begun, phase = f.rows.Join(f.joined[:0], f.begun[:0], e)
+// Begin reports an execution that begins.
+func (f *Follower) Begin(x *ggmlhooks.Execution) error {
 	f.tokens = f.tokens[:0]
-	for i := range f.joined[:min(len(f.joined), maxTokens)] {
-		row := &f.joined[i]
+	for i := range x.Rows[:min(len(x.Rows), maxTokens)] {
+		row := &x.Rows[i]
 		t := resource.WaitToken{Index: row.Index, ID: row.Token, Pos: row.Pos, Seq: -1}
 		if len(row.Seqs) > 0 {
 			t.Seq = row.Seqs[0]
 		}
 		f.tokens = append(f.tokens, t)
 	}
-	first := e.TokenFirst
-	if len(f.joined) == 0 {
+	first := x.TokenFirst
+	if len(x.Rows) == 0 {
 		first = -1
 	}
 	f.r.Begin(Graph{
-		Ctx: e.Ctx, Exec: e.Number, Phase: phase.String(), TokenFirst: first, TokenCount: len(f.joined), Tokens: f.tokens, BeginNS: e.MonoNS,
-		Weights: f.weights[e.Graph], Held: e.Provisional,
+		Ctx: x.Ctx, Exec: x.Number, Phase: x.Phase.String(), TokenFirst: first, TokenCount: len(x.Rows), Tokens: f.tokens, BeginNS: x.MonoNS,
+		Weights: f.weights[x.Ctx], Held: x.Undecided,
 	})
 	return nil
 }
 
-// ExecEnd passes on the end of an execution.
-func (f *Follower) ExecEnd(e ggmlhooks.ExecEnd) error {
-	f.r.End(e.Number, e.MonoNS)
+// End reports its end.
+func (f *Follower) End(x *ggmlhooks.Execution) error {
+	f.r.End(x.Number, x.End.MonoNS)
 	return nil
 }
 
-// Resolve passes on whether executions were set-up.
+// Close ends nothing: the recorder is closed by who made it.
+func (f *Follower) Close() error { return nil }
+
+// Resolve reports what executions were.
 func (f *Follower) Resolve(e ggmlhooks.Resolve) error {
 	phase := ""
 	if e.Discarded {
-		f.rows.Forget(e.Ctx)
 		phase = ggmlhooks.PhaseSetup.String()
 	}
 	f.r.Decide(e.Ctx, e.Exec, phase)

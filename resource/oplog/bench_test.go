@@ -25,7 +25,8 @@ func (*file) Close() error { return nil }
 // bench drives a recorder as the tap would, with a clock of its own.
 type bench struct {
 	testing.TB
-	*Recorder
+	*ggmlhooks.Assembler
+	r     *Recorder
 	out   *file
 	clock int64
 	call  uint64
@@ -44,8 +45,9 @@ func newBench(t testing.TB, o Options) *bench {
 	o.Now = func() int64 { return b.clock }
 	o.UnixOffset, o.SessionID = 1_732_190_000_000_000_000-beginning, "run_20241121_115320_5c4a"
 	var err error
-	b.Recorder, err = NewRecorder(o)
+	b.r, err = NewRecorder(o)
 	b.check(err)
+	b.Assembler = ggmlhooks.NewAssembler(0, b.r)
 	return b
 }
 

@@ -120,15 +120,15 @@ func (r *Recorder) tellSpan(ctx *context, x *execution, run *runPlan, s *span) {
 	w := x.work(run.first, run.last)
 	looking := ctx.price * int64(s.looks)
 	l := &r.line
-	r.begin(resource.KindCompute, s.start, int64(x.ctx))
+	r.begin(resource.KindCompute, s.start, int64(x.Ctx))
 	r.head.resourceID(l, run.id, s.start)
-	l.Uint("exec", x.exec)
-	l.Uint("graph", x.graph)
+	l.Uint("exec", x.Number)
+	l.Uint("graph", x.Graph.ID)
 	l.Int("op_seq", int64(run.first))
 	l.String("operation", "range")
 	l.String("component_type", run.component)
 	l.Int("layer_id", int64(run.layer))
-	l.String("phase", x.phase.String())
+	l.String("phase", x.Phase.String())
 	workFields(l, w, x.ownWork(run.first, run.last), r.o.Legacy)
 	if r.o.Legacy {
 		x.plan.estimates(run.first, run.last, x.level).fields(l)
@@ -147,10 +147,10 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 	if in.ns >= 0 {
 		looking = ctx.price
 	}
-	r.begin(resource.KindCompute, in.start, int64(x.ctx))
+	r.begin(resource.KindCompute, in.start, int64(x.Ctx))
 	r.head.resourceID(l, node.id, in.start)
-	l.Uint("exec", x.exec)
-	l.String("phase", x.phase.String())
+	l.Uint("exec", x.Number)
+	l.String("phase", x.Phase.String())
 	of := resource.TimeRange
 	if in.op {
 		of = resource.TimeOp
@@ -169,7 +169,7 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 		if in.run >= 0 {
 			component, layer = x.plan.runs[in.run].component, x.plan.runs[in.run].layer
 		}
-		l.Uint("graph", x.graph)
+		l.Uint("graph", x.Graph.ID)
 		l.Int("op_seq", int64(in.first))
 		l.String("operation", "range")
 		l.String("component_type", component)
@@ -189,13 +189,13 @@ func (r *Recorder) tellInterval(ctx *context, x *execution, in *interval) {
 }
 
 func (r *Recorder) beginComponent(x *execution, run *runPlan, s *span) {
-	r.begin(resource.KindComponentBegin, s.start, int64(x.ctx))
+	r.begin(resource.KindComponentBegin, s.start, int64(x.Ctx))
 	r.componentFields(x, run)
 	r.put(resource.KindComponentBegin, resource.Measured)
 }
 
 func (r *Recorder) endComponent(x *execution, run *runPlan, s *span) {
-	r.begin(resource.KindComponentEnd, s.end, int64(x.ctx))
+	r.begin(resource.KindComponentEnd, s.end, int64(x.Ctx))
 	r.componentFields(x, run)
 	r.spanFields(s.ns)
 	r.line.Int("node_count", int64(x.work(run.first, run.last).nodes))
@@ -203,7 +203,7 @@ func (r *Recorder) endComponent(x *execution, run *runPlan, s *span) {
 }
 
 func (r *Recorder) componentFields(x *execution, run *runPlan) {
-	r.line.Uint("exec", x.exec)
+	r.line.Uint("exec", x.Number)
 	r.line.String("component_type", run.component)
 	r.line.Int("layer_id", int64(run.layer))
 }
@@ -245,8 +245,8 @@ func (r *Recorder) beginLayer(x *execution, s *layerSpan, run int) {
 			return
 		}
 	}
-	r.begin(resource.KindLayerBegin, s.start, int64(x.ctx))
-	r.line.Uint("exec", x.exec)
+	r.begin(resource.KindLayerBegin, s.start, int64(x.Ctx))
+	r.line.Uint("exec", x.Number)
 	r.line.Int("layer_id", int64(s.layer))
 	r.put(resource.KindLayerBegin, resource.Measured)
 }
@@ -256,8 +256,8 @@ func (r *Recorder) endLayer(x *execution, s *layerSpan) {
 		return
 	}
 	l := &r.line
-	r.begin(resource.KindLayerEnd, s.end, int64(x.ctx))
-	l.Uint("exec", x.exec)
+	r.begin(resource.KindLayerEnd, s.end, int64(x.Ctx))
+	l.Uint("exec", x.Number)
 	l.Int("layer_id", int64(s.layer))
 	r.spanFields(s.ns)
 	if s.work.noBytes == 0 {
@@ -273,9 +273,9 @@ func (r *Recorder) endLayer(x *execution, s *layerSpan) {
 
 func (r *Recorder) tellHandoff(x *execution, h *handoffPlan, mono int64, pressure string) {
 	l := &r.line
-	r.begin(resource.KindHandoff, mono, int64(x.ctx))
+	r.begin(resource.KindHandoff, mono, int64(x.Ctx))
 	r.head.resourceID(l, h.id, mono)
-	l.Uint("exec", x.exec)
+	l.Uint("exec", x.Number)
 	l.Fields(h.fields)
 	r.mark(resource.Computed, "data_bytes", "data_size_mb")
 	if r.o.Legacy {
@@ -293,9 +293,9 @@ func (r *Recorder) tellHandoff(x *execution, h *handoffPlan, mono int64, pressur
 
 func (r *Recorder) tellMLP(x *execution, node int, mono int64) {
 	m := x.plan.nodes[node].mlp
-	r.begin(resource.KindMLP, mono, int64(x.ctx))
+	r.begin(resource.KindMLP, mono, int64(x.Ctx))
 	r.head.resourceID(&r.line, m.id, mono)
-	r.line.Uint("exec", x.exec)
+	r.line.Uint("exec", x.Number)
 	r.line.Fields(m.fields)
 	r.mark(resource.Computed, "intermediate_size_mb")
 	r.put(resource.KindMLP, r.weakest())

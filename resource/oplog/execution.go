@@ -7,45 +7,19 @@ import (
 
 // Hot path: no allocation per execution in steady state.
 
-// execution is one micro-batch, until it is told of.
+// execution is one that is recorded, with what is worked out of it.
 type execution struct {
-	exec, graph uint64
-	ctx         uint32
-	mono        int64 // graph entry
-	begin       int64 // when ggml was given the graph, 0 = not known
-	end         int64
-	async       bool
-	waits       bool  // for the device to be done
-	done        int64 // when its scheduler was synchronised behind it; 0 = not known
-	wait        int64 // how long that took
-	until       int64 // of several at once: when the next one was given to the device, or all were done; 0 = not known
-	reused      bool
-	ended       bool
-	status      int
-	tokenFirst  int64
-	phase       ggmlhooks.Phase
-	level       resource.Level
-	plan        *plan
-	rows        []ggmlhooks.Row
-	outputs     []int32
-	begun       []ggmlhooks.RequestBegin
-	timed       bool
-	timesBegin  int64
-	times       []ggmlhooks.NodeTime
-	masks       []maskPairs
-	routed      []routed
-	data        []byte // of routed
-	found       []expertBytes
-	ranges      []interval
-	spans       []span
-	looking     []int64
-}
-
-// routed is a tensor that tells of experts: its piece of data.
-type routed struct {
-	node        int
-	ne          [4]int64
-	first, size int
+	*ggmlhooks.Execution
+	level   resource.Level
+	plan    *plan
+	timed   bool
+	times   []ggmlhooks.NodeTime
+	done    int64 // when its scheduler was synchronised behind it; 0 = not known
+	masks   []maskPairs
+	found   []expertBytes
+	ranges  []interval
+	spans   []span
+	looking []int64
 }
 
 // expertBytes are the bytes of a node that became known by the experts that were chosen.
@@ -54,35 +28,43 @@ type expertBytes struct {
 	read, written int64
 }
 
-// reset makes an execution new, in its old memory.
-func (x *execution) reset() {
+// begin makes it that of an execution, in its old memory.
+func (x *execution) begin(of *ggmlhooks.Execution, p *plan, level resource.Level) {
 	*x = execution{
-		rows: x.rows[:0], outputs: x.outputs[:0], begun: x.begun[:0], times: x.times[:0], masks: x.masks[:0], routed: x.routed[:0], data: x.data[:0],
-		found: x.found[:0], ranges: x.ranges[:0], spans: x.spans[:0], looking: x.looking[:0],
+		Execution: of, level: level, plan: p, masks: x.masks[:0], found: x.found[:0], ranges: x.ranges[:0], spans: x.spans[:0], looking: x.looking[:0],
+	}
+	if level != resource.Minimal && level != resource.Off {
+		x.timed, x.times = of.Timed, of.Times.Nodes
+	}
+	if !x.early(of.SyncNS) {
+		x.done = of.DoneNS
+	}
+	for i := range of.Inputs {
+		x.mask(&of.Inputs[i])
 	}
 }
 
 // failed tells whether it was given up: how much of it was computed is not known.
-func (x *execution) failed() bool { return x.status != 0 }
+func (x *execution) failed() bool { return x.End.Status != 0 }
 
 // duration is how long ggml computed; false where that is not known.
 func (x *execution) duration() (int64, bool) {
-	end := x.end
-	if x.async {
+	end, begin := x.End.MonoNS, x.End.BeginNS
+	if x.End.Async {
 		end = x.done
 	}
-	if x.begin == 0 || end < x.begin {
+	if begin == 0 || end < begin {
 		return 0, false
 	}
-	return end - x.begin, true
+	return end - begin, true
 }
 
 // finish is when it was done, as far as that is known.
-func (x *execution) finish() int64 { return max(x.end, x.until) }
+func (x *execution) finish() int64 { return max(x.End.MonoNS, x.UntilNS) }
 
 // timeSource is what its duration is the time of.
 func (x *execution) timeSource() resource.TimeSource {
-	if x.async && x.done != 0 {
+	if x.End.Async && x.done != 0 {
 		return resource.TimeSync
 	}
 	return resource.TimeGraph
@@ -132,12 +114,12 @@ func (x *execution) measure() bool {
 		case count == 0:
 			x.looking = append(x.looking, t.DoneNS-left)
 		default:
-			x.addInterval(before+1, node, x.timesBegin+left, t.DoneNS-left, count == 1 && before >= 0)
+			x.addInterval(before+1, node, x.Times.BeginNS+left, t.DoneNS-left, count == 1 && before >= 0)
 		}
 		before, left = node, t.LeftNS
 	}
 	if last := len(p.nodes) - 1; p.sums[last+1].nodes > p.sums[before+1].nodes {
-		x.addInterval(before+1, last, x.timesBegin+left, -1, false)
+		x.addInterval(before+1, last, x.Times.BeginNS+left, -1, false)
 	}
 	x.gather()
 	return true
@@ -203,12 +185,12 @@ func (x *execution) lookingPrice() int64 {
 
 // rowPhases counts the rows by their own phase: a batch may have rows of both.
 func (x *execution) rowPhases() (prefill, decode int64) {
-	for i := range x.rows {
-		if x.rows[i].Phase == ggmlhooks.PhaseDecode {
+	for i := range x.Rows {
+		if x.Rows[i].Phase == ggmlhooks.PhaseDecode {
 			decode++
 		}
 	}
-	return int64(len(x.rows)) - decode, decode
+	return int64(len(x.Rows)) - decode, decode
 }
 
 // seq is a row's first sequence; false where it is not known.

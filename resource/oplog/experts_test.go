@@ -102,10 +102,10 @@ func TestKV(t *testing.T) {
 		Change: kvcache.Change{Action: kvcache.Allocate, Seq: 1, PosFirst: 4, PosEnd: 7, Cells: 3}, Cache: kvcache.SWA, MonoNS: b.clock, Exec: 9,
 		Layers: []kvcache.LayerBytes{{Layer: 0, K: 3 << 20, V: 1 << 20}, {Layer: 5, K: 96, V: 48}}, Reused: 3, Needed: 12,
 	}
-	b.check(b.KV(&wrote))
-	b.check(b.KV(&kvcache.Operation{Change: kvcache.Change{Action: kvcache.Evict, Reason: kvcache.Clear, Seq: -1, PosFirst: kvcache.PosUnknown, PosEnd: kvcache.PosUnknown, Cells: 2}, Cache: kvcache.Recurrent}))
-	b.SetLevel(resource.Minimal, b.clock)
-	b.check(b.KV(&wrote))
+	b.check(b.r.KV(&wrote))
+	b.check(b.r.KV(&kvcache.Operation{Change: kvcache.Change{Action: kvcache.Evict, Reason: kvcache.Clear, Seq: -1, PosFirst: kvcache.PosUnknown, PosEnd: kvcache.PosUnknown, Cells: 2}, Cache: kvcache.Recurrent}))
+	b.r.SetLevel(resource.Minimal, b.clock)
+	b.check(b.r.KV(&wrote))
 	_, events := b.lines()
 	got := of[resource.KV](events)
 	if len(got) != 3 {
@@ -132,7 +132,7 @@ func TestResourceIDs(t *testing.T) {
 	change := kvcache.Change{Action: kvcache.Allocate, Seq: 1, PosFirst: 4, PosEnd: 7, Cells: 3}
 	seen := map[string]bool{}
 	for _, at := range []int64{0, 10, 999, 500, 1000, 2000, 900} {
-		b.check(b.KV(&kvcache.Operation{Change: change, MonoNS: b.clock + at, Exec: 9, Layers: []kvcache.LayerBytes{{Layer: 0}}}))
+		b.check(b.r.KV(&kvcache.Operation{Change: change, MonoNS: b.clock + at, Exec: 9, Layers: []kvcache.LayerBytes{{Layer: 0}}}))
 	}
 	_, events := b.lines()
 	for _, k := range of[resource.KV](events) {

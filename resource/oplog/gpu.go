@@ -8,7 +8,7 @@ func (r *Recorder) tellGPUs() {
 		return
 	}
 	r.gpus = r.o.GPU(r.gpus[:0])
-	if !r.level.Includes(resource.KindGPU) {
+	if !r.Level().Includes(resource.KindGPU) {
 		return
 	}
 	for i := range r.gpus {

@@ -45,11 +45,11 @@ func everything(t *testing.T) *bench {
 	b.run(batch{graph: g, tokens: []int32{9}, read: true, nodes: nodes, times: []int64{900, 1500, 2100, 240, 800, 5200}, captures: []*ggmlhooks.Capture{
 		capture(ids, numbers(3, 1)), capture(weights, numbers(0.75, 0.25)),
 	}})
-	b.check(b.KV(&kvcache.Operation{
+	b.check(b.r.KV(&kvcache.Operation{
 		Change: kvcache.Change{Action: kvcache.Allocate, PosFirst: 5, PosEnd: 6, Cells: 1, Written: 1}, MonoNS: b.clock, Exec: b.exec,
 		Layers: []kvcache.LayerBytes{{Layer: 0, K: 128, V: 128, KWritten: 128, VWritten: 128}}, Reused: 0, Needed: 6,
 	}))
-	b.SetLevel(resource.Minimal, b.clock)
+	b.r.SetLevel(resource.Minimal, b.clock)
 	b.clock += 1000
 	many := small(4, 1)
 	b.check(b.Graph(many))

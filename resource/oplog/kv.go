@@ -10,7 +10,7 @@ import (
 // keeps nothing of it.
 func (r *Recorder) KV(op *kvcache.Operation) error {
 	r.head.see(op.MonoNS)
-	if !r.level.Includes(resource.KindKV) {
+	if !r.Level().Includes(resource.KindKV) {
 		return nil
 	}
 	if len(op.Layers) == 0 {

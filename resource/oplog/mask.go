@@ -47,11 +47,10 @@ func (p *plan) attend(i int, o *resource.Op) {
 	}
 }
 
-// Input counts what a mask lets tokens read.
-func (r *Recorder) Input(in *ggmlhooks.Input) error {
-	x := r.open[in.Exec]
-	if x == nil || in.Kind != ggmlhooks.InputMask || len(x.plan.attention) == 0 {
-		return nil
+// mask counts what a mask lets tokens read.
+func (x *execution) mask(in *ggmlhooks.Input) {
+	if in.Kind != ggmlhooks.InputMask || len(x.plan.attention) == 0 {
+		return
 	}
 	at := slices.IndexFunc(x.masks, func(m maskPairs) bool { return m.leaf == in.Leaf })
 	if at < 0 {
@@ -61,7 +60,6 @@ func (r *Recorder) Input(in *ggmlhooks.Input) error {
 	for _, c := range in.Ranges {
 		x.masks[at].pairs += int64(c.End - c.First)
 	}
-	return nil
 }
 
 // unmask adds to w, the work of nodes first to last, what masks tell of it.

@@ -59,7 +59,7 @@ func (r *Recorder) settleBuffers() {
 		return
 	}
 	for _, b := range m.waiting {
-		if r.level.Includes(resource.KindAllocation) && (r.level > resource.Minimal || b.Size >= resource.MinimalAllocation) {
+		if r.Level().Includes(resource.KindAllocation) && (r.Level() > resource.Minimal || b.Size >= resource.MinimalAllocation) {
 			r.tellAllocation(b)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *Recorder) kindFields(b *buffer) {
 
 // tellWeights tells of the weights that a graph reads and that were not told of.
 func (r *Recorder) tellWeights(g *ggmlhooks.Graph) {
-	if !r.level.Includes(resource.KindAllocation) {
+	if !r.Level().Includes(resource.KindAllocation) {
 		return
 	}
 	component := map[int32]ggmlhooks.Component{}
@@ -118,7 +118,7 @@ func (r *Recorder) tellWeights(g *ggmlhooks.Graph) {
 		t := &g.Leafs[i]
 		b := r.memory.buffers[t.Buffer]
 		size := sizeOf(t.Type, t.NE)
-		if t.Input || b == nil || b.Usage != ggmlhooks.BufferWeights || r.memory.weights[t.Place] || r.level == resource.Minimal && size < resource.MinimalAllocation {
+		if t.Input || b == nil || b.Usage != ggmlhooks.BufferWeights || r.memory.weights[t.Place] || r.Level() == resource.Minimal && size < resource.MinimalAllocation {
 			continue
 		}
 		r.memory.weights[t.Place] = true
@@ -191,7 +191,7 @@ func (r *Recorder) BufferEnd(e ggmlhooks.BufferEnd) error {
 	maps.DeleteFunc(m.weights, func(p ggmlhooks.Place, _ bool) bool { return p.Buffer == e.ID })
 	m.live -= b.Size
 	m.freed += b.Size
-	if !r.level.Includes(resource.KindDeallocation) {
+	if !r.Level().Includes(resource.KindDeallocation) {
 		return nil
 	}
 	r.begin(resource.KindDeallocation, e.MonoNS, noCtx)

@@ -42,10 +42,10 @@ func (r *Recorder) tellParts(x *execution, first, last int, start int64, within 
 			continue
 		}
 		l := &r.line
-		r.begin(resource.KindCompute, start, int64(x.ctx))
+		r.begin(resource.KindCompute, start, int64(x.Ctx))
 		r.head.resourceID(l, node.id, start)
-		l.Uint("exec", x.exec)
-		l.String("phase", x.phase.String())
+		l.Uint("exec", x.Number)
+		l.String("phase", x.Phase.String())
 		l.Fields(node.fields)
 		l.String("within", within.String())
 		if w := x.plan.sums[i+1].minus(x.plan.sums[i]); w.known() && !r.o.Legacy {

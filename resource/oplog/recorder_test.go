@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,13 +19,13 @@ import (
 func scene(t testing.TB, o Options) *bench {
 	b := newBench(t, o)
 	b.buffers()
-	b.check(b.Recorder.Context(&ggmlhooks.Context{
+	b.check(b.Assembler.Context(&ggmlhooks.Context{
 		ModelBytes: 5 << 20, ModelParams: 5e6, NCtx: 256, NBatch: 256, NUBatch: 64, NSeqMax: 1, NLayer: 1, NEmbd: 64, NHead: 4, NHeadKV: 2, NVocab: 100, NCtxTrain: 2048,
 	}))
 	prompt, decode := small(1, 3), small(2, 1)
 	b.check(b.Graph(prompt))
 	nodes := func(g *ggmlhooks.Graph) []int32 {
-		switch b.Level() {
+		switch b.r.Level() {
 		case resource.Detailed:
 			return ends(g)
 		case resource.Verbose:
@@ -172,7 +171,7 @@ func TestSetUpIsSetUp(t *testing.T) {
 	g := small(1, 2)
 	b.check(b.Graph(g))
 	warm := b.run(batch{graph: g, tokens: []int32{9, 9}, provisional: true})
-	if n := len(b.open) + strings.Count(b.out.String(), "graph_execution"); n != 0 {
+	if countGraphs(b) != 0 {
 		t.Errorf("an undecided execution was told of")
 	}
 	b.check(b.Resolve(ggmlhooks.Resolve{Exec: warm, Discarded: true}))
@@ -196,16 +195,17 @@ func TestSetUpIsSetUp(t *testing.T) {
 	}
 }
 
-// TestManyUndecided: memory is bounded; what had to be told before it was decided is taken back by a phase event.
+// TestManyUndecided: what had to be recorded before it was decided is taken back by a phase event.
 func TestManyUndecided(t *testing.T) {
 	b := newBench(t, Options{})
 	g := small(1, 1)
+	b.Assembler = ggmlhooks.NewAssembler(1, b.r) // nothing is held back
 	b.check(b.Graph(g))
-	for range maxHeld + 5 {
+	for range 5 {
 		b.run(batch{graph: g, tokens: []int32{1}, provisional: true})
 	}
-	if n := len(b.ctxs[0].pending); n != maxHeld {
-		t.Errorf("%d executions are held", n)
+	if n := countGraphs(b); n != 5 {
+		t.Errorf("%d executions are recorded", n)
 	}
 	b.check(b.Resolve(ggmlhooks.Resolve{Exec: b.exec, Discarded: true}))
 	_, events := b.lines()
@@ -215,7 +215,7 @@ func TestManyUndecided(t *testing.T) {
 			taken = p
 		}
 	}
-	if taken == nil || taken.Exec != 1 || *taken.LastExec != 5 || taken.Phase != "setup" || len(of[resource.Graph](events)) != maxHeld+5 {
+	if taken == nil || taken.Exec != 1 || *taken.LastExec != 5 || taken.Phase != "setup" || len(of[resource.Graph](events)) != 5 {
 		t.Errorf("taken back: %+v", taken)
 	}
 }
@@ -245,12 +245,12 @@ func TestLevelChanges(t *testing.T) {
 	n := computed(g)
 	one := batch{graph: g, tokens: []int32{1}, read: true, nodes: n, times: same(len(n), 1000)}
 	b.run(one)
-	b.SetLevel(resource.Verbose, b.clock)
-	b.SetLevel(resource.Verbose, b.clock)
+	b.r.SetLevel(resource.Verbose, b.clock)
+	b.r.SetLevel(resource.Verbose, b.clock)
 	b.run(one)
-	b.SetLevel(resource.Off, b.clock)
+	b.r.SetLevel(resource.Off, b.clock)
 	b.run(one)
-	b.SetLevel(resource.Minimal, b.clock)
+	b.r.SetLevel(resource.Minimal, b.clock)
 	b.run(one)
 	_, events := b.lines()
 	changes := of[resource.LevelChange](events)
@@ -391,7 +391,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{TB: t, Recorder: r, clock: 1}
+	b := &bench{TB: t, Assembler: ggmlhooks.NewAssembler(0, r), r: r, clock: 1}
 	g := small(1, 1)
 	b.check(b.Graph(g))
 	n := computed(g)
@@ -408,12 +408,12 @@ func TestDiskFull(t *testing.T) {
 
 func TestDesync(t *testing.T) {
 	b := newBench(t, Options{Level: resource.Verbose})
-	if err := b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 9}); !errors.Is(err, ErrDesync) {
+	if err := b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 9}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Errorf("%v", err)
 	}
 	b.check(b.Graph(small(1, 1)))
 	b.check(b.Exec(&ggmlhooks.Exec{Number: 1, Graph: 1, Tokens: []int32{1}}))
-	if err := b.Times(&ggmlhooks.Times{Exec: 1, Graph: 1, Nodes: []ggmlhooks.NodeTime{{Node: 99}}}); !errors.Is(err, ErrDesync) {
+	if err := b.Times(&ggmlhooks.Times{Exec: 1, Graph: 1, Nodes: []ggmlhooks.NodeTime{{Node: 99}}}); !errors.Is(err, ggmlhooks.ErrDesync) {
 		t.Errorf("%v", err)
 	}
 	b.check(b.Times(&ggmlhooks.Times{Exec: 7}))
@@ -421,7 +421,7 @@ func TestDesync(t *testing.T) {
 	if _, err := NewRecorder(Options{}); !errors.Is(err, errIncomplete) {
 		t.Errorf("%v", err)
 	}
-	if _, err := NewRecorder(Options{Now: b.o.Now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err, syscall.EACCES) {
+	if _, err := NewRecorder(Options{Now: b.r.o.Now, SessionID: "s", Lines: linesTo(nil)}); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("%v", err)
 	}
 }

@@ -32,7 +32,7 @@ func (r *Recorder) startSession() {
 	r.head.see(r.totals.start)
 	l := &r.line
 	r.begin(resource.KindSessionStart, r.totals.start, noCtx)
-	l.String("level", r.level.String())
+	l.String("level", r.Level().String())
 	l.Int("events_version", resource.Version)
 	if r.o.Threads > 0 {
 		l.Int("threads", int64(r.o.Threads))
@@ -51,10 +51,10 @@ func (r *Recorder) startSession() {
 // count adds an execution to the totals, whatever is told of it. One that failed has its time, and no work.
 func (r *Recorder) count(x *execution) {
 	t := &r.totals
-	p := t.phase(x.phase)
+	p := t.phase(x.Phase)
 	t.graphs++
 	p.Graphs++
-	p.DurationNS += x.finish() - x.mono
+	p.DurationNS += x.finish() - x.MonoNS
 	if x.failed() {
 		return
 	}
@@ -62,8 +62,8 @@ func (r *Recorder) count(x *execution) {
 	t.flops += sum.flops
 	t.unknown += int64(sum.noFLOPs)
 	t.flows += int64(x.plan.flows)
-	t.tokens += int64(len(x.rows))
-	if prefill, decode := x.rowPhases(); x.phase == ggmlhooks.PhasePrefill && decode > 0 {
+	t.tokens += int64(len(x.Rows))
+	if prefill, decode := x.rowPhases(); x.Phase == ggmlhooks.PhasePrefill && decode > 0 {
 		p.Tokens += prefill
 		t.phase(ggmlhooks.PhaseDecode).Tokens += decode
 	} else {

@@ -8,7 +8,7 @@ import (
 
 // tellModel tells what a context and its model are. It is told with its first graph, when all its buffers are there.
 func (r *Recorder) tellModel(c *ggmlhooks.Context) {
-	if !r.level.Includes(resource.KindModel) {
+	if !r.Level().Includes(resource.KindModel) {
 		return
 	}
 	l := &r.line
@@ -65,9 +65,9 @@ func (r *Recorder) tellStep(ctx *context, x *execution) {
 	if !x.level.Includes(resource.KindStepBegin) {
 		return
 	}
-	r.begin(resource.KindStepBegin, x.mono, int64(x.ctx))
-	r.line.Uint("exec", x.exec)
-	r.line.String("step_name", x.phase.String())
+	r.begin(resource.KindStepBegin, x.MonoNS, int64(x.Ctx))
+	r.line.Uint("exec", x.Number)
+	r.line.String("step_name", x.Phase.String())
 	r.put(resource.KindStepBegin, resource.Measured)
 	if !x.plan.tensorsTold && !x.failed() {
 		x.plan.tensorsTold = true
@@ -121,11 +121,11 @@ func (r *Recorder) role(leaf *ggmlhooks.Leaf) string {
 
 func (r *Recorder) tellTensor(x *execution, role string, layer int, name, op string, kind int, ne [4]int64) {
 	l := &r.line
-	r.begin(resource.KindTensor, x.mono, int64(x.ctx))
-	l.Uint("exec", x.exec)
-	l.Uint("graph", x.graph)
+	r.begin(resource.KindTensor, x.MonoNS, int64(x.Ctx))
+	l.Uint("exec", x.Number)
+	l.Uint("graph", x.Graph.ID)
 	l.String("role", role)
-	l.String("step_name", x.phase.String())
+	l.String("step_name", x.Phase.String())
 	l.Int("layer_id", int64(layer))
 	l.Open("metadata")
 	l.String("name", name)
@@ -138,7 +138,7 @@ func (r *Recorder) tellTensor(x *execution, role string, layer int, name, op str
 		l.Int("memory_bytes", sizeOf(kind, ne))
 	}
 	l.Key("timestamp")
-	l.Quoted((x.mono + r.o.UnixOffset) / 1000)
+	l.Quoted((x.MonoNS + r.o.UnixOffset) / 1000)
 	l.Shut()
 	r.put(resource.KindTensor, resource.Computed)
 }
@@ -157,19 +157,19 @@ func (r *Recorder) tellStepEnd(x *execution) {
 		return
 	}
 	l := &r.line
-	r.begin(resource.KindStepEnd, x.finish(), int64(x.ctx))
-	l.Uint("exec", x.exec)
-	l.String("step_name", x.phase.String())
-	ns, known := x.finish()-x.mono, !x.async || x.done != 0
+	r.begin(resource.KindStepEnd, x.finish(), int64(x.Ctx))
+	l.Uint("exec", x.Number)
+	l.String("step_name", x.Phase.String())
+	ns, known := x.finish()-x.MonoNS, !x.End.Async || x.done != 0
 	if known {
 		l.Float("duration_ms", float64(ns)/1e6)
 		r.mark(resource.Measured, "duration_ms")
 	}
 	l.Open("metrics")
-	l.Int("tokens", int64(len(x.rows)))
+	l.Int("tokens", int64(len(x.Rows)))
 	if !x.failed() {
-		if known && ns > 0 && len(x.rows) > 0 {
-			l.Float("tokens_per_s", float64(len(x.rows))/(float64(ns)/1e9))
+		if known && ns > 0 && len(x.Rows) > 0 {
+			l.Float("tokens_per_s", float64(len(x.Rows))/(float64(ns)/1e9))
 		}
 		workKnown(l, x.work(0, len(x.plan.nodes)-1))
 	}

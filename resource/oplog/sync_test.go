@@ -76,7 +76,7 @@ func TestDeviceTime(t *testing.T) {
 
 func countGraphs(b *bench) int {
 	b.Helper()
-	b.check(b.Flush())
+	b.check(b.r.Flush())
 	n := 0
 	for _, line := range strings.Split(b.out.String(), "\n") {
 		if event, err := resource.Decode([]byte(line)); err == nil {
@@ -116,13 +116,14 @@ func TestDeviceThatIsNeverSynchronised(t *testing.T) {
 	b.buffers()
 	g := small(1, 1)
 	b.check(b.Graph(g))
-	for range 3 * maxHeld {
+	const waits = 64 // as many as an assembler waits for
+	for range 3 * waits {
 		b.onDevice(g)
 	}
-	if n := countGraphs(b); n != 2*maxHeld {
+	if n := countGraphs(b); n != 2*waits {
 		t.Errorf("%d are told", n)
 	}
-	if _, events := b.lines(); len(of[resource.Graph](events)) != 3*maxHeld {
+	if _, events := b.lines(); len(of[resource.Graph](events)) != 3*waits {
 		t.Errorf("%d are told in the end", len(of[resource.Graph](events)))
 	}
 }

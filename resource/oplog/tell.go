@@ -7,7 +7,7 @@ import (
 
 // Hot path: no allocation per event.
 
-// tell writes all events of an execution that has ended, and gives it back.
+// tell writes all events of an execution that has ended.
 func (r *Recorder) tell(ctx *context, x *execution) {
 	r.chooseExperts(x)
 	measured := x.measure()
@@ -25,13 +25,12 @@ func (r *Recorder) tell(ctx *context, x *execution) {
 		r.tellGraph(ctx, x)
 		r.tellStepEnd(x)
 	}
-	r.free = append(r.free, x)
 }
 
 // tellInside tells of an execution's tokens, and of what was computed.
 func (r *Recorder) tellInside(ctx *context, x *execution, measured bool) {
 	r.tellTokens(ctx, x)
-	if x.level.Includes(resource.KindRouting) && x.phase != ggmlhooks.PhaseSetup {
+	if x.level.Includes(resource.KindRouting) && x.Phase != ggmlhooks.PhaseSetup {
 		r.tellRouting(x)
 	}
 	if measured {
@@ -43,29 +42,31 @@ func (r *Recorder) tellInside(ctx *context, x *execution, measured bool) {
 
 // tellPhase tells that a context went over to another phase.
 func (r *Recorder) tellPhase(ctx *context, x *execution) {
-	if x.phase == ctx.phase {
+	if x.Phase == ctx.phase {
 		return
 	}
-	r.begin(resource.KindPhase, x.mono, int64(x.ctx))
-	r.line.String("phase", x.phase.String())
+	r.begin(resource.KindPhase, x.MonoNS, int64(x.Ctx))
+	r.line.String("phase", x.Phase.String())
 	if ctx.phase != ggmlhooks.PhaseUnknown {
 		r.line.String("previous", ctx.phase.String())
 	}
-	r.line.Uint("exec", x.exec)
+	r.line.Uint("exec", x.Number)
 	r.put(resource.KindPhase, resource.Measured)
-	ctx.phase = x.phase
+	ctx.phase = x.Phase
 }
 
-// retract tells that executions that had been told of were set-up.
-func (r *Recorder) retract(number uint32, ctx *context) {
-	if len(ctx.told) == 0 || r.level == resource.Off {
-		return
+// Retract reports that executions first to last, which were recorded, were set-up.
+func (r *Recorder) Retract(ctx uint32, first, last uint64) error {
+	clear(r.context(ctx).last)
+	if r.Level() == resource.Off {
+		return nil
 	}
-	r.begin(resource.KindPhase, r.head.newest.Load(), int64(number))
+	r.begin(resource.KindPhase, r.head.newest.Load(), int64(ctx))
 	r.line.String("phase", ggmlhooks.PhaseSetup.String())
-	r.line.Uint("exec", ctx.told[0])
-	r.line.Uint("last_exec", ctx.told[1])
+	r.line.Uint("exec", first)
+	r.line.Uint("last_exec", last)
 	r.put(resource.KindPhase, resource.Measured)
+	return nil
 }
 
 // tellWhole tells what a whole graph did, where nothing inside of it was timed.
@@ -81,15 +82,15 @@ func (r *Recorder) tellWhole(x *execution) {
 		ns = -1
 	}
 	l := &r.line
-	r.begin(resource.KindCompute, x.mono, int64(x.ctx))
-	r.head.resourceID(l, x.plan.id, x.mono)
-	l.Uint("exec", x.exec)
-	l.Uint("graph", x.graph)
+	r.begin(resource.KindCompute, x.MonoNS, int64(x.Ctx))
+	r.head.resourceID(l, x.plan.id, x.MonoNS)
+	l.Uint("exec", x.Number)
+	l.Uint("graph", x.Graph.ID)
 	l.Int("op_seq", 0)
 	l.String("operation", "graph")
 	l.String("component_type", "graph")
 	l.Int("layer_id", ggmlhooks.NoLayer)
-	l.String("phase", x.phase.String())
+	l.String("phase", x.Phase.String())
 	workFields(l, total, x.ownWork(0, last), r.o.Legacy)
 	if r.o.Legacy {
 		x.plan.estimates(0, last, x.level).fields(l)
@@ -98,32 +99,32 @@ func (r *Recorder) tellWhole(x *execution) {
 	r.maskFields(total)
 	r.rates(total, ns, x.timeSource(), 0)
 	r.put(resource.KindCompute, r.weakest())
-	r.tellParts(x, 0, last, x.mono, resource.TimeGraph)
+	r.tellParts(x, 0, last, x.MonoNS, resource.TimeGraph)
 }
 
 // tellGraph tells of the execution as a whole.
 func (r *Recorder) tellGraph(ctx *context, x *execution) {
 	l := &r.line
 	ns, ok := x.duration()
-	r.begin(resource.KindGraph, x.mono, int64(x.ctx))
-	l.Uint("exec", x.exec)
-	l.Uint("graph", x.graph)
-	l.String("phase", x.phase.String())
-	l.Int("tokens", int64(len(x.rows)))
-	if x.phase != ggmlhooks.PhaseSetup && len(x.rows) > 0 {
+	r.begin(resource.KindGraph, x.MonoNS, int64(x.Ctx))
+	l.Uint("exec", x.Number)
+	l.Uint("graph", x.Graph.ID)
+	l.String("phase", x.Phase.String())
+	l.Int("tokens", int64(len(x.Rows)))
+	if x.Phase != ggmlhooks.PhaseSetup && len(x.Rows) > 0 {
 		prefill, decode := x.rowPhases()
 		l.Int("prefill_tokens", prefill)
 		l.Int("decode_tokens", decode)
 		r.mark(resource.Computed, "prefill_tokens", "decode_tokens")
 	}
-	if len(x.rows) > 0 {
-		l.Int("token_first", x.tokenFirst)
+	if len(x.Rows) > 0 {
+		l.Int("token_first", x.TokenFirst)
 	}
-	l.Int("outputs", int64(len(x.outputs)))
+	l.Int("outputs", int64(len(x.Outputs)))
 	total := x.work(0, len(x.plan.nodes)-1)
 	l.Int("node_count", int64(total.nodes))
-	l.Bool("reused", x.reused)
-	l.Int("status", int64(x.status))
+	l.Bool("reused", x.Reused)
+	l.Int("status", int64(x.End.Status))
 	if !x.failed() {
 		workKnown(l, total)
 		r.maskFields(total)
@@ -133,9 +134,9 @@ func (r *Recorder) tellGraph(ctx *context, x *execution) {
 		l.Int("duration_ns", ns)
 		r.mark(resource.Measured, "duration_ns")
 	}
-	if x.async && x.done != 0 {
+	if x.End.Async && x.done != 0 {
 		l.String("time_source", resource.TimeSync.String())
-		l.Int("sync_wait_ns", x.wait)
+		l.Int("sync_wait_ns", x.SyncNS)
 		r.mark(resource.Measured, "sync_wait_ns")
 	}
 	r.timedFields(ctx, x)

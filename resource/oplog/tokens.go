@@ -10,14 +10,14 @@ import (
 
 // tellTokens tells of an execution's tokens: those of prompts together, each generated one by itself. Set-up has none.
 func (r *Recorder) tellTokens(ctx *context, x *execution) {
-	if x.phase == ggmlhooks.PhaseSetup {
+	if x.Phase == ggmlhooks.PhaseSetup {
 		return
 	}
 	s := &r.scratch
 	s.ids, s.positions, s.seqs, s.texts = s.ids[:0], s.positions[:0], s.seqs[:0], s.texts[:0]
 	first := int64(-1)
-	for i := range x.rows {
-		row := &x.rows[i]
+	for i := range x.Rows {
+		row := &x.Rows[i]
 		number, known := seq(row)
 		if !known {
 			number = -1
@@ -29,12 +29,12 @@ func (r *Recorder) tellTokens(ctx *context, x *execution) {
 				first = row.Index
 			}
 			s.ids, s.positions, s.seqs = append(s.ids, row.Token), append(s.positions, row.Pos), append(s.seqs, number)
-			if text, ok := r.text(x.ctx, row.Token); ok {
+			if text, ok := r.text(x.Ctx, row.Token); ok {
 				s.texts = append(s.texts, text)
 			}
 		}
 		if known {
-			ctx.last[number] = x.mono
+			ctx.last[number] = x.MonoNS
 		}
 	}
 	if len(s.ids) > 0 {
@@ -52,8 +52,8 @@ func (r *Recorder) text(ctx uint32, token int32) (string, bool) {
 // tellInput tells of the prompt's tokens in the scratch memory.
 func (r *Recorder) tellInput(x *execution, first int64) {
 	s, l := &r.scratch, &r.line
-	r.begin(resource.KindInputTokens, x.mono, int64(x.ctx))
-	l.Uint("exec", x.exec)
+	r.begin(resource.KindInputTokens, x.MonoNS, int64(x.Ctx))
+	l.Uint("exec", x.Number)
 	l.Int("token_first", first)
 	l.Ints("token_ids", s.ids)
 	if len(s.texts) == len(s.ids) {
@@ -68,15 +68,15 @@ func (r *Recorder) tellInput(x *execution, first int64) {
 // tellOutput tells of a generated token.
 func (r *Recorder) tellOutput(ctx *context, x *execution, row *ggmlhooks.Row) {
 	l := &r.line
-	r.begin(resource.KindOutputToken, x.mono, int64(x.ctx))
-	l.Uint("exec", x.exec)
+	r.begin(resource.KindOutputToken, x.MonoNS, int64(x.Ctx))
+	l.Uint("exec", x.Number)
 	r.rowFields(row)
-	if text, ok := r.text(x.ctx, row.Token); ok {
+	if text, ok := r.text(x.Ctx, row.Token); ok {
 		l.String("token_text", text)
 	}
 	if number, ok := seq(row); ok {
-		if before, ok := ctx.last[number]; ok && before < x.mono {
-			l.Int("latency_ns", x.mono-before)
+		if before, ok := ctx.last[number]; ok && before < x.MonoNS {
+			l.Int("latency_ns", x.MonoNS-before)
 		}
 	}
 	r.put(resource.KindOutputToken, resource.Measured)
@@ -113,11 +113,15 @@ func (r *Recorder) chooseExperts(x *execution) {
 	}
 }
 
-// routed4 is the data of a captured tensor of 4-byte elements, nil where it was not captured whole.
+// routed4 is the data of a captured tensor of 4-byte elements, nil where it was not captured whole, or the level does
+// not report it.
 func (x *execution) routed4(node int) []byte {
-	for i := range x.routed {
-		if d := &x.routed[i]; d.node == node && int64(d.size) == 4*d.ne[0]*d.ne[1]*d.ne[2]*d.ne[3] {
-			return x.data[d.first : d.first+d.size]
+	if !x.level.Includes(resource.KindRouting) {
+		return nil
+	}
+	for i := range x.Routing {
+		if c := &x.Routing[i]; c.Node == node && int64(len(c.Data)) == 4*c.NE[0]*c.NE[1]*c.NE[2]*c.NE[3] {
+			return c.Data
 		}
 	}
 	return nil
@@ -152,15 +156,15 @@ func (r *Recorder) tellRouting(x *execution) {
 
 // rowAt is the token row that row i of n of a tensor stands for; nil where that is not known.
 func (x *execution) rowAt(kind ggmlhooks.RowKind, i, n int) *ggmlhooks.Row {
-	if kind == ggmlhooks.RowsOutputs && n == len(x.outputs) {
-		i = int(x.outputs[i])
-	} else if n != len(x.rows) {
+	if kind == ggmlhooks.RowsOutputs && n == len(x.Outputs) {
+		i = int(x.Outputs[i])
+	} else if n != len(x.Rows) {
 		return nil
 	}
-	if i < 0 || i >= len(x.rows) {
+	if i < 0 || i >= len(x.Rows) {
 		return nil
 	}
-	return &x.rows[i]
+	return &x.Rows[i]
 }
 
 func (r *Recorder) tellChoice(x *execution, layer int, row *ggmlhooks.Row, ids, weights []byte, at int) {
@@ -172,8 +176,8 @@ func (r *Recorder) tellChoice(x *execution, layer int, row *ggmlhooks.Row, ids, 
 			s.numbers = append(s.numbers, math.Float32frombits(binary.LittleEndian.Uint32(weights[at+k:])))
 		}
 	}
-	r.begin(resource.KindRouting, x.mono, int64(x.ctx))
-	l.Uint("exec", x.exec)
+	r.begin(resource.KindRouting, x.MonoNS, int64(x.Ctx))
+	l.Uint("exec", x.Number)
 	l.Int("layer_id", int64(layer))
 	r.rowFields(row)
 	l.Ints("experts", s.ids)
@@ -186,7 +190,7 @@ func (r *Recorder) tellChoice(x *execution, layer int, row *ggmlhooks.Row, ids, 
 // Sample tells of a sampler's choice.
 func (r *Recorder) Sample(c *ggmlhooks.Sample) error {
 	r.head.see(c.MonoNS)
-	if !r.level.Includes(resource.KindSampling) {
+	if !r.Level().Includes(resource.KindSampling) {
 		return nil
 	}
 	s, l := &r.scratch, &r.line

@@ -40,7 +40,7 @@ func (s *sink) finish(process *collect.Process, exit collect.Exit) error {
 		err = errors.Join(err, s.closeCurrent(s.halted != nil && !s.halted.limited() || !s.goneOn()))
 	}
 	s.reserve.release()
-	err = errors.Join(err, s.tee.close(), s.host.Close(), s.samples.Close(), s.monitor.Close(), s.series.wait())
+	err = errors.Join(err, s.tee.Close(), s.host.Close(), s.samples.Close(), s.monitor.Close(), s.series.wait())
 	s.closeTrace()
 	s.ended = true
 	if err == nil && s.resumed != nil && s.goneOn() {

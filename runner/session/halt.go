@@ -40,7 +40,7 @@ func causeOf(err error) string {
 		return "disk_full"
 	case errors.As(err, &number):
 		return "io_error"
-	case errors.Is(err, capture.ErrDesync) || errors.Is(err, collect.ErrQueue):
+	case errors.Is(err, ggmlhooks.ErrDesync) || errors.Is(err, collect.ErrQueue):
 		return "tap_desync"
 	}
 	return "error"
@@ -106,7 +106,7 @@ func (s *sink) blind() bool {
 		return false
 	}
 	err := s.halted.err
-	return s.tee.Sink == nil || errors.Is(err, capture.ErrDesync) || errors.Is(err, collect.ErrQueue) || errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat)
+	return s.tee.capture == nil || errors.Is(err, ggmlhooks.ErrDesync) || errors.Is(err, collect.ErrQueue) || errors.Is(err, ErrSelection) || errors.Is(err, ErrRepeat)
 }
 
 // vanished reports whether the run directory was taken away.
@@ -189,7 +189,6 @@ type after struct{ ggmlhooks.NoMachine }
 func (a *after) Context(*ggmlhooks.Context) error { return nil }
 func (a *after) Graph(*ggmlhooks.Graph) error     { return nil }
 func (a *after) Call(*ggmlhooks.Call) error       { return nil }
-func (a *after) CallEnd(ggmlhooks.CallEnd) error  { return nil }
 func (a *after) Exec(*ggmlhooks.Exec) error       { return nil }
 func (a *after) ExecEnd(ggmlhooks.ExecEnd) error  { return nil }
 func (a *after) Resolve(ggmlhooks.Resolve) error  { return nil }

@@ -10,44 +10,19 @@ import (
 	"github.com/llamatap/llamatap/resource"
 )
 
-// graphs tells a timeline of the graphs that are computed.
-type graphs struct {
-	ggmlhooks.NoMachine
-	times  timeline
-	joiner ggmlhooks.RowJoiner
-	rows   []ggmlhooks.Row
-	begun  []ggmlhooks.RequestBegin
-}
+// graphs follows the graphs that are computed, for a timeline.
+type graphs struct{ times timeline }
 
-// Context notes how a context cuts its batches.
-func (g *graphs) Context(c *ggmlhooks.Context) error { g.joiner.Context(c); return nil }
-
-// Graph is not needed.
-func (g *graphs) Graph(*ggmlhooks.Graph) error { return nil }
-
-// Call notes the program's batch.
-func (g *graphs) Call(c *ggmlhooks.Call) error { g.joiner.Call(c); return nil }
-
-// CallEnd is not needed.
-func (g *graphs) CallEnd(ggmlhooks.CallEnd) error { return nil }
-
-// SeqChange notes what the program did to sequences.
-func (g *graphs) SeqChange(c *ggmlhooks.SeqChange) error { g.joiner.SeqChange(c); return nil }
-
-// Capture is not needed.
-func (g *graphs) Capture(c *ggmlhooks.Capture) error { c.Release(); return nil }
-
-// Exec begins a graph.
-func (g *graphs) Exec(e *ggmlhooks.Exec) error {
-	s := span{ctx: e.Ctx, exec: e.Number, first: -1, last: -1, seq: -1, begin: e.MonoNS, end: math.MaxInt64, undecided: e.Provisional}
-	g.rows, g.begun, s.phase = g.joiner.Join(g.rows[:0], g.begun[:0], e)
-	for i := range g.rows {
-		if i == 0 || g.rows[i].Index < s.first {
-			s.first = g.rows[i].Index
+// Begin begins a graph.
+func (g *graphs) Begin(x *ggmlhooks.Execution) error {
+	s := span{ctx: x.Ctx, exec: x.Number, phase: x.Phase, first: -1, last: -1, begin: x.MonoNS, end: math.MaxInt64, undecided: x.Undecided}
+	for i := range x.Rows {
+		if i == 0 || x.Rows[i].Index < s.first {
+			s.first = x.Rows[i].Index
 		}
-		s.last = max(s.last, g.rows[i].Index)
+		s.last = max(s.last, x.Rows[i].Index)
 	}
-	s.seq, s.step = onlySequence(g.rows), ggmlhooks.OnePhase(g.rows)
+	s.seq, s.step = onlySequence(x.Rows), ggmlhooks.OnePhase(x.Rows)
 	g.times.add(s)
 	return nil
 }
@@ -65,11 +40,11 @@ func onlySequence(rows []ggmlhooks.Row) int32 {
 	return rows[0].Seqs[0]
 }
 
-// ExecEnd ends a graph.
-func (g *graphs) ExecEnd(e ggmlhooks.ExecEnd) error {
+// End ends a graph.
+func (g *graphs) End(x *ggmlhooks.Execution) error {
 	g.times.change(func(s *span) {
-		if s.exec == e.Number {
-			s.end = e.MonoNS
+		if s.exec == x.Number {
+			s.end = x.End.MonoNS
 		}
 	})
 	return nil
@@ -77,9 +52,6 @@ func (g *graphs) ExecEnd(e ggmlhooks.ExecEnd) error {
 
 // Resolve decides what a context's graphs up to an execution were.
 func (g *graphs) Resolve(r ggmlhooks.Resolve) error {
-	if r.Discarded {
-		g.joiner.Forget(r.Ctx)
-	}
 	g.times.change(func(s *span) {
 		if s.ctx == r.Ctx && s.exec <= r.Exec && s.undecided {
 			s.undecided = false

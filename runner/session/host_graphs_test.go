@@ -13,6 +13,7 @@ import (
 // TestTimeline: what was computed at a time is told by phase and tokens, as far as it is known by then.
 func TestTimeline(t *testing.T) {
 	var g graphs
+	a := ggmlhooks.NewAssembler(0, &closing{&g})
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -28,13 +29,14 @@ func TestTimeline(t *testing.T) {
 			c.Rows = append(c.Rows, ggmlhooks.CallRow{Token: token, Pos: int32(first) + int32(i), Seqs: []int32{0}, Output: i == len(tokens)-1})
 			e.Pos = append(e.Pos, int32(first)+int32(i))
 		}
-		must(g.Call(&c))
-		must(g.Exec(&e))
+		must(a.Call(&c))
+		must(a.Exec(&e))
 	}
 	end := func(number uint64) {
-		must(g.ExecEnd(ggmlhooks.ExecEnd{Number: number, MonoNS: int64(number)*100 + 50}))
+		must(a.ExecEnd(ggmlhooks.ExecEnd{Number: number, MonoNS: int64(number)*100 + 50}))
 	}
-	must(g.Context(&ggmlhooks.Context{Number: 1, NUBatch: 512}))
+	must(a.Context(&ggmlhooks.Context{Number: 1, NUBatch: 512}))
+	must(a.Graph(&ggmlhooks.Graph{Ctx: 1}))
 	phase := func(from, to int64, want string, wantFirst, wantLast int64) {
 		t.Helper()
 		if p, first, last := g.times.within(from, to); p != want || first != wantFirst || last != wantLast {
@@ -45,11 +47,11 @@ func TestTimeline(t *testing.T) {
 	exec(1, 0, true, 1, 2) // a warm-up
 	end(1)
 	phase(110, 120, "prefill", 0, 1) // as it seems
-	must(g.Resolve(ggmlhooks.Resolve{Ctx: 1, Exec: 1, Discarded: true}))
+	must(a.Resolve(ggmlhooks.Resolve{Ctx: 1, Exec: 1, Discarded: true}))
 	exec(2, 0, true, 5, 6, 7)
 	phase(210, 220, "prefill", 0, 2) // while it is computed
 	end(2)
-	must(g.Resolve(ggmlhooks.Resolve{Ctx: 1, Exec: 2}))
+	must(a.Resolve(ggmlhooks.Resolve{Ctx: 1, Exec: 2}))
 	exec(3, 3, false, 8)
 	end(3)
 	exec(4, 4, true, 9)
@@ -80,3 +82,8 @@ func TestGraphTime(t *testing.T) {
 		t.Error("known, though graphs before the first are forgotten")
 	}
 }
+
+// closing gives a timeline a Close.
+type closing struct{ *graphs }
+
+func (closing) Close() error { return nil }

@@ -13,25 +13,18 @@ import (
 	"github.com/llamatap/llamatap/kvcache/track"
 )
 
-// beside is a recorder of what is no tensor. Close ends its files; it may be called twice.
-type beside interface {
-	ggmlhooks.Sink
-	Close() error
-}
-
-// tee hands what the tap tells to the capture's recorder, and to those beside it. What comes before the run
-// directory is there, buffers that hold the model, waits for it.
+// tee hands what the tap reports to the capture's recorder, and to the assembler of the others. What comes before the
+// run directory is there, buffers that hold the model, waits for it.
 type tee struct {
-	ggmlhooks.Sink // the capture's recorder; nil: not there yet
-	beside         []beside
-	early          []ggmlhooks.Buffer
-	onEarly        func() // called for each of them; nil: nothing is to be done
-	lent           ggmlhooks.Capture
+	*ggmlhooks.Assembler                // of the recorders beside the capture's
+	capture              ggmlhooks.Sink // nil: not there yet
+	early                []ggmlhooks.Buffer
+	onEarly              func() // called for each of them; nil: nothing is to be done
 }
 
 // open begins to hand on.
-func (t *tee) open(recorder ggmlhooks.Sink, others []beside) error {
-	t.Sink, t.beside = recorder, others
+func (t *tee) open(capture ggmlhooks.Sink, others []io.Closer) error {
+	t.capture, t.Assembler = capture, ggmlhooks.NewAssembler(0, others...)
 	for i := range t.early {
 		if err := t.Buffer(&t.early[i]); err != nil {
 			return err
@@ -41,121 +34,66 @@ func (t *tee) open(recorder ggmlhooks.Sink, others []beside) error {
 	return nil
 }
 
-// each calls f for the recorders beside the capture's. All are called; the first error is returned.
-func (t *tee) each(f func(ggmlhooks.Sink) error) (first error) {
-	for _, b := range t.beside {
-		if err := f(b); err != nil && first == nil {
-			first = err
-		}
+// both returns the first error: a report is handed to both, whatever the first of them makes of it.
+func both(first, second error) error {
+	if first != nil {
+		return first
 	}
-	return first
+	return second
 }
 
-// both calls f for every recorder.
-func (t *tee) both(f func(ggmlhooks.Sink) error) error {
-	err := f(t.Sink)
-	if other := t.each(f); err == nil {
-		err = other
-	}
-	return err
-}
-
-// Context is handed to all.
+// Context is handed to both.
 func (t *tee) Context(c *ggmlhooks.Context) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.Context(c) })
+	return both(t.capture.Context(c), t.Assembler.Context(c))
 }
 
-// Graph is handed to all.
+// Graph is handed to both.
 func (t *tee) Graph(g *ggmlhooks.Graph) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.Graph(g) })
+	return both(t.capture.Graph(g), t.Assembler.Graph(g))
 }
 
-// Call is handed to all.
-func (t *tee) Call(c *ggmlhooks.Call) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.Call(c) })
-}
+// Call is handed to both.
+func (t *tee) Call(c *ggmlhooks.Call) error { return both(t.capture.Call(c), t.Assembler.Call(c)) }
 
-// CallEnd is handed to all.
-func (t *tee) CallEnd(e ggmlhooks.CallEnd) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.CallEnd(e) })
-}
+// Exec is handed to both.
+func (t *tee) Exec(e *ggmlhooks.Exec) error { return both(t.capture.Exec(e), t.Assembler.Exec(e)) }
 
-// Exec is handed to all.
-func (t *tee) Exec(e *ggmlhooks.Exec) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.Exec(e) })
-}
-
-// ExecEnd is handed to all.
+// ExecEnd is handed to both.
 func (t *tee) ExecEnd(e ggmlhooks.ExecEnd) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.ExecEnd(e) })
+	return both(t.capture.ExecEnd(e), t.Assembler.ExecEnd(e))
 }
 
-// Resolve is handed to all.
+// Resolve is handed to both.
 func (t *tee) Resolve(r ggmlhooks.Resolve) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.Resolve(r) })
+	return both(t.capture.Resolve(r), t.Assembler.Resolve(r))
 }
 
-// SeqChange is handed to all.
+// SeqChange is handed to both.
 func (t *tee) SeqChange(c *ggmlhooks.SeqChange) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.SeqChange(c) })
+	return both(t.capture.SeqChange(c), t.Assembler.SeqChange(c))
 }
 
-// Capture goes to the capture's recorder, which releases it, or to those beside, which look at it.
+// Sync is handed to both.
+func (t *tee) Sync(e ggmlhooks.Sync) error { return both(t.capture.Sync(e), t.Assembler.Sync(e)) }
+
+// Capture goes to the one that the tensor is for, which releases it.
 func (t *tee) Capture(c *ggmlhooks.Capture) error {
 	if c.For&ggmlhooks.ForStream != 0 {
-		return t.Sink.Capture(c)
+		return t.capture.Capture(c)
 	}
-	t.lent = *c
-	t.lent.Release = func() {} // each may release what it is handed, and it is released once
-	err := t.each(func(s ggmlhooks.Sink) error { return s.Capture(&t.lent) })
-	c.Release()
-	return err
+	return t.Assembler.Capture(c)
 }
 
-// Buffer is handed to those beside, once there is a run directory.
+// Buffer is handed on once there is a run directory.
 func (t *tee) Buffer(b *ggmlhooks.Buffer) error {
-	if t.Sink == nil {
+	if t.capture == nil {
 		t.early = append(t.early, *b)
 		if t.onEarly != nil {
 			t.onEarly()
 		}
 		return nil
 	}
-	return t.each(func(s ggmlhooks.Sink) error { return s.Buffer(b) })
-}
-
-// BufferEnd is handed to those beside.
-func (t *tee) BufferEnd(e ggmlhooks.BufferEnd) error {
-	return t.each(func(s ggmlhooks.Sink) error { return s.BufferEnd(e) })
-}
-
-// Times are handed to those beside.
-func (t *tee) Times(n *ggmlhooks.Times) error {
-	return t.each(func(s ggmlhooks.Sink) error { return s.Times(n) })
-}
-
-// Input is handed to those beside.
-func (t *tee) Input(in *ggmlhooks.Input) error {
-	return t.each(func(s ggmlhooks.Sink) error { return s.Input(in) })
-}
-
-// Sample is handed to those beside.
-func (t *tee) Sample(c *ggmlhooks.Sample) error {
-	return t.each(func(s ggmlhooks.Sink) error { return s.Sample(c) })
-}
-
-// Sync is handed to all.
-func (t *tee) Sync(e ggmlhooks.Sync) error {
-	return t.both(func(s ggmlhooks.Sink) error { return s.Sync(e) })
-}
-
-// close ends the recorders beside the capture's.
-func (t *tee) close() error {
-	var err error
-	for _, b := range t.beside {
-		err = errors.Join(err, b.Close())
-	}
-	return err
+	return t.Assembler.Buffer(b)
 }
 
 // machineOf is what the tap has to tell for a level of resource events. Memory is followed from the beginning of
@@ -186,19 +124,19 @@ func startWish(tap *config.Tap, b *before) collect.Wish {
 }
 
 // openBeside makes the recorders that were asked for beside that of tensors.
-func (s *sink) openBeside() ([]beside, error) {
-	var all []beside
+func (s *sink) openBeside() ([]io.Closer, error) {
+	var all []io.Closer
 	for _, recorder := range []struct {
 		wanted bool
-		open   func() (beside, error)
+		open   func() (io.Closer, error)
 	}{
-		{s.o.Tap.Records(config.Resource), func() (beside, error) { return s.openEvents() }},
-		{followsCells(s.o.Tap), func() (beside, error) { return s.openKV() }},
-		{s.o.Tap.Records(config.Regions), func() (beside, error) { return s.openRegions() }},
-		{s.o.Tap.Records(config.Ledger), func() (beside, error) { return s.openLedger(), nil }}, // behind the map that it asks
-		{s.samples != nil, func() (beside, error) { return s.openSamples() }},
-		{s.host != nil, func() (beside, error) { return s.host, s.host.openFiles(s) }},
-		{s.host != nil && s.host.waits != nil, func() (beside, error) { return s.host.waits, nil }},
+		{s.o.Tap.Records(config.Resource), func() (io.Closer, error) { return s.openEvents() }},
+		{followsCells(s.o.Tap), func() (io.Closer, error) { return s.openKV() }},
+		{s.o.Tap.Records(config.Regions), func() (io.Closer, error) { return s.openRegions() }},
+		{s.o.Tap.Records(config.Ledger), func() (io.Closer, error) { return s.openLedger(), nil }}, // behind the map that it asks
+		{s.samples != nil, func() (io.Closer, error) { return s.openSamples() }},
+		{s.host != nil, func() (io.Closer, error) { return s.host, s.host.openFiles(s) }},
+		{s.host != nil && s.host.waits != nil, func() (io.Closer, error) { return s.host.waits, nil }},
 	} {
 		if !recorder.wanted {
 			continue

@@ -129,16 +129,16 @@ func (r *samples) Buffer(b *ggmlhooks.Buffer) error { r.pages.buffer(b); return 
 // BufferEnd ends that.
 func (r *samples) BufferEnd(e ggmlhooks.BufferEnd) error { r.pages.end(e.ID); return nil }
 
-// Exec begins a graph, for which the model waits where written pages are found.
-func (r *samples) Exec(e *ggmlhooks.Exec) error {
-	r.pages.begin(e.MonoNS)
-	return r.graphs.Exec(e)
+// Begin begins a graph, for which the model waits where written pages are found.
+func (r *samples) Begin(x *ggmlhooks.Execution) error {
+	r.pages.begin(x.MonoNS)
+	return r.graphs.Begin(x)
 }
 
-// ExecEnd ends a graph, for which the model waits likewise.
-func (r *samples) ExecEnd(e ggmlhooks.ExecEnd) error {
-	r.pages.computed(e.MonoNS)
-	return r.graphs.ExecEnd(e)
+// End ends a graph, for which the model waits likewise.
+func (r *samples) End(x *ggmlhooks.Execution) error {
+	r.pages.computed(x.End.MonoNS)
+	return r.graphs.End(x)
 }
 
 // idle notes that the tap's queue has been read, and writes what is known by now. It is for the goroutine that

@@ -83,6 +83,7 @@ func newSink(o Options, region *collect.Region, b budget, start collect.Wish) *s
 	s.room = room{tap: o.Tap, use: s.used, beside: func() int64 { return s.dir.Written() }, give: s.removeOldest, spare: s.limitAhead, statfs: unix.Statfs}
 	s.steering = newSteering(s, start)
 	s.reader = collect.NewReader(region, s.steering)
+	s.tee.Assembler = ggmlhooks.NewAssembler(0)
 	s.Sink = &s.tee
 	if o.Tap.Records(config.Regions) {
 		s.tee.onEarly = s.keepMaps
@@ -247,7 +248,7 @@ func (s *sink) Graph(g *ggmlhooks.Graph) error {
 		return s.Sink.Graph(g)
 	}
 	if s.recorder == nil {
-		return fmt.Errorf("%w: a graph without a context", capture.ErrDesync)
+		return fmt.Errorf("%w: a graph without a context", ggmlhooks.ErrDesync)
 	}
 	if g.Tokens > 0 && !s.judged {
 		if err := s.o.Tap.CheckLayers(layers(g)); err != nil {
