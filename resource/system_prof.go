@@ -28,7 +28,12 @@ func (l *SystemLine) Mem() *ProfMem {
 	}
 	for _, p := range l.Processes {
 		if p.RSSBytes != nil {
-			m.addRSS(p.PID, *p.RSSBytes/1024)
+			kb := *p.RSSBytes / 1024
+			if m.RSSByPID == nil {
+				m.RSSByPID, m.RSSKB = map[string]uint64{}, new(uint64)
+			}
+			m.RSSByPID[strconv.Itoa(p.PID)] = kb
+			*m.RSSKB += kb
 		}
 		if p.Major != nil {
 			total := *p.Major
@@ -44,14 +49,6 @@ func (l *SystemLine) Mem() *ProfMem {
 		}
 	}
 	return m
-}
-
-func (m *ProfMem) addRSS(pid int, kb uint64) {
-	if m.RSSByPID == nil {
-		m.RSSByPID, m.RSSKB = map[string]uint64{}, new(uint64)
-	}
-	m.RSSByPID[strconv.Itoa(pid)] = kb
-	*m.RSSKB += kb
 }
 
 func (s HostStall) prof() ProfPSI {

@@ -294,7 +294,7 @@ func (a *state) finish() {
 		r.Bounds = &Bounds{b.right, b.strap, b.odd, b.slotless, b.slotless > 0 && a.Strap, b.unusable, b.totals}
 	}
 	if r.System != nil {
-		sortMetrics(a.metrics)
+		slices.SortStableFunc(a.metrics, func(a, b metricSample) int { return cmp.Compare(a.time, b.time) })
 		r.System.SpacingS = r.System.spacing()
 		r.OffCPU, r.Faults = a.top(&a.offCPU), a.top(&a.faults)
 		r.OffCPU.Entries, r.OffCPU.Beyond, r.OffCPU.Longest = a.entries.n, a.entries.beyond, a.entries.longest

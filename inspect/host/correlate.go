@@ -156,7 +156,12 @@ func importance(latencies []sample, series []metricSample, k int, step float64) 
 				rows[metric].zero(m)
 			}
 			if k > 0 {
-				rows[metric].at(lag, step, m)
+				row := LagRow{Lag: lag, Seconds: float64(lag) * step, N: m.n}
+				if m.defined && m.n >= fewest {
+					p := pValue(m.r, float64(m.n))
+					row.R, row.P = &m.r, &p
+				}
+				rows[metric].Lags = append(rows[metric].Lags, row)
 			}
 		}
 	}
@@ -184,16 +189,6 @@ func (c *Correlation) zero(m moments) {
 		pe := pValue(m.r, n)
 		c.R, c.P, c.Effective, c.PEffective = &m.r, &p, &n, &pe
 	}
-}
-
-// at notes what holds at a lag.
-func (c *Correlation) at(lag int, step float64, m moments) {
-	row := LagRow{Lag: lag, Seconds: float64(lag) * step, N: m.n}
-	if m.defined && m.n >= fewest {
-		p := pValue(m.r, float64(m.n))
-		row.R, row.P = &m.r, &p
-	}
-	c.Lags = append(c.Lags, row)
 }
 
 // choose finds the best lag.

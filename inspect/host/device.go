@@ -119,7 +119,10 @@ func (d *devices) place(s *blockSnapshot) {
 			continue
 		}
 		if to.series.points == nil {
-			to.idleUntilNow(&d.all)
+			for _, p := range d.all.series.sorted() { // it was idle until now
+				p.Requests, p.Latency, p.Depth, p.DepthMost = 0, nil, 0, 0
+				to.series.add(&p)
+			}
 		}
 		to.place(s, from)
 		if sample, ok := d.sample(s, from.latency); ok {
@@ -140,14 +143,6 @@ func (d *devices) place(s *blockSnapshot) {
 		} else {
 			d.left++
 		}
-	}
-}
-
-// idleUntilNow gives a device that appears for the first time its place in the time that was recorded before.
-func (d *Device) idleUntilNow(all *Device) {
-	for _, p := range all.series.sorted() {
-		p.Requests, p.Latency, p.Depth, p.DepthMost = 0, nil, 0, 0
-		d.series.add(&p)
 	}
 }
 
@@ -235,7 +230,7 @@ func (d *Device) finish(percentiles []float64, seconds float64) {
 	}
 	d.Series = d.series.sorted()
 	d.series = series{}
-	sortSamples(d.samples)
+	slices.SortStableFunc(d.samples, func(a, b sample) int { return cmp.Compare(a.time, b.time) })
 }
 
 // sorted lists the devices, the busiest first.

@@ -218,7 +218,12 @@ func (a *state) phases(block, system *intervals) error {
 		err := a.eachBlock(&Lines{}, func(s *blockSnapshot) {
 			if number < a.report.Block.Snapshots { // what was written since is not in the report
 				sum, tokens := of(block, number)
-				sum.addBlock(s, tokens)
+				sum.BlockIntervals++
+				sum.BlockSeconds += max(0, orZero(s.seconds))
+				sum.BlockTokens += tokens
+				whole := s.whole()
+				sum.latency.merge(whole.latency)
+				sum.Requests += whole.requests
 			}
 			number++
 		}, func(*blockSnapshot) {})
@@ -258,15 +263,6 @@ func comparePhases(a, b PhaseRow) int {
 		return x - y
 	}
 	return strings.Compare(a.Phase, b.Phase)
-}
-
-func (p *phaseSum) addBlock(s *blockSnapshot, tokens float64) {
-	p.BlockIntervals++
-	p.BlockSeconds += max(0, orZero(s.seconds))
-	p.BlockTokens += tokens
-	whole := s.whole()
-	p.latency.merge(whole.latency)
-	p.Requests += whole.requests
 }
 
 func (p *phaseSum) addSystem(s *systemSnapshot, tokens float64) {

@@ -153,7 +153,10 @@ func (p *profSums) addNet(e *resource.ProfNet) {
 	row := p.net[e.PID]
 	if row == nil {
 		if len(p.net) >= maxIDs {
-			p.forgetNet()
+			for _, row := range p.sortedNet()[maxIDs/2:] { // drop those that moved least
+				p.NetForgotten++
+				delete(p.net, row.PID)
+			}
 		}
 		row = &NetRow{PID: e.PID}
 		p.net[e.PID] = row
@@ -177,14 +180,6 @@ func moved(bytes uint64, rate, seconds float64) float64 {
 		return float64(bytes)
 	}
 	return min(rate*safeInterval(seconds), maxNumber)
-}
-
-// forgetNet drops the half of the processes that moved least.
-func (p *profSums) forgetNet() {
-	for _, row := range p.sortedNet()[maxIDs/2:] {
-		p.NetForgotten++
-		delete(p.net, row.PID)
-	}
 }
 
 func (p *profSums) sortedNet() []*NetRow {

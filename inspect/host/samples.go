@@ -1,9 +1,7 @@
 package host
 
 import (
-	"cmp"
 	"math"
-	"slices"
 )
 
 // maxSamples bounds the snapshots that latency and metrics are compared over: what comes behind is counted and left
@@ -29,14 +27,6 @@ type metricSample struct {
 type pair struct {
 	latency *sample
 	metric  *metricSample
-}
-
-func sortSamples(s []sample) {
-	slices.SortStableFunc(s, func(a, b sample) int { return cmp.Compare(a.time, b.time) })
-}
-
-func sortMetrics(s []metricSample) {
-	slices.SortStableFunc(s, func(a, b metricSample) int { return cmp.Compare(a.time, b.time) })
 }
 
 // align walks both, sorted by time, and pairs those that are no further apart than 0.75 of the longer interval,

@@ -149,7 +149,16 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 	for m := range s.metric {
 		s.metric[m] = math.NaN()
 	}
-	s.judge()
+	for i := range s.threads {
+		t := &s.threads[i]
+		undecided := t.judge()
+		id := strconv.FormatInt(int64(t.TID.v), 10)
+		if off, ok := s.offCPU[id]; ok && undecided > 0 {
+			off.v = max(0, off.v-undecided)
+			s.offCPU[id] = off
+		}
+		s.unknown = number{s.unknown.v + t.FutexUnknown.v/1e6, s.unknown.known || t.FutexUnknown.known}
+	}
 	if line.OffCPU != nil {
 		s.metric[MetricOffCPU] = sum(line.OffCPU) / 1e6
 	}
@@ -162,20 +171,6 @@ func parseSystem(text []byte) (*systemSnapshot, error) {
 		}
 	}
 	return s, nil
-}
-
-// judge takes what is no delay off the times of threads.
-func (s *systemSnapshot) judge() {
-	for i := range s.threads {
-		t := &s.threads[i]
-		undecided := t.judge()
-		id := strconv.FormatInt(int64(t.TID.v), 10)
-		if off, ok := s.offCPU[id]; ok && undecided > 0 {
-			off.v = max(0, off.v-undecided)
-			s.offCPU[id] = off
-		}
-		s.unknown = number{s.unknown.v + t.FutexUnknown.v/1e6, s.unknown.known || t.FutexUnknown.known}
-	}
 }
 
 // pressure is the figure of a resource that is compared: of the scope some, else of the first other one that there
@@ -237,22 +232,17 @@ func (t *ids) add(id string, v float64) *idSum {
 	of := t.sums[id]
 	if of == nil {
 		if len(t.sums) >= maxIDs {
-			t.forget()
+			for _, name := range t.order()[maxIDs/2:] { // make room
+				t.forgotten++
+				t.most = max(t.most, t.sums[name].v)
+				delete(t.sums, name)
+			}
 		}
 		of = &idSum{}
 		t.sums[id] = of
 	}
 	of.v += v
 	return of
-}
-
-// forget makes room.
-func (t *ids) forget() {
-	for _, name := range t.order()[maxIDs/2:] {
-		t.forgotten++
-		t.most = max(t.most, t.sums[name].v)
-		delete(t.sums, name)
-	}
 }
 
 // order lists the ids, the largest sum first.

@@ -263,12 +263,6 @@ func (w *Waits) finish() {
 	if o := w.Order; o != nil {
 		o.Ordered = o.InOrder == o.Tensors
 	}
-	w.slowest()
-	w.note()
-}
-
-// slowest finds the executions that stood still longest.
-func (w *Waits) slowest() {
 	const top = 10
 	for i := range w.Rows {
 		if w.Rows[i].WaitNS > 0 {
@@ -277,6 +271,7 @@ func (w *Waits) slowest() {
 	}
 	slices.SortStableFunc(w.Slowest, func(a, b int) int { return cmp.Compare(w.Rows[b].StalledNS, w.Rows[a].StalledNS) })
 	w.Slowest = slices.Clip(w.Slowest[:min(len(w.Slowest), top)])
+	w.note()
 }
 
 // note says in words what a reader of the figures has to know.

@@ -155,24 +155,19 @@ func (r *SPERecord) packet(b []byte) (ended bool) {
 	case h&0xfc == speContext:
 		r.Context = uint32(p)
 	case h&0xfc == speOp:
-		r.op(h&3, p)
+		switch {
+		case h&3 != 1: // only loads, stores and atomics touch memory
+		case p&1 != 0:
+			r.Op = memtrace.OpWrite
+		default:
+			r.Op = memtrace.OpRead
+		}
 	case h&0xf8 == speAddress:
 		r.address(index, p)
 	case h&0xf8 == speCounter && index == 0:
 		r.Latency = uint16(p)
 	}
 	return false
-}
-
-// op takes in the class of an operation: only 1, loads, stores and atomics, touches memory.
-func (r *SPERecord) op(class byte, p uint64) {
-	switch {
-	case class != 1:
-	case p&1 != 0:
-		r.Op = memtrace.OpWrite
-	default:
-		r.Op = memtrace.OpRead
-	}
 }
 
 // address takes in an address: its highest byte holds a tag or the exception level. An address of the kernel has it

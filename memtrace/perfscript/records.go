@@ -110,7 +110,10 @@ func (d *Data) take(raw []byte, a *memtrace.Access) (bool, error) {
 	case recordTracingData:
 		return false, d.skip(raw, 8)
 	case recordFeature:
-		d.feature(raw)
+		if len(raw) >= 16 && binary.LittleEndian.Uint64(raw[8:]) == featureEventDesc {
+			nameEvents(d.events, raw[16:])
+			d.begin()
+		}
 		return false, nil
 	}
 	if d.decoder == nil {
@@ -196,14 +199,6 @@ func (d *Data) attribute(raw []byte) error {
 	d.events = append(d.events, e)
 	d.begin()
 	return nil
-}
-
-// feature reads the names of a pipe's events.
-func (d *Data) feature(raw []byte) {
-	if len(raw) >= 16 && binary.LittleEndian.Uint64(raw[8:]) == featureEventDesc {
-		nameEvents(d.events, raw[16:])
-		d.begin()
-	}
 }
 
 // skip passes over what follows a record in the file, whose size stands in it at an offset.

@@ -127,16 +127,11 @@ func (c *cursor) addressSymbol(l *layout) bool {
 		}
 		c.b = c.b[next:]
 		w := c.word()
-		if _, ok := hex(w); ok && l.numberFollows() {
+		if _, ok := hex(w); ok && (slices.Contains(l.has[fieldDataSrc:fieldIP+1], true) || l.has[fieldPhys]) {
 			return true
 		}
 	}
 	return true
-}
-
-// numberFollows reports whether a number follows an address.
-func (l *layout) numberFollows() bool {
-	return slices.Contains(l.has[fieldDataSrc:fieldIP+1], true) || l.has[fieldPhys]
 }
 
 // parse reads the fields of a line. All must be there, and nothing else.

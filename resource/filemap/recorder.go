@@ -121,11 +121,6 @@ func (r *Recorder) Begin(g Graph) {
 	if g.TokenCount > maxTokens {
 		s.graph.Tokens = nil
 	}
-	r.begin(s)
-	r.byExec[g.Exec] = s
-}
-
-func (r *Recorder) begin(s *segment) {
 	if s.graph.BeginNS < r.put {
 		r.late++
 	}
@@ -136,6 +131,7 @@ func (r *Recorder) begin(s *segment) {
 	if n := len(r.lines); n > 1 && r.lines[n-2].graph.BeginNS > s.graph.BeginNS {
 		slices.SortStableFunc(r.lines, func(a, b *segment) int { return cmp.Compare(a.graph.BeginNS, b.graph.BeginNS) })
 	}
+	r.byExec[g.Exec] = s
 }
 
 // End reports the end of an execution. Without its Begin it is ignored.

@@ -30,15 +30,10 @@ type callStat struct {
 	Begun                           uint64
 }
 
-// torn reports whether a processor was writing while its counters were read.
-func torn(stats []callStat) bool {
-	return slices.ContainsFunc(stats, func(s callStat) bool { return s.Begun != s.Count })
-}
-
-// whole reads an entry again as long as it is torn. Writing takes less than a microsecond, so that this ends.
+// whole reads an entry again while a processor was writing its counters during the read. Writing takes less than a microsecond, so that this ends.
 func whole[K any](m *ebpf.Map, key K, stats []callStat) ([]callStat, error) {
 	for range 1000 {
-		if !torn(stats) {
+		if !slices.ContainsFunc(stats, func(s callStat) bool { return s.Begun != s.Count }) {
 			break
 		}
 		if err := m.Lookup(key, &stats); err != nil {

@@ -114,7 +114,9 @@ func (c *Collector) load(plain, byCalls bool) error {
 		MaxEntries: c.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
-			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(), "retransmit_tells": hasErrnoArg(), "retransmit_error": retransmitError(),
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(),
+			// Since 6.16 the hook of retransmitted segments passes an error after the socket and the segment.
+			"retransmit_tells": bpf.Arguments("tcp_retransmit_skb") > 3, "retransmit_error": retransmitError(),
 		},
 	})
 	if err != nil {
@@ -344,7 +346,10 @@ func remove(m *ebpf.Map, key any) error {
 // AddPID adds a process to a target that is restricted to processes.
 func (c *Collector) AddPID(pid int) error {
 	if c.polled != nil {
-		c.addPolled(pid)
+		c.o.Target.PIDs = append(c.o.Target.PIDs, pid)
+		if io, ok := c.readProcess(pid); ok {
+			c.polled[pid] = io
+		}
 	}
 	if c.set == nil {
 		return nil

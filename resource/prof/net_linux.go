@@ -24,16 +24,6 @@ type netTally struct {
 	OutBytes, InBytes, OutCalls, InCalls, OutErrors, InErrors, Retransmits uint64
 }
 
-func (t *netTally) add(o netTally) {
-	t.OutBytes += o.OutBytes
-	t.InBytes += o.InBytes
-	t.OutCalls += o.OutCalls
-	t.InCalls += o.InCalls
-	t.OutErrors += o.OutErrors
-	t.InErrors += o.InErrors
-	t.Retransmits += o.Retransmits
-}
-
 func (t netTally) since(b netTally) netTally {
 	return netTally{
 		t.OutBytes - b.OutBytes, t.InBytes - b.InBytes, t.OutCalls - b.OutCalls, t.InCalls - b.InCalls,
@@ -44,7 +34,13 @@ func (t netTally) since(b netTally) netTally {
 func sumNet(stats []netTally) netTally {
 	var t netTally
 	for _, s := range stats {
-		t.add(s)
+		t.OutBytes += s.OutBytes
+		t.InBytes += s.InBytes
+		t.OutCalls += s.OutCalls
+		t.InCalls += s.InCalls
+		t.OutErrors += s.OutErrors
+		t.InErrors += s.InErrors
+		t.Retransmits += s.Retransmits
 	}
 	return t
 }
@@ -121,14 +117,11 @@ func (c *Collector) netEvent(tgid uint32, names map[uint32]string) *resource.Pro
 	if c.byCalls {
 		e.Via = "syscalls"
 	}
-	if c.retransmits() {
+	if c.set.Absent["on_retransmit"] == nil && c.set.Absent["on_retransmit_plain"] == nil {
 		e.Retransmits = new(uint64)
 	}
 	return e
 }
-
-// hasErrnoArg reports whether the hook of retransmitted segments passes an error after the socket and the segment.
-func hasErrnoArg() bool { return bpf.Arguments("tcp_retransmit_skb") > 3 }
 
 // retransmitError returns the offset of that error in the tracepoint; 0 if it has none.
 func retransmitError() uint32 {
@@ -137,11 +130,6 @@ func retransmitError() uint32 {
 		return 0
 	}
 	return fields["err"]
-}
-
-// retransmits reports whether the kernel reports retransmitted segments.
-func (c *Collector) retransmits() bool {
-	return c.set.Absent["on_retransmit"] == nil && c.set.Absent["on_retransmit_plain"] == nil
 }
 
 // addNet adds a family's part to the event of a process.

@@ -31,14 +31,6 @@ func (c *Collector) beginPolled() (err error) {
 	return err
 }
 
-// addPolled begins to watch a process.
-func (c *Collector) addPolled(pid int) {
-	c.o.Target.PIDs = append(c.o.Target.PIDs, pid)
-	if io, ok := c.readProcess(pid); ok {
-		c.polled[pid] = io
-	}
-}
-
 // readIO reads the figures of every watched process. A process that is gone, or that may not be looked into, is
 // left out.
 func (c *Collector) readIO() (map[int]processIO, error) {

@@ -53,10 +53,19 @@ func (c *Collector) put(line *resource.SystemLine, all []spent) {
 			end()
 			of = &process{line: resource.ProcessLine{PID: s.line.TGID}}
 		}
-		if c.countsFaults() {
+		if c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil { // none seen singly
 			s.line.Faults = known(s.line.Minor) + known(s.line.Major)
 		}
-		of.add(&s)
+		if of.line.Comm == "" || s.line.TID == s.line.TGID { // the first thread has the process's name
+			of.line.Comm = s.line.Comm
+		}
+		of.line.Threads++
+		of.line.OnCPUNS += s.line.OnCPUNS
+		of.line.OffCPUNS += s.line.OffCPUNS()
+		of.line.Faults += s.line.Faults
+		of.line.Minor, of.line.Major = sum(of.line.Minor, s.line.Minor), sum(of.line.Major, s.line.Major)
+		of.waits.Merge(&s.waits)
+		of.maxWait = max(of.maxWait, s.maxWait)
 		if !s.active() {
 			continue
 		}
@@ -66,11 +75,6 @@ func (c *Collector) put(line *resource.SystemLine, all []spent) {
 		}
 	}
 	end()
-}
-
-// countsFaults reports whether faults are the kernel's counts because none are seen one by one.
-func (c *Collector) countsFaults() bool {
-	return c.set == nil || c.set.Absent["on_fault"] != nil || c.set.Absent["on_fault_plain"] != nil
 }
 
 func (c *Collector) putProcess(line *resource.SystemLine, p *process) {
@@ -85,20 +89,6 @@ func (c *Collector) putProcess(line *resource.SystemLine, p *process) {
 	p.line.RSSBytes = c.rss(id)
 	p.line.RunQueue = resource.NewWaitFigure(&p.waits, p.maxWait)
 	line.Processes = append(line.Processes, p.line)
-}
-
-// add counts a thread; threads come by their number, and a process's first has the process's.
-func (p *process) add(s *spent) {
-	if p.line.Comm == "" || s.line.TID == s.line.TGID {
-		p.line.Comm = s.line.Comm
-	}
-	p.line.Threads++
-	p.line.OnCPUNS += s.line.OnCPUNS
-	p.line.OffCPUNS += s.line.OffCPUNS()
-	p.line.Faults += s.line.Faults
-	p.line.Minor, p.line.Major = sum(p.line.Minor, s.line.Minor), sum(p.line.Major, s.line.Major)
-	p.waits.Merge(&s.waits)
-	p.maxWait = max(p.maxWait, s.maxWait)
 }
 
 func known(n *uint64) uint64 {

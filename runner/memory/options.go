@@ -35,15 +35,6 @@ const (
 	Unrecorded = "off"
 )
 
-func (o *Options) defaults() {
-	if o.Interval <= 0 {
-		o.Interval = time.Second
-	}
-	if o.Warn == nil {
-		o.Warn = func(error) {}
-	}
-}
-
 // Errors of beginning to record.
 var (
 	// ErrStart occurs when a command cannot be started. The error that wraps it says why, and what helps; it is

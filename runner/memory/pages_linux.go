@@ -202,15 +202,6 @@ func (p *pages) end(w *watched) {
 	delete(p.watched, w.pid)
 }
 
-// close ends the watching.
-func (p *pages) close() {
-	if p != nil {
-		for _, w := range p.watched {
-			p.end(w)
-		}
-	}
-}
-
 // usage is what was found so far.
 func (p *pages) usage() sampling.CollectorUse {
 	return sampling.CollectorUse{Collector: sampling.Pages, Samples: p.use.Pages, Tally: p.r.tallies[memtrace.CollectorPage], Pages: &p.use}

@@ -47,7 +47,12 @@ type recorder struct {
 // what it wrote. A command that cannot be sampled is not run. What it returns is valid with an error too, as far as
 // the process was started.
 func Record(ctx context.Context, o Options) (Result, error) {
-	o.defaults()
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.Warn == nil {
+		o.Warn = func(error) {}
+	}
 	r := &recorder{o: o, pid: o.PID, queue: sampling.NewQueue(os.TempDir()), spaces: sampling.NewSpaces(), rows: map[int32]uint64{}}
 	r.sorted = sampling.NewSorted(r.queue)
 	defer r.queue.Close()
@@ -392,7 +397,11 @@ func (r *recorder) finish(exit func() *os.ProcessState) {
 	r.server.Close()
 	r.phases.end = bpf.MonoNS() + r.offset
 	r.put(math.MaxInt64)
-	r.pages.close()
+	if p := r.pages; p != nil {
+		for _, w := range p.watched {
+			p.end(w)
+		}
+	}
 	for _, why := range r.pages.missing() {
 		r.o.Warn(errors.New(why))
 	}

@@ -68,15 +68,7 @@ func (q *Queue) spill(a *memtrace.Access) error {
 		q.file, q.out = file, bufio.NewWriterSize(file, 1<<16)
 	}
 	var entry [entryBytes]byte
-	encode(entry[:0], a)
-	if _, err := q.out.Write(entry[:]); err != nil {
-		return err
-	}
-	q.wrote += entryBytes
-	return nil
-}
-
-func encode(b []byte, a *memtrace.Access) {
+	b := entry[:0]
 	le := binary.LittleEndian
 	for _, v := range [...]uint64{uint64(a.TimeNS), a.Addr, a.Size, a.IP, a.Latency, a.Weight} {
 		b = le.AppendUint64(b, v)
@@ -85,6 +77,11 @@ func encode(b []byte, a *memtrace.Access) {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	_ = append(b, byte(a.Op), byte(a.Level), byte(a.Collector), 0)
+	if _, err := q.out.Write(entry[:]); err != nil {
+		return err
+	}
+	q.wrote += entryBytes
+	return nil
 }
 
 func decode(b []byte) (a memtrace.Access) {
@@ -126,16 +123,11 @@ func (q *Queue) back(dst []memtrace.Access, n int) []memtrace.Access {
 		q.read += entryBytes
 		dst = append(dst, decode(entry[:]))
 	}
-	if q.read == q.wrote {
-		q.drop()
+	if q.read == q.wrote { // free the file's disk space
+		q.file.Close()
+		q.file, q.out, q.read, q.wrote = nil, nil, 0, 0
 	}
 	return dst
-}
-
-// drop gives the file up, whose disk is free again.
-func (q *Queue) drop() {
-	q.file.Close()
-	q.file, q.out, q.read, q.wrote = nil, nil, 0, 0
 }
 
 // Lost is how many accesses found no room, and why the first did not.

@@ -75,7 +75,15 @@ func (s *Set) Use(rows *Tallies) *Use {
 		}
 		for k := range rows {
 			if k := memtrace.Collector(k); k != memtrace.CollectorPage && (k == memtrace.CollectorFault) == (c.Name == Faults) {
-				one.add(&rows[k])
+				t := &rows[k]
+				if t.Rows > 0 && one.Types == nil {
+					one.Types = map[string]uint64{}
+				}
+				one.Rows += t.Rows
+				one.Unknown += t.Unknown
+				for name, n := range t.Types {
+					one.Types[name] += n
+				}
 			}
 		}
 		if err := c.Err(); err != nil {
@@ -92,18 +100,6 @@ func (u *Use) Complete() {
 	for i := range u.Collectors {
 		c := &u.Collectors[i]
 		u.Lossy = u.Lossy || c.Throttled > 0 || c.Error != "" || c.Pages != nil && c.Pages.Renewed+c.Pages.Unseen > 0
-	}
-}
-
-// add adds a tally.
-func (u *CollectorUse) add(t *Tally) {
-	if t.Rows > 0 && u.Types == nil {
-		u.Types = map[string]uint64{}
-	}
-	u.Rows += t.Rows
-	u.Unknown += t.Unknown
-	for name, n := range t.Types {
-		u.Types[name] += n
 	}
 }
 

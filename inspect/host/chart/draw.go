@@ -60,7 +60,7 @@ func Draw(r *host.Report, dir string, types, forms []string) (paths []string, er
 	if slices.Contains(types, "importance") {
 		draw("importance_correlations", correlations(r))
 		draw("importance_offcpu_top_pids", topOffCPU(r))
-		draw("importance_page_faults_top_pids", topFaults(r))
+		draw("importance_page_faults_top_pids", top(r.Faults, "most page faults", "page faults", sheet.Orange, 1, ""))
 		draw("importance_trends", trends(r))
 	}
 	return paths, err

@@ -141,11 +141,6 @@ func topOffCPU(r *host.Report) *sheet.Picture {
 	return top(r.OffCPU, "longest off-CPU time", "off-CPU time", sheet.Purple, 1e-3, "s")
 }
 
-// topFaults draws which ids had most page faults.
-func topFaults(r *host.Report) *sheet.Picture {
-	return top(r.Faults, "most page faults", "page faults", sheet.Orange, 1, "")
-}
-
 // top draws ids with their bars.
 func top(t *host.TopIDs, title, axis string, fill color.Color, by float64, unit string) *sheet.Picture {
 	if t == nil || len(t.Top) == 0 {

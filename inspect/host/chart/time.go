@@ -100,11 +100,6 @@ func most(y []float64) (v float64) {
 	return v
 }
 
-// spread reports whether the most in flight is not just the mean of one snapshot.
-func spread(series []host.Point) bool {
-	return slices.ContainsFunc(series, func(p host.Point) bool { return float64(p.DepthMost) > p.Depth*1.001 })
-}
-
 // depthPanel draws how many requests were in flight.
 func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
 	p := sheet.Screen.Panel(title)
@@ -115,7 +110,7 @@ func depthPanel(d *host.Device, c clock, title string) *plot.Plot {
 	_, top := values(series, c, func(at *host.Point) float64 { return float64(at.DepthMost) })
 	sheet.FromZero(&p.Y, most(top))
 	p.Add(sheet.Both)
-	if !spread(series) {
+	if !slices.ContainsFunc(series, func(p host.Point) bool { return float64(p.DepthMost) > p.Depth*1.001 }) {
 		p.Add(curve(series, x, mean, sheet.Orange, 1.3))
 		return p
 	}
