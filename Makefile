@@ -120,6 +120,11 @@ lint: llama
 env: llama
 	@printf 'export GOFLAGS="%s"\n' "$(goflags)"
 
+# pictures draws docs/pictures from real runs; PICTURES names some of them: make pictures PICTURES='session kv'
+PICTURES ?=
+pictures: build
+	$(GO) run ./scripts/pictures $(PICTURES)
+
 # check-generated makes the BPF objects anew and compares them with what is committed.
 check-generated:
 	@scripts/check-generated
