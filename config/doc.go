@@ -1,6 +1,6 @@
 // Package config says what the user asked for.
 //
-// Tap is everything that records: one struct behind the --tap-… flags, the LLAMATAP_… environment, a YAML file and
+// Tap is everything that records: one struct for the --tap-… flags, the LLAMATAP_… environment, a YAML file and
 // the presets. It is filled by one table of options (tap_options.go), from which the help text and docs/FLAGS.md
 // are generated too, so that no spelling can drift from another. For each setting it remembers where the value came
 // from; Echo writes that down.

@@ -10,7 +10,7 @@ type Prompts struct {
 	PromptsFile  string // JSON lines, "-" for stdin; "": none
 	ResultsFile  string // JSON lines; "": stdout
 	Parallel     int    // sequences that are decoded at a time
-	TopLogprobs  int    // likeliest tokens whose log-probabilities are told with each token; 0: none
+	TopLogprobs  int    // likeliest tokens whose log-probabilities are written with each token; 0: none
 	StopOnError  bool   // a line that fails is the last one
 	ChatTemplate string // name of one of llama.cpp's templates, or a template; "": the model's own
 }
@@ -25,9 +25,9 @@ func promptsOptions() []llamaOption {
 		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true, byDef: "1",
 			help: "prompts that are decoded at a time, in sequences that share the context",
 			set:  integer(func(r *Run) *int { return &r.Parallel }, 1, "a number of sequences, at least 1")},
-		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0", help: "tell the log-probability of each token, and the K likeliest ones",
+		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0", help: "write the log-probability of each token, and the K likeliest ones",
 			set: integer(func(r *Run) *int { return &r.TopLogprobs }, 0, "a number of tokens, or 0 for none")},
-		{key: "stop-on-error", names: []string{"stop-on-error"}, own: true, help: "start no prompt behind a line that fails",
+		{key: "stop-on-error", names: []string{"stop-on-error"}, own: true, help: "start no prompt after a line that fails",
 			set: boolean(func(r *Run) *bool { return &r.StopOnError })},
 		{key: "chat-template", names: []string{"chat-template"}, form: "JINJA_TEMPLATE", env: "LLAMA_ARG_CHAT_TEMPLATE", byDef: "the model's own",
 			help: `template for "messages": a name such as chatml, or a text that llama.cpp's library knows by its marks`,

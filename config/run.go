@@ -18,10 +18,10 @@ type Run struct {
 
 	ReversePrompts []string // texts that end generation; escapes are not processed yet
 	Special        bool     // show control tokens in the text
-	PromptCache    string   // file with the state behind a prompt; "": none
+	PromptCache    string   // file with the state after a prompt; "": none
 	PromptCacheAll bool     // save the state at the end too
 	PromptCacheRO  bool     // do not write the file
-	ContextShift   bool     // go on when the context is full
+	ContextShift   bool     // continue when the context is full
 	Keep           int      // tokens of the prompt that stay then; -1: all
 
 	Predict    int // tokens to generate; -1: no limit, -2: until the context is full

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// llamaOption is one row of the table behind the flags that llama.cpp has too.
+// llamaOption is one row of the table of the flags that llama.cpp has too.
 type llamaOption struct {
 	section  string   // heading of help that begins here
 	key      string   // its name in Run.Given
@@ -24,7 +24,7 @@ type llamaOption struct {
 	pair     bool // it takes two values, which set gets with a space between them
 }
 
-// shortNames are the names that llama.cpp writes behind one dash though they have several letters.
+// shortNames are the names that llama.cpp writes after one dash though they have several letters.
 var shortNames = map[string]bool{
 	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
 	"jf": true, "bs": true, "np": true, "sp": true,
@@ -58,10 +58,10 @@ func continueOptions() []llamaOption {
 		{key: "reverse-prompt", names: []string{"r", "reverse-prompt"}, form: "PROMPT", help: "text that ends generation where it comes up; may be given several times", set: addReversePrompt},
 		{key: "special", names: []string{"sp", "special"}, help: "show control tokens in the text", set: boolean(func(r *Run) *bool { return &r.Special })},
 		{key: "context-shift", names: []string{"context-shift"}, negative: []string{"no-context-shift"}, env: "LLAMA_ARG_CONTEXT_SHIFT", byDef: "off",
-			help: "where the context is full, forget half of it and go on", set: boolean(func(r *Run) *bool { return &r.ContextShift })},
+			help: "where the context is full, forget half of it and continue", set: boolean(func(r *Run) *bool { return &r.ContextShift })},
 		{key: "keep", names: []string{"keep"}, form: "N", byDef: "0", help: "tokens of the prompt that are not forgotten then; -1: all",
 			set: integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
-		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME", help: "file that keeps the state behind the prompt, llama.cpp's and ours alike", set: setPromptCache},
+		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME", help: "file that keeps the state after the prompt, in llama.cpp's format", set: setPromptCache},
 		{key: "prompt-cache-all", names: []string{"prompt-cache-all"}, help: "keep what is generated in it too", set: boolean(func(r *Run) *bool { return &r.PromptCacheAll })},
 		{key: "prompt-cache-ro", names: []string{"prompt-cache-ro"}, help: "use it, but do not write it", set: boolean(func(r *Run) *bool { return &r.PromptCacheRO })},
 	}
@@ -269,7 +269,7 @@ func setRPC(r *Run, s string) error {
 		server = strings.TrimSpace(server)
 		host, port, ok := strings.Cut(server, ":")
 		if n, err := strconv.ParseUint(port, 10, 16); !ok || host == "" || err != nil || n == 0 {
-			return fmt.Errorf("%q is no server: give host:port,host:port", server)
+			return fmt.Errorf("%q is not a server: give host:port,host:port", server)
 		}
 		r.RPC = append(r.RPC, server)
 	}

@@ -22,7 +22,7 @@ func WriteRunReference(w io.Writer) error {
 	return err
 }
 
-// spellings are the names of an option, each as code, and its value behind the last.
+// spellings are the names of an option, each as code, and its value after the last.
 func (o *llamaOption) spellings() string {
 	var names []string
 	for _, name := range append(append([]string(nil), o.names...), o.negative...) {

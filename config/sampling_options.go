@@ -73,7 +73,7 @@ func penaltyOptions() []llamaOption {
 		{key: "frequency-penalty", names: []string{"frequency-penalty"}, form: "N", env: "LLAMA_ARG_FREQUENCY_PENALTY", byDef: "0.00",
 			help: "penalty for each time that a token occurred; 0: none", set: anyNumber(func(r *Run) *float32 { return &r.FrequencyPenalty })},
 		{key: "dry-multiplier", names: []string{"dry-multiplier"}, form: "N", byDef: "0.00",
-			help: "how much DRY penalises what goes on with a repetition; 0: not at all", set: number32(func(r *Run) *float32 { return &r.DryMultiplier }, 0, math.Inf(1))},
+			help: "how much DRY penalises what continues a repetition; 0: not at all", set: number32(func(r *Run) *float32 { return &r.DryMultiplier }, 0, math.Inf(1))},
 		{key: "dry-base", names: []string{"dry-base"}, form: "N", byDef: "1.75",
 			help: "by how much that grows with each repeated token", set: number32(func(r *Run) *float32 { return &r.DryBase }, 1, math.Inf(1))},
 		{key: "dry-allowed-length", names: []string{"dry-allowed-length"}, form: "N", byDef: "2",

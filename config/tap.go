@@ -35,7 +35,7 @@ type OnFailure string
 
 // What becomes of the program.
 const (
-	FailureContinue OnFailure = "continue" // it goes on without being recorded
+	FailureContinue OnFailure = "continue" // it continues without being recorded
 	FailureStop     OnFailure = "stop"     // it is asked to end, and killed where it does not
 )
 
@@ -65,19 +65,19 @@ type Tap struct {
 	Workers        int    // codec workers; 0: as many as the machine suggests
 	Out            string // folder in which run directories are made
 	OnFailure      OnFailure
-	Segment        Segment // as given; Segments says when the run goes on in a new one
+	Segment        Segment // as given; Segments says when a new one begins
 	MaxDisk        MaxDisk
 	MinFree        MinFree
 	Preallocate    Bytes // room to keep on the disk ahead of what is written
 	Sync           Sync
 	Checkpoint     Checkpoint
-	Sink           string        // of what is recorded, beside the files; "": none
-	Resume         string        // the run to go on with, ResumeNewest, or "": a new one
+	Sink           string        // of what is recorded, in addition to the files; "": none
+	Resume         string        // the run to resume, ResumeNewest, or "": a new one
 	ResourceLevel  string        // MINIMAL, DETAILED or VERBOSE; "": no events
 	ResourcePath   string        // file that the events are appended to as well
 	ResourceRate   int           // most events of a kind per second; 0: no limit
 	ResourceRotate Bytes         // of a file of events; 0: there is one
-	Legacy         bool          // B's estimates beside what is measured
+	Legacy         bool          // B's estimates alongside what is measured
 	KV             bool          // blocks of the KV cache are followed
 	KVBlock        int           // cells of a block
 	Regions        bool          // the map of memory is kept

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Checkpoint says how often a run notes a place that it can be resumed from.
+// Checkpoint says how often a run writes a checkpoint.
 type Checkpoint struct {
 	Every int    // tokens; 0: never
 	Path  string // of the checkpoint file; "": in the run directory
@@ -18,22 +18,22 @@ const ResumeNewest = "newest"
 func checkpointOptions() []option {
 	return []option{
 		{name: "checkpoint-every", form: "N", role: roleModifier, recorder: Activations,
-			help: "note every so many tokens, and at the end, a place that 'llamatap run --tap-resume RUNDIR' can go on from; what was recorded up to it is synced",
+			help: "write a checkpoint every N tokens, and at the end, from which 'llamatap run --tap-resume RUNDIR' resumes; what was recorded up to it is synced",
 			set:  setCheckpointEvery,
 			get:  func(t *Tap) any { return positive(t.Checkpoint.Every) }},
 		{name: "checkpoint-path", form: "FILE", role: roleModifier, recorder: Activations,
-			help: "where that is noted instead of activations.stream.ckpt.json in the run directory",
+			help: "file of the checkpoint instead of activations.stream.ckpt.json in the run directory",
 			set:  func(t *Tap, s string) error { t.Checkpoint.Path = s; return nil },
 			get:  func(t *Tap) any { return text(t.Checkpoint.Path) }},
 		{name: "checkpoint-state", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleModifier, recorder: Activations,
-			help: "checkpoints hold llama.cpp's memory too, so that a run is gone on with at once; each costs the time and room of writing it (llamatap run, one prompt)",
+			help: "checkpoints hold llama.cpp's memory too, so that a resumed run recomputes nothing; each costs the time and space of writing it (llamatap run, one prompt)",
 			set: func(t *Tap, s string) (err error) {
 				t.Checkpoint.State, err = parseSwitch("checkpoint-state", s)
 				return err
 			},
 			get: func(t *Tap) any { return onOff(t.Checkpoint.State) }},
 		{name: "resume", form: "[=RUNDIR|FILE]", bare: ResumeNewest, follows: isNoFlag, role: roleRun,
-			help: "go on with a run that was interrupted, by its directory or its checkpoint file; alone it is the newest such one below --tap-out. " +
+			help: "resume an interrupted run, by its directory or its checkpoint file; alone it is the newest such one below --tap-out. " +
 				"Without other arguments those of that run are taken (llamatap run only)",
 			set: func(t *Tap, s string) error { t.Resume = s; return nil },
 			get: func(t *Tap) any { return text(t.Resume) }},
@@ -75,7 +75,7 @@ func (t *Tap) checkCheckpoint() error {
 	return nil
 }
 
-// Resuming tells which interrupted run the flags ask to go on with, before Resolve; "" is none.
+// Resuming returns the interrupted run that the flags ask to resume, before Resolve; "" is none.
 func (t *Tap) Resuming() string { return t.flags["resume"].text }
 
 // OnlyResumes reports whether no other flag of the tap was given than the one that resumes, and where runs are.

@@ -12,7 +12,7 @@ const MinDisk = 4 * MiB
 // MinSegment is the smallest size that --tap-segment accepts.
 const MinSegment = 64 * KiB
 
-// Segment says when a run goes on in a new segment. The zero value is never: the run is one.
+// Segment says when a new segment begins. The zero value is never: the run is one.
 type Segment struct {
 	Bytes Bytes         // at this size; 0: not by size
 	Every time.Duration // after this time; 0: not by time
@@ -38,7 +38,7 @@ type DiskAction string
 
 // What happens there.
 const (
-	DiskStop   DiskAction = "stop"   // recording ends and is sealed; the program goes on
+	DiskStop   DiskAction = "stop"   // recording ends and is sealed; the program continues
 	DiskRotate DiskAction = "rotate" // the oldest sealed segment is removed
 )
 
@@ -81,7 +81,7 @@ func (m MinFree) String() string {
 // segmentsPerDisk is into how many segments a bound that rotates is cut where nothing says how large they are.
 const segmentsPerDisk = 8
 
-// Segments returns when the run goes on in a new segment: as --tap-segment says, and, where the disk rotates, at a
+// Segments returns when a new segment begins: as --tap-segment says, and, where the disk rotates, at a
 // share of the bound.
 func (t *Tap) Segments() Segment {
 	s := t.Segment
@@ -98,7 +98,7 @@ func diskOptions() []option {
 			set:  setSegment,
 			get:  func(t *Tap) any { return text(t.Segment.String()) }},
 		{name: "max-disk", form: "SIZE[:stop|rotate]", role: roleRun,
-			help: "most that the run may take on the disk; there, recording stops and the program goes on (stop, the default), " +
+			help: "most that the run may take on the disk; there, recording stops and the program continues (stop, the default), " +
 				"or the oldest sealed segment goes (rotate)",
 			set: setMaxDisk,
 			get: func(t *Tap) any { return text(t.MaxDisk.String()) }},
@@ -118,7 +118,7 @@ func diskOptions() []option {
 	}
 }
 
-// setSegment tells a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and 30M
+// setSegment distinguishes a time from a size by its last letter: s, m and h are times, so that 30m is half an hour and 30M
 // a size.
 func setSegment(t *Tap, s string) error {
 	t.Segment = Segment{}

@@ -50,7 +50,7 @@ func (f *fileReader) read(data []byte) error {
 	}
 	return f.eachKey(body, "settings", func(key string, at *token.Token, value ast.Node) error {
 		if key != "tap" {
-			return f.errorAt(at, "unknown key %q: settings stand below the key tap:", key)
+			return f.errorAt(at, "unknown key %q: settings belong below the key tap:", key)
 		}
 		return f.eachKey(value, "settings", f.setting)
 	})
@@ -63,7 +63,7 @@ func (f *fileReader) setting(key string, at *token.Token, value ast.Node) error 
 		return f.errorAt(at, "unknown setting %q: %s", key, f.remedy(key))
 	}
 	if _, isNull := value.(*ast.NullNode); isNull {
-		return f.errorAt(at, "%s has no value: write one behind the colon, or delete the line", key)
+		return f.errorAt(at, "%s has no value: write one after the colon, or delete the line", key)
 	}
 	words, err := f.words(key, value)
 	if err != nil {
@@ -120,7 +120,7 @@ func (f *fileReader) eachKey(node ast.Node, want string, fn func(string, *token.
 		}
 		key := at.Value
 		if seen[key] {
-			return f.errorAt(at, "%s stands twice: delete one", key)
+			return f.errorAt(at, "%s is given twice: delete one", key)
 		}
 		seen[key] = true
 		if err := fn(key, at, pair.Value); err != nil {

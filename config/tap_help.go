@@ -71,7 +71,7 @@ func (o *option) defaultCell() string {
 	return "`" + o.byDef + "`"
 }
 
-// kind is the column that tells what an option starts or modifies.
+// kind is the column of what an option starts or modifies.
 func (o *option) kind() string {
 	switch o.role {
 	case roleRecorder:

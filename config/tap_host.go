@@ -19,7 +19,7 @@ const (
 func hostOptions() []option {
 	return []option{
 		{name: "host", form: "LIST", recorder: Host,
-			help: "record what the kernel did meanwhile: block (I/O of disks), system (faults, waiting, pressure), waits (faults and reads by file, tensor and token), prof (system calls, network), or all",
+			help: "record what the kernel does during the run: block (I/O of disks), system (faults, waiting, pressure), waits (faults and reads by file, tensor and token), prof (system calls, network), or all",
 			set:  setHost,
 			get:  func(t *Tap) any { return text(strings.Join(t.Host, ",")) }},
 		{name: "host-interval", form: "DURATION", role: roleModifier, recorder: Host, byDef: DefaultHostInterval.String(),
@@ -75,5 +75,5 @@ func setHostInterval(t *Tap, s string) error {
 	return nil
 }
 
-// CollectsHost tells whether a host collector was asked for.
+// CollectsHost reports whether a host collector was asked for.
 func (t *Tap) CollectsHost(name string) bool { return slices.Contains(t.Host, name) }

@@ -52,7 +52,7 @@ func machineOptions() []option {
 			set:  setResourceRotate,
 			get:  func(t *Tap) any { return t.ResourceRotate }},
 		{name: "legacy-estimates", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleModifier, recorder: Resource,
-			help: "beside what is measured, write what LLaMA Resource Instrumentation would have estimated, marked as estimated",
+			help: "alongside what is measured, write what LLaMA Resource Instrumentation would have estimated, marked as estimated",
 			set: func(t *Tap, s string) (err error) {
 				t.Legacy, err = parseSwitch("legacy-estimates", s)
 				return err
@@ -140,16 +140,16 @@ var recorderWhat = map[Recorder]string{
 	Regions: "regions of memory", Ledger: "accesses of operations", Samples: "accesses to memory", Host: "what the kernel does",
 }
 
-// checkMachine: a run that is gone on with compares its stream alone. Events and the lives of blocks are recorded
+// checkMachine: a resumed run compares its stream alone. Events and the lives of blocks are recorded
 // anew from its beginning, which must be computed again for that; what cannot be had again is refused.
 func (t *Tap) checkMachine() error {
 	which := ""
-	for _, beside := range []struct {
+	for _, other := range []struct {
 		recorder Recorder
 		option   string
 	}{{Resource, "resource-level"}, {KV, "kv"}, {Regions, "regions"}, {Ledger, "ledger"}, {Samples, "samples"}, {Host, "host"}} {
-		if t.Records(beside.recorder) {
-			which = beside.option
+		if t.Records(other.recorder) {
+			which = other.option
 		}
 	}
 	if which == "" {
@@ -158,19 +158,19 @@ func (t *Tap) checkMachine() error {
 	repeated := t.Checkpoint.Every > 0 || t.Resume != ""
 	switch {
 	case repeated && t.Records(Ledger):
-		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-ledger, or the checkpoints",
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-ledger, or the checkpoints",
 			t.origins["ledger"].where)
 	case repeated && t.Records(Samples):
-		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-samples, or the checkpoints",
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-samples, or the checkpoints",
 			t.origins["samples"].where)
 	case repeated && t.Records(Regions):
-		return fmt.Errorf("%s is not recorded in a run with checkpoints, which goes on with its stream alone: drop --tap-regions, or the checkpoints",
+		return fmt.Errorf("%s is not recorded in a run with checkpoints, which resumes its stream alone: drop --tap-regions, or the checkpoints",
 			t.origins["regions"].where)
 	case t.Checkpoint.State:
-		return fmt.Errorf("%s: --tap-%s needs the whole run, and a run that is gone on with from a kept state does not compute its beginning again: drop one of the two",
+		return fmt.Errorf("%s: --tap-%s needs the whole run, and a run that is resumed from a kept state does not recompute its beginning: drop one of the two",
 			t.origins["checkpoint-state"].where, which)
 	case repeated && t.ResourcePath != "":
-		return fmt.Errorf("%s would get the events of a run that is gone on with twice: read them in the run directory (resource.jsonl), or drop the checkpoints",
+		return fmt.Errorf("%s would get the events of a resumed run twice: read them in the run directory (resource.jsonl), or drop the checkpoints",
 			t.origins["resource-path"].where)
 	}
 	if !t.Records(Activations) && t.Sink != "" {

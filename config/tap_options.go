@@ -24,7 +24,7 @@ const (
 	roleRun                  // it belongs to the whole run
 )
 
-// option is one row of the table behind every spelling of a setting.
+// option is one row of the table of settings, in every spelling.
 type option struct {
 	name     string                 // sampling-rate: --tap-sampling-rate, LLAMATAP_SAMPLING_RATE, key sampling_rate
 	spelt    string                 // how the flag is spelt where it is not the name, which is deprecated then
@@ -161,7 +161,7 @@ func runOptions() []option {
 			set:  func(t *Tap, s string) error { t.Out = s; return nil },
 			get:  func(t *Tap) any { return t.Out }},
 		{name: "on-failure", form: "continue|stop", role: roleRun, byDef: "continue",
-			help: "when the recording fails, because the disk is full or its process was killed: let the program go on unrecorded, or end it",
+			help: "when the recording fails, because the disk is full or its process was killed: let the program continue unrecorded, or end it",
 			set:  setOnFailure,
 			get:  func(t *Tap) any { return t.OnFailure }},
 		{name: "cold", form: "[=on|off]", bare: "on", follows: isSwitchWord, role: roleRun, byDef: "off",

@@ -205,7 +205,7 @@ func (s *sources) recorders() []Recorder {
 		}
 		running = append(running, o.recorder)
 	}
-	// A run that begins with the tap off captures what it is asked for while it goes on (ctl).
+	// A run that begins with the tap off captures what it is asked for later (ctl).
 	if g, ok := s[FromFlag]["start"]; ok && g.text == "off" && !slices.Contains(running, Activations) {
 		running = append(running, Activations)
 	}

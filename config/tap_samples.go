@@ -17,7 +17,7 @@ const (
 // SampleCollectors are the collectors of --tap-samples.
 var SampleCollectors = []string{SamplePerf, SampleFaults, SamplePages}
 
-// SampleChoice is one collector of --tap-samples, behind it those that take its place where it cannot run, in their
+// SampleChoice is one collector of --tap-samples, followed by those that take its place where it cannot run, in their
 // order.
 type SampleChoice []string
 
@@ -119,12 +119,12 @@ func setProcessInterval(t *Tap, s string) error {
 	return nil
 }
 
-// SamplesWith tells whether a collector of samples may run: that it was asked for, or is to take another one's place.
+// SamplesWith reports whether a collector of samples may run: that it was asked for, or is to take another one's place.
 func (t *Tap) SamplesWith(name string) bool {
 	return slices.ContainsFunc(t.Samples, func(c SampleChoice) bool { return slices.Contains(c, name) })
 }
 
-// MonitorsProcess tells whether process.jsonl is written: a recorder of memory accesses runs.
+// MonitorsProcess reports whether process.jsonl is written: a recorder of memory accesses runs.
 func (t *Tap) MonitorsProcess() bool { return t.Records(Samples) || t.Records(Ledger) }
 
 // checkSamples refuses an interval and a period that nothing has.

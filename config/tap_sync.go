@@ -30,7 +30,7 @@ func (s Sync) String() string {
 func syncOptions() []option {
 	return []option{
 		{name: "sync", form: "none|interval[:TIME]|token", role: roleRun, byDef: "interval:1s",
-			help: "when what was recorded is synced to the disk, which counts when the machine is cut off: every so often (interval:200ms), " +
+			help: "when what was recorded is synced to the disk, which counts when the machine is cut off: at an interval (interval:200ms), " +
 				"after each token, or by the system and at the end (none); the model waits for none of them",
 			set: setSync,
 			get: func(t *Tap) any { return t.Sync.String() }},

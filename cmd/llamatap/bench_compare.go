@@ -15,9 +15,10 @@ func benchCompareCommand() *cli.Command {
 	return &cli.Command{
 		Name: "compare", Summary: "show what changed between two results", Usage: "[--fail-if BOUND[,BOUND]] OLD.json NEW.json", Min: 2, Max: 2,
 		Needs: "give two results: llamatap bench compare OLD.json NEW.json",
-		Text: `The files are what --format json or jsonl of llamatap bench, or -o json of llama-bench wrote. Tests with the same model, settings
-and recording are compared, rows of the same test in one file taken together. A figure is the median with its 95 % interval, delta
-the change of the medians where the rank-sum test finds one (p < 0.05), ~ elsewhere; it takes at least four repetitions on each side.
+		Text: `The files are what --format json or jsonl of llamatap bench, or -o json of llama-bench wrote. Tests
+with the same model, settings and recording are compared, rows of the same test in one file taken together. A figure
+is the median with its 95 % interval, delta the change of the medians where the rank-sum test finds one (p < 0.05), ~
+elsewhere; it takes at least four repetitions on each side.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			var a benchArguments

@@ -18,9 +18,10 @@ func catCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cat", Summary: "write one captured tensor as text, npy or JSON", Max: 1,
 		Usage: "[RUN|FILE.stream] --tensor NAME [--layer N] [--token I|A:B] [--format text|npy|json] [-o FILE]",
-		Text: `The array's first axis runs over tokens (over executions, for a tensor whose rows are no tokens); the other axes are in C order,
-the reverse of ggml's. A stream without index has no shapes: packets of several lengths are shown as rows of their greatest common
-divisor. text shows shape and corner values, npy is a NumPy file with the elements as stored, json has all values.
+		Text: `The array's first axis runs over tokens (over executions, for a tensor whose rows are no tokens); the
+other axes are in C order, the reverse of ggml's. A stream without index has no shapes: packets of several lengths are
+shown as rows of their greatest common divisor. text shows shape and corner values, npy is a NumPy file with the
+elements as stored, json has all values.
 
   llamatap cat RUN --tensor l_out --layer 3
   llamatap cat RUN --tensor l_out-3 --token 0:8 --format npy -o l_out-3.npy

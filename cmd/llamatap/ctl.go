@@ -27,8 +27,9 @@ func ctlCommand() *cli.Command {
 		Name: "ctl", Summary: "look at a live run, and change what it captures", Max: -1, Min: 2, Needs: "give RUNDIR and a command",
 		Usage: "RUNDIR status [--json]\nRUNDIR tap GLOB[,GLOB]… [for N tokens] [layers LIST]\nRUNDIR on|off|flush|stop\n" +
 			"RUNDIR level MINIMAL|DETAILED|VERBOSE|off, or enable, or disable",
-		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the address of your own
-'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its token is found in its file.
+		Text: `RUNDIR is the directory of a live run, or a folder with just one such run below it. It may also be the
+address of your own 'llamatap serve', http://HOST:PORT or unix:PATH, for status, level, enable, disable and flush: its
+token is found in its file.
 
   status  what is captured now, and how much there is
   tap     capture the tensors of these names and no others, of every layer unless some are listed, and every token; with a number
@@ -132,7 +133,7 @@ func awaitSeal(run string) error {
 	return fmt.Errorf("%s: recording was stopped, and the run was not sealed within %v: 'llamatap verify %s' reports its state", run, sealTime, run)
 }
 
-// ctlRequest reads what stands behind the run: a command and its words.
+// ctlRequest reads what follows the run: a command and its words.
 func ctlRequest(words []string) (r control.Request, err error) {
 	r.Command = words[1]
 	if err = ctlWords(&r, words[2:]); err == nil {
@@ -141,7 +142,7 @@ func ctlRequest(words []string) (r control.Request, err error) {
 	return r, err
 }
 
-// ctlWords reads what stands behind the command: globs, then "for N tokens" and "layers LIST".
+// ctlWords reads what follows the command: globs, then "for N tokens" and "layers LIST".
 func ctlWords(r *control.Request, words []string) error {
 	if r.Command == control.CommandLevel {
 		if len(words) != 1 {

@@ -26,8 +26,8 @@ func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Summary: "report what this machine lets llamatap record, and what is missing",
 		Usage: "[--json] [--quick] [--tap-out DIR]\n--roofline [--json]",
-		Text: `One fact a line: ok, limited, missing or unknown; what a lack costs, and how to get it. The exit status is 0 if llamatap can
-record here, and 1 if one of these is missing:
+		Text: `One fact a line: ok, limited, missing or unknown; what a lack costs, and how to get it. The exit status
+is 0 if llamatap can record here, and 1 if one of these is missing:
 
 ` + essentials() + `
 The rest costs evidence, not the recording.

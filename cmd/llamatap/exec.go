@@ -83,7 +83,7 @@ func cutProgram(args []string) (own, program []string, err error) {
 
 var errNoProgram = errors.New("no program is given: write llamatap exec [--tap-…] -- PROGRAM [ARGUMENTS]")
 
-// plainly becomes the program: without a recorder nothing is preloaded and nothing stays behind.
+// plainly becomes the program: without a recorder nothing is preloaded and no process remains.
 func plainly(program []string) error {
 	path, args, env, err := host.Plain(program[0], program[1:])
 	if err != nil {

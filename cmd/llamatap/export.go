@@ -41,7 +41,8 @@ func exportCommand() *cli.Command {
   dataset      a folder for datasets.load_dataset: one row per token, one column per tensor, shuffled over the whole capture
   mrm-trace    a results folder of mrm-trace, which -o must name: the run's accesses to memory (--tap-ledger), not its tensors
 
-Without -o the export goes to derived/ in the run directory. It appears there when it is complete; docs/EXPORT.md has examples.
+Without -o the export goes to derived/ in the run directory. It appears there when it is complete; docs/EXPORT.md has
+examples.
 
   llamatap export RUN --to npy --tensor l_out --layer 0-3
   llamatap export RUN --to parquet --tensor 'l_out*,ffn_out*' --phase decode -o decode.parquet

@@ -12,9 +12,10 @@ import (
 func hostCommand() *cli.Command {
 	return &cli.Command{
 		Name: "host", Summary: "record what the kernel does: disks, waiting, faults, system calls; and analyze it",
-		Text: `Collectors need root, or the rights that the error names. Without a program they watch the whole machine, or what --pid, --cgroup
-and --comm name, until Ctrl-C; with one they watch it and end with it. To record a model's run, add --tap-host block,system,waits to
-it: then each line knows its token. docs/HOST.md defines each figure.
+		Text: `Collectors need root, or the rights that the error names. Without a program they watch the whole
+machine, or what --pid, --cgroup and --comm name, until Ctrl-C; with one they watch it and end with it. To record a
+model's run, add --tap-host block,system,waits to it: then each line knows its token. docs/HOST.md defines each
+figure.
 `,
 		Commands: []*cli.Command{
 			collectorCommand(hostOptions{name: "block", output: "tracepoints.jsonl", flushEvery: 12}, 5, "latency histograms and depth of block devices"),
@@ -52,8 +53,9 @@ type hostOptions struct {
 func collectorCommand(o hostOptions, seconds float64, summary string) *cli.Command {
 	return &cli.Command{
 		Name: o.name, Summary: summary, Usage: "[flags] [-- PROGRAM ARGUMENTS]", Max: -1,
-		Text: `Appends JSON lines to --output, one an interval (prof: several), until Ctrl-C, --count or the end of PROGRAM. Lines are written
-completely: the file is valid whenever and however this ends. docs/HOST.md defines each key.
+		Text: `Appends JSON lines to --output, one an interval (prof: several), until Ctrl-C, --count or the end of
+PROGRAM. Lines are written completely: the file is valid whenever and however this ends. docs/HOST.md defines each
+key.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			f.Add("--interval SECONDS", &seconds, "time between two snapshots, at least 0.05")
@@ -125,7 +127,7 @@ func (o *hostOptions) check(rest []string) error {
 	case prof && len(rest) == 1 && rest[0] == "top":
 		return cli.Wrongf("there is no view called top: print the events with --no-output")
 	case len(rest) > 0:
-		return cli.Wrongf("unexpected argument %.40q: a program stands behind --", rest[0])
+		return cli.Wrongf("unexpected argument %.40q: put a program after --", rest[0])
 	case !(o.interval >= 50*time.Millisecond && o.interval <= 24*time.Hour):
 		return cli.Wrongf("--interval %v: give seconds from 0.05 to 86400", o.interval.Seconds())
 	case o.flushEvery < 1:

@@ -42,15 +42,17 @@ type analyzeArguments struct {
 func hostAnalyzeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "analyze", Summary: "latencies of block devices, and what they correlate with", Usage: "[RUN|FILE] [flags]", Max: 1,
-		Text: `Reads what 'llamatap host block' and 'llamatap host system' recorded, or STRAP-LLM's tracepoints.py and system_metrics.py, and
-shows for each block device the requests, the latency with its percentiles and the queue; how the latency correlates with waiting,
-page faults and pressure; and which processes and threads waited and faulted most. Given a run directory it takes the files from
-there, and shows what happened in which phase of the run. docs/HOST_ANALYZE.md defines each figure.
+		Text: `Reads what 'llamatap host block' and 'llamatap host system' recorded, or STRAP-LLM's tracepoints.py and
+system_metrics.py, and shows for each block device the requests, the latency with its percentiles and the queue; how
+the latency correlates with waiting, page faults and pressure; and which processes and threads waited and faulted
+most. Given a run directory it takes the files from there, and shows what happened in which phase of the run.
+docs/HOST_ANALYZE.md defines each figure.
 
-Latencies are counted in buckets from a power of two to the next, so a percentile is a bound: p99 ≤ 8.19 ms. STRAP-LLM's files have
-bounds that are twice as high as they should be; they are recognised and corrected.
+Latencies are counted in buckets from a power of two to the next, so a percentile is a bound: p99 ≤ 8.19 ms.
+STRAP-LLM's files have bounds that are twice as high as they should be; they are recognised and corrected.
 
-Charts are PNG pictures. Of a run directory they are drawn below derived/ in it, else in the folder that STRAP-LLM's analyser draws in.
+Charts are PNG pictures. Of a run directory they are drawn below derived/ in it, else in the folder that STRAP-LLM's
+analyser draws in.
 
   llamatap host analyze
   llamatap host analyze RUN --json | jq '.devices[0].latency_percentiles'

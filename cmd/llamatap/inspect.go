@@ -30,14 +30,14 @@ func inspectCommand() *cli.Command {
 		Name: "inspect", Summary: "show what a run holds: layers, tokens, shapes, bytes, losses, statistics", Max: 1,
 		Usage: "[RUN|FILE.stream] [--layer N] [--tensor GLOB] [--stats [--by tensor|packet|token]] [--json]\n" +
 			"[RUN] --attention --layer N --head H [--token I|A:B] [--format text|json|npy] [-o FILE]",
-		Text: `Shows layers, tokens, shapes, bytes, ratio and losses of the tensors, and what else the run recorded. --layer and --tensor list
-tensors; --stats adds mean, population standard deviation, minimum, maximum, L2 norm and share of exact zeros, all over finite
-values, and counts NaN and Inf. A stream outside of a run directory is read with its index, or as STRAP-LLM writes it, without;
-then the output says what had to be assumed.
+		Text: `Shows layers, tokens, shapes, bytes, ratio and losses of the tensors, and what else the run recorded.
+--layer and --tensor list tensors; --stats adds mean, population standard deviation, minimum, maximum, L2 norm and
+share of exact zeros, all over finite values, and counts NaN and Inf. A stream outside of a run directory is read with
+its index, or as STRAP-LLM writes it, without; then the output says what had to be assumed.
 
---attention shows the weights with which tokens attend to KV cells, of a run recorded with --tap-attention: recomputed from the
-captured Q, K and mask where flash attention ran, else as llama.cpp computed them. JSON has one line per token with all weights,
-and the token whose key each cell holds; npy a float32 array [tokens, cells].
+--attention shows the weights with which tokens attend to KV cells, of a run recorded with --tap-attention: recomputed
+from the captured Q, K and mask where flash attention ran, else as llama.cpp computed them. JSON has one line per
+token with all weights, and the token whose key each cell holds; npy a float32 array [tokens, cells].
 
   llamatap inspect                            the newest run
   llamatap inspect RUN --layer 3

@@ -90,7 +90,7 @@ func TestReadingCommandErrors(t *testing.T) {
 		{"memory /no/such/run", 1, "/no/such/run: there is no such folder: give a run directory"},
 		{"memory record", 2, "give a program after --, or a process with -p, one of the two"},
 		{"memory record --", 2, "no program after --: write llamatap memory record -- PROGRAM ARGUMENTS"},
-		{"memory record true", 2, `unexpected argument "true": a program stands behind --`},
+		{"memory record true", 2, `unexpected argument "true": put a program after --`},
 		{"memory record -p 1 -- true", 2, "give a program after --, or a process with -p, one of the two"},
 		{"memory record -p -4", 2, "-p -4 is not a process id"},
 		{"memory record --samples perv -- true", 2, `--samples: unknown collector of samples "perv": use perf, faults, pages`},

@@ -19,10 +19,11 @@ func kvCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kv", Summary: "show what the KV cache of a run held, for how long, and what was reused", Max: 1,
 		Usage: "[RUN|FILE.parquet] [--by sequence|layer|time] [--format text|json|csv] [-o FILE]",
-		Text: `Reads the lives of blocks of cells that --tap-kv recorded: how full each cache was over time, how long cells lived, why they
-ended, how long they had been untouched by then, and how much of what prompts needed was there already. docs/KV.md defines each
-figure. A life is that of the cells of one block that one sequence wrote; "censored" are those that had not ended with the run. A
-block's cells count as in use from the first to the last of them: record with --tap-kv-block 1 to follow each alone.
+		Text: `Reads the lives of blocks of cells that --tap-kv recorded: how full each cache was over time, how long
+cells lived, why they ended, how long they had been untouched by then, and how much of what prompts needed was there
+already. docs/KV.md defines each figure. A life is that of the cells of one block that one sequence wrote; "censored"
+are those that had not ended with the run. A block's cells count as in use from the first to the last of them: record
+with --tap-kv-block 1 to follow each alone.
 
   llamatap run -p Hello --tap-kv
   llamatap kv

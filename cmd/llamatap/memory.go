@@ -18,12 +18,13 @@ func memoryCommand() *cli.Command {
 		Name: "memory", Summary: "show how memory was used: what was read, written, kept, reused; suitability for MRM", Max: 1,
 		Usage: "[RUN] [--by TABLE] [--windows 1ms,100ms,1s] [--top N] [--format text|json|csv] [-o FILE]\n" +
 			"record [flags] -- PROGRAM [ARGUMENTS]\nimport [flags] FILE…\nmark NAME [--run DIR]",
-		Text: `Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the lives of cache blocks: by type
-of region what was read and written, how long what was written was kept until it was read last, how often bytes were written once,
-how much was touched within a time, and for which of it memory of limited retention would do. docs/MEMORY_METRICS.md defines each
-figure. Where samples and the ledger are both there, it reports how far they agree. Samples also show which functions accessed
-memory (--by symbol), which variables were accessed (--by data_symbol), in which processes (--by process), and in which phases of a
-recorded program (--by phase).
+		Text: `Reads the accesses that --tap-ledger and --tap-samples recorded, with the table of regions and the
+lives of cache blocks: by type of region what was read and written, how long what was written was kept until it was
+read last, how often bytes were written once, how much was touched within a time, and for which of it memory of
+limited retention would do. docs/MEMORY_METRICS.md defines each figure. Where samples and the ledger are both there,
+it reports how far they agree. Samples also show which functions accessed memory (--by symbol), which variables were
+accessed (--by data_symbol), in which processes (--by process), and in which phases of a recorded program (--by
+phase).
 
   llamatap run -p Hello --tap-ledger rows --tap-kv
   llamatap memory

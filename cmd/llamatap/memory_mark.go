@@ -15,10 +15,10 @@ import (
 func memoryMarkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "mark", Summary: "name the phase of a recorded program from now on", Usage: "NAME [--run DIR]", Min: 1, Max: 1, Needs: "no name: give one",
-		Text: `Sets a marker in a live recording of 'llamatap memory record': samples from now on are of the phase NAME, until the next marker.
-The names loading, prefill, decode, warmup and teardown are phases of trace.parquet as well; other names are in markers.jsonl alone.
-'llamatap memory RUN --by phase' shows how long each phase was and what was sampled in it. The recorded program, or a script that
-runs alongside, calls this command.
+		Text: `Sets a marker in a live recording of 'llamatap memory record': samples from now on are of the phase
+NAME, until the next marker. The names loading, prefill, decode, warmup and teardown are phases of trace.parquet as
+well; other names are in markers.jsonl alone. 'llamatap memory RUN --by phase' shows how long each phase was and what
+was sampled in it. The recorded program, or a script that runs alongside, calls this command.
 
   llamatap memory mark loading && load && llamatap memory mark decode
 `,

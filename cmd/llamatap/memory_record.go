@@ -25,16 +25,18 @@ type memoryRecording struct {
 func memoryRecordCommand() *cli.Command {
 	return &cli.Command{
 		Name: "record", Summary: "sample the memory accesses of any program", Usage: "[flags] -- PROGRAM [ARGUMENTS]\n[flags] -p PID",
-		Text: `Writes a run directory with trace.parquet (one row per sample: time, process, address, region, function, variable),
-region_map.parquet (what the processes have mapped), process.jsonl (memory, CPU and I/O of each), metadata.json (losses, too),
-sealed by manifest.json. What the program starts is sampled too, such as the workers of a server, each process for itself. It ends
-with the program, after -d seconds, or with Ctrl-C; the program's exit status is this command's, 3 where it is 0 and samples were lost.
+		Text: `Writes a run directory with trace.parquet (one row per sample: time, process, address, region,
+function, variable), region_map.parquet (what the processes have mapped), process.jsonl (memory, CPU and I/O of each),
+metadata.json (losses, too), sealed by manifest.json. What the program starts is sampled too, such as the workers of a
+server, each process for itself. It ends with the program, after -d seconds, or with Ctrl-C; the program's exit status
+is this command's, 3 where it is 0 and samples were lost.
 
   perf    loads and stores that the processor samples: bare metal with Intel PEBS or AMD IBS; not yet run on hardware
   faults  page faults with their addresses: every machine
   pages   pages that were written between two looks (--interval), of memory and of variables: Linux 6.7, a program that is started here
 
-All that --samples lists run; of names with a colon between them the first that works. docs/MEMORY_SAMPLES.md lists what each needs.
+All that --samples lists run; of names with a colon between them the first that works. docs/MEMORY_SAMPLES.md lists
+what each needs.
 
   llamatap memory record -- ./my-server --port 8080
   llamatap memory record --samples faults,pages -d 10 -o runs -- python3 train.py
@@ -88,8 +90,8 @@ func memoryImportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "import", Summary: "make a run directory of what the program perf has sampled", Usage: "[flags] FILE…", Min: 1, Max: -1,
 		Needs: "no file: give texts of perf script, or perf.data",
-		Text: `Takes texts of perf script and files perf.data (also of pipes, packed ones, and with traces of Arm SPE), any size.
-docs/MEMORY_SAMPLES.md describes how to record them. Times stay those of the files.
+		Text: `Takes texts of perf script and files perf.data (also of pipes, packed ones, and with traces of Arm
+SPE), any size. docs/MEMORY_SAMPLES.md describes how to record them. Times stay those of the files.
 
   perf mem record -k CLOCK_MONOTONIC -o perf.data -- llama-cli …
   llamatap memory import perf.data

@@ -27,10 +27,11 @@ func mrmAggregateCommand() *cli.Command {
 	return &cli.Command{
 		Name: "aggregate", Summary: "combine sealed runs of experiments", Usage: "DIR… [flags]", Min: 1, Max: -1,
 		Needs: "no folder: give one that holds results, as in 'llamatap mrm aggregate results'",
-		Text: `Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each file against its manifest and
-each table's version, leaves contaminated runs out, and writes for each cell of the matrix the mean of every metric over its
-repetitions, with its 95 % interval: Student's t, or Wilson's for the share of runs that have a label. --dataset copies the runs into
-a dataset partitioned model_id=/run_id=, for DuckDB, Spark and pandas.
+		Text: `Reads all sealed runs below the folders, in results/MODEL/RUN as in model_id=…/run_id=…, checks each
+file against its manifest and each table's version, leaves contaminated runs out, and writes for each cell of the
+matrix the mean of every metric over its repetitions, with its 95 % interval: Student's t, or Wilson's for the share
+of runs that have a label. --dataset copies the runs into a dataset partitioned model_id=/run_id=, for DuckDB, Spark
+and pandas.
 
   llamatap mrm aggregate results
   llamatap mrm aggregate results --format csv -o metrics.csv

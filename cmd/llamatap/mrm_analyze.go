@@ -33,10 +33,11 @@ func mrmAnalyzeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "analyze", Summary: "compute metrics, labels, what other memories would do, and figures from sealed runs",
 		Usage: "[RUN…] [flags]\n--config FILE [flags]", Max: -1,
-		Text: `Computes mrm-trace's metrics of each run, how well its regions suit memory that retains data for a limited time, which could
-live in which class of memory (refreshes and writes per day, wear, energy, each with formula and inputs), how that depends on the
-figures of devices, and draws figures. All is written to derived/mrm of the run; docs/MRM_DATA.md describes each file. With --config
-it takes all runs of the experiment, and without a RUN the newest. A contaminated run is refused, or left out of an experiment.
+		Text: `Computes mrm-trace's metrics of each run, how well its regions suit memory that retains data for a
+limited time, which could live in which class of memory (refreshes and writes per day, wear, energy, each with formula
+and inputs), how that depends on the figures of devices, and draws figures. All is written to derived/mrm of the run;
+docs/MRM_DATA.md describes each file. With --config it takes all runs of the experiment, and without a RUN the newest.
+A contaminated run is refused, or left out of an experiment.
 
   llamatap mrm analyze
   llamatap mrm analyze RUN --devices mine.yaml --classes pcm,managed --years 3

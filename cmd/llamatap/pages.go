@@ -92,7 +92,8 @@ the environment, which overrides the file, which overrides the preset.
 }
 
 func formatsTopic() *cli.Command {
-	return topic("formats", "the files of a recording", `A run directory has these files, as far as their recorders ran. Each table is Parquet, each log JSON lines.
+	return topic("formats", "the files of a recording", `A run directory has these files, as far as their recorders
+ran. Each table is Parquet, each log JSON lines.
 
   metadata.json               settings with their sources, model, machine, losses by cause
   manifest.json               size and SHA-256 of every file: written last; a directory without it is not sealed

@@ -50,7 +50,7 @@ func resolveTap(tap *config.Tap, model string) error {
 	return nil
 }
 
-// recordModel starts the child. What would make it fail at once is told before anything is made for it.
+// recordModel starts the child. What would make it fail at once is reported before anything is created for it.
 func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, before *resumption) error {
 	if cfg.Model != "" {
 		if err := runner.CheckModel(cfg.Model); err != nil {
@@ -118,7 +118,7 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 var errOwnOutput = errors.New("--tap-sink -: standard output is the program's own; use --tap-sink fd:3 with 3>FILE or 3> >(consumer), or unix:PATH")
 
 // record runs a prepared program under the tap and ends as the program ended. Its checkpoints are for reading: it
-// cannot be gone on with.
+// cannot be resumed.
 func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 	if tap.Sink == "-" {
 		return cli.Wrong(errOwnOutput)
@@ -127,7 +127,7 @@ func record(tap *config.Tap, cmd *exec.Cmd, args []string) error {
 		return cli.Wrongf("--tap-checkpoint-state: the memory of %s is not kept; only that of llamatap run is: leave the flag out", args[0])
 	}
 	if tap.Resume != "" {
-		return cli.Wrongf("--tap-resume: a recording of %s cannot be gone on with; only one of llamatap run can, and others are read as far as they came", args[0])
+		return cli.Wrongf("--tap-resume: a recording of %s cannot be resumed; only one of llamatap run can, and others can be read up to their end", args[0])
 	}
 	return recordAs(session.Options{Command: cmd, Repeat: session.Repeat{Program: args[0]}}, tap, args)
 }
@@ -179,7 +179,7 @@ func endBySignal(sig syscall.Signal) {
 	var standard [8]uint64 // the kernel's struct sigaction: SIG_DFL, no flags, no mask
 	const maskBytes = 8
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&standard)), 0, maskBytes, 0, 0)
-	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // the core that tells something is the model's
+	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // the useful core is the model's
 	syscall.Kill(os.Getpid(), sig)
 	time.Sleep(time.Second) // any thread may take it, soon
 }
@@ -190,7 +190,7 @@ var errIncomplete = errors.New("the recording is not whole, for the reason above
 // errLossy makes a run that lost something end with a status that a script sees.
 var errLossy = errors.New("not everything was recorded (LOST, above): --tap-overflow block loses no tensors, --tap-memory gives them more room, and --tap-resource-rate limits events")
 
-// layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not tell.
+// layersOf is the number of layers of a model file, or of the embedded model; 0 where the file does not say.
 func layersOf(model string) int {
 	var file *gguf.File
 	var err error

@@ -16,14 +16,14 @@ func resourceCommand() *cli.Command {
 		Commands: []*cli.Command{{
 			Name: "summary", Summary: "add up the resource events of a run", Max: 1,
 			Usage: "[RUN|FILE.jsonl] [--by TABLE] [--format text|json|csv] [-o FILE]",
-			Text: `Adds up the resource events of a run that was recorded with --tap-resource-level, finished or live: time, floating point
-operations and bytes by phase, component, layer and op; attention against MLP; prefill against decode; the tensors that took most
-time with their share of the machine's limits; the time of each token; KV cells, memory, and losses. What was not measured is left
-out, and the sums say how much of the time in graphs they cover. An incomplete last line and unreadable lines are reported with
-their number and skipped.
+			Text: `Adds up the resource events of a run that was recorded with --tap-resource-level, finished or live:
+time, floating point operations and bytes by phase, component, layer and op; attention against MLP; prefill against
+decode; the tensors that took most time with their share of the machine's limits; the time of each token; KV cells,
+memory, and losses. What was not measured is left out, and the sums say how much of the time in graphs they cover. An
+incomplete last line and unreadable lines are reported with their number and skipped.
 
---by picks one table, for csv, or for json as one line per row: cell (phase, layer, component and op at once; the default of csv),
-phase, component, layer, op, tensor, token.
+--by picks one table, for csv, or for json as one line per row: cell (phase, layer, component and op at once; the
+default of csv), phase, component, layer, op, tensor, token.
 
   llamatap resource summary
   llamatap resource summary RUN --format csv --by token > tokens.csv

@@ -25,7 +25,7 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
-// resumption is a run that is to be gone on with.
+// resumption is a run to resume.
 type resumption struct {
 	checkpoint *rundir.Checkpoint
 	args       []string // its arguments, or those given now, without the one that asks for it
@@ -48,7 +48,7 @@ func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 	}
 	switch {
 	case c.Run.Program != "run":
-		return nil, fmt.Errorf("%s is a recording of %s: it can be read up to %d tokens (llamatap inspect), and not gone on with; only llamatap run can be", c.Run.Dir, c.Run.Program, c.TotalTokens)
+		return nil, fmt.Errorf("%s is a recording of %s: it can be read up to %d tokens (llamatap inspect), and not resumed; only llamatap run can be", c.Run.Dir, c.Run.Program, c.TotalTokens)
 	case c.Run.Changed:
 		return nil, fmt.Errorf("%s was changed by commands of llamatap ctl while it ran, which cannot be repeated: begin anew", c.Run.Dir)
 	}
@@ -57,11 +57,11 @@ func findResumption(tap *config.Tap, args, rest []string) (*resumption, error) {
 		return r, nil
 	}
 	if c.Run.Args == nil {
-		return nil, fmt.Errorf("the checkpoint of %s holds no arguments (--tap-redact text): give those of the run beside --tap-resume", c.Run.Dir)
+		return nil, fmt.Errorf("the checkpoint of %s holds no arguments (--tap-redact text): give those of the run with --tap-resume", c.Run.Dir)
 	}
 	r.args = c.Run.Args
 	if err := os.Chdir(c.Run.Folder); err != nil {
-		return nil, fmt.Errorf("the folder in which the run was started: %w; start it again where its files are, with all its arguments beside --tap-resume", err)
+		return nil, fmt.Errorf("the folder in which the run was started: %w; start it again where its files are, with all its arguments and --tap-resume", err)
 	}
 	return r, nil
 }
@@ -117,7 +117,7 @@ func without(args []string, flag string) []string {
 	return rest
 }
 
-// check refuses to go on with a run as another one than it was, and tells what differs.
+// check refuses to resume a run with other settings, and reports what differs.
 func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 	was := &r.checkpoint.Run
 	var differ []string
@@ -148,7 +148,7 @@ func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 		differ = append(differ, old.Differences(cfg)...)
 	}
 	if len(differ) > 0 {
-		return cli.Wrongf("%s cannot be gone on with, for it would not be the same run: %s", was.Dir, strings.Join(differ, "; "))
+		return cli.Wrongf("%s cannot be resumed, because it would not be the same run: %s", was.Dir, strings.Join(differ, "; "))
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func fingerprint(path string) (string, error) {
 }
 
 // chooseSeed settles what random seeds are taken from, in a run of which checkpoints are made: it must be the same
-// when the run is gone on with. A single prompt is given it as its seed. Prompts of a file must not all have the
+// when the run is resumed. A single prompt is given it as its seed. Prompts of a file must not all have the
 // same one; to them it is where theirs come from.
 func chooseSeed(cfg *config.Run, before *resumption) (seed uint32, args []string) {
 	if cfg.Seed != config.RandomSeed {
@@ -211,7 +211,7 @@ func repeat(cfg *config.Run, args []string) (session.Repeat, error) {
 	}
 	model, err := fingerprint(cfg.Model)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // llama.cpp tells
+		err = nil // llama.cpp reports it
 	}
 	return session.Repeat{Program: "run", Args: args, Folder: folder, Model: model}, err
 }

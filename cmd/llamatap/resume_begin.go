@@ -23,11 +23,11 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// beginAgain decides where the program of a run that is gone on with begins, and tells it.
+// beginAgain decides where the program of a resumed run begins, and passes it on.
 func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string, program *exec.Cmd) (session.Start, error) {
 	if cfg.PromptsFile != "" && cfg.ResultsFile != "" {
 		done, tokens := answered(cfg, tap, kept)
-		return session.Start{Tokens: tokens, Idle: true}, tell(program, doneVariable, done)
+		return session.Start{Tokens: tokens, Idle: true}, putEnv(program, doneVariable, done)
 	}
 	if !tap.Checkpoint.State {
 		return session.Start{}, nil
@@ -41,11 +41,11 @@ func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string,
 	}
 	state := latestState(folder, tap, kept)
 	state.Every, state.Step = tap.Checkpoint.Every, session.Step(tap)
-	return session.Start{Tokens: state.From}, tell(program, stateVariable, state)
+	return session.Start{Tokens: state.From}, putEnv(program, stateVariable, state)
 }
 
-// tell puts something into a program's environment.
-func tell(program *exec.Cmd, variable string, what any) error {
+// putEnv puts something into a program's environment.
+func putEnv(program *exec.Cmd, variable string, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func tell(program *exec.Cmd, variable string, what any) error {
 	return nil
 }
 
-// checkState refuses to keep the state of what cannot be gone on with from it. More is refused when the model is known.
+// checkState refuses to keep the state of what cannot be resumed from it. More is refused when the model is known.
 func checkState(cfg *config.Run) error {
 	switch {
 	case cfg.PromptsFile != "":
@@ -84,7 +84,7 @@ func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder stri
 	if err != nil {
 		return "", fmt.Errorf("--tap-checkpoint-state: %w; choose another folder with --tap-out", err)
 	}
-	return folder, tell(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
+	return folder, putEnv(program, stateVariable, runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
 }
 
 // latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the
@@ -140,13 +140,13 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 	return a.done, a.tokens
 }
 
-// remembers tells whether a tensor shows cells of the memory that no token reads any more. Behind another prompt
-// they are others.
+// remembers reports whether a tensor shows cells of the memory that no token reads any more. After another prompt
+// they differ.
 func remembers(name string) bool {
 	return strings.HasPrefix(name, "cache_") || strings.HasPrefix(name, "node_") || strings.HasPrefix(name, "kq") && !strings.Contains(name, "soft_max") && !strings.HasPrefix(name, "kqv")
 }
 
-// answering goes through a recording and the results beside it.
+// answering goes through a recording and its results.
 type answering struct {
 	answers *runner.AnswerReader
 	tap     *config.Tap
@@ -159,7 +159,7 @@ type answering struct {
 	tokens  int64 // up to where it is done
 }
 
-// take takes in what comes next in the recording; false: nothing behind it is done.
+// take takes in what comes next in the recording; false: nothing after it is done.
 func (a *answering) take(it stream.Item) bool {
 	if it.Execution == nil || it.Execution.Phase == ggmlhooks.PhaseSetup {
 		return true
@@ -202,7 +202,7 @@ func (a *answering) close() bool {
 	}
 }
 
-// decoded tells whether these tokens were decoded for an answer: the prompt, and all but the last of those that
+// decoded reports whether these tokens were decoded for an answer: the prompt, and all but the last of those that
 // were chosen.
 func decoded(c *runner.Completion, rows []llama.Token) bool {
 	chosen := c.Tokens[:max(len(c.Tokens)-1, 0)]

@@ -28,8 +28,9 @@ var errTapped = cli.Wrong(errors.New("this llamatap runs under another llamatap,
 func runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Summary: "generate text with a model, and record what you ask for", Usage: "[-m MODEL.gguf] -p TEXT [flags]", Raw: true,
-		Text: `Flags, defaults and text are llama-completion's with -no-cnv --no-display-prompt. The generated text goes to stdout and nothing
-else does; diagnostics go to stderr. Ctrl-C ends the run within a token, a second one at once.
+		Text: `Flags, defaults and text are llama-completion's with -no-cnv --no-display-prompt. The generated text
+goes to stdout and nothing else does; diagnostics go to stderr. Ctrl-C ends the run within a token, a second one at
+once.
 
   llamatap run -p 'func main() {' -n 100 --tap-preset balanced
   llamatap run -m model.gguf -f prompt.txt --temp 0 --tap-resource-level DETAILED --tap-kv
@@ -247,12 +248,12 @@ func progressTerminal(room bool) io.Writer {
 	return nil
 }
 
-// signalStatus gives an error that a signal caused the exit status of that signal; told says that the summary tells
-// of it.
-func signalStatus(err error, told bool) error {
+// signalStatus gives an error that a signal caused the exit status of that signal; reported means that the summary
+// names it.
+func signalStatus(err error, reported bool) error {
 	var cause signalCause
 	switch {
-	case errors.As(err, &cause) && told:
+	case errors.As(err, &cause) && reported:
 		return exitStatus{Code: cause.status()}
 	case errors.As(err, &cause):
 		return exitStatus{Code: cause.status(), Err: err}
@@ -260,29 +261,29 @@ func signalStatus(err error, told bool) error {
 	return err
 }
 
-// seedVariable is how the collector tells the model's process where to take random seeds from.
+// seedVariable passes the source of random seeds from the collector to the model's process.
 const seedVariable = "LLAMATAP_REPEAT_SEED"
 
-// repeatSeed is what the collector told this process, or 0.
+// repeatSeed is what the collector passed to this process, or 0.
 func repeatSeed() uint32 {
 	seed, _ := strconv.ParseUint(os.Getenv(seedVariable), 10, 32)
 	return uint32(seed)
 }
 
-// textVariable is how the collector tells the model's process after how many tokens a checkpoint is made of it: its
-// text is not to be far behind them.
+// textVariable passes to the model's process after how many tokens a checkpoint is made: its text must not lag far
+// behind them.
 const textVariable = "LLAMATAP_TEXT_EVERY"
 
-// textEvery is what the collector told this process, or 0.
+// textEvery is what the collector passed to this process, or 0.
 func textEvery() int {
 	n, _ := strconv.Atoi(os.Getenv(textVariable))
 	return max(n, 0)
 }
 
-// doneVariable is how the collector tells the model's process what of a prompt file is done, as a runner.Done.
+// doneVariable passes to the model's process what of a prompt file is done, as a runner.Done.
 const doneVariable = "LLAMATAP_REPEAT_DONE"
 
-// repeatDone is what the collector told this process, or nil.
+// repeatDone is what the collector passed to this process, or nil.
 func repeatDone() *runner.Done {
 	var done runner.Done
 	if json.Unmarshal([]byte(os.Getenv(doneVariable)), &done) != nil {
@@ -291,10 +292,10 @@ func repeatDone() *runner.Done {
 	return &done
 }
 
-// stateVariable is how the collector tells the model's process where its state is kept, as a runner.State.
+// stateVariable passes to the model's process where its state is kept, as a runner.State.
 const stateVariable = "LLAMATAP_REPEAT_STATE"
 
-// repeatState is what the collector told this process, or nil.
+// repeatState is what the collector passed to this process, or nil.
 func repeatState() *runner.State {
 	var state runner.State
 	if json.Unmarshal([]byte(os.Getenv(stateVariable)), &state) != nil {

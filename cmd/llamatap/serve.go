@@ -24,7 +24,8 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name: "serve", Summary: "show runs over HTTP: live events, summaries, metrics for Prometheus", Max: 1,
 		Usage: "DIR|--live [--listen HOST:PORT|unix:PATH] [--token @FILE]",
-		Text: `Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and what they sum up to:
+		Text: `Shows the resource events of a run directory, or of the runs in a folder, as they are recorded, and
+what they sum up to:
 
   GET /api/v1/resource-logs    events, a line of JSON each; parameters run, from_line, follow, event, layer
   GET /api/v1/summary, /kv     as 'llamatap resource summary' and 'llamatap kv'
@@ -32,12 +33,13 @@ func serveCommand() *cli.Command {
   POST /log-monitoring         {"prompt": "…", "stream": true} runs a prompt and records it below DIR; -m gives the model
   GET /api/v1/runs, /metrics, /healthz, and the routes of system B: /sessions, /logs/ID, /logs/ID/stream
 
-docs/SERVE.md describes them, and has a dashboard for Grafana. --live shows only the newest live run below DIR; DIR is then
-./llamatap-runs if it is not given. INT or TERM ends the server, and the streams that it has.
+docs/SERVE.md describes them, and has a dashboard for Grafana. --live shows only the newest live run below DIR; DIR is
+then ./llamatap-runs if it is not given. INT or TERM ends the server, and the streams that it has.
 
-Events hold prompts, so every request but /healthz needs a token: one is generated at each start, printed with the address as a
-link that a browser opens, and kept in a file that you alone can read, which 'llamatap ctl' finds. A client sends it as
-"Authorization: Bearer TOKEN". --token @FILE gives a lasting one, for Prometheus. A Unix socket needs none with --no-token.
+Events hold prompts, so every request but /healthz needs a token: one is generated at each start, printed with the
+address as a link that a browser opens, and kept in a file that you alone can read, which 'llamatap ctl' finds. A
+client sends it as "Authorization: Bearer TOKEN". --token @FILE gives a lasting one, for Prometheus. A Unix socket
+needs none with --no-token.
 
   llamatap serve llamatap-runs
   llamatap ctl http://127.0.0.1:8080 level VERBOSE

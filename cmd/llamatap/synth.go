@@ -33,10 +33,11 @@ func synthCommand() *cli.Command {
 	return &cli.Command{
 		Name: "synth", Summary: "make a GGUF model with random weights, of any size and architecture",
 		Usage: "-o FILE [--arch NAME] [--params SIZE] [--type TYPE] [--seed N] [shape]",
-		Text: `The file is valid: llama.cpp loads and decodes it, and it writes nonsense. The tokenizer is the default model's (2,080 tokens).
-The same arguments give the same bytes on every machine; the same seed gives the same weights in every type. Norms, biases and other
-vectors are F32. A matrix whose rows are not a multiple of a block gets the type that llama-quantize would choose: Q4_K needs rows
-of a multiple of 256 (else Q5_0), Q8_0, Q5_0 and Q4_0 of 32 (else F16).
+		Text: `The file is valid: llama.cpp loads and decodes it, and it writes nonsense. The tokenizer is the default
+model's (2,080 tokens). The same arguments give the same bytes on every machine; the same seed gives the same weights
+in every type. Norms, biases and other vectors are F32. A matrix whose rows are not a multiple of a block gets the
+type that llama-quantize would choose: Q4_K needs rows of a multiple of 256 (else Q5_0), Q8_0, Q5_0 and Q4_0 of 32
+(else F16).
 
   llamatap synth -o tiny.gguf
   llamatap synth -o moe.gguf --arch qwen3moe --type q8_0

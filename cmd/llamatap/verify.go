@@ -14,13 +14,15 @@ import (
 func verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "verify", Summary: "check a run: checksums, index against stream, tokens, losses", Usage: "[RUN|FILE.stream] [--repair] [--json]", Max: 1,
-		Text: `Compares every file of a run directory with its manifest (size and SHA-256), every packet of the stream with the index (place,
-name, size, CRC-32C), and the tokens file with the index; and reports every loss that was recorded. The exit status is 0 only if the
-directory is sealed, nothing is damaged and nothing was lost, and 1 otherwise.
+		Text: `Compares every file of a run directory with its manifest (size and SHA-256), every packet of the stream
+with the index (place, name, size, CRC-32C), and the tokens file with the index; and reports every loss that was
+recorded. The exit status is 0 only if the directory is sealed, nothing is damaged and nothing was lost, and 1
+otherwise.
 
---repair first restores what it can: it cuts a torn end off after the last commit, rebuilds a damaged index from what is left of it
-and from the stream, tokens from the index, and seals the run. Nothing is thrown away: what was replaced or cut off stays next to it
-as .orig and .cut. The check and the exit status are of the repaired run; what a repair could not restore counts as lost.
+--repair first restores what it can: it cuts a torn end off after the last commit, rebuilds a damaged index from what
+is left of it and from the stream, tokens from the index, and seals the run. Nothing is thrown away: what was replaced
+or cut off stays next to it as .orig and .cut. The check and the exit status are of the repaired run; what a repair
+could not restore counts as lost.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			var form reportForm

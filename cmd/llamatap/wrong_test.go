@@ -77,7 +77,7 @@ func TestWrongUse(t *testing.T) {
 		{"host block --interval 0", 2, "give seconds from 0.05"},
 		{"host system --pid x", 2, "is not a process id"},
 		{"host block --no-output --pid 2147483646", 1, "no such process"},
-		{"host system 17", 2, "a program stands behind --"},
+		{"host system 17", 2, "put a program after --"},
 		{"host prof --only disk,cpu", 2, "use disk, syscalls, mem, sched, sync, net"},
 		{"host prof top", 2, "--no-output"},
 		{"host block --flush-every 0", 2, "give 1 at least"},

@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 		"host analyse":       `unknown command "host analyse": did you mean "analyze"?`,
 		"host":               "no command: use analyze; 'prog host --help' describes them",
 		"draw":               "no file: give one; 'prog draw --help' shows how",
-		"draw a b":           `unexpected argument "b": a program stands behind --`,
+		"draw a b":           `unexpected argument "b": put a program after --`,
 		"draw a --":          "no program after --: write prog draw -- PROGRAM",
 		"draw a --siz 1":     "unknown flag --siz: did you mean --size? 'prog draw --help' lists the flags",
 		"draw a -xyz":        "unknown flag -xyz; 'prog draw --help' lists the flags",

@@ -84,7 +84,7 @@ func (c *Command) count(full string, f *Flags, rest []string) error {
 	case n < c.Min && c.Needs != "":
 		return Wrongf("%s; '%s --help' shows how", c.Needs, full)
 	case c.Max >= 0 && n > c.Max && strings.Contains(c.Usage, "-- PROGRAM"):
-		return Wrongf("unexpected argument %q: a program stands behind --; '%s --help' shows how", rest[c.Max], full)
+		return Wrongf("unexpected argument %q: put a program after --; '%s --help' shows how", rest[c.Max], full)
 	case c.Max == 0 && n > 0:
 		return Wrongf("unexpected argument %.60q; '%s --help' shows how", rest[0], full)
 	case n < c.Min, c.Max >= 0 && n > c.Max:
