@@ -77,8 +77,19 @@ type callers struct {
 	errors   map[int]uint64 // by slot
 }
 
-// readCalls returns an event for each call that returned or is open.
-func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, names map[uint32]string) ([]resource.ProfEvent, error) {
+// callCounter reads the programs' counters of system calls.
+type callCounter struct {
+	set     *bpf.Set
+	wanted  map[resource.ProfType]bool
+	sampled uint32 // Options.SampledOneOf
+	calls   map[caller]tally
+	others  [callSlots]tally
+	evicted uint64 // calls in others
+	errnos  [callSlots][errnoSlots]uint64
+}
+
+// events returns an event for each call that returned or is open.
+func (c *callCounter) events(ended uint32, length time.Duration, mono int64, names map[uint32]string) ([]resource.ProfEvent, error) {
 	var all [callSlots]callers
 	err := errors.Join(c.readCallers(&all, ended, names), c.readOthers(&all, ended), c.readOpen(&all, mono))
 	if err == nil {
@@ -90,7 +101,7 @@ func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, na
 	var events []resource.ProfEvent
 	for i := 1; i < len(calls); i++ {
 		if all[i].all.count > 0 || all[i].open > 0 {
-			events = append(events, all[i].event(calls[i], length, c.o.SampledOneOf))
+			events = append(events, all[i].event(calls[i], length, c.sampled))
 		}
 	}
 	return events, nil
@@ -98,7 +109,7 @@ func (c *Collector) readCalls(ended uint32, length time.Duration, mono int64, na
 
 // readCallers reads what each process did. What an ended process did is read a last time, for now it is all, and
 // removed.
-func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map[uint32]string) error {
+func (c *callCounter) readCallers(all *[callSlots]callers, ended uint32, names map[uint32]string) error {
 	m := c.set.Map("calls")
 	now := map[caller]tally{}
 	var failed error
@@ -142,7 +153,7 @@ func (c *Collector) readCallers(all *[callSlots]callers, ended uint32, names map
 }
 
 // readOthers reads what was counted without its process.
-func (c *Collector) readOthers(all *[callSlots]callers, ended uint32) error {
+func (c *callCounter) readOthers(all *[callSlots]callers, ended uint32) error {
 	evicted, err := bpf.Sum(c.set.Map("lost"), lostCaller)
 	if err != nil || evicted == c.evicted {
 		return err
@@ -169,7 +180,7 @@ func (c *Collector) readOthers(all *[callSlots]callers, ended uint32) error {
 }
 
 // readOpen reads the calls that have not returned.
-func (c *Collector) readOpen(all *[callSlots]callers, mono int64) error {
+func (c *callCounter) readOpen(all *[callSlots]callers, mono int64) error {
 	return bpf.Each(c.set.Map("opens"), func(_ uint32, o open) {
 		which := int(o.Word % callSlots)
 		if which == 0 || which >= len(calls) || !c.wanted[calls[which].kind()] {
@@ -181,7 +192,7 @@ func (c *Collector) readOpen(all *[callSlots]callers, mono int64) error {
 }
 
 // readErrors reads which errors the calls returned that did.
-func (c *Collector) readErrors(all *[callSlots]callers) error {
+func (c *callCounter) readErrors(all *[callSlots]callers) error {
 	for i := range all {
 		if all[i].all.errors == 0 {
 			continue

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -43,20 +44,14 @@ type Collector struct {
 	o        Options
 	set      *bpf.Set // nil where only other collectors' events are wanted
 	wanted   map[resource.ProfType]bool
-	byCalls  bool
 	interval uint32
 	last     time.Time
 	lastMono int64
-
-	calls   map[caller]tally
-	others  [callSlots]tally
-	evicted uint64 // calls in others
-	errnos  [callSlots][errnoSlots]uint64
-	nets    map[netKey]netTally
-
-	losses  map[string]uint64 // reported so far
-	polled  map[int]processIO // by process; nil with BPF
-	missing []string
+	calls    callCounter
+	nets     netCounter
+	poll     *poller           // nil with BPF
+	losses   map[string]uint64 // reported so far
+	missing  []string
 }
 
 // Hooks that a kernel may lack: those of sockets came with 6.3.
@@ -65,13 +60,13 @@ var optional = []string{
 	"on_state", "on_retransmit", "on_retransmit_synack", "on_state_plain", "on_retransmit_plain", "on_retransmit_synack_plain",
 }
 
-// Open begins to count. Where BPF programs cannot run it goes on without: reads and writes are polled from /proc then,
+// Open begins to count. Where BPF programs cannot run it continues without: reads and writes are polled from /proc then,
 // and Missing says what is not recorded and why. It is an error where the target cannot be watched.
 func Open(o Options) (*Collector, error) {
 	if len(o.Types) == 0 {
 		o.Types = resource.ProfTypes
 	}
-	c := &Collector{o: o, wanted: map[resource.ProfType]bool{}, interval: 1, calls: map[caller]tally{}, nets: map[netKey]netTally{}}
+	c := &Collector{o: o, wanted: map[resource.ProfType]bool{}, interval: 1}
 	for _, t := range o.Types {
 		c.wanted[t] = true
 	}
@@ -93,7 +88,13 @@ func Open(o Options) (*Collector, error) {
 		}
 		c.missing = append(c.missing, "of system calls only the numbers and bytes of reads and writes are recorded, as /proc has them: "+err.Error())
 	}
-	return c, c.beginPolled()
+	if o.Target.Cgroup != "" {
+		return c, fmt.Errorf("without BPF programs no control group can be watched; use --pid: %s", strings.Join(c.missing, "; "))
+	}
+	c.poll = &poller{target: o.Target}
+	var err error
+	c.poll.last, err = c.poll.readAll()
+	return c, err
 }
 
 // counts reports whether there is something to count for this package itself.
@@ -107,14 +108,13 @@ func (c *Collector) load(plain, byCalls bool) error {
 	if err != nil {
 		return fmt.Errorf("BPF object of prof: %w", err)
 	}
-	c.byCalls = byCalls
-	c.drop(spec)
+	c.drop(spec, byCalls)
 	set, err := bpf.Load(spec, bpf.Options{
 		Target: c.o.Target, Plain: plain, Optional: slices.DeleteFunc(slices.Clone(optional), func(name string) bool { return spec.Programs[name] == nil }),
-		MaxEntries: c.sizes(),
+		MaxEntries: c.o.sizes(),
 		Set: map[string]any{
 			"count_calls": c.wanted[resource.ProfTypeSyscall], "count_waits": c.wanted[resource.ProfTypeSync],
-			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.follows(),
+			"net_by_calls": c.wanted[resource.ProfTypeNet] && byCalls, "sampled_one_of": max(1, c.o.SampledOneOf), "follow": c.o.follows(),
 			// Since 6.16 the hook of retransmitted segments passes an error after the socket and the segment.
 			"retransmit_tells": bpf.Arguments("tcp_retransmit_skb") > 3, "retransmit_error": retransmitError(),
 		},
@@ -128,7 +128,9 @@ func (c *Collector) load(plain, byCalls bool) error {
 		}
 	}
 	c.set = set
-	if set.Plain && c.follows() {
+	c.calls = callCounter{set: set, wanted: c.wanted, sampled: c.o.SampledOneOf, calls: map[caller]tally{}}
+	c.nets = netCounter{set: set, byCalls: byCalls, nets: map[netKey]netTally{}}
+	if set.Plain && c.o.follows() {
 		c.missing = append(c.missing, "what watched processes start is not watched: that needs a kernel with CONFIG_DEBUG_INFO_BTF=y")
 	}
 	for name, err := range set.Absent {
@@ -139,8 +141,8 @@ func (c *Collector) load(plain, byCalls bool) error {
 }
 
 // follows reports whether what the target starts belongs to it.
-func (c *Collector) follows() bool {
-	return c.o.Follow && (c.o.Target.Later || len(c.o.Target.PIDs) > 0)
+func (o *Options) follows() bool {
+	return o.Follow && (o.Target.Later || len(o.Target.PIDs) > 0)
 }
 
 // Room of the maps whose entries are processes, and of those whose entries are threads or sockets. A map of
@@ -153,7 +155,7 @@ const (
 )
 
 // sizes are those of the maps.
-func (c *Collector) sizes() map[string]uint32 {
+func (o *Options) sizes() map[string]uint32 {
 	processors, err := ebpf.PossibleCPU()
 	if err != nil {
 		processors = runtime.NumCPU()
@@ -162,28 +164,28 @@ func (c *Collector) sizes() map[string]uint32 {
 	all := map[string]uint32{
 		"calls": counters(int(unsafe.Sizeof(callStat{}))), "nets": counters(int(unsafe.Sizeof(netTally{}))), "opens": threads, "processes": room,
 	}
-	if len(c.o.Target.PIDs) > 0 && !c.o.Follow {
+	if len(o.Target.PIDs) > 0 && !o.Follow {
 		all = map[string]uint32{"calls": roomFew, "nets": roomFew, "opens": threadsFew, "processes": roomFew}
 	}
-	if c.o.callers > 0 {
-		all["calls"] = c.o.callers
+	if o.callers > 0 {
+		all["calls"] = o.callers
 	}
 	return all
 }
 
 // drop takes out the programs that nobody asked for.
-func (c *Collector) drop(spec *ebpf.CollectionSpec) {
+func (c *Collector) drop(spec *ebpf.CollectionSpec, byCalls bool) {
 	var names []string
-	if !c.wanted[resource.ProfTypeSyscall] && !c.wanted[resource.ProfTypeSync] && !c.byCalls {
+	if !c.wanted[resource.ProfTypeSyscall] && !c.wanted[resource.ProfTypeSync] && !byCalls {
 		names = append(names, "on_enter", "on_exit")
 	}
 	if !c.wanted[resource.ProfTypeNet] {
 		names = append(names, "on_state", "on_retransmit", "on_retransmit_synack")
 	}
-	if !c.wanted[resource.ProfTypeNet] || c.byCalls {
+	if !c.wanted[resource.ProfTypeNet] || byCalls {
 		names = append(names, "on_send", "on_receive")
 	}
-	if !c.follows() {
+	if !c.o.follows() {
 		names = append(names, "on_fork")
 	}
 	for _, name := range names {
@@ -241,25 +243,26 @@ func (c *Collector) also(now time.Time) []resource.ProfEvent {
 // own returns the events that this package counts itself.
 func (c *Collector) own(length time.Duration, mono int64) ([]resource.ProfEvent, error) {
 	if c.set == nil {
-		return c.poll(length)
+		return c.poll.events(length, c.wanted[resource.ProfTypeSyscall])
 	}
 	ended := c.interval
 	c.interval++
 	if err := c.begin(c.interval); err != nil {
 		return nil, err
 	}
-	names, err := c.names()
+	names := map[uint32]string{} // of every process that was counted
+	err := bpf.Each(c.set.Map("processes"), func(tgid uint32, comm [16]byte) { names[tgid] = unix.ByteSliceToString(comm[:]) })
 	if err != nil {
 		return nil, err
 	}
 	var events []resource.ProfEvent
 	if c.wanted[resource.ProfTypeSyscall] || c.wanted[resource.ProfTypeSync] {
-		if events, err = c.readCalls(ended, length, mono, names); err != nil {
+		if events, err = c.calls.events(ended, length, mono, names); err != nil {
 			return nil, err
 		}
 	}
 	if c.wanted[resource.ProfTypeNet] {
-		nets, err := c.readNets(length, names)
+		nets, err := c.nets.events(length, names)
 		if err != nil {
 			return nil, err
 		}
@@ -296,20 +299,13 @@ func (c *Collector) newLosses() (map[string]uint64, error) {
 	return lost, nil
 }
 
-// names returns the name of every process that was counted.
-func (c *Collector) names() (map[uint32]string, error) {
-	names := map[uint32]string{}
-	err := bpf.Each(c.set.Map("processes"), func(tgid uint32, comm [16]byte) { names[tgid] = unix.ByteSliceToString(comm[:]) })
-	return names, err
-}
-
 // forget removes the names of processes that have ended and of which nothing is kept any more.
 func (c *Collector) forget(names map[uint32]string) error {
 	kept := map[uint32]bool{}
-	for k := range c.calls {
+	for k := range c.calls.calls {
 		kept[k.TGID] = true
 	}
-	for k := range c.nets {
+	for k := range c.nets.nets {
 		kept[k.TGID] = true
 	}
 	for tgid := range names {
@@ -345,11 +341,8 @@ func remove(m *ebpf.Map, key any) error {
 
 // AddPID adds a process to a target that is restricted to processes.
 func (c *Collector) AddPID(pid int) error {
-	if c.polled != nil {
-		c.o.Target.PIDs = append(c.o.Target.PIDs, pid)
-		if io, ok := c.readProcess(pid); ok {
-			c.polled[pid] = io
-		}
+	if c.poll != nil {
+		c.poll.add(pid)
 	}
 	if c.set == nil {
 		return nil

@@ -50,8 +50,15 @@ var families = map[uint32]string{
 	unix.AF_INET: "inet", unix.AF_INET6: "inet6", unix.AF_UNIX: "unix", unix.AF_NETLINK: "netlink", unix.AF_VSOCK: "vsock",
 }
 
-// readNets returns an event for each process that used sockets, those with the most bytes first.
-func (c *Collector) readNets(length time.Duration, names map[uint32]string) ([]resource.ProfEvent, error) {
+// netCounter reads the programs' counters of sockets.
+type netCounter struct {
+	set     *bpf.Set
+	byCalls bool // counted by system calls, not by sockets
+	nets    map[netKey]netTally
+}
+
+// events returns an event for each process that used sockets, those with the most bytes first.
+func (c *netCounter) events(length time.Duration, names map[uint32]string) ([]resource.ProfEvent, error) {
 	moved, err := c.moved()
 	if err != nil {
 		return nil, err
@@ -79,7 +86,7 @@ func (c *Collector) readNets(length time.Duration, names map[uint32]string) ([]r
 }
 
 // moved returns what has changed since the snapshot before. What an ended process did is read a last time and removed.
-func (c *Collector) moved() (map[netKey]netTally, error) {
+func (c *netCounter) moved() (map[netKey]netTally, error) {
 	m := c.set.Map("nets")
 	now, changed := map[netKey]netTally{}, map[netKey]netTally{}
 	if err := bpf.EachPerCPU(m, func(k netKey, stats []netTally) { now[k] = sumNet(stats) }); err != nil {
@@ -108,7 +115,7 @@ func (c *Collector) moved() (map[netKey]netTally, error) {
 	return changed, nil
 }
 
-func (c *Collector) netEvent(tgid uint32, names map[uint32]string) *resource.ProfNet {
+func (c *netCounter) netEvent(tgid uint32, names map[uint32]string) *resource.ProfNet {
 	e := &resource.ProfNet{PID: int(tgid), Comm: name(names, tgid), Via: "sockets"}
 	e.Type = resource.ProfTypeNet
 	if tgid == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
 )
 
 // anyCall is the op of events that are polled: all reads or all writes, whatever their names.
@@ -22,20 +23,25 @@ type processIO struct {
 	readBytes, writeBytes uint64
 }
 
-// beginPolled takes the state that the first snapshot is a difference to.
-func (c *Collector) beginPolled() (err error) {
-	if c.o.Target.Cgroup != "" {
-		return fmt.Errorf("without BPF programs no control group can be watched; use --pid: %s", strings.Join(c.missing, "; "))
-	}
-	c.polled, err = c.readIO()
-	return err
+// poller reads /proc/PID/io of the watched processes, where BPF cannot run.
+type poller struct {
+	target bpf.Target
+	last   map[int]processIO // by process
 }
 
-// readIO reads the figures of every watched process. A process that is gone, or that may not be looked into, is
+// add begins to watch a process.
+func (p *poller) add(pid int) {
+	p.target.PIDs = append(p.target.PIDs, pid)
+	if io, ok := p.readProcess(pid); ok {
+		p.last[pid] = io
+	}
+}
+
+// readAll reads the figures of every watched process. A process that is gone, or that may not be looked into, is
 // left out.
-func (c *Collector) readIO() (map[int]processIO, error) {
-	pids := c.o.Target.PIDs
-	if len(pids) == 0 && !c.o.Target.Later {
+func (p *poller) readAll() (map[int]processIO, error) {
+	pids := p.target.PIDs
+	if len(pids) == 0 && !p.target.Later {
 		names, err := os.ReadDir("/proc")
 		if err != nil {
 			return nil, err
@@ -48,7 +54,7 @@ func (c *Collector) readIO() (map[int]processIO, error) {
 	}
 	all := map[int]processIO{}
 	for _, pid := range pids {
-		if io, ok := c.readProcess(pid); ok {
+		if io, ok := p.readProcess(pid); ok {
 			all[pid] = io
 		}
 	}
@@ -56,7 +62,7 @@ func (c *Collector) readIO() (map[int]processIO, error) {
 }
 
 // readProcess reads the figures of a process if it is watched and can be read.
-func (c *Collector) readProcess(pid int) (io processIO, ok bool) {
+func (p *poller) readProcess(pid int) (io processIO, ok bool) {
 	comm, errComm := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	text, errIO := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if errComm != nil || errIO != nil {
@@ -64,7 +70,7 @@ func (c *Collector) readProcess(pid int) (io processIO, ok bool) {
 	}
 	io = parseIO(string(text))
 	io.comm = strings.TrimSuffix(string(comm), "\n")
-	return io, c.o.Target.Comm == "" || io.comm == c.o.Target.Comm
+	return io, p.target.Comm == "" || io.comm == p.target.Comm
 }
 
 // parseIO reads /proc/PID/io. What it does not have is 0.
@@ -87,15 +93,15 @@ func parseIO(text string) processIO {
 	return io
 }
 
-// poll returns the events read and write of all calls that read and write.
-func (c *Collector) poll(length time.Duration) ([]resource.ProfEvent, error) {
-	now, err := c.readIO()
+// events returns the events read and write of all calls that read and write, if they are wanted.
+func (p *poller) events(length time.Duration, wanted bool) ([]resource.ProfEvent, error) {
+	now, err := p.readAll()
 	if err != nil {
 		return nil, err
 	}
-	before := c.polled
-	c.polled = now
-	if !c.wanted[resource.ProfTypeSyscall] {
+	before := p.last
+	p.last = now
+	if !wanted {
 		return nil, nil
 	}
 	reads := polledEvent("read", length, now, before, func(p processIO) (uint64, uint64) { return p.reads, p.readBytes })
