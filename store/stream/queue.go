@@ -65,6 +65,17 @@ func (q *queue) reserve() (*item, error) {
 	return &q.ring[(q.head+q.count)%len(q.ring)], nil
 }
 
+// put queues an entry that fill completes.
+func (q *queue) put(fill func(*item)) error {
+	it, err := q.reserve()
+	if err != nil {
+		return err
+	}
+	fill(it)
+	q.publish()
+	return nil
+}
+
 // publish makes the reserved entry visible to the workers.
 func (q *queue) publish() {
 	q.count++

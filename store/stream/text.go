@@ -29,13 +29,7 @@ func readText(payload []byte) (t Text, err error) {
 
 // AppendText records the text of a token. It is appended before the first execution that names the token.
 func (w *Writer) AppendText(t Text) error {
-	it, err := w.queue.reserve()
-	if err != nil {
-		return err
-	}
-	it.kind, it.payload = recordText, t.append(it.payload[:0])
-	w.queue.publish()
-	return nil
+	return w.queue.put(func(it *item) { it.kind, it.payload = recordText, t.append(it.payload[:0]) })
 }
 
 // Texts iterates over the texts of an index, in the order of the file; of several of one token the last counts. It

@@ -187,61 +187,35 @@ func valid(p *Packet) bool {
 
 // AppendExecution records an execution and its token rows, in order with the packets. e is copied.
 func (w *Writer) AppendExecution(e *Execution) error {
-	it, err := w.queue.reserve()
-	if err != nil {
-		return err
-	}
-	it.kind, it.rows = recordExecution, len(e.Rows)
-	it.payload = w.journal.header.appendExecution(it.payload[:0], e)
-	w.queue.publish()
-	return nil
+	return w.queue.put(func(it *item) {
+		it.kind, it.rows = recordExecution, len(e.Rows)
+		it.payload = w.journal.header.appendExecution(it.payload[:0], e)
+	})
 }
 
 // AppendLoss records that packets are missing.
 func (w *Writer) AppendLoss(l Loss) error {
-	it, err := w.queue.reserve()
-	if err != nil {
-		return err
-	}
-	it.kind, it.payload = recordLoss, l.append(it.payload[:0])
-	w.queue.stats.Lost += l.Packets
-	w.queue.publish()
-	return nil
+	return w.queue.put(func(it *item) {
+		it.kind, it.payload = recordLoss, l.append(it.payload[:0])
+		w.queue.stats.Lost += l.Packets
+	})
 }
 
 // AppendRequest records that a sequence's rows belong to another request from the next execution on.
 func (w *Writer) AppendRequest(b label.RequestBegin) error {
-	it, err := w.queue.reserve()
-	if err != nil {
-		return err
-	}
-	it.kind, it.payload = recordRequest, appendRequest(it.payload[:0], &b)
-	w.queue.publish()
-	return nil
+	return w.queue.put(func(it *item) { it.kind, it.payload = recordRequest, appendRequest(it.payload[:0], &b) })
 }
 
 // AppendResolution records what earlier executions were for.
 func (w *Writer) AppendResolution(r Resolution) error {
-	it, err := w.queue.reserve()
-	if err != nil {
-		return err
-	}
-	it.kind, it.payload = recordResolution, r.append(it.payload[:0])
-	w.queue.publish()
-	return nil
+	return w.queue.put(func(it *item) { it.kind, it.payload = recordResolution, r.append(it.payload[:0]) })
 }
 
 // Commit queues a marker: once it is in the index file, everything appended before it is in both files, though
 // perhaps not yet on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the
 // latest.
 func (w *Writer) Commit() error {
-	it, err := w.queue.reserve()
-	if err != nil {
-		return err
-	}
-	it.kind = recordCommit
-	w.queue.publish()
-	return nil
+	return w.queue.put(func(it *item) { it.kind = recordCommit })
 }
 
 // Flush waits until everything appended before it is in both files.
